@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::{directory, uvatrain};
+use uva_launch::training::TrainingOptions;
 use uva_runtime::LoaderOptions;
+use uva_runtime::backend::BackendOptions;
+use uva_runtime::planning::CacheOptions;
 use uva_runtime::spec::{Options, Spelling};
 
 fn root() -> PathBuf {
@@ -197,7 +200,7 @@ fn the_accuracies_that_models_md_tells_are_the_measured_ones() {
 #[test]
 fn the_protocol_number_that_is_told_is_the_one_in_force() {
     let page = fs::read_to_string(root().join("docs/wire-protocol.md")).unwrap();
-    let line = format!("| `PROTOCOL` (`uva_runtime::launcher`) | {} |", uva_runtime::launcher::PROTOCOL);
+    let line = format!("| `PROTOCOL` (`uva_launch::launcher`) | {} |", uva_launch::launcher::PROTOCOL);
     assert!(page.contains(&line), "docs/wire-protocol.md does not say: {line}");
 }
 
@@ -234,44 +237,56 @@ fn what_the_readme_tells_of_a_faster_loader_is_what_was_measured() {
     }
 }
 
-/// The table of the loader's options, from their declarations.
-fn loader_options() -> String {
+/// The table of a struct's options, from their declarations. Python has those of the loader.
+fn table_of<O: Options>(in_python: bool) -> String {
     let spelled = |text: &str| Spelling::CommandLine.sentence(text).replace('|', "\\|");
-    let default = LoaderOptions::default();
-    let mut table = String::from(
-        "| option | Python | values | default | affects | meaning |\n|---|---|---|---|---|---|\n",
-    );
-    for field in LoaderOptions::declared() {
+    let row = |cells: [&str; 6]| {
+        let cells = cells.into_iter().enumerate().filter(|(place, _)| in_python || *place != 1);
+        cells.map(|(_, cell)| format!("| {cell} ")).collect::<String>() + "|\n"
+    };
+    let mut table = row(["option", "Python", "values", "default", "affects", "meaning"]);
+    table += &("|---".repeat(5 + usize::from(in_python)) + "|\n");
+    let default = O::default();
+    for field in O::declared() {
         let default = match (field.unless_given, default.text(field)) {
             (Some(said), _) => spelled(said),
             (None, text) if text == "false" => "off".to_owned(),
+            (None, text) if text.is_empty() => "none".to_owned(),
             (None, text) => format!("`{text}`"),
         };
         let affects: Vec<_> = field.purposes.iter().map(|purpose| purpose.name()).collect();
-        table += &format!(
-            "| `--{}` | `{}` | {} | {default} | {} | {} |\n",
-            field.long(),
-            field.name,
-            field.range(),
-            affects.join(", "),
-            spelled(field.about())
-        );
+        table += &row([
+            &format!("`--{}`", field.long()),
+            &format!("`{}`", field.name),
+            &field.range(),
+            &default,
+            &affects.join(", "),
+            &spelled(field.about()),
+        ]);
     }
     table
 }
 
 #[test]
-fn the_table_of_the_loaders_options_is_that_of_their_declarations() {
-    const MARKS: [&str; 2] = ["<!-- options of the loader -->\n", "<!-- end -->\n"];
+fn the_tables_of_options_are_those_of_their_declarations() {
     let path = root().join("docs/commands.md");
-    let page = fs::read_to_string(&path).unwrap();
-    let (before, rest) = page.split_once(MARKS[0]).unwrap();
-    let (table, after) = rest.split_once(MARKS[1]).unwrap();
-    if std::env::var_os("UVATRAIN_WRITE_DOCS").is_some() {
-        fs::write(&path, [before, MARKS[0], &loader_options(), MARKS[1], after].concat()).unwrap();
-        return;
+    let mut page = fs::read_to_string(&path).unwrap();
+    for (of, table) in [
+        ("the loader", table_of::<LoaderOptions>(true)),
+        ("training", table_of::<TrainingOptions>(false)),
+        ("the caches", table_of::<CacheOptions>(false)),
+        ("the backend", table_of::<BackendOptions>(false)),
+    ] {
+        let begin = format!("<!-- options of {of} -->\n");
+        let (before, rest) = page.split_once(&begin).unwrap_or_else(|| panic!("no {begin}"));
+        let (told, after) = rest.split_once("<!-- end -->\n").unwrap();
+        if std::env::var_os("UVATRAIN_WRITE_DOCS").is_some() {
+            page = [before, &begin, &table, "<!-- end -->\n", after].concat();
+            fs::write(&path, &page).unwrap();
+        } else {
+            assert_eq!(told, table, "UVATRAIN_WRITE_DOCS=1 writes it anew");
+        }
     }
-    assert_eq!(table, loader_options(), "UVATRAIN_WRITE_DOCS=1 writes it anew");
 }
 
 #[test]

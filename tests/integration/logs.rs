@@ -21,16 +21,18 @@ fn lines(stderr: &str) -> Vec<(&str, &str)> {
 fn rust_log_shows_every_role_and_each_line_names_its_own() {
     let temp = directory();
     small_graph(temp.path());
-    let run = train(temp.path(), "run.jsonl", "--epochs 1 --samplers 2").env("RUST_LOG", "uva_runtime=debug");
+    let run = train(temp.path(), "run.jsonl", "--epochs 1 --samplers 2")
+        .env("RUST_LOG", "uva_runtime=debug,uva_launch=debug");
     let outcome = run.run().succeeds();
     let lines = lines(&outcome.stderr);
     for role in ["launcher", "sampler 0", "sampler 1", "producer", "consumer", "janitor"] {
-        let of_role = lines.iter().filter(|(_, rest)| rest.starts_with(&format!("{role} uva_runtime::")));
-        assert!(of_role.count() > 0, "no line of the {role}\n{outcome}");
+        let crates = ["uva_runtime", "uva_launch"].map(|name| format!("{role} {name}::"));
+        let of_role = lines.iter().any(|(_, rest)| crates.iter().any(|name| rest.starts_with(name)));
+        assert!(of_role, "no line of the {role}\n{outcome}");
     }
     for (level, rest) in &lines {
         assert!(["DEBUG", "INFO", "WARN", "ERROR"].contains(level), "{level} {rest}");
-        assert!(rest.contains(" uva_runtime::"), "{rest}");
+        assert!([" uva_runtime::", " uva_launch::"].iter().any(|name| rest.contains(name)), "{rest}");
     }
     // What a person is told anyway is there too, as it always is.
     assert!(outcome.stderr.contains("epoch 1/1"), "{outcome}");

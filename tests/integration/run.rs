@@ -7,7 +7,7 @@ use crate::support::command::{self, recorded, run};
 use crate::support::runs::{Metrics, samplers_of, small_graph, wait_until};
 use crate::support::{self, Running, directory};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-use uva_runtime::launcher::PROTOCOL;
+use uva_launch::launcher::PROTOCOL;
 use uva_runtime::{LoaderOptions, Runtime};
 
 /// Split, epoch, number and hash of every batch of so many epochs, as the roles make them as threads.

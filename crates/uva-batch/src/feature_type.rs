@@ -1,41 +1,24 @@
 //! The feature type of slots: the table's, or float32.
 
-use serde::{Deserialize, Serialize};
 use uva_graph::ElementType;
+use uva_options::named;
 
 use crate::LayoutError;
 
-/// The type of a batch's feature values.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FeatureType {
-    /// The type of the table.
-    #[default]
-    Table,
-    /// float32: where the table has float16 or bfloat16, the producer widens its values on the way into slots in host
-    /// memory. Every such value is a float32, so nothing is rounded.
-    Float32,
+named! {
+    /// The type of a batch's feature values.
+    ///
+    /// [`Float32`](Self::Float32): where the table has float16 or bfloat16, the producer widens its values on the way into
+    /// slots in host memory. Every such value is a float32, so nothing is rounded.
+    pub enum FeatureType = Table {
+        /// What the table has.
+        Table = "table",
+        /// float32.
+        Float32 = "float32",
+    }
 }
 
 impl FeatureType {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Table, Self::Float32];
-
-    /// Its name, as `--feature-type` takes it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Table => "table",
-            Self::Float32 => "float32",
-        }
-    }
-
-    /// The one of this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|one| one.name() == name)
-    }
-
     /// The type that slots hold for a built-in model that asks for this one and converts the rest itself. Values of half
     /// precision are widened where the CPU trains. On the way to a GPU rows stay as they are, since the link's bytes
     /// count.

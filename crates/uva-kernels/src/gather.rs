@@ -1,6 +1,7 @@
 //! Gathers rows of a table in host memory, selected by id, into device memory: `kernels/gather.cu`.
 
 use serde::{Deserialize, Serialize};
+use uva_options::Named;
 
 use crate::arrays::KernelArray;
 use crate::header::constant;
@@ -83,6 +84,20 @@ gather_kernels! {
         // One load of a warp covers four lines.
         reads_per_warp: 4 * WIDE_DEPTH,
     },
+}
+
+impl Named for Kernel {
+    fn all() -> Vec<Self> {
+        Self::ALL.to_vec()
+    }
+
+    fn name(self) -> &'static str {
+        self.name()
+    }
+
+    fn help(self) -> &'static str {
+        self.help()
+    }
 }
 
 impl std::fmt::Display for Kernel {

@@ -1,6 +1,7 @@
 //! The built-in models: one row in a table for each. `uva-train` has the layer of each in a file of its own.
 
 use serde::{Deserialize, Serialize};
+use uva_options::Named;
 
 use crate::layer_size::{LayerSize, product};
 
@@ -152,6 +153,20 @@ impl ModelKind {
             Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
             _ => names.concat(),
         }
+    }
+}
+
+impl Named for ModelKind {
+    fn all() -> Vec<Self> {
+        Self::all().collect()
+    }
+
+    fn name(self) -> &'static str {
+        self.name()
+    }
+
+    fn help(self) -> &'static str {
+        self.row().help
     }
 }
 

@@ -1,30 +1,29 @@
 //! The options of a trainer.
 
 use serde::{Deserialize, Serialize};
+use uva_options::named;
 
 use crate::model_kind::ModelKind;
 use crate::options_error::OptionsError;
 
-/// The normalisation of feature rows before the first layer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FeatureNorm {
-    /// Nothing.
-    #[default]
-    None,
-    /// Each row divided by the sum of its absolute values; a row of zeros stays one.
-    Row,
+named! {
+    /// The normalisation of feature rows before the first layer. A row of zeros stays one.
+    pub enum FeatureNorm = None {
+        /// As they are.
+        None = "none",
+        /// Each row divided by the sum of its absolute values; usual for word counts.
+        Row = "row",
+    }
 }
 
-/// The normalisation of rows between layers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum NormKind {
-    /// Nothing.
-    #[default]
-    None,
-    /// Layer normalisation (Ba et al. 2016): each row brought to mean 0 and variance 1, then scaled and shifted.
-    Layer,
+named! {
+    /// The normalisation of rows between layers. [`Layer`](Self::Layer) is that of Ba et al. (2016).
+    pub enum NormKind = None {
+        /// Nothing.
+        None = "none",
+        /// Layer normalisation: each row brought to mean 0 and variance 1, then scaled and shifted.
+        Layer = "layer",
+    }
 }
 
 /// The default number of heads.

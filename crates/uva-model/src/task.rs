@@ -1,29 +1,20 @@
 //! The prediction task for a node, and its metric.
 
-use serde::{Deserialize, Serialize};
+use uva_options::named;
 
 use crate::options_error::OptionsError;
 
-/// By what answers are judged: what early stopping and the best model go by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Metric {
-    /// Share of the labels that were predicted correctly.
-    #[default]
-    Accuracy,
-    /// Area under the receiver operating characteristic: how likely a node that has a label scores higher than one
-    /// that has not, ties counting a half. Of several labels a node the mean over those that some nodes have and some
-    /// have not, as OGB's evaluator of `ogbn-proteins` takes it.
-    RocAuc,
-}
-
-impl Metric {
-    /// The name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Accuracy => "accuracy",
-            Self::RocAuc => "roc-auc",
-        }
+named! {
+    /// By what answers are judged: what early stopping and the best model go by.
+    ///
+    /// [`RocAuc`](Self::RocAuc): how likely a node that has a label scores higher than one that has not, ties counting a
+    /// half. Of several labels a node the mean over those that some nodes have and some have not, as OGB's evaluator of
+    /// `ogbn-proteins` takes it.
+    pub enum Metric = Accuracy {
+        /// Share of the nodes, or of their labels, told right.
+        Accuracy = "accuracy",
+        /// Area under the receiver operating characteristic.
+        RocAuc = "roc-auc",
     }
 }
 

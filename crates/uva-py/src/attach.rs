@@ -2,8 +2,8 @@
 
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
+use uva_launch::launcher::attach_unless;
 use uva_runtime::RuntimeError;
-use uva_runtime::launcher::attach_unless;
 
 use crate::errors::of_launched;
 use crate::interrupt::Signals;

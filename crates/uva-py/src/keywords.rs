@@ -63,7 +63,11 @@ fn text_of(field: &Field, value: &Bound<'_, PyAny>) -> PyResult<Option<String>> 
                 .collect::<PyResult<Vec<_>>>()?;
             Ok(Some(fanouts.join(",")))
         }
-        Kind::Choice(_) => match value.extract::<String>() {
+        Kind::Real(_) => match value.extract::<f64>() {
+            Ok(number) => Ok(Some(number.to_string())),
+            Err(_) => wrong("a number"),
+        },
+        Kind::Choice(_) | Kind::Path | Kind::Text { .. } => match value.extract::<String>() {
             Ok(name) => Ok(Some(name)),
             Err(_) => wrong("a str"),
         },
@@ -112,7 +116,8 @@ fn of_text<'py>(py: Python<'py>, field: &Field, text: &str) -> PyResult<Bound<'p
             let fanouts = text.split(',').filter_map(|fanout| fanout.parse::<i32>().ok()).collect::<Vec<_>>();
             Ok(pyo3::types::PyTuple::new(py, fanouts)?.into_any())
         }
-        Kind::Choice(_) | Kind::Internal => text.into_bound_py_any(py),
+        Kind::Real(_) => text.parse::<f64>().unwrap_or_default().into_bound_py_any(py),
+        Kind::Choice(_) | Kind::Path | Kind::Text { .. } | Kind::Internal => text.into_bound_py_any(py),
     }
 }
 
@@ -130,6 +135,8 @@ pub fn _loader_options(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
         let (annotation, names) = match field.kind {
             Kind::Switch => ("bool", Vec::new()),
             Kind::Whole(_) => ("int", Vec::new()),
+            Kind::Real(_) => ("float", Vec::new()),
+            Kind::Path | Kind::Text { .. } => ("str", Vec::new()),
             Kind::Size => ("int | str", Vec::new()),
             Kind::Fanouts { .. } => ("Sequence[int]", Vec::new()),
             Kind::Choice(choices) => (

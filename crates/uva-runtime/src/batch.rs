@@ -57,7 +57,7 @@ impl SlotMemory for Slot {
 
 /// What is known of a batch when it is given back.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Used {
+pub struct Used {
     /// When it was given back.
     pub at: Instant,
     /// How long its gather took. On a GPU this is known once the work on the batch has been waited for.
@@ -68,7 +68,7 @@ pub(crate) struct Used {
 
 /// Where a batch records that it was given back.
 #[derive(Debug, Default)]
-pub(crate) struct UsedBatch(Mutex<Option<Used>>);
+pub struct UsedBatch(Mutex<Option<Used>>);
 
 impl UsedBatch {
     /// `None` while the batch is still in use.
@@ -94,7 +94,7 @@ impl Batch {
     }
 
     /// Makes it record when it is given back.
-    pub(crate) fn tell(&mut self, used: Arc<UsedBatch>) {
+    pub fn tell(&mut self, used: Arc<UsedBatch>) {
         self.used = Some(used);
     }
 

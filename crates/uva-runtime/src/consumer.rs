@@ -45,7 +45,7 @@ pub struct PassCursor {
 }
 
 /// The link from an attached process to its launcher: the stream reports to it, and learns of the run's end.
-pub(crate) trait Attachment: std::fmt::Debug + Send {
+pub trait Attachment: std::fmt::Debug + Send {
     /// The consumer asks for the next batch.
     fn asked(&mut self) -> Result<(), RuntimeError>;
 
@@ -98,7 +98,7 @@ impl BatchStream {
     }
 
     /// The same, in a process that a launcher started.
-    pub(crate) fn over_attached(runtime: Runtime, main: Split, attachment: Box<dyn Attachment>) -> Self {
+    pub fn over_attached(runtime: Runtime, main: Split, attachment: Box<dyn Attachment>) -> Self {
         let mut stream = Self::over(runtime, main);
         stream.attachment = Some(attachment);
         stream

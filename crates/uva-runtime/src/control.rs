@@ -69,7 +69,7 @@ pub enum Counter {
 }
 
 /// The number of counters.
-pub(crate) const COUNTERS_USED: usize = 8;
+pub const COUNTERS_USED: usize = 8;
 const _: () = assert!(COUNTERS_USED <= COUNTERS_PER_ROLE);
 
 /// A consumer's results so far, for a launcher that can no longer ask it once it has ended.
@@ -296,7 +296,8 @@ fn turn_words(turns: u64) -> usize {
 }
 
 /// Words of the page of a run with this many samplers.
-pub(crate) fn words(samplers: usize) -> usize {
+#[must_use]
+pub fn words(samplers: usize) -> usize {
     COUNTERS + (FIRST_SAMPLER + samplers) * COUNTERS_PER_ROLE + CONSUMERS_OWN
 }
 

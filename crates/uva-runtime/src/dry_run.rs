@@ -90,7 +90,8 @@ pub struct MemoryLine {
 }
 
 /// The caches of a run that has not started.
-pub(crate) enum PlannedCaches<'a> {
+pub enum PlannedCaches<'a> {
+    /// There are none.
     None,
     /// A file says what they hold.
     Plan(&'a CachePlan),
@@ -100,7 +101,7 @@ pub(crate) enum PlannedCaches<'a> {
 
 impl DryRun {
     /// The dry run of this plan with its stages placed like this. `more` is memory that the plan does not include.
-    pub(crate) fn new(
+    pub fn new(
         dataset: &Dataset,
         plan: &RunPlan,
         placement: Placement,

@@ -8,7 +8,7 @@ use uva_graph::GraphError;
 use uva_mem::ring::RingError;
 use uva_sample::SampleError;
 
-use crate::spec::{OptionError, Spelling};
+use uva_options::{OptionError, Spelling};
 
 /// Why a run could not be started, or ended.
 #[derive(Clone, Debug, thiserror::Error, Serialize, Deserialize)]
@@ -59,12 +59,13 @@ impl RuntimeError {
     }
 
     /// Refuses an option and its value.
-    pub(crate) fn option(field: &str, value: impl fmt::Display, reason: impl Into<String>) -> Self {
+    /// The error for an option: its field, the value in force, and the reason.
+    pub fn option(field: &str, value: impl fmt::Display, reason: impl Into<String>) -> Self {
         OptionError::new(field, value, reason).into()
     }
 
     /// The same error, prefixed with where it happened in a role.
-    pub(crate) fn of_role(self, whereabouts: &str) -> Self {
+    pub fn of_role(self, whereabouts: &str) -> Self {
         let told = |message: String| format!("{whereabouts}: {message}");
         match self {
             Self::Option(error) => Self::Option(OptionError { reason: told(error.reason), ..error }),
@@ -99,7 +100,9 @@ impl RuntimeError {
     }
 }
 
-pub(crate) fn signal_name(signal: i32) -> String {
+/// The name of a signal: `SIGKILL`.
+#[must_use]
+pub fn signal_name(signal: i32) -> String {
     const NAMES: [(i32, &str); 14] = [
         (1, "SIGHUP"),
         (2, "SIGINT"),

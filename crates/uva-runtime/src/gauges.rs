@@ -66,7 +66,7 @@ impl SlotStates {
 
 impl Gauges {
     /// Live counts of the run with this page and these rings, whose table's feature rows have this many bytes.
-    pub(crate) fn new(
+    pub fn new(
         control: Arc<Control>,
         (batches, features): (Ring, Ring),
         row_bytes: usize,

@@ -18,10 +18,8 @@
 //! **A tour.** [`Runtime::builder`] takes the options by name; [`LoaderOptions`] lists them all. [`Runtime`] runs
 //! samplers and producer as threads and returns each [`Batch`], which owns its slot until it is dropped. Methods read
 //! the batch's columns (`input_nodes`, `labels`, `block`, `features_f32`), or [`BatchView::column`] by name.
-//! [`consumer::BatchStream`] serves a loop that picks its own passes. [`launcher`] runs the same roles as processes;
-//! [`launcher::attach`] joins such a run. [`planning`] measures what to cache and where to sample.
-//!
-//! Every role is the same function as a thread and as a process, and a batch has the same bytes in both.
+//! [`consumer::BatchStream`] serves a loop that picks its own passes. [`planning`] measures what to cache and where to
+//! sample. `uva-launch` runs the same roles as processes, and joins such a run; there, a batch has the same bytes.
 //!
 //! | module | holds |
 //! |---|---|
@@ -33,15 +31,12 @@
 //! | [`pipeline`] | the roles as threads: the library's front end |
 //! | [`planning`] | what to cache and where to sample: measured before a run |
 //! | [`consumer`] | batches for a consumer that chooses its passes |
-//! | [`launcher`] | the roles as processes |
-//! | [`run`] | a run whose consumer is a command of the user's |
-//! | [`training`] | a run whose consumer trains a built-in model |
 //! | [`metrics`], [`trace`], [`gauges`] | telemetry: lines, a timeline, live counts of a run |
+//! | [`topology`], [`wiring`] | which stages a run has and where they are; connecting those of one process |
 //! | [`clock`] | the clock of all processes of a run |
 //! | [`machine`], [`memory`] | limits of the machine, memory of a process |
-//! | [`mps`] | the daemon through which producer and consumer share a GPU |
 //!
-//! What it must not know: command lines and terminals.
+//! What it must not know: command lines, terminals and other processes. `uva-launch` starts those.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
@@ -49,7 +44,6 @@ pub mod backend;
 pub mod batch;
 pub mod cache;
 mod cache_counts;
-mod checkpoint_files;
 pub mod clock;
 pub mod consumer;
 pub mod control;
@@ -57,34 +51,28 @@ pub mod device;
 pub mod dry_run;
 mod error;
 pub mod gauges;
-pub mod launcher;
 pub mod machine;
 pub mod memory;
 pub mod metrics;
-pub mod mps;
 pub mod options;
-mod own_program;
 mod peer;
 pub mod pipeline;
 pub mod plan;
 pub mod planning;
-mod preparation;
 mod role_times;
 pub mod roles;
-pub mod run;
 pub mod schedule;
-pub mod spec;
 mod stage;
 pub mod topology;
 pub mod trace;
-pub mod training;
 mod widening;
-mod wiring;
+pub mod wiring;
 
 pub use batch::Batch;
-pub use error::RuntimeError;
+pub use error::{RuntimeError, signal_name};
 pub use options::{Cursor, LoaderOptions, Passes};
 pub use pipeline::{Runtime, RuntimeBuilder};
 pub use uva_batch::{BatchView, Column, ColumnError, ColumnRef, FeatureRows, FeatureType};
 pub use uva_graph::{Dataset, ElementType, FeatureTable, Labels, Split};
+pub use uva_options as spec;
 pub use uva_sample::{BatchKey, BlockRef, Expand, LayerCounts, SamplerKind, Walks};

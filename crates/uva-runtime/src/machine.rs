@@ -1,7 +1,7 @@
 //! What the machine provides before anything starts: `/proc`, and threads.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::thread;
 
@@ -34,6 +34,16 @@ pub fn check_proc() -> Result<(), RuntimeError> {
 /// Whether `/proc` is mounted.
 pub fn has_proc() -> bool {
     Path::new("/proc/self/stat").exists()
+}
+
+/// This program, as it was started, for starting it again. If the file has been replaced, for example by a build, its
+/// old path is gone, and the running image must be started again.
+#[must_use]
+pub fn own_program() -> PathBuf {
+    match std::env::current_exe() {
+        Ok(path) if path.exists() => path,
+        _ => PathBuf::from("/proc/self/exe"),
+    }
 }
 
 /// A share of the CPU cores, at least 1. By default, samplers and producer get a quarter each and the model half.

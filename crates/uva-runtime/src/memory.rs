@@ -63,7 +63,8 @@ pub struct ProcessMemory {
 }
 
 impl ProcessMemory {
-    pub(crate) fn new(process: impl Into<String>, resident: Resident) -> Self {
+    /// The memory of a process of this name.
+    pub fn new(process: impl Into<String>, resident: Resident) -> Self {
         Self {
             process: process.into(),
             resident_bytes: resident.total(),

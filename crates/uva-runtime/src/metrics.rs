@@ -196,7 +196,8 @@ pub struct End {
 
 impl End {
     /// Speed and bottleneck for this many training batches; both `None` for none.
-    pub(crate) fn speed(batches: u64, seconds: f64, roles: &Roles) -> (Option<f64>, Option<String>) {
+    #[must_use]
+    pub fn speed(batches: u64, seconds: f64, roles: &Roles) -> (Option<f64>, Option<String>) {
         let speed = (batches > 0 && seconds > 0.0).then(|| batches as f64 / seconds);
         (speed, (batches > 0).then(|| roles.bottleneck().to_owned()))
     }

@@ -8,8 +8,8 @@ use uva_sample::{Expand, MAX_LAYERS, SampleError, SamplerKind, SamplerOptions, W
 
 use crate::RuntimeError;
 use crate::machine::share_of_cores;
-use crate::spec::Purpose::{Identity, Layout, Plan, Speed};
-use crate::spec::{Choice, Field, OptionError, OptionValue, Options as _, options};
+use uva_options::Purpose::{Identity, Layout, Plan, Speed};
+use uva_options::{Field, OptionError, OptionValue, Options as _, options};
 
 /// The most samplers of a run. The producer's set-up carries a descriptor for each of them besides its own six, and a
 /// hand-over message holds [`MAX_FDS`](uva_mem::handover::MAX_FDS).
@@ -23,11 +23,11 @@ options! {
     /// slot layout without asking another.
     ///
     /// Every option of the loader is declared here and nowhere else: the command line, the configuration file, Python's
-    /// keywords, fingerprints and the reference are made from these declarations ([`spec`](crate::spec)).
+    /// keywords, fingerprints and the reference are made from these declarations ([`uva_options`]).
     pub struct LoaderOptions {
         /// Which neighbours are picked (docs/samplers.md)
         sampler_kind: SamplerKind = SamplerKind::default()
-            => Field::choice("KIND", sampler_kinds).of(BATCHES, &[Identity, Plan]),
+            => Field::choice::<SamplerKind>("KIND").of(BATCHES, &[Identity, Plan]),
         /// In-neighbours sampled per node and hop, from the seeds outward; -1 takes all. One number a model layer. Of
         /// kinds that draw for a whole hop: its draws
         fanouts: Vec<i32> = vec![15, 10, 5]
@@ -63,7 +63,7 @@ options! {
         /// Which nodes a hop draws neighbours for: all so far, anew in each hop (DGL's way), or the new ones, the others
         /// keep theirs (PyG's way, and what its trim_to_layer needs)
         expand: Expand = Expand::All
-            => Field::choice("NODES", expansions).of(BATCHES, &[Identity]),
+            => Field::choice::<Expand>("NODES").of(BATCHES, &[Identity]),
         /// Let blocks say where each of their edges stands in indices.npy: 8 bytes an edge, for models that use edges'
         /// own data
         edge_ids: bool = false
@@ -74,7 +74,7 @@ options! {
         /// Feature values of batches: those of the table, or float32, for which the producer widens float16 and bfloat16
         /// on the way
         feature_type: FeatureType = FeatureType::Table
-            => Field::choice("TYPE", feature_types).of(BATCHES, &[Layout])
+            => Field::choice::<FeatureType>("TYPE").of(BATCHES, &[Layout])
                 .unless_given("float32 for a built-in model, else table"),
         /// Sampler processes, or threads in process
         samplers: usize = 1
@@ -107,42 +107,10 @@ options! {
     }
 }
 
-fn sampler_kinds() -> Vec<Choice> {
-    SamplerKind::ALL.into_iter().map(|kind| Choice { name: kind.name(), help: kind.help() }).collect()
-}
-
 /// The kinds that use the options of walks.
 fn kinds_that_walk() -> Vec<&'static str> {
     SamplerKind::ALL.into_iter().filter(|kind| kind.walks()).map(SamplerKind::name).collect()
 }
-
-fn expansions() -> Vec<Choice> {
-    vec![
-        Choice { name: Expand::All.name(), help: "All so far" },
-        Choice { name: Expand::New.name(), help: "Those that the hop before found" },
-    ]
-}
-
-fn feature_types() -> Vec<Choice> {
-    vec![
-        Choice { name: FeatureType::Table.name(), help: "What the table has" },
-        Choice { name: FeatureType::Float32.name(), help: "float32" },
-    ]
-}
-
-macro_rules! named_values {
-    ($($type:ty),*) => {$(
-        impl OptionValue for $type {
-            fn of_text(text: &str) -> Option<Self> {
-                Self::from_name(text)
-            }
-            fn text(&self) -> String {
-                self.name().to_owned()
-            }
-        }
-    )*};
-}
-named_values!(SamplerKind, Expand, FeatureType);
 
 /// One of the processes that divide an epoch's batches: batch `b` belongs to the one with index `b mod of`. A batch's
 /// content does not depend on it.

@@ -179,7 +179,7 @@ impl Runtime {
     ///
     /// # Errors
     /// As [`wire`].
-    pub(crate) fn wired(connections: Connections, stages: &[Stage]) -> Result<Self, RuntimeError> {
+    pub fn wired(connections: Connections, stages: &[Stage]) -> Result<Self, RuntimeError> {
         let (dataset, control) = (Arc::clone(&connections.dataset), Arc::clone(&connections.control));
         let Wired { receiver, threads, .. } = wire(connections, stages)?;
         let receiver = receiver.ok_or_else(|| {
@@ -299,7 +299,10 @@ impl Runtime {
     }
 
     /// Waits for the threads, once the consumer takes no more batches. Returns the earliest of its error and theirs.
-    pub(crate) fn finish<T>(mut self, consumed: Result<T, RuntimeError>) -> Result<T, RuntimeError> {
+    ///
+    /// # Errors
+    /// That error.
+    pub fn finish<T>(mut self, consumed: Result<T, RuntimeError>) -> Result<T, RuntimeError> {
         let at = Instant::now();
         // Unless it has seen the end, nobody takes another batch, and the producer need not wait for that.
         if !self.threads.is_empty() && (consumed.is_err() || self.control.stop() >= Stop::Soon) {

@@ -14,8 +14,8 @@ use crate::backend::Backend;
 use crate::cache::Caches;
 use crate::control::{CONSUMER, Control};
 use crate::schedule::{Item, Schedule, Turn};
-use crate::spec::OptionError;
 use crate::{LoaderOptions, Passes, RuntimeError};
+use uva_options::OptionError;
 
 /// Default number of batch slots where a batch is small, unless more are needed.
 const SLOTS_OF_SMALL_BATCHES: usize = 8;
@@ -120,7 +120,7 @@ impl RunPlan {
     }
 
     /// Seeds of the largest batch in any pass over this dataset's splits.
-    pub(crate) fn largest_batch(&self, dataset: &Dataset) -> usize {
+    pub fn largest_batch(&self, dataset: &Dataset) -> usize {
         let longest = Split::ALL.into_iter().map(|split| dataset.split(split).len()).max().unwrap_or(0);
         self.options.batch_size.min(longest)
     }
@@ -134,6 +134,12 @@ impl RunPlan {
     /// The same with caches.
     pub fn with_caches(mut self, caches: Caches) -> Self {
         self.caches = caches;
+        self
+    }
+
+    /// The same for a run that leaves checkpoints, or does not.
+    pub fn checkpointed(mut self, checkpointed: bool) -> Self {
+        self.checkpointed = checkpointed;
         self
     }
 
@@ -181,17 +187,23 @@ impl RunPlan {
     }
 
     /// Makes a ring.
-    pub(crate) fn create_ring(&self, name: RingName) -> Result<Ring, RuntimeError> {
+    ///
+    /// # Errors
+    /// [`RuntimeError::Failed`] when the system gives no memory.
+    pub fn create_ring(&self, name: RingName) -> Result<Ring, RuntimeError> {
         Ok(Ring::create(name.name(), self.ring_shape(name))?)
     }
 
     /// Opens a ring that another process has made.
-    pub(crate) fn open_ring(&self, name: RingName, fd: OwnedFd) -> Result<Ring, RuntimeError> {
+    ///
+    /// # Errors
+    /// [`RuntimeError::Failed`] where it is of another shape.
+    pub fn open_ring(&self, name: RingName, fd: OwnedFd) -> Result<Ring, RuntimeError> {
         Ok(Ring::open(name.name(), fd, self.ring_shape(name))?)
     }
 
     /// Where the role at this index of the control page is, for messages.
-    pub(crate) fn whereabouts(&self, control: &Control, place: usize) -> String {
+    pub fn whereabouts(&self, control: &Control, place: usize) -> String {
         let evaluation = control.evaluation().filter(|_| place == CONSUMER);
         match evaluation.and_then(|(split, epoch)| evaluating(split, epoch)) {
             Some(evaluating) => evaluating,
@@ -209,7 +221,8 @@ impl RunPlan {
 }
 
 /// The full evaluation that a consumer is in, for messages.
-pub(crate) fn evaluating(split: Split, epoch: u32) -> Option<String> {
+#[must_use]
+pub fn evaluating(split: Split, epoch: u32) -> Option<String> {
     match split {
         Split::Train => None,
         Split::Valid => Some(format!(

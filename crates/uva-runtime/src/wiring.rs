@@ -18,21 +18,29 @@ use crate::roles::{BatchReceiver, ProducerRole, RoleThreads, SamplerRole, Thread
 use crate::topology::{Resource, Role, Stage};
 
 /// Receives lines for people.
-pub(crate) type Note = Arc<dyn Fn(&str) + Send + Sync>;
+pub type Note = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The connections of a process's stages: made in this process, or handed over by a launcher.
-pub(crate) struct Connections {
+pub struct Connections {
+    /// The dataset.
     pub dataset: Arc<Dataset>,
+    /// The plan of the run.
     pub plan: Arc<RunPlan>,
+    /// The control page that all roles share.
     pub control: Arc<Control>,
+    /// The batch ring.
     pub batches: Option<Ring>,
+    /// The feature ring.
     pub features: Option<Ring>,
     /// The processes of stages that run elsewhere.
     pub processes: Vec<(Stage, Arc<PidFd>)>,
     /// The channel over which producer and consumer share feature slots on a GPU, where they are two processes.
     pub slot_channel: Option<Channel>,
+    /// The graph in the samplers' order.
     pub reordered: Option<Arc<FrozenBytes>>,
+    /// The ids of the cached rows.
     pub cached_rows: Option<Arc<FrozenBytes>>,
+    /// Receives lines for people.
     pub note: Note,
 }
 
@@ -88,12 +96,12 @@ impl Connections {
 }
 
 /// The error for a resource that a stage needs and this process was not handed.
-pub(crate) fn missing(what: Resource) -> RuntimeError {
+pub fn missing(what: Resource) -> RuntimeError {
     RuntimeError::Failed(format!("the launcher handed over no {what}"))
 }
 
 /// The connected stages of a process.
-pub(crate) struct Wired {
+pub struct Wired {
     /// The receiving end, where the consumer is one of the stages: it is for the calling thread.
     pub receiver: Option<BatchReceiver>,
     /// The last stage, where that is not the consumer: it is for the calling thread too.
@@ -118,14 +126,14 @@ impl Wired {
 }
 
 /// All the work of a stage.
-pub(crate) type RoleWork = Box<dyn FnOnce() -> Result<(), RuntimeError> + Send>;
+pub type RoleWork = Box<dyn FnOnce() -> Result<(), RuntimeError> + Send>;
 
 /// Connects these stages, given in the order in which a batch passes through them, and starts all but the last.
 ///
 /// # Errors
 /// Errors of opening the GPU or sharing its slots; [`RuntimeError::Failed`] when the system gives no threads. Stages
 /// that ran already have ended then.
-pub(crate) fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, RuntimeError> {
+pub fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, RuntimeError> {
     let samplers = connections.plan.options.samplers;
     let names: Vec<_> = stages.iter().map(|stage| (*stage, ThreadName::new(stage.title(samplers)))).collect();
     let here = |stage: Stage| names.iter().find(|(other, _)| *other == stage).map(|(_, name)| name);

@@ -1,8 +1,7 @@
 //! The options of a sampler, and how a hop is processed under them.
 
-use std::fmt;
-
 use uva_graph::mix;
+use uva_options::named;
 
 use crate::limits::{MAX_LAYERS, MAX_PICKS};
 use crate::{InvalidOption, SamplerKind};
@@ -67,40 +66,17 @@ impl Default for Walks {
     }
 }
 
-/// For which of the nodes so far a hop draws picks. All of them are destinations of the hop's block either way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Expand {
-    /// All of them, with fresh random words in each hop, as in DGL.
-    #[default]
-    All,
-    /// Those found by the hop before; the others keep their picks. So a block begins with the block before, and a node
-    /// has the same neighbours in every layer, as in PyG; its `trim_to_layer` needs that.
-    New,
-}
-
-impl Expand {
-    /// Both, the default first.
-    pub const ALL: [Expand; 2] = [Expand::All, Expand::New];
-
-    /// The name in options and messages: `all` or `new`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Expand::All => "all",
-            Expand::New => "new",
-        }
-    }
-
-    /// The value of this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Expand> {
-        Expand::ALL.into_iter().find(|expand| expand.name() == name)
-    }
-}
-
-impl fmt::Display for Expand {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+named! {
+    /// For which of the nodes so far a hop draws picks. All of them are destinations of the hop's block either way.
+    ///
+    /// With [`All`](Self::All), each hop has fresh random words, as in DGL. With [`New`](Self::New), the others keep their
+    /// picks. So a block begins with the block before, and a node has the same neighbours in every layer, as in PyG; its
+    /// `trim_to_layer` needs that.
+    pub enum Expand = All {
+        /// All so far.
+        All = "all",
+        /// Those that the hop before found.
+        New = "new",
     }
 }
 

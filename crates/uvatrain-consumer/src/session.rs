@@ -6,15 +6,15 @@
 use std::time::Instant;
 
 use uva_graph::{Dataset, Split};
+use uva_launch::training::{
+    Best, EvaluateBy, Keep, TrainingOptions, TrainingOutcome, TrainingState, checkpoint_error, task,
+};
 use uva_model::checkpoint as stored;
 use uva_runtime::cache::Caches;
 use uva_runtime::clock::since_boot;
 use uva_runtime::control::Stop;
 use uva_runtime::metrics::{BatchEvent, EpochEvent, Event, Observer, PassSums, Progress};
 use uva_runtime::roles::BatchReceiver;
-use uva_runtime::training::{
-    Best, EvaluateBy, Keep, TrainingOptions, TrainingOutcome, TrainingState, checkpoint_error, task,
-};
 use uva_runtime::{Batch, Cursor, RuntimeError};
 use uva_train::{Evaluation, TrainError, Trainer, checkpoint};
 
@@ -68,9 +68,9 @@ impl<'a> Session<'a> {
         observer: &mut dyn Observer,
     ) -> Result<Self, RuntimeError> {
         let device = gpu::prepare(receiver)?;
-        let task = task(dataset, options.metric)?;
+        let task = task(dataset, options.metric.0)?;
         let mut trainer =
-            Trainer::new(&options.trainer, dataset.features().dim, task, device).map_err(train_error)?;
+            Trainer::new(&options.trainer(), dataset.features().dim, task, device).map_err(train_error)?;
         trainer.choose_kept(options.keep);
         if let Some(directory) = &options.checkpoint {
             // Leftovers of a run that could not clean up. One run at a time writes there, and now it is this one.
@@ -89,10 +89,10 @@ impl<'a> Session<'a> {
                 observer.note(&format!("no checkpoint in {directory} yet: starting at the beginning"));
             }
         }
-        state.train_threads = options.trainer.threads;
+        state.train_threads = options.threads;
         tracing::info!(
-            model = options.trainer.model.name(),
-            hidden = options.trainer.hidden,
+            model = options.model.name(),
+            hidden = options.hidden,
             parameters = trainer.parameter_count(),
             threads = trainer.threads(),
             device = ?trainer.device(),

@@ -1,10 +1,10 @@
 //! One training batch beside everything that a run has on the GPU, to see how much memory that leaves.
 
 use uva_graph::Dataset;
+use uva_launch::training::{TrainingOptions, TrialOutcome};
 use uva_runtime::RuntimeError;
 use uva_runtime::metrics::{Event, Observer, Progress};
 use uva_runtime::roles::BatchReceiver;
-use uva_runtime::training::{TrainingOptions, TrialOutcome};
 
 use crate::session::Session;
 

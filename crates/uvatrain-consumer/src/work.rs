@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 use uva_graph::Dataset;
+use uva_launch::training::{Job, to_value};
 use uva_runtime::RuntimeError;
 use uva_runtime::metrics::Observer;
 use uva_runtime::roles::BatchReceiver;
-use uva_runtime::training::{Job, to_value};
 
 use crate::{session, trial};
 
-/// Does a [`Job`] with the batches, and returns its result: the function that [`uva_runtime::launcher::run_role`] calls.
+/// Does a [`Job`] with the batches, and returns its result: the function that [`uva_launch::launcher::run_role`] calls.
 ///
 /// # Errors
 /// As [`session::train`].

@@ -1,7 +1,7 @@
 //! The built-in models, as a program that has them hands them in.
 
-use uva_runtime::launcher::Consume;
-use uva_runtime::training::{Evaluate, Predict};
+use uva_launch::launcher::Consume;
+use uva_launch::training::{Evaluate, Predict};
 
 /// The functions that a program with libtorch adds.
 #[derive(Clone, Copy, Debug)]

@@ -26,9 +26,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use uva_graph::Split;
+use uva_launch::launcher::attach;
 use uva_runtime::RuntimeError;
 use uva_runtime::consumer::{BatchStream, PassCursor};
-use uva_runtime::launcher::attach;
 
 use super::Uvatrain;
 use super::runs::wait_until;

@@ -11,7 +11,8 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use uva_options::named;
 
 use crate::memory::bytes::Bytes;
 use crate::memory::host_memory::HostMemory;
@@ -32,17 +33,16 @@ pub enum PinWay {
     },
 }
 
-/// Reaction to memory that seems too short for a table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum PreflightPolicy {
-    /// A warning; pinning is tried unless it is certain to fail.
-    #[default]
-    Warn,
-    /// A refusal.
-    Refuse,
-    /// No check.
-    Off,
+named! {
+    /// Reaction to memory that seems too short for a table.
+    pub enum PreflightPolicy = Warn {
+        /// Say so and try all the same, unless it is certain to fail.
+        Warn = "warn",
+        /// End with what is short.
+        Refuse = "refuse",
+        /// Do not look.
+        Off = "off",
+    }
 }
 
 /// The result of a preflight that refused nothing.

@@ -19,6 +19,7 @@ use cudarc::driver::sys::{
     CUmemAllocationHandleType, CUmemAllocationProp, CUmemAllocationType, CUmemLocation, CUmemLocationType,
 };
 use serde::{Deserialize, Serialize};
+use uva_options::named;
 
 use crate::context::Context;
 use crate::device::Feature;
@@ -33,17 +34,16 @@ const NOT_PERMITTED: u32 = 800;
 /// the whole block into the other process.
 const LEGACY_BLOCK: usize = 2 << 20;
 
-/// The requested way of sharing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum IpcKind {
-    /// By file descriptor if the device supports it, else by handle.
-    #[default]
-    Auto,
-    /// By file descriptor.
-    Vmm,
-    /// By handle.
-    Legacy,
+named! {
+    /// The requested way of sharing.
+    pub enum IpcKind = Auto {
+        /// vmm where the driver has it, else legacy.
+        Auto = "auto",
+        /// Allocations exported as file descriptors.
+        Vmm = "vmm",
+        /// cuIpcGetMemHandle.
+        Legacy = "legacy",
+    }
 }
 
 /// The way in which a buffer is shared.

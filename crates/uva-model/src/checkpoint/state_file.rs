@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uva_graph::mix;
+use uva_options::named;
 
 /// Name of the state in its folder.
 pub(super) const STATE_FILE: &str = "checkpoint.json";
@@ -55,28 +56,18 @@ impl TrainerState {
     }
 }
 
-/// Which parameters of a training are its model: those that are tested, and that predictions are made with. A resumed
-/// training goes on from the last ones in either case.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Keep {
-    /// Those of the best epoch by validation; without validation the last ones.
-    #[default]
-    Best,
-    /// Those after the last batch.
-    Last,
+named! {
+    /// Which parameters of a training are its model: those that are tested, and that predictions are made with. A resumed
+    /// training goes on from the last ones in either case.
+    pub enum Keep = Best {
+        /// That of the best epoch by validation.
+        Best = "best",
+        /// That after the last batch.
+        Last = "last",
+    }
 }
 
 impl Keep {
-    /// The name on the command line, and in a checkpoint's state.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Best => "best",
-            Self::Last => "last",
-        }
-    }
-
     /// What the names of these parameters begin with in a checkpoint's tensors.
     #[must_use]
     pub fn group(self) -> &'static str {

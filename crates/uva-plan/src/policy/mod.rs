@@ -12,6 +12,7 @@ mod random;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, de};
+use uva_options::Named;
 use uva_rows::cache::eviction;
 
 pub use analytic::Analytic;
@@ -35,6 +36,20 @@ impl CachePolicy {
     /// All of them: those that rank, then those that evict.
     pub fn all() -> impl Iterator<Item = Self> {
         RANKINGS.into_iter().chain(eviction::POLICIES.into_iter().map(Self::Evicting))
+    }
+}
+
+impl Named for CachePolicy {
+    fn all() -> Vec<Self> {
+        CachePolicy::all().collect()
+    }
+
+    fn name(self) -> &'static str {
+        self.name()
+    }
+
+    fn help(self) -> &'static str {
+        self.help()
     }
 }
 

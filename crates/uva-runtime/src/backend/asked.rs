@@ -1,10 +1,92 @@
 //! Where to gather, sample and train, as requested.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use uva_cuda::kernels::gather::Kernel;
 use uva_cuda::memory::{IpcKind, PreflightPolicy};
+use uva_options::Purpose::Speed;
+use uva_options::{Field, OptionError, OptionValue, named, options};
+
+const GPU: &str = "GPU";
+
+options! {
+    /// The requested backend. Each option is declared here and nowhere else ([`uva_options`]).
+    pub struct BackendOptions {
+        /// Where the model trains: auto, cpu, or cuda:I for GPU number I
+        device: DeviceChoice = DeviceChoice::Auto
+            => Field::text::<DeviceChoice>("DEVICE", "`auto`, `cpu`, `cuda:I`").of(GPU, &[Speed]),
+        /// How feature rows get onto the GPU
+        gather: GatherChoice = GatherChoice::ZeroCopy => Field::choice::<GatherChoice>("GATHER").of(GPU, &[Speed]),
+        /// Which kernel reads them (zero-copy and split)
+        kernel: Kernel = Kernel::Wide => Field::choice::<Kernel>("KERNEL").of(GPU, &[Speed]),
+        /// Where neighbours are sampled: on the CPU, by one sampler on the GPU, or where a few batches show it to be
+        /// faster
+        sampler: SamplerChoice = SamplerChoice::Cpu
+            => Field::choice::<SamplerChoice>("SAMPLER").of(GPU, &[Speed])
+                .unless_given("cpu; with `gpu_cache` on a GPU auto"),
+        /// How the GPU is divided between producer and consumer; auto takes the first that can be had of mps, green,
+        /// grid
+        partition: PartitionChoice = PartitionChoice::Auto
+            => Field::choice::<PartitionChoice>("PARTITION").of(GPU, &[Speed]),
+        /// Whether NVIDIA's multi-process service divides the GPU; a daemon is started where none runs, and stopped
+        /// again
+        mps: MpsChoice = MpsChoice::Auto => Field::choice::<MpsChoice>("MPS").of(GPU, &[Speed]),
+        /// The producer's share of the multiprocessors in per cent: auto, which is what the link needs, or 1 to 99
+        mps_percentage: GpuShare = GpuShare::Auto
+            => Field::text::<GpuShare>("auto|N", "`auto`, 1 to 99").of(GPU, &[Speed]),
+        /// A GPU sampler's share of the multiprocessors in per cent
+        mps_sampler_percentage: Option<u32> = None
+            => Field::within("N", 1, 98).of(GPU, &[Speed]).unless_given("the producer's"),
+        /// How the processes share GPU memory
+        ipc: IpcKind = IpcKind::Auto => Field::choice::<IpcKind>("IPC").of(GPU, &[Speed]),
+        /// NVRTC, which compiles the kernels: the library or its folder
+        nvrtc: Option<PathBuf> = None
+            => Field::path("PATH").of(GPU, &[Speed])
+                .unless_given("looked for beside PyTorch, in CUDA_HOME, and where scripts/setup/nvrtc.sh puts it"),
+        /// Where memory seems too short for the tables that are pinned: warn and try, refuse, or do not look
+        preflight: PreflightPolicy = PreflightPolicy::Warn
+            => Field::choice::<PreflightPolicy>("PREFLIGHT").of(GPU, &[Speed]),
+    }
+}
+
+impl BackendOptions {
+    /// Checks what can be checked without a machine.
+    ///
+    /// # Errors
+    /// An option that contradicts another.
+    pub fn check(&self) -> Result<(), OptionError> {
+        let mps = |reason: String| Err(OptionError::new("mps", self.mps, reason));
+        let requires = self.mps == MpsChoice::Require;
+        match self.partition {
+            PartitionChoice::Auto => {}
+            PartitionChoice::Mps if self.mps == MpsChoice::Off => {
+                return mps("it contradicts `partition=mps`".to_owned());
+            }
+            PartitionChoice::Mps => {}
+            other if requires => {
+                return mps(format!(
+                    "MPS divides the GPU, or `partition={other}` does: leave one of them out"
+                ));
+            }
+            _ => {}
+        }
+        if self.gather == GatherChoice::Cpu && (requires || self.partition == PartitionChoice::Mps) {
+            let given = if requires { "`mps=require`" } else { "`partition=mps`" };
+            let reason = format!(
+                "only the consumer uses the GPU then, and MPS has nothing to divide: leave {given} out"
+            );
+            return Err(OptionError::new("gather", self.gather, reason));
+        }
+        if self.device == DeviceChoice::Cpu && requires {
+            return mps("with `device=cpu` there is no GPU to divide".to_owned());
+        }
+        Ok(())
+    }
+}
 
 /// Where the model trains, as requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,131 +101,156 @@ pub enum DeviceChoice {
     Cuda(u32),
 }
 
-/// How feature rows reach the GPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum GatherChoice {
-    /// Kernels read them directly from pinned host memory.
-    #[default]
-    ZeroCopy,
-    /// The CPU gathers them into pinned memory, and the copy engine moves them.
-    Dma,
-    /// Part of a batch's rows take each way, in the ratio that measures best.
-    Split,
-    /// The CPU gathers them into a slot in host memory, and the consumer copies.
-    Cpu,
-    /// The whole table is copied to the GPU first: for a table that fits, and to learn what the link costs.
-    Device,
-}
+impl FromStr for DeviceChoice {
+    type Err = String;
 
-impl GatherChoice {
-    /// Its name, as `--gather` takes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::ZeroCopy => "zero-copy",
-            Self::Dma => "dma",
-            Self::Split => "split",
-            Self::Cpu => "cpu",
-            Self::Device => "device",
+    fn from_str(text: &str) -> Result<Self, String> {
+        let index = || text.strip_prefix("cuda:").and_then(|index| index.parse().ok());
+        match text {
+            "auto" => Ok(Self::Auto),
+            "cpu" => Ok(Self::Cpu),
+            _ => index()
+                .map(Self::Cuda)
+                .ok_or_else(|| format!("'{text}' is no device; give auto, cpu, or cuda:0 for the first GPU")),
         }
     }
 }
 
-/// Where neighbours are sampled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SamplerChoice {
-    /// On the CPU, by as many samplers as there are.
-    #[default]
-    Cpu,
-    /// On the GPU, by exactly one.
-    Gpu,
-    /// Where a few timed batches are faster.
-    Auto,
-}
-
-impl SamplerChoice {
-    /// Its name, as `--sampler` takes it.
-    pub fn name(self) -> &'static str {
+impl fmt::Display for DeviceChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Cpu => "cpu",
-            Self::Gpu => "gpu",
-            Self::Auto => "auto",
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(index) => write!(f, "cuda:{index}"),
         }
     }
 }
 
-/// Whether MPS limits producer and consumer to shares of the GPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum MpsChoice {
-    /// No.
-    Off,
-    /// Where it is available.
-    #[default]
-    Auto,
-    /// The run fails without it.
-    Require,
+named! {
+    /// How feature rows reach the GPU.
+    pub enum GatherChoice = ZeroCopy {
+        /// Kernels read them out of pinned host memory.
+        ZeroCopy = "zero-copy",
+        /// The CPU gathers them into pinned memory and the copy engine moves them.
+        Dma = "dma",
+        /// Some of a batch's rows the one way, some the other, in the ratio that measures best.
+        Split = "split",
+        /// The CPU gathers them into host memory, and the consumer copies them.
+        Cpu = "cpu",
+        /// The whole table is copied to the GPU first: for one that fits, and to know what the link costs.
+        Device = "device",
+    }
 }
 
-/// How the GPU is divided between producer and consumer, as requested.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum PartitionChoice {
-    /// The first available of MPS, a green context, and a bounded grid.
-    #[default]
-    Auto,
-    /// Two processes under MPS.
-    Mps,
-    /// One process; the producer's work is limited to the multiprocessors of a green context.
-    Green,
-    /// One process; the producer's kernels launch few thread blocks.
-    Grid,
-    /// Two processes that take turns on the GPU: for measuring only.
-    None,
-}
-
-/// The requested backend.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct BackendOptions {
-    /// Where the model trains.
-    pub device: DeviceChoice,
-    /// How feature rows reach it.
-    pub gather: GatherChoice,
-    /// Which gather kernel.
-    pub kernel: Kernel,
+named! {
     /// Where neighbours are sampled.
-    pub sampler: SamplerChoice,
-    /// A GPU sampler's share of the multiprocessors in per cent; `None`: the producer's.
-    pub mps_sampler_percentage: Option<u32>,
-    /// MPS or not.
-    pub mps: MpsChoice,
-    /// The producer's share of the multiprocessors in per cent; `None`: what the link needs.
-    pub mps_percentage: Option<u32>,
-    /// How the GPU is divided.
-    pub partition: PartitionChoice,
-    /// How its memory is shared between processes.
-    pub ipc: IpcKind,
-    /// The NVRTC library, or its folder.
-    pub nvrtc: Option<PathBuf>,
-    /// What to do where memory seems too short to pin.
-    pub preflight: PreflightPolicy,
+    pub enum SamplerChoice = Cpu {
+        /// On the CPU, by as many samplers as `samplers` says.
+        Cpu = "cpu",
+        /// On the GPU, by one sampler.
+        Gpu = "gpu",
+        /// Where a few batches show it to be faster.
+        Auto = "auto",
+    }
 }
 
-impl Default for BackendOptions {
-    fn default() -> Self {
-        Self {
-            device: DeviceChoice::default(),
-            gather: GatherChoice::default(),
-            kernel: Kernel::Wide,
-            sampler: SamplerChoice::default(),
-            mps_sampler_percentage: None,
-            mps: MpsChoice::default(),
-            mps_percentage: None,
-            partition: PartitionChoice::default(),
-            ipc: IpcKind::default(),
-            nvrtc: None,
-            preflight: PreflightPolicy::default(),
+named! {
+    /// How the GPU is divided between producer and consumer, as requested.
+    pub enum PartitionChoice = Auto {
+        /// The first that can be had of mps, green and grid.
+        Auto = "auto",
+        /// MPS caps both processes.
+        Mps = "mps",
+        /// One process; the producer's work keeps to the multiprocessors of a green context.
+        Green = "green",
+        /// One process; the producer's kernels have few blocks.
+        Grid = "grid",
+        /// Two processes that take turns: for measuring only.
+        None = "none",
+    }
+}
+
+named! {
+    /// Whether MPS limits producer and consumer to shares of the GPU.
+    pub enum MpsChoice = Auto {
+        /// It does not.
+        Off = "off",
+        /// Where it can be had.
+        Auto = "auto",
+        /// Or there is no run.
+        Require = "require",
+    }
+}
+
+/// A share of the multiprocessors, as requested.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GpuShare {
+    /// What the link to the host needs.
+    #[default]
+    Auto,
+    /// So many per cent, 1 to 99.
+    Percent(u32),
+}
+
+impl FromStr for GpuShare {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            _ if text == "auto" => Ok(Self::Auto),
+            Ok(percent @ 1..=99) => Ok(Self::Percent(percent)),
+            _ => Err(format!("'{text}' is no share; give auto, or 1 to 99 per cent")),
+        }
+    }
+}
+
+impl fmt::Display for GpuShare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Percent(percent) => write!(f, "{percent}"),
+        }
+    }
+}
+
+macro_rules! written_values {
+    ($($type:ty),*) => {$(
+        impl OptionValue for $type {
+            fn of_text(text: &str) -> Option<Self> {
+                text.parse().ok()
+            }
+            fn text(&self) -> String {
+                self.to_string()
+            }
+            fn json(&self) -> Value {
+                serde_json::to_value(self).unwrap_or_default()
+            }
+            fn of_json(value: &Value) -> Option<Self> {
+                Self::deserialize(value).ok()
+            }
+        }
+    )*};
+}
+written_values!(DeviceChoice, GpuShare);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_auto_cpu_or_a_numbered_gpu() {
+        assert_eq!("cuda:3".parse(), Ok(DeviceChoice::Cuda(3)));
+        assert!("cuda".parse::<DeviceChoice>().unwrap_err().contains("cuda:0"));
+        assert!("gpu".parse::<DeviceChoice>().is_err());
+    }
+
+    #[test]
+    fn shares_are_auto_or_a_part_of_a_hundred_that_leaves_some() {
+        assert_eq!("auto".parse(), Ok(GpuShare::Auto));
+        assert_eq!("10".parse(), Ok(GpuShare::Percent(10)));
+        for text in ["0", "100", "-1", "10%", ""] {
+            assert!(text.parse::<GpuShare>().is_err(), "{text} was taken");
         }
     }
 }

@@ -3,11 +3,13 @@
 use uva_cuda::DeviceReport;
 use uva_cuda::partition::mps_multiprocessors;
 
-use super::asked::{BackendOptions, DeviceChoice, GatherChoice, MpsChoice, PartitionChoice, SamplerChoice};
+use super::asked::{
+    BackendOptions, DeviceChoice, GatherChoice, GpuShare, MpsChoice, PartitionChoice, SamplerChoice,
+};
 use super::granted::{Backend, CudaBackend, Partition};
 use super::probe::Probe;
 use crate::RuntimeError;
-use crate::spec::OptionError;
+use uva_options::OptionError;
 
 /// The producer's default share of the multiprocessors in per cent: what the link needs, in the range of Min et al.
 /// (8.2 to 19.5 % of an RTX 3090). Not yet measured on a GPU of this project's.
@@ -51,12 +53,13 @@ impl MpsWish {
 /// is called only where a GPU may be used.
 ///
 /// # Errors
-/// [`RuntimeError::Missing`] for something requested by name that is not available.
+/// [`RuntimeError::Option`] for options that contradict each other or the machine, [`RuntimeError::Missing`] for something requested by name that is not available.
 pub fn decide(
     options: &BackendOptions,
     threads: bool,
     probe: impl FnOnce() -> Result<Probe, RuntimeError>,
 ) -> Result<Decision, RuntimeError> {
+    options.check()?;
     let mut notes = Vec::new();
     let (named, ordinal) = match options.device {
         DeviceChoice::Cpu if options.sampler == SamplerChoice::Gpu => {
@@ -120,7 +123,10 @@ pub fn decide(
         // One process on the GPU: nothing to divide.
         return Ok(Decision { backend: cuda(Partition::None), mps: None, notes });
     }
-    let share = options.mps_percentage.unwrap_or(PRODUCER_SHARE);
+    let share = match options.mps_percentage {
+        GpuShare::Auto => PRODUCER_SHARE,
+        GpuShare::Percent(share) => share,
+    };
     let multiprocessors = mps_multiprocessors(share, device.multiprocessors);
     let green = Partition::Green { multiprocessors: green_multiprocessors(device, multiprocessors) };
     let grid = Partition::Grid { multiprocessors };
@@ -306,7 +312,7 @@ mod tests {
 
     #[test]
     fn a_share_that_is_asked_for_is_the_producers() {
-        let options = BackendOptions { mps_percentage: Some(25), ..BackendOptions::default() };
+        let options = BackendOptions { mps_percentage: GpuShare::Percent(25), ..BackendOptions::default() };
         let (fallback, mps) = partition(&options, false, machine(1));
         assert_eq!(fallback, Partition::Green { multiprocessors: 40 });
         assert_eq!(mps.map(|wish| (wish.producer_percentage, wish.consumer_percentage)), Some((25, 75)));

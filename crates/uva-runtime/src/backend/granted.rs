@@ -160,7 +160,7 @@ impl Backend {
     ///
     /// # Errors
     /// [`RuntimeError::Usage`] with an alternative.
-    pub(crate) fn check_features(&self, layout: &BatchLayout) -> Result<(), RuntimeError> {
+    pub fn check_features(&self, layout: &BatchLayout) -> Result<(), RuntimeError> {
         if layout.widened_from().is_none() || self.device_slots().is_none() {
             return Ok(());
         }

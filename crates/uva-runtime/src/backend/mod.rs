@@ -5,7 +5,9 @@ mod choose;
 mod granted;
 mod probe;
 
-pub use asked::{BackendOptions, DeviceChoice, GatherChoice, MpsChoice, PartitionChoice, SamplerChoice};
+pub use asked::{
+    BackendOptions, DeviceChoice, GatherChoice, GpuShare, MpsChoice, PartitionChoice, SamplerChoice,
+};
 pub use choose::{Decision, MpsWish, decide};
 pub use granted::{Backend, CudaBackend, Partition, SamplerShare};
 pub use probe::{NvrtcReport, Probe};

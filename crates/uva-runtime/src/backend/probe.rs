@@ -12,7 +12,7 @@ use uva_mem::spawn::Inherit;
 use uva_mem::{PidFd, Signal};
 
 use crate::RuntimeError;
-use crate::own_program::own_program;
+use crate::machine::own_program;
 
 /// How long a probe may take. In containers, a driver that has to connect to an MPS daemon was seen to hang forever.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -65,7 +65,7 @@ impl Probe {
     }
 
     /// Whether there is a GPU that libtorch could use.
-    pub(crate) fn is_for_torch(&self) -> bool {
+    pub fn is_for_torch(&self) -> bool {
         !self.cuda.devices.is_empty() && !self.cuda.simulator
     }
 
@@ -90,7 +90,7 @@ impl Probe {
     ///
     /// # Errors
     /// As [`Probe::in_child`].
-    pub(crate) fn by(
+    pub fn by(
         program: &Path,
         environment: &[(String, Option<String>)],
         driver_only: bool,

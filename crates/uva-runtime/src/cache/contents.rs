@@ -55,11 +55,13 @@ impl CacheContents {
         &self.caches
     }
 
-    pub(crate) fn graph(&self) -> Option<&Arc<FrozenBytes>> {
+    /// The reordered graph, where there is one.
+    pub fn graph(&self) -> Option<&Arc<FrozenBytes>> {
         self.graph.as_ref()
     }
 
-    pub(crate) fn rows(&self) -> Option<&Arc<FrozenBytes>> {
+    /// The ids of the cached rows, where a policy chose them.
+    pub fn rows(&self) -> Option<&Arc<FrozenBytes>> {
         self.rows.as_ref()
     }
 }
@@ -96,12 +98,18 @@ pub(crate) fn ids(name: &str, ids: &[i64]) -> Result<FrozenBytes, RuntimeError> 
 }
 
 /// The reordered graph that the launcher made.
-pub(crate) fn open_graph(fd: OwnedFd, dataset: &Dataset) -> Result<FrozenBytes, RuntimeError> {
+///
+/// # Errors
+/// [`RuntimeError::Failed`] where the memory is not of the dataset's size.
+pub fn open_graph(fd: OwnedFd, dataset: &Dataset) -> Result<FrozenBytes, RuntimeError> {
     FrozenBytes::from_fd(GRAPH, fd, ReorderedLayout::new(dataset).bytes()).map_err(no_memory)
 }
 
 /// The ids of the cached rows that the launcher wrote down.
-pub(crate) fn open_rows(fd: OwnedFd, caches: &Caches) -> Result<FrozenBytes, RuntimeError> {
+///
+/// # Errors
+/// [`RuntimeError::Failed`] where the memory is not of as many ids as there are cached rows.
+pub fn open_rows(fd: OwnedFd, caches: &Caches) -> Result<FrozenBytes, RuntimeError> {
     FrozenBytes::from_fd(ROWS, fd, caches.rows * size_of::<i64>()).map_err(no_memory)
 }
 

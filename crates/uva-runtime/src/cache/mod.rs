@@ -13,7 +13,8 @@ mod graph;
 
 pub use caches::Caches;
 pub use contents::CacheContents;
-pub(crate) use contents::{ids, no_memory, open_graph, open_rows, reordered_graph};
+pub(crate) use contents::{ids, no_memory, reordered_graph};
+pub use contents::{open_graph, open_rows};
 pub use described::{described, summary};
 pub(crate) use engine::{Engine, OnGpu};
 pub(crate) use graph::SampledGraph;

@@ -116,7 +116,7 @@ pub fn plan<'d>(
 }
 
 /// Which caches a run on this backend reads.
-pub(crate) fn cacheable(backend: &Backend) -> CachedKinds {
+pub fn cacheable(backend: &Backend) -> CachedKinds {
     match backend.device_slots() {
         None => CachedKinds::default(),
         Some(cuda) => CachedKinds {

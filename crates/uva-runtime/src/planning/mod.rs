@@ -9,8 +9,8 @@ mod request;
 mod search;
 
 pub use cached_dataset::CachedDataset;
-pub(crate) use measure::cacheable;
+pub use measure::cacheable;
 pub use measure::{budget_left, budget_on_cpu, check_plan_fits, measure_sampler, plan, read_plan, workload};
-pub use request::{Budget, CacheRequest, SamplerVerdict};
-pub(crate) use search::FoundParts;
+pub use request::{Budget, CacheOptions, CacheRequest, SamplerVerdict};
+pub use search::FoundParts;
 pub use search::{Found, Search};

@@ -1,17 +1,96 @@
 //! The caches requested before a run.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uva_options::Purpose::Speed;
+use uva_options::{ByteSize, Field, OptionValue, options};
 use uva_plan::CachePolicy;
 
+const CACHES: &str = "Caches";
+
+options! {
+    /// What to cache of the graph and of the rows, as requested. Each option is declared here and nowhere else
+    /// ([`uva_options`]).
+    pub struct CacheOptions {
+        /// Memory for caches of neighbour lists and feature rows, on the GPU where one trains: 512MiB, 6GiB, or auto for
+        /// what one training batch leaves. Of lists, visits and picks are counted that hit
+        gpu_cache: Option<Budget> = None
+            => Field::text::<Budget>("SIZE|auto", "512MiB, 6GiB, `auto`").of(CACHES, &[Speed]).unless_given("no caches"),
+        /// How it is found out which lists and rows are read most
+        cache_policy: CachePolicy = CachePolicy::PRESAMPLE
+            => Field::choice::<CachePolicy>("CACHE_POLICY").of(CACHES, &[Speed]).unless_given("presample")
+                .needs("gpu_cache"),
+        /// Cache what this file says, as `uvatrain plan` wrote it, instead of finding out anew
+        plan: Option<PathBuf> = None
+            => Field::path("FILE").of(CACHES, &[Speed]).excludes(&["gpu_cache", "cache_policy"]),
+    }
+}
+
+impl CacheOptions {
+    /// The request in them; `None` without caches.
+    #[must_use]
+    pub fn request(&self) -> Option<CacheRequest> {
+        let find = |budget| CacheRequest::Find { budget, policy: self.cache_policy };
+        self.plan.clone().map(CacheRequest::Planned).or_else(|| self.gpu_cache.map(find))
+    }
+}
+
 /// How much memory the caches may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Budget {
     /// This many bytes, maps included.
     Bytes(u64),
     /// The memory left after one training batch, less a reserve.
     Auto,
+}
+
+impl FromStr for Budget {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        if text.trim_start_matches('0').is_empty() {
+            return Err("0 bytes cache nothing; auto takes what is left".to_owned());
+        }
+        let size: ByteSize = text.parse().map_err(|error| format!("{error}; auto takes what is left"))?;
+        Ok(Self::Bytes(size.bytes()))
+    }
+}
+
+impl fmt::Display for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Bytes(bytes) => write!(f, "{bytes}"),
+        }
+    }
+}
+
+impl OptionValue for Budget {
+    fn of_text(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+
+    fn text(&self) -> String {
+        self.to_string()
+    }
+
+    fn json(&self) -> Value {
+        match self {
+            Self::Auto => "auto".into(),
+            Self::Bytes(bytes) => (*bytes).into(),
+        }
+    }
+
+    fn of_json(value: &Value) -> Option<Self> {
+        value.as_u64().map(Self::Bytes).or_else(|| Self::of_text(value.as_str()?))
+    }
 }
 
 /// What to cache.

@@ -59,7 +59,7 @@ pub struct Found {
 
 /// [`Found`] as it travels between processes; node ids have memory of their own.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct FoundParts {
+pub struct FoundParts {
     plan: Option<CachePlan>,
     lists: usize,
     rows: usize,
@@ -71,7 +71,10 @@ const ROWS: &str = "uvatrain-planned-rows";
 
 impl Found {
     /// Splits it into parts, and the memory that goes with them.
-    pub(crate) fn parted(self) -> Result<(FoundParts, Vec<FrozenBytes>), RuntimeError> {
+    ///
+    /// # Errors
+    /// [`RuntimeError::Failed`] when the system gives no memory.
+    pub fn parted(self) -> Result<(FoundParts, Vec<FrozenBytes>), RuntimeError> {
         let mut regions = Vec::new();
         let (mut lists, mut rows) = (0, 0);
         if let Some(plan) = &self.plan {
@@ -88,7 +91,10 @@ impl Found {
 
 impl FoundParts {
     /// Joins the parts again, with the descriptors of that memory.
-    pub(crate) fn joined(self, fds: Vec<OwnedFd>) -> Result<Found, RuntimeError> {
+    ///
+    /// # Errors
+    /// [`RuntimeError::Failed`] where a descriptor is missing or its memory has another size.
+    pub fn joined(self, fds: Vec<OwnedFd>) -> Result<Found, RuntimeError> {
         let Self { mut plan, lists, rows, sampler } = self;
         let mut fds = fds.into_iter();
         let mut nodes = |name: &str, count: usize| -> Result<Vec<i64>, RuntimeError> {

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use signal_hook::consts::SIGINT;
+use rustix::process::Signal;
 use uva_batch::{BatchHeader, Column, HandOver};
 use uva_graph::Split;
 use uva_mem::ring::{Gone, Liveness, ReadSlot, Reader, RingError};
@@ -264,7 +264,9 @@ impl BatchReceiver {
         }
         match acquired {
             Ok(slot) => Ok(Some(slot)),
-            Err(RingError::PeerDied { .. }) if asked.get() => Err(RuntimeError::Interrupted(SIGINT)),
+            Err(RingError::PeerDied { .. }) if asked.get() => {
+                Err(RuntimeError::Interrupted(Signal::INT.as_raw()))
+            }
             Err(RingError::PeerDied { .. }) if self.control.stop() >= Stop::Soon => Ok(None),
             Err(error) => Err(error.into()),
         }

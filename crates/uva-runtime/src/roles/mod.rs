@@ -11,4 +11,5 @@ pub(crate) use back_pressure::BackPressure;
 pub use consumer::BatchReceiver;
 pub(crate) use producer::{ProducerRole, as_asked_for, source_on_host};
 pub(crate) use sampler::SamplerRole;
-pub(crate) use thread::{RoleThreads, ThreadName};
+pub use thread::RoleThreads;
+pub(crate) use thread::ThreadName;

@@ -70,7 +70,7 @@ fn first_error(threads: Vec<RoleThread>) -> Option<(Instant, RuntimeError)> {
 
 /// The roles that run as threads of this process. Dropping it ends them.
 #[derive(Debug)]
-pub(crate) struct RoleThreads {
+pub struct RoleThreads {
     control: Arc<Control>,
     threads: Vec<RoleThread>,
 }
@@ -81,12 +81,13 @@ impl RoleThreads {
         Self { control, threads: Vec::new() }
     }
 
+    /// Whether no role was started.
     pub fn is_empty(&self) -> bool {
         self.threads.is_empty()
     }
 
     /// Starts another role.
-    pub fn start(
+    pub(crate) fn start(
         &mut self,
         name: &ThreadName,
         role: impl FnOnce() -> Result<(), RuntimeError> + Send + 'static,

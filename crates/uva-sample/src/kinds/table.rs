@@ -1,5 +1,7 @@
 //! The table of all kinds: every kind with a row here is available by its name everywhere.
 
+use uva_options::Named;
+
 use super::found::Found;
 use super::{labor, neighbor, ppr, together, walk, weighted};
 use crate::hops::{HopSampler, Picks};
@@ -81,6 +83,20 @@ pub(super) fn make<'g>(
     match TABLE.iter().find(|row| row.kind == options.kind) {
         Some(row) => (row.make)(graph, options),
         None => unreachable!("{} is in no table", options.kind),
+    }
+}
+
+impl Named for SamplerKind {
+    fn all() -> Vec<Self> {
+        Self::ALL.to_vec()
+    }
+
+    fn name(self) -> &'static str {
+        self.name()
+    }
+
+    fn help(self) -> &'static str {
+        self.help()
     }
 }
 

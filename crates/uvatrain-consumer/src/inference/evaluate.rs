@@ -1,8 +1,8 @@
 //! The metric of a trained model on each split.
 
 use uva_graph::{Dataset, Split};
+use uva_launch::training::{EvaluateBy, SplitResult, TrainedModel, checkpoint_error, task};
 use uva_runtime::RuntimeError;
-use uva_runtime::training::{EvaluateBy, SplitResult, TrainedModel, checkpoint_error, task};
 use uva_train::{Evaluation, TrainDevice, checkpoint};
 
 use super::sampled::Sampled;

@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use uva_graph::GraphError;
 use uva_graph::npy::{NpyRows, NpyType};
+use uva_launch::training::PredictionJob;
 use uva_mem::files::{open_directory, read_regular, replace};
 use uva_model::Answer;
 use uva_runtime::RuntimeError;
-use uva_runtime::training::PredictionJob;
 
 /// How often the journal is written: each time waits for the disk.
 const INTERVAL: Duration = Duration::from_secs(5);

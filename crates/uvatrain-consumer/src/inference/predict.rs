@@ -5,12 +5,12 @@ use std::ops::ControlFlow;
 
 use serde_json::json;
 use uva_graph::{Dataset, Split};
+use uva_launch::training::{
+    EvaluateBy, Nodes, Predicted, PredictionJob, PredictionWatch, TrainedModel, checkpoint_error,
+};
 use uva_model::Answer;
 use uva_model::checkpoint::checksum;
 use uva_runtime::RuntimeError;
-use uva_runtime::training::{
-    EvaluateBy, Nodes, Predicted, PredictionJob, PredictionWatch, TrainedModel, checkpoint_error,
-};
 use uva_train::{Answered, Questions, TrainDevice, TrainError, Trainer, Wanted, checkpoint};
 
 use super::output::Output;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use uva_graph::{Dataset, Split};
+use uva_launch::training::{TrainedModel, checkpoint_error};
 use uva_runtime::consumer::{BatchStream, PassCursor};
-use uva_runtime::training::{TrainedModel, checkpoint_error};
 use uva_runtime::{Batch, FeatureType, LoaderOptions, RuntimeError};
 use uva_train::{Trainer, checkpoint};
 

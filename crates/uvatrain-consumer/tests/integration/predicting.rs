@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use uva_graph::Dataset;
 use uva_graph::npy::{NpyArray, NpyType};
 use uva_io::generate::{self, Common, PowerLaw};
-use uva_model::{Answer, ModelKind, NormKind, TrainerOptions};
-use uva_runtime::LoaderOptions;
-use uva_runtime::backend::{BackendOptions, DeviceChoice};
-use uva_runtime::training::{
+use uva_launch::training::{
     Asked, EvaluateBy, Nodes, Predicted, PredictionFile, PredictionJob, PredictionWatch, TrainedModel,
     TrainingState, task,
 };
+use uva_model::{Answer, ModelKind, NormKind, TrainerOptions};
+use uva_runtime::LoaderOptions;
+use uva_runtime::backend::{BackendOptions, DeviceChoice};
 use uva_train::{TrainDevice, Trainer, checkpoint};
 use uvatrain_consumer::inference::predict;
 

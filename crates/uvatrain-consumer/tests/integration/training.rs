@@ -6,12 +6,10 @@ use std::sync::Arc;
 
 use uva_graph::{Dataset, Split};
 use uva_io::generate::{self, Common, PowerLaw};
+use uva_launch::training::{EvaluateBy, TrainingOptions, TrainingOutcome, saved_state};
 use uva_runtime::control::{Control, Stop};
 use uva_runtime::metrics::{Event, Observer, Progress};
 use uva_runtime::plan::RunPlan;
-use uva_runtime::training::{
-    EvaluateBy, Keep, TrainerOptions, TrainingOptions, TrainingOutcome, saved_state,
-};
 use uva_runtime::{Cursor, LoaderOptions, Passes, Runtime, RuntimeError};
 use uvatrain_consumer::session::train;
 
@@ -30,23 +28,17 @@ fn loader() -> LoaderOptions {
 
 fn training(checkpoint: Option<PathBuf>, evaluate_by: EvaluateBy) -> TrainingOptions {
     TrainingOptions {
-        trainer: TrainerOptions {
-            hidden: 8,
-            layers: 2,
-            seed: 5,
-            threads: Some(1),
-            ..TrainerOptions::default()
-        },
-        usual_threads: None,
+        hidden: 8,
+        learning_rate: 0.01,
+        weight_decay: 5e-4,
+        layers: 2,
+        seed: 5,
+        threads: Some(1),
         evaluate_by,
-        metric: None,
-        patience: None,
-        keep: Keep::default(),
         resume: checkpoint.is_some(),
         checkpoint,
-        checkpoint_every: None,
-        overwrite_checkpoint: false,
         fingerprint: serde_json::json!({"seed": 5}),
+        ..TrainingOptions::default()
     }
 }
 
@@ -172,7 +164,7 @@ fn training_that_lost_its_patience_goes_on_when_it_is_given_more() {
     let still = |patience, checkpoint| {
         let mut options = training(checkpoint, EvaluateBy::Full);
         // Nothing moves, so no epoch behind the first can be better.
-        options.trainer.learning_rate = 1e-30;
+        options.learning_rate = 1e-30;
         options.patience = patience;
         options
     };
@@ -194,7 +186,7 @@ fn early_stopping_drops_what_is_on_its_way_for_any_number_of_samplers_and_slots(
     let temp = tempfile::tempdir().unwrap();
     let graph = graph(temp.path());
     let mut options = training(None, EvaluateBy::Sampled);
-    options.trainer.learning_rate = 1e-30;
+    options.learning_rate = 1e-30;
     options.patience = Some(1);
     let mut results = Vec::new();
     for (samplers, feature_slots, batch_slots) in

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use uva_graph::Split;
-use uva_runtime::training::Metric;
+use uva_launch::training::Metric;
 
 use super::pipeline::check_paths;
 use super::trained_model;

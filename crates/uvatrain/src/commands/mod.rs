@@ -24,7 +24,7 @@ mod trained_model;
 pub mod trainer;
 mod written;
 
-use uva_runtime::launcher::{Helper, Role};
+use uva_launch::launcher::{Helper, Role};
 use uva_runtime::machine;
 
 use self::ending::clean_up_on_signals;

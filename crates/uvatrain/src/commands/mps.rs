@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use uva_launch::mps::{self, MpsError, Running, Status, Stopped};
 use uva_runtime::RuntimeError;
-use uva_runtime::mps::{self, MpsError, Running, Status, Stopped};
 
 use crate::flags::{MpsCommand, MpsCommon, MpsStartFlags};
 use crate::ui::out;

@@ -10,7 +10,7 @@ use uva_runtime::trace::TraceFile;
 use uva_runtime::{LoaderOptions, RuntimeError};
 
 use crate::exit;
-use crate::flags::{BackendFlags, CacheFlags, LoaderFlags, Sampler};
+use crate::flags::{BackendFlags, CacheFlags, LoaderFlags};
 use crate::ui::listen::Listener;
 use crate::ui::progress;
 
@@ -34,7 +34,7 @@ pub fn loader_options(
     loader: &LoaderFlags,
     backend: &BackendFlags,
 ) -> anyhow::Result<LoaderOptions> {
-    if backend.sampler == Some(Sampler::Gpu) {
+    if backend.options().sampler == SamplerChoice::Gpu {
         if loader.gives("samplers") && options.samplers > 1 {
             let samplers = options.samplers;
             return Err(exit::usage(format!(
@@ -51,8 +51,7 @@ pub fn loader_options(
 /// flag does: only a sampler on the GPU can use a list cache.
 pub fn backend_options(backend: &BackendFlags, cache: &CacheFlags) -> BackendOptions {
     let mut options = backend.options();
-    let cached = cache.gpu_cache.is_some() || cache.plan.is_some();
-    if cached && backend.sampler.is_none() {
+    if cache.options().request().is_some() && !backend.gives("sampler") {
         options.sampler = SamplerChoice::Auto;
     }
     options

@@ -10,6 +10,7 @@ use std::time::Instant;
 use uva_graph::reorder::{NodeOrder, stage_reordered};
 use uva_graph::{Dataset, Verify};
 use uva_mem::files::write_output;
+use uva_runtime::RuntimeError;
 use uva_runtime::backend::{self, Probe, SamplerChoice};
 use uva_runtime::cache::CachePlan;
 use uva_runtime::planning::{self, Budget};
@@ -23,19 +24,19 @@ use crate::ui::work::Work;
 /// Plans, prints, and writes the requested files.
 pub fn run(flags: &PlanFlags) -> anyhow::Result<()> {
     flags.loader.check()?;
-    flags.backend.check()?;
+    let mut options = flags.backend.options();
+    options.check().map_err(RuntimeError::from)?;
     check_outputs(flags)?;
     clean_up_on_signals()?;
     let dataset = Arc::new(Dataset::open(&flags.data)?);
     // In this process alone: nothing to divide a GPU between.
-    let mut options = flags.backend.options();
-    if flags.backend.sampler.is_none() {
+    if !flags.backend.gives("sampler") {
         // As `train` with caches does.
         options.sampler = SamplerChoice::Auto;
     }
     let mut decision = backend::decide(&options, true, || Ok(Probe::of_driver()))?;
     decision.notes.iter().for_each(|note| out::say(note));
-    let budget = match flags.gpu_cache.0 {
+    let budget = match flags.gpu_cache {
         Budget::Bytes(bytes) => bytes,
         Budget::Auto => {
             let (bytes, reason) = planning::budget_left(&dataset, &decision.backend)?;
@@ -50,7 +51,7 @@ pub fn run(flags: &PlanFlags) -> anyhow::Result<()> {
     if let Some(verdict) = planning::measure_sampler(&dataset, &loader, &mut decision.backend)? {
         out::say(&verdict.reason);
     }
-    let policy = flags.cache_policy.0;
+    let policy = flags.cache_policy;
     let (plan, profile) =
         planning::plan(&dataset, &loader, &decision.backend, budget, policy, &|line| out::say(line))?;
     if let Some(path) = &flags.out {
@@ -88,10 +89,10 @@ fn check_outputs(flags: &PlanFlags) -> anyhow::Result<()> {
         if out.exists() {
             return Err(exit::usage(format!("--write-reordered {}: it exists already", out.display())).into());
         }
-        if flags.cache_policy.0.is_dynamic() {
+        if flags.cache_policy.is_dynamic() {
             return Err(exit::usage(format!(
                 "--write-reordered with --cache-policy {}: that policy ranks no lists to order by",
-                flags.cache_policy.0
+                flags.cache_policy
             ))
             .into());
         }

@@ -12,9 +12,9 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag::{register, register_conditional_shutdown, register_usize};
 use uva_graph::npy::{NpyArray, NpyType, NpyWriter};
 use uva_graph::{Dataset, Progress, Split, names};
+use uva_launch::training::{Nodes, PredictionFile, PredictionJob, PredictionWatch};
 use uva_mem::files::{Replacement, read_regular_text};
 use uva_model::Answer;
-use uva_runtime::training::{Nodes, PredictionFile, PredictionJob, PredictionWatch};
 
 use super::pipeline::check_paths;
 use super::trained_model;

@@ -1,7 +1,7 @@
 //! The roles: what the launcher starts, and nobody else.
 
+use uva_launch::launcher::{Consume, Helper, Role, run_helper, run_role};
 use uva_runtime::RuntimeError;
-use uva_runtime::launcher::{Consume, Helper, Role, run_helper, run_role};
 
 use crate::flags::RoleArgs;
 use crate::models::Models;

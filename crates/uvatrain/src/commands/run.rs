@@ -1,9 +1,9 @@
 //! `uvatrain run`.
 
 use uva_graph::Dataset;
-use uva_runtime::launcher::UserCommand;
+use uva_launch::launcher::UserCommand;
+use uva_launch::run::CommandRun;
 use uva_runtime::metrics::Event;
-use uva_runtime::run::CommandRun;
 
 use super::dry_run;
 use super::pipeline::{Observers, Outputs, backend_options, check_paths, loader_options};
@@ -18,7 +18,6 @@ pub fn run(flags: &RunFlags) -> anyhow::Result<()> {
         ("DATA", Some(&flags.data)),
         ("--metrics", flags.metrics.as_deref()),
         ("--trace", flags.trace.as_deref()),
-        ("--plan", flags.cache.plan.as_deref()),
     ])?;
     // Before the dataset is checked, which may take its time.
     let mut command = UserCommand::new(flags.command.clone())?;
@@ -30,7 +29,7 @@ pub fn run(flags: &RunFlags) -> anyhow::Result<()> {
         dataset,
         &loader_options(flags.loader.options(), &flags.loader, &flags.backend)?,
         &backend_options(&flags.backend, &flags.cache),
-        flags.cache.request(),
+        flags.cache.options().request(),
         command,
     )?;
     if flags.dry_run {

@@ -6,13 +6,12 @@ use std::process::Command;
 
 use anyhow::Context;
 use uva_graph::Dataset;
+use uva_launch::training::{Trainer, TrainingRun};
 use uva_runtime::metrics::Event;
-use uva_runtime::training;
-use uva_runtime::training::{EvaluateBy, Trainer, TrainerOptions, TrainingOptions, TrainingRun};
 
 use super::pipeline::{Observers, Outputs, backend_options, check_paths, loader_options};
 use super::{dry_run, trainer};
-use crate::flags::{Evaluation, FeatureNorm, Kept, Metric, Norm, TrainFlags};
+use crate::flags::TrainFlags;
 use crate::models::Models;
 use crate::ui::{log, out, progress, summary};
 use uva_runtime::machine::share_of_cores;
@@ -25,10 +24,8 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     log::name_process(if flags.loader.in_process { "consumer" } else { "launcher" });
     check_paths(&[
         ("DATA", Some(&flags.data)),
-        ("--checkpoint", flags.checkpoint.as_deref()),
         ("--metrics", flags.metrics.as_deref()),
         ("--trace", flags.trace.as_deref()),
-        ("--plan", flags.cache.plan.as_deref()),
         ("--libtorch", flags.libtorch.as_deref()),
     ])?;
     let dataset = Dataset::open(&flags.data)?;
@@ -42,7 +39,8 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
             Trainer::Program(program)
         }
     };
-    let mut options = training_options(flags);
+    let asked = flags.training.options();
+    let mut options = asked.clone();
     if flags.dry_run {
         // Nothing is written: the folder of the checkpoints is neither made nor claimed.
         (options.checkpoint, options.resume) = (None, false);
@@ -50,10 +48,9 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     let run = TrainingRun::new(
         dataset,
         &loader_options(flags.loader.options_of_models(), &flags.loader, &flags.backend)?,
-        flags.epochs,
         options,
         &backend_options(&flags.backend, &flags.cache),
-        flags.cache.request(),
+        flags.cache.options().request(),
         trainer,
     )?;
     if flags.dry_run {
@@ -64,7 +61,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     }
     let outputs = Outputs {
         metrics: flags.metrics.as_deref(),
-        append: flags.resume,
+        append: asked.resume,
         trace: flags.trace.as_deref(),
         listen: flags.metrics_listen,
     };
@@ -81,68 +78,13 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     }
     let besides = summary::Besides {
         metrics: flags.metrics.as_deref(),
-        checkpoint: flags.checkpoint.as_deref(),
+        checkpoint: asked.checkpoint.as_deref(),
         train_threads,
-        keep: Some(training_options(flags).keep),
+        keep: Some(asked.keep),
         cores: share_of_cores(1),
     };
     out::say(&summary::of_run(&end, &besides));
     Ok(())
-}
-
-/// The flags as the runtime takes them.
-fn training_options(flags: &TrainFlags) -> TrainingOptions {
-    let loader = flags.loader.options();
-    TrainingOptions {
-        trainer: TrainerOptions {
-            model: flags.model.kind(),
-            hidden: flags.hidden as usize,
-            heads: flags.heads() as usize,
-            output_heads: flags.output_heads.map(|heads| heads as usize),
-            attention_dropout: flags.attention_dropout.unwrap_or(0.0),
-            residual: flags.residual,
-            norm: match flags.norm {
-                Norm::None => training::NormKind::None,
-                Norm::Layer => training::NormKind::Layer,
-            },
-            layers: loader.fanouts.len(),
-            dropout: flags.dropout,
-            input_dropout: flags.input_dropout,
-            learning_rate: flags.lr,
-            weight_decay: flags.weight_decay,
-            feature_norm: match flags.feature_norm {
-                FeatureNorm::None => training::FeatureNorm::None,
-                FeatureNorm::Row => training::FeatureNorm::Row,
-            },
-            seed: loader.seed,
-            threads: flags.train_threads.map(|threads| threads as usize),
-        },
-        usual_threads: Some(usual_threads()),
-        evaluate_by: match flags.eval {
-            Evaluation::Sampled => EvaluateBy::Sampled,
-            Evaluation::Full => EvaluateBy::Full,
-        },
-        metric: match flags.metric {
-            Metric::Auto => None,
-            Metric::Accuracy => Some(training::Metric::Accuracy),
-            Metric::RocAuc => Some(training::Metric::RocAuc),
-        },
-        patience: flags.patience,
-        keep: match flags.keep {
-            Kept::Best => training::Keep::Best,
-            Kept::Last => training::Keep::Last,
-        },
-        checkpoint: flags.checkpoint.clone(),
-        checkpoint_every: flags.checkpoint_every,
-        resume: flags.resume,
-        overwrite_checkpoint: flags.overwrite_checkpoint,
-        fingerprint: serde_json::Value::Null,
-    }
-}
-
-/// Default number of threads for the model's arithmetic: half the cores.
-fn usual_threads() -> usize {
-    share_of_cores(2)
 }
 
 /// Trains in this process, which has the models. It re-executes itself unless its environment already holds these

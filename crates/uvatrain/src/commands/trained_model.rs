@@ -1,13 +1,13 @@
 //! A trained model on the command line: the program that has it, and its checkpoint.
 
 use uva_graph::Dataset;
+use uva_launch::training::{Asked, EvaluateBy, TrainedModel};
 use uva_runtime::backend::BackendOptions;
 use uva_runtime::machine::share_of_cores;
-use uva_runtime::training::{Asked, EvaluateBy, TrainedModel};
 
 use super::train::{become_program, restart_with};
 use super::trainer;
-use crate::flags::{Evaluation, ModelFlags};
+use crate::flags::ModelFlags;
 use crate::models::Models;
 use crate::ui::log;
 
@@ -38,10 +38,7 @@ pub fn open(flags: &ModelFlags) -> anyhow::Result<(Dataset, TrainedModel)> {
 }
 
 fn asked(flags: &ModelFlags) -> Asked {
-    let by = match flags.eval {
-        Evaluation::Full => EvaluateBy::Full,
-        Evaluation::Sampled => EvaluateBy::Sampled,
-    };
+    let by = flags.eval;
     let usual_threads = share_of_cores(if by == EvaluateBy::Full { 1 } else { 2 });
     Asked {
         by,
@@ -58,7 +55,7 @@ pub fn described(model: &TrainedModel) -> String {
     let kept = model.checkpoint.trainer().kept();
     let epoch = model.epoch.map_or_else(String::new, |epoch| format!(" of epoch {}", u64::from(epoch) + 1));
     match kept {
-        uva_runtime::training::Keep::Best => format!("the best model by validation,{epoch}"),
-        uva_runtime::training::Keep::Last => format!("the last model,{epoch}"),
+        uva_launch::training::Keep::Best => format!("the best model by validation,{epoch}"),
+        uva_launch::training::Keep::Last => format!("the last model,{epoch}"),
     }
 }

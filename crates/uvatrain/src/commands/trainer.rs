@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context;
 use uva_cuda::libtorch::{self, AskPython, Libtorch};
-use uva_runtime::launcher::PROTOCOL;
+use uva_launch::launcher::PROTOCOL;
+use uva_launch::training::TrainerProgram;
 use uva_runtime::machine;
-use uva_runtime::training::TrainerProgram;
 
 use crate::exit;
 

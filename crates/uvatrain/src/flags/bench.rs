@@ -9,11 +9,11 @@ use uva_bench::pcie::{IdOrder, TablePages};
 use uva_kernels::gather::IdWidth;
 use uva_kernels::gather::Kernel;
 use uva_runtime::LoaderOptions;
+use uva_runtime::backend::PreflightPolicy;
+use uva_runtime::cache::CachePolicy;
 use uva_runtime::spec::{ByteSize, Field};
 
-use super::backend::Preflight;
-use super::cache::Policy;
-use super::declared::{Declared, Shown};
+use super::declared::{Declared, Shown, one_of};
 use super::within::within;
 use super::{LoaderFlags, Seconds};
 
@@ -50,11 +50,11 @@ pub struct CacheBenchFlags {
     #[arg(
         long,
         value_name = "P,P,…",
-        value_enum,
+        value_parser = one_of::<CachePolicy>(),
         value_delimiter = ',',
         default_value = "degree,presample,analytic,random,optimal,fifo"
     )]
-    pub policy: Vec<Policy>,
+    pub policy: Vec<CachePolicy>,
 
     /// Sizes of the caches: per cent of all rows, and of the bytes of all lists
     #[arg(
@@ -339,8 +339,8 @@ pub struct PcieBenchFlags {
     pub nvrtc: Option<PathBuf>,
 
     /// Where memory seems too short for a table: refuse leaves it out
-    #[arg(long, value_enum, default_value_t = Preflight::Refuse)]
-    pub preflight: Preflight,
+    #[arg(long, value_parser = one_of::<PreflightPolicy>(), default_value_t = PreflightPolicy::Refuse)]
+    pub preflight: PreflightPolicy,
 
     /// Write a plot: efficiency by row size, and rates by multiprocessors
     #[arg(long, value_name = "FILE")]
@@ -358,15 +358,15 @@ pub type Multiprocessors = std::option::Option<u32>;
 static EVERY_KERNEL: LazyLock<String> = LazyLock::new(|| Kernel::ALL.map(Kernel::name).join(","));
 
 fn pcie_kernel(text: &str) -> Result<Kernel, String> {
-    one_of(text, &Kernel::ALL, Kernel::name)
+    among(text, &Kernel::ALL, Kernel::name)
 }
 
 fn table_pages(text: &str) -> Result<TablePages, String> {
-    one_of(text, &TablePages::ALL, TablePages::name)
+    among(text, &TablePages::ALL, TablePages::name)
 }
 
 fn id_order(text: &str) -> Result<IdOrder, String> {
-    one_of(text, &IdOrder::ALL, IdOrder::name)
+    among(text, &IdOrder::ALL, IdOrder::name)
 }
 
 fn multiprocessors(text: &str) -> Result<Multiprocessors, String> {
@@ -377,7 +377,7 @@ fn multiprocessors(text: &str) -> Result<Multiprocessors, String> {
     }
 }
 
-fn one_of<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T, String> {
+fn among<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T, String> {
     all.iter().copied().find(|one| name(*one) == text).ok_or_else(|| {
         let known: Vec<&str> = all.iter().map(|one| name(*one)).collect();
         format!("one of {}", known.join(", "))

@@ -1,11 +1,12 @@
 //! Options that a library declares ([`uva_runtime::spec`]), as arguments of the command line.
 
 use std::marker::PhantomData;
+use std::path::PathBuf;
 
-use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::builder::{PathBufValueParser, PossibleValue, PossibleValuesParser, TypedValueParser, ValueHint};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use serde::{Serialize, Serializer};
-use uva_runtime::spec::{Field, Given, Kind, Options, Spelling};
+use uva_runtime::spec::{Choice, Field, Given, Kind, Named, OptionValue, Options, Spelling};
 
 /// Adds the options that `shown` takes.
 fn augment<O: Options>(command: Command, shown: impl Fn(&Field) -> bool) -> Command {
@@ -15,21 +16,34 @@ fn augment<O: Options>(command: Command, shown: impl Fn(&Field) -> bool) -> Comm
 }
 
 fn argument(field: &'static Field, default: String) -> Arg {
-    let spelled = |text: &str| Spelling::CommandLine.sentence(text);
-    let argument =
-        Arg::new(field.name).long(kept(field.long())).help(spelled(&field.help())).help_heading(field.group);
+    let argument = Arg::new(field.name)
+        .long(kept(field.long()))
+        .help(Spelling::CommandLine.sentence(&field.help()))
+        .help_heading(field.group)
+        .conflicts_with_all(field.excludes);
+    let argument = field.needs.into_iter().fold(argument, Arg::requires);
     let argument = match field.kind {
         Kind::Switch => return argument.action(ArgAction::SetTrue),
-        Kind::Choice(choices) => argument.value_parser(PossibleValuesParser::new(
-            choices().iter().map(|choice| PossibleValue::new(choice.name).help(spelled(choice.help))),
-        )),
+        Kind::Choice(names) => argument.value_parser(choices(&names())),
+        Kind::Path => {
+            argument.value_hint(ValueHint::AnyPath).value_parser(PathBufValueParser::new().try_map(text))
+        }
         _ => argument.value_parser(move |text: &str| field.read(text)),
     };
-    let argument = argument
+    // A default that is empty is no value to show.
+    let default = Some(default).filter(|default| field.unless_given.is_none() && !default.is_empty());
+    argument
         .value_name(field.value)
         .action(ArgAction::Set)
-        .allow_hyphen_values(matches!(field.kind, Kind::Fanouts { .. }));
-    if field.unless_given.is_some() { argument } else { argument.default_value(kept(default)) }
+        .allow_hyphen_values(matches!(field.kind, Kind::Fanouts { .. }))
+        .default_values(default.map(kept))
+}
+
+/// A path that is text: a run's processes hear of paths in JSON, and its metrics show them.
+fn text(path: PathBuf) -> Result<String, String> {
+    path.into_os_string()
+        .into_string()
+        .map_err(|path| format!("{path:?}: the path is not UTF-8 text: rename it, or name a link to it"))
 }
 
 /// Text for clap, which keeps names and defaults as `&'static str`. A process makes its commands a few times at most.
@@ -57,6 +71,20 @@ fn given<O: Options>(matches: &ArgMatches) -> Result<Given<O>, clap::Error> {
     Ok(given)
 }
 
+/// A parser of the named values of `T`, each with its help.
+pub fn one_of<T: Named + Send + Sync>() -> impl TypedValueParser<Value = T> {
+    choices(&Choice::all::<T>())
+        .try_map(|name| T::of_text(&name).ok_or_else(|| format!("'{name}' is none of them")))
+}
+
+fn choices(choices: &[Choice]) -> PossibleValuesParser {
+    PossibleValuesParser::new(
+        choices
+            .iter()
+            .map(|choice| PossibleValue::new(choice.name).help(Spelling::CommandLine.sentence(choice.help))),
+    )
+}
+
 /// Which of a struct's options a command has.
 pub trait Shown {
     /// Whether it has this one.
@@ -79,6 +107,18 @@ pub struct Declared<O, S = All> {
     /// What was given.
     pub given: Given<O>,
     shown: PhantomData<fn() -> S>,
+}
+
+impl<O: Options, S> Declared<O, S> {
+    /// The same, as the library takes it: defaults that depend on the machine filled in.
+    pub fn options(&self) -> O {
+        self.given.options()
+    }
+
+    /// Whether somebody gave the option, of those without a constant default.
+    pub fn gives(&self, name: &str) -> bool {
+        self.given.get(name).is_some()
+    }
 }
 
 impl<O: Options, S: Shown> FromArgMatches for Declared<O, S> {

@@ -24,7 +24,7 @@ pub struct LoaderFlags {
 impl LoaderFlags {
     /// The same, as the runtime takes it: defaults that depend on the machine filled in.
     pub fn options(&self) -> LoaderOptions {
-        self.declared.given.options()
+        self.declared.options()
     }
 
     /// The same for a built-in model, which computes in float32 whatever the table has.
@@ -36,7 +36,7 @@ impl LoaderFlags {
 
     /// Whether somebody gave the option, of those without a constant default.
     pub fn gives(&self, name: &str) -> bool {
-        self.declared.given.get(name).is_some()
+        self.declared.gives(name)
     }
 
     /// The options that decide what batches are and how large, as one would give them again. Defaults are left out.

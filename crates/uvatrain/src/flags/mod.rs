@@ -27,7 +27,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-pub use backend::{BackendFlags, Sampler};
+pub use backend::BackendFlags;
 pub use bench::{
     BenchCommand, CacheBenchFlags, GatherBenchFlags, GatherPages, PcieBenchFlags, PipelineBenchFlags,
     SampleBenchFlags,
@@ -49,7 +49,6 @@ pub use run::RunFlags;
 pub use shell::{CompletionsFlags, ManFlags};
 pub use top::TopFlags;
 pub use train::TrainFlags;
-pub use train::{Evaluation, FeatureNorm, Kept, Metric, Norm};
 
 /// Train graph neural networks on graphs larger than GPU memory.
 ///

@@ -1,7 +1,7 @@
 //! `uvatrain mps`.
 
 use clap::{Args, Subcommand};
-use uva_runtime::mps::{Device, Environment};
+use uva_launch::mps::{Device, Environment};
 
 use super::Seconds;
 

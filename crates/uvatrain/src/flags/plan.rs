@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use uva_runtime::cache::CachePolicy;
+use uva_runtime::planning::Budget;
 
-use super::cache::{CacheBudget, Policy};
+use super::declared::one_of;
 use super::{BackendFlags, LoaderFlags};
 
 /// The options of `uvatrain plan`.
@@ -25,11 +26,11 @@ pub struct PlanFlags {
     /// Memory for both caches and their maps: 512MiB, 6GiB, or auto: half of what is free on the GPU now, or on the CPU
     /// a quarter of the memory that can be had
     #[arg(long, value_name = "SIZE|auto")]
-    pub gpu_cache: CacheBudget,
+    pub gpu_cache: Budget,
 
     /// How it is found out which lists and rows are read most
-    #[arg(long, value_enum, default_value_t = Policy(CachePolicy::PRESAMPLE))]
-    pub cache_policy: Policy,
+    #[arg(long, value_parser = one_of::<CachePolicy>(), default_value_t = CachePolicy::PRESAMPLE)]
+    pub cache_policy: CachePolicy,
 
     /// Write the plan to this file, and the chosen ids to two .npy files beside it, for `train --plan`
     #[arg(long, value_name = "FILE")]

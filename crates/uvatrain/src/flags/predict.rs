@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use uva_launch::training::EvaluateBy;
 use uva_runtime::backend::DeviceChoice;
 
-use super::Evaluation;
+use super::declared::one_of;
 use super::within::within;
 use crate::exit;
 
@@ -26,15 +27,15 @@ pub struct ModelFlags {
 
     /// On all neighbours, layer by layer over the whole graph (exact, on the CPU), or on sampled ones, as many as in
     /// training
-    #[arg(long, value_enum, default_value_t = Evaluation::Full)]
-    pub eval: Evaluation,
+    #[arg(long, value_parser = one_of::<EvaluateBy>(), default_value = EvaluateBy::Full.name())]
+    pub eval: EvaluateBy,
 
     /// With --eval sampled: seed nodes per batch [default: as in training]
     #[arg(long, value_name = "NODES", value_parser = within::<u32>(1..))]
     pub batch_size: Option<u32>,
 
     /// With --eval sampled: where features are gathered and the model computes: auto, cpu or cuda:0 [default: auto]
-    #[arg(long, value_name = "DEVICE", value_parser = device, help_heading = MACHINE)]
+    #[arg(long, value_name = "DEVICE", value_parser = str::parse::<DeviceChoice>, help_heading = MACHINE)]
     pub device: Option<DeviceChoice>,
 
     /// Threads of the model's arithmetic on the CPU [default: the CPU cores; half of them with --eval sampled]
@@ -57,7 +58,7 @@ impl ModelFlags {
     /// Bad usage; the message names the options.
     pub fn check(&self) -> anyhow::Result<()> {
         let given = [("--batch-size", self.batch_size.is_some()), ("--device", self.device.is_some())];
-        match given.iter().find(|(_, given)| *given && self.eval == Evaluation::Full) {
+        match given.iter().find(|(_, given)| *given && self.eval == EvaluateBy::Full) {
             None => Ok(()),
             Some((option, _)) => Err(exit::usage(format!(
                 "{option}: with --eval full there are no batches, and the CPU computes; leave it out, or use --eval sampled"
@@ -136,18 +137,6 @@ impl PredictFlags {
             }
         }
         Ok(())
-    }
-}
-
-fn device(text: &str) -> Result<DeviceChoice, String> {
-    match text {
-        "auto" => Ok(DeviceChoice::Auto),
-        "cpu" => Ok(DeviceChoice::Cpu),
-        _ => text
-            .strip_prefix("cuda:")
-            .and_then(|index| index.parse().ok())
-            .map(DeviceChoice::Cuda)
-            .ok_or_else(|| format!("'{text}' is no device; give auto, cpu, or cuda:0 for the first GPU")),
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serializer;
+use uva_runtime::RuntimeError;
 
 use super::{BackendFlags, CacheFlags, LoaderFlags};
 use crate::exit;
@@ -93,7 +94,7 @@ impl RunFlags {
             .into());
         }
         self.loader.check()?;
-        self.backend.check()
+        Ok(self.backend.options().check().map_err(RuntimeError::from)?)
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use uva_launch::training::Keep;
 use uva_runtime::memory::ProcessMemory;
 use uva_runtime::metrics::{CacheOutcome, End, Roles};
-use uva_runtime::training::Keep;
 
 use super::bottleneck::{RoleSum, held_up_by, more_train_threads};
 use super::format;

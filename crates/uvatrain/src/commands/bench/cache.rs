@@ -38,8 +38,7 @@ pub fn run(flags: &CacheBenchFlags) -> anyhow::Result<()> {
     let began = Instant::now();
     let measured = count(&workload, behind(flags))?;
     let epoch_seconds = began.elapsed().as_secs_f64() / f64::from(flags.epochs);
-    let policies: Vec<_> = flags.policy.iter().map(|policy| policy.0).collect();
-    let hits = compare_policies(&workload, &policies, behind(flags), &measured, &flags.size)?;
+    let hits = compare_policies(&workload, &flags.policy, behind(flags), &measured, &flags.size)?;
     drop(work);
     let allocation = match flags.gpu_cache {
         Some(budget) => Some(allocation(&dataset, flags, budget.bytes(), &measured)?),

@@ -91,7 +91,7 @@ fn options(flags: &PcieBenchFlags, simulator: bool) -> anyhow::Result<PcieOption
         ),
         ways: !flags.zero_copy_only,
         limit: flags.seconds.map(Seconds::duration),
-        preflight: flags.preflight.policy(),
+        preflight: flags.preflight,
     })
 }
 

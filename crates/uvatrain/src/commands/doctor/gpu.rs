@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use uva_cuda::DeviceReport;
 use uva_cuda::libtorch::{self, AskPython};
+use uva_launch::mps::{self, Environment, MpsError, NotRunning, Running};
 use uva_runtime::backend::Probe;
-use uva_runtime::mps::{self, Environment, MpsError, NotRunning, Running};
 
 use super::check::{Check, read};
 use uva_runtime::spec::ByteSize;

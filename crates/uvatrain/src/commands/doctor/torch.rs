@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use uva_runtime::training::TrainerProgram;
+use uva_launch::training::TrainerProgram;
 
 use super::check::Check;
 use crate::commands::trainer;

@@ -1,0 +1,224 @@
+//! The directory of a run's checkpoints, as launcher and janitor handle it without a trainer: its claim, and the
+//! leftovers of a failed run.
+
+use std::fs::{self, DirBuilder, File, Metadata};
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use uva_mem::files::{Replacement, open_lock_file};
+
+use uva_runtime::RuntimeError;
+
+/// How long to wait for a directory that another run has. A run that was killed just before is cleaned up within this
+/// time, so an immediate restart is not refused.
+const PATIENCE: Duration = Duration::from_secs(5);
+const INTERVAL: Duration = Duration::from_millis(20);
+
+/// The file that the claim locks. Its mode is 0600: every user who may read the directory could lock the directory
+/// itself. The file stays beside a checkpoint.
+const LOCK: &str = ".uvatrain-lock";
+/// The file that makes a checkpoint count.
+const STATE: &str = "checkpoint.json";
+
+/// A directory of checkpoints that this run has claimed. Two runs that wrote there would each take the other's files
+/// for leftovers.
+///
+/// The claim is a lock on a file in it. It ends with the last process that holds the file's descriptor. The janitor
+/// holds one too, and outlives the processes that a killed launcher leaves running.
+#[derive(Debug)]
+pub struct CheckpointDirectory {
+    path: PathBuf,
+    lock: File,
+    /// Whether it was made for this run; then it is removed again if it stays empty.
+    made: bool,
+    /// Whether this is the run's first hold on the claim, which tidies up when it ends.
+    first: bool,
+}
+
+impl CheckpointDirectory {
+    /// Claims the directory. A missing one is made, for the user only. A file is created in it and removed again, in
+    /// the way of the first checkpoint, so that an error shows now and not after an epoch.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Input`] when another run has it, or when it cannot be created or written.
+    pub fn claim(path: &Path) -> Result<Self, RuntimeError> {
+        let failed = |doing: &str, error: &dyn std::fmt::Display| {
+            RuntimeError::Input(format!(
+                "--checkpoint {}: cannot {doing}: {error}; name a directory that this user may write",
+                path.display()
+            ))
+        };
+        let lock_path = path.join(LOCK);
+        let mut made = false;
+        let since = Instant::now();
+        loop {
+            if !path.is_dir() {
+                match DirBuilder::new().recursive(true).mode(0o700).create(path) {
+                    Ok(()) => made = true,
+                    Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => {}
+                    Err(error) => return Err(failed("create the directory", &error)),
+                }
+            }
+            let lock = match open_lock_file(&lock_path, true) {
+                Ok(lock) => lock,
+                Err(error) if error.kind() == ErrorKind::NotFound && since.elapsed() < PATIENCE => continue,
+                Err(error) => return Err(failed(&format!("write in the directory ({LOCK})"), &error)),
+            };
+            // Any other error comes from a file system without locks; there nothing excludes other runs.
+            let held = flock(&lock, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK);
+            // The previous holder may have removed it, and a lock on a file without a path excludes nobody.
+            if !held && is_at(&lock, &lock_path) {
+                let claimed = Self { path: path.to_owned(), lock, made, first: true };
+                // A link is replaced; a directory of that name would block the first checkpoint.
+                if fs::symlink_metadata(path.join(STATE)).is_ok_and(|state| state.is_dir()) {
+                    return Err(failed("write in the directory", &format!("{STATE} there is a directory")));
+                }
+                Replacement::of(&path.join(STATE), 0o600)
+                    .map_err(|error| failed("write in the directory", &error))?;
+                return Ok(claimed);
+            }
+            if since.elapsed() > PATIENCE {
+                return Err(RuntimeError::Input(format!(
+                    "--checkpoint {}: another run is writing its checkpoints there; wait for its end, or name \
+                     another directory",
+                    path.display()
+                )));
+            }
+            thread::sleep(INTERVAL);
+        }
+    }
+
+    /// Its path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The lock, to hand over: a process that holds it excludes other runs.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.lock.as_fd()
+    }
+
+    /// Another hold on the same claim.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Failed`] when the system gives no descriptor.
+    pub(crate) fn share(&self) -> Result<Self, RuntimeError> {
+        let lock = self.lock.try_clone().map_err(|error| {
+            RuntimeError::Failed(format!("--checkpoint {}: {error}", self.path.display()))
+        })?;
+        Ok(Self { path: self.path.clone(), lock, made: false, first: false })
+    }
+
+    /// The claim that another process handed over.
+    pub(crate) fn handed(path: PathBuf, lock: OwnedFd) -> Self {
+        Self { path, lock: lock.into(), made: false, first: false }
+    }
+
+    /// Removes what a killed consumer may have left half-written. Not while a consumer writes.
+    pub(crate) fn remove_leftovers(&self) {
+        // This is the last action of a failed run; the next run there removes what cannot be removed now.
+        let _ = uva_model::checkpoint::remove_leftovers(&self.path);
+    }
+}
+
+/// Whether the path still leads to this file.
+fn is_at(file: &File, path: &Path) -> bool {
+    let identity = |metadata: Metadata| (metadata.dev(), metadata.ino());
+    let (opened, named) = (file.metadata().map(identity), fs::symlink_metadata(path).map(identity));
+    matches!((opened, named), (Ok(opened), Ok(named)) if opened == named)
+}
+
+impl Drop for CheckpointDirectory {
+    fn drop(&mut self) {
+        // By now every checkpoint of the run has been written. Without one no trace of the run is needed.
+        let (lock, state) = (self.path.join(LOCK), self.path.join(STATE));
+        if !self.first || !is_at(&self.lock, &lock) || fs::symlink_metadata(state).is_ok() {
+            return;
+        }
+        let _ = fs::remove_file(lock);
+        if self.made {
+            // Removes it only if it is empty.
+            let _ = fs::remove_dir(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn whoever_waits_for_a_directory_that_its_maker_removes_gets_one_that_others_see() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("kept");
+        for _ in 0..20 {
+            let maker = CheckpointDirectory::claim(&path).unwrap();
+            let (waits, waiting) = mpsc::channel();
+            let waiter = thread::spawn({
+                let path = path.clone();
+                move || {
+                    waits.send(()).unwrap();
+                    CheckpointDirectory::claim(&path).unwrap()
+                }
+            });
+            waiting.recv().unwrap();
+            drop(maker);
+            let claimed = waiter.join().unwrap();
+            assert!(is_at(&claimed.lock, &path.join(LOCK)));
+            let other = File::open(path.join(LOCK)).unwrap();
+            assert_eq!(flock(&other, FlockOperation::NonBlockingLockExclusive), Err(Errno::WOULDBLOCK));
+        }
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_directory_that_was_removed_is_not_the_one_that_was_made_in_its_place() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("kept");
+        let claimed = CheckpointDirectory::claim(&path).unwrap();
+        assert!(is_at(&claimed.lock, &path.join(LOCK)));
+        fs::remove_dir_all(&path).unwrap();
+        assert!(!is_at(&claimed.lock, &path.join(LOCK)));
+        let second = CheckpointDirectory::claim(&path).unwrap();
+        drop(claimed);
+        assert!(is_at(&second.lock, &path.join(LOCK)), "the first took the second's lock with it");
+    }
+
+    #[test]
+    fn a_lock_on_the_directory_itself_keeps_no_run_out_and_the_lock_s_file_is_the_user_s_alone() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("kept");
+        fs::create_dir(&path).unwrap();
+        // A user who may read the directory can take this lock.
+        let readers = File::open(&path).unwrap();
+        flock(&readers, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let claimed = CheckpointDirectory::claim(&path).unwrap();
+        assert_eq!(fs::metadata(path.join(LOCK)).unwrap().mode() & 0o777, 0o600);
+        drop(claimed);
+        assert!(!path.join(LOCK).exists(), "without a checkpoint nothing stays");
+        assert!(path.exists(), "it was there before the run");
+        fs::write(path.join(STATE), "{}").unwrap();
+        drop(CheckpointDirectory::claim(&path).unwrap());
+        assert!(path.join(LOCK).exists());
+    }
+
+    #[test]
+    fn what_was_planted_in_the_place_of_the_lock_is_refused_by_name_and_not_touched() {
+        let temp = tempfile::tempdir().unwrap();
+        let (path, victim) = (temp.path().join("kept"), temp.path().join("victim"));
+        fs::create_dir(&path).unwrap();
+        std::os::unix::fs::symlink(&victim, path.join(LOCK)).unwrap();
+        let error = CheckpointDirectory::claim(&path).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.to_string().contains("--checkpoint") && error.to_string().contains(LOCK), "{error}");
+        assert!(!victim.exists());
+    }
+}

@@ -1,0 +1,57 @@
+//! The environment variables of each role, MPS shares among them.
+
+use crate::mps;
+use uva_runtime::backend::{Backend, Partition};
+use uva_runtime::topology::Role;
+
+/// Environment variables by role; `None` removes one.
+#[derive(Clone, Debug, Default)]
+pub struct Environments {
+    /// The consumer's.
+    pub consumer: Vec<(String, Option<String>)>,
+    /// The producer's.
+    pub producer: Vec<(String, Option<String>)>,
+    /// The samplers'.
+    pub sampler: Vec<(String, Option<String>)>,
+}
+
+impl Environments {
+    pub(super) fn of(&self, role: Role) -> &[(String, Option<String>)] {
+        match role {
+            Role::Consumer => &self.consumer,
+            Role::Producer => &self.producer,
+            Role::Sampler => &self.sampler,
+        }
+    }
+
+    /// Adds the variables that put the GPU's roles under MPS, or keep them away from it.
+    pub(super) fn divided(mut self, session: Option<&mps::Session>, backend: &Backend) -> Self {
+        let Some(cuda) = backend.cuda() else { return self };
+        match (session, cuda.partition) {
+            (Some(session), Partition::Mps { producer_percentage, consumer_percentage, sampler, .. }) => {
+                self.producer.extend(client(session, producer_percentage));
+                self.consumer.extend(client(session, consumer_percentage));
+                let percentage = sampler.map_or(producer_percentage, |share| share.percentage);
+                self.sampler.extend(client(session, percentage));
+            }
+            _ => {
+                self.producer.extend(without_mps());
+                self.consumer.extend(without_mps());
+                self.sampler.extend(without_mps());
+            }
+        }
+        self
+    }
+}
+
+/// The variables that make a process a client of MPS with this share.
+pub(super) fn client(session: &mps::Session, percentage: u32) -> Vec<(String, Option<String>)> {
+    let set = session.client_environment(percentage).into_iter().map(|(name, value)| (name, Some(value)));
+    let unset = mps::UNSET_IN_CLIENTS.into_iter().map(|name| (name.to_owned(), None));
+    set.chain(unset).collect()
+}
+
+/// The variables that keep a process away from MPS.
+pub(crate) fn without_mps() -> Vec<(String, Option<String>)> {
+    mps::environment_without().into_iter().map(|(name, value)| (name, Some(value))).collect()
+}

@@ -1,0 +1,57 @@
+//! A run in processes, ready to start: dataset, plan, consumer, environments.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::environments::Environments;
+use super::messages::AttachedJob;
+use super::user_command::UserCommand;
+use uva_runtime::RuntimeError;
+use uva_runtime::cache::CacheContents;
+use uva_runtime::plan::RunPlan;
+
+/// A run in processes, ready to start.
+#[derive(Clone, Debug)]
+pub struct Launch<'a> {
+    /// The dataset's directory.
+    pub dataset: &'a Path,
+    /// Schedule, layout and slots.
+    pub plan: &'a RunPlan,
+    /// The contents of the plan's caches.
+    pub caches: &'a CacheContents,
+    /// Who uses the batches.
+    pub consumer: Consumer,
+    /// Changes to the roles' environments, relative to this process's.
+    pub environments: Environments,
+}
+
+/// Who uses a run's batches.
+#[derive(Clone, Debug)]
+pub enum Consumer {
+    /// A program that runs as a role here ([`run_role`](super::run_role)), in its own process.
+    Program {
+        /// Its file.
+        program: PathBuf,
+        /// Its job, in its own format ([`Consume`](super::Consume)).
+        job: Value,
+    },
+    /// A command of the user's, which takes the place by [`attach`](super::attach).
+    Command {
+        /// The command.
+        command: UserCommand,
+        /// Whether to report each training batch to the observer.
+        events: bool,
+    },
+}
+
+impl Consumer {
+    /// The job for the consumer's set-up.
+    pub(super) fn job(&self) -> Result<Value, RuntimeError> {
+        match self {
+            Self::Program { job, .. } => Ok(job.clone()),
+            Self::Command { events, .. } => serde_json::to_value(AttachedJob { events: *events })
+                .map_err(|error| RuntimeError::Failed(error.to_string())),
+        }
+    }
+}

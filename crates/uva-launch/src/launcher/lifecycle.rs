@@ -1,0 +1,217 @@
+//! A launcher at work: it starts the janitor, divides the GPU, and takes a run from its first process to its last.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::environments::client;
+use super::fleet::Fleet;
+use super::janitor::Janitor;
+use super::launch::Launch;
+use super::messages::JanitorWord;
+use super::signals::Signals;
+use super::watch;
+use crate::checkpoint_files::CheckpointDirectory;
+use crate::mps;
+use uva_runtime::RuntimeError;
+use uva_runtime::backend::{Backend, CudaBackend, Decision, MpsWish, Partition, Probe, SamplerShare};
+use uva_runtime::control::{Control, Tally};
+use uva_runtime::memory::{ProcessMemory, Resident};
+use uva_runtime::metrics::{Observer, Roles};
+use uva_runtime::topology::Stage;
+
+/// How long an MPS daemon may take to answer.
+const MPS_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The result of a run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The consumer's result.
+    pub done: Value,
+    /// Time totals of each role.
+    pub roles: Roles,
+    /// The tally of a command of the user's as consumer; empty for the built-in consumer, whose result says more.
+    pub tally: Tally,
+    /// Each process's memory at the end of its work: the launcher, the janitor and the roles.
+    pub memory: Vec<ProcessMemory>,
+    /// Seconds from the first process's start to the last one's end.
+    pub seconds: f64,
+}
+
+/// A launcher at work. From its creation it receives signals, and a janitor cleans up if it is killed. Dropping it
+/// stops an MPS daemon that it started.
+pub struct Launcher {
+    // Fields are dropped in this order.
+    pub(super) mps: Option<Arc<mps::Session>>,
+    pub(super) janitor: Janitor,
+    pub(super) signals: Signals,
+    checkpoint: Option<CheckpointDirectory>,
+    /// How MPS divides the GPU, where it does.
+    wish: Option<MpsWish>,
+}
+
+impl Launcher {
+    /// Begins, before anything is started that would need cleaning up. `checkpoint` is where the consumer writes
+    /// checkpoints, if it does.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Failed`] when the system gives no process or descriptor.
+    pub fn begin(dataset: &Path, checkpoint: Option<CheckpointDirectory>) -> Result<Self, RuntimeError> {
+        // Before the first child, so that no signal can end the launcher without its knowledge.
+        let signals = Signals::listen().map_err(|error| {
+            RuntimeError::Failed(format!("cannot listen for SIGINT and SIGTERM: {error}"))
+        })?;
+        let janitor = Janitor::start(dataset, checkpoint.as_ref())?;
+        Ok(Self { mps: None, janitor, signals, checkpoint, wish: None })
+    }
+
+    /// Fulfils the request for MPS, if there is one, and returns the backend that the run uses.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Missing`] when MPS is required and not available.
+    pub fn divide(
+        &mut self,
+        decision: Decision,
+        observer: &mut dyn Observer,
+    ) -> Result<Backend, RuntimeError> {
+        decision.notes.iter().for_each(|note| observer.note(note));
+        let (Some(wish), Backend::Cuda(cuda)) = (&decision.mps, &decision.backend) else {
+            return Ok(decision.backend);
+        };
+        let divided = self.divide_by_mps(wish, cuda);
+        if let Some(signal) = self.signals.take().first() {
+            return Err(RuntimeError::Interrupted(*signal));
+        }
+        match divided {
+            Ok(divided) => {
+                self.wish = Some(wish.clone());
+                Ok(Backend::Cuda(divided))
+            }
+            Err(reason) if wish.required => Err(RuntimeError::Missing(format!(
+                "MPS cannot divide the GPU: {reason}; --mps auto goes on without"
+            ))),
+            Err(reason) => {
+                self.mps = None;
+                observer.note(&format!("MPS cannot divide the GPU: {reason}"));
+                Ok(decision.backend)
+            }
+        }
+    }
+
+    /// The same backend where no sampler works on the GPU after all: the consumer gets its share.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Failed`] when MPS does not grant that share.
+    pub fn without_gpu_sampler(&mut self, backend: &Backend) -> Result<Backend, RuntimeError> {
+        let (Backend::Cuda(cuda), Some(wish)) = (backend, self.wish.take()) else {
+            return Ok(backend.clone());
+        };
+        let wish = wish.without_sampler();
+        let divided = self.shares(&wish, cuda);
+        self.wish = Some(wish);
+        divided
+            .map(Backend::Cuda)
+            .map_err(|reason| RuntimeError::Failed(format!("dividing by MPS: {reason}")))
+    }
+
+    fn divide_by_mps(&mut self, wish: &MpsWish, cuda: &CudaBackend) -> Result<CudaBackend, String> {
+        let said = |error: mps::MpsError| error.to_string();
+        // A daemon that does not answer within this time is useless; and at its end a run asks it about each client.
+        let environment = mps::Environment { timeout: MPS_PATIENCE, ..mps::Environment::of_process() };
+        let session = match mps::look(&environment).map_err(said)? {
+            mps::Found::Running(running) => mps::Session::Shared(running),
+            mps::Found::Prepared(prepared) => {
+                // Before there is anything to clean up.
+                let word = JanitorWord::Daemon(prepared.leftover().clone());
+                self.janitor.tell(&word, &[]).map_err(|error| error.to_string())?;
+                let device = mps::Device::Uuid(wish.device.clone());
+                mps::Session::Own(prepared.start(Some(&device)).map_err(said)?)
+            }
+        };
+        self.mps = Some(Arc::new(session));
+        self.shares(wish, cuda)
+    }
+
+    /// The shares that the daemon grants, each measured by a process that has it.
+    fn shares(&self, wish: &MpsWish, cuda: &CudaBackend) -> Result<CudaBackend, String> {
+        let session = self.mps.as_deref().ok_or("there is no daemon")?;
+        // What a process with this share sees: the device's number there, and its multiprocessors.
+        let granted = |percentage: u32| -> Result<(usize, u32), String> {
+            let probe = Probe::in_child(&client(session, percentage), true);
+            let probe = probe.map_err(|error| error.to_string())?;
+            if let Some(reason) = probe.cuda.unavailable {
+                return Err(format!("under MPS: {reason}"));
+            }
+            let served = probe.cuda.devices.iter().find(|device| device.uuid == wish.device);
+            let Some(device) = served else {
+                return Err(
+                    "its daemon does not serve this GPU (`uvatrain mps status` tells more)".to_owned()
+                );
+            };
+            if device.mps_enabled {
+                Ok((device.ordinal, device.multiprocessors))
+            } else {
+                Err("the driver does not connect to the daemon, and says nothing of it".to_owned())
+            }
+        };
+        let (ordinal, producer_multiprocessors) = granted(wish.producer_percentage)?;
+        let (_, consumer_multiprocessors) = granted(wish.consumer_percentage)?;
+        let sampler = match wish.sampler_percentage {
+            Some(percentage) => {
+                let (_, multiprocessors) = granted(percentage)?;
+                Some(SamplerShare { percentage, multiprocessors })
+            }
+            None => None,
+        };
+        let partition = Partition::Mps {
+            producer_percentage: wish.producer_percentage,
+            consumer_percentage: wish.consumer_percentage,
+            producer_multiprocessors,
+            consumer_multiprocessors,
+            sampler,
+        };
+        Ok(CudaBackend { ordinal, partition, ..cuda.clone() })
+    }
+
+    /// Runs it to its end.
+    ///
+    /// # Errors
+    /// As in the table of [`crate::launcher`]. In any case no process of the run is left.
+    pub fn run(mut self, launch: Launch<'_>, observer: &mut dyn Observer) -> Result<Outcome, RuntimeError> {
+        self.run_once(launch, observer)
+    }
+
+    /// The same, for a run that another one follows.
+    ///
+    /// # Errors
+    /// As [`Launcher::run`].
+    pub(crate) fn run_once(
+        &mut self,
+        launch: Launch<'_>,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome, RuntimeError> {
+        let started = Instant::now();
+        let plan = launch.plan;
+        let environments = launch.environments.clone().divided(self.mps.as_deref(), &plan.backend);
+        let launch = Launch { environments, ..launch };
+        let control = Arc::new(Control::create(plan.options.samplers)?);
+        let fleet = Fleet::start(&launch, &control, &self.janitor, self.mps.clone())?;
+        observer.begun(&fleet.gauges(&control, plan));
+        let stages = fleet.stages();
+        let ended = watch::watch(fleet, &control, &mut self.signals, plan, &self.janitor, observer);
+        // A role that is killed while it writes a checkpoint leaves its temporary file.
+        if let (Err(_), Some(directory)) = (&ended, &self.checkpoint) {
+            directory.remove_leftovers();
+        }
+        let done = ended?;
+        let (roles, tally) = (control.roles(), control.tally());
+        let own = Resident::of_self().map(|resident| ProcessMemory::new("launcher", resident));
+        let janitor = self.janitor.resident().map(|resident| ProcessMemory::new("janitor", resident));
+        let noted =
+            |stage: Stage| Some(ProcessMemory::new(stage.to_string(), control.memory(stage.counters())?));
+        let memory = own.into_iter().chain(janitor).chain(stages.into_iter().filter_map(noted)).collect();
+        Ok(Outcome { done, roles, tally, memory, seconds: started.elapsed().as_secs_f64() })
+    }
+}

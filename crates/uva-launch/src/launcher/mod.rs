@@ -1,0 +1,54 @@
+//! Starts the roles as processes, watches them and ends them. Never touches CUDA or libtorch itself.
+//!
+//! | what happens | what the launcher does | exit code |
+//! |---|---|---|
+//! | every role ends well | reaps them, writes the `end` line | 0 |
+//! | a role dies or fails | stops the others, names the role, the cause and the batch | 1, or the role's own 2 or 3 |
+//! | SIGINT or SIGTERM, once | asks the consumer to finish its batch and write a checkpoint, then stops the others | 130, 143 |
+//! | the same again | kills every role at once | 130, 143 |
+//! | the launcher itself is killed | the kernel kills the roles; the janitor makes sure and cleans up | – |
+//! | the observer fails (a full disk, for example) | stops every role | its own |
+//!
+//! Where a command of the user's is the consumer, `command_watch` lists what its exits mean.
+//!
+//! Afterwards no process of the run is left. There is little else to leave behind: every region is a memfd and every
+//! socket an unnamed pair, and both vanish with the last process that holds them. A checkpoint that was being written
+//! is removed by name. An MPS daemon that the launcher started is stopped, and its directories are removed.
+
+mod attach;
+mod child;
+mod command_state;
+mod command_watch;
+mod door;
+mod environments;
+mod fleet;
+mod handed;
+mod helper;
+mod janitor;
+mod launch;
+mod lifecycle;
+mod member;
+mod messages;
+mod planner;
+mod protocol;
+mod reports;
+mod role_process;
+mod signals;
+mod usage;
+mod user_command;
+mod verdict;
+mod watch;
+
+pub use crate::checkpoint_files::CheckpointDirectory;
+pub use attach::{Attached, attach, attach_unless};
+pub use door::VARIABLE;
+pub use environments::Environments;
+pub(crate) use environments::without_mps;
+pub use helper::run as run_helper;
+pub use launch::{Consumer, Launch};
+pub use lifecycle::{Launcher, Outcome};
+pub use messages::Helper;
+pub use protocol::PROTOCOL;
+pub use role_process::{Consume, run as run_role};
+pub use user_command::UserCommand;
+pub use uva_runtime::topology::Role;

@@ -1,0 +1,118 @@
+//! Version of the implicit layout that a launcher and an attached process share. The layout comprises the fields of a
+//! header in a slot, the words of the control page, and the content of a message. The two come from separate builds,
+//! for example a program and a Python module, and builds of one version may differ. So each compares the other's number
+//! with its own before it trusts anything else.
+
+/// Raised with every change of that layout; a test in this file detects such changes.
+pub const PROTOCOL: u32 = 9;
+
+/// The version that both sides must have: that of this crate, in the program and in the attached process.
+pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Compares version and number of the other side with this one's; a side from before the number existed has none.
+///
+/// # Errors
+/// Both sides' version or number, and what to do.
+pub(super) fn check(version: &str, number: Option<u32>) -> Result<(), String> {
+    if version != VERSION {
+        return Err(format!(
+            "one side is uvatrain {version}, the other {VERSION}: the launcher and the module have to be of one version; \
+             pip install the module from the launcher's checkout, or the other way round"
+        ));
+    }
+    if number != Some(PROTOCOL) {
+        let number =
+            number.map_or_else(|| "no protocol number".to_owned(), |number| format!("protocol {number}"));
+        return Err(format!(
+            "both sides are uvatrain {VERSION}, but of different builds: one has {number}, the other protocol {PROTOCOL}; \
+             reinstall the module from the checkout that the launcher was built from (pip install --force-reinstall \
+             ./crates/uva-py), or build the launcher anew"
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::PathBuf;
+
+    use serde_json::Value;
+    use uva_batch::{BatchHeader, HandOver};
+
+    use super::*;
+    use crate::launcher::messages::{Answer, AttachedJob, Knock, Setup};
+    use uva_runtime::backend::Backend;
+    use uva_runtime::cache::Caches;
+    use uva_runtime::control;
+    use uva_runtime::{LoaderOptions, Passes};
+
+    #[test]
+    fn versions_come_before_numbers_and_a_side_without_one_is_of_another_build() {
+        assert_eq!(check(VERSION, Some(PROTOCOL)), Ok(()));
+        let other = check("0.0.7", Some(PROTOCOL)).unwrap_err();
+        assert!(other.contains("0.0.7") && other.contains(VERSION), "{other}");
+        let other = check(VERSION, Some(PROTOCOL + 70)).unwrap_err();
+        for part in
+            [format!("protocol {}", PROTOCOL + 70), format!("protocol {PROTOCOL}"), "pip install".into()]
+        {
+            assert!(other.contains(&part), "{part} in {other}");
+        }
+        assert!(check(VERSION, None).unwrap_err().contains("no protocol number"));
+    }
+
+    /// The paths of an object's fields.
+    fn fields(value: &Value, path: &str, found: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(object) => {
+                object.iter().for_each(|(name, value)| fields(value, &format!("{path}.{name}"), found));
+            }
+            _ => drop(found.insert(path.to_owned())),
+        }
+    }
+
+    #[test]
+    fn the_number_is_raised_with_what_it_stands_for() {
+        let setup = Setup {
+            stages: Vec::new(),
+            handed: Vec::new(),
+            dataset: PathBuf::from("data"),
+            loader: LoaderOptions::default(),
+            passes: Passes::default(),
+            backend: Backend::Cpu,
+            caches: Caches::default(),
+            job: serde_json::to_value(AttachedJob::default()).unwrap(),
+        };
+        let knock = Knock { version: VERSION.to_owned(), protocol: Some(PROTOCOL), pid: 1 };
+        let mut found = BTreeSet::new();
+        fields(&serde_json::to_value(Answer::Welcome(Box::new(setup))).unwrap(), "", &mut found);
+        fields(&serde_json::to_value(knock).unwrap(), "knock", &mut found);
+        let messages = found.into_iter().collect::<Vec<_>>().join(" ");
+        let header = format!("{:?}", BatchHeader::without_batch(HandOver::Batch));
+        let header = header.split(" layers: ").next().unwrap_or_default().replace(": 0", "");
+        let stands_for = format!(
+            "ring {}, hand-over {}, control page of 2 samplers {} words, {} a role, {} bytes of {header} layers, {messages}",
+            uva_mem::ring::VERSION,
+            uva_mem::handover::VERSION,
+            control::words(2),
+            control::COUNTERS_USED,
+            BatchHeader::BYTES
+        );
+        // If this fails: raise PROTOCOL, and write down here what it stands for from then on.
+        assert_eq!((PROTOCOL, stands_for.as_str()), (9, STANDS_FOR));
+    }
+
+    const STANDS_FOR: &str = "ring 1, hand-over 1, control page of 2 samplers 56 words, 8 a role, 512 bytes of BatchHeader { hash, \
+        sample_began, sample_ns, gather_began, gather_ns, list_reads, list_reads_cached, rows_cached, queue, pace, kind, \
+        split, epoch, batch, seeds, nodes, layer_count, sampler, layers, .Welcome.backend \
+        .Welcome.caches.counted_epochs .Welcome.caches.dynamic .Welcome.caches.lists .Welcome.caches.reordered .Welcome.caches.rows \
+        .Welcome.dataset .Welcome.handed .Welcome.job.events .Welcome.loader.batch_dependency \
+        .Welcome.loader.batch_size .Welcome.loader.batch_slots .Welcome.loader.degrees .Welcome.loader.drop_last \
+        .Welcome.loader.edge_ids .Welcome.loader.expand .Welcome.loader.fanouts .Welcome.loader.feature_slots \
+        .Welcome.loader.feature_type .Welcome.loader.gather_threads .Welcome.loader.input_id .Welcome.loader.part.index \
+        .Welcome.loader.part.of .Welcome.loader.pin_samplers .Welcome.loader.replace .Welcome.loader.sampler_kind .Welcome.loader.samplers .Welcome.loader.seed \
+        .Welcome.loader.slot_bytes .Welcome.loader.walk_length .Welcome.loader.walk_stop .Welcome.loader.walks \
+        .Welcome.passes.epochs .Welcome.passes.start.batch \
+        .Welcome.passes.start.epoch .Welcome.passes.steered .Welcome.passes.test .Welcome.passes.validate \
+        .Welcome.stages knock.pid knock.protocol knock.version";
+}

@@ -1,0 +1,115 @@
+//! What an attached process reports of the batches it uses: events on request, progress, and sums in the control page,
+//! which outlive the process.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use uva_graph::Split;
+use uva_mem::handover::Channel;
+
+use super::reports::ChannelObserver;
+use uva_runtime::RuntimeError;
+use uva_runtime::batch::{Batch, Used, UsedBatch};
+use uva_runtime::clock::since_boot;
+use uva_runtime::control::{Control, Tally};
+use uva_runtime::metrics::{BatchEvent, CacheTotals, Event, Observer, Progress};
+use uva_runtime::plan::RunPlan;
+use uva_runtime::schedule::Schedule;
+
+/// Accounts for the batches that a process uses.
+#[derive(Debug)]
+pub(crate) struct Usage {
+    observer: ChannelObserver,
+    control: Arc<Control>,
+    schedule: Schedule,
+    /// Whether to report each training batch.
+    events: bool,
+    cached: bool,
+    /// How many of the first epochs the caches were chosen by.
+    counted_epochs: u32,
+    /// The batch in use.
+    in_use: Option<InUse>,
+    /// When the next batch was requested.
+    asked: Instant,
+}
+
+/// A batch that was handed out.
+#[derive(Debug)]
+struct InUse {
+    split: Split,
+    /// Its event, as far as it is known.
+    event: BatchEvent,
+    /// When it was requested, and when it was handed out.
+    asked: Instant,
+    since: Instant,
+    /// Records when the batch was given back.
+    used: Arc<UsedBatch>,
+}
+
+impl Usage {
+    pub fn begin(channel: Arc<Channel>, control: Arc<Control>, plan: &RunPlan, events: bool) -> Self {
+        Self {
+            observer: ChannelObserver::new(channel),
+            control,
+            schedule: plan.schedule,
+            events,
+            cached: plan.caches.are_there(),
+            counted_epochs: plan.caches.counted_epochs,
+            in_use: None,
+            asked: Instant::now(),
+        }
+    }
+
+    /// The next batch is requested, or none any more: the batch in use, if any, has been used.
+    ///
+    /// # Errors
+    /// [`RuntimeError::PeerGone`] when the launcher no longer receives it.
+    pub fn asked(&mut self) -> Result<(), RuntimeError> {
+        let now = Instant::now();
+        self.asked = now;
+        let Some(InUse { split, mut event, asked, since, used }) = self.in_use.take() else { return Ok(()) };
+        if split != Split::Train {
+            return Ok(());
+        }
+        let mut until = now;
+        // A tensor may still hold the batch: then only this much is known.
+        if let Some(Used { at, gather_time, rows_cached }) = used.get() {
+            until = at;
+            event.gather_us = gather_time.as_micros() as u64;
+            if let Some(cache) = &mut event.cache {
+                cache.row_hits = rows_cached;
+            }
+        }
+        event.train_us = until.duration_since(since).as_micros() as u64;
+        let mut cache = CacheTotals::default();
+        cache.add(event.cache.unwrap_or_default(), event.epoch, self.counted_epochs);
+        let last = u64::from(event.batch) + 1 == self.schedule.train_batches();
+        self.control.add_to_tally(&Tally {
+            batches: 1,
+            epochs: u64::from(last),
+            nanoseconds: until.duration_since(asked).as_nanos() as u64,
+            cache,
+        });
+        if self.events { self.observer.event(&Event::Batch(event)) } else { Ok(()) }
+    }
+
+    /// This batch is in use from now on.
+    pub fn taken(&mut self, batch: &mut Batch) {
+        let train_at_us = since_boot().as_micros() as u64;
+        let event = BatchEvent { train_at_us, ..BatchEvent::of(batch, self.cached) };
+        let progress = Progress {
+            split: batch.split(),
+            epoch: batch.epoch(),
+            epochs: 0,
+            batch: u64::from(batch.index()) + 1,
+            batches: self.schedule.batches(batch.split()),
+            loss: 0.0,
+            accuracy: 0.0,
+        };
+        self.observer.progress(&progress, "");
+        let used = Arc::new(UsedBatch::default());
+        batch.tell(Arc::clone(&used));
+        let (split, asked, since) = (batch.split(), self.asked, Instant::now());
+        self.in_use = Some(InUse { split, event, asked, since, used });
+    }
+}

@@ -1,0 +1,153 @@
+//! What the launcher's watch knows of a run: why it ends, what its roles reported, and the result.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::command_state::CommandState;
+use super::messages::Report;
+use uva_runtime::RuntimeError;
+use uva_runtime::clock::since_boot;
+use uva_runtime::control::{Control, Stop};
+use uva_runtime::metrics::Observer;
+use uva_runtime::plan::RunPlan;
+
+/// How long a role may take to return once it was asked to stop now. A role checks the stop word at every futex
+/// time-out, ten times a second, so a role that takes longer hangs.
+pub(super) const GRACE: Duration = Duration::from_secs(3);
+
+/// How long the roles may take to end when a run has gone well.
+const UNPINNING: Duration = Duration::from_secs(60);
+
+/// Why a run ends early. Ordered: the larger one is nearer to the cause.
+#[derive(Debug)]
+pub(super) struct Cause {
+    rank: Rank,
+    /// When it failed, on the machine's clock since boot. Of two failed roles the first is the cause: its failure may
+    /// have caused the other's.
+    at: Duration,
+    error: RuntimeError,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rank {
+    /// A role ended because another had ended.
+    Follows,
+    /// A role reported its failure itself.
+    Failed,
+    /// A role was killed, or ended without a report.
+    Died,
+    /// A person asked for it, or the observer failed.
+    Asked,
+}
+
+pub(super) struct Watch<'a> {
+    pub control: &'a Control,
+    pub plan: &'a RunPlan,
+    pub cause: Option<Cause>,
+    pub done: Option<Value>,
+    /// When the roles that still run are killed; set once the run is ending.
+    pub deadline: Option<Instant>,
+    pub interrupted: Option<i32>,
+    /// What is known of the command, where the consumer is one.
+    pub command: Option<CommandState>,
+}
+
+impl Watch<'_> {
+    /// Processes one report.
+    pub fn take_report(&mut self, payload: &[u8], whose: &Speaker<'_>, observer: &mut dyn Observer) -> Heard {
+        let Speaker { name, counters } = *whose;
+        let mut heard = Heard::Other;
+        let outcome = match serde_json::from_slice::<Report>(payload) {
+            Ok(Report::Event(event)) => observer.event(&event),
+            Ok(Report::Progress(progress)) => {
+                observer.progress(&progress, self.control.roles().bottleneck());
+                Ok(())
+            }
+            Ok(Report::Note(line)) => {
+                observer.note(&line);
+                Ok(())
+            }
+            Ok(Report::Done(value)) => {
+                heard = Heard::Done(value);
+                Ok(())
+            }
+            Ok(Report::Failed { error, at }) => {
+                heard = Heard::Failed;
+                let follows = matches!(error, RuntimeError::PeerGone(_));
+                let rank = if follows { Rank::Follows } else { Rank::Failed };
+                let whereabouts = format!("the {name} failed {}", self.whereabouts(counters));
+                self.blame(rank, at, error.of_role(&whereabouts));
+                Ok(())
+            }
+            Err(error) => {
+                Err(RuntimeError::Failed(format!("a report of the {name} cannot be read: {error}")))
+            }
+        };
+        if let Err(error) = outcome {
+            self.blame(Rank::Asked, since_boot(), error);
+        }
+        heard
+    }
+
+    /// Records why the run ends, keeps the error nearest to the cause, and begins to end the run.
+    pub fn blame(&mut self, rank: Rank, at: Duration, error: RuntimeError) {
+        if rank == Rank::Follows && self.command.is_some() && self.done.is_some() {
+            // This follows the command's good end, which a process that it left behind notices too.
+            return;
+        }
+        tracing::info!(?rank, %error, "the run is to end before its time");
+        let nearer = |known: &Cause| rank > known.rank || (rank == known.rank && at < known.at);
+        if self.cause.as_ref().is_none_or(nearer) {
+            self.cause = Some(Cause { rank, at, error });
+        }
+        self.wind_down();
+    }
+
+    /// Tells every role to return, and sets the deadline for that: short after a failure, longer otherwise, since a
+    /// producer may have a large table to unpin.
+    pub fn wind_down(&mut self) {
+        self.control.set_stop(Stop::Now);
+        let grace = if self.cause.is_some() || self.interrupted.is_some() { GRACE } else { UNPINNING };
+        let deadline = Instant::now() + grace;
+        self.deadline = Some(self.deadline.map_or(deadline, |known| known.min(deadline)));
+    }
+
+    pub fn whereabouts(&self, counters: usize) -> String {
+        self.plan.whereabouts(self.control, counters)
+    }
+
+    pub fn advice(&self) -> &'static str {
+        if self.plan.checkpointed { "; --resume continues from the last checkpoint" } else { "" }
+    }
+
+    pub fn verdict(self) -> Result<Value, RuntimeError> {
+        match (self.interrupted, self.cause, self.done) {
+            // A person's request explains all that came after it, except a failure that a role reported.
+            (Some(signal), None | Some(Cause { rank: Rank::Follows | Rank::Died | Rank::Asked, .. }), _) => {
+                Err(RuntimeError::Interrupted(signal))
+            }
+            (_, Some(cause), _) => Err(cause.error),
+            (None, None, Some(done)) => Ok(done),
+            (None, None, None) => {
+                Err(RuntimeError::Failed("the consumer ended without saying what came of the run".into()))
+            }
+        }
+    }
+}
+
+/// The kind of a report, as far as it concerns its sender's state.
+pub(super) enum Heard {
+    /// It has finished, with this result.
+    Done(Value),
+    /// It reported its failure.
+    Failed,
+    Other,
+}
+
+/// The sender of a report.
+pub(super) struct Speaker<'a> {
+    pub name: &'a str,
+    /// The index of its counters on the control page.
+    pub counters: usize,
+}

@@ -1,0 +1,162 @@
+//! Why MPS is not available.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::process::Owner;
+use uva_runtime::RuntimeError;
+
+/// Why MPS is not available, or does not do what was requested.
+#[derive(Debug, thiserror::Error)]
+pub enum MpsError {
+    /// `nvidia-cuda-mps-control` is not in PATH.
+    #[error(
+        "nvidia-cuda-mps-control is not in PATH. It comes with the NVIDIA driver: \
+         sudo apt install nvidia-compute-utils-580 (Ubuntu; the number is the driver's), \
+         sudo dnf install nvidia-driver-cuda (Fedora, RHEL); a container needs NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+    )]
+    NoControlProgram,
+    /// There is no daemon to use.
+    #[error("{0}")]
+    NotRunning(#[from] NotRunning),
+    /// The control program did not finish in time; it was ended, the daemon was not.
+    #[error("nvidia-cuda-mps-control did not answer '{command}' within {} s ({pipe_directory})", .limit.as_secs_f64())]
+    Silent {
+        /// The query.
+        command: String,
+        /// The pipe directory of the daemon.
+        pipe_directory: String,
+        /// The time-out.
+        limit: Duration,
+    },
+    /// The control program failed.
+    #[error("nvidia-cuda-mps-control refused '{command}': {said}")]
+    Refused {
+        /// The query.
+        command: String,
+        /// Its message, or how it exited.
+        said: String,
+    },
+    /// The daemon did not come up.
+    #[error("the MPS daemon did not start: {0}")]
+    DidNotStart(String),
+    /// `uvatrain mps start` did not start the daemon, so it is not ours to stop.
+    #[error(
+        "the MPS daemon {pid} in {directory} was not started by uvatrain and is left alone; \
+         to stop it: echo quit | CUDA_MPS_PIPE_DIRECTORY={directory} nvidia-cuda-mps-control"
+    )]
+    NotOurs {
+        /// Its pipe directory.
+        directory: String,
+        /// Its process.
+        pid: u32,
+    },
+    /// The daemon's sockets cannot be created there.
+    #[error("{}: too long for a pipe directory, whose path may have {limit} bytes; set TMPDIR to a shorter one", .path.display())]
+    PathTooLong {
+        /// The directory.
+        path: PathBuf,
+        /// The maximum length in bytes.
+        limit: usize,
+    },
+    /// A share that leaves nothing to one of the two.
+    #[error("--mps-percentage {0}: the producer's share is 1 to 99 per cent; the consumer gets the rest")]
+    Percentage(u32),
+    /// The running daemon does not serve the device.
+    #[error(
+        "device {asked} is not among those that the running MPS daemon serves (CUDA_VISIBLE_DEVICES={visible} there)"
+    )]
+    DeviceNotServed {
+        /// The requested device.
+        asked: u32,
+        /// The daemon's list.
+        visible: String,
+    },
+    /// The system refused a call.
+    #[error("{doing}: {source}")]
+    System {
+        /// The attempted action, with the path or process.
+        doing: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Why a pipe directory has no usable daemon.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotRunning {
+    /// Nothing is there.
+    #[error("no MPS daemon runs: {} has nothing of one", .directory.display())]
+    Nothing {
+        /// The pipe directory examined.
+        directory: PathBuf,
+    },
+    /// A daemon's files without its pid file (a daemon that ended properly leaves its socket), or with an unreadable
+    /// one.
+    #[error("{}: a stale pipe directory, left behind by an MPS daemon that has ended ({why}); remove it: rm -r {}",
+            .directory.display(), .directory.display())]
+    Stale {
+        /// The pipe directory.
+        directory: PathBuf,
+        /// The evidence.
+        why: &'static str,
+    },
+    /// The pid file's process has ended, or is another program now.
+    #[error("the MPS daemon {pid} of {} is dead; remove what it left: rm -r {}",
+            .directory.display(), .directory.display())]
+    Dead {
+        /// The pipe directory.
+        directory: PathBuf,
+        /// The process that the pid file names.
+        pid: u32,
+    },
+    /// The daemon, or its directory, belongs to somebody else.
+    #[error(
+        "the MPS daemon in {} belongs to {owner}: daemon and clients must have the same user. \
+         Set CUDA_MPS_PIPE_DIRECTORY to a directory of your own, or ask its owner to stop it", .directory.display()
+    )]
+    Foreign {
+        /// The pipe directory.
+        directory: PathBuf,
+        /// Their owner.
+        owner: Owner,
+    },
+}
+
+impl NotRunning {
+    /// A word for it that programs can compare.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Nothing { .. } => "nothing",
+            Self::Stale { .. } => "stale",
+            Self::Dead { .. } => "dead",
+            Self::Foreign { .. } => "foreign",
+        }
+    }
+}
+
+impl MpsError {
+    pub(super) fn system(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let doing = doing.into();
+        |source| Self::System { doing, source }
+    }
+}
+
+impl From<MpsError> for RuntimeError {
+    fn from(error: MpsError) -> Self {
+        let said = format!("CUDA MPS: {error}");
+        match error {
+            MpsError::NoControlProgram
+            | MpsError::NotRunning(_)
+            | MpsError::Silent { .. }
+            | MpsError::Refused { .. }
+            | MpsError::DidNotStart(_) => Self::Missing(said),
+            MpsError::NotOurs { .. } | MpsError::PathTooLong { .. } | MpsError::DeviceNotServed { .. } => {
+                Self::Usage(said)
+            }
+            MpsError::Percentage(_) => Self::Usage(error.to_string()),
+            MpsError::System { .. } => Self::Failed(said),
+        }
+    }
+}

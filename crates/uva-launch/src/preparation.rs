@@ -1,0 +1,345 @@
+//! What a run determines before its roles start: what to cache, and where to sample.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use uva_graph::{Dataset, Split};
+use uva_plan::CachePlan;
+
+use crate::launcher::Launcher;
+use uva_options::OptionError;
+use uva_runtime::backend::{Backend, SamplerChoice};
+use uva_runtime::cache::{CacheContents, described, summary};
+use uva_runtime::dry_run::{DryRun, MemoryLine, PlannedCaches};
+use uva_runtime::metrics::{CacheOutcome, CacheTotals, End, Event, Observer, Start};
+use uva_runtime::plan::RunPlan;
+use uva_runtime::planning::{
+    Budget, CacheRequest, Found, SamplerVerdict, Search, budget_on_cpu, cacheable, check_plan_fits,
+    read_plan, workload,
+};
+use uva_runtime::topology::Placement;
+use uva_runtime::{LoaderOptions, RuntimeError};
+
+/// Computes what `--gpu-cache auto` amounts to on a GPU, in bytes, for a run with this plan.
+pub(crate) type BytesLeft<'a> = &'a mut dyn FnMut(
+    &Arc<Dataset>,
+    &RunPlan,
+    Option<&mut Launcher>,
+    &mut dyn Observer,
+) -> Result<u64, RuntimeError>;
+
+/// A run as requested and checked. Open are, as far as they were left to the program: how the GPU is divided, where to
+/// sample, and what to cache.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    pub dataset: Arc<Dataset>,
+    pub plan: RunPlan,
+    /// The requested caches.
+    caches: Option<CacheRequest>,
+    /// The plan from a file, and the warnings about it.
+    planned: Option<(CachePlan, Vec<String>)>,
+}
+
+/// A run before its roles start, with nothing left open.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub dataset: Arc<Dataset>,
+    pub plan: RunPlan,
+    /// What the caches hold.
+    pub contents: CacheContents,
+    /// The plan by which they were filled.
+    cache_plan: Option<CachePlan>,
+}
+
+impl Draft {
+    /// For a run that works on this backend, or may switch to it. Reads the plan's file, where there is one, and checks
+    /// it against dataset and options.
+    pub fn new(
+        dataset: Dataset,
+        plan: RunPlan,
+        backend: &Backend,
+        caches: Option<CacheRequest>,
+    ) -> Result<Self, RuntimeError> {
+        if backend.gpu_sampler().is_some() && plan.options.samplers != 1 {
+            return Err(RuntimeError::option(
+                "samplers",
+                plan.options.samplers,
+                "with `sampler=gpu`, exactly one sampler works on a GPU",
+            ));
+        }
+        backend.check_features(&plan.layout)?;
+        let dataset = Arc::new(dataset);
+        let planned = match &caches {
+            Some(CacheRequest::Planned(path)) => Some(read_plan(path, &dataset, &plan.options)?),
+            _ => None,
+        };
+        Ok(Self { dataset, plan, caches, planned })
+    }
+
+    /// What the run would start and use, with its stages placed like this. `more` is memory that the plan does not
+    /// include.
+    pub fn dry_run(&self, backend: &Backend, placement: Placement, more: Vec<MemoryLine>) -> DryRun {
+        let caches = match (&self.planned, &self.caches) {
+            (Some((plan, _)), _) => PlannedCaches::Plan(plan),
+            (None, Some(request)) => PlannedCaches::Find(request),
+            (None, None) => PlannedCaches::None,
+        };
+        DryRun::new(&self.dataset, &self.plan.clone().on(backend.clone()), placement, &caches, more)
+    }
+
+    /// Determines what is still open, for this backend. `launcher` is present where the roles are processes.
+    pub fn prepare(
+        self,
+        backend: Backend,
+        mut launcher: Option<&mut Launcher>,
+        bytes_left: BytesLeft<'_>,
+        observer: &mut dyn Observer,
+    ) -> Result<Prepared, RuntimeError> {
+        let Self { dataset, plan, caches, planned } = self;
+        let plan = plan.on(backend);
+        let planned = planned.map(|(cache_plan, warnings)| {
+            warnings.iter().for_each(|warning| observer.note(warning));
+            cache_plan
+        });
+        let measured = plan.backend.cuda().is_some_and(|cuda| cuda.sampler == SamplerChoice::Auto);
+        let kinds = cacheable(&plan.backend);
+        if caches.is_some() && !kinds.lists && !kinds.rows && !measured {
+            return Err(OptionError::of(
+                "gpu_cache",
+                format!(
+                    "caches on the GPU are read by `sampler=gpu` (lists) and `gather=zero-copy` (rows), and this run has \
+                     `sampler=cpu` and `gather={}`",
+                    plan.backend.gather_name()
+                ),
+            )
+            .into());
+        }
+        let find = match caches {
+            Some(CacheRequest::Find { budget, policy }) => {
+                let bytes = match budget {
+                    Budget::Bytes(bytes) => bytes,
+                    Budget::Auto if plan.backend.device_slots().is_none() => {
+                        let (bytes, reason) = budget_on_cpu(&dataset)?;
+                        observer.note(&format!("--gpu-cache auto: {reason}"));
+                        bytes
+                    }
+                    Budget::Auto => bytes_left(&dataset, &plan, launcher.as_deref_mut(), observer)?,
+                };
+                Some((bytes, policy))
+            }
+            Some(CacheRequest::Planned(_)) | None => None,
+        };
+        let wanted = Search { caches: find, sampler: measured };
+        let found = search(&dataset, &plan, &wanted, launcher.as_deref_mut(), observer)?;
+        let plan = match &found.sampler {
+            Some(verdict) => sample_where(&dataset, plan, verdict, launcher.as_deref_mut(), observer)?,
+            None => plan,
+        };
+        let Some(cache_plan) = found.plan.or(planned) else {
+            return Ok(Prepared { dataset, plan, contents: CacheContents::default(), cache_plan: None });
+        };
+        let cache_plan = usable(cache_plan, &dataset, &plan.backend, observer)?;
+        let contents = match launcher {
+            Some(launcher) => launcher.fill_caches(&dataset, &cache_plan)?,
+            None => CacheContents::of_plan(&dataset, &cache_plan)?,
+        };
+        let contents = contents.chosen_by(cache_plan.counted_epochs(&workload(&dataset, &plan.options)));
+        let plan = plan.with_caches(contents.caches().clone());
+        observer.note(&format!("caches: {}", summary(&cache_plan)));
+        if plan.backend.device_slots().is_none() && plan.caches.are_there() {
+            observer
+                .note("they are in host memory, where a hit saves no time: they show what a GPU's would hit");
+        }
+        Ok(Prepared { dataset, plan, contents, cache_plan: Some(cache_plan) })
+    }
+}
+
+fn search(
+    dataset: &Arc<Dataset>,
+    plan: &RunPlan,
+    search: &Search,
+    launcher: Option<&mut Launcher>,
+    observer: &mut dyn Observer,
+) -> Result<Found, RuntimeError> {
+    if search.caches.is_none() && !search.sampler {
+        return Ok(Found::default());
+    }
+    match launcher {
+        Some(launcher) => {
+            launcher.find_caches(dataset.path(), &plan.options, &plan.backend, search, observer)
+        }
+        None => {
+            let told = std::cell::RefCell::new(observer);
+            search.run(dataset, &plan.options, &plan.backend, &|line| told.borrow_mut().note(line))
+        }
+    }
+}
+
+/// The same run, sampled where measured to be faster.
+fn sample_where(
+    dataset: &Dataset,
+    plan: RunPlan,
+    verdict: &SamplerVerdict,
+    launcher: Option<&mut Launcher>,
+    observer: &mut dyn Observer,
+) -> Result<RunPlan, RuntimeError> {
+    observer.note(&verdict.reason);
+    let mut backend = plan.backend.clone();
+    if let Backend::Cuda(cuda) = &mut backend {
+        cuda.sampler = if verdict.on_gpu { SamplerChoice::Gpu } else { SamplerChoice::Cpu };
+    }
+    if verdict.on_gpu {
+        // Exactly one sampler works on a GPU.
+        let options = LoaderOptions { samplers: 1, ..plan.options.clone() };
+        let alone = RunPlan::new(dataset, &options, plan.schedule.passes())?;
+        return Ok(alone.on(backend).checkpointed(plan.checkpointed));
+    }
+    if let Some(launcher) = launcher {
+        backend = launcher.without_gpu_sampler(&backend)?;
+    }
+    Ok(plan.on(backend))
+}
+
+/// The part of a cache plan that this backend reads.
+fn usable(
+    mut plan: CachePlan,
+    dataset: &Dataset,
+    backend: &Backend,
+    observer: &mut dyn Observer,
+) -> Result<CachePlan, RuntimeError> {
+    let kinds = cacheable(backend);
+    if !kinds.lists && plan.lists.count > 0 {
+        observer.note(
+            "the plan's lists are not cached: the CPU samples, and lists on the GPU are for a sampler there",
+        );
+        plan.leave_out_lists();
+    }
+    if !kinds.rows && plan.rows.count > 0 {
+        observer.note(
+            "the plan's rows are not cached: only --gather zero-copy reads rows that are kept on the GPU",
+        );
+        plan.leave_out_rows();
+    }
+    check_plan_fits(&plan, dataset, backend)?;
+    Ok(plan)
+}
+
+impl Prepared {
+    /// The metrics' first line, which shows `options` unchanged. `roles` says whether roles are processes or threads;
+    /// `more` lists other values in force.
+    pub fn start_event(&self, options: Value, roles: &str, more: &[(&str, Value)]) -> Event {
+        let dataset = &self.dataset;
+        let features = dataset.features();
+        let schedule = &self.plan.schedule;
+        let loader = &self.plan.options;
+        let split = |split| dataset.split(split).len();
+        let mut in_force = json!({
+            "roles": roles,
+            "device": self.plan.backend.device_name(),
+            "gather": self.plan.backend.gather_name(),
+            "backend": self.plan.backend,
+            "samplers": loader.samplers,
+            "gather_threads": loader.gather_threads,
+            "feature_type": loader.feature_type,
+            "feature_slots": loader.feature_slots,
+            "batch_slots": self.plan.batch_slots(),
+            "feature_slot_bytes": self.plan.feature_slot_bytes(),
+            "batch_slot_bytes": self.plan.layout.batch_bytes(),
+            "caches": self.cache_plan.as_ref().map(|plan| described(plan, self.plan.caches.counted_epochs)),
+            "sampler": self.plan.backend.cuda().map_or("cpu", |cuda| cuda.sampler.name()),
+            "train_batches": schedule.train_batches(),
+            "start": schedule.passes().start,
+        });
+        if let Some(walks) = loader.sampling().walks_in_force() {
+            in_force["walks"] = walks.into();
+        }
+        for (name, value) in more {
+            in_force[*name] = value.clone();
+        }
+        Event::Start(Start {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            dataset: json!({
+                "name": dataset.name(),
+                "path": dataset.path(),
+                "nodes": dataset.nodes(),
+                "edges": dataset.edges(),
+                "feature_dim": features.dim,
+                "feature_dtype": features.element.name(),
+                "classes": dataset.classes(),
+                "train": split(Split::Train),
+                "valid": split(Split::Valid),
+                "test": split(Split::Test),
+                "fingerprint": dataset.fingerprint(),
+                "verification": dataset.verification(),
+            }),
+            options,
+            in_force,
+        })
+    }
+
+    /// Traces the run's input: the dataset, and the plan of its batches.
+    pub fn log_start(&self, roles: &str) {
+        let dataset = &self.dataset;
+        let verification = dataset.verification();
+        tracing::info!(
+            path = %dataset.path().display(),
+            nodes = dataset.nodes(),
+            edges = dataset.edges(),
+            classes = dataset.classes(),
+            seconds = verification.seconds,
+            from_stamp = verification.from_stamp,
+            "the dataset is open"
+        );
+        let schedule = &self.plan.schedule;
+        tracing::info!(
+            roles,
+            device = self.plan.backend.device_name(),
+            gather = self.plan.backend.gather_name(),
+            samplers = self.plan.options.samplers,
+            epochs = schedule.passes().epochs,
+            train_batches = schedule.train_batches(),
+            valid_batches = schedule.valid_batches(),
+            test_batches = schedule.test_batches(),
+            batch_slots = self.plan.batch_slots(),
+            batch_slot_bytes = self.plan.layout.batch_bytes(),
+            feature_slots = self.plan.options.feature_slots,
+            feature_slot_bytes = self.plan.feature_slot_bytes(),
+            cached_lists = self.plan.caches.lists,
+            cached_rows = self.plan.caches.rows,
+            "the batches are planned"
+        );
+    }
+
+    /// Traces the result.
+    pub fn log_end(&self, end: &End) {
+        tracing::info!(
+            epochs = end.epochs,
+            batches = end.batches,
+            seconds = end.seconds,
+            training_seconds = end.training_seconds,
+            bottleneck = end.bottleneck.as_deref().unwrap_or("unknown"),
+            "the run has ended"
+        );
+    }
+
+    /// The opened dataset, and what checking it took, as a line for people.
+    pub fn opened(&self) -> String {
+        let dataset = &self.dataset;
+        let verification = dataset.verification();
+        format!(
+            "{}: {} nodes, {} edges; checked in {:.2} s{}",
+            dataset.name(),
+            dataset.nodes(),
+            dataset.edges(),
+            verification.seconds,
+            if verification.from_stamp { ", the edges by an earlier run" } else { "" }
+        )
+    }
+
+    /// The caches' results beside what the plan expected.
+    pub fn cache_outcome(&self, totals: &CacheTotals) -> Option<CacheOutcome> {
+        let plan = self.cache_plan.as_ref()?;
+        let expected = [plan.lists.hit_rate, plan.rows.hit_rate];
+        Some(CacheOutcome::of(totals, expected, self.plan.caches.counted_epochs))
+    }
+}

@@ -1,0 +1,275 @@
+//! The job that the launcher gives the built-in consumer.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use uva_model::checkpoint::Keep;
+use uva_model::{FeatureNorm, Metric, ModelKind, ModelRow, NormKind, TrainerOptions};
+use uva_options::Purpose::{Speed, Training};
+use uva_options::{Field, Named, OptionError, Options as _, Real, named, options};
+use uva_sample::SamplerKind;
+
+use uva_runtime::{LoaderOptions, RuntimeError};
+
+const MODEL: &str = "Model";
+const OPTIMISATION: &str = "Optimisation";
+const EVALUATION: &str = "Evaluation";
+const CHECKPOINTS: &str = "Checkpoints";
+const MACHINE: &str = "Machine";
+
+options! {
+    /// What the consumer does with the batches. Each option is declared here and nowhere else ([`uva_options`]).
+    pub struct TrainingOptions {
+        /// The model (docs/models.md)
+        model: ModelKind = ModelKind::Sage => Field::choice::<ModelKind>("MODEL").of(MODEL, &[Training]),
+        /// Width of the hidden layers
+        hidden: usize = 128 => Field::within("UNITS", 1, 65536).of(MODEL, &[Training]),
+        /// GAT: attention heads of a hidden layer, which divide `hidden` between them
+        heads: Option<usize> = None => Field::at_least("HEADS", 1).of(MODEL, &[Training]).unless_given("8"),
+        /// GAT: attention heads of the last layer, which are averaged
+        output_heads: Option<usize> = None
+            => Field::within("HEADS", 1, 1024).of(MODEL, &[Training]).unless_given("as many as the others have")
+                .excludes(&["residual"]),
+        /// GAT: share of attention weights dropped while training, 0 to below 1
+        attention_dropout: Option<f64> = None
+            => Field::real("P", Real::Probability).of(MODEL, &[Training]).unless_given("0"),
+        /// Let each layer add to its rows instead of replacing them, between a linear map to `hidden` columns and one to
+        /// the classes: for deeper networks
+        residual: bool = false => Field::switch().of(MODEL, &[Training]),
+        /// What is done to rows between layers
+        norm: NormKind = NormKind::None => Field::choice::<NormKind>("NORM").of(MODEL, &[Training]),
+        /// Share of hidden values dropped while training, 0 to below 1
+        dropout: f64 = 0.5 => Field::real("P", Real::Probability).of(MODEL, &[Training]),
+        /// Share of feature values dropped while training, 0 to below 1
+        input_dropout: f64 = 0.0 => Field::real("P", Real::Probability).of(MODEL, &[Training]),
+        /// How feature rows are scaled: not at all, or each to a sum of 1
+        feature_norm: FeatureNorm = FeatureNorm::None
+            => Field::choice::<FeatureNorm>("FEATURE_NORM").of(MODEL, &[Training]),
+        /// Passes over the training nodes, those of the checkpoint included with `resume`
+        epochs: u32 = 10 => Field::at_least("EPOCHS", 1).of(OPTIMISATION, &[]),
+        /// Learning rate of Adam
+        learning_rate: f64 = 0.003 => Field::real("RATE", Real::Positive).of(OPTIMISATION, &[Training]).named("lr"),
+        /// Weight decay of Adam
+        weight_decay: f64 = 0.0 => Field::real("DECAY", Real::NotNegative).of(OPTIMISATION, &[Training]),
+        /// Stop after this many epochs without a better validation, by `metric`
+        patience: Option<u32> = None
+            => Field::at_least("EPOCHS", 1).of(OPTIMISATION, &[]).unless_given("never"),
+        /// Evaluate on sampled neighbours (fast) or on all of them, layer by layer (exact)
+        evaluate_by: EvaluateBy = EvaluateBy::Sampled
+            => Field::choice::<EvaluateBy>("EVAL").of(EVALUATION, &[Training]).named("eval"),
+        /// What the best model is best by: the share told right, or the area under the ROC curve (for two classes or
+        /// several labels a node). auto: accuracy for one class a node, roc-auc for several labels
+        metric: MetricChoice = MetricChoice(None)
+            => Field::choice::<MetricChoice>("METRIC").of(EVALUATION, &[Training]),
+        /// Which model is tested, and predicted with: that of the best epoch by validation, or that after the last batch.
+        /// Without validation it is the last in any case
+        keep: Keep = Keep::Best => Field::choice::<Keep>("MODEL").of(CHECKPOINTS, &[]),
+        /// Keep checkpoints in this directory; Ctrl-C then finishes the batch and writes one
+        checkpoint: Option<PathBuf> = None => Field::path("DIR").of(CHECKPOINTS, &[]),
+        /// Write a checkpoint every so many batches
+        checkpoint_every: Option<u32> = None
+            => Field::at_least("BATCHES", 1).of(CHECKPOINTS, &[]).unless_given("once per epoch").needs("checkpoint"),
+        /// Go on from the checkpoint in `checkpoint`, at the batch after the last one trained. One that has all `epochs`
+        /// goes on with more of them
+        resume: bool = false => Field::switch().of(CHECKPOINTS, &[]).needs("checkpoint"),
+        /// Let the first checkpoint replace the one that is in `checkpoint`; without this such a directory is refused
+        overwrite_checkpoint: bool = false
+            => Field::switch().of(CHECKPOINTS, &[]).needs("checkpoint").excludes(&["resume"]),
+        /// Threads of the model's arithmetic; losses are equal bit for bit only for equal numbers
+        threads: Option<usize> = None
+            => Field::within("T", 1, 1024).of(MACHINE, &[Speed]).named("train_threads")
+                .unless_given("half the CPU cores, at least 1; with `resume` as many as the checkpoint was trained with"),
+        /// Layers of the model: one a hop.
+        layers: usize = 2 => Field::internal(),
+        /// Seeds the parameters and the dropout of every batch.
+        seed: u64 = 0 => Field::internal(),
+        /// What a checkpoint must match for the run to continue from it: options and dataset, field by field.
+        fingerprint: Value = Value::Null => Field::internal(),
+    }
+}
+
+impl TrainingOptions {
+    /// Checks what can be checked without a dataset. `loader` makes the batches.
+    ///
+    /// # Errors
+    /// An option that is out of range, or that contradicts another.
+    pub fn check(&self, loader: &LoaderOptions) -> Result<(), OptionError> {
+        self.check_ranges()?;
+        let model = self.model.row();
+        for (option, given) in [
+            ("heads", self.heads.is_some()),
+            ("output_heads", self.output_heads.is_some()),
+            ("attention_dropout", self.attention_dropout.is_some()),
+        ] {
+            if given && !model.has_attention() {
+                let models = ModelKind::names_of(ModelRow::has_attention);
+                return Err(OptionError::of(option, format!("only `model={models}` has attention")));
+            }
+        }
+        let heads = self.trainer().heads;
+        if model.has_attention() && !self.hidden.is_multiple_of(heads) {
+            let reason = format!("{heads} heads do not divide `hidden={}` between them", self.hidden);
+            return Err(OptionError::of("heads", reason));
+        }
+        let kind = loader.sampler_kind;
+        if !model.takes_edge_weights() && kind.weighs_edges() {
+            let reason = format!(
+                "its edges have weights, and `model={}` takes none: use `model={}`, or `sampler_kind={}`",
+                model.name,
+                ModelKind::names_of(ModelRow::takes_edge_weights),
+                SamplerKind::names_of(|kind| !kind.weighs_edges())
+            );
+            return Err(OptionError::new("sampler_kind", kind, reason));
+        }
+        if self.evaluate_by == EvaluateBy::Full && !kind.picks_in_lists() {
+            let reason = format!(
+                "it goes over all neighbours, and with `sampler_kind={kind}` a node's neighbours are the nodes found \
+                 around it: use `eval=sampled`"
+            );
+            return Err(OptionError::new("eval", self.evaluate_by, reason));
+        }
+        Ok(())
+    }
+
+    /// Model and optimiser.
+    #[must_use]
+    pub fn trainer(&self) -> TrainerOptions {
+        let usual = TrainerOptions::default();
+        TrainerOptions {
+            model: self.model,
+            hidden: self.hidden,
+            heads: self.heads.unwrap_or(usual.heads),
+            output_heads: self.output_heads,
+            attention_dropout: self.attention_dropout.unwrap_or(usual.attention_dropout),
+            residual: self.residual,
+            norm: self.norm,
+            layers: self.layers,
+            dropout: self.dropout,
+            input_dropout: self.input_dropout,
+            learning_rate: self.learning_rate,
+            weight_decay: self.weight_decay,
+            feature_norm: self.feature_norm,
+            seed: self.seed,
+            threads: self.threads,
+        }
+    }
+
+    /// The part of a checkpoint's fingerprint that these options decide: what a loss or an accuracy depends on besides
+    /// the batches. The number of epochs, and options that only change the speed, may differ.
+    pub(super) fn add_to_fingerprint(
+        &self,
+        fingerprint: &mut Map<String, Value>,
+    ) -> Result<(), RuntimeError> {
+        let mut trainer = to_value(&self.trainer())?;
+        if let Some(trainer) = trainer.as_object_mut() {
+            trainer.remove("threads");
+        }
+        fingerprint.insert("trainer".to_owned(), trainer);
+        fingerprint.insert("evaluate_by".to_owned(), to_value(&self.evaluate_by)?);
+        if let Some(metric) = self.metric.0.filter(|metric| *metric != Metric::Accuracy) {
+            fingerprint.insert("metric".to_owned(), metric.name().into());
+        }
+        Ok(())
+    }
+}
+
+named! {
+    /// How validation and test nodes are classified.
+    pub enum EvaluateBy = Sampled {
+        /// On sampled neighbours, through the same pipeline as training.
+        Sampled = "sampled",
+        /// On all neighbours, layer by layer over the whole graph.
+        Full = "full",
+    }
+}
+
+/// The metric that selects the best model and controls early stopping; `None` for the usual one of the labels
+/// ([`super::task()`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MetricChoice(pub Option<Metric>);
+
+impl Named for MetricChoice {
+    fn all() -> Vec<Self> {
+        std::iter::once(None).chain(Metric::ALL.map(Some)).map(Self).collect()
+    }
+
+    fn name(self) -> &'static str {
+        self.0.map_or("auto", Metric::name)
+    }
+
+    fn help(self) -> &'static str {
+        self.0.map_or("What is usual for the dataset's labels", Metric::help)
+    }
+}
+
+/// The consumer's job.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Job {
+    /// Train; the result is a [`TrainingOutcome`](super::TrainingOutcome).
+    Train(TrainingOptions),
+    /// Train one batch and report the memory it leaves; the result is a [`TrialOutcome`].
+    Trial(TrainingOptions),
+}
+
+/// What a trial found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrialOutcome {
+    /// Bytes of the GPU's memory still free after the batch.
+    pub free: u64,
+    /// Bytes of the GPU's memory.
+    pub total: u64,
+}
+
+/// As JSON, for the channel between launcher and consumer.
+///
+/// # Errors
+/// [`RuntimeError::Failed`] where it cannot be written as JSON.
+pub fn to_value(value: &impl Serialize) -> Result<Value, RuntimeError> {
+    serde_json::to_value(value).map_err(|error| RuntimeError::Failed(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use uva_options::Kind;
+
+    use super::*;
+
+    fn fingerprint(options: &TrainingOptions) -> Map<String, Value> {
+        let mut fingerprint = Map::new();
+        options.add_to_fingerprint(&mut fingerprint).unwrap();
+        fingerprint
+    }
+
+    #[test]
+    fn a_checkpoint_holds_the_options_that_training_depends_on_and_no_others() {
+        let usual = TrainingOptions::default();
+        for field in TrainingOptions::declared() {
+            let other = match field.kind {
+                Kind::Switch => "true".to_owned(),
+                Kind::Whole(_) => "7".to_owned(),
+                Kind::Real(_) => "0.25".to_owned(),
+                Kind::Choice(names) => names().last().unwrap().name.to_owned(),
+                _ => "elsewhere".to_owned(),
+            };
+            let mut options = usual.clone();
+            assert!(options.set(field, &other), "{}", field.name);
+            let depends = field.purposes.contains(&Training);
+            assert_eq!(fingerprint(&options) != fingerprint(&usual), depends, "{}", field.name);
+        }
+    }
+
+    #[test]
+    fn the_consumer_reads_the_options_as_they_were() {
+        let options = TrainingOptions {
+            attention_dropout: Some(0.1),
+            metric: MetricChoice(Some(Metric::RocAuc)),
+            checkpoint: Some("kept".into()),
+            learning_rate: 1e-30,
+            fingerprint: serde_json::json!({ "seed": 5 }),
+            ..TrainingOptions::default()
+        };
+        let read: TrainingOptions = serde_json::from_value(to_value(&options).unwrap()).unwrap();
+        assert_eq!(read, options);
+    }
+}

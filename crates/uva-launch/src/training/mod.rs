@@ -1,0 +1,28 @@
+//! Training a built-in model: a whole run around the consumer, from the dataset to the last line of the metrics.
+//!
+//! `run` plans it and runs it, in processes or in this one. A separate program trains the model itself
+//! ([`TrainerProgram`]); in process, the caller's [`Consume`](crate::launcher::Consume) does. Nothing here links
+//! libtorch.
+
+mod arithmetic;
+mod existing;
+mod inference;
+mod job;
+mod preflight;
+mod run;
+mod state;
+mod task;
+mod trainer_program;
+mod trial;
+
+pub use inference::{
+    Asked, Evaluate, Nodes, Predict, Predicted, PredictionFile, PredictionJob, PredictionWatch, SplitResult,
+    TrainedModel,
+};
+pub use job::{EvaluateBy, Job, MetricChoice, TrainingOptions, TrialOutcome, to_value};
+pub use run::TrainingRun;
+pub use state::{Best, TrainingOutcome, TrainingState, checkpoint_error, saved_state};
+pub use task::task;
+pub use trainer_program::{Trainer, TrainerProgram};
+pub use uva_model::checkpoint::Keep;
+pub use uva_model::{FeatureNorm, Metric, ModelKind, NormKind, Task, TrainerOptions};

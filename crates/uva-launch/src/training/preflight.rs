@@ -1,0 +1,137 @@
+//! Checks, before anything starts, that the machine has the memory that training needs at least. Otherwise the kernel
+//! kills the process that takes too much, without a message.
+
+use rustix::process::{Resource, getrlimit};
+use uva_cuda::memory::HostMemory;
+use uva_graph::Dataset;
+use uva_model::{Footprint, Shapes, TrainerOptions};
+
+use super::job::{EvaluateBy, TrainingOptions};
+use uva_runtime::RuntimeError;
+use uva_runtime::backend::Backend;
+
+/// Refuses a model that this machine cannot hold. `batch_size` is the size of the largest batch.
+///
+/// # Errors
+/// [`RuntimeError::Missing`] with the memory needed, the memory there is, and the source of the model's size.
+pub(super) fn check(
+    dataset: &Dataset,
+    options: &TrainingOptions,
+    batch_size: usize,
+    backend: &Backend,
+) -> Result<(), RuntimeError> {
+    let shapes = shapes(dataset, options, batch_size);
+    let footprint = Footprint::new(&options.trainer(), &shapes);
+    // The process on the GPU checks the GPU's memory itself.
+    let need = if backend.cuda().is_some() { footprint.beside_a_gpu() } else { footprint.on_host() };
+    let Some(limit) = limits().into_iter().find(|limit| limit.bytes < need) else { return Ok(()) };
+    let count = |number: u64| grouped(&number.to_string());
+    let evaluated = match shapes.nodes_evaluated {
+        Some(nodes) => format!("; --eval full keeps rows of all {} nodes", count(nodes as u64)),
+        None => String::new(),
+    };
+    Err(RuntimeError::Missing(format!(
+        "training takes at least {} of memory, and {} leaves {}: the model has {} parameters (--hidden {}, {} feature \
+         columns, {} classes by {}), each with a gradient and two moments of Adam, and a logit for each class of {} \
+         seeds{evaluated}; {}lower --hidden or --batch-size, correct the number of classes, or free memory",
+        gib(need),
+        limit.name,
+        gib(limit.bytes),
+        count(footprint.parameters),
+        options.hidden,
+        count(shapes.input_dim as u64),
+        count(shapes.classes as u64),
+        dataset.classes_from(),
+        count(batch_size as u64),
+        limit.remedy,
+    )))
+}
+
+/// Refuses a pass over the whole graph that this machine has too little memory for.
+///
+/// # Errors
+/// [`RuntimeError::Missing`] with the memory needed, the memory there is, and what needs it.
+pub(super) fn check_whole_graph(dataset: &Dataset, options: &TrainerOptions) -> Result<(), RuntimeError> {
+    let nodes = dataset.nodes();
+    let (input_dim, classes) = (dataset.features().dim, dataset.classes());
+    let shapes = Shapes { input_dim, classes, seeds: 0, nodes_evaluated: Some(nodes) };
+    let need = Footprint::new(options, &shapes).beside_a_gpu();
+    let Some(limit) = limits().into_iter().find(|limit| limit.bytes < need) else { return Ok(()) };
+    Err(RuntimeError::Missing(format!(
+        "--eval full takes at least {} of memory, and {} leaves {}: it keeps rows of all {} nodes, {} columns wide; {}use \
+         --eval sampled, or free memory",
+        gib(need),
+        limit.name,
+        gib(limit.bytes),
+        grouped(&nodes.to_string()),
+        options.hidden,
+        limit.remedy,
+    )))
+}
+
+/// A lower bound on the memory of a training with these options.
+pub(super) fn footprint(dataset: &Dataset, options: &TrainingOptions, batch_size: usize) -> Footprint {
+    Footprint::new(&options.trainer(), &shapes(dataset, options, batch_size))
+}
+
+fn shapes(dataset: &Dataset, options: &TrainingOptions, batch_size: usize) -> Shapes {
+    Shapes {
+        input_dim: dataset.features().dim,
+        classes: dataset.classes(),
+        seeds: batch_size,
+        nodes_evaluated: (options.evaluate_by == EvaluateBy::Full).then(|| dataset.nodes()),
+    }
+}
+
+/// A limit on the memory of a process that trains.
+struct Limit {
+    bytes: u64,
+    name: String,
+    /// What raises it, where anything does.
+    remedy: &'static str,
+}
+
+/// The limits that the system reports.
+fn limits() -> Vec<Limit> {
+    let mut limits = Vec::new();
+    // Where the system does not report its memory, do not assume that it is too little.
+    if let Ok(memory) = HostMemory::read() {
+        let (bytes, name) = memory.tightest_limit();
+        limits.push(Limit { bytes, name, remedy: "" });
+    }
+    for (resource, name, remedy) in [
+        (
+            Resource::As,
+            "the limit on a process's address space (RLIMIT_AS)",
+            "raise it (`ulimit -v unlimited`), ",
+        ),
+        (Resource::Data, "the limit on a process's data (RLIMIT_DATA)", "raise it (`ulimit -d unlimited`), "),
+    ] {
+        if let Some(bytes) = getrlimit(resource).current {
+            limits.push(Limit { bytes, name: name.to_owned(), remedy });
+        }
+    }
+    limits
+}
+
+fn gib(bytes: u64) -> String {
+    format!("{:.2} GiB", bytes as f64 / (1_u64 << 30) as f64)
+}
+
+/// Digits with a comma every three.
+fn grouped(digits: &str) -> String {
+    let comma = |place: usize| if place > 0 && (digits.len() - place).is_multiple_of(3) { "," } else { "" };
+    digits.chars().enumerate().flat_map(|(place, digit)| comma(place).chars().chain([digit])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_grouped_by_three() {
+        for (digits, text) in [("0", "0"), ("999", "999"), ("1000", "1,000"), ("1234567", "1,234,567")] {
+            assert_eq!(grouped(digits), text);
+        }
+    }
+}

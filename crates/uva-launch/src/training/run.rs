@@ -1,0 +1,421 @@
+//! A whole training run: checks first everything that can be checked, then starts the roles, and sums up at the end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use uva_graph::Dataset;
+use uva_model::Metric;
+
+use super::arithmetic::arithmetic;
+use super::job::{EvaluateBy, Job, MetricChoice, TrainingOptions, to_value};
+use super::state::{self, TrainingOutcome};
+use super::task::task;
+use super::trainer_program::{Trainer, TrainerProgram};
+use super::{existing, preflight, trial};
+use crate::checkpoint_files::CheckpointDirectory;
+use crate::launcher::{Consume, Environments, Launch, Launcher, Outcome};
+use crate::mps;
+use crate::preparation::{Draft, Prepared};
+use uva_runtime::backend::{self, Backend, BackendOptions, Decision};
+use uva_runtime::control::{Control, Stop};
+use uva_runtime::dry_run::{DryRun, MemoryKind, MemoryLine};
+use uva_runtime::memory::ProcessMemory;
+use uva_runtime::metrics::{End, Event, Observer, Roles};
+use uva_runtime::plan::{RunPlan, evaluating};
+use uva_runtime::planning::CacheRequest;
+use uva_runtime::topology::Placement;
+use uva_runtime::{FeatureType, LoaderOptions, Passes, Runtime, RuntimeError, machine};
+
+/// glibc serves a consumer's allocations up to this many bytes from its heap, and keeps up to `KEPT_MEMORY` freed bytes
+/// at the heap's end. So it does not return them to the kernel and fault in fresh pages for the next batch. Larger
+/// allocations, such as the tables of a full-neighbourhood evaluation, go back.
+///
+/// GraphSAGE, hidden 128, fanouts 10,10, batches of 1000 (tensors of 4 to 30 MB), one core, an epoch of 50 batches: page
+/// faults fall from 250,000 to 45,000, and the kernel's time from 0.35 to 0.09 s. With pages of 2 MiB on top
+/// (`THP_MEM_ALLOC_ENABLE=1`, `glibc.malloc.hugetlb=1`) faults fall to 9,700, but clearing those pages takes 0.28 s.
+const KEPT_ALLOCATION: usize = 1 << 30;
+const KEPT_MEMORY: usize = 2 << 30;
+
+/// A training run that is ready to start: its options fit each other, its dataset and its checkpoint.
+#[derive(Debug)]
+pub struct TrainingRun {
+    draft: Draft,
+    training: Training,
+}
+
+/// What a run trains, where, and with which program.
+#[derive(Debug)]
+struct Training {
+    options: TrainingOptions,
+    decision: Decision,
+    trainer: Trainer,
+    /// The directory of `options.checkpoint`, claimed by this run.
+    checkpoint: Option<CheckpointDirectory>,
+    /// Notes about the options, given before the run starts.
+    notes: Vec<String>,
+}
+
+impl TrainingRun {
+    /// Checks and plans a run. Claims the checkpoint directory, and creates it where it is missing; writes nothing
+    /// else.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Usage`] and [`RuntimeError::Input`], naming the option or file: everything that can refuse a run
+    /// before its first batch. [`RuntimeError::Missing`] for a GPU that was requested and is not available.
+    pub fn new(
+        dataset: Dataset,
+        loader: &LoaderOptions,
+        mut options: TrainingOptions,
+        backend: &BackendOptions,
+        caches: Option<CacheRequest>,
+        trainer: Trainer,
+    ) -> Result<Self, RuntimeError> {
+        options.check(loader)?;
+        let task = task(&dataset, options.metric.0)?;
+        options.metric = MetricChoice(Some(task.metric));
+        (options.layers, options.seed) = (loader.fanouts.len(), loader.seed);
+        options.fingerprint = fingerprint(&dataset, loader, &options)?;
+        // Before the state is read: otherwise another run could still change it.
+        let checkpoint = options.checkpoint.as_deref().map(CheckpointDirectory::claim).transpose()?;
+        if let Some(directory) = options.checkpoint.as_deref()
+            && !options.resume
+            && !options.overwrite_checkpoint
+        {
+            existing::refuse(directory)?;
+        }
+        let saved = state::saved_state(&options)?;
+        let before = saved.as_ref().and_then(|state| state.train_threads);
+        let notes = settle_threads(&mut options, before).into_iter().collect();
+        let sampled = options.evaluate_by == EvaluateBy::Sampled;
+        let passes = Passes {
+            epochs: options.epochs,
+            validate: sampled,
+            test: sampled,
+            start: saved.map(|state| state.cursor).unwrap_or_default(),
+            steered: false,
+        };
+        let asked = loader.feature_type;
+        let mut loader = LoaderOptions {
+            degrees: options.model.row().needs_degrees(),
+            feature_type: FeatureType::Table,
+            ..loader.clone()
+        };
+        let mut plan = RunPlan::new(&dataset, &loader, passes)?;
+        let decision = backend::decide(backend, trainer.is_here(), || trainer.probe())?;
+        preflight::check(&dataset, &options, plan.largest_batch(&dataset), &decision.backend)?;
+        // Only now is it known which role widens: the model takes what the producer does not widen.
+        loader.feature_type = asked.for_models(dataset.features().element, decision.backend.cuda().is_some());
+        if loader.feature_type != plan.options.feature_type {
+            plan = RunPlan::new(&dataset, &loader, passes)?;
+        }
+        let plan = plan.checkpointed(options.checkpoint.is_some());
+        let draft = Draft::new(dataset, plan, &decision.backend, caches)?;
+        Ok(Self { draft, training: Training { options, decision, trainer, checkpoint, notes } })
+    }
+
+    /// Threads of the model's arithmetic on the CPU; `None` where a GPU trains, or libtorch chooses.
+    pub fn cpu_threads(&self) -> Option<usize> {
+        let Training { options, decision, .. } = &self.training;
+        options.threads.filter(|_| decision.backend.cuda().is_none())
+    }
+
+    /// Environment variables that a consumer's process needs. For training in process, this process needs them before
+    /// it loads libtorch.
+    pub fn environment(&self) -> Vec<(String, String)> {
+        self.training.environment()
+    }
+
+    /// What the run would start and use. The model's share is a lower bound: it leaves out what depends on a batch's
+    /// neighbours.
+    #[must_use]
+    pub fn dry_run(&self) -> DryRun {
+        let Training { options, decision, trainer, .. } = &self.training;
+        let placement = if trainer.is_here() { Placement::Threads } else { Placement::Processes };
+        let Draft { dataset, plan, .. } = &self.draft;
+        let footprint = preflight::footprint(dataset, options, plan.largest_batch(dataset));
+        let line = |item: &str, kind, bytes| MemoryLine { item: item.to_owned(), kind, bytes };
+        let more = match decision.backend.cuda() {
+            Some(_) => vec![
+                line("model, at least", MemoryKind::Device, footprint.training_bytes),
+                line("evaluation of the model", MemoryKind::Host, footprint.beside_a_gpu()),
+            ],
+            None => vec![line("model, at least", MemoryKind::Host, footprint.on_host())],
+        };
+        let more = more.into_iter().filter(|line| line.bytes > 0).collect();
+        self.draft.dry_run(&decision.backend, placement, more)
+    }
+
+    /// Runs to the end. The metrics' first line shows `options` unchanged.
+    ///
+    /// # Errors
+    /// Any failure or interrupt that ended it early; see [`crate::launcher`].
+    pub fn run(self, options: Value, observer: &mut dyn Observer) -> Result<End, RuntimeError> {
+        let Self { draft, training } = self;
+        let decision = training.decision.clone();
+        let (prepared, outcome, told) = match training.trainer.clone() {
+            Trainer::Here(consume) => {
+                decision.notes.iter().for_each(|note| observer.note(note));
+                let prepared = training.prepare(draft, decision.backend, None, observer)?;
+                training.tell_the_start(&prepared, options, observer)?;
+                let (outcome, told) = training.in_this_process(&prepared, consume, observer)?;
+                (prepared, outcome, told)
+            }
+            Trainer::Program(program) => {
+                let checkpoint = training.checkpoint.as_ref().map(CheckpointDirectory::share).transpose()?;
+                let mut launcher = Launcher::begin(draft.dataset.path(), checkpoint)?;
+                let backend = launcher.divide(decision, observer)?;
+                let prepared = training.prepare(draft, backend, Some((&mut launcher, &program)), observer)?;
+                training.tell_the_start(&prepared, options, observer)?;
+                let (outcome, told) = training.in_processes(&prepared, launcher, &program, observer)?;
+                (prepared, outcome, told)
+            }
+        };
+        let end = training.end(&prepared, outcome, told);
+        prepared.log_end(&end);
+        observer.event(&Event::End(Box::new(end.clone())))?;
+        Ok(end)
+    }
+}
+
+impl Training {
+    /// Environment variables that a consumer's process needs. For training in process, this process needs them before
+    /// it loads libtorch. Without them MKL may sum in another order from one run to the next, and glibc gives every
+    /// large tensor pages that the kernel has to clear first.
+    pub fn environment(&self) -> Vec<(String, String)> {
+        let mut environment = arithmetic(self.options.threads, KEPT_ALLOCATION, KEPT_MEMORY);
+        // A daemon at the default place would otherwise make this process its client.
+        if self.trainer.is_here() && self.decision.backend.cuda().is_some() {
+            environment.extend(mps::environment_without());
+        }
+        environment
+    }
+
+    fn end(&self, prepared: &Prepared, outcome: TrainingOutcome, told: Told) -> End {
+        let Told { roles, memory, seconds } = told;
+        let cache = outcome.cache.and_then(|totals| prepared.cache_outcome(&totals));
+        let tested = outcome.test_accuracy.is_some() || outcome.test_roc_auc.is_some();
+        let best_by =
+            |metric| outcome.best.filter(|_| self.options.metric.0 == Some(metric)).map(|best| best.value);
+        let training_seconds = outcome.training_seconds;
+        let (batches_per_second, bottleneck) = End::speed(outcome.batches, training_seconds, &roles);
+        End {
+            test_accuracy: outcome.test_accuracy,
+            test_roc_auc: outcome.test_roc_auc,
+            best_valid_accuracy: best_by(Metric::Accuracy),
+            best_valid_roc_auc: best_by(Metric::RocAuc),
+            test_epoch: outcome.test_epoch.filter(|_| tested),
+            best_valid_epoch: outcome.best.map(|best| best.epoch),
+            stopped_early: outcome.stopped_early,
+            bottleneck,
+            epochs: outcome.epochs,
+            seconds,
+            batches: outcome.batches,
+            training_seconds,
+            batches_per_second,
+            roles,
+            memory,
+            cache,
+        }
+    }
+
+    fn prepare(
+        &self,
+        draft: Draft,
+        backend: Backend,
+        processes: Option<(&mut Launcher, &TrainerProgram)>,
+        observer: &mut dyn Observer,
+    ) -> Result<Prepared, RuntimeError> {
+        let (launcher, program) = processes.unzip();
+        let environments = program.map(|program| self.environments(program)).unwrap_or_default();
+        let mut bytes_left =
+            |dataset: &_, plan: &_, launcher: Option<&mut _>, observer: &mut dyn Observer| {
+                let trial = launcher.zip(program);
+                trial::bytes_left(dataset, plan, &self.options, environments.clone(), trial, observer)
+            };
+        draft.prepare(backend, launcher, &mut bytes_left, observer)
+    }
+
+    fn tell_the_start(
+        &self,
+        prepared: &Prepared,
+        options: Value,
+        observer: &mut dyn Observer,
+    ) -> Result<(), RuntimeError> {
+        let roles = if self.trainer.is_here() { "threads" } else { "processes" };
+        let more = [
+            ("train_threads", json!(self.options.threads)),
+            ("metric", json!(self.options.metric.0.map(Metric::name))),
+        ];
+        prepared.log_start(roles);
+        observer.event(&prepared.start_event(options, roles, &more))?;
+        observer.note(&prepared.opened());
+        self.notes.iter().for_each(|note| observer.note(note));
+        if let Some(cuda) = prepared.plan.backend.cuda() {
+            observer.note(&format!("training on cuda:{}, {}", cuda.ordinal, cuda.partition));
+        }
+        Ok(())
+    }
+
+    /// The environment of the roles' processes. All may look for NVRTC beside the libtorch that trains.
+    fn environments(&self, program: &TrainerProgram) -> Environments {
+        let own = self.environment().into_iter().map(|(name, value)| (name, Some(value)));
+        let libtorch = program.libtorch.clone().into_iter().collect::<Vec<_>>();
+        Environments {
+            consumer: own.chain(program.variables()).collect(),
+            producer: libtorch.clone(),
+            sampler: libtorch,
+        }
+    }
+
+    fn in_processes(
+        &self,
+        prepared: &Prepared,
+        launcher: Launcher,
+        program: &TrainerProgram,
+        observer: &mut dyn Observer,
+    ) -> Result<(TrainingOutcome, Told), RuntimeError> {
+        let launch = Launch {
+            dataset: prepared.dataset.path(),
+            plan: &prepared.plan,
+            caches: &prepared.contents,
+            consumer: program.consumer(&Job::Train(self.options.clone()))?,
+            environments: self.environments(program),
+        };
+        let outcome = launcher.run(launch, observer)?;
+        let Outcome { done, roles, memory, seconds, .. } = outcome;
+        Ok((outcome_of(done)?, Told { roles, memory, seconds }))
+    }
+
+    fn in_this_process(
+        &self,
+        prepared: &Prepared,
+        consume: Consume,
+        observer: &mut dyn Observer,
+    ) -> Result<(TrainingOutcome, Told), RuntimeError> {
+        let job = to_value(&Job::Train(self.options.clone()))?;
+        let started = Instant::now();
+        let Prepared { dataset, plan, contents, .. } = prepared;
+        let mut runtime = Runtime::start_with(Arc::clone(dataset), plan.clone(), contents.clone())?;
+        if let Some(gauges) = runtime.gauges() {
+            observer.begun(gauges);
+        }
+        let (receiver, dataset, control) = runtime.parts();
+        let signals = SignalThread::start(Arc::clone(control))?;
+        let trained = consume(receiver, dataset, job, observer);
+        let memory = runtime.memory();
+        // A role that failed knows more about the failure than the consumer that noticed it.
+        let stopped = runtime.stop();
+        let outcome = match (trained, stopped, signals.arrived()) {
+            (Err(RuntimeError::PeerGone(_)), Err(cause), _) => return Err(cause),
+            // As with processes: a failure, for example of the interrupt's checkpoint, is reported even so.
+            (Err(error), ..) if !matches!(error, RuntimeError::PeerGone(_)) => {
+                return Err(within_evaluation(error, runtime.parts().2));
+            }
+            (_, _, Some(signal)) => return Err(RuntimeError::Interrupted(signal)),
+            (trained, ..) => outcome_of(trained?)?,
+        };
+        let (roles, seconds) = (runtime.roles(), started.elapsed().as_secs_f64());
+        Ok((outcome, Told { roles, memory, seconds }))
+    }
+}
+
+/// Parses the consumer's result.
+fn outcome_of(done: Value) -> Result<TrainingOutcome, RuntimeError> {
+    serde_json::from_value(done)
+        .map_err(|error| RuntimeError::Failed(format!("the consumer's result cannot be read: {error}")))
+}
+
+/// An error of a consumer in this process, with where it failed, as the launcher adds it for a process.
+fn within_evaluation(error: RuntimeError, control: &Control) -> RuntimeError {
+    let evaluation = control.evaluation().and_then(|(split, epoch)| evaluating(split, epoch));
+    match evaluation {
+        Some(place) => error.of_role(&format!("the consumer failed {place}")),
+        None => error,
+    }
+}
+
+/// What a run reports besides the training itself.
+struct Told {
+    roles: Roles,
+    memory: Vec<ProcessMemory>,
+    seconds: f64,
+}
+
+/// Settles the number of training threads: the requested one, else `before`, the number of the run being resumed, else
+/// half the cores. Returns a note where the number may surprise.
+fn settle_threads(options: &mut TrainingOptions, before: Option<usize>) -> Option<String> {
+    let (asked, usual) = (options.threads, machine::share_of_cores(2));
+    options.threads = asked.or(before).or(Some(usual));
+    match (asked, before) {
+        (Some(asked), Some(before)) if asked != before => Some(format!(
+            "--train-threads {asked}, {before} before the resume: losses may differ in their last bits from those of a run \
+             that never stopped"
+        )),
+        (None, Some(before)) if usual != before => {
+            Some(format!("--train-threads {before}, as before the resume: equal losses need equal numbers"))
+        }
+        _ => None,
+    }
+}
+
+/// What must be equal for a run to continue from a checkpoint: everything that a batch or a loss depends on.
+fn fingerprint(
+    dataset: &Dataset,
+    loader: &LoaderOptions,
+    options: &TrainingOptions,
+) -> Result<Value, RuntimeError> {
+    let mut fingerprint = loader.fingerprint();
+    fingerprint.insert("dataset".to_owned(), dataset.fingerprint().into());
+    options.add_to_fingerprint(&mut fingerprint)?;
+    Ok(fingerprint.into())
+}
+
+/// Listens for SIGINT and SIGTERM while the roles are threads. The first asks the run to end soon, the second ends the
+/// process.
+struct SignalThread {
+    arrived: Arc<AtomicI32>,
+    handle: signal_hook::iterator::Handle,
+}
+
+impl SignalThread {
+    fn start(control: Arc<Control>) -> Result<Self, RuntimeError> {
+        let failed = |error: std::io::Error| {
+            RuntimeError::Failed(format!("cannot listen for SIGINT and SIGTERM: {error}"))
+        };
+        let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
+        let handle = signals.handle();
+        let arrived = Arc::new(AtomicI32::new(0));
+        let seen = Arc::clone(&arrived);
+        std::thread::Builder::new()
+            .name("signals".to_owned())
+            .spawn(move || {
+                for signal in signals.forever() {
+                    // Relaxed: the number stands alone; it is read after the run has ended.
+                    if seen.swap(signal, Ordering::Relaxed) != 0 {
+                        std::process::exit(128 + signal);
+                    }
+                    control.set_stop(Stop::Soon);
+                }
+            })
+            .map_err(|error| machine::not_started("the thread that listens for signals", &error))?;
+        Ok(Self { arrived, handle })
+    }
+
+    fn arrived(&self) -> Option<i32> {
+        // Relaxed: see the swap above.
+        match self.arrived.load(Ordering::Relaxed) {
+            0 => None,
+            signal => Some(signal),
+        }
+    }
+}
+
+impl Drop for SignalThread {
+    fn drop(&mut self) {
+        self.handle.close();
+    }
+}

@@ -1,0 +1,87 @@
+//! The bytes that `--gpu-cache auto` may take on a GPU: what a trial run of one training batch leaves free.
+
+use std::sync::Arc;
+
+use uva_graph::Dataset;
+
+use super::job::{Job, TrainingOptions, TrialOutcome};
+use super::trainer_program::TrainerProgram;
+use crate::launcher::{Environments, Launch, Launcher};
+use uva_runtime::backend::{Backend, SamplerChoice};
+use uva_runtime::cache::CacheContents;
+use uva_runtime::metrics::{Event, Observer, Progress};
+use uva_runtime::plan::RunPlan;
+use uva_runtime::{Passes, RuntimeError};
+
+/// The share of the GPU's memory that `--gpu-cache auto` leaves free beyond one batch's use: later batches may be
+/// larger, and memory fragments.
+const RESERVE_SHARE: f64 = 0.05;
+/// The least reserve in bytes.
+const RESERVE_BYTES: u64 = 256 << 20;
+
+/// Bytes for `--gpu-cache auto` on a GPU: what a trial run with this training leaves.
+pub(super) fn bytes_left(
+    dataset: &Arc<Dataset>,
+    plan: &RunPlan,
+    training: &TrainingOptions,
+    environments: Environments,
+    processes: Option<(&mut Launcher, &TrainerProgram)>,
+    observer: &mut dyn Observer,
+) -> Result<u64, RuntimeError> {
+    let Some((launcher, program)) = processes else {
+        return Err(RuntimeError::option(
+            "gpu_cache",
+            "auto",
+            "with `in_process`, nothing shows what a batch leaves free: only a trial run in processes does. Give a \
+             size, or leave out `in_process`",
+        ));
+    };
+    let passes = Passes { epochs: 1, ..Passes::default() };
+    let (mut backend, mut options) = (plan.backend.clone(), plan.options.clone());
+    if let Backend::Cuda(cuda) = &mut backend
+        && cuda.sampler == SamplerChoice::Auto
+    {
+        // The run may sample on the GPU, and then that takes memory too.
+        cuda.sampler = SamplerChoice::Gpu;
+        options.samplers = 1;
+    }
+    let plan = RunPlan::new(dataset, &options, passes)?.on(backend);
+    let contents = CacheContents::default();
+    let launch = Launch {
+        dataset: dataset.path(),
+        plan: &plan,
+        caches: &contents,
+        consumer: program.consumer(&Job::Trial(training.clone()))?,
+        environments,
+    };
+    let outcome = launcher.run_once(launch, &mut NotesOnly(observer))?;
+    let TrialOutcome { free, total } = serde_json::from_value(outcome.done)
+        .map_err(|error| RuntimeError::Failed(format!("the trial's result cannot be read: {error}")))?;
+    let reserve = ((total as f64 * RESERVE_SHARE) as u64).max(RESERVE_BYTES);
+    let left = free.saturating_sub(reserve);
+    let gib = |bytes: u64| bytes as f64 / (1_u64 << 30) as f64;
+    observer.note(&format!(
+        "--gpu-cache auto: one training batch left {:.2} of {:.2} GiB; {:.2} GiB are kept in reserve, {:.2} GiB may \
+         be cached",
+        gib(free),
+        gib(total),
+        gib(reserve),
+        gib(left)
+    ));
+    Ok(left)
+}
+
+/// The launcher's observer during a trial: passes on notes only.
+pub(super) struct NotesOnly<'a>(pub &'a mut dyn Observer);
+
+impl Observer for NotesOnly<'_> {
+    fn event(&mut self, _: &Event) -> Result<(), RuntimeError> {
+        Ok(())
+    }
+
+    fn progress(&mut self, _: &Progress, _: &str) {}
+
+    fn note(&mut self, line: &str) {
+        self.0.note(line);
+    }
+}

@@ -1,0 +1,442 @@
+//! An option: its name, help, values, and what depends on it.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use crate::named::Named;
+use crate::real::Real;
+use crate::size::ByteSize;
+use crate::whole::{Whole, whole};
+
+/// What depends on an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Which nodes and edges a batch has. A saved state of the loader has to agree in it, and so does a checkpoint.
+    Identity,
+    /// What is computed from the batches: a checkpoint has to agree in it.
+    Training,
+    /// How often each list and row is read: a cache plan is made for one value.
+    Plan,
+    /// How many bytes a batch takes, or which arrays it has.
+    Layout,
+    /// How fast batches come. No batch depends on it.
+    Speed,
+}
+
+impl Purpose {
+    /// The name in the documentation.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Identity => "batches",
+            Self::Training => "training",
+            Self::Plan => "plan",
+            Self::Layout => "layout",
+            Self::Speed => "speed",
+        }
+    }
+}
+
+/// One of the names that an option accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The name.
+    pub name: &'static str,
+    /// What it means.
+    pub help: &'static str,
+}
+
+impl Choice {
+    /// The names of `T`.
+    #[must_use]
+    pub fn all<T: Named>() -> Vec<Self> {
+        T::all().into_iter().map(|value| Self { name: value.name(), help: value.help() }).collect()
+    }
+}
+
+/// Which values an option accepts.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// On when given.
+    Switch,
+    /// A whole number.
+    Whole(Whole),
+    /// A real number.
+    Real(Real),
+    /// Bytes, with a unit or without.
+    Size,
+    /// Whole numbers from 1, or -1, separated by commas: one a hop, up to a maximum.
+    Fanouts {
+        /// The most hops.
+        most: usize,
+    },
+    /// One of these names.
+    Choice(fn() -> Vec<Choice>),
+    /// A file or a folder.
+    Path,
+    /// Text that the value's type reads.
+    Text {
+        /// Reads a value, and returns it as [`OptionValue::of_text`](super::OptionValue::of_text) reads it.
+        read: fn(&str) -> Result<String, String>,
+        /// The values it accepts, for the documentation.
+        range: &'static str,
+    },
+    /// No option: the program sets it.
+    Internal,
+}
+
+/// An option, and those of its values that enable another option.
+pub type OnlyWith = (&'static str, fn() -> Vec<&'static str>);
+
+/// An option.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    /// The name, with underscores, as in Python. The command line uses dashes.
+    pub name: &'static str,
+    /// The name of the struct's field.
+    pub field: &'static str,
+    doc: &'static str,
+    /// The placeholder of the value in help: `NODES`. Empty for a switch.
+    pub value: &'static str,
+    /// Which values it accepts.
+    pub kind: Kind,
+    /// The section of help that lists it.
+    pub group: &'static str,
+    /// What depends on it.
+    pub purposes: &'static [Purpose],
+    /// The default, described, where it is no constant.
+    pub unless_given: Option<&'static str>,
+    /// Computes the default; without this the struct's default applies.
+    pub computed: Option<fn() -> String>,
+    /// The option that must have one of these values for this one to take effect.
+    pub only_with: Option<OnlyWith>,
+    /// The option that has to be given with this one.
+    pub needs: Option<&'static str>,
+    /// The options that cannot be given with this one.
+    pub excludes: &'static [&'static str],
+    /// Whether checkpoints of every version hold it. Others hold it only where it is not the default, so that
+    /// checkpoints from before it existed still fit.
+    pub in_every_checkpoint: bool,
+}
+
+impl Field {
+    /// A field that is no option.
+    #[must_use]
+    pub const fn internal() -> Self {
+        Self {
+            name: "",
+            field: "",
+            doc: "",
+            value: "",
+            kind: Kind::Internal,
+            group: "",
+            purposes: &[],
+            unless_given: None,
+            computed: None,
+            only_with: None,
+            needs: None,
+            excludes: &[],
+            in_every_checkpoint: false,
+        }
+    }
+
+    /// A switch.
+    #[must_use]
+    pub const fn switch() -> Self {
+        Self { kind: Kind::Switch, ..Self::internal() }
+    }
+
+    /// A whole number of 32 bits, `least` or more.
+    #[must_use]
+    pub const fn at_least(value: &'static str, least: u64) -> Self {
+        let bounds = Whole { least, most: None, type_most: u32::MAX as u64 };
+        Self { value, kind: Kind::Whole(bounds), ..Self::internal() }
+    }
+
+    /// A whole number from `least` to `most`.
+    #[must_use]
+    pub const fn within(value: &'static str, least: u64, most: u64) -> Self {
+        let bounds = Whole { least, most: Some(most), type_most: most };
+        Self { value, kind: Kind::Whole(bounds), ..Self::internal() }
+    }
+
+    /// A whole number of 64 bits, `least` or more.
+    #[must_use]
+    pub const fn from(value: &'static str, least: u64) -> Self {
+        let bounds = Whole { least, most: None, type_most: u64::MAX };
+        Self { value, kind: Kind::Whole(bounds), ..Self::internal() }
+    }
+
+    /// Bytes.
+    #[must_use]
+    pub const fn size() -> Self {
+        Self { value: "SIZE", kind: Kind::Size, ..Self::internal() }
+    }
+
+    /// Fanouts, at most `most`.
+    #[must_use]
+    pub const fn fanouts(most: usize) -> Self {
+        Self { value: "F,F,…", kind: Kind::Fanouts { most }, ..Self::internal() }
+    }
+
+    /// A real number.
+    #[must_use]
+    pub const fn real(value: &'static str, bounds: Real) -> Self {
+        Self { value, kind: Kind::Real(bounds), ..Self::internal() }
+    }
+
+    /// One of the names of `T`.
+    #[must_use]
+    pub const fn choice<T: Named>(value: &'static str) -> Self {
+        Self::one_of(value, Choice::all::<T>)
+    }
+
+    /// One of these names.
+    #[must_use]
+    pub const fn one_of(value: &'static str, choices: fn() -> Vec<Choice>) -> Self {
+        Self { value, kind: Kind::Choice(choices), ..Self::internal() }
+    }
+
+    /// A file or a folder.
+    #[must_use]
+    pub const fn path(value: &'static str) -> Self {
+        Self { value, kind: Kind::Path, ..Self::internal() }
+    }
+
+    /// Text that `T` reads, and writes as its option value.
+    #[must_use]
+    pub const fn text<T: FromStr<Err: Display> + super::OptionValue>(
+        value: &'static str,
+        range: &'static str,
+    ) -> Self {
+        Self { value, kind: Kind::Text { read: read_as::<T>, range }, ..Self::internal() }
+    }
+
+    /// Sets a name that differs from the struct's field.
+    #[must_use]
+    pub const fn named(self, name: &'static str) -> Self {
+        Self { name, ..self }
+    }
+
+    /// Sets the section of help, and what depends on it.
+    #[must_use]
+    pub const fn of(self, group: &'static str, purposes: &'static [Purpose]) -> Self {
+        Self { group, purposes, ..self }
+    }
+
+    /// Sets the description of a default that is no constant.
+    #[must_use]
+    pub const fn unless_given(self, said: &'static str) -> Self {
+        Self { unless_given: Some(said), ..self }
+    }
+
+    /// The same for a default computed on the machine at hand.
+    #[must_use]
+    pub const fn computed(self, said: &'static str, computed: fn() -> String) -> Self {
+        Self { unless_given: Some(said), computed: Some(computed), ..self }
+    }
+
+    /// Takes effect only where option `name` has one of these values.
+    #[must_use]
+    pub const fn only_with(self, name: &'static str, values: fn() -> Vec<&'static str>) -> Self {
+        Self { only_with: Some((name, values)), ..self }
+    }
+
+    /// Has to be given with option `name`.
+    #[must_use]
+    pub const fn needs(self, name: &'static str) -> Self {
+        Self { needs: Some(name), ..self }
+    }
+
+    /// Cannot be given with these options.
+    #[must_use]
+    pub const fn excludes(self, names: &'static [&'static str]) -> Self {
+        Self { excludes: names, ..self }
+    }
+
+    /// Puts it into checkpoints of every version.
+    #[must_use]
+    pub const fn in_every_checkpoint(self) -> Self {
+        Self { in_every_checkpoint: true, ..self }
+    }
+
+    /// Adds the name and documentation of the struct's field.
+    #[must_use]
+    pub const fn declared(self, field: &'static str, doc: &'static str) -> Self {
+        let name = if self.name.is_empty() { field } else { self.name };
+        Self { name, field, doc, ..self }
+    }
+
+    /// Whether it is an option, and not a field that the program sets.
+    #[must_use]
+    pub fn is_option(&self) -> bool {
+        !matches!(self.kind, Kind::Internal)
+    }
+
+    /// The name on the command line and in a file: `batch-size`.
+    #[must_use]
+    pub fn long(&self) -> String {
+        self.name.replace('_', "-")
+    }
+
+    /// What it does, without the default.
+    #[must_use]
+    pub fn about(&self) -> &'static str {
+        self.doc.trim().trim_end_matches('.')
+    }
+
+    /// What it does, with a default that is no constant.
+    #[must_use]
+    pub fn help(&self) -> String {
+        match self.unless_given {
+            Some(said) => format!("{} [default: {said}]", self.about()),
+            None => self.about().to_owned(),
+        }
+    }
+
+    /// The values it accepts, for the documentation.
+    #[must_use]
+    pub fn range(&self) -> String {
+        match self.kind {
+            Kind::Switch | Kind::Internal => String::new(),
+            Kind::Path => "a path".to_owned(),
+            Kind::Real(bounds) => bounds.range().to_owned(),
+            Kind::Text { range, .. } => range.to_owned(),
+            Kind::Whole(Whole { least, most: Some(most), .. }) => format!("{least} to {most}"),
+            Kind::Whole(Whole { least, .. }) => format!("{least} or more"),
+            Kind::Size => "512MiB, 6GiB, 1.5GB".to_owned(),
+            Kind::Fanouts { most } => format!("1 or more, or -1 for all; 1 to {most} hops"),
+            Kind::Choice(choices) => {
+                choices().iter().map(|choice| format!("`{}`", choice.name)).collect::<Vec<_>>().join(", ")
+            }
+        }
+    }
+
+    /// Reads a value as people write it. Returns it in the form that
+    /// [`OptionValue::of_text`](super::OptionValue::of_text) reads.
+    ///
+    /// # Errors
+    /// What is wrong with it. The message does not name the option.
+    pub fn read(&self, text: &str) -> Result<String, String> {
+        match self.kind {
+            Kind::Switch => match text {
+                "true" | "false" => Ok(text.to_owned()),
+                _ => Err(format!("'{text}' is neither true nor false")),
+            },
+            Kind::Whole(bounds) => whole(text, bounds).map(|number| number.to_string()),
+            Kind::Real(bounds) => bounds.read(text).map(|number| number.to_string()),
+            Kind::Path if text.is_empty() => Err("the path is empty".to_owned()),
+            Kind::Path => Ok(text.to_owned()),
+            Kind::Text { read, .. } => read(text),
+            Kind::Size => text
+                .parse::<ByteSize>()
+                .map(|size| size.bytes().to_string())
+                .map_err(|error| error.to_string()),
+            Kind::Fanouts { most } => fanouts(text, most),
+            Kind::Choice(choices) => {
+                let choices = choices();
+                match choices.iter().find(|choice| choice.name == text) {
+                    Some(choice) => Ok(choice.name.to_owned()),
+                    None => {
+                        let names: Vec<_> = choices.iter().map(|choice| choice.name).collect();
+                        Err(format!("'{text}' is none of {}", names.join(", ")))
+                    }
+                }
+            }
+            Kind::Internal => Err("the program sets it".to_owned()),
+        }
+    }
+}
+
+fn read_as<T: FromStr<Err: Display> + super::OptionValue>(text: &str) -> Result<String, String> {
+    text.parse::<T>().map(|value| value.text()).map_err(|error| error.to_string())
+}
+
+fn fanouts(text: &str, most: usize) -> Result<String, String> {
+    if text.trim().is_empty() {
+        return Err("no fanout given; write one number a hop, like 15,10,5".to_owned());
+    }
+    let mut fanouts = Vec::new();
+    for (hop, entry) in text.split(',').map(str::trim).enumerate() {
+        match entry.parse::<i32>() {
+            Ok(fanout) if fanout > 0 || fanout == -1 => fanouts.push(fanout.to_string()),
+            Ok(fanout) => {
+                return Err(format!(
+                    "hop {hop} has fanout {fanout}; it must be at least 1, or -1 to take all neighbours"
+                ));
+            }
+            Err(_) if entry.is_empty() => {
+                return Err(format!("hop {hop} is empty; write one number a hop, like 15,10,5"));
+            }
+            Err(_) => {
+                return Err(format!(
+                    "hop {hop} is '{entry}', not a whole number from 1 to {}; -1 takes all neighbours",
+                    i32::MAX
+                ));
+            }
+        }
+    }
+    if fanouts.len() > most {
+        return Err(format!("{} hops given; at most {most} are possible", fanouts.len()));
+    }
+    Ok(fanouts.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fanouts(text: &str) -> Result<String, String> {
+        Field::fanouts(32).read(text)
+    }
+
+    #[test]
+    fn both_ends_of_a_range_belong_to_it_as_it_is_told() {
+        let field = Field::within("N", 1, 64);
+        assert_eq!((field.read("1"), field.read("64")), (Ok("1".to_owned()), Ok("64".to_owned())));
+        for text in ["0", "65", "-3"] {
+            assert_eq!(field.read(text), Err(format!("{text} is not from 1 to 64")));
+        }
+        assert_eq!(field.read("6x"), Err("'6x' is no whole number".to_owned()));
+    }
+
+    #[test]
+    fn a_range_without_an_end_ends_with_its_type() {
+        let field = Field::at_least("N", 1);
+        assert_eq!(field.read("4294967295"), Ok("4294967295".to_owned()));
+        assert_eq!(field.read("4294967296"), Err("4294967296 is too large".to_owned()));
+        assert_eq!(field.read("18446744073709551616"), Err("18446744073709551616 is too large".to_owned()));
+        assert_eq!(field.read("0"), Err("0 is not 1 or more".to_owned()));
+    }
+
+    #[test]
+    fn fanouts_keep_their_order_and_minus_one_takes_all() {
+        assert_eq!(fanouts("15, 10,5").unwrap(), "15,10,5");
+        assert_eq!(fanouts("-1,10").unwrap(), "-1,10");
+    }
+
+    #[test]
+    fn fanouts_that_mean_nothing_are_refused_with_their_hop() {
+        for (text, says) in [
+            ("15,0", "hop 1 has fanout 0"),
+            ("-2,5", "hop 0 has fanout -2"),
+            ("", "no fanout"),
+            (" ", "no fanout"),
+            ("15,,5", "hop 1 is empty"),
+            ("15,", "hop 1 is empty"),
+            ("15,ten", "'ten'"),
+            ("1.5", "'1.5'"),
+            ("99999999999", "'99999999999'"),
+        ] {
+            let refusal = fanouts(text).unwrap_err();
+            assert!(refusal.contains(says), "{text}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn more_hops_than_the_random_key_has_bits_for_are_refused() {
+        let hops = |n: usize| vec!["1"; n].join(",");
+        assert!(fanouts(&hops(32)).is_ok());
+        assert!(fanouts(&hops(33)).unwrap_err().contains("33 hops"));
+    }
+}

@@ -1,0 +1,36 @@
+//! Options, each declared once. The declarations generate command line, configuration file, Python keywords, checkpoint
+//! fingerprints, messages to roles and the reference in the documentation.
+//!
+//! [`options!`] declares a struct of options. Each of its fields has its help (the doc comment), its default and a
+//! [`Field`]: the values it accepts and what depends on it ([`Purpose`]). [`Given`] holds values that were given by
+//! name, and builds the struct from them. [`named!`] declares the values of an option that takes one of a few names.
+//!
+//! Nothing here knows a particular option, a command line or Python. Next: `uva_runtime::options` for the loader's.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
+mod declare;
+mod error;
+mod field;
+mod given;
+mod named;
+mod nearest;
+mod real;
+mod size;
+mod value;
+mod whole;
+
+pub use declare::Options;
+pub use error::{OptionError, Spelling};
+pub use field::{Choice, Field, Kind, Purpose};
+pub use given::Given;
+pub use named::Named;
+pub use nearest::nearest;
+pub use real::Real;
+pub use size::{ByteSize, SizeError};
+pub use value::OptionValue;
+pub use whole::{Whole, whole};
+
+/// What the macros' expansions name.
+#[doc(hidden)]
+pub use {serde, serde_json};
