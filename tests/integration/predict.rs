@@ -215,6 +215,7 @@ fn an_interrupted_prediction_leaves_no_half_array_and_goes_on_where_it_was() {
             serde_json::from_str::<serde_json::Value>(&text).unwrap()["done"].as_u64().unwrap()
         });
         assert!(part.exists() == (done > 0) || signal == Signal::KILL, "what is done is kept");
+        assert!(part.exists() <= journal.exists(), "what is left is known as ours");
         // A row of what is done is not made again.
         if done > 0 {
             let bytes = fs::read(&part).unwrap();

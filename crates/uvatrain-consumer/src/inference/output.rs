@@ -3,7 +3,7 @@
 //! `NAME.part` gets its rows in any order and becomes `NAME` when all are there. `NAME.journal`, beside the first file,
 //! is a small JSON file that says what is asked and how much is done. It is replaced in one step, and only after the rows
 //! that it counts are on the disk. So a process that is asked for the same goes on where an earlier one ended, however
-//! that ended; one that is asked for something else starts anew.
+//! that ended; one that is asked for something else starts anew. Only what a journal names is removed.
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,13 +14,15 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use uva_graph::GraphError;
 use uva_graph::npy::{NpyRows, NpyType};
-use uva_launch::training::PredictionJob;
+use uva_launch::training::{PredictionFile, PredictionJob};
 use uva_mem::files::{open_directory, read_regular, replace};
 use uva_model::Answer;
 use uva_runtime::RuntimeError;
 
 /// How often the journal is written: each time waits for the disk.
 const INTERVAL: Duration = Duration::from_secs(5);
+/// Marks a journal as ours.
+const MARK: (&str, &str) = ("written_by", "uvatrain");
 /// A journal is a few hundred bytes.
 const MOST_JOURNAL: u64 = 1 << 20;
 
@@ -51,43 +53,59 @@ impl Output {
         mut job_is: Value,
     ) -> Result<Self, RuntimeError> {
         let first = job.files.first().ok_or_else(|| RuntimeError::Usage("no file to write".to_owned()))?;
-        for file in job.files.iter().filter(|_| !job.overwrite) {
-            if fs::symlink_metadata(&file.path).is_ok() {
-                return Err(RuntimeError::Usage(format!(
-                    "{}: it is there already: name another file, or replace it with --overwrite",
-                    file.path.display()
-                )));
-            }
-        }
-        job_is["files"] = job.files.iter().map(|file| json!([file.answer, file.path])).collect();
+        refuse_existing(job)?;
+        let absolute: Result<Vec<PathBuf>, RuntimeError> =
+            job.files.iter().map(|file| absolute(&file.path)).collect();
+        let absolute = absolute?;
+        job_is["files"] =
+            job.files.iter().zip(&absolute).map(|(file, path)| json!([file.answer, path])).collect();
         let journal = beside(&first.path, ".journal");
-        let shaped = job.files.iter().map(|file| {
-            let (kind, row) = row_of(file.answer);
-            (file, beside(&file.path, ".part"), kind, [&[rows][..], &row].concat())
-        });
-        let shaped: Vec<_> = shaped.collect();
-        let done = done_before(&journal, &job_is);
+        let former = Former::read(&journal)?;
+        let shaped: Vec<(&PredictionFile, PathBuf, NpyType, Vec<usize>)> = job
+            .files
+            .iter()
+            .map(|file| {
+                let (kind, row) = row_of(file.answer);
+                (file, beside(&file.path, ".part"), kind, [&[rows][..], &row].concat())
+            })
+            .collect();
+        let done = former.as_ref().filter(|former| former.job == job_is).map(|former| former.done);
         let reopened: Option<Vec<NpyRows>> = done.and_then(|_| {
             shaped.iter().map(|(_, part, kind, shape)| NpyRows::reopen(part, *kind, shape)).collect()
         });
-        let (done, opened) = match (done, reopened) {
-            (Some(done), Some(opened)) => (done, opened),
+        let mut output =
+            Self { files: Vec::new(), journal, job: job_is, done: 0, journalled: Instant::now() };
+        let opened = match (done, reopened) {
+            (Some(done), Some(opened)) => {
+                output.done = done;
+                opened
+            }
             _ => {
-                remove(&journal)?;
+                if let Some(former) = former {
+                    former.remove_parts()?;
+                }
+                for (_, part, ..) in &shaped {
+                    refuse_foreign(part)?;
+                }
+                // First, so that what a killed process leaves is known as ours.
+                output.write_journal()?;
                 let create = |(_, part, kind, shape): &(_, PathBuf, NpyType, Vec<usize>)| {
-                    remove(part)?;
-                    Ok::<_, RuntimeError>(NpyRows::create(part, *kind, shape)?)
+                    NpyRows::create(part, *kind, shape)
                 };
-                (0, shaped.iter().map(create).collect::<Result<_, _>>()?)
+                shaped.iter().map(create).collect::<Result<_, _>>()?
             }
         };
-        let files = shaped.into_iter().zip(opened).map(|((file, part, ..), rows)| OutputFile {
-            answer: file.answer,
-            path: file.path.clone(),
-            part,
-            rows,
-        });
-        Ok(Self { files: files.collect(), journal, job: job_is, done, journalled: Instant::now() })
+        output.files = shaped
+            .into_iter()
+            .zip(opened)
+            .map(|((file, part, ..), rows)| OutputFile {
+                answer: file.answer,
+                path: file.path.clone(),
+                part,
+                rows,
+            })
+            .collect();
+        Ok(output)
     }
 
     /// Writes rows to their places.
@@ -113,7 +131,7 @@ impl Output {
 
     fn write_journal(&mut self) -> Result<(), RuntimeError> {
         self.sync()?;
-        let text = json!({ "job": self.job, "done": self.done }).to_string() + "\n";
+        let text = json!({ MARK.0: MARK.1, "job": self.job, "done": self.done }).to_string() + "\n";
         replace(&self.journal, 0o666, text.as_bytes()).map_err(GraphError::io(&self.journal, "write"))?;
         self.journalled = Instant::now();
         Ok(())
@@ -160,18 +178,80 @@ fn beside(path: &Path, more: &str) -> PathBuf {
     name.into()
 }
 
-/// How far an earlier process came with this job.
-fn done_before(journal: &Path, job: &Value) -> Option<u64> {
-    let text = read_regular(journal, MOST_JOURNAL).ok()?;
-    let found: Value = serde_json::from_slice(&text).ok()?;
-    if found.get("job") == Some(job) { found.get("done")?.as_u64() } else { None }
+/// What an earlier process left.
+struct Former {
+    job: Value,
+    done: u64,
+}
+
+impl Former {
+    /// The journal of an earlier process, if there is one.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Usage`] where something else has its name.
+    fn read(journal: &Path) -> Result<Option<Self>, RuntimeError> {
+        if fs::symlink_metadata(journal).is_err() {
+            return Ok(None);
+        }
+        let read = || -> Option<Self> {
+            let is_link = fs::symlink_metadata(journal).ok()?.is_symlink();
+            let text = read_regular(journal, MOST_JOURNAL).ok().filter(|_| !is_link)?;
+            let mut found: Value = serde_json::from_slice(&text).ok()?;
+            let done = found.get("done")?.as_u64()?;
+            (found.get(MARK.0)? == MARK.1).then(|| Self { job: found["job"].take(), done })
+        };
+        read().map(Some).ok_or_else(|| foreign(journal))
+    }
+
+    /// Removes the unfinished arrays that it names.
+    fn remove_parts(&self) -> Result<(), RuntimeError> {
+        let files = self.job.get("files").and_then(Value::as_array).into_iter().flatten();
+        let paths = files.filter_map(|file| file.get(1).and_then(Value::as_str));
+        paths.map(|path| beside(Path::new(path), ".part")).try_for_each(|part| remove(&part))
+    }
+}
+
+/// Refuses to replace files, unless that was asked for; a directory in any case.
+fn refuse_existing(job: &PredictionJob) -> Result<(), RuntimeError> {
+    for file in &job.files {
+        let shown = file.path.display();
+        match fs::symlink_metadata(&file.path) {
+            Ok(found) if found.is_dir() => {
+                return Err(RuntimeError::Usage(format!("{shown}: it is a directory: name a file")));
+            }
+            Ok(_) if !job.overwrite => {
+                return Err(RuntimeError::Usage(format!(
+                    "{shown}: it is there already: name another file, or replace it with --overwrite"
+                )));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a name of ours that is taken.
+fn refuse_foreign(path: &Path) -> Result<(), RuntimeError> {
+    if fs::symlink_metadata(path).is_ok() { Err(foreign(path)) } else { Ok(()) }
+}
+
+fn foreign(path: &Path) -> RuntimeError {
+    RuntimeError::Usage(format!(
+        "{}: this is where unfinished predictions are kept, and nothing says that it is one of uvatrain's: remove it, or \
+         name another file",
+        path.display()
+    ))
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, RuntimeError> {
+    Ok(std::path::absolute(path).map_err(GraphError::io(path, "find"))?)
 }
 
 /// Removes a file of ours, if it is there.
 fn remove(path: &Path) -> Result<(), RuntimeError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(GraphError::io(path, "replace")(error).into())
+            Err(GraphError::io(path, "remove")(error).into())
         }
         _ => Ok(()),
     }

@@ -220,8 +220,8 @@ impl<'p> Ids<'p> {
             Known::Names(names) => names.len(),
         };
         if entries != dataset.nodes() {
-            let problem =
-                format!("{}: {entries} ids for {} nodes", dataset.path().display(), dataset.nodes());
+            let file = if matches!(known, Known::Names(_)) { texts } else { numbers };
+            let problem = format!("{}: {entries} ids for {} nodes", file.display(), dataset.nodes());
             return Err(exit::usage(problem).into());
         }
         Ok(Self { path, nodes: dataset.nodes(), known })
