@@ -1,4 +1,4 @@
-"""Checkpoints in PyTorch: the module says what `uvatrain predict` says, and so do PyG's layers with the same weights."""
+"""Checkpoints in PyTorch: the module says what `uvatrain predict` says, and so do PyG's layers with its weights."""
 
 import json
 import os

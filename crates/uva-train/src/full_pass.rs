@@ -1,5 +1,5 @@
-//! A model over a whole graph, layer by layer: the rows behind each layer are a table of all nodes, and those behind the
-//! last are handed on chunk by chunk.
+//! A model over a whole graph, layer by layer: the rows behind each layer are a table of all nodes, and those behind
+//! the last are handed on chunk by chunk.
 
 use crate::TrainError;
 use crate::activation::Activation;

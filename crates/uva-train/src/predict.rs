@@ -74,8 +74,8 @@ impl Trainer {
     /// much. Cost and memory are those of [`Trainer::evaluate_full`], without a table of logits.
     ///
     /// # Errors
-    /// [`TrainError::Stopped`] if `take` or `progress` breaks off. [`TrainError::Input`] for tables that contradict each
-    /// other or the model, or a neighbour out of range.
+    /// [`TrainError::Stopped`] if `take` or `progress` breaks off. [`TrainError::Input`] for tables that contradict
+    /// each other or the model, or a neighbour out of range.
     pub fn predict_full(
         &self,
         csc: Csc<'_>,

@@ -45,6 +45,8 @@ pub struct Asked {
     pub by: EvaluateBy,
     /// Seeds of a batch.
     pub batch_size: Option<usize>,
+    /// Most bytes of a batch's ids and blocks, and again of its feature rows.
+    pub slot_bytes: Option<u64>,
     /// Samplers.
     pub samplers: usize,
     /// Threads that gather.
@@ -121,6 +123,7 @@ impl TrainedModel {
         };
         let loader = LoaderOptions {
             batch_size: asked.batch_size.unwrap_or(loader.batch_size),
+            slot_bytes: asked.slot_bytes,
             samplers: asked.samplers,
             gather_threads: asked.gather_threads,
             degrees: stored.options.model.row().needs_degrees(),

@@ -1,8 +1,8 @@
 //! The files of predictions: written under names of their own beside the final ones, with a journal of what is done.
 //!
-//! `NAME.part` gets its rows in any order and becomes `NAME` when all are there. `NAME.journal`, beside the first file,
-//! is a small JSON file that says what is asked and how much is done. It is replaced in one step, and only after the rows
-//! that it counts are on the disk. So a process that is asked for the same goes on where an earlier one ended, however
+//! `NAME.part` gets its rows in any order and becomes `NAME` when all are there. `NAME.journal`, beside the first
+//! file, is a small JSON file that says what is asked and how much is done. It is replaced in one step, and only after
+//! the rows that it counts are on the disk. So a process that is asked for the same goes on where an earlier one ended, however
 //! that ended; one that is asked for something else starts anew. Only what a journal names is removed.
 
 use std::ffi::OsString;

@@ -32,12 +32,8 @@ fn untrained(directory: &Path, graph: &Path, options: &TrainerOptions) -> PathBu
     let dataset = Dataset::open(graph).unwrap();
     let task = task(&dataset, None).unwrap();
     let trainer = Trainer::new(options, dataset.features().dim, task, TrainDevice::Cpu).unwrap();
-    let loader = LoaderOptions {
-        fanouts: vec![-1; options.layers],
-        batch_size: 9000,
-        slot_bytes: Some(64 << 20),
-        ..LoaderOptions::default()
-    };
+    let loader =
+        LoaderOptions { fanouts: vec![-1; options.layers], batch_size: 9000, ..LoaderOptions::default() };
     let mut fingerprint = loader.fingerprint();
     fingerprint.insert("dataset".to_owned(), dataset.fingerprint().into());
     checkpoint::write(&path, &trainer, &fingerprint, &TrainingState::default()).unwrap();
@@ -67,7 +63,15 @@ impl PredictionWatch for StopBehind {
 
 fn asked(by: EvaluateBy) -> Asked {
     let backend = BackendOptions { device: DeviceChoice::Cpu, ..BackendOptions::default() };
-    Asked { by, batch_size: None, samplers: 2, gather_threads: 1, backend, threads: Some(1) }
+    Asked {
+        by,
+        batch_size: None,
+        slot_bytes: Some(64 << 20),
+        samplers: 2,
+        gather_threads: 1,
+        backend,
+        threads: Some(1),
+    }
 }
 
 fn answer(
@@ -78,8 +82,7 @@ fn answer(
     units: u64,
 ) -> (Predicted, StopBehind) {
     let dataset = Dataset::open(graph).unwrap();
-    let mut model = TrainedModel::open(&dataset, kept, &asked(by)).unwrap();
-    model.loader.slot_bytes = Some(64 << 20);
+    let model = TrainedModel::open(&dataset, kept, &asked(by)).unwrap();
     let mut watch = StopBehind { units, seen: 0, notes: Vec::new() };
     (predict(dataset, &model, job, &mut watch).unwrap(), watch)
 }

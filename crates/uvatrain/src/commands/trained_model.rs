@@ -4,6 +4,7 @@ use uva_graph::Dataset;
 use uva_launch::training::{Asked, EvaluateBy, TrainedModel};
 use uva_runtime::backend::BackendOptions;
 use uva_runtime::machine::share_of_cores;
+use uva_runtime::spec::ByteSize;
 
 use super::train::{become_program, restart_with};
 use super::trainer;
@@ -43,6 +44,7 @@ fn asked(flags: &ModelFlags) -> Asked {
     Asked {
         by,
         batch_size: flags.batch_size.map(|seeds| seeds as usize),
+        slot_bytes: flags.slot_bytes.map(ByteSize::bytes),
         samplers: share_of_cores(4).min(8),
         gather_threads: share_of_cores(4),
         backend: BackendOptions { device: flags.device.unwrap_or_default(), ..BackendOptions::default() },

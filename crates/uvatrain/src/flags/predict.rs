@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use uva_launch::training::EvaluateBy;
 use uva_runtime::backend::DeviceChoice;
+use uva_runtime::spec::ByteSize;
 
 use super::declared::one_of;
 use super::within::within;
@@ -34,6 +35,11 @@ pub struct ModelFlags {
     #[arg(long, value_name = "NODES", value_parser = within::<u32>(1..))]
     pub batch_size: Option<u32>,
 
+    /// With --eval sampled: most bytes of a batch's ids and blocks, and again of its feature rows; needed for a model that
+    /// was trained with a fanout of -1
+    #[arg(long, value_name = "SIZE")]
+    pub slot_bytes: Option<ByteSize>,
+
     /// With --eval sampled: where features are gathered and the model computes: auto, cpu or cuda:0 [default: auto]
     #[arg(long, value_name = "DEVICE", value_parser = str::parse::<DeviceChoice>, help_heading = MACHINE)]
     pub device: Option<DeviceChoice>,
@@ -57,7 +63,11 @@ impl ModelFlags {
     /// # Errors
     /// Bad usage; the message names the options.
     pub fn check(&self) -> anyhow::Result<()> {
-        let given = [("--batch-size", self.batch_size.is_some()), ("--device", self.device.is_some())];
+        let given = [
+            ("--batch-size", self.batch_size.is_some()),
+            ("--slot-bytes", self.slot_bytes.is_some()),
+            ("--device", self.device.is_some()),
+        ];
         match given.iter().find(|(_, given)| *given && self.eval == EvaluateBy::Full) {
             None => Ok(()),
             Some((option, _)) => Err(exit::usage(format!(
@@ -159,7 +169,7 @@ mod tests {
 
     #[test]
     fn what_sampling_alone_needs_is_refused_without_it() {
-        for args in ["--batch-size 7", "--device cpu"] {
+        for args in ["--batch-size 7", "--slot-bytes 1MiB", "--device cpu"] {
             assert!(parsed(args).unwrap().check().unwrap_err().to_string().contains("--eval full"), "{args}");
             parsed(&format!("{args} --eval sampled")).unwrap().check().unwrap();
         }
