@@ -48,7 +48,7 @@ fn predictions_have_the_accuracy_that_training_told_with_whole_and_with_sampled_
     let graph = small_graph(temp.path());
     let test = classes(&graph.join("test_idx.npy"));
     for (eval, options) in [
-        ("full", "--epochs 3 --model sage --lr 0.01"),
+        ("full", "--epochs 200 --patience 2 --model sage --lr 0.03"),
         ("sampled", "--epochs 3 --model gcn --lr 0.01"),
         ("full", "--epochs 2 --model gat --heads 4 --residual --norm layer"),
         ("sampled", "--epochs 2 --model gin --norm layer"),
@@ -124,11 +124,15 @@ fn every_answer_about_a_node_is_the_same_however_the_nodes_are_named() {
 fn the_model_that_is_kept_is_the_one_that_is_predicted_with() {
     let temp = directory();
     small_graph(temp.path());
-    let end = trained(temp.path(), "--epochs 4 --lr 0.05 --eval full --keep last");
-    assert_eq!(end["test_epoch"], 3, "{end}");
+    // The last two epochs are worse than the best.
+    let end = trained(temp.path(), "--epochs 200 --patience 2 --lr 0.05 --eval full --keep last");
+    let last_epoch = end["epochs"].as_u64().unwrap() - 1;
+    assert_eq!(end["test_epoch"].as_u64(), Some(last_epoch), "{end}");
+    assert_eq!(end["best_valid_epoch"].as_u64(), Some(last_epoch - 2), "{end}");
     let evaluated = || call(temp.path(), "evaluate graph --checkpoint kept --json").run().succeeds().json();
     let last = evaluated();
-    assert_eq!((&last["kept"], &last["epoch"]), (&"last".into(), &3.into()), "{last}");
+    assert_eq!((&last["kept"], last["epoch"].as_u64()), (&"last".into(), Some(last_epoch)), "{last}");
+    assert_ne!(last["valid"]["accuracy"], end["best_valid_accuracy"], "{last}");
     assert_eq!(last["test"]["accuracy"], end["test_accuracy"]);
     // Nothing but the word says which it is, so that a resumed run may choose anew.
     let state = temp.path().join("kept/checkpoint.json");
