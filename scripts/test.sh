@@ -41,6 +41,22 @@ python_module() {
   UVATRAIN_PROGRAM=$target/debug/uvatrain scripts/check/python.sh --profile dev --quiet
 }
 
+# The fuzzer uses one core, and the module's tests mostly wait for processes: they run next to each other.
+fuzz_beside_python_module() {
+  local log failed=0
+  log=$(mktemp)
+  scripts/check/fuzz.sh >"$log" 2>&1 &
+  local fuzzing=$!
+  trap 'kill "$fuzzing" 2>/dev/null || true' EXIT
+  python_module || failed=$?
+  wait "$fuzzing" || failed=$?
+  trap - EXIT
+  printf '\nscripts/check/fuzz.sh:\n'
+  cat "$log"
+  rm -f "$log"
+  return "$failed"
+}
+
 step "libtorch" scripts/setup/libtorch.sh
 step "Python" scripts/setup/python.sh
 step "format" cargo fmt --all --check
@@ -54,8 +70,7 @@ step "NVRTC" scripts/setup/nvrtc.sh
 step "kernels compile for every GPU" scripts/check/kernels.py --require
 step "second implementation" python3 tests/reference/reference.py --check docs/test-vectors.json
 step "tests" cargo test --workspace --no-fail-fast
-step "fuzz" scripts/check/fuzz.sh
-step "Python module" python_module
+step "Python module, fuzz" fuzz_beside_python_module
 
 printf '\n== all passed in %d s\n' $((SECONDS - started))
 printf '%s\n' "${took[@]}"

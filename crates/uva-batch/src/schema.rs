@@ -372,6 +372,46 @@ mod tests {
     }
 
     #[test]
+    fn the_hash_of_a_batch_is_the_sum_over_the_columns_that_have_a_tag() {
+        let (nodes, seeds) = ([40_i64, 7, 19, 3, 88], 2);
+        let layers: [(&[i32], &[i32], &[f32]); 2] = [
+            (&[0, 2, 3], &[2, 1, 0], &[0.5, 0.5, 1.0]),
+            (&[0, 1, 3, 4], &[3, 4, 0, 1], &[1.0, 0.25, 0.75, 1.0]),
+        ];
+        let blocks = layers.map(|(indptr, indices, weights)| uva_sample::BlockRef {
+            destinations: indptr.len() - 1,
+            sources: nodes.len(),
+            indptr,
+            indices,
+            edge_ids: &[],
+            weights,
+        });
+        let of_integers = |values: &[i32]| values.iter().map(|value| *value as u64).collect::<Vec<_>>();
+        let values = |column, layer: usize| -> Vec<u64> {
+            let (indptr, indices, weights) = layers[layer];
+            match column {
+                Column::InputNodes => nodes.map(|node| node as u64).to_vec(),
+                Column::Seeds => nodes[..seeds].iter().map(|node| *node as u64).collect(),
+                Column::Indptr => of_integers(indptr),
+                Column::Indices => of_integers(indices),
+                Column::Weights => weights.iter().map(|weight| u64::from(weight.to_bits())).collect(),
+                other => panic!("{other:?} has a tag"),
+            }
+        };
+        let mut sum = 0_u64;
+        for (spec, tag) in COLUMNS.iter().filter_map(|spec| Some((spec, spec.hash_tag?))) {
+            for layer in 0..if spec.is_of_layers() { layers.len() } else { 1 } {
+                let tag = tag.first + tag.per_layer * layer as u64;
+                for (position, value) in values(spec.column, layer).into_iter().enumerate() {
+                    let mixed = uva_graph::mix(uva_graph::mix((tag << 56) + position as u64) ^ value);
+                    sum = sum.wrapping_add(mixed);
+                }
+            }
+        }
+        assert_eq!(sum, uva_sample::batch_hash(&nodes, seeds, &blocks));
+    }
+
+    #[test]
     fn names_lead_back_and_unknown_ones_name_the_nearest() {
         for spec in &COLUMNS {
             assert_eq!(Column::from_name(spec.name), Some(spec.column));
