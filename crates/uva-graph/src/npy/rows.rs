@@ -1,11 +1,11 @@
 //! An array of a known shape whose rows are written in any order, for results that may be interrupted and taken up again.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
+use uva_mem::files::open_own;
 
 use super::header::NpyType;
 use super::writer::{HEADER_BYTES, header};
@@ -28,8 +28,7 @@ impl NpyRows {
     /// If the file exists or cannot be created.
     pub fn create(path: &Path, kind: NpyType, shape: &[usize]) -> Result<NpyRows, GraphError> {
         let (header, row_bytes, rows) = described(path, kind, shape)?;
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path);
-        let file = file.map_err(GraphError::io(path, "create"))?;
+        let file = File::create_new(path).map_err(GraphError::io(path, "create"))?;
         let length = HEADER_BYTES as u64 + row_bytes * rows;
         let filled = file.write_all_at(&header, 0).and_then(|()| file.set_len(length));
         filled.map_err(GraphError::io(path, "write"))?;
@@ -39,12 +38,9 @@ impl NpyRows {
     /// Opens a file that an earlier process created with the same type and shape; `None` if it is no such file.
     pub fn reopen(path: &Path, kind: NpyType, shape: &[usize]) -> Option<NpyRows> {
         let (header, row_bytes, rows) = described(path, kind, shape).ok()?;
-        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
-        let file = OpenOptions::new().read(true).write(true).custom_flags(flags as i32).open(path).ok()?;
-        let metadata = file.metadata().ok()?;
+        let file = open_own(path).ok()?;
         let mut found = [0; HEADER_BYTES];
-        let is_it = metadata.is_file()
-            && metadata.len() == HEADER_BYTES as u64 + row_bytes * rows
+        let is_it = file.metadata().ok()?.len() == HEADER_BYTES as u64 + row_bytes * rows
             && file.read_exact_at(&mut found, 0).is_ok()
             && found == header;
         is_it.then(|| NpyRows { path: path.to_owned(), file, row_bytes, rows })
