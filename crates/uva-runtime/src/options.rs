@@ -102,8 +102,8 @@ options! {
         /// Whether batches carry the in-degree, in the whole graph, of each input node. It is the model's wish: GCN
         /// weighs by them.
         degrees: bool = false => Field::internal(),
-        /// Whether the seeds are shuffled anew in each epoch. Unless given, only those of the training split are.
-        shuffle: Option<bool> = None => Field::internal(),
+        /// The splits whose seeds each epoch orders anew. Front ends ask for that of one split.
+        shuffled: Shuffled = Shuffled::default() => Field::internal(),
         /// Which of an epoch's batches are this run's, where several processes divide them.
         part: Part = Part::default() => Field::internal(),
     }
@@ -149,6 +149,62 @@ impl OptionValue for Part {
     }
 }
 
+/// The splits whose seeds each epoch orders anew. The others keep the order of their files, or the one in which nodes
+/// were given in their place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shuffled {
+    train: bool,
+    valid: bool,
+    test: bool,
+}
+
+impl Default for Shuffled {
+    fn default() -> Self {
+        Self { train: true, valid: false, test: false }
+    }
+}
+
+impl Shuffled {
+    /// Whether this split's are.
+    #[must_use]
+    pub fn has(self, split: Split) -> bool {
+        match split {
+            Split::Train => self.train,
+            Split::Valid => self.valid,
+            Split::Test => self.test,
+        }
+    }
+
+    /// The same, except for one split.
+    #[must_use]
+    pub fn with(mut self, split: Split, shuffle: bool) -> Self {
+        match split {
+            Split::Train => self.train = shuffle,
+            Split::Valid => self.valid = shuffle,
+            Split::Test => self.test = shuffle,
+        }
+        self
+    }
+}
+
+impl OptionValue for Shuffled {
+    fn of_text(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    fn text(&self) -> String {
+        self.json().to_string()
+    }
+
+    fn json(&self) -> Value {
+        json!({ "train": self.train, "valid": self.valid, "test": self.test })
+    }
+
+    fn of_json(value: &Value) -> Option<Self> {
+        Self::deserialize(value).ok()
+    }
+}
+
 impl LoaderOptions {
     /// How neighbours are sampled.
     pub fn sampling(&self) -> SamplerOptions {
@@ -162,11 +218,6 @@ impl LoaderOptions {
             edge_ids: self.edge_ids,
             walks: Walks { count: self.walks, length: self.walk_length, stop: self.walk_stop },
         }
-    }
-
-    /// Whether each epoch shuffles the seeds of a split.
-    pub fn shuffles(&self, split: Split) -> bool {
-        self.shuffle.unwrap_or(split == Split::Train)
     }
 
     /// The options that determine the layout of batches.
@@ -245,8 +296,8 @@ impl LoaderOptions {
             // Earlier versions took short lists whole: such a run now has other batches.
             found.insert("replacement".to_owned(), "as many picks as the fanout".into());
         }
-        if let Some(shuffle) = self.shuffle {
-            found.insert("shuffle".to_owned(), shuffle.into());
+        if self.shuffled != default.shuffled {
+            found.insert("shuffled".to_owned(), self.shuffled.json());
         }
         // Checkpoints store the three as one list.
         let walks: Vec<Value> = ["walks", "walk_length", "walk_stop"]
