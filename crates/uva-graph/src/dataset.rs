@@ -1,6 +1,7 @@
 //! An open dataset.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use serde::Serialize;
@@ -8,7 +9,7 @@ use serde::Serialize;
 use crate::files::{Files, IndexArray, LabelArray};
 use crate::stamp::Stamp;
 use crate::{Csc, FeatureTable, GraphError, Indices, Labels, Meta, Split};
-use crate::{fingerprint, meta, names, verify};
+use crate::{fingerprint, hash, meta, names, verify};
 
 /// The checks done when a dataset is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,13 +41,13 @@ pub struct Verification {
     pub stamp: Option<PathBuf>,
 }
 
-/// An open dataset: its mapped files and their metadata.
-#[derive(Debug)]
+/// An open dataset: its mapped files and their metadata. Clones share the mappings.
+#[derive(Clone, Debug)]
 pub struct Dataset {
     path: PathBuf,
     name: String,
     classes: usize,
-    files: Files,
+    files: Arc<Files>,
     /// Nodes that stand in for those of a split.
     chosen: Option<(Split, Vec<i64>)>,
     verification: Verification,
@@ -69,7 +70,7 @@ impl Dataset {
         let start = Instant::now();
         // Taken before the files are read, so that a change meanwhile shows in the next comparison.
         let stamp = Stamp::of(path);
-        let files = Files::open(path)?;
+        let files = Arc::new(Files::open(path)?);
         let mut verification = Verification::default();
         if how != Verify::HeadersOnly {
             verify::nodes(&files)?;
@@ -208,6 +209,21 @@ impl Dataset {
     /// location. Shapes and classes count completely, each array by a sample of at most 16,384 words.
     pub fn fingerprint(&self) -> String {
         fingerprint::of(&self.files)
+    }
+
+    /// The dataset as its files have it, with the split's own nodes.
+    #[must_use]
+    pub fn without_chosen_nodes(&self) -> Dataset {
+        Dataset { chosen: None, ..self.clone() }
+    }
+
+    /// Identifies the nodes that stand in for a split's, and their order, in a saved state: their number, and a hash of
+    /// all of them. `None` without such nodes.
+    pub fn chosen_nodes(&self) -> Option<String> {
+        let (_, ids) = self.chosen.as_ref()?;
+        let terms = (0..).zip(ids).map(|(position, &id)| hash::term(0, position, id as u64));
+        let sum = terms.fold(0, u64::wrapping_add);
+        Some(format!("{} nodes, {sum:016x}", ids.len()))
     }
 
     /// The weights of the edges, in the order of the lists; `None` if the dataset has none.

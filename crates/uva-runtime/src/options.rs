@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uva_batch::{BatchSpec, Column, FeatureType};
-use uva_graph::Dataset;
+use uva_graph::{Dataset, Split};
 use uva_sample::{Expand, MAX_LAYERS, SampleError, SamplerKind, SamplerOptions, Walks};
 
 use crate::RuntimeError;
@@ -102,6 +102,8 @@ options! {
         /// Whether batches carry the in-degree, in the whole graph, of each input node. It is the model's wish: GCN
         /// weighs by them.
         degrees: bool = false => Field::internal(),
+        /// The splits whose seeds each epoch orders anew. Front ends ask for that of one split.
+        shuffled: Shuffled = Shuffled::default() => Field::internal(),
         /// Which of an epoch's batches are this run's, where several processes divide them.
         part: Part = Part::default() => Field::internal(),
     }
@@ -140,6 +142,62 @@ impl OptionValue for Part {
 
     fn json(&self) -> Value {
         json!({ "index": self.index, "of": self.of })
+    }
+
+    fn of_json(value: &Value) -> Option<Self> {
+        Self::deserialize(value).ok()
+    }
+}
+
+/// The splits whose seeds each epoch orders anew. The others keep the order of their files, or the one in which nodes
+/// were given in their place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shuffled {
+    train: bool,
+    valid: bool,
+    test: bool,
+}
+
+impl Default for Shuffled {
+    fn default() -> Self {
+        Self { train: true, valid: false, test: false }
+    }
+}
+
+impl Shuffled {
+    /// Whether this split's are.
+    #[must_use]
+    pub fn has(self, split: Split) -> bool {
+        match split {
+            Split::Train => self.train,
+            Split::Valid => self.valid,
+            Split::Test => self.test,
+        }
+    }
+
+    /// The same, except for one split.
+    #[must_use]
+    pub fn with(mut self, split: Split, shuffle: bool) -> Self {
+        match split {
+            Split::Train => self.train = shuffle,
+            Split::Valid => self.valid = shuffle,
+            Split::Test => self.test = shuffle,
+        }
+        self
+    }
+}
+
+impl OptionValue for Shuffled {
+    fn of_text(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    fn text(&self) -> String {
+        self.json().to_string()
+    }
+
+    fn json(&self) -> Value {
+        json!({ "train": self.train, "valid": self.valid, "test": self.test })
     }
 
     fn of_json(value: &Value) -> Option<Self> {
@@ -237,6 +295,9 @@ impl LoaderOptions {
         if self.replace {
             // Earlier versions took short lists whole: such a run now has other batches.
             found.insert("replacement".to_owned(), "as many picks as the fanout".into());
+        }
+        if self.shuffled != default.shuffled {
+            found.insert("shuffled".to_owned(), self.shuffled.json());
         }
         // Checkpoints store the three as one list.
         let walks: Vec<Value> = ["walks", "walk_length", "walk_stop"]

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use uva_graph::Dataset;
+use uva_graph::{Dataset, Split};
 use uva_sample::BatchKey;
 
 use crate::RuntimeError;
@@ -27,6 +27,7 @@ use crate::cache::CacheContents;
 use crate::control::{Control, Stop, peak_rss_bytes};
 use crate::dry_run::{DryRun, PlannedCaches};
 use crate::gauges::{Gauges, RoleProcess};
+use crate::input_nodes::InputNodes;
 use crate::memory::{ProcessMemory, Resident};
 use crate::metrics::Roles;
 use crate::options::{Cursor, LoaderOptions, Passes};
@@ -40,6 +41,8 @@ use crate::wiring::{Connections, Wired, wire};
 #[derive(Clone, Debug)]
 pub struct RuntimeBuilder {
     dataset: PathBuf,
+    input_nodes: Option<InputNodes>,
+    shuffle: Option<bool>,
     options: LoaderOptions,
     passes: Passes,
 }
@@ -54,6 +57,20 @@ impl RuntimeBuilder {
     /// Seeds per batch.
     pub fn batch_size(mut self, seeds: usize) -> Self {
         self.options.batch_size = seeds;
+        self
+    }
+
+    /// Nodes in place of the training split's: ids, a mask, a file of either, or [`InputNodes::All`]. They keep their
+    /// order, unless [`shuffle`](Self::shuffle) says otherwise.
+    pub fn input_nodes(mut self, nodes: impl Into<InputNodes>) -> Self {
+        self.input_nodes = Some(nodes.into());
+        self
+    }
+
+    /// Whether each epoch orders the training seeds anew. Unless called, it does so with the training split, and not
+    /// with [`input_nodes`](Self::input_nodes).
+    pub fn shuffle(mut self, shuffle: bool) -> Self {
+        self.shuffle = Some(shuffle);
         self
     }
 
@@ -104,8 +121,7 @@ impl RuntimeBuilder {
     /// # Errors
     /// As [`RuntimeBuilder::build`], where the options or the dataset are refused.
     pub fn dry_run(&self) -> Result<DryRun, RuntimeError> {
-        let dataset = Dataset::open(&self.dataset)?;
-        let plan = RunPlan::new(&dataset, &self.options, self.passes)?;
+        let (dataset, plan) = self.planned()?;
         Ok(DryRun::new(&dataset, &plan, Placement::Threads, &PlannedCaches::None, Vec::new()))
     }
 
@@ -115,9 +131,23 @@ impl RuntimeBuilder {
     /// [`RuntimeError::Usage`] and [`RuntimeError::Input`] name the option or file; [`RuntimeError::Failed`] when the
     /// system gives no memory or threads.
     pub fn build(self) -> Result<Runtime, RuntimeError> {
-        let dataset = Arc::new(Dataset::open(&self.dataset)?);
-        let plan = RunPlan::new(&dataset, &self.options, self.passes)?;
-        Runtime::start(dataset, plan)
+        let (dataset, plan) = self.planned()?;
+        Runtime::start(Arc::new(dataset), plan)
+    }
+
+    fn planned(&self) -> Result<(Dataset, RunPlan), RuntimeError> {
+        let mut dataset = Dataset::open(&self.dataset)?;
+        let mut options = self.options.clone();
+        let mut shuffle = self.shuffle;
+        if let Some(nodes) = &self.input_nodes {
+            dataset = nodes.clone().in_place_of(Split::Train, dataset)?;
+            shuffle = shuffle.or(Some(false));
+        }
+        if let Some(shuffle) = shuffle {
+            options.shuffled = options.shuffled.with(Split::Train, shuffle);
+        }
+        let plan = RunPlan::new(&dataset, &options, self.passes)?;
+        Ok((dataset, plan))
     }
 }
 
@@ -138,6 +168,8 @@ impl Runtime {
     pub fn builder(dataset: impl AsRef<Path>) -> RuntimeBuilder {
         RuntimeBuilder {
             dataset: dataset.as_ref().to_owned(),
+            input_nodes: None,
+            shuffle: None,
             options: LoaderOptions::default(),
             passes: Passes { epochs: 1, ..Passes::default() },
         }
