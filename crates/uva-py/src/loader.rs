@@ -354,15 +354,15 @@ impl Source {
             told.set_item("replacement", "as many picks as the fanout")?;
         }
         let nodes = self.dataset.chosen_nodes();
+        if let Some(nodes) = &nodes {
+            told.set_item("input_nodes", nodes)?;
+        }
         if let Some((_, main)) = &self.own {
             let shuffle = options.shuffled.has(*main);
             // States of before it could be given have it not.
             if nodes.is_some() || shuffle != LoaderOptions::default().shuffled.has(*main) {
                 told.set_item("shuffle", shuffle)?;
             }
-        }
-        if let Some(nodes) = nodes {
-            told.set_item("input_nodes", nodes)?;
         }
         told.set_item("world_size", options.part.of)?;
         Ok(told)

@@ -1,12 +1,15 @@
 //! The options and passes of a run.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uva_batch::{BatchSpec, Column, FeatureType};
-use uva_graph::{Dataset, Split};
+use uva_graph::{Dataset, Split, Verify};
 use uva_sample::{Expand, MAX_LAYERS, SampleError, SamplerKind, SamplerOptions, Walks};
 
 use crate::RuntimeError;
+use crate::input_nodes::NodesFile;
 use crate::machine::share_of_cores;
 use uva_options::Purpose::{Identity, Layout, Plan, Speed};
 use uva_options::{Field, OptionError, OptionValue, Options as _, options};
@@ -104,6 +107,8 @@ options! {
         degrees: bool = false => Field::internal(),
         /// The splits whose seeds each epoch orders anew. Front ends ask for that of one split.
         shuffled: Shuffled = Shuffled::default() => Field::internal(),
+        /// A file of nodes in place of the training split's, for every process of the run to read.
+        input_nodes: Option<NodesFile> = None => Field::internal(),
         /// Which of an epoch's batches are this run's, where several processes divide them.
         part: Part = Part::default() => Field::internal(),
     }
@@ -220,6 +225,18 @@ impl LoaderOptions {
         }
     }
 
+    /// Opens the dataset of a run in another of its processes, which has checked it: with the same nodes as there.
+    ///
+    /// # Errors
+    /// If the dataset or the file of nodes has changed since.
+    pub fn open_again(&self, dataset: &Path) -> Result<Dataset, RuntimeError> {
+        let dataset = Dataset::open_verified(dataset, Verify::HeadersOnly)?;
+        match &self.input_nodes {
+            Some(file) => file.in_place(dataset),
+            None => Ok(dataset),
+        }
+    }
+
     /// The options that determine the layout of batches.
     pub fn batch_spec(&self) -> BatchSpec {
         let asked = [
@@ -295,6 +312,9 @@ impl LoaderOptions {
         if self.replace {
             // Earlier versions took short lists whole: such a run now has other batches.
             found.insert("replacement".to_owned(), "as many picks as the fanout".into());
+        }
+        if let Some(file) = &self.input_nodes {
+            found.insert("input_nodes".to_owned(), file.nodes.clone().into());
         }
         if self.shuffled != default.shuffled {
             found.insert("shuffled".to_owned(), self.shuffled.json());
