@@ -82,6 +82,9 @@ def check(data, tables, fanouts, seeds, replace=False):
             for source in set(picked):
                 multiple = len(picked) if drawn else known[source, target]
                 assert 1 <= picked.count(source) <= multiple
+    targets = np.repeat(np.arange(len(tables.indptr) - 1), np.diff(tables.indptr))
+    ends = np.stack([tables.indices[data.e_id], targets[data.e_id]])
+    assert np.array_equal(data.n_id[data.edge_index].numpy(), ends)
     # Whoever was found was found by an edge.
     assert set(row.tolist()) | set(range(len(seeds))) == set(range(data.num_nodes))
 

@@ -230,7 +230,8 @@ class NeighborSampler(BaseSampler):
         """Samples around `seeds`, int64 [n], the batch of this name (docs/reproducible-batches.md).
 
         The same seeds, epoch and batch give the same picks, those of a `uvatrain.Loader` with `expand="new"`
-        and the same seed. `metadata[2]` is the batch's hash (None where a seed stands twice).
+        and the same seed. `edge` are positions in the dataset's `indices`. `metadata[2]` is the batch's hash (None
+        where a seed stands twice).
         """
         if not (0 <= epoch < 2**30 and 0 <= batch < 2**32):
             raise ValueError(
@@ -240,12 +241,12 @@ class NeighborSampler(BaseSampler):
         if made_in != os.getpid():
             # After a fork: what another thread of the parent was doing to the old one is not known.
             self._sampler = made_in, core = self._make()
-        node, row, col, nodes, edges, batch_hash = core.sample(_ids("seeds", seeds), epoch, batch)
+        node, row, col, edge, nodes, edges, batch_hash = core.sample(_ids("seeds", seeds), epoch, batch)
         out = SamplerOutput(
             node=torch.from_dlpack(node),
             row=torch.from_dlpack(row),
             col=torch.from_dlpack(col),
-            edge=None,
+            edge=torch.from_dlpack(edge),
             num_sampled_nodes=nodes,
             num_sampled_edges=edges,
         )
