@@ -1,6 +1,7 @@
 //! An open dataset.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use serde::Serialize;
@@ -8,7 +9,7 @@ use serde::Serialize;
 use crate::files::{Files, IndexArray, LabelArray};
 use crate::stamp::Stamp;
 use crate::{Csc, FeatureTable, GraphError, Indices, Labels, Meta, Split};
-use crate::{fingerprint, meta, names, verify};
+use crate::{fingerprint, hash, meta, names, verify};
 
 /// The checks done when a dataset is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,13 +41,15 @@ pub struct Verification {
     pub stamp: Option<PathBuf>,
 }
 
-/// An open dataset: its mapped files and their metadata.
-#[derive(Debug)]
+/// An open dataset: its mapped files and their metadata. Clones share the mappings.
+#[derive(Clone, Debug)]
 pub struct Dataset {
     path: PathBuf,
     name: String,
     classes: usize,
-    files: Files,
+    files: Arc<Files>,
+    /// Nodes that stand in for those of a split.
+    chosen: Option<(Split, Vec<i64>)>,
     verification: Verification,
 }
 
@@ -67,7 +70,7 @@ impl Dataset {
         let start = Instant::now();
         // Taken before the files are read, so that a change meanwhile shows in the next comparison.
         let stamp = Stamp::of(path);
-        let files = Files::open(path)?;
+        let files = Arc::new(Files::open(path)?);
         let mut verification = Verification::default();
         if how != Verify::HeadersOnly {
             verify::nodes(&files)?;
@@ -88,7 +91,7 @@ impl Dataset {
         verification.seconds = start.elapsed().as_secs_f64();
         let classes = files.classes();
         let name = files.meta.name.clone().unwrap_or_else(|| directory_name(path));
-        Ok(Dataset { path: path.to_owned(), name, classes, files, verification })
+        Ok(Dataset { path: path.to_owned(), name, classes, files, chosen: None, verification })
     }
 
     /// The directory, as it was given.
@@ -160,9 +163,36 @@ impl Dataset {
         }
     }
 
-    /// The node ids of a split, in the order of the file.
+    /// The node ids of a split, in the order of the file, or those that stand in for them.
     pub fn split(&self, split: Split) -> &[i64] {
-        self.files.splits[split as usize].values()
+        match &self.chosen {
+            Some((chosen, ids)) if *chosen == split => ids,
+            _ => self.files.splits[split as usize].values(),
+        }
+    }
+
+    /// The same dataset, with other nodes in place of a split's: batches of any nodes are made so. Only this process
+    /// sees them, and the [`fingerprint`](Self::fingerprint) stays that of the files.
+    ///
+    /// # Errors
+    /// [`GraphError::Usage`] for `option` if an id is no node, or occurs twice.
+    pub fn with_nodes(mut self, split: Split, ids: Vec<i64>, option: &str) -> Result<Dataset, GraphError> {
+        let nodes = self.nodes();
+        let mut seen = vec![false; nodes];
+        for (position, &id) in ids.iter().enumerate() {
+            let known = usize::try_from(id).ok().and_then(|id| seen.get_mut(id));
+            let problem = match known {
+                None => format!("entry {position} is {id}, outside the ids 0 to {}", nodes.saturating_sub(1)),
+                Some(true) => format!("entry {position} is {id}, a second time"),
+                Some(seen) => {
+                    *seen = true;
+                    continue;
+                }
+            };
+            return Err(GraphError::usage(option, problem));
+        }
+        self.chosen = Some((split, ids));
+        Ok(self)
     }
 
     /// The id that each node had before the dataset was reordered; `None` if it never was.
@@ -179,6 +209,21 @@ impl Dataset {
     /// location. Shapes and classes count completely, each array by a sample of at most 16,384 words.
     pub fn fingerprint(&self) -> String {
         fingerprint::of(&self.files)
+    }
+
+    /// The dataset as its files have it, with the split's own nodes.
+    #[must_use]
+    pub fn without_chosen_nodes(&self) -> Dataset {
+        Dataset { chosen: None, ..self.clone() }
+    }
+
+    /// Identifies the nodes that stand in for a split's, and their order, in a saved state: their number, and a hash of
+    /// all of them. `None` without such nodes.
+    pub fn chosen_nodes(&self) -> Option<String> {
+        let (_, ids) = self.chosen.as_ref()?;
+        let terms = (0..).zip(ids).map(|(position, &id)| hash::term(0, position, id as u64));
+        let sum = terms.fold(0, u64::wrapping_add);
+        Some(format!("{} nodes, {sum:016x}", ids.len()))
     }
 
     /// The weights of the edges, in the order of the lists; `None` if the dataset has none.

@@ -233,6 +233,11 @@ impl Input {
         if self.kind == Kind::I64 { bytemuck::try_cast_slice(self.bytes()).ok() } else { None }
     }
 
+    /// The elements, where they are bools.
+    pub fn as_bools(&self) -> Option<Vec<bool>> {
+        (self.kind == Kind::Bool).then(|| self.bytes().iter().map(|&byte| byte != 0).collect())
+    }
+
     /// The memory to write to, where its owner lets it be written to.
     ///
     /// # Safety

@@ -8,23 +8,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::thread::ThreadId;
 
-use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyString};
 use uva_cuda::{Driver, Stream};
 use uva_graph::{Dataset as Graph, Split, Verify};
 use uva_runtime::backend::{Backend, BackendOptions, DeviceChoice};
 use uva_runtime::consumer::{BatchStream, PassCursor, decide_here};
 use uva_runtime::options::Part;
 use uva_runtime::spec::{OptionValue, Options, Purpose};
-use uva_runtime::{LoaderOptions, RuntimeError};
+use uva_runtime::{InputNodes, LoaderOptions, RuntimeError};
 use uva_sample::SamplerKind;
 
 use crate::batch::{Batch, Held};
 use crate::dataset::{Dataset, open};
 use crate::ending::stay_where_the_interpreter_ends;
-use crate::errors::{OrRaise, SlotInUse, UvatrainError, of_launched, of_runtime};
+use crate::errors::{OrRaise, SlotInUse, UvatrainError, of_launched, of_runtime, with};
 use crate::fork;
+use crate::input::Input;
 use crate::interrupt::Signals;
 use crate::keywords::{count, options_given, value_of};
 
@@ -321,7 +322,7 @@ impl Source {
     /// The dataset.
     #[getter]
     fn dataset(&self) -> PyResult<Dataset> {
-        Dataset::of(&self.dataset)
+        Dataset::of(&Arc::new(self.dataset.without_chosen_nodes()))
     }
 
     /// Rank and world size.
@@ -351,6 +352,12 @@ impl Source {
         if options.replace {
             // States of before have it not: short lists were taken whole then.
             told.set_item("replacement", "as many picks as the fanout")?;
+        }
+        if let Some(nodes) = self.dataset.chosen_nodes() {
+            told.set_item("input_nodes", nodes)?;
+        }
+        if let Some(shuffle) = options.shuffle {
+            told.set_item("shuffle", shuffle)?;
         }
         told.set_item("world_size", options.part.of)?;
         Ok(told)
@@ -415,10 +422,45 @@ fn device_named(name: &str) -> PyResult<DeviceChoice> {
         .ok_or_else(|| PyValueError::new_err(format!("device {name:?}: cpu, cuda or cuda:0, cuda:1, …")))
 }
 
+/// The argument `input_nodes`. Files are read, and ids compared with the dataset, without the interpreter's lock.
+fn nodes_given(value: &Bound<'_, PyAny>) -> PyResult<InputNodes> {
+    const NAME: &str = "input_nodes";
+    let named = |error| with(error, "field", Some(NAME));
+    if value.is_instance_of::<PyString>() || value.hasattr("__fspath__")? {
+        let path: PathBuf = value.extract()?;
+        return Ok(if path.as_os_str() == "all" { InputNodes::All } else { InputNodes::File(path) });
+    }
+    let array = Input::new(NAME, value).map_err(named)?;
+    let said = array.describe();
+    if array.shape.len() != 1 {
+        let message = format!("{NAME} is {said}, it has to have one dimension: ids, or a mask");
+        return Err(named(PyValueError::new_err(message)));
+    }
+    if let Some(mask) = array.as_bools() {
+        return Ok(InputNodes::Mask(mask));
+    }
+    let mut ids = Vec::with_capacity(array.elements());
+    let widened = array.widened(|piece| -> PyResult<()> {
+        ids.extend_from_slice(piece);
+        Ok(())
+    });
+    match widened {
+        Some(read) => read.map(|()| InputNodes::Ids(ids)),
+        None => {
+            let message = format!("{NAME} is {said}: node ids are integers, and a mask is of bools");
+            Err(named(PyTypeError::new_err(message)))
+        }
+    }
+}
+
 /// Starts the threads that prepare a dataset's batches. `path` is its directory, or a `Dataset` that is open; `options` are
 /// the loader's, by name.
+///
+/// input_nodes: nodes in place of the split's: a path, "all", or an array of ids or bools.
+/// shuffle: whether each epoch orders the seeds anew; None: as training and evaluation usually have it.
 #[pyfunction]
-#[pyo3(signature = (path, *, split, device, rank, world_size, options))]
+#[pyo3(signature = (path, *, split, device, rank, world_size, options, input_nodes=None, shuffle=None))]
+#[expect(clippy::too_many_arguments, reason = "keywords")]
 pub fn _open_loader(
     py: Python<'_>,
     path: &Bound<'_, PyAny>,
@@ -427,10 +469,14 @@ pub fn _open_loader(
     rank: &Bound<'_, PyAny>,
     world_size: &Bound<'_, PyAny>,
     options: &Bound<'_, PyDict>,
+    input_nodes: Option<&Bound<'_, PyAny>>,
+    shuffle: Option<bool>,
 ) -> PyResult<Source> {
     let split = split_named(split)?;
     let mut options = options_given(options)?;
     options.part = Part { index: count("rank", rank)?, of: count("world_size", world_size)? };
+    options.shuffle = shuffle;
+    let input_nodes = input_nodes.map(nodes_given).transpose()?;
     let device = device_named(device)?;
     options.check().or_raise()?;
     fork::check("a loader cannot be made")?;
@@ -440,6 +486,10 @@ pub fn _open_loader(
         let dataset = match opened {
             Some(dataset) => dataset,
             None => Arc::new(open(&path, Verify::Stamp)?),
+        };
+        let dataset = match input_nodes {
+            Some(nodes) => Arc::new(nodes.in_place_of(split, Graph::clone(&dataset)).or_raise()?),
+            None => dataset,
         };
         let asked = BackendOptions { device, ..BackendOptions::default() };
         let backend = decide_here(&asked).or_raise()?.backend;

@@ -24,6 +24,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`options`], [`schedule`], [`plan`] | the options, the sequence numbers of batches, the memory they need |
+//! | [`input_nodes`] | nodes that a user gives in place of a split |
 //! | [`batch`] | a batch and its slot; columns and layout are `uva-batch`'s |
 //! | [`backend`], [`device`] | where rows are gathered and batches used; feature slots on a GPU |
 //! | [`cache`] | cached lists and rows, as the roles use them |
@@ -51,6 +52,7 @@ pub mod device;
 pub mod dry_run;
 mod error;
 pub mod gauges;
+pub mod input_nodes;
 pub mod machine;
 pub mod memory;
 pub mod metrics;
@@ -70,6 +72,7 @@ pub mod wiring;
 
 pub use batch::Batch;
 pub use error::{RuntimeError, signal_name};
+pub use input_nodes::InputNodes;
 pub use options::{Cursor, LoaderOptions, Passes};
 pub use pipeline::{Runtime, RuntimeBuilder};
 pub use uva_batch::{BatchView, Column, ColumnError, ColumnRef, FeatureRows, FeatureType};

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uva_batch::{BatchSpec, Column, FeatureType};
-use uva_graph::Dataset;
+use uva_graph::{Dataset, Split};
 use uva_sample::{Expand, MAX_LAYERS, SampleError, SamplerKind, SamplerOptions, Walks};
 
 use crate::RuntimeError;
@@ -102,6 +102,8 @@ options! {
         /// Whether batches carry the in-degree, in the whole graph, of each input node. It is the model's wish: GCN
         /// weighs by them.
         degrees: bool = false => Field::internal(),
+        /// Whether the seeds are shuffled anew in each epoch. Unless given, only those of the training split are.
+        shuffle: Option<bool> = None => Field::internal(),
         /// Which of an epoch's batches are this run's, where several processes divide them.
         part: Part = Part::default() => Field::internal(),
     }
@@ -160,6 +162,11 @@ impl LoaderOptions {
             edge_ids: self.edge_ids,
             walks: Walks { count: self.walks, length: self.walk_length, stop: self.walk_stop },
         }
+    }
+
+    /// Whether each epoch shuffles the seeds of a split.
+    pub fn shuffles(&self, split: Split) -> bool {
+        self.shuffle.unwrap_or(split == Split::Train)
     }
 
     /// The options that determine the layout of batches.
@@ -237,6 +244,9 @@ impl LoaderOptions {
         if self.replace {
             // Earlier versions took short lists whole: such a run now has other batches.
             found.insert("replacement".to_owned(), "as many picks as the fanout".into());
+        }
+        if let Some(shuffle) = self.shuffle {
+            found.insert("shuffle".to_owned(), shuffle.into());
         }
         // Checkpoints store the three as one list.
         let walks: Vec<Value> = ["walks", "walk_length", "walk_stop"]

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use uva_graph::Dataset;
+use uva_graph::{Dataset, Split};
 use uva_sample::BatchKey;
 
 use crate::RuntimeError;
@@ -27,6 +27,7 @@ use crate::cache::CacheContents;
 use crate::control::{Control, Stop, peak_rss_bytes};
 use crate::dry_run::{DryRun, PlannedCaches};
 use crate::gauges::{Gauges, RoleProcess};
+use crate::input_nodes::InputNodes;
 use crate::memory::{ProcessMemory, Resident};
 use crate::metrics::Roles;
 use crate::options::{Cursor, LoaderOptions, Passes};
@@ -40,6 +41,7 @@ use crate::wiring::{Connections, Wired, wire};
 #[derive(Clone, Debug)]
 pub struct RuntimeBuilder {
     dataset: PathBuf,
+    input_nodes: Option<InputNodes>,
     options: LoaderOptions,
     passes: Passes,
 }
@@ -54,6 +56,19 @@ impl RuntimeBuilder {
     /// Seeds per batch.
     pub fn batch_size(mut self, seeds: usize) -> Self {
         self.options.batch_size = seeds;
+        self
+    }
+
+    /// Nodes in place of the training split's: ids, a mask, a file of either, or [`InputNodes::All`].
+    pub fn input_nodes(mut self, nodes: impl Into<InputNodes>) -> Self {
+        self.input_nodes = Some(nodes.into());
+        self
+    }
+
+    /// Whether each epoch shuffles the seeds. Unless called, training seeds are shuffled, also those of
+    /// [`input_nodes`](Self::input_nodes), and the other splits keep the order of their files.
+    pub fn shuffle(mut self, shuffle: bool) -> Self {
+        self.options.shuffle = Some(shuffle);
         self
     }
 
@@ -104,7 +119,7 @@ impl RuntimeBuilder {
     /// # Errors
     /// As [`RuntimeBuilder::build`], where the options or the dataset are refused.
     pub fn dry_run(&self) -> Result<DryRun, RuntimeError> {
-        let dataset = Dataset::open(&self.dataset)?;
+        let dataset = self.open()?;
         let plan = RunPlan::new(&dataset, &self.options, self.passes)?;
         Ok(DryRun::new(&dataset, &plan, Placement::Threads, &PlannedCaches::None, Vec::new()))
     }
@@ -115,9 +130,17 @@ impl RuntimeBuilder {
     /// [`RuntimeError::Usage`] and [`RuntimeError::Input`] name the option or file; [`RuntimeError::Failed`] when the
     /// system gives no memory or threads.
     pub fn build(self) -> Result<Runtime, RuntimeError> {
-        let dataset = Arc::new(Dataset::open(&self.dataset)?);
+        let dataset = Arc::new(self.open()?);
         let plan = RunPlan::new(&dataset, &self.options, self.passes)?;
         Runtime::start(dataset, plan)
+    }
+
+    fn open(&self) -> Result<Dataset, RuntimeError> {
+        let dataset = Dataset::open(&self.dataset)?;
+        match &self.input_nodes {
+            Some(nodes) => nodes.clone().in_place_of(Split::Train, dataset),
+            None => Ok(dataset),
+        }
     }
 }
 
@@ -138,6 +161,7 @@ impl Runtime {
     pub fn builder(dataset: impl AsRef<Path>) -> RuntimeBuilder {
         RuntimeBuilder {
             dataset: dataset.as_ref().to_owned(),
+            input_nodes: None,
             options: LoaderOptions::default(),
             passes: Passes { epochs: 1, ..Passes::default() },
         }

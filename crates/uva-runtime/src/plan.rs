@@ -239,15 +239,15 @@ fn batches(options: &LoaderOptions, split: Split, length: usize) -> usize {
     if drop_last { length / options.batch_size } else { length.div_ceil(options.batch_size) }
 }
 
-/// The order of a split's seeds. Only training is shuffled, and only training may drop its last batch.
+/// The order of a split's seeds. Only training may drop its last batch.
 pub(crate) fn seed_order(
     dataset: &Dataset,
     options: &LoaderOptions,
     split: Split,
 ) -> Result<SeedOrder, RuntimeError> {
-    let train = split == Split::Train;
-    let length = dataset.split(split).len();
-    Ok(SeedOrder::new(options.seed, split, length, train, options.batch_size, train && options.drop_last)?)
+    let drop_last = split == Split::Train && options.drop_last;
+    let (length, shuffle) = (dataset.split(split).len(), options.shuffles(split));
+    Ok(SeedOrder::new(options.seed, split, length, shuffle, options.batch_size, drop_last)?)
 }
 
 #[cfg(test)]

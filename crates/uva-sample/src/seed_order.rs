@@ -18,9 +18,9 @@ const MOST_BUCKETS: u32 = 12;
 
 /// The batches of an epoch, as positions in the split's index file.
 ///
-/// Training seeds are shuffled anew each epoch. Every position gets a 64-bit random key and positions are sorted by
-/// (key, position), so the order depends on neither threads nor earlier epochs. Validation and test keep the order of
-/// their files.
+/// If the seeds are shuffled, each epoch orders them anew. Every position gets a 64-bit random key and positions are
+/// sorted by (key, position), so the order depends on neither threads nor earlier epochs. Otherwise every epoch keeps
+/// the order of the file.
 pub struct SeedOrder {
     seed: u64,
     split: Split,
@@ -35,7 +35,7 @@ pub struct SeedOrder {
 
 impl SeedOrder {
     /// For a split of `len` nodes. Starts in the order of the file; [`prepare`](Self::prepare) shuffles for an epoch.
-    /// `shuffle` affects only the training split. `drop_last` omits a last batch smaller than `batch_size`.
+    /// `drop_last` omits a last batch smaller than `batch_size`.
     ///
     /// # Errors
     /// Refuses a batch size of 0, and a split of 2³² nodes or more.
@@ -53,7 +53,6 @@ impl SeedOrder {
         let Ok(end) = u32::try_from(len) else {
             return Err(InvalidOption::TooManySeeds { split, len }.into());
         };
-        let shuffle = shuffle && split == Split::Train;
         Ok(Self {
             seed,
             split,
@@ -252,12 +251,22 @@ mod tests {
     }
 
     #[test]
-    fn validation_and_test_keep_the_order_of_their_files() {
-        for split in [Split::Valid, Split::Test] {
-            let mut order = SeedOrder::new(7, split, 5, true, 2, false).unwrap();
+    fn an_order_that_is_not_shuffled_is_that_of_the_file_in_every_epoch() {
+        for split in Split::ALL {
+            let mut order = SeedOrder::new(7, split, 5, false, 2, false).unwrap();
             order.prepare(3).unwrap();
             assert_eq!(order.order, [0, 1, 2, 3, 4]);
         }
+    }
+
+    #[test]
+    fn every_split_has_an_order_of_its_own() {
+        let orders = Split::ALL.map(|split| {
+            let mut order = SeedOrder::new(7, split, 100, true, 2, false).unwrap();
+            order.prepare(3).unwrap();
+            order.order
+        });
+        assert!(orders[0] != orders[1] && orders[1] != orders[2] && orders[0] != orders[2]);
     }
 
     #[test]

@@ -135,6 +135,8 @@ def _open_loader(
     rank: int,
     world_size: int,
     options: Mapping[str, Any],
+    input_nodes: Any = None,
+    shuffle: bool | None = None,
 ) -> Source: ...
 def _loader_options() -> list[dict[str, Any]]: ...
 def write_dataset(

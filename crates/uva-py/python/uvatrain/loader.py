@@ -11,11 +11,12 @@ import os
 import sys
 import textwrap
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _core
+from ._arrays import readable
 from .batch import Batch
 from .datasets import Dataset
 from .errors import SlotInUse, UvatrainError
@@ -97,6 +98,8 @@ class Batches:
         self._out: tuple[_core.Batch, weakref.ref[Batch]] | None = None
         self._stream = _current_stream(source.device)
         self._dataset: Dataset | None = None
+        # What the user makes of each batch before the loop has it.
+        self._transform: Callable[[Batch], Any] | None = None
         # What a state has to agree with. It takes a moment to find out, and stays.
         self._identity: dict[str, Any] | None = None
 
@@ -143,7 +146,10 @@ class Batches:
         self._at = (epoch, batch + 1)
         handed_out = Batch(received)
         self._out = received, weakref.ref(handed_out)
-        return handed_out
+        if self._transform is None:
+            return handed_out
+        transformed: Batch = self._transform(handed_out)
+        return transformed
 
     def _receive(self, epoch: int, batch: int) -> _core.Batch:
         stream = self._stream() if self._stream is not None else None
@@ -214,7 +220,13 @@ class Batches:
             raise ValueError(f"state: version {state['version']!r} is not known here; version 1 is")
         # States of before there were several kinds have none.
         state = {"sampler_kind": "neighbor", **state}
-        for name, own in self.state_dict().items():
+        here = self.state_dict()
+        for name in ("input_nodes", "shuffle"):
+            # Only where it was given: there is none in states of before it could be.
+            if name in state or name in here:
+                here.setdefault(name, None)
+                state.setdefault(name, None)
+        for name, own in here.items():
             if name in ("version", "epoch", "batch"):
                 continue
             if name not in state:
@@ -282,7 +294,13 @@ class Loader(Batches):
 
     path: the dataset's directory (docs/data-format.md), or an open `uvatrain.Dataset`.
     device: where batches come to be: "cpu", "cuda" or "cuda:1".
-    split: "train", "valid" (or "val") or "test". Only training is shuffled.
+    split: "train", "valid" (or "val") or "test".
+    input_nodes: nodes to sample around, in place of the split's: ids (a tensor, an array, a list), a mask with a bool for
+        each node, "all", or the path of a .npy file of ids or of a mask. None: the split's.
+    shuffle: order the seeds anew in each epoch. None: for the training split, but not for validation, test or
+        input_nodes, which keep their order.
+    num_neighbors: another name of fanouts, as PyG has it.
+    transform: called with each batch; the loop gets what it returns.
     rank, world_size: which part of an epoch's batches comes here: of batch number g, the rank g % world_size.
         None: torch.distributed's where it is initialised, else RANK and WORLD_SIZE of the environment
         (torchrun), else all.
@@ -294,14 +312,28 @@ class Loader(Batches):
         *,
         device: Any = "cpu",
         split: str = "train",
+        input_nodes: Any = None,
+        shuffle: bool | None = None,
+        num_neighbors: Sequence[int] | None = None,
+        transform: Callable[[Batch], Any] | None = None,
         rank: int | None = None,
         world_size: int | None = None,
         **options: Unpack[LoaderOptions],
     ) -> None:
         rank, world_size = ranks(rank, world_size)
         split = split_name(split)
-        if "fanouts" in options:
+        if num_neighbors is not None:
+            if "fanouts" in options:
+                raise _about("num_neighbors", ValueError("num_neighbors and fanouts are one option: give one of them"))
+            options["fanouts"] = fanouts_given("num_neighbors", num_neighbors)
+        elif "fanouts" in options:
             options["fanouts"] = fanouts_given("fanouts", options["fanouts"])
+        if transform is not None and not callable(transform):
+            raise _about("transform", TypeError(f"transform is a {type(transform).__name__}: a function is needed"))
+        if shuffle is None:
+            shuffle = None if input_nodes is None else False
+        elif not isinstance(shuffle, bool):
+            raise _about("shuffle", TypeError(f"shuffle is True or False, not {type(shuffle).__name__}"))
         source = _core._open_loader(
             path._core if isinstance(path, Dataset) else os.fspath(path),
             split=split,
@@ -309,9 +341,12 @@ class Loader(Batches):
             rank=rank,
             world_size=world_size,
             options=options,
+            input_nodes=_nodes_given(input_nodes),
+            shuffle=shuffle,
         )
         close_with(self, source)
         super().__init__(source, split)
+        self._transform = transform
         if isinstance(path, Dataset):
             self._dataset = path
 
@@ -350,12 +385,28 @@ def _declare(loader: type[Loader]) -> None:
 _declare(Loader)
 
 
+def _about(option: str, error: Exception) -> Exception:
+    """The exception with the name of the option that it is about."""
+    error.field = option  # type: ignore[attr-defined]
+    return error
+
+
+def _nodes_given(nodes: Any) -> Any:
+    """`input_nodes` as the core reads it: an array, or a path."""
+    if nodes is None or isinstance(nodes, str | os.PathLike):
+        return nodes
+    try:
+        return readable("input_nodes", nodes)
+    except (TypeError, ValueError) as error:
+        raise _about("input_nodes", error) from None
+
+
 def split_name(split: Any) -> Any:
     """A split's own name: PyG's "val" is "valid". Names that are none are left for the core to refuse."""
     if not isinstance(split, str):
         raise TypeError(
             f'split is a {type(split).__name__}: it is the name of a split, "train", "valid" or "test". Which nodes '
-            "are in it is the dataset's: write_dataset(..., train_idx=...)"
+            "are in it is the dataset's: write_dataset(..., train_idx=...). Other nodes are input_nodes=..."
         )
     return "valid" if split == "val" else split
 
@@ -363,7 +414,7 @@ def split_name(split: Any) -> Any:
 def fanouts_given(name: str, fanouts: Any) -> list[Any]:
     """The fanouts as a list. What its entries are the core looks at."""
     try:
-        if isinstance(fanouts, str | bytes):
+        if isinstance(fanouts, str | bytes | Mapping):
             raise TypeError
         return list(fanouts)
     except TypeError:

@@ -110,9 +110,9 @@ struct Sampling<'a> {
     plan: &'a RunPlan,
     graph: &'a SampledGraph<'a>,
     engine: Engine<'a>,
-    /// Orders of the splits, and the epoch that the training order is prepared for.
+    /// The order of each split, and the epoch that it is prepared for.
     orders: [SeedOrder; 3],
-    prepared: Option<u32>,
+    prepared: [Option<u32>; 3],
     seeds: Vec<i64>,
 }
 
@@ -131,19 +131,20 @@ impl<'a> Sampling<'a> {
             graph,
             engine,
             orders: [order(Split::Train)?, order(Split::Valid)?, order(Split::Test)?],
-            prepared: None,
+            prepared: [None; 3],
             seeds: Vec::with_capacity(options.batch_size),
         })
     }
 
     fn sample(&mut self, key: BatchKey, payload: &mut [u8]) -> Result<BatchHeader, RuntimeError> {
         let order = &mut self.orders[key.split as usize];
-        if key.split == Split::Train && self.prepared != Some(key.epoch) {
+        let prepared = &mut self.prepared[key.split as usize];
+        if *prepared != Some(key.epoch) {
             if order.uses_threads() {
                 machine::start_threads()?;
             }
             order.prepare(key.epoch)?;
-            self.prepared = Some(key.epoch);
+            *prepared = Some(key.epoch);
         }
         let split = self.graph.split(key.split);
         let positions = order.batch(key.batch as usize);

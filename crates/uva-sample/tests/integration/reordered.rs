@@ -27,7 +27,8 @@ fn batches(csc: Csc<'_>, split: Split, seeds: &[i64], options: &SamplerOptions) 
     let bounds = BatchBounds::for_options(options, BATCH, csc.nodes(), csc.edges(), None).unwrap();
     let mut batch = MiniBatch::with_bounds(&bounds);
     let mut sampler = NeighborSampler::new(csc, options.clone()).unwrap();
-    let mut order = SeedOrder::new(options.seed, split, seeds.len(), true, BATCH, false).unwrap();
+    let mut order =
+        SeedOrder::new(options.seed, split, seeds.len(), split == Split::Train, BATCH, false).unwrap();
     let mut contents = Vec::new();
     for epoch in 0..2 {
         order.prepare(epoch).unwrap();

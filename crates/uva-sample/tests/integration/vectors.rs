@@ -217,7 +217,8 @@ fn batches_of_all_graphs_agree() {
         let order_of = |split: Split, epoch| {
             let index: Vec<i64> = integers(&case["splits"][split.name()]);
             let mut order =
-                SeedOrder::new(options.seed, split, index.len(), true, batch_size, false).unwrap();
+                SeedOrder::new(options.seed, split, index.len(), split == Split::Train, batch_size, false)
+                    .unwrap();
             order.prepare(epoch).unwrap();
             (index, order)
         };

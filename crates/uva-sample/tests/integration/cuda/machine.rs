@@ -122,8 +122,15 @@ fn the_published_batches_are_made() {
             let split = Split::ALL.into_iter().find(|split| Some(split.name()) == expected["split"].as_str());
             let key = BatchKey { split: split.unwrap(), epoch: number("epoch"), batch: number("batch") };
             let index: Vec<i64> = integers(&case["splits"][key.split.name()]);
-            let mut order =
-                SeedOrder::new(sampler.seed, key.split, index.len(), true, batch_size, false).unwrap();
+            let mut order = SeedOrder::new(
+                sampler.seed,
+                key.split,
+                index.len(),
+                key.split == Split::Train,
+                batch_size,
+                false,
+            )
+            .unwrap();
             order.prepare(key.epoch).unwrap();
             let seeds: Vec<i64> =
                 order.batch(key.batch as usize).iter().map(|&place| index[place as usize]).collect();

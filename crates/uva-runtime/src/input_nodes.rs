@@ -1,0 +1,105 @@
+//! Nodes given in place of a split: the seeds of batches around any nodes.
+
+use std::path::{Path, PathBuf};
+
+use uva_graph::npy::{NpyArray, NpyType};
+use uva_graph::{Dataset, GraphError, Split};
+
+use crate::RuntimeError;
+use uva_options::OptionError;
+
+/// The name of the option, in messages.
+const OPTION: &str = "input_nodes";
+
+/// Nodes whose neighbourhoods are sampled, in place of those of a split. Their order is that of a split's file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InputNodes {
+    /// These ids of the dataset, each once.
+    Ids(Vec<i64>),
+    /// The nodes at which it is true, in the order of their ids. It has an entry for each node.
+    Mask(Vec<bool>),
+    /// Every node, in the order of ids.
+    All,
+    /// A `.npy` file of integers, as [`Ids`](Self::Ids), or of bools, as [`Mask`](Self::Mask).
+    File(PathBuf),
+}
+
+impl From<Vec<i64>> for InputNodes {
+    fn from(ids: Vec<i64>) -> Self {
+        Self::Ids(ids)
+    }
+}
+
+impl From<&[i64]> for InputNodes {
+    fn from(ids: &[i64]) -> Self {
+        Self::Ids(ids.to_vec())
+    }
+}
+
+impl From<Vec<bool>> for InputNodes {
+    fn from(mask: Vec<bool>) -> Self {
+        Self::Mask(mask)
+    }
+}
+
+impl From<&Path> for InputNodes {
+    fn from(path: &Path) -> Self {
+        Self::File(path.to_owned())
+    }
+}
+
+impl InputNodes {
+    /// The dataset with these nodes in place of a split's.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Option`] for `input_nodes`: no node, an id that is no node or occurs twice, a mask of another
+    /// length. [`RuntimeError::Input`] for a file that holds neither ids nor a mask.
+    pub fn in_place_of(self, split: Split, dataset: Dataset) -> Result<Dataset, RuntimeError> {
+        let (ids, from) = self.ids(dataset.nodes())?;
+        let refused = |problem: String| match &from {
+            Some(path) => OptionError::new(OPTION, path.display(), problem),
+            None => OptionError::of(OPTION, problem),
+        };
+        if ids.is_empty() {
+            return Err(refused("there is no node in it".to_owned()).into());
+        }
+        dataset.with_nodes(split, ids, OPTION).map_err(|error| match error {
+            GraphError::Usage { message, .. } => refused(message).into(),
+            other => other.into(),
+        })
+    }
+
+    /// The ids, and the file that they come from.
+    fn ids(self, nodes: usize) -> Result<(Vec<i64>, Option<PathBuf>), RuntimeError> {
+        match self {
+            Self::Ids(ids) => Ok((ids, None)),
+            Self::All => Ok(((0..nodes as i64).collect(), None)),
+            Self::Mask(mask) if mask.len() != nodes => {
+                let problem = format!("the mask has {} entries, the dataset {nodes} nodes", mask.len());
+                Err(OptionError::of(OPTION, problem).into())
+            }
+            Self::Mask(mask) => Ok((positions(mask), None)),
+            Self::File(path) => Ok((of_file(&path, nodes)?, Some(path))),
+        }
+    }
+}
+
+/// Where the mask is true.
+fn positions(mask: impl IntoIterator<Item = bool>) -> Vec<i64> {
+    (0..).zip(mask).filter(|(_, is)| *is).map(|(id, _)| id).collect()
+}
+
+fn of_file(path: &Path, nodes: usize) -> Result<Vec<i64>, RuntimeError> {
+    let array = NpyArray::open(path)?;
+    let one_axis = array.shape().len() == 1;
+    Ok(match array.kind() {
+        NpyType::Bool if array.shape() == [nodes] => positions(array.bytes().iter().map(|byte| *byte != 0)),
+        NpyType::Bool => {
+            return Err(array.wrong_shape(format!("[{nodes}], an entry for each node")).into());
+        }
+        _ if !one_axis => return Err(array.wrong_shape("[ids]").into()),
+        NpyType::I64 => array.elements::<i64>(NpyType::I64)?.to_vec(),
+        NpyType::I32 => array.elements::<i32>(NpyType::I32)?.iter().map(|id| i64::from(*id)).collect(),
+        _ => return Err(array.wrong_type("int64 or int32 (ids), or bool (a mask)").into()),
+    })
+}
