@@ -1,4 +1,10 @@
-"""PyG's loaders over our tables: a feature store, a graph store and a sampler.
+"""PyG's loaders over our tables: a loader, a feature store, a graph store and a sampler.
+
+    from uvatrain.pyg import NeighborLoader
+
+    loader = NeighborLoader(data, [10, 10], input_nodes=data.train_mask, batch_size=1024, shuffle=True)
+
+takes the place of `torch_geometric.loader.NeighborLoader`. With PyG's own loaders, the stores and the sampler do:
 
     from torch_geometric.loader import NeighborLoader
     from uvatrain.pyg import FeatureStore, GraphStore, NeighborSampler
@@ -24,7 +30,8 @@ except ImportError as error:
 
     raise Unavailable(f"uvatrain.pyg needs torch-geometric: pip install torch-geometric ({error})") from None
 
+from .neighbor_loader import NeighborLoader
 from .sampler import NeighborSampler
 from .stores import FeatureStore, GraphStore
 
-__all__ = ["FeatureStore", "GraphStore", "NeighborSampler"]
+__all__ = ["FeatureStore", "GraphStore", "NeighborLoader", "NeighborSampler"]
