@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 from . import _core
@@ -15,6 +16,13 @@ _SPLITS = {
     "valid_idx": ("val_mask", "valid_mask", "val_idx", "valid_idx"),
     "test_idx": ("test_mask", "test_idx"),
 }
+
+
+def is_pyg(value: Any) -> bool:
+    """Whether it is a graph of torch_geometric's."""
+    # Who has one has imported it, and importing it here would cost seconds for nothing.
+    module = sys.modules.get("torch_geometric.data")
+    return module is not None and isinstance(value, module.Data | module.HeteroData)
 
 
 def from_pyg(

@@ -7,16 +7,39 @@ import shutil
 import tempfile
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from .datasets import Dataset
+from ._from_pyg import from_pyg, is_pyg
+from .datasets import Dataset, write_dataset
 from .errors import warn
 
-__all__ = ["kept_for", "written_for"]
+__all__ = ["dataset_of", "kept_for", "written_for"]
 
 #: What was written, by the names and identities of the tensors that it was made of.
 _made: dict[tuple[Any, ...], tuple[list[weakref.ref[Any]], weakref.ref[Dataset]]] = {}
+
+
+def dataset_of(name: str, value: Any, *, with_splits: bool) -> Dataset:
+    """The argument `name`, a PyG `Data` or a mapping of arrays, as a temporary dataset.
+
+    with_splits: it has to say which nodes to train on.
+    """
+    if is_pyg(value):
+        attributes = value.to_dict()
+        splits = with_splits or any(key in attributes for key in ("train_mask", "train_idx"))
+        given = {} if splits else {"train_idx": ()}
+        tensors = {key: item for key, item in attributes.items() if key == "adj_t" or hasattr(item, "shape")}
+        return kept_for(
+            tensors, lambda: written_for("Loader", lambda path: from_pyg(value, path, **given)), "Loader", splits
+        )
+    if isinstance(value, Mapping):
+        arrays = dict(value) if with_splits else {"train_idx": (), **value}
+        return written_for("Loader", lambda path: write_dataset(path, **arrays))
+    raise TypeError(
+        f"{name} is a {type(value).__name__}: a dataset's path, a uvatrain.Dataset, a torch_geometric Data or a "
+        "mapping of arrays is needed"
+    )
 
 
 def written_for(caller: str, write: Callable[[str], Dataset]) -> Dataset:
@@ -50,7 +73,8 @@ def _remove(folder: str, process: int) -> None:
 def kept_for(tensors: dict[str, Any], make: Callable[[], Dataset], *others: Any) -> Dataset:
     """What `make` gives, or what it gave for these very tensors before, while it is in use and they are unchanged.
 
-    So loaders over one `Data`, for training and validation, share one dataset. others: what else it depends on.
+    So loaders over one `Data`, for training and validation, share one dataset. others: what else it depends
+    on.
     """
     key = (*others, *((name, id(tensor), getattr(tensor, "_version", 0)) for name, tensor in tensors.items()))
     found = _made.get(key)
