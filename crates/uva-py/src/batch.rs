@@ -258,6 +258,12 @@ impl Batch {
         Ok(self.held()?.batch().layout().place(Column::InputId, 0).is_some())
     }
 
+    /// Whether its blocks have edge ids.
+    #[getter]
+    fn has_edge_ids(&self) -> PyResult<bool> {
+        Ok(self.held()?.batch().layout().place(Column::EdgeIds, 0).is_some())
+    }
+
     /// Whether the arrays are in host memory.
     #[getter]
     fn on_host(&self) -> PyResult<bool> {

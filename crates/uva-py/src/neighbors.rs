@@ -3,6 +3,7 @@
 //! No thread is made and no lock is waited for, so it works in a process that was forked from one with threads. Batches
 //! have no size known before: memory grows until the batch fits, which is the same batch however often it is sampled.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
@@ -39,8 +40,16 @@ struct Worker {
     /// Borrows from `_graph`; declared first, so that it is dropped first.
     sampler: Box<dyn BatchSampler>,
     nodes: Vec<i64>,
-    layers: Vec<(Vec<i32>, Vec<i32>)>,
+    layers: Vec<Layer>,
     _graph: Arc<Graph>,
+}
+
+/// Memory for the block of one hop.
+#[derive(Default)]
+struct Layer {
+    indptr: Vec<i32>,
+    indices: Vec<i32>,
+    edge_ids: Vec<i64>,
 }
 
 impl Worker {
@@ -51,22 +60,28 @@ impl Worker {
         let view: GraphView<'static> =
             unsafe { std::mem::transmute::<GraphView<'_>, GraphView<'static>>(view) };
         let sampler = sampler(view, options).map_err(raised)?;
-        let layers = options.fanouts.iter().map(|_| (Vec::new(), Vec::new())).collect();
+        let layers = options.fanouts.iter().map(|_| Layer::default()).collect();
         Ok(Self { sampler, nodes: Vec::new(), layers, _graph: Arc::clone(graph) })
     }
 
     /// Samples, with more memory where it was too little.
     fn sample(&mut self, key: BatchKey, seeds: &[i64]) -> PyResult<BatchCounts> {
         grow(&mut self.nodes, FIRST_ROOM.max(seeds.len()))?;
-        for (indptr, indices) in &mut self.layers {
+        for Layer { indptr, indices, edge_ids } in &mut self.layers {
             grow(indptr, FIRST_ROOM.max(seeds.len() + 1))?;
             grow(indices, FIRST_ROOM)?;
+            grow(edge_ids, FIRST_ROOM)?;
         }
         loop {
             let mut blocks: Vec<BlockMut<'_>> = self
                 .layers
                 .iter_mut()
-                .map(|(indptr, indices)| BlockMut { indptr, indices, ..BlockMut::default() })
+                .map(|Layer { indptr, indices, edge_ids }| BlockMut {
+                    indptr,
+                    indices,
+                    edge_ids,
+                    ..BlockMut::default()
+                })
                 .collect();
             let mut out = BatchMut { nodes: &mut self.nodes, layers: &mut blocks };
             let error = match self.sampler.sample(key, seeds, &mut out) {
@@ -81,8 +96,11 @@ impl Worker {
             let wanted = (capacity + 1).saturating_mul(2).min(i32::MAX as usize + 1);
             match what {
                 Capacity::Nodes => grow(&mut self.nodes, wanted)?,
-                Capacity::Destinations { layer } => grow(&mut self.layers[layer].0, wanted)?,
-                Capacity::Edges { layer } => grow(&mut self.layers[layer].1, wanted)?,
+                Capacity::Destinations { layer } => grow(&mut self.layers[layer].indptr, wanted)?,
+                Capacity::Edges { layer } => {
+                    grow(&mut self.layers[layer].indices, wanted)?;
+                    grow(&mut self.layers[layer].edge_ids, wanted)?;
+                }
             }
         }
     }
@@ -106,9 +124,10 @@ fn raised(error: SampleError) -> PyErr {
     }
 }
 
-/// A batch for PyG: nodes, sources and destinations of its edges (positions among the nodes), nodes of each hop, edges
-/// of each hop. If no seed occurs twice, also its hash as defined in docs/reproducible-batches.md.
-type Subgraph = (Array, Array, Array, Vec<usize>, Vec<usize>, Option<String>);
+/// A batch for PyG: nodes; sources and destinations of its edges (positions among the nodes), and the position of each
+/// edge in the dataset's indices; nodes of each hop, edges of each hop. If no seed occurs twice, also its hash as defined
+/// in docs/reproducible-batches.md.
+type Subgraph = (Array, Array, Array, Array, Vec<usize>, Vec<usize>, Option<String>);
 
 #[pymethods]
 impl NeighborSampler {
@@ -144,6 +163,7 @@ impl NeighborSampler {
             replace,
             seed,
             expand: Expand::New,
+            edge_ids: true,
             ..SamplerOptions::default()
         };
         options.check(&graph.csc()).map_err(raised)?;
@@ -181,9 +201,11 @@ fn subgraph(worker: &mut Worker, key: BatchKey, seeds: &[i64]) -> PyResult<Subgr
     let counts = worker.sample(key, &unique.seeds)?;
     let more = seeds.len() - unique.seeds.len();
     let last = counts.layers().last().copied().unwrap_or_default();
-    let (indptr, indices) = match worker.layers.last() {
-        Some((indptr, indices)) => (&indptr[..=last.destinations], &indices[..last.edges]),
-        None => (&[0][..], &[][..]),
+    let (indptr, indices, edge_ids) = match worker.layers.last() {
+        Some(Layer { indptr, indices, edge_ids }) => {
+            (&indptr[..=last.destinations], &indices[..last.edges], &edge_ids[..last.edges])
+        }
+        None => (&[0][..], &[][..], &[][..]),
     };
 
     // Nodes: all seeds as they were given, then those found.
@@ -197,7 +219,7 @@ fn subgraph(worker: &mut Worker, key: BatchKey, seeds: &[i64]) -> PyResult<Subgr
 
     // A block begins with the block before, so the last has all edges, hop by hop. A seed that stands twice has its
     // neighbours twice.
-    let list = |destination: usize| &indices[indptr[destination] as usize..indptr[destination + 1] as usize];
+    let list = |destination: usize| indptr[destination] as usize..indptr[destination + 1] as usize;
     let again: usize = match counts.layers().first() {
         Some(_) => unique.position.iter().map(|&seed| list(seed).len()).sum::<usize>(),
         None => 0,
@@ -205,10 +227,12 @@ fn subgraph(worker: &mut Worker, key: BatchKey, seeds: &[i64]) -> PyResult<Subgr
     let of_seeds = counts.layers().first().map_or(0, |layer| layer.edges);
     let edges = last.edges - of_seeds + again;
     let (mut sources, mut destinations) = (zeros::<i64>(edges)?, zeros::<i64>(edges)?);
+    let mut ids = zeros::<i64>(edges)?;
     let mut at = 0;
-    let mut write = |destination: usize, list: &[i32]| {
-        for &local in list {
-            (sources[at], destinations[at]) = (moved(local), destination as i64);
+    let mut write = |destination: usize, list: Range<usize>| {
+        for edge in list {
+            (sources[at], destinations[at]) = (moved(indices[edge]), destination as i64);
+            ids[at] = edge_ids[edge];
             at += 1;
         }
     };
@@ -234,6 +258,7 @@ fn subgraph(worker: &mut Worker, key: BatchKey, seeds: &[i64]) -> PyResult<Subgr
         exported(nodes, Element::I64),
         exported(sources, Element::I64),
         exported(destinations, Element::I64),
+        exported(ids, Element::I64),
         nodes_of_hops,
         edges_of_hops,
         hash,

@@ -188,12 +188,30 @@ def test_data_is_as_a_neighbor_loader_makes_it(graph):
                 and sum(data.num_sampled_edges) == data.num_edges
             )
             assert data.edge_index.dtype == torch.int64
-            assert "input_id" not in data and "e_id" not in data
+            assert "input_id" not in data and "e_id" not in data and not batch.has_edge_ids
             known = {
                 tuple(pair)
                 for pair in zip(tables.indices.tolist(), np.repeat(np.arange(600), np.diff(tables.indptr)))
             }
             assert all((s, int(t)) in known for s, t in data.n_id[data.edge_index].t().tolist())
+
+
+@pytest.mark.filterwarnings("ignore::uvatrain.UvatrainWarning")
+@pytest.mark.parametrize("expand", ["all", "new"])
+@pytest.mark.parametrize("kind", [dict(), dict(sampler_kind="labor"), dict(sampler_kind="saint-edge")])
+def test_e_id_is_where_each_edge_stands_in_the_datasets_indices(graph, expand, kind):
+    tables = Tables(graph)
+    targets = np.repeat(np.arange(600), np.diff(tables.indptr))
+    fanouts = [60, 60] if kind.get("sampler_kind") == "saint-edge" else [4, 3]
+    if expand == "new" and fanouts == [60, 60]:
+        pytest.skip("it draws one subgraph")
+    with uvatrain.Loader(graph, fanouts=fanouts, batch_size=64, expand=expand, edge_ids=True, **kind) as loader:
+        for batch in loader:
+            data = batch.to_pyg()
+            assert batch.has_edge_ids and data.e_id.dtype == torch.int64
+            assert data.e_id.shape == (data.num_edges,) and data.validate()
+            ends = np.stack([tables.indices[data.e_id], targets[data.e_id]])
+            assert np.array_equal(data.n_id[data.edge_index].numpy(), ends)
 
 
 def test_pygs_graphsage_trains_on_it(graph):

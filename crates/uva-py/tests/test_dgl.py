@@ -21,7 +21,7 @@ except ImportError as error:
 @pytest.mark.parametrize("expand", ["all", "new"])
 def test_blocks_are_those_of_the_batch_in_the_order_of_the_layers(graph, fanouts, expand):
     tables = Tables(graph)
-    with uvatrain.Loader(graph, fanouts=fanouts, batch_size=64, expand=expand, slot_bytes=1 << 20) as loader:
+    with uvatrain.Loader(graph, fanouts=fanouts, batch_size=64, expand=expand, edge_ids=True, slot_bytes=1 << 20) as loader:
         for batch in loader:
             blocks = batch.to_dgl()
             assert len(blocks) == len(fanouts)
@@ -34,6 +34,7 @@ def test_blocks_are_those_of_the_batch_in_the_order_of_the_layers(graph, fanouts
                 )
                 source, destination = made.edges(order="eid")
                 assert torch.equal(torch.stack([source, destination]).long(), block.edge_index)
+                assert torch.equal(made.edata[dgl.EID], block.edge_ids)
                 assert torch.equal(made.srcdata[dgl.NID], batch.input_nodes[: block.num_src])
                 assert torch.equal(made.dstdata[dgl.NID], batch.input_nodes[: block.num_dst])
             assert np.array_equal(blocks[0].srcdata["feat"].numpy(), tables.features[batch.input_nodes])

@@ -82,6 +82,9 @@ def check(data, tables, fanouts, seeds, replace=False):
             for source in set(picked):
                 multiple = len(picked) if drawn else known[source, target]
                 assert 1 <= picked.count(source) <= multiple
+    targets = np.repeat(np.arange(len(tables.indptr) - 1), np.diff(tables.indptr))
+    ends = np.stack([tables.indices[data.e_id], targets[data.e_id]])
+    assert np.array_equal(data.n_id[data.edge_index].numpy(), ends)
     # Whoever was found was found by an edge.
     assert set(row.tolist()) | set(range(len(seeds))) == set(range(data.num_nodes))
 
@@ -360,11 +363,11 @@ def test_stores_can_be_read_only(graph):
 def test_what_is_not_supported_is_refused_and_says_what_is(graph):
     dataset = uvatrain.Dataset(graph)
     for options, message in [
-        (dict(disjoint=True), "disjoint=True is not supported"),
+        (dict(disjoint=True, subgraph_type="induced"), "disjoint=True is not supported"),
         (dict(time_attr="time"), "time_attr='time' is not supported"),
         (dict(weight_attr="weight"), "weight_attr='weight' is not supported"),
-        (dict(subgraph_type="induced"), "subgraph_type='induced' is not supported"),
-        (dict(subgraph_type="bidirectional"), "is not supported"),
+        (dict(subgraph_type="some"), "subgraph_type='some': it is directional, bidirectional, induced"),
+        (dict(edge_order=torch.arange(3)), "edge_order is [3]"),
         (dict(num_neighbors={("a", "to", "b"): [1]}), "num_neighbors is a dict"),
         (dict(num_neighbors=[]), "num_neighbors: none given"),
         (dict(num_neighbors=[3, 0]), "num_neighbors: hop 1 has fanout 0"),
@@ -409,10 +412,13 @@ def test_what_is_not_supported_is_refused_and_says_what_is(graph):
 
 
 def test_a_sampler_is_copied_and_pickled_with_what_it_was_asked_for(graph):
-    sampler = NeighborSampler(graph, [4, 3], replace=True, seed=5)
-    expected = sampler.sample(torch.arange(20), epoch=1, batch=1)
-    for other in (copy.copy(sampler), copy.deepcopy(sampler), pickle.loads(pickle.dumps(sampler))):
-        assert torch.equal(other.sample(torch.arange(20), epoch=1, batch=1).node, expected.node)
+    order = torch.randperm(uvatrain.Dataset(graph).num_edges)
+    for options in (dict(), dict(disjoint=True), dict(subgraph_type="induced", edge_order=order)):
+        sampler = NeighborSampler(graph, [4, 3], replace=True, seed=5, **options)
+        expected = sampler.sample(torch.arange(20), epoch=1, batch=1)
+        for other in (copy.copy(sampler), copy.deepcopy(sampler), pickle.loads(pickle.dumps(sampler))):
+            same = other.sample(torch.arange(20), epoch=1, batch=1)
+            assert torch.equal(same.node, expected.node) and torch.equal(same.edge, expected.edge)
     store = pickle.loads(pickle.dumps(FeatureStore(graph)))
     assert store.get_tensor_size(None, "x") == (600, 5)
 

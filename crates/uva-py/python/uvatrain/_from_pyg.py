@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 from . import _core
@@ -15,6 +16,13 @@ _SPLITS = {
     "valid_idx": ("val_mask", "valid_mask", "val_idx", "valid_idx"),
     "test_idx": ("test_mask", "test_idx"),
 }
+
+
+def is_pyg(value: Any) -> bool:
+    """Whether it is a graph of torch_geometric's."""
+    # Who has one has imported it, and importing it here would cost seconds for nothing.
+    module = sys.modules.get("torch_geometric.data")
+    return module is not None and isinstance(value, module.Data | module.HeteroData)
 
 
 def from_pyg(
@@ -59,7 +67,7 @@ def from_pyg(
             f"data.x is {found}: float32, float16, bfloat16, uint8 or int8 [nodes, features] is needed"
         )
     nodes = data.x.size(0)
-    indptr, indices, weight = _adjacency(data, nodes)
+    indptr, indices, weight, _ = adjacency(data, nodes)
     given = {"train_idx": train_idx, "valid_idx": valid_idx, "test_idx": test_idx}
     splits = {key: _split(data, key, value, split) for key, value in given.items()}
     return write_dataset(
@@ -75,7 +83,13 @@ def from_pyg(
     )
 
 
-def _adjacency(data: Any, nodes: int) -> tuple[Any, Any, Any]:
+def adjacency(
+    data: Any, nodes: int, *, weight_name: str = "edge_weight", ordered: bool = False
+) -> tuple[Any, Any, Any, Any]:
+    """indptr, indices and weight (or None) as a dataset has them.
+
+    ordered: then also the position in `edge_index` of each entry of indices; None where they stand as in `adj_t`.
+    """
     import torch
 
     adjacency = data.get("adj_t")
@@ -83,20 +97,21 @@ def _adjacency(data: Any, nodes: int) -> tuple[Any, Any, Any]:
         edges = data.edge_index
         if edges.dim() != 2 or edges.size(0) != 2:
             raise ValueError(f"data.edge_index is {list(edges.shape)}: int64 [2, edges] is needed")
-        weight = data.get("edge_weight")
+        weight = data.get(weight_name)
         indptr, indices, order = _core.lists_of_edges(
             readable("data.edge_index", edges[0]),
             readable("data.edge_index", edges[1]),
             nodes,
-            weight is not None,
+            ordered or weight is not None,
         )
+        order = None if order is None else lent(order)
         if weight is not None:
             if weight.dim() != 1 or weight.size(0) != edges.size(1):
                 raise ValueError(
-                    f"data.edge_weight is {list(weight.shape)}: [{edges.size(1)}] is needed, one an edge"
+                    f"data.{weight_name} is {list(weight.shape)}: [{edges.size(1)}] is needed, one an edge"
                 )
-            weight = weight.to(torch.float32).cpu()[lent(order)]
-        return lent(indptr), lent(indices), weight
+            weight = weight.to(torch.float32).cpu()[order]
+        return lent(indptr), lent(indices), weight, order
     if adjacency is None:
         raise ValueError("data has neither edge_index nor adj_t: a dataset needs the edges")
     if torch.is_tensor(adjacency):
@@ -110,7 +125,7 @@ def _adjacency(data: Any, nodes: int) -> tuple[Any, Any, Any]:
         raise ValueError(f"data.adj_t has {indptr.numel() - 1} rows, but data.x has {nodes}")
     if nodes < 2**31 and (indices.numel() == 0 or 0 <= int(indices.min()) <= int(indices.max()) < nodes):
         indices = indices.to(torch.int32)
-    return indptr, indices, None if weight is None else weight.to(torch.float32)
+    return indptr, indices, None if weight is None else weight.to(torch.float32), None
 
 
 def _split(data: Any, key: str, given: Any, column: int | None) -> Any:

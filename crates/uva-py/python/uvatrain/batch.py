@@ -238,6 +238,11 @@ class Batch:
         return self._core.has_input_id
 
     @property
+    def has_edge_ids(self) -> bool:
+        """Whether the loader was asked for `edge_ids`."""
+        return self._core.has_edge_ids
+
+    @property
     def input_nodes(self) -> torch.Tensor:
         """int64 [num_nodes]: every node of the batch, in the order in which they joined it."""
         return self._tensor("input_nodes")
@@ -292,6 +297,7 @@ class Batch:
         """The batch as DGL's blocks, a list in the order in which a model runs them: the outermost hop first.
 
         `blocks[i].edata["weight"]` are the weights, where the kind of sampler weighs edges.
+        `blocks[i].edata[dgl.EID]` are the edge ids, where the loader was made with `edge_ids=True`.
         `blocks[0].srcdata["feat"]` is `x`, `blocks[-1].dstdata["label"]` is `y`, and `dgl.NID` names the nodes of
         each. All of them view the slot. Unavailable where DGL is not installed.
         """

@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _core
 from ._arrays import readable
+from ._in_memory import dataset_of
 from .batch import Batch
 from .datasets import Dataset
 from .errors import SlotInUse, UvatrainError
 
 if TYPE_CHECKING:
+    from torch_geometric.data import Data
     from typing_extensions import Unpack
 
     from ._options import LoaderOptions
@@ -292,7 +294,9 @@ class Loader(Batches):
                 for batch in loader:
                     train(batch.x, batch.y, batch.blocks)
 
-    path: the dataset's directory (docs/data-format.md), or an open `uvatrain.Dataset`.
+    path: the dataset's directory (docs/data-format.md), or an open `uvatrain.Dataset`. Or what is in memory: a PyG
+        `Data`, or a mapping with the keywords of `write_dataset`. It is written to a temporary dataset, as `from_pyg`
+        and `write_dataset` do it, which goes with the loader; a `UvatrainWarning` tells what that cost.
     device: where batches come to be: "cpu", "cuda" or "cuda:1".
     split: "train", "valid" (or "val") or "test".
     input_nodes: nodes to sample around, in place of the split's: ids (a tensor, an array, a list), a mask with a bool for
@@ -308,7 +312,7 @@ class Loader(Batches):
 
     def __init__(
         self,
-        path: str | os.PathLike[str] | Dataset,
+        path: str | os.PathLike[str] | Dataset | Data | Mapping[str, Any],
         *,
         device: Any = "cpu",
         split: str = "train",
@@ -322,6 +326,8 @@ class Loader(Batches):
     ) -> None:
         rank, world_size = ranks(rank, world_size)
         split = split_name(split)
+        if not isinstance(path, str | os.PathLike | Dataset):
+            path = dataset_of("path", path, with_splits=input_nodes is None)
         if num_neighbors is not None:
             if "fanouts" in options:
                 raise _about("num_neighbors", ValueError("num_neighbors and fanouts are one option: give one of them"))

@@ -1,0 +1,90 @@
+"""Graphs in memory as datasets: written to a temporary directory, which goes when nobody has the dataset any more."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ._from_pyg import from_pyg, is_pyg
+from .datasets import Dataset, write_dataset
+from .errors import warn
+
+__all__ = ["dataset_of", "kept_for", "written_for"]
+
+#: What was written, by the names and identities of the tensors that it was made of.
+_made: dict[tuple[Any, ...], tuple[list[weakref.ref[Any]], weakref.ref[Dataset]]] = {}
+
+
+def dataset_of(name: str, value: Any, *, with_splits: bool) -> Dataset:
+    """The argument `name`, a PyG `Data` or a mapping of arrays, as a temporary dataset.
+
+    with_splits: it has to say which nodes to train on.
+    """
+    if is_pyg(value):
+        attributes = value.to_dict()
+        splits = with_splits or any(key in attributes for key in ("train_mask", "train_idx"))
+        given = {} if splits else {"train_idx": ()}
+        tensors = {key: item for key, item in attributes.items() if key == "adj_t" or hasattr(item, "shape")}
+        return kept_for(
+            tensors, lambda: written_for("Loader", lambda path: from_pyg(value, path, **given)), "Loader", splits
+        )
+    if isinstance(value, Mapping):
+        arrays = dict(value) if with_splits else {"train_idx": (), **value}
+        return written_for("Loader", lambda path: write_dataset(path, **arrays))
+    raise TypeError(
+        f"{name} is a {type(value).__name__}: a dataset's path, a uvatrain.Dataset, a torch_geometric Data or a "
+        "mapping of arrays is needed"
+    )
+
+
+def written_for(caller: str, write: Callable[[str], Dataset]) -> Dataset:
+    """A dataset that `write` makes at the path that it gets, removed with the dataset that is returned.
+
+    What it took in bytes and seconds is told by a `UvatrainWarning`, in the name of `caller`.
+    """
+    folder = tempfile.mkdtemp(prefix="uvatrain-")
+    begun = time.monotonic()
+    try:
+        dataset = write(os.path.join(folder, "data"))
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    weakref.finalize(dataset, _remove, folder, os.getpid())
+    size = sum(entry.stat().st_size for entry in os.scandir(dataset.path))
+    warn(
+        f"{caller} wrote the data to a temporary dataset, {size / 1e6:.1f} MB in {time.monotonic() - begun:.1f} s, under "
+        f"{tempfile.gettempdir()} (TMPDIR chooses another place). It is a snapshot, and goes when nothing uses it any "
+        "more. uvatrain.from_pyg(data, path) writes it once for all runs"
+    )
+    return dataset
+
+
+def _remove(folder: str, process: int) -> None:
+    # A fork ends too, and has a copy of what holds the dataset.
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def kept_for(tensors: dict[str, Any], make: Callable[[], Dataset], *others: Any) -> Dataset:
+    """What `make` gives, or what it gave for these very tensors before, while it is in use and they are unchanged.
+
+    So loaders over one `Data`, for training and validation, share one dataset. others: what else it depends
+    on.
+    """
+    key = (*others, *((name, id(tensor), getattr(tensor, "_version", 0)) for name, tensor in tensors.items()))
+    found = _made.get(key)
+    if found is not None:
+        # An id is another object's as soon as the object is gone.
+        alive = all(of_key() is tensor for of_key, tensor in zip(found[0], tensors.values()))
+        dataset = found[1]() if alive else None
+        if dataset is not None:
+            return dataset
+    dataset = make()
+    _made[key] = [weakref.ref(tensor) for tensor in tensors.values()], weakref.ref(dataset)
+    weakref.finalize(dataset, _made.pop, key, None).atexit = False
+    return dataset

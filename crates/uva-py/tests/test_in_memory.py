@@ -1,0 +1,132 @@
+"""Loaders over what is in memory: the batches are those of the dataset that it would be."""
+
+import gc
+import os
+
+import numpy as np
+import pytest
+import torch
+
+import uvatrain
+from conftest import run_python_well
+from graphs import Tables, hashes
+
+pytest.importorskip("torch_geometric")
+
+from torch_geometric.data import Data, HeteroData  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore::uvatrain.UvatrainWarning")
+
+
+def data_of(graph):
+    """A dataset as PyG's Data."""
+    tables = Tables(graph)
+    targets = np.repeat(np.arange(600), np.diff(tables.indptr))
+    mask = torch.zeros(600, dtype=torch.bool)
+    mask[tables.splits["train"]] = True
+    return Data(
+        x=torch.from_numpy(tables.features),
+        edge_index=torch.from_numpy(np.stack([tables.indices, targets]).astype(np.int64)),
+        y=torch.from_numpy(tables.labels),
+        train_mask=mask,
+    )
+
+
+def arrays_of(graph):
+    tables = Tables(graph)
+    return dict(
+        indptr=tables.indptr,
+        indices=tables.indices,
+        features=tables.features,
+        labels=tables.labels,
+        train_idx=tables.splits["train"],
+        valid_idx=tables.splits["valid"],
+        test_idx=tables.splits["test"],
+    )
+
+
+def test_a_loader_over_a_data_or_arrays_makes_the_batches_of_the_dataset_that_they_would_be(graph, tmp_path):
+    data, options = data_of(graph), dict(fanouts=[4, 3], batch_size=64)
+    with uvatrain.Loader(uvatrain.from_pyg(data, tmp_path / "written"), **options) as loader:
+        expected, length = hashes(loader), len(loader)
+    with uvatrain.Loader(data, **options) as loader:
+        assert (hashes(loader), len(loader)) == (expected, length)
+        assert np.array_equal(loader.dataset.indices, Tables(graph).indices)
+    with uvatrain.Loader(graph, **options) as loader:
+        expected = hashes(loader)
+    for split in ("train", "valid"):
+        with (
+            uvatrain.Loader(arrays_of(graph), split=split, **options) as ours,
+            uvatrain.Loader(graph, split=split, **options) as theirs,
+        ):
+            assert hashes(ours) == hashes(theirs)
+
+
+def test_input_nodes_stand_for_the_splits_that_a_data_does_not_have(graph):
+    data = data_of(graph)
+    del data.train_mask
+    with uvatrain.Loader(data, fanouts=[3], batch_size=50, input_nodes=torch.arange(100)) as loader:
+        assert torch.cat([batch.seeds.clone() for batch in loader]).tolist() == list(range(100))
+    with pytest.raises(ValueError, match="data has neither train_mask nor train_idx"):
+        uvatrain.Loader(data, fanouts=[3])
+    arrays = arrays_of(graph)
+    del arrays["train_idx"]
+    with uvatrain.Loader(arrays, fanouts=[3], batch_size=50, input_nodes=[3, 2]) as loader:
+        assert [batch.seeds.tolist() for batch in loader] == [[3, 2]]
+
+
+def test_a_temporary_dataset_is_shared_while_its_data_is_unchanged_and_goes_with_the_last_loader(graph):
+    data = data_of(graph)
+    first = uvatrain.Loader(data, fanouts=[3])
+    second = uvatrain.Loader(data, fanouts=[3], input_nodes=[1])
+    path = first.dataset.path
+    assert second.dataset.path == path and os.path.isdir(path)
+    data.y[0] = 3
+    changed = uvatrain.Loader(data, fanouts=[3])
+    assert changed.dataset.path != path and int(changed.dataset.labels[0]) == 3
+    first.close()
+    del first
+    gc.collect()
+    assert os.path.isdir(path)
+    second.close()
+    del second
+    gc.collect()
+    assert not os.path.exists(os.path.dirname(path))
+
+
+def test_it_goes_at_the_end_of_the_process_too_and_says_once_what_it_cost():
+    script = """
+import os, sys, warnings, torch, uvatrain
+from torch_geometric.data import Data
+warnings.simplefilter("always")
+warnings.showwarning = lambda message, category, filename, *rest: print(category.__name__, filename, message, sep="|")
+data = Data(x=torch.rand(50, 4), edge_index=torch.randint(50, (2, 300)), train_mask=torch.ones(50, dtype=torch.bool))
+loaders = [uvatrain.Loader(data, fanouts=[3]) for _ in range(2)]
+if os.fork() == 0:
+    # A fork that ends leaves it to its parent.
+    loaders.clear()
+    os._exit(0)
+os.wait()
+assert os.path.isdir(loaders[0].dataset.path)
+print(loaders[0].dataset.path)
+"""
+    told, path = run_python_well(script).splitlines()
+    assert told.startswith("UvatrainWarning|<string>|Loader wrote the data to a temporary dataset, 0.0 MB in ")
+    assert not os.path.exists(os.path.dirname(path))
+
+
+def test_what_is_no_graph_is_refused_and_leaves_nothing(graph, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    data = data_of(graph)
+    data.edge_index[0, 5] = 600
+    for value, error, message in [
+        (7, TypeError, "path is a int: a dataset's path"),
+        ([data], TypeError, "path is a list"),
+        (HeteroData(), ValueError, "data is a HeteroData"),
+        (data, ValueError, "entry 5 is 600"),
+        ({**arrays_of(graph), "indptr": [0, 1]}, ValueError, "a row for each node of indptr"),
+        ({"x": 1}, TypeError, "indptr"),
+    ]:
+        with pytest.raises(error, match=message):
+            uvatrain.Loader(value, fanouts=[3])
+    assert os.listdir(tmp_path) == []
