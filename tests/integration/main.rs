@@ -19,6 +19,8 @@ mod faults;
 #[cfg(feature = "train")]
 mod gpu_suite;
 #[cfg(feature = "train")]
+mod input_nodes;
+#[cfg(feature = "train")]
 mod logs;
 #[cfg(feature = "train")]
 mod machine_faults;

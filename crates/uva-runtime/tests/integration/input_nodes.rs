@@ -35,6 +35,11 @@ fn batches(builder: RuntimeBuilder) -> Vec<(Split, u64, Vec<i64>, Vec<i64>)> {
     seen
 }
 
+fn write_anew<T: bytemuck::NoUninit>(path: &Path, kind: NpyType, values: &[T]) {
+    std::fs::remove_file(path).ok();
+    write_array(path, kind, &[], values).unwrap();
+}
+
 /// Every third node, the last first.
 fn ids() -> Vec<i64> {
     (0..NODES as i64).rev().filter(|id| id % 3 == 0).collect()
@@ -46,7 +51,7 @@ fn batches_of_given_nodes_are_those_of_a_dataset_with_that_training_split() {
     let (graph, ids) = (graph(temp.path()), ids());
     let shuffled = batches(builder(&graph).input_nodes(ids.clone()).shuffle(true));
     let kept = batches(builder(&graph).input_nodes(ids.clone()));
-    write_array(&graph.join("train_idx.npy"), NpyType::I64, &[], &ids).unwrap();
+    write_anew(&graph.join("train_idx.npy"), NpyType::I64, &ids);
     assert_eq!(shuffled, batches(builder(&graph)));
     assert_eq!(kept, batches(builder(&graph).shuffle(false)));
     let training = |batches: &[(Split, u64, Vec<i64>, Vec<i64>)]| -> Vec<i64> {
@@ -66,10 +71,10 @@ fn a_mask_a_file_and_all_are_the_nodes_that_they_name() {
     let mask: Vec<bool> = (0..NODES).map(|id| id % 3 == 0).collect();
     assert_eq!(expected, batches(builder(&graph).input_nodes(mask.clone())));
     let file = temp.path().join("nodes.npy");
-    write_array(&file, NpyType::I64, &[], &ids).unwrap();
+    write_anew(&file, NpyType::I64, &ids);
     assert_eq!(expected, batches(builder(&graph).input_nodes(&*file)));
     let bytes: Vec<u8> = mask.iter().map(|is| u8::from(*is)).collect();
-    write_array(&file, NpyType::Bool, &[], &bytes).unwrap();
+    write_anew(&file, NpyType::Bool, &bytes);
     assert_eq!(expected, batches(builder(&graph).input_nodes(&*file)));
     let every: Vec<i64> = (0..NODES as i64).collect();
     let all = batches(builder(&graph).input_nodes(InputNodes::All));
@@ -92,7 +97,7 @@ fn nodes_that_cannot_be_are_refused_by_the_options_name() {
         assert!(refused.to_string().contains(says), "{refused}");
     }
     let file = temp.path().join("nodes.npy");
-    write_array(&file, NpyType::F32, &[], &[1.0_f32, 2.0]).unwrap();
+    write_anew(&file, NpyType::F32, &[1.0_f32, 2.0]);
     let refused = builder(&graph).input_nodes(&*file).build().unwrap_err();
     assert!(matches!(&refused, RuntimeError::Input(said) if said.contains("nodes.npy")), "{refused:?}");
 }
