@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::support::mps::Machine;
 use crate::support::runs::{Metrics, TRAIN, role_of, small_graph, train, wait_for_batches};
-use crate::support::{Uvatrain, directory, uvatrain_behind};
+use crate::support::{Uvatrain, directory, uvatrain, uvatrain_behind};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -95,6 +95,24 @@ fn a_limit_on_locked_memory_changes_nothing_unless_pinning_is_refused_and_is_nam
     let refused =
         limited().env("CUDA_SIM_FAIL", "producer:cuMemHostRegister:*=CUDA_ERROR_OUT_OF_MEMORY").run();
     refused.refuses(1, &["feat.npy", "RLIMIT_MEMLOCK is 16.0 KiB, less than the ", "ulimit -l unlimited"]);
+}
+
+#[test]
+fn predictions_on_a_gpu_are_those_of_the_cpu() {
+    let temp = directory();
+    small_graph(temp.path());
+    train(temp.path(), "cpu.jsonl", "--device cpu --model gcn --epochs 1 --checkpoint kept").run().succeeds();
+    let predict = |device: &str, file: &str| {
+        let line = format!(
+            "predict graph --checkpoint kept --eval sampled --device {device} --output c-{file} --embeddings e-{file}"
+        );
+        uvatrain(temp.path(), line.split(' '))
+    };
+    predict("cpu", "cpu.npy").run().succeeds();
+    predict("cuda:0", "gpu.npy").simulated().env("CUDA_SIM_DELAY_US", "200").run().succeeds();
+    let read = |name: &str| std::fs::read(temp.path().join(name)).unwrap();
+    assert!(read("c-cpu.npy") == read("c-gpu.npy") && read("e-cpu.npy") == read("e-gpu.npy"));
+    predict("cuda:0", "none.npy").run().refuses(3, &["--device cuda:0"]);
 }
 
 #[test]

@@ -32,6 +32,8 @@ mod pcie;
 mod peers;
 mod planted;
 #[cfg(feature = "train")]
+mod predict;
+#[cfg(feature = "train")]
 mod random_faults;
 #[cfg(feature = "train")]
 mod report;

@@ -128,6 +128,26 @@ const OF_TRAINING: &[Case] = &[
         path: "kept/tensors-0123456789abcdef.safetensors",
         answers: [Done; 4],
     },
+    // What predictions read.
+    reads("predict graph --checkpoint kept", "kept/checkpoint.json"),
+    reads("evaluate graph --checkpoint kept", "kept/TENSORS"),
+    reads("predict graph --checkpoint kept --nodes ids.npy", "ids.npy"),
+    reads("predict graph --checkpoint kept --nodes ids.txt", "ids.txt"),
+    Case {
+        args: "predict graph --checkpoint kept --ids out",
+        path: "graph/node_names.txt",
+        answers: [Refused; 4],
+    },
+    // What they write, and may not be there; what is unfinished goes by names of its own.
+    reads("predict graph --checkpoint kept --output p.npy", "p.npy"),
+    reads("predict graph --checkpoint kept --ids p.npy", "p.npy"),
+    reads("predict graph --checkpoint kept --output p.npy --overwrite", "p.npy.part"),
+    reads("predict graph --checkpoint kept --output p.npy --overwrite", "p.npy.journal"),
+    Case {
+        args: "predict graph --checkpoint kept --output p.npy --overwrite",
+        path: "p.npy",
+        answers: [Done, Done, Done, Refused],
+    },
 ];
 
 fn plant(what: Plant, path: &Path, victim: &Path) {

@@ -202,8 +202,13 @@ fn a_number_out_of_its_range_is_told_with_both_ends() {
 fn results_name_the_epoch_that_they_are_of() {
     let temp = directory();
     small_graph(temp.path());
-    // Without patience the last model is tested, with it the best one.
-    for (options, tests_the_best) in [("--epochs 3", false), ("--epochs 200 --patience 2", true)] {
+    // The model that is kept is tested, with early stopping or without.
+    for (options, tests_the_best) in [
+        ("--epochs 3 --keep last", false),
+        ("--epochs 12", true),
+        ("--epochs 200 --patience 2 --keep last", false),
+        ("--epochs 200 --patience 2", true),
+    ] {
         let line = format!("--lr 0.03 {options} --json");
         let outcome = train(temp.path(), "run.jsonl", &line).run().succeeds();
         let end = outcome.json();
@@ -218,6 +223,9 @@ fn results_name_the_epoch_that_they_are_of() {
         let of = |epoch: u64| format!("of epoch {}", epoch + 1);
         assert!(fact(&outcome, "test accuracy").ends_with(&of(number("test_epoch"))), "{outcome}");
         assert!(fact(&outcome, "best validation accuracy").ends_with(&of(best)), "{outcome}");
+        let kept =
+            if tests_the_best { format!("the best by validation, {}", of(best)) } else { "the last".into() };
+        assert!(fact(&outcome, "model").starts_with(&kept), "{outcome}");
     }
     uvatrain(temp.path(), ["report", "run.jsonl", "--out", "page.html"]).run().succeeds();
     let page = fs::read_to_string(temp.path().join("page.html")).unwrap();

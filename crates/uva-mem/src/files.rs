@@ -22,7 +22,7 @@ mod unique;
 
 pub use output::{Former, open_output, write_output};
 pub use read::{
-    is_about_the_name, open_directory, open_lock_file, open_regular, read_kernel, read_kernel_text,
+    is_about_the_name, open_directory, open_lock_file, open_own, open_regular, read_kernel, read_kernel_text,
     read_regular, read_regular_text,
 };
 pub use replacement::{Replacement, replace, target_of_partial, write_new};

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+mod answer;
 pub mod checkpoint;
 mod footprint;
 mod layer_size;
@@ -17,6 +18,7 @@ mod options;
 mod options_error;
 mod task;
 
+pub use answer::Answer;
 pub use footprint::{Footprint, Shapes};
 pub use model_kind::{ModelKind, ModelRow, Nonlinearity, Weighting};
 pub use options::{FeatureNorm, NormKind, TrainerOptions};

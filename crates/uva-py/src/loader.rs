@@ -353,11 +353,16 @@ impl Source {
             // States of before have it not: short lists were taken whole then.
             told.set_item("replacement", "as many picks as the fanout")?;
         }
-        if let Some(nodes) = self.dataset.chosen_nodes() {
+        let nodes = self.dataset.chosen_nodes();
+        if let Some(nodes) = &nodes {
             told.set_item("input_nodes", nodes)?;
         }
-        if let Some(shuffle) = options.shuffle {
-            told.set_item("shuffle", shuffle)?;
+        if let Some((_, main)) = &self.own {
+            let shuffle = options.shuffled.has(*main);
+            // States of before it could be given have it not.
+            if nodes.is_some() || shuffle != LoaderOptions::default().shuffled.has(*main) {
+                told.set_item("shuffle", shuffle)?;
+            }
         }
         told.set_item("world_size", options.part.of)?;
         Ok(told)
@@ -475,7 +480,9 @@ pub fn _open_loader(
     let split = split_named(split)?;
     let mut options = options_given(options)?;
     options.part = Part { index: count("rank", rank)?, of: count("world_size", world_size)? };
-    options.shuffle = shuffle;
+    if let Some(shuffle) = shuffle {
+        options.shuffled = options.shuffled.with(split, shuffle);
+    }
     let input_nodes = input_nodes.map(nodes_given).transpose()?;
     let device = device_named(device)?;
     options.check().or_raise()?;

@@ -617,11 +617,8 @@ def test_the_dataset_of_a_loader_keeps_its_own_splits(graph):
 def test_the_last_batch_of_given_nodes_may_be_dropped(graph):
     with uvatrain.Loader(graph, input_nodes=range(130), drop_last=True, **OPTIONS) as loader:
         assert [batch.num_seeds for batch in loader] == [64, 64]
-    with pytest.raises(ValueError, match="drop_last") as raised:
-        with uvatrain.Loader(graph, input_nodes=range(13), drop_last=True, **OPTIONS) as loader:
-            assert len(loader) == 0
-            raise ValueError("drop_last leaves none")
-    assert raised
+    with uvatrain.Loader(graph, input_nodes=range(63), drop_last=True, **OPTIONS) as loader:
+        assert len(loader) == 0 == len(list(loader))
 
 
 def test_ranks_divide_given_nodes(graph):
@@ -636,10 +633,12 @@ def test_a_state_knows_the_given_nodes_and_their_order(graph):
     ids = list(range(0, 300, 2))
     with uvatrain.Loader(graph, input_nodes=ids, **OPTIONS) as loader:
         whole = hashes(loader)
-        state = next(([loader.state_dict() for _ in [batch]] for batch in loader))[0]
+        loader.set_epoch(0)
+        for _ in loader:
+            state = loader.state_dict()
+            break
         plain = {name: value for name, value in state.items() if name not in ("input_nodes", "shuffle")}
     with uvatrain.Loader(graph, input_nodes=torch.tensor(ids), **OPTIONS) as loader:
-        state["epoch"] = 0
         loader.load_state_dict(state)
         assert hashes(loader) == whole[1:]
         with pytest.raises(ValueError, match="input_nodes is another: None in the state, '150 nodes, "):
@@ -668,7 +667,7 @@ def test_a_state_knows_the_given_nodes_and_their_order(graph):
         (torch.ones(3, 2, dtype=torch.int64), ValueError, r"input_nodes is int64 \[3, 2\], it has to have one dimension"),
         (torch.tensor(3), ValueError, r"input_nodes is int64 \[\], it has to have one dimension"),
         ([1.0, 2.0], TypeError, r"input_nodes is float64 \[2\]: node ids are integers"),
-        (["a"], TypeError, "input_nodes"),
+        (["a"], ValueError, "input_nodes is <U1"),
         ({1, 2}, ValueError, "input_nodes is a set: an array is needed"),
         ([None], ValueError, "input_nodes is of Python objects"),
         (5, ValueError, r"input_nodes is int64 \[\], it has to have one dimension"),

@@ -15,6 +15,7 @@ use crate::device::DeviceSlots;
 use crate::metrics::Roles;
 use crate::options::{LoaderOptions, Passes};
 use crate::plan::RunPlan;
+use crate::roles::BatchReceiver;
 use crate::schedule::{Order, Schedule};
 use crate::{Runtime, RuntimeError};
 
@@ -118,6 +119,11 @@ impl BatchStream {
         self.schedule().batches(split)
     }
 
+    /// Seeds of a whole batch: what was asked for, or one more than the longest split has.
+    pub fn batch_size(&self) -> usize {
+        self.runtime.options().batch_size
+    }
+
     /// Time totals of each role so far.
     pub fn roles(&self) -> Roles {
         self.runtime.roles()
@@ -126,6 +132,11 @@ impl BatchStream {
     /// The feature slots on a GPU, if they are there.
     pub fn device_slots(&mut self) -> Option<Arc<DeviceSlots>> {
         self.runtime.parts().0.device_slots().cloned()
+    }
+
+    /// The receiving end, for a consumer that computes on a GPU.
+    pub fn receiver(&mut self) -> &mut BatchReceiver {
+        self.runtime.parts().0
     }
 
     /// Whether to expect validation after each epoch of the main split, from the next turn on.

@@ -127,6 +127,11 @@ pub fn signal_name(signal: i32) -> String {
 
 impl From<GraphError> for RuntimeError {
     fn from(error: GraphError) -> Self {
+        if let GraphError::Usage { option, message } = &error
+            && option.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+        {
+            return OptionError::of(option, message).into();
+        }
         // If the system refuses a file, the input is not at fault.
         if error.is_bad_input() { Self::Input(error.to_string()) } else { Self::Failed(error.to_string()) }
     }

@@ -2,11 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use uva_graph::npy::{NpyArray, NpyType};
 use uva_graph::{Dataset, GraphError, Split};
 
 use crate::RuntimeError;
-use uva_options::OptionError;
+use uva_options::OptionValue;
 
 /// The name of the option, in messages.
 const OPTION: &str = "input_nodes";
@@ -52,35 +54,91 @@ impl InputNodes {
     /// The dataset with these nodes in place of a split's.
     ///
     /// # Errors
-    /// [`RuntimeError::Option`] for `input_nodes`: no node, an id that is no node or occurs twice, a mask of another
-    /// length. [`RuntimeError::Input`] for a file that holds neither ids nor a mask.
-    pub fn in_place_of(self, split: Split, dataset: Dataset) -> Result<Dataset, RuntimeError> {
+    /// [`GraphError::Usage`] for `input_nodes`: no node, an id that is no node or occurs twice, a mask of another length.
+    /// For a file, also that it cannot be read, or holds neither ids nor a mask.
+    pub fn in_place_of(self, split: Split, dataset: Dataset) -> Result<Dataset, GraphError> {
         let (ids, from) = self.ids(dataset.nodes())?;
         let refused = |problem: String| match &from {
-            Some(path) => OptionError::new(OPTION, path.display(), problem),
-            None => OptionError::of(OPTION, problem),
+            Some(path) => GraphError::usage(OPTION, format!("{}: {problem}", path.display())),
+            None => GraphError::usage(OPTION, problem),
         };
         if ids.is_empty() {
-            return Err(refused("there is no node in it".to_owned()).into());
+            return Err(refused("there is no node in it".to_owned()));
         }
         dataset.with_nodes(split, ids, OPTION).map_err(|error| match error {
-            GraphError::Usage { message, .. } => refused(message).into(),
-            other => other.into(),
+            GraphError::Usage { message, .. } => refused(message),
+            other => other,
         })
     }
 
     /// The ids, and the file that they come from.
-    fn ids(self, nodes: usize) -> Result<(Vec<i64>, Option<PathBuf>), RuntimeError> {
+    fn ids(self, nodes: usize) -> Result<(Vec<i64>, Option<PathBuf>), GraphError> {
         match self {
             Self::Ids(ids) => Ok((ids, None)),
             Self::All => Ok(((0..nodes as i64).collect(), None)),
             Self::Mask(mask) if mask.len() != nodes => {
                 let problem = format!("the mask has {} entries, the dataset {nodes} nodes", mask.len());
-                Err(OptionError::of(OPTION, problem).into())
+                Err(GraphError::usage(OPTION, problem))
             }
             Self::Mask(mask) => Ok((positions(mask), None)),
             Self::File(path) => Ok((of_file(&path, nodes)?, Some(path))),
         }
+    }
+}
+
+/// A file of nodes that the processes of a run read, each for itself. Its path is UTF-8 text: front ends refuse others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodesFile {
+    path: PathBuf,
+    /// What [`Dataset::chosen_nodes`] says of them.
+    pub nodes: String,
+}
+
+impl NodesFile {
+    /// The dataset with the nodes of this file in place of the training split's, and the file for other processes.
+    ///
+    /// # Errors
+    /// As [`InputNodes::in_place_of`].
+    pub fn read(path: &Path, dataset: Dataset) -> Result<(Dataset, Self), GraphError> {
+        let path = path.to_owned();
+        let dataset = InputNodes::File(path.clone()).in_place_of(Split::Train, dataset)?;
+        let nodes = dataset.chosen_nodes().unwrap_or_default();
+        Ok((dataset, Self { path, nodes }))
+    }
+
+    /// The same dataset in another process.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Input`] if the file has changed since, or cannot be read any more.
+    pub fn in_place(&self, dataset: Dataset) -> Result<Dataset, RuntimeError> {
+        let (dataset, found) = Self::read(&self.path, dataset)?;
+        if found.nodes == self.nodes {
+            return Ok(dataset);
+        }
+        Err(RuntimeError::Input(format!(
+            "{}: it has {} now, and had {} when the run began: leave it as it is until the run ends",
+            self.path.display(),
+            found.nodes,
+            self.nodes
+        )))
+    }
+}
+
+impl OptionValue for NodesFile {
+    fn of_text(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    fn text(&self) -> String {
+        self.json().to_string()
+    }
+
+    fn json(&self) -> Value {
+        json!({ "path": self.path.to_string_lossy(), "nodes": self.nodes })
+    }
+
+    fn of_json(value: &Value) -> Option<Self> {
+        Self::deserialize(value).ok()
     }
 }
 
@@ -89,15 +147,15 @@ fn positions(mask: impl IntoIterator<Item = bool>) -> Vec<i64> {
     (0..).zip(mask).filter(|(_, is)| *is).map(|(id, _)| id).collect()
 }
 
-fn of_file(path: &Path, nodes: usize) -> Result<Vec<i64>, RuntimeError> {
+fn of_file(path: &Path, nodes: usize) -> Result<Vec<i64>, GraphError> {
     let array = NpyArray::open(path)?;
     let one_axis = array.shape().len() == 1;
     Ok(match array.kind() {
         NpyType::Bool if array.shape() == [nodes] => positions(array.bytes().iter().map(|byte| *byte != 0)),
         NpyType::Bool => {
-            return Err(array.wrong_shape(format!("[{nodes}], an entry for each node")).into());
+            return Err(array.wrong_shape(format!("[{nodes}], an entry for each node")));
         }
-        _ if !one_axis => return Err(array.wrong_shape("[ids]").into()),
+        _ if !one_axis => return Err(array.wrong_shape("[ids]")),
         NpyType::I64 => array.elements::<i64>(NpyType::I64)?.to_vec(),
         NpyType::I32 => array.elements::<i32>(NpyType::I32)?.iter().map(|id| i64::from(*id)).collect(),
         _ => return Err(array.wrong_type("int64 or int32 (ids), or bool (a mask)").into()),

@@ -1,12 +1,15 @@
 //! The options and passes of a run.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uva_batch::{BatchSpec, Column, FeatureType};
-use uva_graph::{Dataset, Split};
+use uva_graph::{Dataset, Split, Verify};
 use uva_sample::{Expand, MAX_LAYERS, SampleError, SamplerKind, SamplerOptions, Walks};
 
 use crate::RuntimeError;
+use crate::input_nodes::NodesFile;
 use crate::machine::share_of_cores;
 use uva_options::Purpose::{Identity, Layout, Plan, Speed};
 use uva_options::{Field, OptionError, OptionValue, Options as _, options};
@@ -102,8 +105,10 @@ options! {
         /// Whether batches carry the in-degree, in the whole graph, of each input node. It is the model's wish: GCN
         /// weighs by them.
         degrees: bool = false => Field::internal(),
-        /// Whether the seeds are shuffled anew in each epoch. Unless given, only those of the training split are.
-        shuffle: Option<bool> = None => Field::internal(),
+        /// The splits whose seeds each epoch orders anew. Front ends ask for that of one split.
+        shuffled: Shuffled = Shuffled::default() => Field::internal(),
+        /// A file of nodes in place of the training split's, for every process of the run to read.
+        input_nodes: Option<NodesFile> = None => Field::internal(),
         /// Which of an epoch's batches are this run's, where several processes divide them.
         part: Part = Part::default() => Field::internal(),
     }
@@ -149,6 +154,62 @@ impl OptionValue for Part {
     }
 }
 
+/// The splits whose seeds each epoch orders anew. The others keep the order of their files, or the one in which nodes
+/// were given in their place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shuffled {
+    train: bool,
+    valid: bool,
+    test: bool,
+}
+
+impl Default for Shuffled {
+    fn default() -> Self {
+        Self { train: true, valid: false, test: false }
+    }
+}
+
+impl Shuffled {
+    /// Whether this split's are.
+    #[must_use]
+    pub fn has(self, split: Split) -> bool {
+        match split {
+            Split::Train => self.train,
+            Split::Valid => self.valid,
+            Split::Test => self.test,
+        }
+    }
+
+    /// The same, except for one split.
+    #[must_use]
+    pub fn with(mut self, split: Split, shuffle: bool) -> Self {
+        match split {
+            Split::Train => self.train = shuffle,
+            Split::Valid => self.valid = shuffle,
+            Split::Test => self.test = shuffle,
+        }
+        self
+    }
+}
+
+impl OptionValue for Shuffled {
+    fn of_text(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    fn text(&self) -> String {
+        self.json().to_string()
+    }
+
+    fn json(&self) -> Value {
+        json!({ "train": self.train, "valid": self.valid, "test": self.test })
+    }
+
+    fn of_json(value: &Value) -> Option<Self> {
+        Self::deserialize(value).ok()
+    }
+}
+
 impl LoaderOptions {
     /// How neighbours are sampled.
     pub fn sampling(&self) -> SamplerOptions {
@@ -164,9 +225,16 @@ impl LoaderOptions {
         }
     }
 
-    /// Whether each epoch shuffles the seeds of a split.
-    pub fn shuffles(&self, split: Split) -> bool {
-        self.shuffle.unwrap_or(split == Split::Train)
+    /// Opens the dataset of a run in another of its processes, which has checked it: with the same nodes as there.
+    ///
+    /// # Errors
+    /// If the dataset or the file of nodes has changed since.
+    pub fn open_again(&self, dataset: &Path) -> Result<Dataset, RuntimeError> {
+        let dataset = Dataset::open_verified(dataset, Verify::HeadersOnly)?;
+        match &self.input_nodes {
+            Some(file) => file.in_place(dataset),
+            None => Ok(dataset),
+        }
     }
 
     /// The options that determine the layout of batches.
@@ -245,8 +313,11 @@ impl LoaderOptions {
             // Earlier versions took short lists whole: such a run now has other batches.
             found.insert("replacement".to_owned(), "as many picks as the fanout".into());
         }
-        if let Some(shuffle) = self.shuffle {
-            found.insert("shuffle".to_owned(), shuffle.into());
+        if let Some(file) = &self.input_nodes {
+            found.insert("input_nodes".to_owned(), file.nodes.clone().into());
+        }
+        if self.shuffled != default.shuffled {
+            found.insert("shuffled".to_owned(), self.shuffled.json());
         }
         // Checkpoints store the three as one list.
         let walks: Vec<Value> = ["walks", "walk_length", "walk_stop"]
@@ -257,6 +328,23 @@ impl LoaderOptions {
             found.insert("walks".to_owned(), walks.into());
         }
         found
+    }
+}
+
+impl LoaderOptions {
+    /// The options of the run that left a checkpoint with this fingerprint; those that change no batch have their
+    /// defaults.
+    ///
+    /// # Errors
+    /// The entry that is none of an option's values.
+    pub fn of_fingerprint(fingerprint: &Value) -> Result<Self, String> {
+        let mut found = fingerprint.as_object().cloned().unwrap_or_default();
+        if let Some(Value::Array(walks)) = found.shift_remove("walks") {
+            let names = ["walks", "walk_length", "walk_stop"].map(str::to_owned);
+            found.extend(names.into_iter().zip(walks));
+        }
+        found.retain(|name, _| Self::field(name).is_some());
+        Self::deserialize(Value::Object(found)).map_err(|error| error.to_string())
     }
 }
 
@@ -288,6 +376,28 @@ pub struct Cursor {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fingerprint_gives_back_the_options_that_batches_depend_on() {
+        for options in [
+            LoaderOptions { fanouts: vec![4, -1], batch_size: 7, seed: 9, ..LoaderOptions::default() },
+            LoaderOptions { replace: true, expand: Expand::New, ..LoaderOptions::default() },
+            LoaderOptions {
+                sampler_kind: SamplerKind::from_name("walk").unwrap(),
+                walks: 3,
+                walk_length: 5,
+                walk_stop: 40,
+                batch_dependency: 4,
+                ..LoaderOptions::default()
+            },
+        ] {
+            let mut fingerprint = options.fingerprint();
+            fingerprint.insert("dataset".to_owned(), "0".into());
+            assert_eq!(LoaderOptions::of_fingerprint(&fingerprint.into()), Ok(options));
+        }
+        let refused = LoaderOptions::of_fingerprint(&json!({ "batch_size": "many" }));
+        assert!(refused.unwrap_err().contains("batch_size"));
+    }
 
     #[test]
     fn more_samplers_than_one_message_can_name_are_refused() {

@@ -42,6 +42,7 @@ use crate::wiring::{Connections, Wired, wire};
 pub struct RuntimeBuilder {
     dataset: PathBuf,
     input_nodes: Option<InputNodes>,
+    shuffle: Option<bool>,
     options: LoaderOptions,
     passes: Passes,
 }
@@ -59,16 +60,17 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Nodes in place of the training split's: ids, a mask, a file of either, or [`InputNodes::All`].
+    /// Nodes in place of the training split's: ids, a mask, a file of either, or [`InputNodes::All`]. They keep their
+    /// order, unless [`shuffle`](Self::shuffle) says otherwise.
     pub fn input_nodes(mut self, nodes: impl Into<InputNodes>) -> Self {
         self.input_nodes = Some(nodes.into());
         self
     }
 
-    /// Whether each epoch shuffles the seeds. Unless called, training seeds are shuffled, also those of
-    /// [`input_nodes`](Self::input_nodes), and the other splits keep the order of their files.
+    /// Whether each epoch orders the training seeds anew. Unless called, it does so with the training split, and not
+    /// with [`input_nodes`](Self::input_nodes).
     pub fn shuffle(mut self, shuffle: bool) -> Self {
-        self.options.shuffle = Some(shuffle);
+        self.shuffle = Some(shuffle);
         self
     }
 
@@ -119,8 +121,7 @@ impl RuntimeBuilder {
     /// # Errors
     /// As [`RuntimeBuilder::build`], where the options or the dataset are refused.
     pub fn dry_run(&self) -> Result<DryRun, RuntimeError> {
-        let dataset = self.open()?;
-        let plan = RunPlan::new(&dataset, &self.options, self.passes)?;
+        let (dataset, plan) = self.planned()?;
         Ok(DryRun::new(&dataset, &plan, Placement::Threads, &PlannedCaches::None, Vec::new()))
     }
 
@@ -130,17 +131,23 @@ impl RuntimeBuilder {
     /// [`RuntimeError::Usage`] and [`RuntimeError::Input`] name the option or file; [`RuntimeError::Failed`] when the
     /// system gives no memory or threads.
     pub fn build(self) -> Result<Runtime, RuntimeError> {
-        let dataset = Arc::new(self.open()?);
-        let plan = RunPlan::new(&dataset, &self.options, self.passes)?;
-        Runtime::start(dataset, plan)
+        let (dataset, plan) = self.planned()?;
+        Runtime::start(Arc::new(dataset), plan)
     }
 
-    fn open(&self) -> Result<Dataset, RuntimeError> {
-        let dataset = Dataset::open(&self.dataset)?;
-        match &self.input_nodes {
-            Some(nodes) => nodes.clone().in_place_of(Split::Train, dataset),
-            None => Ok(dataset),
+    fn planned(&self) -> Result<(Dataset, RunPlan), RuntimeError> {
+        let mut dataset = Dataset::open(&self.dataset)?;
+        let mut options = self.options.clone();
+        let mut shuffle = self.shuffle;
+        if let Some(nodes) = &self.input_nodes {
+            dataset = nodes.clone().in_place_of(Split::Train, dataset)?;
+            shuffle = shuffle.or(Some(false));
         }
+        if let Some(shuffle) = shuffle {
+            options.shuffled = options.shuffled.with(Split::Train, shuffle);
+        }
+        let plan = RunPlan::new(&dataset, &options, self.passes)?;
+        Ok((dataset, plan))
     }
 }
 
@@ -162,6 +169,7 @@ impl Runtime {
         RuntimeBuilder {
             dataset: dataset.as_ref().to_owned(),
             input_nodes: None,
+            shuffle: None,
             options: LoaderOptions::default(),
             passes: Passes { epochs: 1, ..Passes::default() },
         }

@@ -246,7 +246,7 @@ pub(crate) fn seed_order(
     split: Split,
 ) -> Result<SeedOrder, RuntimeError> {
     let drop_last = split == Split::Train && options.drop_last;
-    let (length, shuffle) = (dataset.split(split).len(), options.shuffles(split));
+    let (length, shuffle) = (dataset.split(split).len(), options.shuffled.has(split));
     Ok(SeedOrder::new(options.seed, split, length, shuffle, options.batch_size, drop_last)?)
 }
 

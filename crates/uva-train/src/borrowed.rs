@@ -14,8 +14,8 @@ use uva_graph::ElementType;
 /// after `'a`. So this type stays inside the crate, and callers of [`Borrowed::tensor`] keep two rules:
 ///
 /// - Every tensor made from it is dropped before the public function that received the memory returns. These are
-///   `train_batch`, `evaluate_batch` and `evaluate_full`. They return numbers, and the only tensors they store are
-///   parameters and moments, which own their storage.
+///   `train_batch`, `evaluate_batch`, `evaluate_full_each`, `predict_batch` and `predict_full`. They return numbers or
+///   hand copies on, and the only tensors they store are parameters and moments, which own their storage.
 /// - Nothing is written through it (the memory may be mapped read-only).
 ///
 /// On a device, reads may continue after a tensor is dropped: enqueued work may run later. It has ended once an event
@@ -115,7 +115,7 @@ impl<'a> Borrowed<'a> {
         // the product without overflow. They are aligned for the kind, by the slice's type or by `table`'s check. Every
         // bit pattern is valid, since all kinds are plain numbers. They stay allocated and unchanged for 'a, which the
         // result carries. No tensor made from it lives longer, and nothing writes: that is the rule on the type, kept
-        // by the three functions named there. Memory shared with another process is not changed either: a slot in state
+        // by the functions named there. Memory shared with another process is not changed either: a slot in state
         // `reading` belongs to its reader.
         let tensor =
             unsafe { Tensor::f_from_blob(bytes.as_ptr(), shape, &strides(shape), kind, Device::Cpu) }?;

@@ -7,8 +7,12 @@ use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::Serialize;
 use serde_json::Value;
 use tch::{Device, Kind, Tensor};
-use uva_model::checkpoint::{Checkpoint, CheckpointError, MARKER, Observer, TrainerState, store};
+use uva_model::checkpoint::{
+    Checkpoint, CheckpointError, MARKER, Observer, StoredModel, TrainerState, store,
+};
+use uva_model::{Metric, Task, TrainerOptions};
 
+use crate::device::TrainDevice;
 use crate::trainer::Trainer;
 
 /// Writes a checkpoint of `trainer` to the folder `directory`, which is made if it is missing.
@@ -41,6 +45,7 @@ pub(crate) fn write_observed(
         model: model_fingerprint(trainer)?,
         adam_steps: trainer.adam.steps,
         best: trainer.best.is_some(),
+        keep: trainer.keep,
     };
     store(directory, &tensors, kept, fingerprint, state, observer)
 }
@@ -81,6 +86,35 @@ pub fn restore(
     trainer.adam.steps = checkpoint.trainer().adam_steps;
     trainer.best = best;
     Ok(())
+}
+
+/// The model of a checkpoint, to predict and to evaluate with: the parameters that it calls the model
+/// ([`TrainerState::kept`]). `metric` judges it. `threads` are those of one libtorch operation.
+///
+/// # Errors
+/// [`CheckpointError::Damaged`] if it describes no model of this program, or a tensor is missing or of another shape.
+/// [`CheckpointError::Refused`] for a device that libtorch cannot use.
+pub fn load_model(
+    checkpoint: &Checkpoint,
+    metric: Metric,
+    device: TrainDevice,
+    threads: Option<usize>,
+) -> Result<Trainer, CheckpointError> {
+    let StoredModel { options, input_dim, classes, multi_label } = checkpoint.model()?;
+    let options = TrainerOptions { threads, ..options };
+    let task = Task { classes, multi_label, metric };
+    let trainer = Trainer::new(&options, input_dim, task, device).map_err(|error| {
+        if error.is_usage() { checkpoint.damaged(format!("its model: {error}")) } else { refused(error) }
+    })?;
+    let file = SafeTensors::deserialize(checkpoint.tensors())
+        .map_err(|error| checkpoint.damaged(format!("its tensors cannot be read: {error}")))?;
+    let group = checkpoint.trainer().kept().group();
+    let _no_grad = tch::no_grad_guard();
+    for (name, mut parameter) in trainer.model.parameters() {
+        let saved = load_tensor(checkpoint, &file, &format!("{group}.{name}"), &parameter)?;
+        parameter.f_copy_(&saved).map_err(refused)?;
+    }
+    Ok(trainer)
 }
 
 fn load_tensor(

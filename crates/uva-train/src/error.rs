@@ -32,6 +32,9 @@ pub enum TrainError {
     /// The caller refused to confirm the batch; its reason follows. This batch has not changed the model.
     #[error("{0}")]
     Unconfirmed(String),
+    /// The caller broke a pass off.
+    #[error("stopped")]
+    Stopped,
     /// libtorch cannot use the requested CUDA device.
     #[error(transparent)]
     Cuda(#[from] TorchCudaError),

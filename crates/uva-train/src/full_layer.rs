@@ -12,13 +12,64 @@ use std::ops::Range;
 use tch::{Device, Kind, Tensor};
 use uva_graph::Csc;
 
-/// Destination nodes in a chunk, and the edges that end one early: about 100 MB of intermediates together at 256
-/// columns. A node with more edges than that is a chunk of its own.
+/// Destination nodes in a chunk, and the edges in a piece of one: about 100 MB of intermediates together at 256
+/// columns. A node with more edges than that is a piece of its own.
 pub(crate) const CHUNK_NODES: usize = 1 << 15;
 const CHUNK_EDGES: usize = 1 << 22;
 
 /// The rows that a layer reads, by chunk of nodes: [nodes of the chunk, inputs].
 pub(crate) type RowsOf<'r> = &'r dyn Fn(&Range<usize>) -> Result<Tensor, TrainError>;
+
+/// Where a layer's results go.
+pub(crate) enum Results<'r> {
+    /// Into a table of all nodes, [nodes, outputs], which holds zeros.
+    Table(Tensor),
+    /// To somebody, chunk after chunk, so that no table of them is kept.
+    Stream(&'r mut dyn Stream),
+}
+
+/// Takes a layer's results: [nodes of the chunk, outputs] each.
+pub(crate) trait Stream {
+    /// Whether the results of this chunk are wanted.
+    fn wants(&self, chunk: &Range<usize>) -> bool;
+
+    /// Takes them.
+    fn take(&mut self, chunk: &Range<usize>, rows: Tensor) -> Result<(), TrainError>;
+}
+
+impl Results<'_> {
+    /// Whether a chunk has to be computed.
+    fn wants(&self, chunk: &Range<usize>) -> bool {
+        match self {
+            Self::Table(_) => true,
+            Self::Stream(stream) => stream.wants(chunk),
+        }
+    }
+
+    /// The rows of a chunk, to be computed in place: of the table, or new ones. `fresh` makes the latter.
+    fn of_chunk(
+        &self,
+        chunk: &Range<usize>,
+        fresh: impl FnOnce() -> Result<Tensor, TrainError>,
+    ) -> Result<Tensor, TrainError> {
+        match self {
+            Self::Table(table) => slice(table, chunk),
+            Self::Stream(_) => fresh(),
+        }
+    }
+
+    /// Hands a chunk over that [`Results::of_chunk`] gave.
+    fn hand_over(&mut self, chunk: &Range<usize>, rows: Tensor) -> Result<(), TrainError> {
+        match self {
+            // They are the table's own.
+            Self::Table(_) => Ok(()),
+            Self::Stream(stream) => stream.take(chunk, rows),
+        }
+    }
+}
+
+/// Called after each chunk that a layer has read or computed; an error ends the layer.
+pub(crate) type Ticks<'t> = &'t mut dyn FnMut() -> Result<(), TrainError>;
 
 /// All nodes in chunks of a bounded size.
 pub(crate) fn chunks(nodes: usize) -> impl Iterator<Item = Range<usize>> {
@@ -30,19 +81,26 @@ pub(crate) fn slice(table: &Tensor, chunk: &Range<usize>) -> Result<Tensor, Trai
     Ok(table.f_narrow(0, chunk.start as i64, chunk.len() as i64)?)
 }
 
-/// One layer for all nodes of `csc`, without what follows it: [nodes, outputs] on the host, where `layer` is too.
-/// Offsets have been checked; neighbours are checked here.
+/// How often [`full_layer`] ticks over a graph of this many nodes, if all results are wanted.
+pub(crate) fn ticks_of_a_layer(nodes: usize) -> u64 {
+    2 * chunks(nodes).count() as u64
+}
+
+/// One layer for all nodes of `csc`, without what follows it, on the host, where `layer` is too. Offsets have been
+/// checked; neighbours are checked here.
 pub(crate) fn full_layer(
     layer: &Layer,
     rows: RowsOf<'_>,
     csc: &Csc<'_>,
     kind: Kind,
-) -> Result<Tensor, TrainError> {
+    results: &mut Results<'_>,
+    ticks: Ticks<'_>,
+) -> Result<(), TrainError> {
     let graph = Graph { csc, kind };
     match layer {
-        Layer::Convolution(layer) => graph.convolution(layer, rows),
-        Layer::Attention(layer) => graph.attention(layer, rows),
-        Layer::Isomorphism(layer) => graph.isomorphism(layer, rows),
+        Layer::Convolution(layer) => graph.convolution(layer, rows, results, ticks),
+        Layer::Attention(layer) => graph.attention(layer, rows, results, ticks),
+        Layer::Isomorphism(layer) => graph.isomorphism(layer, rows, results, ticks),
     }
 }
 
@@ -54,68 +112,109 @@ struct Graph<'a> {
 impl Graph<'_> {
     /// A table of zeros of all nodes.
     fn table(&self, columns: i64) -> Result<Tensor, TrainError> {
-        Ok(Tensor::f_zeros([self.csc.nodes() as i64, columns], (self.kind, Device::Cpu))?)
+        self.rows_of_zeros(self.csc.nodes(), columns)
+    }
+
+    fn rows_of_zeros(&self, rows: usize, columns: i64) -> Result<Tensor, TrainError> {
+        Ok(Tensor::f_zeros([rows as i64, columns], (self.kind, Device::Cpu))?)
     }
 
     /// Rows are multiplied by the neighbours' weight first and then aggregated. With as many sources as destinations,
     /// this order is more work only if the layer widens. It also reads the table front to back instead of at random.
-    fn convolution(&self, layer: &Convolution, rows: RowsOf<'_>) -> Result<Tensor, TrainError> {
+    fn convolution(
+        &self,
+        layer: &Convolution,
+        rows: RowsOf<'_>,
+        results: &mut Results<'_>,
+        ticks: Ticks<'_>,
+    ) -> Result<(), TrainError> {
         let (Convolution::Sage { neighbours: weight, .. } | Convolution::Gcn { weight, .. }) = layer;
-        let outputs = weight.size2()?.0;
-        let (projected, result) = (self.table(outputs)?, self.table(outputs)?);
+        let outputs = layer.outputs()?;
+        let projected = self.table(outputs)?;
         for chunk in chunks(self.csc.nodes()) {
             let x = rows(&chunk)?;
             slice(&projected, &chunk)?.f_copy_(&linear(&x, weight)?)?;
-            if let Convolution::Sage { own, bias, .. } = layer {
-                slice(&result, &chunk)?.f_copy_(&x.f_linear(own, Some(bias))?)?;
+            // Rows are read once where their results have a place; a stream's own part is computed when it is due.
+            if let (Convolution::Sage { own, bias, .. }, Results::Table(table)) = (layer, &*results) {
+                slice(table, &chunk)?.f_copy_(&x.f_linear(own, Some(bias))?)?;
             }
+            ticks()?;
         }
-        let mut start = 0;
-        while start < self.csc.nodes() {
-            let chunk = self.next_chunk(start, CHUNK_EDGES);
-            let lists = Lists::new(self.csc, &chunk)?;
-            let (weights, own) = match layer {
-                Convolution::Sage { .. } => (lists.mean_weights(), None),
-                Convolution::Gcn { bias, .. } => {
-                    let (weights, own) = lists.gcn_weights(self.csc, &chunk);
-                    (weights, Some((own, bias)))
+        for chunk in chunks(self.csc.nodes()) {
+            if !results.wants(&chunk) {
+                continue;
+            }
+            let result = results.of_chunk(&chunk, || match layer {
+                Convolution::Sage { own, bias, .. } => Ok(rows(&chunk)?.f_linear(own, Some(bias))?),
+                Convolution::Gcn { .. } => self.rows_of_zeros(chunk.len(), outputs),
+            })?;
+            for piece in self.pieces(&chunk, CHUNK_EDGES) {
+                let lists = Lists::new(self.csc, &piece)?;
+                let (weights, own) = match layer {
+                    Convolution::Sage { .. } => (lists.mean_weights(), None),
+                    Convolution::Gcn { bias, .. } => {
+                        let (weights, own) = lists.gcn_weights(self.csc, &piece);
+                        (weights, Some((own, bias)))
+                    }
+                };
+                let weights = Tensor::f_from_slice(&weights)?.f_to_kind(self.kind)?;
+                let (indices, offsets) =
+                    (Borrowed::vector(&lists.indices)?, Borrowed::vector(&lists.offsets)?);
+                let sums = weighted_sums(&projected, indices.tensor(), offsets.tensor(), &weights)?;
+                let mut target = slice(&result, &within(&chunk, &piece))?;
+                let _ = target.f_add_(&sums)?;
+                if let Some((own, bias)) = own {
+                    let own = Tensor::f_from_slice(&own)?.f_to_kind(self.kind)?.f_unsqueeze(1)?;
+                    let _ = target.f_add_(&slice(&projected, &piece)?.f_mul(&own)?)?.f_add_(bias)?;
                 }
-            };
-            let weights = Tensor::f_from_slice(&weights)?.f_to_kind(self.kind)?;
-            let (indices, offsets) = (Borrowed::vector(&lists.indices)?, Borrowed::vector(&lists.offsets)?);
-            let sums = weighted_sums(&projected, indices.tensor(), offsets.tensor(), &weights)?;
-            let mut target = slice(&result, &chunk)?;
-            let _ = target.f_add_(&sums)?;
-            if let Some((own, bias)) = own {
-                let own = Tensor::f_from_slice(&own)?.f_to_kind(self.kind)?.f_unsqueeze(1)?;
-                let _ = target.f_add_(&slice(&projected, &chunk)?.f_mul(&own)?)?.f_add_(bias)?;
             }
-            start = chunk.end;
+            results.hand_over(&chunk, result)?;
+            ticks()?;
         }
-        Ok(result)
+        Ok(())
     }
 
     /// The first product of all nodes, then each chunk's sums and second product.
-    fn isomorphism(&self, layer: &Isomorphism, rows: RowsOf<'_>) -> Result<Tensor, TrainError> {
-        let (projected, result) = (self.table(layer.outputs())?, self.table(layer.outputs())?);
+    fn isomorphism(
+        &self,
+        layer: &Isomorphism,
+        rows: RowsOf<'_>,
+        results: &mut Results<'_>,
+        ticks: Ticks<'_>,
+    ) -> Result<(), TrainError> {
+        let projected = self.table(layer.outputs())?;
         for chunk in chunks(self.csc.nodes()) {
             slice(&projected, &chunk)?.f_copy_(&layer.project(&rows(&chunk)?)?)?;
+            ticks()?;
         }
-        let mut start = 0;
-        while start < self.csc.nodes() {
-            let chunk = self.next_chunk(start, CHUNK_EDGES);
-            let lists = Lists::new(self.csc, &chunk)?;
-            let (indices, offsets) = (Borrowed::vector(&lists.indices)?, Borrowed::vector(&lists.offsets)?);
-            let weights = Tensor::f_ones([lists.indices.len() as i64], (self.kind, Device::Cpu))?;
-            let sums = weighted_sums(&projected, indices.tensor(), offsets.tensor(), &weights)?;
-            slice(&result, &chunk)?.f_copy_(&layer.evaluate(&sums, &slice(&projected, &chunk)?)?)?;
-            start = chunk.end;
+        for chunk in chunks(self.csc.nodes()) {
+            if !results.wants(&chunk) {
+                continue;
+            }
+            let result = results.of_chunk(&chunk, || self.rows_of_zeros(chunk.len(), layer.outputs()))?;
+            for piece in self.pieces(&chunk, CHUNK_EDGES) {
+                let lists = Lists::new(self.csc, &piece)?;
+                let (indices, offsets) =
+                    (Borrowed::vector(&lists.indices)?, Borrowed::vector(&lists.offsets)?);
+                let weights = Tensor::f_ones([lists.indices.len() as i64], (self.kind, Device::Cpu))?;
+                let sums = weighted_sums(&projected, indices.tensor(), offsets.tensor(), &weights)?;
+                let evaluated = layer.evaluate(&sums, &slice(&projected, &piece)?)?;
+                slice(&result, &within(&chunk, &piece))?.f_copy_(&evaluated)?;
+            }
+            results.hand_over(&chunk, result)?;
+            ticks()?;
         }
-        Ok(result)
+        Ok(())
     }
 
     /// Scores of all nodes first, then each chunk's softmax and sums.
-    fn attention(&self, layer: &Attention, rows: RowsOf<'_>) -> Result<Tensor, TrainError> {
+    fn attention(
+        &self,
+        layer: &Attention,
+        rows: RowsOf<'_>,
+        results: &mut Results<'_>,
+        ticks: Ticks<'_>,
+    ) -> Result<(), TrainError> {
         let heads = layer.heads();
         let tables: Result<Vec<Tensor>, TrainError> =
             (0..heads).map(|_| self.table(layer.width()?)).collect();
@@ -128,39 +227,58 @@ impl Graph<'_> {
             }
             slice(&of_sources, &chunk)?.f_copy_(&sources)?;
             slice(&of_destinations, &chunk)?.f_copy_(&destinations)?;
+            ticks()?;
         }
-        let result = self.table(layer.outputs())?;
-        let mut start = 0;
-        while start < self.csc.nodes() {
+        for chunk in chunks(self.csc.nodes()) {
+            if !results.wants(&chunk) {
+                continue;
+            }
+            let result = results.of_chunk(&chunk, || self.rows_of_zeros(chunk.len(), layer.outputs()))?;
             // Several tensors of edges × heads lie side by side.
-            let chunk = self.next_chunk(start, CHUNK_EDGES / heads);
-            let lists = Lists::new(self.csc, &chunk)?.with_own(&chunk);
-            let destination_of_edge = lists.destination_of_edge();
-            let [offsets, indices, destination_of_edge] =
-                [&lists.offsets, &lists.indices, &destination_of_edge].map(|values| Borrowed::vector(values));
-            let (offsets, indices, destination_of_edge) = (offsets?, indices?, destination_of_edge?);
-            let lists = attention::Lists {
-                offsets: offsets.tensor(),
-                indices: indices.tensor(),
-                destination_of_edge: destination_of_edge.tensor(),
-            };
-            let destinations = slice(&of_destinations, &chunk)?;
-            let attended = layer.evaluate(&tables, &of_sources, &destinations, &lists)?;
-            slice(&result, &chunk)?.f_copy_(&attended)?;
-            start = chunk.end;
+            for piece in self.pieces(&chunk, CHUNK_EDGES / heads) {
+                let lists = Lists::new(self.csc, &piece)?.with_own(&piece);
+                let destination_of_edge = lists.destination_of_edge();
+                let [offsets, indices, destination_of_edge] =
+                    [&lists.offsets, &lists.indices, &destination_of_edge]
+                        .map(|values| Borrowed::vector(values));
+                let (offsets, indices, destination_of_edge) = (offsets?, indices?, destination_of_edge?);
+                let lists = attention::Lists {
+                    offsets: offsets.tensor(),
+                    indices: indices.tensor(),
+                    destination_of_edge: destination_of_edge.tensor(),
+                };
+                let destinations = slice(&of_destinations, &piece)?;
+                let attended = layer.evaluate(&tables, &of_sources, &destinations, &lists)?;
+                slice(&result, &within(&chunk, &piece))?.f_copy_(&attended)?;
+            }
+            results.hand_over(&chunk, result)?;
+            ticks()?;
         }
-        Ok(result)
+        Ok(())
     }
 
-    /// The destinations from `start` that make one chunk: at least one.
-    fn next_chunk(&self, start: usize, edges: usize) -> Range<usize> {
-        let (indptr, nodes) = (self.csc.indptr, self.csc.nodes());
-        let mut end = start + 1;
-        while end < nodes && end - start < CHUNK_NODES && indptr[end + 1] - indptr[start] <= edges as i64 {
-            end += 1;
-        }
-        start..end
+    /// A chunk in pieces of at most `edges` edges, or of one node.
+    fn pieces(&self, chunk: &Range<usize>, edges: usize) -> impl Iterator<Item = Range<usize>> {
+        let (indptr, chunk) = (self.csc.indptr, chunk.clone());
+        let mut start = chunk.start;
+        std::iter::from_fn(move || {
+            if start == chunk.end {
+                return None;
+            }
+            let mut end = start + 1;
+            while end < chunk.end && indptr[end + 1] - indptr[start] <= edges as i64 {
+                end += 1;
+            }
+            let piece = start..end;
+            start = end;
+            Some(piece)
+        })
     }
+}
+
+/// A piece of a chunk, counted within the chunk.
+fn within(chunk: &Range<usize>, piece: &Range<usize>) -> Range<usize> {
+    piece.start - chunk.start..piece.end - chunk.start
 }
 
 /// The neighbour lists of a chunk.

@@ -5,8 +5,8 @@
 //! conversion is copied out of the slot. From a device, only a batch's loss and counts are copied back.
 //!
 //! This crate must not know where a batch comes from: no rings, processes, samplers, signals or events. It reads a
-//! dataset's tables only to evaluate on full neighbourhoods ([`Trainer::evaluate_full`]), and it knows libtorch, which
-//! no other crate does. A program that trains on a CUDA device calls [`cuda::TorchCuda::load`] before anything else
+//! dataset's tables only to evaluate and predict on full neighbourhoods ([`Trainer::evaluate_full`],
+//! [`Trainer::predict_full`]), and it knows libtorch, which no other crate does. A program that trains on a CUDA device calls [`cuda::TorchCuda::load`] before anything else
 //! here.
 //!
 //! # Repeatable runs
@@ -37,6 +37,7 @@ mod error;
 mod evaluate;
 mod evaluation;
 mod full_layer;
+mod full_pass;
 mod host;
 mod initial;
 mod input;
@@ -44,6 +45,7 @@ mod layer;
 #[doc(hidden)]
 pub mod measured;
 mod model;
+mod predict;
 mod prepared;
 mod random;
 mod rowwise;
@@ -51,6 +53,7 @@ mod sums;
 mod targets;
 mod tensor_block;
 mod trainer;
+mod wanted;
 
 #[cfg(test)]
 mod tests;
@@ -61,4 +64,6 @@ pub use device_input::{DeviceBatch, DeviceBlock};
 pub use error::TrainError;
 pub use evaluation::Evaluation;
 pub use input::{BatchInput, BlockInput};
+pub use predict::{Answered, Questions, Take};
 pub use trainer::{Confirm, Step, Trainer};
+pub use wanted::Wanted;

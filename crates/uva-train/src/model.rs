@@ -154,6 +154,34 @@ impl Model {
         parameters
     }
 
+    /// How many steps it takes until the rows behind this layer are there, counted from 1: as the next layer gets them.
+    pub(crate) fn behind(&self, layer: usize) -> usize {
+        let is_layer = |named: &&Named| matches!(named.step, Step::Hop(_) | Step::Residual(_));
+        let mut layers = (0..).zip(&self.steps).filter(|(_, named)| is_layer(named)).map(|(place, _)| place);
+        let (this, next) = (layers.nth(layer.saturating_sub(1)), layers.next());
+        match (this, next) {
+            (None, _) => self.steps.len(),
+            (Some(_), Some(next)) => next,
+            // Of the last, what follows a residual branch makes logits of them.
+            (Some(this), None) => this + 1,
+        }
+    }
+
+    /// From the input nodes' rows to the seeds' logits, and to the input nodes' rows behind `steps` steps on the way.
+    /// Nothing is dropped.
+    pub(crate) fn forward_by(
+        &self,
+        features: Tensor,
+        blocks: &[Block<'_>],
+        steps: usize,
+    ) -> Result<(Tensor, Tensor), TrainError> {
+        let (before, behind) = self.steps.split_at(steps);
+        let mut pass = ForwardPass { model: self, blocks, draws: None, begun: false, tape: Vec::new() };
+        let hidden = pass.run(before, features)?;
+        let logits = pass.run(behind, hidden.shallow_clone())?;
+        Ok((hidden, logits))
+    }
+
     /// From the input nodes' rows to the seeds' logits. `blocks[0]` is the hop at the seeds, so hops take the blocks
     /// from the last to the first. With `draws` it is a training pass, and they choose the dropped elements.
     pub(crate) fn forward(

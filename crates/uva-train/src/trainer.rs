@@ -13,6 +13,7 @@ use crate::targets::Tally;
 use crate::{TrainError, borrowed::Borrowed};
 use tch::{Kind, Reduction, Tensor};
 use uva_model::Task;
+use uva_model::checkpoint::Keep;
 use uva_model::{FeatureNorm, TrainerOptions};
 
 /// Rows whose absolute values sum to less than this are divided by it instead: a row of zeros stays one.
@@ -47,6 +48,8 @@ pub struct Trainer {
     pub(crate) adam: Adam,
     /// Copies of all parameters, in their order.
     pub(crate) best: Option<Vec<Tensor>>,
+    /// Which parameters a checkpoint calls the model.
+    pub(crate) keep: Keep,
 }
 
 impl Trainer {
@@ -81,7 +84,8 @@ impl Trainer {
         let model = Model::new(options, input_dim, task.classes, (kind, device.torch()))?;
         let adam = Adam::new(&model.parameters(), options.learning_rate, options.weight_decay)?;
         let options = options.clone();
-        let trainer = Self { options, input_dim, task, kind, device, model, adam, best: None };
+        let trainer =
+            Self { options, input_dim, task, kind, device, model, adam, best: None, keep: Keep::Best };
         trainer.use_threads();
         Ok(trainer)
     }
@@ -199,6 +203,11 @@ impl Trainer {
         let evaluation = targets.evaluate(&forward.logits, self.task)?;
         confirm().map_err(TrainError::Unconfirmed)?;
         Ok(evaluation)
+    }
+
+    /// Chooses the parameters that its checkpoints call the model.
+    pub fn choose_kept(&mut self, keep: Keep) {
+        self.keep = keep;
     }
 
     /// Saves the current parameters as the best ones.

@@ -4,13 +4,15 @@
 //! libtorch: of the programs here that is `uvatrain-consumer` alone. It must not know command lines and terminals, nor
 //! how a batch travels.
 //!
-//! Next: [`session`] is what happens to the batches; [`consume`] is the job that a launcher hands over.
+//! Next: [`session`] is what happens to the batches; [`consume`] is the job that a launcher hands over; [`inference`] uses
+//! a trained model.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod arrays;
 mod gpu;
+pub mod inference;
 pub mod session;
 mod trial;
 mod work;

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use uva_graph::{Dataset, Split};
 use uva_launch::training::{
-    Best, EvaluateBy, TrainingOptions, TrainingOutcome, TrainingState, checkpoint_error, task,
+    Best, EvaluateBy, Keep, TrainingOptions, TrainingOutcome, TrainingState, checkpoint_error, task,
 };
 use uva_model::checkpoint as stored;
 use uva_runtime::cache::Caches;
@@ -71,6 +71,7 @@ impl<'a> Session<'a> {
         let task = task(dataset, options.metric.0)?;
         let mut trainer =
             Trainer::new(&options.trainer(), dataset.features().dim, task, device).map_err(train_error)?;
+        trainer.choose_kept(options.keep);
         if let Some(directory) = &options.checkpoint {
             // Leftovers of a run that could not clean up. One run at a time writes there, and now it is this one.
             stored::remove_leftovers(directory).map_err(checkpoint_error)?;
@@ -125,7 +126,7 @@ impl<'a> Session<'a> {
         if self.is_out_of_patience() {
             return format!(
                 "nothing is left to train: early stopping ended it behind epoch {epoch}, {epochs_without_gain} behind the \
-                 best; --patience {} or more trains on. The best model is tested",
+                 best; --patience {} or more trains on. Its model is tested",
                 u64::from(epochs_without_gain) + 1
             );
         }
@@ -203,9 +204,9 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// The epoch whose model is tested: the best one with early stopping, else the last.
+    /// The epoch whose model is kept and tested.
     fn tested_epoch(&self) -> Option<u32> {
-        let best = self.state.best.filter(|_| self.options.patience.is_some());
+        let best = self.state.best.filter(|_| self.options.keep == Keep::Best);
         best.map(|best| best.epoch).or(self.state.cursor.epoch.checked_sub(1))
     }
 
@@ -322,9 +323,9 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Only the test pass is left; with early stopping it tests the best model.
+    /// Only the test pass is left: it tests the model that is kept. The last parameters are in a checkpoint by now.
     fn end_training(&mut self, receiver: &mut BatchReceiver) -> Result<(), RuntimeError> {
-        if self.options.patience.is_some() && self.state.best.is_some() {
+        if self.options.keep == Keep::Best && self.state.best.is_some() {
             self.trainer.restore_best().map_err(train_error)?;
         }
         receiver.end_training();
@@ -377,7 +378,7 @@ fn sums_of(evaluation: &Evaluation) -> PassSums {
 }
 
 /// A batch that was not whole says so itself, with what the run is to end of.
-fn train_or_batch_error(error: TrainError, batch: &Batch) -> RuntimeError {
+pub(crate) fn train_or_batch_error(error: TrainError, batch: &Batch) -> RuntimeError {
     match error {
         TrainError::Unconfirmed(reason) => batch.confirm().err().unwrap_or(RuntimeError::Failed(reason)),
         error => train_error(error),

@@ -1,5 +1,5 @@
-//! `uvatrain-consumer`, the program that trains the built-in models: the only one that links libtorch. `uvatrain train`
-//! finds it beside itself and starts it.
+//! `uvatrain-consumer`, the program with the built-in models: the only one that links libtorch. `uvatrain train`,
+//! `predict` and `evaluate` find it beside themselves and start it.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
@@ -10,6 +10,8 @@ use uvatrain_cli::Models;
 fn main() -> ExitCode {
     uvatrain_cli::consumer_program(Models {
         consume: uvatrain_consumer::consume,
+        predict: uvatrain_consumer::inference::predict,
+        evaluate: uvatrain_consumer::inference::evaluate,
         torch_on_gpu: uvatrain_consumer::torch_on_gpu,
     })
 }

@@ -26,10 +26,11 @@ pub fn program() -> ExitCode {
     run(None)
 }
 
-/// The program `uvatrain-consumer`: the role that trains, its probe, and `train` with all roles as threads.
+/// The program `uvatrain-consumer`: the role that trains, its probe, `train` with all roles as threads, and what a trained
+/// model does.
 pub fn consumer_program(models: Models) -> ExitCode {
     match std::env::args_os().nth(1).as_deref().and_then(|word| word.to_str()) {
-        Some("consumer" | "probe" | "train") => run(Some(models)),
+        Some("consumer" | "probe" | "train" | "predict" | "evaluate") => run(Some(models)),
         Some("--version") => exit::conclude(ui::out::script(&format!("{}\n", commands::trainer::identity()))),
         _ => {
             ui::out::say("uvatrain-consumer: started by `uvatrain train`, not by hand");

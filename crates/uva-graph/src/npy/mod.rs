@@ -4,11 +4,13 @@
 
 mod array;
 mod header;
+mod rows;
 mod writer;
 
 pub use array::NpyArray;
 pub(crate) use array::TypedArray;
 pub use header::{Header, HeaderProblem, NpyType};
+pub use rows::NpyRows;
 pub use writer::{NpyWriter, write_array};
 
 #[cfg(target_endian = "big")]

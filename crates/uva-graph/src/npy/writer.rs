@@ -10,7 +10,7 @@ use super::header::NpyType;
 use crate::GraphError;
 
 /// Bytes reserved for the header: a multiple of 64, as numpy aligns, with room for two axes of 20 digits each.
-const HEADER_BYTES: usize = 128;
+pub(super) const HEADER_BYTES: usize = 128;
 
 /// Size and alignment of each write. A file system that is able to then keeps each piece in one page of this
 /// size, and mappings of the file use that page. Random reads of a large array wait less with such pages: sampling
@@ -160,7 +160,7 @@ pub fn write_array<T: NoUninit>(
 }
 
 /// A version 1 header of exactly [`HEADER_BYTES`] bytes, if it fits them.
-fn header(kind: NpyType, shape: &[u64]) -> Option<[u8; HEADER_BYTES]> {
+pub(super) fn header(kind: NpyType, shape: &[u64]) -> Option<[u8; HEADER_BYTES]> {
     let axes: String = shape.iter().map(|axis| format!("{axis}, ")).collect();
     // A tuple of one element keeps its comma; longer ones lose theirs, as numpy writes them.
     let axes = if shape.len() == 1 { axes.trim_end() } else { axes.trim_end_matches(", ") };

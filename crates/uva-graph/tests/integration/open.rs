@@ -33,6 +33,24 @@ fn a_dataset_is_lent_as_it_lies_in_its_files() {
 }
 
 #[test]
+fn other_nodes_stand_in_for_a_split_in_this_process_alone() {
+    let small = small();
+    let fingerprint = small.open().fingerprint();
+    let dataset = small.open().with_nodes(Split::Test, vec![3, 0, 1], "--nodes").unwrap();
+    assert_eq!((dataset.split(Split::Test), dataset.split(Split::Train)), (&[3, 0, 1][..], &[3, 0][..]));
+    assert_eq!(dataset.fingerprint(), fingerprint);
+    assert_eq!(small.open().split(Split::Test), [2]);
+    for (ids, problem) in [
+        (vec![0, 4], "--nodes: entry 1 is 4, outside the ids 0 to 3"),
+        (vec![-1], "--nodes: entry 0 is -1, outside the ids 0 to 3"),
+        (vec![2, 1, 2], "--nodes: entry 2 is 2, a second time"),
+    ] {
+        let error = small.open().with_nodes(Split::Test, ids, "--nodes").unwrap_err();
+        assert!(error.is_bad_input() && error.to_string() == problem, "{error}");
+    }
+}
+
+#[test]
 fn every_feature_type_and_both_id_widths_are_taken() {
     let small = small();
     small.write("indices", NpyType::I64, &[], &INDICES.map(i64::from));

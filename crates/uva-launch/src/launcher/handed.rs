@@ -3,7 +3,6 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use uva_graph::{Dataset, Verify};
 use uva_mem::PidFd;
 use uva_mem::handover::Channel;
 
@@ -21,7 +20,7 @@ use uva_runtime::wiring::{Connections, Note, missing};
 /// [`RuntimeError::Failed`] naming what is missing or cannot be opened; [`RuntimeError::Input`] for a changed dataset.
 pub(super) fn open(setup: &Setup, fds: Vec<OwnedFd>, note: Note) -> Result<Connections, RuntimeError> {
     // The launcher has verified the dataset; its roles only map it.
-    let dataset = Arc::new(Dataset::open_verified(&setup.dataset, Verify::HeadersOnly)?);
+    let dataset = Arc::new(setup.loader.open_again(&setup.dataset)?);
     let plan = RunPlan::new(&dataset, &setup.loader, setup.passes)?;
     let plan = Arc::new(plan.on(setup.backend.clone()).with_caches(setup.caches.clone()));
     let (mut control, mut batches, mut features) = (None, None, None);

@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use uva_graph::{Dataset, Verify};
+use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
 use uva_mem::handover::{Channel, HandoverError};
 
@@ -193,7 +193,7 @@ pub(super) fn run(channel: &Arc<Channel>) -> Result<(serde_json::Value, Vec<Owne
         let control = Arc::new(Control::create(1)?);
         signals::stop_with_launcher(launcher, control).map_err(|error| failed(&error))?;
     }
-    let dataset = Arc::new(Dataset::open_verified(&task.dataset, Verify::HeadersOnly)?);
+    let dataset = Arc::new(task.loader.open_again(&task.dataset)?);
     let note = |line: &str| reports::note(channel, line);
     let found = task.search.run(&dataset, &task.loader, &task.backend, &note)?;
     let (parts, regions) = found.parted()?;

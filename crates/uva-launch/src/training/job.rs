@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use uva_model::checkpoint::Keep;
 use uva_model::{FeatureNorm, Metric, ModelKind, ModelRow, NormKind, TrainerOptions};
 use uva_options::Purpose::{Speed, Training};
 use uva_options::{Field, Named, OptionError, Options as _, Real, named, options};
@@ -61,6 +62,9 @@ options! {
         /// several labels a node). auto: accuracy for one class a node, roc-auc for several labels
         metric: MetricChoice = MetricChoice(None)
             => Field::choice::<MetricChoice>("METRIC").of(EVALUATION, &[Training]),
+        /// Which model is tested, and predicted with: that of the best epoch by validation, or that after the last batch.
+        /// Without validation it is the last in any case
+        keep: Keep = Keep::Best => Field::choice::<Keep>("MODEL").of(CHECKPOINTS, &[]),
         /// Keep checkpoints in this directory; Ctrl-C then finishes the batch and writes one
         checkpoint: Option<PathBuf> = None => Field::path("DIR").of(CHECKPOINTS, &[]),
         /// Write a checkpoint every so many batches

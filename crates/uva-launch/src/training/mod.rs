@@ -4,7 +4,9 @@
 //! ([`TrainerProgram`]); in process, the caller's [`Consume`](crate::launcher::Consume) does. Nothing here links
 //! libtorch.
 
+mod arithmetic;
 mod existing;
+mod inference;
 mod job;
 mod preflight;
 mod run;
@@ -13,9 +15,14 @@ mod task;
 mod trainer_program;
 mod trial;
 
+pub use inference::{
+    Asked, Evaluate, Nodes, Predict, Predicted, PredictionFile, PredictionJob, PredictionWatch, SplitResult,
+    TrainedModel,
+};
 pub use job::{EvaluateBy, Job, MetricChoice, TrainingOptions, TrialOutcome, to_value};
 pub use run::TrainingRun;
 pub use state::{Best, TrainingOutcome, TrainingState, checkpoint_error, saved_state};
 pub use task::task;
 pub use trainer_program::{Trainer, TrainerProgram};
+pub use uva_model::checkpoint::Keep;
 pub use uva_model::{FeatureNorm, Metric, ModelKind, NormKind, Task, TrainerOptions};

@@ -4,7 +4,7 @@
 use rustix::process::{Resource, getrlimit};
 use uva_cuda::memory::HostMemory;
 use uva_graph::Dataset;
-use uva_model::{Footprint, Shapes};
+use uva_model::{Footprint, Shapes, TrainerOptions};
 
 use super::job::{EvaluateBy, TrainingOptions};
 use uva_runtime::RuntimeError;
@@ -43,6 +43,28 @@ pub(super) fn check(
         count(shapes.classes as u64),
         dataset.classes_from(),
         count(batch_size as u64),
+        limit.remedy,
+    )))
+}
+
+/// Refuses a pass over the whole graph that this machine has too little memory for.
+///
+/// # Errors
+/// [`RuntimeError::Missing`] with the memory needed, the memory there is, and what needs it.
+pub(super) fn check_whole_graph(dataset: &Dataset, options: &TrainerOptions) -> Result<(), RuntimeError> {
+    let nodes = dataset.nodes();
+    let (input_dim, classes) = (dataset.features().dim, dataset.classes());
+    let shapes = Shapes { input_dim, classes, seeds: 0, nodes_evaluated: Some(nodes) };
+    let need = Footprint::new(options, &shapes).beside_a_gpu();
+    let Some(limit) = limits().into_iter().find(|limit| limit.bytes < need) else { return Ok(()) };
+    Err(RuntimeError::Missing(format!(
+        "--eval full takes at least {} of memory, and {} leaves {}: it keeps rows of all {} nodes, {} columns wide; {}use \
+         --eval sampled, or free memory",
+        gib(need),
+        limit.name,
+        gib(limit.bytes),
+        grouped(&nodes.to_string()),
+        options.hidden,
         limit.remedy,
     )))
 }

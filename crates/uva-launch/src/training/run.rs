@@ -10,6 +10,7 @@ use signal_hook::iterator::Signals;
 use uva_graph::Dataset;
 use uva_model::Metric;
 
+use super::arithmetic::arithmetic;
 use super::job::{EvaluateBy, Job, MetricChoice, TrainingOptions, to_value};
 use super::state::{self, TrainingOutcome};
 use super::task::task;
@@ -185,15 +186,7 @@ impl Training {
     /// it loads libtorch. Without them MKL may sum in another order from one run to the next, and glibc gives every
     /// large tensor pages that the kernel has to clear first.
     pub fn environment(&self) -> Vec<(String, String)> {
-        let mut environment = vec![
-            ("MKL_CBWR".to_owned(), "AUTO,STRICT".to_owned()),
-            ("MKL_DYNAMIC".to_owned(), "FALSE".to_owned()),
-            ("MALLOC_MMAP_THRESHOLD_".to_owned(), KEPT_ALLOCATION.to_string()),
-            ("MALLOC_TRIM_THRESHOLD_".to_owned(), KEPT_MEMORY.to_string()),
-        ];
-        if let Some(threads) = self.options.threads {
-            environment.push(("OMP_NUM_THREADS".to_owned(), threads.to_string()));
-        }
+        let mut environment = arithmetic(self.options.threads, KEPT_ALLOCATION, KEPT_MEMORY);
         // A daemon at the default place would otherwise make this process its client.
         if self.trainer.is_here() && self.decision.backend.cuda().is_some() {
             environment.extend(mps::environment_without());

@@ -138,6 +138,14 @@ pub fn open_lock_file(path: &Path, create: bool) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular("a pipe or a device")) }
 }
 
+/// Opens a regular file of this program's own, to read it and to write to it. A link is refused.
+///
+/// # Errors
+/// As [`open_lock_file`].
+pub fn open_own(path: &Path) -> io::Result<File> {
+    open_lock_file(path, false)
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};

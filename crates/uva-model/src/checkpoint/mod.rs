@@ -18,9 +18,11 @@ mod durable;
 mod folder;
 mod state_file;
 mod stored;
+mod stored_model;
 
 pub use checkpoint_error::CheckpointError;
 pub use durable::Observer;
 pub use folder::{Found, FoundContent, look, remove_leftovers};
-pub use state_file::{MARKER, TrainerState, checksum};
+pub use state_file::{Keep, MARKER, TrainerState, checksum};
 pub use stored::{Checkpoint, read, store};
+pub use stored_model::StoredModel;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uva_graph::mix;
+use uva_options::named;
 
 /// Name of the state in its folder.
 pub(super) const STATE_FILE: &str = "checkpoint.json";
@@ -42,6 +43,39 @@ pub struct TrainerState {
     pub adam_steps: u64,
     /// Whether the tensors of the best epoch are kept too.
     pub best: bool,
+    /// Which of the two is the model. Checkpoints from before this field existed have none.
+    #[serde(default)]
+    pub keep: Keep,
+}
+
+impl TrainerState {
+    /// Which tensors are the model's. A checkpoint without a best epoch has the last parameters only.
+    #[must_use]
+    pub fn kept(&self) -> Keep {
+        if self.best { self.keep } else { Keep::Last }
+    }
+}
+
+named! {
+    /// Which parameters of a training are its model: those that are tested, and that predictions are made with. A resumed
+    /// training goes on from the last ones in either case.
+    pub enum Keep = Best {
+        /// That of the best epoch by validation.
+        Best = "best",
+        /// That after the last batch.
+        Last = "last",
+    }
+}
+
+impl Keep {
+    /// What the names of these parameters begin with in a checkpoint's tensors.
+    #[must_use]
+    pub fn group(self) -> &'static str {
+        match self {
+            Self::Best => "best",
+            Self::Last => "model",
+        }
+    }
 }
 
 /// A checksum against damage, not against forgery: the sum of mixed (position, 8 bytes), so that every word counts

@@ -164,6 +164,11 @@ impl Checkpoint {
         &self.contents.trainer
     }
 
+    /// The checksum of its tensors, 16 hex digits: different parameters have another.
+    pub fn checksum(&self) -> &str {
+        &self.contents.tensors.checksum
+    }
+
     /// The bytes of the safetensors file.
     pub fn tensors(&self) -> &[u8] {
         self.tensors.bytes()

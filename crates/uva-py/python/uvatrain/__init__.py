@@ -1,5 +1,7 @@
 """Mini-batches of graphs larger than GPU memory, sampled and gathered beside the training."""
 
+from typing import TYPE_CHECKING, Any
+
 from ._core import VERSION as __version__
 from ._from_networkx import from_networkx
 from ._from_ogb import from_ogb
@@ -9,6 +11,9 @@ from .batch import Batch, Block
 from .datasets import Dataset, write_dataset
 from .errors import BatchGone, PeerDied, SlotInUse, Unavailable, UvatrainError, UvatrainWarning
 from .loader import Loader
+
+if TYPE_CHECKING:
+    from .models import load_model
 
 __all__ = [
     "Batch",
@@ -27,5 +32,15 @@ __all__ = [
     "from_networkx",
     "from_ogb",
     "from_pyg",
+    "load_model",
     "write_dataset",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Needs torch, which is not imported before it is used.
+    if name == "load_model":
+        from .models import load_model
+
+        return load_model
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

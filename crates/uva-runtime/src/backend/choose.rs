@@ -107,18 +107,7 @@ pub fn decide(
         (GatherChoice::Cpu, SamplerChoice::Auto) => SamplerChoice::Cpu,
         (_, sampler) => sampler,
     };
-    let cuda = |partition| {
-        Backend::Cuda(CudaBackend {
-            ordinal,
-            gather: options.gather,
-            kernel: options.kernel,
-            sampler,
-            partition,
-            ipc: options.ipc,
-            nvrtc: options.nvrtc.clone(),
-            preflight: options.preflight,
-        })
-    };
+    let cuda = |partition| Backend::Cuda(CudaBackend::of(options, ordinal, sampler, partition));
     if options.gather == GatherChoice::Cpu {
         // One process on the GPU: nothing to divide.
         return Ok(Decision { backend: cuda(Partition::None), mps: None, notes });

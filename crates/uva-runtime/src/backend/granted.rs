@@ -7,7 +7,7 @@ use uva_batch::BatchLayout;
 use uva_cuda::kernels::gather::Kernel;
 use uva_cuda::memory::{IpcKind, PinOptions, PreflightPolicy};
 
-use super::asked::{GatherChoice, SamplerChoice};
+use super::asked::{BackendOptions, GatherChoice, SamplerChoice};
 use crate::RuntimeError;
 
 /// Where the run gathers and trains. Part of every role's plan.
@@ -43,6 +43,25 @@ pub struct CudaBackend {
 }
 
 impl CudaBackend {
+    /// The GPU with this index, with the requested options and what was decided.
+    pub(super) fn of(
+        options: &BackendOptions,
+        ordinal: usize,
+        sampler: SamplerChoice,
+        partition: Partition,
+    ) -> Self {
+        Self {
+            ordinal,
+            gather: options.gather,
+            kernel: options.kernel,
+            sampler,
+            partition,
+            ipc: options.ipc,
+            nvrtc: options.nvrtc.clone(),
+            preflight: options.preflight,
+        }
+    }
+
     /// How `what` is pinned: if memory seems short, the process that pins warns.
     pub(crate) fn pin_options(&self, what: &str) -> PinOptions {
         let warn = |text: &str| tracing::warn!("{text}");

@@ -13,6 +13,7 @@ use uva_runtime::backend::{
 use uva_runtime::cache::CacheContents;
 use uva_runtime::plan::RunPlan;
 use uva_runtime::planning::{self, CachedDataset};
+use uva_runtime::spec::{Kind, Options, Purpose};
 use uva_runtime::{LoaderOptions, Passes, Runtime, RuntimeError};
 use uva_sample::{
     BatchKey, BatchSampler, Expand, GraphView, MiniBatch, NeighborSampler, SamplerKind, sampler,
@@ -103,6 +104,31 @@ fn sample_and_load_give_what_the_plain_sampler_and_the_table_give() {
     for bytes in [40_000, 200_000] {
         for policy in CachePolicy::all() {
             check(&dataset, &Backend::Cpu, &planned(&dataset, bytes, policy));
+        }
+    }
+}
+
+#[test]
+fn a_plan_is_for_runs_that_agree_in_the_options_declared_so() {
+    let temp = tempfile::tempdir().unwrap();
+    let dataset = Arc::new(Dataset::open(&common::graph(temp.path(), 2000, 8.0)).unwrap());
+    let walks = LoaderOptions { sampler_kind: SamplerKind::WALK, ..options() };
+    for base in [options(), walks] {
+        let (plan, _) =
+            planning::plan(&dataset, &base, &Backend::Cpu, 40_000, CachePolicy::PRESAMPLE, &|_| {}).unwrap();
+        let serves = |loader: &LoaderOptions| plan.counted_epochs(&planning::workload(&dataset, loader)) > 0;
+        assert!(serves(&base));
+        for field in LoaderOptions::declared().filter(|field| base.is_in_force(field)) {
+            let other = match field.kind {
+                Kind::Switch => "true".to_owned(),
+                Kind::Fanouts { .. } => "5,3".to_owned(),
+                Kind::Choice(names) => names().last().unwrap().name.to_owned(),
+                _ => "7".to_owned(),
+            };
+            let mut loader = base.clone();
+            assert!(loader.set(field, &other), "{}", field.name);
+            assert_ne!(loader.json(field), base.json(field), "{}", field.name);
+            assert_eq!(serves(&loader), !field.purposes.contains(&Purpose::Plan), "{}", field.name);
         }
     }
 }

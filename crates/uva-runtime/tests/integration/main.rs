@@ -8,4 +8,5 @@ mod common;
 mod caches;
 mod consumer;
 mod feature_types;
+mod input_nodes;
 mod pipeline;

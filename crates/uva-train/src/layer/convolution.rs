@@ -102,6 +102,12 @@ impl Convolution {
         })
     }
 
+    /// Columns of the result.
+    pub(crate) fn outputs(&self) -> Result<i64, TrainError> {
+        let (Self::Sage { neighbours: weight, .. } | Self::Gcn { weight, .. }) = self;
+        Ok(weight.size2()?.0)
+    }
+
     pub(crate) fn parameters(&self) -> Vec<(&'static str, &Tensor)> {
         match self {
             Self::Sage { own, neighbours, bias } => {

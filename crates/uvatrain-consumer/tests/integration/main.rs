@@ -1,3 +1,4 @@
 //! The consumer's session, driven by the loader's threads. One program, one module a subject.
 
+mod predicting;
 mod training;

@@ -4,6 +4,7 @@ mod bench;
 mod doctor;
 mod dry_run;
 mod ending;
+mod evaluate;
 mod export;
 mod generate;
 mod import;
@@ -11,6 +12,7 @@ mod info;
 mod mps;
 mod pipeline;
 mod plan;
+mod predict;
 pub mod probe;
 mod report;
 pub mod role;
@@ -18,6 +20,7 @@ mod run;
 mod shell;
 mod top;
 mod train;
+mod trained_model;
 pub mod trainer;
 mod written;
 
@@ -40,6 +43,7 @@ struct Needs {
 fn needs(command: &Command) -> Needs {
     let (proc, threads) = match command {
         Command::Train(_) | Command::Run(_) | Command::Plan(_) => (true, true),
+        Command::Predict(_) | Command::Evaluate(_) => (true, true),
         Command::Bench(BenchCommand::Pipeline(_) | BenchCommand::Cache(_) | BenchCommand::Pcie(_)) => {
             (true, true)
         }
@@ -83,6 +87,8 @@ fn run_to_its_end(command: Command, models: Option<Models>) -> anyhow::Result<()
         Command::Export(flags) => export::run(&flags),
         Command::Info(flags) => info::run(&flags),
         Command::Train(flags) => train::run(&flags, models),
+        Command::Predict(flags) => predict::run(&flags, models),
+        Command::Evaluate(flags) => evaluate::run(&flags, models),
         Command::Run(flags) => run::run(&flags),
         Command::Top(flags) => top::run(&flags),
         Command::Report(flags) => report::run(&flags),

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use uva_runtime::backend::{BackendOptions, SamplerChoice};
 use uva_runtime::gauges::Gauges;
+use uva_runtime::input_nodes::NodesFile;
 use uva_runtime::metrics::{Event, MetricsFile, Observer, Progress};
 use uva_runtime::trace::TraceFile;
-use uva_runtime::{LoaderOptions, RuntimeError};
+use uva_runtime::{Dataset, LoaderOptions, RuntimeError};
 
 use crate::exit;
 use crate::flags::{BackendFlags, CacheFlags, LoaderFlags};
@@ -45,6 +46,18 @@ pub fn loader_options(
         options.samplers = 1;
     }
     Ok(options)
+}
+
+/// The dataset with the nodes of `--input-nodes` in place of its training split, and the options that let every process
+/// of the run read them.
+pub fn with_input_nodes(
+    dataset: Dataset,
+    options: LoaderOptions,
+    file: Option<&Path>,
+) -> Result<(Dataset, LoaderOptions), RuntimeError> {
+    let Some(path) = file else { return Ok((dataset, options)) };
+    let (dataset, file) = NodesFile::read(path, dataset)?;
+    Ok((dataset, LoaderOptions { input_nodes: Some(file), ..options }))
 }
 
 /// The backend's flags as the runtime takes them. With caches on a GPU, a measurement decides where to sample, unless a

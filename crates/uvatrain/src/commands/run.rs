@@ -6,7 +6,7 @@ use uva_launch::run::CommandRun;
 use uva_runtime::metrics::Event;
 
 use super::dry_run;
-use super::pipeline::{Observers, Outputs, backend_options, check_paths, loader_options};
+use super::pipeline::{Observers, Outputs, backend_options, check_paths, loader_options, with_input_nodes};
 use crate::flags::RunFlags;
 use crate::ui::{log, out, progress, summary};
 
@@ -18,6 +18,7 @@ pub fn run(flags: &RunFlags) -> anyhow::Result<()> {
         ("DATA", Some(&flags.data)),
         ("--metrics", flags.metrics.as_deref()),
         ("--trace", flags.trace.as_deref()),
+        ("--input-nodes", flags.input_nodes.as_deref()),
     ])?;
     // Before the dataset is checked, which may take its time.
     let mut command = UserCommand::new(flags.command.clone())?;
@@ -25,9 +26,11 @@ pub fn run(flags: &RunFlags) -> anyhow::Result<()> {
         command = command.with_stdout_on_stderr();
     }
     let dataset = Dataset::open(&flags.data)?;
+    let options = loader_options(flags.loader.options(), &flags.loader, &flags.backend)?;
+    let (dataset, options) = with_input_nodes(dataset, options, flags.input_nodes.as_deref())?;
     let run = CommandRun::new(
         dataset,
-        &loader_options(flags.loader.options(), &flags.loader, &flags.backend)?,
+        &options,
         &backend_options(&flags.backend, &flags.cache),
         flags.cache.options().request(),
         command,

@@ -9,7 +9,7 @@ use uva_graph::Dataset;
 use uva_launch::training::{Trainer, TrainingRun};
 use uva_runtime::metrics::Event;
 
-use super::pipeline::{Observers, Outputs, backend_options, check_paths, loader_options};
+use super::pipeline::{Observers, Outputs, backend_options, check_paths, loader_options, with_input_nodes};
 use super::{dry_run, trainer};
 use crate::flags::TrainFlags;
 use crate::models::Models;
@@ -26,6 +26,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
         ("DATA", Some(&flags.data)),
         ("--metrics", flags.metrics.as_deref()),
         ("--trace", flags.trace.as_deref()),
+        ("--input-nodes", flags.input_nodes.as_deref()),
         ("--libtorch", flags.libtorch.as_deref()),
     ])?;
     let dataset = Dataset::open(&flags.data)?;
@@ -39,6 +40,8 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
             Trainer::Program(program)
         }
     };
+    let loader = loader_options(flags.loader.options_of_models(), &flags.loader, &flags.backend)?;
+    let (dataset, loader) = with_input_nodes(dataset, loader, flags.input_nodes.as_deref())?;
     let asked = flags.training.options();
     let mut options = asked.clone();
     if flags.dry_run {
@@ -47,7 +50,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     }
     let run = TrainingRun::new(
         dataset,
-        &loader_options(flags.loader.options_of_models(), &flags.loader, &flags.backend)?,
+        &loader,
         options,
         &backend_options(&flags.backend, &flags.cache),
         flags.cache.options().request(),
@@ -80,6 +83,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
         metrics: flags.metrics.as_deref(),
         checkpoint: asked.checkpoint.as_deref(),
         train_threads,
+        keep: Some(asked.keep),
         cores: share_of_cores(1),
     };
     out::say(&summary::of_run(&end, &besides));
@@ -88,7 +92,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
 
 /// Trains in this process, which has the models. It re-executes itself unless its environment already holds these
 /// variables, since libtorch reads them when it is loaded, before `main`.
-fn restart_with(environment: Vec<(String, String)>) -> anyhow::Result<()> {
+pub(super) fn restart_with(environment: Vec<(String, String)>) -> anyhow::Result<()> {
     if environment.iter().all(|(name, value)| std::env::var_os(name).is_some_and(|is| is == value.as_str())) {
         return Ok(());
     }
@@ -97,7 +101,7 @@ fn restart_with(environment: Vec<(String, String)>) -> anyhow::Result<()> {
 }
 
 /// Replaces this process by the same command line of `program`.
-fn become_program(program: &Path, environment: Vec<(String, String)>) -> anyhow::Error {
+pub(super) fn become_program(program: &Path, environment: Vec<(String, String)>) -> anyhow::Error {
     let mut arguments = std::env::args_os();
     let mut command = Command::new(program);
     if let Some(name) = arguments.next() {

@@ -187,6 +187,10 @@ pub struct PipelineBenchFlags {
     #[arg(long)]
     pub json: bool,
 
+    /// Nodes in place of the training split's: a .npy file of node ids (int64, int32), each once, or of a bool for each node
+    #[arg(long, value_name = "FILE", help_heading = "Batches")]
+    pub input_nodes: Option<PathBuf>,
+
     /// How batches are made and handed on. The roles are always threads here, as with --in-process.
     #[command(flatten)]
     pub loader: LoaderFlags,

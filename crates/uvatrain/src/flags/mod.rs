@@ -9,10 +9,12 @@ mod cache;
 mod dataset;
 mod declared;
 mod duration;
+mod evaluate;
 mod generate;
 mod loader;
 mod mps;
 mod plan;
+mod predict;
 mod report;
 mod roles;
 mod run;
@@ -35,10 +37,12 @@ pub use bench::{Gpu, RequestsBenchFlags};
 pub use cache::CacheFlags;
 pub use dataset::{EdgeListFlags, EdgeListIds, ExportFlags, ImportFlags, InfoFlags, SelfLoops, ThirdColumn};
 pub use duration::Seconds;
+pub use evaluate::EvaluateFlags;
 pub use generate::GenerateFlags;
 pub use loader::LoaderFlags;
 pub use mps::{MpsCommand, MpsCommon, MpsStartFlags};
 pub use plan::PlanFlags;
+pub use predict::{ModelFlags, PredictFlags};
 pub use report::ReportFlags;
 pub use roles::{ProbeArgs, RoleArgs};
 pub use run::RunFlags;
@@ -95,6 +99,10 @@ pub enum Command {
     Info(InfoFlags),
     /// Train a built-in model
     Train(Box<TrainFlags>),
+    /// Write what a trained model predicts for nodes: classes, probabilities, hidden rows
+    Predict(Box<PredictFlags>),
+    /// Tell how good a trained model is on the training, validation and test nodes
+    Evaluate(Box<EvaluateFlags>),
     /// Make batches for a command of your own: `uvatrain run DATA -- python train.py`
     Run(Box<RunFlags>),
     /// Watch a run as it goes on: who works and who waits, the slots, speed and loss

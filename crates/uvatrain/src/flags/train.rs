@@ -34,6 +34,11 @@ pub struct TrainFlags {
     #[serde(flatten)]
     pub training: Declared<TrainingOptions>,
 
+    /// Nodes in place of the training split's: a .npy file of node ids (int64, int32), each once, or of a bool for each node
+    #[arg(long, value_name = "FILE", help_heading = "Batches")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_nodes: Option<PathBuf>,
+
     /// How batches are made and handed on.
     #[command(flatten)]
     pub loader: LoaderFlags,
@@ -90,6 +95,7 @@ impl TrainFlags {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use uva_runtime::spec::Spelling;
 
     use super::*;
 
@@ -123,7 +129,10 @@ mod tests {
     #[test]
     fn attention_is_for_gat_and_its_heads_divide_the_width() {
         parsed(&["--model", "gat", "--heads", "4", "--attention-dropout", "0.6"]).unwrap().check().unwrap();
-        let refused = |args: &[&str]| parsed(args).unwrap().check().unwrap_err().to_string();
+        let refused = |args: &[&str]| {
+            let problem = parsed(args).unwrap().check().unwrap_err();
+            problem.downcast::<RuntimeError>().unwrap().spelled(Spelling::CommandLine)
+        };
         assert!(refused(&["--heads", "4"]).contains("--heads"));
         assert!(refused(&["--output-heads", "1"]).contains("--output-heads"));
         assert!(parsed(&["--model", "gat", "--output-heads", "1", "--residual"]).is_err());

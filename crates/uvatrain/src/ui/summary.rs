@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use uva_launch::training::Keep;
 use uva_runtime::memory::ProcessMemory;
 use uva_runtime::metrics::{CacheOutcome, End, Roles};
 
@@ -17,6 +18,8 @@ pub struct Besides<'p> {
     pub metrics: Option<&'p Path>,
     /// The directory that `--checkpoint` asked for.
     pub checkpoint: Option<&'p Path>,
+    /// Which model was to be kept, where one of ours was trained.
+    pub keep: Option<Keep>,
     /// Threads of a model of ours that was trained on the CPU.
     pub train_threads: Option<usize>,
     /// Cores of this machine.
@@ -100,6 +103,9 @@ fn facts(end: &End, besides: &Besides<'_>) -> String {
             fact(name, format!("{}{of}", format::percent(value)));
         }
     }
+    if let Some(keep) = besides.keep {
+        fact("model", kept(keep, end));
+    }
     let epochs = format!("{}{}", end.epochs, if end.stopped_early { ", stopped early" } else { "" });
     fact("epochs", epochs);
     fact(
@@ -138,6 +144,17 @@ fn facts(end: &End, besides: &Besides<'_>) -> String {
         fact("checkpoint", path.display().to_string());
     }
     facts.render()
+}
+
+/// Which model is tested, and predicted with.
+fn kept(keep: Keep, end: &End) -> String {
+    match (keep, end.best_valid_epoch) {
+        (Keep::Best, Some(epoch)) => {
+            format!("the best by validation, of epoch {} (--keep last: the last)", u64::from(epoch) + 1)
+        }
+        (Keep::Best, None) => "the last: there was no validation".to_owned(),
+        (Keep::Last, _) => "the last".to_owned(),
+    }
 }
 
 /// Threads that trained, and how many may be faster: where the report says so, and there are cores for them.

@@ -21,8 +21,17 @@ pub struct Work {
 impl Work {
     /// A bar on stderr, for work that says how far it is.
     pub fn new() -> Work {
+        Self::of_template("{msg:<10} {bar:30} {percent:>3} %  {elapsed}")
+    }
+
+    /// The same, with the time that is left.
+    pub fn with_remaining_time() -> Work {
+        Self::of_template("{msg:<10} {bar:30} {percent:>3} %  {elapsed}, {eta} left")
+    }
+
+    fn of_template(template: &str) -> Work {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
-        let style = ProgressStyle::with_template("{msg:<10} {bar:30} {percent:>3} %  {elapsed}")
+        let style = ProgressStyle::with_template(template)
             .unwrap_or_else(|_| ProgressStyle::default_bar())
             .progress_chars("━╸─");
         bar.set_style(style);

@@ -44,7 +44,10 @@ pub fn run(flags: &PipelineBenchFlags) -> anyhow::Result<()> {
     flags.loader.check()?;
     let options = flags.loader.options();
     let (samplers, gather_threads) = (options.samplers, options.gather_threads);
-    let builder = Runtime::builder(&flags.data).options(options).epochs(flags.epochs);
+    let mut builder = Runtime::builder(&flags.data).options(options).epochs(flags.epochs);
+    if let Some(file) = &flags.input_nodes {
+        builder = builder.input_nodes(file.as_path()).shuffle(true);
+    }
     if flags.dry_run {
         return dry_run::show(&builder.dry_run()?, flags.json);
     }

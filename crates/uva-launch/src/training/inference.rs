@@ -1,0 +1,222 @@
+//! The jobs of a trained model: to predict, and to be evaluated. The program with libtorch does them, in one process.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde_json::Value;
+use uva_graph::Dataset;
+use uva_model::checkpoint::{self, Checkpoint, Keep};
+use uva_model::{Answer, Metric};
+
+use super::arithmetic::arithmetic;
+use super::job::EvaluateBy;
+use super::preflight;
+use super::state::{TrainingState, checkpoint_error};
+use crate::launcher::without_mps;
+use crate::mps;
+use uva_runtime::backend::{self, Backend, BackendOptions, Probe};
+use uva_runtime::{LoaderOptions, RuntimeError};
+
+/// A trained model, and how it is asked.
+#[derive(Debug)]
+pub struct TrainedModel {
+    /// The folder of its checkpoint, as it was given.
+    pub directory: PathBuf,
+    /// The checkpoint. It belongs to the dataset.
+    pub checkpoint: Checkpoint,
+    /// The metric that chose its best epoch.
+    pub metric: Metric,
+    /// The epoch that its parameters are of, from 0; `None` where the checkpoint does not tell.
+    pub epoch: Option<u32>,
+    /// With whole neighbourhoods, or sampled ones.
+    pub by: EvaluateBy,
+    /// How neighbourhoods are sampled.
+    pub loader: LoaderOptions,
+    /// Where sampled batches are used.
+    pub backend: Backend,
+    /// Threads of the arithmetic on the CPU.
+    pub threads: Option<usize>,
+}
+
+/// Settings that differ from those of the training.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// With whole neighbourhoods, or sampled ones.
+    pub by: EvaluateBy,
+    /// Seeds of a batch.
+    pub batch_size: Option<usize>,
+    /// Most bytes of a batch's ids and blocks, and again of its feature rows.
+    pub slot_bytes: Option<u64>,
+    /// Samplers.
+    pub samplers: usize,
+    /// Threads that gather.
+    pub gather_threads: usize,
+    /// Where sampled batches are used.
+    pub backend: BackendOptions,
+    /// Threads of the arithmetic on the CPU.
+    pub threads: Option<usize>,
+}
+
+/// A chunk's tensors stay in glibc's heap, so that the next chunk needs no fresh pages. Tables of all nodes do not: they
+/// go back to the kernel when their layer is done.
+const KEPT_ALLOCATION: usize = 128 << 20;
+const KEPT_MEMORY: usize = 256 << 20;
+
+impl Asked {
+    /// Environment variables that the process with libtorch needs before it loads it.
+    pub fn environment(&self) -> Vec<(String, String)> {
+        let mut environment = arithmetic(self.threads, KEPT_ALLOCATION, KEPT_MEMORY);
+        if self.by == EvaluateBy::Sampled {
+            // A daemon at the default place would otherwise make the process its client.
+            environment.extend(mps::environment_without());
+        }
+        environment
+    }
+}
+
+impl TrainedModel {
+    /// Reads the checkpoint in `directory`, and refuses one of another dataset.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Input`] where there is no checkpoint, or it cannot be used with this dataset.
+    /// [`RuntimeError::Usage`] for a way to ask that its sampler does not have. [`RuntimeError::Missing`] for a GPU that
+    /// was requested and is not available, or too little memory.
+    pub fn open(dataset: &Dataset, directory: &Path, asked: &Asked) -> Result<Self, RuntimeError> {
+        let shown = directory.display();
+        let refuse = |problem: String| RuntimeError::Input(format!("--checkpoint {shown}: {problem}"));
+        let checkpoint = checkpoint::read(directory).map_err(checkpoint_error)?.ok_or_else(|| {
+            refuse(
+                "there is no checkpoint in it (no checkpoint.json); `uvatrain train DATA --checkpoint` writes one"
+                    .to_owned(),
+            )
+        })?;
+        let fingerprint = checkpoint.fingerprint();
+        let of = fingerprint.get("dataset").and_then(Value::as_str).unwrap_or("unknown");
+        let here = dataset.fingerprint();
+        if of != here {
+            return Err(refuse(format!(
+                "its model was trained on another dataset, of fingerprint {of}, and that of {} is {here}; name the \
+                 dataset that it was trained on",
+                dataset.path().display()
+            )));
+        }
+        let named = fingerprint.get("metric").and_then(Value::as_str);
+        let metric = if named == Some(Metric::RocAuc.name()) { Metric::RocAuc } else { Metric::Accuracy };
+        let loader = LoaderOptions::of_fingerprint(fingerprint)
+            .map_err(|problem| refuse(format!("its sampling options cannot be read: {problem}")))?;
+        let stored = checkpoint.model().map_err(checkpoint_error)?;
+        if asked.by == EvaluateBy::Full && !loader.sampler_kind.picks_in_lists() {
+            return Err(RuntimeError::Usage(format!(
+                "--eval full: it goes over all neighbours, and the model of {shown} was trained with `sampler_kind={}`, where \
+                 a node's neighbours are the nodes found around it: use --eval sampled",
+                loader.sampler_kind
+            )));
+        }
+        let backend = match asked.by {
+            EvaluateBy::Full => {
+                preflight::check_whole_graph(dataset, &stored.options)?;
+                Backend::Cpu
+            }
+            EvaluateBy::Sampled => {
+                backend::decide(&asked.backend, true, || Probe::in_child(&without_mps(), false))?.backend
+            }
+        };
+        let loader = LoaderOptions {
+            batch_size: asked.batch_size.unwrap_or(loader.batch_size),
+            slot_bytes: asked.slot_bytes,
+            samplers: asked.samplers,
+            gather_threads: asked.gather_threads,
+            degrees: stored.options.model.row().needs_degrees(),
+            drop_last: false,
+            ..loader
+        };
+        let state = checkpoint.state::<TrainingState>().ok();
+        let epoch = state.and_then(|state| match checkpoint.trainer().kept() {
+            Keep::Best => state.best.map(|best| best.epoch),
+            Keep::Last if state.cursor.batch > 0 => Some(state.cursor.epoch),
+            Keep::Last => state.cursor.epoch.checked_sub(1),
+        });
+        let (directory, by, threads) = (directory.to_owned(), asked.by, asked.threads);
+        Ok(Self { directory, checkpoint, metric, epoch, by, loader, backend, threads })
+    }
+}
+
+/// Nodes to predict for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Nodes {
+    /// Every node, by id.
+    All,
+    /// These, in this order. A node may occur several times.
+    These(Vec<i64>),
+}
+
+/// A file to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PredictionFile {
+    /// Its rows.
+    pub answer: Answer,
+    /// Its final name.
+    pub path: PathBuf,
+}
+
+/// What to predict.
+#[derive(Clone, Debug)]
+pub struct PredictionJob {
+    /// For which nodes.
+    pub nodes: Nodes,
+    /// Where to: at least one file, each of another answer.
+    pub files: Vec<PredictionFile>,
+    /// The layer of hidden rows, from 1; `None` for the last that does not make logits.
+    pub layer: Option<usize>,
+    /// Whether files that exist may be replaced.
+    pub overwrite: bool,
+}
+
+/// A predicting process reports to it, and hears from it when to stop.
+pub trait PredictionWatch {
+    /// `done` of `total` units of work are done: batches, or chunks of layers.
+    fn progress(&mut self, done: u64, total: u64);
+
+    /// Whether to stop. Asked at least ten times a second while batches are waited for.
+    fn stops(&self) -> bool;
+
+    /// Tells people something.
+    fn note(&mut self, line: &str);
+}
+
+/// What was written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Predicted {
+    /// Rows of each file.
+    pub rows: usize,
+    /// Units of work that an earlier, interrupted process had done: nodes of the last layer with full neighbourhoods,
+    /// else batches.
+    pub resumed: u64,
+    /// The layer of hidden rows.
+    pub layer: Option<usize>,
+    /// Whether it stopped before it was done, as it was asked to.
+    #[serde(skip)]
+    pub stopped: bool,
+}
+
+/// The result for the nodes of a split.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct SplitResult {
+    /// Nodes of the split.
+    pub nodes: usize,
+    /// Those with a label; with several labels a node, labels.
+    pub labelled: usize,
+    /// See [`uva_runtime::metrics::End::test_accuracy`].
+    pub accuracy: Option<f64>,
+    /// See [`uva_runtime::metrics::End::test_roc_auc`].
+    pub roc_auc: Option<f64>,
+    /// Mean loss.
+    pub loss: Option<f64>,
+}
+
+/// Predicts, as a program with libtorch does it.
+pub type Predict =
+    fn(Dataset, &TrainedModel, &PredictionJob, &mut dyn PredictionWatch) -> Result<Predicted, RuntimeError>;
+
+/// Evaluates each split, likewise: train, valid, test.
+pub type Evaluate = fn(Dataset, &TrainedModel) -> Result<[SplitResult; 3], RuntimeError>;

@@ -1,0 +1,50 @@
+//! The model that a checkpoint describes.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::checkpoint_error::CheckpointError;
+use super::stored::Checkpoint;
+use crate::options::TrainerOptions;
+
+/// A checkpoint's model, without its parameters.
+#[derive(Clone, Debug)]
+pub struct StoredModel {
+    /// The options it was trained with, except the number of threads.
+    pub options: TrainerOptions,
+    /// Feature columns.
+    pub input_dim: usize,
+    /// Classes.
+    pub classes: usize,
+    /// Whether a node may have several of them.
+    pub multi_label: bool,
+}
+
+impl Checkpoint {
+    /// The model that it describes.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Damaged`] if that is none of this program's.
+    pub fn model(&self) -> Result<StoredModel, CheckpointError> {
+        StoredModel::of(&self.trainer().model)
+            .map_err(|problem| self.damaged(format!("its model cannot be read: {problem}")))
+    }
+}
+
+impl StoredModel {
+    fn of(model: &Value) -> Result<Self, String> {
+        let Value::Object(fields) = model else { return Err("it is no object".to_owned()) };
+        let mut fields = fields.clone();
+        let mut number = |name: &str| {
+            let value = fields.shift_remove(name).as_ref().and_then(Value::as_u64);
+            value.and_then(|value| usize::try_from(value).ok()).ok_or_else(|| format!("{name} is no number"))
+        };
+        let (input_dim, classes) = (number("input_dim")?, number("classes")?);
+        let multi_label =
+            fields.shift_remove("multi_label").and_then(|value| value.as_bool()).unwrap_or(false);
+        fields.insert("threads".to_owned(), Value::Null);
+        let options =
+            TrainerOptions::deserialize(Value::Object(fields)).map_err(|error| error.to_string())?;
+        Ok(Self { options, input_dim, classes, multi_label })
+    }
+}

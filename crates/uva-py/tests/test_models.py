@@ -1,0 +1,236 @@
+"""Checkpoints in PyTorch: the module says what `uvatrain predict` says, and so do PyG's layers with its weights."""
+
+import json
+import os
+import subprocess
+
+import numpy as np
+import pytest
+import torch
+from conftest import WATCHDOG
+
+import uvatrain
+from uvatrain.models import load_tensors
+
+#: Options of `train` for each model, with everything that a module has to do too.
+MODELS = {
+    "sage": "--model sage",
+    "gcn": "--model gcn --norm layer",
+    "gat": "--model gat --heads 2 --output-heads 3",
+    "gin": "--model gin --feature-norm row",
+    "deep-sage": "--model sage --residual --norm layer --dropout 0.1 --input-dropout 0.1",
+    "deep-gat": "--model gat --residual --heads 4 --attention-dropout 0.2",
+    "deep-gcn": "--model gcn --residual",
+    "deep-gin": "--model gin --residual --norm layer",
+}
+FANOUTS = (5, 4)
+
+
+class Trained:
+    """A folder with a graph and the checkpoints of some models of it."""
+
+    def __init__(self, folder, program):
+        self.folder, self.program, self.graph = folder, program, folder / "graph"
+        self.run("generate graph --nodes 900 --avg-degree 8 --feat-dim 12 --classes 5 --seed 2")
+        self.indptr, self.indices = (torch.from_numpy(self.load(f"graph/{name}")) for name in ("indptr", "indices"))
+        self.x = torch.from_numpy(self.load("graph/feat"))
+        targets = torch.repeat_interleave(torch.arange(len(self.x)), self.indptr.diff())
+        self.edge_index = torch.stack([self.indices.long(), targets])
+
+    def load(self, name):
+        return np.load(self.folder / f"{name}.npy")
+
+    def run(self, line):
+        command = [self.program, *line.split()]
+        environment = {**os.environ, "XDG_CACHE_HOME": str(self.folder / "cache")}
+        # What the tests' Python has set for itself must not lead to its libraries.
+        ended = subprocess.run(
+            command, capture_output=True, text=True, timeout=WATCHDOG, cwd=self.folder, env=environment
+        )
+        if ended.returncode == 3:
+            pytest.skip(ended.stderr)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        return ended.stdout
+
+    def train(self, name, options, graph="graph"):
+        if not (self.folder / name).exists():
+            fanouts = ",".join(map(str, FANOUTS))
+            self.run(
+                f"train {graph} --fanouts {fanouts} --batch-size 100 --hidden 16 --epochs 2 --lr 0.02 --seed 6 "
+                f"--checkpoint {name} {options}"
+            )
+        return self.folder / name
+
+    def predict(self, name, options="", graph="graph"):
+        files = "--probabilities p.npy --embeddings h.npy --output c.npy"
+        said = self.run(f"predict {graph} --checkpoint {name} {files} --overwrite --json {options}")
+        answers = [torch.from_numpy(self.load(file)) for file in ("c", "p", "h")]
+        return [json.loads(said), *answers]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, uvatrain_program):
+    return Trained(tmp_path_factory.mktemp("models"), uvatrain_program)
+
+
+def close(found, expected):
+    # Of the largest value: small ones are differences of large ones.
+    assert found.shape == expected.shape
+    assert (found - expected).abs().max() <= 1e-5 * expected.abs().max().clamp(min=1)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_checkpoint_in_torch_says_what_predict_says(trained, name):
+    model = uvatrain.load_model(trained.train(name, MODELS[name]))
+    said, classes, shares, hidden = trained.predict(name)
+    assert (model.metadata["kept"], model.metadata["epoch"]) == (said["kept"], said["epoch"])
+    with torch.no_grad():
+        logits = model(trained.x, trained.edge_index)
+        close(logits.softmax(1), shares)
+        close(model(trained.x, trained.edge_index, hidden=said["layer"]), hidden)
+        # A list of a layer's edges each is the same.
+        close(model(trained.x, [trained.edge_index] * 2), logits)
+    assert torch.equal(logits.argmax(1), classes)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_batches_of_a_loader_give_what_predict_samples(trained, name):
+    model = uvatrain.load_model(trained.train(name, MODELS[name]))
+    said, _, shares, hidden = trained.predict(name, "--eval sampled --nodes test")
+    degrees = trained.indptr.diff()
+    test = torch.from_numpy(trained.load("graph/test_idx"))
+    options = dict(fanouts=FANOUTS, batch_size=100, split="test", seed=6)
+    rows = {}
+    with uvatrain.Loader(trained.graph, **options) as loader, torch.no_grad():
+        for batch in loader:
+            of_nodes = degrees[batch.input_nodes]
+            probabilities = model(batch.x, batch.blocks, degrees=of_nodes).softmax(1)
+            behind = model(batch.x, batch.blocks, degrees=of_nodes, hidden=said["layer"])[: batch.num_seeds]
+            for seed, *of_seed in zip(batch.seeds.tolist(), probabilities, behind):
+                rows[seed] = of_seed
+    assert sorted(rows) == sorted(test.tolist())
+    close(torch.stack([rows[seed][0] for seed in test.tolist()]), shares)
+    close(torch.stack([rows[seed][1] for seed in test.tolist()]), hidden)
+
+
+def pyg_layers(kind, tensors, options):
+    """PyG's layers with the weights of a plain model: the example of docs/checkpoints.md."""
+    from torch import nn
+    from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv
+
+    layers = []
+    for number in range(options["layers"]):
+        own = {
+            name.removeprefix(f"layers.{number}."): tensor
+            for name, tensor in tensors.items()
+            if name.startswith(f"layers.{number}.") and ".norm." not in name
+        }
+        if kind == "sage":
+            outputs, inputs = own["own.weight"].shape
+            layer = SAGEConv(inputs, outputs)
+            names = {"lin_l.weight": "neighbours.weight", "lin_l.bias": "bias", "lin_r.weight": "own.weight"}
+        elif kind == "gcn":
+            outputs, inputs = own["weight"].shape
+            layer = GCNConv(inputs, outputs)
+            names = {"lin.weight": "weight", "bias": "bias"}
+        elif kind == "gat":
+            (heads, width), inputs = own["attention.source"].shape, own["weight"].shape[1]
+            layer = GATConv(inputs, width, heads, concat=number + 1 < options["layers"])
+            names = {"lin.weight": "weight", "bias": "bias"}
+            names |= {"att_src": "attention.source", "att_dst": "attention.destination"}
+        else:
+            outputs, inputs = own["nn.0.weight"].shape
+            perceptron = nn.Sequential(nn.Linear(inputs, outputs), nn.ReLU(), nn.Linear(outputs, outputs))
+            layer = GINConv(perceptron, train_eps=True)
+            names = {name: name for name in own}
+        shaped = {theirs: own[ours].view_as(layer.state_dict()[theirs]) for theirs, ours in names.items()}
+        layer.load_state_dict(shaped)
+        layers.append(layer.eval())
+    return layers
+
+
+@pytest.mark.parametrize("kind", ["sage", "gcn", "gat", "gin"])
+def test_layers_of_pyg_with_the_same_weights_say_the_same(trained, kind):
+    pytest.importorskip("torch_geometric")
+    folder = trained.train(f"plain-{kind}", f"--model {kind} --heads 2" if kind == "gat" else f"--model {kind}")
+    state = json.loads((folder / "checkpoint.json").read_text())
+    kept = state["trainer"]["keep"]
+    tensors = load_tensors(folder / state["tensors"]["file"])
+    tensors = {name.removeprefix("best."): tensor for name, tensor in tensors.items() if name.startswith("best.")}
+    assert kept == "best" and tensors
+    layers = pyg_layers(kind, tensors, state["trainer"]["model"])
+    activate = torch.nn.functional.elu if kind == "gat" else torch.relu
+    # GCNConv and GATConv count one loop a node, however many there are; this graph has none.
+    assert not (trained.edge_index[0] == trained.edge_index[1]).any()
+    x = trained.x
+    with torch.no_grad():
+        for number, layer in enumerate(layers):
+            x = layer(activate(x) if number else x, trained.edge_index)
+    _, _, shares, _ = trained.predict(f"plain-{kind}")
+    close(x.softmax(1), shares)
+    with torch.no_grad():
+        close(uvatrain.load_model(folder)(trained.x, trained.edge_index), x)
+
+
+def test_several_labels_a_node_and_the_last_model(trained):
+    several = trained.folder / "several"
+    if not several.exists():
+        subprocess.run(["cp", "-r", trained.graph, several], check=True)
+        labels = np.random.default_rng(0).integers(0, 2, (900, 3)).astype(np.uint8)
+        np.save(several / "label.npy", labels)
+        (several / "meta.json").unlink()
+    folder = trained.train("several-kept", "--model sage --keep last", "several")
+    model = uvatrain.load_model(folder)
+    said, classes, shares, _ = trained.predict("several-kept", graph="several")
+    assert said["kept"] == model.metadata["kept"] == "last" and model.metadata["epoch"] == said["epoch"] == 1
+    with torch.no_grad():
+        logits = model(trained.x, trained.edge_index)
+    close(logits.sigmoid(), shares)
+    assert torch.equal((logits > 0).to(torch.uint8), classes) and classes.shape == (900, 3)
+    best = uvatrain.load_model(folder, keep="best")
+    assert best.metadata["kept"] == "best" and best.metadata["epoch"] is not None
+
+
+def test_a_module_trains_on_and_has_the_checkpoints_names(trained):
+    model = uvatrain.load_model(trained.train("sage", MODELS["sage"])).train()
+    assert sorted(model.state_dict()) == [
+        f"layers.{layer}.{name}" for layer in (0, 1) for name in ("bias", "neighbours.weight", "own.weight")
+    ]
+    before = [parameter.clone() for parameter in model.parameters()]
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    model(trained.x, trained.edge_index).square().mean().backward()
+    optimizer.step()
+    assert all(not torch.equal(old, new) for old, new in zip(before, model.parameters()))
+
+
+def test_what_is_no_checkpoint_or_no_input_is_refused_by_name(trained, tmp_path):
+    folder = trained.train("sage", MODELS["sage"])
+    with pytest.raises(FileNotFoundError, match="nowhere: there is no checkpoint"):
+        uvatrain.load_model("nowhere")
+    with pytest.raises(ValueError, match="keep='first'"):
+        uvatrain.load_model(folder, keep="first")
+    model = uvatrain.load_model(folder)
+    with pytest.raises(ValueError, match=r"x is \[900, 3\]: 12 columns"):
+        model(trained.x[:, :3], trained.edge_index)
+    with pytest.raises(ValueError, match="1 layers: 2 are needed"):
+        model(trained.x, [trained.edge_index])
+    with pytest.raises(ValueError, match="hidden=3: the model has layers 1 to 2"):
+        model(trained.x, trained.edge_index, hidden=3)
+    state = json.loads((folder / "checkpoint.json").read_text())
+    damaged = tmp_path / "damaged"
+    damaged.mkdir()
+    tensors = state["tensors"]["file"]
+    (damaged / tensors).write_bytes((folder / tensors).read_bytes())
+
+    def refuse(match, **changes):
+        changed = {**state, **changes}
+        (damaged / "checkpoint.json").write_text(json.dumps(changed))
+        with pytest.raises(ValueError, match=match):
+            uvatrain.load_model(damaged)
+
+    refuse("its version is 2", version=2)
+    refuse("the model is 'mlp'", trainer={**state["trainer"], "model": {**state["trainer"]["model"], "model": "mlp"}})
+    refuse("another model", trainer={**state["trainer"], "model": {**state["trainer"]["model"], "hidden": 8}})
+    (damaged / "checkpoint.json").write_text("[]")
+    with pytest.raises(ValueError, match="not a checkpoint's state"):
+        uvatrain.load_model(damaged)

@@ -1,0 +1,116 @@
+//! Nodes given in place of a split.
+
+use std::path::{Path, PathBuf};
+
+use uva_graph::npy::{NpyType, write_array};
+use uva_runtime::{Dataset, InputNodes, LoaderOptions, Runtime, RuntimeBuilder, RuntimeError, Split};
+
+use crate::common;
+
+const NODES: usize = 2000;
+
+fn graph(directory: &Path) -> PathBuf {
+    common::graph(directory, NODES as u64, 8.0)
+}
+
+fn builder(graph: &Path) -> RuntimeBuilder {
+    let options = LoaderOptions {
+        fanouts: vec![4, 3],
+        batch_size: 64,
+        seed: 11,
+        samplers: 2,
+        input_id: true,
+        ..LoaderOptions::default()
+    };
+    Runtime::builder(graph).options(options).epochs(2).validate(true)
+}
+
+/// Hash, seeds and their positions, batch by batch.
+fn batches(builder: RuntimeBuilder) -> Vec<(Split, u64, Vec<i64>, Vec<i64>)> {
+    let mut runtime = builder.build().unwrap();
+    let mut seen = Vec::new();
+    while let Some(batch) = runtime.next_batch().unwrap() {
+        seen.push((batch.split(), batch.hash(), batch.seeds().to_vec(), batch.input_id().to_vec()));
+    }
+    seen
+}
+
+/// Every third node, the last first.
+fn ids() -> Vec<i64> {
+    (0..NODES as i64).rev().filter(|id| id % 3 == 0).collect()
+}
+
+#[test]
+fn batches_of_given_nodes_are_those_of_a_dataset_with_that_training_split() {
+    let temp = tempfile::tempdir().unwrap();
+    let (graph, ids) = (graph(temp.path()), ids());
+    let shuffled = batches(builder(&graph).input_nodes(ids.clone()).shuffle(true));
+    let kept = batches(builder(&graph).input_nodes(ids.clone()));
+    write_array(&graph.join("train_idx.npy"), NpyType::I64, &[], &ids).unwrap();
+    assert_eq!(shuffled, batches(builder(&graph)));
+    assert_eq!(kept, batches(builder(&graph).shuffle(false)));
+    let training = |batches: &[(Split, u64, Vec<i64>, Vec<i64>)]| -> Vec<i64> {
+        let training = batches.iter().filter(|batch| batch.0 == Split::Train);
+        training.flat_map(|batch| batch.2.iter().copied()).take(ids.len()).collect()
+    };
+    assert_eq!(training(&kept), ids);
+    assert_ne!(training(&shuffled), ids);
+}
+
+#[test]
+fn a_mask_a_file_and_all_are_the_nodes_that_they_name() {
+    let temp = tempfile::tempdir().unwrap();
+    let graph = graph(temp.path());
+    let ids: Vec<i64> = ids().into_iter().rev().collect();
+    let expected = batches(builder(&graph).input_nodes(&ids[..]));
+    let mask: Vec<bool> = (0..NODES).map(|id| id % 3 == 0).collect();
+    assert_eq!(expected, batches(builder(&graph).input_nodes(mask.clone())));
+    let file = temp.path().join("nodes.npy");
+    write_array(&file, NpyType::I64, &[], &ids).unwrap();
+    assert_eq!(expected, batches(builder(&graph).input_nodes(&*file)));
+    let bytes: Vec<u8> = mask.iter().map(|is| u8::from(*is)).collect();
+    write_array(&file, NpyType::Bool, &[], &bytes).unwrap();
+    assert_eq!(expected, batches(builder(&graph).input_nodes(&*file)));
+    let every: Vec<i64> = (0..NODES as i64).collect();
+    let all = batches(builder(&graph).input_nodes(InputNodes::All));
+    assert_eq!(all, batches(builder(&graph).input_nodes(every)));
+}
+
+#[test]
+fn nodes_that_cannot_be_are_refused_by_the_options_name() {
+    let temp = tempfile::tempdir().unwrap();
+    let graph = graph(temp.path());
+    for (nodes, says) in [
+        (InputNodes::Ids(vec![]), "there is no node in it"),
+        (InputNodes::Mask(vec![false; NODES]), "there is no node in it"),
+        (InputNodes::Ids(vec![5, NODES as i64]), "entry 1 is 2000, outside the ids 0 to 1999"),
+        (InputNodes::Ids(vec![-1]), "entry 0 is -1, outside"),
+        (InputNodes::Mask(vec![true; 7]), "the mask has 7 entries, the dataset 2000 nodes"),
+    ] {
+        let refused = builder(&graph).input_nodes(nodes.clone()).build().unwrap_err();
+        assert_eq!((refused.field(), refused.exit_code()), (Some("input_nodes"), 2), "{nodes:?}");
+        assert!(refused.to_string().contains(says), "{refused}");
+    }
+    let file = temp.path().join("nodes.npy");
+    write_array(&file, NpyType::F32, &[], &[1.0_f32, 2.0]).unwrap();
+    let refused = builder(&graph).input_nodes(&*file).build().unwrap_err();
+    assert!(matches!(&refused, RuntimeError::Input(said) if said.contains("nodes.npy")), "{refused:?}");
+}
+
+#[test]
+fn a_dataset_with_given_nodes_names_them_and_keeps_the_others() {
+    let temp = tempfile::tempdir().unwrap();
+    let dataset = Dataset::open(&graph(temp.path())).unwrap();
+    let given = |nodes: Vec<i64>| InputNodes::Ids(nodes).in_place_of(Split::Test, dataset.clone()).unwrap();
+    let with = given(vec![7, 3]);
+    assert_eq!(
+        (with.split(Split::Test), with.split(Split::Train)),
+        (&[7, 3][..], dataset.split(Split::Train))
+    );
+    assert_eq!(with.fingerprint(), dataset.fingerprint());
+    assert_eq!(with.without_chosen_nodes().split(Split::Test), dataset.split(Split::Test));
+    assert!(dataset.chosen_nodes().is_none() && with.chosen_nodes().unwrap().starts_with("2 nodes, "));
+    for other in [vec![3, 7], vec![7], vec![7, 4]] {
+        assert_ne!(given(other).chosen_nodes(), with.chosen_nodes());
+    }
+}

@@ -1,0 +1,59 @@
+//! The metric of a trained model on each split.
+
+use uva_graph::{Dataset, Split};
+use uva_launch::training::{EvaluateBy, SplitResult, TrainedModel, checkpoint_error, task};
+use uva_runtime::RuntimeError;
+use uva_train::{Evaluation, TrainDevice, checkpoint};
+
+use super::sampled::Sampled;
+use crate::arrays::BatchArrays;
+use crate::session::{train_error, train_or_batch_error};
+
+/// Evaluates the model on train, valid and test nodes.
+///
+/// # Errors
+/// A dataset without labels; a checkpoint whose tensors do not fit; the error that made a role end.
+pub fn evaluate(dataset: Dataset, model: &TrainedModel) -> Result<[SplitResult; 3], RuntimeError> {
+    task(&dataset, Some(model.metric))?;
+    let nodes = Split::ALL.map(|split| dataset.split(split).len());
+    let evaluations = match model.by {
+        EvaluateBy::Full => {
+            let device = TrainDevice::Cpu;
+            let trainer = checkpoint::load_model(&model.checkpoint, model.metric, device, model.threads)
+                .map_err(checkpoint_error)?;
+            let sets = Split::ALL.map(|split| dataset.split(split));
+            trainer
+                .evaluate_full_each(dataset.csc(), dataset.features(), dataset.labels(), &sets)
+                .map_err(train_error)?
+        }
+        EvaluateBy::Sampled => sampled(dataset, model)?,
+    };
+    let mut results = evaluations.into_iter().zip(nodes).map(|(evaluation, nodes)| SplitResult {
+        nodes,
+        labelled: evaluation.labelled,
+        accuracy: evaluation.accuracy(),
+        roc_auc: evaluation.roc_auc(),
+        loss: evaluation.mean_loss(),
+    });
+    Ok([(); 3].map(|()| results.next().unwrap_or_default()))
+}
+
+fn sampled(dataset: Dataset, model: &TrainedModel) -> Result<Vec<Evaluation>, RuntimeError> {
+    let mut sampled = Sampled::start(dataset, model, Split::Train)?;
+    let mut evaluations = Vec::new();
+    for split in Split::ALL {
+        // The batches that the training validated and tested this model with.
+        let epoch = if split == Split::Valid { model.epoch.unwrap_or(0) } else { 0 };
+        sampled.go_to(split, epoch, 0);
+        let mut sum = Evaluation::default();
+        while let Some(batch) = sampled.next(&|| false)? {
+            let arrays = BatchArrays::of(&batch);
+            let mut confirm = || batch.confirm().map_err(|error| error.to_string());
+            let evaluated = sampled.trainer.evaluate_batch(arrays.input(), &mut confirm);
+            sum += evaluated.map_err(|error| train_or_batch_error(error, &batch))?;
+        }
+        evaluations.push(sum);
+    }
+    sampled.batches.close()?;
+    Ok(evaluations)
+}

@@ -1,0 +1,12 @@
+//! A trained model in use: predictions and evaluation, with whole neighbourhoods or with sampled ones.
+//!
+//! Whole neighbourhoods are computed by `uva-train` from the dataset's tables, on the CPU. Sampled ones come through
+//! the loader's threads, as in training, and are used where the backend says.
+
+mod evaluate;
+mod output;
+mod predict;
+mod sampled;
+
+pub use evaluate::evaluate;
+pub use predict::predict;

@@ -1,0 +1,241 @@
+//! Predictions for any nodes, written while they are made.
+
+use std::cell::Cell;
+use std::ops::ControlFlow;
+
+use serde_json::json;
+use uva_graph::{Dataset, Split};
+use uva_launch::training::{
+    EvaluateBy, Nodes, Predicted, PredictionJob, PredictionWatch, TrainedModel, checkpoint_error,
+};
+use uva_model::Answer;
+use uva_model::checkpoint::checksum;
+use uva_runtime::RuntimeError;
+use uva_train::{Answered, Questions, TrainDevice, TrainError, Trainer, Wanted, checkpoint};
+
+use super::output::Output;
+use super::sampled::Sampled;
+use crate::arrays::BatchArrays;
+use crate::session::{train_error, train_or_batch_error};
+
+/// Predicts, and writes the files of the job. What an earlier process left of the same job is gone on with.
+///
+/// # Errors
+/// A node or layer that does not exist, an output that does; a checkpoint whose tensors do not fit; a full disk; the
+/// error that made a role end.
+pub fn predict(
+    dataset: Dataset,
+    model: &TrainedModel,
+    job: &PredictionJob,
+    watch: &mut dyn PredictionWatch,
+) -> Result<Predicted, RuntimeError> {
+    let wanted = match &job.nodes {
+        Nodes::All => Wanted::all(dataset.nodes()),
+        Nodes::These(ids) => Wanted::new(ids, dataset.nodes()).map_err(train_error)?,
+    };
+    if wanted.is_empty() {
+        return Err(RuntimeError::Usage("--nodes: there is no node to predict for".to_owned()));
+    }
+    match model.by {
+        EvaluateBy::Full => full(&dataset, model, job, &wanted, watch),
+        EvaluateBy::Sampled => sampled(dataset, model, job, &wanted, watch),
+    }
+}
+
+/// The answers that the job's files are for.
+fn questions(job: &PredictionJob, trainer: &Trainer) -> Result<(Questions, usize), RuntimeError> {
+    let has = |answer| job.files.iter().any(|file| file.answer == answer);
+    let layer = job.layer.unwrap_or_else(|| trainer.last_hidden_layer());
+    let layers = trainer.options().layers;
+    if layer == 0 || layer > layers {
+        return Err(RuntimeError::Usage(format!("--layer {layer}: the model has layers 1 to {layers}")));
+    }
+    let questions = Questions {
+        classes: has(Answer::Classes),
+        probabilities: has(Answer::Probabilities),
+        hidden: has(Answer::Hidden).then_some(layer),
+    };
+    Ok((questions, layer))
+}
+
+/// Opens the job's files.
+fn open(
+    dataset: &Dataset,
+    model: &TrainedModel,
+    job: &PredictionJob,
+    wanted: &Wanted,
+    (trainer, layer): (&Trainer, usize),
+) -> Result<Output, RuntimeError> {
+    let nodes = match &job.nodes {
+        Nodes::All => "all".to_owned(),
+        Nodes::These(ids) => {
+            format!("{:016x}", checksum(&ids.iter().flat_map(|id| id.to_le_bytes()).collect::<Vec<_>>()))
+        }
+    };
+    let sampling = (model.by == EvaluateBy::Sampled).then(|| model.loader.fingerprint());
+    let job_is = json!({
+        "dataset": dataset.fingerprint(),
+        "tensors": model.checkpoint.checksum(),
+        "kept": model.checkpoint.trainer().kept(),
+        "eval": model.by,
+        "sampling": sampling,
+        "nodes": nodes,
+        "layer": layer,
+    });
+    Output::open(job, wanted.len(), &|answer| trainer.row_of(answer, layer), job_is)
+}
+
+fn full(
+    dataset: &Dataset,
+    model: &TrainedModel,
+    job: &PredictionJob,
+    wanted: &Wanted,
+    watch: &mut dyn PredictionWatch,
+) -> Result<Predicted, RuntimeError> {
+    let trainer = checkpoint::load_model(&model.checkpoint, model.metric, TrainDevice::Cpu, model.threads)
+        .map_err(checkpoint_error)?;
+    let (questions, layer) = questions(job, &trainer)?;
+    let mut output = open(dataset, model, job, wanted, (&trainer, layer))?;
+    let begin = output.done;
+    if begin > 0 {
+        watch.note(&format!("goes on behind node {begin} of {} in the last layer", dataset.nodes()));
+    }
+    // Of the answers to one chunk, the last one completes it.
+    let last = match questions {
+        Questions { probabilities: true, .. } => Answer::Probabilities,
+        Questions { classes: true, .. } => Answer::Classes,
+        _ => Answer::Hidden,
+    };
+    let stop = Cell::new(false);
+    let mut failed = None;
+    let mut take = |answered: Answered<'_>| {
+        let written = output.write(answered.answer, answered.places, answered.rows).and_then(|()| {
+            if answered.answer == last { output.note_done(answered.behind as u64) } else { Ok(()) }
+        });
+        match written {
+            Ok(()) if !stop.get() => ControlFlow::Continue(()),
+            written => {
+                failed = written.err();
+                ControlFlow::Break(())
+            }
+        }
+    };
+    let mut progress = |done, total| {
+        watch.progress(done, total);
+        stop.set(watch.stops());
+        if stop.get() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let begin_at = (wanted, begin as usize);
+    let passed = trainer.predict_full(
+        dataset.csc(),
+        dataset.features(),
+        begin_at,
+        questions,
+        &mut take,
+        &mut progress,
+    );
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    let stopped = match passed {
+        Err(TrainError::Stopped) => true,
+        other => other.map(|()| false).map_err(train_error)?,
+    };
+    end(output, wanted, (begin, questions.hidden), stopped)
+}
+
+fn sampled(
+    dataset: Dataset,
+    model: &TrainedModel,
+    job: &PredictionJob,
+    wanted: &Wanted,
+    watch: &mut dyn PredictionWatch,
+) -> Result<Predicted, RuntimeError> {
+    let mut seeds: Vec<i64> = match &job.nodes {
+        Nodes::All => (0..dataset.nodes() as i64).collect(),
+        Nodes::These(ids) => ids.clone(),
+    };
+    if matches!(job.nodes, Nodes::These(_)) {
+        // Each node is a seed once, however often it is wanted.
+        seeds.sort_unstable();
+        seeds.dedup();
+    }
+    let dataset = dataset.with_nodes(Split::Test, seeds, "--nodes")?;
+    let mut sampled = Sampled::start(dataset, model, Split::Test)?;
+    let (questions, layer) = questions(job, &sampled.trainer)?;
+    let dataset = sampled.batches.dataset().clone();
+    let mut output = open(&dataset, model, job, wanted, (&sampled.trainer, layer))?;
+    let (begin, total) = (output.done, sampled.batches.batches(Split::Test));
+    if begin > 0 {
+        watch.note(&format!("goes on behind batch {begin} of {total}"));
+    }
+    let (mut done, mut stopped) = (begin, false);
+    sampled.go_to(Split::Test, 0, begin);
+    let size = sampled.batches.batch_size();
+    let seeds = dataset.split(Split::Test);
+    while done < total {
+        if watch.stops() {
+            stopped = true;
+            break;
+        }
+        let batch = match sampled.next(&|| watch.stops()) {
+            Err(RuntimeError::Interrupted(_)) | Ok(None) => {
+                stopped = true;
+                break;
+            }
+            other => other?,
+        };
+        let Some(batch) = batch else { break };
+        let first = done as usize * size;
+        let of_batch = &seeds[first..seeds.len().min(first + size)];
+        let (rows, places) = wanted.rows_of(of_batch);
+        let local: Vec<i64> = (0..of_batch.len() as i64).collect();
+        let arrays = BatchArrays::of(&batch);
+        let mut failed = None;
+        let mut take = |answered: Answered<'_>| {
+            let bytes = answered.rows;
+            let row = bytes.len() / of_batch.len().max(1);
+            let repeated: Vec<u8>;
+            let in_order = places.len() == of_batch.len();
+            let bytes = if in_order {
+                bytes
+            } else {
+                repeated = rows.iter().flat_map(|&local| &bytes[local * row..][..row]).copied().collect();
+                &repeated
+            };
+            match output.write(answered.answer, &places, bytes) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => {
+                    failed = Some(error);
+                    ControlFlow::Break(())
+                }
+            }
+        };
+        let mut confirm = || batch.confirm().map_err(|error| error.to_string());
+        let predicted =
+            sampled.trainer.predict_batch(arrays.input(), &local, questions, &mut confirm, &mut take);
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        predicted.map_err(|error| train_or_batch_error(error, &batch))?;
+        done += 1;
+        output.note_done(done)?;
+        watch.progress(done, total);
+    }
+    sampled.batches.close()?;
+    end(output, wanted, (begin, questions.hidden), stopped)
+}
+
+fn end(
+    output: Output,
+    wanted: &Wanted,
+    (resumed, layer): (u64, Option<usize>),
+    stopped: bool,
+) -> Result<Predicted, RuntimeError> {
+    if stopped {
+        output.suspend()?;
+    } else {
+        output.commit()?;
+    }
+    Ok(Predicted { rows: wanted.len(), resumed, layer, stopped })
+}

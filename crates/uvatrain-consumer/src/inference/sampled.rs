@@ -1,0 +1,42 @@
+//! Batches for a trained model, as its training had them.
+
+use std::sync::Arc;
+
+use uva_graph::{Dataset, Split};
+use uva_launch::training::{TrainedModel, checkpoint_error};
+use uva_runtime::consumer::{BatchStream, PassCursor};
+use uva_runtime::{Batch, FeatureType, LoaderOptions, RuntimeError};
+use uva_train::{Trainer, checkpoint};
+
+use crate::gpu;
+
+/// The model, and the threads that make its batches.
+pub(super) struct Sampled {
+    pub(super) trainer: Trainer,
+    pub(super) batches: BatchStream,
+}
+
+impl Sampled {
+    /// Starts the threads, which expect passes over `split`.
+    pub(super) fn start(dataset: Dataset, model: &TrainedModel, split: Split) -> Result<Self, RuntimeError> {
+        let on_gpu = model.backend.cuda().is_some();
+        let feature_type = FeatureType::Float32.for_models(dataset.features().element, on_gpu);
+        let options = LoaderOptions { feature_type, ..model.loader.clone() };
+        let dataset = Arc::new(dataset);
+        let mut batches = BatchStream::in_this_process(dataset, &options, model.backend.clone(), split)?;
+        let device = gpu::prepare(batches.receiver())?;
+        let trainer = checkpoint::load_model(&model.checkpoint, model.metric, device, model.threads)
+            .map_err(checkpoint_error)?;
+        Ok(Self { trainer, batches })
+    }
+
+    /// Makes this the next batch of a pass. The test nodes behind training are a pass of epoch 0.
+    pub(super) fn go_to(&mut self, split: Split, epoch: u32, batch: u64) {
+        self.batches.go_to(PassCursor { split, epoch, batch });
+    }
+
+    /// The next batch of the pass; `None` behind the last.
+    pub(super) fn next(&mut self, stops: &dyn Fn() -> bool) -> Result<Option<Batch>, RuntimeError> {
+        self.batches.next_batch(stops)
+    }
+}

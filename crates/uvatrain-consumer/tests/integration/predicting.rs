@@ -1,0 +1,192 @@
+//! A model in use over a graph of several chunks: stopped anywhere and gone on with, and the same by either way.
+
+use std::path::{Path, PathBuf};
+
+use uva_graph::Dataset;
+use uva_graph::npy::{NpyArray, NpyType};
+use uva_io::generate::{self, Common, PowerLaw};
+use uva_launch::training::{
+    Asked, EvaluateBy, Nodes, Predicted, PredictionFile, PredictionJob, PredictionWatch, TrainedModel,
+    TrainingState, task,
+};
+use uva_model::{Answer, ModelKind, NormKind, TrainerOptions};
+use uva_runtime::LoaderOptions;
+use uva_runtime::backend::{BackendOptions, DeviceChoice};
+use uva_train::{TrainDevice, Trainer, checkpoint};
+use uvatrain_consumer::inference::predict;
+
+/// Three chunks of nodes.
+const NODES: u64 = 70_000;
+
+fn graph(directory: &Path) -> PathBuf {
+    let path = directory.join("graph");
+    let (average_degree, feature_dim, classes, seed) = (3.0, 5, 3, 3);
+    let common = Common { nodes: NODES, average_degree, feature_dim, classes, seed, ..Common::default() };
+    generate::write(&path, &PowerLaw::of(common), &|_| {}).expect("a graph");
+    path
+}
+
+/// A checkpoint of a model as it was drawn.
+fn untrained(directory: &Path, graph: &Path, options: &TrainerOptions) -> PathBuf {
+    let path = directory.join("kept");
+    let dataset = Dataset::open(graph).unwrap();
+    let task = task(&dataset, None).unwrap();
+    let trainer = Trainer::new(options, dataset.features().dim, task, TrainDevice::Cpu).unwrap();
+    let loader =
+        LoaderOptions { fanouts: vec![-1; options.layers], batch_size: 9000, ..LoaderOptions::default() };
+    let mut fingerprint = loader.fingerprint();
+    fingerprint.insert("dataset".to_owned(), dataset.fingerprint().into());
+    checkpoint::write(&path, &trainer, &fingerprint, &TrainingState::default()).unwrap();
+    path
+}
+
+/// Stops behind some units of work.
+struct StopBehind {
+    units: u64,
+    seen: u64,
+    notes: Vec<String>,
+}
+
+impl PredictionWatch for StopBehind {
+    fn progress(&mut self, _: u64, _: u64) {
+        self.seen += 1;
+    }
+
+    fn stops(&self) -> bool {
+        self.seen >= self.units
+    }
+
+    fn note(&mut self, line: &str) {
+        self.notes.push(line.to_owned());
+    }
+}
+
+fn asked(by: EvaluateBy) -> Asked {
+    let backend = BackendOptions { device: DeviceChoice::Cpu, ..BackendOptions::default() };
+    Asked {
+        by,
+        batch_size: None,
+        slot_bytes: Some(64 << 20),
+        samplers: 2,
+        gather_threads: 1,
+        backend,
+        threads: Some(1),
+    }
+}
+
+fn answer(
+    graph: &Path,
+    kept: &Path,
+    by: EvaluateBy,
+    job: &PredictionJob,
+    units: u64,
+) -> (Predicted, StopBehind) {
+    let dataset = Dataset::open(graph).unwrap();
+    let model = TrainedModel::open(&dataset, kept, &asked(by)).unwrap();
+    let mut watch = StopBehind { units, seen: 0, notes: Vec::new() };
+    (predict(dataset, &model, job, &mut watch).unwrap(), watch)
+}
+
+fn job(directory: &Path, name: &str) -> PredictionJob {
+    let file =
+        |answer, kind: &str| PredictionFile { answer, path: directory.join(format!("{name}-{kind}.npy")) };
+    PredictionJob {
+        nodes: Nodes::All,
+        files: vec![file(Answer::Classes, "c"), file(Answer::Probabilities, "p"), file(Answer::Hidden, "h")],
+        layer: None,
+        overwrite: false,
+    }
+}
+
+fn bytes(job: &PredictionJob) -> Vec<Vec<u8>> {
+    job.files.iter().map(|file| std::fs::read(&file.path).unwrap()).collect()
+}
+
+#[test]
+fn a_pass_stopped_anywhere_goes_on_and_makes_the_arrays_of_one_that_was_not() {
+    let temp = tempfile::tempdir().unwrap();
+    let graph = graph(temp.path());
+    let options = TrainerOptions { hidden: 6, threads: Some(1), ..TrainerOptions::default() };
+    let kept = untrained(temp.path(), &graph, &options);
+    for by in [EvaluateBy::Full, EvaluateBy::Sampled] {
+        let whole = job(temp.path(), &format!("whole-{by:?}"));
+        let (done, watch) = answer(&graph, &kept, by, &whole, u64::MAX);
+        assert_eq!((done.rows as u64, done.resumed, done.stopped), (NODES, 0, false));
+        let mut resumed = Vec::new();
+        for units in 1..watch.seen {
+            let parts = job(temp.path(), &format!("parts-{by:?}-{units}"));
+            let (done, _) = answer(&graph, &kept, by, &parts, units);
+            assert!(done.stopped && parts.files.iter().all(|file| !file.path.exists()), "{units}");
+            let (done, watch) = answer(&graph, &kept, by, &parts, u64::MAX);
+            assert!(!done.stopped);
+            assert_eq!(done.resumed > 0, !watch.notes.is_empty(), "{:?}", watch.notes);
+            resumed.push(done.resumed);
+            assert!(bytes(&parts) == bytes(&whole), "{by:?} stopped behind {units}");
+        }
+        match by {
+            // Three chunks, read and computed, in each of two layers. The last layer's results are what is kept.
+            EvaluateBy::Full => assert_eq!(resumed, [0, 0, 0, 0, 0, 0, 0, 0, 0, 32768, 65536]),
+            EvaluateBy::Sampled => assert_eq!(resumed, (1..8).collect::<Vec<u64>>()),
+        }
+    }
+    let left = std::fs::read_dir(temp.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let left: Vec<String> = left.map(|name| name.to_string_lossy().into_owned()).collect();
+    assert!(
+        left.iter().all(|name| name.ends_with(".npy") || ["graph", "kept"].contains(&&name[..])),
+        "{left:?}"
+    );
+}
+
+#[test]
+fn what_is_left_of_another_job_is_not_gone_on_with() {
+    let temp = tempfile::tempdir().unwrap();
+    let graph = graph(temp.path());
+    let options = TrainerOptions { hidden: 6, threads: Some(1), ..TrainerOptions::default() };
+    let kept = untrained(temp.path(), &graph, &options);
+    let all = job(temp.path(), "parts");
+    assert!(answer(&graph, &kept, EvaluateBy::Sampled, &all, 3).0.stopped);
+    let some = PredictionJob { nodes: Nodes::These((0..NODES as i64).rev().collect()), ..all };
+    let (done, _) = answer(&graph, &kept, EvaluateBy::Sampled, &some, u64::MAX);
+    assert_eq!((done.resumed, done.stopped), (0, false));
+}
+
+#[test]
+fn sampling_all_neighbours_gives_what_a_pass_over_the_graph_gives_for_every_model() {
+    let temp = tempfile::tempdir().unwrap();
+    let graph = graph(temp.path());
+    for model in ModelKind::all() {
+        for (layers, residual, norm) in
+            [(2, false, NormKind::Layer), (3, true, NormKind::None), (1, false, NormKind::None)]
+        {
+            let name = format!("{}-{layers}", model.name());
+            let directory = temp.path().join(&name);
+            std::fs::create_dir(&directory).unwrap();
+            let options = TrainerOptions {
+                model,
+                layers,
+                residual,
+                norm,
+                hidden: 8,
+                heads: 2,
+                threads: Some(1),
+                ..TrainerOptions::default()
+            };
+            let kept = untrained(&directory, &graph, &options);
+            let [full, sampled] = [EvaluateBy::Full, EvaluateBy::Sampled].map(|by| {
+                let nodes = (0..2000).map(|place| place * 7919 % NODES as i64).collect();
+                let job = PredictionJob { nodes: Nodes::These(nodes), ..job(&directory, &format!("{by:?}")) };
+                answer(&graph, &kept, by, &job, u64::MAX);
+                job
+            });
+            for (full, sampled) in full.files.iter().zip(&sampled.files).skip(1) {
+                let [full, sampled] = [full, sampled].map(|file| NpyArray::open(&file.path).unwrap());
+                assert_eq!(full.shape(), sampled.shape());
+                let [full, sampled] =
+                    [&full, &sampled].map(|array| array.elements::<f32>(NpyType::F32).unwrap());
+                for (full, sampled) in full.iter().zip(sampled) {
+                    assert!((full - sampled).abs() < 1e-4 * full.abs().max(1.0), "{name}: {full} {sampled}");
+                }
+            }
+        }
+    }
+}

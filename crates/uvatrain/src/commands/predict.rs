@@ -1,0 +1,288 @@
+//! `uvatrain predict`: what a trained model says about nodes, as arrays.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use anyhow::Context;
+use serde_json::json;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag::{register, register_conditional_shutdown, register_usize};
+use uva_graph::npy::{NpyArray, NpyType, NpyWriter};
+use uva_graph::{Dataset, Progress, Split, names};
+use uva_launch::training::{Nodes, PredictionFile, PredictionJob, PredictionWatch};
+use uva_mem::files::{Replacement, read_regular_text};
+use uva_model::Answer;
+
+use super::pipeline::check_paths;
+use super::trained_model;
+use crate::exit;
+use crate::flags::PredictFlags;
+use crate::models::Models;
+use crate::ui::work::Work;
+use crate::ui::{format, out};
+
+/// The file where no array is asked for.
+const PREDICTIONS: &str = "predictions.npy";
+/// Text files of ids larger than this are better arrays.
+const MOST_TEXT: u64 = 1 << 30;
+
+/// Predicts, and says what was written.
+pub fn run(flags: &PredictFlags, models: Option<Models>) -> anyhow::Result<()> {
+    flags.check()?;
+    let model_flags = &flags.model;
+    let files = files(flags);
+    let mut paths = vec![
+        ("DATA", Some(model_flags.data.as_path())),
+        ("--checkpoint", Some(model_flags.checkpoint.as_path())),
+    ];
+    paths.extend(files.iter().map(|file| (option_of(file.answer), Some(file.path.as_path()))));
+    check_paths(&paths)?;
+    let models = trained_model::models(model_flags, models)?;
+    let start = Instant::now();
+    let signal = Arc::new(AtomicUsize::new(0));
+    let again = Arc::new(AtomicBool::new(false));
+    for number in [SIGINT, SIGTERM] {
+        // In this order, so that only the second signal ends the process at once.
+        let at_once = register_conditional_shutdown(number, 128 + number, Arc::clone(&again));
+        at_once.and_then(|_| register(number, Arc::clone(&again))).context("cannot listen for signals")?;
+        let noted = register_usize(number, Arc::clone(&signal), number as usize);
+        noted.context("cannot listen for signals")?;
+    }
+    let (dataset, model) = trained_model::open(model_flags)?;
+    let nodes = nodes(&flags.nodes, &dataset)?;
+    let job = PredictionJob {
+        nodes,
+        files,
+        layer: flags.layer.map(|layer| layer as usize),
+        overwrite: flags.overwrite,
+    };
+    refuse_existing_ids(flags)?;
+    let ids = flags.ids.as_deref().map(|path| Ids::of(&dataset, path)).transpose()?;
+    let mut watch = Watch { work: Work::with_remaining_time(), signal: Arc::clone(&signal) };
+    let predicted = (models.predict)(dataset, &model, &job, &mut watch)?;
+    drop(watch);
+    if predicted.stopped {
+        let signal = i32::try_from(signal.load(Ordering::Relaxed)).unwrap_or(SIGTERM);
+        out::say("what is done is kept beside the outputs: the same command goes on from there");
+        return Err(exit::signalled(signal).into());
+    }
+    if let Some(ids) = ids {
+        ids.write(&job.nodes)?;
+    }
+    if model_flags.json {
+        let mut result = json!({
+            "checkpoint": model_flags.checkpoint,
+            "kept": model.checkpoint.trainer().kept(),
+            "epoch": model.epoch,
+            "eval": model.by,
+            "rows": predicted.rows,
+            "resumed": predicted.resumed,
+            "layer": predicted.layer,
+            "seconds": start.elapsed().as_secs_f64(),
+        });
+        for file in &job.files {
+            result[field_of(file.answer)] = json!(file.path);
+        }
+        return out::json(&result);
+    }
+    let names: Vec<String> = job.files.iter().map(|file| file.path.display().to_string()).collect();
+    out::say(&format!(
+        "{}: {} rows by {}, in {}",
+        names.join(", "),
+        format::count(predicted.rows as u64),
+        trained_model::described(&model),
+        format::seconds(start.elapsed().as_secs_f64())
+    ));
+    Ok(())
+}
+
+/// The arrays that are asked for.
+fn files(flags: &PredictFlags) -> Vec<PredictionFile> {
+    let asked = [
+        (Answer::Classes, &flags.output),
+        (Answer::Probabilities, &flags.probabilities),
+        (Answer::Hidden, &flags.embeddings),
+    ];
+    let file =
+        |(answer, path): (Answer, &Option<PathBuf>)| path.clone().map(|path| PredictionFile { answer, path });
+    let files: Vec<PredictionFile> = asked.into_iter().filter_map(file).collect();
+    if files.is_empty() {
+        return vec![PredictionFile { answer: Answer::Classes, path: PREDICTIONS.into() }];
+    }
+    files
+}
+
+fn option_of(answer: Answer) -> &'static str {
+    match answer {
+        Answer::Classes => "--output",
+        Answer::Probabilities => "--probabilities",
+        Answer::Hidden => "--embeddings",
+    }
+}
+
+fn field_of(answer: Answer) -> &'static str {
+    &option_of(answer)[2..]
+}
+
+/// The nodes that `--nodes` names.
+fn nodes(asked: &Path, dataset: &Dataset) -> anyhow::Result<Nodes> {
+    let text = asked.to_str().unwrap_or_default();
+    if text == "all" {
+        return Ok(Nodes::All);
+    }
+    let refuse = |problem: String| exit::usage(format!("--nodes {}: {problem}", asked.display()));
+    let ids = match Split::ALL.into_iter().find(|split| split.name() == text) {
+        Some(split) => dataset.split(split).to_vec(),
+        None if asked.extension().is_some_and(|extension| extension == "npy") => ids_of_array(asked)?,
+        None => {
+            let text = read_regular_text(asked, MOST_TEXT).map_err(|error| {
+                refuse(format!("{error}; give all, train, valid, test, or a file of node ids"))
+            })?;
+            let mut ids = Vec::new();
+            for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+                let id = line.trim().parse::<i64>();
+                ids.push(id.map_err(|_| refuse(format!("line {} is no node id", number + 1)))?);
+            }
+            ids
+        }
+    };
+    if ids.is_empty() {
+        return Err(refuse("there is no node in it".to_owned()).into());
+    }
+    let nodes = dataset.nodes();
+    if let Some(place) = ids.iter().position(|&id| id < 0 || id >= nodes as i64) {
+        let problem =
+            format!("entry {place} is {}, outside the ids 0 to {}", ids[place], nodes.saturating_sub(1));
+        return Err(refuse(problem).into());
+    }
+    Ok(Nodes::These(ids))
+}
+
+fn ids_of_array(path: &Path) -> anyhow::Result<Vec<i64>> {
+    let array = NpyArray::open(path)?;
+    if array.shape().len() != 1 {
+        return Err(array.wrong_shape("[nodes]").into());
+    }
+    Ok(match array.kind() {
+        NpyType::I64 => array.elements::<i64>(NpyType::I64)?.to_vec(),
+        NpyType::I32 => array.elements::<i32>(NpyType::I32)?.iter().map(|id| i64::from(*id)).collect(),
+        _ => return Err(array.wrong_type("int64 or int32").into()),
+    })
+}
+
+fn refuse_existing_ids(flags: &PredictFlags) -> anyhow::Result<()> {
+    match &flags.ids {
+        Some(path) if !flags.overwrite && path.symlink_metadata().is_ok() => Err(exit::usage(format!(
+            "--ids {}: it is there already: name another file, or replace it with --overwrite",
+            path.display()
+        ))
+        .into()),
+        _ => Ok(()),
+    }
+}
+
+/// What the users call the nodes, and the file to write that to.
+struct Ids<'p> {
+    path: &'p Path,
+    /// Nodes of the dataset.
+    nodes: usize,
+    known: Known,
+}
+
+/// Names of nodes, by id.
+enum Known {
+    /// They have no other.
+    Ids,
+    Numbers(Vec<i64>),
+    Names(Vec<String>),
+}
+
+impl<'p> Ids<'p> {
+    fn of(dataset: &Dataset, path: &'p Path) -> anyhow::Result<Self> {
+        let (numbers, texts) = (dataset.path().join(names::NODE_IDS), dataset.path().join(names::NODE_NAMES));
+        let known = if numbers.exists() {
+            Known::Numbers(ids_of_array(&numbers)?)
+        } else if texts.exists() {
+            let text = read_regular_text(&texts, u64::MAX)
+                .map_err(|error| exit::usage(format!("{}: {error}", texts.display())))?;
+            Known::Names(text.lines().map(str::to_owned).collect())
+        } else if let Some(ids) = dataset.original_ids() {
+            Known::Numbers(ids.to_vec())
+        } else {
+            Known::Ids
+        };
+        let entries = match &known {
+            Known::Ids => dataset.nodes(),
+            Known::Numbers(numbers) => numbers.len(),
+            Known::Names(names) => names.len(),
+        };
+        if entries != dataset.nodes() {
+            let file = if matches!(known, Known::Names(_)) { texts } else { numbers };
+            let problem = format!("{}: {entries} ids for {} nodes", file.display(), dataset.nodes());
+            return Err(exit::usage(problem).into());
+        }
+        Ok(Self { path, nodes: dataset.nodes(), known })
+    }
+
+    fn write(&self, nodes: &Nodes) -> anyhow::Result<()> {
+        let failed = |error: std::io::Error| exit::of_output("--ids", self.path, error);
+        let mut file = Replacement::of(self.path, 0o666).map_err(failed)?;
+        let all: Vec<i64>;
+        let rows: &[i64] = match nodes {
+            Nodes::All => {
+                all = (0..self.nodes as i64).collect();
+                &all
+            }
+            Nodes::These(ids) => ids,
+        };
+        match &self.known {
+            Known::Names(names) => {
+                let mut text = std::io::BufWriter::new(file.file());
+                for &id in rows {
+                    writeln!(text, "{}", names[id as usize]).map_err(failed)?;
+                }
+                text.flush().map_err(failed)?;
+            }
+            known => {
+                let onto = file.file().try_clone().map_err(failed)?;
+                let mut array = NpyWriter::onto(onto, self.path, NpyType::I64, &[]);
+                match known {
+                    Known::Numbers(numbers) => {
+                        for rows in rows.chunks(1 << 16) {
+                            let ids: Vec<i64> = rows.iter().map(|&id| numbers[id as usize]).collect();
+                            array.write(&ids)?;
+                        }
+                    }
+                    _ => array.write(rows)?,
+                }
+                array.finish()?;
+            }
+        }
+        file.commit().map_err(failed)
+    }
+}
+
+/// The bar on the terminal, and the signals.
+struct Watch {
+    work: Work,
+    /// The signal that arrived; 0 as long as none has.
+    signal: Arc<AtomicUsize>,
+}
+
+impl PredictionWatch for Watch {
+    fn progress(&mut self, done: u64, total: u64) {
+        self.work.show(Progress { stage: "predicting", done, total });
+    }
+
+    fn stops(&self) -> bool {
+        // The number stands alone.
+        self.signal.load(Ordering::Relaxed) != 0
+    }
+
+    fn note(&mut self, line: &str) {
+        self.work.beside(|| out::say(line));
+    }
+}

@@ -1,0 +1,17 @@
+//! `uvatrain evaluate`.
+
+use clap::Args;
+
+use super::ModelFlags;
+
+/// The options of `uvatrain evaluate`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  uvatrain evaluate data/demo --checkpoint run1
+  uvatrain evaluate data/demo --checkpoint run1 --eval sampled --json")]
+pub struct EvaluateFlags {
+    /// The model.
+    #[command(flatten)]
+    pub model: ModelFlags,
+}

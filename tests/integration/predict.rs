@@ -1,0 +1,240 @@
+//! A trained model in use: `predict` and `evaluate`, as their users call them.
+
+use std::fs;
+use std::path::Path;
+
+use rustix::process::{Pid, Signal, kill_process};
+use uva_graph::npy::{NpyArray, NpyType};
+
+use crate::support::arrays::npy;
+use crate::support::runs::{small_graph, train, wait_until};
+use crate::support::{Uvatrain, directory, uvatrain};
+
+fn call(directory: &Path, line: &str) -> Uvatrain {
+    uvatrain(directory, line.split_whitespace())
+}
+
+fn trained(directory: &Path, options: &str) -> serde_json::Value {
+    train(directory, "run.jsonl", &format!("--checkpoint kept --json {options}")).run().succeeds().json()
+}
+
+fn classes(path: &Path) -> Vec<i64> {
+    NpyArray::open(path).unwrap().elements::<i64>(NpyType::I64).unwrap().to_vec()
+}
+
+fn rows(path: &Path) -> (Vec<usize>, Vec<f32>) {
+    let array = NpyArray::open(path).unwrap();
+    (array.shape().to_vec(), array.elements::<f32>(NpyType::F32).unwrap().to_vec())
+}
+
+fn entries(directory: &Path) -> Vec<String> {
+    let names = fs::read_dir(directory).unwrap();
+    let mut names: Vec<String> =
+        names.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// The share of these nodes whose class is as predicted; `predicted` has one for each of them.
+fn accuracy(graph: &Path, ids: &[i64], predicted: &[i64]) -> f64 {
+    let labels = classes(&graph.join("label.npy"));
+    let right = ids.iter().zip(predicted).filter(|(id, class)| labels[**id as usize] == **class).count();
+    right as f64 / ids.len() as f64
+}
+
+#[test]
+fn predictions_have_the_accuracy_that_training_told_with_whole_and_with_sampled_neighbourhoods() {
+    let temp = directory();
+    let graph = small_graph(temp.path());
+    let test = classes(&graph.join("test_idx.npy"));
+    for (eval, options) in [
+        ("full", "--epochs 200 --patience 2 --model sage --lr 0.03"),
+        ("sampled", "--epochs 3 --model gcn --lr 0.01"),
+        ("full", "--epochs 2 --model gat --heads 4 --residual --norm layer"),
+        ("sampled", "--epochs 2 --model gin --norm layer"),
+    ] {
+        let end = trained(temp.path(), &format!("{options} --eval {eval} --overwrite-checkpoint"));
+        let told = end["test_accuracy"].as_f64().unwrap();
+        let line = format!("predict graph --checkpoint kept --eval {eval} --overwrite --json");
+        let said = call(temp.path(), &format!("{line} --nodes test")).run().succeeds().json();
+        assert_eq!((&said["rows"], &said["kept"]), (&test.len().into(), &"best".into()), "{said}");
+        assert_eq!(said["epoch"], end["test_epoch"], "{said} {end}");
+        let predicted = classes(&temp.path().join("predictions.npy"));
+        assert_eq!(accuracy(&graph, &test, &predicted), told, "{options}");
+
+        let said = call(temp.path(), &format!("evaluate graph --checkpoint kept --eval {eval} --json"));
+        let said = said.run().succeeds().json();
+        assert_eq!(said["test"]["accuracy"].as_f64(), Some(told), "{said}");
+        assert_eq!(said["valid"]["accuracy"], end["best_valid_accuracy"], "{said} {end}");
+        assert!(said["train"]["accuracy"].as_f64().unwrap() > 0.25, "{said}");
+    }
+    assert_eq!(entries(temp.path()).iter().filter(|name| name.starts_with("predictions")).count(), 1);
+}
+
+#[test]
+fn every_answer_about_a_node_is_the_same_however_the_nodes_are_named() {
+    let temp = directory();
+    let graph = small_graph(temp.path());
+    trained(temp.path(), "--epochs 2 --lr 0.01");
+    let asked = "--output c.npy --probabilities p.npy --embeddings e.npy --ids i.npy --overwrite";
+    for eval in ["full", "sampled"] {
+        let line = format!("predict graph --checkpoint kept --eval {eval} {asked}");
+        call(temp.path(), &line).run().succeeds();
+        let read = || {
+            let file = |name: &str| temp.path().join(name);
+            (classes(&file("c.npy")), rows(&file("p.npy")), rows(&file("e.npy")), classes(&file("i.npy")))
+        };
+        let (all, (shape, shares), (width, hidden), ids) = read();
+        assert_eq!((shape, width, ids), (vec![4000, 4], vec![4000, 16], (0..4000).collect::<Vec<i64>>()));
+        for (class, shares) in all.iter().zip(shares.chunks(4)) {
+            assert!((shares.iter().sum::<f32>() - 1.0).abs() < 1e-5);
+            assert!(shares.iter().all(|share| *share <= shares[*class as usize]));
+        }
+        // Rows behind a ReLU.
+        assert!(hidden.iter().all(|value| *value >= 0.0) && hidden.iter().any(|value| *value > 0.0));
+        // Any order, and a node twice.
+        let wanted = [3999i64, 7, 7, 0, 1234];
+        fs::write(temp.path().join("ids.npy"), npy(&[5], false, &wanted)).unwrap();
+        fs::write(temp.path().join("ids.txt"), wanted.map(|id| id.to_string()).join("\n")).unwrap();
+        for file in ["ids.npy", "ids.txt"] {
+            call(temp.path(), &format!("{line} --nodes {file}")).run().succeeds();
+            let (some, (_, some_shares), (_, some_hidden), ids) = read();
+            assert_eq!(ids, wanted);
+            assert_eq!(some[1], some[2]);
+            assert_eq!(some_shares[4..8], some_shares[8..12]);
+            if eval == "full" {
+                let of_all = wanted.map(|id| all[id as usize]);
+                assert_eq!(some, of_all);
+                for (place, id) in wanted.iter().enumerate() {
+                    let id = *id as usize;
+                    assert_eq!(some_shares[place * 4..][..4], shares[id * 4..][..4]);
+                    assert_eq!(some_hidden[place * 16..][..16], hidden[id * 16..][..16]);
+                }
+            }
+        }
+    }
+    // The users' own ids, where the dataset has them.
+    let numbers: Vec<i64> = (0..4000).map(|id| id * 3 + 10).collect();
+    fs::write(graph.join("node_id.npy"), npy(&[4000], false, &numbers)).unwrap();
+    call(temp.path(), &format!("predict graph --checkpoint kept --nodes ids.txt {asked}")).run().succeeds();
+    assert_eq!(classes(&temp.path().join("i.npy")), [3999i64, 7, 7, 0, 1234].map(|id| id * 3 + 10));
+}
+
+#[test]
+fn the_model_that_is_kept_is_the_one_that_is_predicted_with() {
+    let temp = directory();
+    small_graph(temp.path());
+    // The last two epochs are worse than the best.
+    let end = trained(temp.path(), "--epochs 200 --patience 2 --lr 0.05 --eval full --keep last");
+    let last_epoch = end["epochs"].as_u64().unwrap() - 1;
+    assert_eq!(end["test_epoch"].as_u64(), Some(last_epoch), "{end}");
+    assert_eq!(end["best_valid_epoch"].as_u64(), Some(last_epoch - 2), "{end}");
+    let evaluated = || call(temp.path(), "evaluate graph --checkpoint kept --json").run().succeeds().json();
+    let last = evaluated();
+    assert_eq!((&last["kept"], last["epoch"].as_u64()), (&"last".into(), Some(last_epoch)), "{last}");
+    assert_ne!(last["valid"]["accuracy"], end["best_valid_accuracy"], "{last}");
+    assert_eq!(last["test"]["accuracy"], end["test_accuracy"]);
+    // Nothing but the word says which it is, so that a resumed run may choose anew.
+    let state = temp.path().join("kept/checkpoint.json");
+    let text = fs::read_to_string(&state).unwrap();
+    fs::write(&state, text.replace("\"keep\": \"last\"", "\"keep\": \"best\"")).unwrap();
+    let best = evaluated();
+    assert_eq!((&best["kept"], &best["epoch"]), (&"best".into(), &end["best_valid_epoch"]), "{best}");
+    assert_eq!(best["valid"]["accuracy"], end["best_valid_accuracy"]);
+    // A checkpoint of a version without the word.
+    let without = text.replace(",\n    \"keep\": \"last\"", "");
+    assert_ne!(text, without);
+    fs::write(&state, without).unwrap();
+    assert_eq!(evaluated(), best);
+}
+
+#[test]
+fn what_cannot_be_predicted_is_refused_by_name_and_nothing_is_written() {
+    let temp = directory();
+    small_graph(temp.path());
+    trained(temp.path(), "--epochs 1");
+    let before = entries(temp.path());
+    let refuse = |options: &str, named: &[&str]| {
+        call(temp.path(), &format!("predict graph {options}")).run().refuses(2, named);
+    };
+    refuse("--checkpoint nowhere", &["--checkpoint nowhere", "checkpoint.json"]);
+    fs::write(temp.path().join("out.txt"), "3\n4000\n").unwrap();
+    refuse("--checkpoint kept --nodes out.txt", &["--nodes out.txt", "4000", "0 to 3999"]);
+    fs::write(temp.path().join("word.txt"), "3\nseven\n").unwrap();
+    refuse("--checkpoint kept --nodes word.txt", &["--nodes word.txt", "line 2"]);
+    fs::write(temp.path().join("none.npy"), npy::<i64>(&[0], false, &[])).unwrap();
+    refuse("--checkpoint kept --nodes none.npy", &["--nodes none.npy", "no node"]);
+    fs::write(temp.path().join("f.npy"), npy::<f32>(&[1], false, &[1.0])).unwrap();
+    refuse("--checkpoint kept --nodes f.npy", &["f.npy", "float32", "int64"]);
+    refuse("--checkpoint kept --nodes nobody", &["--nodes nobody", "train, valid, test"]);
+    refuse("--checkpoint kept --embeddings e.npy --layer 3", &["--layer 3", "1 to 2"]);
+    refuse("--checkpoint kept --output no/where.npy", &["no/where.npy"]);
+    refuse("--checkpoint kept --output f.npy", &["f.npy", "--overwrite"]);
+    refuse("--checkpoint kept --device cpu", &["--device", "--eval sampled"]);
+    let files = ["out.txt", "word.txt", "none.npy", "f.npy"].map(str::to_owned);
+    let expected: Vec<String> = before.into_iter().chain(files).collect();
+    let now = entries(temp.path());
+    assert!(now.iter().all(|name| expected.contains(name)), "{now:?}");
+
+    // Another dataset, another model, another file.
+    let other = "generate other --nodes 4000 --avg-degree 12 --feat-dim 24 --classes 4 --seed 8";
+    call(temp.path(), other).run().succeeds();
+    for command in ["predict", "evaluate"] {
+        let line = format!("{command} other --checkpoint kept");
+        call(temp.path(), &line).run().refuses(2, &["--checkpoint kept", "another dataset", "other"]);
+    }
+    let state = temp.path().join("kept/checkpoint.json");
+    let text = fs::read_to_string(&state).unwrap();
+    for (is, was, named) in [
+        ("\"model\": \"mlp\"", "\"model\": \"sage\"", "mlp"),
+        ("\"hidden\": 17", "\"hidden\": 16", "layers.0"),
+        ("\"hidden\": \"wide\"", "\"hidden\": 16", "wide"),
+    ] {
+        fs::write(&state, text.replace(was, is)).unwrap();
+        refuse("--checkpoint kept", &["kept", named]);
+    }
+}
+
+#[test]
+fn an_interrupted_prediction_leaves_no_half_array_and_goes_on_where_it_was() {
+    let temp = directory();
+    small_graph(temp.path());
+    trained(temp.path(), "--epochs 1");
+    let line = "predict graph --checkpoint kept --eval sampled --batch-size 1 --json";
+    call(temp.path(), &format!("{line} --output whole.npy")).run().succeeds();
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::KILL, 137)] {
+        let line = format!("{line} --output parts.npy --overwrite");
+        let part = temp.path().join("parts.npy.part");
+        let run = call(temp.path(), &line).start();
+        wait_until("there is a part", || part.exists());
+        kill_process(Pid::from_child(&run.child), signal).unwrap();
+        let ended = run.wait();
+        if ended.status.success() {
+            // It was done before the signal came.
+            continue;
+        }
+        ended.ends_with(code);
+        let journal = temp.path().join("parts.npy.journal");
+        let done = fs::read_to_string(&journal).ok().map_or(0, |text| {
+            serde_json::from_str::<serde_json::Value>(&text).unwrap()["done"].as_u64().unwrap()
+        });
+        assert!(part.exists() == (done > 0) || signal == Signal::KILL, "what is done is kept");
+        assert!(part.exists() <= journal.exists(), "what is left is known as ours");
+        // A row of what is done is not made again.
+        if done > 0 {
+            let bytes = fs::read(&part).unwrap();
+            let spoiled = [&bytes[..128], &99i64.to_le_bytes(), &bytes[136..]].concat();
+            fs::write(&part, spoiled).unwrap();
+        }
+        let said = call(temp.path(), &line).run().succeeds().json();
+        assert_eq!(said["resumed"].as_u64(), Some(done), "{said}");
+        let (whole, mut parts) =
+            (classes(&temp.path().join("whole.npy")), classes(&temp.path().join("parts.npy")));
+        if done > 0 {
+            assert_eq!(parts[0], 99);
+            parts[0] = whole[0];
+        }
+        assert_eq!(whole, parts);
+        assert!(!part.exists() && !journal.exists());
+    }
+}
