@@ -47,6 +47,18 @@ def test_an_edge_of_pygs_puts_its_source_into_the_targets_list_in_the_order_of_e
     assert dataset.indices.dtype == torch.int32 and dataset.weight is None and dataset.name == "four"
 
 
+def test_a_stable_sort_by_target_tells_which_edge_of_pygs_an_edge_id_is(tmp_path):
+    data = pyg_data(edge_attr=torch.arange(6) * 10)
+    dataset = uvatrain.from_pyg(data, tmp_path / "graph")
+    order = data.edge_index[1].sort(stable=True).indices
+    assert torch.equal(dataset.indices.long(), data.edge_index[0][order])
+    with uvatrain.Loader(dataset, fanouts=[2, 2], expand="new", edge_ids=True) as loader:
+        for batch in loader:
+            made = batch.to_pyg()
+            assert torch.equal(made.n_id[made.edge_index], data.edge_index[:, order[made.e_id]])
+            assert torch.equal(data.edge_attr[order][made.e_id], data.edge_attr[order[made.e_id]])
+
+
 def test_what_pyg_aggregates_on_the_data_is_what_the_lists_hold(tmp_path):
     pytest.importorskip("torch_geometric")
     from torch_geometric.nn import SimpleConv

@@ -305,6 +305,22 @@ class Batch:
 
         return to_dgl(self)
 
+    def to_dgl_step(self) -> tuple[torch.Tensor, torch.Tensor, Any]:
+        """What DGL's DataLoader yields: `(input_nodes, output_nodes, blocks)`. The output nodes are the seeds.
+
+        `Loader(..., transform=Batch.to_dgl_step)` makes a loop that was written for DGL's.
+        """
+        return self.input_nodes, self.seeds, self.to_dgl()
+
+    def to_graphbolt(self) -> Any:
+        """The batch with the fields of GraphBolt's `MiniBatch` (`uvatrain.graphbolt`). DGL is not needed.
+
+        `Loader(..., transform=Batch.to_graphbolt)` makes a loop that was written for GraphBolt's.
+        """
+        from .graphbolt import minibatch
+
+        return minibatch(self)
+
     def _release(self) -> None:
         """Ends the batch's own hold on its slot."""
         self._tensors = {}

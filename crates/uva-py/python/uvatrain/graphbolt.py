@@ -1,0 +1,131 @@
+"""Batches with the fields of GraphBolt's `MiniBatch`, for code that was written for DGL's GraphBolt. DGL is not needed.
+
+    with uvatrain.Loader("data/products", fanouts=(15, 10, 5), transform=uvatrain.Batch.to_graphbolt) as loader:
+        for minibatch in loader:
+            x = minibatch.node_features["feat"]
+            for layer, subgraph in zip(layers, minibatch.sampled_subgraphs):
+                csc = subgraph.sampled_csc
+                x = layer(x, csc.indptr, csc.indices)
+            loss = F.cross_entropy(x, minibatch.labels)
+
+The order of `sampled_subgraphs`, the outermost hop first, is that in which a model runs them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+    from .batch import Batch
+
+__all__ = ["CSC", "MiniBatch", "SampledSubgraph"]
+
+
+@dataclasses.dataclass
+class CSC:
+    """The edges of a subgraph, as GraphBolt's `CSCFormatBase`."""
+
+    #: int32 [columns + 1]: where each column's neighbours begin in `indices`.
+    indptr: torch.Tensor
+    #: int32 [edges]: positions among the rows.
+    indices: torch.Tensor
+
+
+@dataclasses.dataclass
+class SampledSubgraph:
+    """A hop, as GraphBolt's `SampledSubgraph`: its columns aggregate, and are the first of its rows."""
+
+    sampled_csc: CSC
+    #: int64 [columns]: the nodes that aggregate.
+    original_column_node_ids: torch.Tensor
+    #: int64 [rows]: the nodes that are aggregated.
+    original_row_node_ids: torch.Tensor
+    #: int64 [edges]: positions in the dataset's `indices`. None without `Loader(..., edge_ids=True)`.
+    original_edge_ids: torch.Tensor | None
+
+
+@dataclasses.dataclass
+class MiniBatch:
+    """A batch with the fields of GraphBolt's `MiniBatch`. Tensors view the slot, as those of the `Batch` do."""
+
+    #: int64 [seeds]: the nodes to train on.
+    seeds: torch.Tensor
+    #: int64 [seeds], or uint8 [seeds, classes].
+    labels: torch.Tensor
+    #: int64 [nodes]: the rows of the outermost hop, which are all nodes.
+    input_nodes: torch.Tensor
+    #: "feat" is [nodes, features].
+    node_features: dict[str, torch.Tensor]
+    #: For each hop, "weight" is float32 [edges]. None where the kind of sampler weighs no edges.
+    edge_features: list[dict[str, torch.Tensor]] | None
+    #: The hops, the outermost first.
+    sampled_subgraphs: list[SampledSubgraph]
+    _batch: Batch | None = dataclasses.field(default=None, repr=False, compare=False)
+
+    @property
+    def seed_nodes(self) -> torch.Tensor:
+        """The seeds, by the name that they have in DGL 2.1."""
+        return self.seeds
+
+    @property
+    def blocks(self) -> Any:
+        """DGL's blocks, the outermost hop first. Unavailable where DGL is not installed."""
+        return self._source("blocks").to_dgl()
+
+    def to_pyg_data(self) -> Any:
+        """PyG's `Data`, as `Batch.to_pyg` makes it."""
+        return self._source("to_pyg_data()").to_pyg()
+
+    def num_layers(self) -> int:
+        """How many hops there are."""
+        return len(self.sampled_subgraphs)
+
+    def node_ids(self) -> torch.Tensor:
+        """All nodes: `input_nodes`."""
+        return self.input_nodes
+
+    def to(self, device: Any) -> MiniBatch:
+        """A copy on a device, which outlives the batch. It has no `blocks`."""
+        return _to(dataclasses.replace(self, _batch=None), device)
+
+    def _source(self, what: str) -> Batch:
+        if self._batch is None:
+            raise ValueError(f"{what} is of the batch as the loader made it, not of a copy: take it before .to(device)")
+        return self._batch
+
+
+def minibatch(batch: Batch) -> MiniBatch:
+    """The batch in the form of GraphBolt's."""
+    nodes, blocks = batch.input_nodes, batch.blocks[::-1]
+    return MiniBatch(
+        seeds=batch.seeds,
+        labels=batch.y,
+        input_nodes=nodes,
+        node_features={"feat": batch.x},
+        edge_features=[{"weight": block.weights} for block in blocks] if batch.weighs_edges else None,
+        sampled_subgraphs=[
+            SampledSubgraph(
+                sampled_csc=CSC(block.indptr, block.indices),
+                original_column_node_ids=nodes[: block.num_dst],
+                original_row_node_ids=nodes[: block.num_src],
+                original_edge_ids=block.edge_ids if batch.has_edge_ids else None,
+            )
+            for block in blocks
+        ],
+        _batch=batch,
+    )
+
+
+def _to(value: Any, device: Any) -> Any:
+    """What it is made of, on the device."""
+    if isinstance(value, list):
+        return [_to(item, device) for item in value]
+    if isinstance(value, dict):
+        return {key: _to(item, device) for key, item in value.items()}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: _to(getattr(value, field.name), device) for field in dataclasses.fields(value)}
+        return type(value)(**fields)
+    return value.to(device, copy=True) if hasattr(value, "to") else value
