@@ -837,7 +837,7 @@ def test_an_open_dataset_may_stand_in_the_place_of_its_path(graph, tmp_path):
     with uvatrain.Loader(dataset, **OPTIONS) as loader:
         assert hashes(loader) == expected
         assert loader.dataset is dataset and str(copy) in repr(loader)
-    with pytest.raises(TypeError, match="not int"):
+    with pytest.raises(TypeError, match="path is a int"):
         uvatrain.Loader(5)
 
 

@@ -287,7 +287,8 @@ class Batch:
         keeps the neighbours that its first hop drew, and those that later hops drew anew are left out
         (docs/python.md). A `UvatrainWarning` says so once a process, with their share of that batch.
 
-        `x` and `y` view the slot; `edge_index` is a copy. `y` has the seeds' labels only.
+        `x` and `y` view the slot; `edge_index` is a copy. `y` has the seeds' labels only. `e_id` is there with
+        `Loader(..., edge_ids=True)`.
         """
         from .convert import to_pyg
 

@@ -97,7 +97,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):
             ("input_time", input_time, None),
             ("temporal_strategy", temporal_strategy, "uniform"),
         ):
-            if given is not default and not (isinstance(given, str) and given == default):
+            if isinstance(given, Tensor) or given != default:
                 shown = "" if isinstance(given, Tensor) else f"={given!r}"
                 raise ValueError(f"{name}{shown} is not supported: neighbours are picked whatever their time")
         if not directed:
