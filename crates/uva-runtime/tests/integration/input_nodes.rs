@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use uva_graph::npy::{NpyType, write_array};
+use uva_runtime::input_nodes::NodesFile;
 use uva_runtime::{Dataset, InputNodes, LoaderOptions, Runtime, RuntimeBuilder, RuntimeError, Split};
 
 use crate::common;
@@ -118,4 +119,23 @@ fn a_dataset_with_given_nodes_names_them_and_keeps_the_others() {
     for other in [vec![3, 7], vec![7], vec![7, 4]] {
         assert_ne!(given(other).chosen_nodes(), with.chosen_nodes());
     }
+}
+
+#[test]
+fn a_file_that_changes_under_a_run_is_refused_by_the_next_process_that_reads_it() {
+    let temp = tempfile::tempdir().unwrap();
+    let (graph, file) = (graph(temp.path()), temp.path().join("nodes.npy"));
+    write_anew(&file, NpyType::I64, &[7_i64, 3]);
+    let (dataset, read) = NodesFile::read(&file, Dataset::open(&graph).unwrap()).unwrap();
+    let options = LoaderOptions { input_nodes: Some(read), ..LoaderOptions::default() };
+    let sent: LoaderOptions = serde_json::from_value(serde_json::to_value(&options).unwrap()).unwrap();
+    assert_eq!(sent, options);
+    assert_eq!(sent.open_again(&graph).unwrap().split(Split::Train), dataset.split(Split::Train));
+    assert_ne!(options.fingerprint(), LoaderOptions::default().fingerprint());
+    write_anew(&file, NpyType::I64, &[3_i64, 7]);
+    let refused = sent.open_again(&graph).unwrap_err();
+    assert!(
+        matches!(&refused, RuntimeError::Input(said) if said.contains("nodes.npy: it has 2 nodes")),
+        "{refused:?}"
+    );
 }
