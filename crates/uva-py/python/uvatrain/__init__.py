@@ -13,6 +13,7 @@ from .errors import BatchGone, PeerDied, SlotInUse, Unavailable, UvatrainError, 
 from .loader import Loader
 
 if TYPE_CHECKING:
+    from .layerwise import infer
     from .models import load_model
 
 __all__ = [
@@ -32,13 +33,18 @@ __all__ = [
     "from_networkx",
     "from_ogb",
     "from_pyg",
+    "infer",
     "load_model",
     "write_dataset",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    # Needs torch, which is not imported before it is used.
+    # These need torch, which is not imported before it is used.
+    if name == "infer":
+        from .layerwise import infer
+
+        return infer
     if name == "load_model":
         from .models import load_model
 
