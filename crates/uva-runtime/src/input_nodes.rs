@@ -158,6 +158,6 @@ fn of_file(path: &Path, nodes: usize) -> Result<Vec<i64>, GraphError> {
         _ if !one_axis => return Err(array.wrong_shape("[ids]")),
         NpyType::I64 => array.elements::<i64>(NpyType::I64)?.to_vec(),
         NpyType::I32 => array.elements::<i32>(NpyType::I32)?.iter().map(|id| i64::from(*id)).collect(),
-        _ => return Err(array.wrong_type("int64 or int32 (ids), or bool (a mask)").into()),
+        _ => return Err(array.wrong_type("int64 or int32 (ids), or bool (a mask)")),
     })
 }
