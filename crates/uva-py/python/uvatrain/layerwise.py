@@ -228,16 +228,16 @@ def _groups(dataset: Dataset, batch_size: int, slot_bytes: int, edge_ids: bool) 
 def _slot_bytes(dataset: Dataset, size: int, edges: int, edge_ids: bool) -> int:
     """The `slot_bytes` with which a batch of `size` seeds and `edges` edges fits its slot.
 
-    The loader divides them between nodes and edges as the whole graph does, by one factor in 32 bits. Feature rows
-    have as many bytes of their own.
+    The loader divides them between nodes and edges as the whole graph does, by one factor in 32 bits. A batch's share
+    of the nodes is never below its share of the edges, so the nodes decide. Feature rows have as many bytes of their
+    own.
     """
-    most_edges = dataset.num_edges
-    edges = min(edges, most_edges)
-    nodes, most_nodes = (min(dataset.num_nodes, size + count) for count in (edges, most_edges))
-    whole = 1 << 32
-    factor = max(-(-nodes * whole // most_nodes), -(-edges * whole // max(most_edges, 1)))
+    edges = min(edges, dataset.num_edges)
+    nodes, most_nodes = (min(dataset.num_nodes, size + count) for count in (edges, dataset.num_edges))
+    factor = -(-(nodes << 32) // most_nodes)
+    nodes_that_fit, edges_that_fit = (count * factor >> 32 for count in (most_nodes, dataset.num_edges))
     of_edge = 3 if edge_ids else 1
-    words = 2 * max(nodes, most_nodes * factor // whole) + size + 1 + most_edges * factor // whole * of_edge
+    words = 2 * nodes_that_fit + size + 1 + edges_that_fit * of_edge
     return max(4 * words, nodes * dataset.feature_dim * dataset.features.element_size())
 
 
