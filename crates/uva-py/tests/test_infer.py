@@ -1,6 +1,7 @@
 """Layer-wise inference: the rows are those of a forward pass over the whole graph, whatever the batches are."""
 
 import os
+import resource
 
 import numpy as np
 import pytest
@@ -281,6 +282,22 @@ def test_what_ends_it_early_leaves_no_file_and_an_earlier_one_as_it_was(graph, t
         calls.clear()
         uvatrain.infer([copying, stops], graph, batch_size=100)
     assert left_in(elsewhere) == []
+
+
+def test_a_table_that_finds_no_room_is_an_error_and_not_the_end_of_the_process(graph, tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def full(x, edge_index):
+        # As a full disk, from the table of this layer on.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+        return x[1]
+
+    try:
+        with pytest.raises(OSError, match="too large"):
+            uvatrain.infer([full], graph, output=tmp_path / "rows.npy")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert os.listdir(tmp_path) == []
 
 
 # --- Wrong input --------------------------------------------------------------------------------------------
