@@ -171,6 +171,18 @@ def test_layers_of_pyg_with_the_same_weights_say_the_same(trained, kind):
     with torch.no_grad():
         close(uvatrain.load_model(folder)(trained.x, trained.edge_index), x)
 
+    degrees = trained.indptr.diff()
+
+    def gcn(layer, batch):
+        # GCNConv weighs by degrees, and a batch does not have those of its sources.
+        layer.normalize = False
+        own = torch.arange(batch.num_seeds).expand(2, -1)
+        edges, root = torch.cat([batch.edge_index[0], own], 1), (degrees[batch.input_nodes] + 1).rsqrt()
+        return layer(batch.x, edges, root[edges[0]] * root[edges[1]])[: batch.num_seeds]
+
+    call = gcn if kind == "gcn" else None
+    close(uvatrain.infer(layers, trained.graph, activation=activate, call=call, batch_size=100).softmax(1), shares)
+
 
 def test_several_labels_a_node_and_the_last_model(trained):
     several = trained.folder / "several"

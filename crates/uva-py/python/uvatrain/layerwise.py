@@ -62,15 +62,15 @@ def infer(
         model.eval()
         logits = uvatrain.infer(model.convs, "data/graph", activation=torch.relu)
 
-    Each layer goes over all nodes before the next one begins, so no node's row is computed twice. The rows between two
-    layers are a file, mapped and never held as a whole in memory. Two such tables exist at a time, beside `output`, else
-    in TMPDIR. They are removed at the end, errors and interrupts included.
+    Each layer goes over all nodes before the next one begins, so no node's row is computed twice. The rows between
+    two layers are a mapped file, never held as a whole in memory. At most two such tables exist at a time, beside
+    `output`, else in TMPDIR. They are removed at the end, errors and interrupts included.
 
-    The result is a tensor over a mapped file: that of `output`, or one that goes with the tensor. What is written to the
-    tensor does not reach the file. No gradients are computed.
+    The result is a tensor over a mapped file: that of `output`, or one that goes with the tensor. Writes to the tensor
+    do not reach the file. No gradients are computed.
 
-    layers: callables, the one that reads the features first: `layer((x, x_dst), edge_index)`, as PyG's layers are called
-        for a bipartite graph. x: [num_src, columns], rows of all sources; x_dst: the first num_dst of them, the
+    layers: callables, the one that reads the features first: `layer((x, x_dst), edge_index)`, as PyG's layers are
+        called for a bipartite graph. x: [num_src, columns], rows of all sources; x_dst: the first num_dst of them, the
         destinations'; edge_index: int64 [2, edges]. Each returns [num_dst, columns], and the last one may return
         [num_dst].
     dataset: as in `Loader`.
@@ -228,16 +228,16 @@ def _groups(dataset: Dataset, batch_size: int, slot_bytes: int, edge_ids: bool) 
 def _slot_bytes(dataset: Dataset, size: int, edges: int, edge_ids: bool) -> int:
     """The `slot_bytes` with which a batch of `size` seeds and `edges` edges fits its slot.
 
-    The loader divides them between nodes and edges as the whole graph does, by one factor in 32 bits. Feature rows
-    have as many bytes of their own.
+    The loader divides them between nodes and edges as the whole graph does, by one factor in 32 bits. A batch's share
+    of the nodes is never below its share of the edges, so the nodes decide. Feature rows have as many bytes of their
+    own.
     """
-    most_edges = dataset.num_edges
-    edges = min(edges, most_edges)
-    nodes, most_nodes = (min(dataset.num_nodes, size + count) for count in (edges, most_edges))
-    whole = 1 << 32
-    factor = max(-(-nodes * whole // most_nodes), -(-edges * whole // max(most_edges, 1)))
+    edges = min(edges, dataset.num_edges)
+    nodes, most_nodes = (min(dataset.num_nodes, size + count) for count in (edges, dataset.num_edges))
+    factor = -(-(nodes << 32) // most_nodes)
+    nodes_that_fit, edges_that_fit = (count * factor >> 32 for count in (most_nodes, dataset.num_edges))
     of_edge = 3 if edge_ids else 1
-    words = 2 * max(nodes, most_nodes * factor // whole) + size + 1 + most_edges * factor // whole * of_edge
+    words = 2 * nodes_that_fit + size + 1 + edges_that_fit * of_edge
     return max(4 * words, nodes * dataset.feature_dim * dataset.features.element_size())
 
 
@@ -264,8 +264,8 @@ class _Table:
             raise ValueError(f"{self.layer} returned {form}: {fitting} is needed")
         if len(rows) != batch.num_seeds:
             raise ValueError(
-                f"{self.layer} returned {form} for {batch.num_seeds} destinations among {batch.num_nodes} sources: a row "
-                "for each destination is needed (they are the first: [:batch.num_seeds])"
+                f"{self.layer} returned {form} for {batch.num_seeds} destinations among {batch.num_nodes} sources: a "
+                "row for each destination is needed (they are the first of the sources)"
             )
         if self._rows is None:
             allowed = list(_NAMES) if self._last else _FEATURES
@@ -297,7 +297,8 @@ class _Table:
         count = torch.Size(shape).numel()
         if count == 0:
             return torch.empty(shape, dtype=dtype)
-        return torch.frombuffer(mapped, dtype=dtype, count=count, offset=len(mapped) - count * _bytes(dtype)).view(shape)
+        begin = len(mapped) - count * _bytes(dtype)
+        return torch.frombuffer(mapped, dtype=dtype, count=count, offset=begin).view(shape)
 
     def as_features_of(self, dataset: Dataset, path: str) -> Dataset:
         """A dataset at `path` with these rows as features: its other files are links. The table moves there."""
