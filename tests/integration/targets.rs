@@ -242,7 +242,7 @@ fn a_dataset_without_labels_does_all_but_training_and_evaluation_which_say_so() 
         "info graph --verify",
         "bench pipeline graph --fanouts 5,4 --batch-size 100",
         "bench sample graph --fanouts 5,4 --batch-size 100",
-        "bench gather --rows 100 --dim 4",
+        "bench gather graph",
         "plan graph --fanouts 5,4 --batch-size 100 --gpu-cache 64KiB --write-reordered other",
         "export graph as_npy --to npy",
         "export graph as_graphbolt --to graphbolt",

@@ -155,7 +155,7 @@ def test_what_is_wrong_with_a_data_is_told_by_its_name_and_nothing_is_left(tmp_p
         (pyg_data(edge_index=torch.tensor([[0, 4], [1, 1]])), "entry 1 is 4, outside the ids 0 to 3"),
         (pyg_data(edge_index=torch.tensor([[0.0], [1.0]])), "float32"),
         (pyg_data(y=torch.zeros(3)), "data.y is float32 [3]"),
-        (pyg_data(y=torch.tensor([0, 1, 2, 0.5])), "not whole"),
+        (pyg_data(y=torch.tensor([0, 1, torch.nan, 0.5])), "label.npy: the target of node 2, column 0, at offset"),
         (pyg_data(y=torch.tensor([[0, 2]] * 4)), "other values than zeros and ones"),
         (pyg_data(train_mask=None), "give train_idx="),
         (

@@ -68,6 +68,21 @@ mod tests {
     }
 
     #[test]
+    fn errors_keep_four_digits_at_any_scale() {
+        for (value, text) in [
+            (0.0, "0.0000"),
+            (0.12345, "0.1235"),
+            (1.5, "1.500"),
+            (12.345, "12.35"),
+            (99_999.4, "99999"),
+            (1.5e-4, "1.500e-4"),
+            (2e7, "2.000e7"),
+        ] {
+            assert_eq!(error(value), text);
+        }
+    }
+
+    #[test]
     fn seconds_keep_the_digits_that_matter() {
         assert_eq!(seconds(0.0042), "0.004 s");
         assert_eq!(seconds(3.207), "3.21 s");
