@@ -153,6 +153,13 @@ impl Dataset {
         }
     }
 
+    /// The feature rows of the edges, row `i` for entry `i` of the neighbour lists; `None` if the dataset has none.
+    pub fn edge_features(&self) -> Option<FeatureTable<'_>> {
+        let (array, element) = self.files.edge_features.as_ref()?;
+        let (rows, dim) = (array.shape()[0], array.shape()[1]);
+        Some(FeatureTable { bytes: array.bytes(), rows, dim, element: *element })
+    }
+
     /// The labels.
     pub fn labels(&self) -> Labels<'_> {
         match &self.files.labels {

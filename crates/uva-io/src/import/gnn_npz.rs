@@ -84,11 +84,11 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
         name: request.options.name.clone().or(stem),
         classes: labels.classes(),
         feat_dtype: Some(element.name().to_owned()),
-        licence: None,
         other: Map::from_iter([
             ("source".to_owned(), json!("gnn-npz")),
             ("split".to_owned(), json!(rule.describe(request.options.seed))),
         ]),
+        ..Meta::default()
     })
 }
 

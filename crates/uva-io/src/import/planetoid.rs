@@ -166,9 +166,8 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     let meta = Meta {
         name: Some(request.options.name.clone().unwrap_or(name)),
         classes: Some(all_y.classes as u64),
-        feat_dtype: None,
-        licence: None,
         other: Map::from_iter([("source".to_owned(), json!("planetoid"))]),
+        ..Meta::default()
     };
     output.finish(meta)
 }

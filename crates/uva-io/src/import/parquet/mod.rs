@@ -83,9 +83,8 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     };
     output.finish(Meta {
         name: request.name(None),
-        classes: None,
         feat_dtype: Some(element.name().to_owned()),
-        licence: None,
         other: Map::from_iter([("source".to_owned(), json!("parquet"))]),
+        ..Meta::default()
     })
 }
