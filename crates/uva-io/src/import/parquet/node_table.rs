@@ -9,7 +9,7 @@ use uva_graph::{ElementType, GraphError, names};
 use super::super::nodes::Nodes;
 use super::super::numbering::{Numbering, Survey, Twice};
 use super::super::options::Ids;
-use super::super::output::{CHUNK, Output, no_labels};
+use super::super::output::{CHUNK, FeaturesOf, Output, no_labels};
 use super::super::values;
 use super::feature_columns::Features;
 use super::id_cells::{Id, IdCells, id_column_like};
@@ -80,7 +80,7 @@ impl NodeTable {
 
     /// Writes features, labels and splits.
     pub(super) fn write(&self, output: &Output<'_>) -> Result<ElementType, GraphError> {
-        let element = self.features.write(&self.table, output)?;
+        let element = self.features.write(&self.table, FeaturesOf::Nodes, output)?;
         match &self.label {
             Some(column) => self.write_labels(column, output)?,
             None => {
