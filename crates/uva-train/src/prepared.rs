@@ -18,6 +18,8 @@ pub(crate) struct Trains {
     pub(crate) layers: usize,
     /// Feature columns.
     pub(crate) input_dim: usize,
+    /// Features of an edge; 0 where the model takes none.
+    pub(crate) edge_dim: usize,
     pub(crate) task: Task,
     pub(crate) kind: Kind,
     pub(crate) device: TrainDevice,
@@ -46,6 +48,7 @@ struct BlockTensors<'a> {
     indptr: Borrowed<'a>,
     indices: Borrowed<'a>,
     weights: Option<Borrowed<'a>>,
+    edge_attr: Option<Borrowed<'a>>,
 }
 
 impl<'a> Prepared<'a> {
@@ -86,7 +89,12 @@ impl<'a> Prepared<'a> {
             let weighed = !block.weights.is_empty();
             let weights = weighed.then(|| copy(block.weights, device)).transpose()?;
             let indices = copy(block.indices, device)?;
-            Ok(BlockTensors { sources: block.sources, indptr, indices, weights })
+            let rows = block.edge_attr.filter(|_| trainer.edge_dim > 0);
+            let on_device = |rows: crate::EdgeRows<'a>| -> Result<_, TrainError> {
+                Ok(Borrowed::owned(rows.borrowed()?.tensor().f_to_device(device)?))
+            };
+            let edge_attr = rows.map(on_device).transpose()?;
+            Ok(BlockTensors { sources: block.sources, indptr, indices, weights, edge_attr })
         };
         let blocks: Result<_, TrainError> = input.blocks.iter().map(block).collect();
         let rows = Borrowed::owned(input.feature_rows()?.tensor().f_to_device(device)?);
@@ -100,7 +108,7 @@ impl<'a> Prepared<'a> {
         device: usize,
     ) -> Result<Option<Self>, TrainError> {
         let needs_degrees = trainer.model.row().needs_degrees();
-        input.check(trainer.layers, trainer.input_dim, needs_degrees)?;
+        input.check(trainer.layers, (trainer.input_dim, trainer.edge_dim), needs_degrees)?;
         let vector = |slice, length, what: &str| Borrowed::device_vector::<i32>(slice, length, what, device);
         let targets = Targets::on_device(input.labels, trainer.task, input.seeds(), device)?;
         let degrees = input.degrees.filter(|_| needs_degrees);
@@ -114,6 +122,12 @@ impl<'a> Prepared<'a> {
                 indices: vector(block.indices, block.edges, &what("indices"))?,
                 weights: (block.weights)
                     .map(|slice| Borrowed::device_vector::<f32>(slice, block.edges, &what("weights"), device))
+                    .transpose()?,
+                edge_attr: (block.edge_attr.filter(|_| trainer.edge_dim > 0))
+                    .map(|rows| {
+                        let what = what("features of edges");
+                        Borrowed::device_table(rows.slice, rows.element, block.edges, rows.dim, &what, device)
+                    })
                     .transpose()?,
             });
         }
@@ -138,12 +152,13 @@ impl<'a> Prepared<'a> {
         let Tensors { rows, targets, degrees, blocks } = tensors;
         let (model, kind) = (trainer.model, trainer.kind);
         let degrees = degrees.as_ref().map(Borrowed::tensor);
-        let block = |block: &BlockTensors<'a>| {
+        let block = |block: BlockTensors<'a>| {
             let (indptr, indices) = (block.indptr.tensor(), block.indices.tensor());
             let weights = block.weights.as_ref().map(Borrowed::tensor);
-            Block::from_tensors(model, block.sources, indptr, indices, weights, degrees, kind)
+            let made = Block::from_tensors(model, block.sources, indptr, indices, weights, degrees, kind)?;
+            Ok(made.with_edge_attr(block.edge_attr))
         };
-        let blocks: Result<_, TrainError> = blocks.iter().map(block).collect();
+        let blocks: Result<_, TrainError> = blocks.into_iter().map(block).collect();
         Ok(Self { rows, targets: targets.within_range(trainer.task)?, blocks: blocks? })
     }
 }
@@ -151,7 +166,7 @@ impl<'a> Prepared<'a> {
 /// Checks a batch in host memory, and returns the seeds' labels if any of them has one.
 fn check_host<'a>(trainer: &Trains, input: &BatchInput<'a>) -> Result<Option<Targets<'a>>, TrainError> {
     let needs_degrees = trainer.model.row().needs_degrees();
-    input.check(trainer.layers, trainer.input_dim, needs_degrees)?;
+    input.check(trainer.layers, (trainer.input_dim, trainer.edge_dim), needs_degrees)?;
     Targets::on_host(input.labels, trainer.task, input.seeds())
 }
 

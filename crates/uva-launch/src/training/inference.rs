@@ -127,6 +127,7 @@ impl TrainedModel {
             samplers: asked.samplers,
             gather_threads: asked.gather_threads,
             degrees: stored.options.model.row().needs_degrees(),
+            edge_attr: stored.options.edge_dim > 0,
             drop_last: false,
             ..loader
         };

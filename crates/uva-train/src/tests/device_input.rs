@@ -31,6 +31,7 @@ fn blocks() -> [DeviceBlock<'static>; 2] {
         indptr: slice(4 * (destinations + 1)),
         indices: slice(4 * edges),
         weights: Some(slice(4 * edges)),
+        edge_attr: None,
     })
 }
 

@@ -17,7 +17,7 @@ fn block() -> OwnedBlock {
 
 fn input(block: &OwnedBlock) -> BlockInput<'_> {
     let OwnedBlock { destinations, sources, indptr, indices, weights } = block;
-    BlockInput { destinations: *destinations, sources: *sources, indptr, indices, weights }
+    BlockInput { destinations: *destinations, sources: *sources, indptr, indices, weights, edge_attr: None }
 }
 
 fn weights(model: ModelKind, block: &OwnedBlock, degrees: &[i32]) -> Vec<f64> {

@@ -39,7 +39,7 @@ fn any_block() -> impl Strategy<Value = (OwnedBlock, Vec<i32>)> {
 
 fn view(block: &OwnedBlock) -> BlockInput<'_> {
     let OwnedBlock { destinations, sources, indptr, indices, weights } = block;
-    BlockInput { destinations: *destinations, sources: *sources, indptr, indices, weights }
+    BlockInput { destinations: *destinations, sources: *sources, indptr, indices, weights, edge_attr: None }
 }
 
 /// Whether two tensors are equal but for the last places of sums of terms up to `largest`: libtorch's square root is
