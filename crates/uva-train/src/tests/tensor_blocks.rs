@@ -32,13 +32,20 @@ fn any_block() -> impl Strategy<Value = (OwnedBlock, Vec<i32>)> {
             let indices = lists.concat();
             let weight = |edge: usize| (edge * 7 % 13) as f32 / 9.0;
             let weights = if weighed { (0..indices.len()).map(weight).collect() } else { Vec::new() };
-            let block = OwnedBlock { destinations: lists.len(), sources, indptr, indices, weights };
+            let block = OwnedBlock {
+                destinations: lists.len(),
+                sources,
+                indptr,
+                indices,
+                weights,
+                edge_attr: Vec::new(),
+            };
             (block, degrees)
         })
 }
 
 fn view(block: &OwnedBlock) -> BlockInput<'_> {
-    let OwnedBlock { destinations, sources, indptr, indices, weights } = block;
+    let OwnedBlock { destinations, sources, indptr, indices, weights, .. } = block;
     BlockInput { destinations: *destinations, sources: *sources, indptr, indices, weights, edge_attr: None }
 }
 
