@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::files::{Files, IndexArray, LabelArray};
 use crate::stamp::Stamp;
 use crate::{Csc, FeatureTable, GraphError, Indices, Labels, Meta, Split};
-use crate::{fingerprint, hash, meta, names, verify};
+use crate::{fingerprint, hash, meta, names, node_file, verify};
 
 /// The checks done when a dataset is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -182,7 +182,7 @@ impl Dataset {
         for (position, &id) in ids.iter().enumerate() {
             let known = usize::try_from(id).ok().and_then(|id| seen.get_mut(id));
             let problem = match known {
-                None => format!("entry {position} is {id}, outside the ids 0 to {}", nodes.saturating_sub(1)),
+                None => format!("entry {position} is {id}, {}", node_file::of_nodes(nodes)),
                 Some(true) => format!("entry {position} is {id}, a second time"),
                 Some(seen) => {
                     *seen = true;

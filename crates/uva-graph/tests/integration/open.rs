@@ -41,8 +41,8 @@ fn other_nodes_stand_in_for_a_split_in_this_process_alone() {
     assert_eq!(dataset.fingerprint(), fingerprint);
     assert_eq!(small.open().split(Split::Test), [2]);
     for (ids, problem) in [
-        (vec![0, 4], "--nodes: entry 1 is 4, outside the ids 0 to 3"),
-        (vec![-1], "--nodes: entry 0 is -1, outside the ids 0 to 3"),
+        (vec![0, 4], "--nodes: entry 1 is 4, outside the ids 0 to 3 of the dataset's 4 nodes"),
+        (vec![-1], "--nodes: entry 0 is -1, outside the ids 0 to 3 of the dataset's 4 nodes"),
         (vec![2, 1, 2], "--nodes: entry 2 is 2, a second time"),
     ] {
         let error = small.open().with_nodes(Split::Test, ids, "--nodes").unwrap_err();
