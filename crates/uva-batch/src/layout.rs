@@ -105,14 +105,16 @@ impl BatchLayout {
 
         let of_values = |values: Values| match (values, dataset.labels()) {
             (Values::One(element), _) => (element, None),
-            (Values::Labels, Labels::Single(_)) => (Element::I64, None),
+            (Values::Labels, Labels::Single(_) | Labels::Absent) => (Element::I64, None),
+            (Values::Labels, Labels::Regression { columns, .. }) => (Element::F32, columns),
             (Values::Labels, Labels::Multi { classes, .. }) => (Element::U8, Some(classes)),
             (Values::Features, _) => (element.into(), Some(features.dim)),
         };
         let mut places: Vec<ColumnPlace> = Vec::new();
         let (mut batch_bytes, mut features_at) = (BatchHeader::BYTES, 0);
         let mut end = BatchHeader::BYTES;
-        for (column, layer) in in_slot_order(spec, bounds.layers.len()) {
+        let labelled = dataset.labels().are_there();
+        for (column, layer) in in_slot_order(spec, labelled, bounds.layers.len()) {
             let of_column = column.spec();
             let (element, width) = of_values(of_column.values);
             let capacity = most_rows(of_column, layer, &bounds);
@@ -308,13 +310,13 @@ fn is_copied(place: &ColumnPlace) -> bool {
 }
 
 /// The columns of batches of `layers` layers, in the order of [`COLUMNS`].
-fn in_slot_order(spec: &BatchSpec, layers: usize) -> impl Iterator<Item = (Column, usize)> {
+fn in_slot_order(spec: &BatchSpec, labelled: bool, layers: usize) -> impl Iterator<Item = (Column, usize)> {
     let beside =
         |a: &ColumnSpec, b: &ColumnSpec| a.is_of_layers() && b.is_of_layers() && a.presence == b.presence;
     COLUMNS.chunk_by(beside).flat_map(move |group| {
         let layers = if group[0].is_of_layers() { layers } else { 1 };
         (0..layers).flat_map(move |layer| {
-            group.iter().filter(|of| spec.has(of.column)).map(move |of| (of.column, layer))
+            group.iter().filter(move |of| spec.has(of.column, labelled)).map(move |of| (of.column, layer))
         })
     })
 }

@@ -115,7 +115,7 @@ impl Dataset {
     }
 
     /// How many classes there are: the number in `meta.json`, or the largest label + 1, or, if a node may have several,
-    /// the columns of `label.npy`. 0 if no node has a label.
+    /// the columns of `label.npy`. 0 if no node has a class.
     pub fn classes(&self) -> usize {
         self.classes
     }
@@ -124,6 +124,7 @@ impl Dataset {
     pub fn classes_from(&self) -> String {
         let file = |name: &str| self.path.join(name).display().to_string();
         match (self.labels(), self.files.meta.classes) {
+            (Labels::Absent | Labels::Regression { .. }, _) => "no class labels".to_owned(),
             (Labels::Multi { .. }, _) => format!("the columns of {}", file(names::LABELS)),
             (Labels::Single(_), Some(_)) => format!("\"classes\" in {}", file(meta::FILE_NAME)),
             (Labels::Single(_), None) => format!("the largest label in {}", file(names::LABELS)),
@@ -156,9 +157,13 @@ impl Dataset {
     /// The labels.
     pub fn labels(&self) -> Labels<'_> {
         match &self.files.labels {
+            LabelArray::Absent => Labels::Absent,
             LabelArray::Single(values) => Labels::Single(values.values()),
             LabelArray::Multi { classes, array } => {
                 Labels::Multi { classes: *classes, values: array.bytes() }
+            }
+            LabelArray::Regression { columns, array } => {
+                Labels::Regression { columns: *columns, values: array.values() }
             }
         }
     }

@@ -223,7 +223,7 @@ fn gradients_through_tensors_equal_those_through_the_host() {
                     .map(|b| Block::new(model, b, &batch.degrees, Kind::Double).unwrap())
                     .collect();
                 let prepared = Prepared::copied(&trainer.trains(), &input, Device::Cpu).unwrap().unwrap();
-                for (found, expected) in gradients(&prepared.blocks).iter().zip(gradients(&host)) {
+                for (found, expected) in gradients(&prepared.0.blocks).iter().zip(gradients(&host)) {
                     assert!((found - &expected).abs().max().double_value(&[]) < 1e-12, "{model:?} {dim}");
                     assert_eq!(found.size(), expected.size());
                 }
