@@ -105,7 +105,8 @@ impl BatchLayout {
             bounds = limit_rows(bounds, bytes, row_bytes)?;
         }
         bounds.nodes = bounds.nodes.max(bounds.seeds);
-        let edge_features = match (spec.has(Column::EdgeAttr), dataset.edge_features()) {
+        let labelled = dataset.labels().are_there();
+        let edge_features = match (spec.has(Column::EdgeAttr, labelled), dataset.edge_features()) {
             (true, None) => return Err(LayoutError::NoEdgeFeatures),
             (true, Some(table)) => Some(table),
             (false, _) => None,
@@ -118,7 +119,8 @@ impl BatchLayout {
 
         let of_values = |values: Values| match (values, dataset.labels()) {
             (Values::One(element), _) => (element, None),
-            (Values::Labels, Labels::Single(_)) => (Element::I64, None),
+            (Values::Labels, Labels::Single(_) | Labels::Absent) => (Element::I64, None),
+            (Values::Labels, Labels::Regression { columns, .. }) => (Element::F32, columns),
             (Values::Labels, Labels::Multi { classes, .. }) => (Element::U8, Some(classes)),
             (Values::Features, _) => (element.into(), Some(features.dim)),
             (Values::EdgeFeatures, _) => {
@@ -128,7 +130,7 @@ impl BatchLayout {
         let mut places: Vec<ColumnPlace> = Vec::new();
         let (mut batch_bytes, mut arrays_bytes, mut features_at) = (BatchHeader::BYTES, 0, 0);
         let mut end = BatchHeader::BYTES;
-        for (column, layer) in in_slot_order(spec, bounds.layers.len()) {
+        for (column, layer) in in_slot_order(spec, labelled, bounds.layers.len()) {
             let of_column = column.spec();
             let (element, width) = of_values(of_column.values);
             let capacity = most_rows(of_column, layer, &bounds);
@@ -347,13 +349,13 @@ fn is_copied(place: &ColumnPlace) -> bool {
 }
 
 /// The columns of batches of `layers` layers, in the order of [`COLUMNS`].
-fn in_slot_order(spec: &BatchSpec, layers: usize) -> impl Iterator<Item = (Column, usize)> {
+fn in_slot_order(spec: &BatchSpec, labelled: bool, layers: usize) -> impl Iterator<Item = (Column, usize)> {
     let beside =
         |a: &ColumnSpec, b: &ColumnSpec| a.is_of_layers() && b.is_of_layers() && a.presence == b.presence;
     COLUMNS.chunk_by(beside).flat_map(move |group| {
         let layers = if group[0].is_of_layers() { layers } else { 1 };
         (0..layers).flat_map(move |layer| {
-            group.iter().filter(|of| spec.has(of.column)).map(move |of| (of.column, layer))
+            group.iter().filter(move |of| spec.has(of.column, labelled)).map(move |of| (of.column, layer))
         })
     })
 }

@@ -60,7 +60,7 @@ pub struct ColumnSpec {
 pub enum Values {
     /// One value a row, of this type.
     One(Element),
-    /// As the dataset's labels: one int64 a row, or a row of uint8, one a class.
+    /// As the dataset's labels: one int64 a row, a row of uint8, one a class, or one or several float32.
     Labels,
     /// As the feature table, or float32 where the run widens it: a row of features.
     Features,
@@ -86,6 +86,8 @@ pub enum Rows {
 pub enum Presence {
     /// All.
     Always,
+    /// Those of datasets with labels.
+    Labelled,
     /// Those of runs that ask for it.
     Asked,
     /// Those of runs whose built-in model needs it.
@@ -148,6 +150,7 @@ pub const COLUMNS: [ColumnSpec; 11] = [
         name: "labels",
         values: Values::Labels,
         rows: Rows::Seeds,
+        presence: Presence::Labelled,
         ..SAMPLED
     },
     ColumnSpec {
@@ -335,7 +338,7 @@ mod tests {
                 if spec.is_of_layers() { format!("block{{l}}.{}", spec.name) } else { spec.name.to_owned() };
             let values = match spec.values {
                 Values::One(element) => element.name(),
-                Values::Labels => "int64, or a row of uint8",
+                Values::Labels => "int64, or a row of uint8 or float32",
                 Values::Features => "a row of the table's type, or of float32",
                 Values::EdgeFeatures => "a row of the edge table's type",
             };
@@ -347,6 +350,7 @@ mod tests {
             };
             let presence = match spec.presence {
                 Presence::Always => "all",
+                Presence::Labelled => "where the dataset has labels",
                 Presence::Asked => "where asked for",
                 Presence::ForModel => "where the model needs it",
                 Presence::WeighedEdges => "samplers that weigh edges",

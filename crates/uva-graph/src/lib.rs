@@ -44,6 +44,7 @@ mod hash;
 pub mod kinds;
 pub mod meta;
 pub mod names;
+pub mod node_file;
 pub mod npy;
 pub mod progress;
 pub mod quote;

@@ -197,6 +197,7 @@ impl Batch {
                      for all neighbours",
                     self.sampler_kind
                 ),
+                Presence::Labelled => format!("this batch has no {name}: the dataset has no labels"),
                 Presence::ForModel => {
                     format!("this batch has no {name}: only runs whose built-in model needs it have it")
                 }
@@ -256,6 +257,12 @@ impl Batch {
     #[getter]
     fn has_input_id(&self) -> PyResult<bool> {
         Ok(self.held()?.batch().layout().place(Column::InputId, 0).is_some())
+    }
+
+    /// Whether the dataset has labels, and so the batch.
+    #[getter]
+    fn has_labels(&self) -> PyResult<bool> {
+        Ok(self.held()?.batch().layout().place(Column::Labels, 0).is_some())
     }
 
     /// Whether its blocks have edge ids.

@@ -132,11 +132,21 @@ fn checked(take: &mut dyn FnMut(&str) -> Option<Input>, meta: &mut Meta) -> PyRe
             ([rows, classes], Kind::U8 | Kind::Bool) if *rows == nodes && *classes > 0 => {
                 As::Bytes(NpyType::U8)
             }
+            ([rows] | [rows, _], Kind::F32 | Kind::F64)
+                if *rows == nodes && labels.shape.get(1) != Some(&0) =>
+            {
+                if labels.kind == Kind::F32 {
+                    As::Bytes(NpyType::F32)
+                } else {
+                    As::Narrow
+                }
+            }
             _ => {
                 return refuse(
                     &labels,
                     format!(
-                        "int64 [{nodes}], one class a node (-1: none), or uint8 [{nodes}, classes], zeros and ones"
+                        "int64 [{nodes}], one class a node (-1: none), or uint8 [{nodes}, classes], zeros and ones, or \
+                         float32 [{nodes}] or [{nodes}, targets], for regression"
                     ),
                 );
             }
@@ -206,11 +216,6 @@ fn write(path: &Path, files: &[File], meta: &Meta, overwrite: bool) -> PyResult<
         for file in files {
             write_file(&staged.path().join(file.name), file).map_err(of_graph)?;
         }
-        if !files.iter().any(|file| file.name == LABELS) {
-            // The offsets come first: one more than there are nodes.
-            let nodes = files.first().map_or(0, |indptr| indptr.input.elements().saturating_sub(1));
-            write_no_labels(&staged.path().join(LABELS), nodes).map_err(of_graph)?;
-        }
         if *meta != Meta::default() {
             meta.write(staged.path()).map_err(of_graph)?;
         }
@@ -231,16 +236,6 @@ fn about(error: PyErr, staged: &Path, out: &Path) -> PyErr {
             error
         }
     })
-}
-
-/// Says of every node that it has no label.
-fn write_no_labels(path: &Path, nodes: usize) -> Result<(), GraphError> {
-    let none = [-1_i64; PIECE];
-    let mut writer = NpyWriter::create(path, NpyType::I64, &[])?;
-    for first in (0..nodes).step_by(PIECE) {
-        writer.write(&none[..PIECE.min(nodes - first)])?;
-    }
-    writer.finish().map(drop)
 }
 
 fn write_file(path: &Path, file: &File) -> Result<(), GraphError> {

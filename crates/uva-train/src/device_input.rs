@@ -56,8 +56,9 @@ pub struct DeviceBatch<'a> {
     pub rows: usize,
     /// Feature columns.
     pub dim: usize,
-    /// Labels of the seeds: i64, −1 meaning none; or of a multi-label task u8 zeros and ones, a row a seed.
-    pub labels: DeviceSlice<'a>,
+    /// Labels of the seeds: i64, −1 meaning none; or of a multi-label task u8 zeros and ones, of regression f32, a row a
+    /// seed. A prediction does not read them.
+    pub labels: Option<DeviceSlice<'a>>,
     /// In-degree of each input node in the whole graph, i32. Only GCN reads it, and cannot do without.
     pub degrees: Option<DeviceSlice<'a>>,
     /// The hops. `blocks[0]` is the one at the seeds, as in a slot; the model's first layer consumes the last.

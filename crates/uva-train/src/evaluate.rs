@@ -14,26 +14,36 @@ use uva_graph::{FeatureTable, Labels};
 
 /// Labels of some nodes, copied out of a dataset's.
 enum LabelRows {
+    Absent,
     Single(Vec<i64>),
     Multi { classes: usize, values: Vec<u8> },
+    Regression { columns: Option<usize>, values: Vec<f32> },
 }
 
 impl LabelRows {
     /// Those of the nodes `ids`; each has a row.
     fn of(labels: Labels<'_>, ids: &[i64]) -> Self {
         match labels {
+            Labels::Absent => Self::Absent,
             Labels::Single(labels) => Self::Single(ids.iter().map(|&id| labels[id as usize]).collect()),
             Labels::Multi { classes, values } => {
                 let row = |&id: &i64| &values[id as usize * classes..][..classes];
                 Self::Multi { classes, values: ids.iter().flat_map(row).copied().collect() }
+            }
+            Labels::Regression { columns, values } => {
+                let width = columns.unwrap_or(1);
+                let row = |&id: &i64| &values[id as usize * width..][..width];
+                Self::Regression { columns, values: ids.iter().flat_map(row).copied().collect() }
             }
         }
     }
 
     fn labels(&self) -> Labels<'_> {
         match self {
+            Self::Absent => Labels::Absent,
             Self::Single(labels) => Labels::Single(labels),
             Self::Multi { classes, values } => Labels::Multi { classes: *classes, values },
+            Self::Regression { columns, values } => Labels::Regression { columns: *columns, values },
         }
     }
 }

@@ -73,7 +73,7 @@ pub struct BatchInput<'a> {
     pub rows: usize,
     /// Feature columns.
     pub dim: usize,
-    /// Labels of the seeds; −1 means none.
+    /// Labels of the seeds; −1 means none. A prediction does not read them.
     pub labels: Labels<'a>,
     /// In-degree of each input node in the whole graph. Only GCN reads it; other models take an empty slice.
     pub degrees: &'a [i32],

@@ -70,8 +70,9 @@ pub fn stage_reordered(
     let features = dataset.features();
     let kind = dataset.files().features.kind();
     copy.rows("features", names::FEATURES, kind, &[features.dim], features.bytes)?;
-    let labels = dataset.files().labels.array();
-    copy.rows("labels", names::LABELS, labels.kind(), &labels.shape()[1..], labels.bytes())?;
+    if let Some(labels) = dataset.files().labels.array() {
+        copy.rows("labels", names::LABELS, labels.kind(), &labels.shape()[1..], labels.bytes())?;
+    }
     copy.splits()?;
     copy.original_ids()?;
     copy_meta(dataset.path(), staged.path())?;

@@ -73,6 +73,7 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     output.finish_lists(lists)?;
     let element = features.write(&output, nodes)?;
     match &labels {
+        Labels::Single(labels) if labels.iter().all(|&label| label < 0) => {}
         Labels::Single(labels) => write_array(&output.path(names::LABELS), NpyType::I64, &[], labels)?,
         Labels::Multi { classes, marks } => {
             write_array(&output.path(names::LABELS), NpyType::U8, &[*classes], marks)?;

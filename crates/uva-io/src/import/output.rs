@@ -246,42 +246,28 @@ impl<'r> Output<'r> {
     /// One feature per node, always 1: for a source without features.
     pub(super) fn constant_features(&self, nodes: u64) -> Result<ElementType, GraphError> {
         let mut writer = NpyWriter::create(&self.path(names::FEATURES), NpyType::F32, &[1])?;
-        self.repeat(&mut writer, 1_f32, nodes)?;
+        let ones = [1_f32; 1024];
+        let mut left = nodes;
+        while left > 0 {
+            let now = left.min(ones.len() as u64);
+            writer.write(&ones[..now as usize])?;
+            left -= now;
+        }
         writer.finish()?;
         Ok(ElementType::F32)
     }
 
-    /// −1 for every node: for a source without labels.
-    pub(super) fn no_labels(&self, nodes: u64) -> Result<(), GraphError> {
-        let mut writer = NpyWriter::create(&self.path(names::LABELS), NpyType::I64, &[])?;
-        self.repeat(&mut writer, -1_i64, nodes)?;
-        writer.finish().map(drop)
-    }
-
-    fn repeat<T: bytemuck::NoUninit>(
-        &self,
-        writer: &mut NpyWriter,
-        value: T,
-        times: u64,
-    ) -> Result<(), GraphError> {
-        let chunk = [value; 1024];
-        let mut left = times;
-        while left > 0 {
-            let now = left.min(chunk.len() as u64);
-            writer.write(&chunk[..now as usize])?;
-            left -= now;
-        }
-        Ok(())
-    }
-
     /// Copies labels. They are one class per node, [nodes] or [nodes, 1], integers or floats with NaN for none. Or they
-    /// are zeros and ones, [nodes, classes].
+    /// are zeros and ones, [nodes, classes]. If the options say so, they are targets of regression.
     pub(super) fn labels(
         &self,
         mut labels: ArrayStream,
         nodes: u64,
         classes: Option<u64>,
     ) -> Result<(), GraphError> {
+        if self.request.options.regression {
+            return self.targets(labels, nodes);
+        }
         match label_columns(&labels, nodes)? {
             None => {
                 let mut writer = NpyWriter::create(&self.path(names::LABELS), NpyType::I64, &[])?;
@@ -306,6 +292,27 @@ impl<'r> Output<'r> {
         }
     }
 
+    /// Copies targets of regression as float32, [nodes] or [nodes, columns].
+    fn targets(&self, mut targets: ArrayStream, nodes: u64) -> Result<(), GraphError> {
+        let columns = match *targets.shape() {
+            [rows] if rows as u64 == nodes => Vec::new(),
+            [rows, columns] if rows as u64 == nodes && columns > 0 => vec![columns],
+            _ => return Err(targets.wrong_shape(format!("[{nodes}] or [{nodes}, columns], targets"))),
+        };
+        let mut writer = NpyWriter::create(&self.path(names::LABELS), NpyType::F32, &columns)?;
+        loop {
+            let chunk = targets.floats(CHUNK)?;
+            if chunk.is_empty() {
+                return writer.finish().map(drop);
+            }
+            let written: Vec<f32> = chunk.iter().map(|&value| value as f32).collect();
+            if let Some(at) = written.iter().position(|value| !value.is_finite()) {
+                return Err(targets.wrong_entry(chunk.len() - at, chunk[at], NOT_FINITE));
+            }
+            writer.write(&written)?;
+        }
+    }
+
     /// Writes the splits, which have been checked.
     pub(super) fn splits<I: AsRef<[i64]>>(&self, splits: &[I; 3]) -> Result<(), GraphError> {
         for (split, ids) in Split::ALL.into_iter().zip(splits) {
@@ -325,10 +332,13 @@ impl<'r> Output<'r> {
     }
 }
 
+/// What is wrong with a target of regression.
+pub(super) const NOT_FINITE: &str = "no finite float32, as targets of regression have to be";
+
 /// The note about a source without labels.
 pub(super) fn no_labels(source: &std::path::Path, names: &[&str]) -> String {
     format!(
-        "{} has no labels (none of {}): every node gets -1, which means none",
+        "{} has no labels (none of {}): the dataset has none, and everything but train and evaluate works",
         source.display(),
         names.join(", ")
     )
@@ -380,7 +390,8 @@ pub(super) fn next_classes(labels: &mut ArrayStream, classes: Option<u64>) -> Re
                 Some(classes) => classes,
                 None => {
                     let at = chunk.iter().position(|&value| values::class(value).is_none()).unwrap_or(0);
-                    return Err(labels.wrong_entry(chunk.len() - at, chunk[at], "neither a class nor NaN"));
+                    let what = "neither a class nor NaN (npy, edgelist, graphbolt and parquet take targets of regression, by --regression)";
+                    return Err(labels.wrong_entry(chunk.len() - at, chunk[at], what));
                 }
             }
         }

@@ -249,3 +249,31 @@ fn an_existing_out_is_refused_and_kept() {
     assert!(error.is_bad_input() && error.to_string().contains("exists already"), "{error}");
     assert_eq!(names(&out(&small)), ["mine"]);
 }
+
+#[test]
+fn floats_that_are_not_whole_are_targets_and_whole_ones_where_it_is_said() {
+    let small = small();
+    let targets = |options: &ImportOptions| match import(&small, options).unwrap().labels() {
+        Labels::Regression { columns, values } => (columns, values.to_vec()),
+        other => panic!("{other:?}"),
+    };
+    let (usual, regression) =
+        (ImportOptions::default(), ImportOptions { regression: true, ..Default::default() });
+    small.write("label", NpyType::F64, &[], &[0.5_f64, 1.0, -2.0, 3.0]);
+    // They are no classes, however many meta.json names.
+    small.meta(r#"{"classes": 7}"#);
+    assert_eq!(targets(&usual), (None, vec![0.5, 1.0, -2.0, 3.0]));
+    small.write("label", NpyType::F32, &[2], &[0.5_f32, 1.0, -2.0, 3.0, 0.0, 1.0, 1.0, 0.0]);
+    assert_eq!(targets(&usual), (Some(2), vec![0.5, 1.0, -2.0, 3.0, 0.0, 1.0, 1.0, 0.0]));
+    small.write("label", NpyType::I32, &[1], &[3, 1, -1, 0]);
+    assert_eq!(targets(&regression), (Some(1), vec![3.0, 1.0, -1.0, 0.0]));
+    small.write("label", NpyType::F64, &[], &[0.5_f64, 1.0, f64::NAN, 3.0]);
+    for options in [&usual, &regression] {
+        let error = import(&small, options).unwrap_err();
+        assert!(error.is_bad_input());
+        let part = "label.npy: the target of node 2, column 0, is NaN";
+        assert!(error.to_string().contains(part), "{error}");
+    }
+    remove(&small, &["label"]);
+    assert!(matches!(import(&small, &usual).unwrap().labels(), Labels::Absent));
+}

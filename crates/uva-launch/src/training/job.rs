@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uva_model::checkpoint::Keep;
-use uva_model::{FeatureNorm, Metric, ModelKind, ModelRow, NormKind, TrainerOptions};
+use uva_model::{FeatureNorm, Metric, ModelKind, ModelRow, NormKind, RegressionLoss, TrainerOptions};
 use uva_options::Purpose::{Speed, Training};
 use uva_options::{Field, Named, OptionError, Options as _, Real, named, options};
 use uva_sample::SamplerKind;
@@ -52,14 +52,17 @@ options! {
         learning_rate: f64 = 0.003 => Field::real("RATE", Real::Positive).of(OPTIMISATION, &[Training]).named("lr"),
         /// Weight decay of Adam
         weight_decay: f64 = 0.0 => Field::real("DECAY", Real::NotNegative).of(OPTIMISATION, &[Training]),
+        /// Regression (float32 targets): the error whose mean over nodes and columns is minimised. auto: mse
+        loss: LossChoice = LossChoice(None) => Field::choice::<LossChoice>("LOSS").of(OPTIMISATION, &[Training]),
         /// Stop after this many epochs without a better validation, by `metric`
         patience: Option<u32> = None
             => Field::at_least("EPOCHS", 1).of(OPTIMISATION, &[]).unless_given("never"),
         /// Evaluate on sampled neighbours (fast) or on all of them, layer by layer (exact)
         evaluate_by: EvaluateBy = EvaluateBy::Sampled
             => Field::choice::<EvaluateBy>("EVAL").of(EVALUATION, &[Training]).named("eval"),
-        /// What the best model is best by: the share told right, or the area under the ROC curve (for two classes or
-        /// several labels a node). auto: accuracy for one class a node, roc-auc for several labels
+        /// What the best model is best by: the share told right, the area under the ROC curve (for two classes or
+        /// several labels a node), or for regression the mean squared or absolute error. auto: accuracy for one class a
+        /// node, roc-auc for several labels, the loss for regression
         metric: MetricChoice = MetricChoice(None)
             => Field::choice::<MetricChoice>("METRIC").of(EVALUATION, &[Training]),
         /// Which model is tested, and predicted with: that of the best epoch by validation, or that after the last batch.
@@ -186,6 +189,9 @@ impl TrainingOptions {
         if let Some(metric) = self.metric.0.filter(|metric| *metric != Metric::Accuracy) {
             fingerprint.insert("metric".to_owned(), metric.name().into());
         }
+        if let Some(loss) = self.loss.0.filter(|loss| *loss != RegressionLoss::Mse) {
+            fingerprint.insert("loss".to_owned(), loss.name().into());
+        }
         Ok(())
     }
 }
@@ -216,6 +222,24 @@ impl Named for MetricChoice {
 
     fn help(self) -> &'static str {
         self.0.map_or("What is usual for the dataset's labels", Metric::help)
+    }
+}
+
+/// The loss of regression; `None` for the usual one, and where labels are classes ([`super::task()`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LossChoice(pub Option<RegressionLoss>);
+
+impl Named for LossChoice {
+    fn all() -> Vec<Self> {
+        std::iter::once(None).chain(RegressionLoss::ALL.map(Some)).map(Self).collect()
+    }
+
+    fn name(self) -> &'static str {
+        self.0.map_or("auto", RegressionLoss::name)
+    }
+
+    fn help(self) -> &'static str {
+        self.0.map_or("What is usual for the dataset's labels", RegressionLoss::help)
     }
 }
 

@@ -34,6 +34,7 @@ def from_pyg(
     train_idx: Any = None,
     valid_idx: Any = None,
     test_idx: Any = None,
+    regression: bool | None = None,
     overwrite: bool = False,
     **meta: Any,
 ) -> Dataset:
@@ -45,9 +46,11 @@ def from_pyg(
     `adj_t`) becomes weight. `edge_attr`, numbers [edges] or [edges, features] in the order of `edge_index`, becomes
     the dataset's; where it is of no type that features have, it is left out with a `UvatrainWarning`.
 
-    data: with `edge_index` or `adj_t`; `x` [nodes, features]; `y`, integers [nodes] or [nodes, 1], or zeros
-        and ones [nodes, classes] (without it no node has a label, and all are -1); `train_mask`, `val_mask` and
-        `test_mask`, or `train_idx` and so on.
+    data: with `edge_index` or `adj_t`; `x` [nodes, features]; `y`, integers [nodes] or [nodes, 1], zeros and ones
+        [nodes, classes], or other floats, targets of regression (without it the dataset has no labels); `train_mask`,
+        `val_mask` and `test_mask`, or `train_idx` and so on.
+    regression: whether `y` is targets of regression, [nodes] or [nodes, targets]. None: if its floats are not all
+        whole numbers.
     split: which column of masks that have several. Such masks are refused without it.
     train_idx, valid_idx, test_idx: node ids or masks, in place of those of `data`.
     Everything else as in `write_dataset`.
@@ -78,7 +81,7 @@ def from_pyg(
         indptr=indptr,
         indices=indices,
         features=data.x,
-        labels=labels_of("data.y", data.get("y"), nodes),
+        labels=labels_of("data.y", data.get("y"), nodes, regression=regression),
         **splits,
         weight=weight,
         edge_attr=None if edge_attr is None else edge_attr[order],
@@ -184,13 +187,24 @@ def _split(data: Any, key: str, given: Any, column: int | None) -> Any:
     return ()
 
 
-def labels_of(name: str, labels: Any, nodes: int) -> Any:
-    """Labels as a dataset holds them: one a node as int64 (NaN is -1, none), several as uint8; None for none at all."""
+def labels_of(name: str, labels: Any, nodes: int, *, regression: bool | None = None) -> Any:
+    """Labels as a dataset holds them: one a node as int64 (NaN is -1, none), several as uint8; None for none at all.
+
+    Targets of regression are float32, in the shape that they have. regression: whether they are; None: if their
+    floats are not all whole.
+    """
     import numpy
 
     if labels is None:
         return None
     array = numpy.asarray(readable(name, labels))
+    if regression is None:
+        regression = array.dtype.kind == "f" and bool((numpy.isfinite(array) & (array != numpy.floor(array))).any())
+    if regression:
+        if array.ndim not in (1, 2) or array.shape[0] != nodes or array.dtype.kind not in "iufb":
+            found = f"{name} is {array.dtype} {list(array.shape)}"
+            raise ValueError(f"{found}: numbers [{nodes}] or [{nodes}, targets] are needed")
+        return array.astype(numpy.float32)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     wanted = f"integers [{nodes}] (-1: none), or zeros and ones [{nodes}, classes]"

@@ -220,12 +220,13 @@ class Batch:
         return self._tensor("x")
 
     @property
-    def y(self) -> torch.Tensor:
+    def y(self) -> torch.Tensor | None:
         """int64 [num_seeds]: the seeds' classes, -1 for none; uint8 [num_seeds, classes] if multi-label.
 
-        In a dataset without labels all are -1.
+        For regression float32 [num_seeds] or [num_seeds, targets], as `label.npy` has it. None in a dataset without
+        labels.
         """
-        return self._tensor("y")
+        return self._tensor("y") if self._core.has_labels else None
 
     @property
     def seeds(self) -> torch.Tensor:
@@ -300,8 +301,8 @@ class Batch:
         keeps the neighbours that its first hop drew, and those that later hops drew anew are left out
         (docs/python.md). A `UvatrainWarning` says so once a process, with their share of that batch.
 
-        `x` and `y` view the slot; `edge_index` is a copy. `y` has the seeds' labels only. `e_id` is there with
-        `Loader(..., edge_ids=True)`, `edge_attr` with `edge_attr=True`.
+        `x` and `y` view the slot; `edge_index` is a copy. `y` has the seeds' labels only, and is left out in a dataset
+        without labels. `e_id` is there with `Loader(..., edge_ids=True)`, `edge_attr` with `edge_attr=True`.
         """
         from .convert import to_pyg
 
@@ -313,8 +314,8 @@ class Batch:
         `blocks[i].edata["weight"]` are the weights, where the kind of sampler weighs edges.
         `blocks[i].edata[dgl.EID]` are the edge ids, where the loader was made with `edge_ids=True`, and
         `edata["feat"]` their features with `edge_attr=True`.
-        `blocks[0].srcdata["feat"]` is `x`, `blocks[-1].dstdata["label"]` is `y`, and `dgl.NID` names the nodes of
-        each. All of them view the slot. Unavailable where DGL is not installed.
+        `blocks[0].srcdata["feat"]` is `x`, `blocks[-1].dstdata["label"]` is `y` if there are labels, and `dgl.NID`
+        names the nodes of each. All of them view the slot. Unavailable where DGL is not installed.
         """
         from .convert import to_dgl
 

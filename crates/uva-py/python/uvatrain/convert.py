@@ -17,7 +17,7 @@ def to_pyg(batch: Batch) -> Any:
     """The batch as `torch_geometric.data.Data`, as PyG's NeighborLoader makes them.
 
     - `x` [nodes, features] and `n_id` int64 [nodes]: the batch's nodes, the seeds first. They view the slot.
-    - `y`: the labels of the seeds, so `y[:batch_size]` is all of it. It views the slot.
+    - `y`: the labels of the seeds, so `y[:batch_size]` is all of it. It views the slot. Only if the dataset has labels.
     - `edge_index` int64 [2, edges], a copy: row 0 is each edge's source, row 1 its target, positions in
       `n_id`; the edges of the hop at the seeds first.
     - `edge_weight` float32 [edges], a copy: only where the kind of sampler weighs edges (`batch.weighs_edges`).
@@ -64,7 +64,10 @@ def to_pyg(batch: Batch) -> Any:
         edge_index = torch.cat(pieces, dim=1)
         num_edges = [piece.size(1) for piece in pieces]
         _tell_what_is_left_out(batch, sum(num_edges))
-    data = Data(x=batch.x, edge_index=edge_index, y=batch.y)
+    data = Data(x=batch.x, edge_index=edge_index)
+    labels = batch.y
+    if labels is not None:
+        data.y = labels
     if batch.weighs_edges:
         data.edge_weight = torch.cat([block.weights[first:] for block, first in zip(taken, firsts)])
     data.n_id = batch.input_nodes
@@ -129,5 +132,7 @@ def to_dgl(batch: Batch) -> Any:
         made.dstdata[dgl.NID] = batch.input_nodes[: block.num_dst]
         blocks.append(made)
     blocks[0].srcdata["feat"] = batch.x
-    blocks[-1].dstdata["label"] = batch.y
+    labels = batch.y
+    if labels is not None:
+        blocks[-1].dstdata["label"] = labels
     return blocks

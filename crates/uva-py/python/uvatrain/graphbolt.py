@@ -53,8 +53,8 @@ class MiniBatch:
 
     #: int64 [seeds]: the nodes to train on.
     seeds: torch.Tensor
-    #: int64 [seeds], or uint8 [seeds, classes].
-    labels: torch.Tensor
+    #: int64 [seeds], uint8 [seeds, classes], or for regression float32. None in a dataset without labels.
+    labels: torch.Tensor | None
     #: int64 [nodes]: the rows of the outermost hop, which are all nodes.
     input_nodes: torch.Tensor
     #: "feat" is [nodes, features].

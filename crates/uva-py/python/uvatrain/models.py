@@ -206,7 +206,8 @@ class Model(nn.Module):
             raise ValueError(f"the model is {kind!r}, and this version has {', '.join(_LAYERS)}")
         layer, self._activate = _LAYERS[kind]
         layers, hidden = options["layers"], options["hidden"]
-        inputs, classes = options["input_dim"], options["classes"]
+        # Columns of the output: classes, or the numbers that regression predicts.
+        inputs, classes = options["input_dim"], options["targets"] if "targets" in options else options["classes"]
         self._residual, norm = options.get("residual", False), options.get("norm", "none") == "layer"
         heads = options.get("heads", 8)
         made = []
@@ -243,7 +244,7 @@ class Model(nn.Module):
         hidden: int | None = None,
         edge_attr: Any = None,
     ) -> torch.Tensor:
-        """The logits of nodes, or with `hidden=L` the rows behind layer L, counted from 1.
+        """The logits of nodes (of regression, what is predicted), or with `hidden=L` the rows behind layer L, counted from 1.
 
         x: feature rows. edge_index: [2, edges] as PyG has it, for all layers (row 0 each edge's source, row 1 its
         target); or one for each layer, the hop at the seeds first, as `batch.edge_index`; or `batch.blocks`, whose

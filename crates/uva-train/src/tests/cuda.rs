@@ -101,7 +101,7 @@ fn train(trainer: &mut Trainer, graph: &Graph, numbers: std::ops::Range<u32>) ->
             element: ElementType::F32,
             rows: batch.nodes.len(),
             dim: batch.dim,
-            labels: slice(&on_device.labels),
+            labels: Some(slice(&on_device.labels)),
             degrees: Some(slice(&on_device.degrees)),
             blocks: &blocks,
         };
@@ -200,7 +200,7 @@ fn garbage_on_a_device_is_unconfirmed_and_the_device_goes_on() {
             element: ElementType::F32,
             rows: batch.nodes.len(),
             dim: batch.dim,
-            labels: slice(&on_device.labels),
+            labels: Some(slice(&on_device.labels)),
             degrees: Some(slice(&on_device.degrees)),
             blocks: &blocks,
         };

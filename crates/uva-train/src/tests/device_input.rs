@@ -41,7 +41,7 @@ fn batch<'a>(blocks: &'a [DeviceBlock<'a>]) -> DeviceBatch<'a> {
         element: ElementType::F32,
         rows: 9,
         dim: 6,
-        labels: slice(8 * 3),
+        labels: Some(slice(8 * 3)),
         degrees: Some(slice(4 * 9)),
         blocks,
     }

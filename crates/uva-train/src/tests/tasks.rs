@@ -12,12 +12,12 @@ use serde_json::json;
 use tch::Device;
 use uva_graph::Labels;
 use uva_model::checkpoint as stored;
-use uva_model::{Metric, OptionsError, Task};
+use uva_model::{Metric, OptionsError, Task, TaskKind};
 use uva_model::{ModelKind, TrainerOptions};
 
 const CLASSES: usize = 4;
-const SEVERAL: Task = Task { classes: CLASSES, multi_label: true, metric: Metric::RocAuc };
-const TWO: Task = Task { classes: 2, multi_label: false, metric: Metric::RocAuc };
+const SEVERAL: Task = Task { outputs: CLASSES, kind: TaskKind::MultiLabel, metric: Metric::RocAuc };
+const TWO: Task = Task { outputs: 2, kind: TaskKind::SingleLabel, metric: Metric::RocAuc };
 
 /// Labels that the features tell: of class c those whose column c is large. Nobody has the last class.
 fn several(graph: &Graph) -> Vec<u8> {
@@ -192,7 +192,7 @@ fn labels_that_do_not_fit_the_task_are_refused() {
         "label 2 at position 3",
     );
     for classes in [3, 1] {
-        let task = Task { classes, ..TWO };
+        let task = Task { outputs: classes, ..TWO };
         let error = Trainer::new(&options(ModelKind::Sage, 4, 2), 6, task, TrainDevice::Cpu).unwrap_err();
         assert!(
             matches!(&error, TrainError::Options(OptionsError::Option { option: "--metric", .. })),

@@ -6,12 +6,12 @@ use crate::aggregate::{Block, transposed};
 use crate::device::TrainDevice;
 use crate::input::BlockInput;
 use crate::prepared::Prepared;
-use crate::sums::Weights;
 use crate::tensor_block::TensorBlock;
 use crate::trainer::Trainer;
 use proptest::prelude::*;
 use tch::{Device, Kind, Tensor};
 use uva_model::{FeatureNorm, ModelKind, TrainerOptions};
+use uva_ops::lists::Weights;
 
 /// Any block: lists of 0 to 5 edges, sources that nobody picked or several picked twice, perhaps nothing at all; with
 /// degrees of its sources.
@@ -112,7 +112,7 @@ proptest! {
 
         if !block.indices.is_empty() {
             let edge_weights: Vec<f64> = (0..block.indices.len()).map(|edge| edge as f64).collect();
-            let (offsets, picked_by, weights) = transposed(&input, Weights::Each(&edge_weights));
+            let (offsets, picked_by, weights) = transposed(&input, Weights::Each(&edge_weights)).unwrap();
             let lists = TensorBlock::new(&indptr, &indices, block.sources).unwrap();
             let lists = lists.transposed().unwrap();
             prop_assert_eq!(numbers(&lists.offsets), offsets);
@@ -230,7 +230,7 @@ fn gradients_through_tensors_equal_those_through_the_host() {
                     .map(|b| Block::new(model, b, &batch.degrees, Kind::Double).unwrap())
                     .collect();
                 let prepared = Prepared::copied(&trainer.trains(), &input, Device::Cpu).unwrap().unwrap();
-                for (found, expected) in gradients(&prepared.blocks).iter().zip(gradients(&host)) {
+                for (found, expected) in gradients(&prepared.0.blocks).iter().zip(gradients(&host)) {
                     assert!((found - &expected).abs().max().double_value(&[]) < 1e-12, "{model:?} {dim}");
                     assert_eq!(found.size(), expected.size());
                 }

@@ -35,6 +35,12 @@ struct Facts {
     classes: usize,
     multi_label: bool,
     labelled_nodes: usize,
+    /// Numbers to predict for a node, for regression.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target_columns: Option<usize>,
+    /// Whether there are labels at all.
+    #[serde(skip)]
+    has_labels: bool,
     splits: Splits,
     /// Bytes of the arrays as they lie in memory once read.
     memory_bytes: u64,
@@ -79,8 +85,10 @@ impl Facts {
         let edge_feature_bytes = edge_features.as_ref().map_or(0, |table| table.bytes);
         let split_nodes: usize = Split::ALL.iter().map(|split| dataset.split(*split).len()).sum();
         let (multi_label, labelled_nodes) = match labels {
+            Labels::Absent => (false, 0),
             Labels::Single(values) => (false, values.iter().filter(|label| **label >= 0).count()),
             Labels::Multi { .. } => (true, dataset.nodes()),
+            Labels::Regression { .. } => (false, dataset.nodes()),
         };
         Facts {
             name: dataset.name().to_owned(),
@@ -98,6 +106,8 @@ impl Facts {
             classes: dataset.classes(),
             multi_label,
             labelled_nodes,
+            target_columns: labels.regression_columns(),
+            has_labels: labels.are_there(),
             splits: Splits {
                 train: dataset.split(Split::Train).len(),
                 valid: dataset.split(Split::Valid).len(),
@@ -153,10 +163,14 @@ impl Facts {
             fact("edge features", format!("{dim} × {element}, {} bytes an edge", count(row_bytes)));
         }
         let kind = if self.multi_label { "several a node" } else { "one a node" };
-        fact(
-            "classes",
-            format!("{}, {kind}; {} nodes have a label", self.classes, count(self.labelled_nodes)),
-        );
+        match self.target_columns {
+            Some(columns) => fact("targets", format!("{columns} × f32 a node, for regression")),
+            None if !self.has_labels => fact("labels", "none".to_owned()),
+            None => fact(
+                "classes",
+                format!("{}, {kind}; {} nodes have a label", self.classes, count(self.labelled_nodes)),
+            ),
+        }
         let splits =
             [("train", self.splits.train), ("validation", self.splits.valid), ("test", self.splits.test)];
         for (name, nodes) in splits {

@@ -34,7 +34,7 @@ pub(super) const IMPORTER: Importer = Importer {
     name: "graphbolt",
     help: "A directory with the metadata.yaml of a DGL GraphBolt OnDiskDataset",
     source: SourceKind::Either("a directory with metadata.yaml, or that file"),
-    takes: &[Extra::Variant],
+    takes: &[Extra::Variant, Extra::Regression],
     import,
 };
 
@@ -66,9 +66,17 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     let original_ids = described.feature("node", &["orig_id"])?;
     let task = described.task(request.options.variant.as_deref())?;
     let classes = task.num_classes.or(meta.classes);
-    let (splits, labels) = splits(&described, task, nodes, classes)?;
+    let regression = request.options.regression;
+    let (splits, labels) = splits(&described, task, nodes, classes, regression)?;
     let labels = match described.feature("node", &LABELS)? {
         Some(labels) => Labels::Table(labels),
+        None if regression => {
+            let message = format!(
+                "{} has no `label` of all nodes in its feature_data, and targets of regression are read from there",
+                request.source.display()
+            );
+            return Err(GraphError::usage("--regression", message));
+        }
         None => labels,
     };
 
@@ -98,7 +106,7 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     }
     meta.name = request.name(meta.name.or(described.metadata.dataset_name));
     if !beside {
-        meta.classes = classes;
+        meta.classes = classes.filter(|_| !regression);
     }
     meta.feat_dtype = Some(element.name().to_owned());
     meta.edge_feat_dtype = of_edges.map(|element| element.name().to_owned());
@@ -243,6 +251,7 @@ enum Labels {
         classes: usize,
         marks: Vec<u8>,
     },
+    Absent,
 }
 
 impl Labels {
@@ -254,6 +263,7 @@ impl Labels {
             },
             Labels::Single(_) => 8,
             Labels::Multi { classes, .. } => *classes as u64,
+            Labels::Absent => 0,
         }
     }
 
@@ -261,22 +271,23 @@ impl Labels {
         let path = output.path(names::LABELS);
         match self {
             Labels::Table(table) => output.labels(table, nodes, classes),
+            Labels::Absent => Ok(()),
             Labels::Single(labels) => write_array(&path, NpyType::I64, &[], &labels),
             Labels::Multi { classes, marks } => write_array(&path, NpyType::U8, &[classes], &marks),
         }
     }
 }
 
-/// The seeds of the three sets, and the labels that come with them.
+/// The seeds of the three sets, and the labels that come with them. Targets of regression are not read here.
 fn splits(
     described: &Described,
     task: &metadata::Task,
     nodes: u64,
     classes: Option<u64>,
+    regression: bool,
 ) -> Result<([Vec<i64>; 3], Labels), GraphError> {
     let mut splits = [Vec::new(), Vec::new(), Vec::new()];
-    let mut labels = Labels::Single(Vec::new());
-    let mut any = false;
+    let mut labels = Labels::Absent;
     for (split, set) in splits.iter_mut().zip(described.sets(task)?) {
         let Some((mut seeds, set_labels)) = set else { continue };
         if seeds.shape().len() != 1 {
@@ -291,18 +302,17 @@ fn splits(
             let last = split.iter().rposition(|&id| id == twice[0]).unwrap_or(0);
             return Err(seeds.wrong_entry(split.len() - last, twice[0], "named twice in one set"));
         }
-        let Some(mut of_set) = set_labels else { continue };
+        let Some(mut of_set) = set_labels.filter(|_| !regression) else { continue };
         let width = match *of_set.shape() {
             [rows] | [rows, 1] if rows == split.len() => 1,
             [rows, columns] if rows == split.len() => columns,
             _ => return Err(of_set.wrong_shape(format!("[{}], one label for each seed", split.len()))),
         };
-        if !any {
+        if matches!(labels, Labels::Absent) {
             labels = match width {
                 1 => Labels::Single(vec![-1; nodes as usize]),
                 classes => Labels::Multi { classes, marks: vec![0; nodes as usize * classes] },
             };
-            any = true;
         }
         match &mut labels {
             Labels::Single(all) if width == 1 => {
@@ -330,9 +340,6 @@ fn splits(
             }
             _ => return Err(of_set.wrong_shape("as wide as those of the other sets")),
         }
-    }
-    if !any {
-        labels = Labels::Single(vec![-1; nodes as usize]);
     }
     Ok((splits, labels))
 }

@@ -32,6 +32,7 @@ use uva_graph::{GraphError, Meta};
 use self::edge_table::EdgeTable;
 use self::node_table::NodeTable;
 use super::importer::{Importer, SourceKind};
+use super::options::Extra;
 use super::output::{Output, Sizes};
 use super::request::Request;
 
@@ -42,7 +43,7 @@ pub(super) const IMPORTER: Importer = Importer {
     source: SourceKind::Either(
         "a .parquet file of edges, or a directory with edges.parquet and perhaps nodes.parquet",
     ),
-    takes: &[],
+    takes: &[Extra::Regression],
     import,
 };
 
@@ -78,9 +79,8 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     output.finish_lists(lists)?;
     numbering.write(&output)?;
     let element = match &nodes {
-        Some(nodes) => nodes.write(&output)?,
+        Some(nodes) => nodes.write(&output, request.options.regression)?,
         None => {
-            output.no_labels(numbering.nodes())?;
             output.splits(&[[]; 3])?;
             output.constant_features(numbering.nodes())?
         }

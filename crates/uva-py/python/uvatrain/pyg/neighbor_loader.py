@@ -335,7 +335,8 @@ class _Graph:
             made = filter_custom_store(*self.data, out.node, out.row, out.col, out.edge)
         else:
             made = pyg_data.Data(x=rows, edge_index=torch.stack([out.row, out.col]))
-            made.y = self.data[0].get_tensor(None, "y", out.node)
+            if any(attr.attr_name == "y" for attr in self.data[0].get_all_tensor_attrs()):
+                made.y = self.data[0].get_tensor(None, "y", out.node)
         if self._weight is not None:
             made.edge_weight = self._weight[out.edge]
         if self._edge_attr is not None:
