@@ -273,6 +273,16 @@ impl<M: SlotMemory> BatchView<M> {
         }
     }
 
+    /// Feature rows of a layer's edges, row `i` for `block(layer).indices[i]`; `None` unless the options ask for them.
+    ///
+    /// # Panics
+    /// As [`BatchView::block`].
+    pub fn edge_attr(&self, layer: usize) -> Option<FeatureTable<'_>> {
+        let (element, dim) = self.layout.edge_attr()?;
+        let rows = self.counts(layer).edges;
+        Some(FeatureTable { bytes: self.slice(Column::EdgeAttr, layer), rows, dim, element })
+    }
+
     /// Which sampler made it, from 0.
     pub fn sampler(&self) -> u32 {
         self.header.sampler()
@@ -494,6 +504,12 @@ impl<'a> DeviceView<'a> {
     /// float32, one an edge of the layer; `None` unless the kind of sampler weighs edges.
     pub fn weights(&self, layer: usize) -> Option<DeviceSlice<'a>> {
         self.column(Column::Weights, layer)
+    }
+
+    /// Feature rows, one an edge of the layer; `None` unless the options ask for them. Type and columns are
+    /// [`BatchLayout::edge_attr`].
+    pub fn edge_attr(&self, layer: usize) -> Option<DeviceSlice<'a>> {
+        self.column(Column::EdgeAttr, layer)
     }
 }
 /// The bytes of a column as its values. Slots are page-aligned and offsets multiples of 64; only an empty range may begin

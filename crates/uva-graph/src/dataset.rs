@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::files::{Files, IndexArray, LabelArray};
 use crate::stamp::Stamp;
 use crate::{Csc, FeatureTable, GraphError, Indices, Labels, Meta, Split};
-use crate::{fingerprint, hash, meta, names, verify};
+use crate::{fingerprint, hash, meta, names, node_file, verify};
 
 /// The checks done when a dataset is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,6 +154,13 @@ impl Dataset {
         }
     }
 
+    /// The feature rows of the edges, row `i` for entry `i` of the neighbour lists; `None` if the dataset has none.
+    pub fn edge_features(&self) -> Option<FeatureTable<'_>> {
+        let (array, element) = self.files.edge_features.as_ref()?;
+        let (rows, dim) = (array.shape()[0], array.shape()[1]);
+        Some(FeatureTable { bytes: array.bytes(), rows, dim, element: *element })
+    }
+
     /// The labels.
     pub fn labels(&self) -> Labels<'_> {
         match &self.files.labels {
@@ -187,7 +194,7 @@ impl Dataset {
         for (position, &id) in ids.iter().enumerate() {
             let known = usize::try_from(id).ok().and_then(|id| seen.get_mut(id));
             let problem = match known {
-                None => format!("entry {position} is {id}, outside the ids 0 to {}", nodes.saturating_sub(1)),
+                None => format!("entry {position} is {id}, {}", node_file::of_nodes(nodes)),
                 Some(true) => format!("entry {position} is {id}, a second time"),
                 Some(seen) => {
                     *seen = true;

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::feature_element::feature_element;
+use crate::feature_element::{edge_feature_element, feature_element};
 use crate::npy::{NpyArray, NpyType, TypedArray};
 use crate::{ElementType, GraphError, Meta, Split, meta, names};
 
@@ -88,6 +88,8 @@ pub(crate) struct Files {
     pub(crate) labels: LabelArray,
     pub(crate) splits: [TypedArray<i64>; 3],
     pub(crate) weights: Option<TypedArray<f32>>,
+    /// The edges' feature rows, and the type of their values.
+    pub(crate) edge_features: Option<(NpyArray, ElementType)>,
     pub(crate) original_ids: Option<TypedArray<i64>>,
 }
 
@@ -156,12 +158,35 @@ impl Files {
             .transpose()?
             .map(|array| TypedArray::new(array, NpyType::F32))
             .transpose()?;
+        let edge_features = optional(directory, names::EDGE_FEATURES)?
+            .map(|array| match *array.shape() {
+                [rows, columns] if rows == edges && columns > 0 => {
+                    let element = edge_feature_element(directory, &meta, &array)?;
+                    Ok((array, element))
+                }
+                _ => {
+                    let wanted = format!("[{edges}, features], one row for each edge of indices.npy");
+                    Err(array.wrong_shape(wanted))
+                }
+            })
+            .transpose()?;
         let original_ids = optional(directory, names::ORIGINAL_IDS)?
             .map(|array| of_length(array, nodes, "one id for each node of indptr.npy"))
             .transpose()?
             .map(|array| TypedArray::new(array, NpyType::I64))
             .transpose()?;
-        Ok(Files { meta, indptr, indices, features, element, labels, splits, weights, original_ids })
+        Ok(Files {
+            meta,
+            indptr,
+            indices,
+            features,
+            element,
+            labels,
+            splits,
+            weights,
+            edge_features,
+            original_ids,
+        })
     }
 
     pub(crate) fn nodes(&self) -> usize {

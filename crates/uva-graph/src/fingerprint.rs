@@ -11,6 +11,9 @@ use crate::npy::NpyArray;
 /// Words of 8 bytes taken from one array.
 const SAMPLES: usize = 1 << 14;
 
+/// The tag of the edges' features. The others are numbered.
+const EDGE_FEATURES: u8 = 32;
+
 /// 16 hex digits.
 pub(crate) fn of(files: &Files) -> String {
     let splits = files.splits.iter().map(|split| Some(split.array()));
@@ -25,6 +28,9 @@ pub(crate) fn of(files: &Files) -> String {
     let mut sum = hash::term(0, 0, files.classes() as u64);
     for (tag, array) in (1..).zip(arrays).filter_map(|(tag, array)| Some((tag, array?))) {
         sum = sum.wrapping_add(of_array(tag, array, files.element.name()));
+    }
+    if let Some((array, element)) = &files.edge_features {
+        sum = sum.wrapping_add(of_array(EDGE_FEATURES, array, element.name()));
     }
     format!("{sum:016x}")
 }

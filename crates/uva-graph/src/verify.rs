@@ -173,9 +173,16 @@ pub(crate) fn weights_to_pick_by(array: &NpyArray, values: &[f32]) -> Result<(),
 
 /// Checks that no feature is NaN or infinite.
 pub(crate) fn features(files: &Files) -> Result<(), GraphError> {
-    let array = &files.features;
+    finite_rows(&files.features, files.element)?;
+    match &files.edge_features {
+        Some((array, element)) => finite_rows(array, *element),
+        None => Ok(()),
+    }
+}
+
+fn finite_rows(array: &NpyArray, element: ElementType) -> Result<(), GraphError> {
     // Feature bytes may be unaligned, so they are read as bytes, not cast.
-    let wrong = match files.element {
+    let wrong = match element {
         ElementType::U8 | ElementType::I8 => None,
         ElementType::F32 => first_not_finite(array.bytes(), f32::from_le_bytes),
         ElementType::F16 => first_not_finite(array.bytes(), |bytes| f16::from_le_bytes(bytes).to_f32()),

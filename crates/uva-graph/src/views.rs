@@ -84,12 +84,12 @@ impl Csc<'_> {
     }
 }
 
-/// One feature row per node, row after row, as opaque bytes.
+/// One feature row per node, or per edge, row after row, as opaque bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct FeatureTable<'a> {
     /// `rows * dim` values, little-endian.
     pub bytes: &'a [u8],
-    /// The number of rows: one per node.
+    /// The number of rows.
     pub rows: usize,
     /// Values in a row.
     pub dim: usize,

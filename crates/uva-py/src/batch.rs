@@ -271,6 +271,12 @@ impl Batch {
         Ok(self.held()?.batch().layout().place(Column::EdgeIds, 0).is_some())
     }
 
+    /// Whether its blocks have the feature rows of their edges.
+    #[getter]
+    fn has_edge_attr(&self) -> PyResult<bool> {
+        Ok(self.held()?.batch().layout().edge_attr().is_some())
+    }
+
     /// Whether the arrays are in host memory.
     #[getter]
     fn on_host(&self) -> PyResult<bool> {

@@ -81,6 +81,10 @@ impl Dataset {
         if graph.weights().is_some() {
             wanted.push(("weight", "weight.npy", edges, None, Element::F32));
         }
+        if let Some(table) = graph.edge_features() {
+            let element = of_features(table.element);
+            wanted.push(("edge_attr", "edge_feat.npy", edges, Some(table.dim), element));
+        }
         if graph.original_ids().is_some() {
             wanted.push(("orig_id", "orig_id.npy", nodes, None, Element::I64));
         }

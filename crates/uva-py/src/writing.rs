@@ -99,15 +99,7 @@ fn checked(take: &mut dyn FnMut(&str) -> Option<Input>, meta: &mut Meta) -> PyRe
     let edges = indices.shape[0];
 
     let features = required(take("features"), "features")?;
-    let features_as = match features.kind {
-        Kind::F64 => Some(As::Narrow),
-        _ => {
-            let known = FEATURE_KINDS.iter().find(|(kind, _)| *kind == features.kind);
-            known.map(|(_, written)| As::Bytes(*written))
-        }
-    };
-    let shape_fits = features.shape.len() == 2 && features.shape[0] == nodes && features.shape[1] > 0;
-    let (Some(features_as), true) = (features_as, shape_fits) else {
+    let Some(features_as) = rows_of_features(&features, nodes) else {
         return refuse(
             &features,
             format!(
@@ -182,6 +174,16 @@ fn checked(take: &mut dyn FnMut(&str) -> Option<Input>, meta: &mut Meta) -> PyRe
         }
         files.push(File { input, name: "weight.npy", how });
     }
+    if let Some(input) = take("edge_attr") {
+        let Some(how) = rows_of_features(&input, edges) else {
+            let wanted = "float32, float16, bfloat16, uint8 or int8";
+            return refuse(&input, format!("{wanted} [{edges}, features], a row for each entry of indices"));
+        };
+        if input.kind == Kind::Bf16 {
+            meta.edge_feat_dtype = Some("bf16".into());
+        }
+        files.push(File { input, name: "edge_feat.npy", how });
+    }
     if let Some(input) = take("orig_id") {
         if !input.is_integer() || input.shape != [nodes] {
             return refuse(&input, format!("int64 [{nodes}], an id for each node of indptr"));
@@ -189,6 +191,18 @@ fn checked(take: &mut dyn FnMut(&str) -> Option<Input>, meta: &mut Meta) -> PyRe
         files.push(File { input, name: "orig_id.npy", how: As::Wide });
     }
     Ok(files)
+}
+
+/// How a table of features with this many rows is written; `None` if it is none.
+fn rows_of_features(input: &Input, rows: usize) -> Option<As> {
+    if input.shape.len() != 2 || input.shape[0] != rows || input.shape[1] == 0 {
+        return None;
+    }
+    if input.kind == Kind::F64 {
+        return Some(As::Narrow);
+    }
+    let known = FEATURE_KINDS.iter().find(|(kind, _)| *kind == input.kind);
+    known.map(|(_, written)| As::Bytes(*written))
 }
 
 fn weights_wanted(edges: usize) -> String {

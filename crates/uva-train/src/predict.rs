@@ -2,7 +2,7 @@
 
 use crate::TrainError;
 use crate::batch::Batch;
-use crate::full_layer::Stream;
+use crate::full_layer::{Stream, WholeGraph};
 use crate::full_pass::Wishes;
 use crate::prepared::Prepared;
 use crate::trainer::{Confirm, Trainer};
@@ -10,8 +10,8 @@ use crate::wanted::Wanted;
 use std::cell::RefCell;
 use std::ops::{ControlFlow, Range};
 use tch::{Device, Kind, Tensor};
+use uva_graph::FeatureTable;
 use uva_graph::npy::NpyType;
-use uva_graph::{Csc, FeatureTable};
 use uva_model::{Answer, Task, TaskKind};
 
 /// The answers that are asked for.
@@ -78,9 +78,9 @@ impl Trainer {
     /// # Errors
     /// [`TrainError::Stopped`] if `take` or `progress` breaks off. [`TrainError::Input`] for tables that contradict
     /// each other or the model, or a neighbour out of range.
-    pub fn predict_full(
+    pub fn predict_full<'g>(
         &self,
-        csc: Csc<'_>,
+        graph: impl Into<WholeGraph<'g>>,
         features: FeatureTable<'_>,
         (wanted, begin): (&Wanted, usize),
         questions: Questions,
@@ -89,8 +89,9 @@ impl Trainer {
     ) -> Result<(), TrainError> {
         self.use_threads();
         let _no_grad = tch::no_grad_guard();
-        self.check_tables(&csc, &features)?;
-        let (of_pass, take) = (self.ticks_of_a_pass(csc.nodes()), RefCell::new(take));
+        let graph = graph.into();
+        self.check_tables(&graph, &features)?;
+        let (of_pass, take) = (self.ticks_of_a_pass(graph.csc.nodes()), RefCell::new(take));
         let mut done = 0;
         let mut tick = || {
             done += 1;
@@ -103,7 +104,7 @@ impl Trainer {
             hidden: questions.hidden.map(|layer| (layer, &mut hidden as &mut dyn Stream)),
             logits: questions.logits().then_some(&mut logits as &mut dyn Stream),
         };
-        self.full_pass(features, &csc, wishes, &mut tick)
+        self.full_pass(features, &graph, wishes, &mut tick)
     }
 
     /// Answers about the seeds of a batch, whose rows have these `places`. Its labels are not read.

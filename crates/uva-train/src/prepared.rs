@@ -18,6 +18,8 @@ pub(crate) struct Trains {
     pub(crate) layers: usize,
     /// Feature columns.
     pub(crate) input_dim: usize,
+    /// Features of an edge; 0 where the model takes none.
+    pub(crate) edge_dim: usize,
     pub(crate) task: Task,
     pub(crate) kind: Kind,
     pub(crate) device: TrainDevice,
@@ -43,6 +45,7 @@ struct BlockTensors<'a> {
     indptr: Borrowed<'a>,
     indices: Borrowed<'a>,
     weights: Option<Borrowed<'a>>,
+    edge_attr: Option<Borrowed<'a>>,
 }
 
 impl<'a> Prepared<'a> {
@@ -132,12 +135,13 @@ impl<'a> Prepared<'a> {
         let Tensors { rows, degrees, blocks } = tensors;
         let (model, kind) = (trainer.model, trainer.kind);
         let degrees = degrees.as_ref().map(Borrowed::tensor);
-        let block = |block: &BlockTensors<'a>| {
+        let block = |block: BlockTensors<'a>| {
             let (indptr, indices) = (block.indptr.tensor(), block.indices.tensor());
             let weights = block.weights.as_ref().map(Borrowed::tensor);
-            Block::from_tensors(model, block.sources, indptr, indices, weights, degrees, kind)
+            let made = Block::from_tensors(model, block.sources, indptr, indices, weights, degrees, kind)?;
+            Ok(made.with_edge_attr(block.edge_attr))
         };
-        let blocks: Result<_, TrainError> = blocks.iter().map(block).collect();
+        let blocks: Result<_, TrainError> = blocks.into_iter().map(block).collect();
         Ok(Self { rows, blocks: blocks? })
     }
 }
@@ -152,7 +156,12 @@ impl<'a> Tensors<'a> {
             let weighed = !block.weights.is_empty();
             let weights = weighed.then(|| copy(block.weights, device)).transpose()?;
             let indices = copy(block.indices, device)?;
-            Ok(BlockTensors { sources: block.sources, indptr, indices, weights })
+            let rows = block.edge_attr.filter(|_| trainer.edge_dim > 0);
+            let on_device = |rows: crate::EdgeRows<'a>| -> Result<_, TrainError> {
+                Ok(Borrowed::owned(rows.borrowed()?.tensor().f_to_device(device)?))
+            };
+            let edge_attr = rows.map(on_device).transpose()?;
+            Ok(BlockTensors { sources: block.sources, indptr, indices, weights, edge_attr })
         };
         let blocks: Result<_, TrainError> = input.blocks.iter().map(block).collect();
         let rows = Borrowed::owned(input.feature_rows()?.tensor().f_to_device(device)?);
@@ -162,7 +171,7 @@ impl<'a> Tensors<'a> {
     /// The batch in the memory of `device`. The host checks what it knows.
     fn on_device(trainer: &Trains, input: &DeviceBatch<'a>, device: usize) -> Result<Self, TrainError> {
         let needs_degrees = trainer.model.row().needs_degrees();
-        input.check(trainer.layers, trainer.input_dim, needs_degrees)?;
+        input.check(trainer.layers, (trainer.input_dim, trainer.edge_dim), needs_degrees)?;
         let vector = |slice, length, what: &str| Borrowed::device_vector::<i32>(slice, length, what, device);
         let degrees = input.degrees.filter(|_| needs_degrees);
         let degrees = degrees.map(|slice| vector(slice, input.rows, "degrees")).transpose()?;
@@ -175,6 +184,12 @@ impl<'a> Tensors<'a> {
                 indices: vector(block.indices, block.edges, &what("indices"))?,
                 weights: (block.weights)
                     .map(|slice| Borrowed::device_vector::<f32>(slice, block.edges, &what("weights"), device))
+                    .transpose()?,
+                edge_attr: (block.edge_attr.filter(|_| trainer.edge_dim > 0))
+                    .map(|rows| {
+                        let what = what("features of edges");
+                        Borrowed::device_table(rows.slice, rows.element, block.edges, rows.dim, &what, device)
+                    })
                     .transpose()?,
             });
         }
@@ -196,7 +211,8 @@ fn on_another_device() -> TrainError {
 
 /// Checks a batch in host memory.
 fn check(trainer: &Trains, input: &BatchInput<'_>) -> Result<(), TrainError> {
-    input.check(trainer.layers, trainer.input_dim, trainer.model.row().needs_degrees())
+    let dims = (trainer.input_dim, trainer.edge_dim);
+    input.check(trainer.layers, dims, trainer.model.row().needs_degrees())
 }
 
 /// Checks a batch in host memory, and returns the seeds' labels if any of them has one.

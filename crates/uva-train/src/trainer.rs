@@ -244,8 +244,8 @@ impl Trainer {
     /// The settings that batches are prepared for.
     pub(crate) fn trains(&self) -> Trains {
         let Self { input_dim, task, kind, device, .. } = *self;
-        let TrainerOptions { model, layers, .. } = self.options;
-        Trains { model, layers, input_dim, task, kind, device }
+        let TrainerOptions { model, layers, edge_dim, .. } = self.options;
+        Trains { model, layers, input_dim, edge_dim, task, kind, device }
     }
 
     pub(crate) fn kind(&self) -> Kind {

@@ -20,7 +20,7 @@ fn write(export: &Export<'_>) -> Result<Vec<&'static str>, GraphError> {
     let dataset = export.dataset;
     export.edge_index()?;
     export.copy_arrays()?;
-    export.copy(&[], &[names::WEIGHTS])?;
+    export.copy(&[], &[names::WEIGHTS, names::EDGE_FEATURES])?;
     for split in Split::ALL {
         set_labels(export, split)?;
     }
@@ -50,6 +50,9 @@ fn write(export: &Export<'_>) -> Result<Vec<&'static str>, GraphError> {
     }
     if dataset.weights().is_some() {
         feature("edge", "weight", names::WEIGHTS, true);
+    }
+    if dataset.edge_features().is_some() {
+        feature("edge", "feat", names::EDGE_FEATURES, false);
     }
     let _ = match labels {
         Labels::Regression { .. } | Labels::Absent => write!(yaml, "tasks:\n  - name: node_regression\n"),

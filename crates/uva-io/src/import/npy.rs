@@ -10,6 +10,7 @@
 //! | splits | `train_idx`, `valid_idx` or `val_idx`, `test_idx` | node ids, any integer type, order kept |
 //! | | `train_mask`, `valid_mask` or `val_mask`, `test_mask` | `[N]` of bool or uint8 |
 //! | weights | `weight`, `edge_weight` | `[E]`, float32 or float64; only where the edges stay as they are |
+//! | features of edges | `edge_feat`, `edge_attr`, `edge_features` | `[E, K]` or `[E]`, types as of features; only where the edges stay as they are |
 //! | original ids | `orig_id` | `[N]`, any integer type |
 //! | `meta.json` | | kept |
 
@@ -23,7 +24,7 @@ use super::features::{FeatureSource, feature_type};
 use super::importer::{Importer, SourceKind};
 use super::nodes::{Nodes, end_in_pairs, end_in_rows};
 use super::options::{Extra, refuse_changes_of_weighted};
-use super::output::{CHUNK, Output, Sizes, no_labels};
+use super::output::{CHUNK, FeaturesOf, Output, Sizes, no_labels};
 use super::request::{Request, Watch};
 use super::values;
 
@@ -65,11 +66,16 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     let ids = arrays.ids();
     let edges = arrays.source.edges(nodes)?;
     let weights = arrays.source.weights(edges.count(), changes)?;
+    let edge_features = arrays.source.edge_features(edges.count(), changes)?;
 
     let mut sizes = arrays.sizes();
     sizes.edges = Some(edges.count() as u64);
     sizes.weighted = weights.is_some();
+    sizes.edge_row_bytes = edge_features.as_ref().map_or(0, Features::row_bytes);
     let output = Output::begin(request, sizes, changes)?;
+    if let Some(features) = &edge_features {
+        features.write(FeaturesOf::Edges, &output)?;
+    }
     let mut lists = output.lists(nodes as u64, weights.is_some())?;
     edges.push_into(&mut lists, weights.as_ref(), &ids, &output)?;
     if let Some(weights) = weights.filter(|weights| weights.kind() == NpyType::F64) {
@@ -78,6 +84,7 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     output.finish_lists(lists)?;
     let mut meta = arrays.write(&output)?;
     meta.name = request.name(meta.name);
+    meta.edge_feat_dtype = edge_features.map(|features| features.element.name().to_owned());
     output.finish(meta)
 }
 
@@ -125,7 +132,7 @@ impl Arrays {
         };
         Sizes {
             nodes: Some(self.nodes() as u64),
-            feature_row_bytes: (self.features.array.shape()[1] * self.features.element.bytes()) as u64,
+            feature_row_bytes: self.features.row_bytes(),
             label_row_bytes: label_row_bytes + if self.original_ids.is_some() { 8 } else { 0 },
             ..Sizes::default()
         }
@@ -142,7 +149,7 @@ impl Arrays {
 
     /// Writes the arrays, and returns the content of `meta.json`.
     pub(super) fn write(self, output: &Output<'_>) -> Result<Meta, GraphError> {
-        self.features.write(output)?;
+        self.features.write(FeaturesOf::Nodes, output)?;
         self.labels.write(&output.path(names::LABELS))?;
         output.splits(&self.splits)?;
         if let Some(ids) = self.original_ids {
@@ -314,6 +321,24 @@ impl Source {
         Ok(Some(weights))
     }
 
+    fn edge_features(&self, edges: usize, changes: Changes) -> Result<Option<Features>, GraphError> {
+        let Some(array) = self.optional(&["edge_feat", "edge_attr", "edge_features"])? else {
+            return Ok(None);
+        };
+        refuse_changes_of_weighted(changes, &array.path().display().to_string())?;
+        let fits = match *array.shape() {
+            [rows] => rows == edges,
+            [rows, columns] => rows == edges && columns > 0,
+            _ => false,
+        };
+        if !fits {
+            return Err(array.wrong_shape(format!("[{edges}, features], one row for each edge")));
+        }
+        let said = self.meta.edge_feat_dtype.as_deref().and_then(ElementType::from_name);
+        let element = feature_type(array.kind(), said == Some(ElementType::Bf16)).0;
+        Ok(Some(Features { array, element }))
+    }
+
     fn edges(&self, nodes: usize) -> Result<Edges, GraphError> {
         let vector = |array: NpyArray| {
             if array.shape().len() == 1 { Ok(array) } else { Err(array.wrong_shape("one-dimensional")) }
@@ -454,13 +479,22 @@ struct Features {
 }
 
 impl Features {
-    fn write(&self, output: &Output<'_>) -> Result<(), GraphError> {
-        let (kind, columns) = (self.array.kind(), self.array.shape()[1]);
+    fn columns(&self) -> usize {
+        self.array.shape().get(1).copied().unwrap_or(1)
+    }
+
+    fn row_bytes(&self) -> u64 {
+        (self.columns() * self.element.bytes()) as u64
+    }
+
+    fn write(&self, of: FeaturesOf, output: &Output<'_>) -> Result<(), GraphError> {
+        let (kind, columns) = (self.array.kind(), self.columns());
         let source = FeatureSource {
             place: self.array.path().to_owned(),
             data_offset: Some(self.array.header().data_offset as u64),
         };
-        let mut writer = output.feature_writer(source, kind, columns, self.element == ElementType::Bf16)?;
+        let mut writer =
+            output.feature_writer(of, source, kind, columns, self.element == ElementType::Bf16)?;
         for chunk in self.array.bytes().chunks(CHUNK * kind.bytes()) {
             writer.write(chunk)?;
         }

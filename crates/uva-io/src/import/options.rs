@@ -75,7 +75,7 @@ impl ImportOptions {
     }
 }
 
-/// Refuses changes of edges that have weights: `weights` names them in the message.
+/// Refuses changes of edges that have weights or features: `weights` names them in the message.
 ///
 /// # Errors
 /// If there are changes.
@@ -85,7 +85,7 @@ pub(super) fn refuse_changes_of_weighted(changes: Changes, weights: &str) -> Res
     }
     let message = format!(
         "{weights} cannot follow edges that are symmetrised, deduplicated or given self-loops: leave the edges as they \
-         are, or take the weights away"
+         are, or take that away"
     );
     Err(GraphError::usage("--symmetrise, --dedup or --self-loops", message))
 }

@@ -127,6 +127,26 @@ fn tables_with_text_ids_become_a_dataset_in_every_compression_and_version() {
 }
 
 #[test]
+fn columns_of_features_follow_their_edges_into_the_lists() {
+    let schema = "required int64 src; required int64 dst; required float feat_0; required int32 feat_1;";
+    let columns = [
+        Column::Long(&[2, 0, 1], &[]),
+        Column::Long(&[1, 2, 1], &[]),
+        Column::Float(&[0.5, 1.5, 2.5]),
+        Column::Int(&[7, 8, 9]),
+    ];
+    let place = Place::new();
+    place.write("edges.parquet", table(schema, plain(), &[&columns]));
+    let dataset = place.import("parquet", "edges.parquet", &ImportOptions::default()).unwrap();
+    assert_eq!(lists(&dataset), [vec![], vec![2, 1], vec![0]]);
+    let rows = dataset.edge_features().unwrap();
+    assert_eq!(bytemuck::cast_slice::<u8, f32>(rows.bytes), [0.5, 7.0, 2.5, 9.0, 1.5, 8.0]);
+    let symmetric = ImportOptions { symmetrise: Some(true), ..Default::default() };
+    let message = place.import("parquet", "edges.parquet", &symmetric).unwrap_err().to_string();
+    assert!(message.contains("the features of edges in") && message.contains("cannot follow"), "{message}");
+}
+
+#[test]
 fn a_column_of_numbers_is_targets_where_it_is_said_and_has_no_gaps_then() {
     let place = Place::new();
     let schema = "required int64 id; required float x_0; optional double y;";

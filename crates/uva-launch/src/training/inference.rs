@@ -106,6 +106,14 @@ impl TrainedModel {
                     dataset.path().display()
                 )));
             }
+            let of_edges = dataset.edge_features().map_or(0, |table| table.dim);
+            let wanted = stored.options.edge_dim;
+            if wanted > 0 && of_edges != wanted {
+                return Err(refuse(format!(
+                    "its model takes {wanted} features of an edge, and {} has {of_edges}",
+                    dataset.path().display()
+                )));
+            }
         } else if of != here {
             return Err(refuse(format!(
                 "its model was trained on another dataset, of fingerprint {of}, and that of {} is {here}; name the \
@@ -140,6 +148,7 @@ impl TrainedModel {
             samplers: asked.samplers,
             gather_threads: asked.gather_threads,
             degrees: stored.options.model.row().needs_degrees(),
+            edge_attr: stored.options.edge_dim > 0,
             drop_last: false,
             ..loader
         };

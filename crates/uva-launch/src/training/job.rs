@@ -85,6 +85,8 @@ options! {
                 .unless_given("half the CPU cores, at least 1; with `resume` as many as the checkpoint was trained with"),
         /// Layers of the model: one a hop.
         layers: usize = 2 => Field::internal(),
+        /// Features of an edge that the model gets; 0 for none.
+        edge_dim: usize = 0 => Field::internal(),
         /// Seeds the parameters and the dropout of every batch.
         seed: u64 = 0 => Field::internal(),
         /// What a checkpoint must match for the run to continue from it: options and dataset, field by field.
@@ -125,6 +127,19 @@ impl TrainingOptions {
             );
             return Err(OptionError::new("sampler_kind", kind, reason));
         }
+        if loader.edge_attr && !model.takes_edge_features() {
+            let models = ModelKind::names_of(ModelRow::takes_edge_features);
+            let reason = format!("`model={}` takes no features of edges: use `model={models}`", model.name);
+            return Err(OptionError::of("edge_attr", reason));
+        }
+        if model.needs_edge_features() && !kind.picks_in_lists() {
+            let reason = format!(
+                "its edges have no features, and `model={}` is nothing without them: use `sampler_kind={}`",
+                model.name,
+                SamplerKind::names_of(SamplerKind::picks_in_lists)
+            );
+            return Err(OptionError::new("sampler_kind", kind, reason));
+        }
         if self.evaluate_by == EvaluateBy::Full && !kind.picks_in_lists() {
             let reason = format!(
                 "it goes over all neighbours, and with `sampler_kind={kind}` a node's neighbours are the nodes found \
@@ -145,6 +160,7 @@ impl TrainingOptions {
             heads: self.heads.unwrap_or(usual.heads),
             output_heads: self.output_heads,
             attention_dropout: self.attention_dropout.unwrap_or(usual.attention_dropout),
+            edge_dim: self.edge_dim,
             residual: self.residual,
             norm: self.norm,
             layers: self.layers,

@@ -79,6 +79,11 @@ impl TrainingRun {
         (options.metric, options.loss) =
             (MetricChoice(Some(task.metric)), LossChoice(task.kind.regression()));
         (options.layers, options.seed) = (loader.fanouts.len(), loader.seed);
+        let edge_attr = loader.edge_attr || options.model.row().needs_edge_features();
+        options.edge_dim = match dataset.edge_features() {
+            Some(table) if edge_attr => table.dim,
+            _ => 0,
+        };
         options.fingerprint = fingerprint(&dataset, loader, &options)?;
         // Before the state is read: otherwise another run could still change it.
         let checkpoint = options.checkpoint.as_deref().map(CheckpointDirectory::claim).transpose()?;
@@ -102,6 +107,7 @@ impl TrainingRun {
         let asked = loader.feature_type;
         let mut loader = LoaderOptions {
             degrees: options.model.row().needs_degrees(),
+            edge_attr,
             feature_type: FeatureType::Table,
             ..loader.clone()
         };

@@ -9,6 +9,7 @@ from typing import Any
 from . import _core
 from ._arrays import as_int64, lent, readable
 from .datasets import Dataset, write_dataset
+from .errors import warn
 
 # Names that PyG's datasets give their splits.
 _SPLITS = {
@@ -42,7 +43,8 @@ def from_pyg(
     An edge (source, target) of `edge_index` puts the source into the target's list: features flow along
     edges, as in PyG's layers. The edges of one target keep the order they have in `edge_index`. `adj_t`,
     whose rows are targets, is taken as it stands. Edges are not symmetrised; `edge_weight` (or the values of
-    `adj_t`) becomes weight, `edge_attr` is left out.
+    `adj_t`) becomes weight. `edge_attr`, numbers [edges] or [edges, features] in the order of `edge_index`, becomes
+    the dataset's; where it is of no type that features have, it is left out with a `UvatrainWarning`.
 
     data: with `edge_index` or `adj_t`; `x` [nodes, features]; `y`, integers [nodes] or [nodes, 1], zeros and ones
         [nodes, classes], or other floats, targets of regression (without it the dataset has no labels); `train_mask`,
@@ -70,7 +72,8 @@ def from_pyg(
             f"data.x is {found}: float32, float16, bfloat16, uint8 or int8 [nodes, features] is needed"
         )
     nodes = data.x.size(0)
-    indptr, indices, weight, _ = adjacency(data, nodes)
+    edge_attr = _edge_attr(data)
+    indptr, indices, weight, order = adjacency(data, nodes, ordered=edge_attr is not None)
     given = {"train_idx": train_idx, "valid_idx": valid_idx, "test_idx": test_idx}
     splits = {key: _split(data, key, value, split) for key, value in given.items()}
     return write_dataset(
@@ -81,9 +84,32 @@ def from_pyg(
         labels=labels_of("data.y", data.get("y"), nodes, regression=regression),
         **splits,
         weight=weight,
+        edge_attr=None if edge_attr is None else edge_attr[order],
         overwrite=overwrite,
         **meta,
     )
+
+
+def _edge_attr(data: Any) -> Any:
+    """`data.edge_attr` as a table of features, in the order of `edge_index`; None where it is none."""
+    import torch
+
+    rows = data.get("edge_attr")
+    if rows is None or data.get("edge_index") is None:
+        return None
+    shape = list(rows.shape) if torch.is_tensor(rows) else None
+    if shape is None or len(shape) not in (1, 2) or shape[0] != data.edge_index.size(1) or 0 in shape[1:]:
+        found = type(rows).__name__ if shape is None else str(shape)
+        edges = data.edge_index.size(1)
+        warn(f"data.edge_attr is left out: it is {found}, and a row for each of {edges} edges is needed")
+        return None
+    if not (rows.is_floating_point() or rows.dtype in (torch.uint8, torch.int8)):
+        warn(f"data.edge_attr is left out: it is {rows.dtype}, no type of features. data.edge_attr.float() is one")
+        return None
+    if rows.is_floating_point() and not bool(rows.isfinite().all()):
+        warn("data.edge_attr is left out: it has values that are not finite")
+        return None
+    return rows.detach().cpu().reshape(shape[0], -1)
 
 
 def adjacency(

@@ -93,6 +93,14 @@ class Block:
         return self._tensor("edge_ids")
 
     @property
+    def edge_attr(self) -> torch.Tensor:
+        """[num_edges, features]: the rows of `dataset.edge_attr` of the block's edges.
+
+        Only where it was asked for: `Loader(..., edge_attr=True)`, `uvatrain run --edge-attr`.
+        """
+        return self._tensor("edge_attr")
+
+    @property
     def weights(self) -> torch.Tensor:
         """float32 [num_edges]: what each edge counts, so that a destination's weighted sum stands for the mean over all
         its neighbours.
@@ -244,6 +252,11 @@ class Batch:
         return self._core.has_edge_ids
 
     @property
+    def has_edge_attr(self) -> bool:
+        """Whether the loader was asked for `edge_attr`."""
+        return self._core.has_edge_attr
+
+    @property
     def input_nodes(self) -> torch.Tensor:
         """int64 [num_nodes]: every node of the batch, in the order in which they joined it."""
         return self._tensor("input_nodes")
@@ -269,7 +282,7 @@ class Batch:
         """One of the arrays as it is, for any library with DLPack, JAX or CuPy for example.
 
         name: "x", "y", "seeds" or "input_nodes"; or with a layer, "indptr", "indices",
-        "edge_ids" or "weights".
+        "edge_ids", "edge_attr" or "weights".
         """
         return self._core.array(name, layer)
 
@@ -289,8 +302,7 @@ class Batch:
         (docs/python.md). A `UvatrainWarning` says so once a process, with their share of that batch.
 
         `x` and `y` view the slot; `edge_index` is a copy. `y` has the seeds' labels only, and is left out in a dataset
-        without labels. `e_id` is there with
-        `Loader(..., edge_ids=True)`.
+        without labels. `e_id` is there with `Loader(..., edge_ids=True)`, `edge_attr` with `edge_attr=True`.
         """
         from .convert import to_pyg
 
@@ -300,9 +312,10 @@ class Batch:
         """The batch as DGL's blocks, a list in the order in which a model runs them: the outermost hop first.
 
         `blocks[i].edata["weight"]` are the weights, where the kind of sampler weighs edges.
-        `blocks[i].edata[dgl.EID]` are the edge ids, where the loader was made with `edge_ids=True`.
-        `blocks[0].srcdata["feat"]` is `x`, `blocks[-1].dstdata["label"]` is `y` if there are labels, and `dgl.NID` names the nodes of
-        each. All of them view the slot. Unavailable where DGL is not installed.
+        `blocks[i].edata[dgl.EID]` are the edge ids, where the loader was made with `edge_ids=True`, and
+        `edata["feat"]` their features with `edge_attr=True`.
+        `blocks[0].srcdata["feat"]` is `x`, `blocks[-1].dstdata["label"]` is `y` if there are labels, and `dgl.NID`
+        names the nodes of each. All of them view the slot. Unavailable where DGL is not installed.
         """
         from .convert import to_dgl
 

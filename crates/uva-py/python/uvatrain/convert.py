@@ -29,7 +29,8 @@ def to_pyg(batch: Batch) -> Any:
 
     `input_id`, positions in the split, is there with `Loader(..., input_id=True)`. So is `e_id` int64 [edges] with
     `Loader(..., edge_ids=True)`: the position of each edge of `edge_index` in the dataset's `indices`. It is a copy,
-    except with `expand="new"`, where it views the slot.
+    except with `expand="new"`, where it views the slot. `edge_attr` [edges, features], with
+    `Loader(..., edge_attr=True)`, are these edges' rows of the dataset's `edge_attr`, in the same manner.
 
     A model whose layers trim sees one set of neighbours a node. Where the hops drew for new nodes only
     (`expand="new"`) that is what the blocks hold, so it computes what they say. Where they drew for all nodes
@@ -73,6 +74,9 @@ def to_pyg(batch: Batch) -> Any:
     if batch.has_edge_ids:
         ids = [block.edge_ids[first:] for block, first in zip(taken, firsts)]
         data.e_id = ids[0] if len(ids) == 1 else torch.cat(ids)
+    if batch.has_edge_attr:
+        rows = [block.edge_attr[first:] for block, first in zip(taken, firsts)]
+        data.edge_attr = rows[0] if len(rows) == 1 else torch.cat(rows)
     if batch.has_input_id:
         data.input_id = batch.input_id
     data.num_sampled_nodes = [batch.num_seeds, *(block.num_src - block.num_dst for block in blocks)]
@@ -121,6 +125,8 @@ def to_dgl(batch: Batch) -> Any:
         made.srcdata[dgl.NID] = batch.input_nodes[: block.num_src]
         if batch.has_edge_ids:
             made.edata[dgl.EID] = block.edge_ids
+        if batch.has_edge_attr:
+            made.edata["feat"] = block.edge_attr
         if batch.weighs_edges:
             made.edata["weight"] = block.weights
         made.dstdata[dgl.NID] = batch.input_nodes[: block.num_dst]

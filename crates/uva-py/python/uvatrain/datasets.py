@@ -145,6 +145,11 @@ class Dataset:
         return self._table("weight")
 
     @property
+    def edge_attr(self) -> Any:
+        """[edges, features]: one row an edge in the order of `indices`; None where there is no such table."""
+        return self._table("edge_attr")
+
+    @property
     def orig_id(self) -> Any:
         """int64 [nodes]: the id each node had before the dataset was reordered; None where it never was."""
         return self._table("orig_id")
@@ -194,6 +199,7 @@ def write_dataset(
     valid_idx: Any = (),
     test_idx: Any = (),
     weight: Any = None,
+    edge_attr: Any = None,
     orig_id: Any = None,
     name: str | None = None,
     classes: int | None = None,
@@ -218,6 +224,7 @@ def write_dataset(
         dataset has no labels, and everything but training a built-in model works.
     train_idx, valid_idx, test_idx: integers, node ids.
     weight: float32 [edges]. float64 is narrowed as features are.
+    edge_attr: [edges, features], a row for each entry of `indices`; types as of features.
     orig_id: integers [nodes], unique, below 2**40.
     name, classes, and anything else by its keyword: what meta.json says. JSON values.
     overwrite: replace a dataset at `path`, in one step. A directory that is no whole dataset, or has other files in it,
@@ -235,6 +242,7 @@ def write_dataset(
         "valid_idx": valid_idx,
         "test_idx": test_idx,
         "weight": weight,
+        "edge_attr": edge_attr,
         "orig_id": orig_id,
     }
     given = [(key, readable(key, array)) for key, array in arrays.items() if array is not None]

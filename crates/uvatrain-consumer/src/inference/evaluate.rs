@@ -23,7 +23,7 @@ pub fn evaluate(dataset: Dataset, model: &TrainedModel) -> Result<[SplitResult; 
                 .map_err(checkpoint_error)?;
             let sets = Split::ALL.map(|split| dataset.split(split));
             trainer
-                .evaluate_full_each(dataset.csc(), dataset.features(), dataset.labels(), &sets)
+                .evaluate_full_each(&dataset, dataset.features(), dataset.labels(), &sets)
                 .map_err(train_error)?
         }
         EvaluateBy::Sampled => sampled(dataset, model)?,

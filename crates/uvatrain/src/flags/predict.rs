@@ -92,8 +92,8 @@ pub struct PredictFlags {
     #[command(flatten)]
     pub model: ModelFlags,
 
-    /// The nodes: all, train, valid, test, or a file of node ids, an integer .npy array or text with one a line. Row i
-    /// of each array is of the i-th of them
+    /// The nodes: all, train, valid, test, or a file: a .npy file of node ids (int64, int32) or of a bool for each node,
+    /// or text with one id a line. Row i of each array is of the i-th of them
     #[arg(long, value_name = "FILE|SPLIT", default_value = "all")]
     pub nodes: PathBuf,
 

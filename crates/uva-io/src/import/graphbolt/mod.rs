@@ -2,8 +2,8 @@
 //!
 //! Features are `feature_data` of the domain node called `feat`, or the only one. Labels are those called `label`, or
 //! else those of the task's three sets, with −1 for every other node. Edges in `numpy` are [2, E], in `csv` lines of
-//! `source,destination` without a header. An edge feature called `weight` is the edges' weight. `orig_id` of nodes is
-//! kept, and so is the content of a `meta.json` beside it.
+//! `source,destination` without a header. An edge feature called `weight` is the edges' weight, and one called `feat`,
+//! `edge_attr` or `edge_feat` their features. `orig_id` of nodes is kept, and so is the content of a `meta.json` beside it.
 
 mod metadata;
 
@@ -19,7 +19,7 @@ use super::features::feature_type;
 use super::importer::{Importer, SourceKind};
 use super::nodes::{Nodes, end_in_rows};
 use super::options::{Extra, refuse_changes_of_weighted};
-use super::output::{CHUNK, Output, Sizes, feature_columns, next_classes, next_marks};
+use super::output::{CHUNK, Output, Sizes, edge_feature_columns, feature_columns, next_classes, next_marks};
 use super::read_speed;
 use super::request::Request;
 use super::stream::ArrayStream;
@@ -54,6 +54,15 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     if let Some(weights) = &weights {
         edges.check_weights(weights, changes)?;
     }
+    let edge_features = described.feature("edge", &["feat", "edge_attr", "edge_feat"])?;
+    let mut edge_row_bytes = 0;
+    let edge_bf16 =
+        meta.edge_feat_dtype.as_deref().and_then(ElementType::from_name) == Some(ElementType::Bf16);
+    if let Some(table) = &edge_features {
+        edges.check_features(table, changes)?;
+        let element = feature_type(table.kind(), edge_bf16).0;
+        edge_row_bytes = edge_feature_columns(table)? * element.bytes() as u64;
+    }
     let original_ids = described.feature("node", &["orig_id"])?;
     let task = described.task(request.options.variant.as_deref())?;
     let classes = task.num_classes.or(meta.classes);
@@ -77,9 +86,11 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
         feature_row_bytes: columns * feature_type(features.kind(), bf16).0.bytes() as u64,
         label_row_bytes: labels.row_bytes() + if original_ids.is_some() { 8 } else { 0 },
         weighted: weights.is_some(),
+        edge_row_bytes,
         seconds: edges.seconds()?,
     };
     let output = Output::begin(request, sizes, changes)?;
+    let of_edges = edge_features.map(|table| output.edge_features(table, edge_bf16)).transpose()?;
     let mut lists = output.lists(nodes, weights.is_some())?;
     let ids = Nodes::new(nodes, format!("metadata.yaml has num: {nodes}"));
     edges.push_into(&mut lists, weights, &ids, request)?;
@@ -98,6 +109,7 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
         meta.classes = classes.filter(|_| !regression);
     }
     meta.feat_dtype = Some(element.name().to_owned());
+    meta.edge_feat_dtype = of_edges.map(|element| element.name().to_owned());
     output.finish(meta)
 }
 
@@ -139,6 +151,15 @@ impl EdgeFile {
         match self {
             EdgeFile::Array(..) => Ok(None),
             EdgeFile::Text(path) => read_speed::of_text(path),
+        }
+    }
+
+    fn check_features(&self, table: &ArrayStream, changes: Changes) -> Result<(), GraphError> {
+        refuse_changes_of_weighted(changes, &table.place().display().to_string())?;
+        let rows = table.shape().first().map(|rows| *rows as u64);
+        match self.count() {
+            Some(count) if rows != Some(count) => Err(table.wrong_shape(format!("[{count}, features]"))),
+            _ => Ok(()),
         }
     }
 

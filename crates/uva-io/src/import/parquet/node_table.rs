@@ -9,7 +9,7 @@ use uva_graph::{ElementType, GraphError, names};
 use super::super::nodes::Nodes;
 use super::super::numbering::{Numbering, Survey, Twice};
 use super::super::options::Ids;
-use super::super::output::{CHUNK, NOT_FINITE, Output, no_labels};
+use super::super::output::{CHUNK, FeaturesOf, NOT_FINITE, Output, no_labels};
 use super::super::values;
 use super::feature_columns::Features;
 use super::id_cells::{Id, IdCells, id_column_like};
@@ -80,7 +80,7 @@ impl NodeTable {
 
     /// Writes features, labels and splits. With `regression`, labels are float32 targets.
     pub(super) fn write(&self, output: &Output<'_>, regression: bool) -> Result<ElementType, GraphError> {
-        let element = self.features.write(&self.table, output)?;
+        let element = self.features.write(&self.table, FeaturesOf::Nodes, output)?;
         match &self.label {
             Some(column) if regression => self.write_targets(column, output)?,
             Some(column) => self.write_labels(column, output)?,
