@@ -160,7 +160,7 @@ fn what_does_not_fit_is_refused_by_the_sources_name_and_leaves_nothing() {
         &|s| s.write("label", NpyType::I32, &[], &[0, 0, 0, -2]),
         "small/label.npy: the label of node 3 at offset 140",
     );
-    refused(&|s| s.write("label", NpyType::F32, &[], &[0.5_f32; 4]), "the label of node 0 is 0.5");
+    refused(&|s| s.write("label", NpyType::F32, &[], &[-2_f32; 4]), "the label of node 0 is -2");
     refused(
         &|s| s.write("train_idx", NpyType::I32, &[], &[1, 1]),
         "small/train_idx.npy: entry 1 at offset 132 names node 1",
