@@ -390,13 +390,14 @@ mod tests {
 
     use proptest::prelude::*;
     use uva_graph::Split;
+    use uva_graph::npy::{NpyType, write_array};
     use uva_io::generate::{self, Common, PowerLaw};
     use uva_sample::{BatchCounts, BatchKey, LayerCounts, SamplerKind, SamplerOptions};
 
     use super::*;
     use crate::FeatureType;
 
-    /// 500 nodes with rows of 12 bytes.
+    /// 500 nodes with rows of 12 bytes, edges with rows of 20.
     fn small_graph(directory: &Path) -> Dataset {
         let path = directory.join("graph");
         let common = Common {
@@ -408,6 +409,9 @@ mod tests {
             ..Common::default()
         };
         generate::write(&path, &PowerLaw::of(common), &|_| {}).expect("a graph");
+        let edges = Dataset::open(&path).expect("a dataset").edges();
+        let rows = vec![0_f32; 5 * edges];
+        write_array(&path.join("edge_feat.npy"), NpyType::F32, &[5], &rows).expect("features of edges");
         Dataset::open(&path).expect("a dataset")
     }
 

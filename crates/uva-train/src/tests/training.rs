@@ -54,8 +54,8 @@ fn the_loss_of_a_toy_problem_falls_and_its_classes_are_found() {
         let mut trainer =
             Trainer::new(&TrainerOptions { dropout: 0.2, ..options(model, 32, 2) }, 8, 4, TrainDevice::Cpu)
                 .unwrap();
-        // GIN's perceptrons have two layers each, and take longer.
-        let epochs = if model == ModelKind::Gin { 100 } else { 40 };
+        // The perceptrons of GIN and GINE have two layers each, and take longer.
+        let epochs = if matches!(model, ModelKind::Gin | ModelKind::Gine) { 100 } else { 40 };
         let steps = losses(&graph, &mut trainer, 0..epochs);
         let mean = |steps: &[Step]| steps.iter().map(|s| s.loss).sum::<f32>() / steps.len() as f32;
         let (first, last) = (mean(&steps[..8]), mean(&steps[steps.len() - 8..]));
