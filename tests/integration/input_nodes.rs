@@ -47,7 +47,7 @@ fn a_run_over_given_nodes_is_that_over_a_dataset_with_the_same_training_split() 
 }
 
 #[test]
-fn a_mask_is_the_nodes_at_which_it_is_true() {
+fn a_mask_and_a_text_are_the_nodes_that_they_name() {
     let temp = directory();
     small_graph(temp.path());
     let mut ids = write_ids(temp.path());
@@ -62,6 +62,9 @@ fn a_mask_is_the_nodes_at_which_it_is_true() {
         trained(temp.path(), &format!("{file}.jsonl"), &format!("--epochs 1 --input-nodes {file}"))
     };
     assert_eq!(of("ids.npy"), of("mask.npy"));
+    let lines: Vec<String> = ids.iter().map(i64::to_string).collect();
+    fs::write(temp.path().join("ids.txt"), lines.join("\n")).unwrap();
+    assert_eq!(of("ids.npy"), of("ids.txt"));
 }
 
 #[test]
@@ -101,6 +104,9 @@ fn nodes_that_cannot_be_end_with_code_2_and_the_place() {
     fs::write(temp.path().join("bad.npy"), npy(&[2], false, &[1.0_f32, 2.0])).unwrap();
     let floats = train(temp.path(), "bad.jsonl", "--epochs 1 --input-nodes bad.npy").run();
     floats.refuses(2, &["bad.npy", "float32, it has to be int64 or int32"]);
+    fs::write(temp.path().join("bad.txt"), "3\n-1\n").unwrap();
+    let text = train(temp.path(), "bad.jsonl", "--epochs 1 --input-nodes bad.txt").run();
+    text.refuses(2, &["--input-nodes: bad.txt: line 2 is -1, outside the ids 0 to"]);
     let absent = train(temp.path(), "bad.jsonl", "--epochs 1 --input-nodes nothing.npy").run();
     absent.refuses(2, &["nothing.npy"]);
 }

@@ -44,6 +44,7 @@ mod hash;
 pub mod kinds;
 pub mod meta;
 pub mod names;
+pub mod node_file;
 pub mod npy;
 pub mod progress;
 pub mod quote;
@@ -57,7 +58,7 @@ pub mod views;
 
 pub use dataset::{Dataset, Verification, Verify};
 pub use error::GraphError;
-pub use feature_element::feature_element;
+pub use feature_element::{edge_feature_element, feature_element};
 pub use kinds::{ElementType, Split};
 pub use meta::Meta;
 pub use progress::Progress;

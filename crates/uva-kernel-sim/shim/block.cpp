@@ -16,14 +16,15 @@
 
 namespace uva_shim {
 
-thread_local Lane* current = nullptr;
-thread_local Index block_index, block_size, grid_size;
+UVA_SHIM_STATIC_TLS thread_local Lane* current = nullptr;
+UVA_SHIM_STATIC_TLS thread_local Index block_index, block_size, grid_size;
 
 namespace {
 
 constexpr unsigned LANES = 32;
-// Kernels keep little on the stack and call nothing deep; pages of it that are never touched cost nothing.
-constexpr size_t STACK_BYTES = 64 * 1024;
+// Kernels keep little on the stack and call nothing deep; pages of it that are never touched cost nothing. The odd
+// number of cache lines behind the power of two puts the lanes' stacks into different sets of the cache.
+constexpr size_t STACK_BYTES = 64 * 1024 + 11 * 64;
 
 // The stacks of one warp. Kept for the next warp, since mapping them costs more than most warps do.
 class Stacks {
@@ -69,7 +70,7 @@ struct Launch {
   std::vector<WarpAccess> accesses;
 };
 
-thread_local Launch* running = nullptr;
+UVA_SHIM_STATIC_TLS thread_local Launch* running = nullptr;
 
 // Goes to the next lane of the warp that has not finished; back to the scheduler when all have.
 void pass_on(Lane& me) {

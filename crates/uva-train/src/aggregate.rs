@@ -93,6 +93,8 @@ pub(crate) struct Block<'a> {
     pub(crate) sources: usize,
     pub(crate) edges: usize,
     lists: Lists<'a>,
+    /// The edges' features, where the batch has them.
+    edge_attr: Option<Borrowed<'a>>,
     /// GCN: the weight of each destination's own row, [destinations, 1].
     pub(crate) own: Option<Tensor>,
 }
@@ -161,6 +163,7 @@ impl<'a> Block<'a> {
             sources: block.sources,
             edges: block.indices.len(),
             lists: Lists::Host { input: *block, weights },
+            edge_attr: block.edge_attr.map(|rows| rows.borrowed()).transpose()?,
             own,
         })
     }
@@ -184,17 +187,42 @@ impl<'a> Block<'a> {
             sources,
             edges: indices.numel(),
             lists: Lists::Tensors { block, weights },
+            edge_attr: None,
             own,
         })
+    }
+
+    /// The same with rows of the edges' features.
+    pub(crate) fn with_edge_attr(mut self, rows: Option<Borrowed<'a>>) -> Self {
+        self.edge_attr = rows;
+        self
+    }
+
+    /// The edges' features as numbers of this kind, [edges, features].
+    pub(crate) fn edge_rows(&self, kind: Kind) -> Result<Tensor, TrainError> {
+        let Some(rows) = &self.edge_attr else {
+            return Err(TrainError::Input(
+                "a batch without features of edges for a model of them".to_owned(),
+            ));
+        };
+        Ok(rows.tensor().f_to_kind(kind)?)
+    }
+
+    /// Its lists as tensors on whichever device they lie.
+    pub(crate) fn lists(&self) -> Result<TensorBlock, TrainError> {
+        match &self.lists {
+            Lists::Host { input, .. } => {
+                let (offsets, indices) = (Borrowed::vector(input.indptr)?, Borrowed::vector(input.indices)?);
+                TensorBlock::new(offsets.tensor(), indices.tensor(), self.sources)
+            }
+            Lists::Tensors { block, .. } => Ok(block.shallow_clone()),
+        }
     }
 
     /// Its lists with each destination itself at the end of its own, as tensors on whichever device they lie.
     pub(crate) fn lists_with_own(&self) -> Result<TensorBlock, TrainError> {
         match &self.lists {
-            Lists::Host { input, .. } => {
-                let (offsets, indices) = (Borrowed::vector(input.indptr)?, Borrowed::vector(input.indices)?);
-                TensorBlock::new(offsets.tensor(), indices.tensor(), self.sources)?.with_own()
-            }
+            Lists::Host { .. } => self.lists()?.with_own(),
             Lists::Tensors { block, .. } => block.with_own(),
         }
     }

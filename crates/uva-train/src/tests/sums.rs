@@ -48,6 +48,7 @@ impl Lists {
             indptr: &self.offsets,
             indices: &self.indices,
             weights: &[],
+            edge_attr: None,
         }
     }
 }

@@ -32,14 +32,21 @@ fn any_block() -> impl Strategy<Value = (OwnedBlock, Vec<i32>)> {
             let indices = lists.concat();
             let weight = |edge: usize| (edge * 7 % 13) as f32 / 9.0;
             let weights = if weighed { (0..indices.len()).map(weight).collect() } else { Vec::new() };
-            let block = OwnedBlock { destinations: lists.len(), sources, indptr, indices, weights };
+            let block = OwnedBlock {
+                destinations: lists.len(),
+                sources,
+                indptr,
+                indices,
+                weights,
+                edge_attr: Vec::new(),
+            };
             (block, degrees)
         })
 }
 
 fn view(block: &OwnedBlock) -> BlockInput<'_> {
-    let OwnedBlock { destinations, sources, indptr, indices, weights } = block;
-    BlockInput { destinations: *destinations, sources: *sources, indptr, indices, weights }
+    let OwnedBlock { destinations, sources, indptr, indices, weights, .. } = block;
+    BlockInput { destinations: *destinations, sources: *sources, indptr, indices, weights, edge_attr: None }
 }
 
 /// Whether two tensors are equal but for the last places of sums of terms up to `largest`: libtorch's square root is
@@ -223,7 +230,7 @@ fn gradients_through_tensors_equal_those_through_the_host() {
                     .map(|b| Block::new(model, b, &batch.degrees, Kind::Double).unwrap())
                     .collect();
                 let prepared = Prepared::copied(&trainer.trains(), &input, Device::Cpu).unwrap().unwrap();
-                for (found, expected) in gradients(&prepared.blocks).iter().zip(gradients(&host)) {
+                for (found, expected) in gradients(&prepared.0.blocks).iter().zip(gradients(&host)) {
                     assert!((found - &expected).abs().max().double_value(&[]) < 1e-12, "{model:?} {dim}");
                     assert_eq!(found.size(), expected.size());
                 }

@@ -43,6 +43,17 @@ pub fn percent(share: f64) -> impl fmt::Display {
     format!("{:.1} %", 100.0 * share)
 }
 
+/// A loss or an error of regression, whose scale is that of the targets: four digits that matter.
+pub fn error(value: f64) -> String {
+    match value.abs() {
+        size if size == 0.0 || (1e-3..1e5).contains(&size) => {
+            let digits = if size >= 1.0 { 3 - size.log10().floor().min(3.0) as usize } else { 4 };
+            format!("{value:.digits$}")
+        }
+        _ => format!("{value:.3e}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
