@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import uvatrain
+from conftest import run_python_well
 from uvatrain import _core
 from uvatrain.errors import UvatrainError
 
@@ -461,3 +462,26 @@ def test_any_number_of_threads_gives_the_same_bits():
         _core.list_sums(lists.indptr, lists.indices, rows, "mean", out, threads)
         found.append(out)
     assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
+
+
+def test_a_fork_computes_with_threads_of_its_own():
+    """Those of its parent are not there."""
+    run_python_well("""
+import os
+import numpy as np
+from uvatrain import _core
+
+def sums():
+    rows, out = np.ones((3000, 96), np.float32), np.empty((3000, 96), np.float32)
+    indptr, indices = np.arange(3001) * 10, np.arange(30_000) % 3000
+    _core.list_sums(indptr, indices, rows, None, out, 2)
+    assert (out == 10).all()
+
+sums()
+child = os.fork()
+if child == 0:
+    sums()
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+sums()
+""")
