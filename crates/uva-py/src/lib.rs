@@ -49,8 +49,8 @@ mod _core {
     use crate::keywords::_loader_options;
     #[pymodule_export]
     use crate::lists::{
-        list_attention, list_dots, list_maxima, list_maxima_backward, list_sums, lists_with_own,
-        transposed_lists,
+        list_attention, list_dots, list_maxima, list_maxima_backward, list_offsets, list_sums,
+        lists_with_own, transposed_lists,
     };
     #[pymodule_export]
     use crate::loader::{_open_loader, Source};

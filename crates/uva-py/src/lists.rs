@@ -1,8 +1,8 @@
 //! The loops of `uva_ops::lists` over arrays that Python lends: what the layers of `uvatrain.nn` compute on the CPU.
 //!
-//! `indptr` and `indices` are int32 or int64, both alike: list `v` is `indices[indptr[v]:indptr[v + 1]]`. Rows are float32
-//! or float64, and `out`, which the caller has allocated, is of their type. Every size and index is checked, and the
-//! exception names the argument. The interpreter's lock is released while a loop runs.
+//! `indptr` and `indices` are int32 or int64, both alike: list `v` is `indices[indptr[v]:indptr[v + 1]]`. Rows are
+//! float32 or float64, and `out`, which the caller has allocated, is of their type. Every size and index is checked,
+//! and the exception names the argument. The interpreter's lock is released while a loop runs.
 
 use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -180,8 +180,8 @@ pub enum Weighting<'py> {
 
 /// Weighted sums of rows: `out[v]` is the sum of the rows that list v names, each times its edge's weight.
 ///
-/// rows: [n, width]; out: [lists, width]. weights: [edges], or [edges, heads] where each of as many equal parts of a row
-/// has weights of its own; "mean"; None for ones.
+/// rows: [n, width]; out: [lists, width]. weights: [edges], or [edges, heads] where each of as many equal parts of a
+/// row has weights of its own; "mean"; None for ones.
 #[pyfunction]
 #[pyo3(signature = (indptr, indices, rows, weights, out, threads=1))]
 pub fn list_sums(
@@ -238,8 +238,8 @@ pub fn list_sums(
     })
 }
 
-/// The scalar products of rows along edges: `out[e]` is that of the row which edge e names with row v of `others`, v being
-/// its list. The gradient of the weights of `list_sums`.
+/// The scalar products of rows along edges: `out[e]` is that of the row which edge e names with row v of `others`, v
+/// being its list. The gradient of the weights of `list_sums`.
 ///
 /// rows: [n, width]; others: [lists, width]; out: [edges, heads].
 #[pyfunction]
@@ -425,6 +425,28 @@ pub fn list_attention(
             of_rows,
             run((&indptr, &indices), [&of_rows, &of_lists], slope, back, &mut out, threads)
         )
+    })
+}
+
+/// Where the edges of each of `lists` lists begin, [lists + 1], if the list of each edge, [edges], ascends; else None.
+#[pyfunction]
+pub fn list_offsets(
+    py: Python<'_>,
+    destinations: &Bound<'_, PyAny>,
+    lists: usize,
+) -> PyResult<Option<Array>> {
+    fn run<I: Number>(destinations: &Input, lists: usize) -> PyResult<Option<Array>> {
+        let found = lists::offsets(read::<I>(destinations, I::KIND)?, lists)
+            .map_err(|error| PyValueError::new_err(format!("destinations: {error}")))?;
+        Ok(found.map(|offsets| exported(offsets, I::ELEMENT)))
+    }
+    let destinations = Input::new("destinations", destinations)?;
+    py.detach(|| {
+        if destinations.kind == Kind::I64 {
+            run::<i64>(&destinations, lists)
+        } else {
+            run::<i32>(&destinations, lists)
+        }
     })
 }
 

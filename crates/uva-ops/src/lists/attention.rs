@@ -74,7 +74,8 @@ pub fn attention<T: Element, I: Id>(
     Ok(())
 }
 
-/// The gradient of the sums before LeakyReLU, `heads` numbers an edge, from that of the weights that [`attention`] gave.
+/// The gradient of the sums before LeakyReLU, `heads` numbers an edge, from that of the weights that [`attention`]
+/// gave.
 ///
 /// # Errors
 /// If sizes do not fit together.

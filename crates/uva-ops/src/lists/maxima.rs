@@ -96,8 +96,8 @@ pub fn shares<T: Element, I: Id>(
     Ok(())
 }
 
-/// The gradient of the rows: `picked_by` are the [transposed](super::transpose) lists, whose list u holds the lists that
-/// name row u, and `shares` comes of [`shares`].
+/// The gradient of the rows: `picked_by` are the [transposed](super::transpose) lists, whose list u holds the lists
+/// that name row u, and `shares` comes of [`shares`].
 ///
 /// # Errors
 /// If sizes do not fit together.

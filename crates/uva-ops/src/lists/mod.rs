@@ -19,4 +19,4 @@ pub use checked::{Id, Lists, ListsError};
 pub use dots::dots;
 pub use own::{Own, with_own};
 pub use sums::{Element, WeightedSums, Weights};
-pub use transpose::transpose;
+pub use transpose::{offsets, transpose};

@@ -11,8 +11,9 @@ use std::mem::MaybeUninit;
 use std::ops::{Add, Div, Mul, Sub};
 
 /// Prefetch distance in edges. Not yet tuned: on a machine kept busy by other jobs, distances of 4, 8, 16 and 24 could
-/// not be distinguished. The example `aggregation` of uva-train with 16384 × 10 edges, 110000 sources and width 128 took
-/// 13.4, 5.0, 13.0 and 8.9 ms forward with weights. A mean, which is the same work, took 17.0, 12.5, 9.6 and 12.8 ms.
+/// not be distinguished. The example `aggregation` of uva-train with 16384 × 10 edges, 110000 sources and width 128
+/// took 13.4, 5.0, 13.0 and 8.9 ms forward with weights. A mean, which is the same work, took 17.0, 12.5, 9.6 and 12.8
+/// ms.
 const AHEAD: usize = 8;
 
 /// An element of rows: f32 or f64.
@@ -255,8 +256,8 @@ macro_rules! vectors {
             const PANEL: usize = 8;
 
             /// # Safety
-            /// The processor has the features. `job` is one that [`WeightedSums::new`] has checked, `out` whole rows of its
-            /// lists from `first`, none beyond the last.
+            /// The processor has the features. `job` is one that [`WeightedSums::new`] has checked, `out` whole rows of
+            /// its lists from `first`, none beyond the last.
             #[target_feature(enable = $features)]
             pub(super) unsafe fn sums<I: Id>(
                 job: &WeightedSums<'_, f32, I>,
@@ -297,8 +298,8 @@ macro_rules! vectors {
             }
 
             /// # Safety
-            /// As for [`sums`]; (N − 1) × LANES < `columns` ≤ N × LANES, `column + columns` is at most the width, all of
-            /// one head, and `out` has room for `columns` numbers.
+            /// As for [`sums`]; (N − 1) × LANES < `columns` ≤ N × LANES, `column + columns` is at most the width, all
+            /// of one head, and `out` has room for `columns` numbers.
             #[target_feature(enable = $features)]
             #[inline]
             unsafe fn panel<const N: usize, I: Id>(

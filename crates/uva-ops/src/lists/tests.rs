@@ -1,9 +1,9 @@
-//! Sums one after the other by their definition, with all vectors and for any number of threads; lists that are refused;
-//! and the other loops by theirs.
+//! Sums one after the other by their definition, with all vectors and for any number of threads; lists that are
+//! refused; and the other loops by their definitions.
 
 use super::attention::{self, Scores, attention};
 use super::maxima::{maxima, shares, spread};
-use super::{Element, Id, Lists, WeightedSums, Weights, dots, transpose, with_own};
+use super::{Element, Id, Lists, ListsError, WeightedSums, Weights, dots, offsets, transpose, with_own};
 use crate::Vectors;
 use std::mem::MaybeUninit;
 
@@ -207,6 +207,18 @@ fn transposed_lists_hold_each_edge_once_in_the_order_of_lists() {
             .collect();
         assert_eq!(of_row, by_definition);
     }
+}
+
+#[test]
+fn edges_in_the_order_of_their_lists_give_offsets_and_others_none() {
+    assert_eq!(offsets(&[1i64, 1, 3], 5), Ok(Some(vec![0, 0, 2, 2, 3, 3])));
+    assert_eq!(offsets(&[0i32, 0], 1), Ok(Some(vec![0, 2])));
+    assert_eq!(offsets::<i32>(&[], 2), Ok(Some(vec![0, 0, 0])));
+    assert_eq!(offsets::<i32>(&[], 0), Ok(Some(vec![0])));
+    assert_eq!(offsets(&[1i32, 0], 2), Ok(None));
+    assert_eq!(offsets(&[-1i64, 0], 2), Ok(None));
+    assert_eq!(offsets(&[0i32, 2], 2), Err(ListsError::Index(2)));
+    assert_eq!(offsets(&[-1i32], 2), Err(ListsError::Index(2)));
 }
 
 #[test]

@@ -1,9 +1,30 @@
-//! Lists turned round: for each row, which lists name it.
+//! Lists made from edges in order, and lists turned round: for each row, which lists name it.
 
-use super::checked::{Id, Lists};
+use super::checked::{Id, Lists, ListsError};
 
-/// A counting sort of the edges by row. Gives the offsets of the rows' lists, and tells `put` of each edge: its place in
-/// them, the list that holds it, and its number. Lists stay in order within a row, so that sums repeat.
+/// Where the edges of each of `count` lists begin, if `destinations`, the list of each edge, ascend; else `None`.
+///
+/// # Errors
+/// If they ascend to a list that there is not.
+pub fn offsets<I: Id>(destinations: &[I], count: usize) -> Result<Option<Vec<I>>, ListsError> {
+    if destinations.windows(2).fold(false, |falls, pair| falls | (pair[0].place() > pair[1].place())) {
+        return Ok(None);
+    }
+    if destinations.last().is_some_and(|last| last.place() >= count) {
+        return Err(ListsError::Index(count));
+    }
+    let mut offsets = Vec::with_capacity(count + 1);
+    offsets.push(I::of(0));
+    for (edge, destination) in destinations.iter().enumerate() {
+        // All lists before this one have ended.
+        offsets.resize(offsets.len().max(destination.place() + 1), I::of(edge));
+    }
+    offsets.resize(count + 1, I::of(destinations.len()));
+    Ok(Some(offsets))
+}
+
+/// A counting sort of the edges by row. Gives the offsets of the rows' lists, and tells `put` of each edge: its place
+/// in them, the list that holds it, and its number. Lists stay in order within a row, so that sums repeat.
 ///
 /// The number of edges has to fit an `I`, as it does where `I` counts them.
 pub fn transpose<I: Id>(lists: &Lists<'_, I>, mut put: impl FnMut(usize, usize, usize)) -> Vec<I> {

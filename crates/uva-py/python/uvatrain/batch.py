@@ -294,7 +294,7 @@ class Batch:
         """
         self._core.confirm()
 
-    def to_pyg(self) -> Any:
+    def to_pyg(self, as_edge_index: bool = False) -> Any:
         """The batch as one `torch_geometric.data.Data`, with what PyG's `trim_to_layer` needs.
 
         Make the loader with `expand="new"`: the `Data` is then exactly what the blocks compute. With "all", each node
@@ -303,10 +303,12 @@ class Batch:
 
         `x` and `y` view the slot; `edge_index` is a copy. `y` has the seeds' labels only, and is left out in a dataset
         without labels. `e_id` is there with `Loader(..., edge_ids=True)`, `edge_attr` with `edge_attr=True`.
+
+        as_edge_index: makes `edge_index` a `torch_geometric.EdgeIndex`, which knows that edges are sorted by target.
         """
         from .convert import to_pyg
 
-        return to_pyg(self)
+        return to_pyg(self, as_edge_index)
 
     def to_dgl(self) -> Any:
         """The batch as DGL's blocks, a list in the order in which a model runs them: the outermost hop first.

@@ -13,7 +13,7 @@ __all__ = ["to_dgl", "to_pyg"]
 _told = False
 
 
-def to_pyg(batch: Batch) -> Any:
+def to_pyg(batch: Batch, as_edge_index: bool = False) -> Any:
     """The batch as `torch_geometric.data.Data`, as PyG's NeighborLoader makes them.
 
     - `x` [nodes, features] and `n_id` int64 [nodes]: the batch's nodes, the seeds first. They view the slot.
@@ -31,6 +31,10 @@ def to_pyg(batch: Batch) -> Any:
     `Loader(..., edge_ids=True)`: the position of each edge of `edge_index` in the dataset's `indices`. It is a copy,
     except with `expand="new"`, where it views the slot. `edge_attr` [edges, features], with
     `Loader(..., edge_attr=True)`, are these edges' rows of the dataset's `edge_attr`, in the same manner.
+
+    as_edge_index: makes `edge_index` a `torch_geometric.EdgeIndex` without another copy. It says how many nodes there
+    are and that edges are sorted by target, from which some of PyG's layers gain and others lose (docs/nn.md).
+    Unavailable with a PyG that has no `EdgeIndex`, before 2.6.
 
     A model whose layers trim sees one set of neighbours a node. Where the hops drew for new nodes only
     (`expand="new"`) that is what the blocks hold, so it computes what they say. Where they drew for all nodes
@@ -64,6 +68,8 @@ def to_pyg(batch: Batch) -> Any:
         edge_index = torch.cat(pieces, dim=1)
         num_edges = [piece.size(1) for piece in pieces]
         _tell_what_is_left_out(batch, sum(num_edges))
+    if as_edge_index:
+        edge_index = _sorted_by_target(edge_index, batch.num_nodes)
     data = Data(x=batch.x, edge_index=edge_index)
     labels = batch.y
     if labels is not None:
@@ -83,6 +89,15 @@ def to_pyg(batch: Batch) -> Any:
     data.num_sampled_edges = num_edges
     data.batch_size = batch.num_seeds
     return data
+
+
+def _sorted_by_target(edge_index: Any, nodes: int) -> Any:
+    """The edges of a batch, which come target by target, as PyG's class that knows their order."""
+    try:
+        from torch_geometric import EdgeIndex
+    except ImportError:
+        raise Unavailable("to_pyg(as_edge_index=True) needs torch-geometric 2.6 or later") from None
+    return EdgeIndex(edge_index, sparse_size=(nodes, nodes), sort_order="col")
 
 
 def _tell_what_is_left_out(batch: Batch, taken: int) -> None:

@@ -68,8 +68,8 @@ def in_order(values: Tensor | None, of: Given, name: str) -> Tensor | None:
     return values if of.order is None else values.index_select(0, of.order)
 
 
-#: As in crates/uva-train/src/layer/convolution.rs: an element of a neighbour's row in multiply-adds of a product, and its
-#: way back as a multiple of that.
+#: As in crates/uva-train/src/layer/convolution.rs: an element of a neighbour's row in multiply-adds of a product, and
+#: its way back as a multiple of that.
 _GATHER, _BACK = 10.0, 2.0
 
 

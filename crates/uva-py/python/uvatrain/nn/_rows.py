@@ -69,8 +69,8 @@ def later(
     def tail(stop: int) -> Tensor:
         if any(tensor._version != version for tensor, version in versions):
             raise UvatrainError(
-                "the rows of nodes without edges were asked for after an input or a parameter of their layer was changed "
-                "in place, by optimizer.step() for example: ask for them before (out = out + 0)"
+                "the rows of nodes without edges were asked for after an input or a parameter of their layer was "
+                "changed in place, by optimizer.step() for example: ask for them before (out = out + 0)"
             )
         with torch.set_grad_enabled(enabled):
             return compute(stop)

@@ -65,8 +65,9 @@ class GCNConv(torch.nn.Module):
         """One row for each node; with a block, one for each destination.
 
         x: [nodes, in_channels]. edge_index: int64 [2, edges], or a block of a batch.
-        edge_weight: [edges]. degrees: [nodes], in-degrees in the whole graph: the picks of a list then stand for the whole
-        list (docs/models.md), and an edge_weight is what the sampler gave, in place of one over the picks.
+        edge_weight: [edges].
+        degrees: [nodes], in-degrees in the whole graph. The picks of a list then stand for the whole list
+        (docs/models.md), and an edge_weight is what the sampler gave, in place of one over the picks.
         """
         if isinstance(x, tuple | list):
             raise ValueError("GCNConv: x is a pair, and rows of all nodes are needed: SAGEConv takes pairs")
@@ -113,7 +114,10 @@ class GCNConv(torch.nn.Module):
 
 
 def _normalized(of: Given, edge_weight: Tensor | None, own: float) -> tuple[Lists, Tensor]:
-    """PyG's `gcn_norm`: edges and their weights. own: the weight of a node's own edge, where it has none; 0: no such."""
+    """PyG's `gcn_norm`: edges and their weights.
+
+    own: the weight of a node's edge to itself where it has none; 0: none is added.
+    """
     lists, dtype = of.lists, of.x_src.dtype
     weights = edge_weight
     if own:

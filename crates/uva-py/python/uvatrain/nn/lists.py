@@ -109,38 +109,34 @@ def lists_of(edge_index: Any, num_src: int, num_dst: int) -> tuple[Lists, Tensor
         for side, given, wanted in zip(("rows", "columns"), edge_index.sparse_size(), (num_src, num_dst)):
             if given is not None and given != wanted:
                 raise ValueError(f"edge_index has {given} {side}, but x has {wanted} rows for them")
-        indptr = edge_index._indptr if promised else None
+        if promised and edge_index.sparse_size(1) is not None:
+            # PyG keeps it with the edges.
+            return Lists(edge_index.get_indptr(), edge_index.as_tensor()[0].contiguous(), num_src), None
         edge_index = edge_index.as_tensor()
-        if indptr is not None and indptr.numel() == num_dst + 1:
-            return Lists(indptr, edge_index[0], num_src), None
     if edge_index.dim() != 2 or edge_index.size(0) != 2 or edge_index.dtype not in (torch.int32, torch.int64):
         raise ValueError(f"edge_index is {edge_index.dtype} {list(edge_index.shape)}: int64 [2, edges] is needed")
-    sources, destinations = edge_index
-    if promised or bool((destinations[1:] >= destinations[:-1]).all()):
-        return Lists(_offsets(destinations, num_dst), sources.contiguous(), num_src), None
-    if edge_index.device.type == "cpu":
-        most = max(num_src, num_dst)
-        indptr, indices, order = _core.lists_of_edges(sources.contiguous(), destinations.contiguous(), most, True)
-        indptr = torch.from_dlpack(indptr)
-        if int(indptr[num_dst]) < destinations.numel():
-            _refuse(destinations, num_dst)
-        lists = Lists(indptr[: num_dst + 1], torch.from_dlpack(indices), num_src)
-        return lists, torch.from_dlpack(order)
-    destinations, order = destinations.sort(stable=True)
-    return Lists(_offsets(destinations, num_dst), sources[order], num_src), order
+    sources, destinations = (ids.contiguous() for ids in edge_index)
+    if edge_index.device.type != "cpu":
+        order = None
+        if not promised:
+            destinations, order = destinations.sort(stable=True)
+            sources = sources[order]
+        return Lists(_offsets(destinations, num_dst), sources, num_src), order
+    try:
+        indptr = _core.list_offsets(destinations, num_dst)
+        if indptr is not None:
+            return Lists(torch.from_dlpack(indptr), sources, num_src), None
+        indptr, indices, order = _core.lists_of_edges(sources, destinations, max(num_src, num_dst), True)
+    except ValueError as error:
+        raise ValueError(f"edge_index: {error}") from None
+    if num_dst < num_src and int(destinations.max()) >= num_dst:
+        raise ValueError(f"edge_index: target {int(destinations.max())} is not among {num_dst} destinations")
+    lists = Lists(torch.from_dlpack(indptr)[: num_dst + 1], torch.from_dlpack(indices), num_src)
+    return lists, torch.from_dlpack(order)
 
 
 def _offsets(ascending: Tensor, count: int) -> Tensor:
     """Where the entries of each number below `count` begin, [count + 1]."""
-    if ascending.device.type == "cpu" and ascending.numel() > 0:
-        if int(ascending[0]) < 0 or int(ascending[-1]) >= count:
-            _refuse(ascending, count)
     offsets = ascending.new_zeros(count + 1)
     torch.cumsum(torch.bincount(ascending, minlength=count), 0, out=offsets[1:])
     return offsets
-
-
-def _refuse(destinations: Tensor, count: int) -> None:
-    raise ValueError(
-        f"edge_index: its targets are {int(destinations.min())} to {int(destinations.max())}, but there are {count} nodes"
-    )
