@@ -94,7 +94,9 @@ impl BatchLayout {
     /// [`LayoutError`] when no batch can have a bound, the slot bytes given hold not even one batch's seeds, or the
     /// table's values cannot be widened as asked.
     pub fn new(dataset: &Dataset, spec: &BatchSpec) -> Result<Self, LayoutError> {
-        let (nodes, edges) = (dataset.nodes(), dataset.edges());
+        // A node that is given again has rows and edges of its own.
+        let again = dataset.repeats();
+        let (nodes, edges) = (dataset.nodes() + again.rows, dataset.edges() + again.edges);
         let features = dataset.features();
         let widened_from = spec.feature_type.widened_from(features.element)?;
         let element = if widened_from.is_some() { ElementType::F32 } else { features.element };

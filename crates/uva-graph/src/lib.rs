@@ -56,7 +56,7 @@ mod summary;
 pub mod verify;
 pub mod views;
 
-pub use dataset::{Dataset, Verification, Verify};
+pub use dataset::{Dataset, Repeats, Verification, Verify};
 pub use error::GraphError;
 pub use feature_element::{edge_feature_element, feature_element};
 pub use kinds::{ElementType, Split};

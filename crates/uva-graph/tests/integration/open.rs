@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::common::{self, FEATURES, INDICES, INDPTR, LABELS, names, small};
 use uva_graph::npy::NpyType;
-use uva_graph::{Dataset, ElementType, Indices, Labels, Split, Verify};
+use uva_graph::{Dataset, ElementType, Indices, Labels, Repeats, Split, Verify};
 
 #[test]
 fn a_dataset_is_lent_as_it_lies_in_its_files() {
@@ -39,11 +39,15 @@ fn other_nodes_stand_in_for_a_split_in_this_process_alone() {
     let dataset = small.open().with_nodes(Split::Test, vec![3, 0, 1], "--nodes").unwrap();
     assert_eq!((dataset.split(Split::Test), dataset.split(Split::Train)), (&[3, 0, 1][..], &[3, 0][..]));
     assert_eq!(dataset.fingerprint(), fingerprint);
+    assert_eq!((dataset.repeats(), small.open().repeats()), (Repeats::default(), Repeats::default()));
     assert_eq!(small.open().split(Split::Test), [2]);
+    let again = small.open().with_nodes(Split::Test, vec![3, 0, 3, 3], "--nodes").unwrap();
+    let degree = again.csc().degree(3);
+    assert_eq!(again.split(Split::Test), [3, 0, 3, 3]);
+    assert_eq!(again.repeats(), Repeats { rows: 2, edges: 2 * degree });
     for (ids, problem) in [
         (vec![0, 4], "--nodes: entry 1 is 4, outside the ids 0 to 3 of the dataset's 4 nodes"),
         (vec![-1], "--nodes: entry 0 is -1, outside the ids 0 to 3 of the dataset's 4 nodes"),
-        (vec![2, 1, 2], "--nodes: entry 2 is 2, a second time"),
     ] {
         let error = small.open().with_nodes(Split::Test, ids, "--nodes").unwrap_err();
         assert!(error.is_bad_input() && error.to_string() == problem, "{error}");

@@ -56,8 +56,8 @@ class NeighborLoader(pyg_loader.NeighborLoader):
     `e_id`, `input_id`, `batch_size`, `num_sampled_nodes` and `num_sampled_edges`.
 
     A `uvatrain.Loader` prepares the batches in threads (`direct` says so) unless an option asks for what it cannot do:
-    a fanout of -1, `disjoint`, repeated input nodes, `transform_sampler_output`, `neighbor_sampler`, `sampler`,
-    `batch_sampler`, or `batch_size=None`. Then `uvatrain.pyg.NeighborSampler` samples, in PyG's own loader.
+    a fanout of -1, `disjoint`, `transform_sampler_output`, `neighbor_sampler`, `sampler`, `batch_sampler`, or
+    `batch_size=None`. Then `uvatrain.pyg.NeighborSampler` samples, in PyG's own loader.
 
     data: a PyG `Data`, which is written to a temporary dataset; a `uvatrain.Dataset` or its path; a store of
         `uvatrain.pyg`, or a pair of any stores. From a dataset come `x`, `y` and, where it has
@@ -110,7 +110,6 @@ class NeighborLoader(pyg_loader.NeighborLoader):
         nodes = _input_nodes(input_nodes, self._graph.num_nodes)
         own = neighbor_sampler is None
         reason = self._why_not_direct(
-            nodes,
             num_neighbors,
             disjoint=disjoint,
             transform_sampler_output=transform_sampler_output,
@@ -166,7 +165,6 @@ class NeighborLoader(pyg_loader.NeighborLoader):
 
     @staticmethod
     def _why_not_direct(
-        nodes: Tensor,
         num_neighbors: Any,
         *,
         disjoint: bool,
@@ -190,8 +188,6 @@ class NeighborLoader(pyg_loader.NeighborLoader):
         fanouts = getattr(num_neighbors, "values", num_neighbors)
         if isinstance(fanouts, list | tuple) and -1 in fanouts:
             return "a fanout of -1"
-        if nodes.unique().numel() < nodes.numel():
-            return "repeated input_nodes"
         return None
 
     def __getstate__(self) -> dict[str, Any]:
