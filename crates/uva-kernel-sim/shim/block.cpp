@@ -16,8 +16,8 @@
 
 namespace uva_shim {
 
-UVA_SHIM_STATIC_TLS thread_local Lane* current = nullptr;
-UVA_SHIM_STATIC_TLS thread_local Index block_index, block_size, grid_size;
+thread_local Lane* current = nullptr;
+thread_local Index block_index, block_size, grid_size;
 
 namespace {
 
@@ -70,7 +70,7 @@ struct Launch {
   std::vector<WarpAccess> accesses;
 };
 
-UVA_SHIM_STATIC_TLS thread_local Launch* running = nullptr;
+thread_local Launch* running = nullptr;
 
 // Goes to the next lane of the warp that has not finished; back to the scheduler when all have.
 void pass_on(Lane& me) {

@@ -40,11 +40,8 @@ struct Lane {
   void* context;
 };
 
-// In a shared library, which the stand-in for the driver is, each use of a thread's variable is a call otherwise. These
-// few bytes fit into what the loader keeps for libraries that are opened later; `__shared__` arrays would not.
-#define UVA_SHIM_STATIC_TLS __attribute__((tls_model("initial-exec")))
-UVA_SHIM_STATIC_TLS extern thread_local Lane* current;
-UVA_SHIM_STATIC_TLS extern thread_local Index block_index, block_size, grid_size;
+extern thread_local Lane* current;
+extern thread_local Index block_index, block_size, grid_size;
 
 // Brings `value`, waits for all lanes of the warp, and returns what they brought, valid until the second next
 // operation.
