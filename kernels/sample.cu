@@ -1,7 +1,7 @@
 // The sampling kernels' entry points: a batch of seeds, hop by hop, out of a graph in host memory.
 //
 //   sample_begin                       one thread; resets the report
-//   sample_seeds, sample_check         the seeds become the first nodes of the batch
+//   sample_seeds                       the seeds become the first nodes of the batch
 //   then for each layer:
 //     sample_lists                     where lists lie
 //     sample_weigh, sample_totals      which of their entries exist; only where these are picked by weight
@@ -87,23 +87,15 @@ __global__ void sample_begin(SampleArguments arguments) {
 
 // A seed's local id is its position, of a repeated one the first.
 UVA_SAMPLE sample_seeds(SampleArguments arguments) {
+  SampleReport* const report = arguments.report;
   const uva::u64 base = uva::local_id_base(arguments);
   for (uva::u64 at = uva::launch_thread(); at < arguments.seeds; at += uva::launch_threads()) {
     const uva::i64 seed = arguments.batch_nodes[at];
     if ((uva::u64)seed >= arguments.nodes) {
-      atomicMin(&arguments.report->bad_seed, (uva::u64)(at * 2));
+      atomicMin(&report->bad_seed, (uva::u64)at);
     } else {
       atomicMin(&arguments.local_ids[seed], (uva::u64)(base | at));
     }
-  }
-}
-
-UVA_SAMPLE sample_check(SampleArguments arguments) {
-  SampleReport* const report = arguments.report;
-  for (uva::u64 at = uva::launch_thread(); at < arguments.seeds; at += uva::launch_threads()) {
-    const uva::i64 seed = arguments.batch_nodes[at];
-    if ((uva::u64)seed < arguments.nodes && (uva::u32)arguments.local_ids[seed] != at)
-      atomicMin(&report->bad_seed, (uva::u64)(at * 2 + 1));
   }
   if (uva::is_last_block(report) && threadIdx.x == 0) {
     const bool good = uva::fresh_value(&report->bad_seed) == uva::NONE;

@@ -34,7 +34,7 @@ struct SampleReport {
   unsigned long long failure;       // one of the numbers below, 0: none
   unsigned long long failed_layer;
   unsigned long long failed_first;  // the first destination there whose picks are not kept
-  unsigned long long bad_seed;      // first seed that cannot be: twice its position, one more where it is a repetition
+  unsigned long long bad_seed;      // the position of the first seed that is no node
   unsigned long long bad_list;      // first destination whose list is none
   unsigned long long bad_node;      // that node
   unsigned long long bad_home;      // first destination that the dataset has no weights for

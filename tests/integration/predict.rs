@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::process::{Pid, Signal, kill_process};
 use uva_graph::npy::{NpyArray, NpyType};
 
-use crate::support::arrays::npy;
+use crate::support::arrays::{header, npy};
 use crate::support::runs::{small_graph, train, wait_until};
 use crate::support::{Uvatrain, directory, uvatrain};
 
@@ -113,6 +113,12 @@ fn every_answer_about_a_node_is_the_same_however_the_nodes_are_named() {
             }
         }
     }
+    // A mask names them by id.
+    let mask: Vec<u8> = (0..4000).map(|id| u8::from([0, 7, 3999].contains(&id))).collect();
+    let file = [&header("|b1", &[4000], false)[..], &mask].concat();
+    fs::write(temp.path().join("mask.npy"), file).unwrap();
+    call(temp.path(), &format!("predict graph --checkpoint kept --nodes mask.npy {asked}")).run().succeeds();
+    assert_eq!(classes(&temp.path().join("i.npy")), [0, 7, 3999]);
     // The users' own ids, where the dataset has them.
     let numbers: Vec<i64> = (0..4000).map(|id| id * 3 + 10).collect();
     fs::write(graph.join("node_id.npy"), npy(&[4000], false, &numbers)).unwrap();
@@ -160,14 +166,20 @@ fn what_cannot_be_predicted_is_refused_by_name_and_nothing_is_written() {
     };
     refuse("--checkpoint nowhere", &["--checkpoint nowhere", "checkpoint.json"]);
     fs::write(temp.path().join("out.txt"), "3\n4000\n").unwrap();
-    refuse("--checkpoint kept --nodes out.txt", &["--nodes out.txt", "4000", "0 to 3999"]);
+    refuse(
+        "--checkpoint kept --nodes out.txt",
+        &["--nodes: out.txt", "line 2 is 4000, outside the ids 0 to 3999 of the dataset's 4000 nodes"],
+    );
     fs::write(temp.path().join("word.txt"), "3\nseven\n").unwrap();
-    refuse("--checkpoint kept --nodes word.txt", &["--nodes word.txt", "line 2"]);
+    refuse(
+        "--checkpoint kept --nodes word.txt",
+        &["--nodes: word.txt", "line 2 is 'seven': it is no node id"],
+    );
     fs::write(temp.path().join("none.npy"), npy::<i64>(&[0], false, &[])).unwrap();
-    refuse("--checkpoint kept --nodes none.npy", &["--nodes none.npy", "no node"]);
+    refuse("--checkpoint kept --nodes none.npy", &["--nodes: none.npy", "no node"]);
     fs::write(temp.path().join("f.npy"), npy::<f32>(&[1], false, &[1.0])).unwrap();
     refuse("--checkpoint kept --nodes f.npy", &["f.npy", "float32", "int64"]);
-    refuse("--checkpoint kept --nodes nobody", &["--nodes nobody", "train, valid, test"]);
+    refuse("--checkpoint kept --nodes nobody", &["--nodes: nobody", "train, valid, test"]);
     refuse("--checkpoint kept --embeddings e.npy --layer 3", &["--layer 3", "1 to 2"]);
     refuse("--checkpoint kept --output no/where.npy", &["no/where.npy"]);
     refuse("--checkpoint kept --output f.npy", &["f.npy", "--overwrite"]);

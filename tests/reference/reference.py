@@ -428,7 +428,24 @@ def graph_vectors():
     assert [b["hash"] for b in unmoved["batches"]] == [b["hash"] for b in replaced["batches"]]
     ranked = vectors_of_ppr(directed, splits, moved, train, options)
     firsts = [plain, again, multi, kept, expanded_once, *labor, *weighted, *repeated]
-    return [*firsts, *together, *walked, replaced, *ranked]
+    return [*firsts, *together, *walked, replaced, *ranked, *vectors_of_repeated_seeds(moved, moved_splits, options)]
+
+
+def vectors_of_repeated_seeds(moved, splits, options):
+    """Nodes that were given more than once, some of them in one batch."""
+    train = splits["train"]
+    given = dict(train=[*train[:4], train[0], train[2], *train[2:6]])
+    cases = [
+        (dict(options, edge_ids=True), moved),
+        (dict(options, expand="new"), moved),
+        (dict(options, kind="labor"), moved),
+        (dict(options, kind="weighted"), with_weights(moved, 77)),
+        (dict(options, kind="ladies"), moved),
+        (dict(options, kind="saint-node", fanouts=[12, 12]), moved),
+        (dict(options, kind="walk"), moved),
+    ]
+    name = "the reordered one, {}, seeds that repeat"
+    return [graph_vector(name.format(of.get("kind", "neighbor")), graph, of, given, 6, [0]) for of, graph in cases]
 
 
 def vectors_of_ppr(directed, splits, moved, train, options):

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::files::{Files, IndexArray, LabelArray};
 use crate::stamp::Stamp;
 use crate::{Csc, FeatureTable, GraphError, Indices, Labels, Meta, Split};
-use crate::{fingerprint, hash, meta, names, verify};
+use crate::{fingerprint, hash, meta, names, node_file, verify};
 
 /// The checks done when a dataset is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +41,38 @@ pub struct Verification {
     pub stamp: Option<PathBuf>,
 }
 
+/// Nodes that stand in for those of a split.
+#[derive(Clone, Debug)]
+struct Chosen {
+    split: Split,
+    ids: Vec<i64>,
+    repeats: Repeats,
+}
+
+/// The entries of a list of nodes that name a node again. A batch of them has more rows than the graph has nodes at
+/// most by `rows`, and a block of it more edges than the graph at most by `edges`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Repeats {
+    /// How many there are.
+    pub rows: usize,
+    /// The entries of their neighbour lists together.
+    pub edges: usize,
+}
+
+impl Repeats {
+    /// Those of `ids`. What is no node does not count.
+    pub fn of(ids: &[i64], csc: &Csc<'_>) -> Self {
+        let (mut seen, mut repeats) = (vec![false; csc.nodes()], Self::default());
+        for node in ids.iter().filter_map(|&id| usize::try_from(id).ok()).filter(|&node| node < csc.nodes()) {
+            if std::mem::replace(&mut seen[node], true) {
+                repeats.rows += 1;
+                repeats.edges += csc.degree(node);
+            }
+        }
+        repeats
+    }
+}
+
 /// An open dataset: its mapped files and their metadata. Clones share the mappings.
 #[derive(Clone, Debug)]
 pub struct Dataset {
@@ -48,8 +80,7 @@ pub struct Dataset {
     name: String,
     classes: usize,
     files: Arc<Files>,
-    /// Nodes that stand in for those of a split.
-    chosen: Option<(Split, Vec<i64>)>,
+    chosen: Option<Chosen>,
     verification: Verification,
 }
 
@@ -115,7 +146,7 @@ impl Dataset {
     }
 
     /// How many classes there are: the number in `meta.json`, or the largest label + 1, or, if a node may have several,
-    /// the columns of `label.npy`. 0 if no node has a label.
+    /// the columns of `label.npy`. 0 if no node has a class.
     pub fn classes(&self) -> usize {
         self.classes
     }
@@ -124,6 +155,7 @@ impl Dataset {
     pub fn classes_from(&self) -> String {
         let file = |name: &str| self.path.join(name).display().to_string();
         match (self.labels(), self.files.meta.classes) {
+            (Labels::Absent | Labels::Regression { .. }, _) => "no class labels".to_owned(),
             (Labels::Multi { .. }, _) => format!("the columns of {}", file(names::LABELS)),
             (Labels::Single(_), Some(_)) => format!("\"classes\" in {}", file(meta::FILE_NAME)),
             (Labels::Single(_), None) => format!("the largest label in {}", file(names::LABELS)),
@@ -153,12 +185,23 @@ impl Dataset {
         }
     }
 
+    /// The feature rows of the edges, row `i` for entry `i` of the neighbour lists; `None` if the dataset has none.
+    pub fn edge_features(&self) -> Option<FeatureTable<'_>> {
+        let (array, element) = self.files.edge_features.as_ref()?;
+        let (rows, dim) = (array.shape()[0], array.shape()[1]);
+        Some(FeatureTable { bytes: array.bytes(), rows, dim, element: *element })
+    }
+
     /// The labels.
     pub fn labels(&self) -> Labels<'_> {
         match &self.files.labels {
+            LabelArray::Absent => Labels::Absent,
             LabelArray::Single(values) => Labels::Single(values.values()),
             LabelArray::Multi { classes, array } => {
                 Labels::Multi { classes: *classes, values: array.bytes() }
+            }
+            LabelArray::Regression { columns, array } => {
+                Labels::Regression { columns: *columns, values: array.values() }
             }
         }
     }
@@ -166,33 +209,31 @@ impl Dataset {
     /// The node ids of a split, in the order of the file, or those that stand in for them.
     pub fn split(&self, split: Split) -> &[i64] {
         match &self.chosen {
-            Some((chosen, ids)) if *chosen == split => ids,
+            Some(chosen) if chosen.split == split => &chosen.ids,
             _ => self.files.splits[split as usize].values(),
         }
     }
 
-    /// The same dataset, with other nodes in place of a split's: batches of any nodes are made so. Only this process
-    /// sees them, and the [`fingerprint`](Self::fingerprint) stays that of the files.
+    /// The same dataset, with other nodes in place of a split's: batches of any nodes are made so. A node that occurs
+    /// several times is as many seeds. Only this process sees them, and the [`fingerprint`](Self::fingerprint) stays
+    /// that of the files.
     ///
     /// # Errors
-    /// [`GraphError::Usage`] for `option` if an id is no node, or occurs twice.
+    /// [`GraphError::Usage`] for `option` if an id is no node.
     pub fn with_nodes(mut self, split: Split, ids: Vec<i64>, option: &str) -> Result<Dataset, GraphError> {
         let nodes = self.nodes();
-        let mut seen = vec![false; nodes];
-        for (position, &id) in ids.iter().enumerate() {
-            let known = usize::try_from(id).ok().and_then(|id| seen.get_mut(id));
-            let problem = match known {
-                None => format!("entry {position} is {id}, outside the ids 0 to {}", nodes.saturating_sub(1)),
-                Some(true) => format!("entry {position} is {id}, a second time"),
-                Some(seen) => {
-                    *seen = true;
-                    continue;
-                }
-            };
+        if let Some(place) = node_file::first_outside(&ids, nodes) {
+            let problem = format!("entry {place} is {}, {}", ids[place], node_file::of_nodes(nodes));
             return Err(GraphError::usage(option, problem));
         }
-        self.chosen = Some((split, ids));
+        let repeats = Repeats::of(&ids, &self.csc());
+        self.chosen = Some(Chosen { split, ids, repeats });
         Ok(self)
+    }
+
+    /// How often the nodes that stand in for a split's name one again.
+    pub fn repeats(&self) -> Repeats {
+        self.chosen.as_ref().map(|chosen| chosen.repeats).unwrap_or_default()
     }
 
     /// The id that each node had before the dataset was reordered; `None` if it never was.
@@ -220,7 +261,7 @@ impl Dataset {
     /// Identifies the nodes that stand in for a split's, and their order, in a saved state: their number, and a hash of
     /// all of them. `None` without such nodes.
     pub fn chosen_nodes(&self) -> Option<String> {
-        let (_, ids) = self.chosen.as_ref()?;
+        let ids = &self.chosen.as_ref()?.ids;
         let terms = (0..).zip(ids).map(|(position, &id)| hash::term(0, position, id as u64));
         let sum = terms.fold(0, u64::wrapping_add);
         Some(format!("{} nodes, {sum:016x}", ids.len()))

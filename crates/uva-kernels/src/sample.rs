@@ -64,8 +64,6 @@ sample_kernels! {
     Begin = "sample_begin",
     /// Makes the seeds the first nodes of the batch.
     Seeds = "sample_seeds",
-    /// Finds repeated seeds.
-    Check = "sample_check",
     /// Finds the lists.
     Lists = "sample_lists",
     /// Counts the entries that exist, for picks by weight.
@@ -254,7 +252,7 @@ shared_struct! {
         pub failed_layer: u64,
         /// The first destination in that layer whose picks are not kept, for failure 3.
         pub failed_first: u64,
-        /// Twice the position of the first invalid seed, plus one if it is a duplicate.
+        /// The position of the first invalid seed.
         pub bad_seed: u64,
         /// The first destination with a list that is no range of the edges.
         pub bad_list: u64,

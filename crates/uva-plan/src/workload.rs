@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 use uva_graph::Progress;
-use uva_graph::{Csc, Dataset, Split};
+use uva_graph::{Csc, Dataset, Repeats, Split};
 use uva_sample::{
     BatchBounds, BatchKey, BatchSampler, GraphView, MiniBatch, SampleError, SamplerOptions, SeedOrder,
     sampler,
@@ -256,7 +256,8 @@ impl<'g> Workload<'g> {
     }
 
     fn workers(&self, batches: usize) -> Result<Vec<Worker<'g>>, CacheError> {
-        let (nodes, edges) = (self.csc.nodes(), self.csc.edges());
+        let again = Repeats::of(self.train, &self.csc);
+        let (nodes, edges) = (self.csc.nodes() + again.rows, self.csc.edges() + again.edges);
         // Counting needs no edge ids.
         let options = SamplerOptions { edge_ids: false, ..self.options.clone() };
         // Without its own bound, a batch may become as large as the graph; memory is used only once it is touched.

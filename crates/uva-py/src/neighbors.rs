@@ -3,7 +3,6 @@
 //! No thread is made and no lock is waited for, so it works in a process that was forked from one with threads. Batches
 //! have no size known before: memory grows until the batch fits, which is the same batch however often it is sampled.
 
-use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
@@ -125,9 +124,9 @@ fn raised(error: SampleError) -> PyErr {
 }
 
 /// A batch for PyG: nodes; sources and destinations of its edges (positions among the nodes), and the position of each
-/// edge in the dataset's indices; nodes of each hop, edges of each hop. If no seed occurs twice, also its hash as defined
-/// in docs/reproducible-batches.md.
-type Subgraph = (Array, Array, Array, Array, Vec<usize>, Vec<usize>, Option<String>);
+/// edge in the dataset's indices; nodes of each hop, edges of each hop; its hash as defined in
+/// docs/reproducible-batches.md.
+type Subgraph = (Array, Array, Array, Array, Vec<usize>, Vec<usize>, String);
 
 #[pymethods]
 impl NeighborSampler {
@@ -197,105 +196,36 @@ impl NeighborSampler {
 }
 
 fn subgraph(worker: &mut Worker, key: BatchKey, seeds: &[i64]) -> PyResult<Subgraph> {
-    let unique = Unique::of(seeds)?;
-    let counts = worker.sample(key, &unique.seeds)?;
-    let more = seeds.len() - unique.seeds.len();
+    let counts = worker.sample(key, seeds)?;
     let last = counts.layers().last().copied().unwrap_or_default();
-    let (indptr, indices, edge_ids) = match worker.layers.last() {
-        Some(Layer { indptr, indices, edge_ids }) => {
-            (&indptr[..=last.destinations], &indices[..last.edges], &edge_ids[..last.edges])
+    let mut nodes = zeros::<i64>(counts.nodes)?;
+    nodes.copy_from_slice(&worker.nodes[..counts.nodes]);
+    let (mut sources, mut destinations) = (zeros::<i64>(last.edges)?, zeros::<i64>(last.edges)?);
+    let mut edge_ids = zeros::<i64>(last.edges)?;
+    // A block begins with the block before, so the last has all edges, hop by hop.
+    if let Some(block) = worker.layers.last().filter(|_| counts.layer_count > 0) {
+        sources.iter_mut().zip(&block.indices).for_each(|(to, local)| *to = i64::from(*local));
+        for (destination, ends) in (0..).zip(block.indptr[..=last.destinations].windows(2)) {
+            destinations[ends[0] as usize..ends[1] as usize].fill(destination);
         }
-        None => (&[0][..], &[][..], &[][..]),
-    };
-
-    // Nodes: all seeds as they were given, then those found.
-    let mut nodes = zeros::<i64>(counts.nodes + more)?;
-    nodes[..seeds.len()].copy_from_slice(seeds);
-    nodes[seeds.len()..].copy_from_slice(&worker.nodes[unique.seeds.len()..counts.nodes]);
-    let moved = |local: i32| match unique.first.get(local as usize) {
-        Some(&first) => first as i64,
-        None => local as i64 + more as i64,
-    };
-
-    // A block begins with the block before, so the last has all edges, hop by hop. A seed that stands twice has its
-    // neighbours twice.
-    let list = |destination: usize| indptr[destination] as usize..indptr[destination + 1] as usize;
-    let again: usize = match counts.layers().first() {
-        Some(_) => unique.position.iter().map(|&seed| list(seed).len()).sum::<usize>(),
-        None => 0,
-    };
-    let of_seeds = counts.layers().first().map_or(0, |layer| layer.edges);
-    let edges = last.edges - of_seeds + again;
-    let (mut sources, mut destinations) = (zeros::<i64>(edges)?, zeros::<i64>(edges)?);
-    let mut ids = zeros::<i64>(edges)?;
-    let mut at = 0;
-    let mut write = |destination: usize, list: Range<usize>| {
-        for edge in list {
-            (sources[at], destinations[at]) = (moved(indices[edge]), destination as i64);
-            ids[at] = edge_ids[edge];
-            at += 1;
-        }
-    };
-    if counts.layer_count > 0 {
-        for (position, &seed) in unique.position.iter().enumerate() {
-            write(position, list(seed));
-        }
-        for destination in unique.seeds.len()..last.destinations {
-            write(destination + more, list(destination));
-        }
+        edge_ids.copy_from_slice(&block.edge_ids[..last.edges]);
     }
 
     let mut nodes_of_hops = vec![seeds.len()];
     let mut edges_of_hops = Vec::with_capacity(counts.layer_count);
     let mut before = 0;
-    for (hop, layer) in counts.layers().iter().enumerate() {
+    for layer in counts.layers() {
         nodes_of_hops.push(layer.sources - layer.destinations);
-        edges_of_hops.push(if hop == 0 { again } else { layer.edges - before });
+        edges_of_hops.push(layer.edges - before);
         before = layer.edges;
     }
-    let hash = (more == 0).then(|| format!("{:016x}", counts.hash));
     Ok((
         exported(nodes, Element::I64),
         exported(sources, Element::I64),
         exported(destinations, Element::I64),
-        exported(ids, Element::I64),
+        exported(edge_ids, Element::I64),
         nodes_of_hops,
         edges_of_hops,
-        hash,
+        format!("{:016x}", counts.hash),
     ))
-}
-
-/// Seeds, each once. PyG's loaders give a node twice where they draw with replacement.
-struct Unique {
-    /// Each of them, in the order of first appearance.
-    seeds: Vec<i64>,
-    /// Where each of them stands first among those given.
-    first: Vec<usize>,
-    /// Which of them each of those given is.
-    position: Vec<usize>,
-}
-
-impl Unique {
-    fn of(seeds: &[i64]) -> PyResult<Self> {
-        let mut order = zeros::<usize>(seeds.len())?;
-        order.iter_mut().enumerate().for_each(|(position, entry)| *entry = position);
-        order.sort_by_key(|&position| seeds[position]);
-        // Positions of equal seeds stand together, the first one first: a stable sort.
-        let mut first_of = zeros::<usize>(seeds.len())?;
-        for (rank, &position) in order.iter().enumerate() {
-            let equal = rank > 0 && seeds[order[rank - 1]] == seeds[position];
-            first_of[position] = if equal { first_of[order[rank - 1]] } else { position };
-        }
-        let mut unique = Self { seeds: Vec::new(), first: Vec::new(), position: zeros(seeds.len())? };
-        for (position, &seed) in seeds.iter().enumerate() {
-            if first_of[position] == position {
-                unique.position[position] = unique.seeds.len();
-                unique.seeds.push(seed);
-                unique.first.push(position);
-            } else {
-                unique.position[position] = unique.position[first_of[position]];
-            }
-        }
-        Ok(unique)
-    }
 }

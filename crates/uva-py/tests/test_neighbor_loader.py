@@ -354,12 +354,46 @@ def test_transforms_have_the_last_word():
         assert batch.edge_attr.size(0) == 0
 
 
+@pytest.mark.parametrize("disjoint", [False, True])
+@pytest.mark.parametrize("direct", [False, True])
+def test_a_node_given_again_is_a_seed_of_its_own_as_in_pyg(disjoint, direct):
+    data = made()
+    loader = NeighborLoader(
+        data, [NODES if direct else -1] * 2, input_nodes=[3, 3, 5], batch_size=3, disjoint=disjoint
+    )
+    assert loader.direct == (direct and not disjoint)
+    (batch,) = loader
+    check(batch, data)
+    assert batch.n_id[:3].tolist() == [3, 3, 5] and batch.input_id.tolist() == [0, 1, 2] and batch.batch_size == 3
+    # As `torch_sparse::neighbor_sample` and `pyg::neighbor_sample` number nodes: by (tree and) node, the first counts.
+    trees = [[0, 1, 2], [0, 0, 0]][not disjoint]
+    nodes = list(zip(trees, [3, 3, 5]))
+    edges, begin = [], 0
+    for _ in range(2):
+        end = len(nodes)
+        for target in range(begin, end):
+            tree, node = nodes[target]
+            for e_id in (data.edge_index[1] == node).nonzero().flatten().tolist():
+                source = (tree, int(data.edge_index[0, e_id]))
+                if source not in nodes:
+                    nodes.append(source)
+                edges.append((nodes.index(source), target, e_id))
+        begin = end
+    if disjoint:
+        # Trees stand one after the other there, and side by side here.
+        assert sorted(zip(batch.batch.tolist(), batch.n_id.tolist())) == sorted(nodes)
+        named = [(batch.batch[b].item(), batch.n_id[a].item(), e) for a, b, e in zip(*batch.edge_index.tolist(), batch.e_id.tolist())]
+        assert sorted(named) == sorted((*nodes[a], e) for a, b, e in edges)
+    else:
+        assert batch.n_id.tolist() == [node for _, node in nodes]
+        assert sorted(zip(*batch.edge_index.tolist(), batch.e_id.tolist())) == sorted(edges)
+
+
 def test_what_a_loader_cannot_do_pygs_does_with_our_sampler():
     data = made()
     for options in (
         dict(disjoint=True),
         dict(num_neighbors=[4, -1]),
-        dict(input_nodes=[3, 3, 4]),
         dict(sampler=torch.utils.data.SequentialSampler(range(NODES))),
         dict(batch_sampler=[[1, 2], [3]], batch_size=1),
     ):
@@ -367,9 +401,6 @@ def test_what_a_loader_cannot_do_pygs_does_with_our_sampler():
         assert not loader.direct
         for batch in loader:
             check(batch, data)
-    # A seed that stands twice has its place twice.
-    (batch,) = NeighborLoader(data, [2], input_nodes=[3, 3], batch_size=2)
-    assert batch.n_id[:2].tolist() == [3, 3] and batch.input_id.tolist() == [0, 1]
     # Called with positions, as PyG's.
     loader = NeighborLoader(data, [4, 3], batch_size=50)
     batch = loader([7, 8])

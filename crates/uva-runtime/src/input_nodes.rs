@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use uva_graph::npy::{NpyArray, NpyType};
-use uva_graph::{Dataset, GraphError, Split};
+use uva_graph::{Dataset, GraphError, Split, node_file};
 
 use crate::RuntimeError;
 use uva_options::OptionValue;
@@ -22,7 +21,7 @@ pub enum InputNodes {
     Mask(Vec<bool>),
     /// Every node, in the order of ids.
     All,
-    /// A `.npy` file of integers, as [`Ids`](Self::Ids), or of bools, as [`Mask`](Self::Mask).
+    /// A file of ids or of a mask, as [`node_file::read`] takes it.
     File(PathBuf),
 }
 
@@ -80,8 +79,8 @@ impl InputNodes {
                 let problem = format!("the mask has {} entries, the dataset {nodes} nodes", mask.len());
                 Err(GraphError::usage(OPTION, problem))
             }
-            Self::Mask(mask) => Ok((positions(mask), None)),
-            Self::File(path) => Ok((of_file(&path, nodes)?, Some(path))),
+            Self::Mask(mask) => Ok((node_file::positions(mask), None)),
+            Self::File(path) => Ok((node_file::read(&path, nodes, OPTION)?, Some(path))),
         }
     }
 }
@@ -140,24 +139,4 @@ impl OptionValue for NodesFile {
     fn of_json(value: &Value) -> Option<Self> {
         Self::deserialize(value).ok()
     }
-}
-
-/// Where the mask is true.
-fn positions(mask: impl IntoIterator<Item = bool>) -> Vec<i64> {
-    (0..).zip(mask).filter(|(_, is)| *is).map(|(id, _)| id).collect()
-}
-
-fn of_file(path: &Path, nodes: usize) -> Result<Vec<i64>, GraphError> {
-    let array = NpyArray::open(path)?;
-    let one_axis = array.shape().len() == 1;
-    Ok(match array.kind() {
-        NpyType::Bool if array.shape() == [nodes] => positions(array.bytes().iter().map(|byte| *byte != 0)),
-        NpyType::Bool => {
-            return Err(array.wrong_shape(format!("[{nodes}], an entry for each node")));
-        }
-        _ if !one_axis => return Err(array.wrong_shape("[ids]")),
-        NpyType::I64 => array.elements::<i64>(NpyType::I64)?.to_vec(),
-        NpyType::I32 => array.elements::<i32>(NpyType::I32)?.iter().map(|id| i64::from(*id)).collect(),
-        _ => return Err(array.wrong_type("int64 or int32 (ids), or bool (a mask)")),
-    })
 }

@@ -45,18 +45,6 @@ pub enum SampleError {
         /// Nodes in the graph.
         nodes: usize,
     },
-    /// A seed occurs twice in one batch.
-    #[error(
-        "seed {position} of {key} is node {seed}, which is a seed of this batch already: list each node once"
-    )]
-    SeedRepeated {
-        /// The batch.
-        key: BatchKey,
-        /// Position of the duplicate among the batch's seeds.
-        position: usize,
-        /// The seed.
-        seed: i64,
-    },
     /// `indptr` does not describe a list.
     #[error(
         "indptr.npy: the list of node {node} goes from {begin} to {end}, which is no range of the {edges} edges"

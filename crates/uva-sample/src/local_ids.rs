@@ -14,7 +14,6 @@ use crate::limits::LOCAL_ID_BYTES;
 /// batch raises by its number of local ids. So an entry belongs to this batch if and only if it is at least `base`.
 pub(crate) struct LocalIds {
     entries: ZeroedPages,
-    nodes: usize,
     /// Above every entry of the batches before; never 0, the value of untouched entries.
     base: u32,
     /// Local ids of this batch are below it.
@@ -39,14 +38,13 @@ impl LocalIds {
         let bytes = nodes.saturating_mul(LOCAL_ID_BYTES);
         let entries = ZeroedPages::new(bytes)
             .map_err(|error| SampleError::Memory { bytes, reason: error.to_string() })?;
-        Ok(Self { entries, nodes, base: 1, given: 0 })
+        Ok(Self { entries, base: 1, given: 0 })
     }
 
     /// Forgets every local id.
     pub(crate) fn begin_batch(&mut self) {
-        // A batch has at most as many local ids as nodes, and at most 2^31 − 1.
-        let most = self.nodes.min(i32::MAX as usize) as u32;
-        match self.base.checked_add(self.given).filter(|base| base.checked_add(most).is_some()) {
+        // A batch has at most 2^31 − 1 local ids: more than nodes where seeds repeat.
+        match self.base.checked_add(self.given).filter(|base| base.checked_add(i32::MAX as u32).is_some()) {
             Some(base) => self.base = base,
             // Happens after thousands of large batches.
             None => {

@@ -12,8 +12,9 @@ pub trait BatchSampler: Send {
     /// The sampler's options.
     fn options(&self) -> &SamplerOptions;
 
-    /// Samples the batch `key` around `seeds` (ids of the graph, each once) into the caller's memory, sized by
-    /// [`BatchBounds`](crate::BatchBounds).
+    /// Samples the batch `key` around `seeds`, ids of the graph, into the caller's memory, sized by
+    /// [`BatchBounds`](crate::BatchBounds). A seed that occurs again has a row and picks of its own, which equal those of
+    /// the first; edges from that node lead to the first. Bounds then have to count it as one more node.
     ///
     /// # Errors
     /// [`SampleError::BatchTooLarge`] if `out` is too short for the batch, and a precise error for invalid seeds or an

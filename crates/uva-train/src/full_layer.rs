@@ -4,18 +4,41 @@ use crate::TrainError;
 use crate::aggregate::{inverse_root, weighted_sums};
 use crate::borrowed::Borrowed;
 use crate::layer::Layer;
-use crate::layer::attention::{self, Attention};
+use crate::layer::attention::Attention;
 use crate::layer::convolution::Convolution;
+use crate::layer::edge_isomorphism::EdgeIsomorphism;
 use crate::layer::isomorphism::Isomorphism;
+use crate::layer::lists;
 use crate::rowwise::linear;
 use std::ops::Range;
 use tch::{Device, Kind, Tensor};
-use uva_graph::Csc;
+use uva_graph::{Csc, Dataset, FeatureTable};
 
 /// Destination nodes in a chunk, and the edges in a piece of one: about 100 MB of intermediates together at 256
 /// columns. A node with more edges than that is a piece of its own.
 pub(crate) const CHUNK_NODES: usize = 1 << 15;
 const CHUNK_EDGES: usize = 1 << 22;
+
+/// A graph, with the features of its edges where it has any.
+#[derive(Clone, Copy, Debug)]
+pub struct WholeGraph<'a> {
+    /// Its lists.
+    pub csc: Csc<'a>,
+    /// Row `i` for entry `i` of the lists. Models that take none pass over them.
+    pub edge_features: Option<FeatureTable<'a>>,
+}
+
+impl<'a> From<Csc<'a>> for WholeGraph<'a> {
+    fn from(csc: Csc<'a>) -> Self {
+        Self { csc, edge_features: None }
+    }
+}
+
+impl<'a> From<&'a Dataset> for WholeGraph<'a> {
+    fn from(dataset: &'a Dataset) -> Self {
+        Self { csc: dataset.csc(), edge_features: dataset.edge_features() }
+    }
+}
 
 /// The rows that a layer reads, by chunk of nodes: [nodes of the chunk, inputs].
 pub(crate) type RowsOf<'r> = &'r dyn Fn(&Range<usize>) -> Result<Tensor, TrainError>;
@@ -86,30 +109,45 @@ pub(crate) fn ticks_of_a_layer(nodes: usize) -> u64 {
     2 * chunks(nodes).count() as u64
 }
 
-/// One layer for all nodes of `csc`, without what follows it, on the host, where `layer` is too. Offsets have been
+/// One layer for all nodes of `graph`, without what follows it, on the host, where `layer` is too. Offsets have been
 /// checked; neighbours are checked here.
 pub(crate) fn full_layer(
     layer: &Layer,
     rows: RowsOf<'_>,
-    csc: &Csc<'_>,
+    graph: &WholeGraph<'_>,
     kind: Kind,
     results: &mut Results<'_>,
     ticks: Ticks<'_>,
 ) -> Result<(), TrainError> {
-    let graph = Graph { csc, kind };
+    let graph = Graph { csc: &graph.csc, edge_features: graph.edge_features, kind };
     match layer {
         Layer::Convolution(layer) => graph.convolution(layer, rows, results, ticks),
         Layer::Attention(layer) => graph.attention(layer, rows, results, ticks),
         Layer::Isomorphism(layer) => graph.isomorphism(layer, rows, results, ticks),
+        Layer::EdgeIsomorphism(layer) => graph.edge_isomorphism(layer, rows, results, ticks),
     }
 }
 
 struct Graph<'a> {
     csc: &'a Csc<'a>,
+    edge_features: Option<FeatureTable<'a>>,
     kind: Kind,
 }
 
 impl Graph<'_> {
+    /// The features of the edges in the lists of a piece, [edges, features].
+    fn edge_rows(&self, piece: &Range<usize>) -> Result<Tensor, TrainError> {
+        let [first, last] = [piece.start, piece.end].map(|node| self.csc.indptr[node] as usize);
+        let rows = self.edge_features.as_ref().and_then(|table| {
+            let bytes = table.bytes.get(first * table.row_bytes()..last * table.row_bytes())?;
+            Some(Borrowed::table(bytes, table.element, last - first, table.dim))
+        });
+        let Some(rows) = rows else {
+            return Err(TrainError::Input(format!("no features of the edges {first} to {last}")));
+        };
+        Ok(rows?.tensor().f_to_kind(self.kind)?)
+    }
+
     /// A table of zeros of all nodes.
     fn table(&self, columns: i64) -> Result<Tensor, TrainError> {
         self.rows_of_zeros(self.csc.nodes(), columns)
@@ -207,6 +245,40 @@ impl Graph<'_> {
         Ok(())
     }
 
+    /// The rows of all nodes, then each chunk's messages, sums and perceptron.
+    fn edge_isomorphism(
+        &self,
+        layer: &EdgeIsomorphism,
+        rows: RowsOf<'_>,
+        results: &mut Results<'_>,
+        ticks: Ticks<'_>,
+    ) -> Result<(), TrainError> {
+        let inputs = layer.inputs();
+        let x = self.table(inputs)?;
+        for chunk in chunks(self.csc.nodes()) {
+            slice(&x, &chunk)?.f_copy_(&rows(&chunk)?)?;
+            ticks()?;
+        }
+        for chunk in chunks(self.csc.nodes()) {
+            if !results.wants(&chunk) {
+                continue;
+            }
+            let result = results.of_chunk(&chunk, || self.rows_of_zeros(chunk.len(), layer.outputs()))?;
+            // Tensors of edges × inputs lie side by side.
+            for piece in self.pieces(&chunk, CHUNK_EDGES / inputs.max(1) as usize) {
+                let lists = Lists::new(self.csc, &piece)?;
+                let destination_of_edge = lists.destination_of_edge();
+                let tensors = ListTensors::of(&lists, &destination_of_edge)?;
+                let own = slice(&x, &piece)?;
+                let evaluated = layer.evaluate(&x, &own, &self.edge_rows(&piece)?, &tensors.lists())?;
+                slice(&result, &within(&chunk, &piece))?.f_copy_(&evaluated)?;
+            }
+            results.hand_over(&chunk, result)?;
+            ticks()?;
+        }
+        Ok(())
+    }
+
     /// Scores of all nodes first, then each chunk's softmax and sums.
     fn attention(
         &self,
@@ -236,19 +308,23 @@ impl Graph<'_> {
             let result = results.of_chunk(&chunk, || self.rows_of_zeros(chunk.len(), layer.outputs()))?;
             // Several tensors of edges × heads lie side by side.
             for piece in self.pieces(&chunk, CHUNK_EDGES / heads) {
-                let lists = Lists::new(self.csc, &piece)?.with_own(&piece);
+                let plain = Lists::new(self.csc, &piece)?;
+                let plain_destinations = plain.destination_of_edge();
+                let of_edges = layer.edge_scores(
+                    || self.edge_rows(&piece),
+                    &ListTensors::of(&plain, &plain_destinations)?.lists(),
+                )?;
+                let lists = plain.with_own(&piece);
                 let destination_of_edge = lists.destination_of_edge();
-                let [offsets, indices, destination_of_edge] =
-                    [&lists.offsets, &lists.indices, &destination_of_edge]
-                        .map(|values| Borrowed::vector(values));
-                let (offsets, indices, destination_of_edge) = (offsets?, indices?, destination_of_edge?);
-                let lists = attention::Lists {
-                    offsets: offsets.tensor(),
-                    indices: indices.tensor(),
-                    destination_of_edge: destination_of_edge.tensor(),
-                };
+                let tensors = ListTensors::of(&lists, &destination_of_edge)?;
                 let destinations = slice(&of_destinations, &piece)?;
-                let attended = layer.evaluate(&tables, &of_sources, &destinations, &lists)?;
+                let attended = layer.evaluate(
+                    &tables,
+                    &of_sources,
+                    &destinations,
+                    of_edges.as_ref(),
+                    &tensors.lists(),
+                )?;
                 slice(&result, &within(&chunk, &piece))?.f_copy_(&attended)?;
             }
             results.hand_over(&chunk, result)?;
@@ -279,6 +355,31 @@ impl Graph<'_> {
 /// A piece of a chunk, counted within the chunk.
 fn within(chunk: &Range<usize>, piece: &Range<usize>) -> Range<usize> {
     piece.start - chunk.start..piece.end - chunk.start
+}
+
+/// Lists as tensors.
+struct ListTensors<'l> {
+    offsets: Borrowed<'l>,
+    indices: Borrowed<'l>,
+    destination_of_edge: Borrowed<'l>,
+}
+
+impl<'l> ListTensors<'l> {
+    fn of(lists: &'l Lists, destination_of_edge: &'l [i64]) -> Result<Self, TrainError> {
+        Ok(Self {
+            offsets: Borrowed::vector(&lists.offsets)?,
+            indices: Borrowed::vector(&lists.indices)?,
+            destination_of_edge: Borrowed::vector(destination_of_edge)?,
+        })
+    }
+
+    fn lists(&self) -> lists::Lists<'_> {
+        lists::Lists {
+            offsets: self.offsets.tensor(),
+            indices: self.indices.tensor(),
+            destination_of_edge: self.destination_of_edge.tensor(),
+        }
+    }
 }
 
 /// The neighbour lists of a chunk.

@@ -4,7 +4,9 @@
 use crate::TrainError;
 use crate::activation::Activation;
 use crate::borrowed::Borrowed;
-use crate::full_layer::{Results, RowsOf, Stream, Ticks, chunks, full_layer, slice, ticks_of_a_layer};
+use crate::full_layer::{
+    Results, RowsOf, Stream, Ticks, WholeGraph, chunks, full_layer, slice, ticks_of_a_layer,
+};
 use crate::model::{Named, Step};
 use crate::rowwise::{LayerNorm, Linear};
 use crate::trainer::Trainer;
@@ -112,13 +114,14 @@ impl Trainer {
     }
 
     /// Refuses tables that contradict each other or the model.
-    pub(crate) fn check_tables(&self, csc: &Csc<'_>, features: &FeatureTable<'_>) -> Result<(), TrainError> {
-        if features.rows != csc.nodes() {
-            return Err(TrainError::Input(format!(
-                "{} nodes with {} feature rows",
-                csc.nodes(),
-                features.rows
-            )));
+    pub(crate) fn check_tables(
+        &self,
+        graph: &WholeGraph<'_>,
+        features: &FeatureTable<'_>,
+    ) -> Result<(), TrainError> {
+        let (nodes, edges, edge_dim) = (graph.csc.nodes(), graph.csc.edges(), self.options().edge_dim);
+        if features.rows != nodes {
+            return Err(TrainError::Input(format!("{nodes} nodes with {} feature rows", features.rows)));
         }
         if features.dim != self.input_dim() {
             return Err(TrainError::Input(format!(
@@ -127,14 +130,21 @@ impl Trainer {
                 self.input_dim()
             )));
         }
-        check_offsets(csc)
+        let of_edges = graph.edge_features.map(|table| (table.rows, table.dim));
+        if edge_dim > 0 && of_edges != Some((edges, edge_dim)) {
+            let (rows, dim) = of_edges.unwrap_or_default();
+            return Err(TrainError::Input(format!(
+                "{rows} rows of {dim} features of edges, where {edges} rows of {edge_dim} are needed"
+            )));
+        }
+        check_offsets(&graph.csc)
     }
 
     /// Computes what is wished for, of all nodes and with their whole neighbourhoods. The tables have been checked.
     pub(crate) fn full_pass(
         &self,
         features: FeatureTable<'_>,
-        csc: &Csc<'_>,
+        graph: &WholeGraph<'_>,
         wishes: Wishes<'_>,
         ticks: Ticks<'_>,
     ) -> Result<(), TrainError> {
@@ -142,22 +152,23 @@ impl Trainer {
         match wishes {
             Wishes { hidden: None, logits: None } => Ok(()),
             Wishes { hidden: None, logits: Some(stream) } => {
-                self.stream_steps(steps, rows, csc, stream, ticks)
+                self.stream_steps(steps, rows, graph, stream, ticks)
             }
             Wishes { hidden: Some((layer, stream)), logits: None } => {
-                self.stream_steps(&steps[..self.model.behind(layer)], rows, csc, stream, ticks)
+                self.stream_steps(&steps[..self.model.behind(layer)], rows, graph, stream, ticks)
             }
             Wishes { hidden: Some((layer, hidden)), logits: Some(logits) } => {
                 let (before, behind) = steps.split_at(self.model.behind(layer));
                 if behind.is_empty() {
                     let mut both = Both { first: hidden, second: logits };
-                    return self.stream_steps(steps, rows, csc, &mut both, ticks);
+                    return self.stream_steps(steps, rows, graph, &mut both, ticks);
                 }
-                let rows = self.full_steps(before, rows, csc, ticks)?;
-                for chunk in chunks(csc.nodes()).filter(|chunk| hidden.wants(chunk)).collect::<Vec<_>>() {
+                let rows = self.full_steps(before, rows, graph, ticks)?;
+                for chunk in chunks(graph.csc.nodes()).filter(|chunk| hidden.wants(chunk)).collect::<Vec<_>>()
+                {
                     hidden.take(&chunk, self.full_rows(&rows, &chunk)?)?;
                 }
-                self.stream_steps(behind, rows, csc, logits, ticks)
+                self.stream_steps(behind, rows, graph, logits, ticks)
             }
         }
     }
@@ -167,7 +178,7 @@ impl Trainer {
         &self,
         steps: &[Named],
         rows: Rows<'_>,
-        csc: &Csc<'_>,
+        graph: &WholeGraph<'_>,
         stream: &mut dyn Stream,
         ticks: Ticks<'_>,
     ) -> Result<(), TrainError> {
@@ -178,14 +189,14 @@ impl Trainer {
         let is_layer = |named: &Named| matches!(named.step, Step::Hop(_) | Step::Residual(_));
         let Some(last) = steps.iter().rposition(is_layer) else {
             let end = rowwise(steps)?;
-            for chunk in chunks(csc.nodes()) {
+            for chunk in chunks(graph.csc.nodes()) {
                 if stream.wants(&chunk) {
                     stream.take(&chunk, end.apply(self.full_rows(&rows, &chunk)?)?)?;
                 }
             }
             return Ok(());
         };
-        let rows = self.full_steps(&steps[..last], rows, csc, ticks)?;
+        let rows = self.full_steps(&steps[..last], rows, graph, ticks)?;
         let end = rowwise(&steps[last + 1..])?;
         let (before, layer, branch, added_to) = match (&steps[last].step, &rows) {
             (Step::Residual(branch), Rows::Hidden(x)) => {
@@ -199,7 +210,7 @@ impl Trainer {
         let of_chunk = |chunk: &Range<usize>| before.apply(self.full_rows(&rows, chunk)?);
         let mut behind = Behind { branch, added_to, end, stream };
         let mut results = Results::Stream(&mut behind);
-        full_layer(&layer.on(Device::Cpu)?, &of_chunk, csc, self.kind(), &mut results, ticks)
+        full_layer(&layer.on(Device::Cpu)?, &of_chunk, graph, self.kind(), &mut results, ticks)
     }
 
     /// The steps one after the other, each for all nodes.
@@ -207,18 +218,18 @@ impl Trainer {
         &self,
         steps: &[Named],
         mut rows: Rows<'a>,
-        csc: &Csc<'_>,
+        graph: &WholeGraph<'_>,
         ticks: Ticks<'_>,
     ) -> Result<Rows<'a>, TrainError> {
         for named in steps {
             let of_chunk = |chunk: &Range<usize>| self.full_rows(&rows, chunk);
             rows = Rows::Hidden(match (&named.step, &rows) {
-                (Step::Hop(layer), _) => self.full_hop(&layer.on(Device::Cpu)?, &of_chunk, csc, ticks)?,
+                (Step::Hop(layer), _) => self.full_hop(&layer.on(Device::Cpu)?, &of_chunk, graph, ticks)?,
                 (Step::Linear(linear), _) => {
                     let linear = linear.on(Device::Cpu)?;
-                    let size = [csc.nodes() as i64, linear.outputs()];
+                    let size = [graph.csc.nodes() as i64, linear.outputs()];
                     let out = Tensor::f_zeros(size, (self.kind(), Device::Cpu))?;
-                    for chunk in chunks(csc.nodes()) {
+                    for chunk in chunks(graph.csc.nodes()) {
                         slice(&out, &chunk)?.f_copy_(&linear.forward(&of_chunk(&chunk)?)?)?;
                     }
                     out
@@ -229,7 +240,7 @@ impl Trainer {
                 (Step::Norm(norm), Rows::Hidden(x)) => norm.on(Device::Cpu)?.forward(x.shallow_clone())?.0,
                 (Step::Activate, Rows::Hidden(x)) => self.model.activation.apply(x.shallow_clone())?,
                 (Step::Residual(branch), Rows::Hidden(x)) => {
-                    match self.full_steps(branch, Rows::Hidden(x.shallow_clone()), csc, ticks)? {
+                    match self.full_steps(branch, Rows::Hidden(x.shallow_clone()), graph, ticks)? {
                         Rows::Hidden(added) => x.f_add(&added)?,
                         Rows::Table(_) => continue,
                     }
@@ -244,13 +255,13 @@ impl Trainer {
         &self,
         layer: &crate::layer::Layer,
         rows: RowsOf<'_>,
-        csc: &Csc<'_>,
+        graph: &WholeGraph<'_>,
         ticks: Ticks<'_>,
     ) -> Result<Tensor, TrainError> {
-        let size = [csc.nodes() as i64, layer.outputs()?];
+        let size = [graph.csc.nodes() as i64, layer.outputs()?];
         let table = Tensor::f_zeros(size, (self.kind(), Device::Cpu))?;
         let mut results = Results::Table(table.shallow_clone());
-        full_layer(layer, rows, csc, self.kind(), &mut results, ticks)?;
+        full_layer(layer, rows, graph, self.kind(), &mut results, ticks)?;
         Ok(table)
     }
 

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod node_file;
 mod open;
 mod reorder;
 mod staged;

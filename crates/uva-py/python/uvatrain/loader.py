@@ -300,7 +300,8 @@ class Loader(Batches):
     device: where batches come to be: "cpu", "cuda" or "cuda:1".
     split: "train", "valid" (or "val") or "test".
     input_nodes: nodes to sample around, in place of the split's: ids (a tensor, an array, a list), a mask with a bool for
-        each node, "all", or the path of a .npy file of ids or of a mask. None: the split's.
+        each node, "all", or the path of a file: .npy, of ids or of a mask, or text with one id a line. None: the
+        split's.
     shuffle: order the seeds anew in each epoch. None: for the training split, but not for validation, test or
         input_nodes, which keep their order.
     num_neighbors: another name of fanouts, as PyG has it.

@@ -70,9 +70,8 @@ impl<'a> SampledGraph<'a> {
     /// The same error with the dataset's ids, which a person can look up.
     pub fn in_dataset_ids(&self, mut error: SampleError) -> SampleError {
         let Some(view) = &self.reordered else { return error };
-        if let SampleError::InvalidList { node, .. }
-        | SampleError::SeedOutOfRange { seed: node, .. }
-        | SampleError::SeedRepeated { seed: node, .. } = &mut error
+        if let SampleError::InvalidList { node, .. } | SampleError::SeedOutOfRange { seed: node, .. } =
+            &mut error
             && let Some(id) = usize::try_from(*node).ok().and_then(|place| view.to_dataset.get(place))
         {
             *node = *id;

@@ -83,6 +83,51 @@ fn a_mask_a_file_and_all_are_the_nodes_that_they_name() {
 }
 
 #[test]
+fn a_node_that_is_given_again_is_a_seed_of_its_own() {
+    let temp = tempfile::tempdir().unwrap();
+    // Small, so that a batch has more rows than the graph has nodes, and a block more edges than the graph.
+    let graph = common::graph(temp.path(), 40, 8.0);
+    let dataset = Dataset::open(&graph).unwrap();
+    let (table, row_bytes) = (dataset.features(), dataset.features().row_bytes());
+    let given: Vec<i64> = (0..40).chain([3, 3]).chain((0..40).rev()).collect();
+    let bounded = LoaderOptions { fanouts: vec![40, 40], ..LoaderOptions::default() };
+    let whole = LoaderOptions { fanouts: vec![-1, -1], slot_bytes: Some(1 << 20), ..bounded.clone() };
+    for (options, shuffled) in [(bounded, false), (whole, true)] {
+        let options = LoaderOptions { batch_size: 64, input_id: true, seed: 11, ..options };
+        let builder = Runtime::builder(&graph).options(options).epochs(1);
+        let mut runtime = builder.input_nodes(&given[..]).shuffle(shuffled).build().unwrap();
+        let (mut positions, mut rows, mut edges) = (Vec::new(), 0, 0);
+        while let Some(batch) = runtime.next_batch().unwrap() {
+            let (seeds, ids) = (batch.seeds(), batch.input_nodes());
+            positions.extend_from_slice(batch.input_id());
+            for (seed, &position) in seeds.iter().zip(batch.input_id()) {
+                assert_eq!(*seed, given[position as usize]);
+            }
+            for (row, &id) in batch.features().bytes.chunks(row_bytes).zip(ids) {
+                assert_eq!(row, &table.bytes[id as usize * row_bytes..][..row_bytes]);
+            }
+            let block = batch.block(0);
+            let list = |at: usize| &block.indices[block.indptr[at] as usize..block.indptr[at + 1] as usize];
+            for (at, seed) in seeds.iter().enumerate() {
+                let first = seeds.iter().position(|other| other == seed).unwrap();
+                assert_eq!(list(at), list(first));
+                assert_eq!(list(at).len(), dataset.csc().degree(*seed as usize));
+            }
+            let sources = list(0).iter().chain(block.indices);
+            assert!(
+                sources.into_iter().all(|&at| ids[..at as usize].iter().all(|id| *id != ids[at as usize]))
+            );
+            rows = rows.max(ids.len());
+            edges = edges.max(block.indices.len());
+        }
+        assert!(rows > 40 && edges > dataset.edges(), "{rows} {edges}");
+        assert_eq!(positions == (0..82).collect::<Vec<i64>>(), !shuffled);
+        positions.sort_unstable();
+        assert_eq!(positions, (0..82).collect::<Vec<i64>>());
+    }
+}
+
+#[test]
 fn nodes_that_cannot_be_are_refused_by_the_options_name() {
     let temp = tempfile::tempdir().unwrap();
     let graph = graph(temp.path());

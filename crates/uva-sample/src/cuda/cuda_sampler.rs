@@ -211,7 +211,7 @@ impl CudaSampler {
         self.report.ended_ns.saturating_sub(self.report.began_ns)
     }
 
-    /// Samples the batch `key` around `seeds` (nodes of the graph, each once). The batch stays on the device: see
+    /// Samples the batch `key` around `seeds` (nodes of the graph). The batch stays on the device: see
     /// [`CudaSampler::batch`] and [`CudaSampler::read_into`].
     ///
     /// # Errors

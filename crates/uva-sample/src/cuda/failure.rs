@@ -21,12 +21,9 @@ pub(crate) fn of_report(
     match report.failure {
         0 => None,
         1 => {
-            let position = (report.bad_seed / 2) as usize;
+            let position = report.bad_seed as usize;
             let seed = seeds.get(position).copied().unwrap_or(-1);
-            Some(match report.bad_seed % 2 {
-                0 => SampleError::SeedOutOfRange { key, position, seed, nodes: csc.nodes() },
-                _ => SampleError::SeedRepeated { key, position, seed },
-            })
+            Some(SampleError::SeedOutOfRange { key, position, seed, nodes: csc.nodes() })
         }
         2 => Some(too_large(Capacity::Destinations { layer }, arguments.destinations_room as usize)),
         4 => Some(too_large(Capacity::Edges { layer }, arguments.edges_room as usize)),

@@ -228,9 +228,8 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
             let Some(node) = usize::try_from(seed).ok().filter(|&node| node < count) else {
                 return Err(SampleError::SeedOutOfRange { key, position, seed, nodes: count });
             };
-            if !self.local_ids.insert(node, position as u32) {
-                return Err(SampleError::SeedRepeated { key, position, seed });
-            }
+            // A seed that occurs again is a destination of its own; as a source, the first of them stands for all.
+            self.local_ids.insert(node, position as u32);
         }
         Ok(())
     }

@@ -468,8 +468,6 @@ fn seeds_that_cannot_be_are_refused_with_their_position() {
         let refused = sampler.sample_into(key(1), &[5, bad], &mut batch).unwrap_err();
         assert_eq!(refused, SampleError::SeedOutOfRange { key: key(1), position: 1, seed: bad, nodes: 3000 });
     }
-    let refused = sampler.sample_into(key(1), &[5, 6, 5], &mut batch).unwrap_err();
-    assert_eq!(refused, SampleError::SeedRepeated { key: key(1), position: 2, seed: 5 });
     let late = BatchKey { epoch: MAX_EPOCH + 1, ..key(1) };
     let refused = sampler.sample_into(late, &[5], &mut batch).unwrap_err();
     assert_eq!(refused, SampleError::InvalidOption(InvalidOption::Epoch { epoch: MAX_EPOCH + 1 }));

@@ -126,14 +126,8 @@ fn full(
         if stop.get() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let begin_at = (wanted, begin as usize);
-    let passed = trainer.predict_full(
-        dataset.csc(),
-        dataset.features(),
-        begin_at,
-        questions,
-        &mut take,
-        &mut progress,
-    );
+    let passed =
+        trainer.predict_full(dataset, dataset.features(), begin_at, questions, &mut take, &mut progress);
     if let Some(error) = failed {
         return Err(error);
     }

@@ -30,7 +30,7 @@ fn graph(directory: &Path) -> PathBuf {
 fn untrained(directory: &Path, graph: &Path, options: &TrainerOptions) -> PathBuf {
     let path = directory.join("kept");
     let dataset = Dataset::open(graph).unwrap();
-    let task = task(&dataset, None).unwrap();
+    let task = task(&dataset, None, None).unwrap();
     let trainer = Trainer::new(options, dataset.features().dim, task, TrainDevice::Cpu).unwrap();
     let loader =
         LoaderOptions { fanouts: vec![-1; options.layers], batch_size: 9000, ..LoaderOptions::default() };

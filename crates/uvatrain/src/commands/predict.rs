@@ -11,9 +11,9 @@ use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag::{register, register_conditional_shutdown, register_usize};
 use uva_graph::npy::{NpyArray, NpyType, NpyWriter};
-use uva_graph::{Dataset, Progress, Split, names};
+use uva_graph::{Dataset, GraphError, Progress, Split, names, node_file};
 use uva_launch::training::{Nodes, PredictionFile, PredictionJob, PredictionWatch};
-use uva_mem::files::{Replacement, read_regular_text};
+use uva_mem::files::{Replacement, is_about_the_name, read_regular_text};
 use uva_model::Answer;
 
 use super::pipeline::check_paths;
@@ -26,8 +26,6 @@ use crate::ui::{format, out};
 
 /// The file where no array is asked for.
 const PREDICTIONS: &str = "predictions.npy";
-/// Text files of ids larger than this are better arrays.
-const MOST_TEXT: u64 = 1 << 30;
 
 /// Predicts, and says what was written.
 pub fn run(flags: &PredictFlags, models: Option<Models>) -> anyhow::Result<()> {
@@ -52,6 +50,10 @@ pub fn run(flags: &PredictFlags, models: Option<Models>) -> anyhow::Result<()> {
         noted.context("cannot listen for signals")?;
     }
     let (dataset, model) = trained_model::open(model_flags)?;
+    if let (Some(path), Some(_)) = (&flags.probabilities, model.task.regression()) {
+        let problem = "the model is of regression and has none: --output writes what it predicts";
+        return Err(exit::usage(format!("--probabilities {}: {problem}", path.display())).into());
+    }
     let nodes = nodes(&flags.nodes, &dataset)?;
     let job = PredictionJob {
         nodes,
@@ -133,44 +135,20 @@ fn nodes(asked: &Path, dataset: &Dataset) -> anyhow::Result<Nodes> {
     if text == "all" {
         return Ok(Nodes::All);
     }
-    let refuse = |problem: String| exit::usage(format!("--nodes {}: {problem}", asked.display()));
     let ids = match Split::ALL.into_iter().find(|split| split.name() == text) {
         Some(split) => dataset.split(split).to_vec(),
-        None if asked.extension().is_some_and(|extension| extension == "npy") => ids_of_array(asked)?,
-        None => {
-            let text = read_regular_text(asked, MOST_TEXT).map_err(|error| {
-                refuse(format!("{error}; give all, train, valid, test, or a file of node ids"))
-            })?;
-            let mut ids = Vec::new();
-            for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-                let id = line.trim().parse::<i64>();
-                ids.push(id.map_err(|_| refuse(format!("line {} is no node id", number + 1)))?);
+        None => node_file::read(asked, dataset.nodes(), "--nodes").map_err(|error| match error {
+            GraphError::Io { source, .. } if is_about_the_name(&source) => {
+                let remedy = "give all, train, valid, test, or a file of node ids";
+                anyhow::Error::from(exit::usage(format!("--nodes: {}: {source}; {remedy}", asked.display())))
             }
-            ids
-        }
+            other => other.into(),
+        })?,
     };
     if ids.is_empty() {
-        return Err(refuse("there is no node in it".to_owned()).into());
-    }
-    let nodes = dataset.nodes();
-    if let Some(place) = ids.iter().position(|&id| id < 0 || id >= nodes as i64) {
-        let problem =
-            format!("entry {place} is {}, outside the ids 0 to {}", ids[place], nodes.saturating_sub(1));
-        return Err(refuse(problem).into());
+        return Err(exit::usage(format!("--nodes: {text}: there is no node in it")).into());
     }
     Ok(Nodes::These(ids))
-}
-
-fn ids_of_array(path: &Path) -> anyhow::Result<Vec<i64>> {
-    let array = NpyArray::open(path)?;
-    if array.shape().len() != 1 {
-        return Err(array.wrong_shape("[nodes]").into());
-    }
-    Ok(match array.kind() {
-        NpyType::I64 => array.elements::<i64>(NpyType::I64)?.to_vec(),
-        NpyType::I32 => array.elements::<i32>(NpyType::I32)?.iter().map(|id| i64::from(*id)).collect(),
-        _ => return Err(array.wrong_type("int64 or int32").into()),
-    })
 }
 
 fn refuse_existing_ids(flags: &PredictFlags) -> anyhow::Result<()> {
@@ -204,7 +182,7 @@ impl<'p> Ids<'p> {
     fn of(dataset: &Dataset, path: &'p Path) -> anyhow::Result<Self> {
         let (numbers, texts) = (dataset.path().join(names::NODE_IDS), dataset.path().join(names::NODE_NAMES));
         let known = if numbers.exists() {
-            Known::Numbers(ids_of_array(&numbers)?)
+            Known::Numbers(node_file::integers(&NpyArray::open(&numbers)?)?)
         } else if texts.exists() {
             let text = read_regular_text(&texts, u64::MAX)
                 .map_err(|error| exit::usage(format!("{}: {error}", texts.display())))?;

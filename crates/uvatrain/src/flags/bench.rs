@@ -187,7 +187,8 @@ pub struct PipelineBenchFlags {
     #[arg(long)]
     pub json: bool,
 
-    /// Nodes in place of the training split's: a .npy file of node ids (int64, int32), each once, or of a bool for each node
+    /// Nodes in place of the training split's: a .npy file of node ids (int64, int32) or of a bool for each node, or
+    /// text with one id a line
     #[arg(long, value_name = "FILE", help_heading = "Batches")]
     pub input_nodes: Option<PathBuf>,
 

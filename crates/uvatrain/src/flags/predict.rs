@@ -92,17 +92,17 @@ pub struct PredictFlags {
     #[command(flatten)]
     pub model: ModelFlags,
 
-    /// The nodes: all, train, valid, test, or a file of node ids, an integer .npy array or text with one a line. Row i
-    /// of each array is of the i-th of them
+    /// The nodes: all, train, valid, test, or a file: a .npy file of node ids (int64, int32) or of a bool for each node,
+    /// or text with one id a line. Row i of each array is of the i-th of them
     #[arg(long, value_name = "FILE|SPLIT", default_value = "all")]
     pub nodes: PathBuf,
 
-    /// Write classes, int64 [rows], or with several labels a node uint8 [rows, classes] [default: predictions.npy, if no
-    /// other array is asked for]
+    /// Write classes, int64 [rows], or with several labels a node uint8 [rows, classes], or for regression what is
+    /// predicted, float32 [rows, targets] [default: predictions.npy, if no other array is asked for]
     #[arg(long, value_name = "FILE", help_heading = ANSWERS)]
     pub output: Option<PathBuf>,
 
-    /// Write probabilities, float32 [rows, classes]
+    /// Write probabilities, float32 [rows, classes]; not for regression
     #[arg(long, value_name = "FILE", help_heading = ANSWERS)]
     pub probabilities: Option<PathBuf>,
 

@@ -41,7 +41,8 @@ pub struct RunFlags {
     #[arg(value_name = "DATA")]
     pub data: PathBuf,
 
-    /// Nodes in place of the training split's: a .npy file of node ids (int64, int32), each once, or of a bool for each node
+    /// Nodes in place of the training split's: a .npy file of node ids (int64, int32) or of a bool for each node, or
+    /// text with one id a line
     #[arg(long, value_name = "FILE", help_heading = "Batches")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_nodes: Option<PathBuf>,

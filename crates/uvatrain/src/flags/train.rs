@@ -34,7 +34,8 @@ pub struct TrainFlags {
     #[serde(flatten)]
     pub training: Declared<TrainingOptions>,
 
-    /// Nodes in place of the training split's: a .npy file of node ids (int64, int32), each once, or of a bool for each node
+    /// Nodes in place of the training split's: a .npy file of node ids (int64, int32) or of a bool for each node, or
+    /// text with one id a line
     #[arg(long, value_name = "FILE", help_heading = "Batches")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_nodes: Option<PathBuf>,

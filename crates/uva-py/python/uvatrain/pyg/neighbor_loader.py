@@ -56,11 +56,12 @@ class NeighborLoader(pyg_loader.NeighborLoader):
     `e_id`, `input_id`, `batch_size`, `num_sampled_nodes` and `num_sampled_edges`.
 
     A `uvatrain.Loader` prepares the batches in threads (`direct` says so) unless an option asks for what it cannot do:
-    a fanout of -1, `disjoint`, repeated input nodes, `transform_sampler_output`, `neighbor_sampler`, `sampler`,
-    `batch_sampler`, or `batch_size=None`. Then `uvatrain.pyg.NeighborSampler` samples, in PyG's own loader.
+    a fanout of -1, `disjoint`, `transform_sampler_output`, `neighbor_sampler`, `sampler`, `batch_sampler`, or
+    `batch_size=None`. Then `uvatrain.pyg.NeighborSampler` samples, in PyG's own loader.
 
     data: a PyG `Data`, which is written to a temporary dataset; a `uvatrain.Dataset` or its path; a store of
-        `uvatrain.pyg`, or a pair of any stores. From a dataset come `x`, `y` and, where it has weights, `edge_weight`.
+        `uvatrain.pyg`, or a pair of any stores. From a dataset come `x`, `y` and, where it has
+        them, `edge_weight` and `edge_attr`.
     num_neighbors: picks in each hop, from the seeds outward; -1 takes all.
     input_nodes: ids or a mask. None: all nodes.
     weight_attr: the edges' attribute that picks are in proportion to; with a dataset, "edge_weight". Only where the
@@ -109,7 +110,6 @@ class NeighborLoader(pyg_loader.NeighborLoader):
         nodes = _input_nodes(input_nodes, self._graph.num_nodes)
         own = neighbor_sampler is None
         reason = self._why_not_direct(
-            nodes,
             num_neighbors,
             disjoint=disjoint,
             transform_sampler_output=transform_sampler_output,
@@ -165,7 +165,6 @@ class NeighborLoader(pyg_loader.NeighborLoader):
 
     @staticmethod
     def _why_not_direct(
-        nodes: Tensor,
         num_neighbors: Any,
         *,
         disjoint: bool,
@@ -189,8 +188,6 @@ class NeighborLoader(pyg_loader.NeighborLoader):
         fanouts = getattr(num_neighbors, "values", num_neighbors)
         if isinstance(fanouts, list | tuple) and -1 in fanouts:
             return "a fanout of -1"
-        if nodes.unique().numel() < nodes.numel():
-            return "repeated input_nodes"
         return None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -289,6 +286,7 @@ class _Graph:
             # Of the same nodes, so that what is theirs is still told from the rest.
             self._without_x.x = torch.empty((dataset.num_nodes, 0), dtype=torch.uint8)
         self._weight = dataset.weight if isinstance(data, tuple) else None
+        self._edge_attr = dataset.edge_attr if isinstance(data, tuple) else None
 
     @property
     def num_nodes(self) -> int:
@@ -333,9 +331,12 @@ class _Graph:
             made = filter_custom_store(*self.data, out.node, out.row, out.col, out.edge)
         else:
             made = pyg_data.Data(x=rows, edge_index=torch.stack([out.row, out.col]))
-            made.y = self.data[0].get_tensor(None, "y", out.node)
+            if any(attr.attr_name == "y" for attr in self.data[0].get_all_tensor_attrs()):
+                made.y = self.data[0].get_tensor(None, "y", out.node)
         if self._weight is not None:
             made.edge_weight = self._weight[out.edge]
+        if self._edge_attr is not None:
+            made.edge_attr = self._edge_attr[out.edge]
         return made
 
 

@@ -118,7 +118,7 @@ class NeighborSampler(BaseSampler):
         """Samples around `seeds`, int64 [n], the batch of this name (docs/reproducible-batches.md).
 
         The same seeds, epoch and batch give the same picks, those of a `uvatrain.Loader` with `expand="new"`
-        and the same seed. `metadata[2]` is the batch's hash (None where a seed stands twice, or `disjoint`).
+        and the same seed. `metadata[2]` is the batch's hash (None where `disjoint`).
         """
         if not (0 <= epoch < 2**30 and 0 <= batch < 2**32):
             raise ValueError(

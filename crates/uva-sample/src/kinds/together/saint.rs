@@ -81,7 +81,7 @@ impl<U: Unit> Draw for Saint<U> {
         shares.clear();
         *seeds = nodes.len();
         for (number, &seed) in nodes.iter().enumerate() {
-            // A hop's destinations are nodes, each once.
+            // The first hop's destinations are nodes; of a seed that repeats, the first counts.
             numbers.insert(seed as usize, number as u32);
         }
         let Some(total) = sums.total() else { return Ok(true) };
