@@ -146,7 +146,7 @@ def test_a_model_of_regression_predicts_what_its_module_does_with_the_errors_of_
 @pytest.mark.parametrize("loss", ["mse", "mae"])
 def test_a_step_has_the_loss_and_the_gradients_that_torch_has(numbers, loss):
     """Two steps of all nodes and neighbours: the second one's loss, and what Adam makes of its gradients."""
-    everything = "--fanouts -1,-1 --batch-size 900 --dropout 0 --lr 0.01 --hidden 8 --seed 4 --keep last"
+    everything = "--fanouts -1,-1 --slot-bytes 16MiB --batch-size 900 --dropout 0 --lr 0.01 --hidden 8 --seed 4 --keep last"
     for epochs in (1, 2):
         numbers.run(
             f"train graph {everything} --epochs {epochs} --loss {loss} --checkpoint step-{loss} --metrics step.jsonl "
