@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Instant;
-use uva_options::OptionError;
 
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
