@@ -9,6 +9,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use uva_graph::Dataset;
 use uva_model::Metric;
+use uva_options::OptionError;
 
 use super::arithmetic::arithmetic;
 use super::job::{EvaluateBy, Job, LossChoice, MetricChoice, TrainingOptions, to_value};
@@ -82,6 +83,11 @@ impl TrainingRun {
         let edge_attr = loader.edge_attr || options.model.row().needs_edge_features();
         options.edge_dim = match dataset.edge_features() {
             Some(table) if edge_attr => table.dim,
+            None if options.model.row().needs_edge_features() => {
+                let reason = "it is nothing without features of edges, and the dataset has no edge_feat.npy \
+                              (docs/data-format.md)";
+                return Err(OptionError::new("model", options.model.name(), reason).into());
+            }
             _ => 0,
         };
         options.fingerprint = fingerprint(&dataset, loader, &options)?;
