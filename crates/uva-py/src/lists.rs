@@ -77,7 +77,7 @@ fn pool(threads: usize) -> Option<Arc<ThreadPool>> {
 }
 
 /// An array that a loop reads.
-fn read<'i, T: Pod>(input: &'i Input, kind: Kind) -> PyResult<&'i [T]> {
+fn read<T: Pod>(input: &Input, kind: Kind) -> PyResult<&[T]> {
     if input.kind != kind {
         let message = format!("{} is {}, and {} is needed", input.name, input.describe(), kind.name());
         return Err(PyValueError::new_err(message));
