@@ -55,8 +55,8 @@ def test_a_copy_of_a_minibatch_outlives_its_batch(graph):
     for made in kept:
         assert made.node_features["feat"].shape[0] == made.input_nodes.numel()
         assert torch.equal(made.sampled_subgraphs[-1].original_column_node_ids, made.seeds)
-    with pytest.raises(ValueError, match="blocks is of the batch as the loader made it"):
-        kept[0].blocks
+    with pytest.raises(ValueError, match="to_pyg_data.. is of the batch as the loader made it"):
+        kept[0].to_pyg_data()
 
 
 class FakeBlock:
@@ -88,4 +88,21 @@ def test_a_step_of_dgls_loader_is_input_nodes_output_nodes_and_blocks_with_edge_
                 assert np.array_equal(tables.indices[block.edata[dgl.EID]], sources)
     with uvatrain.Loader(graph, fanouts=[4, 3], transform=uvatrain.Batch.to_graphbolt) as loader:
         made = next(iter(loader))
-        assert dgl.EID not in made.blocks[0].edata and len(made.blocks) == 2
+        copied = made.to("cpu")
+        for minibatch in (made, copied):
+            assert dgl.EID not in minibatch.blocks[0].edata and len(minibatch.blocks) == 2
+            for block, subgraph in zip(minibatch.blocks, minibatch.sampled_subgraphs):
+                assert torch.equal(block.srcdata[dgl.NID], subgraph.original_row_node_ids)
+                assert torch.equal(block.dstdata[dgl.NID], subgraph.original_column_node_ids)
+
+
+def test_a_minibatch_has_the_setters_and_the_fields_of_edges_as_seeds(graph):
+    options = dict(fanouts=[4, 3], batch_size=64, edge_ids=True, transform=uvatrain.Batch.to_graphbolt)
+    with uvatrain.Loader(graph, **options) as loader:
+        made = next(iter(loader))
+        for layer, subgraph in enumerate(made.sampled_subgraphs):
+            assert torch.equal(made.edge_ids(layer), subgraph.original_edge_ids)
+        made.set_node_features({"other": made.seeds})
+        made.set_edge_features([{"a": made.edge_ids(0)}, {"a": made.edge_ids(1)}])
+        assert list(made.node_features) == ["other"] and len(made.edge_features) == 2
+        assert made.indexes is None and made.compacted_seeds is None and made.node_pairs_with_labels is None

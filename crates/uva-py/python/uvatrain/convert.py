@@ -121,33 +121,50 @@ def _tell_what_is_left_out(batch: Batch, taken: int) -> None:
 
 def to_dgl(batch: Batch) -> Any:
     """The batch as DGL's blocks (message flow graphs) in the order of a model's layers, the outermost hop first."""
-    try:
-        import dgl
-    except ImportError as error:
-        raise Unavailable(
-            f"batch.to_dgl() needs DGL, which cannot be imported ({error}). DGL 2.1.0 from PyPI works with torch "
-            "2.0 to 2.2: pip install torch==2.2.1 torchdata==0.7.1 dgl==2.1.0"
-        ) from None
-    import torch
-
-    blocks = []
+    dgl = imported_dgl("batch.to_dgl()")
+    nodes, blocks = batch.input_nodes, []
     for block in reversed(batch.blocks):
-        indptr, indices = block.indptr, block.indices
-        edges = torch.empty(0, dtype=indices.dtype, device=indices.device)
-        made = dgl.create_block(
-            ("csc", (indptr, indices, edges)), num_src_nodes=block.num_src, num_dst_nodes=block.num_dst
+        made = dgl_block(
+            dgl,
+            (block.indptr, block.indices),
+            (nodes[: block.num_src], nodes[: block.num_dst]),
+            block.edge_ids if batch.has_edge_ids else None,
         )
-        made.srcdata[dgl.NID] = batch.input_nodes[: block.num_src]
-        if batch.has_edge_ids:
-            made.edata[dgl.EID] = block.edge_ids
         if batch.has_edge_attr:
             made.edata["feat"] = block.edge_attr
         if batch.weighs_edges:
             made.edata["weight"] = block.weights
-        made.dstdata[dgl.NID] = batch.input_nodes[: block.num_dst]
         blocks.append(made)
     blocks[0].srcdata["feat"] = batch.x
     labels = batch.y
     if labels is not None:
         blocks[-1].dstdata["label"] = labels
     return blocks
+
+
+def imported_dgl(what: str) -> Any:
+    """DGL. Where it cannot be imported, Unavailable says what needs it."""
+    try:
+        import dgl
+    # With a torch that it was not built for, it misses a file of its own.
+    except (ImportError, OSError) as error:
+        raise Unavailable(
+            f"{what} needs DGL, which cannot be imported ({error}). DGL 2.1.0 from PyPI works with torch 2.0 to "
+            "2.2.1: pip install torch==2.2.1 torchdata==0.7.1 dgl==2.1.0"
+        ) from None
+    return dgl
+
+
+def dgl_block(dgl: Any, csc: tuple[Any, Any], nodes: tuple[Any, Any], edge_ids: Any) -> Any:
+    """A block of these offsets and local ids, with the ids of its sources and destinations, and of its edges."""
+    indptr, indices = csc
+    sources, destinations = nodes
+    made = dgl.create_block(
+        ("csc", (indptr, indices, indices.new_empty(0))),
+        num_src_nodes=len(sources),
+        num_dst_nodes=len(destinations),
+    )
+    made.srcdata[dgl.NID], made.dstdata[dgl.NID] = sources, destinations
+    if edge_ids is not None:
+        made.edata[dgl.EID] = edge_ids
+    return made

@@ -16,6 +16,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from .convert import dgl_block, imported_dgl
+
 if TYPE_CHECKING:
     import torch
 
@@ -64,6 +66,16 @@ class MiniBatch:
     edge_features: list[dict[str, torch.Tensor]] | None
     #: The hops, the outermost first.
     sampled_subgraphs: list[SampledSubgraph]
+    #: Of GraphBolt's edges as seeds: None, as there for nodes as seeds.
+    indexes: None = dataclasses.field(default=None, repr=False)
+    node_pairs: None = dataclasses.field(default=None, repr=False)
+    node_pairs_with_labels: None = dataclasses.field(default=None, repr=False)
+    compacted_node_pairs: None = dataclasses.field(default=None, repr=False)
+    compacted_seeds: None = dataclasses.field(default=None, repr=False)
+    negative_srcs: None = dataclasses.field(default=None, repr=False)
+    negative_dsts: None = dataclasses.field(default=None, repr=False)
+    compacted_negative_srcs: None = dataclasses.field(default=None, repr=False)
+    compacted_negative_dsts: None = dataclasses.field(default=None, repr=False)
     _batch: Batch | None = dataclasses.field(default=None, repr=False, compare=False)
 
     @property
@@ -72,13 +84,39 @@ class MiniBatch:
         return self.seeds
 
     @property
-    def blocks(self) -> Any:
-        """DGL's blocks, the outermost hop first. Unavailable where DGL is not installed."""
-        return self._source("blocks").to_dgl()
+    def blocks(self) -> list[Any]:
+        """DGL's blocks, the outermost hop first, with the ids of nodes and edges. Unavailable where DGL is not
+        installed."""
+        dgl = imported_dgl("minibatch.blocks")
+        return [
+            dgl_block(
+                dgl,
+                (subgraph.sampled_csc.indptr, subgraph.sampled_csc.indices),
+                (subgraph.original_row_node_ids, subgraph.original_column_node_ids),
+                subgraph.original_edge_ids,
+            )
+            for subgraph in self.sampled_subgraphs
+        ]
 
     def to_pyg_data(self) -> Any:
         """PyG's `Data`, as `Batch.to_pyg` makes it."""
-        return self._source("to_pyg_data()").to_pyg()
+        if self._batch is None:
+            raise ValueError(
+                "to_pyg_data() is of the batch as the loader made it, not of a copy: call it before .to(device)"
+            )
+        return self._batch.to_pyg()
+
+    def edge_ids(self, layer_id: int) -> torch.Tensor | None:
+        """The `original_edge_ids` of a hop."""
+        return self.sampled_subgraphs[layer_id].original_edge_ids
+
+    def set_node_features(self, node_features: dict[str, torch.Tensor]) -> None:
+        """Replaces `node_features`."""
+        self.node_features = node_features
+
+    def set_edge_features(self, edge_features: list[dict[str, torch.Tensor]]) -> None:
+        """Replaces `edge_features`."""
+        self.edge_features = edge_features
 
     def num_layers(self) -> int:
         """How many hops there are."""
@@ -89,13 +127,8 @@ class MiniBatch:
         return self.input_nodes
 
     def to(self, device: Any) -> MiniBatch:
-        """A copy on a device, which outlives the batch. It has no `blocks`."""
+        """A copy on a device, which outlives the batch. It has no `to_pyg_data()`."""
         return _to(dataclasses.replace(self, _batch=None), device)
-
-    def _source(self, what: str) -> Batch:
-        if self._batch is None:
-            raise ValueError(f"{what} is of the batch as the loader made it, not of a copy: take it before .to(device)")
-        return self._batch
 
 
 def minibatch(batch: Batch) -> MiniBatch:

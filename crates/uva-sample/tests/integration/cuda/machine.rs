@@ -186,7 +186,7 @@ fn the_batch_on_the_device_is_the_one_that_is_copied() {
         assert_eq!(indices, bytemuck::cast_slice::<i32, u8>(&blocks[1].1));
     }
     // A batch that cannot be leaves none.
-    device.sample(key(1), &[5, 5]).unwrap_err();
+    device.sample(key(1), &[5, -1]).unwrap_err();
     assert_eq!((device.batch().nodes.bytes(), device.batch().blocks.len()), (0, 0));
 }
 
