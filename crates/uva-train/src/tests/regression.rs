@@ -88,7 +88,7 @@ fn errors_are_those_of_the_dense_model_in_one_batch_in_two_and_layer_by_layer() 
             assert_is(&sum, "in two batches");
             let ids: Vec<i64> = seeds.iter().map(|&v| v as i64).collect();
             let labels = Labels::Regression { columns: Some(COLUMNS), values: &all };
-            let full = trainer.evaluate_full(graph.csc(), graph.table(), labels, &ids).unwrap();
+            let full = trainer.evaluate_full(graph.whole(), graph.table(), labels, &ids).unwrap();
             assert_is(&full, "layer by layer");
         }
     }
@@ -126,7 +126,7 @@ fn numbers_are_learned_to_a_small_error_by_either_loss_and_the_same_through_tens
         assert!(losses[losses.len() - 1] < 0.15 * losses[0], "{loss}: {losses:?}");
         let ids: Vec<i64> = (0..100).collect();
         let labels = Labels::Regression { columns: Some(COLUMNS), values: &all };
-        let found = trainer.evaluate_full(graph.csc(), graph.table(), labels, &ids).unwrap();
+        let found = trainer.evaluate_full(graph.whole(), graph.table(), labels, &ids).unwrap();
         assert!(found.judged_by(metric).unwrap() < 0.15, "{loss}: {found:?}");
         assert_eq!(train(&graph, &all, &mut again, 100, false), losses);
         assert_eq!(parameter_bits(&again), parameter_bits(&trainer));
@@ -220,7 +220,7 @@ fn a_checkpoint_keeps_the_task_and_predicts_the_numbers_of_the_trainer() {
     }
 
     let error = checkpoint::restore(&read, &mut new(RegressionLoss::Mse), &json!({})).unwrap_err();
-    assert!(error.to_string().contains("loss is mae there and mse here"), "{error}");
+    assert!(error.to_string().contains("loss is \"mae\" there and \"mse\" here"), "{error}");
     let mut classes = Trainer::new(trainer.options(), 6, COLUMNS, TrainDevice::Cpu).unwrap();
     let error = checkpoint::restore(&read, &mut classes, &json!({})).unwrap_err();
     assert!(error.to_string().contains("targets is 2 there and null here"), "{error}");
