@@ -97,15 +97,17 @@ def test_a_node_that_is_given_again_is_a_seed_of_its_own(graph):
     ids = [3, 3, 5, 9, 3, 5]
     dataset = uvatrain.Dataset(graph)
     with uvatrain.Loader(graph, input_nodes=ids, input_id=True, **OPTIONS) as loader:
-        (batch,) = loader
-        assert batch.seeds.tolist() == ids == batch.input_nodes[:6].tolist()
-        assert batch.input_id.tolist() == list(range(6))
-        assert torch.equal(batch.y, dataset.labels[ids]) and torch.equal(batch.x, dataset.features[batch.input_nodes])
-        for block in batch.blocks:
-            lists = [block.indices[begin:end].tolist() for begin, end in zip(block.indptr, block.indptr[1:])]
-            assert lists[0] == lists[1] == lists[4] and lists[2] == lists[5]
-            # As a source, the first of them stands for all.
-            assert not set(block.indices.tolist()) & {1, 4, 5}
+        assert len(loader) == 1
+        for batch in loader:
+            assert batch.seeds.tolist() == ids == batch.input_nodes[:6].tolist()
+            assert batch.input_id.tolist() == list(range(6))
+            assert torch.equal(batch.y, dataset.labels[ids])
+            assert torch.equal(batch.x, dataset.features[batch.input_nodes])
+            for block in batch.blocks:
+                lists = [block.indices[begin:end].tolist() for begin, end in zip(block.indptr, block.indptr[1:])]
+                assert lists[0] == lists[1] == lists[4] and lists[2] == lists[5]
+                # As a source, the first of them stands for all.
+                assert not set(block.indices.tolist()) & {1, 4, 5}
     with uvatrain.Loader(graph, input_nodes=[*range(600), *range(600)], shuffle=True, **OPTIONS) as loader:
         seeds = sum((batch.seeds.tolist() for batch in loader), [])
     assert sorted(seeds) == sorted([*range(600), *range(600)])

@@ -244,11 +244,53 @@ impl Trainer {
             if behind.is_empty() {
                 return self.stage(stage, &rows, graph, stream, ticks);
             }
+            if let Some((table, done)) = self.with_whole_activation(stage, &rows, graph, ticks)? {
+                rows = Rows::Hidden(table);
+                steps = &steps[done..];
+                continue;
+            }
             let mut to_table = ToTable { graph, table: None };
             self.stage(stage, &rows, graph, &mut to_table, ticks)?;
             rows = Rows::Hidden(to_table.table.map(TableWriter::complete).transpose()?);
             steps = behind;
         }
+    }
+
+    /// A stage up to its activation, in memory and by ELU, and how many steps that was; else `None`.
+    ///
+    /// libtorch computes the last few elements of a thread's share of ELU by another function than the rest, which
+    /// rounds otherwise. Evaluation has always called it for a whole table, and keeps these bits.
+    fn with_whole_activation(
+        &self,
+        steps: &[Named],
+        rows: &Rows<'_>,
+        graph: &Graph<'_>,
+        ticks: Ticks<'_>,
+    ) -> Result<Option<(Option<Table>, usize)>, TrainError> {
+        let is_activation = |named: &Named| matches!(named.step, Step::Activate);
+        if self.model.activation != Activation::Elu || !matches!(graph.tables, Tables::Memory) {
+            return Ok(None);
+        }
+        let activated = |steps: &[Named], ticks: Ticks<'_>| -> Result<Option<Table>, TrainError> {
+            let mut to_table = ToTable { graph, table: None };
+            self.stage(steps, rows, graph, &mut to_table, ticks)?;
+            let Some(mut table) = to_table.table else { return Ok(None) };
+            table.replace(|rows| Ok(rows.f_elu()?))?;
+            Ok(Some(table.complete()?))
+        };
+        let Some(Step::Residual(branch)) = steps.first().map(|named| &named.step) else {
+            let Some(place) = steps.iter().position(is_activation) else { return Ok(None) };
+            return Ok(Some((activated(&steps[..place], ticks)?, place + 1)));
+        };
+        let Some(place) = branch.iter().position(is_activation) else { return Ok(None) };
+        let rest = Rowwise::of(&branch[place + 1..], self.model.activation)?.ok_or_else(no_layer)?;
+        let hidden = Rows::Hidden(activated(&branch[..place], ticks)?);
+        let mut sums = ToTable { graph, table: None };
+        for chunk in chunks(graph.csc.nodes()) {
+            let added = rest.apply_to_table(self.full_rows(&hidden, &chunk)?)?;
+            sums.take(&chunk, self.full_rows(rows, &chunk)?.f_add(&added)?)?;
+        }
+        Ok(Some((sums.table.map(TableWriter::complete).transpose()?, 1)))
     }
 
     /// One stage for all nodes, chunk by chunk.
@@ -265,7 +307,7 @@ impl Trainer {
             Rowwise::of(steps, activation)?.ok_or_else(|| TrainError::Input("a layer in a layer".to_owned()))
         };
         let rows = |chunk: &Range<usize>| self.full_rows(rows, chunk);
-        let Some((first, end)) = steps.split_first().filter(|(first, _)| is_layer(first)) else {
+        let Some(place) = steps.iter().position(is_layer) else {
             let end = rowwise(steps)?;
             for chunk in chunks(graph.csc.nodes()) {
                 if stream.wants(&chunk) {
@@ -274,14 +316,16 @@ impl Trainer {
             }
             return Ok(());
         };
-        let end = rowwise(end)?;
+        let (first, end) = (&steps[place], rowwise(&steps[place + 1..])?);
         let (before, layer, branch, added_to) = match &first.step {
+            // The beginning of a branch, without the sum.
+            Step::Hop(_) => (&steps[..place], &first.step, &[][..], None),
             Step::Residual(branch) => {
                 let place = branch.iter().position(is_layer).ok_or_else(no_layer)?;
                 let added_to: RowsOf<'_> = &rows;
                 (&branch[..place], &branch[place].step, &branch[place + 1..], Some(added_to))
             }
-            step => (&[][..], step, &[][..], None),
+            _ => return Err(no_layer()),
         };
         let Step::Hop(layer) = layer else { return Err(no_layer()) };
         let (before, branch) = (rowwise(before)?, rowwise(branch)?);

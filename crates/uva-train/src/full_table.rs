@@ -79,6 +79,17 @@ impl TableWriter {
         }
     }
 
+    /// Replaces all rows by those of `f`. Only a table in memory can do that.
+    pub(crate) fn replace(
+        &mut self,
+        f: impl FnOnce(&Tensor) -> Result<Tensor, TrainError>,
+    ) -> Result<(), TrainError> {
+        if let Rows::Memory(table) = &mut self.rows {
+            *table = f(table)?;
+        }
+        Ok(())
+    }
+
     /// The table, all of whose rows have been written.
     pub(crate) fn complete(self) -> Result<Table, TrainError> {
         let Self { nodes, columns, kind, rows } = self;
