@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Everything that has to pass: formatting, clippy, the kernels' machine code, all tests, those of the Python module
-# included, and that what needs no libtorch builds without one. Gets libtorch, NVRTC and PyTorch first, from their cache
-# folder where they are there. Works from any folder, needs nothing exported and no GPU.
+# included, and that what needs no libtorch builds without one. Tests run several programs at a time
+# (scripts/check/tests.py). Gets libtorch, NVRTC and PyTorch first, from their cache folder where they are there. Works
+# from any folder, needs nothing exported and no GPU.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -34,27 +35,16 @@ tests_without_libtorch() {
     --no-default-features --test integration -- -D warnings
 }
 
-# The Python module by the tests' profile, whose crates and program are there already: nothing is built for a release.
-python_module() {
-  local target
+# The tests of Rust and Python, the fuzzer and the kernels' machine code, next to each other: most tests wait for
+# processes. The Python module is built by the tests' profile, whose crates and program are there already.
+tests() {
+  local target python
   target=$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
-  UVATRAIN_PROGRAM=$target/debug/uvatrain scripts/check/python.sh --profile dev --quiet
-}
-
-# The fuzzer uses one core, and the module's tests mostly wait for processes: they run next to each other.
-fuzz_beside_python_module() {
-  local log failed=0
-  log=$(mktemp)
-  scripts/check/fuzz.sh >"$log" 2>&1 &
-  local fuzzing=$!
-  trap 'kill "$fuzzing" 2>/dev/null || true' EXIT
-  python_module || failed=$?
-  wait "$fuzzing" || failed=$?
-  trap - EXIT
-  printf '\nscripts/check/fuzz.sh:\n'
-  cat "$log"
-  rm -f "$log"
-  return "$failed"
+  python="env 'UVATRAIN_PROGRAM=$target/debug/uvatrain' scripts/check/python.sh --profile dev --at-once 2 --quiet"
+  scripts/check/tests.py \
+    --beside "Python module=$python" \
+    --beside "kernels compile for every GPU=scripts/check/kernels.py --require" \
+    --beside "fuzz=scripts/check/fuzz.sh"
 }
 
 step "libtorch" scripts/setup/libtorch.sh
@@ -67,10 +57,8 @@ step "tests without libtorch" tests_without_libtorch
 step "book" scripts/check/book.sh
 step "real graphs" scripts/setup/datasets.sh
 step "NVRTC" scripts/setup/nvrtc.sh
-step "kernels compile for every GPU" scripts/check/kernels.py --require
 step "second implementation" python3 tests/reference/reference.py --check docs/test-vectors.json
-step "tests" cargo test --workspace --no-fail-fast
-step "Python module, fuzz" fuzz_beside_python_module
+step "tests" tests
 
 printf '\n== all passed in %d s\n' $((SECONDS - started))
 printf '%s\n' "${took[@]}"

@@ -3,23 +3,25 @@
 # (scripts/check/wheel.py), installed, and tested by pytest with PyTorch, PyG and numpy (scripts/setup/python.sh), examples
 # included. Needs no network once those are in their cache.
 #
-#   scripts/check/python.sh [--wheel FILE | --profile NAME] [--python PYTHON] [pytest's arguments…]
+#   scripts/check/python.sh [--wheel FILE | --profile NAME] [--python PYTHON] [--at-once N] [pytest's arguments…]
 #
 #   --wheel FILE      tests a wheel that is there already
 #   --profile NAME    builds by that profile of cargo: `dev` takes most crates from where cargo's tests left them
 #   --python PYTHON   tests with the packages of another Python, and builds with its pip; a network may then be needed
+#   --at-once N       N processes of pytest, which share the files among them: most tests wait for other processes
 #
 # The cache's environment is not changed: the module is laid over it in a folder that goes away again.
 set -euo pipefail
 
 checkout=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
-wheel='' python='' profile=release
-while [[ ${1:-} == --wheel || ${1:-} == --python || ${1:-} == --profile ]]; do
+wheel='' python='' profile=release at_once=1
+while [[ ${1:-} == --wheel || ${1:-} == --python || ${1:-} == --profile || ${1:-} == --at-once ]]; do
   [[ -n ${2:-} ]] || { echo "check/python: $1 needs a value" >&2; exit 2; }
   case $1 in
     --wheel) wheel=$(realpath "$2") ;;
     --python) python=$2 ;;
     --profile) profile=$2 ;;
+    --at-once) at_once=$2 ;;
   esac
   shift 2
 done
@@ -68,4 +70,22 @@ for folder in crates/uva-py/tests examples/python; do
 done
 # Nothing is written into the checkout; and from a folder without a `uvatrain` that Python could find first.
 cd "$work"
-"$python" -m pytest -p no:cacheprovider --rootdir "$checkout" --durations 10 "$@" "${tests[@]}"
+declare -a pytest=("$python" -m pytest -p no:cacheprovider --rootdir "$checkout" --durations 10 "$@" "${tests[@]}")
+if ((at_once == 1)); then
+  "${pytest[@]}"
+  exit
+fi
+mkdir claims
+declare -a running=()
+trap 'kill "${running[@]}" 2>/dev/null || true; rm -rf "$work"' EXIT
+trap 'exit 143' TERM
+for ((number = 1; number <= at_once; number++)); do
+  UVATRAIN_PYTEST_CLAIMS=$work/claims "${pytest[@]}" >"pytest-$number.log" 2>&1 &
+  running+=($!)
+done
+failed=0
+for number in "${!running[@]}"; do
+  wait "${running[$number]}" || failed=$?
+  cat "pytest-$((number + 1)).log"
+done
+exit "$failed"

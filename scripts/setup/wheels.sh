@@ -15,6 +15,13 @@
 say() { printf '%s: %s\n' "$label" "$*" >&2; }
 fail() { say "$*"; exit 3; }
 
+# Waits until no other run fills the folder, and keeps others waiting until this script ends.
+lock() {
+  command -v flock >/dev/null || return 0
+  exec 9>"$cache/$label.lock"
+  flock 9
+}
+
 # A python with pip: the one there is, else a throw-away venv in $1.
 python_with_pip() {
   local python=${python:-python3}
@@ -84,10 +91,7 @@ fill_once() {
   how="using"
   [[ -d $installed ]] && return
   mkdir -p "$cache"
-  if command -v flock >/dev/null; then
-    exec 9>"$cache/$label.lock"
-    flock 9
-  fi
+  lock
   if [[ ! -d $installed ]]; then
     fill
     how="installed"

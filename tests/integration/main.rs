@@ -45,6 +45,8 @@ mod run;
 mod run_faults;
 mod run_gpu;
 #[cfg(feature = "train")]
+mod targets;
+#[cfg(feature = "train")]
 mod terminal;
 #[cfg(feature = "train")]
 mod told;

@@ -33,6 +33,11 @@ pub enum LayoutError {
         /// Seeds of a batch.
         seeds: usize,
     },
+    /// Rows of the edges' features, and there are none.
+    #[error(
+        "`edge_attr`: the dataset has no edge_feat.npy, where the features of edges are (docs/data-format.md)"
+    )]
+    NoEdgeFeatures,
     /// float32 of a table of integers.
     #[error(
         "`feature_type=float32`: feat.npy has {table} values, and only f16 and bf16 are widened on the way. Leave \
@@ -51,6 +56,7 @@ impl LayoutError {
         match self {
             Self::Bounds(error) => error.field(),
             Self::TooLarge | Self::RowsBelowSeeds { .. } => Some("slot_bytes"),
+            Self::NoEdgeFeatures => Some("edge_attr"),
             Self::NotWidened { .. } => Some("feature_type"),
         }
     }

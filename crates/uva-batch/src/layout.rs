@@ -38,7 +38,10 @@ pub struct BatchLayout {
     element: ElementType,
     /// The table's own type, where the producer widens.
     widened_from: Option<ElementType>,
+    /// Of the feature rows of edges: type and columns.
+    edge_attr: Option<(ElementType, usize)>,
     batch_bytes: usize,
+    arrays_bytes: usize,
     features_at: usize,
 }
 
@@ -104,17 +107,32 @@ impl BatchLayout {
             bounds = limit_rows(bounds, bytes, row_bytes)?;
         }
         bounds.nodes = bounds.nodes.max(bounds.seeds);
+        let labelled = dataset.labels().are_there();
+        let edge_features = match (spec.has(Column::EdgeAttr, labelled), dataset.edge_features()) {
+            (true, None) => return Err(LayoutError::NoEdgeFeatures),
+            (true, Some(table)) => Some(table),
+            (false, _) => None,
+        };
+        if let (Some(bytes), Some(table)) = (bytes, edge_features) {
+            for layer in &mut bounds.layers {
+                layer.edges = layer.edges.min(bytes / table.row_bytes());
+            }
+        }
 
         let of_values = |values: Values| match (values, dataset.labels()) {
             (Values::One(element), _) => (element, None),
-            (Values::Labels, Labels::Single(_)) => (Element::I64, None),
+            (Values::Labels, Labels::Single(_) | Labels::Absent) => (Element::I64, None),
+            (Values::Labels, Labels::Regression { columns, .. }) => (Element::F32, columns),
             (Values::Labels, Labels::Multi { classes, .. }) => (Element::U8, Some(classes)),
             (Values::Features, _) => (element.into(), Some(features.dim)),
+            (Values::EdgeFeatures, _) => {
+                edge_features.map_or((Element::F32, None), |table| (table.element.into(), Some(table.dim)))
+            }
         };
         let mut places: Vec<ColumnPlace> = Vec::new();
-        let (mut batch_bytes, mut features_at) = (BatchHeader::BYTES, 0);
+        let (mut batch_bytes, mut arrays_bytes, mut features_at) = (BatchHeader::BYTES, 0, 0);
         let mut end = BatchHeader::BYTES;
-        for (column, layer) in in_slot_order(spec, bounds.layers.len()) {
+        for (column, layer) in in_slot_order(spec, labelled, bounds.layers.len()) {
             let of_column = column.spec();
             let (element, width) = of_values(of_column.values);
             let capacity = most_rows(of_column, layer, &bounds);
@@ -124,7 +142,8 @@ impl BatchLayout {
                 places.push(place);
                 continue;
             }
-            if of_column.lives_in == Slots::Feature {
+            if column == Column::X {
+                arrays_bytes = end;
                 end = end.checked_next_multiple_of(PAGE).ok_or(LayoutError::TooLarge)?;
                 features_at = end;
             }
@@ -140,7 +159,19 @@ impl BatchLayout {
         }
         // Room to round up to whole pages behind the report of a slot on a GPU.
         end.checked_add(2 * PAGE).ok_or(LayoutError::TooLarge)?;
-        Ok(Self { bounds, places, dim: features.dim, element, widened_from, batch_bytes, features_at })
+        let dim = features.dim;
+        let edge_attr = edge_features.map(|table| (table.element, table.dim));
+        Ok(Self {
+            bounds,
+            places,
+            dim,
+            element,
+            widened_from,
+            edge_attr,
+            batch_bytes,
+            arrays_bytes,
+            features_at,
+        })
     }
 
     /// The bounds of what fits.
@@ -185,6 +216,11 @@ impl BatchLayout {
         self.batch_bytes
     }
 
+    /// Bytes of a feature slot's payload before its feature rows: a batch's, and the feature rows of edges.
+    pub fn arrays_bytes(&self) -> usize {
+        self.arrays_bytes
+    }
+
     /// Bytes of a feature slot's payload.
     pub fn feature_slot_bytes(&self) -> usize {
         self.features_at + self.bounds.nodes * self.row_bytes()
@@ -223,6 +259,11 @@ impl BatchLayout {
     /// The features' type in the table, where that is another one and the producer widens it.
     pub fn widened_from(&self) -> Option<ElementType> {
         self.widened_from
+    }
+
+    /// The type of the feature values of edges, and how many a row has; `None` where batches have none.
+    pub fn edge_attr(&self) -> Option<(ElementType, usize)> {
+        self.edge_attr
     }
 
     /// Reads the header of a slot that holds the batch's columns too.
@@ -310,13 +351,13 @@ fn is_copied(place: &ColumnPlace) -> bool {
 }
 
 /// The columns of batches of `layers` layers, in the order of [`COLUMNS`].
-fn in_slot_order(spec: &BatchSpec, layers: usize) -> impl Iterator<Item = (Column, usize)> {
+fn in_slot_order(spec: &BatchSpec, labelled: bool, layers: usize) -> impl Iterator<Item = (Column, usize)> {
     let beside =
         |a: &ColumnSpec, b: &ColumnSpec| a.is_of_layers() && b.is_of_layers() && a.presence == b.presence;
     COLUMNS.chunk_by(beside).flat_map(move |group| {
         let layers = if group[0].is_of_layers() { layers } else { 1 };
         (0..layers).flat_map(move |layer| {
-            group.iter().filter(|of| spec.has(of.column)).map(move |of| (of.column, layer))
+            group.iter().filter(move |of| spec.has(of.column, labelled)).map(move |of| (of.column, layer))
         })
     })
 }
@@ -351,13 +392,14 @@ mod tests {
 
     use proptest::prelude::*;
     use uva_graph::Split;
+    use uva_graph::npy::{NpyType, write_array};
     use uva_io::generate::{self, Common, PowerLaw};
     use uva_sample::{BatchCounts, BatchKey, LayerCounts, SamplerKind, SamplerOptions};
 
     use super::*;
     use crate::FeatureType;
 
-    /// 500 nodes with rows of 12 bytes.
+    /// 500 nodes with rows of 12 bytes, edges with rows of 20.
     fn small_graph(directory: &Path) -> Dataset {
         let path = directory.join("graph");
         let common = Common {
@@ -369,6 +411,9 @@ mod tests {
             ..Common::default()
         };
         generate::write(&path, &PowerLaw::of(common), &|_| {}).expect("a graph");
+        let edges = Dataset::open(&path).expect("a dataset").edges();
+        let rows = vec![0_f32; 5 * edges];
+        write_array(&path.join("edge_feat.npy"), NpyType::F32, &[5], &rows).expect("features of edges");
         Dataset::open(&path).expect("a dataset")
     }
 
@@ -401,6 +446,7 @@ mod tests {
 
     /// The same with these columns, of this kind of sampler.
     fn with(mut spec: BatchSpec, kind: SamplerKind, degrees: bool, edge_ids: bool) -> BatchSpec {
+        spec.asked.extend((edge_ids && kind == SamplerKind::WEIGHTED).then_some(Column::EdgeAttr));
         (spec.sampling.kind, spec.sampling.edge_ids) = (kind, edge_ids);
         spec.asked.extend(degrees.then_some(Column::Degrees));
         spec.asked.extend(edge_ids.then_some(Column::EdgeIds));
@@ -599,6 +645,9 @@ mod tests {
             let header = full(&layout);
             let mut ranges: Vec<_> = layout.copied(&header).collect();
             prop_assert_eq!(ranges.iter().map(|range| range.end).collect::<Vec<_>>(), layout.ends());
+            let layers = layout.layers().len();
+            ranges.extend((0..layers).filter_map(|l| Some(layout.place(Column::EdgeAttr, l)?.used(&header))));
+            prop_assert!(ranges.last().is_none_or(|range| range.end <= layout.arrays_bytes()));
             ranges.push(layout.range(&header, Column::X, 0));
             let mut end = BatchHeader::BYTES;
             for range in ranges {

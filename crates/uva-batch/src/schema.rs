@@ -26,6 +26,8 @@ pub enum Column {
     Weights,
     /// Places of the seeds in their split.
     InputId,
+    /// Feature rows of a layer's picks.
+    EdgeAttr,
     /// Feature rows.
     X,
 }
@@ -58,10 +60,12 @@ pub struct ColumnSpec {
 pub enum Values {
     /// One value a row, of this type.
     One(Element),
-    /// As the dataset's labels: one int64 a row, or a row of uint8, one a class.
+    /// As the dataset's labels: one int64 a row, a row of uint8, one a class, or one or several float32.
     Labels,
     /// As the feature table, or float32 where the run widens it: a row of features.
     Features,
+    /// As the table of the edges' features: a row of them.
+    EdgeFeatures,
 }
 
 /// How many rows a column has.
@@ -82,6 +86,8 @@ pub enum Rows {
 pub enum Presence {
     /// All.
     Always,
+    /// Those of datasets with labels.
+    Labelled,
     /// Those of runs that ask for it.
     Asked,
     /// Those of runs whose built-in model needs it.
@@ -104,7 +110,7 @@ pub enum Stage {
 pub enum Slots {
     /// Batch slot and feature slot, at the same offset: the producer copies it.
     Both,
-    /// The feature slot alone, behind the others, from the next page on.
+    /// The feature slot alone, behind the others.
     Feature,
 }
 
@@ -121,7 +127,7 @@ pub struct HashTag {
 ///
 /// Neighbouring columns of layers with the same presence lie layer by layer: `block0.indptr, block0.indices,
 /// block1.indptr, …`. The order within a slot is part of the launcher–client protocol.
-pub const COLUMNS: [ColumnSpec; 10] = [
+pub const COLUMNS: [ColumnSpec; 11] = [
     ColumnSpec {
         column: Column::InputNodes,
         name: "input_nodes",
@@ -144,6 +150,7 @@ pub const COLUMNS: [ColumnSpec; 10] = [
         name: "labels",
         values: Values::Labels,
         rows: Rows::Seeds,
+        presence: Presence::Labelled,
         ..SAMPLED
     },
     ColumnSpec {
@@ -195,6 +202,17 @@ pub const COLUMNS: [ColumnSpec; 10] = [
         presence: Presence::Asked,
         ..SAMPLED
     },
+    ColumnSpec {
+        column: Column::EdgeAttr,
+        name: "edge_attr",
+        values: Values::EdgeFeatures,
+        rows: Rows::Edges,
+        presence: Presence::Asked,
+        written_by: Stage::Producer,
+        lives_in: Slots::Feature,
+        ..SAMPLED
+    },
+    // The last, on a page of its own.
     ColumnSpec {
         column: Column::X,
         name: "x",
@@ -320,8 +338,9 @@ mod tests {
                 if spec.is_of_layers() { format!("block{{l}}.{}", spec.name) } else { spec.name.to_owned() };
             let values = match spec.values {
                 Values::One(element) => element.name(),
-                Values::Labels => "int64, or a row of uint8",
+                Values::Labels => "int64, or a row of uint8 or float32",
                 Values::Features => "a row of the table's type, or of float32",
+                Values::EdgeFeatures => "a row of the edge table's type",
             };
             let rows = match spec.rows {
                 Rows::Seeds => "seeds",
@@ -331,6 +350,7 @@ mod tests {
             };
             let presence = match spec.presence {
                 Presence::Always => "all",
+                Presence::Labelled => "where the dataset has labels",
                 Presence::Asked => "where asked for",
                 Presence::ForModel => "where the model needs it",
                 Presence::WeighedEdges => "samplers that weigh edges",

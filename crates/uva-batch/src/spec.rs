@@ -22,11 +22,12 @@ pub struct BatchSpec {
 }
 
 impl BatchSpec {
-    /// Whether batches have this column.
+    /// Whether batches of a dataset with labels, or without, have this column.
     #[must_use]
-    pub fn has(&self, column: Column) -> bool {
+    pub fn has(&self, column: Column, labelled: bool) -> bool {
         match column.spec().presence {
             Presence::Always => true,
+            Presence::Labelled => labelled,
             Presence::Asked | Presence::ForModel => self.asked.contains(&column),
             Presence::WeighedEdges => self.sampling.kind.weighs_edges(),
         }

@@ -99,6 +99,7 @@ impl<M: SlotMemory> BatchView<M> {
             why: match spec.presence {
                 Presence::WeighedEdges => "its kind of sampler weighs no edges",
                 Presence::ForModel => "only runs whose built-in model needs it have it",
+                Presence::Labelled => "the dataset has no labels",
                 Presence::Asked | Presence::Always => "the run does not ask for this column",
             },
         })?;
@@ -187,9 +188,13 @@ impl<M: SlotMemory> BatchView<M> {
 
     /// Labels of the seeds.
     pub fn labels(&self) -> Labels<'_> {
-        match self.layout.place(Column::Labels, 0).and_then(|place| place.width) {
-            None => Labels::Single(self.slice(Column::Labels, 0)),
-            Some(classes) => Labels::Multi { classes, values: self.slice(Column::Labels, 0) },
+        match self.layout.place(Column::Labels, 0).map(|place| (place.element, place.width)) {
+            None => Labels::Absent,
+            Some((Element::F32, columns)) => {
+                Labels::Regression { columns, values: self.slice(Column::Labels, 0) }
+            }
+            Some((_, None)) => Labels::Single(self.slice(Column::Labels, 0)),
+            Some((_, Some(classes))) => Labels::Multi { classes, values: self.slice(Column::Labels, 0) },
         }
     }
 
@@ -266,6 +271,16 @@ impl<M: SlotMemory> BatchView<M> {
             edge_ids: self.slice(Column::EdgeIds, layer),
             weights: self.slice(Column::Weights, layer),
         }
+    }
+
+    /// Feature rows of a layer's edges, row `i` for `block(layer).indices[i]`; `None` unless the options ask for them.
+    ///
+    /// # Panics
+    /// As [`BatchView::block`].
+    pub fn edge_attr(&self, layer: usize) -> Option<FeatureTable<'_>> {
+        let (element, dim) = self.layout.edge_attr()?;
+        let rows = self.counts(layer).edges;
+        Some(FeatureTable { bytes: self.slice(Column::EdgeAttr, layer), rows, dim, element })
     }
 
     /// Which sampler made it, from 0.
@@ -439,9 +454,10 @@ impl<'a> DeviceView<'a> {
         self.always(Column::InputNodes, 0)
     }
 
-    /// int64, one a seed; or of a multi-label dataset uint8, a row a seed.
-    pub fn labels(&self) -> DeviceSlice<'a> {
-        self.always(Column::Labels, 0)
+    /// int64, one a seed; or of a multi-label dataset uint8, for regression float32, a row a seed. `None` if the
+    /// dataset has no labels.
+    pub fn labels(&self) -> Option<DeviceSlice<'a>> {
+        self.column(Column::Labels, 0)
     }
 
     /// int32, one a node; `None` unless the options ask for them.
@@ -488,6 +504,12 @@ impl<'a> DeviceView<'a> {
     /// float32, one an edge of the layer; `None` unless the kind of sampler weighs edges.
     pub fn weights(&self, layer: usize) -> Option<DeviceSlice<'a>> {
         self.column(Column::Weights, layer)
+    }
+
+    /// Feature rows, one an edge of the layer; `None` unless the options ask for them. Type and columns are
+    /// [`BatchLayout::edge_attr`].
+    pub fn edge_attr(&self, layer: usize) -> Option<DeviceSlice<'a>> {
+        self.column(Column::EdgeAttr, layer)
     }
 }
 /// The bytes of a column as its values. Slots are page-aligned and offsets multiples of 64; only an empty range may begin

@@ -146,7 +146,7 @@ impl Dataset {
     }
 
     /// How many classes there are: the number in `meta.json`, or the largest label + 1, or, if a node may have several,
-    /// the columns of `label.npy`. 0 if no node has a label.
+    /// the columns of `label.npy`. 0 if no node has a class.
     pub fn classes(&self) -> usize {
         self.classes
     }
@@ -155,6 +155,7 @@ impl Dataset {
     pub fn classes_from(&self) -> String {
         let file = |name: &str| self.path.join(name).display().to_string();
         match (self.labels(), self.files.meta.classes) {
+            (Labels::Absent | Labels::Regression { .. }, _) => "no class labels".to_owned(),
             (Labels::Multi { .. }, _) => format!("the columns of {}", file(names::LABELS)),
             (Labels::Single(_), Some(_)) => format!("\"classes\" in {}", file(meta::FILE_NAME)),
             (Labels::Single(_), None) => format!("the largest label in {}", file(names::LABELS)),
@@ -184,12 +185,23 @@ impl Dataset {
         }
     }
 
+    /// The feature rows of the edges, row `i` for entry `i` of the neighbour lists; `None` if the dataset has none.
+    pub fn edge_features(&self) -> Option<FeatureTable<'_>> {
+        let (array, element) = self.files.edge_features.as_ref()?;
+        let (rows, dim) = (array.shape()[0], array.shape()[1]);
+        Some(FeatureTable { bytes: array.bytes(), rows, dim, element: *element })
+    }
+
     /// The labels.
     pub fn labels(&self) -> Labels<'_> {
         match &self.files.labels {
+            LabelArray::Absent => Labels::Absent,
             LabelArray::Single(values) => Labels::Single(values.values()),
             LabelArray::Multi { classes, array } => {
                 Labels::Multi { classes: *classes, values: array.bytes() }
+            }
+            LabelArray::Regression { columns, array } => {
+                Labels::Regression { columns: *columns, values: array.values() }
             }
         }
     }

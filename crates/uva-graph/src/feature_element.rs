@@ -4,14 +4,14 @@ use std::path::Path;
 
 use crate::npy::{NpyArray, NpyType};
 use crate::quote::shown;
-use crate::{ElementType, GraphError, Meta, meta};
+use crate::{ElementType, GraphError, Meta, meta, names};
 
 #[derive(Debug, thiserror::Error)]
 enum ElementProblem {
-    #[error("\"feat_dtype\" is \"{0}\", it has to be one of f32, f16, bf16, u8, i8")]
-    UnknownElement(String),
-    #[error("\"feat_dtype\" is \"{said}\", but feat.npy holds {found}")]
-    OtherElement { said: String, found: NpyType },
+    #[error("\"{key}\" is \"{said}\", it has to be one of f32, f16, bf16, u8, i8")]
+    UnknownElement { key: &'static str, said: String },
+    #[error("\"{key}\" is \"{said}\", but {file} holds {found}")]
+    OtherElement { key: &'static str, said: String, file: &'static str, found: NpyType },
 }
 
 /// The element type of `features`, from its `.npy` type and from `meta`, the metadata of the dataset in `directory`.
@@ -23,12 +23,35 @@ pub fn feature_element(
     meta: &Meta,
     features: &NpyArray,
 ) -> Result<ElementType, GraphError> {
+    element_of(directory, ("feat_dtype", &meta.feat_dtype), names::FEATURES, features)
+}
+
+/// The same of the edges' features.
+///
+/// # Errors
+/// As [`feature_element`].
+pub fn edge_feature_element(
+    directory: &Path,
+    meta: &Meta,
+    features: &NpyArray,
+) -> Result<ElementType, GraphError> {
+    element_of(directory, ("edge_feat_dtype", &meta.edge_feat_dtype), names::EDGE_FEATURES, features)
+}
+
+/// That of the array in `name`, which the metadata say at `key`.
+fn element_of(
+    directory: &Path,
+    (key, said): (&'static str, &Option<String>),
+    name: &'static str,
+    features: &NpyArray,
+) -> Result<ElementType, GraphError> {
     let file = directory.join(meta::FILE_NAME);
-    let said = match &meta.feat_dtype {
-        Some(name) => Some((
-            name,
-            ElementType::from_name(name)
-                .ok_or_else(|| GraphError::invalid(&file, ElementProblem::UnknownElement(shown(name))))?,
+    let said = match said {
+        Some(text) => Some((
+            text,
+            ElementType::from_name(text).ok_or_else(|| {
+                GraphError::invalid(&file, ElementProblem::UnknownElement { key, said: shown(text) })
+            })?,
         )),
         None => None,
     };
@@ -40,17 +63,17 @@ pub fn feature_element(
         // `.npy` has no bfloat16, so uint16 stands in, and only `meta.json` distinguishes them.
         NpyType::U16 if matches!(said, Some((_, ElementType::Bf16))) => ElementType::Bf16,
         NpyType::U16 => {
-            return Err(features.wrong_type(
-                "float32, float16, uint8 or int8 (uint16 holds bfloat16 only where meta.json says \"feat_dtype\": \"bf16\")",
-            ));
+            return Err(features.wrong_type(format!(
+                "float32, float16, uint8 or int8 (uint16 holds bfloat16 only where meta.json says \"{key}\": \"bf16\")"
+            )));
         }
         _ => return Err(features.wrong_type("float32, float16, uint8 or int8, or bfloat16 as uint16")),
     };
     match said {
-        Some((name, said)) if said != found => Err(GraphError::invalid(
-            &file,
-            ElementProblem::OtherElement { said: name.clone(), found: features.kind() },
-        )),
+        Some((text, said)) if said != found => {
+            let (said, found) = (text.clone(), features.kind());
+            Err(GraphError::invalid(&file, ElementProblem::OtherElement { key, said, file: name, found }))
+        }
         _ => Ok(found),
     }
 }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::feature_element::feature_element;
+use crate::feature_element::{edge_feature_element, feature_element};
 use crate::npy::{NpyArray, NpyType, TypedArray};
 use crate::{ElementType, GraphError, Meta, Split, meta, names};
 
@@ -23,18 +23,56 @@ impl IndexArray {
     }
 }
 
-/// `label.npy`: one class per node, or a row of zeros and ones per node.
+/// `label.npy`: one class per node, a row of zeros and ones per node, or one or several numbers per node.
 #[derive(Debug)]
 pub(crate) enum LabelArray {
+    Absent,
     Single(TypedArray<i64>),
     Multi { classes: usize, array: NpyArray },
+    Regression { columns: Option<usize>, array: TypedArray<f32> },
 }
 
 impl LabelArray {
-    pub(crate) fn array(&self) -> &NpyArray {
+    pub(crate) fn array(&self) -> Option<&NpyArray> {
         match self {
-            LabelArray::Single(labels) => labels.array(),
-            LabelArray::Multi { array, .. } => array,
+            LabelArray::Absent => None,
+            LabelArray::Single(labels) => Some(labels.array()),
+            LabelArray::Multi { array, .. } => Some(array),
+            LabelArray::Regression { array, .. } => Some(array.array()),
+        }
+    }
+
+    /// Checks type and shape against the number of nodes and the classes that `meta.json` names.
+    fn of(array: Option<NpyArray>, nodes: usize, meta: &Meta, directory: &Path) -> Result<Self, GraphError> {
+        let in_meta = |problem| GraphError::invalid(&directory.join(meta::FILE_NAME), problem);
+        let Some(array) = array else { return Ok(Self::Absent) };
+        let columns = match *array.shape() {
+            [rows] if rows == nodes => None,
+            [rows, columns] if rows == nodes && columns > 0 => Some(columns),
+            _ => {
+                return Err(array.wrong_shape(format!(
+                    "[{nodes}] (one class or number a node) or [{nodes}, columns] (several)"
+                )));
+            }
+        };
+        match (array.kind(), columns) {
+            (NpyType::F32, columns) => {
+                if let Some(classes) = meta.classes {
+                    return Err(in_meta(MetaProblem::ClassesOfNumbers(classes)));
+                }
+                Ok(Self::Regression { columns, array: TypedArray::new(array, NpyType::F32)? })
+            }
+            (NpyType::I64, None) => Ok(Self::Single(TypedArray::new(array, NpyType::I64)?)),
+            (NpyType::U8, Some(columns)) => match meta.classes {
+                Some(said) if said != columns as u64 => {
+                    Err(in_meta(MetaProblem::OtherClasses { said, columns }))
+                }
+                _ => Ok(Self::Multi { classes: columns, array }),
+            },
+            (_, None) => Err(array.wrong_type("int64 (classes) or float32 (regression)")),
+            (_, Some(_)) => {
+                Err(array.wrong_type("uint8 (labels of several classes a node) or float32 (regression)"))
+            }
         }
     }
 }
@@ -50,6 +88,8 @@ pub(crate) struct Files {
     pub(crate) labels: LabelArray,
     pub(crate) splits: [TypedArray<i64>; 3],
     pub(crate) weights: Option<TypedArray<f32>>,
+    /// The edges' feature rows, and the type of their values.
+    pub(crate) edge_features: Option<(NpyArray, ElementType)>,
     pub(crate) original_ids: Option<TypedArray<i64>>,
 }
 
@@ -59,6 +99,8 @@ enum MetaProblem {
     Classes(u64),
     #[error("\"classes\" is {said}, but label.npy has {columns} columns")]
     OtherClasses { said: u64, columns: usize },
+    #[error("\"classes\" is {0}, but label.npy has float32 values, which are for regression: remove the key")]
+    ClassesOfNumbers(u64),
 }
 
 impl Files {
@@ -106,26 +148,7 @@ impl Files {
         }
         let element = feature_element(directory, &meta, &features)?;
 
-        let labels = match open(names::LABELS)? {
-            array if array.shape() == [nodes] => LabelArray::Single(TypedArray::new(array, NpyType::I64)?),
-            array if array.shape().len() == 2 && array.shape()[0] == nodes && array.shape()[1] > 0 => {
-                if array.kind() != NpyType::U8 {
-                    return Err(array.wrong_type("uint8 (labels of several classes a node)"));
-                }
-                let columns = array.shape()[1];
-                if let Some(said) = meta.classes
-                    && said != columns as u64
-                {
-                    let file = directory.join(meta::FILE_NAME);
-                    return Err(GraphError::invalid(&file, MetaProblem::OtherClasses { said, columns }));
-                }
-                LabelArray::Multi { classes: columns, array }
-            }
-            array => {
-                return Err(array
-                    .wrong_shape(format!("[{nodes}] (one class a node) or [{nodes}, classes] (several)")));
-            }
-        };
+        let labels = LabelArray::of(optional(directory, names::LABELS)?, nodes, &meta, directory)?;
 
         let split = |split: Split| TypedArray::new(vector(open(split.file_name())?)?, NpyType::I64);
         let splits = [split(Split::Train)?, split(Split::Valid)?, split(Split::Test)?];
@@ -135,21 +158,46 @@ impl Files {
             .transpose()?
             .map(|array| TypedArray::new(array, NpyType::F32))
             .transpose()?;
+        let edge_features = optional(directory, names::EDGE_FEATURES)?
+            .map(|array| match *array.shape() {
+                [rows, columns] if rows == edges && columns > 0 => {
+                    let element = edge_feature_element(directory, &meta, &array)?;
+                    Ok((array, element))
+                }
+                _ => {
+                    let wanted = format!("[{edges}, features], one row for each edge of indices.npy");
+                    Err(array.wrong_shape(wanted))
+                }
+            })
+            .transpose()?;
         let original_ids = optional(directory, names::ORIGINAL_IDS)?
             .map(|array| of_length(array, nodes, "one id for each node of indptr.npy"))
             .transpose()?
             .map(|array| TypedArray::new(array, NpyType::I64))
             .transpose()?;
-        Ok(Files { meta, indptr, indices, features, element, labels, splits, weights, original_ids })
+        Ok(Files {
+            meta,
+            indptr,
+            indices,
+            features,
+            element,
+            labels,
+            splits,
+            weights,
+            edge_features,
+            original_ids,
+        })
     }
 
     pub(crate) fn nodes(&self) -> usize {
         self.indptr.values().len() - 1
     }
 
-    /// The number in `meta.json`, or the largest label + 1, or the columns of `label.npy`.
+    /// The number in `meta.json`, or the largest label + 1, or the columns of `label.npy`; 0 where labels are no
+    /// classes.
     pub(crate) fn classes(&self) -> usize {
         match (&self.labels, self.meta.classes) {
+            (LabelArray::Absent | LabelArray::Regression { .. }, _) => 0,
             (LabelArray::Multi { classes, .. }, _) => *classes,
             (LabelArray::Single(_), Some(classes)) => classes as usize,
             (LabelArray::Single(labels), None) => {

@@ -11,17 +11,26 @@ use crate::npy::NpyArray;
 /// Words of 8 bytes taken from one array.
 const SAMPLES: usize = 1 << 14;
 
+/// The tag of the edges' features. The others are numbered.
+const EDGE_FEATURES: u8 = 32;
+
 /// 16 hex digits.
 pub(crate) fn of(files: &Files) -> String {
-    let splits = files.splits.iter().map(|split| split.array());
-    let arrays = [files.indptr.array(), files.indices.array(), &files.features, files.labels.array()]
+    let splits = files.splits.iter().map(|split| Some(split.array()));
+    let tables = [files.indptr.array(), files.indices.array(), &files.features].map(Some);
+    // Absent labels keep their tag, so that the later arrays keep theirs.
+    let arrays = tables
         .into_iter()
+        .chain([files.labels.array()])
         .chain(splits)
-        .chain(files.weights.as_ref().map(|weights| weights.array()))
-        .chain(files.original_ids.as_ref().map(|ids| ids.array()));
+        .chain(files.weights.as_ref().map(|weights| Some(weights.array())))
+        .chain(files.original_ids.as_ref().map(|ids| Some(ids.array())));
     let mut sum = hash::term(0, 0, files.classes() as u64);
-    for (tag, array) in (1..).zip(arrays) {
+    for (tag, array) in (1..).zip(arrays).filter_map(|(tag, array)| Some((tag, array?))) {
         sum = sum.wrapping_add(of_array(tag, array, files.element.name()));
+    }
+    if let Some((array, element)) = &files.edge_features {
+        sum = sum.wrapping_add(of_array(EDGE_FEATURES, array, element.name()));
     }
     format!("{sum:016x}")
 }

@@ -37,6 +37,9 @@ pub struct Meta {
     /// The element type of the features. Needed for `bf16` only, which `.npy` cannot express.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feat_dtype: Option<String>,
+    /// The same of the edges' features.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edge_feat_dtype: Option<String>,
     /// The data's licence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub licence: Option<String>,

@@ -13,6 +13,8 @@ pub const FEATURES: &str = "feat.npy";
 pub const LABELS: &str = "label.npy";
 /// Edge weights, optional.
 pub const WEIGHTS: &str = "weight.npy";
+/// Feature rows of the edges, in the order of the neighbours, optional.
+pub const EDGE_FEATURES: &str = "edge_feat.npy";
 /// The id that each node had before a reordering, optional.
 pub const ORIGINAL_IDS: &str = "orig_id.npy";
 /// The integer id that each node had in an imported source, int64 `[N]`, optional. Opening a dataset ignores it.
@@ -22,6 +24,6 @@ pub const NODE_NAMES: &str = "node_names.txt";
 
 /// The files that opening a dataset reads, the optional ones included.
 pub(crate) fn of_an_open_dataset() -> impl Iterator<Item = &'static str> {
-    let arrays = [INDPTR, INDICES, FEATURES, LABELS, WEIGHTS, ORIGINAL_IDS, meta::FILE_NAME];
+    let arrays = [INDPTR, INDICES, FEATURES, LABELS, WEIGHTS, EDGE_FEATURES, ORIGINAL_IDS, meta::FILE_NAME];
     arrays.into_iter().chain(Split::ALL.map(Split::file_name))
 }

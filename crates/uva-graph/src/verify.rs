@@ -39,6 +39,10 @@ enum ContentProblem {
     Label { node: usize, at: usize, value: i64, classes: i64 },
     #[error("the label of node {node}, column {column}, at offset {at} is {value}, it has to be 0 or 1")]
     LabelBit { node: usize, column: usize, at: usize, value: u8 },
+    #[error(
+        "the target of node {node}, column {column}, at offset {at} is {value}: targets have to be finite"
+    )]
+    Target { node: usize, column: usize, at: usize, value: f32 },
     #[error("entry {position} at offset {at} is {value}, {}", outside(*nodes as u64))]
     Id { position: usize, at: usize, value: i64, nodes: usize },
     #[error("entry {position} at offset {at} names node {value} again: a split names a node at most once")]
@@ -97,6 +101,8 @@ pub(crate) fn nodes(files: &Files) -> Result<(), GraphError> {
     match &files.labels {
         LabelArray::Single(labels) => class_labels(labels.array(), labels.values(), files.meta.classes)?,
         LabelArray::Multi { array, .. } => label_bits(array, array.bytes())?,
+        LabelArray::Regression { array, .. } => regression_targets(array.array(), array.values())?,
+        LabelArray::Absent => {}
     }
     for split in Split::ALL {
         let ids = &files.splits[split as usize];
@@ -167,9 +173,16 @@ pub(crate) fn weights_to_pick_by(array: &NpyArray, values: &[f32]) -> Result<(),
 
 /// Checks that no feature is NaN or infinite.
 pub(crate) fn features(files: &Files) -> Result<(), GraphError> {
-    let array = &files.features;
+    finite_rows(&files.features, files.element)?;
+    match &files.edge_features {
+        Some((array, element)) => finite_rows(array, *element),
+        None => Ok(()),
+    }
+}
+
+fn finite_rows(array: &NpyArray, element: ElementType) -> Result<(), GraphError> {
     // Feature bytes may be unaligned, so they are read as bytes, not cast.
-    let wrong = match files.element {
+    let wrong = match element {
         ElementType::U8 | ElementType::I8 => None,
         ElementType::F32 => first_not_finite(array.bytes(), f32::from_le_bytes),
         ElementType::F16 => first_not_finite(array.bytes(), |bytes| f16::from_le_bytes(bytes).to_f32()),
@@ -273,6 +286,22 @@ pub(crate) fn label_bits(array: &NpyArray, bits: &[u8]) -> Result<(), GraphError
             let (node, column) = (position / columns, position % columns);
             let (at, value) = (offset(array, position), bits[position]);
             Err(invalid(array, ContentProblem::LabelBit { node, column, at, value }))
+        }
+    }
+}
+
+/// Checks that targets of regression are finite, so that no loss becomes NaN; `array` holds `values` in any width.
+///
+/// # Errors
+/// About the first wrong value.
+pub fn regression_targets(array: &NpyArray, values: &[f32]) -> Result<(), GraphError> {
+    match first_wrong(values, |value| !value.is_finite()) {
+        None => Ok(()),
+        Some(position) => {
+            let columns = array.shape().get(1).copied().unwrap_or(1);
+            let (node, column) = (position / columns, position % columns);
+            let (at, value) = (offset(array, position), values[position]);
+            Err(invalid(array, ContentProblem::Target { node, column, at, value }))
         }
     }
 }

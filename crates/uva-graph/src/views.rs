@@ -84,12 +84,12 @@ impl Csc<'_> {
     }
 }
 
-/// One feature row per node, row after row, as opaque bytes.
+/// One feature row per node, or per edge, row after row, as opaque bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct FeatureTable<'a> {
     /// `rows * dim` values, little-endian.
     pub bytes: &'a [u8],
-    /// The number of rows: one per node.
+    /// The number of rows.
     pub rows: usize,
     /// Values in a row.
     pub dim: usize,
@@ -108,6 +108,8 @@ impl FeatureTable<'_> {
 /// The prediction targets of the nodes.
 #[derive(Debug, Clone, Copy)]
 pub enum Labels<'a> {
+    /// The dataset has no `label.npy`.
+    Absent,
     /// One class per node, −1 for none.
     Single(&'a [i64]),
     /// A row of `classes` zeros and ones per node.
@@ -117,22 +119,47 @@ pub enum Labels<'a> {
         /// `nodes * classes` bytes.
         values: &'a [u8],
     },
+    /// A row of numbers per node, for regression.
+    Regression {
+        /// Values in a row; `None`: one, and the array has one dimension.
+        columns: Option<usize>,
+        /// `nodes * columns` finite numbers.
+        values: &'a [f32],
+    },
 }
 
 impl<'a> Labels<'a> {
     /// All labels as bytes, row after row.
     pub fn bytes(&self) -> &'a [u8] {
         match self {
+            Labels::Absent => &[],
             Labels::Single(values) => bytemuck::cast_slice(values),
             Labels::Multi { values, .. } => values,
+            Labels::Regression { values, .. } => bytemuck::cast_slice(values),
         }
     }
 
-    /// Bytes per node's label: 8, or the number of classes if a node may have several.
+    /// Bytes per node's label: 8, or the number of classes if a node may have several, or 4 for each number. 0 without
+    /// labels.
     pub fn row_bytes(&self) -> usize {
         match self {
+            Labels::Absent => 0,
             Labels::Single(_) => 8,
             Labels::Multi { classes, .. } => *classes,
+            Labels::Regression { columns, .. } => 4 * columns.unwrap_or(1),
+        }
+    }
+
+    /// Whether the dataset has labels. A node may still have none.
+    pub fn are_there(&self) -> bool {
+        !matches!(self, Labels::Absent)
+    }
+
+    /// Numbers to predict for each node; `None` unless they are for regression.
+    pub fn regression_columns(&self) -> Option<usize> {
+        match self {
+            Labels::Regression { columns, .. } => Some(columns.unwrap_or(1)),
+            Labels::Absent | Labels::Single(_) | Labels::Multi { .. } => None,
         }
     }
 }

@@ -22,8 +22,9 @@ thread_local Index block_index, block_size, grid_size;
 namespace {
 
 constexpr unsigned LANES = 32;
-// Kernels keep little on the stack and call nothing deep; pages of it that are never touched cost nothing.
-constexpr size_t STACK_BYTES = 64 * 1024;
+// Kernels keep little on the stack and call nothing deep; pages of it that are never touched cost nothing. The odd
+// number of cache lines behind the power of two puts the lanes' stacks into different sets of the cache.
+constexpr size_t STACK_BYTES = 64 * 1024 + 11 * 64;
 
 // The stacks of one warp. Kept for the next warp, since mapping them costs more than most warps do.
 class Stacks {

@@ -92,6 +92,10 @@ fn end(prepared: &Prepared, outcome: Outcome) -> End {
     End {
         test_accuracy: None,
         test_roc_auc: None,
+        test_mse: None,
+        test_mae: None,
+        best_valid_mse: None,
+        best_valid_mae: None,
         best_valid_accuracy: None,
         best_valid_roc_auc: None,
         test_epoch: None,

@@ -86,7 +86,8 @@ fn hold_against_the_dataset(
 ) -> Result<Value, RuntimeError> {
     let table = dataset.features();
     let row = table.row_bytes();
-    let (mut list_hits, mut row_hits) = (0, 0);
+    let table_of_edges = dataset.edge_features();
+    let (mut list_hits, mut row_hits, mut edge_rows) = (0, 0, 0);
     let mut hashes = Vec::new();
     let mut resident = Vec::new();
     let wrong = |what: String| RuntimeError::Failed(format!("WRONG DATA: {what}"));
@@ -109,6 +110,16 @@ fn hold_against_the_dataset(
             if block.indices.len() != counts.edges || block.indptr.last() != Some(&(counts.edges as i32)) {
                 return Err(wrong(format!("the block of layer {layer}")));
             }
+            if let (Some(rows), Some(table)) = (batch.edge_attr(layer), table_of_edges) {
+                let row = table.row_bytes();
+                let own = |edge: &i64| &table.bytes[*edge as usize * row..][..row];
+                if rows.rows != counts.edges
+                    || !rows.bytes.chunks_exact(row).eq(block.edge_ids.iter().map(own))
+                {
+                    return Err(wrong(format!("the rows of edges of layer {layer}")));
+                }
+                edge_rows += rows.rows;
+            }
         }
         hashes.push(format!("{:016x}", batch.hash()));
         list_hits += batch.list_reads().cached;
@@ -118,7 +129,9 @@ fn hold_against_the_dataset(
         }
         resident.push(resident_bytes());
     }
-    Ok(json!({ "hashes": hashes, "resident": resident, "list_hits": list_hits, "row_hits": row_hits }))
+    Ok(
+        json!({ "hashes": hashes, "resident": resident, "list_hits": list_hits, "row_hits": row_hits, "edge_rows": edge_rows }),
+    )
 }
 
 fn resident_bytes() -> u64 {
@@ -138,6 +151,7 @@ fn launch(dataset: &Path, what: &str) -> i32 {
             feature_slots: what["slots"].as_u64().unwrap_or(2) as usize,
             sampler_kind: SamplerKind::from_name(what["kind"].as_str().unwrap_or("neighbor"))
                 .expect("a kind"),
+            edge_attr: what["edge_attr"] == true,
             edge_ids: what["edge_ids"] == true,
             ..LoaderOptions::default()
         };
@@ -235,6 +249,8 @@ impl Place {
         let weights: Vec<f32> = (0..edges).map(|edge| (edge * 31 % 17) as f32).collect();
         write_array(&graph.join("weight.npy"), NpyType::F32, &[], &weights).expect("weights");
         std::fs::create_dir(directory.path().join("tmp")).expect("a directory");
+        let rows: Vec<f32> = (0..3 * edges).map(|value| value as f32).collect();
+        write_array(&graph.join("edge_feat.npy"), NpyType::F32, &[3], &rows).expect("features of edges");
         Self { directory, graph }
     }
 
@@ -324,11 +340,15 @@ fn every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes() {
                 (Kernel::Naive, IpcKind::Auto, 3),
             ] {
                 let backend = backend(partition, gather, kernel, ipc);
-                let what = json!({ "backend": backend, "slots": slots, "samplers": slots, "epochs": 1 });
+                let edge_attr = slots != 2;
+                let what = json!({
+                    "backend": backend, "slots": slots, "samplers": slots, "epochs": 1, "edge_attr": edge_attr
+                });
                 // Late by other little times in each run: an order that holds by luck does not.
                 let ended = place.run(&what, &[("CUDA_SIM_DELAY_US", "300".into())]);
                 assert_eq!(ended.code, Some(0), "{what}\n{}", ended.stderr);
                 assert_eq!(ended.done["hashes"], hashes, "{what}");
+                assert_eq!(ended.done["edge_rows"].as_u64() > Some(0), edge_attr, "{what}");
             }
         }
     }
@@ -355,7 +375,7 @@ fn every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes() {
         for cache in [None, Some(CACHE)] {
             // Rows are cached for the zero-copy gather only, so that here all bytes go to lists.
             let backend = sampling(Partition::None, GatherChoice::Dma);
-            let mut what = json!({ "backend": backend, "kind": kind, "edge_ids": true });
+            let mut what = json!({ "backend": backend, "kind": kind, "edge_ids": true, "edge_attr": true });
             if let Some(bytes) = cache {
                 what["gpu_cache"] = bytes.into();
             }

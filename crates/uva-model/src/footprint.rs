@@ -84,9 +84,10 @@ impl Network {
     fn of(options: &TrainerOptions, shapes: &Shapes) -> Self {
         let [hidden, inputs, classes] =
             [options.hidden, shapes.input_dim, shapes.classes].map(|width| width as u64);
+        let edge_dim = options.edge_dim as u64;
         let hop = |inputs, outputs, last: bool| {
             let heads = if last { options.output_heads.unwrap_or(options.heads) } else { options.heads };
-            LayerSize { inputs, outputs, heads: heads as u64, averaged: last }
+            LayerSize { inputs, outputs, edge_dim, heads: heads as u64, averaged: last }
         };
         let model = options.model.row();
         let norms = |number: usize| match options.norm {

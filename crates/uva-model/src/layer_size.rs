@@ -5,6 +5,8 @@
 pub struct LayerSize {
     pub(crate) inputs: u64,
     pub(crate) outputs: u64,
+    /// Features of an edge, 0 where the model gets none.
+    pub(crate) edge_dim: u64,
     /// Attention heads, where the model has them.
     pub(crate) heads: u64,
     /// Heads are averaged, each as wide as the result; else they stand side by side.

@@ -23,4 +23,4 @@ pub use footprint::{Footprint, Shapes};
 pub use model_kind::{ModelKind, ModelRow, Nonlinearity, Weighting};
 pub use options::{FeatureNorm, NormKind, TrainerOptions};
 pub use options_error::OptionsError;
-pub use task::{Metric, Task};
+pub use task::{Metric, RegressionLoss, Task, TaskKind};

@@ -18,6 +18,8 @@ pub enum ModelKind {
     Gat,
     /// GIN (Xu et al. 2019): a perceptron of two layers over the sum of the neighbours' rows and (1 + ε) times the own.
     Gin,
+    /// GINE (Hu et al. 2020): GIN over the sum of ReLU(neighbour's row + linear map of the edge's features).
+    Gine,
 }
 
 /// The weight of a neighbour in a layer's sum.
@@ -31,6 +33,17 @@ pub enum Weighting {
     Attention,
     /// 1.
     Sum,
+}
+
+/// What a model makes of the features of edges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EdgeFeatures {
+    /// Nothing.
+    Ignored,
+    /// Uses them where a run asks for them.
+    Optional,
+    /// Is nothing without them.
+    Needed,
 }
 
 /// The function between two layers.
@@ -52,6 +65,8 @@ pub struct ModelRow {
     pub help: &'static str,
     /// How it weighs neighbours.
     pub weighting: Weighting,
+    /// What it makes of the features of edges.
+    pub edge_features: EdgeFeatures,
     /// The function between its layers.
     pub nonlinearity: Nonlinearity,
     /// Numbers that a layer trains.
@@ -71,6 +86,16 @@ impl ModelRow {
         self.weighting == Weighting::Degrees
     }
 
+    /// Whether it can use the features of edges.
+    pub fn takes_edge_features(&self) -> bool {
+        self.edge_features != EdgeFeatures::Ignored
+    }
+
+    /// Whether it cannot do without the features of edges.
+    pub fn needs_edge_features(&self) -> bool {
+        self.edge_features == EdgeFeatures::Needed
+    }
+
     /// Whether a sampler may weigh the edges.
     pub fn takes_edge_weights(&self) -> bool {
         matches!(self.weighting, Weighting::Mean | Weighting::Degrees)
@@ -78,12 +103,13 @@ impl ModelRow {
 }
 
 /// Every model. Tests, help and messages go through it.
-static TABLE: [ModelRow; 4] = [
+static TABLE: [ModelRow; 5] = [
     ModelRow {
         kind: ModelKind::Sage,
         name: "sage",
         help: "GraphSAGE: a node's own features beside the mean of its sampled neighbours'",
         weighting: Weighting::Mean,
+        edge_features: EdgeFeatures::Ignored,
         nonlinearity: Nonlinearity::Relu,
         parameters: |LayerSize { inputs, outputs, .. }| {
             product(&[2, inputs, outputs]).saturating_add(outputs)
@@ -95,6 +121,7 @@ static TABLE: [ModelRow; 4] = [
         name: "gcn",
         help: "Graph convolutional network: a degree-normalised sum over neighbours and the node itself",
         weighting: Weighting::Degrees,
+        edge_features: EdgeFeatures::Ignored,
         nonlinearity: Nonlinearity::Relu,
         parameters: |LayerSize { inputs, outputs, .. }| product(&[inputs, outputs]).saturating_add(outputs),
         products: |layer| layer.outputs,
@@ -104,11 +131,14 @@ static TABLE: [ModelRow; 4] = [
         name: "gat",
         help: "Graph attention network: neighbours weighted by what attention makes of their rows and the node's own",
         weighting: Weighting::Attention,
+        edge_features: EdgeFeatures::Optional,
         nonlinearity: Nonlinearity::Elu,
-        // The weight, two vectors a head, and the bias.
+        // The weight, two vectors a head, and the bias; with features of edges another weight and vector.
         parameters: |layer| {
-            let LayerSize { inputs, outputs, .. } = layer;
-            product(&[layer.of_all_heads(), inputs.saturating_add(2)]).saturating_add(outputs)
+            let LayerSize { inputs, outputs, edge_dim, .. } = layer;
+            let of_edges = if edge_dim > 0 { edge_dim.saturating_add(1) } else { 0 };
+            let columns = inputs.saturating_add(2).saturating_add(of_edges);
+            product(&[layer.of_all_heads(), columns]).saturating_add(outputs)
         },
         products: LayerSize::of_all_heads,
     },
@@ -117,15 +147,33 @@ static TABLE: [ModelRow; 4] = [
         name: "gin",
         help: "Graph isomorphism network: a perceptron over the sum of neighbours and (1 + ε) times the node itself",
         weighting: Weighting::Sum,
+        edge_features: EdgeFeatures::Ignored,
         nonlinearity: Nonlinearity::Relu,
-        // ε, and the perceptron's two linear maps.
-        parameters: |LayerSize { inputs, outputs, .. }| {
-            let maps = product(&[inputs.saturating_add(outputs).saturating_add(2), outputs]);
-            maps.saturating_add(1)
-        },
+        parameters: perceptron,
         products: |layer| layer.outputs,
     },
+    ModelRow {
+        kind: ModelKind::Gine,
+        name: "gine",
+        help: "GIN with features of edges, each added to its neighbour's row",
+        weighting: Weighting::Sum,
+        edge_features: EdgeFeatures::Needed,
+        nonlinearity: Nonlinearity::Relu,
+        // Those of GIN, and a linear map of the edges' features to the width of the input.
+        parameters: |layer| {
+            let of_edges = product(&[layer.inputs, layer.edge_dim.saturating_add(1)]);
+            perceptron(layer).saturating_add(of_edges)
+        },
+        // Neighbours' rows are read at random: a table of them.
+        products: |layer| layer.inputs,
+    },
 ];
+
+/// ε, and the perceptron's two linear maps.
+fn perceptron(LayerSize { inputs, outputs, .. }: LayerSize) -> u64 {
+    let maps = product(&[inputs.saturating_add(outputs).saturating_add(2), outputs]);
+    maps.saturating_add(1)
+}
 
 impl ModelKind {
     /// Every model, in the order of the table.
@@ -181,5 +229,6 @@ mod tests {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
         }
         assert_eq!(ModelKind::names_of(ModelRow::takes_edge_weights), "sage or gcn");
+        assert_eq!(ModelKind::names_of(ModelRow::takes_edge_features), "gat or gine");
     }
 }

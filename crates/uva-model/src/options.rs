@@ -60,6 +60,9 @@ pub struct TrainerOptions {
     /// GAT: probability of dropping a neighbour's weight; 0 ≤ p < 1.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub attention_dropout: f64,
+    /// Features of an edge; 0 where the model gets none.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub edge_dim: usize,
     /// Whether each layer adds to its rows instead of replacing them, between a linear map to `hidden` columns and one
     /// to the logits (Platonov et al. 2023).
     #[serde(default, skip_serializing_if = "is_usual")]
@@ -94,6 +97,7 @@ impl Default for TrainerOptions {
             heads: HEADS,
             output_heads: None,
             attention_dropout: 0.0,
+            edge_dim: 0,
             residual: false,
             norm: NormKind::None,
             layers: 2,
@@ -154,6 +158,19 @@ impl TrainerOptions {
         }
         if self.threads.is_some_and(|threads| threads == 0 || threads > 4096) {
             return refuse("--train-threads", "not between 1 and 4096".to_owned());
+        }
+        if self.model.row().needs_edge_features() && self.edge_dim == 0 {
+            return Err(OptionsError::Unsupported(format!(
+                "it has no features of edges, and --model {} is nothing without them",
+                self.model.name()
+            )));
+        }
+        if self.edge_dim > Self::MAX_WIDTH || (self.edge_dim > 0 && !self.model.row().takes_edge_features()) {
+            return Err(OptionsError::Unsupported(format!(
+                "it has {} features of an edge, which --model {} cannot take",
+                self.edge_dim,
+                self.model.name()
+            )));
         }
         for (what, value) in [("feature columns", input_dim), ("classes", classes)] {
             if value == 0 || value > Self::MAX_WIDTH {

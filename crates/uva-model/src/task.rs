@@ -15,17 +15,72 @@ named! {
         Accuracy = "accuracy",
         /// Area under the receiver operating characteristic.
         RocAuc = "roc-auc",
+        /// Regression: mean squared error over all nodes and columns; lower is better.
+        Mse = "mse",
+        /// Regression: mean absolute error over all nodes and columns; lower is better.
+        Mae = "mae",
+    }
+}
+
+impl Metric {
+    /// Whether `value` is better than `best`. NaN never is.
+    pub fn is_better(self, value: f64, best: f64) -> bool {
+        match self {
+            Self::Accuracy | Self::RocAuc => value > best,
+            Self::Mse | Self::Mae => value < best,
+        }
+    }
+}
+
+named! {
+    /// What regression minimises, the mean over all nodes and columns.
+    pub enum RegressionLoss = Mse {
+        /// Mean squared error.
+        Mse = "mse",
+        /// Mean absolute error.
+        Mae = "mae",
+    }
+}
+
+/// What the target of a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskKind {
+    /// One class. The loss is cross-entropy, and nodes are counted.
+    SingleLabel,
+    /// Any number of classes. The loss is binary cross-entropy, the mean over all nodes and classes, and single labels
+    /// are counted.
+    MultiLabel,
+    /// One or several numbers.
+    Regression(RegressionLoss),
+}
+
+impl TaskKind {
+    /// The default metric.
+    pub fn usual_metric(self) -> Metric {
+        match self {
+            Self::SingleLabel => Metric::Accuracy,
+            Self::MultiLabel => Metric::RocAuc,
+            Self::Regression(RegressionLoss::Mse) => Metric::Mse,
+            Self::Regression(RegressionLoss::Mae) => Metric::Mae,
+        }
+    }
+
+    /// What regression minimises; `None` for classes.
+    pub fn regression(self) -> Option<RegressionLoss> {
+        match self {
+            Self::Regression(loss) => Some(loss),
+            Self::SingleLabel | Self::MultiLabel => None,
+        }
     }
 }
 
 /// The prediction task for a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// Classes, and so columns of the logits.
-    pub classes: usize,
-    /// Whether a node may have several of them, or none. If so, the loss is binary cross-entropy, the mean over all
-    /// nodes and classes, and single labels are counted. Otherwise it is cross-entropy, and nodes are counted.
-    pub multi_label: bool,
+    /// Columns of the model's output: classes, or numbers to predict.
+    pub outputs: usize,
+    /// What they mean, and so the loss.
+    pub kind: TaskKind,
     /// How the answers are judged.
     pub metric: Metric,
 }
@@ -33,31 +88,33 @@ pub struct Task {
 /// One of the given number of classes per node, judged by accuracy.
 impl From<usize> for Task {
     fn from(classes: usize) -> Self {
-        Self { classes, multi_label: false, metric: Metric::Accuracy }
+        Self { outputs: classes, kind: TaskKind::SingleLabel, metric: Metric::Accuracy }
     }
 }
 
 impl Task {
-    /// The default metric of such labels.
-    pub fn usual_metric(multi_label: bool) -> Metric {
-        if multi_label { Metric::RocAuc } else { Metric::Accuracy }
-    }
-
-    /// Refuses a metric that is not defined for these labels.
+    /// Refuses a metric that is not defined for these targets.
     ///
     /// # Errors
     /// [`OptionsError::Option`].
     pub fn check(&self) -> Result<(), OptionsError> {
-        if self.metric == Metric::RocAuc && !self.multi_label && self.classes != 2 {
-            return Err(OptionsError::Option {
-                option: "--metric",
-                problem: format!(
-                    "roc-auc is for two classes or for several labels a node, and this dataset has {} classes; give \
-                     --metric accuracy",
-                    self.classes
-                ),
-            });
+        let refuse = |problem: String| Err(OptionsError::Option { option: "--metric", problem });
+        let errors = matches!(self.metric, Metric::Mse | Metric::Mae);
+        match self.kind {
+            TaskKind::Regression(_) if !errors => refuse(format!(
+                "{} is for classes, and this dataset has float32 targets: give --metric mse or mae",
+                self.metric
+            )),
+            TaskKind::SingleLabel | TaskKind::MultiLabel if errors => refuse(format!(
+                "{} is for float32 targets, and this dataset has classes: give --metric accuracy or roc-auc",
+                self.metric
+            )),
+            TaskKind::SingleLabel if self.metric == Metric::RocAuc && self.outputs != 2 => refuse(format!(
+                "roc-auc is for two classes or for several labels a node, and this dataset has {} classes; give \
+                 --metric accuracy",
+                self.outputs
+            )),
+            _ => Ok(()),
         }
-        Ok(())
     }
 }

@@ -4,11 +4,14 @@
 //! [`vectorized!`] from plain loops or by hand from intrinsics. A value of [`Vectors`], which names only instructions
 //! that the processor has, selects one at run time.
 //!
-//! This crate must not know what a row means, where tables come from, threads or devices. `uva-rows` has the sources
-//! of rows that use these loops; `uva-train` has loops of its own over [`vectorized!`].
+//! [`lists`] has the loops of a GNN's layers over sampled blocks: sums, maxima, attention, and their gradients.
+//!
+//! This crate must not know what a row means, where tables come from, or devices; threads are its caller's. `uva-rows`
+//! has the sources of rows that use these loops, `uva-train` and the Python module the layers that use lists.
 #![deny(unsafe_op_in_unsafe_fn)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+pub mod lists;
 mod prefetch;
 pub mod rows;
 mod vectorized;

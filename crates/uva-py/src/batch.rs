@@ -197,6 +197,7 @@ impl Batch {
                      for all neighbours",
                     self.sampler_kind
                 ),
+                Presence::Labelled => format!("this batch has no {name}: the dataset has no labels"),
                 Presence::ForModel => {
                     format!("this batch has no {name}: only runs whose built-in model needs it have it")
                 }
@@ -258,10 +259,22 @@ impl Batch {
         Ok(self.held()?.batch().layout().place(Column::InputId, 0).is_some())
     }
 
+    /// Whether the dataset has labels, and so the batch.
+    #[getter]
+    fn has_labels(&self) -> PyResult<bool> {
+        Ok(self.held()?.batch().layout().place(Column::Labels, 0).is_some())
+    }
+
     /// Whether its blocks have edge ids.
     #[getter]
     fn has_edge_ids(&self) -> PyResult<bool> {
         Ok(self.held()?.batch().layout().place(Column::EdgeIds, 0).is_some())
+    }
+
+    /// Whether its blocks have the feature rows of their edges.
+    #[getter]
+    fn has_edge_attr(&self) -> PyResult<bool> {
+        Ok(self.held()?.batch().layout().edge_attr().is_some())
     }
 
     /// Whether the arrays are in host memory.

@@ -61,21 +61,29 @@ impl Dataset {
         };
         let features = graph.features();
         let labels = match graph.labels() {
-            Labels::Single(_) => (None, Element::I64),
-            Labels::Multi { classes, .. } => (Some(classes), Element::U8),
+            Labels::Absent => None,
+            Labels::Single(_) => Some((None, Element::I64)),
+            Labels::Multi { classes, .. } => Some((Some(classes), Element::U8)),
+            Labels::Regression { columns, .. } => Some((columns, Element::F32)),
         };
         let mut wanted = vec![
             ("indptr", "indptr.npy", nodes + 1, None, Element::I64),
             ("indices", "indices.npy", edges, None, indices),
             ("features", "feat.npy", nodes, Some(features.dim), of_features(features.element)),
-            ("labels", "label.npy", nodes, labels.0, labels.1),
         ];
+        if let Some((columns, element)) = labels {
+            wanted.push(("labels", "label.npy", nodes, columns, element));
+        }
         for split in Split::ALL {
             let name = ["train_idx", "valid_idx", "test_idx"][split as usize];
             wanted.push((name, split.file_name(), graph.split(split).len(), None, Element::I64));
         }
         if graph.weights().is_some() {
             wanted.push(("weight", "weight.npy", edges, None, Element::F32));
+        }
+        if let Some(table) = graph.edge_features() {
+            let element = of_features(table.element);
+            wanted.push(("edge_attr", "edge_feat.npy", edges, Some(table.dim), element));
         }
         if graph.original_ids().is_some() {
             wanted.push(("orig_id", "orig_id.npy", nodes, None, Element::I64));
@@ -183,7 +191,7 @@ impl Dataset {
         of_features(self.graph.features().element).name()
     }
 
-    /// Classes; 0 where no node has a label.
+    /// Classes; 0 where no node has a class.
     #[getter]
     fn num_classes(&self) -> usize {
         self.graph.classes()
@@ -193,6 +201,12 @@ impl Dataset {
     #[getter]
     fn multi_label(&self) -> bool {
         matches!(self.graph.labels(), Labels::Multi { .. })
+    }
+
+    /// Numbers to predict for a node, where labels are float32 targets of regression; else None.
+    #[getter]
+    fn num_targets(&self) -> Option<usize> {
+        self.graph.labels().regression_columns()
     }
 
     /// 16 hex digits that name the content, wherever it lies and whatever it is called.

@@ -18,6 +18,7 @@ mod fork;
 mod input;
 mod interrupt;
 mod keywords;
+mod lists;
 mod loader;
 mod neighbors;
 mod writing;
@@ -46,6 +47,11 @@ mod _core {
     use crate::ending::_interpreter_ends;
     #[pymodule_export]
     use crate::keywords::_loader_options;
+    #[pymodule_export]
+    use crate::lists::{
+        list_attention, list_dots, list_maxima, list_maxima_backward, list_offsets, list_sums,
+        lists_with_own, transposed_lists,
+    };
     #[pymodule_export]
     use crate::loader::{_open_loader, Source};
     #[pymodule_export]

@@ -99,15 +99,7 @@ fn checked(take: &mut dyn FnMut(&str) -> Option<Input>, meta: &mut Meta) -> PyRe
     let edges = indices.shape[0];
 
     let features = required(take("features"), "features")?;
-    let features_as = match features.kind {
-        Kind::F64 => Some(As::Narrow),
-        _ => {
-            let known = FEATURE_KINDS.iter().find(|(kind, _)| *kind == features.kind);
-            known.map(|(_, written)| As::Bytes(*written))
-        }
-    };
-    let shape_fits = features.shape.len() == 2 && features.shape[0] == nodes && features.shape[1] > 0;
-    let (Some(features_as), true) = (features_as, shape_fits) else {
+    let Some(features_as) = rows_of_features(&features, nodes) else {
         return refuse(
             &features,
             format!(
@@ -140,11 +132,21 @@ fn checked(take: &mut dyn FnMut(&str) -> Option<Input>, meta: &mut Meta) -> PyRe
             ([rows, classes], Kind::U8 | Kind::Bool) if *rows == nodes && *classes > 0 => {
                 As::Bytes(NpyType::U8)
             }
+            ([rows] | [rows, _], Kind::F32 | Kind::F64)
+                if *rows == nodes && labels.shape.get(1) != Some(&0) =>
+            {
+                if labels.kind == Kind::F32 {
+                    As::Bytes(NpyType::F32)
+                } else {
+                    As::Narrow
+                }
+            }
             _ => {
                 return refuse(
                     &labels,
                     format!(
-                        "int64 [{nodes}], one class a node (-1: none), or uint8 [{nodes}, classes], zeros and ones"
+                        "int64 [{nodes}], one class a node (-1: none), or uint8 [{nodes}, classes], zeros and ones, or \
+                         float32 [{nodes}] or [{nodes}, targets], for regression"
                     ),
                 );
             }
@@ -172,6 +174,16 @@ fn checked(take: &mut dyn FnMut(&str) -> Option<Input>, meta: &mut Meta) -> PyRe
         }
         files.push(File { input, name: "weight.npy", how });
     }
+    if let Some(input) = take("edge_attr") {
+        let Some(how) = rows_of_features(&input, edges) else {
+            let wanted = "float32, float16, bfloat16, uint8 or int8";
+            return refuse(&input, format!("{wanted} [{edges}, features], a row for each entry of indices"));
+        };
+        if input.kind == Kind::Bf16 {
+            meta.edge_feat_dtype = Some("bf16".into());
+        }
+        files.push(File { input, name: "edge_feat.npy", how });
+    }
     if let Some(input) = take("orig_id") {
         if !input.is_integer() || input.shape != [nodes] {
             return refuse(&input, format!("int64 [{nodes}], an id for each node of indptr"));
@@ -179,6 +191,18 @@ fn checked(take: &mut dyn FnMut(&str) -> Option<Input>, meta: &mut Meta) -> PyRe
         files.push(File { input, name: "orig_id.npy", how: As::Wide });
     }
     Ok(files)
+}
+
+/// How a table of features with this many rows is written; `None` if it is none.
+fn rows_of_features(input: &Input, rows: usize) -> Option<As> {
+    if input.shape.len() != 2 || input.shape[0] != rows || input.shape[1] == 0 {
+        return None;
+    }
+    if input.kind == Kind::F64 {
+        return Some(As::Narrow);
+    }
+    let known = FEATURE_KINDS.iter().find(|(kind, _)| *kind == input.kind);
+    known.map(|(_, written)| As::Bytes(*written))
 }
 
 fn weights_wanted(edges: usize) -> String {
@@ -191,11 +215,6 @@ fn write(path: &Path, files: &[File], meta: &Meta, overwrite: bool) -> PyResult<
     let written = || -> PyResult<()> {
         for file in files {
             write_file(&staged.path().join(file.name), file).map_err(of_graph)?;
-        }
-        if !files.iter().any(|file| file.name == LABELS) {
-            // The offsets come first: one more than there are nodes.
-            let nodes = files.first().map_or(0, |indptr| indptr.input.elements().saturating_sub(1));
-            write_no_labels(&staged.path().join(LABELS), nodes).map_err(of_graph)?;
         }
         if *meta != Meta::default() {
             meta.write(staged.path()).map_err(of_graph)?;
@@ -217,16 +236,6 @@ fn about(error: PyErr, staged: &Path, out: &Path) -> PyErr {
             error
         }
     })
-}
-
-/// Says of every node that it has no label.
-fn write_no_labels(path: &Path, nodes: usize) -> Result<(), GraphError> {
-    let none = [-1_i64; PIECE];
-    let mut writer = NpyWriter::create(path, NpyType::I64, &[])?;
-    for first in (0..nodes).step_by(PIECE) {
-        writer.write(&none[..PIECE.min(nodes - first)])?;
-    }
-    writer.finish().map(drop)
 }
 
 fn write_file(path: &Path, file: &File) -> Result<(), GraphError> {

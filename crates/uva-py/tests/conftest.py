@@ -16,6 +16,24 @@ from graphs import BATCHES, OPTIONS, hashes, write_graph  # noqa: E402
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Of several pytest processes that share this folder, each runs the files that it was the first to claim there.
+CLAIMS = os.environ.pop("UVATRAIN_PYTEST_CLAIMS", None)
+claimed = {}
+
+
+def pytest_runtest_protocol(item, nextitem):
+    if CLAIMS is None:
+        return None
+    if item.path not in claimed:
+        try:
+            Path(CLAIMS, item.path.name).touch(exist_ok=False)
+            claimed[item.path] = True
+        except FileExistsError:
+            claimed[item.path] = False
+    # True: this item has been seen to.
+    return None if claimed[item.path] else True
+
+
 REPOSITORY = Path(__file__).resolve().parents[3]
 #: How long a process of a test may take before it counts as stuck.
 WATCHDOG = 120

@@ -11,7 +11,7 @@ import uvatrain
 from conftest import run_python_well
 from graphs import Tables, write_graph
 
-pytest.importorskip("torch_geometric")
+torch_geometric = pytest.importorskip("torch_geometric")
 
 from torch_geometric.data import Data  # noqa: E402
 from torch_geometric.nn import GATConv, GCNConv, GraphSAGE, SAGEConv  # noqa: E402
@@ -77,6 +77,33 @@ def test_layers_over_trimmed_data_compute_what_they_compute_over_blocks(graph, k
                 torch.autograd.grad(model.over_data(data).sum(), list(model.parameters())), gradient
             ):
                 torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", [SAGEConv, GATConv, GCNConv])
+@pytest.mark.parametrize("expand", ["new", "all"])
+@pytest.mark.filterwarnings("ignore::uvatrain.UvatrainWarning")
+def test_edges_that_promise_their_order_keep_it_and_give_the_same_results(graph, kind, expand):
+    model = Layers(kind, 5, 3)
+    options = dict(fanouts=[3, 5, 2], batch_size=64, expand=expand, edge_ids=True, seed=3)
+    with uvatrain.Loader(graph, **options) as loader:
+        for batch in loader:
+            plain, promised = batch.to_pyg(), batch.to_pyg(as_edge_index=True)
+            assert type(plain.edge_index) is torch.Tensor
+            edge_index = promised.edge_index
+            assert isinstance(edge_index, torch_geometric.EdgeIndex)
+            assert edge_index.validate().is_sorted_by_col and promised.validate()
+            assert edge_index.sparse_size() == (batch.num_nodes, batch.num_nodes)
+            # The edges stand where they stood, and so their ids belong to them.
+            assert torch.equal(edge_index.as_tensor(), plain.edge_index)
+            assert torch.equal(promised.e_id, plain.e_id)
+            for over in (model.over_data, model.over_data_whole):
+                expected = over(plain)
+                torch.testing.assert_close(over(promised), expected)
+                for one, other in zip(
+                    torch.autograd.grad(over(promised).sum(), list(model.parameters())),
+                    torch.autograd.grad(expected.sum(), list(model.parameters())),
+                ):
+                    torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.filterwarnings("ignore::uvatrain.UvatrainWarning")

@@ -223,11 +223,11 @@ def test_without_labels_no_node_has_one_and_batches_say_so(tmp_path, nodes):
     )
     del made["labels"]
     dataset = uvatrain.write_dataset(tmp_path / "graph", **made)
-    assert dataset.labels.dtype == torch.int64 and dataset.labels.tolist() == [-1] * nodes
+    assert dataset.labels is None
     assert dataset.num_classes == 0 and not dataset.multi_label
     for split in ("train", "valid", "test"):
         with uvatrain.Loader(dataset, fanouts=[1, 1], split=split) as loader:
-            assert [batch.y.tolist() for batch in loader] == [[-1]]
+            assert [batch.y for batch in loader] == [None]
 
 
 WRONG = [
@@ -258,7 +258,7 @@ WRONG = [
         dict(labels=np.array([0, 1])),
         "labels is int64 [2], it has to be int64 [3], one class a node (-1: none), or uint8",
     ),
-    (dict(labels=np.array([0, 1, 2.5])), "labels is float64 [3]"),
+    (dict(labels=np.array([0, 1, 2.5], np.float16)), "labels is float16 [3]"),
     (dict(labels=np.zeros((3, 2), np.int64)), "labels is int64 [3, 2]"),
     (dict(train_idx=np.array([True, False, False])), "train_idx is bool [3]"),
     (dict(train_idx=torch.tensor([True, False, False])), "mask.nonzero()"),
@@ -281,6 +281,7 @@ WRONG = [
     ),
     (dict(indptr=np.array([0, 1, 3, 5])), "indices.npy has 4 entries"),
     (dict(features=np.full((3, 4), np.nan, np.float32)), "feat.npy: row 0, column 0, at offset 128 is NaN"),
+    (dict(labels=np.array([0.5, np.nan, 2], np.float32)), "label.npy: the target of node 1, column 0, at offset 132 is"),
     (dict(labels=np.array([0, 1, -2])), "label.npy: the label of node 2 at offset 144 is -2"),
     (dict(labels=np.array([0, 1, 2]), classes=2), "label.npy: the label of node 2"),
     (dict(train_idx=np.array([0, 0])), "train_idx.npy: entry 1 at offset 136 names node 0 again"),
@@ -346,8 +347,8 @@ def test_what_the_system_refuses_is_an_oserror_with_its_number_and_file(tmp_path
     with pytest.raises(NotADirectoryError):
         uvatrain.write_dataset(tmp_path / "file" / "graph", **arrays())
     uvatrain.write_dataset(tmp_path / "graph", **arrays())
-    os.remove(tmp_path / "graph/label.npy")
-    with pytest.raises(FileNotFoundError, match="label.npy"):
+    os.remove(tmp_path / "graph/feat.npy")
+    with pytest.raises(FileNotFoundError, match="feat.npy"):
         uvatrain.Dataset(tmp_path / "graph")
 
 

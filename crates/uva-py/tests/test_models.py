@@ -10,7 +10,7 @@ import torch
 from conftest import WATCHDOG
 
 import uvatrain
-from uvatrain.models import load_tensors
+from uvatrain.models import _Edges, load_tensors
 
 #: Options of `train` for each model, with everything that a module has to do too.
 MODELS = {
@@ -22,6 +22,10 @@ MODELS = {
     "deep-gat": "--model gat --residual --heads 4 --attention-dropout 0.2",
     "deep-gcn": "--model gcn --residual",
     "deep-gin": "--model gin --residual --norm layer",
+    "gine": "--model gine --norm layer",
+    "deep-gine": "--model gine --residual --norm layer",
+    "edge-gat": "--model gat --edge-attr --heads 2 --output-heads 3",
+    "deep-edge-gat": "--model gat --edge-attr --residual --heads 4",
 }
 FANOUTS = (5, 4)
 
@@ -32,6 +36,10 @@ class Trained:
     def __init__(self, folder, program):
         self.folder, self.program, self.graph = folder, program, folder / "graph"
         self.run("generate graph --nodes 900 --avg-degree 8 --feat-dim 12 --classes 5 --seed 2")
+        edges = self.load("graph/indices").size
+        rows = np.random.default_rng(5).standard_normal((edges, 3), np.float32)
+        np.save(self.graph / "edge_feat.npy", rows)
+        self.edge_attr = torch.from_numpy(rows)
         self.indptr, self.indices = (torch.from_numpy(self.load(f"graph/{name}")) for name in ("indptr", "indices"))
         self.x = torch.from_numpy(self.load("graph/feat"))
         targets = torch.repeat_interleave(torch.arange(len(self.x)), self.indptr.diff())
@@ -85,11 +93,16 @@ def test_a_checkpoint_in_torch_says_what_predict_says(trained, name):
     said, classes, shares, hidden = trained.predict(name)
     assert (model.metadata["kept"], model.metadata["epoch"]) == (said["kept"], said["epoch"])
     with torch.no_grad():
-        logits = model(trained.x, trained.edge_index)
+        of_edges = dict(edge_attr=trained.edge_attr)
+        logits = model(trained.x, trained.edge_index, **of_edges)
         close(logits.softmax(1), shares)
-        close(model(trained.x, trained.edge_index, hidden=said["layer"]), hidden)
+        close(model(trained.x, trained.edge_index, hidden=said["layer"], **of_edges), hidden)
         # A list of a layer's edges each is the same.
-        close(model(trained.x, [trained.edge_index] * 2), logits)
+        close(model(trained.x, [trained.edge_index] * 2, edge_attr=[trained.edge_attr] * 2), logits)
+        if model.options.get("edge_dim"):
+            assert not torch.allclose(model(trained.x, trained.edge_index, edge_attr=-trained.edge_attr), logits)
+            with pytest.raises(ValueError, match="edge_attr= is needed"):
+                model(trained.x, trained.edge_index)
     assert torch.equal(logits.argmax(1), classes)
 
 
@@ -99,7 +112,8 @@ def test_batches_of_a_loader_give_what_predict_samples(trained, name):
     said, _, shares, hidden = trained.predict(name, "--eval sampled --nodes test")
     degrees = trained.indptr.diff()
     test = torch.from_numpy(trained.load("graph/test_idx"))
-    options = dict(fanouts=FANOUTS, batch_size=100, split="test", seed=6)
+    edge_attr = bool(model.options.get("edge_dim"))
+    options = dict(fanouts=FANOUTS, batch_size=100, split="test", seed=6, edge_attr=edge_attr)
     rows = {}
     with uvatrain.Loader(trained.graph, **options) as loader, torch.no_grad():
         for batch in loader:
@@ -116,7 +130,7 @@ def test_batches_of_a_loader_give_what_predict_samples(trained, name):
 def pyg_layers(kind, tensors, options):
     """PyG's layers with the weights of a plain model: the example of docs/checkpoints.md."""
     from torch import nn
-    from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv
+    from torch_geometric.nn import GATConv, GCNConv, GINConv, GINEConv, SAGEConv
 
     layers = []
     for number in range(options["layers"]):
@@ -133,15 +147,20 @@ def pyg_layers(kind, tensors, options):
             outputs, inputs = own["weight"].shape
             layer = GCNConv(inputs, outputs)
             names = {"lin.weight": "weight", "bias": "bias"}
-        elif kind == "gat":
+        elif kind in ("gat", "edge-gat"):
             (heads, width), inputs = own["attention.source"].shape, own["weight"].shape[1]
-            layer = GATConv(inputs, width, heads, concat=number + 1 < options["layers"])
+            of_edges = dict(edge_dim=options["edge_dim"]) if "edge_dim" in options else {}
+            layer = GATConv(inputs, width, heads, concat=number + 1 < options["layers"], **of_edges)
             names = {"lin.weight": "weight", "bias": "bias"}
             names |= {"att_src": "attention.source", "att_dst": "attention.destination"}
+            if of_edges:
+                names |= {"lin_edge.weight": "edge.weight", "att_edge": "attention.edge"}
         else:
             outputs, inputs = own["nn.0.weight"].shape
             perceptron = nn.Sequential(nn.Linear(inputs, outputs), nn.ReLU(), nn.Linear(outputs, outputs))
             layer = GINConv(perceptron, train_eps=True)
+            if kind == "gine":
+                layer = GINEConv(perceptron, train_eps=True, edge_dim=options["edge_dim"])
             names = {name: name for name in own}
         shaped = {theirs: own[ours].view_as(layer.state_dict()[theirs]) for theirs, ours in names.items()}
         layer.load_state_dict(shaped)
@@ -149,27 +168,29 @@ def pyg_layers(kind, tensors, options):
     return layers
 
 
-@pytest.mark.parametrize("kind", ["sage", "gcn", "gat", "gin"])
+@pytest.mark.parametrize("kind", ["sage", "gcn", "gat", "gin", "gine", "edge-gat"])
 def test_layers_of_pyg_with_the_same_weights_say_the_same(trained, kind):
     pytest.importorskip("torch_geometric")
-    folder = trained.train(f"plain-{kind}", f"--model {kind} --heads 2" if kind == "gat" else f"--model {kind}")
+    options = {"gat": "--model gat --heads 2", "edge-gat": "--model gat --heads 2 --edge-attr"}
+    folder = trained.train(f"plain-{kind}", options.get(kind, f"--model {kind}"))
     state = json.loads((folder / "checkpoint.json").read_text())
     kept = state["trainer"]["keep"]
     tensors = load_tensors(folder / state["tensors"]["file"])
     tensors = {name.removeprefix("best."): tensor for name, tensor in tensors.items() if name.startswith("best.")}
     assert kept == "best" and tensors
     layers = pyg_layers(kind, tensors, state["trainer"]["model"])
-    activate = torch.nn.functional.elu if kind == "gat" else torch.relu
+    activate = torch.nn.functional.elu if kind.endswith("gat") else torch.relu
+    of_edges = [trained.edge_attr] if kind in ("gine", "edge-gat") else []
     # GCNConv and GATConv count one loop a node, however many there are; this graph has none.
     assert not (trained.edge_index[0] == trained.edge_index[1]).any()
     x = trained.x
     with torch.no_grad():
         for number, layer in enumerate(layers):
-            x = layer(activate(x) if number else x, trained.edge_index)
+            x = layer(activate(x) if number else x, trained.edge_index, *of_edges)
     _, _, shares, _ = trained.predict(f"plain-{kind}")
     close(x.softmax(1), shares)
     with torch.no_grad():
-        close(uvatrain.load_model(folder)(trained.x, trained.edge_index), x)
+        close(uvatrain.load_model(folder)(trained.x, trained.edge_index, edge_attr=trained.edge_attr), x)
 
     degrees = trained.indptr.diff()
 
@@ -180,8 +201,36 @@ def test_layers_of_pyg_with_the_same_weights_say_the_same(trained, kind):
         edges, root = torch.cat([batch.edge_index[0], own], 1), (degrees[batch.input_nodes] + 1).rsqrt()
         return layer(batch.x, edges, root[edges[0]] * root[edges[1]])[: batch.num_seeds]
 
-    call = gcn if kind == "gcn" else None
-    close(uvatrain.infer(layers, trained.graph, activation=activate, call=call, batch_size=100).softmax(1), shares)
+    def with_edges(layer, batch):
+        rows = trained.edge_attr[batch.blocks[0].edge_ids]
+        return layer(batch.x, batch.edge_index[0], rows)[: batch.num_seeds]
+
+    call = gcn if kind == "gcn" else with_edges if of_edges else None
+    inferred = uvatrain.infer(
+        layers, trained.graph, activation=activate, call=call, batch_size=100, edge_ids=bool(of_edges)
+    )
+    close(inferred.softmax(1), shares)
+
+
+def test_gradients_of_the_layers_are_those_of_pygs(trained):
+    pytest.importorskip("torch_geometric")
+    for kind, option in [("gine", "--model gine"), ("edge-gat", "--model gat --heads 2 --edge-attr")]:
+        folder = trained.train(f"plain-{kind}", option)
+        state = json.loads((folder / "checkpoint.json").read_text())
+        tensors = load_tensors(folder / state["tensors"]["file"])
+        tensors = {name.removeprefix("best."): tensor for name, tensor in tensors.items() if name.startswith("best.")}
+        theirs = pyg_layers(kind, tensors, state["trainer"]["model"])[0]
+        ours = uvatrain.load_model(folder).layers[0]
+        found = []
+        for run in (
+            lambda x, rows: theirs(x, trained.edge_index, rows),  # noqa: B023
+            lambda x, rows: ours(x, _Edges(trained.edge_index, len(x), x, rows), None),  # noqa: B023
+        ):
+            x, rows = trained.x.clone().requires_grad_(), trained.edge_attr.clone().requires_grad_()
+            run(x, rows).sin().sum().backward()
+            found.append((x.grad, rows.grad))
+        for one, other in zip(*found):
+            assert (one - other).abs().max() <= 1e-4 * other.abs().max()
 
 
 def test_several_labels_a_node_and_the_last_model(trained):

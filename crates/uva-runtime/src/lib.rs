@@ -50,6 +50,7 @@ pub mod consumer;
 pub mod control;
 pub mod device;
 pub mod dry_run;
+mod edge_rows;
 mod error;
 pub mod gauges;
 pub mod input_nodes;

@@ -132,7 +132,8 @@ pub struct EpochEvent {
     pub epoch: u32,
     /// Mean loss over the epoch's labelled seeds; with several labels a seed, over the labels.
     pub train_loss: f64,
-    /// Share of the epoch's labelled seeds classified right in training; with several labels a node, of the labels.
+    /// Share of the epoch's labelled seeds classified right in training; with several labels a node, of the labels. 0
+    /// for regression.
     pub train_accuracy: f64,
     /// Share of the labelled validation nodes classified right; absent where there are none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -140,6 +141,15 @@ pub struct EpochEvent {
     /// Area under the ROC curve of the validation nodes, where the run is judged by it and it is defined.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub valid_roc_auc: Option<f64>,
+    /// Whether the targets are numbers: accuracies then mean nothing.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub regression: bool,
+    /// Mean squared error of the validation nodes, over all columns; for regression alone.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub valid_mse: Option<f64>,
+    /// Mean absolute error of the validation nodes, likewise.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub valid_mae: Option<f64>,
     /// Seconds from the epoch's first batch to the end of its validation. After a resume inside an epoch, only the part
     /// after the resume.
     pub seconds: f64,
@@ -154,6 +164,18 @@ pub struct End {
     /// Area under the ROC curve of the test nodes, where the run was judged by it and it is defined.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub test_roc_auc: Option<f64>,
+    /// Mean squared error of the test nodes, over all columns; for regression alone.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub test_mse: Option<f64>,
+    /// Mean absolute error of the test nodes, likewise.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub test_mae: Option<f64>,
+    /// The least mean squared error of the validation nodes, where the run was judged by it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub best_valid_mse: Option<f64>,
+    /// The least mean absolute error of the validation nodes, where the run was judged by it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub best_valid_mae: Option<f64>,
     /// The best validation accuracy, where the run was judged by it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub best_valid_accuracy: Option<f64>,
@@ -208,9 +230,9 @@ impl End {
 pub struct PassSums {
     /// Sum of the labelled seeds' losses.
     pub loss: f64,
-    /// Seeds classified right.
+    /// Seeds classified right; 0 for regression.
     pub correct: u64,
-    /// Seeds that have a label.
+    /// Seeds that have a label; for regression, numbers.
     pub labelled: u64,
 }
 
@@ -241,8 +263,11 @@ pub struct Progress {
     pub batches: u64,
     /// Mean loss of this epoch so far.
     pub loss: f64,
-    /// Accuracy of this pass so far.
+    /// Accuracy of this pass so far; 0 for regression.
     pub accuracy: f64,
+    /// Mean loss of this pass so far, of regression alone: what stands in for the accuracy.
+    #[serde(default)]
+    pub regression_loss: Option<f64>,
 }
 
 /// Receives a run's events and progress. If an observer returns an error, the run ends with it.
@@ -347,6 +372,9 @@ mod tests {
             train_accuracy: 0.5,
             valid_accuracy: None,
             valid_roc_auc: None,
+            regression: false,
+            valid_mse: None,
+            valid_mae: None,
             seconds: 1.0,
         })
     }

@@ -71,6 +71,10 @@ options! {
         /// own data
         edge_ids: bool = false
             => Field::switch().of(BATCHES, &[Layout]),
+        /// Let blocks have the feature rows of their edges, of edge_feat.npy: a row an edge, and its place as with
+        /// `edge_ids`. A built-in model that cannot do without has them anyway
+        edge_attr: bool = false
+            => Field::switch().of(BATCHES, &[Layout]),
         /// Give each batch the position of its seeds in their split: 8 bytes a seed, for per-example data kept beside it
         input_id: bool = false
             => Field::switch().of(BATCHES, &[Layout]),
@@ -220,9 +224,14 @@ impl LoaderOptions {
             seed: self.seed,
             batch_dependency: self.batch_dependency,
             expand: self.expand,
-            edge_ids: self.edge_ids,
+            edge_ids: self.has_edge_ids(),
             walks: Walks { count: self.walks, length: self.walk_length, stop: self.walk_stop },
         }
+    }
+
+    /// Whether blocks have the places of their edges. The producer finds the rows of edges by them.
+    fn has_edge_ids(&self) -> bool {
+        self.edge_ids || self.edge_attr
     }
 
     /// Opens the dataset of a run in another of its processes, which has checked it: with the same nodes as there.
@@ -241,7 +250,8 @@ impl LoaderOptions {
     pub fn batch_spec(&self) -> BatchSpec {
         let asked = [
             (self.degrees, Column::Degrees),
-            (self.edge_ids, Column::EdgeIds),
+            (self.has_edge_ids(), Column::EdgeIds),
+            (self.edge_attr, Column::EdgeAttr),
             (self.input_id, Column::InputId),
         ];
         BatchSpec {
@@ -282,6 +292,13 @@ impl LoaderOptions {
     /// [`RuntimeError::Option`] naming the option and its valid values.
     pub fn check(&self) -> Result<(), RuntimeError> {
         self.check_ranges()?;
+        let kind = self.sampler_kind;
+        if self.edge_attr && !kind.picks_in_lists() {
+            let reason = format!(
+                "with `sampler_kind={kind}`: its edges are none of the dataset's, and have no features"
+            );
+            return Err(OptionError::of("edge_attr", reason).into());
+        }
         self.sampling().check_kind().map_err(SampleError::from)?;
         let Part { index, of } = self.part;
         if index >= of {

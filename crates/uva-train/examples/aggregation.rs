@@ -140,6 +140,7 @@ fn compare(destinations: usize, fanout: usize, sources: usize, width: usize) {
             indptr: &edge_offsets,
             indices: &edge_list,
             weights,
+            edge_attr: None,
         };
         let rows = rows.detach();
         let (forward, sums) = median_milliseconds(|| measured::aggregate(&block, &rows).unwrap());

@@ -1,12 +1,13 @@
 //! Neighbour aggregation as one fused operation, and the weights that make it a mean or GCN's sum.
 
-use crate::borrowed::Borrowed;
+use crate::borrowed::{Borrowed, Number};
 use crate::input::BlockInput;
-use crate::sums::{self, Element, Id, Weights};
+use crate::sums;
 use crate::tensor_block::{TensorBlock, Transposed, refuse_weights};
 use crate::{TrainError, host};
 use tch::{Device, Kind, Tensor};
 use uva_model::{ModelKind, Weighting};
+use uva_ops::lists::{Element, Id, Lists as CheckedLists, Weights, transpose};
 
 /// `embedding_bag`'s name for a weighted sum.
 const SUM: i64 = 0;
@@ -66,7 +67,7 @@ pub(crate) fn weighted_sums(
 }
 
 /// [`weighted_sums`] of tensors on the host, whose numbers are of the kind `I`.
-fn on_host<I: Id>(
+fn on_host<I: Id + Number>(
     rows: &Tensor,
     indices: &Tensor,
     offsets: &Tensor,
@@ -92,6 +93,8 @@ pub(crate) struct Block<'a> {
     pub(crate) sources: usize,
     pub(crate) edges: usize,
     lists: Lists<'a>,
+    /// The edges' features, where the batch has them.
+    edge_attr: Option<Borrowed<'a>>,
     /// GCN: the weight of each destination's own row, [destinations, 1].
     pub(crate) own: Option<Tensor>,
 }
@@ -160,6 +163,7 @@ impl<'a> Block<'a> {
             sources: block.sources,
             edges: block.indices.len(),
             lists: Lists::Host { input: *block, weights },
+            edge_attr: block.edge_attr.map(|rows| rows.borrowed()).transpose()?,
             own,
         })
     }
@@ -183,17 +187,42 @@ impl<'a> Block<'a> {
             sources,
             edges: indices.numel(),
             lists: Lists::Tensors { block, weights },
+            edge_attr: None,
             own,
         })
+    }
+
+    /// The same with rows of the edges' features.
+    pub(crate) fn with_edge_attr(mut self, rows: Option<Borrowed<'a>>) -> Self {
+        self.edge_attr = rows;
+        self
+    }
+
+    /// The edges' features as numbers of this kind, [edges, features].
+    pub(crate) fn edge_rows(&self, kind: Kind) -> Result<Tensor, TrainError> {
+        let Some(rows) = &self.edge_attr else {
+            return Err(TrainError::Input(
+                "a batch without features of edges for a model of them".to_owned(),
+            ));
+        };
+        Ok(rows.tensor().f_to_kind(kind)?)
+    }
+
+    /// Its lists as tensors on whichever device they lie.
+    pub(crate) fn lists(&self) -> Result<TensorBlock, TrainError> {
+        match &self.lists {
+            Lists::Host { input, .. } => {
+                let (offsets, indices) = (Borrowed::vector(input.indptr)?, Borrowed::vector(input.indices)?);
+                TensorBlock::new(offsets.tensor(), indices.tensor(), self.sources)
+            }
+            Lists::Tensors { block, .. } => Ok(block.shallow_clone()),
+        }
     }
 
     /// Its lists with each destination itself at the end of its own, as tensors on whichever device they lie.
     pub(crate) fn lists_with_own(&self) -> Result<TensorBlock, TrainError> {
         match &self.lists {
-            Lists::Host { input, .. } => {
-                let (offsets, indices) = (Borrowed::vector(input.indptr)?, Borrowed::vector(input.indices)?);
-                TensorBlock::new(offsets.tensor(), indices.tensor(), self.sources)?.with_own()
-            }
+            Lists::Host { .. } => self.lists()?.with_own(),
             Lists::Tensors { block, .. } => block.with_own(),
         }
     }
@@ -266,46 +295,41 @@ fn no_weights() -> TrainError {
 }
 
 /// Sums by source over the transposed lists of `input`, whose edges have `weights`.
-pub(crate) fn spread_on_host<T: Element>(
+pub(crate) fn spread_on_host<T: Element + Number>(
     rows: &Tensor,
     input: &BlockInput<'_>,
     weights: Weights<'_, T>,
 ) -> Result<Tensor, TrainError> {
-    let (offsets, picked_by, weights) = transposed(input, weights);
+    let (offsets, picked_by, weights) = transposed(input, weights)?;
     sums::weighted_sums(rows, (&offsets[..], &picked_by[..]), Weights::Each(&weights))
 }
 
-/// A counting sort of the edges by source: the offsets of the sources' lists, the destinations in them, and the
-/// edges' weights. Destinations stay in order within a source, so sums repeat.
+/// The edges by source: the offsets of the sources' lists, the destinations in them, and the edges' weights.
+/// Destinations stay in order within a source, so sums repeat.
+#[expect(clippy::type_complexity, reason = "three vectors of one length each")]
 pub(crate) fn transposed<T: Element>(
     block: &BlockInput<'_>,
     edge_weights: Weights<'_, T>,
-) -> (Vec<i32>, Vec<i32>, Vec<T>) {
-    let BlockInput { destinations, sources, indices, .. } = *block;
-    // One place further than where they belong, so that filling the lists moves each offset to its own.
-    let mut offsets = vec![0i32; sources + 2];
-    for &source in indices {
-        offsets[source as usize + 2] += 1;
-    }
-    for source in 0..sources {
-        offsets[source + 2] += offsets[source + 1];
-    }
-    let (mut picked_by, mut weights) = (vec![0i32; indices.len()], vec![T::from_f64(0.0); indices.len()]);
-    for v in 0..destinations {
-        let edges = list(block, v);
-        let mean = T::from_f64(1.0 / edges.len() as f64);
-        for edge in edges {
-            let place = &mut offsets[indices[edge] as usize + 1];
-            picked_by[*place as usize] = v as i32;
-            weights[*place as usize] = match edge_weights {
-                Weights::Each(weights) => weights[edge],
-                Weights::Mean => mean,
-            };
-            *place += 1;
-        }
-    }
-    offsets.pop();
-    (offsets, picked_by, weights)
+) -> Result<(Vec<i32>, Vec<i32>, Vec<T>), TrainError> {
+    let lists = CheckedLists::new(block.indptr, block.indices, block.sources)?;
+    let edges = block.indices.len();
+    let (mut picked_by, mut weights) = (vec![0i32; edges], vec![T::from_f64(0.0); edges]);
+    // Of the list that was looked at last: edges come list by list.
+    let (mut of_list, mut mean) = (usize::MAX, T::from_f64(1.0));
+    let offsets = transpose(&lists, |place, v, edge| {
+        picked_by[place] = v as i32;
+        weights[place] = match edge_weights {
+            Weights::Each(weights) => weights[edge],
+            Weights::Mean => {
+                if v != of_list {
+                    (of_list, mean) = (v, T::from_f64(1.0 / list(block, v).len() as f64));
+                }
+                mean
+            }
+            Weights::Heads(..) | Weights::One => T::from_f64(1.0),
+        };
+    });
+    Ok((offsets, picked_by, weights))
 }
 
 /// The edges of destination `v`, as a range of `indices`.

@@ -10,7 +10,7 @@ use tch::{Device, Kind, Tensor};
 use uva_model::checkpoint::{
     Checkpoint, CheckpointError, MARKER, Observer, StoredModel, TrainerState, store,
 };
-use uva_model::{Metric, Task, TrainerOptions};
+use uva_model::{Metric, Task, TaskKind, TrainerOptions};
 
 use crate::device::TrainDevice;
 use crate::trainer::Trainer;
@@ -100,9 +100,9 @@ pub fn load_model(
     device: TrainDevice,
     threads: Option<usize>,
 ) -> Result<Trainer, CheckpointError> {
-    let StoredModel { options, input_dim, classes, multi_label } = checkpoint.model()?;
+    let StoredModel { options, input_dim, outputs, kind } = checkpoint.model()?;
     let options = TrainerOptions { threads, ..options };
-    let task = Task { classes, multi_label, metric };
+    let task = Task { outputs, kind, metric };
     let trainer = Trainer::new(&options, input_dim, task, device).map_err(|error| {
         if error.is_usage() { checkpoint.damaged(format!("its model: {error}")) } else { refused(error) }
     })?;
@@ -157,9 +157,18 @@ fn model_fingerprint(trainer: &Trainer) -> Result<Value, CheckpointError> {
     if let Value::Object(fields) = &mut value {
         fields.shift_remove("threads");
         fields.insert("input_dim".to_owned(), trainer.input_dim().into());
-        fields.insert("classes".to_owned(), trainer.task().classes.into());
         // Written only if it differs from the default, so that older checkpoints stay valid.
-        if trainer.task().multi_label {
+        let Task { outputs, kind, .. } = trainer.task();
+        match kind {
+            TaskKind::Regression(loss) => {
+                fields.insert("targets".to_owned(), outputs.into());
+                fields.insert("loss".to_owned(), loss.name().into());
+            }
+            TaskKind::SingleLabel | TaskKind::MultiLabel => {
+                fields.insert("classes".to_owned(), outputs.into());
+            }
+        }
+        if kind == TaskKind::MultiLabel {
             fields.insert("multi_label".to_owned(), true.into());
         }
     }

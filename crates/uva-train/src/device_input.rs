@@ -1,7 +1,7 @@
 //! A mini-batch as it lies in the memory of a CUDA device.
 
 use crate::TrainError;
-use crate::input::check_shapes;
+use crate::input::{check_edge_rows, check_shapes};
 use uva_cuda::DeviceSlice;
 use uva_graph::ElementType;
 
@@ -21,6 +21,19 @@ pub struct DeviceBlock<'a> {
     /// The weight of each edge, f32, as in [`crate::BlockInput`]; `None` where it is the mean over the edges that
     /// counts.
     pub weights: Option<DeviceSlice<'a>>,
+    /// Features of the edges; `None` where the model takes none.
+    pub edge_attr: Option<DeviceEdgeRows<'a>>,
+}
+
+/// As [`crate::EdgeRows`], on a device.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceEdgeRows<'a> {
+    /// One row an edge.
+    pub slice: DeviceSlice<'a>,
+    /// Type of an element.
+    pub element: ElementType,
+    /// Features of an edge.
+    pub dim: usize,
 }
 
 /// One mini-batch on the trainer's device, borrowed from a slot or from anywhere else. The host knows the counts; only
@@ -43,8 +56,9 @@ pub struct DeviceBatch<'a> {
     pub rows: usize,
     /// Feature columns.
     pub dim: usize,
-    /// Labels of the seeds: i64, −1 meaning none; or of a multi-label task u8 zeros and ones, a row a seed.
-    pub labels: DeviceSlice<'a>,
+    /// Labels of the seeds: i64, −1 meaning none; or of a multi-label task u8 zeros and ones, of regression f32, a row a
+    /// seed. A prediction does not read them.
+    pub labels: Option<DeviceSlice<'a>>,
     /// In-degree of each input node in the whole graph, i32. Only GCN reads it, and cannot do without.
     pub degrees: Option<DeviceSlice<'a>>,
     /// The hops. `blocks[0]` is the one at the seeds, as in a slot; the model's first layer consumes the last.
@@ -59,7 +73,12 @@ impl DeviceBatch<'_> {
 
     /// Checks what the host knows: that the counts fit each other and the model. The sizes of the slices are compared
     /// with the counts where they are wrapped.
-    pub(crate) fn check(&self, layers: usize, dim: usize, needs_degrees: bool) -> Result<(), TrainError> {
+    pub(crate) fn check(
+        &self,
+        layers: usize,
+        (dim, edge_dim): (usize, usize),
+        needs_degrees: bool,
+    ) -> Result<(), TrainError> {
         let refuse = |problem: String| Err(TrainError::Input(problem));
         let shapes: Vec<_> = self.blocks.iter().map(|b| (b.destinations, b.sources)).collect();
         check_shapes(&shapes, self.rows, (layers, self.dim, dim))?;
@@ -68,6 +87,7 @@ impl DeviceBatch<'_> {
             if edges > 0 && destinations == 0 {
                 return refuse(format!("block {layer}: {edges} edges without a destination"));
             }
+            check_edge_rows(layer, edges, block.edge_attr.map(|rows| (edges, rows.dim)), edge_dim)?;
             // libtorch is given both as i32.
             if let Some(count) = [sources, edges].into_iter().find(|&count| i32::try_from(count).is_err()) {
                 return refuse(format!(

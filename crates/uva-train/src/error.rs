@@ -86,3 +86,10 @@ fn out_of_memory_hint(error: &tch::TchError) -> &'static str {
 fn first_line(error: &tch::TchError) -> String {
     error.to_string().lines().next().unwrap_or_default().to_owned()
 }
+
+/// Lists that contradict themselves are bad input.
+impl From<uva_ops::lists::ListsError> for TrainError {
+    fn from(error: uva_ops::lists::ListsError) -> Self {
+        Self::Input(error.to_string())
+    }
+}

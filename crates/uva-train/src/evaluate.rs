@@ -3,7 +3,7 @@
 use crate::TrainError;
 use crate::borrowed::Borrowed;
 use crate::evaluation::Evaluation;
-use crate::full_layer::Stream;
+use crate::full_layer::{Stream, WholeGraph};
 use crate::full_pass::Wishes;
 use crate::full_table::Tables;
 use crate::targets::Targets;
@@ -11,30 +11,40 @@ use crate::trainer::Trainer;
 use crate::wanted::Wanted;
 use std::ops::Range;
 use tch::{Device, Tensor};
-use uva_graph::{Csc, FeatureTable, Labels};
+use uva_graph::{FeatureTable, Labels};
 
 /// Labels of some nodes, copied out of a dataset's.
 enum LabelRows {
+    Absent,
     Single(Vec<i64>),
     Multi { classes: usize, values: Vec<u8> },
+    Regression { columns: Option<usize>, values: Vec<f32> },
 }
 
 impl LabelRows {
     /// Those of the nodes `ids`; each has a row.
     fn of(labels: Labels<'_>, ids: &[i64]) -> Self {
         match labels {
+            Labels::Absent => Self::Absent,
             Labels::Single(labels) => Self::Single(ids.iter().map(|&id| labels[id as usize]).collect()),
             Labels::Multi { classes, values } => {
                 let row = |&id: &i64| &values[id as usize * classes..][..classes];
                 Self::Multi { classes, values: ids.iter().flat_map(row).copied().collect() }
+            }
+            Labels::Regression { columns, values } => {
+                let width = columns.unwrap_or(1);
+                let row = |&id: &i64| &values[id as usize * width..][..width];
+                Self::Regression { columns, values: ids.iter().flat_map(row).copied().collect() }
             }
         }
     }
 
     fn labels(&self) -> Labels<'_> {
         match self {
+            Self::Absent => Labels::Absent,
             Self::Single(labels) => Labels::Single(labels),
             Self::Multi { classes, values } => Labels::Multi { classes: *classes, values },
+            Self::Regression { columns, values } => Labels::Regression { columns: *columns, values },
         }
     }
 }
@@ -72,19 +82,19 @@ impl Trainer {
     ///
     /// # Errors
     /// As [`Trainer::evaluate_full_each`].
-    pub fn evaluate_full(
+    pub fn evaluate_full<'g>(
         &self,
-        csc: Csc<'_>,
+        graph: impl Into<WholeGraph<'g>>,
         features: FeatureTable<'_>,
         labels: Labels<'_>,
         ids: &[i64],
     ) -> Result<Evaluation, TrainError> {
-        Ok(self.evaluate_full_each(csc, features, labels, &[ids])?.swap_remove(0))
+        Ok(self.evaluate_full_each(graph, features, labels, &[ids])?.swap_remove(0))
     }
 
     /// Loss and hits on each of these sets of nodes, with every node's whole neighbourhood at every layer.
     ///
-    /// `csc`, `features` and `labels` are those of a whole dataset; the sets are of its node ids. Each layer is computed
+    /// `graph`, `features` and `labels` are those of a whole dataset; the sets are of its node ids. Each layer is computed
     /// for all nodes before the next, so the cost is layers × edges for any number of ids. Memory: two to three tables of
     /// nodes × hidden f32, and the logits of the sets. The feature table is read front to back, in chunks.
     ///
@@ -94,16 +104,17 @@ impl Trainer {
     /// # Errors
     /// [`TrainError::Input`] for tables that contradict each other, the model or its task, or an id or neighbour out of
     /// range.
-    pub fn evaluate_full_each(
+    pub fn evaluate_full_each<'g>(
         &self,
-        csc: Csc<'_>,
+        graph: impl Into<WholeGraph<'g>>,
         features: FeatureTable<'_>,
         labels: Labels<'_>,
         sets: &[&[i64]],
     ) -> Result<Vec<Evaluation>, TrainError> {
         self.use_threads();
         let _no_grad = tch::no_grad_guard();
-        let nodes = csc.nodes();
+        let graph = graph.into();
+        let nodes = graph.csc.nodes();
         let label_rows = labels.bytes().len() / labels.row_bytes().max(1);
         if label_rows != nodes {
             return Err(TrainError::Input(format!(
@@ -111,7 +122,7 @@ impl Trainer {
                 features.rows
             )));
         }
-        self.check_tables(&csc, &features)?;
+        self.check_tables(&graph, &features)?;
         let all = sets.concat();
         let wanted = Wanted::new(&all, nodes)?;
         let label_rows: Vec<LabelRows> = sets.iter().map(|ids| LabelRows::of(labels, ids)).collect();
@@ -126,7 +137,7 @@ impl Trainer {
         }
         let mut picked = Picked { wanted: &wanted, logits: None };
         let wishes = Wishes { hidden: None, logits: Some(&mut picked) };
-        self.full_pass(features, (&csc, Tables::Memory), wishes, &mut || Ok(()))?;
+        self.full_pass(features, (&graph, Tables::Memory), wishes, &mut || Ok(()))?;
         let Some(logits) = picked.logits else { return Ok(vec![Evaluation::default(); sets.len()]) };
         let mut first = 0;
         let mut evaluations = Vec::with_capacity(sets.len());

@@ -4,24 +4,46 @@ use uva_model::Metric;
 
 /// The result of an evaluation. Results of several batches can be added.
 ///
-/// Of one class a node, nodes are counted; of several labels a node, single labels: nodes × classes.
+/// Of one class a node, nodes are counted; of several labels a node, single labels: nodes × classes; of regression,
+/// numbers: nodes × columns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evaluation {
     /// Loss summed over all labels.
     pub loss_sum: f64,
     /// Labelled nodes whose class had the largest logit. With several labels per node: correct labels, where a positive
-    /// logit means yes.
+    /// logit means yes. 0 for regression.
     pub correct: usize,
-    /// Nodes with a label, or labels.
+    /// Nodes with a label, or labels, or numbers.
     pub labelled: usize,
     /// Every single answer, where the task is judged by them.
     pub(crate) scores: Scores,
+    /// Sums of errors; `None` unless the task is regression.
+    pub(crate) errors: Option<Errors>,
+}
+
+/// How far answers are from their targets, summed over all numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Errors {
+    /// Squared errors.
+    pub(crate) squared: f64,
+    /// Absolute errors.
+    pub(crate) absolute: f64,
 }
 
 impl Evaluation {
-    /// Share of labels predicted correctly, or `None` without labels.
+    /// Share of labels predicted correctly, or `None` without labels, or for regression.
     pub fn accuracy(&self) -> Option<f64> {
-        (self.labelled > 0).then(|| self.correct as f64 / self.labelled as f64)
+        (self.labelled > 0 && self.errors.is_none()).then(|| self.correct as f64 / self.labelled as f64)
+    }
+
+    /// Mean squared error, or `None` unless the task is regression.
+    pub fn mse(&self) -> Option<f64> {
+        self.errors.map(|errors| errors.squared / self.labelled as f64)
+    }
+
+    /// Mean absolute error, or `None` unless the task is regression.
+    pub fn mae(&self) -> Option<f64> {
+        self.errors.map(|errors| errors.absolute / self.labelled as f64)
     }
 
     /// Mean loss over all labels, or `None` without labels.
@@ -40,6 +62,8 @@ impl Evaluation {
         match metric {
             Metric::Accuracy => self.accuracy(),
             Metric::RocAuc => self.roc_auc(),
+            Metric::Mse => self.mse(),
+            Metric::Mae => self.mae(),
         }
     }
 }
@@ -50,6 +74,12 @@ impl std::ops::AddAssign for Evaluation {
         self.correct += other.correct;
         self.labelled += other.labelled;
         self.scores.extend(other.scores);
+        self.errors = match (self.errors, other.errors) {
+            (Some(a), Some(b)) => {
+                Some(Errors { squared: a.squared + b.squared, absolute: a.absolute + b.absolute })
+            }
+            (a, b) => a.or(b),
+        };
     }
 }
 

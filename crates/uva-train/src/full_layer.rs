@@ -5,18 +5,41 @@ use crate::aggregate::{inverse_root, weighted_sums};
 use crate::borrowed::Borrowed;
 use crate::full_table::{Table, TableWriter, Tables};
 use crate::layer::Layer;
-use crate::layer::attention::{self, Attention};
+use crate::layer::attention::Attention;
 use crate::layer::convolution::Convolution;
+use crate::layer::edge_isomorphism::EdgeIsomorphism;
 use crate::layer::isomorphism::Isomorphism;
+use crate::layer::lists;
 use crate::rowwise::linear;
 use std::ops::Range;
 use tch::{Device, Kind, Tensor};
-use uva_graph::Csc;
+use uva_graph::{Csc, Dataset, FeatureTable};
 
 /// Destination nodes in a chunk, and the edges in a piece of one: about 100 MB of intermediates together at 256
 /// columns. A node with more edges than that is a piece of its own.
 pub(crate) const CHUNK_NODES: usize = 1 << 15;
 const CHUNK_EDGES: usize = 1 << 22;
+
+/// A graph, with the features of its edges where it has any.
+#[derive(Clone, Copy, Debug)]
+pub struct WholeGraph<'a> {
+    /// Its lists.
+    pub csc: Csc<'a>,
+    /// Row `i` for entry `i` of the lists. Models that take none pass over them.
+    pub edge_features: Option<FeatureTable<'a>>,
+}
+
+impl<'a> From<Csc<'a>> for WholeGraph<'a> {
+    fn from(csc: Csc<'a>) -> Self {
+        Self { csc, edge_features: None }
+    }
+}
+
+impl<'a> From<&'a Dataset> for WholeGraph<'a> {
+    fn from(dataset: &'a Dataset) -> Self {
+        Self { csc: dataset.csc(), edge_features: dataset.edge_features() }
+    }
+}
 
 /// The rows that a layer reads, by chunk of nodes: [nodes of the chunk, inputs].
 pub(crate) type RowsOf<'r> = &'r dyn Fn(&Range<usize>) -> Result<Tensor, TrainError>;
@@ -54,6 +77,7 @@ pub(crate) fn columns_of_tables(layer: &Layer) -> Result<i64, TrainError> {
         Layer::Convolution(layer) => layer.outputs()?,
         Layer::Attention(layer) => layer.heads() as i64 * (layer.width()? + 2),
         Layer::Isomorphism(layer) => layer.outputs(),
+        Layer::EdgeIsomorphism(layer) => layer.inputs(),
     })
 }
 
@@ -70,17 +94,32 @@ pub(crate) fn full_layer(
         Layer::Convolution(layer) => graph.convolution(layer, rows, results, ticks),
         Layer::Attention(layer) => graph.attention(layer, rows, results, ticks),
         Layer::Isomorphism(layer) => graph.isomorphism(layer, rows, results, ticks),
+        Layer::EdgeIsomorphism(layer) => graph.edge_isomorphism(layer, rows, results, ticks),
     }
 }
 
 /// The graph of a pass, and where its tables are.
 pub(crate) struct Graph<'a> {
     pub(crate) csc: &'a Csc<'a>,
+    pub(crate) edge_features: Option<FeatureTable<'a>>,
     pub(crate) kind: Kind,
     pub(crate) tables: Tables<'a>,
 }
 
 impl Graph<'_> {
+    /// The features of the edges in the lists of a piece, [edges, features].
+    fn edge_rows(&self, piece: &Range<usize>) -> Result<Tensor, TrainError> {
+        let [first, last] = [piece.start, piece.end].map(|node| self.csc.indptr[node] as usize);
+        let rows = self.edge_features.as_ref().and_then(|table| {
+            let bytes = table.bytes.get(first * table.row_bytes()..last * table.row_bytes())?;
+            Some(Borrowed::table(bytes, table.element, last - first, table.dim))
+        });
+        let Some(rows) = rows else {
+            return Err(TrainError::Input(format!("no features of the edges {first} to {last}")));
+        };
+        Ok(rows?.tensor().f_to_kind(self.kind)?)
+    }
+
     pub(crate) fn table(&self, columns: i64) -> Result<TableWriter, TrainError> {
         self.tables.table(self.csc.nodes(), columns, self.kind)
     }
@@ -178,6 +217,43 @@ impl Graph<'_> {
         Ok(())
     }
 
+    /// The rows of all nodes, then each chunk's messages, sums and perceptron.
+    fn edge_isomorphism(
+        &self,
+        layer: &EdgeIsomorphism,
+        rows: RowsOf<'_>,
+        results: &mut dyn Stream,
+        ticks: Ticks<'_>,
+    ) -> Result<(), TrainError> {
+        let inputs = layer.inputs();
+        let mut x = self.table(inputs)?;
+        for chunk in chunks(self.csc.nodes()) {
+            x.put(&chunk, &rows(&chunk)?)?;
+            ticks()?;
+        }
+        let x = x.complete()?;
+        let x = x.tensor()?;
+        let x = x.tensor();
+        for chunk in chunks(self.csc.nodes()) {
+            if !results.wants(&chunk) {
+                continue;
+            }
+            let result = self.rows_of_zeros(chunk.len(), layer.outputs())?;
+            // Tensors of edges × inputs lie side by side.
+            for piece in self.pieces(&chunk, CHUNK_EDGES / inputs.max(1) as usize) {
+                let lists = Lists::new(self.csc, &piece)?;
+                let destination_of_edge = lists.destination_of_edge();
+                let tensors = ListTensors::of(&lists, &destination_of_edge)?;
+                let own = slice(x, &piece)?;
+                let evaluated = layer.evaluate(x, &own, &self.edge_rows(&piece)?, &tensors.lists())?;
+                slice(&result, &within(&chunk, &piece))?.f_copy_(&evaluated)?;
+            }
+            results.take(&chunk, result)?;
+            ticks()?;
+        }
+        Ok(())
+    }
+
     /// Scores of all nodes first, then each chunk's softmax and sums.
     fn attention(
         &self,
@@ -211,19 +287,23 @@ impl Graph<'_> {
             let result = self.rows_of_zeros(chunk.len(), layer.outputs())?;
             // Several tensors of edges × heads lie side by side.
             for piece in self.pieces(&chunk, CHUNK_EDGES / heads) {
-                let lists = Lists::new(self.csc, &piece)?.with_own(&piece);
+                let plain = Lists::new(self.csc, &piece)?;
+                let plain_destinations = plain.destination_of_edge();
+                let of_edges = layer.edge_scores(
+                    || self.edge_rows(&piece),
+                    &ListTensors::of(&plain, &plain_destinations)?.lists(),
+                )?;
+                let lists = plain.with_own(&piece);
                 let destination_of_edge = lists.destination_of_edge();
-                let [offsets, indices, destination_of_edge] =
-                    [&lists.offsets, &lists.indices, &destination_of_edge]
-                        .map(|values| Borrowed::vector(values));
-                let (offsets, indices, destination_of_edge) = (offsets?, indices?, destination_of_edge?);
-                let lists = attention::Lists {
-                    offsets: offsets.tensor(),
-                    indices: indices.tensor(),
-                    destination_of_edge: destination_of_edge.tensor(),
-                };
+                let tensors = ListTensors::of(&lists, &destination_of_edge)?;
                 let destinations = slice(of_destinations.tensor(), &piece)?;
-                let attended = layer.evaluate(&tables, of_sources.tensor(), &destinations, &lists)?;
+                let attended = layer.evaluate(
+                    &tables,
+                    of_sources.tensor(),
+                    &destinations,
+                    of_edges.as_ref(),
+                    &tensors.lists(),
+                )?;
                 slice(&result, &within(&chunk, &piece))?.f_copy_(&attended)?;
             }
             results.take(&chunk, result)?;
@@ -254,6 +334,31 @@ impl Graph<'_> {
 /// A piece of a chunk, counted within the chunk.
 fn within(chunk: &Range<usize>, piece: &Range<usize>) -> Range<usize> {
     piece.start - chunk.start..piece.end - chunk.start
+}
+
+/// Lists as tensors.
+struct ListTensors<'l> {
+    offsets: Borrowed<'l>,
+    indices: Borrowed<'l>,
+    destination_of_edge: Borrowed<'l>,
+}
+
+impl<'l> ListTensors<'l> {
+    fn of(lists: &'l Lists, destination_of_edge: &'l [i64]) -> Result<Self, TrainError> {
+        Ok(Self {
+            offsets: Borrowed::vector(&lists.offsets)?,
+            indices: Borrowed::vector(&lists.indices)?,
+            destination_of_edge: Borrowed::vector(destination_of_edge)?,
+        })
+    }
+
+    fn lists(&self) -> lists::Lists<'_> {
+        lists::Lists {
+            offsets: self.offsets.tensor(),
+            indices: self.indices.tensor(),
+            destination_of_edge: self.destination_of_edge.tensor(),
+        }
+    }
 }
 
 /// The neighbour lists of a chunk.

@@ -5,7 +5,7 @@ use crate::TrainError;
 use crate::activation::Activation;
 use crate::borrowed::Borrowed;
 use crate::full_layer::{
-    Graph, RowsOf, Stream, Ticks, chunks, columns_of_tables, full_layer, slice, ticks_of_a_layer,
+    Graph, RowsOf, Stream, Ticks, WholeGraph, chunks, columns_of_tables, full_layer, slice, ticks_of_a_layer,
 };
 use crate::full_table::{Table, TableWriter, Tables};
 use crate::model::{Named, Step};
@@ -157,13 +157,14 @@ impl Trainer {
     }
 
     /// Refuses tables that contradict each other or the model.
-    pub(crate) fn check_tables(&self, csc: &Csc<'_>, features: &FeatureTable<'_>) -> Result<(), TrainError> {
-        if features.rows != csc.nodes() {
-            return Err(TrainError::Input(format!(
-                "{} nodes with {} feature rows",
-                csc.nodes(),
-                features.rows
-            )));
+    pub(crate) fn check_tables(
+        &self,
+        graph: &WholeGraph<'_>,
+        features: &FeatureTable<'_>,
+    ) -> Result<(), TrainError> {
+        let (nodes, edges, edge_dim) = (graph.csc.nodes(), graph.csc.edges(), self.options().edge_dim);
+        if features.rows != nodes {
+            return Err(TrainError::Input(format!("{nodes} nodes with {} feature rows", features.rows)));
         }
         if features.dim != self.input_dim() {
             return Err(TrainError::Input(format!(
@@ -172,7 +173,14 @@ impl Trainer {
                 self.input_dim()
             )));
         }
-        check_offsets(csc)
+        let of_edges = graph.edge_features.map(|table| (table.rows, table.dim));
+        if edge_dim > 0 && of_edges != Some((edges, edge_dim)) {
+            let (rows, dim) = of_edges.unwrap_or_default();
+            return Err(TrainError::Input(format!(
+                "{rows} rows of {dim} features of edges, where {edges} rows of {edge_dim} are needed"
+            )));
+        }
+        check_offsets(&graph.csc)
     }
 
     /// The most bytes that the tables of a pass over so many nodes take at a time.
@@ -199,11 +207,12 @@ impl Trainer {
     pub(crate) fn full_pass(
         &self,
         features: FeatureTable<'_>,
-        (csc, tables): (&Csc<'_>, Tables<'_>),
+        (whole, tables): (&WholeGraph<'_>, Tables<'_>),
         wishes: Wishes<'_>,
         ticks: Ticks<'_>,
     ) -> Result<(), TrainError> {
-        let graph = Graph { csc, kind: self.kind(), tables };
+        let (csc, edge_features) = (&whole.csc, whole.edge_features);
+        let graph = Graph { csc, edge_features, kind: self.kind(), tables };
         let (steps, rows) = (&self.model.steps[..], Rows::Features(features));
         match wishes {
             Wishes { hidden: None, logits: None } => Ok(()),

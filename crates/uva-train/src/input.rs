@@ -18,6 +18,48 @@ pub struct BlockInput<'a> {
     /// The weight of each edge: a destination's sum of weight times row estimates the mean over all its neighbours. If
     /// empty, the mean over its edges does.
     pub weights: &'a [f32],
+    /// Features of the edges, a row each; `None` where the model takes none.
+    pub edge_attr: Option<EdgeRows<'a>>,
+}
+
+/// Rows of the features of a block's edges.
+#[derive(Clone, Copy, Debug)]
+pub struct EdgeRows<'a> {
+    /// One row an edge, in the order of `indices`, `dim` elements each in C order.
+    pub bytes: &'a [u8],
+    /// Type of an element. Anything but f32 is converted on the way.
+    pub element: ElementType,
+    /// How many rows.
+    pub rows: usize,
+    /// Features of an edge.
+    pub dim: usize,
+}
+
+impl<'a> EdgeRows<'a> {
+    /// As a tensor.
+    pub(crate) fn borrowed(&self) -> Result<Borrowed<'a>, TrainError> {
+        Borrowed::table(self.bytes, self.element, self.rows, self.dim)
+    }
+}
+
+/// Refuses features of edges that are not what a model takes: `edge_dim` of each, or none where that is 0. `found` is
+/// rows and columns of those of block `layer`, which has `edges` edges.
+pub(crate) fn check_edge_rows(
+    layer: usize,
+    edges: usize,
+    found: Option<(usize, usize)>,
+    edge_dim: usize,
+) -> Result<(), TrainError> {
+    match found {
+        _ if edge_dim == 0 => Ok(()),
+        Some(shape) if shape == (edges, edge_dim) => Ok(()),
+        Some((rows, dim)) => Err(TrainError::Input(format!(
+            "block {layer}: {rows} rows of {dim} features of edges, where {edges} rows of {edge_dim} are needed"
+        ))),
+        None => {
+            Err(TrainError::Input(format!("block {layer}: no features of edges for a model of {edge_dim}")))
+        }
+    }
 }
 
 /// One mini-batch, borrowed from a slot or from anywhere else.
@@ -31,7 +73,7 @@ pub struct BatchInput<'a> {
     pub rows: usize,
     /// Feature columns.
     pub dim: usize,
-    /// Labels of the seeds; −1 means none.
+    /// Labels of the seeds; −1 means none. A prediction does not read them.
     pub labels: Labels<'a>,
     /// In-degree of each input node in the whole graph. Only GCN reads it; other models take an empty slice.
     pub degrees: &'a [i32],
@@ -77,12 +119,19 @@ impl<'a> BatchInput<'a> {
 
     /// Checks everything that libtorch would otherwise read out of bounds, or take for another batch. One pass over
     /// the edges, which costs a hundredth of aggregating them.
-    pub(crate) fn check(&self, layers: usize, dim: usize, needs_degrees: bool) -> Result<(), TrainError> {
+    pub(crate) fn check(
+        &self,
+        layers: usize,
+        (dim, edge_dim): (usize, usize),
+        needs_degrees: bool,
+    ) -> Result<(), TrainError> {
         let refuse = |problem: String| Err(TrainError::Input(problem));
         let shapes: Vec<_> = self.blocks.iter().map(|b| (b.destinations, b.sources)).collect();
         check_shapes(&shapes, self.rows, (layers, self.dim, dim))?;
         for (layer, block) in self.blocks.iter().enumerate() {
             block.check().or_else(|problem| refuse(format!("block {layer}: {problem}")))?;
+            let found = block.edge_attr.map(|rows| (rows.rows, rows.dim));
+            check_edge_rows(layer, block.indices.len(), found, edge_dim)?;
         }
         if needs_degrees {
             if self.degrees.len() != self.rows {
@@ -103,7 +152,7 @@ impl<'a> BatchInput<'a> {
 
 impl BlockInput<'_> {
     fn check(&self) -> Result<(), String> {
-        let Self { destinations, sources, indptr, indices, weights } = *self;
+        let Self { destinations, sources, indptr, indices, weights, .. } = *self;
         debug_assert!(destinations <= sources, "compared by check_shapes");
         if indptr.len() != destinations + 1 {
             return Err(format!("{} offsets for {destinations} destinations", indptr.len()));

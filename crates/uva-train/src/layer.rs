@@ -2,10 +2,13 @@
 
 pub(crate) mod attention;
 pub(crate) mod convolution;
+pub(crate) mod edge_isomorphism;
 pub(crate) mod isomorphism;
+pub(crate) mod lists;
 
 use self::attention::{Attention, Heads};
 use self::convolution::Convolution;
+use self::edge_isomorphism::EdgeIsomorphism;
 use self::isomorphism::Isomorphism;
 use crate::TrainError;
 use crate::aggregate::Block;
@@ -22,6 +25,8 @@ pub(crate) enum Layer {
     Attention(Attention),
     /// Nothing: each counts once.
     Isomorphism(Isomorphism),
+    /// Nothing, and the features of its edge are added.
+    EdgeIsomorphism(EdgeIsomorphism),
 }
 
 /// The state that the backward pass needs.
@@ -29,6 +34,7 @@ pub(crate) enum Saved {
     Convolution(convolution::Saved),
     Attention(attention::Saved),
     Isomorphism(isomorphism::Saved),
+    EdgeIsomorphism(edge_isomorphism::Saved),
 }
 
 impl Layer {
@@ -45,11 +51,15 @@ impl Layer {
             ModelKind::Sage => Self::Convolution(Convolution::sage(inputs, outputs, place, random)?),
             ModelKind::Gcn => Self::Convolution(Convolution::gcn(inputs, outputs, place, random)?),
             ModelKind::Gin => Self::Isomorphism(Isomorphism::new((inputs, outputs), place, random)?),
+            ModelKind::Gine => {
+                let layer = EdgeIsomorphism::new((inputs, outputs), options.edge_dim, place, random)?;
+                Self::EdgeIsomorphism(layer)
+            }
             ModelKind::Gat => {
                 let number = if last { options.output_heads.unwrap_or(options.heads) } else { options.heads };
                 let heads = Heads { number, averaged: last };
-                let dropout = options.attention_dropout;
-                Self::Attention(Attention::new((inputs, outputs), heads, dropout, place, random)?)
+                let of_options = (options.attention_dropout, options.edge_dim);
+                Self::Attention(Attention::new((inputs, outputs), heads, of_options, place, random)?)
             }
         })
     }
@@ -60,6 +70,7 @@ impl Layer {
             Self::Convolution(layer) => Self::Convolution(layer.on(device)?),
             Self::Attention(layer) => Self::Attention(layer.on(device)?),
             Self::Isomorphism(layer) => Self::Isomorphism(layer.on(device)?),
+            Self::EdgeIsomorphism(layer) => Self::EdgeIsomorphism(layer.on(device)?),
         })
     }
 
@@ -69,6 +80,7 @@ impl Layer {
             Self::Convolution(layer) => layer.parameters(),
             Self::Attention(layer) => layer.parameters(),
             Self::Isomorphism(layer) => layer.parameters(),
+            Self::EdgeIsomorphism(layer) => layer.parameters(),
         }
     }
 
@@ -95,6 +107,10 @@ impl Layer {
                 let (out, saved) = layer.forward(x, block)?;
                 Ok((out, Saved::Isomorphism(saved)))
             }
+            Self::EdgeIsomorphism(layer) => {
+                let (out, saved) = layer.forward(x, block)?;
+                Ok((out, Saved::EdgeIsomorphism(saved)))
+            }
         }
     }
 
@@ -119,6 +135,9 @@ impl Layer {
                 layer.backward(x, saved, block, gradient, input_gradient)
             }
             (Self::Isomorphism(layer), Saved::Isomorphism(saved)) => {
+                layer.backward(x, saved, block, gradient, input_gradient)
+            }
+            (Self::EdgeIsomorphism(layer), Saved::EdgeIsomorphism(saved)) => {
                 layer.backward(x, saved, block, gradient, input_gradient)
             }
             _ => Err(TrainError::Input("a backward pass behind another layer's forward pass".to_owned())),

@@ -61,11 +61,12 @@ mod tests;
 
 pub use batch::Batch;
 pub use device::TrainDevice;
-pub use device_input::{DeviceBatch, DeviceBlock};
+pub use device_input::{DeviceBatch, DeviceBlock, DeviceEdgeRows};
 pub use error::TrainError;
 pub use evaluation::Evaluation;
+pub use full_layer::WholeGraph;
 pub use full_table::Tables;
-pub use input::{BatchInput, BlockInput};
+pub use input::{BatchInput, BlockInput, EdgeRows};
 pub use predict::{Answered, Questions, Take};
 pub use trainer::{Confirm, Step, Trainer};
 pub use wanted::Wanted;

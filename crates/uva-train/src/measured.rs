@@ -3,8 +3,9 @@
 use crate::TrainError;
 use crate::aggregate::spread_on_host;
 use crate::input::BlockInput;
-use crate::sums::{self, Weights};
+use crate::sums;
 use tch::Tensor;
+use uva_ops::lists::Weights;
 
 fn weights<'a>(block: &BlockInput<'a>) -> Weights<'a, f32> {
     if block.weights.is_empty() { Weights::Mean } else { Weights::Each(block.weights) }

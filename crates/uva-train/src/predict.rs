@@ -2,7 +2,7 @@
 
 use crate::TrainError;
 use crate::batch::Batch;
-use crate::full_layer::Stream;
+use crate::full_layer::{Stream, WholeGraph};
 use crate::full_pass::Wishes;
 use crate::full_table::Tables;
 use crate::prepared::Prepared;
@@ -11,14 +11,14 @@ use crate::wanted::Wanted;
 use std::cell::RefCell;
 use std::ops::{ControlFlow, Range};
 use tch::{Device, Kind, Tensor};
+use uva_graph::FeatureTable;
 use uva_graph::npy::NpyType;
-use uva_graph::{Csc, FeatureTable, Labels};
-use uva_model::Answer;
+use uva_model::{Answer, Task, TaskKind};
 
 /// The answers that are asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Questions {
-    /// [`Answer::Classes`].
+    /// [`Answer::Classes`]; of regression the numbers.
     pub classes: bool,
     /// [`Answer::Probabilities`].
     pub probabilities: bool,
@@ -57,14 +57,16 @@ impl Trainer {
 
     /// Element type and shape of a row of this answer, `layer` being that of hidden rows.
     pub fn row_of(&self, answer: Answer, layer: usize) -> (NpyType, Vec<usize>) {
-        let classes = self.task().classes;
-        match answer {
-            Answer::Classes if self.task().multi_label => (NpyType::U8, vec![classes]),
-            Answer::Classes => (NpyType::I64, Vec::new()),
-            Answer::Probabilities => (NpyType::F32, vec![classes]),
-            Answer::Hidden => {
+        let Task { outputs, kind, .. } = self.task();
+        match (answer, kind) {
+            (Answer::Classes, TaskKind::SingleLabel) => (NpyType::I64, Vec::new()),
+            (Answer::Classes, TaskKind::MultiLabel) => (NpyType::U8, vec![outputs]),
+            (Answer::Classes, TaskKind::Regression(_)) | (Answer::Probabilities, _) => {
+                (NpyType::F32, vec![outputs])
+            }
+            (Answer::Hidden, _) => {
                 let logits = layer >= self.options().layers && !self.options().residual;
-                (NpyType::F32, vec![if logits { classes } else { self.options().hidden }])
+                (NpyType::F32, vec![if logits { outputs } else { self.options().hidden }])
             }
         }
     }
@@ -76,11 +78,11 @@ impl Trainer {
     /// in memory. In files they take [`Trainer::bytes_of_tables`] on the disk, and memory is that of a chunk.
     ///
     /// # Errors
-    /// [`TrainError::Stopped`] if `take` or `progress` breaks off. [`TrainError::Table`] for a full disk. [`TrainError::Input`] for tables that contradict
-    /// each other or the model, or a neighbour out of range.
-    pub fn predict_full(
+    /// [`TrainError::Stopped`] if `take` or `progress` breaks off. [`TrainError::Table`] for a full disk.
+    /// [`TrainError::Input`] for tables that contradict each other or the model, or a neighbour out of range.
+    pub fn predict_full<'g>(
         &self,
-        (csc, features): (Csc<'_>, FeatureTable<'_>),
+        (graph, features): (impl Into<WholeGraph<'g>>, FeatureTable<'_>),
         tables: Tables<'_>,
         (wanted, begin): (&Wanted, usize),
         questions: Questions,
@@ -89,8 +91,9 @@ impl Trainer {
     ) -> Result<(), TrainError> {
         self.use_threads();
         let _no_grad = tch::no_grad_guard();
-        self.check_tables(&csc, &features)?;
-        let (of_pass, take) = (self.ticks_of_a_pass(csc.nodes()), RefCell::new(take));
+        let graph = graph.into();
+        self.check_tables(&graph, &features)?;
+        let (of_pass, take) = (self.ticks_of_a_pass(graph.csc.nodes()), RefCell::new(take));
         let mut done = 0;
         let mut tick = || {
             done += 1;
@@ -103,10 +106,10 @@ impl Trainer {
             hidden: questions.hidden.map(|layer| (layer, &mut hidden as &mut dyn Stream)),
             logits: questions.logits().then_some(&mut logits as &mut dyn Stream),
         };
-        self.full_pass(features, (&csc, tables), wishes, &mut tick)
+        self.full_pass(features, (&graph, tables), wishes, &mut tick)
     }
 
-    /// Answers about the seeds of a batch, whose rows have these `places`. Its labels play no part.
+    /// Answers about the seeds of a batch, whose rows have these `places`. Its labels are not read.
     ///
     /// # Errors
     /// As [`Trainer::evaluate_batch`], and [`TrainError::Stopped`] if `take` breaks off.
@@ -120,22 +123,8 @@ impl Trainer {
     ) -> Result<(), TrainError> {
         self.use_threads();
         let _no_grad = tch::no_grad_guard();
-        let input = input.into();
-        // A batch in host memory without a label would pass as one without seeds.
-        let task = self.task();
-        let (single, several) = match task.multi_label {
-            false => (vec![0; places.len()], Vec::new()),
-            true => (Vec::new(), vec![0; places.len() * task.classes]),
-        };
-        let labels = match task.multi_label {
-            false => Labels::Single(&single),
-            true => Labels::Multi { classes: task.classes, values: &several },
-        };
-        let input = match input {
-            Batch::Host(input) => Batch::Host(crate::BatchInput { labels, ..input }),
-            device => device,
-        };
-        let Some(Prepared { rows, blocks, .. }) = Prepared::new(&self.trains(), &input)? else {
+        let Some(Prepared { rows, blocks }) = Prepared::without_targets(&self.trains(), &input.into())?
+        else {
             return confirm().map_err(TrainError::Unconfirmed);
         };
         let steps = self.model.behind(questions.hidden.unwrap_or(self.options().layers));
@@ -160,17 +149,24 @@ impl Trainer {
         questions: Questions,
         take: Take<'_>,
     ) -> Result<(), TrainError> {
-        let several = self.task().multi_label;
+        let task = self.task().kind;
         if questions.classes {
-            let (classes, kind) = match several {
-                true => (logits.f_gt(0.0)?, Kind::Uint8),
-                false => (logits.f_argmax(1, false)?, Kind::Int64),
+            let (classes, kind) = match task {
+                TaskKind::SingleLabel => (logits.f_argmax(1, false)?, Kind::Int64),
+                TaskKind::MultiLabel => (logits.f_gt(0.0)?, Kind::Uint8),
+                TaskKind::Regression(_) => (logits.f_detach()?, Kind::Float),
             };
             let (answer, rows) = (Answer::Classes, &bytes_of(&classes, kind)?[..]);
             stopped(take(Answered { answer, places, rows, behind }))?;
         }
         if questions.probabilities {
-            let shares = if several { logits.f_sigmoid()? } else { logits.f_softmax(1, Kind::Float)? };
+            let shares = match task {
+                TaskKind::SingleLabel => logits.f_softmax(1, Kind::Float)?,
+                TaskKind::MultiLabel => logits.f_sigmoid()?,
+                TaskKind::Regression(_) => {
+                    return Err(TrainError::Input("a model of regression has no probabilities".to_owned()));
+                }
+            };
             let (answer, rows) = (Answer::Probabilities, &bytes_of(&shares, Kind::Float)?[..]);
             stopped(take(Answered { answer, places, rows, behind }))?;
         }

@@ -18,6 +18,8 @@ pub(crate) struct Trains {
     pub(crate) layers: usize,
     /// Feature columns.
     pub(crate) input_dim: usize,
+    /// Features of an edge; 0 where the model takes none.
+    pub(crate) edge_dim: usize,
     pub(crate) task: Task,
     pub(crate) kind: Kind,
     pub(crate) device: TrainDevice,
@@ -27,8 +29,6 @@ pub(crate) struct Trains {
 pub(crate) struct Prepared<'a> {
     /// Feature rows of the input nodes, as they lie.
     pub(crate) rows: Borrowed<'a>,
-    /// The seeds' labels.
-    pub(crate) targets: Targets<'a>,
     /// The hops, that at the seeds first.
     pub(crate) blocks: Vec<Block<'a>>,
 }
@@ -36,7 +36,6 @@ pub(crate) struct Prepared<'a> {
 /// A batch as tensors on one device, without derived tensors.
 struct Tensors<'a> {
     rows: Borrowed<'a>,
-    targets: Targets<'a>,
     degrees: Option<Borrowed<'a>>,
     blocks: Vec<BlockTensors<'a>>,
 }
@@ -46,30 +45,77 @@ struct BlockTensors<'a> {
     indptr: Borrowed<'a>,
     indices: Borrowed<'a>,
     weights: Option<Borrowed<'a>>,
+    edge_attr: Option<Borrowed<'a>>,
 }
 
 impl<'a> Prepared<'a> {
-    /// Checks the batch and wraps it, or returns `None` if the host knows that no seed has a label.
-    pub(crate) fn new(trainer: &Trains, batch: &Batch<'a>) -> Result<Option<Self>, TrainError> {
+    /// Checks the batch and wraps it with its targets, or returns `None` if the host knows that no seed has a label.
+    pub(crate) fn new(
+        trainer: &Trains,
+        batch: &Batch<'a>,
+    ) -> Result<Option<(Self, Targets<'a>)>, TrainError> {
         match (batch, trainer.device) {
-            (Batch::Host(input), TrainDevice::Cpu | TrainDevice::StandIn) => Self::on_host(trainer, input),
+            (Batch::Host(input), TrainDevice::Cpu | TrainDevice::StandIn) => {
+                let Some(targets) = check_labelled(trainer, input)? else { return Ok(None) };
+                Ok(Some((Self::on_host(trainer, input)?, targets)))
+            }
             (Batch::Host(input), TrainDevice::Cuda(_)) => {
                 Self::copied(trainer, input, trainer.device.torch())
             }
-            (Batch::Device(input), TrainDevice::Cuda(device)) => Self::on_device(trainer, input, device),
-            (Batch::Device(_), TrainDevice::Cpu | TrainDevice::StandIn) => {
-                Err(TrainError::Input("a batch in device memory for a trainer on the CPU".to_owned()))
+            (Batch::Device(input), TrainDevice::Cuda(device)) => {
+                let tensors = Tensors::on_device(trainer, input, device)?;
+                let Some(labels) = input.labels else {
+                    return Err(TrainError::Input("a batch without labels".to_owned()));
+                };
+                let targets = Targets::on_device(labels, trainer.task, input.seeds(), device)?;
+                if input.seeds() == 0 {
+                    // The sum is not needed. But reading a number back waits for all work enqueued before, as a loss
+                    // would.
+                    targets.tensor().f_sum(tch::Kind::Int64)?.f_int64_value(&[])?;
+                    return Ok(None);
+                }
+                let targets = targets.within_range(trainer.task)?;
+                Ok(Some((Self::from_tensors(trainer, tensors)?, targets)))
             }
+            (Batch::Device(_), TrainDevice::Cpu | TrainDevice::StandIn) => Err(on_another_device()),
         }
     }
 
-    /// The CPU path: every number is checked; loops on the host compute weights and transposed lists.
-    fn on_host(trainer: &Trains, input: &BatchInput<'a>) -> Result<Option<Self>, TrainError> {
-        let Some(targets) = check_host(trainer, input)? else { return Ok(None) };
+    /// The same without targets, for predictions; `None` if there is no seed.
+    pub(crate) fn without_targets(trainer: &Trains, batch: &Batch<'a>) -> Result<Option<Self>, TrainError> {
+        let seeds = match batch {
+            Batch::Host(input) => input.seeds(),
+            Batch::Device(input) => input.seeds(),
+        };
+        let prepared = match (batch, trainer.device) {
+            (Batch::Host(input), TrainDevice::Cpu | TrainDevice::StandIn) => {
+                check(trainer, input)?;
+                Self::on_host(trainer, input)?
+            }
+            (Batch::Host(input), TrainDevice::Cuda(_)) => {
+                check(trainer, input)?;
+                Self::from_tensors(trainer, Tensors::copied(trainer, input, trainer.device.torch())?)?
+            }
+            (Batch::Device(input), TrainDevice::Cuda(device)) => {
+                let tensors = Tensors::on_device(trainer, input, device)?;
+                if seeds == 0 {
+                    // As in `new`: the caller confirms the batch once the work before it has ended.
+                    tensors.rows.tensor().f_sum(tch::Kind::Double)?.f_double_value(&[])?;
+                    return Ok(None);
+                }
+                Self::from_tensors(trainer, tensors)?
+            }
+            (Batch::Device(_), TrainDevice::Cpu | TrainDevice::StandIn) => return Err(on_another_device()),
+        };
+        Ok((seeds > 0).then_some(prepared))
+    }
+
+    /// The CPU path, of a checked batch: loops on the host compute weights and transposed lists.
+    fn on_host(trainer: &Trains, input: &BatchInput<'a>) -> Result<Self, TrainError> {
         let (model, kind) = (trainer.model, trainer.kind);
         let blocks: Result<_, TrainError> =
             input.blocks.iter().map(|block| Block::new(model, block, input.degrees, kind)).collect();
-        Ok(Some(Self { rows: input.feature_rows()?, targets, blocks: blocks? }))
+        Ok(Self { rows: input.feature_rows()?, blocks: blocks? })
     }
 
     /// Host memory, checked as on the CPU, then copied to `device` and treated like device memory.
@@ -77,8 +123,32 @@ impl<'a> Prepared<'a> {
         trainer: &Trains,
         input: &BatchInput<'a>,
         device: Device,
-    ) -> Result<Option<Self>, TrainError> {
-        let Some(targets) = check_host(trainer, input)? else { return Ok(None) };
+    ) -> Result<Option<(Self, Targets<'a>)>, TrainError> {
+        let Some(targets) = check_labelled(trainer, input)? else { return Ok(None) };
+        let tensors = Tensors::copied(trainer, input, device)?;
+        let targets = targets.to(device)?.within_range(trainer.task)?;
+        Ok(Some((Self::from_tensors(trainer, tensors)?, targets)))
+    }
+
+    /// The device path: tensor operations only, and the host waits for none of them.
+    fn from_tensors(trainer: &Trains, tensors: Tensors<'a>) -> Result<Self, TrainError> {
+        let Tensors { rows, degrees, blocks } = tensors;
+        let (model, kind) = (trainer.model, trainer.kind);
+        let degrees = degrees.as_ref().map(Borrowed::tensor);
+        let block = |block: BlockTensors<'a>| {
+            let (indptr, indices) = (block.indptr.tensor(), block.indices.tensor());
+            let weights = block.weights.as_ref().map(Borrowed::tensor);
+            let made = Block::from_tensors(model, block.sources, indptr, indices, weights, degrees, kind)?;
+            Ok(made.with_edge_attr(block.edge_attr))
+        };
+        let blocks: Result<_, TrainError> = blocks.into_iter().map(block).collect();
+        Ok(Self { rows, blocks: blocks? })
+    }
+}
+
+impl<'a> Tensors<'a> {
+    /// Copies of a checked batch on `device`.
+    fn copied(trainer: &Trains, input: &BatchInput<'a>, device: Device) -> Result<Self, TrainError> {
         let needs_degrees = trainer.model.row().needs_degrees();
         let degrees = needs_degrees.then(|| copy(input.degrees, device)).transpose()?;
         let block = |block: &crate::BlockInput<'a>| -> Result<BlockTensors<'a>, TrainError> {
@@ -86,23 +156,23 @@ impl<'a> Prepared<'a> {
             let weighed = !block.weights.is_empty();
             let weights = weighed.then(|| copy(block.weights, device)).transpose()?;
             let indices = copy(block.indices, device)?;
-            Ok(BlockTensors { sources: block.sources, indptr, indices, weights })
+            let rows = block.edge_attr.filter(|_| trainer.edge_dim > 0);
+            let on_device = |rows: crate::EdgeRows<'a>| -> Result<_, TrainError> {
+                Ok(Borrowed::owned(rows.borrowed()?.tensor().f_to_device(device)?))
+            };
+            let edge_attr = rows.map(on_device).transpose()?;
+            Ok(BlockTensors { sources: block.sources, indptr, indices, weights, edge_attr })
         };
         let blocks: Result<_, TrainError> = input.blocks.iter().map(block).collect();
         let rows = Borrowed::owned(input.feature_rows()?.tensor().f_to_device(device)?);
-        let tensors = Tensors { rows, targets: targets.to(device)?, degrees, blocks: blocks? };
-        Self::from_tensors(trainer, tensors).map(Some)
+        Ok(Self { rows, degrees, blocks: blocks? })
     }
 
-    fn on_device(
-        trainer: &Trains,
-        input: &DeviceBatch<'a>,
-        device: usize,
-    ) -> Result<Option<Self>, TrainError> {
+    /// The batch in the memory of `device`. The host checks what it knows.
+    fn on_device(trainer: &Trains, input: &DeviceBatch<'a>, device: usize) -> Result<Self, TrainError> {
         let needs_degrees = trainer.model.row().needs_degrees();
-        input.check(trainer.layers, trainer.input_dim, needs_degrees)?;
+        input.check(trainer.layers, (trainer.input_dim, trainer.edge_dim), needs_degrees)?;
         let vector = |slice, length, what: &str| Borrowed::device_vector::<i32>(slice, length, what, device);
-        let targets = Targets::on_device(input.labels, trainer.task, input.seeds(), device)?;
         let degrees = input.degrees.filter(|_| needs_degrees);
         let degrees = degrees.map(|slice| vector(slice, input.rows, "degrees")).transpose()?;
         let mut blocks = Vec::with_capacity(input.blocks.len());
@@ -115,6 +185,12 @@ impl<'a> Prepared<'a> {
                 weights: (block.weights)
                     .map(|slice| Borrowed::device_vector::<f32>(slice, block.edges, &what("weights"), device))
                     .transpose()?,
+                edge_attr: (block.edge_attr.filter(|_| trainer.edge_dim > 0))
+                    .map(|rows| {
+                        let what = what("features of edges");
+                        Borrowed::device_table(rows.slice, rows.element, block.edges, rows.dim, &what, device)
+                    })
+                    .transpose()?,
             });
         }
         let rows = Borrowed::device_table(
@@ -125,33 +201,23 @@ impl<'a> Prepared<'a> {
             "feature rows",
             device,
         )?;
-        if input.seeds() == 0 {
-            // The sum is not needed. But reading a number back waits for all work enqueued before, as a loss would.
-            targets.tensor().f_sum(tch::Kind::Int64)?.f_int64_value(&[])?;
-            return Ok(None);
-        }
-        Self::from_tensors(trainer, Tensors { rows, targets, degrees, blocks }).map(Some)
-    }
-
-    /// The device path: tensor operations only, and the host waits for none of them.
-    fn from_tensors(trainer: &Trains, tensors: Tensors<'a>) -> Result<Self, TrainError> {
-        let Tensors { rows, targets, degrees, blocks } = tensors;
-        let (model, kind) = (trainer.model, trainer.kind);
-        let degrees = degrees.as_ref().map(Borrowed::tensor);
-        let block = |block: &BlockTensors<'a>| {
-            let (indptr, indices) = (block.indptr.tensor(), block.indices.tensor());
-            let weights = block.weights.as_ref().map(Borrowed::tensor);
-            Block::from_tensors(model, block.sources, indptr, indices, weights, degrees, kind)
-        };
-        let blocks: Result<_, TrainError> = blocks.iter().map(block).collect();
-        Ok(Self { rows, targets: targets.within_range(trainer.task)?, blocks: blocks? })
+        Ok(Self { rows, degrees, blocks })
     }
 }
 
+fn on_another_device() -> TrainError {
+    TrainError::Input("a batch in device memory for a trainer on the CPU".to_owned())
+}
+
+/// Checks a batch in host memory.
+fn check(trainer: &Trains, input: &BatchInput<'_>) -> Result<(), TrainError> {
+    let dims = (trainer.input_dim, trainer.edge_dim);
+    input.check(trainer.layers, dims, trainer.model.row().needs_degrees())
+}
+
 /// Checks a batch in host memory, and returns the seeds' labels if any of them has one.
-fn check_host<'a>(trainer: &Trains, input: &BatchInput<'a>) -> Result<Option<Targets<'a>>, TrainError> {
-    let needs_degrees = trainer.model.row().needs_degrees();
-    input.check(trainer.layers, trainer.input_dim, needs_degrees)?;
+fn check_labelled<'a>(trainer: &Trains, input: &BatchInput<'a>) -> Result<Option<Targets<'a>>, TrainError> {
+    check(trainer, input)?;
     Targets::on_host(input.labels, trainer.task, input.seeds())
 }
 

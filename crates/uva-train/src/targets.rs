@@ -2,11 +2,11 @@
 
 use crate::TrainError;
 use crate::borrowed::Borrowed;
-use crate::evaluation::{Evaluation, Scores};
+use crate::evaluation::{Errors, Evaluation, Scores};
 use tch::{Device, Kind, Reduction, Tensor};
 use uva_cuda::DeviceSlice;
 use uva_graph::{ElementType, Labels};
-use uva_model::{Metric, Task};
+use uva_model::{Metric, RegressionLoss, Task, TaskKind};
 
 /// Marks a node without a label, for libtorch's loss.
 const UNLABELLED: i64 = -1;
@@ -17,29 +17,32 @@ pub(crate) enum Targets<'a> {
     One(Borrowed<'a>),
     /// Several a node: u8 [rows, classes], zeros and ones.
     Several(Borrowed<'a>),
+    /// Numbers: f32 [rows, columns], and what is minimised.
+    Numbers(Borrowed<'a>, RegressionLoss),
 }
 
 impl<'a> Targets<'a> {
     /// Those of `rows` rows in host memory, checked; `None` if none of them has a label.
     pub(crate) fn on_host(labels: Labels<'a>, task: Task, rows: usize) -> Result<Option<Self>, TrainError> {
         let refuse = |problem: String| Err(TrainError::Input(problem));
-        match labels {
-            Labels::Single(_) if task.multi_label => {
-                refuse("labels of one class a node for a multi-label model".to_owned())
-            }
-            Labels::Multi { classes, .. } if !task.multi_label => {
-                refuse(format!("multi-label labels (uint8 [N, {classes}]) for a model of one class a node"))
-            }
-            Labels::Single(values) => {
+        let model = match task.kind {
+            TaskKind::SingleLabel => "a model of one class a node",
+            TaskKind::MultiLabel => "a multi-label model",
+            TaskKind::Regression(_) => "a model of regression",
+        };
+        match (labels, task.kind) {
+            (Labels::Absent, _) => refuse(format!("a batch without labels for {model}")),
+            (Labels::Single(values), TaskKind::SingleLabel) => {
                 if values.len() != rows {
                     return refuse(format!("{} labels for {rows} seeds", values.len()));
                 }
-                let labelled = count_labelled(values, task.classes)?;
+                let labelled = count_labelled(values, task.outputs)?;
                 if labelled > 0 { Ok(Some(Self::One(Borrowed::vector(values)?))) } else { Ok(None) }
             }
-            Labels::Multi { classes, values } => {
-                if classes != task.classes {
-                    return refuse(format!("labels of {classes} classes for a model of {}", task.classes));
+            (Labels::Single(_), _) => refuse(format!("labels of one class a node for {model}")),
+            (Labels::Multi { classes, values }, TaskKind::MultiLabel) => {
+                if classes != task.outputs {
+                    return refuse(format!("labels of {classes} classes for a model of {}", task.outputs));
                 }
                 if rows.checked_mul(classes) != Some(values.len()) {
                     return refuse(format!("{} labels for {rows} seeds of {classes} each", values.len()));
@@ -55,6 +58,30 @@ impl<'a> Targets<'a> {
                 }
                 Ok(Some(Self::Several(Borrowed::table(values, ElementType::U8, rows, classes)?)))
             }
+            (Labels::Multi { classes, .. }, _) => {
+                refuse(format!("multi-label labels (uint8 [N, {classes}]) for {model}"))
+            }
+            (Labels::Regression { columns, values }, TaskKind::Regression(loss)) => {
+                let columns = columns.unwrap_or(1);
+                if columns != task.outputs {
+                    return refuse(format!("targets of {columns} columns for a model of {}", task.outputs));
+                }
+                if rows.checked_mul(columns) != Some(values.len()) {
+                    return refuse(format!("{} targets for {rows} seeds of {columns} each", values.len()));
+                }
+                if let Some(position) = values.iter().position(|value| !value.is_finite()) {
+                    return refuse(format!(
+                        "target {} at position {position} is not finite",
+                        values[position]
+                    ));
+                }
+                if rows == 0 {
+                    return Ok(None);
+                }
+                let bytes = bytemuck::cast_slice(values);
+                Ok(Some(Self::Numbers(Borrowed::table(bytes, ElementType::F32, rows, columns)?, loss)))
+            }
+            (Labels::Regression { .. }, _) => refuse(format!("float32 targets for {model}")),
         }
     }
 
@@ -65,11 +92,13 @@ impl<'a> Targets<'a> {
         rows: usize,
         device: usize,
     ) -> Result<Self, TrainError> {
-        Ok(if task.multi_label {
-            let element = ElementType::U8;
-            Self::Several(Borrowed::device_table(labels, element, rows, task.classes, "labels", device)?)
-        } else {
-            Self::One(Borrowed::device_vector::<i64>(labels, rows, "labels", device)?)
+        let table = |element| Borrowed::device_table(labels, element, rows, task.outputs, "labels", device);
+        Ok(match task.kind {
+            TaskKind::SingleLabel => {
+                Self::One(Borrowed::device_vector::<i64>(labels, rows, "labels", device)?)
+            }
+            TaskKind::MultiLabel => Self::Several(table(ElementType::U8)?),
+            TaskKind::Regression(loss) => Self::Numbers(table(ElementType::F32)?, loss),
         })
     }
 
@@ -81,23 +110,27 @@ impl<'a> Targets<'a> {
         Ok(match self {
             Self::One(classes) => Targets::One(copy(classes.tensor())?),
             Self::Several(labels) => Targets::Several(copy(labels.tensor())?),
+            Self::Numbers(numbers, loss) => Targets::Numbers(copy(numbers.tensor())?, *loss),
         })
     }
 
     /// Labels clamped into the range, by tensor operations: an invalid class in the loss kernel stops a device.
-    /// Datasets are checked when they are opened.
+    /// Datasets are checked when they are opened. Numbers stay as they are: any makes a loss.
     pub(crate) fn within_range(&self, task: Task) -> Result<Targets<'a>, TrainError> {
         Ok(match self {
             Self::One(classes) => {
-                Targets::One(Borrowed::owned(classes.tensor().f_clamp(UNLABELLED, task.classes as i64 - 1)?))
+                Targets::One(Borrowed::owned(classes.tensor().f_clamp(UNLABELLED, task.outputs as i64 - 1)?))
             }
             Self::Several(labels) => Targets::Several(Borrowed::owned(labels.tensor().f_clamp(0, 1)?)),
+            Self::Numbers(numbers, loss) => {
+                Targets::Numbers(Borrowed::owned(numbers.tensor().shallow_clone()), *loss)
+            }
         })
     }
 
     /// The labels as they lie, to read one number of.
     pub(crate) fn tensor(&self) -> &Tensor {
-        let (Self::One(labels) | Self::Several(labels)) = self;
+        let (Self::One(labels) | Self::Several(labels) | Self::Numbers(labels, _)) = self;
         labels.tensor()
     }
 
@@ -110,6 +143,13 @@ impl<'a> Targets<'a> {
             Self::Several(labels) => {
                 let labels = labels.tensor().f_to_kind(logits.f_kind()?)?;
                 logits.f_binary_cross_entropy_with_logits::<Tensor>(&labels, None, None, reduction)?
+            }
+            Self::Numbers(numbers, loss) => {
+                let numbers = numbers.tensor().f_to_kind(logits.f_kind()?)?;
+                match loss {
+                    RegressionLoss::Mse => logits.f_mse_loss(&numbers, reduction)?,
+                    RegressionLoss::Mae => logits.f_l1_loss(&numbers, reduction)?,
+                }
             }
         })
     }
@@ -125,6 +165,12 @@ impl<'a> Targets<'a> {
             Self::Several(labels) => {
                 let labels = labels.tensor();
                 (logits.f_gt(0.0)?.f_eq_tensor(&labels.f_gt(0)?)?, labels.f_ge(0)?)
+            }
+            // A number is near or far, never correct.
+            Self::Numbers(numbers, _) => {
+                let numbers = numbers.tensor();
+                let kind = (Kind::Bool, numbers.device());
+                (Tensor::f_zeros([1], kind)?, Tensor::f_ones(numbers.size(), kind)?)
             }
         };
         Ok((told_right.f_sum(Kind::Int64)?, labelled.f_sum(Kind::Int64)?))
@@ -148,13 +194,22 @@ impl<'a> Targets<'a> {
 
     /// Summed loss, hits and, where `task` is judged by them, every answer.
     pub(crate) fn evaluate(&self, logits: &Tensor, task: Task) -> Result<Evaluation, TrainError> {
+        if let Self::Numbers(numbers, loss) = self {
+            let errors = errors(logits, numbers.tensor())?;
+            let loss_sum = match loss {
+                RegressionLoss::Mse => errors.squared,
+                RegressionLoss::Mae => errors.absolute,
+            };
+            let labelled = numbers.tensor().numel();
+            return Ok(Evaluation { loss_sum, labelled, errors: Some(errors), ..Evaluation::default() });
+        }
         let loss = self.loss(logits, Reduction::Sum)?;
         let Tally { loss: loss_sum, correct, labelled } = self.tally(&loss, logits)?;
         let scores = match task.metric {
-            Metric::Accuracy => Scores::default(),
             Metric::RocAuc => self.scores(logits)?,
+            Metric::Accuracy | Metric::Mse | Metric::Mae => Scores::default(),
         };
-        Ok(Evaluation { loss_sum, correct, labelled, scores })
+        Ok(Evaluation { loss_sum, correct, labelled, scores, errors: None })
     }
 
     /// The answers on the host: the logits of several labels, and of two classes the second's lead over the first.
@@ -175,16 +230,25 @@ impl<'a> Targets<'a> {
                 let positive = Vec::<u8>::try_from(labels)?.into_iter().map(|label| label > 0).collect();
                 Scores::new(classes as usize, flat(&logits)?, positive)
             }
+            Self::Numbers(..) => Scores::default(),
         })
     }
+}
+
+/// Sums of squared and of absolute errors, in double precision: a test split may have many nodes.
+fn errors(outputs: &Tensor, targets: &Tensor) -> Result<Errors, TrainError> {
+    let off = outputs.f_detach()?.f_to_kind(Kind::Double)?.f_sub(&targets.f_to_kind(Kind::Double)?)?;
+    let sums = [off.f_square()?.f_sum(Kind::Double)?, off.f_abs()?.f_sum(Kind::Double)?];
+    let sums = Tensor::f_stack(&sums, 0)?.f_to_device(Device::Cpu)?;
+    Ok(Errors { squared: sums.f_double_value(&[0])?, absolute: sums.f_double_value(&[1])? })
 }
 
 /// The totals of a batch, on the host.
 pub(crate) struct Tally {
     pub(crate) loss: f64,
-    /// Rows whose largest logit is their label; or, with several labels, correct labels.
+    /// Rows whose largest logit is their label; or, with several labels, correct labels. 0 for numbers.
     pub(crate) correct: usize,
-    /// Rows with a label; or labels.
+    /// Rows with a label; or labels; or numbers.
     pub(crate) labelled: usize,
 }
 

@@ -47,6 +47,16 @@ impl TensorBlock {
         Ok(Self { offsets, indices, destination_of_edge, sources })
     }
 
+    /// The same tensors.
+    pub(crate) fn shallow_clone(&self) -> Self {
+        Self {
+            offsets: self.offsets.shallow_clone(),
+            indices: self.indices.shallow_clone(),
+            destination_of_edge: self.destination_of_edge.shallow_clone(),
+            sources: self.sources,
+        }
+    }
+
     /// The weight of each edge, and for GCN that of each destination's own row, [destinations, 1], both of `kind`:
     /// see `aggregate.rs`. Computed in f64 like there. `degrees` are those of at least the block's sources, and
     /// `sampled` the weights that the sampler gave the edges, f32, if it did.

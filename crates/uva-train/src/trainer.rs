@@ -9,7 +9,7 @@ use crate::evaluation::Evaluation;
 use crate::model::Model;
 use crate::prepared::{Prepared, Trains};
 use crate::random::batch_seed;
-use crate::targets::Tally;
+use crate::targets::{Tally, Targets};
 use crate::{TrainError, borrowed::Borrowed};
 use tch::{Kind, Reduction, Tensor};
 use uva_model::Task;
@@ -32,8 +32,9 @@ pub struct Step {
     /// Mean loss over all labels, before the step. 0 if no seed has a label; then there was no step.
     pub loss: f32,
     /// Labelled seeds whose class had the largest logit, with dropout on. With several labels per seed: correct labels.
+    /// 0 for regression.
     pub correct: usize,
-    /// Seeds with a label, or labels.
+    /// Seeds with a label, or labels, or numbers.
     pub labelled: usize,
 }
 
@@ -76,12 +77,12 @@ impl Trainer {
         device: TrainDevice,
     ) -> Result<Self, TrainError> {
         let task = task.into();
-        options.check(input_dim, task.classes)?;
+        options.check(input_dim, task.outputs)?;
         task.check()?;
         if let TrainDevice::Cuda(ordinal) = device {
             TorchCuda::load()?.check_device(ordinal)?;
         }
-        let model = Model::new(options, input_dim, task.classes, (kind, device.torch()))?;
+        let model = Model::new(options, input_dim, task.outputs, (kind, device.torch()))?;
         let adam = Adam::new(&model.parameters(), options.learning_rate, options.weight_decay)?;
         let options = options.clone();
         let trainer =
@@ -151,11 +152,11 @@ impl Trainer {
         &mut self,
         epoch: u32,
         batch: u32,
-        prepared: Option<Prepared<'_>>,
+        prepared: Option<(Prepared<'_>, Targets<'_>)>,
         confirm: Confirm<'_>,
     ) -> Result<Step, TrainError> {
         let _no_grad = tch::no_grad_guard();
-        let Some(Prepared { rows, targets, blocks }) = &prepared else {
+        let Some((Prepared { rows, blocks }, targets)) = &prepared else {
             confirm().map_err(TrainError::Unconfirmed)?;
             return Ok(Step::default());
         };
@@ -194,11 +195,11 @@ impl Trainer {
     ) -> Result<Evaluation, TrainError> {
         self.use_threads();
         let _no_grad = tch::no_grad_guard();
-        let Some(prepared) = Prepared::new(&self.trains(), &input.into())? else {
+        let Some((prepared, targets)) = Prepared::new(&self.trains(), &input.into())? else {
             confirm().map_err(TrainError::Unconfirmed)?;
             return Ok(Evaluation::default());
         };
-        let Prepared { rows, targets, blocks } = &prepared;
+        let Prepared { rows, blocks } = &prepared;
         let forward = self.model.forward(self.features(rows)?, blocks, None)?;
         let evaluation = targets.evaluate(&forward.logits, self.task)?;
         confirm().map_err(TrainError::Unconfirmed)?;
@@ -243,8 +244,8 @@ impl Trainer {
     /// The settings that batches are prepared for.
     pub(crate) fn trains(&self) -> Trains {
         let Self { input_dim, task, kind, device, .. } = *self;
-        let TrainerOptions { model, layers, .. } = self.options;
-        Trains { model, layers, input_dim, task, kind, device }
+        let TrainerOptions { model, layers, edge_dim, .. } = self.options;
+        Trains { model, layers, input_dim, edge_dim, task, kind, device }
     }
 
     pub(crate) fn kind(&self) -> Kind {

@@ -1,6 +1,6 @@
 //! A batch as the trainer takes it.
 
-use uva_train::{BatchInput, BlockInput, DeviceBatch, DeviceBlock};
+use uva_train::{BatchInput, BlockInput, DeviceBatch, DeviceBlock, DeviceEdgeRows, EdgeRows};
 
 use uva_runtime::Batch;
 
@@ -27,6 +27,10 @@ impl<'b> BatchArrays<'b> {
                             indptr: view.indptr(layer),
                             indices: view.indices(layer),
                             weights: view.weights(layer),
+                            edge_attr: view
+                                .edge_attr(layer)
+                                .zip(batch.layout().edge_attr())
+                                .map(|(slice, (element, dim))| DeviceEdgeRows { slice, element, dim }),
                         }
                     })
                     .collect();
@@ -54,6 +58,12 @@ impl<'b> BatchArrays<'b> {
                     indptr: block.indptr,
                     indices: block.indices,
                     weights: block.weights,
+                    edge_attr: batch.edge_attr(layer).map(|table| EdgeRows {
+                        bytes: table.bytes,
+                        element: table.element,
+                        rows: table.rows,
+                        dim: table.dim,
+                    }),
                 }
             })
             .collect();

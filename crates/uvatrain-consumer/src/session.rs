@@ -68,7 +68,7 @@ impl<'a> Session<'a> {
         observer: &mut dyn Observer,
     ) -> Result<Self, RuntimeError> {
         let device = gpu::prepare(receiver)?;
-        let task = task(dataset, options.metric.0)?;
+        let task = task(dataset, options.metric.0, options.loss.0)?;
         let mut trainer =
             Trainer::new(&options.trainer(), dataset.features().dim, task, device).map_err(train_error)?;
         trainer.choose_kept(options.keep);
@@ -200,6 +200,7 @@ impl<'a> Session<'a> {
             EvaluateBy::Full => self.evaluate_fully(Split::Test, receiver)?,
         };
         (self.outcome.test_accuracy, self.outcome.test_roc_auc) = (test.accuracy(), test.roc_auc());
+        (self.outcome.test_mse, self.outcome.test_mae) = (test.mse(), test.mae());
         self.outcome.test_epoch = self.tested_epoch();
         Ok(())
     }
@@ -274,7 +275,7 @@ impl<'a> Session<'a> {
         receiver.note_evaluation(Some((split, self.state.cursor.epoch)));
         let evaluation = self
             .trainer
-            .evaluate_full(dataset.csc(), dataset.features(), dataset.labels(), dataset.split(split))
+            .evaluate_full(dataset, dataset.features(), dataset.labels(), dataset.split(split))
             .map_err(train_error)?;
         receiver.note_evaluation(None);
         Ok(evaluation)
@@ -294,8 +295,9 @@ impl<'a> Session<'a> {
             self.evaluation = self.evaluate_fully(Split::Valid, receiver)?;
         }
         let epoch = self.state.cursor.epoch;
-        if let Some(value) = self.evaluation.judged_by(self.trainer.task().metric) {
-            if self.state.best.is_none_or(|best| value > best.value) {
+        let metric = self.trainer.task().metric;
+        if let Some(value) = self.evaluation.judged_by(metric).filter(|value| !value.is_nan()) {
+            if self.state.best.is_none_or(|best| metric.is_better(value, best.value)) {
                 self.state.best = Some(Best { epoch, value });
                 self.state.epochs_without_gain = 0;
                 self.trainer.keep_best().map_err(train_error)?;
@@ -309,6 +311,9 @@ impl<'a> Session<'a> {
             train_accuracy: self.state.sums.accuracy().unwrap_or(0.0),
             valid_accuracy: self.evaluation.accuracy(),
             valid_roc_auc: self.evaluation.roc_auc(),
+            regression: self.trainer.task().kind.regression().is_some(),
+            valid_mse: self.evaluation.mse(),
+            valid_mae: self.evaluation.mae(),
             seconds: self.epoch_began.elapsed().as_secs_f64(),
         }))?;
         self.state.sums = PassSums::default();
@@ -363,6 +368,7 @@ impl<'a> Session<'a> {
             batches,
             loss: self.state.sums.mean_loss(),
             accuracy: pass.accuracy().unwrap_or(0.0),
+            regression_loss: self.trainer.task().kind.regression().map(|_| pass.mean_loss()),
         };
         observer.progress(&progress, "");
     }

@@ -32,6 +32,10 @@ pub struct CscBuilder {
     nodes: u64,
     changes: Changes,
     weighted: bool,
+    /// Whether records have the number of their edge.
+    numbered: bool,
+    /// How many edges were pushed.
+    pushed: u64,
     memory: u64,
     /// A bucket has `1 << shift` nodes.
     shift: u32,
@@ -39,6 +43,9 @@ pub struct CscBuilder {
     narrow: bool,
     buckets: Buckets,
 }
+
+/// Takes the numbers of pushed edges.
+pub type Numbers<'n> = &'n mut dyn FnMut(&[u64]) -> Result<(), GraphError>;
 
 /// An id as `indices.npy` stores it.
 trait NeighbourId: Pod + Ord + Send {
@@ -73,6 +80,30 @@ impl CscBuilder {
         weighted: bool,
         memory: u64,
     ) -> Result<CscBuilder, GraphError> {
+        CscBuilder::of_records(directory, nodes, changes, (weighted, false), memory)
+    }
+
+    /// The same for edges that also have a row in a table of the caller's, in the order of [`push`](CscBuilder::push):
+    /// [`finish_numbered`](CscBuilder::finish_numbered) then tells where each row goes. Changed edges have none.
+    ///
+    /// # Errors
+    /// As [`CscBuilder::new`].
+    pub fn numbered(
+        directory: &Path,
+        nodes: u64,
+        weighted: bool,
+        memory: u64,
+    ) -> Result<CscBuilder, GraphError> {
+        CscBuilder::of_records(directory, nodes, Changes::NONE, (weighted, true), memory)
+    }
+
+    fn of_records(
+        directory: &Path,
+        nodes: u64,
+        changes: Changes,
+        (weighted, numbered): (bool, bool),
+        memory: u64,
+    ) -> Result<CscBuilder, GraphError> {
         if memory < LEAST_MEMORY {
             let message = format!("{memory} bytes is too little: at least {} MiB", LEAST_MEMORY >> 20);
             return Err(GraphError::usage("--memory", message));
@@ -81,10 +112,23 @@ impl CscBuilder {
         let last = nodes.saturating_sub(1);
         let shift = (0..64).find(|&shift| last >> shift < MOST_BUCKETS).unwrap_or(0);
         let narrow = u32::try_from(last).is_ok();
-        let record_bytes = 4 + if narrow { 4 } else { 8 } + if weighted { 4 } else { 0 };
+        let of_values = if weighted { 4 } else { 0 } + if numbered { 8 } else { 0 };
+        let record_bytes = 4 + if narrow { 4 } else { 8 } + of_values;
         let buckets = Buckets::new(directory, (last >> shift) as usize + 1, record_bytes, memory / 2);
         let directory = directory.to_owned();
-        Ok(CscBuilder { directory, nodes, changes, weighted, memory, shift, narrow, buckets })
+        let pushed = 0;
+        Ok(CscBuilder {
+            directory,
+            nodes,
+            changes,
+            weighted,
+            numbered,
+            pushed,
+            memory,
+            shift,
+            narrow,
+            buckets,
+        })
     }
 
     /// Adds an edge, after the requested changes. Both ends are below the number of nodes. The weight of an unweighted
@@ -106,7 +150,7 @@ impl CscBuilder {
     fn put(&mut self, source: u64, destination: u64, weight: f32) -> Result<(), GraphError> {
         let bucket = (destination >> self.shift) as usize;
         let local = (destination - ((bucket as u64) << self.shift)) as u32;
-        let mut record = [0; 16];
+        let mut record = [0; 24];
         record[..4].copy_from_slice(&local.to_le_bytes());
         let mut length = if self.narrow {
             record[4..8].copy_from_slice(&(source as u32).to_le_bytes());
@@ -119,6 +163,11 @@ impl CscBuilder {
             record[length..length + 4].copy_from_slice(&weight.to_le_bytes());
             length += 4;
         }
+        if self.numbered {
+            record[length..length + 8].copy_from_slice(&self.pushed.to_le_bytes());
+            length += 8;
+            self.pushed += 1;
+        }
         self.buckets.push(bucket, &record[..length])
     }
 
@@ -127,10 +176,30 @@ impl CscBuilder {
     /// # Errors
     /// If the system refuses to write or read, or one node has more in-neighbours than the memory holds.
     pub fn finish(self, progress: &dyn Fn(Progress)) -> Result<u64, GraphError> {
-        if self.nodes > i32::MAX as u64 { self.write::<i64>(progress) } else { self.write::<i32>(progress) }
+        self.finish_numbered(progress, &mut |_| Ok(()))
     }
 
-    fn write<I: NeighbourId>(mut self, progress: &dyn Fn(Progress)) -> Result<u64, GraphError> {
+    /// The same; `numbers` gets the numbers of the pushed edges, from 0, in the order in which the lists have them.
+    ///
+    /// # Errors
+    /// As [`finish`](CscBuilder::finish), and those of `numbers`.
+    pub fn finish_numbered(
+        self,
+        progress: &dyn Fn(Progress),
+        numbers: Numbers<'_>,
+    ) -> Result<u64, GraphError> {
+        if self.nodes > i32::MAX as u64 {
+            self.write::<i64>(progress, numbers)
+        } else {
+            self.write::<i32>(progress, numbers)
+        }
+    }
+
+    fn write<I: NeighbourId>(
+        mut self,
+        progress: &dyn Fn(Progress),
+        numbers: Numbers<'_>,
+    ) -> Result<u64, GraphError> {
         self.buckets.seal()?;
         let mut lists = Lists::<I> {
             ends: NpyWriter::create(&self.directory.join(names::INDPTR), NpyType::I64, &[])?,
@@ -139,6 +208,7 @@ impl CscBuilder {
                 true => Some(NpyWriter::create(&self.directory.join(names::WEIGHTS), NpyType::F32, &[])?),
                 false => None,
             },
+            numbers,
             edges: 0,
             id: std::marker::PhantomData,
         };
@@ -158,14 +228,15 @@ impl CscBuilder {
 
     /// Sorts a bucket and appends its lists. A bucket too large for memory takes several runs of nodes, each with a
     /// pass of its own.
-    fn write_bucket<I: NeighbourId>(&self, bucket: u64, lists: &mut Lists<I>) -> Result<(), GraphError> {
+    fn write_bucket<I: NeighbourId>(&self, bucket: u64, lists: &mut Lists<'_, I>) -> Result<(), GraphError> {
         let first = bucket << self.shift;
         let nodes = (self.nodes - first).min(1 << self.shift) as usize;
         let loops = u64::from(self.changes.self_loops == SelfLoops::Add);
         let mut degrees = vec![loops; nodes];
-        self.each(bucket, |local, _, _| degrees[local] += 1)?;
+        self.each(bucket, |local, _, _, _| degrees[local] += 1)?;
 
-        let bytes = (size_of::<I>() + if self.weighted { 4 } else { 0 }) as u64;
+        let of_values = if self.weighted { 4 } else { 0 } + if self.numbered { 8 } else { 0 };
+        let bytes = (size_of::<I>() + of_values) as u64;
         let most = self.memory / 2 / bytes;
         let mut start = 0;
         while start < nodes {
@@ -195,7 +266,7 @@ impl CscBuilder {
         bucket: u64,
         run: std::ops::Range<usize>,
         degrees: &[u64],
-        lists: &mut Lists<I>,
+        lists: &mut Lists<'_, I>,
     ) -> Result<(), GraphError> {
         // The start of each list; while the lists are filled, the position of the next entry.
         let mut next = Vec::with_capacity(degrees.len() + 1);
@@ -208,12 +279,16 @@ impl CscBuilder {
         let mut starts = next.clone();
         let mut ids = vec![I::zeroed(); edges];
         let mut weights = vec![0_f32; if self.weighted { edges } else { 0 }];
-        self.each(bucket, |local, source, weight| {
+        let mut numbers = vec![0_u64; if self.numbered { edges } else { 0 }];
+        self.each(bucket, |local, source, weight, number| {
             if run.contains(&local) {
                 let place = &mut next[local - run.start];
                 ids[*place] = I::of(source);
                 if let Some(kept) = weights.get_mut(*place) {
                     *kept = weight;
+                }
+                if let Some(kept) = numbers.get_mut(*place) {
+                    *kept = number;
                 }
                 *place += 1;
             }
@@ -231,31 +306,44 @@ impl CscBuilder {
         if self.changes.deduplicate {
             deduplicate(&mut starts, &mut ids);
         }
-        lists.append(&starts, &ids, &weights)
+        lists.append(&starts, &ids, &weights, &numbers)
     }
 
-    /// Calls `work` with place in the bucket, source and weight of every record.
-    fn each(&self, bucket: u64, mut work: impl FnMut(usize, u64, f32)) -> Result<(), GraphError> {
+    /// Calls `work` with place in the bucket, source, weight and number of every record.
+    fn each(&self, bucket: u64, mut work: impl FnMut(usize, u64, f32, u64)) -> Result<(), GraphError> {
         let u32_at = |record: &[u8], at: usize| {
             u32::from_le_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]])
         };
+        if self.numbered {
+            let source_bytes = if self.narrow { 4 } else { 8 };
+            let record_bytes = 12 + source_bytes + if self.weighted { 4 } else { 0 };
+            return self.buckets.read(bucket as usize, |run| {
+                for record in run.chunks_exact(record_bytes) {
+                    let u64_at = |at| u64::from(u32_at(record, at)) | u64::from(u32_at(record, at + 4)) << 32;
+                    let source = if self.narrow { u32_at(record, 4).into() } else { u64_at(4) };
+                    let weight =
+                        if self.weighted { f32::from_bits(u32_at(record, 4 + source_bytes)) } else { 0.0 };
+                    work(u32_at(record, 0) as usize, source, weight, u64_at(record_bytes - 8));
+                }
+            });
+        }
         match (self.narrow, self.weighted) {
             (true, false) => self.buckets.read(bucket as usize, |run| {
                 for record in run.as_chunks::<8>().0 {
-                    work(u32_at(record, 0) as usize, u32_at(record, 4).into(), 0.0);
+                    work(u32_at(record, 0) as usize, u32_at(record, 4).into(), 0.0, 0);
                 }
             }),
             (true, true) => self.buckets.read(bucket as usize, |run| {
                 for record in run.as_chunks::<12>().0 {
                     let weight = f32::from_bits(u32_at(record, 8));
-                    work(u32_at(record, 0) as usize, u32_at(record, 4).into(), weight);
+                    work(u32_at(record, 0) as usize, u32_at(record, 4).into(), weight, 0);
                 }
             }),
             (false, weighted) => self.buckets.read(bucket as usize, |run| {
                 for record in run.chunks_exact(if weighted { 16 } else { 12 }) {
                     let source = u64::from(u32_at(record, 4)) | u64::from(u32_at(record, 8)) << 32;
                     let weight = if weighted { f32::from_bits(u32_at(record, 12)) } else { 0.0 };
-                    work(u32_at(record, 0) as usize, source, weight);
+                    work(u32_at(record, 0) as usize, source, weight, 0);
                 }
             }),
         }
@@ -263,21 +351,31 @@ impl CscBuilder {
 }
 
 /// The files that lists are appended to.
-struct Lists<I> {
+struct Lists<'n, I> {
     ends: NpyWriter,
     ids: NpyWriter,
     weights: Option<NpyWriter>,
+    numbers: Numbers<'n>,
     edges: u64,
     id: std::marker::PhantomData<I>,
 }
 
-impl<I: NeighbourId> Lists<I> {
-    fn append(&mut self, starts: &[usize], ids: &[I], weights: &[f32]) -> Result<(), GraphError> {
+impl<I: NeighbourId> Lists<'_, I> {
+    fn append(
+        &mut self,
+        starts: &[usize],
+        ids: &[I],
+        weights: &[f32],
+        numbers: &[u64],
+    ) -> Result<(), GraphError> {
         let ends: Vec<i64> = starts[1..].iter().map(|&end| (self.edges + end as u64) as i64).collect();
         self.ends.write(&ends)?;
         self.ids.write(ids)?;
         if let Some(writer) = &mut self.weights {
             writer.write(weights)?;
+        }
+        if !numbers.is_empty() {
+            (self.numbers)(numbers)?;
         }
         self.edges += ids.len() as u64;
         Ok(())

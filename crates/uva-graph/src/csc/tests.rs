@@ -146,6 +146,44 @@ fn weights_stay_with_their_edges() {
 }
 
 #[test]
+fn numbers_of_edges_stay_with_them_weighted_or_not_and_for_ids_of_any_width() {
+    for (weighted, narrow) in [(false, true), (true, true), (false, false), (true, false)] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut builder = CscBuilder::numbered(directory.path(), 600, weighted, LEAST_MEMORY).unwrap();
+        builder.narrow = narrow;
+        let record_bytes = 16 + if weighted { 4 } else { 0 } + if narrow { 0 } else { 4 };
+        // So little memory that most records go through the temporary file.
+        builder.memory = 40_000;
+        builder.buckets = Buckets::new(directory.path(), builder.buckets_len(), record_bytes, 20_000);
+        let count = 5000_u64;
+        for i in 0..count {
+            builder.push(crate::mix(i) % 600, crate::mix(i + count) % 600, i as f32).unwrap();
+        }
+        let mut numbers = Vec::new();
+        let take = &mut |more: &[u64]| {
+            numbers.extend_from_slice(more);
+            Ok(())
+        };
+        assert_eq!(builder.finish_numbered(&|_| {}, take).unwrap(), count);
+        let (ends, ids) = (ends(directory.path()), ids(directory.path()));
+        for node in 0..600 {
+            let list = ends[node] as usize..ends[node + 1] as usize;
+            assert!(numbers[list.clone()].is_sorted(), "edges of node {node} changed places");
+            for edge in list {
+                let i = numbers[edge];
+                let (source, destination) = (crate::mix(i) % 600, crate::mix(i + count) % 600);
+                assert_eq!((source, destination), (ids[edge] as u64, node as u64));
+            }
+        }
+        if weighted {
+            let weights = NpyArray::open(&directory.path().join(names::WEIGHTS)).unwrap();
+            let weights = weights.elements::<f32>(NpyType::F32).unwrap();
+            assert!(weights.iter().zip(&numbers).all(|(weight, number)| *weight as u64 == *number));
+        }
+    }
+}
+
+#[test]
 fn ids_beyond_32_bits_keep_all_of_theirs() {
     let directory = tempfile::tempdir().unwrap();
     let nodes = (1_u64 << 32) + 10;
@@ -155,7 +193,7 @@ fn ids_beyond_32_bits_keep_all_of_theirs() {
     builder.push(3, nodes - 2, 1.5).unwrap();
     let (last, mut seen) = ((nodes - 1) >> builder.shift, Vec::new());
     let first = last << builder.shift;
-    builder.each(last, |local, source, weight| seen.push((first + local as u64, source, weight))).unwrap();
+    builder.each(last, |local, source, weight, _| seen.push((first + local as u64, source, weight))).unwrap();
     assert_eq!(seen, [(nodes - 2, nodes - 1, 0.5), (nodes - 2, 3, 1.5)]);
 }
 

@@ -45,23 +45,49 @@ impl Lists<'_> {
     ) -> Result<(), usize> {
         debug_assert_eq!(range.len(), out.len());
         let wrong = out.par_chunks_mut(CHUNK).enumerate().find_map_first(|(chunk, mut out)| {
-            let mut position = range.start + chunk * CHUNK;
-            // The list that holds the position: the last one that starts at or before it.
-            let mut place = self.to.partition_point(|&start| start <= position as i64) - 1;
-            while !out.is_empty() {
-                let length = (self.to[place + 1] as usize - position).min(out.len());
-                let begin = self.from[self.order.node(place)] as usize + position - self.to[place] as usize;
-                let (now, later) = out.split_at_mut(length);
-                for (at, (out, &value)) in now.iter_mut().zip(&values[begin..begin + length]).enumerate() {
+            let first = range.start + chunk * CHUNK;
+            for from in self.stretches(first..first + out.len()) {
+                let (now, later) = out.split_at_mut(from.len());
+                for (at, (out, &value)) in now.iter_mut().zip(&values[from.clone()]).enumerate() {
                     match change(value) {
                         Some(changed) => *out = changed,
-                        None => return Some(begin + at),
+                        None => return Some(from.start + at),
                     }
                 }
-                (out, position, place) = (later, position + length, place + 1);
+                out = later;
             }
             None
         });
         wrong.map_or(Ok(()), Err)
+    }
+
+    /// Writes the rows of entries `range` of the new order, `row_bytes` bytes each. Runs in parallel.
+    pub(super) fn write_rows(&self, range: Range<usize>, row_bytes: usize, rows: &[u8], out: &mut [u8]) {
+        debug_assert_eq!(range.len() * row_bytes, out.len());
+        let chunk_rows = (CHUNK / row_bytes).max(1);
+        out.par_chunks_mut(chunk_rows * row_bytes).enumerate().for_each(|(chunk, mut out)| {
+            let first = range.start + chunk * chunk_rows;
+            for from in self.stretches(first..first + out.len() / row_bytes) {
+                let (now, later) = out.split_at_mut(from.len() * row_bytes);
+                now.copy_from_slice(&rows[from.start * row_bytes..from.end * row_bytes]);
+                out = later;
+            }
+        });
+    }
+
+    /// The places in the old order of entries `range` of the new one: a list, or part of one, at a time.
+    fn stretches(&self, range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+        let mut position = range.start;
+        // The list that holds the position: the last one that starts at or before it.
+        let mut place = self.to.partition_point(|&start| start <= position as i64).saturating_sub(1);
+        std::iter::from_fn(move || {
+            if position == range.end {
+                return None;
+            }
+            let length = (self.to[place + 1] as usize).min(range.end) - position;
+            let begin = self.from[self.order.node(place)] as usize + position - self.to[place] as usize;
+            (position, place) = (position + length, place + 1);
+            Some(begin..begin + length)
+        })
     }
 }

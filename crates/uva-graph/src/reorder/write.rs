@@ -23,7 +23,7 @@ const ROWS_PER_TASK: usize = 256;
 ///
 /// Every array is reordered:
 /// - lists: their neighbours are renumbered, and keep their order and width
-/// - weights, feature rows and labels: moved with their lists and nodes
+/// - weights, feature rows, those of edges too, and labels: moved with their lists and nodes
 /// - splits: the same nodes at the same positions, renumbered
 ///
 /// `orig_id.npy` holds each node's previous id, or, if there is one, the id before the first reordering. `meta.json` is
@@ -70,8 +70,9 @@ pub fn stage_reordered(
     let features = dataset.features();
     let kind = dataset.files().features.kind();
     copy.rows("features", names::FEATURES, kind, &[features.dim], features.bytes)?;
-    let labels = dataset.files().labels.array();
-    copy.rows("labels", names::LABELS, labels.kind(), &labels.shape()[1..], labels.bytes())?;
+    if let Some(labels) = dataset.files().labels.array() {
+        copy.rows("labels", names::LABELS, labels.kind(), &labels.shape()[1..], labels.bytes())?;
+    }
     copy.splits()?;
     copy.original_ids()?;
     copy_meta(dataset.path(), staged.path())?;
@@ -124,10 +125,26 @@ impl Copy<'_> {
                 places.find(id).map(|place| place as i64)
             })?,
         }
-        match self.dataset.weights() {
-            Some(weights) => self.entries(&lists, "weights", names::WEIGHTS, NpyType::F32, weights, Some),
-            None => Ok(()),
+        if let Some(weights) = self.dataset.weights() {
+            self.entries(&lists, "weights", names::WEIGHTS, NpyType::F32, weights, Some)?;
         }
+        self.edge_features(&lists)
+    }
+
+    fn edge_features(&self, lists: &Lists<'_>) -> Result<(), GraphError> {
+        let Some((array, _)) = &self.dataset.files().edge_features else { return Ok(()) };
+        let (row_shape, rows) = (&array.shape()[1..], array.bytes());
+        let row_bytes = row_shape.iter().product::<usize>() * array.kind().bytes();
+        let path = self.directory.join(names::EDGE_FEATURES);
+        let mut writer = NpyWriter::create(&path, array.kind(), row_shape)?;
+        let mut moved = Vec::new();
+        in_steps("edge features", array.shape()[0] as u64, row_bytes, self.progress, |range| {
+            let range = range.start as usize..range.end as usize;
+            moved.resize(range.len() * row_bytes, 0);
+            lists.write_rows(range, row_bytes, rows, &mut moved);
+            writer.write_bytes(&moved)
+        })?;
+        writer.finish().map(drop)
     }
 
     /// Writes an array with one value per edge.

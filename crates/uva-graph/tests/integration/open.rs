@@ -73,6 +73,26 @@ fn every_feature_type_and_both_id_widths_are_taken() {
 }
 
 #[test]
+fn features_of_edges_are_taken_in_every_type_and_count_in_the_fingerprint() {
+    let small = small();
+    let without = small.open();
+    assert!(without.edge_features().is_none());
+    small.write("edge_feat", NpyType::F32, &[2], &[1_f32, 2., 3., 4., 5., 6., 7., 8., 9., 10.]);
+    let with = small.open();
+    let table = with.edge_features().unwrap();
+    assert_eq!((table.rows, table.dim, table.element), (5, 2, ElementType::F32));
+    assert_eq!(bytemuck::cast_slice::<u8, f32>(&table.bytes[8..16]), [3., 4.]);
+    assert_ne!(with.fingerprint(), without.fingerprint());
+    small.write("edge_feat", NpyType::U16, &[1], &[0x3f80_u16; 5]);
+    let message = small.refusal(Verify::Full);
+    assert!(message.contains("\"edge_feat_dtype\": \"bf16\""), "{message}");
+    small.meta(r#"{"edge_feat_dtype": "bf16"}"#);
+    assert_eq!(small.open().edge_features().unwrap().element, ElementType::Bf16);
+    small.write("edge_feat", NpyType::F32, &[1], &[0_f32; 5]);
+    assert!(small.refusal(Verify::Full).contains("edge_feat.npy holds float32"));
+}
+
+#[test]
 fn several_classes_a_node_are_taken() {
     let small = small();
     small.write("label", NpyType::U8, &[3], &[1_u8, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1]);
@@ -174,6 +194,13 @@ fn shapes_that_do_not_fit_each_other_are_refused() {
     small.write("weight", NpyType::F32, &[], &[0_f32; 4]);
     assert!(small.refusal(Verify::Full).contains("weight.npy: the shape is [4], it has to be [5]"));
     fs::remove_file(small.file("weight")).unwrap();
+    small.write("edge_feat", NpyType::F32, &[2], &[0_f32; 8]);
+    assert!(
+        small
+            .refusal(Verify::Full)
+            .contains("edge_feat.npy: the shape is [4, 2], it has to be [5, features]")
+    );
+    fs::remove_file(small.file("edge_feat")).unwrap();
     small.write::<i64>("indptr", NpyType::I64, &[], &[]);
     assert!(small.refusal(Verify::Full).contains("indptr.npy: the shape is [0]"));
 }
@@ -286,6 +313,9 @@ fn features_that_are_no_numbers_are_found_by_full_verification_and_named() {
     small.write("feat", NpyType::U16, &[2], &[0_u16, 0, 0, 0, 0x7fc0, 0, 0, 0]);
     assert!(small.refusal_of_features().contains("row 2, column 0, at offset 136 is NaN"));
     small.write("feat", NpyType::U16, &[2], &[0x7c00_u16; 8]);
+    small.write("edge_feat", NpyType::F32, &[1], &[0_f32, 0., f32::NAN, 0., 0.]);
+    assert!(small.refusal_of_features().contains("edge_feat.npy: row 2, column 0, at offset 136 is NaN"));
+    fs::remove_file(small.file("edge_feat")).unwrap();
     let dataset = Dataset::open_verified(&small.path, Verify::FullWithFeatures).unwrap();
     assert!(dataset.verification().features_checked);
 }
@@ -314,4 +344,50 @@ fn the_fingerprint_is_that_of_every_copy_and_of_no_other_content() {
     other.write("indices", NpyType::I32, &[], &[2, 1, 0, 1, 0]);
     assert_ne!(other.open().fingerprint(), fingerprint);
     assert!(names(&one.path).iter().all(|name| !name.contains("partial")));
+}
+
+#[test]
+fn a_dataset_may_have_no_labels_and_keeps_the_fingerprint_of_its_other_files_apart() {
+    let small = small();
+    let labelled = small.open().fingerprint();
+    fs::remove_file(small.file("label")).unwrap();
+    let dataset = small.open();
+    assert!(matches!(dataset.labels(), Labels::Absent) && !dataset.labels().are_there());
+    assert_eq!((dataset.classes(), dataset.labels().bytes().len()), (0, 0));
+    assert_ne!(dataset.fingerprint(), labelled);
+    small.meta(r#"{"classes": 3}"#);
+    assert_eq!(small.open().classes(), 0);
+}
+
+#[test]
+fn numbers_of_one_or_several_columns_are_taken_and_have_to_be_finite() {
+    let small = small();
+    small.write("label", NpyType::F32, &[], &[0.5_f32, -1.0, 2.0, 7.25]);
+    let dataset = small.open();
+    let is = |labels: Labels<'_>| match labels {
+        Labels::Regression { columns, values } => (columns, values.to_vec()),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(is(dataset.labels()), (None, vec![0.5, -1.0, 2.0, 7.25]));
+    assert_eq!((dataset.labels().row_bytes(), dataset.classes()), (4, 0));
+    assert_eq!(dataset.labels().regression_columns(), Some(1));
+    let mut values = [0.5_f32; 12];
+    small.write("label", NpyType::F32, &[3], &values);
+    assert_eq!(is(small.open().labels()), (Some(3), vec![0.5; 12]));
+    for wrong in [f32::NAN, f32::INFINITY] {
+        values[7] = wrong;
+        small.write("label", NpyType::F32, &[3], &values);
+        let message = small.refusal(Verify::Stamp);
+        let part = format!("label.npy: the target of node 2, column 1, at offset 156 is {wrong}");
+        assert!(message.contains(&part), "{message}");
+    }
+    small.write("label", NpyType::F64, &[], &[0.5_f64; 4]);
+    let message = small.refusal(Verify::Full);
+    assert!(
+        message.contains("label.npy: the element type is float64, it has to be int64 (classes) or"),
+        "{message}"
+    );
+    small.write("label", NpyType::F32, &[], &[0.5_f32; 4]);
+    small.meta(r#"{"classes": 3}"#);
+    assert!(small.refusal(Verify::Full).contains("\"classes\" is 3, but label.npy has float32 values"));
 }

@@ -13,8 +13,8 @@ use uva_graph::{Csc, Dataset, Progress, Split, Verify, mix};
 /// What a node is, by original ids alone.
 #[derive(Debug, PartialEq)]
 struct Node {
-    /// Its neighbours, each with the edge's weight in bits.
-    list: Vec<(i64, Option<u32>)>,
+    /// Its neighbours, each with the edge's weight in bits and its features.
+    list: Vec<(i64, Option<u32>, Vec<u8>)>,
     features: Vec<u8>,
     label: Vec<u8>,
 }
@@ -30,7 +30,10 @@ fn by_original_id(dataset: &Dataset) -> (BTreeMap<i64, Node>, [Vec<i64>; 3]) {
         let list = (csc.indptr[node]..csc.indptr[node + 1]).map(|edge| {
             let edge = edge as usize;
             let weight = dataset.weights().map(|weights| weights[edge].to_bits());
-            (original(&csc, csc.indices.get(edge)), weight)
+            let features = dataset.edge_features().map_or(Vec::new(), |table| {
+                table.bytes[edge * table.row_bytes()..(edge + 1) * table.row_bytes()].to_vec()
+            });
+            (original(&csc, csc.indices.get(edge)), weight, features)
         });
         let row = |bytes: &[u8], size: usize| bytes[node * size..(node + 1) * size].to_vec();
         let content = Node {
@@ -137,6 +140,9 @@ fn a_dataset_and_its_copy_in_another_order_are_the_same_by_original_ids() {
     let small = skewed(20_000);
     let dataset = small.open();
     assert!(dataset.edges() > 300_000);
+    let rows: Vec<i8> = (0..3 * dataset.edges()).map(|value| (value % 127) as i8).collect();
+    small.write("edge_feat", NpyType::I8, &[3], &rows);
+    let dataset = small.open();
     for (number, first) in [0, 1, 700, 20_000].into_iter().enumerate() {
         check(&dataset, &scattered(20_000, first), &directory.path().join(format!("copy-{number}")));
     }
@@ -146,6 +152,8 @@ fn a_dataset_and_its_copy_in_another_order_are_the_same_by_original_ids() {
 fn every_array_moves_with_its_nodes() {
     let small = small();
     weighted(&small);
+    let rows: Vec<f32> = (0..5).flat_map(|edge| [edge as f32, 10.0 * edge as f32]).collect();
+    small.write("edge_feat", NpyType::F32, &[2], &rows);
     small.meta(r#"{"zebra": [1, {"b": 2.5}], "name": "tiny", "classes": 7, "licence": "CC0-1.0"}"#);
     let dataset = small.open();
     let order = NodeOrder::from_first(4, &[3, 0]).unwrap();
@@ -156,6 +164,10 @@ fn every_array_moves_with_its_nodes() {
     let ids: Vec<i64> = (0..5).map(|edge| copy.csc().indices.get(edge)).collect();
     assert_eq!(ids, [2, 1, 2, 3, 1]);
     assert_eq!(copy.weights().unwrap(), [3.5, 4.5, 0.5, 1.5, 2.5]);
+    let edge_features = copy.edge_features().unwrap();
+    assert_eq!((edge_features.rows, edge_features.dim), (5, 2));
+    let rows = [3., 30., 4., 40., 0., 0., 1., 10., 2., 20.];
+    assert_eq!(edge_features.bytes, bytemuck::cast_slice::<f32, u8>(&rows));
     assert_eq!(copy.features().bytes, bytemuck::cast_slice::<f32, u8>(&[6., 7., 0., 1., 2., 3., 4., 5.]));
     assert_eq!(copy.labels().bytes(), bytemuck::cast_slice::<i64, u8>(&[1, 0, 2, -1]));
     assert_eq!(copy.split(Split::Train), [0, 1]);

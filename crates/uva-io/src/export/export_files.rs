@@ -47,8 +47,8 @@ impl Export<'_> {
     pub(super) fn copy_arrays(&self) -> Result<(), GraphError> {
         let [train, valid, test] = Split::ALL.map(Split::file_name);
         self.copy(
-            &[names::FEATURES, names::LABELS, train, valid, test],
-            &[meta::FILE_NAME, names::ORIGINAL_IDS, names::NODE_IDS, names::NODE_NAMES],
+            &[names::FEATURES, train, valid, test],
+            &[names::LABELS, meta::FILE_NAME, names::ORIGINAL_IDS, names::NODE_IDS, names::NODE_NAMES],
         )
     }
 

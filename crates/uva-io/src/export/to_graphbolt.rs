@@ -1,7 +1,7 @@
 //! DGL GraphBolt's `OnDiskDataset`: `metadata.yaml`, and the arrays that it names.
 //!
 //! The labels of all nodes are a feature called `label`. The sets also contain the labels of the seeds, as GraphBolt
-//! requires.
+//! requires. A dataset without labels is exported without them.
 
 use std::fmt::Write;
 
@@ -20,7 +20,7 @@ fn write(export: &Export<'_>) -> Result<Vec<&'static str>, GraphError> {
     let dataset = export.dataset;
     export.edge_index()?;
     export.copy_arrays()?;
-    export.copy(&[], &[names::WEIGHTS])?;
+    export.copy(&[], &[names::WEIGHTS, names::EDGE_FEATURES])?;
     for split in Split::ALL {
         set_labels(export, split)?;
     }
@@ -41,17 +41,30 @@ fn write(export: &Export<'_>) -> Result<Vec<&'static str>, GraphError> {
         );
     };
     feature("node", "feat", names::FEATURES, false);
-    feature("node", "label", names::LABELS, true);
+    let labels = dataset.labels();
+    if labels.are_there() {
+        feature("node", "label", names::LABELS, true);
+    }
     if dataset.original_ids().is_some() {
         feature("node", "orig_id", names::ORIGINAL_IDS, true);
     }
     if dataset.weights().is_some() {
         feature("edge", "weight", names::WEIGHTS, true);
     }
-    let _ = write!(yaml, "tasks:\n  - name: node_classification\n    num_classes: {}\n", dataset.classes());
+    if dataset.edge_features().is_some() {
+        feature("edge", "feat", names::EDGE_FEATURES, false);
+    }
+    let _ = match labels {
+        Labels::Regression { .. } | Labels::Absent => write!(yaml, "tasks:\n  - name: node_regression\n"),
+        Labels::Single(_) | Labels::Multi { .. } => {
+            write!(yaml, "tasks:\n  - name: node_classification\n    num_classes: {}\n", dataset.classes())
+        }
+    };
     for (split, set) in Split::ALL.into_iter().zip(["train_set", "validation_set", "test_set"]) {
         let _ = write!(yaml, "    {set}:\n      - data:\n");
-        for (name, path) in [("seeds", split.file_name().to_owned()), ("labels", label_file(split))] {
+        let files = [("seeds", split.file_name().to_owned()), ("labels", label_file(split))];
+        let files = files.into_iter().filter(|(name, _)| *name == "seeds" || labels.are_there());
+        for (name, path) in files {
             let _ = write!(
                 yaml,
                 "          - name: {name}\n            format: numpy\n            in_memory: true\n            path: {path}\n"
@@ -72,6 +85,13 @@ fn set_labels(export: &Export<'_>, split: Split) -> Result<(), GraphError> {
     let ids = export.dataset.split(split);
     let path = export.to.join(label_file(split));
     match export.dataset.labels() {
+        Labels::Absent => Ok(()),
+        Labels::Regression { columns, values } => {
+            let width = columns.unwrap_or(1);
+            let rows: Vec<f32> =
+                ids.iter().flat_map(|&id| &values[id as usize * width..][..width]).copied().collect();
+            write_array(&path, NpyType::F32, &columns.into_iter().collect::<Vec<_>>(), &rows)
+        }
         Labels::Single(labels) => {
             let labels: Vec<i64> = ids.iter().map(|&id| labels[id as usize]).collect();
             write_array(&path, NpyType::I64, &[], &labels)

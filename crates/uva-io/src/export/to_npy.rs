@@ -12,6 +12,6 @@ pub(super) const EXPORTER: Exporter =
 fn write(export: &Export<'_>) -> Result<Vec<&'static str>, GraphError> {
     export.edge_index()?;
     export.copy_arrays()?;
-    export.copy(&[], &[names::WEIGHTS])?;
+    export.copy(&[], &[names::WEIGHTS, names::EDGE_FEATURES])?;
     Ok(Vec::new())
 }

@@ -261,6 +261,7 @@ impl Writer<'_> {
             feat_dtype: Some(common.feature_element.name().to_owned()),
             licence: Some("CC0-1.0".to_owned()),
             other: Map::from_iter([("generator".to_owned(), Value::Object(description))]),
+            ..Meta::default()
         }
     }
 }

@@ -18,7 +18,7 @@ use super::importer::{Importer, SourceKind};
 use super::nodes::Nodes;
 use super::options::Extra;
 use super::output::{
-    CHUNK, Output, Sizes, feature_columns, label_columns, next_classes, next_marks, no_labels,
+    CHUNK, FeaturesOf, Output, Sizes, feature_columns, label_columns, next_classes, next_marks, no_labels,
 };
 use super::planetoid::UNDIRECTED;
 use super::request::Request;
@@ -73,6 +73,7 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     output.finish_lists(lists)?;
     let element = features.write(&output, nodes)?;
     match &labels {
+        Labels::Single(labels) if labels.iter().all(|&label| label < 0) => {}
         Labels::Single(labels) => write_array(&output.path(names::LABELS), NpyType::I64, &[], labels)?,
         Labels::Multi { classes, marks } => {
             write_array(&output.path(names::LABELS), NpyType::U8, &[*classes], marks)?;
@@ -84,11 +85,11 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
         name: request.options.name.clone().or(stem),
         classes: labels.classes(),
         feat_dtype: Some(element.name().to_owned()),
-        licence: None,
         other: Map::from_iter([
             ("source".to_owned(), json!("gnn-npz")),
             ("split".to_owned(), json!(rule.describe(request.options.seed))),
         ]),
+        ..Meta::default()
     })
 }
 
@@ -255,7 +256,8 @@ impl Features {
                     output.note(&format!("{}: float64 becomes float32", rows.values.place().display()));
                 }
                 let source = FeatureSource { place: rows.values.place().to_owned(), data_offset: None };
-                let mut writer = output.feature_writer(source, NpyType::F32, columns, false)?;
+                let mut writer =
+                    output.feature_writer(FeaturesOf::Nodes, source, NpyType::F32, columns, false)?;
                 rows.each_row(|row| writer.write_floats(row))?;
                 writer.finish()
             }

@@ -94,6 +94,7 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
         feat_dtype: Some(element.name().to_owned()),
         licence: Some("ODC-By-1.0".to_owned()),
         other: Map::from_iter([("source".to_owned(), json!("igb"))]),
+        ..Meta::default()
     })
 }
 

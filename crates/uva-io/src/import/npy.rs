@@ -6,10 +6,11 @@
 //! | | `edge_index` | `[2, E]` (PyG, OGB): sources, then destinations; `[E, 2]` too, unless E is 2 |
 //! | | `src` and `dst` | `[E]` each |
 //! | features | `feat`, `x`, `features`, `node_feat` | `[N, F]`; float32, float16, uint8 and int8 stay, other numbers become float32, bool uint8, uint16 stays where meta.json says bf16 |
-//! | labels | `label`, `labels`, `y`, `node_label` | `[N]` or `[N, 1]`, integers, or floats that are whole or NaN (none); `[N, C]` of zeros and ones; every node gets −1 where there are none |
+//! | labels | `label`, `labels`, `y`, `node_label` | optional: `[N]` or `[N, 1]`, integers, or floats that are whole or NaN (none); `[N, C]` of zeros and ones; other floats, or any numbers with `--regression`: `[N]` or `[N, K]` targets, float32 and finite |
 //! | splits | `train_idx`, `valid_idx` or `val_idx`, `test_idx` | node ids, any integer type, order kept |
 //! | | `train_mask`, `valid_mask` or `val_mask`, `test_mask` | `[N]` of bool or uint8 |
 //! | weights | `weight`, `edge_weight` | `[E]`, float32 or float64; only where the edges stay as they are |
+//! | features of edges | `edge_feat`, `edge_attr`, `edge_features` | `[E, K]` or `[E]`, types as of features; only where the edges stay as they are |
 //! | original ids | `orig_id` | `[N]`, any integer type |
 //! | `meta.json` | | kept |
 
@@ -22,8 +23,8 @@ use uva_graph::{ElementType, GraphError, Meta, feature_element, names, verify};
 use super::features::{FeatureSource, feature_type};
 use super::importer::{Importer, SourceKind};
 use super::nodes::{Nodes, end_in_pairs, end_in_rows};
-use super::options::refuse_changes_of_weighted;
-use super::output::{CHUNK, Output, Sizes, no_labels};
+use super::options::{Extra, refuse_changes_of_weighted};
+use super::output::{CHUNK, FeaturesOf, Output, Sizes, no_labels};
 use super::request::{Request, Watch};
 use super::values;
 
@@ -33,6 +34,11 @@ enum ImportProblem {
     TooLarge { position: usize, value: u64 },
     #[error("the label of node {node} is {value}, neither a class nor NaN")]
     NoClass { node: usize, value: f64 },
+    #[error(
+        "the target of node {node}, column {column}, is {value}, and targets of regression have to be finite float32: \
+         give a node without one any number, and leave it out of the splits"
+    )]
+    NoTarget { node: usize, column: usize, value: f64 },
     #[error("entry {position} at offset {at}, {end}, is {value}, {nodes}")]
     Id { position: usize, at: usize, end: String, value: i64, nodes: Nodes },
     #[error("entry {position} is {value}, neither 0 nor 1")]
@@ -47,7 +53,7 @@ pub(super) const IMPORTER: Importer = Importer {
         "a directory of .npy files: indptr and indices, edge_index, or src and dst; feat; train_idx, valid_idx, \
          test_idx",
     ),
-    takes: &[],
+    takes: &[Extra::Regression],
     import,
 };
 
@@ -55,16 +61,21 @@ pub(super) const IMPORTER: Importer = Importer {
 /// options say otherwise.
 fn import(request: &Request<'_>) -> Result<(), GraphError> {
     let changes = request.options.changes(Changes::NONE);
-    let arrays = Arrays::open(request.source, request.watch)?;
+    let arrays = Arrays::open(request.source, request)?;
     let nodes = arrays.nodes();
     let ids = arrays.ids();
     let edges = arrays.source.edges(nodes)?;
     let weights = arrays.source.weights(edges.count(), changes)?;
+    let edge_features = arrays.source.edge_features(edges.count(), changes)?;
 
     let mut sizes = arrays.sizes();
     sizes.edges = Some(edges.count() as u64);
     sizes.weighted = weights.is_some();
+    sizes.edge_row_bytes = edge_features.as_ref().map_or(0, Features::row_bytes);
     let output = Output::begin(request, sizes, changes)?;
+    if let Some(features) = &edge_features {
+        features.write(FeaturesOf::Edges, &output)?;
+    }
     let mut lists = output.lists(nodes as u64, weights.is_some())?;
     edges.push_into(&mut lists, weights.as_ref(), &ids, &output)?;
     if let Some(weights) = weights.filter(|weights| weights.kind() == NpyType::F64) {
@@ -73,6 +84,7 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     output.finish_lists(lists)?;
     let mut meta = arrays.write(&output)?;
     meta.name = request.name(meta.name);
+    meta.edge_feat_dtype = edge_features.map(|features| features.element.name().to_owned());
     output.finish(meta)
 }
 
@@ -87,11 +99,11 @@ pub(super) struct Arrays {
 
 impl Arrays {
     /// Opens the arrays in `directory` and checks them against each other.
-    pub(super) fn open(directory: &Path, watch: &Watch<'_>) -> Result<Arrays, GraphError> {
+    pub(super) fn open(directory: &Path, request: &Request<'_>) -> Result<Arrays, GraphError> {
         let source = Source { directory: directory.to_owned(), meta: Meta::read(directory)? };
         let features = source.features()?;
         let nodes = features.array.shape()[0];
-        let labels = source.labels(nodes, watch)?;
+        let labels = source.labels(nodes, request.options.regression, request.watch)?;
         let splits = source.splits(nodes)?;
         let original_ids =
             source.optional(&["orig_id"])?.map(|array| source.ids_of_nodes(&array, nodes)).transpose()?;
@@ -115,10 +127,12 @@ impl Arrays {
         let label_row_bytes = match &self.labels {
             ImportedLabels::Single(_) => 8,
             ImportedLabels::Multi { classes, .. } => *classes as u64,
+            ImportedLabels::Regression { columns, .. } => 4 * columns.unwrap_or(1) as u64,
+            ImportedLabels::Absent => 0,
         };
         Sizes {
             nodes: Some(self.nodes() as u64),
-            feature_row_bytes: (self.features.array.shape()[1] * self.features.element.bytes()) as u64,
+            feature_row_bytes: self.features.row_bytes(),
             label_row_bytes: label_row_bytes + if self.original_ids.is_some() { 8 } else { 0 },
             ..Sizes::default()
         }
@@ -135,13 +149,17 @@ impl Arrays {
 
     /// Writes the arrays, and returns the content of `meta.json`.
     pub(super) fn write(self, output: &Output<'_>) -> Result<Meta, GraphError> {
-        self.features.write(output)?;
+        self.features.write(FeaturesOf::Nodes, output)?;
         self.labels.write(&output.path(names::LABELS))?;
         output.splits(&self.splits)?;
         if let Some(ids) = self.original_ids {
             write_array(&output.path(names::ORIGINAL_IDS), NpyType::I64, &[], &ids)?;
         }
         let mut meta = self.source.meta;
+        if matches!(self.labels, ImportedLabels::Regression { .. }) {
+            // Numbers are no classes.
+            meta.classes = None;
+        }
         meta.feat_dtype = Some(self.features.element.name().to_owned());
         Ok(meta)
     }
@@ -191,17 +209,51 @@ impl Source {
         Ok(Features { array, element })
     }
 
-    /// The labels; −1 for every node, and a note, if there are none.
-    fn labels(&self, nodes: usize, watch: &Watch<'_>) -> Result<ImportedLabels, GraphError> {
+    /// The labels; a note if there are none. Floats that are no classes are targets of regression, and so is everything
+    /// if `regression` says so.
+    fn labels(
+        &self,
+        nodes: usize,
+        regression: bool,
+        watch: &Watch<'_>,
+    ) -> Result<ImportedLabels, GraphError> {
         let Some(array) = self.optional(&["label", "labels", "y", "node_label"])? else {
             let names = ["label.npy", "labels.npy", "y.npy", "node_label.npy"];
             (watch.note)(&no_labels(&self.directory, &names));
-            return Ok(ImportedLabels::Single(vec![-1; nodes]));
+            return Ok(ImportedLabels::Absent);
         };
-        match *array.shape() {
-            [rows] | [rows, 1] if rows == nodes => {
+        let columns = match *array.shape() {
+            [rows] if rows == nodes => None,
+            [rows, columns] if rows == nodes && columns > 0 => Some(columns),
+            _ => {
+                return Err(array.wrong_shape(format!(
+                    "[{nodes}] (one class or number a node) or [{nodes}, columns] (several)"
+                )));
+            }
+        };
+        if regression || are_targets(&array) {
+            let values = floats(&array);
+            let width = columns.unwrap_or(1);
+            if let Some(at) = values.iter().position(|&value| !(value as f32).is_finite()) {
+                let (node, column, value) = (at / width, at % width, values[at]);
+                return Err(GraphError::invalid(
+                    array.path(),
+                    ImportProblem::NoTarget { node, column, value },
+                ));
+            }
+            if !regression {
+                (watch.note)(&format!(
+                    "{}: floats that are not whole are targets of regression",
+                    array.path().display()
+                ));
+            }
+            let values = values.into_iter().map(|value| value as f32).collect();
+            return Ok(ImportedLabels::Regression { columns, values });
+        }
+        match columns {
+            None | Some(1) => {
                 let labels = match array.kind() {
-                    NpyType::F32 | NpyType::F64 => {
+                    NpyType::F16 | NpyType::F32 | NpyType::F64 => {
                         let as_class = |(node, value): (usize, f64)| {
                             values::class(value).ok_or_else(|| {
                                 GraphError::invalid(array.path(), ImportProblem::NoClass { node, value })
@@ -214,13 +266,9 @@ impl Source {
                 verify::class_labels(&array, &labels, self.meta.classes)?;
                 Ok(ImportedLabels::Single(labels))
             }
-            [rows, classes] if rows == nodes && classes > 1 => {
+            Some(classes) => {
                 let marks = marks(&array)?;
                 Ok(ImportedLabels::Multi { classes, marks })
-            }
-            _ => {
-                Err(array
-                    .wrong_shape(format!("[{nodes}] (one class a node) or [{nodes}, classes] (several)")))
             }
         }
     }
@@ -271,6 +319,24 @@ impl Source {
             return Err(weights.wrong_type("float32 or float64"));
         }
         Ok(Some(weights))
+    }
+
+    fn edge_features(&self, edges: usize, changes: Changes) -> Result<Option<Features>, GraphError> {
+        let Some(array) = self.optional(&["edge_feat", "edge_attr", "edge_features"])? else {
+            return Ok(None);
+        };
+        refuse_changes_of_weighted(changes, &array.path().display().to_string())?;
+        let fits = match *array.shape() {
+            [rows] => rows == edges,
+            [rows, columns] => rows == edges && columns > 0,
+            _ => false,
+        };
+        if !fits {
+            return Err(array.wrong_shape(format!("[{edges}, features], one row for each edge")));
+        }
+        let said = self.meta.edge_feat_dtype.as_deref().and_then(ElementType::from_name);
+        let element = feature_type(array.kind(), said == Some(ElementType::Bf16)).0;
+        Ok(Some(Features { array, element }))
     }
 
     fn edges(&self, nodes: usize) -> Result<Edges, GraphError> {
@@ -413,13 +479,22 @@ struct Features {
 }
 
 impl Features {
-    fn write(&self, output: &Output<'_>) -> Result<(), GraphError> {
-        let (kind, columns) = (self.array.kind(), self.array.shape()[1]);
+    fn columns(&self) -> usize {
+        self.array.shape().get(1).copied().unwrap_or(1)
+    }
+
+    fn row_bytes(&self) -> u64 {
+        (self.columns() * self.element.bytes()) as u64
+    }
+
+    fn write(&self, of: FeaturesOf, output: &Output<'_>) -> Result<(), GraphError> {
+        let (kind, columns) = (self.array.kind(), self.columns());
         let source = FeatureSource {
             place: self.array.path().to_owned(),
             data_offset: Some(self.array.header().data_offset as u64),
         };
-        let mut writer = output.feature_writer(source, kind, columns, self.element == ElementType::Bf16)?;
+        let mut writer =
+            output.feature_writer(of, source, kind, columns, self.element == ElementType::Bf16)?;
         for chunk in self.array.bytes().chunks(CHUNK * kind.bytes()) {
             writer.write(chunk)?;
         }
@@ -429,16 +504,36 @@ impl Features {
 
 enum ImportedLabels {
     Single(Vec<i64>),
-    Multi { classes: usize, marks: Vec<u8> },
+    Multi {
+        classes: usize,
+        marks: Vec<u8>,
+    },
+    /// Rows of `columns`, or one number a node.
+    Regression {
+        columns: Option<usize>,
+        values: Vec<f32>,
+    },
+    Absent,
 }
 
 impl ImportedLabels {
     fn write(&self, path: &Path) -> Result<(), GraphError> {
         match self {
+            ImportedLabels::Absent => Ok(()),
+            ImportedLabels::Regression { columns, values } => {
+                let columns: Vec<usize> = columns.iter().copied().collect();
+                write_array(path, NpyType::F32, &columns, values)
+            }
             ImportedLabels::Single(labels) => write_array(path, NpyType::I64, &[], labels),
             ImportedLabels::Multi { classes, marks } => write_array(path, NpyType::U8, &[*classes], marks),
         }
     }
+}
+
+/// Whether these are floats that are no classes: some number is not whole.
+fn are_targets(array: &NpyArray) -> bool {
+    matches!(array.kind(), NpyType::F16 | NpyType::F32 | NpyType::F64)
+        && floats(array).iter().any(|value| value.is_finite() && value.fract() != 0.0)
 }
 
 /// Weights of the edges `first..last`.

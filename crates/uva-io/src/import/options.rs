@@ -33,6 +33,8 @@ pub struct ImportOptions {
     /// Selects one of several: the scheme of an `ogb` split, the task of a `graphbolt` dataset, `19` or `2K` for the
     /// labels of `igb`.
     pub variant: Option<String>,
+    /// Take labels as float32 targets of regression, even where they are whole numbers.
+    pub regression: bool,
 }
 
 impl Default for ImportOptions {
@@ -47,6 +49,7 @@ impl Default for ImportOptions {
             seed: 0,
             edge_list: EdgeList::default(),
             variant: None,
+            regression: false,
         }
     }
 }
@@ -62,16 +65,17 @@ impl ImportOptions {
     }
 
     /// The options specific to some importers, and whether each was given.
-    pub(super) fn extras(&self) -> [(Extra, bool); 3] {
+    pub(super) fn extras(&self) -> [(Extra, bool); 4] {
         [
             (Extra::Split, self.split.is_some()),
             (Extra::Variant, self.variant.is_some()),
+            (Extra::Regression, self.regression),
             (Extra::Lines, self.edge_list != EdgeList::default()),
         ]
     }
 }
 
-/// Refuses changes of edges that have weights: `weights` names them in the message.
+/// Refuses changes of edges that have weights or features: `weights` names them in the message.
 ///
 /// # Errors
 /// If there are changes.
@@ -81,7 +85,7 @@ pub(super) fn refuse_changes_of_weighted(changes: Changes, weights: &str) -> Res
     }
     let message = format!(
         "{weights} cannot follow edges that are symmetrised, deduplicated or given self-loops: leave the edges as they \
-         are, or take the weights away"
+         are, or take that away"
     );
     Err(GraphError::usage("--symmetrise, --dedup or --self-loops", message))
 }
@@ -95,6 +99,8 @@ pub enum Extra {
     Variant,
     /// [`ImportOptions::edge_list`].
     Lines,
+    /// [`ImportOptions::regression`].
+    Regression,
 }
 
 impl Extra {
@@ -103,6 +109,7 @@ impl Extra {
         match self {
             Extra::Split => "--split",
             Extra::Variant => "--variant",
+            Extra::Regression => "--regression",
             Extra::Lines => "--ids, --nodes, --skip-lines, --third-column or --arrays",
         }
     }

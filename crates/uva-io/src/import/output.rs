@@ -1,9 +1,10 @@
 //! The output dataset of an import: the steps that all formats share.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 
 use uva_graph::csc::{Changes, CscBuilder, SelfLoops};
-use uva_graph::npy::{NpyType, NpyWriter, write_array};
+use uva_graph::npy::{NpyArray, NpyType, NpyWriter, write_array};
 use uva_graph::staged::StagedDirectory;
 use uva_graph::{ElementType, GraphError, Meta, Progress, Split, names, verify};
 
@@ -20,6 +21,23 @@ pub(super) const CHUNK: usize = 1 << 16;
 /// Bytes of an edge on its way through the temporary file.
 const EDGE_BYTES: u64 = 8;
 
+/// Bytes more, where an edge has a row of features: its number.
+const NUMBER_BYTES: u64 = 8;
+
+/// The edges' features in the order of the source, until the lists are there.
+const UNORDERED: &str = "edge_feat.temporary";
+
+/// Rows of the edges' features that are moved at a time.
+const ROWS: usize = 1 << 14;
+
+/// Whose features.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FeaturesOf {
+    Nodes,
+    /// In the order of the source's edges. They have to be there before [`Output::lists`].
+    Edges,
+}
+
 /// The known sizes of the output.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Sizes {
@@ -29,6 +47,8 @@ pub(super) struct Sizes {
     pub(super) feature_row_bytes: u64,
     pub(super) label_row_bytes: u64,
     pub(super) weighted: bool,
+    /// Bytes of an edge's features, 0 without.
+    pub(super) edge_row_bytes: u64,
     /// Time to read the source, if it is large enough to estimate.
     pub(super) seconds: Option<f64>,
 }
@@ -44,14 +64,19 @@ impl Sizes {
         let id_bytes = if nodes > i32::MAX as u64 { 8 } else { 4 };
         let weight_bytes = if self.weighted { 4 } else { 0 };
         let rows = 8 + self.feature_row_bytes.saturating_add(self.label_row_bytes);
-        let disk = nodes.saturating_mul(rows).saturating_add(known.saturating_mul(id_bytes + weight_bytes));
-        let records = known.saturating_mul(EDGE_BYTES + id_bytes - 4 + weight_bytes);
+        let edge_rows = known.saturating_mul(self.edge_row_bytes);
+        let disk = nodes
+            .saturating_mul(rows)
+            .saturating_add(known.saturating_mul(id_bytes + weight_bytes))
+            .saturating_add(edge_rows);
+        let number_bytes = if self.edge_row_bytes > 0 { NUMBER_BYTES } else { 0 };
+        let records = known.saturating_mul(EDGE_BYTES + id_bytes - 4 + weight_bytes + number_bytes);
         let in_memory = records <= options.memory / 2;
         ImportEstimate {
             nodes: self.nodes,
             edges,
             disk,
-            temporary: if in_memory { 0 } else { records },
+            temporary: edge_rows.saturating_add(if in_memory { 0 } else { records }),
             // The number of edges may be known only after they have been read.
             memory: if in_memory && edges.is_some() {
                 (2 * records).min(options.memory)
@@ -68,6 +93,8 @@ pub(super) struct Output<'r> {
     staged: StagedDirectory,
     request: &'r Request<'r>,
     changes: Changes,
+    /// Whether the edges' features have been written, in the order of the source.
+    edge_features: Cell<bool>,
 }
 
 impl<'r> Output<'r> {
@@ -91,7 +118,7 @@ impl<'r> Output<'r> {
             BytesOnDisk(estimate.temporary),
         );
         disk_space::check(request.out, estimate.disk.saturating_add(estimate.temporary), what)?;
-        Ok(Output { staged, request, changes })
+        Ok(Output { staged, request, changes, edge_features: Cell::new(false) })
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -100,12 +127,45 @@ impl<'r> Output<'r> {
 
     /// The sink of the edges.
     pub(super) fn lists(&self, nodes: u64, weighted: bool) -> Result<CscBuilder, GraphError> {
-        CscBuilder::new(self.staged.path(), nodes, self.changes, weighted, self.request.options.memory)
+        let (directory, memory) = (self.staged.path(), self.request.options.memory);
+        match self.edge_features.get() {
+            true => CscBuilder::numbered(directory, nodes, weighted, memory),
+            false => CscBuilder::new(directory, nodes, self.changes, weighted, memory),
+        }
     }
 
-    /// Writes the lists.
+    /// Writes the lists, and the edges' features in their order.
     pub(super) fn finish_lists(&self, builder: CscBuilder) -> Result<u64, GraphError> {
-        builder.finish(self.request.watch.progress)
+        let progress = self.request.watch.progress;
+        if !self.edge_features.get() {
+            return builder.finish(progress);
+        }
+        let path = self.path(UNORDERED);
+        let unordered = NpyArray::open(&path)?;
+        let (rows, row_shape) = (unordered.shape()[0], &unordered.shape()[1..]);
+        let row_bytes = row_shape.iter().product::<usize>() * unordered.kind().bytes();
+        let mut writer = NpyWriter::create(&self.path(names::EDGE_FEATURES), unordered.kind(), row_shape)?;
+        let mut moved = Vec::new();
+        let edges = builder.finish_numbered(progress, &mut |numbers| {
+            for numbers in numbers.chunks(ROWS) {
+                moved.clear();
+                for &number in numbers {
+                    let at = number as usize * row_bytes;
+                    match unordered.bytes().get(at..at + row_bytes) {
+                        Some(row) => moved.extend_from_slice(row),
+                        None => return Err(wrong_number_of_rows(rows)),
+                    }
+                }
+                writer.write_bytes(&moved)?;
+            }
+            Ok(())
+        })?;
+        if edges != rows as u64 {
+            return Err(wrong_number_of_rows(rows));
+        }
+        writer.finish()?;
+        std::fs::remove_file(&path).map_err(GraphError::io(&path, "remove"))?;
+        Ok(edges)
     }
 
     /// Progress within a stage of this many parts.
@@ -122,12 +182,29 @@ impl<'r> Output<'r> {
     /// means that uint16 stores bfloat16.
     pub(super) fn features(
         &self,
-        mut table: ArrayStream,
+        table: ArrayStream,
         nodes: u64,
         bf16: bool,
     ) -> Result<ElementType, GraphError> {
         let columns = feature_columns(&table, Some(nodes))?;
-        let mut writer = self.feature_writer(table.as_features(), table.kind(), columns as usize, bf16)?;
+        let (source, kind) = (table.as_features(), table.kind());
+        let writer = self.feature_writer(FeaturesOf::Nodes, source, kind, columns as usize, bf16)?;
+        self.copy_features(table, writer)
+    }
+
+    /// The same of the edges' features, [edges, columns] or [edges].
+    pub(super) fn edge_features(&self, table: ArrayStream, bf16: bool) -> Result<ElementType, GraphError> {
+        let columns = edge_feature_columns(&table)?;
+        let (source, kind) = (table.as_features(), table.kind());
+        let writer = self.feature_writer(FeaturesOf::Edges, source, kind, columns as usize, bf16)?;
+        self.copy_features(table, writer)
+    }
+
+    fn copy_features(
+        &self,
+        mut table: ArrayStream,
+        mut writer: FeatureWriter,
+    ) -> Result<ElementType, GraphError> {
         let (total, mut told) = (table.len(), 0);
         loop {
             let chunk = table.bytes(CHUNK)?;
@@ -146,12 +223,20 @@ impl<'r> Output<'r> {
     /// The sink of rows of `columns` features of type `kind`; reports their conversion.
     pub(super) fn feature_writer(
         &self,
+        of: FeaturesOf,
         source: FeatureSource,
         kind: NpyType,
         columns: usize,
         bf16: bool,
     ) -> Result<FeatureWriter, GraphError> {
-        let writer = FeatureWriter::create(&self.path(names::FEATURES), source, kind, columns, bf16)?;
+        let name = match of {
+            FeaturesOf::Nodes => names::FEATURES,
+            FeaturesOf::Edges => {
+                self.edge_features.set(true);
+                UNORDERED
+            }
+        };
+        let writer = FeatureWriter::create(&self.path(name), source, kind, columns, bf16)?;
         if let Some(line) = writer.conversion() {
             self.note(&line);
         }
@@ -161,42 +246,28 @@ impl<'r> Output<'r> {
     /// One feature per node, always 1: for a source without features.
     pub(super) fn constant_features(&self, nodes: u64) -> Result<ElementType, GraphError> {
         let mut writer = NpyWriter::create(&self.path(names::FEATURES), NpyType::F32, &[1])?;
-        self.repeat(&mut writer, 1_f32, nodes)?;
+        let ones = [1_f32; 1024];
+        let mut left = nodes;
+        while left > 0 {
+            let now = left.min(ones.len() as u64);
+            writer.write(&ones[..now as usize])?;
+            left -= now;
+        }
         writer.finish()?;
         Ok(ElementType::F32)
     }
 
-    /// −1 for every node: for a source without labels.
-    pub(super) fn no_labels(&self, nodes: u64) -> Result<(), GraphError> {
-        let mut writer = NpyWriter::create(&self.path(names::LABELS), NpyType::I64, &[])?;
-        self.repeat(&mut writer, -1_i64, nodes)?;
-        writer.finish().map(drop)
-    }
-
-    fn repeat<T: bytemuck::NoUninit>(
-        &self,
-        writer: &mut NpyWriter,
-        value: T,
-        times: u64,
-    ) -> Result<(), GraphError> {
-        let chunk = [value; 1024];
-        let mut left = times;
-        while left > 0 {
-            let now = left.min(chunk.len() as u64);
-            writer.write(&chunk[..now as usize])?;
-            left -= now;
-        }
-        Ok(())
-    }
-
     /// Copies labels. They are one class per node, [nodes] or [nodes, 1], integers or floats with NaN for none. Or they
-    /// are zeros and ones, [nodes, classes].
+    /// are zeros and ones, [nodes, classes]. If the options say so, they are targets of regression.
     pub(super) fn labels(
         &self,
         mut labels: ArrayStream,
         nodes: u64,
         classes: Option<u64>,
     ) -> Result<(), GraphError> {
+        if self.request.options.regression {
+            return self.targets(labels, nodes);
+        }
         match label_columns(&labels, nodes)? {
             None => {
                 let mut writer = NpyWriter::create(&self.path(names::LABELS), NpyType::I64, &[])?;
@@ -221,6 +292,27 @@ impl<'r> Output<'r> {
         }
     }
 
+    /// Copies targets of regression as float32, [nodes] or [nodes, columns].
+    fn targets(&self, mut targets: ArrayStream, nodes: u64) -> Result<(), GraphError> {
+        let columns = match *targets.shape() {
+            [rows] if rows as u64 == nodes => Vec::new(),
+            [rows, columns] if rows as u64 == nodes && columns > 0 => vec![columns],
+            _ => return Err(targets.wrong_shape(format!("[{nodes}] or [{nodes}, columns], targets"))),
+        };
+        let mut writer = NpyWriter::create(&self.path(names::LABELS), NpyType::F32, &columns)?;
+        loop {
+            let chunk = targets.floats(CHUNK)?;
+            if chunk.is_empty() {
+                return writer.finish().map(drop);
+            }
+            let written: Vec<f32> = chunk.iter().map(|&value| value as f32).collect();
+            if let Some(at) = written.iter().position(|value| !value.is_finite()) {
+                return Err(targets.wrong_entry(chunk.len() - at, chunk[at], NOT_FINITE));
+            }
+            writer.write(&written)?;
+        }
+    }
+
     /// Writes the splits, which have been checked.
     pub(super) fn splits<I: AsRef<[i64]>>(&self, splits: &[I; 3]) -> Result<(), GraphError> {
         for (split, ids) in Split::ALL.into_iter().zip(splits) {
@@ -240,10 +332,13 @@ impl<'r> Output<'r> {
     }
 }
 
+/// What is wrong with a target of regression.
+pub(super) const NOT_FINITE: &str = "no finite float32, as targets of regression have to be";
+
 /// The note about a source without labels.
 pub(super) fn no_labels(source: &std::path::Path, names: &[&str]) -> String {
     format!(
-        "{} has no labels (none of {}): every node gets -1, which means none",
+        "{} has no labels (none of {}): the dataset has none, and everything but train and evaluate works",
         source.display(),
         names.join(", ")
     )
@@ -260,6 +355,19 @@ pub(super) fn feature_columns(table: &ArrayStream, nodes: Option<u64>) -> Result
             None => "[nodes, features]".to_owned(),
         })),
     }
+}
+
+/// Checks the shape of a table of the edges' features; returns the number of columns.
+pub(super) fn edge_feature_columns(table: &ArrayStream) -> Result<u64, GraphError> {
+    match *table.shape() {
+        [_] => Ok(1),
+        [_, columns] if columns > 0 => Ok(columns as u64),
+        _ => Err(table.wrong_shape("[edges, features], or [edges]")),
+    }
+}
+
+fn wrong_number_of_rows(rows: usize) -> GraphError {
+    GraphError::usage("SRC", format!("its edges have {rows} rows of features, and a row for each is needed"))
 }
 
 /// Checks the shape of labels for this many nodes; returns the number of columns if nodes may have several classes.
@@ -282,7 +390,8 @@ pub(super) fn next_classes(labels: &mut ArrayStream, classes: Option<u64>) -> Re
                 Some(classes) => classes,
                 None => {
                     let at = chunk.iter().position(|&value| values::class(value).is_none()).unwrap_or(0);
-                    return Err(labels.wrong_entry(chunk.len() - at, chunk[at], "neither a class nor NaN"));
+                    let what = "neither a class nor NaN (npy, edgelist, graphbolt and parquet take targets of regression, by --regression)";
+                    return Err(labels.wrong_entry(chunk.len() - at, chunk[at], what));
                 }
             }
         }

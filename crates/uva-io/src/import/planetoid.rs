@@ -20,7 +20,7 @@ use uva_mem::files::{read_regular, read_regular_text};
 use super::features::FeatureSource;
 use super::importer::{Importer, SourceKind};
 use super::options::ImportOptions;
-use super::output::{Output, Sizes};
+use super::output::{FeaturesOf, Output, Sizes};
 use super::pickle::Pickle;
 use super::request::Request;
 use super::scipy::SparseRows;
@@ -145,7 +145,8 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     output.finish_lists(lists)?;
     // Values come from two files; allx has all rows but the last ones.
     let source = |part: &str| FeatureSource { place: file(part), data_offset: None };
-    let mut features = output.feature_writer(source("allx"), NpyType::F32, all_x.columns, false)?;
+    let mut features =
+        output.feature_writer(FeaturesOf::Nodes, source("allx"), NpyType::F32, all_x.columns, false)?;
     for (node, test_row) in test_row.iter().enumerate() {
         let mut row = vec![0_f32; all_x.columns];
         let mut add = |(column, value): (usize, f32)| row[column] += value;
@@ -166,9 +167,8 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     let meta = Meta {
         name: Some(request.options.name.clone().unwrap_or(name)),
         classes: Some(all_y.classes as u64),
-        feat_dtype: None,
-        licence: None,
         other: Map::from_iter([("source".to_owned(), json!("planetoid"))]),
+        ..Meta::default()
     };
     output.finish(meta)
 }

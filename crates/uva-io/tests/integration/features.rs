@@ -132,14 +132,14 @@ fn what_is_narrowed_and_what_is_missing_is_said_in_a_line() {
     }
     let notes = place.notes("npy", "arrays");
     for part in [
-        "arrays has no labels (none of label.npy, labels.npy, y.npy, node_label.npy): every node gets -1",
+        "arrays has no labels (none of label.npy, labels.npy, y.npy, node_label.npy): the dataset has none",
         "arrays/x.npy: float64 becomes float32",
         "arrays/weight.npy: float64 becomes float32",
     ] {
         assert!(notes.iter().any(|note| note.contains(part)), "{part} is missing: {notes:?}");
     }
     let dataset = Dataset::open(&place.path("out")).unwrap();
-    assert_eq!((labels(&dataset), dataset.classes()), (&[-1, -1][..], 0));
+    assert_eq!((labels(&dataset), dataset.classes()), (&[][..], 0));
     assert_eq!(floats(&dataset), [1.0, 0.1]);
 }
 

@@ -165,3 +165,26 @@ fn a_wrong_value_is_told_with_its_file_and_place() {
     refused(&|p| drop(p.write("graph/node-feat.npy", "short")), "node-feat.npy: not a .npy file");
     refused(&|p| fs::remove_file(p.path("graph/metadata.yaml")).unwrap(), "metadata.yaml: cannot open");
 }
+
+#[test]
+fn features_of_edges_follow_them_into_the_lists() {
+    let metadata = METADATA.replace(
+        "feature_data:\n",
+        "feature_data:\n  - {domain: edge, name: feat, format: numpy, path: edge-feat.npy}\n",
+    );
+    let place = Place::new();
+    write(&place, &metadata);
+    // Of 3→0, 1→0 and 2→2.
+    place.npy("graph/edge-feat.npy", NpyType::F16, &[2], &[1_u16, 2, 3, 4, 5, 6]);
+    let dataset = place.import("graphbolt", "graph", &ImportOptions::default()).unwrap();
+    let table = dataset.edge_features().unwrap();
+    assert_eq!(lists(&dataset), [vec![3, 1], vec![], vec![2], vec![]]);
+    assert_eq!((table.dim, table.element), (2, uva_graph::ElementType::F16));
+    assert_eq!(table.bytes, bytemuck::cast_slice::<u16, u8>(&[1, 2, 3, 4, 5, 6]));
+    // Text does not say in front how many edges it has.
+    for rows in [2, 4] {
+        place.npy("graph/edge-feat.npy", NpyType::F16, &[1], &vec![0_u16; rows]);
+        let message = place.import("graphbolt", "graph", &ImportOptions::default()).unwrap_err().to_string();
+        assert!(message.contains(&format!("{rows} rows of features")), "{message}");
+    }
+}

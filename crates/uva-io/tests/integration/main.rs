@@ -129,10 +129,12 @@ fn lists(dataset: &Dataset) -> Vec<Vec<i64>> {
     (0..dataset.nodes()).map(|node| list(dataset, node)).collect()
 }
 
+/// The classes; none without labels.
 fn labels(dataset: &Dataset) -> &[i64] {
     match dataset.labels() {
+        Labels::Absent => &[],
         Labels::Single(labels) => labels,
-        Labels::Multi { .. } => panic!("one class a node"),
+        _ => panic!("one class a node"),
     }
 }
 

@@ -160,7 +160,7 @@ fn what_does_not_fit_is_refused_by_the_sources_name_and_leaves_nothing() {
         &|s| s.write("label", NpyType::I32, &[], &[0, 0, 0, -2]),
         "small/label.npy: the label of node 3 at offset 140",
     );
-    refused(&|s| s.write("label", NpyType::F32, &[], &[0.5_f32; 4]), "the label of node 0 is 0.5");
+    refused(&|s| s.write("label", NpyType::F32, &[], &[-2_f32; 4]), "the label of node 0 is -2");
     refused(
         &|s| s.write("train_idx", NpyType::I32, &[], &[1, 1]),
         "small/train_idx.npy: entry 1 at offset 132 names node 1",
@@ -187,6 +187,59 @@ fn what_does_not_fit_is_refused_by_the_sources_name_and_leaves_nothing() {
 }
 
 #[test]
+fn features_of_edges_stay_with_their_edges_in_every_form_of_the_graph() {
+    // Edges in an order of their own: 3→0, 0→3, 1→0, 0→2, 2→3.
+    let (sources, destinations) = ([3_i64, 0, 1, 0, 2], [0_i64, 3, 0, 2, 3]);
+    let edge_index: Vec<i64> = sources.into_iter().chain(destinations).collect();
+    let of_graph = |small: &Small| {
+        remove(small, &["indptr", "indices"]);
+        small.write("edge_index", NpyType::I64, &[5], &edge_index);
+    };
+    let rows = [[0_f32, 1.], [10., 11.], [20., 21.], [30., 31.], [40., 41.]];
+    for name in ["edge_feat", "edge_attr", "edge_features"] {
+        let small = small();
+        of_graph(&small);
+        small.write(name, NpyType::F32, &[2], rows.as_flattened());
+        let dataset = import(&small, &ImportOptions::default()).unwrap();
+        assert_eq!(ids(&dataset), [3, 1, 0, 0, 2]);
+        let table = dataset.edge_features().unwrap();
+        assert_eq!((table.rows, table.dim, table.element), (5, 2, ElementType::F32));
+        let moved = [rows[0], rows[2], rows[3], rows[1], rows[4]];
+        assert_eq!(bytemuck::cast_slice::<u8, f32>(table.bytes), moved.as_flattened());
+        assert!(!names(&out(&small)).iter().any(|name| name.contains("temporary")));
+    }
+    // With weights; numbers of a type that a dataset has not, one an edge.
+    let small = small();
+    of_graph(&small);
+    small.write("edge_attr", NpyType::I64, &[], &[0_i64, 1, 2, 3, 4]);
+    small.write("weight", NpyType::F32, &[], &[0_f32, 1., 2., 3., 4.]);
+    let dataset = import(&small, &ImportOptions::default()).unwrap();
+    let table = dataset.edge_features().unwrap();
+    assert_eq!(bytemuck::cast_slice::<u8, f32>(table.bytes), dataset.weights().unwrap());
+    // Lists as they are; bfloat16, which meta.json says.
+    let small = super::common::small();
+    small.write("edge_feat", NpyType::U16, &[1], &[1_u16, 2, 3, 4, 5]);
+    small.meta(r#"{"edge_feat_dtype": "bf16"}"#);
+    let dataset = import(&small, &ImportOptions::default()).unwrap();
+    let table = dataset.edge_features().unwrap();
+    assert_eq!(table.element, ElementType::Bf16);
+    assert_eq!(table.bytes, bytemuck::cast_slice::<u16, u8>(&[1, 2, 3, 4, 5]));
+}
+
+#[test]
+fn features_of_edges_that_do_not_fit_are_refused_by_the_sources_name() {
+    let none = ImportOptions::default();
+    let small = small();
+    small.write("edge_attr", NpyType::F32, &[1], &[0_f32; 4]);
+    assert!(refusal(&small, &none).contains("small/edge_attr.npy: the shape is [4, 1], it has to be [5"));
+    small.write("edge_attr", NpyType::F32, &[1], &[0_f32, 0., 0., f32::NAN, 0.]);
+    assert!(refusal(&small, &none).contains("small/edge_attr.npy: row 3, column 0, at offset 140 is NaN"));
+    small.write("edge_attr", NpyType::F32, &[1], &[0_f32; 5]);
+    let message = refusal(&small, &ImportOptions { symmetrise: Some(true), ..none });
+    assert!(message.contains("edge_attr.npy cannot follow edges"), "{message}");
+}
+
+#[test]
 fn an_existing_out_is_refused_and_kept() {
     let small = small();
     fs::create_dir(out(&small)).unwrap();
@@ -195,4 +248,32 @@ fn an_existing_out_is_refused_and_kept() {
         importer("npy").run(&small.path, &out(&small), &ImportOptions::default(), &Watch::NONE).unwrap_err();
     assert!(error.is_bad_input() && error.to_string().contains("exists already"), "{error}");
     assert_eq!(names(&out(&small)), ["mine"]);
+}
+
+#[test]
+fn floats_that_are_not_whole_are_targets_and_whole_ones_where_it_is_said() {
+    let small = small();
+    let targets = |options: &ImportOptions| match import(&small, options).unwrap().labels() {
+        Labels::Regression { columns, values } => (columns, values.to_vec()),
+        other => panic!("{other:?}"),
+    };
+    let (usual, regression) =
+        (ImportOptions::default(), ImportOptions { regression: true, ..Default::default() });
+    small.write("label", NpyType::F64, &[], &[0.5_f64, 1.0, -2.0, 3.0]);
+    // They are no classes, however many meta.json names.
+    small.meta(r#"{"classes": 7}"#);
+    assert_eq!(targets(&usual), (None, vec![0.5, 1.0, -2.0, 3.0]));
+    small.write("label", NpyType::F32, &[2], &[0.5_f32, 1.0, -2.0, 3.0, 0.0, 1.0, 1.0, 0.0]);
+    assert_eq!(targets(&usual), (Some(2), vec![0.5, 1.0, -2.0, 3.0, 0.0, 1.0, 1.0, 0.0]));
+    small.write("label", NpyType::I32, &[1], &[3, 1, -1, 0]);
+    assert_eq!(targets(&regression), (Some(1), vec![3.0, 1.0, -1.0, 0.0]));
+    small.write("label", NpyType::F64, &[], &[0.5_f64, 1.0, f64::NAN, 3.0]);
+    for options in [&usual, &regression] {
+        let error = import(&small, options).unwrap_err();
+        assert!(error.is_bad_input());
+        let part = "label.npy: the target of node 2, column 0, is NaN";
+        assert!(error.to_string().contains(part), "{error}");
+    }
+    remove(&small, &["label"]);
+    assert!(matches!(import(&small, &usual).unwrap().labels(), Labels::Absent));
 }

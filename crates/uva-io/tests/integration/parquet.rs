@@ -127,13 +127,56 @@ fn tables_with_text_ids_become_a_dataset_in_every_compression_and_version() {
 }
 
 #[test]
+fn columns_of_features_follow_their_edges_into_the_lists() {
+    let schema = "required int64 src; required int64 dst; required float feat_0; required int32 feat_1;";
+    let columns = [
+        Column::Long(&[2, 0, 1], &[]),
+        Column::Long(&[1, 2, 1], &[]),
+        Column::Float(&[0.5, 1.5, 2.5]),
+        Column::Int(&[7, 8, 9]),
+    ];
+    let place = Place::new();
+    place.write("edges.parquet", table(schema, plain(), &[&columns]));
+    let dataset = place.import("parquet", "edges.parquet", &ImportOptions::default()).unwrap();
+    assert_eq!(lists(&dataset), [vec![], vec![2, 1], vec![0]]);
+    let rows = dataset.edge_features().unwrap();
+    assert_eq!(bytemuck::cast_slice::<u8, f32>(rows.bytes), [0.5, 7.0, 2.5, 9.0, 1.5, 8.0]);
+    let symmetric = ImportOptions { symmetrise: Some(true), ..Default::default() };
+    let message = place.import("parquet", "edges.parquet", &symmetric).unwrap_err().to_string();
+    assert!(message.contains("the features of edges in") && message.contains("cannot follow"), "{message}");
+}
+
+#[test]
+fn a_column_of_numbers_is_targets_where_it_is_said_and_has_no_gaps_then() {
+    let place = Place::new();
+    let schema = "required int64 id; required float x_0; optional double y;";
+    let rows = |y: &[f64], nulls: &[i16]| {
+        let columns = [Column::Long(&[0, 1], &[]), Column::Float(&[1.0, 2.0]), Column::Double(y, nulls)];
+        table(schema, plain(), &[&columns])
+    };
+    let edges = [Column::Long(&[0], &[]), Column::Long(&[1], &[])];
+    place.write("graph/edges.parquet", table(NUMBERS, plain(), &[&edges]));
+    place.write("graph/nodes.parquet", rows(&[2.0, 0.25], &[1, 1]));
+    let regression = ImportOptions { regression: true, ..Default::default() };
+    let dataset = place.import("parquet", "graph", &regression).unwrap();
+    let labels = dataset.labels();
+    assert!(matches!(labels, Labels::Regression { columns: None, values: [2.0, 0.25] }), "{labels:?}");
+    fs::remove_dir_all(place.path("out")).unwrap();
+    let error = place.import("parquet", "graph", &ImportOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("no class") && error.contains("--regression"), "{error}");
+    place.write("graph/nodes.parquet", rows(&[2.0], &[1, 0]));
+    let error = place.import("parquet", "graph", &regression).unwrap_err().to_string();
+    assert!(error.contains("no finite float32"), "{error}");
+}
+
+#[test]
 fn without_a_table_of_nodes_they_are_the_ids_that_occur() {
     let place = Place::new();
     let named = place.write("named.parquet", edges(plain()));
     let dataset = place.import("parquet", "named.parquet", &ImportOptions::default()).unwrap();
     assert_eq!(lists(&dataset), [vec![3], vec![0], vec![1, 0], vec![]]);
     assert_eq!(fs::read_to_string(place.path("out/node_names.txt")).unwrap(), "a\nb\nc\nd\n");
-    assert_eq!((dataset.features().dim, labels(&dataset)), (1, &[-1; 4][..]));
+    assert_eq!((dataset.features().dim, labels(&dataset)), (1, &[][..]));
     fs::remove_file(named).unwrap();
 
     let sources = [Column::Long(&[70, 70, -5], &[]), Column::Int(&[900, -5, 70])];

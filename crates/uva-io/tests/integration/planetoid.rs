@@ -33,7 +33,7 @@ fn import(source: &Path, out: &str, options: &ImportOptions) -> (tempfile::TempD
 fn labels(dataset: &Dataset) -> &[i64] {
     match dataset.labels() {
         Labels::Single(labels) => labels,
-        Labels::Multi { .. } => panic!("one class a node"),
+        _ => panic!("one class a node"),
     }
 }
 

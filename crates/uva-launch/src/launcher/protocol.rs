@@ -4,7 +4,7 @@
 //! with its own before it trusts anything else.
 
 /// Raised with every change of that layout; a test in this file detects such changes.
-pub const PROTOCOL: u32 = 10;
+pub const PROTOCOL: u32 = 11;
 
 /// The version that both sides must have: that of this crate, in the program and in the attached process.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -99,7 +99,7 @@ mod tests {
             BatchHeader::BYTES
         );
         // If this fails: raise PROTOCOL, and write down here what it stands for from then on.
-        assert_eq!((PROTOCOL, stands_for.as_str()), (10, STANDS_FOR));
+        assert_eq!((PROTOCOL, stands_for.as_str()), (11, STANDS_FOR));
     }
 
     const STANDS_FOR: &str = "ring 1, hand-over 1, control page of 2 samplers 56 words, 8 a role, 512 bytes of BatchHeader { hash, \
@@ -108,7 +108,7 @@ mod tests {
         .Welcome.caches.counted_epochs .Welcome.caches.dynamic .Welcome.caches.lists .Welcome.caches.reordered .Welcome.caches.rows \
         .Welcome.dataset .Welcome.handed .Welcome.job.events .Welcome.loader.batch_dependency \
         .Welcome.loader.batch_size .Welcome.loader.batch_slots .Welcome.loader.degrees .Welcome.loader.drop_last \
-        .Welcome.loader.edge_ids .Welcome.loader.expand .Welcome.loader.fanouts .Welcome.loader.feature_slots \
+        .Welcome.loader.edge_attr .Welcome.loader.edge_ids .Welcome.loader.expand .Welcome.loader.fanouts .Welcome.loader.feature_slots \
         .Welcome.loader.feature_type .Welcome.loader.gather_threads .Welcome.loader.input_id .Welcome.loader.input_nodes \
         .Welcome.loader.part.index \
         .Welcome.loader.part.of .Welcome.loader.pin_samplers .Welcome.loader.replace .Welcome.loader.sampler_kind .Welcome.loader.samplers .Welcome.loader.seed \

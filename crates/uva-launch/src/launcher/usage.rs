@@ -105,6 +105,7 @@ impl Usage {
             batches: self.schedule.batches(batch.split()),
             loss: 0.0,
             accuracy: 0.0,
+            regression_loss: None,
         };
         self.observer.progress(&progress, "");
         let used = Arc::new(UsedBatch::default());

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 use uva_graph::Dataset;
 use uva_model::checkpoint::{self, Checkpoint, Keep};
-use uva_model::{Answer, Metric};
+use uva_model::{Answer, Metric, TaskKind};
 
 use super::arithmetic::arithmetic;
 use super::job::EvaluateBy;
@@ -26,6 +26,8 @@ pub struct TrainedModel {
     pub checkpoint: Checkpoint,
     /// The metric that chose its best epoch.
     pub metric: Metric,
+    /// What its answers are.
+    pub task: TaskKind,
     /// The epoch that its parameters are of, from 0; `None` where the checkpoint does not tell.
     pub epoch: Option<u32>,
     /// With whole neighbourhoods, or sampled ones.
@@ -75,7 +77,8 @@ impl Asked {
 }
 
 impl TrainedModel {
-    /// Reads the checkpoint in `directory`, and refuses one of another dataset.
+    /// Reads the checkpoint in `directory`, and refuses one of another dataset. A dataset without labels takes any
+    /// model of its number of feature columns.
     ///
     /// # Errors
     /// [`RuntimeError::Input`] where there is no checkpoint, or it cannot be used with this dataset.
@@ -93,7 +96,25 @@ impl TrainedModel {
         let fingerprint = checkpoint.fingerprint();
         let of = fingerprint.get("dataset").and_then(Value::as_str).unwrap_or("unknown");
         let here = dataset.fingerprint();
-        if of != here {
+        let stored = checkpoint.model().map_err(checkpoint_error)?;
+        // Nothing is trained on a dataset without labels: a model for it is of another one.
+        if !dataset.labels().are_there() {
+            let (columns, wanted) = (dataset.features().dim, stored.input_dim);
+            if columns != wanted {
+                return Err(refuse(format!(
+                    "its model takes {wanted} feature columns, and {} has {columns}",
+                    dataset.path().display()
+                )));
+            }
+            let of_edges = dataset.edge_features().map_or(0, |table| table.dim);
+            let wanted = stored.options.edge_dim;
+            if wanted > 0 && of_edges != wanted {
+                return Err(refuse(format!(
+                    "its model takes {wanted} features of an edge, and {} has {of_edges}",
+                    dataset.path().display()
+                )));
+            }
+        } else if of != here {
             return Err(refuse(format!(
                 "its model was trained on another dataset, of fingerprint {of}, and that of {} is {here}; name the \
                  dataset that it was trained on",
@@ -101,10 +122,10 @@ impl TrainedModel {
             )));
         }
         let named = fingerprint.get("metric").and_then(Value::as_str);
-        let metric = if named == Some(Metric::RocAuc.name()) { Metric::RocAuc } else { Metric::Accuracy };
+        // Accuracy goes without saying.
+        let metric = named.and_then(Metric::from_name).unwrap_or_default();
         let loader = LoaderOptions::of_fingerprint(fingerprint)
             .map_err(|problem| refuse(format!("its sampling options cannot be read: {problem}")))?;
-        let stored = checkpoint.model().map_err(checkpoint_error)?;
         if asked.by == EvaluateBy::Full && !loader.sampler_kind.picks_in_lists() {
             return Err(RuntimeError::Usage(format!(
                 "--eval full: it goes over all neighbours, and the model of {shown} was trained with `sampler_kind={}`, where \
@@ -127,6 +148,7 @@ impl TrainedModel {
             samplers: asked.samplers,
             gather_threads: asked.gather_threads,
             degrees: stored.options.model.row().needs_degrees(),
+            edge_attr: stored.options.edge_dim > 0,
             drop_last: false,
             ..loader
         };
@@ -137,7 +159,8 @@ impl TrainedModel {
             Keep::Last => state.cursor.epoch.checked_sub(1),
         });
         let (directory, by, threads) = (directory.to_owned(), asked.by, asked.threads);
-        Ok(Self { directory, checkpoint, metric, epoch, by, loader, backend, threads })
+        let task = stored.kind;
+        Ok(Self { directory, checkpoint, metric, task, epoch, by, loader, backend, threads })
     }
 }
 
@@ -204,12 +227,18 @@ pub struct Predicted {
 pub struct SplitResult {
     /// Nodes of the split.
     pub nodes: usize,
-    /// Those with a label; with several labels a node, labels.
+    /// Those with a label; with several labels a node, labels; for regression, numbers.
     pub labelled: usize,
     /// See [`uva_runtime::metrics::End::test_accuracy`].
     pub accuracy: Option<f64>,
     /// See [`uva_runtime::metrics::End::test_roc_auc`].
     pub roc_auc: Option<f64>,
+    /// See [`uva_runtime::metrics::End::test_mse`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mse: Option<f64>,
+    /// See [`uva_runtime::metrics::End::test_mae`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mae: Option<f64>,
     /// Mean loss.
     pub loss: Option<f64>,
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uva_model::checkpoint::Keep;
-use uva_model::{FeatureNorm, Metric, ModelKind, ModelRow, NormKind, TrainerOptions};
+use uva_model::{FeatureNorm, Metric, ModelKind, ModelRow, NormKind, RegressionLoss, TrainerOptions};
 use uva_options::Purpose::{Speed, Training};
 use uva_options::{Field, Named, OptionError, Options as _, Real, named, options};
 use uva_sample::SamplerKind;
@@ -52,14 +52,17 @@ options! {
         learning_rate: f64 = 0.003 => Field::real("RATE", Real::Positive).of(OPTIMISATION, &[Training]).named("lr"),
         /// Weight decay of Adam
         weight_decay: f64 = 0.0 => Field::real("DECAY", Real::NotNegative).of(OPTIMISATION, &[Training]),
+        /// Regression (float32 targets): the error whose mean over nodes and columns is minimised. auto: mse
+        loss: LossChoice = LossChoice(None) => Field::choice::<LossChoice>("LOSS").of(OPTIMISATION, &[Training]),
         /// Stop after this many epochs without a better validation, by `metric`
         patience: Option<u32> = None
             => Field::at_least("EPOCHS", 1).of(OPTIMISATION, &[]).unless_given("never"),
         /// Evaluate on sampled neighbours (fast) or on all of them, layer by layer (exact)
         evaluate_by: EvaluateBy = EvaluateBy::Sampled
             => Field::choice::<EvaluateBy>("EVAL").of(EVALUATION, &[Training]).named("eval"),
-        /// What the best model is best by: the share told right, or the area under the ROC curve (for two classes or
-        /// several labels a node). auto: accuracy for one class a node, roc-auc for several labels
+        /// What the best model is best by: the share told right, the area under the ROC curve (for two classes or
+        /// several labels a node), or for regression the mean squared or absolute error. auto: accuracy for one class a
+        /// node, roc-auc for several labels, the loss for regression
         metric: MetricChoice = MetricChoice(None)
             => Field::choice::<MetricChoice>("METRIC").of(EVALUATION, &[Training]),
         /// Which model is tested, and predicted with: that of the best epoch by validation, or that after the last batch.
@@ -82,6 +85,8 @@ options! {
                 .unless_given("half the CPU cores, at least 1; with `resume` as many as the checkpoint was trained with"),
         /// Layers of the model: one a hop.
         layers: usize = 2 => Field::internal(),
+        /// Features of an edge that the model gets; 0 for none.
+        edge_dim: usize = 0 => Field::internal(),
         /// Seeds the parameters and the dropout of every batch.
         seed: u64 = 0 => Field::internal(),
         /// What a checkpoint must match for the run to continue from it: options and dataset, field by field.
@@ -122,6 +127,19 @@ impl TrainingOptions {
             );
             return Err(OptionError::new("sampler_kind", kind, reason));
         }
+        if loader.edge_attr && !model.takes_edge_features() {
+            let models = ModelKind::names_of(ModelRow::takes_edge_features);
+            let reason = format!("`model={}` takes no features of edges: use `model={models}`", model.name);
+            return Err(OptionError::of("edge_attr", reason));
+        }
+        if model.needs_edge_features() && !kind.picks_in_lists() {
+            let reason = format!(
+                "its edges have no features, and `model={}` is nothing without them: use `sampler_kind={}`",
+                model.name,
+                SamplerKind::names_of(SamplerKind::picks_in_lists)
+            );
+            return Err(OptionError::new("sampler_kind", kind, reason));
+        }
         if self.evaluate_by == EvaluateBy::Full && !kind.picks_in_lists() {
             let reason = format!(
                 "it goes over all neighbours, and with `sampler_kind={kind}` a node's neighbours are the nodes found \
@@ -142,6 +160,7 @@ impl TrainingOptions {
             heads: self.heads.unwrap_or(usual.heads),
             output_heads: self.output_heads,
             attention_dropout: self.attention_dropout.unwrap_or(usual.attention_dropout),
+            edge_dim: self.edge_dim,
             residual: self.residual,
             norm: self.norm,
             layers: self.layers,
@@ -169,6 +188,9 @@ impl TrainingOptions {
         fingerprint.insert("evaluate_by".to_owned(), to_value(&self.evaluate_by)?);
         if let Some(metric) = self.metric.0.filter(|metric| *metric != Metric::Accuracy) {
             fingerprint.insert("metric".to_owned(), metric.name().into());
+        }
+        if let Some(loss) = self.loss.0.filter(|loss| *loss != RegressionLoss::Mse) {
+            fingerprint.insert("loss".to_owned(), loss.name().into());
         }
         Ok(())
     }
@@ -200,6 +222,24 @@ impl Named for MetricChoice {
 
     fn help(self) -> &'static str {
         self.0.map_or("What is usual for the dataset's labels", Metric::help)
+    }
+}
+
+/// The loss of regression; `None` for the usual one, and where labels are classes ([`super::task()`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LossChoice(pub Option<RegressionLoss>);
+
+impl Named for LossChoice {
+    fn all() -> Vec<Self> {
+        std::iter::once(None).chain(RegressionLoss::ALL.map(Some)).map(Self).collect()
+    }
+
+    fn name(self) -> &'static str {
+        self.0.map_or("auto", RegressionLoss::name)
+    }
+
+    fn help(self) -> &'static str {
+        self.0.map_or("What is usual for the dataset's labels", RegressionLoss::help)
     }
 }
 

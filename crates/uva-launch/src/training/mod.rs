@@ -19,10 +19,10 @@ pub use inference::{
     Asked, Evaluate, Nodes, Predict, Predicted, PredictionFile, PredictionJob, PredictionWatch, SplitResult,
     TrainedModel,
 };
-pub use job::{EvaluateBy, Job, MetricChoice, TrainingOptions, TrialOutcome, to_value};
+pub use job::{EvaluateBy, Job, LossChoice, MetricChoice, TrainingOptions, TrialOutcome, to_value};
 pub use run::TrainingRun;
 pub use state::{Best, TrainingOutcome, TrainingState, checkpoint_error, saved_state};
 pub use task::task;
 pub use trainer_program::{Trainer, TrainerProgram};
 pub use uva_model::checkpoint::Keep;
-pub use uva_model::{FeatureNorm, Metric, ModelKind, NormKind, Task, TrainerOptions};
+pub use uva_model::{FeatureNorm, Metric, ModelKind, NormKind, RegressionLoss, Task, TrainerOptions};

@@ -9,9 +9,10 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use uva_graph::Dataset;
 use uva_model::Metric;
+use uva_options::OptionError;
 
 use super::arithmetic::arithmetic;
-use super::job::{EvaluateBy, Job, MetricChoice, TrainingOptions, to_value};
+use super::job::{EvaluateBy, Job, LossChoice, MetricChoice, TrainingOptions, to_value};
 use super::state::{self, TrainingOutcome};
 use super::task::task;
 use super::trainer_program::{Trainer, TrainerProgram};
@@ -75,9 +76,20 @@ impl TrainingRun {
         trainer: Trainer,
     ) -> Result<Self, RuntimeError> {
         options.check(loader)?;
-        let task = task(&dataset, options.metric.0)?;
-        options.metric = MetricChoice(Some(task.metric));
+        let task = task(&dataset, options.metric.0, options.loss.0)?;
+        (options.metric, options.loss) =
+            (MetricChoice(Some(task.metric)), LossChoice(task.kind.regression()));
         (options.layers, options.seed) = (loader.fanouts.len(), loader.seed);
+        let edge_attr = loader.edge_attr || options.model.row().needs_edge_features();
+        options.edge_dim = match dataset.edge_features() {
+            Some(table) if edge_attr => table.dim,
+            None if options.model.row().needs_edge_features() => {
+                let reason = "it is nothing without features of edges, and the dataset has no edge_feat.npy \
+                              (docs/data-format.md)";
+                return Err(OptionError::new("model", options.model.name(), reason).into());
+            }
+            _ => 0,
+        };
         options.fingerprint = fingerprint(&dataset, loader, &options)?;
         // Before the state is read: otherwise another run could still change it.
         let checkpoint = options.checkpoint.as_deref().map(CheckpointDirectory::claim).transpose()?;
@@ -101,6 +113,7 @@ impl TrainingRun {
         let asked = loader.feature_type;
         let mut loader = LoaderOptions {
             degrees: options.model.row().needs_degrees(),
+            edge_attr,
             feature_type: FeatureType::Table,
             ..loader.clone()
         };
@@ -197,7 +210,8 @@ impl Training {
     fn end(&self, prepared: &Prepared, outcome: TrainingOutcome, told: Told) -> End {
         let Told { roles, memory, seconds } = told;
         let cache = outcome.cache.and_then(|totals| prepared.cache_outcome(&totals));
-        let tested = outcome.test_accuracy.is_some() || outcome.test_roc_auc.is_some();
+        let tested = [outcome.test_accuracy, outcome.test_roc_auc, outcome.test_mse];
+        let tested = tested.iter().any(Option::is_some);
         let best_by =
             |metric| outcome.best.filter(|_| self.options.metric.0 == Some(metric)).map(|best| best.value);
         let training_seconds = outcome.training_seconds;
@@ -205,6 +219,10 @@ impl Training {
         End {
             test_accuracy: outcome.test_accuracy,
             test_roc_auc: outcome.test_roc_auc,
+            test_mse: outcome.test_mse,
+            test_mae: outcome.test_mae,
+            best_valid_mse: best_by(Metric::Mse),
+            best_valid_mae: best_by(Metric::Mae),
             best_valid_accuracy: best_by(Metric::Accuracy),
             best_valid_roc_auc: best_by(Metric::RocAuc),
             test_epoch: outcome.test_epoch.filter(|_| tested),

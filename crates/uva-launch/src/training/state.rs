@@ -49,6 +49,12 @@ pub struct TrainingOutcome {
     /// See [`uva_runtime::metrics::End::test_roc_auc`].
     #[serde(default)]
     pub test_roc_auc: Option<f64>,
+    /// See [`uva_runtime::metrics::End::test_mse`].
+    #[serde(default)]
+    pub test_mse: Option<f64>,
+    /// See [`uva_runtime::metrics::End::test_mae`].
+    #[serde(default)]
+    pub test_mae: Option<f64>,
     /// See [`uva_runtime::metrics::End::test_epoch`].
     #[serde(default)]
     pub test_epoch: Option<u32>,

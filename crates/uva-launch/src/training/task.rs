@@ -1,35 +1,60 @@
 //! What a model learns from a dataset's labels.
 
 use uva_graph::{Dataset, Labels};
-use uva_model::{Metric, Task};
+use uva_model::{Metric, RegressionLoss, Task, TaskKind};
 
 use uva_runtime::RuntimeError;
 
-/// What a model predicts for a node, judged by `metric`. The default metric is accuracy for one class a node, and the
-/// area under the ROC curve for several labels.
+/// What a model predicts for a node, judged by `metric`. The default metric is accuracy for one class a node, the area
+/// under the ROC curve for several labels, and the loss for regression. `loss` is for regression; its default is the
+/// mean squared error.
 ///
 /// # Errors
-/// [`RuntimeError::Input`] for a dataset without enough classes, [`RuntimeError::Usage`] for a metric that does not
-/// apply to its labels.
-pub fn task(dataset: &Dataset, metric: Option<Metric>) -> Result<Task, RuntimeError> {
+/// [`RuntimeError::Input`] for a dataset without labels or without enough classes, [`RuntimeError::Usage`] for a metric
+/// or a loss that does not apply to its labels.
+pub fn task(
+    dataset: &Dataset,
+    metric: Option<Metric>,
+    loss: Option<RegressionLoss>,
+) -> Result<Task, RuntimeError> {
     let (name, classes) = (dataset.path().display(), dataset.classes());
-    let multi_label = matches!(dataset.labels(), Labels::Multi { .. });
-    if let Labels::Single(labels) = dataset.labels()
-        && labels.iter().all(|&label| label < 0)
-    {
-        return Err(RuntimeError::Input(format!(
-            "{name}: no node has a label, so there is nothing to train on: import it again with labels, or write label.npy \
-             (the class of each node, -1 for none); all but `uvatrain train` does without"
-        )));
-    }
-    let needed = if multi_label { 1 } else { 2 };
-    if classes < needed {
-        return Err(RuntimeError::Input(format!(
+    let too_few = |needed| {
+        RuntimeError::Input(format!(
             "{name}: label.npy names {classes} class; to train it takes at least {needed}"
+        ))
+    };
+    let kind = match dataset.labels() {
+        Labels::Absent => {
+            return Err(RuntimeError::Input(format!(
+                "{name}: the dataset has no labels, so there is nothing to train on or to evaluate: import it again with \
+                 labels, or write label.npy (int64 classes, or float32 targets); all but `uvatrain train` and `uvatrain \
+                 evaluate` does without"
+            )));
+        }
+        Labels::Single(labels) if labels.iter().all(|&label| label < 0) => {
+            return Err(RuntimeError::Input(format!(
+                "{name}: no node has a label, so there is nothing to train on: import it again with labels, or write \
+                 label.npy (the class of each node, -1 for none); all but `uvatrain train` does without"
+            )));
+        }
+        Labels::Single(_) if classes < 2 => return Err(too_few(2)),
+        Labels::Multi { .. } if classes < 1 => return Err(too_few(1)),
+        Labels::Single(_) => TaskKind::SingleLabel,
+        Labels::Multi { .. } => TaskKind::MultiLabel,
+        Labels::Regression { .. } => TaskKind::Regression(loss.unwrap_or_default()),
+    };
+    if let Some(loss) = loss.filter(|_| kind.regression().is_none()) {
+        return Err(RuntimeError::Usage(format!(
+            "--loss {loss}: it is for float32 targets, and {name} has classes, whose loss is cross-entropy: leave the \
+             option out"
         )));
     }
-    let metric = metric.unwrap_or(Task::usual_metric(multi_label));
-    let task = Task { classes, multi_label, metric };
+    let task = Task { outputs: outputs(dataset), kind, metric: metric.unwrap_or(kind.usual_metric()) };
     task.check().map_err(|error| RuntimeError::Usage(error.to_string()))?;
     Ok(task)
+}
+
+/// Columns of the output of a model of this dataset: classes, or numbers to predict.
+pub(super) fn outputs(dataset: &Dataset) -> usize {
+    dataset.labels().regression_columns().unwrap_or(dataset.classes())
 }

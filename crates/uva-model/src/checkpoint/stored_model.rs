@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::checkpoint_error::CheckpointError;
 use super::stored::Checkpoint;
 use crate::options::TrainerOptions;
+use crate::task::{RegressionLoss, TaskKind};
 
 /// A checkpoint's model, without its parameters.
 #[derive(Clone, Debug)]
@@ -14,10 +15,10 @@ pub struct StoredModel {
     pub options: TrainerOptions,
     /// Feature columns.
     pub input_dim: usize,
-    /// Classes.
-    pub classes: usize,
-    /// Whether a node may have several of them.
-    pub multi_label: bool,
+    /// Columns of its output: classes, or numbers to predict.
+    pub outputs: usize,
+    /// What they mean.
+    pub kind: TaskKind,
 }
 
 impl Checkpoint {
@@ -39,12 +40,23 @@ impl StoredModel {
             let value = fields.shift_remove(name).as_ref().and_then(Value::as_u64);
             value.and_then(|value| usize::try_from(value).ok()).ok_or_else(|| format!("{name} is no number"))
         };
-        let (input_dim, classes) = (number("input_dim")?, number("classes")?);
+        let input_dim = number("input_dim")?;
+        let regression = number("targets").ok();
+        let outputs = regression.map_or_else(|| number("classes"), Ok)?;
         let multi_label =
             fields.shift_remove("multi_label").and_then(|value| value.as_bool()).unwrap_or(false);
+        let loss = fields.shift_remove("loss");
+        let kind = match (regression, multi_label) {
+            (Some(_), _) => {
+                let loss = loss.as_ref().and_then(Value::as_str).and_then(RegressionLoss::from_name);
+                TaskKind::Regression(loss.ok_or("loss is none of this program's")?)
+            }
+            (None, true) => TaskKind::MultiLabel,
+            (None, false) => TaskKind::SingleLabel,
+        };
         fields.insert("threads".to_owned(), Value::Null);
         let options =
             TrainerOptions::deserialize(Value::Object(fields)).map_err(|error| error.to_string())?;
-        Ok(Self { options, input_dim, classes, multi_label })
+        Ok(Self { options, input_dim, outputs, kind })
     }
 }

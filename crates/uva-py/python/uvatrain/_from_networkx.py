@@ -34,7 +34,8 @@ def from_networkx(
 
     features: the name of a node attribute, a mapping from nodes to rows, or an array [nodes, features] in
         their order.
-    labels: the same, one integer a node (-1: none) or a row of zeros and ones. None: no node has one.
+    labels: the same, one integer a node (-1: none) or a row of zeros and ones; floats that are not whole are targets of
+        regression. None: the dataset has no labels.
     split: the name of a node attribute, or a mapping from nodes, that says "train", "valid" or "test"
         (others: in none).
     train, valid, test: in place of that, the nodes of each.

@@ -77,7 +77,7 @@ def from_ogb(
         indptr=lent(indptr),
         indices=lent(indices),
         features=features,
-        labels=labels_of("node-label", labels, nodes),
+        labels=labels_of("node-label", labels, nodes, regression=False),
         **splits,
         name=meta.pop("name", name),
         overwrite=overwrite,

@@ -9,6 +9,7 @@ from typing import Any
 from . import _core
 from ._arrays import as_int64, lent, readable
 from .datasets import Dataset, write_dataset
+from .errors import warn
 
 # Names that PyG's datasets give their splits.
 _SPLITS = {
@@ -33,6 +34,7 @@ def from_pyg(
     train_idx: Any = None,
     valid_idx: Any = None,
     test_idx: Any = None,
+    regression: bool | None = None,
     overwrite: bool = False,
     **meta: Any,
 ) -> Dataset:
@@ -41,11 +43,14 @@ def from_pyg(
     An edge (source, target) of `edge_index` puts the source into the target's list: features flow along
     edges, as in PyG's layers. The edges of one target keep the order they have in `edge_index`. `adj_t`,
     whose rows are targets, is taken as it stands. Edges are not symmetrised; `edge_weight` (or the values of
-    `adj_t`) becomes weight, `edge_attr` is left out.
+    `adj_t`) becomes weight. `edge_attr`, numbers [edges] or [edges, features] in the order of `edge_index`, becomes
+    the dataset's; where it is of no type that features have, it is left out with a `UvatrainWarning`.
 
-    data: with `edge_index` or `adj_t`; `x` [nodes, features]; `y`, integers [nodes] or [nodes, 1], or zeros
-        and ones [nodes, classes] (without it no node has a label, and all are -1); `train_mask`, `val_mask` and
-        `test_mask`, or `train_idx` and so on.
+    data: with `edge_index` or `adj_t`; `x` [nodes, features]; `y`, integers [nodes] or [nodes, 1], zeros and ones
+        [nodes, classes], or other floats, targets of regression (without it the dataset has no labels); `train_mask`,
+        `val_mask` and `test_mask`, or `train_idx` and so on.
+    regression: whether `y` is targets of regression, [nodes] or [nodes, targets]. None: if its floats are not all
+        whole numbers.
     split: which column of masks that have several. Such masks are refused without it.
     train_idx, valid_idx, test_idx: node ids or masks, in place of those of `data`.
     Everything else as in `write_dataset`.
@@ -67,7 +72,8 @@ def from_pyg(
             f"data.x is {found}: float32, float16, bfloat16, uint8 or int8 [nodes, features] is needed"
         )
     nodes = data.x.size(0)
-    indptr, indices, weight, _ = adjacency(data, nodes)
+    edge_attr = _edge_attr(data)
+    indptr, indices, weight, order = adjacency(data, nodes, ordered=edge_attr is not None)
     given = {"train_idx": train_idx, "valid_idx": valid_idx, "test_idx": test_idx}
     splits = {key: _split(data, key, value, split) for key, value in given.items()}
     return write_dataset(
@@ -75,12 +81,35 @@ def from_pyg(
         indptr=indptr,
         indices=indices,
         features=data.x,
-        labels=labels_of("data.y", data.get("y"), nodes),
+        labels=labels_of("data.y", data.get("y"), nodes, regression=regression),
         **splits,
         weight=weight,
+        edge_attr=None if edge_attr is None else edge_attr[order],
         overwrite=overwrite,
         **meta,
     )
+
+
+def _edge_attr(data: Any) -> Any:
+    """`data.edge_attr` as a table of features, in the order of `edge_index`; None where it is none."""
+    import torch
+
+    rows = data.get("edge_attr")
+    if rows is None or data.get("edge_index") is None:
+        return None
+    shape = list(rows.shape) if torch.is_tensor(rows) else None
+    if shape is None or len(shape) not in (1, 2) or shape[0] != data.edge_index.size(1) or 0 in shape[1:]:
+        found = type(rows).__name__ if shape is None else str(shape)
+        edges = data.edge_index.size(1)
+        warn(f"data.edge_attr is left out: it is {found}, and a row for each of {edges} edges is needed")
+        return None
+    if not (rows.is_floating_point() or rows.dtype in (torch.uint8, torch.int8)):
+        warn(f"data.edge_attr is left out: it is {rows.dtype}, no type of features. data.edge_attr.float() is one")
+        return None
+    if rows.is_floating_point() and not bool(rows.isfinite().all()):
+        warn("data.edge_attr is left out: it has values that are not finite")
+        return None
+    return rows.detach().cpu().reshape(shape[0], -1)
 
 
 def adjacency(
@@ -158,13 +187,24 @@ def _split(data: Any, key: str, given: Any, column: int | None) -> Any:
     return ()
 
 
-def labels_of(name: str, labels: Any, nodes: int) -> Any:
-    """Labels as a dataset holds them: one a node as int64 (NaN is -1, none), several as uint8; None for none at all."""
+def labels_of(name: str, labels: Any, nodes: int, *, regression: bool | None = None) -> Any:
+    """Labels as a dataset holds them: one a node as int64 (NaN is -1, none), several as uint8; None for none at all.
+
+    Targets of regression are float32, in the shape that they have. regression: whether they are; None: if their
+    floats are not all whole.
+    """
     import numpy
 
     if labels is None:
         return None
     array = numpy.asarray(readable(name, labels))
+    if regression is None:
+        regression = array.dtype.kind == "f" and bool((numpy.isfinite(array) & (array != numpy.floor(array))).any())
+    if regression:
+        if array.ndim not in (1, 2) or array.shape[0] != nodes or array.dtype.kind not in "iufb":
+            found = f"{name} is {array.dtype} {list(array.shape)}"
+            raise ValueError(f"{found}: numbers [{nodes}] or [{nodes}, targets] are needed")
+        return array.astype(numpy.float32)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     wanted = f"integers [{nodes}] (-1: none), or zeros and ones [{nodes}, classes]"

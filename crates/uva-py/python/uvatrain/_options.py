@@ -21,6 +21,7 @@ class LoaderOptions(TypedDict, total=False):
     batch_dependency: int
     expand: str
     edge_ids: bool
+    edge_attr: bool
     input_id: bool
     feature_type: str | None
     samplers: int | None

@@ -93,6 +93,14 @@ class Block:
         return self._tensor("edge_ids")
 
     @property
+    def edge_attr(self) -> torch.Tensor:
+        """[num_edges, features]: the rows of `dataset.edge_attr` of the block's edges.
+
+        Only where it was asked for: `Loader(..., edge_attr=True)`, `uvatrain run --edge-attr`.
+        """
+        return self._tensor("edge_attr")
+
+    @property
     def weights(self) -> torch.Tensor:
         """float32 [num_edges]: what each edge counts, so that a destination's weighted sum stands for the mean over all
         its neighbours.
@@ -212,12 +220,13 @@ class Batch:
         return self._tensor("x")
 
     @property
-    def y(self) -> torch.Tensor:
+    def y(self) -> torch.Tensor | None:
         """int64 [num_seeds]: the seeds' classes, -1 for none; uint8 [num_seeds, classes] if multi-label.
 
-        In a dataset without labels all are -1.
+        For regression float32 [num_seeds] or [num_seeds, targets], as `label.npy` has it. None in a dataset without
+        labels.
         """
-        return self._tensor("y")
+        return self._tensor("y") if self._core.has_labels else None
 
     @property
     def seeds(self) -> torch.Tensor:
@@ -241,6 +250,11 @@ class Batch:
     def has_edge_ids(self) -> bool:
         """Whether the loader was asked for `edge_ids`."""
         return self._core.has_edge_ids
+
+    @property
+    def has_edge_attr(self) -> bool:
+        """Whether the loader was asked for `edge_attr`."""
+        return self._core.has_edge_attr
 
     @property
     def input_nodes(self) -> torch.Tensor:
@@ -268,7 +282,7 @@ class Batch:
         """One of the arrays as it is, for any library with DLPack, JAX or CuPy for example.
 
         name: "x", "y", "seeds" or "input_nodes"; or with a layer, "indptr", "indices",
-        "edge_ids" or "weights".
+        "edge_ids", "edge_attr" or "weights".
         """
         return self._core.array(name, layer)
 
@@ -280,27 +294,30 @@ class Batch:
         """
         self._core.confirm()
 
-    def to_pyg(self) -> Any:
+    def to_pyg(self, as_edge_index: bool = False) -> Any:
         """The batch as one `torch_geometric.data.Data`, with what PyG's `trim_to_layer` needs.
 
         Make the loader with `expand="new"`: the `Data` is then exactly what the blocks compute. With "all", each node
         keeps the neighbours that its first hop drew, and those that later hops drew anew are left out
         (docs/python.md). A `UvatrainWarning` says so once a process, with their share of that batch.
 
-        `x` and `y` view the slot; `edge_index` is a copy. `y` has the seeds' labels only. `e_id` is there with
-        `Loader(..., edge_ids=True)`.
+        `x` and `y` view the slot; `edge_index` is a copy. `y` has the seeds' labels only, and is left out in a dataset
+        without labels. `e_id` is there with `Loader(..., edge_ids=True)`, `edge_attr` with `edge_attr=True`.
+
+        as_edge_index: makes `edge_index` a `torch_geometric.EdgeIndex`, which knows that edges are sorted by target.
         """
         from .convert import to_pyg
 
-        return to_pyg(self)
+        return to_pyg(self, as_edge_index)
 
     def to_dgl(self) -> Any:
         """The batch as DGL's blocks, a list in the order in which a model runs them: the outermost hop first.
 
         `blocks[i].edata["weight"]` are the weights, where the kind of sampler weighs edges.
-        `blocks[i].edata[dgl.EID]` are the edge ids, where the loader was made with `edge_ids=True`.
-        `blocks[0].srcdata["feat"]` is `x`, `blocks[-1].dstdata["label"]` is `y`, and `dgl.NID` names the nodes of
-        each. All of them view the slot. Unavailable where DGL is not installed.
+        `blocks[i].edata[dgl.EID]` are the edge ids, where the loader was made with `edge_ids=True`, and
+        `edata["feat"]` their features with `edge_attr=True`.
+        `blocks[0].srcdata["feat"]` is `x`, `blocks[-1].dstdata["label"]` is `y` if there are labels, and `dgl.NID`
+        names the nodes of each. All of them view the slot. Unavailable where DGL is not installed.
         """
         from .convert import to_dgl
 

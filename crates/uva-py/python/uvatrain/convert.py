@@ -13,11 +13,11 @@ __all__ = ["to_dgl", "to_pyg"]
 _told = False
 
 
-def to_pyg(batch: Batch) -> Any:
+def to_pyg(batch: Batch, as_edge_index: bool = False) -> Any:
     """The batch as `torch_geometric.data.Data`, as PyG's NeighborLoader makes them.
 
     - `x` [nodes, features] and `n_id` int64 [nodes]: the batch's nodes, the seeds first. They view the slot.
-    - `y`: the labels of the seeds, so `y[:batch_size]` is all of it. It views the slot.
+    - `y`: the labels of the seeds, so `y[:batch_size]` is all of it. It views the slot. Only if the dataset has labels.
     - `edge_index` int64 [2, edges], a copy: row 0 is each edge's source, row 1 its target, positions in
       `n_id`; the edges of the hop at the seeds first.
     - `edge_weight` float32 [edges], a copy: only where the kind of sampler weighs edges (`batch.weighs_edges`).
@@ -29,7 +29,12 @@ def to_pyg(batch: Batch) -> Any:
 
     `input_id`, positions in the split, is there with `Loader(..., input_id=True)`. So is `e_id` int64 [edges] with
     `Loader(..., edge_ids=True)`: the position of each edge of `edge_index` in the dataset's `indices`. It is a copy,
-    except with `expand="new"`, where it views the slot.
+    except with `expand="new"`, where it views the slot. `edge_attr` [edges, features], with
+    `Loader(..., edge_attr=True)`, are these edges' rows of the dataset's `edge_attr`, in the same manner.
+
+    as_edge_index: makes `edge_index` a `torch_geometric.EdgeIndex` without another copy. It says how many nodes there
+    are and that edges are sorted by target, from which some of PyG's layers gain and others lose (docs/nn.md).
+    Unavailable with a PyG that has no `EdgeIndex`, before 2.6.
 
     A model whose layers trim sees one set of neighbours a node. Where the hops drew for new nodes only
     (`expand="new"`) that is what the blocks hold, so it computes what they say. Where they drew for all nodes
@@ -63,19 +68,36 @@ def to_pyg(batch: Batch) -> Any:
         edge_index = torch.cat(pieces, dim=1)
         num_edges = [piece.size(1) for piece in pieces]
         _tell_what_is_left_out(batch, sum(num_edges))
-    data = Data(x=batch.x, edge_index=edge_index, y=batch.y)
+    if as_edge_index:
+        edge_index = _sorted_by_target(edge_index, batch.num_nodes)
+    data = Data(x=batch.x, edge_index=edge_index)
+    labels = batch.y
+    if labels is not None:
+        data.y = labels
     if batch.weighs_edges:
         data.edge_weight = torch.cat([block.weights[first:] for block, first in zip(taken, firsts)])
     data.n_id = batch.input_nodes
     if batch.has_edge_ids:
         ids = [block.edge_ids[first:] for block, first in zip(taken, firsts)]
         data.e_id = ids[0] if len(ids) == 1 else torch.cat(ids)
+    if batch.has_edge_attr:
+        rows = [block.edge_attr[first:] for block, first in zip(taken, firsts)]
+        data.edge_attr = rows[0] if len(rows) == 1 else torch.cat(rows)
     if batch.has_input_id:
         data.input_id = batch.input_id
     data.num_sampled_nodes = [batch.num_seeds, *(block.num_src - block.num_dst for block in blocks)]
     data.num_sampled_edges = num_edges
     data.batch_size = batch.num_seeds
     return data
+
+
+def _sorted_by_target(edge_index: Any, nodes: int) -> Any:
+    """The edges of a batch, which come target by target, as PyG's class that knows their order."""
+    try:
+        from torch_geometric import EdgeIndex
+    except ImportError:
+        raise Unavailable("to_pyg(as_edge_index=True) needs torch-geometric 2.6 or later") from None
+    return EdgeIndex(edge_index, sparse_size=(nodes, nodes), sort_order="col")
 
 
 def _tell_what_is_left_out(batch: Batch, taken: int) -> None:
@@ -108,11 +130,15 @@ def to_dgl(batch: Batch) -> Any:
             (nodes[: block.num_src], nodes[: block.num_dst]),
             block.edge_ids if batch.has_edge_ids else None,
         )
+        if batch.has_edge_attr:
+            made.edata["feat"] = block.edge_attr
         if batch.weighs_edges:
             made.edata["weight"] = block.weights
         blocks.append(made)
     blocks[0].srcdata["feat"] = batch.x
-    blocks[-1].dstdata["label"] = batch.y
+    labels = batch.y
+    if labels is not None:
+        blocks[-1].dstdata["label"] = labels
     return blocks
 
 

@@ -73,8 +73,13 @@ class Dataset:
 
     @property
     def num_classes(self) -> int:
-        """Classes: what meta.json says, or the largest label + 1. 0 where no node has a label."""
+        """Classes: what meta.json says, or the largest label + 1. 0 where no node has a class."""
         return self._core.num_classes
+
+    @property
+    def num_targets(self) -> int | None:
+        """Numbers to predict for a node, if labels are float32 targets of regression; else None."""
+        return self._core.num_targets
 
     @property
     def multi_label(self) -> bool:
@@ -113,7 +118,10 @@ class Dataset:
 
     @property
     def labels(self) -> Any:
-        """int64 [nodes], -1 for none; or uint8 [nodes, classes], zeros and ones, if multi-label."""
+        """int64 [nodes], -1 for none; or uint8 [nodes, classes], zeros and ones, if multi-label.
+
+        Or float32 [nodes] or [nodes, targets], for regression. None in a dataset without labels.
+        """
         return self._table("labels")
 
     @property
@@ -137,6 +145,11 @@ class Dataset:
         return self._table("weight")
 
     @property
+    def edge_attr(self) -> Any:
+        """[edges, features]: one row an edge in the order of `indices`; None where there is no such table."""
+        return self._table("edge_attr")
+
+    @property
     def orig_id(self) -> Any:
         """int64 [nodes]: the id each node had before the dataset was reordered; None where it never was."""
         return self._table("orig_id")
@@ -156,9 +169,10 @@ class Dataset:
         return _reopen, (os.path.abspath(self.path), self.fingerprint)
 
     def __repr__(self) -> str:
+        labels = f"{self.num_classes} classes" if self.num_targets is None else f"{self.num_targets} targets"
         return (
             f"uvatrain.Dataset({self.path!r}: {self.num_nodes} nodes, {self.num_edges} edges, "
-            f"{self.feature_dim} features, {self.num_classes} classes)"
+            f"{self.feature_dim} features, {labels})"
         )
 
 
@@ -185,6 +199,7 @@ def write_dataset(
     valid_idx: Any = (),
     test_idx: Any = (),
     weight: Any = None,
+    edge_attr: Any = None,
     orig_id: Any = None,
     name: str | None = None,
     classes: int | None = None,
@@ -204,10 +219,12 @@ def write_dataset(
     indices: integers [edges]. int32 stays, others become int64.
     features: float32, float16, bfloat16, uint8 or int8 [nodes, features]. float64 is narrowed to float32, with a
         `UvatrainWarning`.
-    labels: integers [nodes], -1 for none; or uint8 or bool [nodes, classes] where a node may have several. None:
-        no node has one, and all are -1.
+    labels: integers [nodes], -1 for none; or uint8 or bool [nodes, classes] where a node may have several. Floats
+        [nodes] or [nodes, targets] are targets of regression, float32 and finite; float64 is narrowed. None: the
+        dataset has no labels, and everything but training a built-in model works.
     train_idx, valid_idx, test_idx: integers, node ids.
     weight: float32 [edges]. float64 is narrowed as features are.
+    edge_attr: [edges, features], a row for each entry of `indices`; types as of features.
     orig_id: integers [nodes], unique, below 2**40.
     name, classes, and anything else by its keyword: what meta.json says. JSON values.
     overwrite: replace a dataset at `path`, in one step. A directory that is no whole dataset, or has other files in it,
@@ -225,6 +242,7 @@ def write_dataset(
         "valid_idx": valid_idx,
         "test_idx": test_idx,
         "weight": weight,
+        "edge_attr": edge_attr,
         "orig_id": orig_id,
     }
     given = [(key, readable(key, array)) for key, array in arrays.items() if array is not None]

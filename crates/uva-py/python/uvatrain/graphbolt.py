@@ -55,13 +55,14 @@ class MiniBatch:
 
     #: int64 [seeds]: the nodes to train on.
     seeds: torch.Tensor
-    #: int64 [seeds], or uint8 [seeds, classes].
-    labels: torch.Tensor
+    #: int64 [seeds], uint8 [seeds, classes], or for regression float32. None in a dataset without labels.
+    labels: torch.Tensor | None
     #: int64 [nodes]: the rows of the outermost hop, which are all nodes.
     input_nodes: torch.Tensor
     #: "feat" is [nodes, features].
     node_features: dict[str, torch.Tensor]
-    #: For each hop, "weight" is float32 [edges]. None where the kind of sampler weighs no edges.
+    #: For each hop, "weight" is float32 [edges] where the kind of sampler weighs edges, and "feat" [edges, features]
+    #: with `Loader(..., edge_attr=True)`. None where there is neither.
     edge_features: list[dict[str, torch.Tensor]] | None
     #: The hops, the outermost first.
     sampled_subgraphs: list[SampledSubgraph]
@@ -138,7 +139,7 @@ def minibatch(batch: Batch) -> MiniBatch:
         labels=batch.y,
         input_nodes=nodes,
         node_features={"feat": batch.x},
-        edge_features=[{"weight": block.weights} for block in blocks] if batch.weighs_edges else None,
+        edge_features=_edge_features(batch),
         sampled_subgraphs=[
             SampledSubgraph(
                 sampled_csc=CSC(block.indptr, block.indices),
@@ -150,6 +151,17 @@ def minibatch(batch: Batch) -> MiniBatch:
         ],
         _batch=batch,
     )
+
+
+def _edge_features(batch: Batch) -> list[dict[str, torch.Tensor]] | None:
+    """What edges have, by hop, the outermost first."""
+    had = {"weight": (batch.weighs_edges, "weights"), "feat": (batch.has_edge_attr, "edge_attr")}
+    names = {name: attribute for name, (there, attribute) in had.items() if there}
+    if not names:
+        return None
+    return [
+        {name: getattr(block, attribute) for name, attribute in names.items()} for block in batch.blocks[::-1]
+    ]
 
 
 def _to(value: Any, device: Any) -> Any:

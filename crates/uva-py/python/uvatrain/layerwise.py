@@ -39,7 +39,7 @@ _NAMES = {
 }
 #: Those of a dataset's features, and so of a table between layers.
 _FEATURES = [torch.float32, torch.float16, torch.bfloat16, torch.uint8, torch.int8]
-#: Files of a dataset that do not depend on its features, and that opening it needs.
+#: Files of a dataset that do not depend on its features. All but the labels are needed to open it.
 _LINKED = ["indptr.npy", "indices.npy", "label.npy", "train_idx.npy", "valid_idx.npy", "test_idx.npy"]
 
 
@@ -305,7 +305,9 @@ class _Table:
         assert self._rows is not None
         os.mkdir(path)
         for name in _LINKED:
-            os.symlink(os.path.realpath(os.path.join(dataset.path, name)), os.path.join(path, name))
+            file = os.path.realpath(os.path.join(dataset.path, name))
+            if name != "label.npy" or os.path.exists(file):
+                os.symlink(file, os.path.join(path, name))
         os.rename(self.path, os.path.join(path, "feat.npy"))
         meta = {"feat_dtype": "bf16"} if self._rows.dtype == torch.bfloat16 else {}
         with open(os.path.join(path, "meta.json"), "w", encoding="utf-8") as file:

@@ -23,18 +23,32 @@ _SLOPE = 0.2
 class _Edges:
     """A layer's edges: from sources to destinations, which are the first of the sources."""
 
-    def __init__(self, layer: Any, rows: int, device: torch.device) -> None:
+    def __init__(self, layer: Any, rows: int, x: torch.Tensor, attr: torch.Tensor | None) -> None:
         self.weights: torch.Tensor | None = None
         if hasattr(layer, "num_dst"):
             # A block of ours. Copies, since a backward pass may come when its slot has gone.
             self.destinations, edge_index = layer.num_dst, layer.edge_index
             if layer._core.weighs_edges:
                 self.weights = layer.weights.clone()
+            if attr is None and layer._core.has_edge_attr:
+                attr = layer.edge_attr.clone()
         else:
             self.destinations, edge_index = rows, layer
         if edge_index.dim() != 2 or edge_index.shape[0] != 2:
             raise ValueError(f"edge_index is {list(edge_index.shape)}: [2, edges] is needed")
-        self.source, self.target = edge_index.to(device)
+        self.source, self.target = edge_index.to(x.device)
+        self._attr = None if attr is None else attr.to(x)
+
+    def attr(self, columns: int) -> torch.Tensor:
+        """The edges' features."""
+        if self._attr is None:
+            raise ValueError(
+                "edge_attr= is needed: the model takes features of edges, of which blocks have theirs with "
+                "Loader(..., edge_attr=True)"
+            )
+        if list(self._attr.shape) != [len(self.target), columns]:
+            raise ValueError(f"edge_attr is {list(self._attr.shape)}: [{len(self.target)}, {columns}] is needed")
+        return self._attr
 
     def picks(self, like: torch.Tensor) -> torch.Tensor:
         """How many edges each destination has."""
@@ -92,9 +106,14 @@ class _Gcn(nn.Module):
 
 
 class _Gat(nn.Module):
-    """Neighbours and the node itself, weighted by the softmax of LeakyReLU(a·Wx_u + b·Wx_v)."""
+    """Neighbours and the node itself, weighted by the softmax of LeakyReLU(a·Wx_u + b·Wx_v + c·Ue_uv).
 
-    def __init__(self, inputs: int, outputs: int, heads: int, averaged: bool, dropout: float) -> None:
+    The edge from a node to itself has the mean of the features of its other edges.
+    """
+
+    def __init__(
+        self, inputs: int, outputs: int, heads: int, averaged: bool, dropout: float, edge_dim: int
+    ) -> None:
         super().__init__()
         width = outputs if averaged else outputs // heads
         self.weight = nn.Parameter(torch.empty(heads * width, inputs))
@@ -102,7 +121,10 @@ class _Gat(nn.Module):
         self.attention.source = nn.Parameter(torch.empty(heads, width))
         self.attention.destination = nn.Parameter(torch.empty(heads, width))
         self.bias = nn.Parameter(torch.zeros(outputs))
-        self.averaged, self.dropout = averaged, dropout
+        self.averaged, self.dropout, self.edge_dim = averaged, dropout, edge_dim
+        if edge_dim:
+            self.edge = nn.Linear(edge_dim, heads * width, bias=False)
+            self.attention.edge = nn.Parameter(torch.empty(heads, width))
 
     def forward(self, x: torch.Tensor, edges: _Edges, degrees: torch.Tensor | None) -> torch.Tensor:
         if edges.weights is not None:
@@ -114,7 +136,12 @@ class _Gat(nn.Module):
         # Each node is a neighbour of itself, once more where its list holds it.
         own = torch.arange(edges.destinations, device=x.device)
         source, target = torch.cat([edges.source, own]), torch.cat([edges.target, own])
-        scores = functional.leaky_relu(of_source[source] + of_destination[target], _SLOPE)
+        scores = of_source[source] + of_destination[target]
+        if self.edge_dim:
+            of_edge = (self.edge(edges.attr(self.edge_dim)).view(-1, heads, width) * self.attention.edge).sum(-1)
+            means = edges.sums(of_edge) / edges.picks(x).clamp(min=1)[:, None]
+            scores = scores + torch.cat([of_edge, means])
+        scores = functional.leaky_relu(scores, _SLOPE)
         index = target[:, None].expand(-1, heads)
         largest = scores.new_full((edges.destinations, heads), -torch.inf)
         largest = largest.scatter_reduce(0, index, scores.detach(), "amax")
@@ -139,12 +166,27 @@ class _Gin(nn.Module):
         return self.nn(edges.sums(x[edges.source]) + (1 + self.eps) * x[: edges.destinations])
 
 
+class _Gine(_Gin):
+    """The same over the sum of ReLU(neighbour's row + linear map of the edge's features)."""
+
+    def __init__(self, inputs: int, outputs: int, edge_dim: int, **_: Any) -> None:
+        super().__init__(inputs, outputs)
+        self.lin = nn.Linear(edge_dim, inputs)
+
+    def forward(self, x: torch.Tensor, edges: _Edges, degrees: torch.Tensor | None) -> torch.Tensor:
+        if edges.weights is not None:
+            raise ValueError("a GINE takes each neighbour as it is, and these blocks have weights")
+        messages = functional.relu(x[edges.source] + self.lin(edges.attr(self.lin.in_features)))
+        return self.nn(edges.sums(messages) + (1 + self.eps) * x[: edges.destinations])
+
+
 #: The layer of each model, and what stands between layers.
 _LAYERS: dict[str, tuple[type[nn.Module], Any]] = {
     "sage": (_Sage, functional.relu),
     "gcn": (_Gcn, functional.relu),
     "gat": (_Gat, functional.elu),
     "gin": (_Gin, functional.relu),
+    "gine": (_Gine, functional.relu),
 }
 
 
@@ -164,7 +206,8 @@ class Model(nn.Module):
             raise ValueError(f"the model is {kind!r}, and this version has {', '.join(_LAYERS)}")
         layer, self._activate = _LAYERS[kind]
         layers, hidden = options["layers"], options["hidden"]
-        inputs, classes = options["input_dim"], options["classes"]
+        # Columns of the output: classes, or the numbers that regression predicts.
+        inputs, classes = options["input_dim"], options["targets"] if "targets" in options else options["classes"]
         self._residual, norm = options.get("residual", False), options.get("norm", "none") == "layer"
         heads = options.get("heads", 8)
         made = []
@@ -177,6 +220,7 @@ class Model(nn.Module):
                     heads=(options.get("output_heads") or heads) if last else heads,
                     averaged=last,
                     dropout=options.get("attention_dropout", 0.0),
+                    edge_dim=options.get("edge_dim", 0),
                 )
             )
             if norm and not last:
@@ -193,25 +237,34 @@ class Model(nn.Module):
         return functional.dropout(x, self.options["dropout"], self.training)
 
     def forward(
-        self, x: torch.Tensor, edge_index: Any, degrees: torch.Tensor | None = None, hidden: int | None = None
+        self,
+        x: torch.Tensor,
+        edge_index: Any,
+        degrees: torch.Tensor | None = None,
+        hidden: int | None = None,
+        edge_attr: Any = None,
     ) -> torch.Tensor:
-        """The logits of nodes, or with `hidden=L` the rows behind layer L, counted from 1.
+        """The logits of nodes (of regression, what is predicted), or with `hidden=L` the rows behind layer L, counted from 1.
 
         x: feature rows. edge_index: [2, edges] as PyG has it, for all layers (row 0 each edge's source, row 1 its
         target); or one for each layer, the hop at the seeds first, as `batch.edge_index`; or `batch.blocks`, whose
         layers make rows for their destinations alone. degrees: in-degrees of the nodes in the whole graph, which a GCN
-        needs where `edge_index` is not the whole graph.
+        needs where `edge_index` is not the whole graph. edge_attr: for a model of features of edges, their rows in the
+        order of `edge_index`, or a list of them for each layer; blocks have their own.
 
         With blocks there is a row for each seed (with `hidden`, for each node that the later layers still need), else
         one for each row of x.
         """
         layers = len(self.layers)
         if isinstance(edge_index, torch.Tensor):
-            by_layer = [edge_index] * layers
+            by_layer, attr = [edge_index] * layers, [edge_attr] * layers
         else:
             by_layer = list(edge_index)[::-1]
+            attr = [None] * layers if edge_attr is None else list(edge_attr)[::-1]
         if len(by_layer) != layers:
             raise ValueError(f"edge_index has {len(by_layer)} layers: {layers} are needed")
+        if len(attr) != layers:
+            raise ValueError(f"edge_attr has {len(attr)} layers: {layers} are needed")
         if hidden is not None and not 1 <= hidden <= layers:
             raise ValueError(f"hidden={hidden}: the model has layers 1 to {layers}")
         if x.shape[1] != self.options["input_dim"]:
@@ -223,7 +276,7 @@ class Model(nn.Module):
         if self._residual:
             x = self._dropped(self._activate(self.input(x)))
         for number, layer in enumerate(self.layers, 1):
-            edges = _Edges(by_layer[number - 1], len(x), x.device)
+            edges = _Edges(by_layer[number - 1], len(x), x, attr[number - 1])
             norm = getattr(layer, "norm", None) or nn.Identity()
             if self._residual:
                 added = self._dropped(self._activate(layer(norm(x), edges, degrees)))

@@ -72,6 +72,7 @@ impl<S: DeviceSource> ReadBack<S> {
                 slot: 0,
                 payload,
                 arrays: std::slice::from_ref(&(0..payload.len())),
+                beside: &[],
                 ids_at: 0,
                 features_at,
                 stamp: self.fills,

@@ -63,6 +63,10 @@ impl SlotShape {
 pub(super) struct Plan {
     /// For each array: its bytes in payload and slot, and where they begin in the staging buffer.
     pub arrays: Vec<(Range<usize>, usize)>,
+    /// For each of the other bytes: where they go in the slot, and where they begin in the staging buffer.
+    pub beside: Vec<(Range<usize>, usize)>,
+    /// Where the rows lie in the slot.
+    features: Range<usize>,
     /// Bytes of the staging buffer that are used.
     pub staged: usize,
     /// Where the ids begin in the slot.
@@ -123,7 +127,25 @@ impl Plan {
         if !ids_copied {
             return wrong(format!("the ids {ids:?} lie in none of the arrays that are copied"));
         }
-        Ok(Self { arrays: plan, staged, ids_at: ids.start, count })
+        Ok(Self { arrays: plan, beside: Vec::new(), features, staged, ids_at: ids.start, count })
+    }
+
+    /// Adds bytes from elsewhere, which go to this place in the slot.
+    pub(super) fn add(&mut self, shape: &SlotShape, to: Range<usize>) -> Result<(), FillError> {
+        let report = shape.report();
+        let arrays = self.arrays.iter().chain(&self.beside).map(|(range, _)| range);
+        let taken = arrays.chain([&self.features, &report]).find(|other| overlap(&to, other));
+        if to.end > shape.stride || taken.is_some() {
+            return Err(FillError::Layout(format!(
+                "bytes at {to:?} of a slot of {}, whose {taken:?} is taken",
+                shape.stride
+            )));
+        }
+        let at = self.staged;
+        // Far from overflowing: they are within the slot, and few.
+        self.staged += to.len().next_multiple_of(ALIGNMENT);
+        self.beside.push((to, at));
+        Ok(())
     }
 }
 
@@ -192,6 +214,17 @@ mod tests {
         }
         // The features may end where the report begins.
         assert!(plan(&[0..16], 0..16, 4032 - 16, 8).is_ok());
+    }
+
+    #[test]
+    fn other_bytes_are_staged_behind_the_arrays_and_lie_on_nothing() {
+        let mut plan = plan(&[0..16], 0..16, 2048, 8).unwrap();
+        plan.add(&SHAPE, 64..164).unwrap();
+        plan.add(&SHAPE, 192..192).unwrap();
+        assert_eq!((&plan.beside[..], plan.staged), (&[(64..164, 64), (192..192, 192)][..], 192));
+        for taken in [8..20, 100..110, 2050..2051, 4032..4040, 4096..4097] {
+            assert!(refusal(plan.add(&SHAPE, taken.clone())).contains(&format!("{taken:?}")), "{taken:?}");
+        }
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! The producer's side of feature slots on a GPU.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use uva_batch::{BatchHeader, Column};
+use uva_batch::{BatchHeader, BatchLayout, Column};
 use uva_cuda::kernels::gather::GatherKernels;
 use uva_cuda::memory::{PinHow, PinOptions, PinReport, PinnedTable, SharedBuffer, TableBytes};
 use uva_cuda::partition::GreenPartition;
@@ -15,12 +16,13 @@ use uva_rows::cuda::{
     DeviceCache, DeviceRows, DeviceSource, DeviceTable, Fill, FillError, GridBound, Kernel, Pinned,
     SlotFiller, SlotPlace, Split, Staged,
 };
-use uva_rows::{Cached, Mapped, RowSource};
+use uva_rows::{Cached, HostPlace, Mapped, RowSource};
 
 use super::slots::{SlotEvents, out_of_range, slot_shape, stamp};
 use crate::RuntimeError;
 use crate::backend::{CudaBackend, GatherChoice, Partition};
 use crate::cache::Caches;
+use crate::edge_rows::EdgeRows;
 use crate::plan::RunPlan;
 
 /// The feature table's bytes, for as long as the dataset is mapped.
@@ -102,7 +104,15 @@ pub(crate) struct DeviceGather {
     filler: SlotFiller<Box<dyn DeviceSource>>,
     events: SlotEvents,
     rows: usize,
+    edges: Option<EdgesOnHost>,
     note: String,
+}
+
+/// The feature rows of edges on their way: gathered by the CPU, and copied to the slot with the batch's arrays.
+struct EdgesOnHost {
+    source: EdgeRows,
+    rows: Vec<u8>,
+    threads: usize,
 }
 
 impl DeviceGather {
@@ -170,8 +180,10 @@ impl DeviceGather {
             "{how}; {slots:.2} GB of feature slots on the GPU ({ways}); kernels ready in {seconds:.2} s"
         );
         let mut filler = SlotFiller::new(stream, kernels, source, buffer, slot_shape(plan))?;
-        filler.reserve_bytes(plan.layout.batch_bytes())?;
-        Ok(Self { filler, events, rows: plan.table_rows, note })
+        filler.reserve_bytes(plan.layout.arrays_bytes())?;
+        let edges = EdgeRows::new(dataset, &plan.layout, threads)?;
+        let edges = edges.map(|source| EdgesOnHost { source, rows: Vec::new(), threads });
+        Ok(Self { filler, events, rows: plan.table_rows, edges, note })
     }
 
     /// A line for people about its set-up.
@@ -195,10 +207,15 @@ impl DeviceGather {
         let arrays: Vec<_> = layout.copied(header).collect();
         let ids_range = layout.range(header, Column::InputNodes, 0);
         let ids: &[i64] = bytemuck::cast_slice(&from[ids_range.clone()]);
+        let beside = match &mut self.edges {
+            Some(edges) => edges.gather(layout, header, from)?,
+            None => Vec::new(),
+        };
         let place = SlotPlace {
             slot,
             payload: from,
             arrays: &arrays,
+            beside: &beside,
             ids_at: ids_range.start,
             features_at: layout.range(header, Column::X, 0).start,
             stamp: stamp(sequence),
@@ -235,6 +252,33 @@ impl DeviceGather {
             sum += Duration::from_nanos(fill.ended_ns.saturating_sub(fill.began_ns));
         }
         Ok(sum)
+    }
+}
+
+impl EdgesOnHost {
+    /// Each layer's rows, with the place in the slot where they belong.
+    fn gather(
+        &mut self,
+        layout: &BatchLayout,
+        header: &BatchHeader,
+        from: &[u8],
+    ) -> Result<Vec<(usize, &[u8])>, RuntimeError> {
+        let ranges: Vec<_> = EdgeRows::ranges(layout, header).collect();
+        self.rows.resize(ranges.iter().map(ExactSizeIterator::len).sum(), 0);
+        let mut rest = &mut self.rows[..];
+        for (layer, range) in ranges.iter().enumerate() {
+            let (out, behind) = rest.split_at_mut(range.len());
+            let place = HostPlace { out, threads: self.threads };
+            self.source.fill(layout, header, layer, from, place)?;
+            rest = behind;
+        }
+        let mut rest = &self.rows[..];
+        let mut of_layer = |range: &Range<usize>| {
+            let (rows, behind) = rest.split_at(range.len());
+            rest = behind;
+            (range.start, rows)
+        };
+        Ok(ranges.iter().map(&mut of_layer).collect())
     }
 }
 

@@ -160,6 +160,7 @@ impl TimedCaches for DeviceTimes<'_> {
                 slot: 0,
                 payload,
                 arrays,
+                beside: &[],
                 ids_at: 0,
                 features_at,
                 stamp,

@@ -1,4 +1,4 @@
-//! The producer: gathers the feature rows of each batch's nodes into feature slots.
+//! The producer: gathers the feature rows of each batch's nodes, and of its edges where asked for, into feature slots.
 
 use std::sync::Arc;
 
@@ -18,6 +18,7 @@ use crate::cache::Caches;
 use crate::clock::since_boot;
 use crate::control::{CONSUMER, Control, PRODUCER, Stop};
 use crate::device::{DeviceGather, DeviceSetup};
+use crate::edge_rows::EdgeRows;
 use crate::peer::Peer;
 use crate::plan::RunPlan;
 use crate::stage::{Doing, StageClock};
@@ -43,7 +44,7 @@ pub(crate) struct ProducerRole<'a> {
 
 /// The engine that moves the rows.
 enum Gather<'a> {
-    Host(Box<dyn HostSource + 'a>),
+    Host(Box<dyn HostSource + 'a>, Option<EdgeRows>),
     Device(Box<DeviceGather>),
 }
 
@@ -56,13 +57,11 @@ impl ProducerRole<'_> {
         let (plan, control) = (self.plan, self.control);
         let mut clock = StageClock::start(Arc::clone(control), PRODUCER);
         let mut gather = match self.device.take() {
-            None => Gather::Host(source_on_host(
-                self.dataset,
-                &plan.layout,
-                plan.options.gather_threads,
-                &plan.caches,
-                self.cached_rows,
-            )?),
+            None => {
+                let (layout, threads) = (&plan.layout, plan.options.gather_threads);
+                let rows = source_on_host(self.dataset, layout, threads, &plan.caches, self.cached_rows)?;
+                Gather::Host(rows, EdgeRows::new(self.dataset, layout, threads)?)
+            }
             Some(setup) => {
                 let device = setup.open(plan, self.dataset, self.cached_rows)?;
                 (self.note)(device.note());
@@ -112,10 +111,17 @@ impl ProducerRole<'_> {
             header.set_gather_began(since_boot());
             let length = match gather {
                 _ if header.kind() != HandOver::Batch => BatchHeader::BYTES,
-                Gather::Host(host) => {
+                Gather::Host(host, edges) => {
                     let threads = pace.follow(queue);
                     header.set_pace(queue as u32, threads);
-                    fill_on_host(plan, &mut **host, threads as usize, &mut header, from, slot.payload_mut())?
+                    let (threads, to) = (threads as usize, slot.payload_mut());
+                    if let Some(edges) = edges {
+                        for (layer, range) in EdgeRows::ranges(&plan.layout, &header).enumerate() {
+                            let place = HostPlace { out: &mut to[range], threads };
+                            edges.fill(&plan.layout, &header, layer, from, place)?;
+                        }
+                    }
+                    fill_on_host(plan, &mut **host, threads, &mut header, from, to)?
                 }
                 Gather::Device(device) => {
                     header.set_pace(queue as u32, 0);

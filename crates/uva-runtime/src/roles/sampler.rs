@@ -161,7 +161,8 @@ impl<'a> Sampling<'a> {
         let counts = self.engine.sample(self.graph, key, &self.seeds, &mut out, degrees)?;
         let labels = self.dataset.labels();
         let (label_bytes, row) = (labels.bytes(), labels.row_bytes());
-        for (to, seed) in labels_out.chunks_exact_mut(row).zip(&out.nodes[..counts.seeds]) {
+        // Without labels there is no column, and a row has no bytes.
+        for (to, seed) in labels_out.chunks_exact_mut(row.max(1)).zip(&out.nodes[..counts.seeds]) {
             let from = *seed as usize * row;
             to.copy_from_slice(&label_bytes[from..from + row]);
         }

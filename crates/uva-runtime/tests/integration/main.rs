@@ -7,6 +7,7 @@ mod common;
 
 mod caches;
 mod consumer;
+mod edge_attr;
 mod feature_types;
 mod input_nodes;
 mod pipeline;

@@ -2,7 +2,7 @@
 //!
 //! Per head, with z = W x, a neighbour u of v gets the score LeakyReLU(a·z_u + b·z_v). The weights of a list are the
 //! softmax of its scores, and the head's output is the weighted sum of the z_u. A node is a neighbour of itself, once
-//! more where its list holds it. Only picked neighbours share the softmax, so attention is confined to them.
+//! more where its list holds it. Features of an edge add c·(U e) to its score (`OfEdge`). Only picked neighbours share the softmax, so attention is confined to them.
 //!
 //! The host and the device run the same tensor operations. They never synchronise, and on the host they repeat bit for
 //! bit. No tensor of edges × width is allocated, except in the backward pass, for one head's width at a time.
@@ -11,6 +11,7 @@ use crate::TrainError;
 use crate::aggregate::{Block, weighted_sums};
 use crate::dropout::Draws;
 use crate::initial::glorot;
+use crate::layer::lists::Lists;
 use crate::random::SplitMix64;
 use crate::rowwise::linear;
 use crate::tensor_block::TensorBlock;
@@ -40,38 +41,74 @@ pub(crate) struct Attention {
     heads: Heads,
     /// Probability of dropping a weight.
     dropout: f64,
+    /// Where edges have features.
+    of_edge: Option<OfEdge>,
 }
 
-/// The lists of some destinations, each with the destination itself in it. All are i32 or all are i64.
-pub(crate) struct Lists<'t> {
-    /// [destinations + 1].
-    pub(crate) offsets: &'t Tensor,
-    /// [edges]: rows of the sources' tables.
-    pub(crate) indices: &'t Tensor,
-    /// [edges]: the destination whose list holds each edge.
-    pub(crate) destination_of_edge: &'t Tensor,
+/// The part of a score that an edge's features have: c·(U e), as PyG's `GATConv` has it. The edge from a node to itself
+/// has the mean of its list's features.
+struct OfEdge {
+    /// U of all heads, [heads × width, features].
+    weight: Tensor,
+    /// c of each head, [heads, width].
+    vector: Tensor,
 }
 
-impl<'t> Lists<'t> {
-    /// Those of a block; each holds its destination.
-    fn of(block: &'t TensorBlock) -> Self {
-        Self {
-            offsets: &block.offsets,
-            indices: &block.indices,
-            destination_of_edge: &block.destination_of_edge,
-        }
+impl OfEdge {
+    fn on(&self, device: Device) -> Result<Self, TrainError> {
+        Ok(Self { weight: self.weight.f_to_device(device)?, vector: self.vector.f_to_device(device)? })
     }
 
-    /// Sums of edges' rows by list: [edges, n] to [destinations, n].
-    fn sums(&self, rows: &Tensor) -> Result<Tensor, TrainError> {
-        let edges = Tensor::f_arange(rows.size2()?.0, (self.indices.f_kind()?, rows.device()))?;
-        let ones = Tensor::f_ones([rows.size2()?.0], (rows.f_kind()?, rows.device()))?;
-        weighted_sums(rows, &edges, self.offsets, &ones)
+    /// U by head: [heads, width, features].
+    fn by_head(&self) -> Result<Tensor, TrainError> {
+        let (heads, width) = self.vector.size2()?;
+        Ok(self.weight.f_view([heads, width, -1])?)
     }
 
-    /// Each edge's row of its list's: [destinations, n] to [edges, n].
-    fn of_edges(&self, rows: &Tensor) -> Result<Tensor, TrainError> {
-        Ok(rows.f_index_select(0, self.destination_of_edge)?)
+    /// cᵀU of each head, [heads, features]: no product of edges × width is needed.
+    fn folded(&self) -> Result<Tensor, TrainError> {
+        let products = self.by_head()?.f_mul(&self.vector.f_unsqueeze(2)?)?;
+        Ok(products.f_sum_dim_intlist([1i64].as_slice(), false, None)?)
+    }
+
+    /// Gradients of `weight` and `vector` from that of cᵀU.
+    fn gradients(&self, of_folded: &Tensor) -> Result<[Tensor; 2], TrainError> {
+        let of_folded = of_folded.f_unsqueeze(1)?;
+        let of_weight = self.vector.f_unsqueeze(2)?.f_mul(&of_folded)?.f_view_as(&self.weight)?;
+        let of_vector =
+            self.by_head()?.f_mul(&of_folded)?.f_sum_dim_intlist([2i64].as_slice(), false, None)?;
+        Ok([of_weight, of_vector])
+    }
+}
+
+/// The places in lists with the nodes themselves of what the lists without them have.
+struct Places {
+    /// Of each edge, [edges], i64.
+    edges: Tensor,
+    /// Of each node itself, [destinations], i64.
+    own: Tensor,
+}
+
+impl Places {
+    /// `lists` are those without the nodes.
+    fn of(lists: &Lists<'_>) -> Result<Self, TrainError> {
+        let long = |tensor: &Tensor| tensor.f_to_kind(Kind::Int64);
+        let (destinations, of_edges) = (lists.offsets.numel() as i64 - 1, long(lists.destination_of_edge)?);
+        let numbers = |count: i64| Tensor::f_arange(count, (Kind::Int64, of_edges.device()));
+        Ok(Self {
+            // An edge of list v moves back by the v nodes before it.
+            edges: numbers(of_edges.numel() as i64)?.f_add(&of_edges)?,
+            own: long(&lists.offsets.f_narrow(0, 1, destinations)?)?.f_add(&numbers(destinations)?)?,
+        })
+    }
+
+    /// Values of edges and of nodes in one table.
+    fn placed(&self, of_edges: &Tensor, own: &Tensor) -> Result<Tensor, TrainError> {
+        let columns = own.size2()?.1;
+        let rows = (self.edges.numel() + self.own.numel()) as i64;
+        let mut all = Tensor::f_zeros([rows, columns], (own.f_kind()?, own.device()))?;
+        let _ = all.f_index_copy_(0, &self.edges, of_edges)?.f_index_copy_(0, &self.own, own)?;
+        Ok(all)
     }
 }
 
@@ -102,6 +139,8 @@ pub(crate) struct Saved {
     tables: Vec<Tensor>,
     lists: TensorBlock,
     weights: Weights,
+    /// With features of edges: the lists without the nodes themselves.
+    plain: Option<TensorBlock>,
 }
 
 impl Attention {
@@ -110,7 +149,7 @@ impl Attention {
     pub(crate) fn new(
         (inputs, outputs): (usize, usize),
         heads: Heads,
-        dropout: f64,
+        (dropout, edge_dim): (f64, usize),
         place: (Kind, Device),
         random: &mut SplitMix64,
     ) -> Result<Self, TrainError> {
@@ -119,7 +158,14 @@ impl Attention {
         let mut vectors = || glorot(&[heads.number, width], width + 1, place, random);
         let (of_source, of_destination) = (vectors()?, vectors()?);
         let bias = Tensor::f_zeros([outputs as i64], place)?;
-        Ok(Self { weight, of_source, of_destination, bias, heads, dropout })
+        let of_edge = if edge_dim > 0 {
+            let columns = heads.number * width;
+            let weight = glorot(&[columns, edge_dim], edge_dim + columns, place, random)?;
+            Some(OfEdge { weight, vector: glorot(&[heads.number, width], width + 1, place, random)? })
+        } else {
+            None
+        };
+        Ok(Self { weight, of_source, of_destination, bias, heads, dropout, of_edge })
     }
 
     /// A copy on `device`; if it is already there, with the same storage.
@@ -132,16 +178,21 @@ impl Attention {
             bias: copy(&self.bias)?,
             heads: self.heads,
             dropout: self.dropout,
+            of_edge: self.of_edge.as_ref().map(|of_edge| of_edge.on(device)).transpose()?,
         })
     }
 
     pub(crate) fn parameters(&self) -> Vec<(&'static str, &Tensor)> {
-        vec![
+        let mut parameters = vec![
             ("weight", &self.weight),
             ("attention.source", &self.of_source),
             ("attention.destination", &self.of_destination),
             ("bias", &self.bias),
-        ]
+        ];
+        if let Some(OfEdge { weight, vector }) = &self.of_edge {
+            parameters.extend([("edge.weight", weight), ("attention.edge", vector)]);
+        }
+        parameters
     }
 
     pub(crate) fn heads(&self) -> usize {
@@ -179,14 +230,30 @@ impl Attention {
         Ok(rows.f_view([-1, self.heads.number as i64, self.width()?])?)
     }
 
+    /// The edges' parts of scores in lists with the nodes themselves, [edges + destinations, heads], from rows of the
+    /// edges' features, [edges, features]; `None` where the layer takes none. `lists` are those without the nodes.
+    pub(crate) fn edge_scores(
+        &self,
+        rows: impl FnOnce() -> Result<Tensor, TrainError>,
+        lists: &Lists<'_>,
+    ) -> Result<Option<Tensor>, TrainError> {
+        let Some(of_edge) = &self.of_edge else { return Ok(None) };
+        let scores = rows()?.f_mm(&of_edge.folded()?.f_tr()?)?;
+        Places::of(lists)?.placed(&scores, &lists.means(&scores)?).map(Some)
+    }
+
     fn weights(
         &self,
         sources: &Tensor,
         destinations: &Tensor,
+        of_edges: Option<&Tensor>,
         lists: &Lists<'_>,
         draws: Option<&mut Draws>,
     ) -> Result<Weights, TrainError> {
-        let scores = sources.f_index_select(0, lists.indices)?.f_add(&lists.of_edges(destinations)?)?;
+        let mut scores = sources.f_index_select(0, lists.indices)?.f_add(&lists.of_edges(destinations)?)?;
+        if let Some(of_edges) = of_edges {
+            scores = scores.f_add(of_edges)?;
+        }
         // LeakyReLU, as the slope is below one.
         let scores = scores.f_maximum(&scores.f_mul_scalar(SLOPE)?)?;
         // No list is empty. With its largest score taken off nothing overflows, and no sum is below one.
@@ -224,15 +291,17 @@ impl Attention {
         Ok(joined.f_add(&self.bias)?)
     }
 
-    /// The result for the destinations of `lists`, without dropout. `destinations` are their parts of the scores.
+    /// The result for the destinations of `lists`, without dropout. `destinations` are their parts of the scores, and
+    /// `of_edges` those of [`Attention::edge_scores`].
     pub(crate) fn evaluate(
         &self,
         tables: &[Tensor],
         sources: &Tensor,
         destinations: &Tensor,
+        of_edges: Option<&Tensor>,
         lists: &Lists<'_>,
     ) -> Result<Tensor, TrainError> {
-        let used = self.weights(sources, destinations, lists, None)?.used()?;
+        let used = self.weights(sources, destinations, of_edges, lists, None)?.used()?;
         self.attend(tables, &used, lists)
     }
 
@@ -246,9 +315,14 @@ impl Attention {
         let lists = block.lists_with_own()?;
         let (tables, sources, destinations) = self.project(x)?;
         let destinations = destinations.f_narrow(0, 0, block.destinations as i64)?;
-        let weights = self.weights(&sources, &destinations, &Lists::of(&lists), draws)?;
+        let plain = if self.of_edge.is_some() { Some(block.lists()?) } else { None };
+        let of_edges = match &plain {
+            Some(plain) => self.edge_scores(|| block.edge_rows(x.f_kind()?), &Lists::of(plain))?,
+            None => None,
+        };
+        let weights = self.weights(&sources, &destinations, of_edges.as_ref(), &Lists::of(&lists), draws)?;
         let out = self.attend(&tables, &weights.used()?, &Lists::of(&lists))?;
-        Ok((out, Saved { tables, lists, weights }))
+        Ok((out, Saved { tables, lists, weights, plain }))
     }
 
     /// Gradients of the parameters, in their order, and of `x` if requested, from that of the result.
@@ -260,7 +334,7 @@ impl Attention {
         gradient: &Tensor,
         input_gradient: bool,
     ) -> Result<(Vec<Tensor>, Option<Tensor>), TrainError> {
-        let Saved { tables, lists, weights } = saved;
+        let Saved { tables, lists, weights, plain } = saved;
         let transposed = lists.transposed()?;
         let (lists, destinations) = (Lists::of(lists), block.destinations as i64);
         let of_bias = gradient.f_sum_dim_intlist([0i64].as_slice(), false, None)?;
@@ -306,6 +380,15 @@ impl Attention {
             of_products.f_narrow(0, 0, destinations)?.f_addcmul_(&of_destinations, &self.of_destination)?;
         let of_products = of_products.f_view([block.sources as i64, -1])?;
         let of_x = if input_gradient { Some(of_products.f_mm(&self.weight)?) } else { None };
-        Ok((vec![of_products.f_tr()?.f_mm(x)?, of_source, of_destination, of_bias], of_x))
+        let mut of_parameters = vec![of_products.f_tr()?.f_mm(x)?, of_source, of_destination, of_bias];
+        if let (Some(of_edge), Some(plain)) = (&self.of_edge, plain) {
+            // A list's mean passes its gradient on to each of its edges, an equal share.
+            let (lists, kind) = (Lists::of(plain), x.f_kind()?);
+            let places = Places::of(&lists)?;
+            let of_own = of_scores.f_index_select(0, &places.own)?.f_div(&lists.lengths(&of_scores)?)?;
+            let of_edges = of_scores.f_index_select(0, &places.edges)?.f_add(&lists.of_edges(&of_own)?)?;
+            of_parameters.extend(of_edge.gradients(&of_edges.f_tr()?.f_mm(&block.edge_rows(kind)?)?)?);
+        }
+        Ok((of_parameters, of_x))
     }
 }

@@ -79,8 +79,12 @@ impl Isomorphism {
 
     /// From [sources, inputs] to [destinations, outputs].
     pub(crate) fn forward(&self, x: &Tensor, block: &Block<'_>) -> Result<(Tensor, Saved), TrainError> {
-        let mut sums = block.aggregate(x)?;
-        let own = x.f_narrow(0, 0, block.destinations as i64)?;
+        self.forward_sums(x, block.aggregate(x)?)
+    }
+
+    /// The same from the sums of neighbours, [destinations, inputs].
+    pub(crate) fn forward_sums(&self, x: &Tensor, mut sums: Tensor) -> Result<(Tensor, Saved), TrainError> {
+        let own = x.f_narrow(0, 0, sums.size2()?.0)?;
         let _ = sums.f_addcmul_(&own, &self.own_weight()?)?;
         let hidden = sums.f_linear(&self.first, Some(&self.first_bias))?.f_relu()?;
         let out = hidden.f_linear(&self.second, Some(&self.second_bias))?;
@@ -96,11 +100,22 @@ impl Isomorphism {
         gradient: &Tensor,
         input_gradient: bool,
     ) -> Result<(Vec<Tensor>, Option<Tensor>), TrainError> {
-        let destinations = block.destinations as i64;
+        let (of_parameters, of_sums) = self.backward_sums(x, saved, gradient)?;
+        let of_x = if input_gradient { Some(self.add_own(block.spread(&of_sums)?, &of_sums)?) } else { None };
+        Ok((of_parameters, of_x))
+    }
+
+    /// Gradients of the parameters and of (1 + ε) x_v + Σ x_u.
+    pub(crate) fn backward_sums(
+        &self,
+        x: &Tensor,
+        saved: &Saved,
+        gradient: &Tensor,
+    ) -> Result<(Vec<Tensor>, Tensor), TrainError> {
         let column_sums = |rows: &Tensor| rows.f_sum_dim_intlist([0i64].as_slice(), false, None);
         let of_hidden = gradient.f_mm(&self.second)?.f_mul(&saved.hidden.f_gt(0.0)?)?;
         let of_sums = of_hidden.f_mm(&self.first)?;
-        let own = x.f_narrow(0, 0, destinations)?;
+        let own = x.f_narrow(0, 0, of_sums.size2()?.0)?;
         let of_eps = of_sums.f_mul(&own)?.f_sum(of_sums.f_kind()?)?.f_view([1])?;
         let of_parameters = vec![
             of_eps,
@@ -109,14 +124,13 @@ impl Isomorphism {
             gradient.f_tr()?.f_mm(&saved.hidden)?,
             column_sums(gradient)?,
         ];
-        let of_x = if input_gradient {
-            let rows = block.spread(&of_sums)?;
-            let _ = rows.f_narrow(0, 0, destinations)?.f_addcmul_(&of_sums, &self.own_weight()?)?;
-            Some(rows)
-        } else {
-            None
-        };
-        Ok((of_parameters, of_x))
+        Ok((of_parameters, of_sums))
+    }
+
+    /// Adds the destinations' own part to the gradients of the sources' rows.
+    pub(crate) fn add_own(&self, rows: Tensor, of_sums: &Tensor) -> Result<Tensor, TrainError> {
+        let _ = rows.f_narrow(0, 0, of_sums.size2()?.0)?.f_addcmul_(of_sums, &self.own_weight()?)?;
+        Ok(rows)
     }
 
     /// The first product of all rows, without its bias: neighbours can be summed behind it.

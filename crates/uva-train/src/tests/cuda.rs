@@ -2,11 +2,11 @@
 
 #![allow(unsafe_code)]
 
-use super::support::{Batch, Graph, MODELS, options, parameter_bits};
+use super::support::{Batch, EDGE_DIM, Graph, MODELS, options, parameter_bits};
 use crate::cuda::TorchCuda;
 use crate::device::TrainDevice;
 use crate::trainer::{Step, Trainer};
-use crate::{DeviceBatch, DeviceBlock, TrainError, checkpoint};
+use crate::{DeviceBatch, DeviceBlock, DeviceEdgeRows, TrainError, checkpoint};
 use serde_json::json;
 use tch::{Device, Tensor};
 use uva_cuda::DeviceSlice;
@@ -31,7 +31,7 @@ struct OnDevice {
     features: Tensor,
     labels: Tensor,
     degrees: Tensor,
-    blocks: Vec<(usize, usize, Tensor, Tensor)>,
+    blocks: Vec<(usize, usize, [Tensor; 2], Tensor)>,
 }
 
 impl OnDevice {
@@ -39,8 +39,10 @@ impl OnDevice {
         fn copy<T: tch::kind::Element>(values: &[T]) -> Tensor {
             Tensor::from_slice(values).to_device(Device::Cuda(0))
         }
-        let block =
-            |b: &super::support::OwnedBlock| (b.destinations, b.sources, copy(&b.indptr), copy(&b.indices));
+        let block = |b: &super::support::OwnedBlock| {
+            let lists = [copy(&b.indptr), copy(&b.indices)];
+            (b.destinations, b.sources, lists, copy(&b.edge_attr))
+        };
         let blocks = batch.blocks.iter().map(block).collect();
         let (features, labels) = (copy(&batch.features), copy(&batch.labels));
         let copied = Self { features, labels, degrees: copy(&batch.degrees), blocks };
@@ -50,7 +52,7 @@ impl OnDevice {
 
     fn blocks(&self) -> Vec<DeviceBlock<'_>> {
         let mut blocks = Vec::new();
-        for (destinations, sources, indptr, indices) in &self.blocks {
+        for (destinations, sources, [indptr, indices], edge_attr) in &self.blocks {
             blocks.push(DeviceBlock {
                 destinations: *destinations,
                 sources: *sources,
@@ -58,6 +60,11 @@ impl OnDevice {
                 indptr: slice(indptr),
                 indices: slice(indices),
                 weights: None,
+                edge_attr: Some(DeviceEdgeRows {
+                    slice: slice(edge_attr),
+                    element: ElementType::F32,
+                    dim: EDGE_DIM,
+                }),
             });
         }
         blocks
@@ -94,7 +101,7 @@ fn train(trainer: &mut Trainer, graph: &Graph, numbers: std::ops::Range<u32>) ->
             element: ElementType::F32,
             rows: batch.nodes.len(),
             dim: batch.dim,
-            labels: slice(&on_device.labels),
+            labels: Some(slice(&on_device.labels)),
             degrees: Some(slice(&on_device.degrees)),
             blocks: &blocks,
         };
@@ -125,7 +132,7 @@ fn a_trainer_on_a_device_equals_one_on_the_cpu_to_rounding() {
         assert_close(&train(&mut device, &graph, 0..10), &expected);
         let ids: Vec<i64> = (0..50).collect();
         let labels = Labels::Single(&graph.labels);
-        let full = |t: &Trainer| t.evaluate_full(graph.csc(), graph.table(), labels, &ids).unwrap();
+        let full = |t: &Trainer| t.evaluate_full(graph.whole(), graph.table(), labels, &ids).unwrap();
         assert!((full(&device).loss_sum - full(&host).loss_sum).abs() < 1e-2);
         // Host memory is copied over.
         let batch = graph.batch(&[0, 1, 2, 5, 6], &[3, 4]);
@@ -180,8 +187,8 @@ fn garbage_on_a_device_is_unconfirmed_and_the_device_goes_on() {
         let mut trainer = new(model, GPU, 0.5);
         let before = parameter_bits(&trainer);
         let on_device = OnDevice::new(&batch);
-        for (_, _, indptr, indices) in &on_device.blocks {
-            for tensor in [indptr, indices] {
+        for (_, _, lists, _) in &on_device.blocks {
+            for tensor in lists {
                 let _ = tensor.shallow_clone().random_from(-1 << 30, Some(1 << 30));
             }
         }
@@ -193,7 +200,7 @@ fn garbage_on_a_device_is_unconfirmed_and_the_device_goes_on() {
             element: ElementType::F32,
             rows: batch.nodes.len(),
             dim: batch.dim,
-            labels: slice(&on_device.labels),
+            labels: Some(slice(&on_device.labels)),
             degrees: Some(slice(&on_device.degrees)),
             blocks: &blocks,
         };

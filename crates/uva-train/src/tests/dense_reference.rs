@@ -1,8 +1,9 @@
 //! Each model's forward pass against loops in plain Rust, independent of blocks, bags or libtorch.
 
-use super::support::{Graph, MODELS, SHAPES_OF_NETS, fill_biases, options, parameters};
+use super::support::{EDGE_DIM, Graph, MODELS, SHAPES_OF_NETS, fill_biases, options, parameters};
 use crate::device::TrainDevice;
 use crate::evaluation::Evaluation;
+use crate::input::{BlockInput, EdgeRows};
 use crate::trainer::Trainer;
 use uva_graph::{ElementType, FeatureTable, Labels};
 use uva_model::{FeatureNorm, ModelKind, TrainerOptions};
@@ -39,7 +40,7 @@ fn aggregation(graph: &Graph, model: ModelKind) -> Matrix {
         for &u in graph.list(v) {
             row[u as usize] += match model {
                 ModelKind::Sage | ModelKind::Gat => 1.0 / degree(v),
-                ModelKind::Gin => 1.0,
+                ModelKind::Gin | ModelKind::Gine => 1.0,
                 ModelKind::Gcn => 1.0 / ((degree(v) + 1.0) * (degree(u as usize) + 1.0)).sqrt(),
             };
         }
@@ -50,10 +51,18 @@ fn aggregation(graph: &Graph, model: ModelKind) -> Matrix {
     matrix
 }
 
+/// Features of the edges of a node's list.
+fn edge_rows(graph: &Graph, v: usize) -> Vec<Vec<f64>> {
+    let edges = graph.indptr[v] as usize..graph.indptr[v + 1] as usize;
+    let rows = &graph.edge_features[edges.start * EDGE_DIM..edges.end * EDGE_DIM];
+    rows.chunks(EDGE_DIM).map(|row| row.iter().map(|&x| f64::from(x)).collect()).collect()
+}
+
 /// A GAT layer as its paper writes it, without the bias: node by node, head by head.
 fn attention(
     graph: &Graph,
     layer: [&(String, Vec<i64>, Vec<f64>); 3],
+    of_edges: Option<[&(String, Vec<i64>, Vec<f64>); 2]>,
     heads: usize,
     averaged: bool,
     x: &Matrix,
@@ -69,8 +78,25 @@ fn attention(
         let list: Vec<usize> = graph.list(v).iter().map(|&u| u as usize).chain([v]).collect();
         for head in 0..heads {
             let score = |u: usize| part(&layer[1].2, u, head) + part(&layer[2].2, v, head);
-            let leaky: Vec<f64> =
-                list.iter().map(|&u| score(u)).map(|s| if s > 0.0 { s } else { 0.2 * s }).collect();
+            // Of each edge, and of the one from the node to itself: the mean of its list's rows, or zeros.
+            let rows = edge_rows(graph, v);
+            let mean = |c: usize| rows.iter().map(|row| row[c]).sum::<f64>() / rows.len().max(1) as f64;
+            let of_edge = |row: &[f64]| -> f64 {
+                let Some([weight, vector]) = of_edges else { return 0.0 };
+                let value = |c: usize| {
+                    let place = head * width + c;
+                    let product = (0..EDGE_DIM).map(|k| weight.2[place * EDGE_DIM + k] * row[k]);
+                    vector.2[place] * product.sum::<f64>()
+                };
+                (0..width).map(value).sum()
+            };
+            let own: Vec<f64> = (0..EDGE_DIM).map(mean).collect();
+            let leaky: Vec<f64> = list
+                .iter()
+                .zip(rows.iter().chain([&own]))
+                .map(|(&u, row)| score(u) + of_edge(row))
+                .map(|s| if s > 0.0 { s } else { 0.2 * s })
+                .collect();
             let whole: f64 = leaky.iter().map(|s| s.exp()).sum();
             for (&u, s) in list.iter().zip(&leaky) {
                 for c in 0..width {
@@ -146,15 +172,29 @@ pub(super) fn dense_forward(graph: &Graph, trainer: &Trainer, x: Matrix) -> Matr
     let layer = |index: usize, averaged: bool, x: &Matrix| {
         let name = |part: &str| format!("layers.{index}.{part}");
         let values = |part: &str| parameters.values(&name(part));
-        if model == ModelKind::Gin {
+        if matches!(model, ModelKind::Gin | ModelKind::Gine) {
             let eps = values("eps")[0];
             let own: Matrix = x.iter().map(|row| row.iter().map(|x| (1.0 + eps) * x).collect()).collect();
-            let hidden = parameters.linear(&name("nn.0."), &add(&own, &product(&matrix, x)));
+            let sums = match model {
+                ModelKind::Gin => product(&matrix, x),
+                _ => (0..graph.nodes())
+                    .map(|v| {
+                        let mut sum = vec![0.0; x[0].len()];
+                        for (&u, edge) in graph.list(v).iter().zip(edge_rows(graph, v)) {
+                            let of_edge = parameters.linear(&name("lin."), &vec![edge]).remove(0);
+                            let message = x[u as usize].iter().zip(of_edge).map(|(x, e)| (x + e).max(0.0));
+                            sum.iter_mut().zip(message).for_each(|(sum, message)| *sum += message);
+                        }
+                        sum
+                    })
+                    .collect(),
+            };
+            let hidden = parameters.linear(&name("nn.0."), &add(&own, &sums));
             return parameters.linear(&name("nn.2."), &activated(model, hidden));
         }
         let bias = values("bias");
         let out = match model {
-            ModelKind::Gin => unreachable!("above"),
+            ModelKind::Gin | ModelKind::Gine => unreachable!("above"),
             ModelKind::Sage => {
                 let own = linear(x, values("own.weight"), bias.len());
                 add(&own, &linear(&product(&matrix, x), values("neighbours.weight"), bias.len()))
@@ -164,7 +204,10 @@ pub(super) fn dense_forward(graph: &Graph, trainer: &Trainer, x: Matrix) -> Matr
                 let parts = ["weight", "attention.source", "attention.destination"];
                 let heads =
                     if averaged { options.output_heads.unwrap_or(options.heads) } else { options.heads };
-                attention(graph, parts.map(|part| parameters.get(&name(part))), heads, averaged, x)
+                let of_edges = (options.edge_dim > 0)
+                    .then(|| ["edge.weight", "attention.edge"].map(|part| parameters.get(&name(part))));
+                let layer = parts.map(|part| parameters.get(&name(part)));
+                attention(graph, layer, of_edges, heads, averaged, x)
             }
         };
         add_row(out, bias)
@@ -245,7 +288,7 @@ fn evaluation_layer_by_layer_equals_the_dense_model() {
             let ids: Vec<usize> = (0..60).rev().step_by(2).collect();
             let wanted: Vec<i64> = ids.iter().map(|&v| v as i64).collect();
             let found = trainer
-                .evaluate_full(graph.csc(), graph.table(), Labels::Single(&graph.labels), &wanted)
+                .evaluate_full(graph.whole(), graph.table(), Labels::Single(&graph.labels), &wanted)
                 .unwrap();
             let expected = dense_evaluation(&graph, &trainer, rows(&graph), &ids);
             assert_close(&found, &expected, &format!("{model:?} {dim} {hidden} {layers}"));
@@ -270,7 +313,7 @@ fn deeper_networks_with_residuals_and_norms_equal_the_dense_model_either_way() {
             assert_close(&found, &expected, &what);
             let ids: Vec<i64> = seeds.iter().map(|&v| v as i64).collect();
             let labels = Labels::Single(&graph.labels);
-            let found = trainer.evaluate_full(graph.csc(), graph.table(), labels, &ids).unwrap();
+            let found = trainer.evaluate_full(graph.whole(), graph.table(), labels, &ids).unwrap();
             assert_close(&found, &expected, &what);
         }
     }
@@ -333,7 +376,7 @@ fn picked_neighbours_get_the_documented_weights() {
                 let weight = match model {
                     ModelKind::Sage => 1.0 / picks.len() as f64,
                     ModelKind::Gat => unreachable!("its weights are no constants"),
-                    ModelKind::Gin => 1.0,
+                    ModelKind::Gin | ModelKind::Gine => 1.0,
                     ModelKind::Gcn => {
                         degree(v)
                             / picks.len() as f64
@@ -364,7 +407,7 @@ fn every_element_type_gives_the_same_loss() {
     let expected = trainer.evaluate_batch(&batch.input(&blocks), &mut || Ok(())).unwrap();
     let ids: Vec<i64> = (0..40).collect();
     let labels = Labels::Single(&graph.labels);
-    let expected_full = trainer.evaluate_full(graph.csc(), graph.table(), labels, &ids).unwrap();
+    let expected_full = trainer.evaluate_full(graph.whole(), graph.table(), labels, &ids).unwrap();
     for element in [ElementType::F16, ElementType::Bf16, ElementType::U8, ElementType::I8] {
         // Both 16-bit types as 8-byte words, so that the bytes are aligned as a slot's are.
         let encode = |values: &[f32]| -> Vec<u64> {
@@ -389,7 +432,7 @@ fn every_element_type_gives_the_same_loss() {
         let bytes = &bytemuck::cast_slice(&words)[..graph.features.len() * element.bytes()];
         let table = FeatureTable { bytes, rows: 40, dim: 6, element };
         assert_eq!(
-            trainer.evaluate_full(graph.csc(), table, labels, &ids).unwrap(),
+            trainer.evaluate_full(graph.whole(), table, labels, &ids).unwrap(),
             expected_full,
             "{element:?}"
         );
@@ -425,6 +468,59 @@ fn row_normalisation_divides_by_the_absolute_sum_and_keeps_rows_of_zeros() {
     );
     let ids: Vec<i64> = (0..40).collect();
     let full =
-        trainer.evaluate_full(graph.csc(), graph.table(), Labels::Single(&graph.labels), &ids).unwrap();
+        trainer.evaluate_full(graph.whole(), graph.table(), Labels::Single(&graph.labels), &ids).unwrap();
     assert_close(&full, &expected, "full");
+}
+
+#[test]
+fn attention_with_features_of_edges_equals_the_dense_model_in_batches_and_layer_by_layer() {
+    for (residual, norm) in SHAPES_OF_NETS {
+        let graph = Graph::random(60, 7, 3, 6);
+        let options = TrainerOptions { residual, norm, edge_dim: EDGE_DIM, ..options(ModelKind::Gat, 8, 3) };
+        let trainer = Trainer::new(&options, 7, 3, TrainDevice::Cpu).unwrap();
+        fill_biases(&trainer);
+        let seeds: Vec<usize> = (0..60).rev().step_by(3).collect();
+        let expected = dense_evaluation(&graph, &trainer, rows(&graph), &seeds);
+        let batch = graph.batch(&seeds, &[usize::MAX; 3]);
+        let blocks = batch.blocks();
+        let found = trainer.evaluate_batch(&batch.input(&blocks), &mut || Ok(())).unwrap();
+        assert_close(&found, &expected, &format!("{residual} {norm:?} blocks"));
+        let ids: Vec<i64> = seeds.iter().map(|&v| v as i64).collect();
+        let labels = Labels::Single(&graph.labels);
+        let found = trainer.evaluate_full(graph.whole(), graph.table(), labels, &ids).unwrap();
+        assert_close(&found, &expected, &format!("{residual} {norm:?} full"));
+        // Other features of edges are another result.
+        let mut other = graph;
+        other.edge_features.iter_mut().for_each(|x| *x = -*x);
+        let labels = Labels::Single(&other.labels);
+        let turned = trainer.evaluate_full(other.whole(), other.table(), labels, &ids).unwrap();
+        assert!((turned.loss_sum - found.loss_sum).abs() > 1e-6);
+    }
+}
+
+#[test]
+fn batches_and_graphs_without_the_features_of_edges_that_a_model_takes_are_refused() {
+    let graph = Graph::random(40, 4, 3, 5);
+    let batch = graph.batch(&[1, 2, 3], &[3, 2]);
+    let blocks = batch.blocks();
+    for options in [
+        options(ModelKind::Gine, 8, 2),
+        TrainerOptions { edge_dim: EDGE_DIM, ..options(ModelKind::Gat, 8, 2) },
+    ] {
+        let trainer = Trainer::new(&options, 4, 3, TrainDevice::Cpu).unwrap();
+        let narrow = EdgeRows { dim: 1, ..blocks[1].edge_attr.unwrap() };
+        for (wrong, part) in [(None, "block 1: no features of edges"), (Some(narrow), "block 1:")] {
+            let wrong = [blocks[0], BlockInput { edge_attr: wrong, ..blocks[1] }];
+            let refused = trainer.evaluate_batch(&batch.input(&wrong), &mut || Ok(())).unwrap_err();
+            assert!(refused.to_string().contains(part), "{refused}");
+        }
+        let labels = Labels::Single(&graph.labels);
+        let refused = trainer.evaluate_full(graph.csc(), graph.table(), labels, &[1]).unwrap_err();
+        assert!(refused.to_string().contains("features of edges"), "{refused}");
+    }
+    let none = TrainerOptions { edge_dim: 0, ..options(ModelKind::Gine, 8, 2) };
+    let refused = Trainer::new(&none, 4, 3, TrainDevice::Cpu).unwrap_err().to_string();
+    assert!(refused.contains("--model gine"), "{refused}");
+    let ignored = TrainerOptions { edge_dim: 3, ..options(ModelKind::Sage, 8, 2) };
+    assert!(Trainer::new(&ignored, 4, 3, TrainDevice::Cpu).is_err());
 }

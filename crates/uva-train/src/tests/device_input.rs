@@ -31,6 +31,7 @@ fn blocks() -> [DeviceBlock<'static>; 2] {
         indptr: slice(4 * (destinations + 1)),
         indices: slice(4 * edges),
         weights: Some(slice(4 * edges)),
+        edge_attr: None,
     })
 }
 
@@ -40,7 +41,7 @@ fn batch<'a>(blocks: &'a [DeviceBlock<'a>]) -> DeviceBatch<'a> {
         element: ElementType::F32,
         rows: 9,
         dim: 6,
-        labels: slice(8 * 3),
+        labels: Some(slice(8 * 3)),
         degrees: Some(slice(4 * 9)),
         blocks,
     }
@@ -49,9 +50,9 @@ fn batch<'a>(blocks: &'a [DeviceBlock<'a>]) -> DeviceBatch<'a> {
 #[test]
 fn counts_that_contradict_each_other_or_the_model_are_refused() {
     let good = blocks();
-    batch(&good).check(2, 6, true).unwrap();
+    batch(&good).check(2, (6, 0), true).unwrap();
     let refused = |batch: DeviceBatch<'_>, part: &str| {
-        let error = batch.check(2, 6, true).unwrap_err();
+        let error = batch.check(2, (6, 0), true).unwrap_err();
         assert!(error.is_usage() && error.to_string().contains(part), "{part}: {error}");
     };
     refused(DeviceBatch { blocks: &BLOCKS, ..batch(&good) }, "0 blocks for a model of 2 layers");

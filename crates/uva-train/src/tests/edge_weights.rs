@@ -12,12 +12,19 @@ use uva_model::ModelKind;
 /// Two destinations, with three and one of their neighbours.
 fn block() -> OwnedBlock {
     let (indptr, indices) = (vec![0, 3, 4], vec![2, 3, 4, 0]);
-    OwnedBlock { destinations: 2, sources: 5, indptr, indices, weights: vec![0.5, 0.25, 2.0, 0.125] }
+    OwnedBlock {
+        destinations: 2,
+        sources: 5,
+        indptr,
+        indices,
+        weights: vec![0.5, 0.25, 2.0, 0.125],
+        edge_attr: Vec::new(),
+    }
 }
 
 fn input(block: &OwnedBlock) -> BlockInput<'_> {
-    let OwnedBlock { destinations, sources, indptr, indices, weights } = block;
-    BlockInput { destinations: *destinations, sources: *sources, indptr, indices, weights }
+    let OwnedBlock { destinations, sources, indptr, indices, weights, .. } = block;
+    BlockInput { destinations: *destinations, sources: *sources, indptr, indices, weights, edge_attr: None }
 }
 
 fn weights(model: ModelKind, block: &OwnedBlock, degrees: &[i32]) -> Vec<f64> {

@@ -26,6 +26,7 @@ fn the_parameters_told_from_shapes_are_those_that_a_trainer_has() {
                         layers,
                         residual,
                         norm,
+                        edge_dim: if model.row().takes_edge_features() { 3 } else { 0 },
                         output_heads: output_heads.filter(|_| model == ModelKind::Gat && !residual),
                         ..TrainerOptions::default()
                     };
@@ -61,7 +62,8 @@ fn bytes_are_of_parameters_moments_gradients_logits_and_the_tables_of_an_evaluat
 #[test]
 fn sizes_beyond_64_bits_are_the_largest_and_nothing_overflows() {
     for model in MODELS {
-        let options = TrainerOptions { model, hidden: usize::MAX, heads: 1, ..TrainerOptions::default() };
+        let options =
+            TrainerOptions { model, hidden: usize::MAX, heads: 1, edge_dim: 3, ..TrainerOptions::default() };
         let shapes = Shapes {
             input_dim: usize::MAX,
             classes: usize::MAX,

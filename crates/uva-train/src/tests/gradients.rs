@@ -1,13 +1,13 @@
 //! Gradients against central finite differences, in f64, where the error of a step of 1e-5 is about 1e-10.
 
-use super::support::{Graph, MODELS, SHAPES_OF_NETS, draws, fill_biases, options};
+use super::support::{EDGE_DIM, Graph, MODELS, SHAPES_OF_NETS, draws, fill_biases, options};
 use crate::aggregate::Block;
 use crate::device::TrainDevice;
 use crate::layer::convolution::projects_first;
 use crate::model::Step;
 use crate::trainer::Trainer;
 use tch::{Kind, Tensor};
-use uva_model::TrainerOptions;
+use uva_model::{ModelKind, TrainerOptions};
 
 const STEP: f64 = 1e-5;
 const TOLERANCE: f64 = 1e-7;
@@ -96,6 +96,22 @@ fn gradients_of_every_kind_of_network_equal_finite_differences_with_dropout_over
                 };
                 check_model(&options, &format!("{model:?} {residual} {norm:?} {dropped}"));
             }
+        }
+    }
+}
+
+#[test]
+fn gradients_of_attention_with_features_of_edges_equal_finite_differences() {
+    for (residual, norm) in SHAPES_OF_NETS {
+        for attention_dropout in [0.0, 0.3] {
+            let options = TrainerOptions {
+                residual,
+                norm,
+                attention_dropout,
+                edge_dim: EDGE_DIM,
+                ..options(ModelKind::Gat, 6, 2)
+            };
+            check_model(&options, &format!("{residual} {norm:?} {attention_dropout}"));
         }
     }
 }

@@ -9,6 +9,7 @@ mod device_input;
 mod edge_weights;
 mod footprint;
 mod gradients;
+mod regression;
 mod sums;
 mod support;
 mod tasks;

@@ -1,7 +1,8 @@
 //! Small graphs, their blocks, and a network in plain Rust to compare with.
 
 use crate::dropout::Draws;
-use crate::input::{BatchInput, BlockInput};
+use crate::full_layer::WholeGraph;
+use crate::input::{BatchInput, BlockInput, EdgeRows};
 use crate::random::SplitMix64;
 use crate::trainer::Trainer;
 use std::collections::HashMap;
@@ -15,7 +16,12 @@ pub(crate) struct Graph {
     pub(crate) features: Vec<f32>,
     pub(crate) dim: usize,
     pub(crate) labels: Vec<i64>,
+    /// [`EDGE_DIM`] features of each edge, in the order of `indices`.
+    pub(crate) edge_features: Vec<f32>,
 }
+
+/// Features of an edge.
+pub(crate) const EDGE_DIM: usize = 3;
 
 /// An integer below `bound`, for tests.
 pub(crate) fn below(random: &mut SplitMix64, bound: usize) -> usize {
@@ -53,7 +59,11 @@ impl Graph {
                 labels[v] = -1;
             }
         }
-        Self { indptr, indices: lists.concat(), features, dim, labels }
+        let indices = lists.concat();
+        // Of a generator of their own, so that the rest is the graph that it always was.
+        let mut random = SplitMix64::new(seed + 1000);
+        let edge_features = (0..indices.len() * EDGE_DIM).map(|_| random.symmetric() as f32).collect();
+        Self { indptr, indices, features, dim, labels, edge_features }
     }
 
     pub(crate) fn nodes(&self) -> usize {
@@ -66,6 +76,13 @@ impl Graph {
 
     pub(crate) fn csc(&self) -> Csc<'_> {
         Csc { indptr: &self.indptr, indices: Indices::I32(&self.indices), original_ids: None }
+    }
+
+    /// With the features of edges.
+    pub(crate) fn whole(&self) -> WholeGraph<'_> {
+        let (bytes, rows) = (bytemuck::cast_slice(&self.edge_features), self.indices.len());
+        let table = FeatureTable { bytes, rows, dim: EDGE_DIM, element: ElementType::F32 };
+        WholeGraph { csc: self.csc(), edge_features: Some(table) }
     }
 
     pub(crate) fn table(&self) -> FeatureTable<'_> {
@@ -82,10 +99,14 @@ impl Graph {
         for (hop, &fanout) in fanouts.iter().enumerate() {
             let destinations = nodes.len();
             let (mut indptr, mut indices) = (vec![0], Vec::new());
+            let mut edge_attr = Vec::new();
             for v in 0..destinations {
                 let list = self.list(nodes[v]);
                 for pick in 0..fanout.min(list.len()) {
-                    let u = list[(pick + nodes[v] + hop) % list.len()] as usize;
+                    let picked = (pick + nodes[v] + hop) % list.len();
+                    let u = list[picked] as usize;
+                    let edge = self.indptr[nodes[v]] as usize + picked;
+                    edge_attr.extend_from_slice(&self.edge_features[edge * EDGE_DIM..][..EDGE_DIM]);
                     indices.push(*local.entry(u).or_insert_with(|| {
                         nodes.push(u);
                         nodes.len() as i32 - 1
@@ -94,7 +115,8 @@ impl Graph {
                 indptr.push(indices.len() as i32);
             }
             let weights = Vec::new();
-            blocks.push(OwnedBlock { destinations, sources: nodes.len(), indptr, indices, weights });
+            let sources = nodes.len();
+            blocks.push(OwnedBlock { destinations, sources, indptr, indices, weights, edge_attr });
         }
         let features =
             nodes.iter().flat_map(|&v| self.features[v * self.dim..][..self.dim].to_vec()).collect();
@@ -112,6 +134,7 @@ pub(crate) struct OwnedBlock {
     pub(crate) indptr: Vec<i32>,
     pub(crate) indices: Vec<i32>,
     pub(crate) weights: Vec<f32>,
+    pub(crate) edge_attr: Vec<f32>,
 }
 
 /// Owned memory of one batch.
@@ -134,6 +157,12 @@ impl Batch {
                 indptr: &b.indptr,
                 indices: &b.indices,
                 weights: &b.weights,
+                edge_attr: Some(EdgeRows {
+                    bytes: bytemuck::cast_slice(&b.edge_attr),
+                    element: ElementType::F32,
+                    rows: b.indices.len(),
+                    dim: EDGE_DIM,
+                }),
             })
             .collect()
     }
@@ -152,7 +181,8 @@ impl Batch {
 }
 
 /// Every network.
-pub(crate) const MODELS: [ModelKind; 4] = [ModelKind::Sage, ModelKind::Gcn, ModelKind::Gat, ModelKind::Gin];
+pub(crate) const MODELS: [ModelKind; 5] =
+    [ModelKind::Sage, ModelKind::Gcn, ModelKind::Gat, ModelKind::Gin, ModelKind::Gine];
 
 /// Every way to put layers together: with residuals or without, with normalisation or without.
 pub(crate) const SHAPES_OF_NETS: [(bool, NormKind); 4] =
@@ -166,6 +196,7 @@ pub(crate) fn options(model: ModelKind, hidden: usize, layers: usize) -> Trainer
         heads: if hidden.is_multiple_of(2) { 2 } else { 1 },
         output_heads: hidden.is_multiple_of(4).then_some(3),
         attention_dropout: 0.0,
+        edge_dim: if model.row().needs_edge_features() { EDGE_DIM } else { 0 },
         residual: false,
         norm: NormKind::None,
         layers,

@@ -6,12 +6,12 @@ use crate::aggregate::{Block, transposed};
 use crate::device::TrainDevice;
 use crate::input::BlockInput;
 use crate::prepared::Prepared;
-use crate::sums::Weights;
 use crate::tensor_block::TensorBlock;
 use crate::trainer::Trainer;
 use proptest::prelude::*;
 use tch::{Device, Kind, Tensor};
 use uva_model::{FeatureNorm, ModelKind, TrainerOptions};
+use uva_ops::lists::Weights;
 
 /// Any block: lists of 0 to 5 edges, sources that nobody picked or several picked twice, perhaps nothing at all; with
 /// degrees of its sources.
@@ -32,14 +32,21 @@ fn any_block() -> impl Strategy<Value = (OwnedBlock, Vec<i32>)> {
             let indices = lists.concat();
             let weight = |edge: usize| (edge * 7 % 13) as f32 / 9.0;
             let weights = if weighed { (0..indices.len()).map(weight).collect() } else { Vec::new() };
-            let block = OwnedBlock { destinations: lists.len(), sources, indptr, indices, weights };
+            let block = OwnedBlock {
+                destinations: lists.len(),
+                sources,
+                indptr,
+                indices,
+                weights,
+                edge_attr: Vec::new(),
+            };
             (block, degrees)
         })
 }
 
 fn view(block: &OwnedBlock) -> BlockInput<'_> {
-    let OwnedBlock { destinations, sources, indptr, indices, weights } = block;
-    BlockInput { destinations: *destinations, sources: *sources, indptr, indices, weights }
+    let OwnedBlock { destinations, sources, indptr, indices, weights, .. } = block;
+    BlockInput { destinations: *destinations, sources: *sources, indptr, indices, weights, edge_attr: None }
 }
 
 /// Whether two tensors are equal but for the last places of sums of terms up to `largest`: libtorch's square root is
@@ -105,7 +112,7 @@ proptest! {
 
         if !block.indices.is_empty() {
             let edge_weights: Vec<f64> = (0..block.indices.len()).map(|edge| edge as f64).collect();
-            let (offsets, picked_by, weights) = transposed(&input, Weights::Each(&edge_weights));
+            let (offsets, picked_by, weights) = transposed(&input, Weights::Each(&edge_weights)).unwrap();
             let lists = TensorBlock::new(&indptr, &indices, block.sources).unwrap();
             let lists = lists.transposed().unwrap();
             prop_assert_eq!(numbers(&lists.offsets), offsets);
@@ -223,7 +230,7 @@ fn gradients_through_tensors_equal_those_through_the_host() {
                     .map(|b| Block::new(model, b, &batch.degrees, Kind::Double).unwrap())
                     .collect();
                 let prepared = Prepared::copied(&trainer.trains(), &input, Device::Cpu).unwrap().unwrap();
-                for (found, expected) in gradients(&prepared.blocks).iter().zip(gradients(&host)) {
+                for (found, expected) in gradients(&prepared.0.blocks).iter().zip(gradients(&host)) {
                     assert!((found - &expected).abs().max().double_value(&[]) < 1e-12, "{model:?} {dim}");
                     assert_eq!(found.size(), expected.size());
                 }

@@ -54,15 +54,15 @@ fn the_loss_of_a_toy_problem_falls_and_its_classes_are_found() {
         let mut trainer =
             Trainer::new(&TrainerOptions { dropout: 0.2, ..options(model, 32, 2) }, 8, 4, TrainDevice::Cpu)
                 .unwrap();
-        // GIN's perceptrons have two layers each, and take longer.
-        let epochs = if model == ModelKind::Gin { 100 } else { 40 };
+        // The perceptrons of GIN and GINE have two layers each, and take longer.
+        let epochs = if matches!(model, ModelKind::Gin | ModelKind::Gine) { 100 } else { 40 };
         let steps = losses(&graph, &mut trainer, 0..epochs);
         let mean = |steps: &[Step]| steps.iter().map(|s| s.loss).sum::<f32>() / steps.len() as f32;
         let (first, last) = (mean(&steps[..8]), mean(&steps[steps.len() - 8..]));
         assert!(last < 0.5 * first, "{model:?}: from {first} to {last}");
         let ids: Vec<i64> = (0..120).collect();
         let labels = Labels::Single(&graph.labels);
-        let evaluation = trainer.evaluate_full(graph.csc(), graph.table(), labels, &ids).unwrap();
+        let evaluation = trainer.evaluate_full(graph.whole(), graph.table(), labels, &ids).unwrap();
         assert_eq!(evaluation.labelled, graph.labels.iter().filter(|&&label| label >= 0).count());
         assert!(evaluation.accuracy().unwrap() > 0.8, "{model:?}: {evaluation:?}");
         assert!(evaluation.mean_loss().unwrap() < f64::from(first), "{model:?}: {evaluation:?}");

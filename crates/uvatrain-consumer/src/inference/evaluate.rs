@@ -14,7 +14,7 @@ use crate::session::{train_error, train_or_batch_error};
 /// # Errors
 /// A dataset without labels; a checkpoint whose tensors do not fit; the error that made a role end.
 pub fn evaluate(dataset: Dataset, model: &TrainedModel) -> Result<[SplitResult; 3], RuntimeError> {
-    task(&dataset, Some(model.metric))?;
+    task(&dataset, Some(model.metric), model.task.regression())?;
     let nodes = Split::ALL.map(|split| dataset.split(split).len());
     let evaluations = match model.by {
         EvaluateBy::Full => {
@@ -23,7 +23,7 @@ pub fn evaluate(dataset: Dataset, model: &TrainedModel) -> Result<[SplitResult; 
                 .map_err(checkpoint_error)?;
             let sets = Split::ALL.map(|split| dataset.split(split));
             trainer
-                .evaluate_full_each(dataset.csc(), dataset.features(), dataset.labels(), &sets)
+                .evaluate_full_each(&dataset, dataset.features(), dataset.labels(), &sets)
                 .map_err(train_error)?
         }
         EvaluateBy::Sampled => sampled(dataset, model)?,
@@ -33,6 +33,8 @@ pub fn evaluate(dataset: Dataset, model: &TrainedModel) -> Result<[SplitResult; 
         labelled: evaluation.labelled,
         accuracy: evaluation.accuracy(),
         roc_auc: evaluation.roc_auc(),
+        mse: evaluation.mse(),
+        mae: evaluation.mae(),
         loss: evaluation.mean_loss(),
     });
     Ok([(); 3].map(|()| results.next().unwrap_or_default()))

@@ -145,7 +145,7 @@ fn full(
     };
     let begin_at = (wanted, begin as usize);
     let passed = trainer.predict_full(
-        (dataset.csc(), dataset.features()),
+        (dataset, dataset.features()),
         Tables::Files(&beside),
         begin_at,
         questions,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use uva_graph::Dataset;
-use uva_graph::npy::{NpyArray, NpyType};
+use uva_graph::npy::{NpyArray, NpyType, write_array};
 use uva_io::generate::{self, Common, PowerLaw};
 use uva_launch::training::{
     Asked, EvaluateBy, Nodes, Predicted, PredictionFile, PredictionJob, PredictionWatch, TrainedModel,
@@ -15,6 +15,9 @@ use uva_runtime::backend::{BackendOptions, DeviceChoice};
 use uva_train::{TrainDevice, Trainer, checkpoint};
 use uvatrain_consumer::inference::predict;
 
+/// Features of an edge.
+const EDGE_DIM: usize = 3;
+
 /// Three chunks of nodes.
 const NODES: u64 = 70_000;
 
@@ -23,6 +26,9 @@ fn graph(directory: &Path) -> PathBuf {
     let (average_degree, feature_dim, classes, seed) = (3.0, 5, 3, 3);
     let common = Common { nodes: NODES, average_degree, feature_dim, classes, seed, ..Common::default() };
     generate::write(&path, &PowerLaw::of(common), &|_| {}).expect("a graph");
+    let edges = Dataset::open(&path).expect("a dataset").edges();
+    let rows: Vec<f32> = (0..EDGE_DIM * edges).map(|value| (value as f32).sin()).collect();
+    write_array(&path.join("edge_feat.npy"), NpyType::F32, &[EDGE_DIM], &rows).expect("features of edges");
     path
 }
 
@@ -30,7 +36,7 @@ fn graph(directory: &Path) -> PathBuf {
 fn untrained(directory: &Path, graph: &Path, options: &TrainerOptions) -> PathBuf {
     let path = directory.join("kept");
     let dataset = Dataset::open(graph).unwrap();
-    let task = task(&dataset, None).unwrap();
+    let task = task(&dataset, None, None).unwrap();
     let trainer = Trainer::new(options, dataset.features().dim, task, TrainDevice::Cpu).unwrap();
     let loader =
         LoaderOptions { fanouts: vec![-1; options.layers], batch_size: 9000, ..LoaderOptions::default() };
@@ -168,6 +174,7 @@ fn sampling_all_neighbours_gives_what_a_pass_over_the_graph_gives_for_every_mode
                 norm,
                 hidden: 8,
                 heads: 2,
+                edge_dim: if model.row().takes_edge_features() { EDGE_DIM } else { 0 },
                 threads: Some(1),
                 ..TrainerOptions::default()
             };

@@ -35,17 +35,23 @@ pub fn run(flags: &EvaluateFlags, models: Option<Models>) -> anyhow::Result<()> 
         }
         return out::json(&result);
     }
-    let areas = model.metric == Metric::RocAuc;
-    let mut table =
-        Table::with_heading(&["split", "nodes", if areas { "ROC-AUC" } else { "accuracy" }, "loss"]);
+    let absent = || "–".to_owned();
+    let percent = |value: Option<f64>| value.map_or_else(absent, |value| format::percent(value).to_string());
+    let error = |value: Option<f64>| value.map_or_else(absent, format::error);
+    let headings = match model.metric {
+        Metric::Accuracy => ["accuracy", "loss"],
+        Metric::RocAuc => ["ROC-AUC", "loss"],
+        Metric::Mse | Metric::Mae => ["MSE", "MAE"],
+    };
+    let mut table = Table::with_heading(&["split", "nodes", headings[0], headings[1]]);
     for (split, found) in Split::ALL.into_iter().zip(&results) {
-        let value = if areas { found.roc_auc } else { found.accuracy };
-        table.row(&[
-            split.name().to_owned(),
-            format::count(found.nodes as u64),
-            value.map_or_else(|| "–".to_owned(), |value| format::percent(value).to_string()),
-            found.loss.map_or_else(|| "–".to_owned(), |loss| format!("{loss:.4}")),
-        ]);
+        let loss = found.loss.map_or_else(absent, |loss| format!("{loss:.4}"));
+        let [first, second] = match model.metric {
+            Metric::Accuracy => [percent(found.accuracy), loss],
+            Metric::RocAuc => [percent(found.roc_auc), loss],
+            Metric::Mse | Metric::Mae => [error(found.mse), error(found.mae)],
+        };
+        table.row(&[split.name().to_owned(), format::count(found.nodes as u64), first, second]);
     }
     out::say(&trained_model::described(&model));
     out::text(&table.render())

@@ -29,6 +29,7 @@ pub fn run(flags: &ImportFlags) -> anyhow::Result<()> {
         seed: flags.seed,
         edge_list: edge_list(&flags.edge_list),
         variant: flags.variant.clone(),
+        regression: flags.regression,
     };
     let start = Instant::now();
     let work = Work::new();

@@ -30,9 +30,17 @@ struct Facts {
     feature_dim: usize,
     feature_type: &'static str,
     feature_row_bytes: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    edge_features: Option<EdgeFeatures>,
     classes: usize,
     multi_label: bool,
     labelled_nodes: usize,
+    /// Numbers to predict for a node, for regression.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target_columns: Option<usize>,
+    /// Whether there are labels at all.
+    #[serde(skip)]
+    has_labels: bool,
     splits: Splits,
     /// Bytes of the arrays as they lie in memory once read.
     memory_bytes: u64,
@@ -42,6 +50,15 @@ struct Facts {
     licence: Option<String>,
     fingerprint: String,
     verification: Verification,
+}
+
+#[derive(Serialize)]
+struct EdgeFeatures {
+    dim: usize,
+    #[serde(rename = "type")]
+    element: &'static str,
+    row_bytes: usize,
+    bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -59,10 +76,19 @@ impl Facts {
             + csc.edges() as u64 * csc.indices.id_bytes() as u64
             + csc.original_ids.map_or(0, |ids| ids.len() as u64 * 8);
         let feature_bytes = features.bytes.len() as u64;
+        let edge_features = dataset.edge_features().map(|table| EdgeFeatures {
+            dim: table.dim,
+            element: table.element.name(),
+            row_bytes: table.row_bytes(),
+            bytes: table.bytes.len() as u64,
+        });
+        let edge_feature_bytes = edge_features.as_ref().map_or(0, |table| table.bytes);
         let split_nodes: usize = Split::ALL.iter().map(|split| dataset.split(*split).len()).sum();
         let (multi_label, labelled_nodes) = match labels {
+            Labels::Absent => (false, 0),
             Labels::Single(values) => (false, values.iter().filter(|label| **label >= 0).count()),
             Labels::Multi { .. } => (true, dataset.nodes()),
+            Labels::Regression { .. } => (false, dataset.nodes()),
         };
         Facts {
             name: dataset.name().to_owned(),
@@ -76,15 +102,22 @@ impl Facts {
             feature_dim: features.dim,
             feature_type: features.element.name(),
             feature_row_bytes: features.row_bytes(),
+            edge_features,
             classes: dataset.classes(),
             multi_label,
             labelled_nodes,
+            target_columns: labels.regression_columns(),
+            has_labels: labels.are_there(),
             splits: Splits {
                 train: dataset.split(Split::Train).len(),
                 valid: dataset.split(Split::Valid).len(),
                 test: dataset.split(Split::Test).len(),
             },
-            memory_bytes: graph_bytes + feature_bytes + labels.bytes().len() as u64 + split_nodes as u64 * 8,
+            memory_bytes: graph_bytes
+                + feature_bytes
+                + edge_feature_bytes
+                + labels.bytes().len() as u64
+                + split_nodes as u64 * 8,
             graph_bytes,
             feature_bytes,
             licence: dataset.meta().licence.clone(),
@@ -126,11 +159,18 @@ impl Facts {
                 count(self.feature_row_bytes)
             ),
         );
+        if let Some(EdgeFeatures { dim, element, row_bytes, .. }) = self.edge_features {
+            fact("edge features", format!("{dim} × {element}, {} bytes an edge", count(row_bytes)));
+        }
         let kind = if self.multi_label { "several a node" } else { "one a node" };
-        fact(
-            "classes",
-            format!("{}, {kind}; {} nodes have a label", self.classes, count(self.labelled_nodes)),
-        );
+        match self.target_columns {
+            Some(columns) => fact("targets", format!("{columns} × f32 a node, for regression")),
+            None if !self.has_labels => fact("labels", "none".to_owned()),
+            None => fact(
+                "classes",
+                format!("{}, {kind}; {} nodes have a label", self.classes, count(self.labelled_nodes)),
+            ),
+        }
         let splits =
             [("train", self.splits.train), ("validation", self.splits.valid), ("test", self.splits.test)];
         for (name, nodes) in splits {

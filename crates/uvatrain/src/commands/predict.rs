@@ -50,6 +50,10 @@ pub fn run(flags: &PredictFlags, models: Option<Models>) -> anyhow::Result<()> {
         noted.context("cannot listen for signals")?;
     }
     let (dataset, model) = trained_model::open(model_flags)?;
+    if let (Some(path), Some(_)) = (&flags.probabilities, model.task.regression()) {
+        let problem = "the model is of regression and has none: --output writes what it predicts";
+        return Err(exit::usage(format!("--probabilities {}: {problem}", path.display())).into());
+    }
     let nodes = nodes(&flags.nodes, &dataset)?;
     let job = PredictionJob {
         nodes,

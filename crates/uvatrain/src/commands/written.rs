@@ -13,13 +13,17 @@ pub fn say(path: &Path, took: Duration) -> anyhow::Result<()> {
     let dataset = Dataset::open_verified(path, Verify::HeadersOnly)?;
     let count = |n: usize| format::count(n as u64);
     let size = bytes(path).map_or_else(String::new, |bytes| format!(", {}", ByteSize::from_bytes(bytes)));
+    let labels = match dataset.labels() {
+        Labels::Absent => "no labels".to_owned(),
+        Labels::Regression { columns, .. } => format!("{} targets", columns.unwrap_or(1)),
+        Labels::Single(_) | Labels::Multi { .. } => format!("{} classes", dataset.classes()),
+    };
     out::say(&format!(
-        "{}: {} nodes, {} edges, {} features, {} classes{size}, in {}",
+        "{}: {} nodes, {} edges, {} features, {labels}{size}, in {}",
         path.display(),
         count(dataset.nodes()),
         count(dataset.edges()),
         dataset.features().dim,
-        dataset.classes(),
         format::seconds(took.as_secs_f64())
     ));
     let [train, valid, test] = Split::ALL.map(|split| count(dataset.split(split).len()));
@@ -32,8 +36,9 @@ pub fn say(path: &Path, took: Duration) -> anyhow::Result<()> {
 fn next(dataset: &Dataset, path: &Path) -> Vec<String> {
     let path = path.display();
     let labelled = match dataset.labels() {
+        Labels::Absent => false,
         Labels::Single(labels) => labels.iter().any(|&label| label >= 0),
-        Labels::Multi { .. } => true,
+        Labels::Multi { .. } | Labels::Regression { .. } => true,
     };
     let trains = !dataset.split(Split::Train).is_empty();
     let mut lines = Vec::new();

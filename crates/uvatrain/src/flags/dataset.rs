@@ -74,6 +74,11 @@ pub struct ImportFlags {
     #[arg(long, value_name = "NAME")]
     pub variant: Option<String>,
 
+    /// For npy, edgelist, graphbolt and parquet: take labels as targets of regression, float32, even where they are whole
+    /// numbers. npy sees it of floats that are not whole
+    #[arg(long)]
+    pub regression: bool,
+
     #[command(flatten)]
     pub edge_list: EdgeListFlags,
 }

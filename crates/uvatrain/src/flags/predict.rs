@@ -97,12 +97,12 @@ pub struct PredictFlags {
     #[arg(long, value_name = "FILE|SPLIT", default_value = "all")]
     pub nodes: PathBuf,
 
-    /// Write classes, int64 [rows], or with several labels a node uint8 [rows, classes] [default: predictions.npy, if no
-    /// other array is asked for]
+    /// Write classes, int64 [rows], or with several labels a node uint8 [rows, classes], or for regression what is
+    /// predicted, float32 [rows, targets] [default: predictions.npy, if no other array is asked for]
     #[arg(long, value_name = "FILE", help_heading = ANSWERS)]
     pub output: Option<PathBuf>,
 
-    /// Write probabilities, float32 [rows, classes]
+    /// Write probabilities, float32 [rows, classes]; not for regression
     #[arg(long, value_name = "FILE", help_heading = ANSWERS)]
     pub probabilities: Option<PathBuf>,
 

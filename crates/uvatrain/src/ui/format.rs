@@ -43,6 +43,17 @@ pub fn percent(share: f64) -> impl fmt::Display {
     format!("{:.1} %", 100.0 * share)
 }
 
+/// A loss or an error of regression, whose scale is that of the targets: four digits that matter.
+pub fn error(value: f64) -> String {
+    match value.abs() {
+        size if size == 0.0 || (1e-3..1e5).contains(&size) => {
+            let digits = if size >= 1.0 { 3 - size.log10().floor().min(3.0) as usize } else { 4 };
+            format!("{value:.digits$}")
+        }
+        _ => format!("{value:.3e}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,6 +65,21 @@ mod tests {
         assert_eq!(count(1000), "1,000");
         assert_eq!(count(4_012_345), "4,012,345");
         assert_eq!(count(123_456), "123,456");
+    }
+
+    #[test]
+    fn errors_keep_four_digits_at_any_scale() {
+        for (value, text) in [
+            (0.0, "0.0000"),
+            (0.12345, "0.1235"),
+            (1.5, "1.500"),
+            (12.345, "12.35"),
+            (99_999.4, "99999"),
+            (1.5e-4, "1.500e-4"),
+            (2e7, "2.000e7"),
+        ] {
+            assert_eq!(error(value), text);
+        }
     }
 
     #[test]

@@ -138,11 +138,14 @@ fn prefix(progress: &Progress) -> String {
 }
 
 /// One figure per pass, so that the rest fits in a terminal of 80 columns. In training it is the loss (the epoch's line
-/// has the accuracy), in an evaluation the accuracy.
+/// has the accuracy), in an evaluation the accuracy, of regression the loss.
 fn message(progress: &Progress, rate: f64, left: Option<f64>, busiest: &str) -> String {
     let figure = match progress.split {
         Split::Train => format!("loss {:.4}", progress.loss),
-        Split::Valid | Split::Test => format!("acc {}", format::percent(progress.accuracy)),
+        Split::Valid | Split::Test => match progress.regression_loss {
+            Some(loss) => format!("loss {}", format::error(loss)),
+            None => format!("acc {}", format::percent(progress.accuracy)),
+        },
     };
     format!("{figure}  {}", message_of_batches(rate, left, busiest))
 }
@@ -156,12 +159,15 @@ fn message_of_batches(rate: f64, left: Option<f64>, busiest: &str) -> String {
 
 fn epoch_line(epoch: &EpochEvent, epochs: u32, rate: f64, bottleneck: &str) -> String {
     let width = epochs.to_string().len();
-    let mut line = format!(
-        "epoch {:>width$}/{epochs}  loss {:.4}  train {}",
-        epoch.epoch + 1,
-        epoch.train_loss,
-        format::percent(epoch.train_accuracy)
-    );
+    let mut line = format!("epoch {:>width$}/{epochs}", epoch.epoch + 1);
+    if epoch.regression {
+        line += &format!("  loss {}", format::error(epoch.train_loss));
+    } else {
+        line += &format!("  loss {:.4}  train {}", epoch.train_loss, format::percent(epoch.train_accuracy));
+    }
+    if let (Some(mse), Some(mae)) = (epoch.valid_mse, epoch.valid_mae) {
+        line += &format!("  valid MSE {}  MAE {}", format::error(mse), format::error(mae));
+    }
     if let Some(valid) = epoch.valid_accuracy {
         line += &format!("  valid {}", format::percent(valid));
     }
@@ -185,7 +191,16 @@ mod tests {
     use super::*;
 
     fn progress(split: Split, epoch: u32, batch: u64) -> Progress {
-        Progress { split, epoch, epochs: 12, batch, batches: 100, loss: 1.25, accuracy: 0.5 }
+        Progress {
+            split,
+            epoch,
+            epochs: 12,
+            batch,
+            batches: 100,
+            loss: 1.25,
+            accuracy: 0.5,
+            regression_loss: None,
+        }
     }
 
     #[test]
@@ -209,6 +224,9 @@ mod tests {
             train_accuracy: 0.451,
             valid_accuracy: Some(0.612),
             valid_roc_auc: None,
+            regression: false,
+            valid_mse: None,
+            valid_mae: None,
             seconds: 12.3,
         };
         assert_eq!(

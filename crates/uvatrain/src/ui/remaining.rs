@@ -101,7 +101,16 @@ mod tests {
     use super::*;
 
     fn at(split: Split, epoch: u32, batch: u64) -> Progress {
-        Progress { split, epoch, epochs: 5, batch, batches: 100, loss: 0.0, accuracy: 0.0 }
+        Progress {
+            split,
+            epoch,
+            epochs: 5,
+            batch,
+            batches: 100,
+            loss: 0.0,
+            accuracy: 0.0,
+            regression_loss: None,
+        }
     }
 
     const KNOWN: Option<EpochTime> = Some(EpochTime { seconds: 30.0, behind_training: 10.0 });

@@ -103,6 +103,17 @@ fn facts(end: &End, besides: &Besides<'_>) -> String {
             fact(name, format!("{}{of}", format::percent(value)));
         }
     }
+    for (name, value, epoch) in [
+        ("test MSE", end.test_mse, end.test_epoch),
+        ("test MAE", end.test_mae, end.test_epoch),
+        ("best validation MSE", end.best_valid_mse, end.best_valid_epoch),
+        ("best validation MAE", end.best_valid_mae, end.best_valid_epoch),
+    ] {
+        if let Some(value) = value {
+            let of = epoch.map_or(String::new(), |epoch| format!(", of epoch {}", u64::from(epoch) + 1));
+            fact(name, format!("{}{of}", format::error(value)));
+        }
+    }
     if let Some(keep) = besides.keep {
         fact("model", kept(keep, end));
     }
@@ -209,6 +220,10 @@ mod tests {
         End {
             test_accuracy: Some(0.815),
             test_roc_auc: None,
+            test_mse: None,
+            test_mae: None,
+            best_valid_mse: None,
+            best_valid_mae: None,
             best_valid_accuracy: None,
             best_valid_roc_auc: None,
             test_epoch: Some(0),

@@ -31,12 +31,12 @@ pub(super) const IMPORTER: Importer = Importer {
     source: SourceKind::Either(
         "a file with a line an edge, or a directory with edges.tsv, edges.csv or edges.txt",
     ),
-    takes: &[Extra::Lines],
+    takes: &[Extra::Lines, Extra::Regression],
     import,
 };
 
 /// Imports an edge list. If arrays come with it, the features have a row for each node. Otherwise every node has one
-/// feature, 1, no label, and is in no split.
+/// feature, 1, and is in no split; there are no labels.
 fn import(request: &Request<'_>) -> Result<(), GraphError> {
     let options = &request.options.edge_list;
     let (file, directory) = found(request.source)?;
@@ -49,7 +49,7 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
         return Err(GraphError::usage("--arrays", message));
     }
     let directory = options.arrays.as_deref().or(directory);
-    let arrays = directory.map(|directory| Arrays::open(directory, request.watch)).transpose()?;
+    let arrays = directory.map(|directory| Arrays::open(directory, request)).transpose()?;
     let changes = request.options.changes(Changes::NONE);
     let weighted = options.third_column == Some(ThirdColumn::Weight);
     if weighted && !changes.is_none() {
@@ -70,7 +70,7 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     let nodes = numbering.nodes();
     let mut sizes = match &arrays {
         Some(arrays) => arrays.sizes(),
-        None => Sizes { feature_row_bytes: 4, label_row_bytes: 8, ..Sizes::default() },
+        None => Sizes { feature_row_bytes: 4, ..Sizes::default() },
     };
     sizes.nodes = Some(nodes);
     sizes.edges = edges;
@@ -96,7 +96,6 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
         Some(arrays) => arrays.write(&output)?,
         None => {
             let element = output.constant_features(nodes)?;
-            output.no_labels(nodes)?;
             output.splits(&[[]; 3])?;
             Meta { feat_dtype: Some(element.name().to_owned()), ..Meta::default() }
         }

@@ -2,8 +2,8 @@
 //!
 //! Features are `feature_data` of the domain node called `feat`, or the only one. Labels are those called `label`, or
 //! else those of the task's three sets, with −1 for every other node. Edges in `numpy` are [2, E], in `csv` lines of
-//! `source,destination` without a header. An edge feature called `weight` is the edges' weight. `orig_id` of nodes is
-//! kept, and so is the content of a `meta.json` beside it.
+//! `source,destination` without a header. An edge feature called `weight` is the edges' weight, and one called `feat`,
+//! `edge_attr` or `edge_feat` their features. `orig_id` of nodes is kept, and so is the content of a `meta.json` beside it.
 
 mod metadata;
 
@@ -19,7 +19,7 @@ use super::features::feature_type;
 use super::importer::{Importer, SourceKind};
 use super::nodes::{Nodes, end_in_rows};
 use super::options::{Extra, refuse_changes_of_weighted};
-use super::output::{CHUNK, Output, Sizes, feature_columns, next_classes, next_marks};
+use super::output::{CHUNK, Output, Sizes, edge_feature_columns, feature_columns, next_classes, next_marks};
 use super::read_speed;
 use super::request::Request;
 use super::stream::ArrayStream;
@@ -34,7 +34,7 @@ pub(super) const IMPORTER: Importer = Importer {
     name: "graphbolt",
     help: "A directory with the metadata.yaml of a DGL GraphBolt OnDiskDataset",
     source: SourceKind::Either("a directory with metadata.yaml, or that file"),
-    takes: &[Extra::Variant],
+    takes: &[Extra::Variant, Extra::Regression],
     import,
 };
 
@@ -54,12 +54,29 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     if let Some(weights) = &weights {
         edges.check_weights(weights, changes)?;
     }
+    let edge_features = described.feature("edge", &["feat", "edge_attr", "edge_feat"])?;
+    let mut edge_row_bytes = 0;
+    let edge_bf16 =
+        meta.edge_feat_dtype.as_deref().and_then(ElementType::from_name) == Some(ElementType::Bf16);
+    if let Some(table) = &edge_features {
+        edges.check_features(table, changes)?;
+        let element = feature_type(table.kind(), edge_bf16).0;
+        edge_row_bytes = edge_feature_columns(table)? * element.bytes() as u64;
+    }
     let original_ids = described.feature("node", &["orig_id"])?;
     let task = described.task(request.options.variant.as_deref())?;
     let classes = task.num_classes.or(meta.classes);
-    let (splits, labels) = splits(&described, task, nodes, classes)?;
+    let regression = request.options.regression;
+    let (splits, labels) = splits(&described, task, nodes, classes, regression)?;
     let labels = match described.feature("node", &LABELS)? {
         Some(labels) => Labels::Table(labels),
+        None if regression => {
+            let message = format!(
+                "{} has no `label` of all nodes in its feature_data, and targets of regression are read from there",
+                request.source.display()
+            );
+            return Err(GraphError::usage("--regression", message));
+        }
         None => labels,
     };
 
@@ -69,9 +86,11 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
         feature_row_bytes: columns * feature_type(features.kind(), bf16).0.bytes() as u64,
         label_row_bytes: labels.row_bytes() + if original_ids.is_some() { 8 } else { 0 },
         weighted: weights.is_some(),
+        edge_row_bytes,
         seconds: edges.seconds()?,
     };
     let output = Output::begin(request, sizes, changes)?;
+    let of_edges = edge_features.map(|table| output.edge_features(table, edge_bf16)).transpose()?;
     let mut lists = output.lists(nodes, weights.is_some())?;
     let ids = Nodes::new(nodes, format!("metadata.yaml has num: {nodes}"));
     edges.push_into(&mut lists, weights, &ids, request)?;
@@ -87,9 +106,10 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     }
     meta.name = request.name(meta.name.or(described.metadata.dataset_name));
     if !beside {
-        meta.classes = classes;
+        meta.classes = classes.filter(|_| !regression);
     }
     meta.feat_dtype = Some(element.name().to_owned());
+    meta.edge_feat_dtype = of_edges.map(|element| element.name().to_owned());
     output.finish(meta)
 }
 
@@ -131,6 +151,15 @@ impl EdgeFile {
         match self {
             EdgeFile::Array(..) => Ok(None),
             EdgeFile::Text(path) => read_speed::of_text(path),
+        }
+    }
+
+    fn check_features(&self, table: &ArrayStream, changes: Changes) -> Result<(), GraphError> {
+        refuse_changes_of_weighted(changes, &table.place().display().to_string())?;
+        let rows = table.shape().first().map(|rows| *rows as u64);
+        match self.count() {
+            Some(count) if rows != Some(count) => Err(table.wrong_shape(format!("[{count}, features]"))),
+            _ => Ok(()),
         }
     }
 
@@ -222,6 +251,7 @@ enum Labels {
         classes: usize,
         marks: Vec<u8>,
     },
+    Absent,
 }
 
 impl Labels {
@@ -233,6 +263,7 @@ impl Labels {
             },
             Labels::Single(_) => 8,
             Labels::Multi { classes, .. } => *classes as u64,
+            Labels::Absent => 0,
         }
     }
 
@@ -240,22 +271,23 @@ impl Labels {
         let path = output.path(names::LABELS);
         match self {
             Labels::Table(table) => output.labels(table, nodes, classes),
+            Labels::Absent => Ok(()),
             Labels::Single(labels) => write_array(&path, NpyType::I64, &[], &labels),
             Labels::Multi { classes, marks } => write_array(&path, NpyType::U8, &[classes], &marks),
         }
     }
 }
 
-/// The seeds of the three sets, and the labels that come with them.
+/// The seeds of the three sets, and the labels that come with them. Targets of regression are not read here.
 fn splits(
     described: &Described,
     task: &metadata::Task,
     nodes: u64,
     classes: Option<u64>,
+    regression: bool,
 ) -> Result<([Vec<i64>; 3], Labels), GraphError> {
     let mut splits = [Vec::new(), Vec::new(), Vec::new()];
-    let mut labels = Labels::Single(Vec::new());
-    let mut any = false;
+    let mut labels = Labels::Absent;
     for (split, set) in splits.iter_mut().zip(described.sets(task)?) {
         let Some((mut seeds, set_labels)) = set else { continue };
         if seeds.shape().len() != 1 {
@@ -270,18 +302,17 @@ fn splits(
             let last = split.iter().rposition(|&id| id == twice[0]).unwrap_or(0);
             return Err(seeds.wrong_entry(split.len() - last, twice[0], "named twice in one set"));
         }
-        let Some(mut of_set) = set_labels else { continue };
+        let Some(mut of_set) = set_labels.filter(|_| !regression) else { continue };
         let width = match *of_set.shape() {
             [rows] | [rows, 1] if rows == split.len() => 1,
             [rows, columns] if rows == split.len() => columns,
             _ => return Err(of_set.wrong_shape(format!("[{}], one label for each seed", split.len()))),
         };
-        if !any {
+        if matches!(labels, Labels::Absent) {
             labels = match width {
                 1 => Labels::Single(vec![-1; nodes as usize]),
                 classes => Labels::Multi { classes, marks: vec![0; nodes as usize * classes] },
             };
-            any = true;
         }
         match &mut labels {
             Labels::Single(all) if width == 1 => {
@@ -309,9 +340,6 @@ fn splits(
             }
             _ => return Err(of_set.wrong_shape("as wide as those of the other sets")),
         }
-    }
-    if !any {
-        labels = Labels::Single(vec![-1; nodes as usize]);
     }
     Ok((splits, labels))
 }

@@ -9,7 +9,7 @@ use uva_graph::npy::{NpyType, NpyWriter};
 use uva_graph::{ElementType, GraphError, names};
 
 use super::super::features::FeatureSource;
-use super::super::output::{Output, Sizes};
+use super::super::output::{FeaturesOf, Output, Sizes};
 use super::super::read_speed;
 use super::super::request::Request;
 use super::super::text::{LineError, each_line, each_line_until, float, integer};
@@ -74,7 +74,8 @@ impl Csv {
     fn write_features(&self, request: &Request<'_>, output: &Output<'_>) -> Result<(), GraphError> {
         let Some(path) = &self.features else { return output.constant_features(self.nodes).map(drop) };
         let source = FeatureSource { place: path.clone(), data_offset: None };
-        let mut writer = output.feature_writer(source, NpyType::F32, self.columns, false)?;
+        let mut writer =
+            output.feature_writer(FeaturesOf::Nodes, source, NpyType::F32, self.columns, false)?;
         let mut row = Vec::with_capacity(self.columns);
         let mut rows = 0;
         each_line(path, &|position| request.watch.at("features", position), |_, text| {

@@ -80,10 +80,9 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     output.splits(&splits)?;
     output.finish(Meta {
         name: request.name(known.map(|(name, _)| (*name).to_owned())),
-        classes: None,
         feat_dtype: Some(element.name().to_owned()),
-        licence: None,
         other: Map::from_iter([("source".to_owned(), json!("ogb")), ("split".to_owned(), json!(scheme))]),
+        ..Meta::default()
     })
 }
 

@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use uva_graph::csc::{Changes, CscBuilder};
-use uva_graph::{GraphError, Progress};
+use uva_graph::{ElementType, GraphError, Progress};
 
 use super::super::numbering::{Numbering, Survey};
 use super::super::options::{Ids, refuse_changes_of_weighted};
-use super::super::output::{CHUNK, Output};
+use super::super::output::{CHUNK, FeaturesOf, Output};
 use super::super::request::Request;
+use super::feature_columns::Features;
 use super::id_cells::{Id, IdCells, id_column, id_column_like};
 use super::table::{Cells, Column, Kind, Stream, Table};
 
@@ -17,6 +18,7 @@ pub(super) struct EdgeTable {
     source: Column,
     destination: Column,
     pub(super) weight: Option<Column>,
+    features: Option<Features>,
     pub(super) ids: Ids,
 }
 
@@ -32,7 +34,22 @@ impl EdgeTable {
         if weight.is_some() {
             refuse_changes_of_weighted(changes, &format!("the weights in {}", path.display()))?;
         }
-        Ok(EdgeTable { table, source, destination, weight, ids })
+        let features = Features::of_edges(&table)?;
+        if features.is_some() {
+            refuse_changes_of_weighted(changes, &format!("the features of edges in {}", path.display()))?;
+        }
+        Ok(EdgeTable { table, source, destination, weight, features, ids })
+    }
+
+    /// Bytes of an edge's features at most, 0 without.
+    pub(super) fn feature_row_bytes(&self) -> u64 {
+        self.features.as_ref().map_or(0, |features| 4 * features.width())
+    }
+
+    /// Writes the edges' features, if they have any.
+    pub(super) fn write_features(&self, output: &Output<'_>) -> Result<Option<ElementType>, GraphError> {
+        let features = self.features.as_ref();
+        features.map(|features| features.write(&self.table, FeaturesOf::Edges, output)).transpose()
     }
 
     /// The occurring ids.

@@ -1,10 +1,10 @@
-//! Features of nodes: one column of lists, or several columns of numbers.
+//! Features of nodes, or of edges: one column of lists, or several columns of numbers.
 
 use uva_graph::npy::NpyType;
 use uva_graph::{ElementType, GraphError};
 
 use super::super::features::FeatureSource;
-use super::super::output::{CHUNK, Output};
+use super::super::output::{CHUNK, FeaturesOf, Output};
 use super::table::{Cells, Column, Kind, Stream, Table};
 
 /// Features in separate columns: each column holds a page of memory.
@@ -14,8 +14,11 @@ const MOST_COLUMNS: usize = 4096;
 const LONGEST_LIST: u64 = 1 << 24;
 
 const FEATURES: [&str; 4] = ["feat", "x", "features", "node_feat"];
+const STEMS: [&str; 2] = ["feat", "x"];
+const EDGE_FEATURES: [&str; 3] = ["edge_attr", "edge_feat", "feat"];
+const EDGE_STEMS: [&str; 3] = ["edge_attr", "edge_feat", "feat"];
 
-/// The location of the features of nodes.
+/// The location of the features.
 pub(super) enum Features {
     Lists { column: Column, kind: NpyType, width: u64 },
     Columns { columns: Vec<Column>, kind: NpyType },
@@ -32,9 +35,19 @@ impl Features {
         }
     }
 
+    /// Those of nodes.
     pub(super) fn find(table: &Table) -> Result<Features, GraphError> {
+        Ok(Self::among(table, &FEATURES, &STEMS)?.unwrap_or(Features::Constant))
+    }
+
+    /// Those of edges, if they have any.
+    pub(super) fn of_edges(table: &Table) -> Result<Option<Features>, GraphError> {
+        Self::among(table, &EDGE_FEATURES, &EDGE_STEMS)
+    }
+
+    fn among(table: &Table, names: &[&str], stems: &[&str]) -> Result<Option<Features>, GraphError> {
         let wanted = "lists of one length, of float, double or integers";
-        if let Some(column) = table.find(&FEATURES)? {
+        if let Some(column) = table.find(names)? {
             let kind = match column.kind {
                 _ if !column.lists => return Err(table.wrong_type(&column, wanted)),
                 Kind::Float => NpyType::F32,
@@ -46,9 +59,9 @@ impl Features {
             if width > LONGEST_LIST {
                 return Err(table.wrong_type(&column, "lists of at most 16,777,216 values"));
             }
-            return Ok(Features::Lists { column, kind, width });
+            return Ok(Some(Features::Lists { column, kind, width }));
         }
-        for stem in ["feat", "x"] {
+        for stem in stems {
             let mut columns = Vec::new();
             while columns.len() < MOST_COLUMNS
                 && let Some(column) = table.find(&[&format!("{stem}_{}", columns.len())])?
@@ -58,22 +71,27 @@ impl Features {
             }
             if !columns.is_empty() {
                 let floats = columns.iter().all(|column| column.kind == Kind::Float);
-                return Ok(Features::Columns {
+                return Ok(Some(Features::Columns {
                     columns,
                     kind: if floats { NpyType::F32 } else { NpyType::F64 },
-                });
+                }));
             }
         }
-        Ok(Features::Constant)
+        Ok(None)
     }
 
-    pub(super) fn write(&self, table: &Table, output: &Output<'_>) -> Result<ElementType, GraphError> {
+    pub(super) fn write(
+        &self,
+        table: &Table,
+        of: FeaturesOf,
+        output: &Output<'_>,
+    ) -> Result<ElementType, GraphError> {
         let source = |name: &str| FeatureSource { place: table.path().join(name), data_offset: None };
         match self {
             Features::Constant => output.constant_features(table.rows()),
             Features::Lists { column, kind, width } => {
                 let mut writer =
-                    output.feature_writer(source(&column.name), *kind, *width as usize, false)?;
+                    output.feature_writer(of, source(&column.name), *kind, *width as usize, false)?;
                 let mut stream = table.stream(column);
                 let rows = (CHUNK as u64 / width).max(1) as usize;
                 while let Some(bytes) = stream.lists(rows, *width)? {
@@ -83,7 +101,7 @@ impl Features {
                 writer.finish()
             }
             Features::Columns { columns, kind } => {
-                let mut writer = output.feature_writer(source("feat_*"), *kind, columns.len(), false)?;
+                let mut writer = output.feature_writer(of, source("feat_*"), *kind, columns.len(), false)?;
                 let mut streams: Vec<Stream<'_>> =
                     columns.iter().map(|column| table.stream(column)).collect();
                 let rows = (CHUNK / columns.len()).max(1);

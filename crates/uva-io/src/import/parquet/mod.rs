@@ -5,6 +5,8 @@
 //! | edges | source | `src`, `source`, `src_id`, `from` | integers, or text |
 //! | | destination | `dst`, `destination`, `target`, `dst_id`, `to` | as the source |
 //! | | weight | `weight`, `edge_weight` | float or double; only where the edges stay as they are |
+//! | | features | `edge_attr`, `edge_feat`, `feat` | lists of one length, as of nodes; likewise only where the edges stay |
+//! | | | else `edge_attr_0`, …, or `edge_feat_0`, …, or `feat_0`, … | numbers |
 //! | nodes | id | `id`, `node_id`, `node` | as the source: row k is node k |
 //! | | features | `feat`, `x`, `features`, `node_feat` | lists of one length, of float, double or integers |
 //! | | | else `feat_0`, `feat_1`, …, or `x_0`, `x_1`, … | numbers |
@@ -30,6 +32,7 @@ use uva_graph::{GraphError, Meta};
 use self::edge_table::EdgeTable;
 use self::node_table::NodeTable;
 use super::importer::{Importer, SourceKind};
+use super::options::Extra;
 use super::output::{Output, Sizes};
 use super::request::Request;
 
@@ -40,7 +43,7 @@ pub(super) const IMPORTER: Importer = Importer {
     source: SourceKind::Either(
         "a .parquet file of edges, or a directory with edges.parquet and perhaps nodes.parquet",
     ),
-    takes: &[],
+    takes: &[Extra::Regression],
     import,
 };
 
@@ -66,26 +69,27 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
         feature_row_bytes: nodes.as_ref().map_or(4, NodeTable::feature_row_bytes),
         label_row_bytes: 8,
         weighted: edges.weight.is_some(),
+        edge_row_bytes: edges.feature_row_bytes(),
         seconds: None,
     };
     let output = Output::begin(request, sizes, changes)?;
+    let of_edges = edges.write_features(&output)?;
     let mut lists = output.lists(numbering.nodes(), edges.weight.is_some())?;
     edges.push_into(&mut lists, &numbering, &output)?;
     output.finish_lists(lists)?;
     numbering.write(&output)?;
     let element = match &nodes {
-        Some(nodes) => nodes.write(&output)?,
+        Some(nodes) => nodes.write(&output, request.options.regression)?,
         None => {
-            output.no_labels(numbering.nodes())?;
             output.splits(&[[]; 3])?;
             output.constant_features(numbering.nodes())?
         }
     };
     output.finish(Meta {
         name: request.name(None),
-        classes: None,
         feat_dtype: Some(element.name().to_owned()),
-        licence: None,
+        edge_feat_dtype: of_edges.map(|element| element.name().to_owned()),
         other: Map::from_iter([("source".to_owned(), json!("parquet"))]),
+        ..Meta::default()
     })
 }

@@ -9,7 +9,7 @@ use uva_graph::{ElementType, GraphError, names};
 use super::super::nodes::Nodes;
 use super::super::numbering::{Numbering, Survey, Twice};
 use super::super::options::Ids;
-use super::super::output::{CHUNK, Output, no_labels};
+use super::super::output::{CHUNK, FeaturesOf, NOT_FINITE, Output, no_labels};
 use super::super::values;
 use super::feature_columns::Features;
 use super::id_cells::{Id, IdCells, id_column_like};
@@ -78,15 +78,13 @@ impl NodeTable {
         4 * self.features.width()
     }
 
-    /// Writes features, labels and splits.
-    pub(super) fn write(&self, output: &Output<'_>) -> Result<ElementType, GraphError> {
-        let element = self.features.write(&self.table, output)?;
+    /// Writes features, labels and splits. With `regression`, labels are float32 targets.
+    pub(super) fn write(&self, output: &Output<'_>, regression: bool) -> Result<ElementType, GraphError> {
+        let element = self.features.write(&self.table, FeaturesOf::Nodes, output)?;
         match &self.label {
+            Some(column) if regression => self.write_targets(column, output)?,
             Some(column) => self.write_labels(column, output)?,
-            None => {
-                output.note(&no_labels(self.table.path(), &LABELS));
-                output.no_labels(self.table.rows())?;
-            }
+            None => output.note(&no_labels(self.table.path(), &LABELS)),
         }
         output.splits(&self.splits()?)?;
         Ok(element)
@@ -109,10 +107,33 @@ impl NodeTable {
             let fits =
                 |label: &Option<i64>| label.is_some_and(|label| (-1..i64::from(u32::MAX)).contains(&label));
             if let Some(at) = labels.iter().position(|label| !fits(label)) {
-                let problem = "the label is no class: 0 and up, or −1, NaN or null for none";
+                let problem = "the label is no class: 0 and up, or −1, NaN or null for none (--regression takes it as a \
+                               target of regression)";
                 return Err(self.table.wrong_cell(column, first + at as u64, problem));
             }
             writer.write(&labels.into_iter().flatten().collect::<Vec<i64>>())?;
+        }
+        writer.finish().map(drop)
+    }
+
+    fn write_targets(&self, column: &Column, output: &Output<'_>) -> Result<(), GraphError> {
+        let mut writer = NpyWriter::create(&output.path(names::LABELS), NpyType::F32, &[])?;
+        let mut stream = self.table.stream(column);
+        loop {
+            let first = stream.row();
+            let targets: Vec<f32> = match stream.cells(CHUNK)? {
+                Some(Cells::Integers(cells)) => {
+                    cells.into_iter().map(|cell| cell.map_or(f32::NAN, |cell| cell as f32)).collect()
+                }
+                Some(Cells::Floats(cells)) => {
+                    cells.into_iter().map(|cell| cell.map_or(f32::NAN, |cell| cell as f32)).collect()
+                }
+                _ => break,
+            };
+            if let Some(at) = targets.iter().position(|target| !target.is_finite()) {
+                return Err(self.table.wrong_cell(column, first + at as u64, NOT_FINITE));
+            }
+            writer.write(&targets)?;
         }
         writer.finish().map(drop)
     }

@@ -60,7 +60,8 @@ class NeighborLoader(pyg_loader.NeighborLoader):
     `batch_size=None`. Then `uvatrain.pyg.NeighborSampler` samples, in PyG's own loader.
 
     data: a PyG `Data`, which is written to a temporary dataset; a `uvatrain.Dataset` or its path; a store of
-        `uvatrain.pyg`, or a pair of any stores. From a dataset come `x`, `y` and, where it has weights, `edge_weight`.
+        `uvatrain.pyg`, or a pair of any stores. From a dataset come `x`, `y` and, where it has
+        them, `edge_weight` and `edge_attr`.
     num_neighbors: picks in each hop, from the seeds outward; -1 takes all.
     input_nodes: ids or a mask. None: all nodes.
     weight_attr: the edges' attribute that picks are in proportion to; with a dataset, "edge_weight". Only where the
@@ -285,6 +286,7 @@ class _Graph:
             # Of the same nodes, so that what is theirs is still told from the rest.
             self._without_x.x = torch.empty((dataset.num_nodes, 0), dtype=torch.uint8)
         self._weight = dataset.weight if isinstance(data, tuple) else None
+        self._edge_attr = dataset.edge_attr if isinstance(data, tuple) else None
 
     @property
     def num_nodes(self) -> int:
@@ -329,9 +331,12 @@ class _Graph:
             made = filter_custom_store(*self.data, out.node, out.row, out.col, out.edge)
         else:
             made = pyg_data.Data(x=rows, edge_index=torch.stack([out.row, out.col]))
-            made.y = self.data[0].get_tensor(None, "y", out.node)
+            if any(attr.attr_name == "y" for attr in self.data[0].get_all_tensor_attrs()):
+                made.y = self.data[0].get_tensor(None, "y", out.node)
         if self._weight is not None:
             made.edge_weight = self._weight[out.edge]
+        if self._edge_attr is not None:
+            made.edge_attr = self._edge_attr[out.edge]
         return made
 
 

@@ -35,8 +35,9 @@ class FeatureStore(pyg_data.FeatureStore):
         self.__dict__["dataset"] = opened(dataset)
 
     def get_all_tensor_attrs(self) -> list[TensorAttr]:
-        """`x` and `y` of the nodes, which have no type."""
-        return [TensorAttr(group_name=None, attr_name=name) for name in _TABLES]
+        """`x` and `y` of the nodes, which have no type. `y` only if the dataset has labels."""
+        names = [name for name, table in _TABLES.items() if self.dataset.array(table) is not None]
+        return [TensorAttr(group_name=None, attr_name=name) for name in names]
 
     def _get_tensor(self, attr: TensorAttr) -> Tensor | np.ndarray | None:
         table = self._table(attr)
@@ -73,7 +74,8 @@ class FeatureStore(pyg_data.FeatureStore):
         raise _read_only(self.dataset.path)
 
     def _table(self, attr: TensorAttr) -> str | None:
-        return _TABLES.get(attr.attr_name) if attr.group_name is None else None
+        table = _TABLES.get(attr.attr_name) if attr.group_name is None else None
+        return None if table is None or self.dataset.array(table) is None else table
 
     def _all(self, table: str) -> Tensor:
         return self.dataset.features if table == "features" else self.dataset.labels

@@ -16,6 +16,8 @@ pub struct SlotPlace<'p> {
     pub payload: &'p [u8],
     /// The bytes of the payload that are copied, to the same offsets of the slot.
     pub arrays: &'p [Range<usize>],
+    /// More bytes, each with its place in the slot; free again likewise.
+    pub beside: &'p [(usize, &'p [u8])],
     /// Where in the payload, within one of the arrays, the submitted ids begin.
     pub ids_at: usize,
     /// Where in the slot the rows begin.

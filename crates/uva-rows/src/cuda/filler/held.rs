@@ -65,6 +65,9 @@ impl<S: DeviceSource> Held<S> {
         for (array, at) in &plan.arrays {
             staged[*at..][..array.len()].copy_from_slice(&place.payload[array.clone()]);
         }
+        for ((to, at), (_, bytes)) in plan.beside.iter().zip(place.beside) {
+            staged[*at..][..to.len()].copy_from_slice(bytes);
+        }
         let base = self.buffer.address() + (slot * self.shape.stride) as u64;
         let report_address = base + self.shape.report_at as u64;
         let ids_address = base + plan.ids_at as u64;
@@ -74,7 +77,7 @@ impl<S: DeviceSource> Held<S> {
         if let Some(after) = place.after {
             stream.wait(after)?;
         }
-        for (array, at) in &plan.arrays {
+        for (array, at) in plan.arrays.iter().chain(&plan.beside) {
             let from = &staged[*at..][..array.len()];
             // SAFETY: the slot's own bytes, within its stride (`Plan::new`), which nobody else uses between `after` and
             // `ready`: that is what the caller's events say. The staging buffer is written again only once `done`

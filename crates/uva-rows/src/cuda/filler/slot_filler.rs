@@ -187,12 +187,16 @@ impl<S: DeviceSource> RowSource<SlotPlace<'_>> for SlotFiller<S> {
     fn submit(&mut self, ids: &[i64], place: SlotPlace<'_>) -> Result<Ticket, FillError> {
         self.sound()?;
         let held = &mut *self.held;
-        let SlotPlace { slot, payload, arrays, ids_at, features_at, .. } = place;
+        let SlotPlace { slot, payload, arrays, beside, ids_at, features_at, .. } = place;
         if slot >= held.shape.slots {
             return Err(FillError::Layout(format!("slot {slot} of {}", held.shape.slots)));
         }
         let ids_range = ids_at..ids_at.saturating_add(size_of_val(ids));
-        let plan = Plan::new(&held.shape, payload.len(), arrays, &ids_range, features_at, held.row_bytes)?;
+        let mut plan =
+            Plan::new(&held.shape, payload.len(), arrays, &ids_range, features_at, held.row_bytes)?;
+        for (at, bytes) in beside {
+            plan.add(&held.shape, *at..at.saturating_add(bytes.len()))?;
+        }
         held.check_room(slot, &plan)?;
         let result = held.submit(ids, &place, &plan);
         let number = self.note(result)?;

@@ -292,6 +292,7 @@ impl Batch {
             slot,
             payload: &copy,
             arrays: &arrays,
+            beside: &[],
             ids_at: IDS_AT,
             features_at: FEATURES_AT,
             stamp: self.stamp,

@@ -103,7 +103,7 @@ impl Run {
                 let EpochEvent { train_loss, train_accuracy, seconds, .. } = epoch;
                 let all = [
                     Some(train_loss),
-                    Some(train_accuracy),
+                    Some(train_accuracy).filter(|_| !epoch.regression),
                     epoch.valid_accuracy,
                     epoch.valid_roc_auc,
                     Some(seconds),

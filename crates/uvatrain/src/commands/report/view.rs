@@ -13,6 +13,7 @@ use super::run::Run;
 use super::timeline::ROLES;
 use super::{curves, sizes, stages};
 use crate::ui::bottleneck::{HeldUpBy, RoleSum, held_up_by};
+use crate::ui::format;
 
 /// Rows of the table of epochs, and of the one of the stages.
 const MOST_ROWS: [usize; 2] = [40, 12];
@@ -103,8 +104,8 @@ fn sums(run: &Run) -> [RoleSum; 3] {
     })
 }
 
-/// The run's results, the most informative first: a name, a share, and its epoch, from 0.
-fn results(run: &Run) -> Vec<(&'static str, f64, Option<u64>)> {
+/// The run's results, the most informative first: a name, a share or an error as text, and its epoch, from 0.
+fn results(run: &Run) -> Vec<(&'static str, String, Option<u64>)> {
     let parts = [serde_json::to_value(&run.end), serde_json::to_value(&run.last_epoch)]
         .map(Result::unwrap_or_default);
     let [of_end, of_last] = parts.each_ref().map(|part| {
@@ -115,10 +116,21 @@ fn results(run: &Run) -> Vec<(&'static str, f64, Option<u64>)> {
             ("best validation accuracy", "best_valid_accuracy", "best_valid_epoch"),
             ("last validation ROC-AUC", "valid_roc_auc", "epoch"),
             ("last validation accuracy", "valid_accuracy", "epoch"),
+            ("test MSE", "test_mse", "test_epoch"),
+            ("test MAE", "test_mae", "test_epoch"),
+            ("best validation MSE", "best_valid_mse", "best_valid_epoch"),
+            ("best validation MAE", "best_valid_mae", "best_valid_epoch"),
+            ("last validation MSE", "valid_mse", "epoch"),
+            ("last validation MAE", "valid_mae", "epoch"),
         ];
+        let text = |name: &str, value: f64| match name.ends_with("MSE") || name.ends_with("MAE") {
+            true => format::error(value),
+            false => format::percent(value).to_string().replace(' ', "\u{a0}"),
+        };
         let known = all
             .into_iter()
-            .filter_map(|(name, value, epoch)| Some((name, part[value].as_f64()?, part[epoch].as_u64())));
+            .filter_map(|(name, value, epoch)| Some((name, part[value].as_f64()?, part[epoch].as_u64())))
+            .map(|(name, value, epoch)| (name, text(name, value), epoch));
         known.collect::<Vec<_>>()
     });
     if of_end.is_empty() { of_last } else { of_end }

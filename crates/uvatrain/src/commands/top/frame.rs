@@ -83,8 +83,14 @@ impl History {
             number("uvatrain_pass_accuracy").map(|share| format!("{} so far", format::percent(share))),
         );
         right.extend(now.all("uvatrain_validation").map(|(labels, value)| {
-            let metric = labels.get("metric").map_or("", String::as_str).replace("roc_auc", "ROC-AUC");
-            format!("{} validation {metric}", format::percent(value))
+            let metric = labels.get("metric").map_or("", String::as_str);
+            match metric {
+                "mse" | "mae" => format!("validation {} {}", metric.to_uppercase(), format::error(value)),
+                _ => {
+                    let metric = metric.replace("roc_auc", "ROC-AUC");
+                    format!("{} validation {metric}", format::percent(value))
+                }
+            }
         }));
         fold(&mut facts, "accuracy", &right);
         let batches = number("uvatrain_batches_total").unwrap_or(0.0) as u64;

@@ -100,6 +100,8 @@ impl Figures {
             let mut valid = Vec::new();
             valid.extend(epoch.valid_accuracy.map(|value| ("{metric=\"accuracy\"}", value)));
             valid.extend(epoch.valid_roc_auc.map(|value| ("{metric=\"roc_auc\"}", value)));
+            valid.extend(epoch.valid_mse.map(|value| ("{metric=\"mse\"}", value)));
+            valid.extend(epoch.valid_mae.map(|value| ("{metric=\"mae\"}", value)));
             family("validation", "gauge", "Validation of the last epoch.", &valid);
         }
         if let Some(cache) = &self.cache {
@@ -144,7 +146,18 @@ fn of_progress(progress: &Progress, trains: bool, family: Family<'_>) {
         if progress.split == Split::Train {
             family("pass_loss", "gauge", "Mean loss of the pass under way.", &[(&split, progress.loss)]);
         }
-        family("pass_accuracy", "gauge", "Accuracy of the pass under way.", &[(&split, progress.accuracy)]);
+        match progress.regression_loss {
+            None => family(
+                "pass_accuracy",
+                "gauge",
+                "Accuracy of the pass under way.",
+                &[(&split, progress.accuracy)],
+            ),
+            Some(loss) if progress.split != Split::Train => {
+                family("pass_loss", "gauge", "Mean loss of the pass under way.", &[(&split, loss)]);
+            }
+            Some(_) => {}
+        }
     }
 }
 

@@ -1,0 +1,61 @@
+//! The feature rows of a batch's edges, gathered by the places that the sampler gives.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use uva_batch::{BatchHeader, BatchLayout, Column};
+use uva_cuda::memory::TableBytes;
+use uva_graph::Dataset;
+use uva_rows::{GatherError, HostPlace, Mapped, RowSource};
+
+use crate::RuntimeError;
+
+/// The bytes of edge_feat.npy, for as long as the dataset is mapped.
+struct EdgeFeatureBytes(Arc<Dataset>);
+
+impl TableBytes for EdgeFeatureBytes {
+    fn bytes(&self) -> &[u8] {
+        self.0.edge_features().map_or(&[], |table| table.bytes)
+    }
+}
+
+/// A source of those rows: the CPU reads the mapped table, also where the batch goes to a GPU.
+pub(crate) struct EdgeRows {
+    source: Mapped<'static>,
+}
+
+impl EdgeRows {
+    /// For batches of this layout; `None` where they have no such rows. `threads` copy.
+    pub fn new(
+        dataset: &Arc<Dataset>,
+        layout: &BatchLayout,
+        threads: usize,
+    ) -> Result<Option<Self>, RuntimeError> {
+        let Some((element, dim)) = layout.edge_attr() else { return Ok(None) };
+        let table = Arc::new(EdgeFeatureBytes(Arc::clone(dataset)));
+        let source = Mapped::owned(table, element.bytes() * dim, threads).map_err(failed)?;
+        Ok(Some(Self { source }))
+    }
+
+    /// The bytes of a slot that the batch of this header has of each layer's rows.
+    pub fn ranges(layout: &BatchLayout, header: &BatchHeader) -> impl Iterator<Item = Range<usize>> {
+        (0..layout.layers().len()).map(|layer| layout.range(header, Column::EdgeAttr, layer))
+    }
+
+    /// Gathers a layer's rows into `out`, which is as long as its range. `from` is the batch slot's payload.
+    pub fn fill(
+        &mut self,
+        layout: &BatchLayout,
+        header: &BatchHeader,
+        layer: usize,
+        from: &[u8],
+        place: HostPlace<'_>,
+    ) -> Result<(), RuntimeError> {
+        let edges: &[i64] = bytemuck::cast_slice(&from[layout.range(header, Column::EdgeIds, layer)]);
+        self.source.fill(edges, place).map(drop).map_err(failed)
+    }
+}
+
+fn failed(error: GatherError) -> RuntimeError {
+    RuntimeError::Failed(format!("edge_feat.npy: {error}"))
+}
