@@ -97,8 +97,8 @@ fn a_node_that_is_given_again_is_trained_on_again() {
     assert_eq!(batches.len(), ids.len().div_ceil(100));
     assert_eq!(batches, of("in.jsonl", "--in-process --samplers 2"));
     // Caches find a row as often as it is asked for.
-    assert_eq!(batches, of("cached.jsonl", "--cpu-cache 100KiB"));
-    assert_eq!(batches, of("lru.jsonl", "--cpu-cache 100KiB --cache-policy lru"));
+    assert_eq!(batches, of("cached.jsonl", "--gpu-cache 100KiB --cache-policy degree"));
+    assert_eq!(batches, of("lru.jsonl", "--gpu-cache 100KiB --cache-policy fifo"));
 }
 
 #[test]

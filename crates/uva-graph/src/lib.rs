@@ -36,6 +36,7 @@
 
 pub mod csc;
 pub mod dataset;
+pub mod disk_space;
 pub mod error;
 mod feature_element;
 mod files;

@@ -19,7 +19,6 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
-mod disk_space;
 pub mod export;
 pub mod generate;
 pub mod import;

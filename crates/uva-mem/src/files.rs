@@ -25,7 +25,7 @@ pub use read::{
     is_about_the_name, open_directory, open_lock_file, open_own, open_regular, read_kernel, read_kernel_text,
     read_regular, read_regular_text,
 };
-pub use replacement::{Replacement, replace, target_of_partial, write_new};
+pub use replacement::{Replacement, nameless, replace, target_of_partial, write_new};
 pub use unique::{is_word, random_word};
 
 #[cfg(test)]

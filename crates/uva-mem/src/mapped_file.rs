@@ -1,5 +1,6 @@
 //! Mapped files: to be read, or to be lent to code that may write.
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -20,12 +21,19 @@ impl MappedFile {
     /// # Errors
     /// The error of opening or mapping it; the caller knows the path.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let file = open_regular(path)?;
+        Self::of(&open_regular(path)?, path)
+    }
+
+    /// Maps the whole of a file that is open. `path` is what [`path`](Self::path) will say.
+    ///
+    /// # Errors
+    /// The error of mapping it.
+    pub fn of(file: &File, path: &Path) -> io::Result<Self> {
         // SAFETY: the mapping is private to this value and never written through. Rust cannot rule out that another
         // process changes or truncates the file meanwhile. A change shows as other bytes, which every reader checks
         // before using them as an index. A truncation ends in SIGBUS, which ends the role and is reported by its
         // launcher. Datasets are written beside and renamed, never changed in place.
-        let map = unsafe { memmap2::Mmap::map(&file)? };
+        let map = unsafe { memmap2::Mmap::map(file)? };
         // If the file is not in memory yet and will fit there, ask for pages of 2 MiB. They are read at once and stay
         // in one piece where the file system supports it, which saves TLB misses on random reads. For a larger file
         // each such page would evict others. This is a hint: a refusal costs speed only.

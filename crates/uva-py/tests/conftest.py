@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from graphs import write_graph  # noqa: E402
+from graphs import BATCHES, OPTIONS, hashes, write_graph  # noqa: E402
 
 # A shell that starts this in the background has SIGINT ignored, and so would every process of a test.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -43,6 +43,26 @@ WATCHDOG = 120
 def graph(tmp_path_factory):
     """A small graph: 600 nodes, 5 features, 300 training nodes."""
     return write_graph(tmp_path_factory.mktemp("datasets") / "small")
+
+
+@pytest.fixture
+def loader(graph):
+    """A loader over it, made anew for each test."""
+    import uvatrain
+
+    with uvatrain.Loader(graph, **OPTIONS) as loader:
+        yield loader
+
+
+@pytest.fixture(scope="session")
+def epochs(graph):
+    """Hashes of its first epochs."""
+    import uvatrain
+
+    with uvatrain.Loader(graph, **OPTIONS) as loader:
+        epochs = [hashes(loader) for _ in range(6)]
+    assert len({hash for epoch in epochs for hash in epoch}) == 6 * BATCHES
+    return epochs
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests" / "referenc
 
 import reference  # noqa: E402
 
+#: The options of most loaders, and how many batches an epoch of the small graph has with them.
+OPTIONS = dict(fanouts=(4, 3), batch_size=64, seed=3)
+BATCHES = 5
+
 FEATURES = {
     "float32": np.float32,
     "float16": np.float16,

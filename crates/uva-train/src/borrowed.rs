@@ -71,6 +71,20 @@ impl<'a> Borrowed<'a> {
         Self::new(bytes, kind_of(element), &[rows as i64, dim as i64])
     }
 
+    /// A table of `rows` × `columns` numbers of `kind`, f64 or f32, in C order.
+    pub(crate) fn matrix(bytes: &'a [u8], kind: Kind, rows: usize, columns: i64) -> Result<Self, TrainError> {
+        let number = if kind == Kind::Double { 8 } else { 4 };
+        let needed = (rows as i64).checked_mul(columns).and_then(|numbers| numbers.checked_mul(number));
+        if needed != i64::try_from(bytes.len()).ok() || bytes.as_ptr().align_offset(number as usize) != 0 {
+            return Err(TrainError::Input(format!(
+                "{} bytes are not a table of {rows} × {columns} numbers",
+                bytes.len()
+            )));
+        }
+        let kind = if number == 8 { Kind::Double } else { Kind::Float };
+        Self::new(bytes, kind, &[rows as i64, columns])
+    }
+
     /// As [`Borrowed::vector`], in the memory of a CUDA device: `length` numbers.
     pub(crate) fn device_vector<T: Number>(
         slice: DeviceSlice<'a>,
@@ -111,8 +125,8 @@ impl<'a> Borrowed<'a> {
     fn new(bytes: &'a [u8], kind: Kind, shape: &[i64]) -> Result<Self, TrainError> {
         // SAFETY: `f_from_blob` only stores the pointer, in a tensor that has no deleter and so never frees it.
         // libtorch may read shape × strides elements from the start through it. They are contiguous, so these are
-        // exactly the bytes of the slice: `vector` passes a slice of T with its own length, and `table` has compared
-        // the product without overflow. They are aligned for the kind, by the slice's type or by `table`'s check. Every
+        // exactly the bytes of the slice: `vector` passes a slice of T with its own length, and `table` and `matrix` have
+        // compared the product without overflow. They are aligned for the kind, by the slice's type or by their checks. Every
         // bit pattern is valid, since all kinds are plain numbers. They stay allocated and unchanged for 'a, which the
         // result carries. No tensor made from it lives longer, and nothing writes: that is the rule on the type, kept
         // by the functions named there. Memory shared with another process is not changed either: a slot in state

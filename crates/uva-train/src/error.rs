@@ -1,5 +1,8 @@
 //! Errors of training, grouped by what the user can do about them.
 
+use std::io;
+use std::path::{Path, PathBuf};
+
 use uva_model::OptionsError;
 
 use crate::cuda::TorchCudaError;
@@ -38,12 +41,25 @@ pub enum TrainError {
     /// libtorch cannot use the requested CUDA device.
     #[error(transparent)]
     Cuda(#[from] TorchCudaError),
+    /// The system refused a file of a pass's tables.
+    #[error("{}: cannot keep a table between two layers there: {source}", directory.display())]
+    Table {
+        /// Its directory.
+        directory: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
     /// libtorch refused an operation or ran out of memory.
     #[error("libtorch: {}{}", first_line(.0), out_of_memory_hint(.0))]
     Torch(#[from] tch::TchError),
 }
 
 impl TrainError {
+    /// The error about a table in `directory`, for `map_err`.
+    pub(crate) fn table(directory: &Path) -> impl FnOnce(io::Error) -> Self + use<'_> {
+        |source| Self::Table { directory: directory.to_owned(), source }
+    }
+
     /// Whether the machine lacks a requested resource (exit code 3).
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Cuda(error) if error.is_missing())

@@ -5,6 +5,7 @@ use crate::borrowed::Borrowed;
 use crate::evaluation::Evaluation;
 use crate::full_layer::{Stream, WholeGraph};
 use crate::full_pass::Wishes;
+use crate::full_table::Tables;
 use crate::targets::Targets;
 use crate::trainer::Trainer;
 use crate::wanted::Wanted;
@@ -95,8 +96,7 @@ impl Trainer {
     ///
     /// `graph`, `features` and `labels` are those of a whole dataset; the sets are of its node ids. Each layer is computed
     /// for all nodes before the next, so the cost is layers × edges for any number of ids. Memory: two to three tables of
-    /// nodes × hidden f32, with residuals one more, and the logits of the sets. The feature table is read once, front to
-    /// back, in chunks.
+    /// nodes × hidden f32, and the logits of the sets. The feature table is read front to back, in chunks.
     ///
     /// It runs on the CPU, even for a trainer on a CUDA device (with copies of its parameters). These tables are as
     /// large as the graph and need not fit in device memory.
@@ -137,7 +137,7 @@ impl Trainer {
         }
         let mut picked = Picked { wanted: &wanted, logits: None };
         let wishes = Wishes { hidden: None, logits: Some(&mut picked) };
-        self.full_pass(features, &graph, wishes, &mut || Ok(()))?;
+        self.full_pass(features, (&graph, Tables::Memory), wishes, &mut || Ok(()))?;
         let Some(logits) = picked.logits else { return Ok(vec![Evaluation::default(); sets.len()]) };
         let mut first = 0;
         let mut evaluations = Vec::with_capacity(sets.len());

@@ -3,6 +3,7 @@
 use crate::TrainError;
 use crate::aggregate::{inverse_root, weighted_sums};
 use crate::borrowed::Borrowed;
+use crate::full_table::{Table, TableWriter, Tables};
 use crate::layer::Layer;
 use crate::layer::attention::Attention;
 use crate::layer::convolution::Convolution;
@@ -43,52 +44,13 @@ impl<'a> From<&'a Dataset> for WholeGraph<'a> {
 /// The rows that a layer reads, by chunk of nodes: [nodes of the chunk, inputs].
 pub(crate) type RowsOf<'r> = &'r dyn Fn(&Range<usize>) -> Result<Tensor, TrainError>;
 
-/// Where a layer's results go.
-pub(crate) enum Results<'r> {
-    /// Into a table of all nodes, [nodes, outputs], which holds zeros.
-    Table(Tensor),
-    /// To somebody, chunk after chunk, so that no table of them is kept.
-    Stream(&'r mut dyn Stream),
-}
-
-/// Takes a layer's results: [nodes of the chunk, outputs] each.
+/// Takes a layer's results: [nodes of the chunk, outputs] each, in the order of the chunks.
 pub(crate) trait Stream {
     /// Whether the results of this chunk are wanted.
     fn wants(&self, chunk: &Range<usize>) -> bool;
 
     /// Takes them.
     fn take(&mut self, chunk: &Range<usize>, rows: Tensor) -> Result<(), TrainError>;
-}
-
-impl Results<'_> {
-    /// Whether a chunk has to be computed.
-    fn wants(&self, chunk: &Range<usize>) -> bool {
-        match self {
-            Self::Table(_) => true,
-            Self::Stream(stream) => stream.wants(chunk),
-        }
-    }
-
-    /// The rows of a chunk, to be computed in place: of the table, or new ones. `fresh` makes the latter.
-    fn of_chunk(
-        &self,
-        chunk: &Range<usize>,
-        fresh: impl FnOnce() -> Result<Tensor, TrainError>,
-    ) -> Result<Tensor, TrainError> {
-        match self {
-            Self::Table(table) => slice(table, chunk),
-            Self::Stream(_) => fresh(),
-        }
-    }
-
-    /// Hands a chunk over that [`Results::of_chunk`] gave.
-    fn hand_over(&mut self, chunk: &Range<usize>, rows: Tensor) -> Result<(), TrainError> {
-        match self {
-            // They are the table's own.
-            Self::Table(_) => Ok(()),
-            Self::Stream(stream) => stream.take(chunk, rows),
-        }
-    }
 }
 
 /// Called after each chunk that a layer has read or computed; an error ends the layer.
@@ -109,17 +71,25 @@ pub(crate) fn ticks_of_a_layer(nodes: usize) -> u64 {
     2 * chunks(nodes).count() as u64
 }
 
-/// One layer for all nodes of `graph`, without what follows it, on the host, where `layer` is too. Offsets have been
+/// The columns of the tables of all nodes that a layer makes for itself.
+pub(crate) fn columns_of_tables(layer: &Layer) -> Result<i64, TrainError> {
+    Ok(match layer {
+        Layer::Convolution(layer) => layer.outputs()?,
+        Layer::Attention(layer) => layer.heads() as i64 * (layer.width()? + 2),
+        Layer::Isomorphism(layer) => layer.outputs(),
+        Layer::EdgeIsomorphism(layer) => layer.inputs(),
+    })
+}
+
+/// One layer for all nodes of `csc`, without what follows it, on the host, where `layer` is too. Offsets have been
 /// checked; neighbours are checked here.
 pub(crate) fn full_layer(
     layer: &Layer,
     rows: RowsOf<'_>,
-    graph: &WholeGraph<'_>,
-    kind: Kind,
-    results: &mut Results<'_>,
+    graph: &Graph<'_>,
+    results: &mut dyn Stream,
     ticks: Ticks<'_>,
 ) -> Result<(), TrainError> {
-    let graph = Graph { csc: &graph.csc, edge_features: graph.edge_features, kind };
     match layer {
         Layer::Convolution(layer) => graph.convolution(layer, rows, results, ticks),
         Layer::Attention(layer) => graph.attention(layer, rows, results, ticks),
@@ -128,10 +98,12 @@ pub(crate) fn full_layer(
     }
 }
 
-struct Graph<'a> {
-    csc: &'a Csc<'a>,
-    edge_features: Option<FeatureTable<'a>>,
-    kind: Kind,
+/// The graph of a pass, and where its tables are.
+pub(crate) struct Graph<'a> {
+    pub(crate) csc: &'a Csc<'a>,
+    pub(crate) edge_features: Option<FeatureTable<'a>>,
+    pub(crate) kind: Kind,
+    pub(crate) tables: Tables<'a>,
 }
 
 impl Graph<'_> {
@@ -148,9 +120,8 @@ impl Graph<'_> {
         Ok(rows?.tensor().f_to_kind(self.kind)?)
     }
 
-    /// A table of zeros of all nodes.
-    fn table(&self, columns: i64) -> Result<Tensor, TrainError> {
-        self.rows_of_zeros(self.csc.nodes(), columns)
+    pub(crate) fn table(&self, columns: i64) -> Result<TableWriter, TrainError> {
+        self.tables.table(self.csc.nodes(), columns, self.kind)
     }
 
     fn rows_of_zeros(&self, rows: usize, columns: i64) -> Result<Tensor, TrainError> {
@@ -163,29 +134,27 @@ impl Graph<'_> {
         &self,
         layer: &Convolution,
         rows: RowsOf<'_>,
-        results: &mut Results<'_>,
+        results: &mut dyn Stream,
         ticks: Ticks<'_>,
     ) -> Result<(), TrainError> {
         let (Convolution::Sage { neighbours: weight, .. } | Convolution::Gcn { weight, .. }) = layer;
         let outputs = layer.outputs()?;
-        let projected = self.table(outputs)?;
+        let mut projected = self.table(outputs)?;
         for chunk in chunks(self.csc.nodes()) {
-            let x = rows(&chunk)?;
-            slice(&projected, &chunk)?.f_copy_(&linear(&x, weight)?)?;
-            // Rows are read once where their results have a place; a stream's own part is computed when it is due.
-            if let (Convolution::Sage { own, bias, .. }, Results::Table(table)) = (layer, &*results) {
-                slice(table, &chunk)?.f_copy_(&x.f_linear(own, Some(bias))?)?;
-            }
+            projected.put(&chunk, &linear(&rows(&chunk)?, weight)?)?;
             ticks()?;
         }
+        let projected = projected.complete()?;
+        let projected = projected.tensor()?;
+        let projected = projected.tensor();
         for chunk in chunks(self.csc.nodes()) {
             if !results.wants(&chunk) {
                 continue;
             }
-            let result = results.of_chunk(&chunk, || match layer {
-                Convolution::Sage { own, bias, .. } => Ok(rows(&chunk)?.f_linear(own, Some(bias))?),
-                Convolution::Gcn { .. } => self.rows_of_zeros(chunk.len(), outputs),
-            })?;
+            let result = match layer {
+                Convolution::Sage { own, bias, .. } => rows(&chunk)?.f_linear(own, Some(bias))?,
+                Convolution::Gcn { .. } => self.rows_of_zeros(chunk.len(), outputs)?,
+            };
             for piece in self.pieces(&chunk, CHUNK_EDGES) {
                 let lists = Lists::new(self.csc, &piece)?;
                 let (weights, own) = match layer {
@@ -198,15 +167,15 @@ impl Graph<'_> {
                 let weights = Tensor::f_from_slice(&weights)?.f_to_kind(self.kind)?;
                 let (indices, offsets) =
                     (Borrowed::vector(&lists.indices)?, Borrowed::vector(&lists.offsets)?);
-                let sums = weighted_sums(&projected, indices.tensor(), offsets.tensor(), &weights)?;
+                let sums = weighted_sums(projected, indices.tensor(), offsets.tensor(), &weights)?;
                 let mut target = slice(&result, &within(&chunk, &piece))?;
                 let _ = target.f_add_(&sums)?;
                 if let Some((own, bias)) = own {
                     let own = Tensor::f_from_slice(&own)?.f_to_kind(self.kind)?.f_unsqueeze(1)?;
-                    let _ = target.f_add_(&slice(&projected, &piece)?.f_mul(&own)?)?.f_add_(bias)?;
+                    let _ = target.f_add_(&slice(projected, &piece)?.f_mul(&own)?)?.f_add_(bias)?;
                 }
             }
-            results.hand_over(&chunk, result)?;
+            results.take(&chunk, result)?;
             ticks()?;
         }
         Ok(())
@@ -217,29 +186,32 @@ impl Graph<'_> {
         &self,
         layer: &Isomorphism,
         rows: RowsOf<'_>,
-        results: &mut Results<'_>,
+        results: &mut dyn Stream,
         ticks: Ticks<'_>,
     ) -> Result<(), TrainError> {
-        let projected = self.table(layer.outputs())?;
+        let mut projected = self.table(layer.outputs())?;
         for chunk in chunks(self.csc.nodes()) {
-            slice(&projected, &chunk)?.f_copy_(&layer.project(&rows(&chunk)?)?)?;
+            projected.put(&chunk, &layer.project(&rows(&chunk)?)?)?;
             ticks()?;
         }
+        let projected = projected.complete()?;
+        let projected = projected.tensor()?;
+        let projected = projected.tensor();
         for chunk in chunks(self.csc.nodes()) {
             if !results.wants(&chunk) {
                 continue;
             }
-            let result = results.of_chunk(&chunk, || self.rows_of_zeros(chunk.len(), layer.outputs()))?;
+            let result = self.rows_of_zeros(chunk.len(), layer.outputs())?;
             for piece in self.pieces(&chunk, CHUNK_EDGES) {
                 let lists = Lists::new(self.csc, &piece)?;
                 let (indices, offsets) =
                     (Borrowed::vector(&lists.indices)?, Borrowed::vector(&lists.offsets)?);
                 let weights = Tensor::f_ones([lists.indices.len() as i64], (self.kind, Device::Cpu))?;
-                let sums = weighted_sums(&projected, indices.tensor(), offsets.tensor(), &weights)?;
-                let evaluated = layer.evaluate(&sums, &slice(&projected, &piece)?)?;
+                let sums = weighted_sums(projected, indices.tensor(), offsets.tensor(), &weights)?;
+                let evaluated = layer.evaluate(&sums, &slice(projected, &piece)?)?;
                 slice(&result, &within(&chunk, &piece))?.f_copy_(&evaluated)?;
             }
-            results.hand_over(&chunk, result)?;
+            results.take(&chunk, result)?;
             ticks()?;
         }
         Ok(())
@@ -250,30 +222,33 @@ impl Graph<'_> {
         &self,
         layer: &EdgeIsomorphism,
         rows: RowsOf<'_>,
-        results: &mut Results<'_>,
+        results: &mut dyn Stream,
         ticks: Ticks<'_>,
     ) -> Result<(), TrainError> {
         let inputs = layer.inputs();
-        let x = self.table(inputs)?;
+        let mut x = self.table(inputs)?;
         for chunk in chunks(self.csc.nodes()) {
-            slice(&x, &chunk)?.f_copy_(&rows(&chunk)?)?;
+            x.put(&chunk, &rows(&chunk)?)?;
             ticks()?;
         }
+        let x = x.complete()?;
+        let x = x.tensor()?;
+        let x = x.tensor();
         for chunk in chunks(self.csc.nodes()) {
             if !results.wants(&chunk) {
                 continue;
             }
-            let result = results.of_chunk(&chunk, || self.rows_of_zeros(chunk.len(), layer.outputs()))?;
+            let result = self.rows_of_zeros(chunk.len(), layer.outputs())?;
             // Tensors of edges × inputs lie side by side.
             for piece in self.pieces(&chunk, CHUNK_EDGES / inputs.max(1) as usize) {
                 let lists = Lists::new(self.csc, &piece)?;
                 let destination_of_edge = lists.destination_of_edge();
                 let tensors = ListTensors::of(&lists, &destination_of_edge)?;
-                let own = slice(&x, &piece)?;
-                let evaluated = layer.evaluate(&x, &own, &self.edge_rows(&piece)?, &tensors.lists())?;
+                let own = slice(x, &piece)?;
+                let evaluated = layer.evaluate(x, &own, &self.edge_rows(&piece)?, &tensors.lists())?;
                 slice(&result, &within(&chunk, &piece))?.f_copy_(&evaluated)?;
             }
-            results.hand_over(&chunk, result)?;
+            results.take(&chunk, result)?;
             ticks()?;
         }
         Ok(())
@@ -284,28 +259,32 @@ impl Graph<'_> {
         &self,
         layer: &Attention,
         rows: RowsOf<'_>,
-        results: &mut Results<'_>,
+        results: &mut dyn Stream,
         ticks: Ticks<'_>,
     ) -> Result<(), TrainError> {
         let heads = layer.heads();
-        let tables: Result<Vec<Tensor>, TrainError> =
-            (0..heads).map(|_| self.table(layer.width()?)).collect();
-        let tables = tables?;
-        let (of_sources, of_destinations) = (self.table(heads as i64)?, self.table(heads as i64)?);
+        let tables = (0..heads).map(|_| self.table(layer.width()?));
+        let mut tables = tables.collect::<Result<Vec<_>, TrainError>>()?;
+        let (mut of_sources, mut of_destinations) = (self.table(heads as i64)?, self.table(heads as i64)?);
         for chunk in chunks(self.csc.nodes()) {
             let (products, sources, destinations) = layer.project(&rows(&chunk)?)?;
-            for (table, products) in tables.iter().zip(&products) {
-                slice(table, &chunk)?.f_copy_(products)?;
+            for (table, products) in tables.iter_mut().zip(&products) {
+                table.put(&chunk, products)?;
             }
-            slice(&of_sources, &chunk)?.f_copy_(&sources)?;
-            slice(&of_destinations, &chunk)?.f_copy_(&destinations)?;
+            of_sources.put(&chunk, &sources)?;
+            of_destinations.put(&chunk, &destinations)?;
             ticks()?;
         }
+        let tables = tables.into_iter().map(TableWriter::complete).collect::<Result<Vec<_>, _>>()?;
+        let tables = tables.iter().map(Table::tensor).collect::<Result<Vec<_>, _>>()?;
+        let tables: Vec<Tensor> = tables.iter().map(|table| table.tensor().shallow_clone()).collect();
+        let (of_sources, of_destinations) = (of_sources.complete()?, of_destinations.complete()?);
+        let (of_sources, of_destinations) = (of_sources.tensor()?, of_destinations.tensor()?);
         for chunk in chunks(self.csc.nodes()) {
             if !results.wants(&chunk) {
                 continue;
             }
-            let result = results.of_chunk(&chunk, || self.rows_of_zeros(chunk.len(), layer.outputs()))?;
+            let result = self.rows_of_zeros(chunk.len(), layer.outputs())?;
             // Several tensors of edges × heads lie side by side.
             for piece in self.pieces(&chunk, CHUNK_EDGES / heads) {
                 let plain = Lists::new(self.csc, &piece)?;
@@ -317,17 +296,17 @@ impl Graph<'_> {
                 let lists = plain.with_own(&piece);
                 let destination_of_edge = lists.destination_of_edge();
                 let tensors = ListTensors::of(&lists, &destination_of_edge)?;
-                let destinations = slice(&of_destinations, &piece)?;
+                let destinations = slice(of_destinations.tensor(), &piece)?;
                 let attended = layer.evaluate(
                     &tables,
-                    &of_sources,
+                    of_sources.tensor(),
                     &destinations,
                     of_edges.as_ref(),
                     &tensors.lists(),
                 )?;
                 slice(&result, &within(&chunk, &piece))?.f_copy_(&attended)?;
             }
-            results.hand_over(&chunk, result)?;
+            results.take(&chunk, result)?;
             ticks()?;
         }
         Ok(())

@@ -5,8 +5,9 @@ use crate::TrainError;
 use crate::activation::Activation;
 use crate::borrowed::Borrowed;
 use crate::full_layer::{
-    Results, RowsOf, Stream, Ticks, WholeGraph, chunks, full_layer, slice, ticks_of_a_layer,
+    Graph, RowsOf, Stream, Ticks, WholeGraph, chunks, columns_of_tables, full_layer, slice, ticks_of_a_layer,
 };
+use crate::full_table::{Table, TableWriter, Tables};
 use crate::model::{Named, Step};
 use crate::rowwise::{LayerNorm, Linear};
 use crate::trainer::Trainer;
@@ -14,10 +15,10 @@ use std::ops::Range;
 use tch::{Device, Tensor};
 use uva_graph::{Csc, FeatureTable};
 
-/// The input of a layer: the dataset's table, or the layer before.
+/// The input of a layer: the dataset's features, or the layer before. `None` of a graph without nodes.
 enum Rows<'a> {
-    Table(FeatureTable<'a>),
-    Hidden(Tensor),
+    Features(FeatureTable<'a>),
+    Hidden(Option<Table>),
 }
 
 /// What a pass over the whole graph is for.
@@ -72,6 +73,18 @@ impl Rowwise {
         Ok(Some(Self(own)))
     }
 
+    /// The same for rows of a table, which stay as they are.
+    fn apply_to_table(&self, rows: Tensor) -> Result<Tensor, TrainError> {
+        match self.0.first() {
+            Some(RowStep::Activate(_)) => {
+                let mut own = rows.f_empty_like()?;
+                own.f_copy_(&rows)?;
+                self.apply(own)
+            }
+            _ => self.apply(rows),
+        }
+    }
+
     /// An activation that comes first may write to `rows`.
     fn apply(&self, mut rows: Tensor) -> Result<Tensor, TrainError> {
         for step in &self.0 {
@@ -85,10 +98,10 @@ impl Rowwise {
     }
 }
 
-/// What follows the last layer: the rest of its branch, the rows that the branch is added to, and the model's end.
+/// What follows a layer: the rest of its branch, the rows that the branch is added to, and the steps behind it.
 struct Behind<'s> {
     branch: Rowwise,
-    added_to: Option<Tensor>,
+    added_to: Option<RowsOf<'s>>,
     end: Rowwise,
     stream: &'s mut dyn Stream,
 }
@@ -100,11 +113,41 @@ impl Stream for Behind<'_> {
 
     fn take(&mut self, chunk: &Range<usize>, rows: Tensor) -> Result<(), TrainError> {
         let mut rows = self.branch.apply(rows)?;
-        if let Some(x) = &self.added_to {
-            rows = slice(x, chunk)?.f_add(&rows)?;
+        if let Some(rows_of) = self.added_to {
+            rows = rows_of(chunk)?.f_add(&rows)?;
         }
         self.stream.take(chunk, self.end.apply(rows)?)
     }
+}
+
+/// Rows that become a table. The first of them tell its width.
+struct ToTable<'g> {
+    graph: &'g Graph<'g>,
+    table: Option<TableWriter>,
+}
+
+impl Stream for ToTable<'_> {
+    fn wants(&self, _: &Range<usize>) -> bool {
+        true
+    }
+
+    fn take(&mut self, chunk: &Range<usize>, rows: Tensor) -> Result<(), TrainError> {
+        let table = match &mut self.table {
+            Some(table) => table,
+            empty => empty.insert(self.graph.table(rows.size2()?.1)?),
+        };
+        table.put(chunk, &rows)
+    }
+}
+
+fn is_layer(named: &Named) -> bool {
+    matches!(named.step, Step::Hop(_) | Step::Residual(_))
+}
+
+/// How many of the steps form a stage: a layer and the steps at each row behind it, or such steps alone.
+fn first_stage(steps: &[Named]) -> usize {
+    let next = steps.iter().skip(1).position(is_layer);
+    next.map_or(steps.len(), |next| next + 1)
 }
 
 impl Trainer {
@@ -140,45 +183,131 @@ impl Trainer {
         check_offsets(&graph.csc)
     }
 
+    /// The most bytes that the tables of a pass over so many nodes take at a time.
+    ///
+    /// # Errors
+    /// If libtorch refuses to tell a tensor's shape.
+    pub fn bytes_of_tables(&self, nodes: usize) -> Result<u64, TrainError> {
+        let mut columns = 0;
+        let layers = self.model.steps.iter().flat_map(|named| match &named.step {
+            Step::Residual(branch) => &branch[..],
+            _ => std::slice::from_ref(named),
+        });
+        for named in layers {
+            if let Step::Hop(layer) = &named.step {
+                columns = columns.max(columns_of_tables(layer)?);
+            }
+        }
+        // A stage reads one table and writes another.
+        let columns = columns as u64 + 2 * self.options().hidden as u64;
+        Ok(columns * nodes as u64 * self.kind().elt_size_in_bytes() as u64)
+    }
+
     /// Computes what is wished for, of all nodes and with their whole neighbourhoods. The tables have been checked.
     pub(crate) fn full_pass(
         &self,
         features: FeatureTable<'_>,
-        graph: &WholeGraph<'_>,
+        (whole, tables): (&WholeGraph<'_>, Tables<'_>),
         wishes: Wishes<'_>,
         ticks: Ticks<'_>,
     ) -> Result<(), TrainError> {
-        let (steps, rows) = (&self.model.steps[..], Rows::Table(features));
+        let (csc, edge_features) = (&whole.csc, whole.edge_features);
+        let graph = Graph { csc, edge_features, kind: self.kind(), tables };
+        let (steps, rows) = (&self.model.steps[..], Rows::Features(features));
         match wishes {
             Wishes { hidden: None, logits: None } => Ok(()),
             Wishes { hidden: None, logits: Some(stream) } => {
-                self.stream_steps(steps, rows, graph, stream, ticks)
+                self.stream_steps(steps, rows, &graph, stream, ticks)
             }
             Wishes { hidden: Some((layer, stream)), logits: None } => {
-                self.stream_steps(&steps[..self.model.behind(layer)], rows, graph, stream, ticks)
+                self.stream_steps(&steps[..self.model.behind(layer)], rows, &graph, stream, ticks)
             }
             Wishes { hidden: Some((layer, hidden)), logits: Some(logits) } => {
                 let (before, behind) = steps.split_at(self.model.behind(layer));
                 if behind.is_empty() {
                     let mut both = Both { first: hidden, second: logits };
-                    return self.stream_steps(steps, rows, graph, &mut both, ticks);
+                    return self.stream_steps(steps, rows, &graph, &mut both, ticks);
                 }
-                let rows = self.full_steps(before, rows, graph, ticks)?;
-                for chunk in chunks(graph.csc.nodes()).filter(|chunk| hidden.wants(chunk)).collect::<Vec<_>>()
-                {
+                let mut to_table = ToTable { graph: &graph, table: None };
+                self.stream_steps(before, rows, &graph, &mut to_table, ticks)?;
+                let rows = Rows::Hidden(to_table.table.map(TableWriter::complete).transpose()?);
+                for chunk in chunks(csc.nodes()).filter(|chunk| hidden.wants(chunk)).collect::<Vec<_>>() {
                     hidden.take(&chunk, self.full_rows(&rows, &chunk)?)?;
                 }
-                self.stream_steps(behind, rows, graph, logits, ticks)
+                self.stream_steps(behind, rows, &graph, logits, ticks)
             }
         }
     }
 
-    /// The steps for all nodes, the last layer's results handed on instead of kept.
+    /// The steps for all nodes, stage by stage. Rows between stages are tables, those behind the last are handed on.
     fn stream_steps(
         &self,
+        mut steps: &[Named],
+        mut rows: Rows<'_>,
+        graph: &Graph<'_>,
+        stream: &mut dyn Stream,
+        ticks: Ticks<'_>,
+    ) -> Result<(), TrainError> {
+        loop {
+            let (stage, behind) = steps.split_at(first_stage(steps));
+            if behind.is_empty() {
+                return self.stage(stage, &rows, graph, stream, ticks);
+            }
+            if let Some((table, done)) = self.with_whole_activation(stage, &rows, graph, ticks)? {
+                rows = Rows::Hidden(table);
+                steps = &steps[done..];
+                continue;
+            }
+            let mut to_table = ToTable { graph, table: None };
+            self.stage(stage, &rows, graph, &mut to_table, ticks)?;
+            rows = Rows::Hidden(to_table.table.map(TableWriter::complete).transpose()?);
+            steps = behind;
+        }
+    }
+
+    /// A stage up to its activation, in memory and by ELU, and how many steps that was; else `None`.
+    ///
+    /// libtorch computes the last few elements of a thread's share of ELU by another function than the rest, which
+    /// rounds otherwise. Evaluation has always called it for a whole table, and keeps these bits.
+    fn with_whole_activation(
+        &self,
         steps: &[Named],
-        rows: Rows<'_>,
-        graph: &WholeGraph<'_>,
+        rows: &Rows<'_>,
+        graph: &Graph<'_>,
+        ticks: Ticks<'_>,
+    ) -> Result<Option<(Option<Table>, usize)>, TrainError> {
+        let is_activation = |named: &Named| matches!(named.step, Step::Activate);
+        if self.model.activation != Activation::Elu || !matches!(graph.tables, Tables::Memory) {
+            return Ok(None);
+        }
+        let activated = |steps: &[Named], ticks: Ticks<'_>| -> Result<Option<Table>, TrainError> {
+            let mut to_table = ToTable { graph, table: None };
+            self.stage(steps, rows, graph, &mut to_table, ticks)?;
+            let Some(mut table) = to_table.table else { return Ok(None) };
+            table.replace(|rows| Ok(rows.f_elu()?))?;
+            Ok(Some(table.complete()?))
+        };
+        let Some(Step::Residual(branch)) = steps.first().map(|named| &named.step) else {
+            let Some(place) = steps.iter().position(is_activation) else { return Ok(None) };
+            return Ok(Some((activated(&steps[..place], ticks)?, place + 1)));
+        };
+        let Some(place) = branch.iter().position(is_activation) else { return Ok(None) };
+        let rest = Rowwise::of(&branch[place + 1..], self.model.activation)?.ok_or_else(no_layer)?;
+        let hidden = Rows::Hidden(activated(&branch[..place], ticks)?);
+        let mut sums = ToTable { graph, table: None };
+        for chunk in chunks(graph.csc.nodes()) {
+            let added = rest.apply_to_table(self.full_rows(&hidden, &chunk)?)?;
+            sums.take(&chunk, self.full_rows(rows, &chunk)?.f_add(&added)?)?;
+        }
+        Ok(Some((sums.table.map(TableWriter::complete).transpose()?, 1)))
+    }
+
+    /// One stage for all nodes, chunk by chunk.
+    fn stage(
+        &self,
+        steps: &[Named],
+        rows: &Rows<'_>,
+        graph: &Graph<'_>,
         stream: &mut dyn Stream,
         ticks: Ticks<'_>,
     ) -> Result<(), TrainError> {
@@ -186,89 +315,38 @@ impl Trainer {
         let rowwise = |steps: &[Named]| {
             Rowwise::of(steps, activation)?.ok_or_else(|| TrainError::Input("a layer in a layer".to_owned()))
         };
-        let is_layer = |named: &Named| matches!(named.step, Step::Hop(_) | Step::Residual(_));
-        let Some(last) = steps.iter().rposition(is_layer) else {
+        let rows = |chunk: &Range<usize>| self.full_rows(rows, chunk);
+        let Some(place) = steps.iter().position(is_layer) else {
             let end = rowwise(steps)?;
             for chunk in chunks(graph.csc.nodes()) {
                 if stream.wants(&chunk) {
-                    stream.take(&chunk, end.apply(self.full_rows(&rows, &chunk)?)?)?;
+                    stream.take(&chunk, end.apply_to_table(rows(&chunk)?)?)?;
                 }
             }
             return Ok(());
         };
-        let rows = self.full_steps(&steps[..last], rows, graph, ticks)?;
-        let end = rowwise(&steps[last + 1..])?;
-        let (before, layer, branch, added_to) = match (&steps[last].step, &rows) {
-            (Step::Residual(branch), Rows::Hidden(x)) => {
+        let (first, end) = (&steps[place], rowwise(&steps[place + 1..])?);
+        let (before, layer, branch, added_to) = match &first.step {
+            // The beginning of a branch, without the sum.
+            Step::Hop(_) => (&steps[..place], &first.step, &[][..], None),
+            Step::Residual(branch) => {
                 let place = branch.iter().position(is_layer).ok_or_else(no_layer)?;
-                (&branch[..place], &branch[place].step, &branch[place + 1..], Some(x.shallow_clone()))
+                let added_to: RowsOf<'_> = &rows;
+                (&branch[..place], &branch[place].step, &branch[place + 1..], Some(added_to))
             }
-            (step, _) => (&[][..], step, &[][..], None),
+            _ => return Err(no_layer()),
         };
         let Step::Hop(layer) = layer else { return Err(no_layer()) };
         let (before, branch) = (rowwise(before)?, rowwise(branch)?);
-        let of_chunk = |chunk: &Range<usize>| before.apply(self.full_rows(&rows, chunk)?);
+        let of_chunk = |chunk: &Range<usize>| before.apply_to_table(rows(chunk)?);
         let mut behind = Behind { branch, added_to, end, stream };
-        let mut results = Results::Stream(&mut behind);
-        full_layer(&layer.on(Device::Cpu)?, &of_chunk, graph, self.kind(), &mut results, ticks)
-    }
-
-    /// The steps one after the other, each for all nodes.
-    fn full_steps<'a>(
-        &self,
-        steps: &[Named],
-        mut rows: Rows<'a>,
-        graph: &WholeGraph<'_>,
-        ticks: Ticks<'_>,
-    ) -> Result<Rows<'a>, TrainError> {
-        for named in steps {
-            let of_chunk = |chunk: &Range<usize>| self.full_rows(&rows, chunk);
-            rows = Rows::Hidden(match (&named.step, &rows) {
-                (Step::Hop(layer), _) => self.full_hop(&layer.on(Device::Cpu)?, &of_chunk, graph, ticks)?,
-                (Step::Linear(linear), _) => {
-                    let linear = linear.on(Device::Cpu)?;
-                    let size = [graph.csc.nodes() as i64, linear.outputs()];
-                    let out = Tensor::f_zeros(size, (self.kind(), Device::Cpu))?;
-                    for chunk in chunks(graph.csc.nodes()) {
-                        slice(&out, &chunk)?.f_copy_(&linear.forward(&of_chunk(&chunk)?)?)?;
-                    }
-                    out
-                }
-                (Step::Drop, _) => continue,
-                // These stand behind a step of the above.
-                (_, Rows::Table(_)) => return Err(no_layer()),
-                (Step::Norm(norm), Rows::Hidden(x)) => norm.on(Device::Cpu)?.forward(x.shallow_clone())?.0,
-                (Step::Activate, Rows::Hidden(x)) => self.model.activation.apply(x.shallow_clone())?,
-                (Step::Residual(branch), Rows::Hidden(x)) => {
-                    match self.full_steps(branch, Rows::Hidden(x.shallow_clone()), graph, ticks)? {
-                        Rows::Hidden(added) => x.f_add(&added)?,
-                        Rows::Table(_) => continue,
-                    }
-                }
-            });
-        }
-        Ok(rows)
-    }
-
-    /// A layer's results as a table.
-    fn full_hop(
-        &self,
-        layer: &crate::layer::Layer,
-        rows: RowsOf<'_>,
-        graph: &WholeGraph<'_>,
-        ticks: Ticks<'_>,
-    ) -> Result<Tensor, TrainError> {
-        let size = [graph.csc.nodes() as i64, layer.outputs()?];
-        let table = Tensor::f_zeros(size, (self.kind(), Device::Cpu))?;
-        let mut results = Results::Table(table.shallow_clone());
-        full_layer(layer, rows, graph, self.kind(), &mut results, ticks)?;
-        Ok(table)
+        full_layer(&layer.on(Device::Cpu)?, &of_chunk, graph, &mut behind, ticks)
     }
 
     fn full_rows(&self, rows: &Rows<'_>, chunk: &Range<usize>) -> Result<Tensor, TrainError> {
         match rows {
-            Rows::Hidden(hidden) => slice(hidden, chunk),
-            Rows::Table(table) => {
+            Rows::Hidden(hidden) => slice(hidden.as_ref().ok_or_else(no_layer)?.tensor()?.tensor(), chunk),
+            Rows::Features(table) => {
                 let row_bytes = table.row_bytes();
                 let bytes =
                     table.bytes.get(chunk.start * row_bytes..chunk.end * row_bytes).ok_or_else(|| {

@@ -74,16 +74,6 @@ impl Layer {
         })
     }
 
-    /// Columns of the result.
-    pub(crate) fn outputs(&self) -> Result<i64, TrainError> {
-        match self {
-            Self::Convolution(layer) => layer.outputs(),
-            Self::Attention(layer) => Ok(layer.outputs()),
-            Self::Isomorphism(layer) => Ok(layer.outputs()),
-            Self::EdgeIsomorphism(layer) => Ok(layer.outputs()),
-        }
-    }
-
     /// Its parameters by name, in an order that never changes.
     pub(crate) fn parameters(&self) -> Vec<(&'static str, &Tensor)> {
         match self {

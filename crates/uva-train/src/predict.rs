@@ -4,6 +4,7 @@ use crate::TrainError;
 use crate::batch::Batch;
 use crate::full_layer::{Stream, WholeGraph};
 use crate::full_pass::Wishes;
+use crate::full_table::Tables;
 use crate::prepared::Prepared;
 use crate::trainer::{Confirm, Trainer};
 use crate::wanted::Wanted;
@@ -73,15 +74,16 @@ impl Trainer {
     /// Answers about the wanted nodes, with every node's whole neighbourhood at every layer, in the order of node ids.
     ///
     /// Nodes whose rows are not `wanted` from `begin` on are passed over. `progress` gets how far the pass is, of how
-    /// much. Cost and memory are those of [`Trainer::evaluate_full`], without a table of logits.
+    /// much. The cost is that of [`Trainer::evaluate_full`]. So is the memory, without a table of logits, if `tables` are
+    /// in memory. In files they take [`Trainer::bytes_of_tables`] on the disk, and memory is that of a chunk.
     ///
     /// # Errors
-    /// [`TrainError::Stopped`] if `take` or `progress` breaks off. [`TrainError::Input`] for tables that contradict
-    /// each other or the model, or a neighbour out of range.
+    /// [`TrainError::Stopped`] if `take` or `progress` breaks off. [`TrainError::Table`] for a full disk.
+    /// [`TrainError::Input`] for tables that contradict each other or the model, or a neighbour out of range.
     pub fn predict_full<'g>(
         &self,
-        graph: impl Into<WholeGraph<'g>>,
-        features: FeatureTable<'_>,
+        (graph, features): (impl Into<WholeGraph<'g>>, FeatureTable<'_>),
+        tables: Tables<'_>,
         (wanted, begin): (&Wanted, usize),
         questions: Questions,
         take: Take<'_>,
@@ -104,7 +106,7 @@ impl Trainer {
             hidden: questions.hidden.map(|layer| (layer, &mut hidden as &mut dyn Stream)),
             logits: questions.logits().then_some(&mut logits as &mut dyn Stream),
         };
-        self.full_pass(features, &graph, wishes, &mut tick)
+        self.full_pass(features, (&graph, tables), wishes, &mut tick)
     }
 
     /// Answers about the seeds of a batch, whose rows have these `places`. Its labels are not read.

@@ -43,11 +43,6 @@ impl Linear {
         vec![("weight", &self.weight), ("bias", &self.bias)]
     }
 
-    /// Columns of the result.
-    pub(crate) fn outputs(&self) -> i64 {
-        self.bias.numel() as i64
-    }
-
     pub(crate) fn forward(&self, x: &Tensor) -> Result<Tensor, TrainError> {
         Ok(x.f_linear(&self.weight, Some(&self.bias))?)
     }

@@ -19,7 +19,7 @@ use uva_graph::{ElementType, GraphError, Meta, Progress, Split, Summary, names};
 use super::common::Common;
 use super::estimate::{GeneratorEstimate, id_bytes};
 use super::random::{Purpose, Stream};
-use crate::disk_space::{self, BytesOnDisk};
+use uva_graph::disk_space::{self, BytesOnDisk};
 
 /// The decisions of a generator, node by node: each depends on the options and the node alone.
 pub trait Shape: Sync {

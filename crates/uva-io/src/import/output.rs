@@ -13,7 +13,7 @@ use super::options::ImportOptions;
 use super::request::{ImportEstimate, Request};
 use super::stream::ArrayStream;
 use super::values;
-use crate::disk_space::{self, BytesOnDisk};
+use uva_graph::disk_space::{self, BytesOnDisk};
 
 /// Elements converted at a time.
 pub(super) const CHUNK: usize = 1 << 16;

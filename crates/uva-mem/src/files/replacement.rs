@@ -127,6 +127,16 @@ impl Drop for Replacement {
     }
 }
 
+/// A new, empty file in `directory` that has no name, so that it goes with its last descriptor and mapping, however the
+/// process ends. Where the file system makes none without a name, it has a random one for a moment.
+///
+/// # Errors
+/// The system's answer where the directory cannot be opened or written.
+pub fn nameless(directory: &Path) -> io::Result<File> {
+    // Dropped without `commit`, it takes a temporary name away again.
+    Ok(Replacement::of(&directory.join("scratch"), 0o600)?.file().try_clone()?)
+}
+
 /// A file without a name in `directory`, where the file system supports that and /proc can name it later.
 fn unnamed(directory: &OwnedFd, mode: Mode) -> Option<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;

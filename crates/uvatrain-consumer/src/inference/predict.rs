@@ -2,8 +2,10 @@
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 
 use serde_json::json;
+use uva_graph::disk_space::{self, BytesOnDisk};
 use uva_graph::{Dataset, Split};
 use uva_launch::training::{
     EvaluateBy, Nodes, Predicted, PredictionJob, PredictionWatch, TrainedModel, checkpoint_error,
@@ -11,7 +13,7 @@ use uva_launch::training::{
 use uva_model::Answer;
 use uva_model::checkpoint::checksum;
 use uva_runtime::RuntimeError;
-use uva_train::{Answered, Questions, TrainDevice, TrainError, Trainer, Wanted, checkpoint};
+use uva_train::{Answered, Questions, Tables, TrainDevice, TrainError, Trainer, Wanted, checkpoint};
 
 use super::output::Output;
 use super::sampled::Sampled;
@@ -58,6 +60,15 @@ fn questions(job: &PredictionJob, trainer: &Trainer) -> Result<(Questions, usize
     Ok((questions, layer))
 }
 
+/// The directory of the job's first file.
+fn beside(job: &PredictionJob) -> PathBuf {
+    let parent = job.files.first().and_then(|file| file.path.parent());
+    match parent {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
 /// Opens the job's files.
 fn open(
     dataset: &Dataset,
@@ -95,6 +106,13 @@ fn full(
     let trainer = checkpoint::load_model(&model.checkpoint, model.metric, TrainDevice::Cpu, model.threads)
         .map_err(checkpoint_error)?;
     let (questions, layer) = questions(job, &trainer)?;
+    let beside = beside(job);
+    let needed = trainer.bytes_of_tables(dataset.nodes()).map_err(train_error)?;
+    disk_space::check(
+        &beside,
+        needed,
+        format_args!("the tables between the layers take up to {}", BytesOnDisk(needed)),
+    )?;
     let mut output = open(dataset, model, job, wanted, (&trainer, layer))?;
     let begin = output.done;
     if begin > 0 {
@@ -126,8 +144,14 @@ fn full(
         if stop.get() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let begin_at = (wanted, begin as usize);
-    let passed =
-        trainer.predict_full(dataset, dataset.features(), begin_at, questions, &mut take, &mut progress);
+    let passed = trainer.predict_full(
+        (dataset, dataset.features()),
+        Tables::Files(&beside),
+        begin_at,
+        questions,
+        &mut take,
+        &mut progress,
+    );
     if let Some(error) = failed {
         return Err(error);
     }

@@ -3,12 +3,15 @@
 use std::fmt;
 use std::path::Path;
 
+use crate::GraphError;
 use rustix::fs::statvfs;
-use uva_graph::GraphError;
 
 /// Refuses if the file system of `out` has less than `needs` bytes for us; `what` names the consumer of the space, and
 /// alternatives. If the free space is unknown, or a parent cannot be examined, it does not refuse: writing will tell.
-pub(crate) fn check(out: &Path, needs: u64, what: impl fmt::Display) -> Result<(), GraphError> {
+///
+/// # Errors
+/// [`GraphError::Lacking`].
+pub fn check(out: &Path, needs: u64, what: impl fmt::Display) -> Result<(), GraphError> {
     // `out` need not exist yet, and its parents may be missing.
     let there = out.ancestors().find(|parent| parent.as_os_str().is_empty() || parent.exists());
     let there = match there {
@@ -25,7 +28,7 @@ pub(crate) fn check(out: &Path, needs: u64, what: impl fmt::Display) -> Result<(
 }
 
 /// A byte count in the units customary for disks.
-pub(crate) struct BytesOnDisk(pub u64);
+pub struct BytesOnDisk(pub u64);
 
 impl fmt::Display for BytesOnDisk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,0 +1,150 @@
+"""States of a loader: saved, loaded, refused."""
+
+import pytest
+from graphs import OPTIONS, hashes, write_graph
+
+import uvatrain
+
+
+def all_states(loader, count):
+    """The state within each step of the first epochs, and what follows it."""
+    states, followed = [], []
+    for _ in range(count):
+        for batch in loader:
+            for after in followed:
+                after.append(batch.hash)
+            states.append(loader.state_dict())
+            followed.append([])
+    return list(zip(states, followed, strict=True))
+
+
+def test_every_state_resumes_at_the_next_batch(graph, loader):
+    import json
+
+    for state, followed in all_states(loader, 2):
+        state = json.loads(json.dumps(state))
+        with uvatrain.Loader(graph, **OPTIONS, samplers=2) as resumed:
+            resumed.load_state_dict(state)
+            assert resumed.epoch == state["epoch"] and resumed.state_dict() == state
+            seen = hashes(resumed)
+            while resumed.epoch < 2:
+                seen += hashes(resumed)
+            assert seen == followed
+
+
+def test_a_state_between_epochs_is_the_next_ones_beginning(loader, epochs):
+    fresh = loader.state_dict()
+    assert (fresh["epoch"], fresh["batch"]) == (0, 0)
+    hashes(loader)
+    between = loader.state_dict()
+    assert (between["epoch"], between["batch"]) == (1, 0)
+    loader.set_epoch(4)
+    assert loader.state_dict()["epoch"] == 4
+    loader.load_state_dict(fresh)
+    assert hashes(loader) == epochs[0]
+    loader.load_state_dict(between)
+    assert hashes(loader) == epochs[1]
+
+
+def test_a_state_behind_a_break_is_that_of_the_last_batch(loader, epochs):
+    for batch in loader:
+        if batch.index == 1:
+            break
+    state = loader.state_dict()
+    assert (state["epoch"], state["batch"]) == (0, 2)
+    loader.load_state_dict(state)
+    assert hashes(loader) == epochs[0][2:]
+
+
+def test_a_loop_that_sets_every_epoch_resumes_in_the_middle_of_one(loader, epochs):
+    state = dict(loader.state_dict(), epoch=2, batch=3)
+    loader.load_state_dict(state)
+    seen = []
+    for epoch in range(2, 4):
+        loader.set_epoch(epoch)
+        seen += hashes(loader)
+    assert seen == epochs[2][3:] + epochs[3]
+    loader.load_state_dict(state)
+    loader.set_epoch(1)
+    assert hashes(loader) == epochs[1]
+
+
+def test_a_state_loaded_in_the_middle_ends_the_iteration(loader, epochs):
+    iteration = iter(loader)
+    next(iteration)
+    state = loader.state_dict()
+    next(iteration)
+    loader.load_state_dict(state)
+    with pytest.raises(uvatrain.UvatrainError, match="a state was loaded"):
+        next(iteration)
+    assert hashes(loader) == epochs[0][1:]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        dict(fanouts=(4, 2)),
+        dict(batch_size=32),
+        dict(seed=4),
+        dict(replace=True),
+        dict(drop_last=True),
+        dict(batch_dependency=2),
+        dict(sampler_kind="labor"),
+        dict(sampler_kind="walk"),
+        dict(sampler_kind="ppr"),
+        dict(split="valid"),
+        dict(rank=0, world_size=2),
+    ],
+)
+def test_a_state_of_other_options_is_refused_by_name(graph, loader, other):
+    with uvatrain.Loader(graph, **{**OPTIONS, **other}) as another:
+        name = list(other)[-1]
+        with pytest.raises(ValueError, match=f"state: {name} is another"):
+            loader.load_state_dict(another.state_dict())
+    assert loader.epoch == 0 and next(iter(loader)).index == 0
+
+
+def test_a_state_of_when_short_lists_were_taken_whole_with_replacement_is_refused(graph):
+    with uvatrain.Loader(graph, **OPTIONS, replace=True) as loader:
+        state = loader.state_dict()
+        loader.load_state_dict(state)
+        del state["replacement"]
+        with pytest.raises(ValueError, match="state: replacement is missing"):
+            loader.load_state_dict(state)
+
+
+def test_a_state_of_another_dataset_is_refused(loader, tmp_path):
+    with uvatrain.Loader(write_graph(tmp_path / "other", seed=9), **OPTIONS) as another:
+        with pytest.raises(ValueError, match="the dataset is another"):
+            loader.load_state_dict(another.state_dict())
+
+
+def test_a_rank_resumes_from_the_state_of_another(graph):
+    ranks = [uvatrain.Loader(graph, **OPTIONS, rank=rank, world_size=2) for rank in (0, 1)]
+    next(iter(ranks[0]))
+    expected = [batch.hash for batch in ranks[1]][1:]
+    ranks[1].load_state_dict(ranks[0].state_dict())
+    assert hashes(ranks[1]) == expected
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "message"),
+    [
+        (None, ValueError, "no state"),
+        ({}, ValueError, "no state"),
+        (dict(version=2), ValueError, "version 2"),
+        (dict(batch=6), ValueError, "batch 6"),
+        (dict(batch=-1), ValueError, "batch -1"),
+        (dict(batch="1"), ValueError, "batch '1'"),
+        (dict(epoch=-1), ValueError, "epoch -1"),
+        (dict(epoch=None), TypeError, "NoneType"),
+    ],
+)
+def test_a_broken_state_is_refused(loader, wrong, error, message):
+    state = {**loader.state_dict(), **wrong} if wrong else wrong
+    with pytest.raises(error, match=message):
+        loader.load_state_dict(state)
+    state = loader.state_dict()
+    del state["seed"]
+    with pytest.raises(ValueError, match="seed is missing"):
+        loader.load_state_dict(state)
