@@ -134,7 +134,7 @@ impl Drop for Replacement {
 /// The system's answer where the directory cannot be opened or written.
 pub fn nameless(directory: &Path) -> io::Result<File> {
     // Dropped without `commit`, it takes a temporary name away again.
-    Ok(Replacement::of(&directory.join("scratch"), 0o600)?.file().try_clone()?)
+    Replacement::of(&directory.join("scratch"), 0o600)?.file().try_clone()
 }
 
 /// A file without a name in `directory`, where the file system supports that and /proc can name it later.

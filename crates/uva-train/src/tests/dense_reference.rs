@@ -58,11 +58,14 @@ fn edge_rows(graph: &Graph, v: usize) -> Vec<Vec<f64>> {
     rows.chunks(EDGE_DIM).map(|row| row.iter().map(|&x| f64::from(x)).collect()).collect()
 }
 
+/// Name, shape and values.
+type Parameter = (String, Vec<i64>, Vec<f64>);
+
 /// A GAT layer as its paper writes it, without the bias: node by node, head by head.
 fn attention(
     graph: &Graph,
-    layer: [&(String, Vec<i64>, Vec<f64>); 3],
-    of_edges: Option<[&(String, Vec<i64>, Vec<f64>); 2]>,
+    layer: [&Parameter; 3],
+    of_edges: Option<[&Parameter; 2]>,
     heads: usize,
     averaged: bool,
     x: &Matrix,
@@ -114,14 +117,14 @@ fn attention(
 }
 
 /// A trainer's parameters by name.
-struct Parameters(Vec<(String, Vec<i64>, Vec<f64>)>);
+struct Parameters(Vec<Parameter>);
 
 impl Parameters {
     fn has(&self, name: &str) -> bool {
         self.0.iter().any(|parameter| parameter.0 == name)
     }
 
-    fn get(&self, name: &str) -> &(String, Vec<i64>, Vec<f64>) {
+    fn get(&self, name: &str) -> &Parameter {
         self.0.iter().find(|parameter| parameter.0 == name).unwrap_or_else(|| panic!("no parameter {name}"))
     }
 

@@ -6,6 +6,7 @@ use super::dense_reference::{dense_forward, rows};
 use super::support::{Batch, Graph, MODELS, fill_biases, options, parameter_bits};
 use crate::device::TrainDevice;
 use crate::evaluation::Evaluation;
+use crate::full_table::Tables;
 use crate::input::{BatchInput, BlockInput};
 use crate::predict::Questions;
 use crate::prepared::Prepared;
@@ -211,7 +212,14 @@ fn a_checkpoint_keeps_the_task_and_predicts_the_numbers_of_the_trainer() {
     let wanted = Wanted::all(40);
     let mut progress = |_, _| ControlFlow::Continue(());
     loaded
-        .predict_full(graph.csc(), graph.table(), (&wanted, 0), questions, &mut take, &mut progress)
+        .predict_full(
+            (graph.csc(), graph.table()),
+            Tables::Memory,
+            (&wanted, 0),
+            questions,
+            &mut take,
+            &mut progress,
+        )
         .unwrap();
     let expected: Vec<f64> = outputs.concat();
     assert_eq!(predicted.len(), expected.len());
