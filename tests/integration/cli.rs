@@ -656,10 +656,11 @@ fn an_edge_list_is_imported_exported_and_imported_again() {
     let said = run(&["export", "first", "lines", "--to", "edgelist", "--gzip"]).succeeds();
     assert!(said.stderr.contains("back: uvatrain import --from edgelist lines DIRECTORY\n"), "{said}");
     run(&["import", "--from", "edgelist", "lines", "second", "--name", "first"]).succeeds();
-    for name in ["indptr.npy", "indices.npy", "feat.npy", "label.npy", "node_id.npy", "meta.json"] {
+    for name in ["indptr.npy", "indices.npy", "feat.npy", "node_id.npy", "meta.json"] {
         let read = |directory: &str| fs::read(temp.path().join(directory).join(name)).unwrap();
         assert!(read("first") == read("second"), "{name} differs");
     }
+    assert!(!temp.path().join("second/label.npy").exists(), "an edge list has no labels");
     run(&["export", "first", "lines", "--to", "npy"]).refuses(2, &["lines", "exists"]);
     run(&["export", "first", "other", "--to", "npy", "--gzip"]).refuses(2, &["--gzip"]);
     run(&["export", "nothing", "other", "--to", "npy"]).refuses(2, &["nothing"]);
