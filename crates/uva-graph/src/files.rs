@@ -32,6 +32,19 @@ pub(crate) enum LabelArray {
     Regression { columns: Option<usize>, array: TypedArray<f32> },
 }
 
+/// The columns of an array of labels or targets, [nodes, columns]; `None` for one a node, [nodes].
+///
+/// # Errors
+/// Any other shape.
+pub fn label_columns(array: &NpyArray, nodes: usize) -> Result<Option<usize>, GraphError> {
+    match *array.shape() {
+        [rows] if rows == nodes => Ok(None),
+        [rows, columns] if rows == nodes && columns > 0 => Ok(Some(columns)),
+        _ => Err(array
+            .wrong_shape(format!("[{nodes}] (one class or number a node) or [{nodes}, columns] (several)"))),
+    }
+}
+
 impl LabelArray {
     pub(crate) fn array(&self) -> Option<&NpyArray> {
         match self {
@@ -46,15 +59,7 @@ impl LabelArray {
     fn of(array: Option<NpyArray>, nodes: usize, meta: &Meta, directory: &Path) -> Result<Self, GraphError> {
         let in_meta = |problem| GraphError::invalid(&directory.join(meta::FILE_NAME), problem);
         let Some(array) = array else { return Ok(Self::Absent) };
-        let columns = match *array.shape() {
-            [rows] if rows == nodes => None,
-            [rows, columns] if rows == nodes && columns > 0 => Some(columns),
-            _ => {
-                return Err(array.wrong_shape(format!(
-                    "[{nodes}] (one class or number a node) or [{nodes}, columns] (several)"
-                )));
-            }
-        };
+        let columns = label_columns(&array, nodes)?;
         match (array.kind(), columns) {
             (NpyType::F32, columns) => {
                 if let Some(classes) = meta.classes {

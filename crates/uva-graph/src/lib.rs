@@ -60,6 +60,7 @@ pub mod views;
 pub use dataset::{Dataset, Repeats, Verification, Verify};
 pub use error::GraphError;
 pub use feature_element::{edge_feature_element, feature_element};
+pub use files::label_columns;
 pub use kinds::{ElementType, Split};
 pub use meta::Meta;
 pub use progress::Progress;

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use uva_graph::csc::{Changes, CscBuilder};
 use uva_graph::npy::{NpyArray, NpyType, write_array};
-use uva_graph::{ElementType, GraphError, Meta, feature_element, names, verify};
+use uva_graph::{ElementType, GraphError, Meta, feature_element, label_columns, names, verify};
 
 use super::features::{FeatureSource, feature_type};
 use super::importer::{Importer, SourceKind};
@@ -222,15 +222,7 @@ impl Source {
             (watch.note)(&no_labels(&self.directory, &names));
             return Ok(ImportedLabels::Absent);
         };
-        let columns = match *array.shape() {
-            [rows] if rows == nodes => None,
-            [rows, columns] if rows == nodes && columns > 0 => Some(columns),
-            _ => {
-                return Err(array.wrong_shape(format!(
-                    "[{nodes}] (one class or number a node) or [{nodes}, columns] (several)"
-                )));
-            }
-        };
+        let columns = label_columns(&array, nodes)?;
         if regression || are_targets(&array) {
             let values = floats(&array);
             let width = columns.unwrap_or(1);
