@@ -11,7 +11,7 @@ from torch import Tensor
 from ._rows import all_rows
 from .lists import Lists, lists_of
 
-__all__ = ["Given", "glorot", "given", "in_order", "linear_first", "refuse_others"]
+__all__ = ["Given", "glorot", "given", "in_order", "linear_first", "refuse_others", "sums_first"]
 
 
 class Given(NamedTuple):
@@ -80,6 +80,22 @@ def linear_first(lists: Lists, inputs: int, outputs: int, input_gradient: bool) 
     summed_first = lists.num_edges * inputs * _GATHER * gathers + lists.num_dst * inputs * outputs * products
     linear = lists.num_edges * outputs * _GATHER * (1.0 + _BACK) + lists.num_src * inputs * outputs * products
     return linear < summed_first
+
+
+#: An element of a neighbour's row where lists follow one another that name the same rows.
+_GATHER_AGAIN = 4.0
+
+
+def sums_first(lists: Lists, inputs: int, of_heads: tuple[int, int], input_gradient: bool) -> bool:
+    """Whether attention had better sum the rows of each head before it multiplies them. The result is the same."""
+    heads, width = of_heads
+    outputs = heads * width
+    # Both ways the weights of edges have gradients, which read the rows once more.
+    gathers = 2.0 + _BACK if input_gradient else 2.0
+    summed = lists.num_edges * inputs * heads * _GATHER_AGAIN * gathers + lists.num_dst * inputs * outputs * 3.0
+    products = 3.0 if input_gradient else 2.0
+    linear = lists.num_edges * outputs * _GATHER * (2.0 + _BACK) + lists.num_src * inputs * outputs * products
+    return summed < linear
 
 
 def glorot(weight: Tensor | None) -> None:
