@@ -345,6 +345,23 @@ fn several_runs_are_compared_before_each_is_shown() {
 }
 
 #[test]
+fn runs_of_regression_show_their_errors_in_place_of_accuracies() {
+    let temp = directory();
+    let epoch = |epoch: u64, mse: f64| {
+        json!({ "event": "epoch", "epoch": epoch, "train_loss": 2.5, "regression": true, "valid_mse": mse,
+            "valid_mae": mse / 2.0, "seconds": 0.5 })
+    };
+    let lines = [vec![start()], (0..200).map(batch).collect(), vec![epoch(0, 4.5), epoch(1, 3.25)]].concat();
+    write_lines(&temp.path().join("run.jsonl"), &lines);
+    let one = page(temp.path(), &["run.jsonl"]);
+    shows(&one, &["Validation MSE by epoch", "validation MSE: 3.250 in the last epoch", "4.5000", "1.6250"]);
+    assert!(!one.contains("ccuracy"), "there is none");
+    let two = page(temp.path(), &["run.jsonl", "run.jsonl"]);
+    let picture = two.split("id=\"all-validation-t\"").nth(1).unwrap().split("</figure>").next().unwrap();
+    assert!(picture.contains("Validation MSE by epoch") && picture.matches("<li>").count() == 2, "{picture}");
+}
+
+#[test]
 fn names_out_of_a_file_are_text_and_nothing_else() {
     let temp = directory();
     let hostile = "<script>alert('x')</script>\" onload=\"x\u{0}\u{1b}[31m &amp; ]]> <!-- \u{202e}";
