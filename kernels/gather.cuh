@@ -7,7 +7,7 @@
 // How a gather went. In device memory. Declared in crates/uva-kernels too, which does not build if the two differ.
 struct GatherReport {
   unsigned long long stamp;         // written last, by gather_finish: everything before is complete
-  unsigned long long began_ns;      // device clock at gather_begin
+  unsigned long long began_ns;      // device clock at gather_begin, or when the first block of the gather began
   unsigned long long ended_ns;      // device clock at gather_finish
   unsigned long long bad_position;  // first position whose id is no row; all ones when there is none
   long long bad_id;                 // that id
@@ -33,6 +33,8 @@ struct GatherArguments {
 namespace uva {
 
 constexpr u64 NO_POSITION = ~0ull;
+// What began_ns is in a report that the host prepared, until a kernel begins.
+constexpr u64 NOT_BEGUN = ~0ull;
 // A read of the link never crosses from one line into the next.
 constexpr u32 LINE_BYTES = 128;
 
@@ -88,12 +90,20 @@ __device__ __forceinline__ Source source_of(const GatherArguments& arguments, u6
   return source;
 }
 
+// Every gather begins with it. A report from gather_begin has an earlier time already; one that the host prepared gets
+// that of the first block.
+__device__ __forceinline__ void note_beginning(GatherReport* report) {
+  if (threadIdx.x == 0) atomicMin(&report->began_ns, (u64)global_nanoseconds());
+}
+
 // Completes the report. The gather before it in the stream is complete, but a reader in another process trusts the
 // stamp alone: the fence keeps it behind all the rest.
 template <class Id>
 __device__ __forceinline__ void finish(GatherReport* report, const void* ids, u64 stamp) {
   if (report->bad_position != NO_POSITION) report->bad_id = reinterpret_cast<const Id*>(ids)[report->bad_position];
   report->ended_ns = global_nanoseconds();
+  // No rows, and so no gather.
+  if (report->began_ns == NOT_BEGUN) report->began_ns = report->ended_ns;
   __threadfence_system();
   *reinterpret_cast<volatile u64*>(&report->stamp) = stamp;
 }

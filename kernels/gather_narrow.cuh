@@ -58,6 +58,7 @@ __device__ __forceinline__ void copy_row_narrow(const u8* from, u8* to, u64 row_
 
 template <class Id, bool CACHED, bool SHIFT>
 __device__ __forceinline__ void gather_narrow(const GatherArguments& arguments) {
+  note_beginning(arguments.report);
   const u64 row_bytes = arguments.row_bytes;
   const u64 cache = CACHED ? reinterpret_cast<u64>(arguments.cache) : 0;
   const u32 width = narrow_lane(reinterpret_cast<u64>(arguments.table) | cache | row_bytes);

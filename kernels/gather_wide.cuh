@@ -179,6 +179,7 @@ template <class Id>
 __device__ __forceinline__ void gather_wide(const GatherArguments& arguments) {
   __shared__ Rows<LANES> of_warp[UVA_GATHER_BLOCK_THREADS / LANES];
   Rows<LANES>& rows = of_warp[threadIdx.x / LANES];
+  note_beginning(arguments.report);
   const Layout layout = layout_of(arguments.table, arguments.row_bytes);
   const u32 lane = threadIdx.x % LANES;
   const u32 at_once = rows_per_take(arguments.count);
@@ -205,6 +206,7 @@ __device__ __forceinline__ void gather_wide_cached(const GatherArguments& argume
   // Fewer than a set waits already when another take is added.
   __shared__ Rows<2 * LANES> of_warp[UVA_GATHER_BLOCK_THREADS / LANES];
   Rows<2 * LANES>& rows = of_warp[threadIdx.x / LANES];
+  note_beginning(arguments.report);
   const u32 lane = threadIdx.x % LANES;
   const u32 at_once = rows_per_take(arguments.count);
   for (u32 round = 0; round < 2; ++round) {

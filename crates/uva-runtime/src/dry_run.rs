@@ -170,7 +170,7 @@ impl DryRun {
         if let Some(cuda) = plan.backend.device_slots() {
             self.takes("feature slots", MemoryKind::Device, plan.device_bytes() as u64);
             let staging =
-                (plan.layout.arrays_bytes() as u64).saturating_mul(plan.options.feature_slots as u64);
+                (plan.layout.upload_bytes() as u64).saturating_mul(plan.options.feature_slots as u64);
             self.takes("staging of ids and blocks", MemoryKind::Pinned, staging);
             match cuda.gather {
                 GatherChoice::ZeroCopy | GatherChoice::Split => {

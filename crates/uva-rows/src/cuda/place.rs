@@ -1,6 +1,7 @@
 //! Device memory as a place for rows.
 
 use uva_cuda::Stream;
+use uva_cuda::kernels::gather::GatherKernels;
 
 use super::error::FillError;
 use crate::source::{Place, RowSource};
@@ -12,6 +13,7 @@ pub struct DevicePlace<'p> {
     /// Which of the concurrent fills.
     pub(super) lane: usize,
     pub(super) stream: &'p Stream,
+    kernels: &'p GatherKernels,
     /// The ids on the device.
     pub(super) ids: u64,
     /// The first row.
@@ -25,10 +27,25 @@ impl<'p> DevicePlace<'p> {
     ///
     /// # Safety
     /// In stream order, `ids` has the ids that are submitted with this place, `out` has room for their rows, and
-    /// `report` is a gather's report that `GatherKernels::begin` has prepared. Until the stream has passed the fill,
+    /// `report` is a prepared report ([`GatherReport::PREPARED`](uva_cuda::kernels::gather::GatherReport::PREPARED)).
+    /// Until the stream has passed the fill,
     /// they live and nobody else writes to them. A lane is reused only after that.
-    pub unsafe fn new(lane: usize, stream: &'p Stream, ids: u64, out: u64, report: u64) -> Self {
-        Self { lane, stream, ids, out, report }
+    pub unsafe fn new(
+        lane: usize,
+        stream: &'p Stream,
+        kernels: &'p GatherKernels,
+        ids: u64,
+        out: u64,
+        report: u64,
+    ) -> Self {
+        Self { lane, stream, kernels, ids, out, report }
+    }
+
+    /// Writes the beginning to the report: for fills without a gather kernel, which would do it. To be called before
+    /// any kernel of the fill.
+    pub(super) fn note_beginning(&self) -> Result<(), FillError> {
+        // SAFETY: the place's report, by the promise of `new`. Nothing is in it yet.
+        Ok(unsafe { self.kernels.begin(self.stream, self.report)? })
     }
 }
 

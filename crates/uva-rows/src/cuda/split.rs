@@ -104,6 +104,9 @@ impl<A: DeviceSource, S: HostSource> RowSource<DevicePlace<'_>> for Split<A, Sta
         times.divided = (0 < count && count < ids.len()).then_some((count, ids.len()));
         let (ids, others) = ids.split_at(count);
         if !others.is_empty() {
+            if ids.is_empty() {
+                place.note_beginning()?;
+            }
             times.first_began.record(place.stream)?;
             second.stream.wait(&times.first_began)?;
         }

@@ -1,11 +1,10 @@
 //! The producer's side of feature slots on a GPU.
 
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use uva_batch::{BatchHeader, BatchLayout, Column};
+use uva_batch::{BatchHeader, BatchLayout, Column, Stage};
 use uva_cuda::kernels::gather::GatherKernels;
 use uva_cuda::memory::{PinHow, PinOptions, PinReport, PinnedTable, SharedBuffer, TableBytes};
 use uva_cuda::partition::GreenPartition;
@@ -108,10 +107,11 @@ pub(crate) struct DeviceGather {
     note: String,
 }
 
-/// The feature rows of edges on their way: gathered by the CPU, and copied to the slot with the batch's arrays.
+/// The feature rows of edges on their way: gathered by the CPU, and sent to the slot with the batch's arrays.
 struct EdgesOnHost {
     source: EdgeRows,
-    rows: Vec<u8>,
+    /// Of each layer of the present batch.
+    rows: Vec<Vec<u8>>,
     threads: usize,
 }
 
@@ -180,7 +180,7 @@ impl DeviceGather {
             "{how}; {slots:.2} GB of feature slots on the GPU ({ways}); kernels ready in {seconds:.2} s"
         );
         let mut filler = SlotFiller::new(stream, kernels, source, buffer, slot_shape(plan))?;
-        filler.reserve_bytes(plan.layout.arrays_bytes())?;
+        filler.reserve_bytes(plan.layout.upload_bytes())?;
         let edges = EdgeRows::new(dataset, &plan.layout, threads)?;
         let edges = edges.map(|source| EdgesOnHost { source, rows: Vec::new(), threads });
         Ok(Self { filler, events, rows: plan.table_rows, edges, note })
@@ -191,7 +191,7 @@ impl DeviceGather {
         &self.note
     }
 
-    /// Enqueues the copy of a batch's arrays and the gather of its rows into the slot of `sequence`, after the
+    /// Enqueues the upload of a batch's arrays and the gather of its rows into the slot of `sequence`, after the
     /// consumer's last use of it. `from` is the batch slot's payload; it is not read after this returns.
     pub fn fill(
         &mut self,
@@ -204,20 +204,23 @@ impl DeviceGather {
         let slot = (sequence % slots) as usize;
         let after = (sequence >= slots).then(|| &*self.events.free[slot]);
         let layout = &plan.layout;
-        let arrays: Vec<_> = layout.copied(header).collect();
-        let ids_range = layout.range(header, Column::InputNodes, 0);
-        let ids: &[i64] = bytemuck::cast_slice(&from[ids_range.clone()]);
-        let beside = match &mut self.edges {
-            Some(edges) => edges.gather(layout, header, from)?,
-            None => Vec::new(),
-        };
+        let ids: &[i64] = bytemuck::cast_slice(&from[layout.range(header, Column::InputNodes, 0)]);
+        if let Some(edges) = &mut self.edges {
+            edges.gather(layout, header, from)?;
+        }
+        let edges = self.edges.as_ref();
+        let arrays: Vec<(usize, &[u8])> = layout
+            .packed(header)
+            .map(|(place, to)| match place.column.spec().written_by {
+                Stage::Sampler => (to.start, &from[place.used(header)]),
+                Stage::Producer => (to.start, edges.map_or(&[][..], |edges| edges.of_layer(place.layer))),
+            })
+            .collect();
         let place = SlotPlace {
             slot,
-            payload: from,
             arrays: &arrays,
-            beside: &beside,
-            ids_at: ids_range.start,
-            features_at: layout.range(header, Column::X, 0).start,
+            ids_at: layout.packed_range(header, Column::InputNodes, 0).start,
+            features_at: layout.packed_range(header, Column::X, 0).start,
             stamp: stamp(sequence),
             after,
             ready: &self.events.ready[slot],
@@ -256,29 +259,19 @@ impl DeviceGather {
 }
 
 impl EdgesOnHost {
-    /// Each layer's rows, with the place in the slot where they belong.
-    fn gather(
-        &mut self,
-        layout: &BatchLayout,
-        header: &BatchHeader,
-        from: &[u8],
-    ) -> Result<Vec<(usize, &[u8])>, RuntimeError> {
-        let ranges: Vec<_> = EdgeRows::ranges(layout, header).collect();
-        self.rows.resize(ranges.iter().map(ExactSizeIterator::len).sum(), 0);
-        let mut rest = &mut self.rows[..];
-        for (layer, range) in ranges.iter().enumerate() {
-            let (out, behind) = rest.split_at_mut(range.len());
+    /// Gathers each layer's rows.
+    fn gather(&mut self, layout: &BatchLayout, header: &BatchHeader, from: &[u8]) -> Result<(), RuntimeError> {
+        self.rows.resize(layout.layers().len(), Vec::new());
+        for ((layer, range), out) in EdgeRows::ranges(layout, header).enumerate().zip(&mut self.rows) {
+            out.resize(range.len(), 0);
             let place = HostPlace { out, threads: self.threads };
             self.source.fill(layout, header, layer, from, place)?;
-            rest = behind;
         }
-        let mut rest = &self.rows[..];
-        let mut of_layer = |range: &Range<usize>| {
-            let (rows, behind) = rest.split_at(range.len());
-            rest = behind;
-            (range.start, rows)
-        };
-        Ok(ranges.iter().map(&mut of_layer).collect())
+        Ok(())
+    }
+
+    fn of_layer(&self, layer: usize) -> &[u8] {
+        self.rows.get(layer).map_or(&[], Vec::as_slice)
     }
 }
 

@@ -1,7 +1,5 @@
 //! One fill of a slot: before, and after.
 
-use std::ops::Range;
-
 use uva_cuda::Event;
 
 use crate::cuda::error::FillError;
@@ -12,13 +10,10 @@ use crate::source::{Origin, Place, RowsRead};
 pub struct SlotPlace<'p> {
     /// The slot.
     pub slot: usize,
-    /// The batch's arrays as they lie in a slot; free again when the fill has been submitted.
-    pub payload: &'p [u8],
-    /// The bytes of the payload that are copied, to the same offsets of the slot.
-    pub arrays: &'p [Range<usize>],
-    /// More bytes, each with its place in the slot; free again likewise.
-    pub beside: &'p [(usize, &'p [u8])],
-    /// Where in the payload, within one of the arrays, the submitted ids begin.
+    /// The batch's arrays, each with its place in the slot, in the order of these places, behind the report. One copy
+    /// takes all of them: bytes between them are overwritten too. They are free again when the fill has been submitted.
+    pub arrays: &'p [(usize, &'p [u8])],
+    /// Where in the slot, within one of the arrays, the submitted ids begin.
     pub ids_at: usize,
     /// Where in the slot the rows begin.
     pub features_at: usize,
