@@ -84,7 +84,8 @@ impl ColumnPlace {
     }
 
     /// The bytes that are kept for it.
-    fn room(&self) -> Range<usize> {
+    #[must_use]
+    pub fn room(&self) -> Range<usize> {
         self.at..self.at + self.capacity * self.row_bytes()
     }
 }
@@ -233,9 +234,19 @@ impl BatchLayout {
         0
     }
 
-    /// Bytes of a slot on a GPU that one upload brings, at most: the report and the [packed](Self::packed) columns.
-    pub fn upload_bytes(&self) -> usize {
-        REPORT_BYTES + self.arrays_bytes - BatchHeader::BYTES
+    /// Bytes of a slot on a GPU that one upload brings, at most: the report and the [packed](Self::packed) columns. Where
+    /// a sampler on the GPU makes its columns there, they are not among them.
+    pub fn upload_bytes(&self, sampled_on_gpu: bool) -> usize {
+        let sent = self.own_room(false).chain(self.own_room(true).filter(|_| !sampled_on_gpu));
+        sent.fold(REPORT_BYTES, |end, place| end + place.room().len().next_multiple_of(CACHE_LINE))
+    }
+
+    /// The columns before the feature rows that have room of their own, and are made on a GPU if it samples, or not.
+    fn own_room(&self, made_on_gpu: bool) -> impl Iterator<Item = &ColumnPlace> {
+        self.places.iter().filter(move |place| {
+            let spec = place.column.spec();
+            place.column != Column::X && spec.first_of.is_none() && spec.made_on_gpu == made_on_gpu
+        })
     }
 
     /// Bytes of a feature slot on a GPU. Feature rows lie as on the host, and [packed](Self::packed) columns before them.
@@ -245,12 +256,10 @@ impl BatchLayout {
 
     /// The columns before the feature rows of a slot on a GPU, with the bytes that the batch of this header uses. They lie
     /// behind the report without unused room between them, so that one copy brings them all. Each begins on a cache line.
+    /// Columns that a sampler on a GPU makes there come last, so that one copy still brings the others.
     pub fn packed(&self, header: &BatchHeader) -> impl Iterator<Item = (&ColumnPlace, Range<usize>)> {
         let header = *header;
-        let own_room = |place: &&ColumnPlace| {
-            place.column != Column::X && place.column.spec().first_of.is_none()
-        };
-        self.places.iter().filter(own_room).scan(REPORT_BYTES, move |end, place| {
+        self.own_room(false).chain(self.own_room(true)).scan(REPORT_BYTES, move |end, place| {
             let range = *end..*end + place.rows(&header) * place.row_bytes();
             *end = range.end.next_multiple_of(CACHE_LINE);
             Some((place, range))
@@ -665,10 +674,14 @@ mod tests {
             assert_eq!(layout.packed_range(&header, Column::Seeds, 0).start, nodes.start);
             let features = layout.packed_range(&header, Column::X, 0);
             assert_eq!(features, layout.range(&header, Column::X, 0));
-            assert!(end <= layout.upload_bytes() && layout.upload_bytes() <= features.start);
+            assert!(end <= layout.upload_bytes(false) && layout.upload_bytes(false) <= features.start);
             // A batch that fills its slot leaves only what rounding up takes.
-            assert!(!is_full || end.next_multiple_of(CACHE_LINE) == layout.upload_bytes());
-            assert!(is_full || end < layout.upload_bytes() / 2, "{end} of {}", layout.upload_bytes());
+            assert!(!is_full || end.next_multiple_of(CACHE_LINE) == layout.upload_bytes(false));
+            assert!(is_full || end < layout.upload_bytes(false), "{end} of {}", layout.upload_bytes(false));
+            // A sampler on a GPU leaves the labels, and the features of edges, to be sent.
+            let first_on_gpu =
+                layout.packed(&header).find(|(place, _)| place.column.spec().made_on_gpu).unwrap().1;
+            assert!(!is_full || first_on_gpu.start == layout.upload_bytes(true));
         }
         assert!(layout.packed_range(&sampled(), Column::InputId, 0).is_empty());
     }

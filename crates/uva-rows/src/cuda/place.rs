@@ -13,9 +13,10 @@ pub struct DevicePlace<'p> {
     /// Which of the concurrent fills.
     pub(super) lane: usize,
     pub(super) stream: &'p Stream,
-    kernels: &'p GatherKernels,
-    /// The ids on the device.
+    pub(super) kernels: &'p GatherKernels,
+    /// The ids on the device, and how many. Sources that read ids are given them on the host, too.
     pub(super) ids: u64,
+    pub(super) count: usize,
     /// The first row.
     pub(super) out: u64,
     /// The gather's report, which kernels write bad ids and cache hits to.
@@ -26,7 +27,7 @@ impl<'p> DevicePlace<'p> {
     /// The place of fill `lane`.
     ///
     /// # Safety
-    /// In stream order, `ids` has the ids that are submitted with this place, `out` has room for their rows, and
+    /// In stream order, `ids` has `count` ids: those that are submitted with this place, if any are. `out` has room for their rows, and
     /// `report` is a prepared report ([`GatherReport::PREPARED`](uva_cuda::kernels::gather::GatherReport::PREPARED)).
     /// Until the stream has passed the fill,
     /// they live and nobody else writes to them. A lane is reused only after that.
@@ -34,11 +35,11 @@ impl<'p> DevicePlace<'p> {
         lane: usize,
         stream: &'p Stream,
         kernels: &'p GatherKernels,
-        ids: u64,
+        (ids, count): (u64, usize),
         out: u64,
         report: u64,
     ) -> Self {
-        Self { lane, stream, kernels, ids, out, report }
+        Self { lane, stream, kernels, ids, count, out, report }
     }
 
     /// Writes the beginning to the report: for fills without a gather kernel, which would do it. To be called before

@@ -78,6 +78,7 @@ impl<S: DeviceSource> ReadBack<S> {
             SlotPlace {
                 slot: 0,
                 arrays: &[(IDS_AT, bytemuck::cast_slice(ids))],
+                on_device: None,
                 ids_at: IDS_AT,
                 features_at,
                 stamp: self.fills,

@@ -70,10 +70,11 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Checks one fill of a slot of that shape with these arrays.
+    /// Checks one fill of a slot of that shape with these arrays, and these that are on the device.
     pub(super) fn new(
         shape: &SlotShape,
         arrays: &[(usize, &[u8])],
+        on_device: &[(usize, Range<usize>)],
         ids: &Range<usize>,
         features_at: usize,
         row_bytes: usize,
@@ -95,20 +96,26 @@ impl Plan {
             ));
         };
         let mut upload = shape.report();
+        let mut taken = upload.clone();
         let mut has_ids = count == 0;
-        for (start, bytes) in arrays {
-            let array = *start..start.saturating_add(bytes.len());
-            if array.start < upload.end {
-                return wrong(format!("an array at bytes {array:?}, which begins before byte {}", upload.end));
+        let sent = arrays.iter().map(|(at, bytes)| (*at, bytes.len(), true));
+        let there = on_device.iter().map(|(at, bytes)| (*at, bytes.len(), false));
+        for (start, bytes, is_sent) in sent.chain(there) {
+            let array = start..start.saturating_add(bytes);
+            if array.start < taken.end {
+                return wrong(format!("an array at bytes {array:?}, which begins before byte {}", taken.end));
             }
             has_ids |= array.start <= ids.start && ids.end <= array.end;
-            upload.end = array.end;
+            taken.end = array.end;
+            if is_sent {
+                upload.end = array.end;
+            }
         }
-        if upload.end > shape.stride {
-            return wrong(format!("arrays up to byte {} of a slot of {}", upload.end, shape.stride));
+        if taken.end > shape.stride {
+            return wrong(format!("arrays up to byte {} of a slot of {}", taken.end, shape.stride));
         }
-        if overlap(&upload, &features) {
-            return wrong(format!("the arrays {upload:?} and the features {features:?} overlap"));
+        if overlap(&taken, &features) {
+            return wrong(format!("the arrays {taken:?} and the features {features:?} overlap"));
         }
         if !has_ids {
             return wrong(format!("the ids {ids:?} lie in none of the arrays"));
@@ -136,7 +143,7 @@ mod tests {
     ) -> Result<Plan, FillError> {
         let bytes = [0; 4096];
         let arrays: Vec<_> = arrays.iter().map(|array| (array.start, &bytes[..array.len()])).collect();
-        Plan::new(&SHAPE, &arrays, &ids, features_at, row_bytes)
+        Plan::new(&SHAPE, &arrays, &[], &ids, features_at, row_bytes)
     }
 
     fn refusal(result: Result<impl std::fmt::Debug, FillError>) -> String {

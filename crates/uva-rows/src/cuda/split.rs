@@ -113,7 +113,7 @@ impl<A: DeviceSource, S: HostSource> RowSource<DevicePlace<'_>> for Split<A, Sta
         // The kernel first: it needs nothing more of the host, while the copies' rows are gathered here.
         let mut read = RowsRead::default();
         if !ids.is_empty() {
-            read = first.submit(ids, place)?.read;
+            read = first.submit(ids, DevicePlace { count, ..place })?.read;
         }
         if !others.is_empty() {
             times.first_ended.record(place.stream)?;

@@ -21,6 +21,7 @@
 //!   The consumer's memory of the slots outlives it too: the consumer holds it by itself (by its own mapping, or an
 //!   opened handle).
 
+mod batches;
 mod consumer;
 mod link;
 mod open;
@@ -30,6 +31,7 @@ mod slots;
 use uva_cuda::{CudaError, ErrorKind};
 use uva_rows::cuda::FillError;
 
+pub(crate) use batches::{DeviceBatches, bytes_on_gpu, stays_on_gpu};
 pub use consumer::DeviceSlots;
 pub(crate) use consumer::Loan;
 pub(crate) use link::{consumer_side, one_process, producer_side};

@@ -17,6 +17,7 @@ use uva_rows::cuda::{
 };
 use uva_rows::{Cached, HostPlace, Mapped, RowSource};
 
+use super::batches::DeviceBatches;
 use super::slots::{SlotEvents, out_of_range, slot_shape, stamp};
 use crate::RuntimeError;
 use crate::backend::{CudaBackend, GatherChoice, Partition};
@@ -38,6 +39,8 @@ pub(crate) struct DeviceSetup {
     pub context: Arc<Context>,
     pub cuda: CudaBackend,
     pub slots: (Arc<SharedBuffer>, SlotEvents),
+    /// Batches that come on the device.
+    pub batches: Option<Arc<DeviceBatches>>,
 }
 
 impl DeviceSetup {
@@ -51,7 +54,7 @@ impl DeviceSetup {
     ) -> Result<DeviceGather, RuntimeError> {
         let threads = plan.options.gather_threads;
         let cache = cache_on_gpu(&self.context, dataset, threads, &plan.caches, cached_rows)?;
-        DeviceGather::new(&self.context, &self.cuda, plan, dataset, self.slots, cache)
+        DeviceGather::new(self, plan, dataset, cache)
     }
 }
 
@@ -102,6 +105,7 @@ fn grid(multiprocessors: Option<u32>) -> GridBound {
 pub(crate) struct DeviceGather {
     filler: SlotFiller<Box<dyn DeviceSource>>,
     events: SlotEvents,
+    batches: Option<Arc<DeviceBatches>>,
     rows: usize,
     edges: Option<EdgesOnHost>,
     note: String,
@@ -117,13 +121,13 @@ struct EdgesOnHost {
 
 impl DeviceGather {
     fn new(
-        context: &Arc<Context>,
-        cuda: &CudaBackend,
+        setup: DeviceSetup,
         plan: &RunPlan,
         dataset: &Arc<Dataset>,
-        (buffer, events): (Arc<SharedBuffer>, SlotEvents),
         cache: Option<DeviceCache>,
     ) -> Result<Self, RuntimeError> {
+        let DeviceSetup { context, cuda, slots: (buffer, events), batches } = setup;
+        let context = &context;
         let began = Instant::now();
         let options = ModuleOptions { nvrtc: cuda.nvrtc.clone(), ..ModuleOptions::default() };
         let kernels = GatherKernels::new(&Module::gather(context, &options)?)?;
@@ -180,10 +184,10 @@ impl DeviceGather {
             "{how}; {slots:.2} GB of feature slots on the GPU ({ways}); kernels ready in {seconds:.2} s"
         );
         let mut filler = SlotFiller::new(stream, kernels, source, buffer, slot_shape(plan))?;
-        filler.reserve_bytes(plan.layout.upload_bytes())?;
+        filler.reserve_bytes(plan.layout.upload_bytes(batches.is_some()))?;
         let edges = EdgeRows::new(dataset, &plan.layout, threads)?;
         let edges = edges.map(|source| EdgesOnHost { source, rows: Vec::new(), threads });
-        Ok(Self { filler, events, rows: plan.table_rows, edges, note })
+        Ok(Self { filler, events, batches, rows: plan.table_rows, edges, note })
     }
 
     /// A line for people about its set-up.
@@ -192,25 +196,31 @@ impl DeviceGather {
     }
 
     /// Enqueues the upload of a batch's arrays and the gather of its rows into the slot of `sequence`, after the
-    /// consumer's last use of it. `from` is the batch slot's payload; it is not read after this returns.
+    /// consumer's last use of it. `from` is the payload of batch slot `batch_slot`; it is not read after this returns.
     pub fn fill(
         &mut self,
         plan: &RunPlan,
         sequence: u64,
         header: &BatchHeader,
-        from: &[u8],
+        (batch_slot, from): (usize, &[u8]),
     ) -> Result<(), RuntimeError> {
         let slots = self.events.ready.len() as u64;
         let slot = (sequence % slots) as usize;
         let after = (sequence >= slots).then(|| &*self.events.free[slot]);
         let layout = &plan.layout;
-        let ids: &[i64] = bytemuck::cast_slice(&from[layout.range(header, Column::InputNodes, 0)]);
+        let batches = self.batches.as_deref();
+        let ids: &[i64] = match batches {
+            Some(_) => &[],
+            None => bytemuck::cast_slice(&from[layout.range(header, Column::InputNodes, 0)]),
+        };
+        let columns = batches.map(|batches| batches.columns(batch_slot, header)).unwrap_or_default();
         if let Some(edges) = &mut self.edges {
             edges.gather(layout, header, from)?;
         }
         let edges = self.edges.as_ref();
         let arrays: Vec<(usize, &[u8])> = layout
             .packed(header)
+            .filter(|(place, _)| batches.is_none() || !place.column.spec().made_on_gpu)
             .map(|(place, to)| match place.column.spec().written_by {
                 Stage::Sampler => (to.start, &from[place.used(header)]),
                 Stage::Producer => (to.start, edges.map_or(&[][..], |edges| edges.of_layer(place.layer))),
@@ -219,6 +229,7 @@ impl DeviceGather {
         let place = SlotPlace {
             slot,
             arrays: &arrays,
+            on_device: batches.map(|batches| batches.lent(batch_slot, header, &columns)),
             ids_at: layout.packed_range(header, Column::InputNodes, 0).start,
             features_at: layout.packed_range(header, Column::X, 0).start,
             stamp: stamp(sequence),
@@ -260,7 +271,12 @@ impl DeviceGather {
 
 impl EdgesOnHost {
     /// Gathers each layer's rows.
-    fn gather(&mut self, layout: &BatchLayout, header: &BatchHeader, from: &[u8]) -> Result<(), RuntimeError> {
+    fn gather(
+        &mut self,
+        layout: &BatchLayout,
+        header: &BatchHeader,
+        from: &[u8],
+    ) -> Result<(), RuntimeError> {
         self.rows.resize(layout.layers().len(), Vec::new());
         for ((layer, range), out) in EdgeRows::ranges(layout, header).enumerate().zip(&mut self.rows) {
             out.resize(range.len(), 0);

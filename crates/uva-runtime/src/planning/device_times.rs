@@ -75,7 +75,7 @@ impl<'d> DeviceTimes<'d> {
     }
 
     fn on_gpu<'a>(&'a self, reordered: Option<&'a Arc<FrozenBytes>>) -> OnGpu<'a> {
-        OnGpu { context: &self.context, cuda: self.cuda, dataset: self.dataset, reordered }
+        OnGpu { context: &self.context, cuda: self.cuda, dataset: self.dataset, reordered, own_batch: true }
     }
 
     fn sample(
@@ -157,6 +157,7 @@ impl TimedCaches for DeviceTimes<'_> {
             let place = SlotPlace {
                 slot: 0,
                 arrays: &[(ids_at, bytemuck::cast_slice(nodes))],
+                on_device: None,
                 ids_at,
                 features_at,
                 stamp,

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use uva_cuda::kernels::gather::{GatherKernels, GatherReport, IdWidth};
-use uva_cuda::memory::{PinnedBuffer, SharedBuffer, device_to_host, host_to_device};
+use uva_cuda::memory::{PinnedBuffer, SharedBuffer, device_to_device, device_to_host, host_to_device};
 use uva_cuda::{Context, CudaError, Event, Stream};
 
-use super::fill::{Fill, SlotPlace};
+use super::fill::{Fill, OnDevice, SlotPlace};
 use crate::cuda::error::FillError;
 use crate::cuda::place::{DevicePlace, DeviceSource};
 use crate::cuda::slot::{Plan, SlotShape};
@@ -34,6 +34,8 @@ pub(super) struct Held<S> {
 pub(super) struct Slot {
     /// Report and arrays on their way to the device: `SlotFiller::reserve_bytes` makes it.
     pub staging: Option<PinnedBuffer>,
+    /// Memory that the fill in flight copies arrays from.
+    pub lent: Option<Arc<SharedBuffer>>,
     /// The copy of the report.
     pub report: PinnedBuffer,
     /// Recorded behind the upload.
@@ -59,7 +61,7 @@ impl<S: DeviceSource> Held<S> {
         self.reclaim(slot)?;
         self.source.check(ids)?;
         let Self { source, stream, uploads, kernels, slots, .. } = self;
-        let Slot { staging, report, uploaded, done, pending } = &mut slots[slot];
+        let Slot { staging, lent, report, uploaded, done, pending } = &mut slots[slot];
         // `check_room` has seen to it that there is a buffer of that size. From here on nothing may go wrong but the
         // driver, after which nothing is filled any more.
         let staged = staging.as_mut().map_or(&mut [][..], PinnedBuffer::as_mut_slice);
@@ -69,9 +71,11 @@ impl<S: DeviceSource> Held<S> {
         };
         write(self.shape.report_at, GatherReport::PREPARED.bytes());
         place.arrays.iter().for_each(|(at, bytes)| write(*at, bytes));
-        debug_assert_eq!(
-            bytemuck::cast_slice::<i64, u8>(ids),
-            &staged[plan.ids_at.saturating_sub(plan.upload.start)..][..size_of_val(ids)]
+        debug_assert!(
+            place.on_device.is_some()
+                || staged[plan.ids_at.saturating_sub(plan.upload.start)..]
+                    .starts_with(bytemuck::cast_slice(ids)),
+            "the ids are not where they should be"
         );
         let base = self.buffer.address() + (slot * self.shape.stride) as u64;
         let report_address = base + self.shape.report_at as u64;
@@ -86,12 +90,24 @@ impl<S: DeviceSource> Held<S> {
         // `ready`: that is what the caller's events say. The staging buffer is written again only once `done` has been
         // reached (`reclaim`), and lives as long as the streams are in use (`SlotFiller::drop`).
         unsafe { host_to_device(uploads, staged, base + plan.upload.start as u64)? };
+        if let Some(OnDevice { memory, arrays, taken, .. }) = place.on_device {
+            // Held until the copies have run: `harvest` lets it go.
+            *lent = Some(Arc::clone(memory));
+            for (to, from) in arrays {
+                let (from, bytes) = (memory.address() + from.start as u64, from.len());
+                // SAFETY: the slot's bytes as above, and none of the upload's (`Plan::new`). The source is within its
+                // memory (`SlotFiller::submit`), which is held; the caller keeps others from writing it until `taken`.
+                unsafe { device_to_device(uploads, from, base + *to as u64, bytes)? };
+            }
+            taken.record(uploads)?;
+        }
         uploaded.record(uploads)?;
         stream.wait(uploaded)?;
-        // SAFETY: the upload, which the stream waits for, brought the ids and a prepared report. The rows are the
+        // SAFETY: the copies, which the stream waits for, brought the ids and a prepared report. The rows are the
         // slot's own and end within it (`Plan::new`). A slot is its own lane, reused only after `reclaim`.
-        let on_device =
-            unsafe { DevicePlace::new(slot, stream, kernels, ids_address, features, report_address) };
+        let on_device = unsafe {
+            DevicePlace::new(slot, stream, kernels, (ids_address, plan.count), features, report_address)
+        };
         let ticket = source.submit(ids, on_device).map_err(|error| match error {
             FillError::Cuda(error) => error,
             // Work is already in flight.
@@ -140,6 +156,7 @@ impl<S: DeviceSource> Held<S> {
     fn harvest(&mut self, slot: usize) -> Result<(), FillError> {
         let state = &mut self.slots[slot];
         let Some(pending) = state.pending.take() else { return Ok(()) };
+        state.lent = None;
         let mut bytes = [0; GatherReport::BYTES];
         bytes.copy_from_slice(&state.report.as_slice()[..GatherReport::BYTES]);
         let report = GatherReport::from_bytes(&bytes);

@@ -50,6 +50,7 @@ impl<S: DeviceSource> SlotFiller<S> {
             .map(|_| {
                 Ok(Slot {
                     staging: None,
+                    lent: None,
                     report: PinnedBuffer::new(&context, GatherReport::BYTES, "a slot's report")?,
                     uploaded: Event::local(&context)?,
                     done: Event::local(&context)?,
@@ -195,8 +196,15 @@ impl<S: DeviceSource> RowSource<SlotPlace<'_>> for SlotFiller<S> {
         if slot >= held.shape.slots {
             return Err(FillError::Layout(format!("slot {slot} of {}", held.shape.slots)));
         }
-        let ids_range = ids_at..ids_at.saturating_add(size_of_val(ids));
-        let plan = Plan::new(&held.shape, arrays, &ids_range, features_at, held.row_bytes)?;
+        let (on_device, count) = place.on_device.map_or((&[][..], ids.len()), |on| (on.arrays, on.count));
+        if ids.len() != count && (!ids.is_empty() || held.source.reads_ids()) {
+            return Err(FillError::Layout(format!("{} ids where the slot gets {count}", ids.len())));
+        }
+        if let Some(on) = place.on_device {
+            on.arrays.iter().try_for_each(|(_, bytes)| on.memory.slice(bytes.clone()).map(drop))?;
+        }
+        let ids_range = ids_at..ids_at.saturating_add(count.saturating_mul(size_of::<i64>()));
+        let plan = Plan::new(&held.shape, arrays, on_device, &ids_range, features_at, held.row_bytes)?;
         held.check_room(slot, &plan)?;
         let result = held.submit(ids, &place, &plan);
         let number = self.note(result)?;

@@ -64,6 +64,7 @@ fn what_lies_outside_a_slot_is_refused_and_the_filler_goes_on() {
         let place = SlotPlace {
             slot,
             arrays: &[(array.start, &payload[..array.len()])],
+            on_device: None,
             ids_at: ids.start,
             features_at,
             stamp: 1,

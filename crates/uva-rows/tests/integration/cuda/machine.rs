@@ -291,6 +291,7 @@ impl Batch {
         let place = SlotPlace {
             slot,
             arrays: &arrays,
+            on_device: None,
             ids_at: IDS_AT,
             features_at: FEATURES_AT,
             stamp: self.stamp,

@@ -83,6 +83,7 @@ fn pieces_on_their_way_are_not_overwritten() {
         let place = SlotPlace {
             slot: 0,
             arrays: &[(64, &payload)],
+            on_device: None,
             ids_at: 64,
             features_at,
             stamp: 1,
@@ -129,6 +130,7 @@ fn a_table_on_the_device_has_the_rows_that_it_was_copied_from() {
     let place = SlotPlace {
         slot: 0,
         arrays: &[(64, &payload)],
+        on_device: None,
         ids_at: 64,
         features_at,
         stamp: 1,
