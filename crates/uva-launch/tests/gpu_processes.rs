@@ -422,9 +422,14 @@ fn every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes() {
             let lists = ended.done["list_hits"].as_u64().expect("a count");
             assert_eq!(lists > 0, cache.is_some(), "{what}: {}", ended.done);
             // Sampler and producer in one process: batches stay on the GPU, with every column.
-            for gather in [GatherChoice::ZeroCopy, GatherChoice::Device] {
+            for (gather, edge_attr) in [
+                (GatherChoice::ZeroCopy, false),
+                (GatherChoice::Device, true),
+                (GatherChoice::Dma, false),
+                (GatherChoice::Split, true),
+            ] {
                 let mut what = json!({
-                    "backend": sampling(few, gather), "kind": kind, "slots": 3,
+                    "backend": sampling(few, gather), "kind": kind, "slots": 3, "edge_attr": edge_attr,
                     "edge_ids": true, "degrees": true, "input_id": true,
                 });
                 if let Some(bytes) = cache.filter(|_| gather == GatherChoice::ZeroCopy) {
@@ -434,6 +439,7 @@ fn every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes() {
                 assert_eq!(ended.code, Some(0), "{what}\n{}", ended.stderr);
                 assert_eq!(ended.done["hashes"], hashes, "{what}");
                 assert!(ended.done["columns"].as_u64() > Some(0), "{what}: {}", ended.done);
+                assert_eq!(ended.done["edge_rows"].as_u64() > Some(0), edge_attr, "{what}");
             }
         }
     }

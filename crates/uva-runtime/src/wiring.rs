@@ -254,8 +254,7 @@ fn feature_slots(
     })
 }
 
-/// Device memory through which batches pass from a sampler on the GPU to the producer, where both are among these stages
-/// and nothing needs the batches on the host.
+/// Device memory through which batches pass from a sampler on the GPU to the producer, where both are among these stages.
 fn batches_on_gpu(
     plan: &RunPlan,
     stages: &[Stage],

@@ -112,7 +112,7 @@ fn slot<S: DeviceSource>(
     let shape = SlotShape { slots: 1, stride, report_at: 0 };
     let stream = Stream::new(context)?;
     let mut filler = SlotFiller::new(stream, kernels.clone(), source, Arc::clone(&buffer), shape)?;
-    filler.reserve_bytes(features_at(rows))?;
+    filler.reserve_room(features_at(rows), rows)?;
     Ok((filler, buffer))
 }
 

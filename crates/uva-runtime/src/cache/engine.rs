@@ -1,10 +1,11 @@
 //! The engine that samples: the CPU, or the GPU, over the graph in the caches' order.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use uva_cuda::kernels::gather::{GridBound, IdWidth};
 use uva_cuda::kernels::sample::SampleKernels;
-use uva_cuda::memory::{PinOptions, PinnedTable, PreflightPolicy, TableBytes};
+use uva_cuda::memory::{PinOptions, PinnedTable, PreflightPolicy, SharedBuffer, TableBytes};
 use uva_cuda::partition::GreenPartition;
 use uva_cuda::{Context, Module, ModuleOptions, Stream};
 use uva_graph::Dataset;
@@ -87,6 +88,19 @@ impl<'a> Engine<'a> {
         }
     }
 
+    /// The sampler on the GPU.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Failed`] where it is one on the CPU.
+    fn on_device(&mut self) -> Result<&mut CudaSampler, RuntimeError> {
+        match self {
+            Self::Host { .. } => {
+                Err(RuntimeError::Failed("a sampler on the CPU has no memory on the GPU".to_owned()))
+            }
+            Self::Device(sampler) => Ok(sampler),
+        }
+    }
+
     /// The same for a sampler on the GPU, to device memory. Degrees go there too.
     pub fn sample_to(
         &mut self,
@@ -95,14 +109,17 @@ impl<'a> Engine<'a> {
         seeds: &[i64],
         place: &BatchPlace<'_>,
     ) -> Result<BatchCounts, RuntimeError> {
-        match self {
-            Self::Host { .. } => {
-                Err(RuntimeError::Failed("a sampler on the CPU has no memory on the GPU".to_owned()))
-            }
-            Self::Device(sampler) => {
-                sampler.sample_to(key, seeds, place).map_err(|error| on_gpu_failed(graph, error))
-            }
-        }
+        self.on_device()?.sample_to(key, seeds, place).map_err(|error| on_gpu_failed(graph, error))
+    }
+
+    /// Copies parts of a batch that [`Self::sample_to`] has sampled to the host.
+    pub fn read_back(
+        &mut self,
+        graph: &SampledGraph<'_>,
+        memory: &SharedBuffer,
+        parts: &mut [(Range<usize>, &mut [u8])],
+    ) -> Result<(), RuntimeError> {
+        self.on_device()?.read_back(memory, parts).map_err(|error| on_gpu_failed(graph, error))
     }
 }
 

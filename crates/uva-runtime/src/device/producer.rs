@@ -184,7 +184,7 @@ impl DeviceGather {
             "{how}; {slots:.2} GB of feature slots on the GPU ({ways}); kernels ready in {seconds:.2} s"
         );
         let mut filler = SlotFiller::new(stream, kernels, source, buffer, slot_shape(plan))?;
-        filler.reserve_bytes(plan.layout.upload_bytes(batches.is_some()))?;
+        filler.reserve_room(plan.layout.upload_bytes(batches.is_some()), plan.layout.node_capacity())?;
         let edges = EdgeRows::new(dataset, &plan.layout, threads)?;
         let edges = edges.map(|source| EdgesOnHost { source, rows: Vec::new(), threads });
         Ok(Self { filler, events, batches, rows: plan.table_rows, edges, note })
@@ -209,9 +209,9 @@ impl DeviceGather {
         let after = (sequence >= slots).then(|| &*self.events.free[slot]);
         let layout = &plan.layout;
         let batches = self.batches.as_deref();
-        let ids: &[i64] = match batches {
-            Some(_) => &[],
-            None => bytemuck::cast_slice(&from[layout.range(header, Column::InputNodes, 0)]),
+        let ids: &[i64] = match batches.is_none_or(|batches| batches.is_on_host(Column::InputNodes)) {
+            true => bytemuck::cast_slice(&from[layout.range(header, Column::InputNodes, 0)]),
+            false => &[],
         };
         let columns = batches.map(|batches| batches.columns(batch_slot, header)).unwrap_or_default();
         if let Some(edges) = &mut self.edges {

@@ -149,7 +149,7 @@ impl TimedCaches for DeviceTimes<'_> {
         let shape = SlotShape { slots: 1, stride, report_at: 0 };
         let mut filler =
             SlotFiller::new(Stream::new(context)?, kernels.clone(), rows, Arc::new(buffer), shape)?;
-        filler.reserve_bytes(features_at)?;
+        filler.reserve_room(features_at, most)?;
         let ready = Event::local(context)?;
         let mut times = Vec::new();
         let (mut rows, mut hits) = (0, 0);

@@ -170,7 +170,15 @@ impl<'a> Sampling<'a> {
         input_id.iter_mut().zip(positions).for_each(|(to, position)| *to = i64::from(*position));
         let labels_out: &mut [u8] = columns.take(Column::Labels, 0);
         let counts = match &self.on_device {
-            Some(batches) => self.engine.sample_to(self.graph, key, &self.seeds, &batches.place(slot))?,
+            Some(batches) => {
+                let counts = self.engine.sample_to(self.graph, key, &self.seeds, &batches.place(slot))?;
+                let header = BatchHeader::of_batch(key, &counts);
+                let mut parts = batches.for_host(slot, &header, &mut columns);
+                if !parts.is_empty() {
+                    self.engine.read_back(self.graph, batches.memory(), &mut parts)?;
+                }
+                counts
+            }
             None => {
                 let degrees: &mut [i32] = columns.take(Column::Degrees, 0);
                 let nodes: &mut [i64] = columns.take(Column::InputNodes, 0);

@@ -1,12 +1,14 @@
 //! The sampler: its memory, and a batch's way through the kernels.
 
+use std::ops::Range;
+
 use crate::{
     BatchCounts, BatchKey, BatchMut, Capacity, Expand, InvalidOption, LayerCounts, ListReads, MAX_EPOCH,
     MAX_LAYERS, SampleError, SamplerKind, SamplerOptions,
 };
 use uva_cuda::kernels::gather::GridBound;
 use uva_cuda::kernels::sample::{PickKind, SampleArguments, SampleKernels, SampleReport, WHOLE_LISTS};
-use uva_cuda::memory::{DeviceBuffer, PinnedBuffer, device_to_host, fill, host_to_device};
+use uva_cuda::memory::{DeviceBuffer, PinnedBuffer, SharedBuffer, device_to_host, fill, host_to_device};
 use uva_cuda::{CudaError, DeviceSlice, Event, Stream};
 use uva_graph::Csc;
 
@@ -261,6 +263,33 @@ impl CudaSampler {
         let counts = self.sample_within(key, seeds, Some(out), None)?;
         self.read_into(out, degrees)?;
         Ok(counts)
+    }
+
+    /// Copies parts of a batch that [`sample_to`](Self::sample_to) has sampled to the host, each from its bytes of the
+    /// memory, and waits for them.
+    ///
+    /// # Errors
+    /// [`CudaError::Refused`] for bytes outside the memory, or another number of them; [`CudaError::Call`].
+    pub fn read_back(
+        &self,
+        memory: &SharedBuffer,
+        parts: &mut [(Range<usize>, &mut [u8])],
+    ) -> Result<(), CudaSampleError> {
+        for (from, to) in parts.iter() {
+            if memory.slice(from.clone())?.bytes() != to.len() {
+                let what = format!("bytes {from:?} of a batch to {} bytes on the host", to.len());
+                return Err(CudaError::Refused(what).into());
+            }
+        }
+        let mut enqueued = Ok(());
+        for (from, to) in parts {
+            let from = memory.address() + from.start as u64;
+            // SAFETY: within the memory, by the check above. The batch is complete, and memory and `to` are borrowed
+            // until the copies have been waited for, below, whether or not all of them were enqueued.
+            enqueued = enqueued.and_then(|()| unsafe { device_to_host(&self.stream, from, to) });
+        }
+        let waited = self.stream.synchronize();
+        Ok(enqueued.and(waited)?)
     }
 
     /// The last batch, on the device, until the next one is sampled.

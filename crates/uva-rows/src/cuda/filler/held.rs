@@ -32,7 +32,7 @@ pub(super) struct Held<S> {
 
 /// The host's side of a slot.
 pub(super) struct Slot {
-    /// Report and arrays on their way to the device: `SlotFiller::reserve_bytes` makes it.
+    /// Report and arrays on their way to the device: `SlotFiller::reserve_room` makes it.
     pub staging: Option<PinnedBuffer>,
     /// Memory that the fill in flight copies arrays from.
     pub lent: Option<Arc<SharedBuffer>>,

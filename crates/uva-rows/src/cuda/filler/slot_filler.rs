@@ -84,20 +84,19 @@ impl<S: DeviceSource> SlotFiller<S> {
         &mut self.held.source
     }
 
-    /// Allocates staging room in every slot for a report and the arrays behind it, `bytes` bytes with all between them.
-    /// The source gets room for as many ids as these can hold. Call it before the first fill: fills never allocate
+    /// Allocates staging room in every slot for a report and the arrays behind it, `bytes` bytes with all between them, and
+    /// makes the source ready for fills of at most `rows` rows. Call it before the first fill: fills never allocate
     /// page-locked memory, since that may stall the whole device.
     ///
     /// # Errors
     /// [`FillError::Layout`] after the first fill; [`FillError::Cuda`].
-    pub fn reserve_bytes(&mut self, bytes: usize) -> Result<(), FillError> {
+    pub fn reserve_room(&mut self, bytes: usize, rows: usize) -> Result<(), FillError> {
         self.sound()?;
         let held = &mut *self.held;
         if held.fills > 0 {
             return Err(FillError::Layout("room is reserved before the first fill".to_owned()));
         }
-        let most_rows = (bytes / size_of::<i64>()).min(held.shape.stride / held.row_bytes);
-        held.source.reserve(held.shape.slots, most_rows)?;
+        held.source.reserve(held.shape.slots, rows)?;
         for slot in &mut held.slots {
             if slot.staging.as_ref().is_none_or(|buffer| buffer.bytes() < bytes) {
                 // The old one first: the two together may be more than can be locked.
@@ -173,7 +172,7 @@ impl<S: DeviceSource> SlotFiller<S> {
 /// An id that is no row: a kernel notes it in the report and in [`Fill::bad`], and `wait` returns an error. A source on
 /// the CPU refuses it as [`FillError::Rows`] before anything is enqueued.
 ///
-/// `submit` returns [`FillError::Layout`], also where less was [reserved](SlotFiller::reserve_bytes), and
+/// `submit` returns [`FillError::Layout`], also where less was [reserved](SlotFiller::reserve_room), and
 /// [`FillError::Rows`]. Nothing is enqueued then, and the slot can be filled in another way. After [`FillError::Cuda`],
 /// a failure of the driver, every call returns [`FillError::Broken`].
 impl<S: DeviceSource> RowSource<SlotPlace<'_>> for SlotFiller<S> {

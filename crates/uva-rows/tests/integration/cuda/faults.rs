@@ -100,13 +100,16 @@ fn a_batch_larger_than_what_was_reserved_is_refused_while_a_kernel_is_held_and_t
     };
     refused(small.fill(&mut filler, 0, None, &ready));
     // All that lies before the ids, and a few ids.
-    filler.reserve_bytes(IDS_AT + 4096).unwrap();
+    filler.reserve_room(IDS_AT + 4096, 512).unwrap();
     let consumer = Stream::new(&machine.context).unwrap();
     let hold = Pool::new(&machine, 1, 0).hold(&machine, &consumer);
     refused(large.fill(&mut filler, 0, None, &ready));
     small.fill(&mut filler, 0, None, &ready).unwrap();
     assert_eq!(filler.drain().unwrap().len(), 1);
-    assert!(matches!(filler.reserve_bytes(1 << 20), Err(FillError::Layout(_))), "only before the first fill");
+    assert!(
+        matches!(filler.reserve_room(1 << 20, MOST_IDS), Err(FillError::Layout(_))),
+        "only before the first fill"
+    );
     hold.let_go();
     consumer.synchronize().unwrap();
 }

@@ -161,7 +161,7 @@ impl Machine {
 
     pub fn filler_on<S: DeviceSource>(&self, stream: Stream, source: S) -> SlotFiller<S> {
         let mut filler = self.bare_filler(stream, source, SHAPE).unwrap();
-        filler.reserve_bytes(FEATURES_AT).unwrap();
+        filler.reserve_room(FEATURES_AT, MOST_IDS).unwrap();
         filler
     }
 

@@ -79,7 +79,7 @@ fn pieces_on_their_way_are_not_overwritten() {
         let stream = Stream::new(&context).unwrap();
         let mut filler = SlotFiller::new(stream, kernels(&context), source, buffer.clone(), shape).unwrap();
         let ready = Event::local(&context).unwrap();
-        filler.reserve_bytes(features_at).unwrap();
+        filler.reserve_room(features_at, ids.len()).unwrap();
         let place = SlotPlace {
             slot: 0,
             arrays: &[(64, &payload)],
@@ -125,7 +125,7 @@ fn a_table_on_the_device_has_the_rows_that_it_was_copied_from() {
     let source = DeviceRows::new(kernels(&context), table, ROW_BYTES, Kernel::Wide, bound).unwrap();
     let stream = Stream::new(&context).unwrap();
     let mut filler = SlotFiller::new(stream, kernels(&context), source, buffer.clone(), shape).unwrap();
-    filler.reserve_bytes(features_at).unwrap();
+    filler.reserve_room(features_at, ids.len()).unwrap();
     let ready = Event::local(&context).unwrap();
     let place = SlotPlace {
         slot: 0,
