@@ -58,7 +58,6 @@ __device__ __forceinline__ void copy_row_narrow(const u8* from, u8* to, u64 row_
 
 template <class Id, bool CACHED, bool SHIFT>
 __device__ __forceinline__ void gather_narrow(const GatherArguments& arguments) {
-  note_beginning(arguments.report);
   const u64 row_bytes = arguments.row_bytes;
   const u64 cache = CACHED ? reinterpret_cast<u64>(arguments.cache) : 0;
   const u32 width = narrow_lane(reinterpret_cast<u64>(arguments.table) | cache | row_bytes);
@@ -66,7 +65,7 @@ __device__ __forceinline__ void gather_narrow(const GatherArguments& arguments) 
   const u32 rows = rows_per_take(arguments.count);
   u64 hits = 0;
   for (;;) {
-    const Take take = take_rows(&arguments.report->next, rows, arguments.count);
+    const Take take = take_rows(&arguments.report->next, rows, arguments.count, arguments.report);
     if (take.count == 0) break;
     for (u64 position = take.first; position < take.first + take.count; ++position) {
       // The same for all lanes, so that they stay together.

@@ -179,12 +179,11 @@ template <class Id>
 __device__ __forceinline__ void gather_wide(const GatherArguments& arguments) {
   __shared__ Rows<LANES> of_warp[UVA_GATHER_BLOCK_THREADS / LANES];
   Rows<LANES>& rows = of_warp[threadIdx.x / LANES];
-  note_beginning(arguments.report);
   const Layout layout = layout_of(arguments.table, arguments.row_bytes);
   const u32 lane = threadIdx.x % LANES;
   const u32 at_once = rows_per_take(arguments.count);
   for (;;) {
-    const Take take = take_rows(&arguments.report->next, at_once, arguments.count);
+    const Take take = take_rows(&arguments.report->next, at_once, arguments.count, arguments.report);
     if (take.count == 0) break;
     if (lane < take.count) {
       const u64 position = take.first + lane;
@@ -206,7 +205,6 @@ __device__ __forceinline__ void gather_wide_cached(const GatherArguments& argume
   // Fewer than a set waits already when another take is added.
   __shared__ Rows<2 * LANES> of_warp[UVA_GATHER_BLOCK_THREADS / LANES];
   Rows<2 * LANES>& rows = of_warp[threadIdx.x / LANES];
-  note_beginning(arguments.report);
   const u32 lane = threadIdx.x % LANES;
   const u32 at_once = rows_per_take(arguments.count);
   for (u32 round = 0; round < 2; ++round) {
@@ -215,7 +213,7 @@ __device__ __forceinline__ void gather_wide_cached(const GatherArguments& argume
     u32 found = 0;
     for (;;) {
       u64* const counter = hit ? &arguments.report->next_hit : &arguments.report->next;
-      const Take take = take_rows(counter, at_once, arguments.count);
+      const Take take = take_rows(counter, at_once, arguments.count, arguments.report);
       const u64 position = take.first + lane;
       Source source = {nullptr, false};
       if (lane < take.count) source = source_of<Id, true>(arguments, position);
