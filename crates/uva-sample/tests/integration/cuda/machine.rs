@@ -210,7 +210,7 @@ fn a_batch_goes_to_given_memory_and_nothing_around_it_changes() {
     let gpu = Gpu::new();
     let graph = ring(100);
     let sampler = SamplerOptions { edge_ids: true, ..options(&[1, 2]) };
-    let bounds = graph.bounds(3, &sampler.fanouts);
+    let bounds = graph.bounds_of(3, &sampler);
     let options = CudaSamplerOptions {
         degrees: true,
         own_batch: false,
