@@ -46,7 +46,8 @@ impl<'p> DevicePlace<'p> {
     /// any kernel of the fill.
     pub(super) fn note_beginning(&self) -> Result<(), FillError> {
         // SAFETY: the place's report, by the promise of `new`. Nothing is in it yet.
-        Ok(unsafe { self.kernels.begin(self.stream, self.report)? })
+        unsafe { self.kernels.begin(self.stream, self.report)? };
+        Ok(())
     }
 }
 

@@ -129,6 +129,7 @@ fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "arrays are ranges, and one may be alone")]
 mod tests {
     use super::*;
 
@@ -162,6 +163,18 @@ mod tests {
     #[test]
     fn without_arrays_the_report_is_sent_alone() {
         assert_eq!(plan(&[], 0..0, 64, 100).unwrap(), Plan { upload: 0..64, ids_at: 0, count: 0 });
+    }
+
+    #[test]
+    fn arrays_on_the_device_lie_behind_those_that_are_sent() {
+        let plan = |there: &[(usize, Range<usize>)], features_at| {
+            Plan::new(&SHAPE, &[(64, &[0; 8])], there, &(128..144), features_at, 8)
+        };
+        let found = plan(&[(128, 1000..1016), (192, 0..8)], 256).unwrap();
+        assert_eq!(found, Plan { upload: 0..72, ids_at: 128, count: 2 });
+        assert!(refusal(plan(&[(64, 0..80)], 256)).contains("before byte 72"));
+        assert!(refusal(plan(&[(128, 0..16), (192, 0..80)], 256)).contains("overlap"));
+        assert!(refusal(plan(&[(192, 0..8)], 256)).contains("none of the arrays"));
     }
 
     #[test]
