@@ -75,7 +75,7 @@ impl<S: DeviceSource> Held<S> {
         self.fills += 1;
 
         if let Some(after) = place.after {
-            stream.wait(after)?;
+            after.wait(stream)?;
         }
         for (array, at) in plan.arrays.iter().chain(&plan.beside) {
             let from = &staged[*at..][..array.len()];

@@ -50,7 +50,7 @@ impl<S: DeviceSource> SlotFiller<S> {
                 Ok(Slot {
                     staging: None,
                     report: PinnedBuffer::new(&context, GatherReport::BYTES, "a slot's report")?,
-                    done: Event::local(&context)?,
+                    done: Event::local(stream.made_in())?,
                     pending: None,
                 })
             })
@@ -68,6 +68,11 @@ impl<S: DeviceSource> SlotFiller<S> {
             buffer,
         };
         Ok(Self { held: ManuallyDrop::new(held), broken: None })
+    }
+
+    /// The stream of its work. Events that fills record are made in its context.
+    pub fn stream(&self) -> &Stream {
+        &self.held.stream
     }
 
     /// The source.
