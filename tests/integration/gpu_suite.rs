@@ -167,7 +167,14 @@ fn a_smoke_run_passes_and_leaves_two_files() {
     place.has("warm", "skipped");
     let smoke = json(&place.path("state/smoke.json"));
     let ways = smoke["partitions"]["ways"].as_object().unwrap();
-    assert_eq!(ways.keys().collect::<Vec<_>>(), ["none", "green", "grid"]);
+    let sharing =
+        ["descriptors and events", "descriptors and stamps", "handles and events", "handles and stamps"];
+    let sharing = sharing.map(|way| format!("none, {way}"));
+    let expected = ["none", "green", "grid"].into_iter().chain(sharing.iter().map(String::as_str));
+    assert!(ways.keys().map(String::as_str).eq(expected), "{:?}", ways.keys());
+    for (name, way) in ways {
+        assert_eq!(way["fell_back"], serde_json::json!([]), "{name}: {way}");
+    }
     let mut files: Vec<_> =
         std::fs::read_dir(place.path("out")).unwrap().map(|file| file.unwrap().file_name()).collect();
     files.sort();
@@ -201,7 +208,7 @@ fn correct_and_measure_pass_in_two_calls_that_share_their_state() {
     assert_eq!(summary["profiles"], Value::from(["correct", "measure"]));
     let correctness = json(&place.path("state/correctness.json"));
     let ways = correctness["training"]["ways"].as_object().unwrap();
-    assert!(ways.len() == 9 && ways.values().all(|way| way["farthest_loss"] == 0.0), "{ways:?}");
+    assert!(ways.len() == 10 && ways.values().all(|way| way["farthest_loss"] == 0.0), "{ways:?}");
     assert_eq!(json(&place.path("state/pcie.json"))["pcie"]["simulator"], true);
     let shares = json(&place.path("state/training.json"))["mps-sweep"]["shares"].clone();
     let multiprocessors: Vec<u64> =

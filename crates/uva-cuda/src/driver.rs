@@ -65,6 +65,8 @@ functions! {
     cuStreamSynchronize(CUstream);
     cuStreamQuery(CUstream);
     cuStreamWaitEvent(CUstream, CUevent, c_uint);
+    cuStreamWriteValue64_v2(CUstream, CUdeviceptr, cuuint64_t, c_uint);
+    cuStreamWaitValue64_v2(CUstream, CUdeviceptr, cuuint64_t, c_uint);
     cuEventCreate(*mut CUevent, c_uint);
     cuEventRecord(CUevent, CUstream);
     cuEventQuery(CUevent);
@@ -111,6 +113,7 @@ functions! {
     cuDevResourceGenerateDesc(*mut CUdevResourceDesc, *mut CUdevResource, c_uint);
     cuGreenCtxCreate(*mut CUgreenCtx, CUdevResourceDesc, CUdevice, c_uint);
     cuGreenCtxStreamCreate(*mut CUstream, CUgreenCtx, c_uint, c_int);
+    cuCtxFromGreenCtx(*mut CUcontext, CUgreenCtx);
     cuGreenCtxDestroy(CUgreenCtx);
 }
 

@@ -31,6 +31,7 @@ mod module;
 pub mod nvrtc;
 pub mod partition;
 mod probe;
+mod signal;
 mod slice;
 mod stream;
 
@@ -43,5 +44,6 @@ pub use error::{CudaError, ErrorKind, Unavailable};
 pub use event::{EVENT_HANDLE_BYTES, Event};
 pub use module::{Module, ModuleOptions, ModuleReport, Origin};
 pub use probe::{DeviceReport, ProbeReport, Supports, probe};
+pub use signal::{Signal, Stamp, clear_stamps};
 pub use slice::DeviceSlice;
 pub use stream::Stream;

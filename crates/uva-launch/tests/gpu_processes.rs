@@ -19,6 +19,7 @@ use uva_graph::{Dataset, Labels};
 use uva_launch::launcher::{Consumer, Environments, Helper, Launch, Launcher, Role, run_helper, run_role};
 use uva_runtime::backend::{
     Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PreflightPolicy, SamplerChoice,
+    SignalKind,
 };
 use uva_runtime::cache::{CacheContents, CachePlan, CachePolicy};
 use uva_runtime::control::Stop;
@@ -47,10 +48,18 @@ fn main() {
     if word == "launch" {
         std::process::exit(launch(Path::new(&arguments[2]), &arguments[3]));
     }
-    let tests: [(&str, fn()); 5] = [
+    let tests: [(&str, fn()); 7] = [
         (
             "every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes",
             every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes,
+        ),
+        (
+            "a_way_of_sharing_that_fails_on_either_side_is_replaced_or_refused_where_it_was_asked_for",
+            a_way_of_sharing_that_fails_on_either_side_is_replaced_or_refused_where_it_was_asked_for,
+        ),
+        (
+            "a_green_context_that_fails_is_replaced_by_grids_or_refused_where_it_was_asked_for",
+            a_green_context_that_fails_is_replaced_by_grids_or_refused_where_it_was_asked_for,
         ),
         (
             "every_call_of_the_driver_that_fails_is_told_by_name_and_role_or_does_no_harm",
@@ -253,9 +262,35 @@ impl Observer for Printing {
 
 fn backend(partition: Partition, gather: GatherChoice, kernel: Kernel, ipc: IpcKind) -> Backend {
     let sampler = SamplerChoice::Cpu;
-    let preflight = PreflightPolicy::Warn;
-    Backend::Cuda(CudaBackend { ordinal: 0, gather, kernel, sampler, partition, ipc, nvrtc: None, preflight })
+    let (preflight, ipc_signals) = (PreflightPolicy::Warn, SignalKind::Auto);
+    Backend::Cuda(CudaBackend {
+        ordinal: 0,
+        gather,
+        kernel,
+        sampler,
+        partition,
+        ipc,
+        ipc_signals,
+        nvrtc: None,
+        preflight,
+    })
 }
+
+/// The same with signals by this way.
+fn signalling(backend: Backend, ipc_signals: SignalKind) -> Backend {
+    match backend {
+        Backend::Cuda(cuda) => Backend::Cuda(CudaBackend { ipc_signals, ..cuda }),
+        Backend::Cpu => Backend::Cpu,
+    }
+}
+
+/// Two processes that share in these ways.
+fn sharing(ipc: IpcKind, signals: SignalKind) -> Backend {
+    signalling(backend(Partition::None, GatherChoice::ZeroCopy, Kernel::Wide, ipc), signals)
+}
+
+/// As `--partition green` has it: without a fall-back.
+const GREEN: Partition = Partition::Green { multiprocessors: 8, sampler: None, required: true };
 
 /// A sampler on the GPU too.
 fn sampling(partition: Partition, gather: GatherChoice) -> Backend {
@@ -362,8 +397,8 @@ fn expected_of(place: &Place, kind: &str) -> Value {
 fn every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes() {
     let place = Place::new();
     let hashes = expected(&place);
-    let few = Partition::Grid { multiprocessors: 2 };
-    for partition in [Partition::None, Partition::Green { multiprocessors: 8 }, few] {
+    let few = Partition::Grid { multiprocessors: 2, sampler: None };
+    for partition in [Partition::None, GREEN, few] {
         for gather in [
             GatherChoice::ZeroCopy,
             GatherChoice::Dma,
@@ -371,12 +406,13 @@ fn every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes() {
             GatherChoice::Cpu,
             GatherChoice::Device,
         ] {
-            for (kernel, ipc, slots) in [
-                (Kernel::Wide, IpcKind::Vmm, 2),
-                (Kernel::Shift, IpcKind::Legacy, 1),
-                (Kernel::Naive, IpcKind::Auto, 3),
+            for (kernel, ipc, signals, slots) in [
+                (Kernel::Wide, IpcKind::Vmm, SignalKind::Events, 2),
+                (Kernel::Shift, IpcKind::Legacy, SignalKind::Stamps, 1),
+                (Kernel::Naive, IpcKind::Auto, SignalKind::Auto, 3),
+                (Kernel::Wide, IpcKind::Vmm, SignalKind::Stamps, 4),
             ] {
-                let backend = backend(partition, gather, kernel, ipc);
+                let backend = signalling(backend(partition, gather, kernel, ipc), signals);
                 let edge_attr = slots != 2;
                 let what = json!({
                     "backend": backend, "slots": slots, "samplers": slots, "epochs": 1, "edge_attr": edge_attr
@@ -389,7 +425,7 @@ fn every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes() {
             }
         }
     }
-    for partition in [Partition::None, Partition::Green { multiprocessors: 8 }, few] {
+    for partition in [Partition::None, GREEN, few] {
         for (gather, policy) in [
             (GatherChoice::ZeroCopy, None),
             (GatherChoice::ZeroCopy, Some("presample")),
@@ -446,6 +482,121 @@ fn every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes() {
     place.nothing_is_left("clean runs");
 }
 
+/// A way that fails (a fault, or a feature that the machine lacks), the side that says so, and a part of what it says.
+type Failing = (&'static str, &'static str, &'static str, &'static str);
+
+fn a_way_of_sharing_that_fails_on_either_side_is_replaced_or_refused_where_it_was_asked_for() {
+    let place = Place::new();
+    let hashes = expected(&place);
+    let run = |ipc, signals, variables: &[(&str, String)]| {
+        let what = json!({ "backend": sharing(ipc, signals), "slots": 2 });
+        (place.run(&what, variables), format!("{ipc:?}, {signals:?}, {variables:?}"))
+    };
+    let (memory, events) = ("GPU memory by file descriptor", "events between processes");
+    let failing: [Failing; 12] = [
+        ("producer:cuMemCreate:1=801", "producer", "cannot share", memory),
+        ("producer:cuMemExportToShareableHandle:*=800", "producer", "cannot share", memory),
+        ("producer:cuMemSetAccess:1=1", "producer", "cannot share", memory),
+        ("consumer:cuMemImportFromShareableHandle:*=999", "consumer", "cannot open", memory),
+        ("consumer:cuMemMap:1=1", "consumer", "cannot open", memory),
+        ("consumer:cuMemSetAccess:1=800", "consumer", "cannot open", memory),
+        ("producer:cuIpcGetEventHandle:1=801", "producer", "cannot share", events),
+        ("producer:cuIpcGetEventHandle:2=1", "producer", "cannot share", events),
+        ("consumer:cuIpcGetEventHandle:*=801", "consumer", "cannot share", events),
+        ("consumer:cuIpcOpenEventHandle:*=205", "consumer", "cannot open", events),
+        ("consumer:cuIpcOpenEventHandle:2=400", "consumer", "cannot open", events),
+        ("producer:cuIpcOpenEventHandle:2=999", "producer", "cannot open", events),
+    ];
+    for (fault, role, how, what) in failing {
+        let fault = [("CUDA_SIM_FAIL", fault.to_owned())];
+        let (ended, case) = run(IpcKind::Auto, SignalKind::Auto, &fault);
+        assert_eq!((ended.code, &ended.done["hashes"]), (Some(0), &hashes), "{case}\n{}", ended.stderr);
+        let call = fault[0].1.split(':').nth(1).expect("a call");
+        let said: Vec<&str> = ended.stderr.lines().filter(|line| line.contains("instead")).collect();
+        let [line] = said[..] else { panic!("{case}: {said:?}") };
+        for part in [&format!("the {role} {how} {what}"), call, "avoids the attempt"] {
+            assert!(line.contains(part), "{case}: no {part} in {line}");
+        }
+        // By name there is no other way.
+        let (ipc, signals, option) = if what == memory {
+            (IpcKind::Vmm, SignalKind::Auto, "--ipc vmm")
+        } else {
+            (IpcKind::Auto, SignalKind::Events, "--ipc-signals events")
+        };
+        let (ended, case) = run(ipc, signals, &fault);
+        assert!(matches!(ended.code, Some(1 | 3)), "{case}: {:?}", ended.code);
+        for part in [option, call, &format!("the {role} failed")] {
+            assert!(ended.stderr.contains(part), "{case}: no {part} in {}", ended.stderr);
+        }
+        assert!(!ended.stderr.contains("instead"), "{case}: {}", ended.stderr);
+    }
+    for (ipc, signals, call, option) in [
+        (IpcKind::Legacy, SignalKind::Auto, "consumer:cuIpcOpenMemHandle:*=999", "--ipc legacy"),
+        (IpcKind::Legacy, SignalKind::Auto, "producer:cuIpcGetMemHandle:*=999", "--ipc legacy"),
+        (IpcKind::Auto, SignalKind::Stamps, "consumer:cuStreamWaitValue64:1=801", "--ipc-signals stamps"),
+        (IpcKind::Auto, SignalKind::Stamps, "producer:cuStreamWriteValue64:1=801", "--ipc-signals stamps"),
+    ] {
+        let (ended, case) = run(ipc, signals, &[("CUDA_SIM_FAIL", call.to_owned())]);
+        let (role, call) = (call.split(':').next().expect("a role"), call.split(':').nth(1).expect("a call"));
+        assert!(matches!(ended.code, Some(1 | 3)), "{case}: {:?}", ended.code);
+        for part in [option, call, &format!("the {role} failed")] {
+            assert!(ended.stderr.contains(part), "{case}: no {part} in {}", ended.stderr);
+        }
+    }
+    // What the machine lacks altogether, on both sides.
+    for (lacks, works) in [
+        ("vmm", true),
+        ("ipc_event", true),
+        ("vmm,ipc_event", true),
+        ("vmm,ipc_memory", false),
+        ("ipc_event,stream_memory_operations", false),
+    ] {
+        let (ended, case) = run(IpcKind::Auto, SignalKind::Auto, &[("CUDA_SIM_LACKS", lacks.to_owned())]);
+        assert_eq!(ended.code == Some(0), works, "{case}\n{}", ended.stderr);
+        assert!(!works || ended.done["hashes"] == hashes, "{case}");
+    }
+    place.nothing_is_left("failed ways");
+}
+
+fn a_green_context_that_fails_is_replaced_by_grids_or_refused_where_it_was_asked_for() {
+    let place = Place::new();
+    let hashes = expected(&place);
+    for sampler in [SamplerChoice::Cpu, SamplerChoice::Gpu] {
+        for fault in [
+            "consumer:cuDevSmResourceSplitByCount:*=915",
+            "consumer:cuDevResourceGenerateDesc:1=1",
+            "consumer:cuGreenCtxCreate:*=801",
+            "consumer:cuCtxFromGreenCtx:1=201",
+            "consumer:cuGreenCtxStreamCreate:1=1",
+            // The first record of the process is the one that tries the green context.
+            "consumer:cuEventRecord:1=400",
+            "consumer:cuStreamWaitEvent:2=400",
+        ] {
+            let run = |required| {
+                let partition = Partition::Green { multiprocessors: 8, sampler: Some(16), required };
+                let backend = backend(partition, GatherChoice::Split, Kernel::Wide, IpcKind::Auto);
+                let Backend::Cuda(cuda) = backend else { panic!("a GPU") };
+                let backend = Backend::Cuda(CudaBackend { sampler, ..cuda });
+                place.run(&json!({ "backend": backend }), &[("CUDA_SIM_FAIL", fault.into())])
+            };
+            let call = fault.split(':').nth(1).expect("a call");
+            let ended = run(false);
+            assert_eq!((ended.code, &ended.done["hashes"]), (Some(0), &hashes), "{fault}\n{}", ended.stderr);
+            let said: Vec<&str> = ended.stderr.lines().filter(|line| line.contains("instead")).collect();
+            let [line] = said[..] else { panic!("{fault}: {said:?}") };
+            for part in ["the consumer cannot use green contexts", call, "--partition grid"] {
+                assert!(line.contains(part), "{fault}: no {part} in {line}");
+            }
+            let ended = run(true);
+            assert!(matches!(ended.code, Some(1 | 3)), "{fault}: {:?}", ended.code);
+            for part in ["--partition green", call, "the consumer failed"] {
+                assert!(ended.stderr.contains(part), "{fault}: no {part} in {}", ended.stderr);
+            }
+        }
+    }
+    place.nothing_is_left("failed green contexts");
+}
+
 /// One CUresult of each class: out of memory, invalid value, not supported, launch failed, MPS client terminated.
 const CODES: [u32; 5] = [2, 1, 801, 719, 810];
 
@@ -462,7 +613,7 @@ fn backend_of(what: &Value) -> Backend {
 fn every_call_of_the_driver_that_fails_is_told_by_name_and_role_or_does_no_harm() {
     let place = Place::new();
     let hashes = expected(&place);
-    let (green, split) = (Partition::Green { multiprocessors: 8 }, GatherChoice::Split);
+    let (green, split) = (GREEN, GatherChoice::Split);
     let caching = sampling(Partition::None, GatherChoice::ZeroCopy);
     let plan = place.directory.path().join("plan.json");
     let caches = json!({ "backend": caching, "gpu_cache": CACHE, "keep": plan });
@@ -472,11 +623,12 @@ fn every_call_of_the_driver_that_fails_is_told_by_name_and_role_or_does_no_harm(
     let ways = [
         ("two processes", way(two_processes())),
         ("one process", way(backend(green, split, Kernel::Wide, IpcKind::Auto))),
+        ("stamps", way(sharing(IpcKind::Auto, SignalKind::Stamps))),
         ("legacy", way(backend(Partition::None, GatherChoice::Dma, Kernel::Shift, IpcKind::Legacy))),
         (CACHES, caches),
         (
             "batches that stay on the GPU",
-            way(sampling(Partition::Grid { multiprocessors: 2 }, GatherChoice::ZeroCopy)),
+            way(sampling(Partition::Grid { multiprocessors: 2, sampler: None }, GatherChoice::ZeroCopy)),
         ),
     ];
     let mut cases = Vec::new();
@@ -522,7 +674,10 @@ fn every_call_of_the_driver_that_fails_is_told_by_name_and_role_or_does_no_harm(
                         Some(0) => {
                             assert_eq!(ended.done["hashes"], hashes, "{case}");
                             // Every record orders somebody's next write behind somebody's last read.
-                            assert_ne!(function, "cuEventRecord", "{case}");
+                            assert!(
+                                !["cuEventRecord", "cuStreamWriteValue64_v2"].contains(&&**function),
+                                "{case}"
+                            );
                         }
                         Some(1..=3) => {
                             let call = function.trim_end_matches("_v2");
@@ -586,21 +741,23 @@ fn a_producer_killed_at_any_moment_leaves_no_wrong_batch_and_no_process() {
     let plain = json!({ "backend": two_processes(), "epochs": 10_000, "note": true });
     let sampling = sampling(Partition::None, GatherChoice::ZeroCopy);
     let cached = json!({ "backend": sampling, "epochs": 10_000, "note": true, "gpu_cache": CACHE });
-    for round in 0..12_u64 {
-        let what = if round % 2 == 0 { &plain } else { &cached };
+    let stamps =
+        json!({ "backend": sharing(IpcKind::Auto, SignalKind::Stamps), "epochs": 10_000, "note": true });
+    for round in 0..18_u64 {
+        let what = [&plain, &cached, &stamps][round as usize % 3];
         let mut command = place.command(what, &[("CUDA_SIM_DELAY_US", "300".into())]);
         let mut child = command.spawn().expect("this executable runs");
         // Some batches on, and then a moment that differs from round to round by what the machine does.
         let stderr = std::io::BufReader::new(child.stderr.take().expect("stderr"));
         let mut lines = std::io::BufRead::lines(stderr);
         let mut batches = 0;
-        while batches < 3 + round * 5 {
+        while batches < 3 + round * 4 {
             let line = lines.next().expect("the run goes on").expect("text");
             batches += u64::from(line.starts_with("note: batch"));
         }
-        let role = match round % 6 {
+        let role = match round / 3 {
             5 => "sampler",
-            2 => "consumer",
+            2 | 4 => "consumer",
             _ => "producer",
         };
         let victim = child_of(child.id(), role).unwrap_or_else(|| panic!("no {role}"));
@@ -652,7 +809,7 @@ fn memory_does_not_grow_with_the_batches() {
 /// Calls of one batch: those of a long run without those of a short one.
 fn only_counts_of_a_batch_that_stays_on_the_gpu_come_to_the_host() {
     let place = Place::new();
-    let backend = sampling(Partition::Grid { multiprocessors: 2 }, GatherChoice::ZeroCopy);
+    let backend = sampling(Partition::Grid { multiprocessors: 2, sampler: None }, GatherChoice::ZeroCopy);
     let run = |epochs: u64| {
         let what = json!({ "backend": backend, "epochs": epochs, "edge_ids": true, "degrees": true });
         let batches = place.run(&what, &[]).done["hashes"].as_array().expect("hashes").len() as u64;

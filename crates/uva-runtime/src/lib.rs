@@ -54,6 +54,7 @@ mod edge_rows;
 mod error;
 pub mod gauges;
 pub mod input_nodes;
+mod lane;
 pub mod machine;
 pub mod memory;
 pub mod metrics;

@@ -100,7 +100,7 @@ fn host_lack(what: &str, bytes: usize, error: CudaError) -> CudaError {
         return error;
     }
     CudaError::System(format!(
-        "cuMemHostAlloc: this machine has no {bytes} bytes of memory to page-lock for {what}: free memory, or take fewer \
-         --slots or a smaller --batch-size"
+        "cuMemHostAlloc failed: CUDA_ERROR_OUT_OF_MEMORY (2): this machine has no {bytes} bytes of memory to page-lock for \
+         {what}: free memory, or take fewer --slots or a smaller --batch-size"
     ))
 }

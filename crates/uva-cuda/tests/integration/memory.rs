@@ -12,7 +12,7 @@ use uva_cuda::memory::{
     fill, host_to_device,
 };
 use uva_cuda::partition::GreenPartition;
-use uva_cuda::{Context, CudaError, Stream};
+use uva_cuda::{Context, CudaError, Event, Signal, Stamp, Stream, clear_stamps};
 use uva_mem::MappedFile;
 
 /// As `cuda_sim::in_process`, on the machine that the variables describe.
@@ -619,6 +619,95 @@ fn a_green_partition_gets_whole_steps_of_multiprocessors_and_runs_work() {
         let error = GreenPartition::new(&context, asked).unwrap_err();
         assert!(error.to_string().contains("has 132"), "{error}");
     }
+}
+
+#[test]
+fn partitions_of_one_split_have_no_multiprocessor_in_common() {
+    let test = "memory::partitions_of_one_split_have_no_multiprocessor_in_common";
+    if !under(test, &[("CUDA_SIM_STRICT", "green_groups")]) {
+        return;
+    }
+    let context = Context::primary(0).unwrap();
+    let split = GreenPartition::split(&context, &[13, 20]).unwrap();
+    let counts: Vec<u32> = split.partitions.iter().map(GreenPartition::multiprocessors).collect();
+    assert_eq!(counts, [16, 24]);
+    // The rest is for whoever wants it.
+    let rest = split.rest.unwrap();
+    assert_eq!(rest.multiprocessors(), 92);
+    let rest = rest.partition(&context).unwrap();
+    assert_eq!((rest.asked(), rest.multiprocessors()), (92, 92));
+    rest.check_events().unwrap();
+    // A split of its own begins with the same multiprocessors again.
+    let error = GreenPartition::new(&context, 8).unwrap_err();
+    assert_eq!(error.code(), Some(915), "{error}");
+    drop((split.partitions, rest));
+    GreenPartition::new(&context, 8).unwrap();
+    let error = GreenPartition::split(&context, &[100, 33]).unwrap_err();
+    assert!(error.to_string().contains("100 and 33"), "{error}");
+}
+
+#[test]
+fn an_event_of_a_partitions_stream_is_made_in_the_streams_own_context() {
+    let test = "memory::an_event_of_a_partitions_stream_is_made_in_the_streams_own_context";
+    if !under(test, &[("CUDA_SIM_STRICT", "green_events")]) {
+        return;
+    }
+    let context = Context::primary(0).unwrap();
+    let (partition, outside) = (GreenPartition::new(&context, 8).unwrap(), Stream::new(&context).unwrap());
+    partition.check_events().unwrap();
+    let inside = partition.stream().unwrap();
+    let error = Event::local(&context).unwrap().record(&inside).unwrap_err();
+    assert_eq!(error.code(), Some(400), "{error}");
+    for (stream, other) in [(&inside, &outside), (&outside, &inside)] {
+        let (local, timing) =
+            (Event::local(stream.made_in()).unwrap(), Event::timing(stream.made_in()).unwrap());
+        timing.record(stream).unwrap();
+        local.record(stream).unwrap();
+        other.wait(&local).unwrap();
+        other.synchronize().unwrap();
+        assert!(local.query().unwrap() && Event::elapsed_ms(&timing, &timing).unwrap() >= 0.0);
+    }
+    // The events' context is kept by them, and the thread is back in the primary one with the next call.
+    let event = Event::local(inside.made_in()).unwrap();
+    drop((partition, inside));
+    assert!(event.query().unwrap());
+    drop(event);
+    outside.synchronize().unwrap();
+}
+
+#[test]
+fn a_stamp_is_a_signal_between_streams_and_lies_within_its_buffer() {
+    if !under("memory::a_stamp_is_a_signal_between_streams_and_lies_within_its_buffer", &[]) {
+        return;
+    }
+    let context = Context::primary(0).unwrap();
+    let buffer = SharedBuffer::create(&context, 256, IpcKind::Auto, "the slots").unwrap();
+    clear_stamps(&buffer, 128..256).unwrap();
+    Stamp::check(&context, &buffer, 128).unwrap();
+    let (one, other) = (Stream::new(&context).unwrap(), Stream::new(&context).unwrap());
+    let second = Stamp::new(&buffer, 136, 2).unwrap();
+    second.wait(&other).unwrap();
+    Stamp::new(&buffer, 136, 1).unwrap().record(&one).unwrap();
+    one.synchronize().unwrap();
+    assert!(!other.query().unwrap());
+    // Whoever ends the wait for a writer that has died.
+    Stamp::new(&buffer, 136, i64::MAX as u64).unwrap().write_now().unwrap();
+    other.synchronize().unwrap();
+    for at in [132, 252, 256] {
+        assert!(Stamp::new(&buffer, at, 1).is_err(), "{at}");
+    }
+}
+
+#[test]
+fn a_device_without_stream_memory_operations_says_so() {
+    let test = "memory::a_device_without_stream_memory_operations_says_so";
+    if !under(test, &[("CUDA_SIM_LACKS", "stream_memory_operations")]) {
+        return;
+    }
+    let context = Context::primary(0).unwrap();
+    let buffer = SharedBuffer::create(&context, 64, IpcKind::Auto, "the slots").unwrap();
+    let error = Stamp::check(&context, &buffer, 0).unwrap_err();
+    assert!(error.to_string().contains("stream memory operations"), "{error}");
 }
 
 #[test]

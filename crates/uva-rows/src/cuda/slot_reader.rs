@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use uva_cuda::kernels::gather::GatherReport;
 use uva_cuda::memory::{PinnedBuffer, SharedBuffer, device_to_host};
-use uva_cuda::{Context, CudaError, DeviceSlice, Event, Stream};
+use uva_cuda::{Context, CudaError, DeviceSlice, Event, Signal, Stream};
 
 use super::error::FillError;
 use super::slot::SlotShape;
@@ -100,13 +100,13 @@ impl SlotReader {
     ///
     /// # Panics
     /// When there is no such slot.
-    pub fn take(&self, slot: usize, ready: &Event) -> Result<(), CudaError> {
+    pub fn take(&self, slot: usize, ready: &dyn Signal) -> Result<(), CudaError> {
         let (before, behind) = &self.around[slot];
         let taken_on = Arc::clone(&lock(&self.stream));
         *lock(&self.taken_on[slot]) = Arc::clone(&taken_on);
         let stream = taken_on.stream();
         before.record(stream)?;
-        stream.wait(ready)?;
+        ready.wait(stream)?;
         behind.record(stream)?;
         let from = self.slice(slot, self.shape.report_at..self.shape.report_at + REPORT_BYTES)?.address();
         let to = self.report_words(slot).cast::<u8>();
@@ -198,7 +198,7 @@ impl SlotReader {
     ///
     /// # Panics
     /// When there is no such slot.
-    pub fn give_back(&self, slot: usize, free: &Event) -> Result<(), CudaError> {
+    pub fn give_back(&self, slot: usize, free: &dyn Signal) -> Result<(), CudaError> {
         free.record(self.taken_on(slot).stream())
     }
 }

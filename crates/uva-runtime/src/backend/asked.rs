@@ -43,6 +43,8 @@ options! {
             => Field::within("N", 1, 98).of(GPU, &[Speed]).unless_given("the producer's"),
         /// How the processes share GPU memory
         ipc: IpcKind = IpcKind::Auto => Field::choice::<IpcKind>("IPC").of(GPU, &[Speed]),
+        /// How they tell each other there that a slot is ready, or free
+        ipc_signals: SignalKind = SignalKind::Auto => Field::choice::<SignalKind>("SIGNALS").of(GPU, &[Speed]),
         /// NVRTC, which compiles the kernels: the library or its folder
         nvrtc: Option<PathBuf> = None
             => Field::path("PATH").of(GPU, &[Speed])
@@ -167,6 +169,18 @@ named! {
         Grid = "grid",
         /// Two processes that take turns: for measuring only.
         None = "none",
+    }
+}
+
+named! {
+    /// How producer and consumer tell each other on the GPU that a slot is ready, or free.
+    pub enum SignalKind = Auto {
+        /// By events where both processes can share them, else by stamps.
+        Auto = "auto",
+        /// By events, shared between processes by handle.
+        Events = "events",
+        /// By values in the slots' memory, which streams write and wait for.
+        Stamps = "stamps",
     }
 }
 

@@ -1,7 +1,7 @@
 //! From options and a probe to where the run gathers and trains.
 
 use uva_cuda::DeviceReport;
-use uva_cuda::partition::mps_multiprocessors;
+use uva_cuda::partition::{Shares, Steps};
 
 use super::asked::{
     BackendOptions, DeviceChoice, GatherChoice, GpuShare, MpsChoice, PartitionChoice, SamplerChoice,
@@ -112,26 +112,37 @@ pub fn decide(
         // One process on the GPU: nothing to divide.
         return Ok(Decision { backend: cuda(Partition::None), mps: None, notes });
     }
-    let share = match options.mps_percentage {
-        GpuShare::Auto => PRODUCER_SHARE,
-        GpuShare::Percent(share) => share,
+    if options.partition == PartitionChoice::None {
+        return Ok(Decision { backend: cuda(Partition::None), mps: None, notes });
+    }
+    let shares = shares(options, sampler)?;
+    let all = device.multiprocessors;
+    let (by_grid, by_green) =
+        (shares.divide(all, Steps::SINGLE), shares.divide(all, Steps::of_green(device.capability)));
+    let required = options.partition == PartitionChoice::Green;
+    let green = Partition::Green {
+        // A device that has fewer than a group's gives them all.
+        multiprocessors: by_green.producer.min(all),
+        sampler: by_green.sampler,
+        required,
     };
-    let multiprocessors = mps_multiprocessors(share, device.multiprocessors);
-    let green = Partition::Green { multiprocessors: green_multiprocessors(device, multiprocessors) };
-    let grid = Partition::Grid { multiprocessors };
-    let lacks_green = || {
-        RuntimeError::Missing(format!(
-            "--partition green: {} with this driver has no green contexts; --partition grid does without",
-            device.name
-        ))
+    let grid = Partition::Grid { multiprocessors: by_grid.producer, sampler: by_grid.sampler };
+    let why_not_green = if !device.supports.green_contexts {
+        Some("with this driver has no green contexts")
+    } else if by_green.sampler.is_some() && !by_green.fits(all) {
+        Some("has too few multiprocessors for two groups of green contexts")
+    } else {
+        None
     };
-    let fallback = match options.partition {
-        PartitionChoice::None => Partition::None,
-        PartitionChoice::Grid => grid,
-        PartitionChoice::Green if !device.supports.green_contexts => return Err(lacks_green()),
-        PartitionChoice::Green => green,
-        PartitionChoice::Auto | PartitionChoice::Mps if device.supports.green_contexts => green,
-        PartitionChoice::Auto | PartitionChoice::Mps => grid,
+    let fallback = match (options.partition, why_not_green) {
+        (PartitionChoice::Green, Some(why)) => {
+            return Err(RuntimeError::Missing(format!(
+                "--partition green: {} {why}; --partition grid does without",
+                device.name
+            )));
+        }
+        (PartitionChoice::Grid, _) | (_, Some(_)) => grid,
+        _ => green,
     };
     let required = options.mps == MpsChoice::Require || options.partition == PartitionChoice::Mps;
     if required && threads {
@@ -142,43 +153,40 @@ pub fn decide(
         .into());
     }
     let wished = required || (options.partition == PartitionChoice::Auto && options.mps == MpsChoice::Auto);
-    let mut sampler_share = None;
-    if wished && !threads && sampler != SamplerChoice::Cpu {
-        // Default shares that leave nothing are adjusted: nobody requested them.
-        let given = options.mps_sampler_percentage;
-        let wanted = given.unwrap_or_else(|| share.min(99_u32.saturating_sub(share)));
-        if wanted == 0 || share + wanted > 99 {
-            return Err(RuntimeError::option(
-                "mps_percentage",
-                share,
-                format!("with `mps_sampler_percentage={wanted}` nothing is left for training"),
-            ));
-        }
-        sampler_share = Some(wanted);
-    }
     let mps = (wished && !threads).then(|| MpsWish {
         required,
         device: device.uuid.clone(),
-        producer_percentage: share,
-        consumer_percentage: 100 - share - sampler_share.unwrap_or(0),
-        sampler_percentage: sampler_share,
+        producer_percentage: shares.producer,
+        consumer_percentage: shares.consumer(),
+        sampler_percentage: shares.sampler,
     });
     Ok(Decision { backend: cuda(fallback), mps, notes })
 }
 
-fn on_cpu(notes: Vec<String>) -> Decision {
-    Decision { backend: Backend::Cpu, mps: None, notes }
+/// The shares of the multiprocessors, by whatever mechanism.
+fn shares(options: &BackendOptions, sampler: SamplerChoice) -> Result<Shares, RuntimeError> {
+    let producer = match options.mps_percentage {
+        GpuShare::Auto => PRODUCER_SHARE,
+        GpuShare::Percent(share) => share,
+    };
+    if sampler == SamplerChoice::Cpu {
+        return Ok(Shares { producer, sampler: None });
+    }
+    // Default shares that leave nothing are adjusted: nobody requested them.
+    let given = options.mps_sampler_percentage;
+    let wanted = given.unwrap_or_else(|| producer.min(99_u32.saturating_sub(producer)));
+    if wanted == 0 || producer + wanted > 99 {
+        return Err(RuntimeError::option(
+            "mps_percentage",
+            producer,
+            format!("with `mps_sampler_percentage={wanted}` nothing is left for training"),
+        ));
+    }
+    Ok(Shares { producer, sampler: Some(wanted) })
 }
 
-/// The multiprocessors that a green context gets for a request: drivers grant them in groups (CUDA programming guide,
-/// green contexts).
-fn green_multiprocessors(device: &DeviceReport, wanted: u32) -> u32 {
-    let (least, step) = match device.capability.0 {
-        9.. => (8, 8),
-        8 => (4, 2),
-        _ => (2, 2),
-    };
-    wanted.max(least).next_multiple_of(step).min(device.multiprocessors)
+fn on_cpu(notes: Vec<String>) -> Decision {
+    Decision { backend: Backend::Cpu, mps: None, notes }
 }
 
 /// The device, if it exists and libtorch can use it.
@@ -279,13 +287,14 @@ mod tests {
         let auto = BackendOptions::default();
         let (fallback, mps) = partition(&auto, false, machine(1));
         // 13 of 132, in groups of eight.
-        assert_eq!(fallback, Partition::Green { multiprocessors: 16 });
+        assert_eq!(fallback, Partition::Green { multiprocessors: 16, sampler: None, required: false });
         let wish = mps.unwrap();
         assert!(!wish.required);
         assert_eq!((wish.producer_percentage, wish.consumer_percentage), (10, 90));
         let mut old = machine(1);
         old.cuda.devices[0].supports.green_contexts = false;
-        assert_eq!(partition(&auto, false, old.clone()).0, Partition::Grid { multiprocessors: 13 });
+        let grid = Partition::Grid { multiprocessors: 13, sampler: None };
+        assert_eq!(partition(&auto, false, old.clone()).0, grid);
         let green = BackendOptions { partition: PartitionChoice::Green, ..auto };
         assert_eq!(decide(&green, false, || Ok(old)).unwrap_err().exit_code(), 3);
     }
@@ -303,8 +312,31 @@ mod tests {
     fn a_share_that_is_asked_for_is_the_producers() {
         let options = BackendOptions { mps_percentage: GpuShare::Percent(25), ..BackendOptions::default() };
         let (fallback, mps) = partition(&options, false, machine(1));
-        assert_eq!(fallback, Partition::Green { multiprocessors: 40 });
+        assert_eq!(fallback, Partition::Green { multiprocessors: 40, sampler: None, required: false });
         assert_eq!(mps.map(|wish| (wish.producer_percentage, wish.consumer_percentage)), Some((25, 75)));
+    }
+
+    #[test]
+    fn a_sampler_on_the_gpu_has_multiprocessors_that_are_not_the_producers() {
+        let sampler = SamplerChoice::Gpu;
+        let of = |partition| BackendOptions { partition, sampler, ..BackendOptions::default() };
+        let green = Partition::Green { multiprocessors: 16, sampler: Some(16), required: true };
+        assert_eq!(partition(&of(PartitionChoice::Green), false, machine(1)).0, green);
+        let grid = Partition::Grid { multiprocessors: 13, sampler: Some(13) };
+        assert_eq!(partition(&of(PartitionChoice::Grid), false, machine(1)).0, grid);
+        let (_, mps) = partition(&of(PartitionChoice::Mps), false, machine(1));
+        let wish = mps.unwrap();
+        assert_eq!(
+            (wish.producer_percentage, wish.sampler_percentage, wish.consumer_percentage),
+            (10, Some(10), 80)
+        );
+        // Two groups of eight are more than there are: auto does without, and green is refused.
+        let mut small = machine(1);
+        small.cuda.devices[0].multiprocessors = 12;
+        let grid = Partition::Grid { multiprocessors: 1, sampler: Some(1) };
+        assert_eq!(partition(&of(PartitionChoice::Auto), false, small.clone()).0, grid);
+        let refused = decide(&of(PartitionChoice::Green), false, || Ok(small)).unwrap_err();
+        assert!(refused.exit_code() == 3 && refused.to_string().contains("too few"), "{refused}");
     }
 
     #[test]

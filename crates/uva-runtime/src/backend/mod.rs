@@ -7,6 +7,7 @@ mod probe;
 
 pub use asked::{
     BackendOptions, DeviceChoice, GatherChoice, GpuShare, MpsChoice, PartitionChoice, SamplerChoice,
+    SignalKind,
 };
 pub use choose::{Decision, MpsWish, decide};
 pub use granted::{Backend, CudaBackend, Partition, SamplerShare};

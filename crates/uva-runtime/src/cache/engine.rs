@@ -3,11 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use uva_cuda::kernels::gather::{GridBound, IdWidth};
+use uva_cuda::kernels::gather::IdWidth;
 use uva_cuda::kernels::sample::SampleKernels;
 use uva_cuda::memory::{PinOptions, PinnedTable, PreflightPolicy, SharedBuffer, TableBytes};
-use uva_cuda::partition::GreenPartition;
-use uva_cuda::{Context, Module, ModuleOptions, Stream};
+use uva_cuda::{Module, ModuleOptions};
 use uva_graph::Dataset;
 use uva_graph::reorder::ReorderedLayout;
 use uva_mem::FrozenBytes;
@@ -17,7 +16,8 @@ use uva_sample::cuda::{
 use uva_sample::{BatchBounds, BatchCounts, BatchKey, BatchMut, BatchSampler, GraphView, sampler};
 
 use super::graph::SampledGraph;
-use crate::backend::{CudaBackend, Partition};
+use crate::backend::CudaBackend;
+use crate::lane::Lane;
 use crate::{LoaderOptions, RuntimeError};
 
 /// A sampler. Its batches are the same wherever it works.
@@ -28,7 +28,7 @@ pub(crate) enum Engine<'a> {
 
 /// The parts of a sampler on the GPU.
 pub(crate) struct OnGpu<'a> {
-    pub context: &'a Arc<Context>,
+    pub lane: &'a Lane,
     pub cuda: &'a CudaBackend,
     pub dataset: &'a Arc<Dataset>,
     /// The graph in the order of the list cache, where that is not the dataset's own.
@@ -134,11 +134,12 @@ impl OnGpu<'_> {
     /// The graph, pinned, and the other arrays of the dataset that samplers with these options read.
     pub fn source(&self, loader: &LoaderOptions) -> Result<GraphSource, RuntimeError> {
         let pin = self.cuda.pin_options("the graph");
-        let of_dataset = |array| PinnedArray::of_dataset(self.context, self.dataset, array, &pin);
+        let context = self.lane.context();
+        let of_dataset = |array| PinnedArray::of_dataset(context, self.dataset, array, &pin);
         let weighted = loader.sampler_kind.needs_weights();
         let mut source = match self.reordered {
             Some(region) => self.reordered_source(region)?,
-            None => GraphSource::of_dataset(self.context, self.dataset, &pin)?,
+            None => GraphSource::of_dataset(context, self.dataset, &pin)?,
         };
         // Weights and edge ids are in the dataset's order, even where the graph is not.
         if self.reordered.is_some() && (weighted || loader.edge_ids) {
@@ -156,7 +157,7 @@ impl OnGpu<'_> {
         let preflight = PreflightPolicy::Off;
         let options = PinOptions { preflight, ..self.cuda.pin_options("the reordered graph") };
         let owner: Arc<dyn TableBytes> = Arc::new(GraphBytes(Arc::clone(region)));
-        let table = Arc::new(PinnedTable::new(self.context, owner, &options)?);
+        let table = Arc::new(PinnedTable::new(self.lane.context(), owner, &options)?);
         let array = |range| PinnedArray::new(Arc::clone(&table), range);
         let width = if layout.id_bytes() == 4 { IdWidth::I32 } else { IdWidth::I64 };
         Ok(GraphSource::new(array(layout.indptr_range())?, array(layout.indices_range())?, width)?)
@@ -171,29 +172,19 @@ impl OnGpu<'_> {
         bounds: &BatchBounds,
         cached_lists: usize,
     ) -> Result<CudaSampler, RuntimeError> {
-        let Self { context, cuda, .. } = self;
+        let Self { lane, cuda, .. } = self;
         let module = ModuleOptions { nvrtc: cuda.nvrtc.clone(), ..ModuleOptions::default() };
-        let kernels = SampleKernels::new(&Module::sample(context, &module)?)?;
-        let (stream, grid) = match cuda.partition {
-            Partition::Green { multiprocessors } => {
-                let green = GreenPartition::new(context, multiprocessors)?;
-                (green.stream()?, GridBound::Multiprocessors(green.multiprocessors()))
-            }
-            Partition::Grid { multiprocessors } => {
-                (Stream::new(context)?, GridBound::Multiprocessors(multiprocessors))
-            }
-            Partition::None | Partition::Mps { .. } => (Stream::new(context)?, GridBound::Device),
-        };
+        let kernels = SampleKernels::new(&Module::sample(lane.context(), &module)?)?;
         let options = CudaSamplerOptions {
             cached_lists,
             original_ids: graph.csc().original_ids,
             dataset_ids: graph.dataset_ids(),
             degrees: loader.degrees,
-            grid,
+            grid: lane.grid(),
             own_batch: self.own_batch,
             ..CudaSamplerOptions::new(loader.sampling(), bounds.clone())
         };
-        CudaSampler::new(kernels, stream, source.clone(), &options).map_err(|error| match error {
+        CudaSampler::new(kernels, lane.stream()?, source.clone(), &options).map_err(|error| match error {
             CudaSampleError::Sample(error) => error.into(),
             CudaSampleError::Cuda(error) => error.into(),
         })

@@ -9,7 +9,7 @@ use uva_cuda::memory::SharedBuffer;
 use uva_cuda::{Context, DeviceSlice, Stream};
 use uva_rows::cuda::SlotReader;
 
-use super::slots::{Gathered, SlotEvents, out_of_range, slot_shape, stamp};
+use super::slots::{Gathered, SlotSignals, out_of_range, slot_shape, stamp};
 use crate::RuntimeError;
 use crate::plan::RunPlan;
 
@@ -17,7 +17,7 @@ use crate::plan::RunPlan;
 #[derive(Debug)]
 pub struct DeviceSlots {
     reader: SlotReader,
-    events: SlotEvents,
+    signals: SlotSignals,
     /// Nanoseconds that the stream waited for batches given back since the last reading.
     waited: AtomicU64,
     rows: usize,
@@ -30,11 +30,11 @@ impl DeviceSlots {
         context: &Arc<Context>,
         plan: &RunPlan,
         buffer: Arc<SharedBuffer>,
-        events: SlotEvents,
+        signals: SlotSignals,
     ) -> Result<Self, RuntimeError> {
         Ok(Self {
             reader: SlotReader::new(context, buffer, slot_shape(plan))?,
-            events,
+            signals,
             waited: AtomicU64::new(0),
             rows: plan.table_rows,
             failed: Mutex::new(None),
@@ -64,9 +64,18 @@ impl DeviceSlots {
 
     /// Takes a slot whose `ready` state the ring has shown. If the host waits for it, this confirms it too.
     pub(crate) fn take(&self, slot: usize, sequence: u64) -> Result<(), RuntimeError> {
-        self.reader.take(slot, &self.events.ready[slot])?;
+        self.reader.take(slot, &*self.signals.ready(slot, sequence)?)?;
         if self.reader.waited_on_the_host(slot) {
             self.confirm(slot, sequence)?;
+        }
+        Ok(())
+    }
+
+    /// Says that a slot is free which was not taken. A wait for an event that nobody records again passes, but one for a
+    /// stamp wants that stamp.
+    pub(crate) fn pass_over(&self, slot: usize, sequence: u64) -> Result<(), RuntimeError> {
+        if let SlotSignals::Stamps { .. } = self.signals {
+            self.reader.give_back(slot, &*self.signals.free(slot, sequence)?)?;
         }
         Ok(())
     }
@@ -147,7 +156,8 @@ impl Loan {
                 Err(error) => slots.fail(error),
             }
         }
-        match slots.reader.give_back(self.slot, &slots.events.free[self.slot]) {
+        let free = slots.signals.free(self.slot, self.sequence);
+        match free.and_then(|free| slots.reader.give_back(self.slot, &*free)) {
             Ok(()) => true,
             Err(error) => {
                 slots.fail(error);

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use uva_batch::{BatchHeader, BatchLayout, Column, Stage};
 use uva_cuda::kernels::gather::GatherKernels;
 use uva_cuda::memory::{PinHow, PinOptions, PinReport, PinnedTable, SharedBuffer, TableBytes};
-use uva_cuda::partition::GreenPartition;
-use uva_cuda::{Context, Module, ModuleOptions, Stream};
+use uva_cuda::{Context, Module, ModuleOptions};
 use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
 use uva_rows::cuda::{
@@ -18,11 +17,12 @@ use uva_rows::cuda::{
 use uva_rows::{Cached, HostPlace, Mapped, RowSource};
 
 use super::batches::DeviceBatches;
-use super::slots::{SlotEvents, out_of_range, slot_shape, stamp};
+use super::slots::{SlotSignals, out_of_range, slot_shape, stamp};
 use crate::RuntimeError;
-use crate::backend::{CudaBackend, GatherChoice, Partition};
+use crate::backend::{CudaBackend, GatherChoice};
 use crate::cache::Caches;
 use crate::edge_rows::EdgeRows;
+use crate::lane::Lane;
 use crate::plan::RunPlan;
 
 /// The feature table's bytes, for as long as the dataset is mapped.
@@ -36,9 +36,9 @@ impl TableBytes for FeatureBytes {
 
 /// Feature slots on a GPU for a producer to fill: shared already, while the table is not yet pinned.
 pub(crate) struct DeviceSetup {
-    pub context: Arc<Context>,
+    pub lane: Lane,
     pub cuda: CudaBackend,
-    pub slots: (Arc<SharedBuffer>, SlotEvents),
+    pub slots: (Arc<SharedBuffer>, SlotSignals),
     /// Batches that come on the device.
     pub batches: Option<Arc<DeviceBatches>>,
 }
@@ -53,7 +53,7 @@ impl DeviceSetup {
         cached_rows: Option<&FrozenBytes>,
     ) -> Result<DeviceGather, RuntimeError> {
         let threads = plan.options.gather_threads;
-        let cache = cache_on_gpu(&self.context, dataset, threads, &plan.caches, cached_rows)?;
+        let cache = cache_on_gpu(self.lane.context(), dataset, threads, &plan.caches, cached_rows)?;
         DeviceGather::new(self, plan, dataset, cache)
     }
 }
@@ -104,7 +104,7 @@ fn grid(multiprocessors: Option<u32>) -> GridBound {
 /// Gathers rows into feature slots on a GPU.
 pub(crate) struct DeviceGather {
     filler: SlotFiller<Box<dyn DeviceSource>>,
-    events: SlotEvents,
+    signals: SlotSignals,
     batches: Option<Arc<DeviceBatches>>,
     rows: usize,
     edges: Option<EdgesOnHost>,
@@ -126,24 +126,14 @@ impl DeviceGather {
         dataset: &Arc<Dataset>,
         cache: Option<DeviceCache>,
     ) -> Result<Self, RuntimeError> {
-        let DeviceSetup { context, cuda, slots: (buffer, events), batches } = setup;
-        let context = &context;
-        let began = Instant::now();
+        let DeviceSetup { lane, cuda, slots: (buffer, signals), batches } = setup;
+        let (began, context) = (Instant::now(), lane.context());
         let options = ModuleOptions { nvrtc: cuda.nvrtc.clone(), ..ModuleOptions::default() };
         let kernels = GatherKernels::new(&Module::gather(context, &options)?)?;
         let compiled = began.elapsed();
         let what = format!("the feature table {}", dataset.path().join("feat.npy").display());
-        let mut multiprocessors = cuda.partition.gather_multiprocessors();
-        let stream = match cuda.partition {
-            Partition::Green { multiprocessors: wanted } => {
-                let green = GreenPartition::new(context, wanted)?;
-                multiprocessors = Some(green.multiprocessors());
-                green.stream()?
-            }
-            _ => Stream::new(context)?,
-        };
+        let (multiprocessors, bound) = (lane.multiprocessors(), lane.grid());
         let (threads, row_bytes) = (plan.options.gather_threads, plan.layout.row_bytes());
-        let bound = grid(multiprocessors);
         // A table that only the CPU reads need not be pinned.
         let owner = || Arc::new(FeatureBytes(Arc::clone(dataset)));
         let by_copies = || {
@@ -178,16 +168,17 @@ impl DeviceGather {
                 (Box::new(Split::new(first, by_copies()?)?), how)
             }
         };
-        let (slots, ways) = (buffer.bytes() as f64 * 1e-9, buffer.kind().name());
+        let slots = buffer.bytes() as f64 * 1e-9;
+        let (memory, by) = (buffer.kind().name(), signals.name());
         let seconds = compiled.as_secs_f64();
         let note = format!(
-            "{how}; {slots:.2} GB of feature slots on the GPU ({ways}); kernels ready in {seconds:.2} s"
+            "{how}; {slots:.2} GB of feature slots on the GPU ({memory}, {by}); kernels ready in {seconds:.2} s"
         );
-        let mut filler = SlotFiller::new(stream, kernels, source, buffer, slot_shape(plan))?;
+        let mut filler = SlotFiller::new(lane.stream()?, kernels, source, buffer, slot_shape(plan))?;
         filler.reserve_room(plan.layout.upload_bytes(batches.is_some()), plan.layout.node_capacity())?;
         let edges = EdgeRows::new(dataset, &plan.layout, threads)?;
         let edges = edges.map(|source| EdgesOnHost { source, rows: Vec::new(), threads });
-        Ok(Self { filler, events, batches, rows: plan.table_rows, edges, note })
+        Ok(Self { filler, signals, batches, rows: plan.table_rows, edges, note })
     }
 
     /// A line for people about its set-up.
@@ -204,9 +195,11 @@ impl DeviceGather {
         header: &BatchHeader,
         (batch_slot, from): (usize, &[u8]),
     ) -> Result<(), RuntimeError> {
-        let slots = self.events.ready.len() as u64;
+        let slots = plan.options.feature_slots as u64;
         let slot = (sequence % slots) as usize;
-        let after = (sequence >= slots).then(|| &*self.events.free[slot]);
+        // In a slot's first generation there is nothing to wait for.
+        let free = sequence.checked_sub(slots).map(|before| self.signals.free(slot, before)).transpose()?;
+        let ready = self.signals.ready(slot, sequence)?;
         let layout = &plan.layout;
         let batches = self.batches.as_deref();
         let ids: &[i64] = match batches.is_none_or(|batches| batches.is_on_host(Column::InputNodes)) {
@@ -233,8 +226,8 @@ impl DeviceGather {
             ids_at: layout.packed_range(header, Column::InputNodes, 0).start,
             features_at: layout.packed_range(header, Column::X, 0).start,
             stamp: stamp(sequence),
-            after,
-            ready: &self.events.ready[slot],
+            after: free.as_deref(),
+            ready: &*ready,
         };
         self.filler.submit(ids, place)?;
         Ok(())

@@ -20,6 +20,7 @@ use super::host_times::{HostTimes, median, share};
 use crate::backend::CudaBackend;
 use crate::cache::{self, OnGpu, SampledGraph};
 use crate::device::{FeatureBytes, zero_copy};
+use crate::lane::{Lane, sampler_lane};
 use crate::{LoaderOptions, RuntimeError};
 
 /// Alignment of rows and of their report.
@@ -28,6 +29,8 @@ const ALIGNMENT: usize = 128;
 /// Times the GPU's sampler and gather.
 pub(super) struct DeviceTimes<'d> {
     context: Arc<Context>,
+    /// Where the sampler works.
+    lane: Lane,
     cuda: &'d CudaBackend,
     dataset: &'d Arc<Dataset>,
     loader: &'d LoaderOptions,
@@ -57,7 +60,8 @@ impl<'d> DeviceTimes<'d> {
         loader: &'d LoaderOptions,
     ) -> Result<Self, RuntimeError> {
         let host = HostTimes::new(dataset, loader)?;
-        Ok(Self { context, cuda, dataset, loader, host, graph: None, table: None })
+        let lane = sampler_lane(&context, cuda, "planner")?;
+        Ok(Self { context, lane, cuda, dataset, loader, host, graph: None, table: None })
     }
 
     /// The time of the CPU's sampler for the same batches: milliseconds a batch of one sampler.
@@ -75,7 +79,7 @@ impl<'d> DeviceTimes<'d> {
     }
 
     fn on_gpu<'a>(&'a self, reordered: Option<&'a Arc<FrozenBytes>>) -> OnGpu<'a> {
-        OnGpu { context: &self.context, cuda: self.cuda, dataset: self.dataset, reordered, own_batch: true }
+        OnGpu { lane: &self.lane, cuda: self.cuda, dataset: self.dataset, reordered, own_batch: true }
     }
 
     fn sample(

@@ -276,6 +276,9 @@ impl BatchReceiver {
     fn pass_over(&mut self, interrupted: &dyn Fn() -> bool) -> Result<bool, RuntimeError> {
         let Some(slot) = self.acquire(interrupted)? else { return Ok(false) };
         self.clock.now(Doing::Working);
+        if let Some(device) = &self.device {
+            device.pass_over(slot.slot() as usize, self.position)?;
+        }
         slot.release()?;
         self.position += 1;
         self.passed_over += 1;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use uva_batch::{BatchHeader, Column, HandOver};
-use uva_cuda::Context;
 use uva_graph::{Dataset, Split};
 use uva_mem::FrozenBytes;
 use uva_mem::ring::Writer;
@@ -14,6 +13,7 @@ use crate::cache::{Engine, OnGpu, SampledGraph};
 use crate::clock::since_boot;
 use crate::control::{Control, FIRST_SAMPLER, Stop};
 use crate::device::DeviceBatches;
+use crate::lane::Lane;
 use crate::machine;
 use crate::peer::Peer;
 use crate::plan::{RunPlan, seed_order};
@@ -29,8 +29,8 @@ pub(crate) struct SamplerRole<'a> {
     /// The graph in the order of the list cache, where a list cache needs one and the dataset's own order does not
     /// serve.
     pub reordered: Option<Arc<FrozenBytes>>,
-    /// The GPU to sample on; `None`: sample on the CPU.
-    pub gpu: Option<Arc<Context>>,
+    /// The lane of the GPU to sample on; `None`: sample on the CPU.
+    pub gpu: Option<Lane>,
     /// Where its batches stay on that GPU; `None`: they go to the batch slots.
     pub on_device: Option<Arc<DeviceBatches>>,
     pub batches: Writer,
@@ -59,9 +59,9 @@ impl SamplerRole<'_> {
         let graph = SampledGraph::new(self.dataset, self.reordered.as_ref().map(|bytes| bytes.bytes()))?;
         let lists = plan.caches.lists;
         let engine = match (&self.gpu, plan.backend.gpu_sampler()) {
-            (Some(context), Some(cuda)) => {
+            (Some(lane), Some(cuda)) => {
                 let (dataset, reordered) = (self.dataset, self.reordered.as_ref());
-                let at = OnGpu { context, cuda, dataset, reordered, own_batch: self.on_device.is_none() };
+                let at = OnGpu { lane, cuda, dataset, reordered, own_batch: self.on_device.is_none() };
                 Engine::on_gpu(&at, &graph, &plan.options, plan.layout.bounds(), lists)?
             }
             _ => Engine::on_host(self.dataset, &graph, &plan.options, lists)?,

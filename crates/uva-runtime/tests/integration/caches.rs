@@ -9,6 +9,7 @@ use uva_graph::{Dataset, Split};
 use uva_plan::CachePolicy;
 use uva_runtime::backend::{
     Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PreflightPolicy, SamplerChoice,
+    SignalKind,
 };
 use uva_runtime::cache::CacheContents;
 use uva_runtime::plan::RunPlan;
@@ -37,6 +38,7 @@ fn on_gpu(sampler: SamplerChoice) -> Backend {
         sampler,
         partition: Partition::None,
         ipc: IpcKind::Auto,
+        ipc_signals: SignalKind::Auto,
         nvrtc: None,
         preflight: PreflightPolicy::Warn,
     })

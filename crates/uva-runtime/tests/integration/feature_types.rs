@@ -8,6 +8,7 @@ use half::{bf16, f16};
 use uva_graph::{Dataset, ElementType, Split};
 use uva_runtime::backend::{
     Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PreflightPolicy, SamplerChoice,
+    SignalKind,
 };
 use uva_runtime::cache::{CacheContents, CachePolicy};
 use uva_runtime::consumer::BatchStream;
@@ -37,6 +38,7 @@ fn on_gpu(gather: GatherChoice) -> Backend {
         sampler: SamplerChoice::Cpu,
         partition: Partition::None,
         ipc: IpcKind::Auto,
+        ipc_signals: SignalKind::Auto,
         nvrtc: None,
         preflight: PreflightPolicy::Warn,
     })

@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use uva_cuda::Event;
 use uva_cuda::memory::SharedBuffer;
+use uva_cuda::{Event, Signal};
 
 use crate::cuda::error::FillError;
 use crate::source::{Origin, Place, RowsRead};
@@ -40,9 +40,9 @@ pub struct SlotPlace<'p> {
     /// The report's stamp, written behind everything else.
     pub stamp: u64,
     /// The device waits for it, as it was last recorded before the submission.
-    pub after: Option<&'p Event>,
+    pub after: Option<&'p dyn Signal>,
     /// Recorded behind everything.
-    pub ready: &'p Event,
+    pub ready: &'p dyn Signal,
 }
 
 impl Place for SlotPlace<'_> {

@@ -84,7 +84,7 @@ impl<S: DeviceSource> Held<S> {
         self.fills += 1;
 
         if let Some(after) = place.after {
-            uploads.wait(after)?;
+            after.wait(uploads)?;
         }
         // SAFETY: the slot's own bytes, within its stride (`Plan::new`), which nobody else uses between `after` and
         // `ready`: that is what the caller's events say. The staging buffer is written again only once `done` has been

@@ -52,8 +52,9 @@ impl<S: DeviceSource> SlotFiller<S> {
                     staging: None,
                     lent: None,
                     report: PinnedBuffer::new(&context, GatherReport::BYTES, "a slot's report")?,
+                    // Recorded on the stream of uploads, which is in no partition.
                     uploaded: Event::local(&context)?,
-                    done: Event::local(&context)?,
+                    done: Event::local(stream.made_in())?,
                     pending: None,
                 })
             })
@@ -72,6 +73,11 @@ impl<S: DeviceSource> SlotFiller<S> {
             buffer,
         };
         Ok(Self { held: ManuallyDrop::new(held), broken: None })
+    }
+
+    /// The stream of its work. Events that fills record are made in its context.
+    pub fn stream(&self) -> &Stream {
+        &self.held.stream
     }
 
     /// The source.

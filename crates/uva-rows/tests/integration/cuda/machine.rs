@@ -295,7 +295,7 @@ impl Batch {
             ids_at: IDS_AT,
             features_at: FEATURES_AT,
             stamp: self.stamp,
-            after,
+            after: after.map(|event| event as _),
             ready,
         };
         let result = filler.submit(&self.ids, place).map(drop);
@@ -328,8 +328,8 @@ pub fn two_slots_in_turns<S: DeviceSource>(
     seed: u64,
 ) -> Vec<Fill> {
     let consumer = Stream::new(&machine.context).unwrap();
-    let event = || Event::interprocess(&machine.context).unwrap();
-    let (ready, free) = ([event(), event()], [event(), event()]);
+    let ready = [(); 2].map(|()| Event::local(filler.stream().made_in()).unwrap());
+    let free = [(); 2].map(|()| Event::interprocess(&machine.context).unwrap());
     let mut random = Random(seed);
     let mut pool = Pool::new(machine, batches, batches);
     let mut seen: Vec<(Batch, PinnedBuffer)> = Vec::new();
