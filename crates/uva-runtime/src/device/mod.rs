@@ -16,7 +16,8 @@
 //! - In a slot's first generation nobody has recorded `free`, and the producer does not wait for it.
 //! - After a peer's death its events mean nothing. The report that a gather writes after its rows carries a report
 //!   stamp: the sequence number plus one. A consumer waits for its own work and then checks the stamp. If it differs,
-//!   the consumer has computed on an unfinished batch, and discards the result (`DeviceSlots::confirm`).
+//!   the consumer has computed on an unfinished batch, and discards the result ([`Receipt::confirm`]). A consumer that
+//!   runs ahead of its GPU has the GPU compare ([`Proof`]), keeps the receipt, and asks later.
 //! - The producer outlives the consumer's last wait: it leaves when the consumer has given back the slot of the end.
 //!   The consumer's memory of the slots outlives it too: the consumer holds it by itself (by its own mapping, or an
 //!   opened handle).
@@ -30,8 +31,8 @@ mod slots;
 use uva_cuda::{CudaError, ErrorKind};
 use uva_rows::cuda::FillError;
 
-pub use consumer::DeviceSlots;
 pub(crate) use consumer::Loan;
+pub use consumer::{DeviceSlots, Proof, Receipt};
 pub(crate) use link::{consumer_side, one_process, producer_side};
 pub(crate) use open::open_device;
 pub(crate) use producer::{DeviceGather, DeviceSetup, FeatureBytes, cache_on_gpu, zero_copy};
