@@ -25,7 +25,7 @@ import tempfile
 ARCHITECTURES = [75, 80, 86, 89, 90, 100, 120]
 KERNELS = pathlib.Path(__file__).resolve().parents[2] / "kernels"
 # Each is a program of its own, with the headers of all.
-ROOTS = ["gather.cu", "sample.cu"]
+ROOTS = ["gather.cu", "sample.cu", "block.cu"]
 # OPTIONS of crates/uva-kernels, apart from the architecture.
 OPTIONS = ["-std=c++17", "-lineinfo"]
 
@@ -150,7 +150,7 @@ def main():
     sources = {path.name: path.read_text() for path in sorted(KERNELS.iterdir()) if path.suffix in (".cu", ".cuh")}
     depths = {which: int(number) for which, number in re.findall(r"#define UVA_GATHER_(\w+)_DEPTH (\d+)", sources["tuning.cuh"])}
     # crates/uva-kernels has the same names, and a test there compares them with these.
-    definition = r"^(?:__global__ void|UVA_GATHER|UVA_SAMPLE) (\w+)\("
+    definition = r"^(?:__global__ void|UVA_GATHER|UVA_SAMPLE|UVA_BLOCK) (\w+)\("
     expected = {name for root in ROOTS for name in re.findall(definition, sources[root], re.MULTILINE)}
     nvrtc = Nvrtc(tools / "lib")
     problems, results = [], {}

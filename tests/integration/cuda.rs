@@ -2,6 +2,7 @@
 //! kernels run on the host. Device memory is host memory there, and the model trains on the CPU, so batches *and*
 //! losses must be those of a run without a GPU, bit for bit.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::support::mps::Machine;
@@ -123,6 +124,61 @@ fn a_first_contact_that_fails_is_told_in_one_line_and_the_run_takes_another_way(
         let told = run(by_name);
         assert!(told.stderr.contains("the consumer failed") && !told.stderr.contains(" instead"), "{told}");
         assert!(told.stderr.contains(by_name.rsplit("--").next().unwrap()), "{told}");
+    }
+}
+
+/// How often the consumer calls each function of the driver, and the number of batches that it trains on.
+fn calls_of_the_consumer(directory: &Path, epochs: u32) -> (BTreeMap<String, u64>, u64) {
+    let counts = crate::support::directory();
+    let name = format!("{epochs}.jsonl");
+    // Nothing but training: validation reads each batch's result at once.
+    let options = format!("--epochs {epochs} --eval full --partition none --keep last");
+    on_gpu(directory, &name, &options)
+        .env("CUDA_SIM_DROPOUT", "device")
+        .env("CUDA_SIM_COUNTS", counts.path())
+        .run()
+        .succeeds();
+    let mut calls = BTreeMap::new();
+    for entry in std::fs::read_dir(counts.path()).unwrap().flatten() {
+        if entry.file_name().to_string_lossy().starts_with("consumer-") {
+            for line in std::fs::read_to_string(entry.path()).unwrap().lines() {
+                let (function, count) = line.split_once(' ').unwrap();
+                calls.insert(function.to_owned(), count.trim().parse().unwrap());
+            }
+        }
+    }
+    (calls, Metrics::read(&directory.join(name)).of("batch").count() as u64)
+}
+
+#[test]
+fn a_training_step_on_a_gpu_waits_for_nothing_and_makes_few_calls() {
+    let temp = directory();
+    small_graph(temp.path());
+    let (few, many) = (calls_of_the_consumer(temp.path(), 1), calls_of_the_consumer(temp.path(), 5));
+    let (batches, epochs) = (many.1 - few.1, 4);
+    assert!(batches >= 8 * epochs, "{batches}");
+    // What the further batches cost. At the end of an epoch the host waits for its last results.
+    let more = |function: &str| {
+        let count = |calls: &BTreeMap<String, u64>| calls.get(function).copied().unwrap_or(0);
+        count(&many.0) - count(&few.0)
+    };
+    for function in ["cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize"] {
+        assert!(more(function) <= epochs, "{function}: {} in {batches} batches", more(function));
+    }
+    // No kernel of ours but what libtorch launches, and no memory.
+    for function in
+        ["cuLaunchKernel", "cuMemHostAlloc", "cuMemAlloc_v2", "cuMemcpyHtoDAsync_v2", "cuEventCreate"]
+    {
+        assert_eq!(more(function), 0, "{function}");
+    }
+    // The report and the results; around the wait, around the step, behind the results, and the slot's release.
+    for (function, each) in [
+        ("cuMemcpyDtoHAsync_v2", 2),
+        ("cuStreamWaitEvent", 1),
+        ("cuEventRecord", 6),
+        ("cuEventElapsedTime_v2", 2),
+    ] {
+        assert_eq!(more(function), each * batches, "{function}");
     }
 }
 

@@ -208,7 +208,9 @@ fn correct_and_measure_pass_in_two_calls_that_share_their_state() {
     assert_eq!(summary["profiles"], Value::from(["correct", "measure"]));
     let correctness = json(&place.path("state/correctness.json"));
     let ways = correctness["training"]["ways"].as_object().unwrap();
-    assert!(ways.len() == 10 && ways.values().all(|way| way["farthest_loss"] == 0.0), "{ways:?}");
+    // Trained as a device does it: other sums than the CPU's, to rounding.
+    let close = |way: &Value| way["farthest_loss"].as_f64().is_some_and(|farthest| farthest < 1e-3);
+    assert!(ways.len() == 10 && ways.values().all(close), "{ways:?}");
     assert_eq!(json(&place.path("state/pcie.json"))["pcie"]["simulator"], true);
     let shares = json(&place.path("state/training.json"))["mps-sweep"]["shares"].clone();
     let multiprocessors: Vec<u64> =

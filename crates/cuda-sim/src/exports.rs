@@ -163,3 +163,11 @@ extern "C" fn cudaSimDeviceMemoryIsHostMemory() -> c_int {
 extern "C" fn cudaSimDrawsAsADevice() -> c_int {
     c_int::from(settings(&FUNCTIONS).is_ok_and(|settings| settings.draws_as_a_device))
 }
+
+/// Not the driver's either: waits until a stream has done what is enqueued. Called by a host that takes the device's place
+/// and computes at once what a device would compute in the stream's order. It is counted as no call.
+#[allow(non_snake_case)]
+#[unsafe(no_mangle)]
+extern "C" fn cudaSimFollow(stream: *mut c_void) -> c_uint {
+    stream::synchronize(stream).err().map_or(0, |code| code.0)
+}

@@ -82,6 +82,19 @@ impl Stream {
         unsafe { driver_call!(cuStreamSynchronize(self.raw), "waiting for a stream") }
     }
 
+    /// Under the simulator, waits for all enqueued work: the host takes the device's place there, and computes at once
+    /// what a device would compute in the stream's order. Nothing with a driver, and so no wait on a GPU.
+    ///
+    /// # Errors
+    /// [`CudaError::Call`] for a fault of earlier work.
+    pub fn follow(&self) -> Result<(), CudaError> {
+        let Some(follow) = crate::driver::Driver::load()?.follow() else { return Ok(()) };
+        self.context.bind()?;
+        // SAFETY: the handle lives; the simulator's function takes a stream of the current context.
+        let code = unsafe { follow(self.raw) };
+        crate::error::check("cudaSimFollow", code, || "following a stream of the simulator".to_owned())
+    }
+
     /// Whether all enqueued work has run.
     ///
     /// # Errors

@@ -33,7 +33,7 @@ pub use kernel_read::{DeviceRows, KernelRead, KernelTable, LanedCache, Pinned};
 pub use place::{DevicePlace, DeviceSource};
 pub use read_back::ReadBack;
 pub use slot::SlotShape;
-pub use slot_reader::SlotReader;
+pub use slot_reader::{SlotReader, Taking};
 pub use split::Split;
 pub use staged::Staged;
 pub use table::DeviceTable;

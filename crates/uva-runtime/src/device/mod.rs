@@ -27,7 +27,8 @@
 //! - After a peer's death its signals mean nothing. No wait outlasts it for ever: `release` ends waits for stamps, and
 //!   the launcher ends processes. The report that a gather writes after its rows carries a report stamp: the sequence
 //!   number plus one. A consumer waits for its own work and then checks the stamp. If it differs, the consumer has
-//!   computed on an unfinished batch, and discards the result (`DeviceSlots::confirm`).
+//!   computed on an unfinished batch, and discards the result ([`Receipt::confirm`]). A consumer that runs ahead of its
+//!   GPU has the GPU compare ([`Proof`]), keeps the receipt, and asks later.
 //! - The producer outlives the consumer's last wait: it leaves when the consumer has given back the slot of the end.
 //!   The consumer's memory of the slots outlives it too: the consumer holds it by itself (by its own mapping, or an
 //!   opened handle).
@@ -42,8 +43,8 @@ mod release;
 mod slots;
 
 pub(crate) use batches::{DeviceBatches, bytes_on_gpu, stays_on_gpu};
-pub use consumer::DeviceSlots;
 pub(crate) use consumer::Loan;
+pub use consumer::{DeviceSlots, Proof, Receipt};
 pub(crate) use link::{Link, consumer_side, one_process, producer_side};
 pub(crate) use open::open_device;
 pub(crate) use producer::{DeviceGather, DeviceSetup, FeatureBytes, cache_on_gpu, zero_copy};

@@ -233,9 +233,7 @@ impl BatchReceiver {
                     let stopping = self.control.stop() >= Stop::Soon;
                     return if stopping { Ok(None) } else { Err(RuntimeError::PeerGone(gone.reason)) };
                 }
-                let place = slot.slot() as usize;
-                device.take(place, self.position)?;
-                Some(DeviceSlots::lend(device, place, self.position))
+                Some(DeviceSlots::take(device, slot.slot() as usize, self.position)?)
             }
         };
         self.clock.now(Doing::Working);
