@@ -18,7 +18,7 @@ use uva_graph::Dataset;
 use uva_graph::npy::{NpyType, write_array};
 use uva_launch::launcher::{Consumer, Environments, Helper, Launch, Launcher, Role, run_helper, run_role};
 use uva_runtime::backend::{
-    Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PreflightPolicy, SamplerChoice,
+    Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PinPages, PreflightPolicy, SamplerChoice,
 };
 use uva_runtime::cache::{CacheContents, CachePlan, CachePolicy};
 use uva_runtime::control::Stop;
@@ -164,7 +164,7 @@ fn launch(dataset: &Path, what: &str) -> i32 {
             let policy = what["policy"]
                 .as_str()
                 .map_or(CachePolicy::PRESAMPLE, |name| name.parse().expect("a policy"));
-            let search = Search { caches: Some((bytes, policy)), sampler: false };
+            let search = Search { caches: Some((bytes, policy)), sampler: false, gathers: false };
             let found = launcher.find_caches(dataset, &options, &backend, &search, &mut Printing)?;
             let found = found.plan.expect("a plan");
             contents = CacheContents::of_plan(&opened, &found)?;
@@ -217,7 +217,19 @@ impl Observer for Printing {
 fn backend(partition: Partition, gather: GatherChoice, kernel: Kernel, ipc: IpcKind) -> Backend {
     let sampler = SamplerChoice::Cpu;
     let preflight = PreflightPolicy::Warn;
-    Backend::Cuda(CudaBackend { ordinal: 0, gather, kernel, sampler, partition, ipc, nvrtc: None, preflight })
+    Backend::Cuda(CudaBackend {
+        ordinal: 0,
+        gather,
+        kernel,
+        sampler,
+        partition,
+        ipc,
+        nvrtc: None,
+        preflight,
+        table_pages: PinPages::InPlace,
+        other_pages: true,
+        split_share: None,
+    })
 }
 
 /// A sampler on the GPU too.

@@ -173,7 +173,7 @@ impl DryRun {
                 (plan.layout.arrays_bytes() as u64).saturating_mul(plan.options.feature_slots as u64);
             self.takes("staging of ids and blocks", MemoryKind::Pinned, staging);
             match cuda.gather {
-                GatherChoice::ZeroCopy | GatherChoice::Split => {
+                GatherChoice::Auto | GatherChoice::ZeroCopy | GatherChoice::Split => {
                     self.takes("feature table", MemoryKind::Pinned, table);
                 }
                 GatherChoice::Device => self.takes("feature table", MemoryKind::Device, table),
