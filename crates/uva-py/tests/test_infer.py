@@ -13,7 +13,7 @@ from graphs import write_graph
 pytest.importorskip("torch_geometric")
 
 from torch_geometric.data import Data  # noqa: E402
-from torch_geometric.nn import GATConv, GraphConv, SAGEConv  # noqa: E402
+from torch_geometric.nn import GATConv, GINEConv, GraphConv, SAGEConv  # noqa: E402
 
 NODES, FEATURES = 600, 5
 
@@ -176,6 +176,45 @@ def test_a_batch_that_call_gets_has_edge_ids_for_weights_of_edges(tmp_path):
 
     found = uvatrain.infer(layers, graph.dataset, activation=torch.relu, call=call, edge_ids=True, batch_size=100)
     close(found, graph.forward(layers, edge_weight=weight))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("kind", [GATConv, GINEConv])
+def test_layers_get_the_features_of_their_edges_whatever_fits_a_slot(tmp_path, kind, dtype):
+    random = np.random.default_rng(2)
+    degrees = random.integers(0, 9, 500)
+    degrees[7] = 400
+    indptr = np.concatenate([[0], degrees.cumsum()])
+    rows = torch.from_numpy(random.random((indptr[-1], 30), dtype=np.float32)).to(dtype)
+    dataset = uvatrain.write_dataset(
+        tmp_path / "edges",
+        indptr=indptr,
+        indices=random.integers(0, 500, indptr[-1]),
+        features=random.random((500, FEATURES), dtype=np.float32),
+        edge_attr=rows,
+        train_idx=[0],
+    )
+    torch.manual_seed(5)
+    widths = [FEATURES, 6, 3]
+    layers = torch.nn.ModuleList(
+        GATConv(a, b, edge_dim=30) if kind is GATConv else GINEConv(torch.nn.Linear(a, b), edge_dim=30)
+        for a, b in zip(widths, widths[1:])
+    ).eval()
+
+    def widened(layer, batch):
+        sizes.append(batch.num_seeds)
+        x = batch.x
+        return layer((x, x[: batch.num_seeds]), batch.edge_index[0], batch.blocks[0].edge_attr.float())
+
+    sizes = []
+    # As layers are called unless told otherwise, and with rows that they cannot take as they are.
+    options = {} if dtype == torch.float32 else {"call": widened}
+    found = uvatrain.infer(
+        layers, dataset, activation=torch.relu, edge_attr=True, slot_bytes=40_000, batch_size=128, **options
+    )
+    graph = Whole(tmp_path / "edges")
+    close(found, graph.forward(layers, edge_attr=rows.float()))
+    assert not options or max(sizes) > 1 and sum(sizes) == 2 * 500
 
 
 @pytest.mark.filterwarnings("ignore:Loader wrote:uvatrain.UvatrainWarning")

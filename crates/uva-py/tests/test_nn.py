@@ -17,7 +17,7 @@ from torch_geometric import nn as theirs  # noqa: E402
 from torch_geometric.utils import trim_to_layer  # noqa: E402
 
 from uvatrain import nn as ours  # noqa: E402
-from uvatrain.nn import functional  # noqa: E402
+from uvatrain.nn import functional, gat_conv  # noqa: E402
 from uvatrain.nn._rows import Rows  # noqa: E402
 from uvatrain.nn.lists import Lists, lists_of  # noqa: E402
 
@@ -117,6 +117,17 @@ def test_layers_give_results_and_gradients_of_pyg(name, form, dtype):
         edge_index = edges(seed)
         plain, given = as_given(edge_index, "sorted"), as_given(edge_index, form)
         compare(one, other, lambda layer, rows: layer(rows, plain if layer is one else given), x, dtype)
+
+
+@pytest.mark.parametrize("first", ["sums", "products"])
+@pytest.mark.parametrize("name", [name for name in LAYERS if name.startswith("gat")])
+def test_attention_that_sums_before_or_after_the_product_gives_what_pyg_gives(monkeypatch, name, first):
+    asked = []
+    monkeypatch.setattr(gat_conv, "sums_first", lambda *about: asked.append(about) or first == "sums")
+    one, other = pair(name, torch.float64)
+    x = torch.randn(NODES, WIDTH, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
+    compare(one, other, lambda layer, rows: layer(rows, edges(8)), x, torch.float64)
+    assert asked
 
 
 @pytest.mark.parametrize("name", ["sage", "sage-max", "sage-alone", "gat-heads", "gat-residual"])

@@ -132,16 +132,17 @@ pub struct EpochEvent {
     pub epoch: u32,
     /// Mean loss over the epoch's labelled seeds; with several labels a seed, over the labels.
     pub train_loss: f64,
-    /// Share of the epoch's labelled seeds classified right in training; with several labels a node, of the labels. 0
-    /// for regression.
-    pub train_accuracy: f64,
+    /// Share of the epoch's labelled seeds classified right in training; with several labels a node, of the labels.
+    /// Absent for regression.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub train_accuracy: Option<f64>,
     /// Share of the labelled validation nodes classified right; absent where there are none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub valid_accuracy: Option<f64>,
     /// Area under the ROC curve of the validation nodes, where the run is judged by it and it is defined.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub valid_roc_auc: Option<f64>,
-    /// Whether the targets are numbers: accuracies then mean nothing.
+    /// Whether the targets are numbers: there are no accuracies then.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub regression: bool,
     /// Mean squared error of the validation nodes, over all columns; for regression alone.
@@ -369,7 +370,7 @@ mod tests {
         Event::Epoch(EpochEvent {
             epoch,
             train_loss: 0.1,
-            train_accuracy: 0.5,
+            train_accuracy: Some(0.5),
             valid_accuracy: None,
             valid_roc_auc: None,
             regression: false,

@@ -305,13 +305,14 @@ impl<'a> Session<'a> {
                 self.state.epochs_without_gain += 1;
             }
         }
+        let regression = self.trainer.task().kind.regression().is_some();
         observer.event(&Event::Epoch(EpochEvent {
             epoch,
             train_loss: self.state.sums.mean_loss(),
-            train_accuracy: self.state.sums.accuracy().unwrap_or(0.0),
+            train_accuracy: (!regression).then(|| self.state.sums.accuracy().unwrap_or(0.0)),
             valid_accuracy: self.evaluation.accuracy(),
             valid_roc_auc: self.evaluation.roc_auc(),
-            regression: self.trainer.task().kind.regression().is_some(),
+            regression,
             valid_mse: self.evaluation.mse(),
             valid_mae: self.evaluation.mae(),
             seconds: self.epoch_began.elapsed().as_secs_f64(),

@@ -39,8 +39,9 @@ _NAMES = {
 }
 #: Those of a dataset's features, and so of a table between layers.
 _FEATURES = [torch.float32, torch.float16, torch.bfloat16, torch.uint8, torch.int8]
-#: Files of a dataset that do not depend on its features. All but the labels are needed to open it.
-_LINKED = ["indptr.npy", "indices.npy", "label.npy", "train_idx.npy", "valid_idx.npy", "test_idx.npy"]
+#: Files of a dataset that do not depend on its features: those that it cannot be opened without, and others.
+_NEEDED = ["indptr.npy", "indices.npy", "train_idx.npy", "valid_idx.npy", "test_idx.npy"]
+_OTHERS = ["label.npy", "edge_feat.npy"]
 
 
 def infer(
@@ -55,6 +56,7 @@ def infer(
     batch_size: int = 4096,
     slot_bytes: int = 64 << 20,
     edge_ids: bool = False,
+    edge_attr: bool = False,
     progress: Callable[[int, int], object] | None = None,
 ) -> torch.Tensor:
     """The last layer's rows for all nodes, by whole neighbourhoods: row `i` belongs to node `i`.
@@ -71,7 +73,7 @@ def infer(
 
     layers: callables, the one that reads the features first: `layer((x, x_dst), edge_index)`, as PyG's layers are
         called for a bipartite graph. x: [num_src, columns], rows of all sources; x_dst: the first num_dst of them, the
-        destinations'; edge_index: int64 [2, edges]. Each returns [num_dst, columns], and the last one may return
+        destinations'; edge_index: int64 [2, edges]. With `edge_attr`, the features of these edges come third. Each returns [num_dst, columns], and the last one may return
         [num_dst].
     dataset: as in `Loader`.
     activation: applied to the rows of each layer but the last.
@@ -84,12 +86,14 @@ def infer(
     slot_bytes: most bytes of a batch's ids and edges, and again of its feature rows. A single node whose neighbourhood
         needs more gets it.
     edge_ids: let `batch.blocks[0].edge_ids` tell each edge's position in the dataset, for data of edges' own.
+    edge_attr: give each layer the features of its edges, [num_edges, features], from the dataset's edge_feat.npy.
     progress: called with the rows done and the rows of all layers, after each batch.
 
     Raises FileExistsError for an `output` that exists; ValueError and TypeError for options, and for rows of another
     count, width or type than needed; OSError where the system refuses a file, such as on a full disk.
     """
     stack = _checked(layers)
+    columns = {"edge_ids": edge_ids, "edge_attr": edge_attr}
     for name, function in (("activation", activation), ("call", call), ("progress", progress)):
         if function is not None and not callable(function):
             raise _about(name, TypeError(f"{name} is a {type(function).__name__}: a function is needed"))
@@ -113,7 +117,7 @@ def infer(
             table = _Table(f"layers[{number}]", os.path.join(work, f"{number}.npy"), nodes, last)
             done = number * nodes
             # On an error too, the threads end before their files go.
-            with contextlib.closing(_batches(source, device, batch_size, slot_bytes, edge_ids)) as batches:
+            with contextlib.closing(_batches(source, device, batch_size, slot_bytes, columns)) as batches:
                 for batch in batches:
                     with torch.no_grad():
                         rows = (call or _bipartite)(layer, batch)
@@ -167,15 +171,16 @@ def _positive(name: str, value: Any) -> int:
 
 def _bipartite(layer: Any, batch: Batch) -> torch.Tensor:
     x = batch.x
-    rows: torch.Tensor = layer((x, x[: batch.num_seeds]), batch.edge_index[0])
+    edge_attr = [batch.blocks[0].edge_attr] if batch.has_edge_attr else []
+    rows: torch.Tensor = layer((x, x[: batch.num_seeds]), batch.edge_index[0], *edge_attr)
     return rows
 
 
 def _batches(
-    dataset: Dataset, device: Any, batch_size: int, slot_bytes: int, edge_ids: bool
+    dataset: Dataset, device: Any, batch_size: int, slot_bytes: int, columns: Mapping[str, bool]
 ) -> Generator[Batch, None, None]:
     """Each node once, with all its neighbours, in batches that fit their slots."""
-    for nodes, size, needed in _groups(dataset, batch_size, slot_bytes, edge_ids):
+    for nodes, size, needed in _groups(dataset, batch_size, slot_bytes, columns):
         loader = Loader(
             dataset,
             device=device,
@@ -184,7 +189,7 @@ def _batches(
             fanouts=(-1,),
             batch_size=size,
             slot_bytes=needed,
-            edge_ids=edge_ids,
+            **columns,
             # Every process does all of it: none has the others' rows.
             rank=0,
             world_size=1,
@@ -193,7 +198,9 @@ def _batches(
             yield from loader
 
 
-def _groups(dataset: Dataset, batch_size: int, slot_bytes: int, edge_ids: bool) -> Iterator[tuple[Any, int, int]]:
+def _groups(
+    dataset: Dataset, batch_size: int, slot_bytes: int, columns: Mapping[str, bool]
+) -> Iterator[tuple[Any, int, int]]:
     """The nodes by degree, and for each group the batch size and the bytes of a slot that holds its largest batch.
 
     The first group has the nodes of which `batch_size` fit `slot_bytes`. From group to group degrees double and the
@@ -203,7 +210,7 @@ def _groups(dataset: Dataset, batch_size: int, slot_bytes: int, edge_ids: bool) 
     largest = int(degrees.max())
 
     def needs(size: int, degree: int) -> int:
-        return _slot_bytes(dataset, size, size * degree, edge_ids)
+        return _slot_bytes(dataset, size, size * degree, columns)
 
     size = min(batch_size, dataset.num_nodes)
     while size > 1 and needs(size, 1) > slot_bytes:
@@ -225,20 +232,25 @@ def _groups(dataset: Dataset, batch_size: int, slot_bytes: int, edge_ids: bool) 
         below, bound, size = bound, 2 * bound, max(size // 2, 1)
 
 
-def _slot_bytes(dataset: Dataset, size: int, edges: int, edge_ids: bool) -> int:
+def _slot_bytes(dataset: Dataset, size: int, edges: int, columns: Mapping[str, bool]) -> int:
     """The `slot_bytes` with which a batch of `size` seeds and `edges` edges fits its slot.
 
     The loader divides them between nodes and edges as the whole graph does, by one factor in 32 bits. A batch's share
-    of the nodes is never below its share of the edges, so the nodes decide. Feature rows have as many bytes of their
-    own.
+    of the nodes is never below its share of the edges, so the nodes decide. Feature rows of nodes have as many bytes of
+    their own, and those of edges too.
     """
     edges = min(edges, dataset.num_edges)
     nodes, most_nodes = (min(dataset.num_nodes, size + count) for count in (edges, dataset.num_edges))
     factor = -(-(nodes << 32) // most_nodes)
     nodes_that_fit, edges_that_fit = (count * factor >> 32 for count in (most_nodes, dataset.num_edges))
-    of_edge = 3 if edge_ids else 1
+    of_edge = 3 if any(columns.values()) else 1
     words = 2 * nodes_that_fit + size + 1 + edges_that_fit * of_edge
-    return max(4 * words, nodes * dataset.feature_dim * dataset.features.element_size())
+    of_edges = _row_bytes(dataset.edge_attr) if columns["edge_attr"] else 0
+    return max(4 * words, nodes * _row_bytes(dataset.features), edges * of_edges)
+
+
+def _row_bytes(table: torch.Tensor) -> int:
+    return table[:1].numel() * table.element_size()
 
 
 def _bytes(dtype: torch.dtype) -> int:
@@ -304,12 +316,14 @@ class _Table:
         """A dataset at `path` with these rows as features: its other files are links. The table moves there."""
         assert self._rows is not None
         os.mkdir(path)
-        for name in _LINKED:
+        for name in [*_NEEDED, *_OTHERS]:
             file = os.path.realpath(os.path.join(dataset.path, name))
-            if name != "label.npy" or os.path.exists(file):
+            if name in _NEEDED or os.path.exists(file):
                 os.symlink(file, os.path.join(path, name))
         os.rename(self.path, os.path.join(path, "feat.npy"))
         meta = {"feat_dtype": "bf16"} if self._rows.dtype == torch.bfloat16 else {}
+        if dataset.edge_attr is not None and dataset.edge_attr.dtype == torch.bfloat16:
+            meta["edge_feat_dtype"] = "bf16"
         with open(os.path.join(path, "meta.json"), "w", encoding="utf-8") as file:
             json.dump(meta, file)
         return Dataset(path)

@@ -160,10 +160,9 @@ fn message_of_batches(rate: f64, left: Option<f64>, busiest: &str) -> String {
 fn epoch_line(epoch: &EpochEvent, epochs: u32, rate: f64, bottleneck: &str) -> String {
     let width = epochs.to_string().len();
     let mut line = format!("epoch {:>width$}/{epochs}", epoch.epoch + 1);
-    if epoch.regression {
-        line += &format!("  loss {}", format::error(epoch.train_loss));
-    } else {
-        line += &format!("  loss {:.4}  train {}", epoch.train_loss, format::percent(epoch.train_accuracy));
+    match epoch.train_accuracy {
+        None => line += &format!("  loss {}", format::error(epoch.train_loss)),
+        Some(right) => line += &format!("  loss {:.4}  train {}", epoch.train_loss, format::percent(right)),
     }
     if let (Some(mse), Some(mae)) = (epoch.valid_mse, epoch.valid_mae) {
         line += &format!("  valid MSE {}  MAE {}", format::error(mse), format::error(mae));
@@ -221,7 +220,7 @@ mod tests {
         let mut epoch = EpochEvent {
             epoch: 0,
             train_loss: 2.103_44,
-            train_accuracy: 0.451,
+            train_accuracy: Some(0.451),
             valid_accuracy: Some(0.612),
             valid_roc_auc: None,
             regression: false,

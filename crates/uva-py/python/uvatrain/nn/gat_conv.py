@@ -10,8 +10,9 @@ from torch import Tensor
 from torch.nn import Linear, Parameter
 
 from . import functional
-from ._layer import check_channels, given, glorot, refuse_others
+from ._layer import check_channels, given, glorot, refuse_others, sums_first
 from ._rows import Rows, later
+from .lists import Lists
 
 __all__ = ["GATConv"]
 
@@ -96,7 +97,6 @@ class GATConv(torch.nn.Module):
         of_destinations = self.lin if self.lin is not None else self.lin_dst
         lists = of.lists.with_own()[0] if self.add_self_loops else of.lists
         head = lists.num_dst
-        products = of_sources(of.x_src)
         scores = F.linear(of.x_src, self._folded(of_sources, self.att_src))
         if of.x_dst is None:
             to = scores.new_zeros(head, self.heads)
@@ -104,7 +104,10 @@ class GATConv(torch.nn.Module):
             to = F.linear(of.x_dst[:head], self._folded(of_destinations, self.att_dst))
         weights = functional.attention(lists, scores, to, self.negative_slope)
         weights = F.dropout(weights, p=self.dropout, training=self.training)
-        out = functional.weighted_sums(lists, products, weights)
+        if sums_first(lists, of.x_src.size(1), (self.heads, self.out_channels), of.x_src.requires_grad):
+            out = self._product_of_sums(lists, of.x_src, weights, of_sources.weight)
+        else:
+            out = functional.weighted_sums(lists, of_sources(of.x_src), weights)
 
         def finished(rows: Tensor, own: Tensor | None) -> Tensor:
             if not self.concat:
@@ -114,15 +117,23 @@ class GATConv(torch.nn.Module):
             return rows if self.bias is None else rows + self.bias
 
         def without_neighbours(stop: int) -> Tensor:
-            rows, own = products[head:stop], of.x_dst[head:stop]
+            rows, own = of_sources(of.x_src[head:stop]), of.x_dst[head:stop]
             if not self.add_self_loops:
                 return finished(torch.zeros_like(rows), own)
             # A node alone gives itself all its attention.
             alone = F.dropout(rows.new_ones(rows.size(0), self.heads, 1), p=self.dropout, training=self.training)
             return finished((rows.view(-1, self.heads, self.out_channels) * alone).flatten(1), own)
 
-        tail = later(without_neighbours, (of.x_dst, *self.parameters()))
+        tail = later(without_neighbours, (of.x_src, of.x_dst, *self.parameters()))
         return Rows.of(finished(out, None if of.x_dst is None else of.x_dst[:head]), tail, of.num_dst)
+
+    def _product_of_sums(self, lists: Lists, rows: Tensor, weights: Tensor, weight: Tensor) -> Tensor:
+        """The sums of the rows' products, as the product of a head's sum of rows with its part of the weight."""
+        by_head, origin = lists.by_head(self.heads)
+        sums = functional.weighted_sums(by_head, rows, weights.flatten()[origin])
+        sums = sums.view(lists.num_dst, self.heads, rows.size(1)).transpose(0, 1)
+        products = torch.bmm(sums, weight.view(self.heads, self.out_channels, -1).transpose(1, 2))
+        return products.transpose(0, 1).flatten(1)
 
     def _folded(self, layer: Linear, vectors: Tensor) -> Tensor:
         """A head's vector times its part of the weight, [heads, inputs]: scores without a table of all products."""

@@ -84,6 +84,21 @@ class Lists:
         origin = torch.cat([numbers[~is_own], origin_of_own])[order]
         return Lists(_offsets(of, self.num_dst), indices, self.num_src), origin
 
+    def by_head(self, heads: int) -> tuple[Lists, Tensor]:
+        """Each list `heads` times in a row, so that one loop over weights of one head serves all of them.
+
+        Also [num_edges × heads], for each edge of these lists its place in a flattened table [num_edges, heads]. The
+        copies of a list follow one another, so the rows that it names are read from the processor's cache.
+        """
+        numbers = torch.arange(heads, device=self.indptr.device, dtype=self.indptr.dtype)
+        begins = (heads * self.indptr[:-1, None] + self.counts()[:, None] * numbers).flatten()
+        indptr = torch.cat([begins, heads * self.indptr[-1:]])
+        within = torch.arange(self.num_edges, device=self.indptr.device) - self.indptr[:-1][self.destinations()]
+        places = begins.view(-1, heads)[self.destinations()] + within[:, None]
+        origin = torch.empty(self.num_edges * heads, dtype=torch.int64, device=self.indptr.device)
+        origin[places.flatten().long()] = torch.arange(origin.numel(), device=origin.device)
+        return Lists(indptr, self.indices[origin // heads], self.num_src), origin
+
     def first(self, num_dst: int) -> Lists:
         """The lists of the first so many destinations."""
         if num_dst == self.num_dst:

@@ -1,7 +1,7 @@
 //! Speed, loss, accuracy and hit rates over a run's time, of one run or of several in one chart.
 
 use super::chart::{Chart, Curve, Figure, Told};
-use super::run::{Epochs, Run, TRAIN_ACCURACY, VALID_ACCURACY, VALID_ROC_AUC};
+use super::run::{Epochs, Run, TRAIN_ACCURACY, VALID_ACCURACY, VALID_MSE, VALID_ROC_AUC};
 use super::stretches::Seen;
 use super::timeline::Stretch;
 use crate::ui::format;
@@ -35,7 +35,7 @@ pub fn figures(runs: &Named<'_>, id: &str, scale: Scale) -> anyhow::Result<Vec<F
     let charts = [
         ("speed", speed(runs, scale)),
         ("loss", Some(loss(runs, scale))),
-        ("accuracy", Some(accuracy(runs, scale))),
+        ("validation", Some(validation(runs, scale))),
         ("hits", hits(runs, scale)),
     ];
     let figure = |(name, chart): (&str, Option<Chart>)| {
@@ -142,12 +142,25 @@ fn told_of_losses(run: &Run, wanted: usize, unit: f64) -> Vec<Told> {
     losses.iter().enumerate().filter_map(told).collect()
 }
 
-/// Accuracy, or what else the run is judged by, at the end of each epoch.
-fn accuracy(runs: &Named<'_>, scale: Scale) -> Chart {
-    let (mut curves, mut told, mut by_area) = (Vec::new(), Vec::new(), true);
+/// What validation showed at the end of each epoch: accuracy and ROC-AUC, or where all runs are of regression the mean
+/// squared error.
+fn validation(runs: &Named<'_>, scale: Scale) -> Chart {
+    let any = |run: &Run, of: usize| run.epochs.at_most(usize::MAX).1.iter().any(|epochs| epochs[of].count > 0);
+    let errors = runs.iter().all(|(_, run)| any(run, VALID_MSE));
+    let by_area = runs.iter().all(|(_, run)| any(run, VALID_ROC_AUC));
+    // Of one run all lines, and of several one line each, of the first that it has.
+    let lines: &[(&str, usize, usize)] = match errors {
+        true => &[("validation MSE", 0, VALID_MSE)],
+        false => &[
+            ("training", 1, TRAIN_ACCURACY),
+            ("validation", 0, VALID_ACCURACY),
+            ("validation ROC-AUC", 2, VALID_ROC_AUC),
+        ],
+    };
+    let text = |value: f64| if errors { format::error(value) } else { format::percent(value).to_string() };
+    let (mut curves, mut told) = (Vec::new(), Vec::new());
     for (number, (name, run)) in runs.iter().enumerate() {
         let (width, epochs) = run.epochs.at_most(scale.points);
-        by_area &= epochs.iter().any(|epochs| epochs[VALID_ROC_AUC].count > 0);
         // Epochs are counted from 1, as everywhere where people see them.
         let place = |index: usize| 1.0 + index as f64 * width as f64 + (width - 1) as f64 / 2.0;
         let curve = |name: &str, number: usize, of: &dyn Fn(&Epochs) -> Option<f64>| {
@@ -156,32 +169,30 @@ fn accuracy(runs: &Named<'_>, scale: Scale) -> Chart {
         };
         if runs.len() > 1 {
             curves.push(curve(name, number, &|epochs| {
-                [VALID_ROC_AUC, VALID_ACCURACY, TRAIN_ACCURACY].into_iter().find_map(|of| epochs[of].mean())
+                lines.iter().rev().find_map(|(_, _, of)| epochs[*of].mean())
             }));
             continue;
         }
-        let all = [
-            ("training", 1, TRAIN_ACCURACY),
-            ("validation", 0, VALID_ACCURACY),
-            ("validation ROC-AUC", 2, VALID_ROC_AUC),
-        ];
-        curves.extend(all.map(|(name, number, of)| curve(name, number, &|epochs| epochs[of].mean())));
+        curves.extend(lines.iter().map(|&(name, number, of)| curve(name, number, &|epochs| epochs[of].mean())));
         curves.retain(|curve| !curve.pieces.is_empty());
         told.extend(epochs.iter().enumerate().map(|(index, epochs)| {
-            let seen = all.iter().filter_map(|(name, _, of)| Some((name, epochs[*of].mean()?)));
-            let seen: Vec<_> = seen.map(|(name, mean)| format!("{name} {}", format::percent(mean))).collect();
+            let seen = lines.iter().filter_map(|(name, _, of)| Some((name, epochs[*of].mean()?)));
+            let seen: Vec<_> = seen.map(|(name, mean)| format!("{name} {}", text(mean))).collect();
             let (place, half) = (place(index), width as f64 / 2.0);
             (place - half, place + half, format!("epoch {place}: {}", seen.join(", ")))
         }));
     }
-    let title = match (runs.len() > 1, by_area) {
-        (false, _) => "Accuracy by epoch",
-        (true, false) => "Validation accuracy by epoch",
-        (true, true) => "Validation ROC-AUC by epoch",
+    let title = match (errors, runs.len() > 1, by_area) {
+        (true, ..) => "Validation MSE by epoch",
+        (_, false, _) => "Accuracy by epoch",
+        (_, true, false) => "Validation accuracy by epoch",
+        (_, true, true) => "Validation ROC-AUC by epoch",
     };
     let end = curves.iter().flat_map(Curve::points).map(|(x, _)| x).fold(2.0, f64::max);
-    let figure = figure(title, "epoch".to_owned(), &curves, |curve| last(curve, "in the last epoch"));
-    Chart { figure, x: 1.0..end, whole: true, percent: true, curves, told, ..Chart::default() }
+    let figure = figure(title, "epoch".to_owned(), &curves, |curve| {
+        Some(format!("{} in the last epoch", text(curve.points().next_back()?.1)))
+    });
+    Chart { figure, x: 1.0..end, whole: true, percent: !errors, curves, told, ..Chart::default() }
 }
 
 /// Hit rates of the caches over the run's time, for a single run.

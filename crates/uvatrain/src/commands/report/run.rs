@@ -61,11 +61,13 @@ pub struct Totals {
     pub cache: Option<CacheTotals>,
 }
 
-/// One epoch, or several that lie together: loss and accuracy of training, accuracy and ROC-AUC of validation, seconds.
-pub type Epochs = [Seen; 5];
+/// One epoch, or several that lie together: loss and accuracy of training, accuracy and ROC-AUC of validation, seconds,
+/// and the errors of regression in validation.
+pub type Epochs = [Seen; 7];
 pub const TRAIN_ACCURACY: usize = 1;
 pub const VALID_ACCURACY: usize = 2;
 pub const VALID_ROC_AUC: usize = 3;
+pub const VALID_MSE: usize = 5;
 
 impl Run {
     /// A run of which only the start is known.
@@ -103,10 +105,12 @@ impl Run {
                 let EpochEvent { train_loss, train_accuracy, seconds, .. } = epoch;
                 let all = [
                     Some(train_loss),
-                    Some(train_accuracy).filter(|_| !epoch.regression),
+                    train_accuracy,
                     epoch.valid_accuracy,
                     epoch.valid_roc_auc,
                     Some(seconds),
+                    epoch.valid_mse,
+                    epoch.valid_mae,
                 ];
                 let seen = all.map(|value| value.map(Seen::one).unwrap_or_default());
                 self.epochs.at(epoch.epoch.into()).add(&seen);
