@@ -196,7 +196,7 @@ impl Gathers for OnGpu {
             let first = stamp.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let word = |position: u64| u128::from(mix(first.wrapping_add(position)));
             ids.extend(
-                (0..rows as u64).map(|position| (word(position) * u128::from(table_rows) >> 64) as i64),
+                (0..rows as u64).map(|position| ((word(position) * u128::from(table_rows)) >> 64) as i64),
             );
             prepared.submit(ids, *stamp as usize % SLOTS, *stamp)?;
         }

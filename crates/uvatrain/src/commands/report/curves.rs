@@ -145,7 +145,8 @@ fn told_of_losses(run: &Run, wanted: usize, unit: f64) -> Vec<Told> {
 /// What validation showed at the end of each epoch: accuracy and ROC-AUC, or where all runs are of regression the mean
 /// squared error.
 fn validation(runs: &Named<'_>, scale: Scale) -> Chart {
-    let any = |run: &Run, of: usize| run.epochs.at_most(usize::MAX).1.iter().any(|epochs| epochs[of].count > 0);
+    let any =
+        |run: &Run, of: usize| run.epochs.at_most(usize::MAX).1.iter().any(|epochs| epochs[of].count > 0);
     let errors = runs.iter().all(|(_, run)| any(run, VALID_MSE));
     let by_area = runs.iter().all(|(_, run)| any(run, VALID_ROC_AUC));
     // Of one run all lines, and of several one line each, of the first that it has.
@@ -173,7 +174,8 @@ fn validation(runs: &Named<'_>, scale: Scale) -> Chart {
             }));
             continue;
         }
-        curves.extend(lines.iter().map(|&(name, number, of)| curve(name, number, &|epochs| epochs[of].mean())));
+        curves
+            .extend(lines.iter().map(|&(name, number, of)| curve(name, number, &|epochs| epochs[of].mean())));
         curves.retain(|curve| !curve.pieces.is_empty());
         told.extend(epochs.iter().enumerate().map(|(index, epochs)| {
             let seen = lines.iter().filter_map(|(name, _, of)| Some((name, epochs[*of].mean()?)));
