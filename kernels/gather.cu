@@ -1,6 +1,6 @@
 // The gather kernels' entry points: rows of a table in host memory, picked by id, into device memory.
 //
-//   gather_begin                               one thread; resets the report
+//   gather_begin                               one thread; resets the report; none where the host sent a prepared one
 //   gather_KERNEL_{i32,i64}                    any grid; rows from the table
 //   gather_KERNEL_{i32,i64}_cached             any grid; rows with a slot from the cache, the others from the table
 //   cache_insert                               any grid; a FIFO cache takes in rows that were gathered

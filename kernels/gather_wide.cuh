@@ -185,7 +185,7 @@ __device__ __forceinline__ void gather_wide(const GatherArguments& arguments) {
   const u32 lane = threadIdx.x % LANES;
   const u32 at_once = rows_per_take(arguments.count);
   for (;;) {
-    const Take take = take_rows(&arguments.report->next, at_once, arguments.count);
+    const Take take = take_rows(&arguments.report->next, at_once, arguments.count, arguments.report);
     if (take.count == 0) break;
     if (lane < take.count) {
       const u64 position = take.first + lane;
@@ -215,7 +215,7 @@ __device__ __forceinline__ void gather_wide_cached(const GatherArguments& argume
     u32 found = 0;
     for (;;) {
       u64* const counter = hit ? &arguments.report->next_hit : &arguments.report->next;
-      const Take take = take_rows(counter, at_once, arguments.count);
+      const Take take = take_rows(counter, at_once, arguments.count, arguments.report);
       const u64 position = take.first + lane;
       Source source = {nullptr, false};
       if (lane < take.count) source = source_of<Id, true>(arguments, position);

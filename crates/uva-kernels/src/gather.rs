@@ -259,7 +259,7 @@ shared_struct! {
     pub struct GatherReport {
         /// The launcher's report stamp, written after everything else; 0 from the gather's beginning until then.
         pub stamp: u64,
-        /// The device's clock at the beginning, nanoseconds.
+        /// The device's clock at the beginning, nanoseconds; all ones in a report that the host prepared, until then.
         pub began_ns: u64,
         /// The device's clock at the end, nanoseconds.
         pub ended_ns: u64,
@@ -280,6 +280,23 @@ impl GatherReport {
     /// A report from the bytes that were copied from the device.
     pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
         bytemuck::pod_read_unaligned(bytes)
+    }
+
+    /// A report before its gather, for a host that sends it to the device. `gather_begin` writes the same, and the time.
+    pub const PREPARED: Self = Self {
+        stamp: 0,
+        began_ns: u64::MAX,
+        ended_ns: 0,
+        bad_position: u64::MAX,
+        bad_id: 0,
+        next: 0,
+        hits: 0,
+        next_hit: 0,
+    };
+
+    /// The bytes that a copy to the device takes.
+    pub fn bytes(&self) -> &[u8] {
+        bytemuck::bytes_of(self)
     }
 
     /// The first position with an id that is no row of the table, and that id.

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use uva_graph::Dataset;
 use uva_graph::npy::{NpyType, write_array};
+use uva_graph::{Dataset, Labels};
 use uva_launch::launcher::{Consumer, Environments, Helper, Launch, Launcher, Role, run_helper, run_role};
 use uva_runtime::backend::{
     Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PinPages, PreflightPolicy, SamplerChoice,
@@ -27,7 +27,7 @@ use uva_runtime::plan::RunPlan;
 use uva_runtime::planning::Search;
 use uva_runtime::roles::BatchReceiver;
 use uva_runtime::{LoaderOptions, Passes, RuntimeError};
-use uva_sample::SamplerKind;
+use uva_sample::{SamplerKind, batch_hash};
 
 /// A run that takes longer hangs: it has some twenty small batches. Generous, for machines that do other things too.
 const WATCHDOG: Duration = Duration::from_secs(60);
@@ -47,7 +47,7 @@ fn main() {
     if word == "launch" {
         std::process::exit(launch(Path::new(&arguments[2]), &arguments[3]));
     }
-    let tests: [(&str, fn()); 4] = [
+    let tests: [(&str, fn()); 5] = [
         (
             "every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes",
             every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes,
@@ -61,6 +61,10 @@ fn main() {
             a_producer_killed_at_any_moment_leaves_no_wrong_batch_and_no_process,
         ),
         ("memory_does_not_grow_with_the_batches", memory_does_not_grow_with_the_batches),
+        (
+            "only_counts_of_a_batch_that_stays_on_the_gpu_come_to_the_host",
+            only_counts_of_a_batch_that_stays_on_the_gpu_come_to_the_host,
+        ),
     ];
     let filter = arguments[1..].iter().find(|argument| !argument.starts_with('-'));
     if arguments.iter().any(|argument| argument == "--list") {
@@ -87,7 +91,7 @@ fn hold_against_the_dataset(
     let table = dataset.features();
     let row = table.row_bytes();
     let table_of_edges = dataset.edge_features();
-    let (mut list_hits, mut row_hits, mut edge_rows) = (0, 0, 0);
+    let (mut list_hits, mut row_hits, mut edge_rows, mut columns) = (0, 0, 0, 0);
     let mut hashes = Vec::new();
     let mut resident = Vec::new();
     let wrong = |what: String| RuntimeError::Failed(format!("WRONG DATA: {what}"));
@@ -105,11 +109,41 @@ fn hold_against_the_dataset(
         if batch.features().rows != batch.node_count() {
             return Err(wrong("fewer rows than nodes".into()));
         }
+        let blocks: Vec<_> = (0..batch.layers()).map(|layer| batch.block(layer)).collect();
+        if batch_hash(batch.input_nodes(), batch.seed_count(), &blocks) != batch.hash() {
+            return Err(wrong(format!("the hash of batch {} is not its arrays'", batch.index())));
+        }
+        let (Labels::Single(given), Labels::Single(all)) = (batch.labels(), dataset.labels()) else {
+            return Err(wrong("no labels".into()));
+        };
+        if !given.iter().eq(batch.seeds().iter().map(|seed| &all[*seed as usize])) {
+            return Err(wrong(format!("the labels of batch {}", batch.index())));
+        }
+        let csc = dataset.csc();
+        let degree = |node: &i64| csc.degree(*node as usize) as i32;
+        if !batch.degrees().is_empty()
+            && !batch.degrees().iter().copied().eq(batch.input_nodes().iter().map(degree))
+        {
+            return Err(wrong(format!("the degrees of batch {}", batch.index())));
+        }
+        let split = dataset.split(batch.split());
+        if !batch.input_id().is_empty()
+            && !batch.input_id().iter().map(|at| &split[*at as usize]).eq(batch.seeds())
+        {
+            return Err(wrong(format!("the places of the seeds of batch {}", batch.index())));
+        }
         for layer in 0..batch.layers() {
             let (block, counts) = (batch.block(layer), batch.counts(layer));
             if block.indices.len() != counts.edges || block.indptr.last() != Some(&(counts.edges as i32)) {
                 return Err(wrong(format!("the block of layer {layer}")));
             }
+            let picked = block.indices.iter().map(|local| batch.input_nodes()[*local as usize]);
+            if !block.edge_ids.is_empty()
+                && !block.edge_ids.iter().map(|edge| csc.indices.get(*edge as usize)).eq(picked)
+            {
+                return Err(wrong(format!("the edge ids of layer {layer}")));
+            }
+            columns += usize::from(!batch.degrees().is_empty()) + usize::from(!batch.input_id().is_empty());
             if let (Some(rows), Some(table)) = (batch.edge_attr(layer), table_of_edges) {
                 let row = table.row_bytes();
                 let own = |edge: &i64| &table.bytes[*edge as usize * row..][..row];
@@ -129,9 +163,10 @@ fn hold_against_the_dataset(
         }
         resident.push(resident_bytes());
     }
-    Ok(
-        json!({ "hashes": hashes, "resident": resident, "list_hits": list_hits, "row_hits": row_hits, "edge_rows": edge_rows }),
-    )
+    Ok(json!({
+        "hashes": hashes, "resident": resident, "list_hits": list_hits, "row_hits": row_hits,
+        "edge_rows": edge_rows, "columns": columns,
+    }))
 }
 
 fn resident_bytes() -> u64 {
@@ -153,6 +188,8 @@ fn launch(dataset: &Path, what: &str) -> i32 {
                 .expect("a kind"),
             edge_attr: what["edge_attr"] == true,
             edge_ids: what["edge_ids"] == true,
+            degrees: what["degrees"] == true,
+            input_id: what["input_id"] == true,
             ..LoaderOptions::default()
         };
         let backend: Backend = serde_json::from_value(what["backend"].clone()).expect("a backend");
@@ -396,6 +433,26 @@ fn every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes() {
             assert_eq!(ended.done["hashes"], hashes, "{what}");
             let lists = ended.done["list_hits"].as_u64().expect("a count");
             assert_eq!(lists > 0, cache.is_some(), "{what}: {}", ended.done);
+            // Sampler and producer in one process: batches stay on the GPU, with every column.
+            for (gather, edge_attr) in [
+                (GatherChoice::ZeroCopy, false),
+                (GatherChoice::Device, true),
+                (GatherChoice::Dma, false),
+                (GatherChoice::Split, true),
+            ] {
+                let mut what = json!({
+                    "backend": sampling(few, gather), "kind": kind, "slots": 3, "edge_attr": edge_attr,
+                    "edge_ids": true, "degrees": true, "input_id": true,
+                });
+                if let Some(bytes) = cache.filter(|_| gather == GatherChoice::ZeroCopy) {
+                    what["gpu_cache"] = bytes.into();
+                }
+                let ended = place.run(&what, &[("CUDA_SIM_DELAY_US", "300".into())]);
+                assert_eq!(ended.code, Some(0), "{what}\n{}", ended.stderr);
+                assert_eq!(ended.done["hashes"], hashes, "{what}");
+                assert!(ended.done["columns"].as_u64() > Some(0), "{what}: {}", ended.done);
+                assert_eq!(ended.done["edge_rows"].as_u64() > Some(0), edge_attr, "{what}");
+            }
         }
     }
     place.nothing_is_left("clean runs");
@@ -429,6 +486,10 @@ fn every_call_of_the_driver_that_fails_is_told_by_name_and_role_or_does_no_harm(
         ("one process", way(backend(green, split, Kernel::Wide, IpcKind::Auto))),
         ("legacy", way(backend(Partition::None, GatherChoice::Dma, Kernel::Shift, IpcKind::Legacy))),
         (CACHES, caches),
+        (
+            "batches that stay on the GPU",
+            way(sampling(Partition::Grid { multiprocessors: 2 }, GatherChoice::ZeroCopy)),
+        ),
     ];
     let mut cases = Vec::new();
     let mut seen = std::collections::BTreeSet::new();
@@ -598,4 +659,38 @@ fn memory_does_not_grow_with_the_batches() {
     // Behind the first quarter every slot has been used and every buffer has grown.
     let (early, late) = (resident[resident.len() / 4], resident[resident.len() - 1]);
     assert!(late <= early + (2 << 20), "the consumer grew from {early} to {late} bytes");
+}
+
+/// Calls of one batch: those of a long run without those of a short one.
+fn only_counts_of_a_batch_that_stays_on_the_gpu_come_to_the_host() {
+    let place = Place::new();
+    let backend = sampling(Partition::Grid { multiprocessors: 2 }, GatherChoice::ZeroCopy);
+    let run = |epochs: u64| {
+        let what = json!({ "backend": backend, "epochs": epochs, "edge_ids": true, "degrees": true });
+        let batches = place.run(&what, &[]).done["hashes"].as_array().expect("hashes").len() as u64;
+        (calls_of(&place, &what), batches)
+    };
+    let ((short, before), (long, behind)) = (run(2), run(6));
+    let a_batch = |function: &str| {
+        let of = |calls: &BTreeMap<(String, String), u64>| {
+            calls
+                .iter()
+                .filter(|((_, name), _)| name.trim_end_matches("_v2") == function)
+                .map(|(_, n)| n)
+                .sum::<u64>()
+        };
+        let (more, batches) = (of(&long) - of(&short), behind - before);
+        assert_eq!(more % batches, 0, "{function}: {more} calls for {batches} batches");
+        more / batches
+    };
+    // The seeds, and the upload of labels and report.
+    assert_eq!(a_batch("cuMemcpyHtoDAsync"), 2);
+    // The sampler's report with the counts, and the gather's for the producer and for the consumer.
+    assert_eq!(a_batch("cuMemcpyDtoHAsync"), 3);
+    // Nodes and degrees; indptr, indices and edge ids of both layers.
+    assert_eq!(a_batch("cuMemcpyDtoDAsync"), 8);
+    // Gather and report, beside the sampler's 3, and 8 a layer.
+    assert_eq!(a_batch("cuLaunchKernel"), 2 + 3 + 2 * 8);
+    // The sampler for its counts, and this consumer, which is on the CPU, for the batch.
+    assert_eq!(a_batch("cuStreamSynchronize"), 2);
 }

@@ -47,6 +47,10 @@ impl SlotMemory for Slot {
         Some((loan.slice(range), loan.ordinal()))
     }
 
+    fn is_packed(&self) -> bool {
+        self.loan.is_some()
+    }
+
     fn first_byte(&self) -> Option<*mut u8> {
         match &self.loan {
             None => self.slot.as_ref().map(ReadSlot::payload_address),

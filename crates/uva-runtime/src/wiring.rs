@@ -11,7 +11,10 @@ use uva_mem::{FrozenBytes, PidFd};
 use crate::RuntimeError;
 use crate::cache::CacheContents;
 use crate::control::Control;
-use crate::device::{DeviceSetup, DeviceSlots, consumer_side, one_process, open_device, producer_side};
+use crate::device::{
+    DeviceBatches, DeviceSetup, DeviceSlots, consumer_side, one_process, open_device, producer_side,
+    stays_on_gpu,
+};
 use crate::peer::Peer;
 use crate::plan::{RingName, RunPlan};
 use crate::roles::{BatchReceiver, ProducerRole, RoleThreads, SamplerRole, ThreadName};
@@ -139,6 +142,7 @@ pub fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, Runtime
     let here = |stage: Stage| names.iter().find(|(other, _)| *other == stage).map(|(_, name)| name);
     let peer = |stage: Stage| here(stage).map_or_else(|| connections.process(stage), |name| Ok(name.peer()));
     let (mut setup, slots) = feature_slots(&connections, stages, &peer)?;
+    let batches_on_gpu = batches_on_gpu(&connections.plan, stages, setup.as_mut())?;
     let mut wired =
         Wired { receiver: None, last: None, threads: RoleThreads::new(Arc::clone(&connections.control)) };
     let (dataset, plan, control) = (&connections.dataset, &connections.plan, &connections.control);
@@ -157,6 +161,7 @@ pub fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, Runtime
                 }
                 let batches = connections.ring(RingName::Batch)?.writer();
                 let producer = peer(Stage::PRODUCER)?;
+                let on_device = batches_on_gpu.clone();
                 Box::new(move || {
                     let (dataset, plan, control) = (&dataset, &plan, &control);
                     let gpu = plan
@@ -164,7 +169,18 @@ pub fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, Runtime
                         .gpu_sampler()
                         .map(|cuda| open_device(cuda, Role::Sampler))
                         .transpose()?;
-                    SamplerRole { index, dataset, plan, control, reordered, gpu, batches, producer }.run()
+                    SamplerRole {
+                        index,
+                        dataset,
+                        plan,
+                        control,
+                        reordered,
+                        gpu,
+                        on_device,
+                        batches,
+                        producer,
+                    }
+                    .run()
                 })
             }
             Role::Producer => {
@@ -236,6 +252,20 @@ fn feature_slots(
         }
         (false, false) => (None, None),
     })
+}
+
+/// Device memory through which batches pass from a sampler on the GPU to the producer, where both are among these stages.
+fn batches_on_gpu(
+    plan: &RunPlan,
+    stages: &[Stage],
+    setup: Option<&mut DeviceSetup>,
+) -> Result<Option<Arc<DeviceBatches>>, RuntimeError> {
+    let Some(setup) = setup.filter(|_| stages.contains(&Stage::sampler(0)) && stays_on_gpu(plan)) else {
+        return Ok(None);
+    };
+    let batches = Arc::new(DeviceBatches::new(&setup.context, &setup.cuda, plan)?);
+    setup.batches = Some(Arc::clone(&batches));
+    Ok(Some(batches))
 }
 
 #[cfg(test)]

@@ -104,13 +104,16 @@ impl<A: DeviceSource, S: HostSource> RowSource<DevicePlace<'_>> for Split<A, Sta
         times.divided = (0 < count && count < ids.len()).then_some((count, ids.len()));
         let (ids, others) = ids.split_at(count);
         if !others.is_empty() {
+            if ids.is_empty() {
+                place.note_beginning()?;
+            }
             times.first_began.record(place.stream)?;
             second.stream.wait(&times.first_began)?;
         }
         // The kernel first: it needs nothing more of the host, while the copies' rows are gathered here.
         let mut read = RowsRead::default();
         if !ids.is_empty() {
-            read = first.submit(ids, place)?.read;
+            read = first.submit(ids, DevicePlace { count, ..place })?.read;
         }
         if !others.is_empty() {
             times.first_ended.record(place.stream)?;

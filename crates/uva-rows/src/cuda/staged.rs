@@ -125,6 +125,7 @@ impl<S: HostSource> RowSource<DevicePlace<'_>> for Staged<S> {
 
     fn submit(&mut self, ids: &[i64], place: DevicePlace<'_>) -> Result<Ticket, FillError> {
         if !ids.is_empty() {
+            place.note_beginning()?;
             self.order.record(place.stream)?;
             self.stream.wait(&self.order)?;
             // SAFETY: the place's rows, by the promise of `DevicePlace::new`, ordered behind its stream by the wait.

@@ -1,17 +1,18 @@
 //! The engine that samples: the CPU, or the GPU, over the graph in the caches' order.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use uva_cuda::kernels::gather::{GridBound, IdWidth};
 use uva_cuda::kernels::sample::SampleKernels;
-use uva_cuda::memory::{PinOptions, PinnedTable, PreflightPolicy, TableBytes};
+use uva_cuda::memory::{PinOptions, PinnedTable, PreflightPolicy, SharedBuffer, TableBytes};
 use uva_cuda::partition::GreenPartition;
 use uva_cuda::{Context, Module, ModuleOptions, Stream};
 use uva_graph::Dataset;
 use uva_graph::reorder::ReorderedLayout;
 use uva_mem::FrozenBytes;
 use uva_sample::cuda::{
-    CudaSampleError, CudaSampler, CudaSamplerOptions, DatasetArray, GraphSource, PinnedArray,
+    BatchPlace, CudaSampleError, CudaSampler, CudaSamplerOptions, DatasetArray, GraphSource, PinnedArray,
 };
 use uva_sample::{BatchBounds, BatchCounts, BatchKey, BatchMut, BatchSampler, GraphView, sampler};
 
@@ -32,6 +33,8 @@ pub(crate) struct OnGpu<'a> {
     pub dataset: &'a Arc<Dataset>,
     /// The graph in the order of the list cache, where that is not the dataset's own.
     pub reordered: Option<&'a Arc<FrozenBytes>>,
+    /// Whether the sampler has device memory for a batch, and samples to no other.
+    pub own_batch: bool,
 }
 
 impl<'a> Engine<'a> {
@@ -79,12 +82,51 @@ impl<'a> Engine<'a> {
                 }
                 Ok(counts)
             }
-            Self::Device(sampler) => match sampler.sample_into(key, seeds, out, degrees) {
-                Ok(counts) => Ok(counts),
-                Err(CudaSampleError::Sample(error)) => Err(graph.in_dataset_ids(error).into()),
-                Err(CudaSampleError::Cuda(error)) => Err(error.into()),
-            },
+            Self::Device(sampler) => {
+                sampler.sample_into(key, seeds, out, degrees).map_err(|error| on_gpu_failed(graph, error))
+            }
         }
+    }
+
+    /// The sampler on the GPU.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Failed`] where it is one on the CPU.
+    fn on_device(&mut self) -> Result<&mut CudaSampler, RuntimeError> {
+        match self {
+            Self::Host { .. } => {
+                Err(RuntimeError::Failed("a sampler on the CPU has no memory on the GPU".to_owned()))
+            }
+            Self::Device(sampler) => Ok(sampler),
+        }
+    }
+
+    /// The same for a sampler on the GPU, to device memory. Degrees go there too.
+    pub fn sample_to(
+        &mut self,
+        graph: &SampledGraph<'_>,
+        key: BatchKey,
+        seeds: &[i64],
+        place: &BatchPlace<'_>,
+    ) -> Result<BatchCounts, RuntimeError> {
+        self.on_device()?.sample_to(key, seeds, place).map_err(|error| on_gpu_failed(graph, error))
+    }
+
+    /// Copies parts of a batch that [`Self::sample_to`] has sampled to the host.
+    pub fn read_back(
+        &mut self,
+        graph: &SampledGraph<'_>,
+        memory: &SharedBuffer,
+        parts: &mut [(Range<usize>, &mut [u8])],
+    ) -> Result<(), RuntimeError> {
+        self.on_device()?.read_back(memory, parts).map_err(|error| on_gpu_failed(graph, error))
+    }
+}
+
+fn on_gpu_failed(graph: &SampledGraph<'_>, error: CudaSampleError) -> RuntimeError {
+    match error {
+        CudaSampleError::Sample(error) => graph.in_dataset_ids(error).into(),
+        CudaSampleError::Cuda(error) => error.into(),
     }
 }
 
@@ -148,6 +190,7 @@ impl OnGpu<'_> {
             dataset_ids: graph.dataset_ids(),
             degrees: loader.degrees,
             grid,
+            own_batch: self.own_batch,
             ..CudaSamplerOptions::new(loader.sampling(), bounds.clone())
         };
         CudaSampler::new(kernels, stream, source.clone(), &options).map_err(|error| match error {

@@ -56,7 +56,7 @@ pub(crate) fn producer_side(
     let message: FromConsumer = parse(&told)?;
     let free = peer_events(context, plan, message.free)?;
     let (context, cuda) = (Arc::clone(context), cuda.clone());
-    Ok(DeviceSetup { context, cuda, slots: (buffer, SlotEvents { ready, free }) })
+    Ok(DeviceSetup { context, cuda, slots: (buffer, SlotEvents { ready, free }), batches: None })
 }
 
 /// Slots and events for a consumer whose producer is another process.
@@ -96,7 +96,7 @@ pub(crate) fn one_process(
     let events = SlotEvents { ready: local()?, free: local()? };
     let slots = DeviceSlots::new(context, plan, Arc::clone(&buffer), events.clone())?;
     let (context, cuda) = (Arc::clone(context), cuda.clone());
-    Ok((DeviceSetup { context, cuda, slots: (buffer, events) }, slots))
+    Ok((DeviceSetup { context, cuda, slots: (buffer, events), batches: None }, slots))
 }
 
 fn create(context: &Arc<Context>, cuda: &CudaBackend, plan: &RunPlan) -> Result<SharedBuffer, RuntimeError> {

@@ -10,6 +10,9 @@
 //! | `ready` of a slot | producer, after gather and report | waits for it on its stream, after the acquire of `ready` |
 //! | `free` of a slot | consumer, after its last use | waits for it on its stream, after the acquire of `free` |
 //!
+//! The producer works on two streams: uploads wait for `free`, gathers for their upload. Batches of a sampler on the GPU
+//! need no upload of their columns where sampler and producer share a process (`batches`).
+//!
 //! Invariants:
 //! - A wait sees only what was recorded before it was enqueued. The ring's state is stored (release) after the record
 //!   has returned, and the wait is enqueued after that state was seen (acquire). So it is always the right record.
@@ -21,6 +24,7 @@
 //!   The consumer's memory of the slots outlives it too: the consumer holds it by itself (by its own mapping, or an
 //!   opened handle).
 
+mod batches;
 mod consumer;
 mod link;
 mod open;
@@ -30,6 +34,7 @@ mod slots;
 use uva_cuda::{CudaError, ErrorKind};
 use uva_rows::cuda::FillError;
 
+pub(crate) use batches::{DeviceBatches, bytes_on_gpu, stays_on_gpu};
 pub use consumer::DeviceSlots;
 pub(crate) use consumer::Loan;
 pub(crate) use link::{consumer_side, one_process, producer_side};

@@ -1,11 +1,10 @@
 //! The producer's side of feature slots on a GPU.
 
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use uva_batch::{BatchHeader, BatchLayout, Column};
+use uva_batch::{BatchHeader, BatchLayout, Column, Stage};
 use uva_cuda::kernels::gather::GatherKernels;
 use uva_cuda::memory::{PinHow, PinOptions, PinReport, PinnedTable, SharedBuffer, TableBytes};
 use uva_cuda::partition::GreenPartition;
@@ -18,6 +17,7 @@ use uva_rows::cuda::{
 };
 use uva_rows::{Cached, HostPlace, Mapped, RowSource};
 
+use super::batches::DeviceBatches;
 use super::slots::{SlotEvents, out_of_range, slot_shape, stamp};
 use crate::RuntimeError;
 use crate::backend::{CudaBackend, GatherChoice, Partition};
@@ -39,6 +39,8 @@ pub(crate) struct DeviceSetup {
     pub context: Arc<Context>,
     pub cuda: CudaBackend,
     pub slots: (Arc<SharedBuffer>, SlotEvents),
+    /// Batches that come on the device.
+    pub batches: Option<Arc<DeviceBatches>>,
 }
 
 impl DeviceSetup {
@@ -52,7 +54,7 @@ impl DeviceSetup {
     ) -> Result<DeviceGather, RuntimeError> {
         let threads = plan.options.gather_threads;
         let cache = cache_on_gpu(&self.context, dataset, threads, &plan.caches, cached_rows)?;
-        DeviceGather::new(&self.context, &self.cuda, plan, dataset, self.slots, cache)
+        DeviceGather::new(self, plan, dataset, cache)
     }
 }
 
@@ -103,27 +105,29 @@ fn grid(multiprocessors: Option<u32>) -> GridBound {
 pub(crate) struct DeviceGather {
     filler: SlotFiller<Box<dyn DeviceSource>>,
     events: SlotEvents,
+    batches: Option<Arc<DeviceBatches>>,
     rows: usize,
     edges: Option<EdgesOnHost>,
     note: String,
 }
 
-/// The feature rows of edges on their way: gathered by the CPU, and copied to the slot with the batch's arrays.
+/// The feature rows of edges on their way: gathered by the CPU, and sent to the slot with the batch's arrays.
 struct EdgesOnHost {
     source: EdgeRows,
-    rows: Vec<u8>,
+    /// Of each layer of the present batch.
+    rows: Vec<Vec<u8>>,
     threads: usize,
 }
 
 impl DeviceGather {
     fn new(
-        context: &Arc<Context>,
-        cuda: &CudaBackend,
+        setup: DeviceSetup,
         plan: &RunPlan,
         dataset: &Arc<Dataset>,
-        (buffer, events): (Arc<SharedBuffer>, SlotEvents),
         cache: Option<DeviceCache>,
     ) -> Result<Self, RuntimeError> {
+        let DeviceSetup { context, cuda, slots: (buffer, events), batches } = setup;
+        let context = &context;
         let began = Instant::now();
         let options = ModuleOptions { nvrtc: cuda.nvrtc.clone(), ..ModuleOptions::default() };
         let kernels = GatherKernels::new(&Module::gather(context, &options)?)?;
@@ -185,10 +189,10 @@ impl DeviceGather {
             "{how}; {slots:.2} GB of feature slots on the GPU ({ways}); kernels ready in {seconds:.2} s"
         );
         let mut filler = SlotFiller::new(stream, kernels, source, buffer, slot_shape(plan))?;
-        filler.reserve_bytes(plan.layout.arrays_bytes())?;
+        filler.reserve_room(plan.layout.upload_bytes(batches.is_some()), plan.layout.node_capacity())?;
         let edges = EdgeRows::new(dataset, &plan.layout, threads)?;
         let edges = edges.map(|source| EdgesOnHost { source, rows: Vec::new(), threads });
-        Ok(Self { filler, events, rows: plan.table_rows, edges, note })
+        Ok(Self { filler, events, batches, rows: plan.table_rows, edges, note })
     }
 
     /// A line for people about its set-up.
@@ -196,33 +200,43 @@ impl DeviceGather {
         &self.note
     }
 
-    /// Enqueues the copy of a batch's arrays and the gather of its rows into the slot of `sequence`, after the
-    /// consumer's last use of it. `from` is the batch slot's payload; it is not read after this returns.
+    /// Enqueues the upload of a batch's arrays and the gather of its rows into the slot of `sequence`, after the
+    /// consumer's last use of it. `from` is the payload of batch slot `batch_slot`; it is not read after this returns.
     pub fn fill(
         &mut self,
         plan: &RunPlan,
         sequence: u64,
         header: &BatchHeader,
-        from: &[u8],
+        (batch_slot, from): (usize, &[u8]),
     ) -> Result<(), RuntimeError> {
         let slots = self.events.ready.len() as u64;
         let slot = (sequence % slots) as usize;
         let after = (sequence >= slots).then(|| &*self.events.free[slot]);
         let layout = &plan.layout;
-        let arrays: Vec<_> = layout.copied(header).collect();
-        let ids_range = layout.range(header, Column::InputNodes, 0);
-        let ids: &[i64] = bytemuck::cast_slice(&from[ids_range.clone()]);
-        let beside = match &mut self.edges {
-            Some(edges) => edges.gather(layout, header, from)?,
-            None => Vec::new(),
+        let batches = self.batches.as_deref();
+        let ids: &[i64] = match batches.is_none_or(|batches| batches.is_on_host(Column::InputNodes)) {
+            true => bytemuck::cast_slice(&from[layout.range(header, Column::InputNodes, 0)]),
+            false => &[],
         };
+        let columns = batches.map(|batches| batches.columns(batch_slot, header)).unwrap_or_default();
+        if let Some(edges) = &mut self.edges {
+            edges.gather(layout, header, from)?;
+        }
+        let edges = self.edges.as_ref();
+        let arrays: Vec<(usize, &[u8])> = layout
+            .packed(header)
+            .filter(|(place, _)| batches.is_none() || !place.column.spec().made_on_gpu)
+            .map(|(place, to)| match place.column.spec().written_by {
+                Stage::Sampler => (to.start, &from[place.used(header)]),
+                Stage::Producer => (to.start, edges.map_or(&[][..], |edges| edges.of_layer(place.layer))),
+            })
+            .collect();
         let place = SlotPlace {
             slot,
-            payload: from,
             arrays: &arrays,
-            beside: &beside,
-            ids_at: ids_range.start,
-            features_at: layout.range(header, Column::X, 0).start,
+            on_device: batches.map(|batches| batches.lent(batch_slot, header, &columns)),
+            ids_at: layout.packed_range(header, Column::InputNodes, 0).start,
+            features_at: layout.packed_range(header, Column::X, 0).start,
             stamp: stamp(sequence),
             after,
             ready: &self.events.ready[slot],
@@ -261,29 +275,24 @@ impl DeviceGather {
 }
 
 impl EdgesOnHost {
-    /// Each layer's rows, with the place in the slot where they belong.
+    /// Gathers each layer's rows.
     fn gather(
         &mut self,
         layout: &BatchLayout,
         header: &BatchHeader,
         from: &[u8],
-    ) -> Result<Vec<(usize, &[u8])>, RuntimeError> {
-        let ranges: Vec<_> = EdgeRows::ranges(layout, header).collect();
-        self.rows.resize(ranges.iter().map(ExactSizeIterator::len).sum(), 0);
-        let mut rest = &mut self.rows[..];
-        for (layer, range) in ranges.iter().enumerate() {
-            let (out, behind) = rest.split_at_mut(range.len());
+    ) -> Result<(), RuntimeError> {
+        self.rows.resize(layout.layers().len(), Vec::new());
+        for ((layer, range), out) in EdgeRows::ranges(layout, header).enumerate().zip(&mut self.rows) {
+            out.resize(range.len(), 0);
             let place = HostPlace { out, threads: self.threads };
             self.source.fill(layout, header, layer, from, place)?;
-            rest = behind;
         }
-        let mut rest = &self.rows[..];
-        let mut of_layer = |range: &Range<usize>| {
-            let (rows, behind) = rest.split_at(range.len());
-            rest = behind;
-            (range.start, rows)
-        };
-        Ok(ranges.iter().map(&mut of_layer).collect())
+        Ok(())
+    }
+
+    fn of_layer(&self, layer: usize) -> &[u8] {
+        self.rows.get(layer).map_or(&[], Vec::as_slice)
     }
 }
 

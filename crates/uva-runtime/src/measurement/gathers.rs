@@ -1,6 +1,5 @@
 //! The gathers that are measured: a run's own sources over a sample of its table, through slots on the GPU.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -76,6 +75,7 @@ struct OnGpu {
     sample: Sample,
     buffer: Arc<SharedBuffer>,
     slots: SlotShape,
+    ids_at: usize,
     features_at: usize,
     most_rows: usize,
     /// The sample where it is mapped, pinned with the first case that reads it.
@@ -99,9 +99,10 @@ impl OnGpu {
         }
         let sample = Sample { dataset: Arc::clone(dataset), length };
         let most_rows = (MOST_BYTES / row_bytes).max(1);
-        let features_at = (most_rows * 8).next_multiple_of(ALIGNMENT);
-        let report_at = (features_at + most_rows * row_bytes).next_multiple_of(ALIGNMENT);
-        let stride = (report_at + GatherReport::BYTES).next_multiple_of(ALIGNMENT);
+        // The report first: a fill sends it and the ids by one copy.
+        let ids_at = GatherReport::BYTES.next_multiple_of(ALIGNMENT);
+        let features_at = (ids_at + most_rows * 8).next_multiple_of(ALIGNMENT);
+        let stride = (features_at + most_rows * row_bytes).next_multiple_of(ALIGNMENT);
         let buffer =
             SharedBuffer::create(&context, SLOTS * stride, IpcKind::Auto, "the gathers that are measured")?;
         Ok(Self {
@@ -110,7 +111,8 @@ impl OnGpu {
             shape,
             sample,
             buffer: Arc::new(buffer),
-            slots: SlotShape { slots: SLOTS, stride, report_at },
+            slots: SlotShape { slots: SLOTS, stride, report_at: 0 },
+            ids_at,
             features_at,
             most_rows,
             in_place: None,
@@ -156,9 +158,10 @@ impl OnGpu {
         let stream = Stream::new(&self.context)?;
         let buffer = Arc::clone(&self.buffer);
         let mut filler = SlotFiller::new(stream, self.kernels.clone(), source, buffer, self.slots)?;
-        filler.reserve_bytes((self.most_rows * 8).next_multiple_of(ALIGNMENT))?;
+        filler.reserve_room(self.features_at, self.most_rows)?;
         let ready = Event::local(&self.context)?;
-        Ok(Filling { filler, ready, features_at: self.features_at, split_share: None })
+        let (ids_at, features_at) = (self.ids_at, self.features_at);
+        Ok(Filling { filler, ready, ids_at, features_at, split_share: None })
     }
 }
 
@@ -213,6 +216,7 @@ impl Gathers for OnGpu {
 struct Filling {
     filler: SlotFiller<Box<dyn DeviceSource>>,
     ready: Event,
+    ids_at: usize,
     features_at: usize,
     /// Of the last fill in which both had a part.
     split_share: Option<f64>,
@@ -220,14 +224,11 @@ struct Filling {
 
 impl Filling {
     fn submit(&mut self, ids: &[i64], slot: usize, stamp: u64) -> Result<(), Failure> {
-        let payload: &[u8] = bytemuck::cast_slice(ids);
-        let whole: Range<usize> = 0..payload.len();
         let place = SlotPlace {
             slot,
-            payload,
-            arrays: std::slice::from_ref(&whole),
-            beside: &[],
-            ids_at: 0,
+            arrays: &[(self.ids_at, bytemuck::cast_slice(ids))],
+            on_device: None,
+            ids_at: self.ids_at,
             features_at: self.features_at,
             stamp,
             after: None,

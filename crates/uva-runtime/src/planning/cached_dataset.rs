@@ -78,7 +78,7 @@ impl<'d> CachedDataset<'d> {
         let engine = match backend.gpu_sampler() {
             Some(cuda) => {
                 let context = &Context::primary(cuda.ordinal)?;
-                let at = OnGpu { context, cuda, dataset, reordered: contents.graph() };
+                let at = OnGpu { context, cuda, dataset, reordered: contents.graph(), own_batch: true };
                 Engine::on_gpu(&at, &graph, options, layout.bounds(), lists)?
             }
             None => Engine::on_host(dataset, &graph, options, lists)?,
