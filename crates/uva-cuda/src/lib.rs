@@ -37,7 +37,7 @@ mod stream;
 
 pub use carried::carry_kernels;
 pub use context::Context;
-pub use cubin_cache::CacheKind;
+pub use cubin_cache::{CacheKind, user_cache_folder};
 pub use device::{Device, Feature};
 pub use driver::Driver;
 pub use error::{CudaError, ErrorKind, Unavailable};

@@ -18,7 +18,7 @@ use uva_graph::npy::{NpyType, write_array};
 use uva_graph::{Dataset, Labels};
 use uva_launch::launcher::{Consumer, Environments, Helper, Launch, Launcher, Role, run_helper, run_role};
 use uva_runtime::backend::{
-    Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PreflightPolicy, SamplerChoice,
+    Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PinPages, PreflightPolicy, SamplerChoice,
     SignalKind,
 };
 use uva_runtime::cache::{CacheContents, CachePlan, CachePolicy};
@@ -210,7 +210,7 @@ fn launch(dataset: &Path, what: &str) -> i32 {
             let policy = what["policy"]
                 .as_str()
                 .map_or(CachePolicy::PRESAMPLE, |name| name.parse().expect("a policy"));
-            let search = Search { caches: Some((bytes, policy)), sampler: false };
+            let search = Search { caches: Some((bytes, policy)), sampler: false, gathers: false };
             let found = launcher.find_caches(dataset, &options, &backend, &search, &mut Printing)?;
             let found = found.plan.expect("a plan");
             contents = CacheContents::of_plan(&opened, &found)?;
@@ -273,6 +273,9 @@ fn backend(partition: Partition, gather: GatherChoice, kernel: Kernel, ipc: IpcK
         ipc_signals,
         nvrtc: None,
         preflight,
+        table_pages: PinPages::InPlace,
+        other_pages: true,
+        split_share: None,
     })
 }
 

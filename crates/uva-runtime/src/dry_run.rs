@@ -179,7 +179,7 @@ impl DryRun {
                 self.takes("batches of the GPU sampler", MemoryKind::Device, bytes_on_gpu(plan) as u64);
             }
             match cuda.gather {
-                GatherChoice::ZeroCopy | GatherChoice::Split => {
+                GatherChoice::Auto | GatherChoice::ZeroCopy | GatherChoice::Split => {
                     self.takes("feature table", MemoryKind::Pinned, table);
                 }
                 GatherChoice::Device => self.takes("feature table", MemoryKind::Device, table),

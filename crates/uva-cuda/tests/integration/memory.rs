@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use uva_cuda::memory::{
-    DeviceBuffer, Exported, HostMemory, IpcKind, PinHow, PinOptions, PinnedBuffer, PinnedTable,
+    DeviceBuffer, Exported, HostMemory, IpcKind, PinHow, PinOptions, PinPages, PinnedBuffer, PinnedTable,
     PreflightPolicy, SharedBuffer, SharedKind, SharedMetadata, TableBytes, device_to_device, device_to_host,
     fill, host_to_device,
 };
@@ -471,10 +471,102 @@ fn where_read_only_pages_cannot_be_pinned_a_copy_is() {
     assert_eq!(table.report().how, PinHow::InPlace);
     assert_eq!(table.address(), writable.as_ptr() as u64);
     // And copied where that's asked for.
-    let copied = PinOptions { in_place: false, huge_pages: false, ..chunks_of(1) };
+    let copied = PinOptions { pages: PinPages::Thp, ..chunks_of(1) };
     let table = PinnedTable::new(&context, writable, &copied).unwrap();
     assert_eq!((table.report().how, table.report().chunks), (PinHow::Copied, 3));
     assert_eq!(table.report().refused, None);
+}
+
+#[test]
+fn a_table_is_copied_to_the_pages_that_are_asked_for() {
+    if !under("memory::a_table_is_copied_to_the_pages_that_are_asked_for", &[]) {
+        return;
+    }
+    let context = Context::primary(0).unwrap();
+    let length = 3 * PAGE + 7;
+    for (pages, name) in [
+        (PinPages::InPlace, None),
+        (PinPages::HostAlloc, Some("hostalloc")),
+        (PinPages::Thp, Some("transparent-huge")),
+    ] {
+        let options = PinOptions { pages, others: false, ..chunks_of(2) };
+        let table = match PinnedTable::new(&context, file_table(length, 128), &options) {
+            // A system without transparent huge pages says so; there is nothing to compare then.
+            Err(error) if pages == PinPages::Thp => {
+                let text = error.to_string();
+                assert!(
+                    text.contains("--table-pages thp") && text.contains("transparent_hugepage"),
+                    "{text}"
+                );
+                continue;
+            }
+            table => table.unwrap(),
+        };
+        let report = table.report();
+        assert_eq!((report.pages, report.refused.as_deref()), (name, None), "{report:?}");
+        assert_eq!(report.how == PinHow::Copied, pages != PinPages::InPlace, "{report:?}");
+        assert!(report.pinned_bytes >= length as u64, "{report:?}");
+        assert!(table.host() == bytes(length, 7), "{pages}");
+        assert_eq!(table.address(), table.host().as_ptr() as u64, "{pages}");
+    }
+}
+
+/// More than any machine has reserved, in a file of no pages.
+#[test]
+fn huge_pages_that_nobody_reserved_are_refused_by_name_or_replaced_by_others() {
+    let test = "memory::huge_pages_that_nobody_reserved_are_refused_by_name_or_replaced_by_others";
+    if !under(test, &[]) {
+        return;
+    }
+    let context = Context::primary(0).unwrap();
+    let length = HostMemory::read().unwrap().huge_pages as usize + PAGE;
+    let pin = |others| {
+        let options = PinOptions { pages: PinPages::Hugetlb, others, ..chunks_of(1 << 20) };
+        PinnedTable::new(&context, file_table(length, 128), &options)
+    };
+    let error = pin(false).unwrap_err();
+    assert_eq!(error.kind(), uva_cuda::ErrorKind::Missing, "{error:?}");
+    let text = error.to_string();
+    for part in
+        ["--table-pages hugetlb", "feat.npy", "reserved pages", "nr_hugepages", "--table-pages in-place"]
+    {
+        assert!(text.contains(part), "`{part}` is missing in: {text}");
+    }
+    let table = pin(true).unwrap();
+    let report = table.report();
+    assert_eq!(report.how, PinHow::InPlaceReadOnly, "{report:?}");
+    assert!(report.refused.as_ref().unwrap().starts_with("hugetlb: "), "{report:?}");
+}
+
+#[test]
+fn pages_in_place_that_a_driver_refuses_are_no_copy_where_they_are_named() {
+    let fail = [("CUDA_SIM_FAIL", "cuMemHostRegister:*=304")];
+    if !under("memory::pages_in_place_that_a_driver_refuses_are_no_copy_where_they_are_named", &fail) {
+        return;
+    }
+    let context = Context::primary(0).unwrap();
+    let options = PinOptions { others: false, ..chunks_of(2) };
+    let error = PinnedTable::new(&context, file_table(3 * PAGE, 0), &options).unwrap_err();
+    assert_eq!(error.to_string().matches("cuMemHostRegister").count(), 1, "{error}");
+    // What the driver allocates needs no registration.
+    let options = PinOptions { pages: PinPages::HostAlloc, ..options };
+    PinnedTable::new(&context, file_table(3 * PAGE, 0), &options).unwrap();
+}
+
+#[test]
+fn memory_that_the_driver_does_not_have_is_replaced_by_the_tables_own_pages() {
+    let fail = [("CUDA_SIM_FAIL", "cuMemHostAlloc:*=2")];
+    if !under("memory::memory_that_the_driver_does_not_have_is_replaced_by_the_tables_own_pages", &fail) {
+        return;
+    }
+    let context = Context::primary(0).unwrap();
+    let options = PinOptions { pages: PinPages::HostAlloc, ..chunks_of(2) };
+    let table = PinnedTable::new(&context, file_table(3 * PAGE, 0), &options).unwrap();
+    let report = table.report();
+    assert_eq!(report.how, PinHow::InPlaceReadOnly, "{report:?}");
+    assert!(report.refused.as_ref().unwrap().contains("hostalloc: cuMemHostAlloc"), "{report:?}");
+    let named = PinOptions { others: false, ..options };
+    assert!(PinnedTable::new(&context, file_table(3 * PAGE, 0), &named).is_err());
 }
 
 /// Fails the given call of cuMemHostRegister with the code, for tables of 6 chunks.

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use uva_batch::BatchLayout;
 use uva_cuda::kernels::gather::Kernel;
-use uva_cuda::memory::{IpcKind, PinOptions, PreflightPolicy};
+use uva_cuda::memory::{IpcKind, PinOptions, PinPages, PreflightPolicy};
 
-use super::asked::{BackendOptions, GatherChoice, SamplerChoice, SignalKind};
+use super::asked::{BackendOptions, GatherChoice, SamplerChoice, SignalKind, TablePagesChoice};
+use super::chosen::Chosen;
 use crate::RuntimeError;
 
 /// Where the run gathers and trains. Part of every role's plan.
@@ -42,19 +43,26 @@ pub struct CudaBackend {
     pub nvrtc: Option<PathBuf>,
     /// What to do where memory seems too short to pin.
     pub preflight: PreflightPolicy,
+    /// The pages of the feature table.
+    pub table_pages: PinPages,
+    /// Whether other pages do where these cannot be had.
+    pub other_pages: bool,
+    /// The share of the rows that kernels read at first, where the rows are split.
+    pub split_share: Option<f64>,
 }
 
 impl CudaBackend {
     /// The GPU with this index, with the requested options and what was decided.
     pub(super) fn of(
         options: &BackendOptions,
+        chosen: &Chosen,
         ordinal: usize,
         sampler: SamplerChoice,
         partition: Partition,
     ) -> Self {
         Self {
             ordinal,
-            gather: options.gather,
+            gather: chosen.gather,
             kernel: options.kernel,
             sampler,
             partition,
@@ -62,7 +70,15 @@ impl CudaBackend {
             ipc_signals: options.ipc_signals,
             nvrtc: options.nvrtc.clone(),
             preflight: options.preflight,
+            table_pages: chosen.table_pages,
+            other_pages: options.table_pages == TablePagesChoice::Auto,
+            split_share: chosen.split_share,
         }
+    }
+
+    /// How the feature table is pinned, on the pages that were chosen for it.
+    pub(crate) fn pin_table_options(&self, what: &str) -> PinOptions {
+        PinOptions { pages: self.table_pages, others: self.other_pages, ..self.pin_options(what) }
     }
 
     /// How `what` is pinned: if memory seems short, the process that pins warns.

@@ -141,8 +141,9 @@ impl DeviceGather {
             Staged::new(context, table)
         };
         let (source, how): (Box<dyn DeviceSource>, String) = match cuda.gather {
-            GatherChoice::ZeroCopy => {
-                let (table, how) = pinned_once(context, dataset, &cuda.pin_options(&what))?;
+            // `Auto` is never granted; it would be this.
+            GatherChoice::ZeroCopy | GatherChoice::Auto => {
+                let (table, how) = pinned_once(context, dataset, &cuda.pin_table_options(&what))?;
                 (zero_copy(&kernels, table, row_bytes, cuda.kernel, multiprocessors, cache)?, how)
             }
             // Rows are cached only for zero-copy reads: `cache::cacheable`.
@@ -163,9 +164,13 @@ impl DeviceGather {
                 (Box::new(by_copies()?), "feature table: not pinned, the CPU reads it".to_owned())
             }
             GatherChoice::Split => {
-                let (table, how) = pinned_once(context, dataset, &cuda.pin_options(&what))?;
+                let (table, how) = pinned_once(context, dataset, &cuda.pin_table_options(&what))?;
                 let first = Pinned::new(kernels.clone(), table, row_bytes, cuda.kernel, bound)?;
-                (Box::new(Split::new(first, by_copies()?)?), how)
+                let mut split = Split::new(first, by_copies()?)?;
+                if let Some(share) = cuda.split_share {
+                    split.set_share(share);
+                }
+                (Box::new(split), how)
             }
         };
         let slots = buffer.bytes() as f64 * 1e-9;
@@ -310,19 +315,23 @@ fn pinned_once(
     Ok((table, how))
 }
 
-/// How the table was pinned, as a line for a person.
+/// How the table was pinned and on which pages, as a line for a person.
 fn pinned(report: &PinReport) -> String {
+    let refused = report.refused.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
     let how = match report.how {
-        PinHow::InPlaceReadOnly | PinHow::InPlace => "where it is mapped".to_owned(),
-        PinHow::Copied => match &report.refused {
-            Some(reason) => format!("in a copy (in place: {reason})"),
-            None => "in a copy".to_owned(),
-        },
-        PinHow::Empty => "with nothing in it".to_owned(),
+        PinHow::InPlaceReadOnly | PinHow::InPlace => "where it is mapped",
+        PinHow::Copied => "in a copy",
+        PinHow::Empty => "with nothing in it",
     };
-    let pages = report.pages.map(|pages| format!(", {pages} pages")).unwrap_or_default();
+    let pages = match (report.how, report.pages) {
+        (PinHow::Empty, _) => String::new(),
+        (_, None) => ", on pages of the page cache".to_owned(),
+        (_, Some("hostalloc")) => ", on pages of the driver's".to_owned(),
+        (_, Some(pages)) => format!(", {pages} pages"),
+    };
+    let given = report.huge_share.map(|share| format!(" ({:.0} % given)", share * 100.0)).unwrap_or_default();
     format!(
-        "feature table: {:.2} GB pinned in {:.2} s {how}{pages}",
+        "feature table: {:.2} GB pinned in {:.2} s {how}{refused}{pages}{given}",
         report.pinned_bytes as f64 * 1e-9,
         report.seconds
     )

@@ -129,7 +129,7 @@ impl TimedCaches for DeviceTimes<'_> {
             let module = ModuleOptions { nvrtc: cuda.nvrtc.clone(), ..ModuleOptions::default() };
             let kernels = GatherKernels::new(&Module::gather(context, &module)?)?;
             let owner = Arc::new(FeatureBytes(Arc::clone(dataset)));
-            let table = PinnedTable::new(context, owner, &cuda.pin_options("the feature table"))?;
+            let table = PinnedTable::new(context, owner, &cuda.pin_table_options("the feature table"))?;
             self.table = Some((Arc::new(table), kernels));
         }
         let Some((table, kernels)) = &self.table else { return Err("no table".into()) };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use half::{bf16, f16};
 use uva_graph::{Dataset, ElementType, Split};
 use uva_runtime::backend::{
-    Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PreflightPolicy, SamplerChoice,
+    Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PinPages, PreflightPolicy, SamplerChoice,
     SignalKind,
 };
 use uva_runtime::cache::{CacheContents, CachePolicy};
@@ -41,6 +41,9 @@ fn on_gpu(gather: GatherChoice) -> Backend {
         ipc_signals: SignalKind::Auto,
         nvrtc: None,
         preflight: PreflightPolicy::Warn,
+        table_pages: PinPages::InPlace,
+        other_pages: true,
+        split_share: None,
     })
 }
 

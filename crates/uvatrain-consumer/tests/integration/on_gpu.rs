@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use uva_graph::Dataset;
 use uva_launch::training::{EvaluateBy, TrainingOptions, TrainingOutcome, saved_state};
 use uva_runtime::backend::{
-    Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PreflightPolicy, SamplerChoice,
+    Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PinPages, PreflightPolicy, SamplerChoice,
+    SignalKind,
 };
 use uva_runtime::control::{Control, Stop};
 use uva_runtime::metrics::{BatchEvent, EpochEvent, Event, Observer, Progress};
@@ -29,8 +30,12 @@ fn on_gpu() -> Backend {
         sampler: SamplerChoice::Cpu,
         partition: Partition::None,
         ipc: IpcKind::Auto,
+        ipc_signals: SignalKind::Auto,
         nvrtc: None,
         preflight: PreflightPolicy::Warn,
+        table_pages: PinPages::InPlace,
+        other_pages: true,
+        split_share: None,
     })
 }
 

@@ -6,7 +6,7 @@ use super::gpu::{FEW_BLOCKS, Gpu, key, on_cpu, on_gpu, options};
 use crate::common::{Graph, Ids};
 use serde_json::Value;
 use uva_cuda::kernels::gather::IdWidth;
-use uva_cuda::memory::{IpcKind, PinOptions, PinnedTable, SharedBuffer, device_to_host, fill};
+use uva_cuda::memory::{IpcKind, PinOptions, PinPages, PinnedTable, SharedBuffer, device_to_host, fill};
 use uva_cuda::{CudaError, Event, Stream};
 use uva_graph::{Dataset, Split};
 use uva_io::generate::{self, Common, PowerLaw};
@@ -352,7 +352,7 @@ fn arrays_that_are_no_numbers_are_refused() {
         return;
     }
     let gpu = Gpu::new();
-    let options = PinOptions { in_place: false, ..PinOptions::default() };
+    let options = PinOptions { pages: PinPages::Thp, ..PinOptions::default() };
     let table = Arc::new(PinnedTable::new(&gpu.context, Arc::new(vec![0_u8; 64]), &options).unwrap());
     let part = |bytes| PinnedArray::new(Arc::clone(&table), bytes).unwrap();
     let graph = |indptr, indices| GraphSource::new(part(indptr), part(indices), IdWidth::I32);
