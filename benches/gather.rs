@@ -21,8 +21,8 @@ use std::time::Instant;
 
 use criterion::{BenchmarkId, Criterion, Throughput};
 use rustix::time::{ClockId, clock_gettime};
-use uva_bench::{MeasureOptions, huge_share, measure};
-use uva_mem::{PageSize, ZeroedPages};
+use uva_bench::{MeasureOptions, measure};
+use uva_mem::{PageSize, ZeroedPages, huge_share};
 use uva_ops::Vectors;
 use uva_rows::{HalfFloat, HostPlace, HostSource, Mapped, RowCopy, RowSource, Widened};
 

@@ -1,14 +1,15 @@
 // The gather kernels' entry points: rows of a table in host memory, picked by id, into device memory.
 //
-//   gather_begin                               one thread; resets the report
-//   gather_{naive,shift,wide}_{i32,i64}        any grid; rows from the table
-//   gather_{naive,shift,wide}_{i32,i64}_cached any grid; rows with a slot from the cache, the others from the table
+//   gather_begin                               one thread; resets the report; none where the host sent a prepared one
+//   gather_KERNEL_{i32,i64}                    any grid; rows from the table
+//   gather_KERNEL_{i32,i64}_cached             any grid; rows with a slot from the cache, the others from the table
 //   cache_insert                               any grid; a FIFO cache takes in rows that were gathered
 //   gather_finish_{i32,i64}                    one thread; completes the report
 //   spin_until                                 one thread; holds the stream until the host lets go
 //
 // In one stream, in this order. An id that is no row of the table is never read; its output row stays as it was, and
-// the report names the first of them. docs/kernels.md tells how the three differ.
+// the report names the first of them. docs/kernels.md tells how the
+// kernels differ: naive, shift, wide, wide_plain, wide_evict_first.
 #include "cache.cuh"
 #include "gather_narrow.cuh"
 #include "gather_wide.cuh"
@@ -38,10 +39,32 @@ UVA_GATHER gather_shift_i64(GatherArguments arguments) { uva::gather_narrow<long
 UVA_GATHER gather_shift_i32_cached(GatherArguments arguments) { uva::gather_narrow<int, true, true>(arguments); }
 UVA_GATHER gather_shift_i64_cached(GatherArguments arguments) { uva::gather_narrow<long long, true, true>(arguments); }
 
-UVA_GATHER gather_wide_i32(GatherArguments arguments) { uva::gather_wide<int>(arguments); }
-UVA_GATHER gather_wide_i64(GatherArguments arguments) { uva::gather_wide<long long>(arguments); }
-UVA_GATHER gather_wide_i32_cached(GatherArguments arguments) { uva::gather_wide_cached<int>(arguments); }
-UVA_GATHER gather_wide_i64_cached(GatherArguments arguments) { uva::gather_wide_cached<long long>(arguments); }
+UVA_GATHER gather_wide_i32(GatherArguments arguments) { uva::gather_wide<int, uva::Hint::NO_L1>(arguments); }
+UVA_GATHER gather_wide_i64(GatherArguments arguments) { uva::gather_wide<long long, uva::Hint::NO_L1>(arguments); }
+UVA_GATHER gather_wide_i32_cached(GatherArguments arguments) {
+  uva::gather_wide_cached<int, uva::Hint::NO_L1>(arguments);
+}
+UVA_GATHER gather_wide_i64_cached(GatherArguments arguments) {
+  uva::gather_wide_cached<long long, uva::Hint::NO_L1>(arguments);
+}
+
+UVA_GATHER gather_wide_plain_i32(GatherArguments arguments) { uva::gather_wide<int, uva::Hint::PLAIN>(arguments); }
+UVA_GATHER gather_wide_plain_i64(GatherArguments arguments) { uva::gather_wide<long long, uva::Hint::PLAIN>(arguments); }
+UVA_GATHER gather_wide_plain_i32_cached(GatherArguments arguments) {
+  uva::gather_wide_cached<int, uva::Hint::PLAIN>(arguments);
+}
+UVA_GATHER gather_wide_plain_i64_cached(GatherArguments arguments) {
+  uva::gather_wide_cached<long long, uva::Hint::PLAIN>(arguments);
+}
+
+UVA_GATHER gather_wide_evict_first_i32(GatherArguments arguments) { uva::gather_wide<int, uva::Hint::L2_EVICT_FIRST>(arguments); }
+UVA_GATHER gather_wide_evict_first_i64(GatherArguments arguments) { uva::gather_wide<long long, uva::Hint::L2_EVICT_FIRST>(arguments); }
+UVA_GATHER gather_wide_evict_first_i32_cached(GatherArguments arguments) {
+  uva::gather_wide_cached<int, uva::Hint::L2_EVICT_FIRST>(arguments);
+}
+UVA_GATHER gather_wide_evict_first_i64_cached(GatherArguments arguments) {
+  uva::gather_wide_cached<long long, uva::Hint::L2_EVICT_FIRST>(arguments);
+}
 
 UVA_GATHER cache_insert(InsertArguments arguments) { uva::insert(arguments); }
 

@@ -7,7 +7,7 @@
 // How a gather went. In device memory. Declared in crates/uva-kernels too, which does not build if the two differ.
 struct GatherReport {
   unsigned long long stamp;         // written last, by gather_finish: everything before is complete
-  unsigned long long began_ns;      // device clock at gather_begin
+  unsigned long long began_ns;      // device clock at gather_begin, or when the first rows were handed out
   unsigned long long ended_ns;      // device clock at gather_finish
   unsigned long long bad_position;  // first position whose id is no row; all ones when there is none
   long long bad_id;                 // that id
@@ -33,6 +33,8 @@ struct GatherArguments {
 namespace uva {
 
 constexpr u64 NO_POSITION = ~0ull;
+// What began_ns is in a report that the host prepared, until a kernel begins.
+constexpr u64 NOT_BEGUN = ~0ull;
 // A read of the link never crosses from one line into the next.
 constexpr u32 LINE_BYTES = 128;
 
@@ -50,10 +52,14 @@ __device__ __forceinline__ u32 rows_per_take(u64 count) {
   return even < 1 ? 1 : even > UVA_GATHER_ROWS_PER_TAKE ? UVA_GATHER_ROWS_PER_TAKE : (u32)even;
 }
 
-// The next positions for this warp; count is 0 when there are none left.
-__device__ __forceinline__ Take take_rows(u64* counter, u32 rows, u64 count) {
+// The next positions for this warp; count is 0 when there are none left. The first of them begin the gather: a report
+// from gather_begin has an earlier time already, one that the host prepared gets this time.
+__device__ __forceinline__ Take take_rows(u64* counter, u32 rows, u64 count, GatherReport* report) {
   u64 first = 0;
-  if (threadIdx.x % LANES == 0) first = atomicAdd(counter, (u64)rows);
+  if (threadIdx.x % LANES == 0) {
+    first = atomicAdd(counter, (u64)rows);
+    if (first == 0) atomicMin(&report->began_ns, (u64)global_nanoseconds());
+  }
   first = __shfl_sync(ALL_LANES, first, 0);
   Take take = {first, 0};
   if (first < count) take.count = count - first < rows ? (u32)(count - first) : rows;
@@ -94,6 +100,8 @@ template <class Id>
 __device__ __forceinline__ void finish(GatherReport* report, const void* ids, u64 stamp) {
   if (report->bad_position != NO_POSITION) report->bad_id = reinterpret_cast<const Id*>(ids)[report->bad_position];
   report->ended_ns = global_nanoseconds();
+  // No rows, and so no gather.
+  if (report->began_ns == NOT_BEGUN) report->began_ns = report->ended_ns;
   __threadfence_system();
   *reinterpret_cast<volatile u64*>(&report->stamp) = stamp;
 }

@@ -65,7 +65,7 @@ __device__ __forceinline__ void gather_narrow(const GatherArguments& arguments) 
   const u32 rows = rows_per_take(arguments.count);
   u64 hits = 0;
   for (;;) {
-    const Take take = take_rows(&arguments.report->next, rows, arguments.count);
+    const Take take = take_rows(&arguments.report->next, rows, arguments.count, arguments.report);
     if (take.count == 0) break;
     for (u64 position = take.first; position < take.first + take.count; ++position) {
       // The same for all lanes, so that they stay together.

@@ -13,6 +13,8 @@
 // The output row begins somewhere else in its own 16 bytes than the row does. Lanes hold consecutive pieces, so what a
 // destination piece needs lies in a lane and the one before it: one shuffle, one shift over both, and a 16-byte store.
 // Only the two ends of an output row are stored in words and bytes.
+//
+// `wide-plain` and `wide-evict-first` are the same kernel with other hints to the caches, for comparison.
 #pragma once
 
 #include "gather.cuh"
@@ -110,7 +112,7 @@ struct Rows {
 };
 
 // Copies the first `count` rows. All lanes of the warp come here together.
-template <int MOST>
+template <Hint HINT, int MOST>
 __device__ __forceinline__ void copy_rows(const Layout& layout, u32 count, Rows<MOST>& rows) {
   constexpr int DEPTH = UVA_GATHER_WIDE_DEPTH;
   const u32 lane = threadIdx.x % LANES;
@@ -126,7 +128,7 @@ __device__ __forceinline__ void copy_rows(const Layout& layout, u32 count, Rows<
       const u64 row = unit.row < count ? reinterpret_cast<u64>(rows.row[unit.row]) : 0;
       const u64 at = row / LINE_BYTES * LINE_BYTES + (u64)unit.line * LINE_BYTES + offset_in_line;
       const bool wanted = row != 0 && at + PIECE_BYTES > row && at < row + layout.row_bytes;
-      pieces[ahead] = load<16>(reinterpret_cast<const u8*>(at), wanted);
+      pieces[ahead] = load_piece<HINT>(reinterpret_cast<const u8*>(at), wanted);
       unit = next_unit(layout, unit);
     }
     // Keeps ptxas from using the first load before it has sent the last (see `load`).
@@ -175,7 +177,7 @@ __device__ __forceinline__ void copy_rows(const Layout& layout, u32 count, Rows<
   }
 }
 
-template <class Id>
+template <class Id, Hint HINT>
 __device__ __forceinline__ void gather_wide(const GatherArguments& arguments) {
   __shared__ Rows<LANES> of_warp[UVA_GATHER_BLOCK_THREADS / LANES];
   Rows<LANES>& rows = of_warp[threadIdx.x / LANES];
@@ -183,7 +185,7 @@ __device__ __forceinline__ void gather_wide(const GatherArguments& arguments) {
   const u32 lane = threadIdx.x % LANES;
   const u32 at_once = rows_per_take(arguments.count);
   for (;;) {
-    const Take take = take_rows(&arguments.report->next, at_once, arguments.count);
+    const Take take = take_rows(&arguments.report->next, at_once, arguments.count, arguments.report);
     if (take.count == 0) break;
     if (lane < take.count) {
       const u64 position = take.first + lane;
@@ -191,7 +193,7 @@ __device__ __forceinline__ void gather_wide(const GatherArguments& arguments) {
       rows.output[lane] = arguments.out + position * arguments.row_bytes;
     }
     __syncwarp();
-    copy_rows(layout, take.count, rows);
+    copy_rows<HINT>(layout, take.count, rows);
     __syncwarp();
   }
 }
@@ -200,7 +202,7 @@ __device__ __forceinline__ void gather_wide(const GatherArguments& arguments) {
 // waited for both would read the cache no faster than the link. Each warp looks for one kind among all positions, which
 // it takes from that kind's counter, and then for the other kind, so that none is idle while there is work. What it
 // finds it collects until there is a full set to copy, so that few misses among many hits still fill its loads.
-template <class Id>
+template <class Id, Hint HINT>
 __device__ __forceinline__ void gather_wide_cached(const GatherArguments& arguments) {
   // Fewer than a set waits already when another take is added.
   __shared__ Rows<2 * LANES> of_warp[UVA_GATHER_BLOCK_THREADS / LANES];
@@ -213,7 +215,7 @@ __device__ __forceinline__ void gather_wide_cached(const GatherArguments& argume
     u32 found = 0;
     for (;;) {
       u64* const counter = hit ? &arguments.report->next_hit : &arguments.report->next;
-      const Take take = take_rows(counter, at_once, arguments.count);
+      const Take take = take_rows(counter, at_once, arguments.count, arguments.report);
       const u64 position = take.first + lane;
       Source source = {nullptr, false};
       if (lane < take.count) source = source_of<Id, true>(arguments, position);
@@ -230,7 +232,7 @@ __device__ __forceinline__ void gather_wide_cached(const GatherArguments& argume
       // The rest waits for more of its kind, unless there are none.
       if (found >= at_once || (take.count == 0 && found != 0)) {
         const u32 now = found < LANES ? found : LANES;
-        copy_rows(layout, now, rows);
+        copy_rows<HINT>(layout, now, rows);
         found -= now;
         // What did not fit moves to the front, once all lanes are done with what is there.
         __syncwarp();

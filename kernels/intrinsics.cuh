@@ -40,6 +40,17 @@ struct Piece {
 template <int WIDTH>
 __device__ __forceinline__ Piece<WIDTH> load(const void* address, bool wanted);
 
+// How a load of 16 bytes treats the caches.
+enum class Hint {
+  NO_L1,          // not kept in L1: what `load` does
+  PLAIN,          // no hint
+  L2_EVICT_FIRST  // not kept in L1, and the first to leave L2; without the hint on devices before sm_80
+};
+
+// The same load of 16 bytes by each hint.
+template <Hint HINT>
+__device__ __forceinline__ Piece<16> load_piece(const void* address, bool wanted);
+
 #ifdef __CUDACC_RTC__
 
 template <>
@@ -87,6 +98,38 @@ __device__ __forceinline__ Piece<16> load<16>(const void* address, bool wanted) 
   return piece;
 }
 
+template <>
+__device__ __forceinline__ Piece<16> load_piece<Hint::NO_L1>(const void* address, bool wanted) {
+  return load<16>(address, wanted);
+}
+
+template <>
+__device__ __forceinline__ Piece<16> load_piece<Hint::PLAIN>(const void* address, bool wanted) {
+  Piece<16> piece = {{0, 0, 0, 0}};
+  asm volatile(
+      "{\n\t.reg .pred wanted;\n\tsetp.ne.u32 wanted, %5, 0;\n\t"
+      "@wanted ld.global.v4.u32 {%0, %1, %2, %3}, [%4];\n\t}"
+      : "+r"(piece.word[0]), "+r"(piece.word[1]), "+r"(piece.word[2]), "+r"(piece.word[3])
+      : "l"(address), "r"((u32)wanted));
+  return piece;
+}
+
+template <>
+__device__ __forceinline__ Piece<16> load_piece<Hint::L2_EVICT_FIRST>(const void* address, bool wanted) {
+#if __CUDA_ARCH__ >= 800
+  Piece<16> piece = {{0, 0, 0, 0}};
+  asm volatile(
+      "{\n\t.reg .pred wanted;\n\t.reg .b64 policy;\n\tsetp.ne.u32 wanted, %5, 0;\n\t"
+      "createpolicy.fractional.L2::evict_first.b64 policy, 1.0;\n\t"
+      "@wanted ld.global.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], policy;\n\t}"
+      : "+r"(piece.word[0]), "+r"(piece.word[1]), "+r"(piece.word[2]), "+r"(piece.word[3])
+      : "l"(address), "r"((u32)wanted));
+  return piece;
+#else
+  return load<16>(address, wanted);
+#endif
+}
+
 // 16 bytes to an address that is a multiple of 16.
 __device__ __forceinline__ void store16(u8* address, const Piece<16>& piece) {
   *reinterpret_cast<uint4*>(address) = make_uint4(piece.word[0], piece.word[1], piece.word[2], piece.word[3]);
@@ -113,6 +156,11 @@ __device__ __forceinline__ Piece<WIDTH> load(const void* address, bool wanted) {
   Piece<WIDTH> piece = {};
   if (wanted) __builtin_memcpy(piece.word, address, WIDTH);
   return piece;
+}
+
+template <Hint HINT>
+__device__ __forceinline__ Piece<16> load_piece(const void* address, bool wanted) {
+  return load<16>(address, wanted);
 }
 
 inline void store16(u8* address, const Piece<16>& piece) {

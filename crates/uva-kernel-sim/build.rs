@@ -3,6 +3,7 @@
 use std::env;
 use std::path::PathBuf;
 
+use uva_kernels::block::BlockArguments;
 use uva_kernels::cache::{CacheInsertion, InsertArguments};
 use uva_kernels::gather::{GatherArguments, GatherReport};
 use uva_kernels::sample::{SampleArguments, SampleReport};
@@ -21,6 +22,7 @@ fn main() {
     // uva-kernels lays out the headers' structs itself; here the C++ compiler agrees.
     sources.extend(
         [
+            ("BlockArguments", BlockArguments::BYTES),
             ("CacheInsertion", CacheInsertion::BYTES),
             ("InsertArguments", InsertArguments::BYTES),
             ("GatherArguments", GatherArguments::BYTES),

@@ -6,6 +6,7 @@ What has to hold, for each kernel and architecture:
   - no thread uses local memory: no stack, no spills, no LDL or STL in the machine code;
   - two blocks of 512 threads fit on a multiprocessor: 64 registers at most;
   - the table loads of `wide` are of 16 bytes, and it has no narrower ones;
+  - its twins differ by their hints alone: `wide_plain` has none, `wide_evict_first` has L2's from sm_80 on;
   - a thread sends as many table loads as the kernel's depth says before it uses the first.
 
 NVRTC, nvdisasm and cuobjdump come from scripts/setup/nvrtc.sh. Where they are not there, this says so and exits with 0, or with 3
@@ -25,7 +26,7 @@ import tempfile
 ARCHITECTURES = [75, 80, 86, 89, 90, 100, 120]
 KERNELS = pathlib.Path(__file__).resolve().parents[2] / "kernels"
 # Each is a program of its own, with the headers of all.
-ROOTS = ["gather.cu", "sample.cu"]
+ROOTS = ["gather.cu", "sample.cu", "block.cu"]
 # OPTIONS of crates/uva-kernels, apart from the architecture.
 OPTIONS = ["-std=c++17", "-lineinfo"]
 
@@ -97,12 +98,19 @@ def machine_code(nvdisasm, cubin_path):
     return functions
 
 
-def table_loads(code):
-    """The loads that are not to be kept in L1: those of the table, by way of the intrinsics."""
+def table_loads(name, code):
+    """The loads of the table, by way of the intrinsics: they are not to be kept in L1, or in `wide_plain` of 16 bytes."""
+    if "wide_plain" in name:
+        return [line for line in code if re.search(r"\bLDG\.[\w.]*\b128\b", line)]
     return [line for line in code if re.search(r"\bLDG\.[\w.]*\bNA\b", line)]
 
 
-def check(name, usage, code, depths):
+def descriptors(lines):
+    """Which descriptors, and so which policies of L2, these loads name."""
+    return {found[1] if (found := re.search(r"desc\[(\w+)\]", line)) else None for line in lines}
+
+
+def check(name, usage, code, depths, architecture):
     problems = []
     if not code:
         problems.append("no machine code found")
@@ -113,7 +121,7 @@ def check(name, usage, code, depths):
         problems.append("local memory is loaded or stored (a spill)")
     if usage.get("REG", 0) > 64:
         problems.append(f"{usage['REG']} registers, and 64 are the most")
-    loads = table_loads(code)
+    loads = table_loads(name, code)
     kernel = re.match(r"gather_(naive|shift|wide)", name)
     if not kernel:
         return problems
@@ -121,6 +129,11 @@ def check(name, usage, code, depths):
         depth, copies = depths["WIDE"], 1
         if any(".128" not in line for line in loads):
             problems.append("a table load is narrower than 16 bytes")
+        if "wide_plain" in name and any(re.search(r"\bNA\b", line) for line in code):
+            problems.append("a load has a hint, and none should")
+        others = [line for line in code if re.search(r"\bLDG\b", line) and line not in loads]
+        if "wide_evict_first" in name and architecture >= 80 and descriptors(loads) & descriptors(others):
+            problems.append("its table loads have the policy of L2 that other loads have")
     else:
         # Once for each width of a lane.
         depth, copies = depths["NARROW"], 3
@@ -150,7 +163,7 @@ def main():
     sources = {path.name: path.read_text() for path in sorted(KERNELS.iterdir()) if path.suffix in (".cu", ".cuh")}
     depths = {which: int(number) for which, number in re.findall(r"#define UVA_GATHER_(\w+)_DEPTH (\d+)", sources["tuning.cuh"])}
     # crates/uva-kernels has the same names, and a test there compares them with these.
-    definition = r"^(?:__global__ void|UVA_GATHER|UVA_SAMPLE) (\w+)\("
+    definition = r"^(?:__global__ void|UVA_GATHER|UVA_SAMPLE|UVA_BLOCK) (\w+)\("
     expected = {name for root in ROOTS for name in re.findall(definition, sources[root], re.MULTILINE)}
     nvrtc = Nvrtc(tools / "lib")
     problems, results = [], {}
@@ -171,8 +184,8 @@ def main():
                 problems.append(f"sm_{architecture}: entry points {sorted(set(usages) ^ expected)} are missing or new")
             for name, usage in sorted(usages.items()):
                 code = codes.get(name, [])
-                problems += [f"sm_{architecture} {name}: {problem}" for problem in check(name, usage, code, depths)]
-                widths = [re.search(r"\.(U8|U16|64|128)\b", line) for line in table_loads(code)]
+                problems += [f"sm_{architecture} {name}: {problem}" for problem in check(name, usage, code, depths, architecture)]
+                widths = [re.search(r"\.(U8|U16|64|128)\b", line) for line in table_loads(name, code)]
                 results.setdefault(name, {})[f"sm_{architecture}"] = {
                     "registers": usage.get("REG"), "stack": usage.get("STACK"), "shared": usage.get("SHARED"), "instructions": len(code),
                     "table_loads": sorted(width.group(1) if width else "32" for width in widths)}

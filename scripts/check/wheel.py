@@ -24,8 +24,8 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-# 0.9 MB when this was written; a libtorch, or debug information, would be far beyond.
-MOST_BYTES = 2_000_000
+# 2.1 MB by the tests' profile with the GPU path of today; a libtorch, or debug information, would be far beyond.
+MOST_BYTES = 2_500_000
 ALLOWED = re.compile(r"(libc|libm|libgcc_s|libpthread|libdl|librt)\.so\.\d+|ld-linux-[\w-]+\.so\.\d+")
 LEAST_PYTHON = (3, 10)
 INSIDE = {

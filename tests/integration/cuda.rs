@@ -2,6 +2,7 @@
 //! kernels run on the host. Device memory is host memory there, and the model trains on the CPU, so batches *and*
 //! losses must be those of a run without a GPU, bit for bit.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::support::mps::Machine;
@@ -50,7 +51,12 @@ fn batches_and_losses_are_those_of_the_cpu_whichever_way_the_rows_take() {
         ("--partition none --kernel shift --ipc vmm --slots 3 --samplers 2", "none"),
         ("--partition none --gather dma", "none"),
         ("--partition none --gather split", "none"),
+        ("--partition none --ipc vmm --ipc-signals events", "none"),
+        ("--partition none --ipc vmm --ipc-signals stamps", "none"),
+        ("--partition none --ipc legacy --ipc-signals stamps --slots 3", "none"),
         ("--partition green", "green"),
+        ("--partition green --ipc-signals stamps", "green"),
+        ("--partition green --sampler gpu --samplers 1", "green"),
         ("--partition grid --samplers 2", "grid"),
         ("--mps off", "green"),
         ("--gather cpu", "none"),
@@ -73,6 +79,106 @@ fn batches_and_losses_are_those_of_the_cpu_whichever_way_the_rows_take() {
             .map(str::to_owned)
             .or_else(|| partition_in_force.as_object().and_then(|object| object.keys().next().cloned()));
         assert_eq!(name.as_deref(), Some(partition), "{options}: {partition_in_force}");
+    }
+}
+
+#[test]
+fn a_first_contact_that_fails_is_told_in_one_line_and_the_run_takes_another_way() {
+    let temp = directory();
+    small_graph(temp.path());
+    train(temp.path(), "cpu.jsonl", "--device cpu --epochs 1").run().succeeds();
+    let expected = computed(&temp.path().join("cpu.jsonl"));
+    for (options, by_name, fault, parts) in [
+        (
+            "--mps off",
+            "--partition green",
+            "consumer:cuEventRecord:1=CUDA_ERROR_INVALID_HANDLE",
+            [
+                "the consumer cannot use green contexts: cuEventRecord failed",
+                "INVALID_HANDLE (400)",
+                "--partition grid",
+            ],
+        ),
+        (
+            "--partition none",
+            "--partition none --ipc vmm",
+            "consumer:cuMemImportFromShareableHandle:*=CUDA_ERROR_NOT_PERMITTED",
+            ["the consumer cannot open GPU memory", "NOT_PERMITTED (800)", "--ipc legacy"],
+        ),
+        (
+            "--partition none",
+            "--partition none --ipc-signals events",
+            "consumer:cuIpcOpenEventHandle:*=CUDA_ERROR_MAP_FAILED",
+            ["the consumer cannot open events", "MAP_FAILED (205)", "--ipc-signals stamps"],
+        ),
+    ] {
+        let run = |options: &str| {
+            let options = format!("--epochs 1 {options}");
+            on_gpu(temp.path(), "gpu.jsonl", &options).env("CUDA_SIM_FAIL", fault).run()
+        };
+        let told = run(options).succeeds();
+        assert_eq!(expected, computed(&temp.path().join("gpu.jsonl")), "{options}");
+        let lines: Vec<&str> = told.stderr.lines().filter(|line| line.contains(" instead")).collect();
+        let [line] = lines[..] else { panic!("{options}: {told}") };
+        parts.iter().for_each(|part| assert!(line.contains(part), "no {part} in {line}"));
+        let told = run(by_name);
+        assert!(told.stderr.contains("the consumer failed") && !told.stderr.contains(" instead"), "{told}");
+        assert!(told.stderr.contains(by_name.rsplit("--").next().unwrap()), "{told}");
+    }
+}
+
+/// How often the consumer calls each function of the driver, and the number of batches that it trains on.
+fn calls_of_the_consumer(directory: &Path, epochs: u32) -> (BTreeMap<String, u64>, u64) {
+    let counts = crate::support::directory();
+    let name = format!("{epochs}.jsonl");
+    // Nothing but training: validation reads each batch's result at once.
+    let options = format!("--epochs {epochs} --eval full --partition none --keep last");
+    on_gpu(directory, &name, &options)
+        .env("CUDA_SIM_DROPOUT", "device")
+        .env("CUDA_SIM_COUNTS", counts.path())
+        .run()
+        .succeeds();
+    let mut calls = BTreeMap::new();
+    for entry in std::fs::read_dir(counts.path()).unwrap().flatten() {
+        if entry.file_name().to_string_lossy().starts_with("consumer-") {
+            for line in std::fs::read_to_string(entry.path()).unwrap().lines() {
+                let (function, count) = line.split_once(' ').unwrap();
+                calls.insert(function.to_owned(), count.trim().parse().unwrap());
+            }
+        }
+    }
+    (calls, Metrics::read(&directory.join(name)).of("batch").count() as u64)
+}
+
+#[test]
+fn a_training_step_on_a_gpu_waits_for_nothing_and_makes_few_calls() {
+    let temp = directory();
+    small_graph(temp.path());
+    let (few, many) = (calls_of_the_consumer(temp.path(), 1), calls_of_the_consumer(temp.path(), 5));
+    let (batches, epochs) = (many.1 - few.1, 4);
+    assert!(batches >= 8 * epochs, "{batches}");
+    // What the further batches cost. At the end of an epoch the host waits for its last results.
+    let more = |function: &str| {
+        let count = |calls: &BTreeMap<String, u64>| calls.get(function).copied().unwrap_or(0);
+        count(&many.0) - count(&few.0)
+    };
+    for function in ["cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize"] {
+        assert!(more(function) <= epochs, "{function}: {} in {batches} batches", more(function));
+    }
+    // No kernel of ours but what libtorch launches, and no memory.
+    for function in
+        ["cuLaunchKernel", "cuMemHostAlloc", "cuMemAlloc_v2", "cuMemcpyHtoDAsync_v2", "cuEventCreate"]
+    {
+        assert_eq!(more(function), 0, "{function}");
+    }
+    // The report and the results; around the wait, around the step, behind the results, and the slot's release.
+    for (function, each) in [
+        ("cuMemcpyDtoHAsync_v2", 2),
+        ("cuStreamWaitEvent", 1),
+        ("cuEventRecord", 6),
+        ("cuEventElapsedTime_v2", 2),
+    ] {
+        assert_eq!(more(function), each * batches, "{function}");
     }
 }
 
@@ -253,6 +359,38 @@ fn somebody_elses_daemon_is_used_and_left_running() {
     assert!(Path::new(&format!("/proc/{daemon}")).exists(), "the daemon was ended");
     let quit = machine.recorded().iter().any(|line| line.to_string().contains("quit"));
     assert!(!quit, "the daemon was told to quit: {:?}", machine.recorded());
+}
+
+/// The stand-in loses the server with a client that is killed while it has work in flight, as NVIDIA warns.
+#[test]
+fn a_run_that_fails_or_is_interrupted_leaves_the_server_of_others_sound() {
+    let machine = Machine::new();
+    let folder = machine.folder.path();
+    small_graph(folder);
+    let pipe = machine.pipe();
+    machine.somebodys_daemon(&pipe, None);
+    let run = |metrics: &str, extra: &str, fault: &str| {
+        let run = under_mps(&machine, metrics, &format!("--mps require {extra}"));
+        run.env("CUDA_MPS_PIPE_DIRECTORY", &pipe).env("CUDA_SIM_DELAY_US", "2000").env("CUDA_SIM_FAIL", fault)
+    };
+    for (number, fault) in [
+        "producer:cuLaunchKernel:40=CUDA_ERROR_INVALID_VALUE",
+        "consumer:cuMemcpyDtoHAsync:9=CUDA_ERROR_INVALID_VALUE",
+        "producer:cuLaunchKernel:40=CUDA_ERROR_LAUNCH_FAILED",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let told = run("fails.jsonl", "--epochs 3", fault).run().ends_with(1);
+        assert!(told.stderr.contains(fault.split(':').nth(1).unwrap()), "{fault}: {told}");
+        let after = format!("after-{number}.jsonl");
+        run(&after, "--epochs 1", "").run().succeeds();
+    }
+    let mut interrupted = run("interrupted.jsonl", "--epochs 100000", "").start();
+    wait_for_batches(&mut interrupted, &folder.join("interrupted.jsonl"), 5);
+    kill_process(Pid::from_child(&interrupted.child), Signal::INT).unwrap();
+    interrupted.wait().ends_with(130);
+    run("last.jsonl", "--epochs 1", "").run().succeeds();
 }
 
 #[test]

@@ -25,6 +25,7 @@ mod logs;
 #[cfg(feature = "train")]
 mod machine_faults;
 mod manners;
+mod measured;
 #[cfg(feature = "train")]
 mod memory;
 #[cfg(feature = "train")]

@@ -38,6 +38,7 @@ fn batches_are_those_of_the_cpu_wherever_the_producer_runs() {
     for (options, partition) in [
         ("--partition none", "none"),
         ("--partition none --ipc legacy --gather dma", "none"),
+        ("--partition none --ipc-signals stamps", "none"),
         ("--partition green", "green"),
         ("--partition grid --gather split", "grid"),
         ("--partition green --sampler gpu", "green"),

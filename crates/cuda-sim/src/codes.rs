@@ -32,6 +32,7 @@ impl Code {
     pub const LAUNCH_FAILED: Self = Self(719);
     pub const NOT_PERMITTED: Self = Self(800);
     pub const NOT_SUPPORTED: Self = Self(801);
+    pub const MPS_RPC_FAILURE: Self = Self(806);
     pub const INVALID_RESOURCE_TYPE: Self = Self(914);
     pub const INVALID_RESOURCE_CONFIGURATION: Self = Self(915);
     pub const UNKNOWN: Self = Self(999);

@@ -1,4 +1,5 @@
-//! Primary contexts: one a device, retained and released by count, current by thread, lost with its first fault.
+//! Primary contexts: one a device, retained and released by count, current by thread, lost with its first fault. A
+//! green context is current as a view of its device's primary context.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -19,6 +20,9 @@ pub struct Context {
 }
 
 static CONTEXTS: Registry<Context> = Registry::new();
+
+/// The green contexts as they can be made current: the handle of the primary context of each.
+static VIEWS: Registry<u64> = Registry::new();
 
 /// The primary context of each device that was retained: how often, its handle.
 static PRIMARY: Mutex<Vec<Option<(usize, u64)>>> = Mutex::new(Vec::new());
@@ -58,8 +62,24 @@ pub fn same(one: &Arc<Context>, other: &Arc<Context>) -> bool {
 pub fn current() -> Result<Arc<Context>, Code> {
     match CURRENT.get() {
         0 => Err(Code::INVALID_CONTEXT),
-        handle => CONTEXTS.get(handle).map_err(|_| Code::CONTEXT_IS_DESTROYED),
+        handle => by_handle(VIEWS.get(handle).map_or(handle, |primary| *primary)),
     }
+}
+
+/// The handle that is current on this thread: of a primary context, or of a green one.
+pub fn current_handle() -> u64 {
+    CURRENT.get()
+}
+
+/// Enters a green context of that primary one, and gives the handle under which it can be made current.
+pub fn enter_view(primary: u64) -> u64 {
+    VIEWS.insert(Arc::new(primary))
+}
+
+/// Ends what [`enter_view`] began: the handle means no context any more.
+pub fn end_view(view: u64) {
+    // It was entered once, so it's there.
+    let _ = VIEWS.remove(view);
 }
 
 /// # Errors
@@ -123,7 +143,7 @@ pub unsafe fn primary_retain(context: *mut *mut c_void, device: i32) -> Outcome 
 
 pub fn set_current(context: *mut c_void) -> Outcome {
     let handle = number(context);
-    if handle != 0 {
+    if handle != 0 && VIEWS.get(handle).is_err() {
         CONTEXTS.get(handle).map_err(|_| Code::INVALID_CONTEXT)?;
     }
     CURRENT.set(handle);

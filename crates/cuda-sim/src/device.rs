@@ -7,7 +7,7 @@ use crate::codes::{Code, Outcome};
 use crate::functions::Exported;
 use crate::mps;
 use crate::registry::give;
-use crate::settings::{Feature, Settings, known_settings};
+use crate::settings::{Feature, Settings, Strictness, known_settings};
 use crate::types::Uuid;
 
 /// What `cuInit` found out, for the rest of the process's life, as a real client's limits are fixed at its start.
@@ -54,6 +54,9 @@ pub fn init(flags: c_uint) -> Outcome {
         eprintln!("cuda-sim: {wrong}");
         Code::INVALID_VALUE
     })?;
+    if settings.is_strict(Strictness::Mps) {
+        mps::enter()?;
+    }
     MACHINE.get_or_init(|| Machine { settings, mps_percentage: mps::percentage() });
     if settings.devices == 0 { Err(Code::NO_DEVICE) } else { Ok(()) }
 }
@@ -163,7 +166,8 @@ pub unsafe fn attribute(value: *mut c_int, attribute: c_uint, device: c_int) -> 
         102 | 103 => if_has(Feature::Vmm), // VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
         106 => BLOCKS_PER_MULTIPROCESSOR as c_int, // MAX_BLOCKS_PER_MULTIPROCESSOR
         113 => c_int::from(settings.has(Feature::HostRegister) && settings.has(Feature::ReadOnlyRegister)), // READ_ONLY_HOST_REGISTER_SUPPORTED
-        125 => if_has(Feature::IpcEvent), // IPC_EVENT_SUPPORTED
+        122 => if_has(Feature::StreamMemoryOperations), // CAN_USE_64_BIT_STREAM_MEM_OPS
+        125 => if_has(Feature::IpcEvent),               // IPC_EVENT_SUPPORTED
         133 => c_int::from(machine.mps_percentage.is_some()), // MPS_ENABLED
         // Known to the header, and no on this machine.
         11..=145 | 9 => 0,

@@ -26,6 +26,8 @@ const INTERPROCESS: c_uint = 4;
 /// An event.
 pub struct Event {
     pub context: Arc<Context>,
+    /// The context that was current when it was made: a green one counts as itself here.
+    pub made_in: u64,
     kind: Kind,
 }
 
@@ -200,7 +202,7 @@ pub fn get(event: *mut c_void) -> Result<Arc<Event>, Code> {
 pub fn import(context: Arc<Context>, file: MemoryFile) -> Result<u64, Code> {
     let mapping = Mapping::of(&file)?;
     let kind = Kind::Shared(Arc::new(SharedEvent { file, mapping, own: false }));
-    Ok(EVENTS.insert(Arc::new(Event { context, kind })))
+    Ok(EVENTS.insert(Arc::new(Event { context, made_in: context::current_handle(), kind })))
 }
 
 /// Forgets the events of a context that is being destroyed.
@@ -222,7 +224,8 @@ pub unsafe fn create(event: *mut *mut c_void, flags: c_uint) -> Outcome {
     } else {
         Kind::Local { last: Mutex::new(None), timing: flags & DISABLE_TIMING == 0 }
     };
-    let handle = EVENTS.insert(Arc::new(Event { context: context::current()?, kind }));
+    let (context, made_in) = (context::current()?, context::current_handle());
+    let handle = EVENTS.insert(Arc::new(Event { context, made_in, kind }));
     // SAFETY: the caller's promise.
     unsafe { give(event, pointer(handle)) }
 }

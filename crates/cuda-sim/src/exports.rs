@@ -9,7 +9,8 @@ use crate::functions::Exported;
 use crate::settings::settings;
 use crate::types::{DevResource, HostFunction, IpcHandle, MemAccessDesc, MemAllocationProp, Uuid};
 use crate::{
-    context, device, event, green, ipc, lifetime, memory, modules, registration, stream, transfers, vmm,
+    context, device, event, green, ipc, lifetime, memory, modules, registration, stamps, stream, transfers,
+    vmm,
 };
 
 macro_rules! driver_functions {
@@ -75,6 +76,8 @@ driver_functions! {
     [Context] cuStreamSynchronize(stream: *mut c_void) => stream::synchronize(stream);
     [Context] cuStreamQuery(stream: *mut c_void) => stream::query(stream);
     [Context] cuStreamWaitEvent(stream: *mut c_void, event: *mut c_void, flags: c_uint) => stream::wait_event(stream, event, flags);
+    [Context] cuStreamWriteValue64_v2(stream: *mut c_void, address: u64, value: u64, flags: c_uint) => stamps::write(stream, address, value, flags);
+    [Context] cuStreamWaitValue64_v2(stream: *mut c_void, address: u64, value: u64, flags: c_uint) => stamps::wait(stream, address, value, flags);
     [Context] cuLaunchHostFunc(stream: *mut c_void, function: HostFunction, data: *mut c_void) => stream::launch_host_function(stream, function, data);
 
     // Events.
@@ -142,6 +145,7 @@ driver_functions! {
     [Init] cuGreenCtxCreate(green: *mut *mut c_void, description: *mut c_void, device: c_int, flags: c_uint) => green::create(green, description, device, flags);
     [Init] cuGreenCtxGetDevResource(green: *mut c_void, resource: *mut DevResource, kind: c_uint) => green::context_resource(green, resource, kind);
     [Init] cuGreenCtxStreamCreate(stream: *mut *mut c_void, green: *mut c_void, flags: c_uint, priority: c_int) => green::create_stream(stream, green, flags, priority);
+    [Init] cuCtxFromGreenCtx(context: *mut *mut c_void, green: *mut c_void) => green::as_context(context, green);
     [Init] cuGreenCtxDestroy(green: *mut c_void) => green::destroy(green);
 }
 
@@ -158,4 +162,12 @@ extern "C" fn cudaSimDeviceMemoryIsHostMemory() -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn cudaSimDrawsAsADevice() -> c_int {
     c_int::from(settings(&FUNCTIONS).is_ok_and(|settings| settings.draws_as_a_device))
+}
+
+/// Not the driver's either: waits until a stream has done what is enqueued. Called by a host that takes the device's place
+/// and computes at once what a device would compute in the stream's order. It is counted as no call.
+#[allow(non_snake_case)]
+#[unsafe(no_mangle)]
+extern "C" fn cudaSimFollow(stream: *mut c_void) -> c_uint {
+    stream::synchronize(stream).err().map_or(0, |code| code.0)
 }

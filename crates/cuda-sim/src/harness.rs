@@ -19,7 +19,11 @@ const REAL: &str = "UVATRAIN_REQUIRE_GPU";
 const KERNELS: &str = "UVATRAIN_TEST_KERNELS";
 
 /// Variables that make the simulator later or stricter, and tell nothing of the machine: on a GPU a test does without.
-const ONLY_STRICTER: [&str; 2] = ["CUDA_SIM_DELAY_US", "CUDA_SIM_WATCHDOG"];
+const ONLY_STRICTER: [&str; 3] = ["CUDA_SIM_DELAY_US", "CUDA_SIM_WATCHDOG", "CUDA_SIM_STRICT"];
+
+/// The rules that tests are held to unless they say otherwise: all there are.
+const RULES: [(&str, &str); 2] =
+    [("CUDA_SIM_STRICT", "green_events,green_groups,mps"), ("CUDA_SIM_WATCHDOG", "1")];
 
 /// How long a test may take under the simulator: much longer than any does, on the slowest machine.
 pub const PATIENCE: Duration = Duration::from_secs(300);
@@ -91,8 +95,8 @@ fn run(mut command: Command, test_name: &str) -> Output {
     output
 }
 
-/// Makes `command` run under the simulator. What else it loads by the loader's path stays findable; of the simulator's
-/// own variables (see the README) it sets none.
+/// Makes `command` run under the simulator. What else it loads by the loader's path stays findable. Of the simulator's
+/// own variables (see the README) it sets those that make it stricter, where nobody has set them.
 ///
 /// # Panics
 /// As [`library_folder`].
@@ -103,6 +107,12 @@ pub fn environment(command: &mut Command) {
         .find(|(name, _)| *name == "LD_LIBRARY_PATH")
         .map(|(_, value)| value.map(OsString::from));
     let rest = set.unwrap_or_else(|| std::env::var_os("LD_LIBRARY_PATH")).unwrap_or_default();
+    for (name, value) in RULES {
+        let given = command.get_envs().any(|(given, _)| given == name) || std::env::var_os(name).is_some();
+        if !given {
+            command.env(name, value);
+        }
+    }
     let mut path = folder.clone().into_os_string();
     if !rest.is_empty() {
         path.push(":");

@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 
+use uva_kernels::block::BlockArguments;
 use uva_kernels::cache::InsertArguments;
 use uva_kernels::gather::{GatherArguments, GatherReport};
 use uva_kernels::sample::SampleArguments;
@@ -83,6 +84,7 @@ fn hold_all(takes: Takes, parameters: &Parameters) -> Result<Vec<Hold>, Code> {
             hold_arrays(&arguments.arrays(width))
         }
         Takes::Insert => hold_arrays(&parameters.first::<InsertArguments>().arrays()),
+        Takes::Block => hold_arrays(&parameters.first::<BlockArguments>().arrays()),
         Takes::Sample(width) => hold_arrays(&parameters.first::<SampleArguments>().arrays(width)),
     }
 }

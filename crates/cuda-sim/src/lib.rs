@@ -30,6 +30,7 @@ mod ranges;
 mod registration;
 mod registry;
 mod settings;
+mod stamps;
 mod stream;
 mod transfers;
 mod types;

@@ -12,6 +12,7 @@ pub enum Feature {
     Vmm,
     IpcEvent,
     IpcMemory,
+    StreamMemoryOperations,
     Green,
     ReadOnlyRegister,
     HostRegister,
@@ -21,9 +22,27 @@ const FEATURES: &[(&str, Feature)] = &[
     ("vmm", Feature::Vmm),
     ("ipc_event", Feature::IpcEvent),
     ("ipc_memory", Feature::IpcMemory),
+    ("stream_memory_operations", Feature::StreamMemoryOperations),
     ("green", Feature::Green),
     ("read_only_register", Feature::ReadOnlyRegister),
     ("host_register", Feature::HostRegister),
+];
+
+/// A rule that the driver's documentation states and not every driver enforces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strictness {
+    /// An event is recorded on streams of the context that it was made in, a green context being one of its own.
+    GreenEvents,
+    /// Two green contexts of a process have no multiprocessor in common.
+    GreenGroups,
+    /// A client of MPS that is killed with work in flight takes the server with it.
+    Mps,
+}
+
+const STRICTNESSES: &[(&str, Strictness)] = &[
+    ("green_events", Strictness::GreenEvents),
+    ("green_groups", Strictness::GreenGroups),
+    ("mps", Strictness::Mps),
 ];
 
 /// One entry of `CUDA_SIM_FAIL`, where its role is ours.
@@ -46,6 +65,7 @@ pub struct Settings {
     pub multiprocessors: u32,
     pub capability: (i32, i32),
     pub lacks: Vec<Feature>,
+    pub strict: Vec<Strictness>,
     pub faults: Vec<Fault>,
     pub counts: Option<PathBuf>,
     /// Microseconds that an operation of a stream may be late.
@@ -60,6 +80,11 @@ impl Settings {
     /// Whether the machine has the feature.
     pub fn has(&self, feature: Feature) -> bool {
         !self.lacks.contains(&feature)
+    }
+
+    /// Whether the rule is enforced.
+    pub fn is_strict(&self, strictness: Strictness) -> bool {
+        self.strict.contains(&strictness)
     }
 
     /// # Errors
@@ -91,10 +116,8 @@ impl Settings {
             driver_version: number(variable, "CUDA_SIM_DRIVER_VERSION", 13000)?,
             multiprocessors: number(variable, "CUDA_SIM_MULTIPROCESSORS", 132)?,
             capability,
-            lacks: entries(variable("CUDA_SIM_LACKS"))
-                .iter()
-                .map(|name| feature(name))
-                .collect::<Result<_, _>>()?,
+            lacks: named("CUDA_SIM_LACKS", FEATURES, variable)?,
+            strict: named("CUDA_SIM_STRICT", STRICTNESSES, variable)?,
             faults: entries(variable("CUDA_SIM_FAIL"))
                 .iter()
                 .filter_map(|entry| fault(functions, entry, role).transpose())
@@ -136,11 +159,19 @@ fn entries(list: Option<String>) -> Vec<String> {
     list.split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(str::to_owned).collect()
 }
 
-fn feature(name: &str) -> Result<Feature, String> {
-    FEATURES.iter().find(|(known, _)| *known == name).map(|(_, feature)| *feature).ok_or_else(|| {
-        let known: Vec<&str> = FEATURES.iter().map(|(known, _)| *known).collect();
-        format!("CUDA_SIM_LACKS: no feature `{name}`; there are {}", known.join(", "))
-    })
+/// A variable's entries, each by its name in the table.
+fn named<T: Copy>(
+    variable: &str,
+    table: &[(&str, T)],
+    read: &dyn Fn(&str) -> Option<String>,
+) -> Result<Vec<T>, String> {
+    let of_name = |name: &String| {
+        table.iter().find(|(known, _)| known == name).map(|(_, value)| *value).ok_or_else(|| {
+            let known: Vec<&str> = table.iter().map(|(known, _)| *known).collect();
+            format!("{variable}: no `{name}`; there are {}", known.join(", "))
+        })
+    };
+    entries(read(variable)).iter().map(of_name).collect()
 }
 
 /// Reads `[ROLE:]FUNCTION:N=CODE`; nothing where the role is another's.
@@ -241,6 +272,7 @@ mod tests {
             ("CUDA_SIM_FAIL", "cuMemAlloc:1=0"),
             ("CUDA_SIM_FAIL", "cuMemAlloc"),
             ("CUDA_SIM_LACKS", "vm"),
+            ("CUDA_SIM_STRICT", "green"),
             ("CUDA_SIM_MEMORY", "8GiB"),
             ("CUDA_SIM_CAPABILITY", "9"),
             ("CUDA_SIM_DROPOUT", "gpu"),

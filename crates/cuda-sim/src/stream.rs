@@ -14,8 +14,9 @@ use crate::codes::{Code, Outcome};
 use crate::context::{self, Context, must_be_current};
 use crate::entry::in_host_function;
 use crate::event::{self, LOOK, Ticket};
+use crate::mps;
 use crate::registry::{Registry, give, lock, number, pointer};
-use crate::settings::known_settings;
+use crate::settings::{Strictness, known_settings};
 use crate::types::HostFunction;
 
 /// What a stream does, in its turn.
@@ -29,6 +30,8 @@ enum Operation {
 /// A stream's queue.
 pub struct Queue {
     pub context: Arc<Context>,
+    /// The context that it was made in: a green one counts as itself here.
+    made_in: u64,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -62,9 +65,13 @@ impl Queue {
     ///
     /// # Errors
     /// `CUDA_ERROR_OUT_OF_MEMORY` when the system gives no thread.
-    pub fn start(context: &Arc<Context>) -> Result<Arc<Self>, Code> {
-        let queue =
-            Arc::new(Self { context: context.clone(), state: Mutex::default(), changed: Condvar::new() });
+    pub fn start(context: &Arc<Context>, made_in: u64) -> Result<Arc<Self>, Code> {
+        let queue = Arc::new(Self {
+            context: context.clone(),
+            made_in,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
         let worked = queue.clone();
         std::thread::Builder::new()
             .name("cuda-sim-stream".to_owned())
@@ -84,6 +91,7 @@ impl Queue {
     }
 
     fn push(&self, operation: Operation) -> u64 {
+        mps::enqueued();
         let mut state = lock(&self.state);
         state.operations.push_back(operation);
         state.enqueued += 1;
@@ -167,12 +175,14 @@ impl Queue {
                     let mut state = lock(&self.state);
                     ticket.complete();
                     state.finished += 1;
+                    mps::finished();
                     self.changed.notify_all();
                     continue;
                 }
                 _ => {}
             }
             lock(&self.state).finished += 1;
+            mps::finished();
             self.changed.notify_all();
         }
     }
@@ -193,18 +203,19 @@ pub fn queue(handle: *mut c_void) -> Result<Arc<Queue>, Code> {
 
 /// The stream of handle 0. Other streams do not wait for it, nor it for them.
 fn default_of(context: &Arc<Context>) -> Result<Arc<Queue>, Code> {
-    let mut defaults = lock(&DEFAULTS);
-    if let Some(queue) = defaults.iter().find(|queue| context::same(&queue.context, context)) {
+    let (mut defaults, made_in) = (lock(&DEFAULTS), context::current_handle());
+    let own = |queue: &&Arc<Queue>| context::same(&queue.context, context) && queue.made_in == made_in;
+    if let Some(queue) = defaults.iter().find(own) {
         return Ok(queue.clone());
     }
-    let queue = Queue::start(context)?;
+    let queue = Queue::start(context, made_in)?;
     defaults.push(queue.clone());
     Ok(queue)
 }
 
-/// Makes a stream in `context` and gives its handle.
-pub fn create_in(context: &Arc<Context>) -> Result<u64, Code> {
-    Ok(STREAMS.insert(Arc::new(Stream { queue: Queue::start(context)? })))
+/// Makes a stream in `context`, or in a green context of it, and gives its handle.
+pub fn create_in(context: &Arc<Context>, made_in: u64) -> Result<u64, Code> {
+    Ok(STREAMS.insert(Arc::new(Stream { queue: Queue::start(context, made_in)? })))
 }
 
 /// The queues of a context, the default stream's included.
@@ -232,7 +243,7 @@ pub unsafe fn create(stream: *mut *mut c_void, flags: c_uint, _priority: c_int) 
     if stream.is_null() || flags > 1 {
         return Err(Code::INVALID_VALUE);
     }
-    let handle = create_in(&context::current()?)?;
+    let handle = create_in(&context::current()?, context::current_handle())?;
     // SAFETY: the caller's promise.
     unsafe { give(stream, pointer(handle)) }
 }
@@ -257,7 +268,8 @@ pub fn query(stream: *mut c_void) -> Outcome {
 pub fn record_event(event: *mut c_void, stream: *mut c_void) -> Outcome {
     let event = event::get(event)?;
     let queue = queue(stream)?;
-    if !context::same(&event.context, &queue.context) {
+    let strict = known_settings().is_ok_and(|settings| settings.is_strict(Strictness::GreenEvents));
+    if !context::same(&event.context, &queue.context) || (strict && event.made_in != queue.made_in) {
         return Err(Code::INVALID_HANDLE);
     }
     queue.enqueue_mark(event.record());

@@ -15,6 +15,8 @@ const CACHE_LINE: usize = 64;
 const PAGE: usize = 4096;
 /// Bytes of the report of a gather on a GPU.
 const REPORT_BYTES: usize = size_of::<GatherReport>();
+// Arrays behind the report begin on a cache line, and no later than behind a header.
+const _: () = assert!(REPORT_BYTES.is_multiple_of(CACHE_LINE) && REPORT_BYTES <= BatchHeader::BYTES);
 
 /// The most columns that a batch can have, those of every layer counted.
 const MOST_COLUMNS: usize = {
@@ -82,7 +84,8 @@ impl ColumnPlace {
     }
 
     /// The bytes that are kept for it.
-    fn room(&self) -> Range<usize> {
+    #[must_use]
+    pub fn room(&self) -> Range<usize> {
         self.at..self.at + self.capacity * self.row_bytes()
     }
 }
@@ -157,8 +160,8 @@ impl BatchLayout {
             }
             places.push(place);
         }
-        // Room to round up to whole pages behind the report of a slot on a GPU.
-        end.checked_add(2 * PAGE).ok_or(LayoutError::TooLarge)?;
+        // Room to round up to whole pages.
+        end.checked_add(PAGE).ok_or(LayoutError::TooLarge)?;
         let dim = features.dim;
         let edge_attr = edge_features.map(|table| (table.element, table.dim));
         Ok(Self {
@@ -226,14 +229,53 @@ impl BatchLayout {
         self.features_at + self.bounds.nodes * self.row_bytes()
     }
 
-    /// Where the gather's report lies in a slot on a GPU: behind the rows, on a cache line.
+    /// Where the gather's report lies in a slot on a GPU: at its beginning, where a slot on the host has the header.
     pub fn report_at(&self) -> usize {
-        self.feature_slot_bytes().next_multiple_of(CACHE_LINE)
+        0
     }
 
-    /// Bytes of a feature slot on a GPU: the columns at the same offsets as on the host, and the gather's report.
+    /// Bytes of a slot on a GPU that one upload brings, at most: the report and the [packed](Self::packed) columns. Where
+    /// a sampler on the GPU makes its columns there, they are not among them.
+    pub fn upload_bytes(&self, sampled_on_gpu: bool) -> usize {
+        let sent = self.own_room(false).chain(self.own_room(true).filter(|_| !sampled_on_gpu));
+        sent.fold(REPORT_BYTES, |end, place| end + place.room().len().next_multiple_of(CACHE_LINE))
+    }
+
+    /// The columns before the feature rows that have room of their own, and are made on a GPU if it samples, or not.
+    fn own_room(&self, made_on_gpu: bool) -> impl Iterator<Item = &ColumnPlace> {
+        self.places.iter().filter(move |place| {
+            let spec = place.column.spec();
+            place.column != Column::X && spec.first_of.is_none() && spec.made_on_gpu == made_on_gpu
+        })
+    }
+
+    /// Bytes of a feature slot on a GPU. Feature rows lie as on the host, and [packed](Self::packed) columns before them.
     pub fn device_slot_bytes(&self) -> usize {
-        (self.report_at() + REPORT_BYTES).next_multiple_of(PAGE)
+        self.feature_slot_bytes().next_multiple_of(PAGE)
+    }
+
+    /// The columns before the feature rows of a slot on a GPU, with the bytes that the batch of this header uses. They lie
+    /// behind the report without unused room between them, so that one copy brings them all. Each begins on a cache line.
+    /// Columns that a sampler on a GPU makes there come last, so that one copy still brings the others.
+    pub fn packed(&self, header: &BatchHeader) -> impl Iterator<Item = (&ColumnPlace, Range<usize>)> {
+        let header = *header;
+        self.own_room(false).chain(self.own_room(true)).scan(REPORT_BYTES, move |end, place| {
+            let range = *end..*end + place.rows(&header) * place.row_bytes();
+            *end = range.end.next_multiple_of(CACHE_LINE);
+            Some((place, range))
+        })
+    }
+
+    /// As [`range`](Self::range), in a slot on a GPU.
+    pub fn packed_range(&self, header: &BatchHeader, column: Column, layer: usize) -> Range<usize> {
+        let Some(of) = self.place(column, layer) else { return 0..0 };
+        if column == Column::X {
+            return of.used(header);
+        }
+        let whole = column.spec().first_of.unwrap_or(column);
+        let mut packed = self.packed(header);
+        let found = packed.find(|(place, _)| place.column == whole && place.layer == of.layer);
+        found.map_or(0..0, |(_, range)| range.start..range.start + of.rows(header) * of.row_bytes())
     }
 
     /// Bytes of one feature row in a slot.
@@ -610,6 +652,40 @@ mod tests {
         assert!(refused > 3000 && read > 5000, "{refused} refused, {read} read");
     }
 
+    /// Packed columns have the sizes that they have on the host, and one copy of the first bytes brings all of them.
+    #[test]
+    fn on_a_gpu_columns_lie_behind_the_report_without_unused_room() {
+        let temp = tempfile::tempdir().unwrap();
+        let spec = with(options(&[3, 2], 10, None), SamplerKind::WEIGHTED, true, true);
+        let layout = BatchLayout::new(&small_graph(temp.path()), &spec).unwrap();
+        for (header, is_full) in [(sampled(), false), (full(&layout), true)] {
+            let mut end = REPORT_BYTES;
+            for (place, range) in layout.packed(&header) {
+                assert_eq!(range.start, end.next_multiple_of(CACHE_LINE), "{:?}", place.column);
+                assert_eq!(range, layout.packed_range(&header, place.column, place.layer));
+                end = range.end;
+            }
+            for place in layout.columns() {
+                let (column, layer) = (place.column, place.layer);
+                let range = layout.packed_range(&header, column, layer);
+                assert_eq!(range.len(), layout.range(&header, column, layer).len(), "{column}");
+            }
+            let nodes = layout.packed_range(&header, Column::InputNodes, 0);
+            assert_eq!(layout.packed_range(&header, Column::Seeds, 0).start, nodes.start);
+            let features = layout.packed_range(&header, Column::X, 0);
+            assert_eq!(features, layout.range(&header, Column::X, 0));
+            assert!(end <= layout.upload_bytes(false) && layout.upload_bytes(false) <= features.start);
+            // A batch that fills its slot leaves only what rounding up takes.
+            assert!(!is_full || end.next_multiple_of(CACHE_LINE) == layout.upload_bytes(false));
+            assert!(is_full || end < layout.upload_bytes(false), "{end} of {}", layout.upload_bytes(false));
+            // A sampler on a GPU leaves the labels, and the features of edges, to be sent.
+            let first_on_gpu =
+                layout.packed(&header).find(|(place, _)| place.column.spec().made_on_gpu).unwrap().1;
+            assert!(!is_full || first_on_gpu.start == layout.upload_bytes(true));
+        }
+        assert!(layout.packed_range(&sampled(), Column::InputId, 0).is_empty());
+    }
+
     #[test]
     fn a_payload_that_is_cut_is_refused() {
         let temp = tempfile::tempdir().unwrap();
@@ -656,8 +732,7 @@ mod tests {
                 end = range.end;
             }
             prop_assert_eq!(end, layout.feature_slot_bytes());
-            prop_assert!(layout.report_at() >= end && layout.report_at().is_multiple_of(CACHE_LINE));
-            prop_assert!(layout.device_slot_bytes() >= layout.report_at() + REPORT_BYTES);
+            prop_assert!(layout.device_slot_bytes() >= end);
             prop_assert_eq!(layout.range(&header, Column::X, 0).start % PAGE, 0);
             prop_assert!(layout.range(&header, Column::X, 0).len() as u64 <= slot_bytes);
         }

@@ -17,8 +17,9 @@
 //! feature slot  the same, at the same offsets, and behind it │ x, row i for input_nodes[i]
 //! ```
 //!
-//! With a feature slot on a GPU the header is in the ring, in host memory. Everything else is on the device at the same
-//! offsets; behind the rows lies the gather's report ([`uva_cuda::kernels::gather::GatherReport`]).
+//! With a feature slot on a GPU the header is in the ring, in host memory. The slot begins with the gather's report
+//! ([`uva_cuda::kernels::gather::GatherReport`]). The columns behind it are packed ([`BatchLayout::packed`]), so that one
+//! copy brings them all; `x` lies where it does on the host.
 //!
 //! This crate must not know rings, processes, who samples or gathers, or what a consumer computes.
 #![forbid(unsafe_code)]
@@ -40,6 +41,6 @@ pub use feature_rows::FeatureRows;
 pub use feature_type::FeatureType;
 pub use header::{BatchHeader, HandOver};
 pub use layout::{BatchLayout, ColumnPlace, ColumnsMut};
-pub use schema::{COLUMNS, Column, ColumnSpec};
+pub use schema::{COLUMNS, Column, ColumnSpec, Stage};
 pub use spec::BatchSpec;
 pub use view::{BatchView, ColumnRef, DeviceView, RawArray, SlotMemory};

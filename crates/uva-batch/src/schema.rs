@@ -47,6 +47,8 @@ pub struct ColumnSpec {
     pub presence: Presence,
     /// The stage that writes it.
     pub written_by: Stage,
+    /// Whether a sampler on a GPU writes it there: such a column need not cross the link.
+    pub made_on_gpu: bool,
     /// The slots that hold it.
     pub lives_in: Slots,
     /// The column whose first rows it is; such a column takes no room of its own.
@@ -134,6 +136,7 @@ pub const COLUMNS: [ColumnSpec; 11] = [
         values: Values::One(Element::I64),
         rows: Rows::Nodes,
         hash_tag: Some(HashTag { first: 1, per_layer: 0 }),
+        made_on_gpu: true,
         ..SAMPLED
     },
     ColumnSpec {
@@ -143,6 +146,7 @@ pub const COLUMNS: [ColumnSpec; 11] = [
         rows: Rows::Seeds,
         first_of: Some(Column::InputNodes),
         hash_tag: Some(HashTag { first: 0, per_layer: 0 }),
+        made_on_gpu: true,
         ..SAMPLED
     },
     ColumnSpec {
@@ -159,6 +163,7 @@ pub const COLUMNS: [ColumnSpec; 11] = [
         values: Values::One(Element::I32),
         rows: Rows::Nodes,
         presence: Presence::ForModel,
+        made_on_gpu: true,
         ..SAMPLED
     },
     ColumnSpec {
@@ -167,6 +172,7 @@ pub const COLUMNS: [ColumnSpec; 11] = [
         values: Values::One(Element::I32),
         rows: Rows::Offsets,
         hash_tag: Some(HashTag { first: 16, per_layer: 2 }),
+        made_on_gpu: true,
         ..SAMPLED
     },
     ColumnSpec {
@@ -175,6 +181,7 @@ pub const COLUMNS: [ColumnSpec; 11] = [
         values: Values::One(Element::I32),
         rows: Rows::Edges,
         hash_tag: Some(HashTag { first: 17, per_layer: 2 }),
+        made_on_gpu: true,
         ..SAMPLED
     },
     ColumnSpec {
@@ -183,6 +190,7 @@ pub const COLUMNS: [ColumnSpec; 11] = [
         values: Values::One(Element::I64),
         rows: Rows::Edges,
         presence: Presence::Asked,
+        made_on_gpu: true,
         ..SAMPLED
     },
     ColumnSpec {
@@ -232,6 +240,7 @@ const SAMPLED: ColumnSpec = ColumnSpec {
     rows: Rows::Nodes,
     presence: Presence::Always,
     written_by: Stage::Sampler,
+    made_on_gpu: false,
     lives_in: Slots::Both,
     first_of: None,
     hash_tag: None,

@@ -27,6 +27,9 @@ pub trait SlotMemory {
     /// As [`SlotMemory::host`].
     fn device(&self, range: Range<usize>) -> Option<(DeviceSlice<'_>, usize)>;
 
+    /// Whether the slot is one on a GPU, whose columns lie [packed](BatchLayout::packed).
+    fn is_packed(&self) -> bool;
+
     /// The slot's first byte in host memory, which its reader may write to; `None` on a GPU.
     fn first_byte(&self) -> Option<*mut u8>;
 }
@@ -107,13 +110,21 @@ impl<M: SlotMemory> BatchView<M> {
             place,
             memory: &self.memory,
             rows: place.rows(&self.header),
-            range: place.used(&self.header),
+            range: self.range(column, layer),
         })
     }
 
     /// The column's values in host memory; empty where these batches have none.
     fn slice<T: Pod>(&self, column: Column, layer: usize) -> &[T] {
-        values_of(self.bytes(self.layout.range(&self.header, column, layer)))
+        values_of(self.bytes(self.range(column, layer)))
+    }
+
+    fn range(&self, column: Column, layer: usize) -> Range<usize> {
+        if self.memory.is_packed() {
+            self.layout.packed_range(&self.header, column, layer)
+        } else {
+            self.layout.range(&self.header, column, layer)
+        }
     }
 
     fn bytes(&self, range: Range<usize>) -> &[u8] {
@@ -440,8 +451,9 @@ impl<'a> DeviceView<'a> {
     /// A column. The layer counts for columns of layers only. `None` where these batches have no such column, or no
     /// such layer.
     pub fn column(&self, column: Column, layer: usize) -> Option<DeviceSlice<'a>> {
-        let place = self.layout.place(column, layer)?;
-        self.memory.device(place.used(self.header)).map(|(slice, _)| slice)
+        self.layout.place(column, layer)?;
+        let range = self.layout.packed_range(self.header, column, layer);
+        self.memory.device(range).map(|(slice, _)| slice)
     }
 
     fn always(&self, column: Column, layer: usize) -> DeviceSlice<'a> {

@@ -5,11 +5,9 @@ use std::time::Instant;
 use rayon::prelude::*;
 use serde::Serialize;
 use uva_mem::ring::{AlwaysAlive, Ring, RingError, RingShape};
-use uva_mem::{PageSize, ZeroedPages};
+use uva_mem::{PageSize, ZeroedPages, huge_share};
 
 use uva_rows::{GatherError, HostPlace, Mapped, RowSource};
-
-use crate::huge_share::huge_share;
 
 /// What to measure.
 #[derive(Clone, Copy, Debug)]

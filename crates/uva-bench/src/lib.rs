@@ -8,8 +8,6 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod gather;
-mod huge_share;
 pub mod pcie;
 
 pub use gather::{MeasureError, MeasureOptions, Measurement, measure};
-pub use huge_share::huge_share;

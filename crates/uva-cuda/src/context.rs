@@ -10,6 +10,10 @@ use crate::error::CudaError;
 /// A device's primary context, held while the value lives. libtorch uses the same one, so addresses, streams and events
 /// of either side are valid on the other.
 ///
+/// Or a green context of it ([`GreenPartition`](crate::partition::GreenPartition)): the same, with some of the
+/// multiprocessors. The driver asks for an event to be made in the very context whose streams record it
+/// ([`Stream::made_in`](crate::Stream::made_in)). Everything else is made in the primary context.
+///
 /// CUDA keeps a current context per thread. Every call of every object here first makes its own context current, and
 /// leaves it current. Code that has another context current on the thread, such as libtorch for another device, must
 /// set its own again.
@@ -17,6 +21,16 @@ use crate::error::CudaError;
 pub struct Context {
     device: Device,
     raw: sys::CUcontext,
+    hold: Hold,
+}
+
+/// What is given back with the value.
+#[derive(Debug)]
+enum Hold {
+    /// A count of the device's primary context.
+    Primary,
+    /// A green context, and the primary one that it depends on.
+    Green { green: sys::CUgreenCtx, primary: Arc<Context> },
 }
 
 // SAFETY: a CUcontext is a handle that any thread may make current; the driver locks what it shares.
@@ -41,9 +55,49 @@ impl Context {
                 device.name()
             )
         }?;
-        let context = Arc::new(Self { device, raw });
+        let context = Arc::new(Self { device, raw, hold: Hold::Primary });
         context.bind()?;
         Ok(context)
+    }
+
+    /// Takes over a green context: destroyed with the value, and where this fails.
+    ///
+    /// # Errors
+    /// [`CudaError::Call`].
+    ///
+    /// # Safety
+    /// `green` was made on the device of `primary`, and nobody else destroys it.
+    pub(crate) unsafe fn of_green(
+        primary: &Arc<Self>,
+        green: sys::CUgreenCtx,
+    ) -> Result<Arc<Self>, CudaError> {
+        let (device, primary) = (primary.device.clone(), Arc::clone(primary));
+        let mut context = Self { device, raw: std::ptr::null_mut(), hold: Hold::Green { green, primary } };
+        // SAFETY: writes one handle; the green context lives.
+        unsafe {
+            driver_call!(
+                cuCtxFromGreenCtx(&mut context.raw, green),
+                "making a green context of device {} usable for events",
+                context.device.ordinal()
+            )
+        }?;
+        Ok(Arc::new(context))
+    }
+
+    /// The device's primary context: this one, unless it is green.
+    pub fn primary_of(self: &Arc<Self>) -> &Arc<Self> {
+        match &self.hold {
+            Hold::Primary => self,
+            Hold::Green { primary, .. } => primary,
+        }
+    }
+
+    /// The green context as the driver's functions take it.
+    pub(crate) fn green(&self) -> Option<sys::CUgreenCtx> {
+        match &self.hold {
+            Hold::Primary => None,
+            Hold::Green { green, .. } => Some(*green),
+        }
     }
 
     /// Makes it current on this thread.
@@ -99,10 +153,17 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: retained once in `primary`, released once here. All objects in the context hold an Arc of it.
         // An error is ignored: the process ends or the context is already lost, and nobody could recover from either.
-        let _ = unsafe {
-            driver_call!(cuDevicePrimaryCtxRelease_v2(self.device.handle()), "releasing a context")
+        let _ = match &self.hold {
+            // SAFETY: retained once in `primary`, released once here. All objects in the context hold an Arc of it.
+            Hold::Primary => unsafe {
+                driver_call!(cuDevicePrimaryCtxRelease_v2(self.device.handle()), "releasing a context")
+            },
+            // SAFETY: ours alone, destroyed once. Its streams and events hold an Arc of this value, so none is left, and
+            // the driver requires this order.
+            Hold::Green { green, .. } => unsafe {
+                driver_call!(cuGreenCtxDestroy(*green), "destroying a green context")
+            },
         };
     }
 }

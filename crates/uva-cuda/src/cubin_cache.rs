@@ -30,7 +30,7 @@ impl CacheKind {
     /// The folder, if there is one; it need not exist yet.
     pub fn folder(&self) -> Option<PathBuf> {
         match self {
-            Self::User => user_folder().map(|folder| folder.join("kernels")),
+            Self::User => user_cache_folder().map(|folder| folder.join("kernels")),
             Self::Folder(folder) => Some(folder.clone()),
             Self::Off => None,
         }
@@ -38,7 +38,7 @@ impl CacheKind {
 }
 
 /// The user's cache folder for this program; it need not exist.
-pub(crate) fn user_folder() -> Option<PathBuf> {
+pub fn user_cache_folder() -> Option<PathBuf> {
     folder_from(|name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute()))
 }
 

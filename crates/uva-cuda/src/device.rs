@@ -17,6 +17,8 @@ pub enum Feature {
     SharedByHandle,
     /// Events that processes share.
     InterprocessEvents,
+    /// Streams that write a value of 64 bits to memory and wait for one.
+    StreamMemoryOperations,
     /// cuMemHostRegister.
     HostRegister,
     /// cuMemHostRegister of memory that is mapped read-only.
@@ -28,10 +30,11 @@ pub enum Feature {
 
 impl Feature {
     /// Every feature.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::SharedByFd,
         Self::SharedByHandle,
         Self::InterprocessEvents,
+        Self::StreamMemoryOperations,
         Self::HostRegister,
         Self::ReadOnlyHostRegister,
         Self::GreenContexts,
@@ -47,6 +50,7 @@ impl Feature {
             ],
             Self::SharedByHandle => &[CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING],
             Self::InterprocessEvents => &[CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED],
+            Self::StreamMemoryOperations => &[CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS],
             Self::HostRegister => &[CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED],
             Self::ReadOnlyHostRegister => &[CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED],
             Self::GreenContexts => &[],

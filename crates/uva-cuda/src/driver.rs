@@ -65,6 +65,8 @@ functions! {
     cuStreamSynchronize(CUstream);
     cuStreamQuery(CUstream);
     cuStreamWaitEvent(CUstream, CUevent, c_uint);
+    cuStreamWriteValue64_v2(CUstream, CUdeviceptr, cuuint64_t, c_uint);
+    cuStreamWaitValue64_v2(CUstream, CUdeviceptr, cuuint64_t, c_uint);
     cuEventCreate(*mut CUevent, c_uint);
     cuEventRecord(CUevent, CUstream);
     cuEventQuery(CUevent);
@@ -111,6 +113,7 @@ functions! {
     cuDevResourceGenerateDesc(*mut CUdevResourceDesc, *mut CUdevResource, c_uint);
     cuGreenCtxCreate(*mut CUgreenCtx, CUdevResourceDesc, CUdevice, c_uint);
     cuGreenCtxStreamCreate(*mut CUstream, CUgreenCtx, c_uint, c_int);
+    cuCtxFromGreenCtx(*mut CUcontext, CUgreenCtx);
     cuGreenCtxDestroy(CUgreenCtx);
 }
 
@@ -122,7 +125,11 @@ pub struct Driver {
     devices: u32,
     memory_is_host_memory: bool,
     simulates_device_draws: bool,
+    follow: Option<Follow>,
 }
+
+/// The simulator's cudaSimFollow: see [`Stream::follow`](crate::Stream::follow).
+pub(crate) type Follow = unsafe extern "C" fn(CUstream) -> u32;
 
 /// cuFuncLoad: loads a kernel that the driver would otherwise load at its first launch. Every supported driver has it.
 /// A stand-in need not, since only a real driver loads lazily.
@@ -193,6 +200,8 @@ impl Driver {
         let finish_loading = unsafe { library.get::<FinishLoading>("cuFuncLoad\0") }.ok().map(|found| *found);
         let memory_is_host_memory = simulator_says(library, "cudaSimDeviceMemoryIsHostMemory\0");
         let simulates_device_draws = simulator_says(library, "cudaSimDrawsAsADevice\0");
+        // SAFETY: the function's type in crates/cuda-sim; the library stays open.
+        let follow = unsafe { library.get::<Follow>("cudaSimFollow\0") }.ok().map(|found| *found);
         Ok(Self {
             functions,
             finish_loading,
@@ -200,6 +209,7 @@ impl Driver {
             devices,
             memory_is_host_memory,
             simulates_device_draws,
+            follow,
         })
     }
 
@@ -221,6 +231,10 @@ impl Driver {
 
     pub(crate) fn finish_loading(&self) -> Option<FinishLoading> {
         self.finish_loading
+    }
+
+    pub(crate) fn follow(&self) -> Option<Follow> {
+        self.follow
     }
 
     /// Whether this is the simulator. Its device addresses are host addresses, so the CPU may read its memory.

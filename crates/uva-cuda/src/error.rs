@@ -138,6 +138,20 @@ impl CudaError {
         }
     }
 
+    /// Whether another way to the same end may succeed: neither memory nor the context is what is lacking.
+    pub fn leaves_another_way(&self) -> bool {
+        match self {
+            Self::Call { code, .. } => *code != OUT_OF_MEMORY && !loses_the_context(*code),
+            Self::Unsupported(_) | Self::System(_) => true,
+            Self::Unavailable(_)
+            | Self::OutOfMemory { .. }
+            | Self::NoNvrtc { .. }
+            | Self::Compile { .. }
+            | Self::Preflight(_)
+            | Self::Refused(_) => false,
+        }
+    }
+
     /// The CUresult, if a call of the driver failed.
     pub fn code(&self) -> Option<u32> {
         match self {
@@ -199,6 +213,11 @@ pub(crate) fn documented_name(symbol: &'static str) -> &'static str {
 /// The loader's message when it could not open a library: libloading's own text says only that it failed.
 pub(crate) fn loader_said(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), |source| source.to_string())
+}
+
+/// Whether nothing works any more in a context that met this CUresult.
+fn loses_the_context(code: u32) -> bool {
+    matches!(code, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 810 | 911)
 }
 
 /// The remedy for an error, if its code tells one; begins with `; `, or is empty.
@@ -383,6 +402,17 @@ mod tests {
         assert_eq!(name(0), "CUDA_SUCCESS");
         assert_eq!(name(810), "CUDA_ERROR_MPS_CLIENT_TERMINATED");
         assert_eq!(name(999), "CUDA_ERROR_UNKNOWN");
+    }
+
+    #[test]
+    fn another_way_is_tried_unless_memory_or_the_context_is_what_lacks() {
+        let failed = |code| check("cuIpcOpenEventHandle", code, || "opening".to_owned()).unwrap_err();
+        for code in [1, 201, 205, 400, 800, 801, 999] {
+            assert!(failed(code).leaves_another_way(), "{code}");
+        }
+        for code in [2, 700, 719, 810] {
+            assert!(!failed(code).leaves_another_way(), "{code}");
+        }
     }
 
     #[test]

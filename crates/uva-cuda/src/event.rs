@@ -14,6 +14,9 @@ pub const EVENT_HANDLE_BYTES: usize = 64;
 
 /// An event: each [`Event::record`] sets it anew.
 ///
+/// It is recorded on streams of the context that it was made in: see [`Stream::made_in`]. Streams of any context may wait
+/// for it.
+///
 /// An event shared with another process lives in memory that both have. The process that made it must outlive the
 /// peer's use of it. After a peer's death none of its events may be touched, not even destroyed: see [`Event::forget`].
 #[derive(Debug)]
@@ -68,11 +71,11 @@ impl Event {
         Ok(Self { context: Arc::clone(context), raw })
     }
 
-    /// Records all work on the stream so far. The stream is of the event's context, or of a green context of its
-    /// device. Waits enqueued before this call keep to the previous record.
+    /// Records all work on the stream so far. The stream is of the event's context ([`Stream::made_in`]). Waits enqueued
+    /// before this call keep to the previous record.
     ///
     /// # Errors
-    /// [`CudaError::Call`].
+    /// [`CudaError::Call`]: a driver may refuse a stream of another context, a green one of the same device included.
     pub fn record(&self, stream: &Stream) -> Result<(), CudaError> {
         self.context.bind()?;
         // SAFETY: both handles live.

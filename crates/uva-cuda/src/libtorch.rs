@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::cubin_cache::user_folder;
+use crate::cubin_cache::user_cache_folder;
 
 /// The series that the built-in models are made for. A program built for another series does not load.
 pub const SERIES: &str = "2.11";
@@ -146,7 +146,7 @@ fn beside(program: &Path) -> Vec<PathBuf> {
 
 /// Folders of the user's cache, newest version first.
 fn cached() -> Vec<PathBuf> {
-    let Some(cache) = user_folder() else { return Vec::new() };
+    let Some(cache) = user_cache_folder() else { return Vec::new() };
     let mut found = matching(&cache, "libtorch-");
     if found.is_empty() {
         found.push(cache.join("libtorch-*"));

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use cudarc::driver::sys;
 use serde::Serialize;
-use uva_kernels::{GATHER, KernelSource, OPTIONS, SAMPLE};
+use uva_kernels::{BLOCK, GATHER, KernelSource, OPTIONS, SAMPLE};
 
 use crate::carried;
 use crate::context::Context;
@@ -109,6 +109,14 @@ impl Module {
     /// As [`Module::gather`].
     pub fn sample(context: &Arc<Context>, options: &ModuleOptions) -> Result<Self, CudaError> {
         Self::of(context, &SAMPLE, options)
+    }
+
+    /// The kernel that prepares blocks for training; otherwise as [`Module::gather`].
+    ///
+    /// # Errors
+    /// As [`Module::gather`].
+    pub fn block(context: &Arc<Context>, options: &ModuleOptions) -> Result<Self, CudaError> {
+        Self::of(context, &BLOCK, options)
     }
 
     fn of(

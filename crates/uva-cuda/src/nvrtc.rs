@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
 use uva_kernels::KernelSource;
 
-use crate::cubin_cache::user_folder;
+use crate::cubin_cache::user_cache_folder;
 use crate::error::{CudaError, loader_said};
 use crate::libtorch::{self, AskPython};
 
@@ -112,7 +112,7 @@ impl Nvrtc {
         if let Some(nvrtc) = attempt("the loader's path".to_owned(), Self::open_by_loader()) {
             return Ok(nvrtc);
         }
-        if let Some(folder) = user_folder().map(|folder| folder.join("nvrtc-13.0.88"))
+        if let Some(folder) = user_cache_folder().map(|folder| folder.join("nvrtc-13.0.88"))
             && let Some(nvrtc) = attempt(folder.display().to_string(), Self::open_at(&folder))
         {
             return Ok(nvrtc);

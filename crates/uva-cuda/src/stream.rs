@@ -1,6 +1,5 @@
 //! A queue of work for the device, which runs in order.
 
-use std::any::Any;
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -12,7 +11,10 @@ use crate::error::{CudaError, check_query};
 /// A stream. Its work runs in order; only events order different streams.
 #[derive(Debug)]
 pub struct Stream {
+    /// The primary context.
     context: Arc<Context>,
+    /// The primary context or a green one, which lives as long as the stream.
+    made_in: Arc<Context>,
     raw: sys::CUstream,
     ownership: Ownership,
 }
@@ -21,15 +23,9 @@ pub struct Stream {
 enum Ownership {
     /// Destroyed with the value.
     Own,
-    /// Destroyed with the value, before the objects it depends on.
-    OwnWithin(#[allow(dead_code, reason = "held, not read")] Arc<dyn Keep>),
     /// Borrowed: never destroyed here.
     Foreign,
 }
-
-/// An object that a stream can keep alive: of any type that can outlive the stream and be shown.
-pub(crate) trait Keep: Any + Send + Sync + std::fmt::Debug {}
-impl<T: Any + Send + Sync + std::fmt::Debug> Keep for T {}
 
 // SAFETY: a CUstream is a handle that any thread may use while its context lives; the Arc keeps it alive.
 unsafe impl Send for Stream {}
@@ -53,16 +49,17 @@ impl Stream {
                 context.device().ordinal()
             )
         }?;
-        Ok(Self { context: Arc::clone(context), raw, ownership: Ownership::Own })
+        let context = Arc::clone(context);
+        Ok(Self { made_in: Arc::clone(&context), context, raw, ownership: Ownership::Own })
     }
 
-    /// Takes over a stream that was made within another object, such as a green context, which is kept until the stream
-    /// is destroyed.
+    /// Takes over a stream of a green context, which is kept until the stream is destroyed.
     ///
     /// # Safety
-    /// `raw` is a stream of the context's device that nobody else destroys and that lives at least as long as `within`.
-    pub(crate) unsafe fn within(context: &Arc<Context>, raw: sys::CUstream, within: Arc<dyn Keep>) -> Self {
-        Self { context: Arc::clone(context), raw, ownership: Ownership::OwnWithin(within) }
+    /// `raw` is a stream of that context that nobody else destroys.
+    pub(crate) unsafe fn of_green(green: &Arc<Context>, raw: sys::CUstream) -> Self {
+        let (context, made_in) = (Arc::clone(green.primary_of()), Arc::clone(green));
+        Self { context, made_in, raw, ownership: Ownership::Own }
     }
 
     /// A borrowed stream of this process, such as libtorch's; null is the legacy default stream. It is not destroyed
@@ -71,7 +68,8 @@ impl Stream {
     /// # Safety
     /// `raw` is null or a stream of this context, and stays one while the value lives.
     pub unsafe fn foreign(context: &Arc<Context>, raw: *mut c_void) -> Self {
-        Self { context: Arc::clone(context), raw: raw.cast(), ownership: Ownership::Foreign }
+        let context = Arc::clone(context);
+        Self { made_in: Arc::clone(&context), context, raw: raw.cast(), ownership: Ownership::Foreign }
     }
 
     /// Waits until all enqueued work has run.
@@ -82,6 +80,19 @@ impl Stream {
         self.context.bind()?;
         // SAFETY: the handle lives.
         unsafe { driver_call!(cuStreamSynchronize(self.raw), "waiting for a stream") }
+    }
+
+    /// Under the simulator, waits for all enqueued work: the host takes the device's place there, and computes at once
+    /// what a device would compute in the stream's order. Nothing with a driver, and so no wait on a GPU.
+    ///
+    /// # Errors
+    /// [`CudaError::Call`] for a fault of earlier work.
+    pub fn follow(&self) -> Result<(), CudaError> {
+        let Some(follow) = crate::driver::Driver::load()?.follow() else { return Ok(()) };
+        self.context.bind()?;
+        // SAFETY: the handle lives; the simulator's function takes a stream of the current context.
+        let code = unsafe { follow(self.raw) };
+        crate::error::check("cudaSimFollow", code, || "following a stream of the simulator".to_owned())
     }
 
     /// Whether all enqueued work has run.
@@ -95,9 +106,14 @@ impl Stream {
         check_query("cuStreamQuery", code, || "asking whether a stream has finished".to_owned())
     }
 
-    /// Its context.
+    /// The primary context of its device.
     pub fn context(&self) -> &Arc<Context> {
         &self.context
+    }
+
+    /// The context that events to be recorded on it are made in: its green context, or the primary one.
+    pub fn made_in(&self) -> &Arc<Context> {
+        &self.made_in
     }
 
     /// The CUstream, for callers that enqueue by other means; this value still owns it.

@@ -115,6 +115,7 @@ inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
 #error "the shim needs exact division"
 #endif
 inline double __ddiv_rn(double a, double b) { return a / b; }
+inline double __dsqrt_rn(double a) { return __builtin_sqrt(a); }
 inline float __uint_as_float(unsigned bits) {
   float value;
   __builtin_memcpy(&value, &bits, sizeof value);

@@ -1,5 +1,6 @@
 //! The kernels' entry points and their parameters.
 
+use crate::block::{BLOCK_PREPARE, BlockArguments};
 use crate::cache::{CACHE_INSERT, InsertArguments};
 use crate::gather::{GATHER_BEGIN, GatherArguments, IdWidth, Kernel, SPIN_UNTIL, finish_entry};
 use crate::sample::{SampleArguments, SampleKernel};
@@ -26,6 +27,8 @@ pub enum Takes {
     Gather(IdWidth, bool),
     /// [`InsertArguments`].
     Insert,
+    /// [`BlockArguments`].
+    Block,
     /// [`SampleArguments`]; the width where the kernel reads neighbour ids.
     Sample(Option<IdWidth>),
 }
@@ -38,6 +41,7 @@ impl Takes {
             Self::Finish => &[8, 8, 8],
             Self::Gather(..) => &[GatherArguments::BYTES],
             Self::Insert => &[InsertArguments::BYTES],
+            Self::Block => &[BlockArguments::BYTES],
             Self::Sample(_) => &[SampleArguments::BYTES],
         }
     }
@@ -48,6 +52,7 @@ pub fn entry_points() -> Vec<EntryPoint> {
     let mut all = vec![
         EntryPoint { name: GATHER_BEGIN, takes: Takes::Report },
         EntryPoint { name: CACHE_INSERT, takes: Takes::Insert },
+        EntryPoint { name: BLOCK_PREPARE, takes: Takes::Block },
         EntryPoint { name: SPIN_UNTIL, takes: Takes::Flag },
     ];
     for width in IdWidth::ALL {
@@ -78,7 +83,7 @@ mod tests {
             .iter()
             .flat_map(|source| source.text.lines())
             .filter_map(|line| {
-                let marks = ["__global__ void ", "UVA_GATHER ", "UVA_SAMPLE "];
+                let marks = ["__global__ void ", "UVA_GATHER ", "UVA_SAMPLE ", "UVA_BLOCK "];
                 marks.iter().find_map(|mark| line.strip_prefix(mark))?.split_once('(').map(|parts| parts.0)
             })
             .collect();

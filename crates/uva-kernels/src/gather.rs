@@ -25,7 +25,13 @@ const WIDE_DEPTH: u32 = constant(TUNING_CUH, "UVA_GATHER_WIDE_DEPTH") as u32;
 
 /// Declares [`Kernel`] from one row for each gather kernel.
 macro_rules! gather_kernels {
-    ($($kernel:ident { name: $name:literal, help: $help:literal, reads_per_warp: $reads:expr, },)*) => {
+    ($($kernel:ident {
+        name: $name:literal,
+        entry: $entry:literal,
+        layout: $layout:ident,
+        help: $help:literal,
+        reads_per_warp: $reads:expr,
+    },)*) => {
         /// A gather kernel: a way of reading rows. docs/kernels.md explains them.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub enum Kernel {
@@ -46,6 +52,11 @@ macro_rules! gather_kernels {
                 match self { $(Self::$kernel => $help,)* }
             }
 
+            /// The kernel whose reads it makes. Another one than itself is a twin, which hints at the caches otherwise.
+            pub const fn layout(self) -> Self {
+                match self { $(Self::$kernel => Self::$layout,)* }
+            }
+
             /// Minimum of reads over the link that a warp keeps in flight.
             pub const fn reads_per_warp(self) -> u32 {
                 match self { $(Self::$kernel => $reads,)* }
@@ -55,10 +66,10 @@ macro_rules! gather_kernels {
             pub const fn entry(self, width: IdWidth, cached: bool) -> &'static str {
                 match self {
                     $(Self::$kernel => match (width, cached) {
-                        (IdWidth::I32, false) => concat!("gather_", $name, "_i32"),
-                        (IdWidth::I32, true) => concat!("gather_", $name, "_i32_cached"),
-                        (IdWidth::I64, false) => concat!("gather_", $name, "_i64"),
-                        (IdWidth::I64, true) => concat!("gather_", $name, "_i64_cached"),
+                        (IdWidth::I32, false) => concat!("gather_", $entry, "_i32"),
+                        (IdWidth::I32, true) => concat!("gather_", $entry, "_i32_cached"),
+                        (IdWidth::I64, false) => concat!("gather_", $entry, "_i64"),
+                        (IdWidth::I64, true) => concat!("gather_", $entry, "_i64_cached"),
                     },)*
                 }
             }
@@ -70,18 +81,38 @@ macro_rules! gather_kernels {
 gather_kernels! {
     Naive {
         name: "naive",
+        entry: "naive",
+        layout: Naive,
         help: "A warp's lanes start at the row's first byte",
         reads_per_warp: NARROW_DEPTH,
     },
     Shift {
         name: "shift",
+        entry: "shift",
+        layout: Shift,
         help: "Lanes rotated so that a warp's reads start on 128-byte lines",
         reads_per_warp: NARROW_DEPTH,
     },
     Wide {
         name: "wide",
+        entry: "wide",
+        layout: Wide,
         help: "16-byte reads laid out from 128-byte lines, whatever the row's size",
         // One load of a warp covers four lines.
+        reads_per_warp: 4 * WIDE_DEPTH,
+    },
+    WidePlain {
+        name: "wide-plain",
+        entry: "wide_plain",
+        layout: Wide,
+        help: "The same as wide by loads without a hint to the caches, for comparison",
+        reads_per_warp: 4 * WIDE_DEPTH,
+    },
+    WideEvictFirst {
+        name: "wide-evict-first",
+        entry: "wide_evict_first",
+        layout: Wide,
+        help: "The same as wide by loads that are the first to leave L2, for comparison",
         reads_per_warp: 4 * WIDE_DEPTH,
     },
 }
@@ -228,7 +259,7 @@ shared_struct! {
     pub struct GatherReport {
         /// The launcher's report stamp, written after everything else; 0 from the gather's beginning until then.
         pub stamp: u64,
-        /// The device's clock at the beginning, nanoseconds.
+        /// The device's clock at the beginning, nanoseconds; all ones in a report that the host prepared, until then.
         pub began_ns: u64,
         /// The device's clock at the end, nanoseconds.
         pub ended_ns: u64,
@@ -249,6 +280,23 @@ impl GatherReport {
     /// A report from the bytes that were copied from the device.
     pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
         bytemuck::pod_read_unaligned(bytes)
+    }
+
+    /// A report before its gather, for a host that sends it to the device. `gather_begin` writes the same, and the time.
+    pub const PREPARED: Self = Self {
+        stamp: 0,
+        began_ns: u64::MAX,
+        ended_ns: 0,
+        bad_position: u64::MAX,
+        bad_id: 0,
+        next: 0,
+        hits: 0,
+        next_hit: 0,
+    };
+
+    /// The bytes that a copy to the device takes.
+    pub fn bytes(&self) -> &[u8] {
+        bytemuck::bytes_of(self)
     }
 
     /// The first position with an id that is no row of the table, and that id.
@@ -279,13 +327,14 @@ mod tests {
         for kernel in Kernel::ALL {
             assert_eq!(kernel.name().parse(), Ok(kernel));
             for width in IdWidth::ALL {
-                let name = format!("gather_{kernel}_{}", width.name());
+                let name = format!("gather_{}_{}", kernel.name().replace('-', "_"), width.name());
                 assert_eq!(kernel.entry(width, false), name);
                 assert_eq!(kernel.entry(width, true), name + "_cached");
             }
         }
         let error = "fast".parse::<Kernel>().unwrap_err();
-        assert!(error.ends_with("`fast`: naive, shift or wide"), "{error}");
+        assert!(error.contains("`fast`: naive, shift, wide, "), "{error}");
+        assert_eq!(Kernel::ALL.map(Kernel::layout)[2..], [Kernel::Wide; 3]);
     }
 
     #[test]

@@ -13,6 +13,7 @@
 #[macro_use]
 mod header;
 mod arrays;
+pub mod block;
 pub mod cache;
 mod entry;
 pub mod gather;
@@ -21,4 +22,4 @@ mod source;
 
 pub use arrays::{Access, KernelArray};
 pub use entry::{EntryPoint, Takes, entry_points};
-pub use source::{GATHER, KernelSource, OPTIONS, SAMPLE, SOURCES};
+pub use source::{BLOCK, GATHER, KernelSource, OPTIONS, SAMPLE, SOURCES};

@@ -21,7 +21,7 @@ macro_rules! file {
 const INTRINSICS: (&str, &str) = file!("intrinsics.cuh");
 
 /// Every program.
-pub const SOURCES: [&KernelSource<'static>; 2] = [&GATHER, &SAMPLE];
+pub const SOURCES: [&KernelSource<'static>; 3] = [&GATHER, &SAMPLE, &BLOCK];
 
 /// Gathers, and insertions into a cache.
 pub const GATHER: KernelSource<'static> = KernelSource {
@@ -51,9 +51,14 @@ pub const SAMPLE: KernelSource<'static> = KernelSource {
     ],
 };
 
+/// Preparation of a block for training.
+pub const BLOCK: KernelSource<'static> =
+    KernelSource { name: "block.cu", text: file!("block.cu").1, headers: &[file!("block.cuh"), INTRINSICS] };
+
 /// Compile options, besides the architecture. Line numbers are for profilers and sanitizers and cost nothing.
 pub const OPTIONS: [&str; 2] = ["-std=c++17", "-lineinfo"];
 
+pub(crate) const BLOCK_CUH: &str = file!("block.cuh").1;
 pub(crate) const CACHE_CUH: &str = file!("cache.cuh").1;
 pub(crate) const GATHER_CUH: &str = file!("gather.cuh").1;
 pub(crate) const SAMPLE_CUH: &str = file!("sample.cuh").1;

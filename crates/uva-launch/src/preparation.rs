@@ -1,5 +1,6 @@
 //! What a run determines before its roles start: what to cache, and where to sample.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -8,9 +9,10 @@ use uva_plan::CachePlan;
 
 use crate::launcher::Launcher;
 use uva_options::OptionError;
-use uva_runtime::backend::{Backend, SamplerChoice};
+use uva_runtime::backend::{Backend, Decision, SamplerChoice};
 use uva_runtime::cache::{CacheContents, described, summary};
 use uva_runtime::dry_run::{DryRun, MemoryLine, PlannedCaches};
+use uva_runtime::measurement::{self, Wanted};
 use uva_runtime::metrics::{CacheOutcome, CacheTotals, End, Event, Observer, Start};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::planning::{
@@ -76,6 +78,37 @@ impl Draft {
         Ok(Self { dataset, plan, caches, planned })
     }
 
+    /// Settles the choices that the decision leaves to a measurement, before the GPU is divided. Measures where nothing
+    /// is stored: by the launcher's planner, or in this process.
+    pub fn settle(
+        &self,
+        decision: Decision,
+        mut launcher: Option<&mut Launcher>,
+        observer: &mut dyn Observer,
+    ) -> Result<Decision, RuntimeError> {
+        let observer = RefCell::new(observer);
+        let wanted = Search { gathers: true, ..Search::default() };
+        let mut measure = |backend: &Backend| {
+            let plan = self.plan.clone().on(backend.clone());
+            let mut observer = observer.borrow_mut();
+            let found = search(&self.dataset, &plan, &wanted, launcher.as_deref_mut(), &mut **observer)?;
+            found.figures.ok_or_else(|| RuntimeError::Failed("there is nothing to measure".to_owned()))
+        };
+        let note = &mut |line: &str| observer.borrow_mut().note(line);
+        measurement::settle(decision, &self.wanted(), Some(&mut measure), note)
+    }
+
+    /// The same by what is stored alone, and without a word.
+    pub fn settle_by_stored(&self, decision: Decision) -> Result<Decision, RuntimeError> {
+        measurement::settle(decision, &self.wanted(), None, &mut |_| {})
+    }
+
+    fn wanted(&self) -> Wanted {
+        let gather_threads = self.plan.options.gather_threads;
+        let row_bytes = self.dataset.features().row_bytes();
+        Wanted { row_bytes, gather_threads, cached: self.caches.is_some() }
+    }
+
     /// What the run would start and use, with its stages placed like this. `more` is memory that the plan does not
     /// include.
     pub fn dry_run(&self, backend: &Backend, placement: Placement, more: Vec<MemoryLine>) -> DryRun {
@@ -129,7 +162,7 @@ impl Draft {
             }
             Some(CacheRequest::Planned(_)) | None => None,
         };
-        let wanted = Search { caches: find, sampler: measured };
+        let wanted = Search { caches: find, sampler: measured, gathers: false };
         let found = search(&dataset, &plan, &wanted, launcher.as_deref_mut(), observer)?;
         let plan = match &found.sampler {
             Some(verdict) => sample_where(&dataset, plan, verdict, launcher.as_deref_mut(), observer)?,
@@ -161,7 +194,7 @@ fn search(
     launcher: Option<&mut Launcher>,
     observer: &mut dyn Observer,
 ) -> Result<Found, RuntimeError> {
-    if search.caches.is_none() && !search.sampler {
+    if *search == Search::default() {
         return Ok(Found::default());
     }
     match launcher {

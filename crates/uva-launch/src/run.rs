@@ -49,7 +49,10 @@ impl CommandRun {
     /// What the run would start and use.
     #[must_use]
     pub fn dry_run(&self) -> DryRun {
-        self.draft.dry_run(&self.decision.backend, Placement::Processes, Vec::new())
+        // A refusal of stored choices shows when the run starts.
+        let settled = self.draft.settle_by_stored(self.decision.clone());
+        let backend = settled.map_or_else(|_| self.decision.backend.clone(), |settled| settled.backend);
+        self.draft.dry_run(&backend, Placement::Processes, Vec::new())
     }
 
     /// Runs until the command ends. The metrics' first line shows `options` unchanged. `events`: report each training
@@ -60,6 +63,7 @@ impl CommandRun {
     pub fn run(self, options: Value, events: bool, observer: &mut dyn Observer) -> Result<End, RuntimeError> {
         let Self { draft, decision, command } = self;
         let mut launcher = Launcher::begin(draft.dataset.path(), None)?;
+        let decision = draft.settle(decision, Some(&mut launcher), observer)?;
         let backend = launcher.divide(decision, observer)?;
         let no_trial = &mut |_: &_, _: &_, _: Option<&mut _>, _: &mut dyn Observer| Err(no_trial());
         let prepared = draft.prepare(backend, Some(&mut launcher), no_trial, observer)?;

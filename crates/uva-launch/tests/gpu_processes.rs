@@ -14,11 +14,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use uva_graph::Dataset;
 use uva_graph::npy::{NpyType, write_array};
+use uva_graph::{Dataset, Labels};
 use uva_launch::launcher::{Consumer, Environments, Helper, Launch, Launcher, Role, run_helper, run_role};
 use uva_runtime::backend::{
-    Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PreflightPolicy, SamplerChoice,
+    Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PinPages, PreflightPolicy, SamplerChoice,
+    SignalKind,
 };
 use uva_runtime::cache::{CacheContents, CachePlan, CachePolicy};
 use uva_runtime::control::Stop;
@@ -27,7 +28,7 @@ use uva_runtime::plan::RunPlan;
 use uva_runtime::planning::Search;
 use uva_runtime::roles::BatchReceiver;
 use uva_runtime::{LoaderOptions, Passes, RuntimeError};
-use uva_sample::SamplerKind;
+use uva_sample::{SamplerKind, batch_hash};
 
 /// A run that takes longer hangs: it has some twenty small batches. Generous, for machines that do other things too.
 const WATCHDOG: Duration = Duration::from_secs(60);
@@ -47,10 +48,18 @@ fn main() {
     if word == "launch" {
         std::process::exit(launch(Path::new(&arguments[2]), &arguments[3]));
     }
-    let tests: [(&str, fn()); 4] = [
+    let tests: [(&str, fn()); 7] = [
         (
             "every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes",
             every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes,
+        ),
+        (
+            "a_way_of_sharing_that_fails_on_either_side_is_replaced_or_refused_where_it_was_asked_for",
+            a_way_of_sharing_that_fails_on_either_side_is_replaced_or_refused_where_it_was_asked_for,
+        ),
+        (
+            "a_green_context_that_fails_is_replaced_by_grids_or_refused_where_it_was_asked_for",
+            a_green_context_that_fails_is_replaced_by_grids_or_refused_where_it_was_asked_for,
         ),
         (
             "every_call_of_the_driver_that_fails_is_told_by_name_and_role_or_does_no_harm",
@@ -61,6 +70,10 @@ fn main() {
             a_producer_killed_at_any_moment_leaves_no_wrong_batch_and_no_process,
         ),
         ("memory_does_not_grow_with_the_batches", memory_does_not_grow_with_the_batches),
+        (
+            "only_counts_of_a_batch_that_stays_on_the_gpu_come_to_the_host",
+            only_counts_of_a_batch_that_stays_on_the_gpu_come_to_the_host,
+        ),
     ];
     let filter = arguments[1..].iter().find(|argument| !argument.starts_with('-'));
     if arguments.iter().any(|argument| argument == "--list") {
@@ -87,7 +100,7 @@ fn hold_against_the_dataset(
     let table = dataset.features();
     let row = table.row_bytes();
     let table_of_edges = dataset.edge_features();
-    let (mut list_hits, mut row_hits, mut edge_rows) = (0, 0, 0);
+    let (mut list_hits, mut row_hits, mut edge_rows, mut columns) = (0, 0, 0, 0);
     let mut hashes = Vec::new();
     let mut resident = Vec::new();
     let wrong = |what: String| RuntimeError::Failed(format!("WRONG DATA: {what}"));
@@ -105,11 +118,41 @@ fn hold_against_the_dataset(
         if batch.features().rows != batch.node_count() {
             return Err(wrong("fewer rows than nodes".into()));
         }
+        let blocks: Vec<_> = (0..batch.layers()).map(|layer| batch.block(layer)).collect();
+        if batch_hash(batch.input_nodes(), batch.seed_count(), &blocks) != batch.hash() {
+            return Err(wrong(format!("the hash of batch {} is not its arrays'", batch.index())));
+        }
+        let (Labels::Single(given), Labels::Single(all)) = (batch.labels(), dataset.labels()) else {
+            return Err(wrong("no labels".into()));
+        };
+        if !given.iter().eq(batch.seeds().iter().map(|seed| &all[*seed as usize])) {
+            return Err(wrong(format!("the labels of batch {}", batch.index())));
+        }
+        let csc = dataset.csc();
+        let degree = |node: &i64| csc.degree(*node as usize) as i32;
+        if !batch.degrees().is_empty()
+            && !batch.degrees().iter().copied().eq(batch.input_nodes().iter().map(degree))
+        {
+            return Err(wrong(format!("the degrees of batch {}", batch.index())));
+        }
+        let split = dataset.split(batch.split());
+        if !batch.input_id().is_empty()
+            && !batch.input_id().iter().map(|at| &split[*at as usize]).eq(batch.seeds())
+        {
+            return Err(wrong(format!("the places of the seeds of batch {}", batch.index())));
+        }
         for layer in 0..batch.layers() {
             let (block, counts) = (batch.block(layer), batch.counts(layer));
             if block.indices.len() != counts.edges || block.indptr.last() != Some(&(counts.edges as i32)) {
                 return Err(wrong(format!("the block of layer {layer}")));
             }
+            let picked = block.indices.iter().map(|local| batch.input_nodes()[*local as usize]);
+            if !block.edge_ids.is_empty()
+                && !block.edge_ids.iter().map(|edge| csc.indices.get(*edge as usize)).eq(picked)
+            {
+                return Err(wrong(format!("the edge ids of layer {layer}")));
+            }
+            columns += usize::from(!batch.degrees().is_empty()) + usize::from(!batch.input_id().is_empty());
             if let (Some(rows), Some(table)) = (batch.edge_attr(layer), table_of_edges) {
                 let row = table.row_bytes();
                 let own = |edge: &i64| &table.bytes[*edge as usize * row..][..row];
@@ -129,9 +172,10 @@ fn hold_against_the_dataset(
         }
         resident.push(resident_bytes());
     }
-    Ok(
-        json!({ "hashes": hashes, "resident": resident, "list_hits": list_hits, "row_hits": row_hits, "edge_rows": edge_rows }),
-    )
+    Ok(json!({
+        "hashes": hashes, "resident": resident, "list_hits": list_hits, "row_hits": row_hits,
+        "edge_rows": edge_rows, "columns": columns,
+    }))
 }
 
 fn resident_bytes() -> u64 {
@@ -153,6 +197,8 @@ fn launch(dataset: &Path, what: &str) -> i32 {
                 .expect("a kind"),
             edge_attr: what["edge_attr"] == true,
             edge_ids: what["edge_ids"] == true,
+            degrees: what["degrees"] == true,
+            input_id: what["input_id"] == true,
             ..LoaderOptions::default()
         };
         let backend: Backend = serde_json::from_value(what["backend"].clone()).expect("a backend");
@@ -164,7 +210,7 @@ fn launch(dataset: &Path, what: &str) -> i32 {
             let policy = what["policy"]
                 .as_str()
                 .map_or(CachePolicy::PRESAMPLE, |name| name.parse().expect("a policy"));
-            let search = Search { caches: Some((bytes, policy)), sampler: false };
+            let search = Search { caches: Some((bytes, policy)), sampler: false, gathers: false };
             let found = launcher.find_caches(dataset, &options, &backend, &search, &mut Printing)?;
             let found = found.plan.expect("a plan");
             contents = CacheContents::of_plan(&opened, &found)?;
@@ -216,9 +262,38 @@ impl Observer for Printing {
 
 fn backend(partition: Partition, gather: GatherChoice, kernel: Kernel, ipc: IpcKind) -> Backend {
     let sampler = SamplerChoice::Cpu;
-    let preflight = PreflightPolicy::Warn;
-    Backend::Cuda(CudaBackend { ordinal: 0, gather, kernel, sampler, partition, ipc, nvrtc: None, preflight })
+    let (preflight, ipc_signals) = (PreflightPolicy::Warn, SignalKind::Auto);
+    Backend::Cuda(CudaBackend {
+        ordinal: 0,
+        gather,
+        kernel,
+        sampler,
+        partition,
+        ipc,
+        ipc_signals,
+        nvrtc: None,
+        preflight,
+        table_pages: PinPages::InPlace,
+        other_pages: true,
+        split_share: None,
+    })
 }
+
+/// The same with signals by this way.
+fn signalling(backend: Backend, ipc_signals: SignalKind) -> Backend {
+    match backend {
+        Backend::Cuda(cuda) => Backend::Cuda(CudaBackend { ipc_signals, ..cuda }),
+        Backend::Cpu => Backend::Cpu,
+    }
+}
+
+/// Two processes that share in these ways.
+fn sharing(ipc: IpcKind, signals: SignalKind) -> Backend {
+    signalling(backend(Partition::None, GatherChoice::ZeroCopy, Kernel::Wide, ipc), signals)
+}
+
+/// As `--partition green` has it: without a fall-back.
+const GREEN: Partition = Partition::Green { multiprocessors: 8, sampler: None, required: true };
 
 /// A sampler on the GPU too.
 fn sampling(partition: Partition, gather: GatherChoice) -> Backend {
@@ -325,8 +400,8 @@ fn expected_of(place: &Place, kind: &str) -> Value {
 fn every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes() {
     let place = Place::new();
     let hashes = expected(&place);
-    let few = Partition::Grid { multiprocessors: 2 };
-    for partition in [Partition::None, Partition::Green { multiprocessors: 8 }, few] {
+    let few = Partition::Grid { multiprocessors: 2, sampler: None };
+    for partition in [Partition::None, GREEN, few] {
         for gather in [
             GatherChoice::ZeroCopy,
             GatherChoice::Dma,
@@ -334,12 +409,13 @@ fn every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes() {
             GatherChoice::Cpu,
             GatherChoice::Device,
         ] {
-            for (kernel, ipc, slots) in [
-                (Kernel::Wide, IpcKind::Vmm, 2),
-                (Kernel::Shift, IpcKind::Legacy, 1),
-                (Kernel::Naive, IpcKind::Auto, 3),
+            for (kernel, ipc, signals, slots) in [
+                (Kernel::Wide, IpcKind::Vmm, SignalKind::Events, 2),
+                (Kernel::Shift, IpcKind::Legacy, SignalKind::Stamps, 1),
+                (Kernel::Naive, IpcKind::Auto, SignalKind::Auto, 3),
+                (Kernel::Wide, IpcKind::Vmm, SignalKind::Stamps, 4),
             ] {
-                let backend = backend(partition, gather, kernel, ipc);
+                let backend = signalling(backend(partition, gather, kernel, ipc), signals);
                 let edge_attr = slots != 2;
                 let what = json!({
                     "backend": backend, "slots": slots, "samplers": slots, "epochs": 1, "edge_attr": edge_attr
@@ -352,7 +428,7 @@ fn every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes() {
             }
         }
     }
-    for partition in [Partition::None, Partition::Green { multiprocessors: 8 }, few] {
+    for partition in [Partition::None, GREEN, few] {
         for (gather, policy) in [
             (GatherChoice::ZeroCopy, None),
             (GatherChoice::ZeroCopy, Some("presample")),
@@ -384,9 +460,144 @@ fn every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes() {
             assert_eq!(ended.done["hashes"], hashes, "{what}");
             let lists = ended.done["list_hits"].as_u64().expect("a count");
             assert_eq!(lists > 0, cache.is_some(), "{what}: {}", ended.done);
+            // Sampler and producer in one process: batches stay on the GPU, with every column.
+            for (gather, edge_attr) in [
+                (GatherChoice::ZeroCopy, false),
+                (GatherChoice::Device, true),
+                (GatherChoice::Dma, false),
+                (GatherChoice::Split, true),
+            ] {
+                let mut what = json!({
+                    "backend": sampling(few, gather), "kind": kind, "slots": 3, "edge_attr": edge_attr,
+                    "edge_ids": true, "degrees": true, "input_id": true,
+                });
+                if let Some(bytes) = cache.filter(|_| gather == GatherChoice::ZeroCopy) {
+                    what["gpu_cache"] = bytes.into();
+                }
+                let ended = place.run(&what, &[("CUDA_SIM_DELAY_US", "300".into())]);
+                assert_eq!(ended.code, Some(0), "{what}\n{}", ended.stderr);
+                assert_eq!(ended.done["hashes"], hashes, "{what}");
+                assert!(ended.done["columns"].as_u64() > Some(0), "{what}: {}", ended.done);
+                assert_eq!(ended.done["edge_rows"].as_u64() > Some(0), edge_attr, "{what}");
+            }
         }
     }
     place.nothing_is_left("clean runs");
+}
+
+/// A way that fails (a fault, or a feature that the machine lacks), the side that says so, and a part of what it says.
+type Failing = (&'static str, &'static str, &'static str, &'static str);
+
+fn a_way_of_sharing_that_fails_on_either_side_is_replaced_or_refused_where_it_was_asked_for() {
+    let place = Place::new();
+    let hashes = expected(&place);
+    let run = |ipc, signals, variables: &[(&str, String)]| {
+        let what = json!({ "backend": sharing(ipc, signals), "slots": 2 });
+        (place.run(&what, variables), format!("{ipc:?}, {signals:?}, {variables:?}"))
+    };
+    let (memory, events) = ("GPU memory by file descriptor", "events between processes");
+    let failing: [Failing; 12] = [
+        ("producer:cuMemCreate:1=801", "producer", "cannot share", memory),
+        ("producer:cuMemExportToShareableHandle:*=800", "producer", "cannot share", memory),
+        ("producer:cuMemSetAccess:1=1", "producer", "cannot share", memory),
+        ("consumer:cuMemImportFromShareableHandle:*=999", "consumer", "cannot open", memory),
+        ("consumer:cuMemMap:1=1", "consumer", "cannot open", memory),
+        ("consumer:cuMemSetAccess:1=800", "consumer", "cannot open", memory),
+        ("producer:cuIpcGetEventHandle:1=801", "producer", "cannot share", events),
+        ("producer:cuIpcGetEventHandle:2=1", "producer", "cannot share", events),
+        ("consumer:cuIpcGetEventHandle:*=801", "consumer", "cannot share", events),
+        ("consumer:cuIpcOpenEventHandle:*=205", "consumer", "cannot open", events),
+        ("consumer:cuIpcOpenEventHandle:2=400", "consumer", "cannot open", events),
+        ("producer:cuIpcOpenEventHandle:2=999", "producer", "cannot open", events),
+    ];
+    for (fault, role, how, what) in failing {
+        let fault = [("CUDA_SIM_FAIL", fault.to_owned())];
+        let (ended, case) = run(IpcKind::Auto, SignalKind::Auto, &fault);
+        assert_eq!((ended.code, &ended.done["hashes"]), (Some(0), &hashes), "{case}\n{}", ended.stderr);
+        let call = fault[0].1.split(':').nth(1).expect("a call");
+        let said: Vec<&str> = ended.stderr.lines().filter(|line| line.contains("instead")).collect();
+        let [line] = said[..] else { panic!("{case}: {said:?}") };
+        for part in [&format!("the {role} {how} {what}"), call, "avoids the attempt"] {
+            assert!(line.contains(part), "{case}: no {part} in {line}");
+        }
+        // By name there is no other way.
+        let (ipc, signals, option) = if what == memory {
+            (IpcKind::Vmm, SignalKind::Auto, "--ipc vmm")
+        } else {
+            (IpcKind::Auto, SignalKind::Events, "--ipc-signals events")
+        };
+        let (ended, case) = run(ipc, signals, &fault);
+        assert!(matches!(ended.code, Some(1 | 3)), "{case}: {:?}", ended.code);
+        for part in [option, call, &format!("the {role} failed")] {
+            assert!(ended.stderr.contains(part), "{case}: no {part} in {}", ended.stderr);
+        }
+        assert!(!ended.stderr.contains("instead"), "{case}: {}", ended.stderr);
+    }
+    for (ipc, signals, call, option) in [
+        (IpcKind::Legacy, SignalKind::Auto, "consumer:cuIpcOpenMemHandle:*=999", "--ipc legacy"),
+        (IpcKind::Legacy, SignalKind::Auto, "producer:cuIpcGetMemHandle:*=999", "--ipc legacy"),
+        (IpcKind::Auto, SignalKind::Stamps, "consumer:cuStreamWaitValue64:1=801", "--ipc-signals stamps"),
+        (IpcKind::Auto, SignalKind::Stamps, "producer:cuStreamWriteValue64:1=801", "--ipc-signals stamps"),
+    ] {
+        let (ended, case) = run(ipc, signals, &[("CUDA_SIM_FAIL", call.to_owned())]);
+        let (role, call) = (call.split(':').next().expect("a role"), call.split(':').nth(1).expect("a call"));
+        assert!(matches!(ended.code, Some(1 | 3)), "{case}: {:?}", ended.code);
+        for part in [option, call, &format!("the {role} failed")] {
+            assert!(ended.stderr.contains(part), "{case}: no {part} in {}", ended.stderr);
+        }
+    }
+    // What the machine lacks altogether, on both sides.
+    for (lacks, works) in [
+        ("vmm", true),
+        ("ipc_event", true),
+        ("vmm,ipc_event", true),
+        ("vmm,ipc_memory", false),
+        ("ipc_event,stream_memory_operations", false),
+    ] {
+        let (ended, case) = run(IpcKind::Auto, SignalKind::Auto, &[("CUDA_SIM_LACKS", lacks.to_owned())]);
+        assert_eq!(ended.code == Some(0), works, "{case}\n{}", ended.stderr);
+        assert!(!works || ended.done["hashes"] == hashes, "{case}");
+    }
+    place.nothing_is_left("failed ways");
+}
+
+fn a_green_context_that_fails_is_replaced_by_grids_or_refused_where_it_was_asked_for() {
+    let place = Place::new();
+    let hashes = expected(&place);
+    for sampler in [SamplerChoice::Cpu, SamplerChoice::Gpu] {
+        for fault in [
+            "consumer:cuDevSmResourceSplitByCount:*=915",
+            "consumer:cuDevResourceGenerateDesc:1=1",
+            "consumer:cuGreenCtxCreate:*=801",
+            "consumer:cuCtxFromGreenCtx:1=201",
+            "consumer:cuGreenCtxStreamCreate:1=1",
+            // The first record of the process is the one that tries the green context.
+            "consumer:cuEventRecord:1=400",
+            "consumer:cuStreamWaitEvent:2=400",
+        ] {
+            let run = |required| {
+                let partition = Partition::Green { multiprocessors: 8, sampler: Some(16), required };
+                let backend = backend(partition, GatherChoice::Split, Kernel::Wide, IpcKind::Auto);
+                let Backend::Cuda(cuda) = backend else { panic!("a GPU") };
+                let backend = Backend::Cuda(CudaBackend { sampler, ..cuda });
+                place.run(&json!({ "backend": backend }), &[("CUDA_SIM_FAIL", fault.into())])
+            };
+            let call = fault.split(':').nth(1).expect("a call");
+            let ended = run(false);
+            assert_eq!((ended.code, &ended.done["hashes"]), (Some(0), &hashes), "{fault}\n{}", ended.stderr);
+            let said: Vec<&str> = ended.stderr.lines().filter(|line| line.contains("instead")).collect();
+            let [line] = said[..] else { panic!("{fault}: {said:?}") };
+            for part in ["the consumer cannot use green contexts", call, "--partition grid"] {
+                assert!(line.contains(part), "{fault}: no {part} in {line}");
+            }
+            let ended = run(true);
+            assert!(matches!(ended.code, Some(1 | 3)), "{fault}: {:?}", ended.code);
+            for part in ["--partition green", call, "the consumer failed"] {
+                assert!(ended.stderr.contains(part), "{fault}: no {part} in {}", ended.stderr);
+            }
+        }
+    }
+    place.nothing_is_left("failed green contexts");
 }
 
 /// One CUresult of each class: out of memory, invalid value, not supported, launch failed, MPS client terminated.
@@ -405,7 +616,7 @@ fn backend_of(what: &Value) -> Backend {
 fn every_call_of_the_driver_that_fails_is_told_by_name_and_role_or_does_no_harm() {
     let place = Place::new();
     let hashes = expected(&place);
-    let (green, split) = (Partition::Green { multiprocessors: 8 }, GatherChoice::Split);
+    let (green, split) = (GREEN, GatherChoice::Split);
     let caching = sampling(Partition::None, GatherChoice::ZeroCopy);
     let plan = place.directory.path().join("plan.json");
     let caches = json!({ "backend": caching, "gpu_cache": CACHE, "keep": plan });
@@ -415,8 +626,13 @@ fn every_call_of_the_driver_that_fails_is_told_by_name_and_role_or_does_no_harm(
     let ways = [
         ("two processes", way(two_processes())),
         ("one process", way(backend(green, split, Kernel::Wide, IpcKind::Auto))),
+        ("stamps", way(sharing(IpcKind::Auto, SignalKind::Stamps))),
         ("legacy", way(backend(Partition::None, GatherChoice::Dma, Kernel::Shift, IpcKind::Legacy))),
         (CACHES, caches),
+        (
+            "batches that stay on the GPU",
+            way(sampling(Partition::Grid { multiprocessors: 2, sampler: None }, GatherChoice::ZeroCopy)),
+        ),
     ];
     let mut cases = Vec::new();
     let mut seen = std::collections::BTreeSet::new();
@@ -461,7 +677,10 @@ fn every_call_of_the_driver_that_fails_is_told_by_name_and_role_or_does_no_harm(
                         Some(0) => {
                             assert_eq!(ended.done["hashes"], hashes, "{case}");
                             // Every record orders somebody's next write behind somebody's last read.
-                            assert_ne!(function, "cuEventRecord", "{case}");
+                            assert!(
+                                !["cuEventRecord", "cuStreamWriteValue64_v2"].contains(&&**function),
+                                "{case}"
+                            );
                         }
                         Some(1..=3) => {
                             let call = function.trim_end_matches("_v2");
@@ -525,21 +744,23 @@ fn a_producer_killed_at_any_moment_leaves_no_wrong_batch_and_no_process() {
     let plain = json!({ "backend": two_processes(), "epochs": 10_000, "note": true });
     let sampling = sampling(Partition::None, GatherChoice::ZeroCopy);
     let cached = json!({ "backend": sampling, "epochs": 10_000, "note": true, "gpu_cache": CACHE });
-    for round in 0..12_u64 {
-        let what = if round % 2 == 0 { &plain } else { &cached };
+    let stamps =
+        json!({ "backend": sharing(IpcKind::Auto, SignalKind::Stamps), "epochs": 10_000, "note": true });
+    for round in 0..18_u64 {
+        let what = [&plain, &cached, &stamps][round as usize % 3];
         let mut command = place.command(what, &[("CUDA_SIM_DELAY_US", "300".into())]);
         let mut child = command.spawn().expect("this executable runs");
         // Some batches on, and then a moment that differs from round to round by what the machine does.
         let stderr = std::io::BufReader::new(child.stderr.take().expect("stderr"));
         let mut lines = std::io::BufRead::lines(stderr);
         let mut batches = 0;
-        while batches < 3 + round * 5 {
+        while batches < 3 + round * 4 {
             let line = lines.next().expect("the run goes on").expect("text");
             batches += u64::from(line.starts_with("note: batch"));
         }
-        let role = match round % 6 {
+        let role = match round / 3 {
             5 => "sampler",
-            2 => "consumer",
+            2 | 4 => "consumer",
             _ => "producer",
         };
         let victim = child_of(child.id(), role).unwrap_or_else(|| panic!("no {role}"));
@@ -586,4 +807,38 @@ fn memory_does_not_grow_with_the_batches() {
     // Behind the first quarter every slot has been used and every buffer has grown.
     let (early, late) = (resident[resident.len() / 4], resident[resident.len() - 1]);
     assert!(late <= early + (2 << 20), "the consumer grew from {early} to {late} bytes");
+}
+
+/// Calls of one batch: those of a long run without those of a short one.
+fn only_counts_of_a_batch_that_stays_on_the_gpu_come_to_the_host() {
+    let place = Place::new();
+    let backend = sampling(Partition::Grid { multiprocessors: 2, sampler: None }, GatherChoice::ZeroCopy);
+    let run = |epochs: u64| {
+        let what = json!({ "backend": backend, "epochs": epochs, "edge_ids": true, "degrees": true });
+        let batches = place.run(&what, &[]).done["hashes"].as_array().expect("hashes").len() as u64;
+        (calls_of(&place, &what), batches)
+    };
+    let ((short, before), (long, behind)) = (run(2), run(6));
+    let a_batch = |function: &str| {
+        let of = |calls: &BTreeMap<(String, String), u64>| {
+            calls
+                .iter()
+                .filter(|((_, name), _)| name.trim_end_matches("_v2") == function)
+                .map(|(_, n)| n)
+                .sum::<u64>()
+        };
+        let (more, batches) = (of(&long) - of(&short), behind - before);
+        assert_eq!(more % batches, 0, "{function}: {more} calls for {batches} batches");
+        more / batches
+    };
+    // The seeds, and the upload of labels and report.
+    assert_eq!(a_batch("cuMemcpyHtoDAsync"), 2);
+    // The sampler's report with the counts, and the gather's for the producer and for the consumer.
+    assert_eq!(a_batch("cuMemcpyDtoHAsync"), 3);
+    // Nodes and degrees; indptr, indices and edge ids of both layers.
+    assert_eq!(a_batch("cuMemcpyDtoDAsync"), 8);
+    // Gather and report, beside the sampler's 3, and 8 a layer.
+    assert_eq!(a_batch("cuLaunchKernel"), 2 + 3 + 2 * 8);
+    // The sampler for its counts, and this consumer, which is on the CPU, for the batch.
+    assert_eq!(a_batch("cuStreamSynchronize"), 2);
 }

@@ -21,6 +21,7 @@ pub mod control;
 pub mod files;
 pub mod frozen;
 pub mod handover;
+mod huge_share;
 pub mod mapped_file;
 mod mix;
 pub mod pidfd;
@@ -31,6 +32,7 @@ mod zeroed_pages;
 
 pub use control::ControlPage;
 pub use frozen::FrozenBytes;
+pub use huge_share::huge_share;
 pub use mapped_file::{MappedFile, PrivateFile};
 pub use mix::mix;
 pub use pidfd::PidFd;

@@ -62,6 +62,22 @@ impl ZeroedPages {
         Ok(pages)
     }
 
+    /// Allocates every page now, so that a lack of memory is an error here and not a kill later.
+    ///
+    /// # Errors
+    /// The system's error when the pages cannot be had (or the kernel is older than 5.14).
+    pub fn populate(&self) -> io::Result<()> {
+        self.memory.as_ref().map_or(Ok(()), |memory| memory.advise(Advice::PopulateWrite))
+    }
+
+    /// Asks that child processes do not get a copy of the mapping: that of gigabytes takes long, and pinned pages must
+    /// stay where they are.
+    pub fn keep_from_children(&self) {
+        if let Some(memory) = &self.memory {
+            let _ = memory.advise(Advice::DontFork);
+        }
+    }
+
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         self.memory.as_deref().unwrap_or_default()
@@ -82,6 +98,8 @@ mod tests {
         let mut pages = ZeroedPages::new(5 << 20).unwrap();
         assert!(pages.bytes().len() == 5 << 20 && pages.bytes().iter().all(|&byte| byte == 0));
         assert!(pages.bytes().as_ptr().addr().is_multiple_of(4096));
+        pages.keep_from_children();
+        pages.populate().unwrap();
         pages.bytes_mut()[4 << 20] = 7;
         assert_eq!(pages.bytes()[4 << 20], 7);
         assert!(ZeroedPages::new(0).unwrap().bytes().is_empty());

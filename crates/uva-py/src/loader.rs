@@ -499,7 +499,7 @@ pub fn _open_loader(
             None => dataset,
         };
         let asked = BackendOptions { device, ..BackendOptions::default() };
-        let backend = decide_here(&asked).or_raise()?.backend;
+        let backend = decide_here(&asked, &dataset, options.gather_threads).or_raise()?.backend;
         let stream = BatchStream::in_this_process(dataset, &options, backend.clone(), split).or_raise()?;
         Ok(Source::new(stream, options, backend, Some(split)))
     })

@@ -57,6 +57,11 @@ pub trait RowSource<P: Place> {
         Ok(())
     }
 
+    /// Whether `submit` reads the ids themselves. If not, ids that the place has already need not be given again.
+    fn reads_ids(&self) -> bool {
+        true
+    }
+
     /// Refuses ids that `submit` would refuse, with nothing started. A source whose kernels check the ids refuses none.
     ///
     /// # Errors
@@ -100,6 +105,10 @@ impl<P: Place, S: RowSource<P> + ?Sized> RowSource<P> for Box<S> {
 
     fn reserve(&mut self, lanes: usize, rows: usize) -> Result<(), P::Error> {
         (**self).reserve(lanes, rows)
+    }
+
+    fn reads_ids(&self) -> bool {
+        (**self).reads_ids()
     }
 
     fn check(&self, ids: &[i64]) -> Result<(), P::Error> {

@@ -9,7 +9,7 @@ use uva_cuda::DeviceSlice;
 use uva_mem::ring::ReadSlot;
 
 use crate::RuntimeError;
-use crate::device::Loan;
+use crate::device::{Loan, Proof, Receipt};
 use crate::plan::RunPlan;
 
 /// A batch with its features, in the slot where the producer put them. It owns the slot: dropping it, on any thread,
@@ -45,6 +45,10 @@ impl SlotMemory for Slot {
         // Under the stand-in driver, device memory is host memory, once the host has waited for it.
         let loan = self.loan.as_ref().filter(|loan| loan.host_bytes(0..0).is_none())?;
         Some((loan.slice(range), loan.ordinal()))
+    }
+
+    fn is_packed(&self) -> bool {
+        self.loan.is_some()
     }
 
     fn first_byte(&self) -> Option<*mut u8> {
@@ -109,24 +113,32 @@ impl Batch {
     /// [`RuntimeError::PeerGone`] when its producer had not finished it; [`RuntimeError::Failed`] when one of its ids
     /// is no row of the table.
     pub fn confirm(&self) -> Result<(), RuntimeError> {
-        self.loan().map_or(Ok(()), |loan| loan.confirm().map(drop))
+        self.loan().map_or(Ok(()), |loan| loan.receipt().confirm())
+    }
+
+    /// The means to confirm it after it has been dropped: a consumer that has enqueued its work on the batch gives the
+    /// slot back at once, and asks later. `None` in host memory, where a batch is always whole.
+    pub fn receipt(&self) -> Option<Arc<Receipt>> {
+        self.loan().map(|loan| Arc::clone(loan.receipt()))
+    }
+
+    /// What shows on the device that it is whole. `None` in host memory.
+    pub fn proof(&self) -> Option<Proof<'_>> {
+        self.loan().map(Loan::proof)
     }
 
     /// How many of its rows came from the feature cache. On a GPU this is known once the batch is confirmed, and 0
     /// before.
     pub fn rows_cached(&self) -> u64 {
-        match self.loan() {
-            None => self.header().rows_cached(),
-            Some(loan) => loan.confirm().map_or(0, |gathered| gathered.hits),
-        }
+        self.loan().map_or_else(|| self.header().rows_cached(), |loan| loan.receipt().rows_cached())
     }
 
     /// How long the producer worked on it. On a GPU this is known once the batch is confirmed, and 0 before.
     pub fn gather_time(&self) -> Duration {
-        match self.loan() {
-            None => Duration::from_nanos(self.header().gather_ns()),
-            Some(loan) => loan.confirm().map_or(Duration::ZERO, |gathered| gathered.time),
-        }
+        self.loan().map_or_else(
+            || Duration::from_nanos(self.header().gather_ns()),
+            |loan| loan.receipt().gather_time(),
+        )
     }
 }
 

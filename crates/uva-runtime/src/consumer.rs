@@ -12,6 +12,7 @@ use uva_sample::MAX_EPOCH;
 use crate::backend::{self, Backend, BackendOptions, Decision, Probe};
 use crate::batch::Batch;
 use crate::device::DeviceSlots;
+use crate::measurement::{self, Wanted};
 use crate::metrics::Roles;
 use crate::options::{LoaderOptions, Passes};
 use crate::plan::RunPlan;
@@ -67,12 +68,23 @@ pub fn steered() -> Passes {
     Passes { steered: true, ..Passes::default() }
 }
 
-/// Decides on a GPU for a run in this process, which loads the driver here.
+/// Decides on a GPU for a run in this process, which loads the driver here. Measures what `auto` options choose by where
+/// nothing is stored for this GPU.
 ///
 /// # Errors
 /// As [`backend::decide`].
-pub fn decide_here(options: &BackendOptions) -> Result<Decision, RuntimeError> {
-    backend::decide(options, true, || Ok(Probe::of_driver()))
+pub fn decide_here(
+    options: &BackendOptions,
+    dataset: &Arc<Dataset>,
+    gather_threads: usize,
+) -> Result<Decision, RuntimeError> {
+    let decision = backend::decide(options, true, || Ok(Probe::of_driver()))?;
+    let mut measure = |backend: &Backend| match backend.device_slots() {
+        Some(cuda) => measurement::measure(dataset, gather_threads, cuda),
+        None => Err(RuntimeError::Failed("there is nothing to measure".to_owned())),
+    };
+    let wanted = Wanted { row_bytes: dataset.features().row_bytes(), gather_threads, cached: false };
+    measurement::settle(decision, &wanted, Some(&mut measure), &mut |line| tracing::info!("{line}"))
 }
 
 impl BatchStream {

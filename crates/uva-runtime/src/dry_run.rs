@@ -6,9 +6,10 @@ use uva_graph::reorder::ReorderedLayout;
 use uva_plan::CachePlan;
 
 use crate::backend::{GatherChoice, SamplerChoice};
+use crate::device::{bytes_on_gpu, stays_on_gpu};
 use crate::plan::{RingName, RunPlan};
 use crate::planning::{Budget, CacheRequest};
-use crate::topology::{Placement, Topology};
+use crate::topology::{Placement, Stage, Topology};
 
 /// What a run would start and use. Nothing has been started or allocated for it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -148,7 +149,8 @@ impl DryRun {
             let bytes = ring.shape.region_bytes().unwrap_or(usize::MAX) as u64;
             dry.takes(&format!("{} ring", ring.name), MemoryKind::Host, bytes);
         }
-        dry.add_device(dataset, plan);
+        let together = topology.process_of(Stage::sampler(0)) == topology.process_of(Stage::PRODUCER);
+        dry.add_device(dataset, plan, together && stays_on_gpu(plan));
         dry.add_caches(dataset, plan, caches);
         dry.memory.extend(more);
         dry
@@ -165,15 +167,19 @@ impl DryRun {
         self.memory.push(MemoryLine { item: item.to_owned(), kind, bytes });
     }
 
-    fn add_device(&mut self, dataset: &Dataset, plan: &RunPlan) {
+    /// `batches_on_gpu`: those of a sampler on the GPU stay there.
+    fn add_device(&mut self, dataset: &Dataset, plan: &RunPlan, batches_on_gpu: bool) {
         let table = dataset.features().bytes.len() as u64;
         if let Some(cuda) = plan.backend.device_slots() {
             self.takes("feature slots", MemoryKind::Device, plan.device_bytes() as u64);
-            let staging =
-                (plan.layout.arrays_bytes() as u64).saturating_mul(plan.options.feature_slots as u64);
+            let staging = plan.layout.upload_bytes(batches_on_gpu) as u64;
+            let staging = staging.saturating_mul(plan.options.feature_slots as u64);
             self.takes("staging of ids and blocks", MemoryKind::Pinned, staging);
+            if batches_on_gpu {
+                self.takes("batches of the GPU sampler", MemoryKind::Device, bytes_on_gpu(plan) as u64);
+            }
             match cuda.gather {
-                GatherChoice::ZeroCopy | GatherChoice::Split => {
+                GatherChoice::Auto | GatherChoice::ZeroCopy | GatherChoice::Split => {
                     self.takes("feature table", MemoryKind::Pinned, table);
                 }
                 GatherChoice::Device => self.takes("feature table", MemoryKind::Device, table),

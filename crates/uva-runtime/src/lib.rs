@@ -30,6 +30,7 @@
 //! | [`cache`] | cached lists and rows, as the roles use them |
 //! | [`roles`] | sampler, producer and the receiving end of the consumer |
 //! | [`pipeline`] | the roles as threads: the library's front end |
+//! | [`measurement`] | gathers timed at the first start on a GPU: what `auto` options choose by |
 //! | [`planning`] | what to cache and where to sample: measured before a run |
 //! | [`consumer`] | batches for a consumer that chooses its passes |
 //! | [`metrics`], [`trace`], [`gauges`] | telemetry: lines, a timeline, live counts of a run |
@@ -54,7 +55,9 @@ mod edge_rows;
 mod error;
 pub mod gauges;
 pub mod input_nodes;
+mod lane;
 pub mod machine;
+pub mod measurement;
 pub mod memory;
 pub mod metrics;
 pub mod options;

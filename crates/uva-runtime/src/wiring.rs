@@ -11,7 +11,11 @@ use uva_mem::{FrozenBytes, PidFd};
 use crate::RuntimeError;
 use crate::cache::CacheContents;
 use crate::control::Control;
-use crate::device::{DeviceSetup, DeviceSlots, consumer_side, one_process, open_device, producer_side};
+use crate::device::{
+    DeviceBatches, DeviceSetup, DeviceSlots, Link, consumer_side, one_process, open_device, producer_side,
+    stays_on_gpu,
+};
+use crate::lane::{Lane, lanes, sampler_lane};
 use crate::peer::Peer;
 use crate::plan::{RingName, RunPlan};
 use crate::roles::{BatchReceiver, ProducerRole, RoleThreads, SamplerRole, ThreadName};
@@ -138,7 +142,8 @@ pub fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, Runtime
     let names: Vec<_> = stages.iter().map(|stage| (*stage, ThreadName::new(stage.title(samplers)))).collect();
     let here = |stage: Stage| names.iter().find(|(other, _)| *other == stage).map(|(_, name)| name);
     let peer = |stage: Stage| here(stage).map_or_else(|| connections.process(stage), |name| Ok(name.peer()));
-    let (mut setup, slots) = feature_slots(&connections, stages, &peer)?;
+    let OnGpu { mut setup, slots, mut sampler } = on_gpu(&connections, stages, &peer)?;
+    let batches_on_gpu = batches_on_gpu(&connections.plan, stages, setup.as_mut())?;
     let mut wired =
         Wired { receiver: None, last: None, threads: RoleThreads::new(Arc::clone(&connections.control)) };
     let (dataset, plan, control) = (&connections.dataset, &connections.plan, &connections.control);
@@ -156,15 +161,29 @@ pub fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, Runtime
                     return Err(missing(Resource::ReorderedGraph));
                 }
                 let batches = connections.ring(RingName::Batch)?.writer();
-                let producer = peer(Stage::PRODUCER)?;
+                let (producer, lane) = (peer(Stage::PRODUCER)?, sampler.take());
+                let on_device = batches_on_gpu.clone();
                 Box::new(move || {
                     let (dataset, plan, control) = (&dataset, &plan, &control);
-                    let gpu = plan
-                        .backend
-                        .gpu_sampler()
-                        .map(|cuda| open_device(cuda, Role::Sampler))
-                        .transpose()?;
-                    SamplerRole { index, dataset, plan, control, reordered, gpu, batches, producer }.run()
+                    let gpu = match (plan.backend.gpu_sampler(), lane) {
+                        (Some(cuda), None) => {
+                            let context = open_device(cuda, Role::Sampler)?;
+                            Some(sampler_lane(&context, cuda, Role::Sampler.name())?)
+                        }
+                        (_, lane) => lane,
+                    };
+                    SamplerRole {
+                        index,
+                        dataset,
+                        plan,
+                        control,
+                        reordered,
+                        gpu,
+                        on_device,
+                        batches,
+                        producer,
+                    }
+                    .run()
                 })
             }
             Role::Producer => {
@@ -208,34 +227,69 @@ pub fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, Runtime
     Ok(wired)
 }
 
-/// The ends of feature slots on a GPU that belong to these stages: the producer's and the consumer's. `None` where the
-/// slots are in host memory.
-fn feature_slots(
+/// What the stages of a process have on its GPU before they start.
+#[derive(Default)]
+struct OnGpu {
+    /// The producer's end of feature slots on a GPU; `None` where the slots are in host memory.
+    setup: Option<DeviceSetup>,
+    /// The consumer's.
+    slots: Option<DeviceSlots>,
+    /// The lane of a sampler that shares its process with the producer.
+    sampler: Option<Lane>,
+}
+
+fn on_gpu(
     connections: &Connections,
     stages: &[Stage],
     peer: &dyn Fn(Stage) -> Result<Peer, RuntimeError>,
-) -> Result<(Option<DeviceSetup>, Option<DeviceSlots>), RuntimeError> {
-    let Connections { plan, control, slot_channel, .. } = connections;
-    let Some(cuda) = plan.backend.device_slots() else { return Ok((None, None)) };
+) -> Result<OnGpu, RuntimeError> {
+    let Connections { plan, control, slot_channel, note, .. } = connections;
+    let Some(cuda) = plan.backend.device_slots() else { return Ok(OnGpu::default()) };
+    let note = &**note;
     let channel = || slot_channel.as_ref().ok_or_else(|| missing(Resource::FeatureSlotChannel));
     let (producer, consumer) = (stages.contains(&Stage::PRODUCER), stages.contains(&Stage::CONSUMER));
-    Ok(match (producer, consumer) {
-        (true, true) => {
-            let (setup, slots) = one_process(&open_device(cuda, Role::Consumer)?, cuda, plan)?;
-            (Some(setup), Some(slots))
-        }
-        (true, false) => {
-            let context = open_device(cuda, Role::Producer)?;
-            let link = (channel()?, &peer(Stage::CONSUMER)?);
-            (Some(producer_side(&context, cuda, plan, control, link)?), None)
-        }
-        (false, true) => {
+    if !producer {
+        let slots = if consumer {
             let context = open_device(cuda, Role::Consumer)?;
-            let link = (channel()?, &peer(Stage::PRODUCER)?);
-            (None, Some(consumer_side(&context, plan, control, link)?))
-        }
-        (false, false) => (None, None),
+            let peer = &peer(Stage::PRODUCER)?;
+            let link = Link { role: Role::Consumer, channel: channel()?, peer, control, note };
+            Some(consumer_side(&context, cuda, plan, &link)?)
+        } else {
+            None
+        };
+        return Ok(OnGpu { slots, ..OnGpu::default() });
+    }
+    let process = if consumer { Role::Consumer } else { Role::Producer };
+    let mut wanted = vec![cuda.partition.gather_multiprocessors()];
+    if plan.backend.gpu_sampler().is_some() && stages.contains(&Stage::sampler(0)) {
+        wanted.push(cuda.partition.sampler_multiprocessors());
+    }
+    let context = open_device(cuda, process)?;
+    let mut lanes = lanes(&context, cuda, &wanted, process.name(), note)?.into_iter();
+    let lane = lanes.next().ok_or_else(|| RuntimeError::Failed("a producer without a lane".to_owned()))?;
+    let sampler = lanes.next();
+    Ok(if consumer {
+        let (setup, slots) = one_process(lane, cuda, plan)?;
+        OnGpu { setup: Some(setup), slots: Some(slots), sampler }
+    } else {
+        let peer = &peer(Stage::CONSUMER)?;
+        let link = Link { role: Role::Producer, channel: channel()?, peer, control, note };
+        OnGpu { setup: Some(producer_side(lane, cuda, plan, &link)?), slots: None, sampler }
     })
+}
+
+/// Device memory through which batches pass from a sampler on the GPU to the producer, where both are among these stages.
+fn batches_on_gpu(
+    plan: &RunPlan,
+    stages: &[Stage],
+    setup: Option<&mut DeviceSetup>,
+) -> Result<Option<Arc<DeviceBatches>>, RuntimeError> {
+    let Some(setup) = setup.filter(|_| stages.contains(&Stage::sampler(0)) && stays_on_gpu(plan)) else {
+        return Ok(None);
+    };
+    let batches = Arc::new(DeviceBatches::new(setup.lane.context(), &setup.cuda, plan)?);
+    setup.batches = Some(Arc::clone(&batches));
+    Ok(Some(batches))
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! Adam over tensors of our own, so that a checkpoint can hold its moments.
 
 use crate::TrainError;
-use tch::Tensor;
+use crate::device::TrainDevice;
+use crate::dispatcher::fused_adam;
+use tch::{Kind, Tensor};
 
 const BETA1: f64 = 0.9;
 const BETA2: f64 = 0.999;
@@ -11,11 +13,20 @@ const EPSILON: f64 = 1e-8;
 pub(crate) struct Adam {
     learning_rate: f64,
     weight_decay: f64,
-    /// Steps done; the bias corrections depend on it.
-    pub(crate) steps: u64,
+    /// The bias corrections depend on it.
+    steps: Steps,
     /// Running means of the gradients and of their squares, one each a parameter.
     pub(crate) first_moments: Vec<Tensor>,
     pub(crate) second_moments: Vec<Tensor>,
+}
+
+/// Steps done, and who knows.
+enum Steps {
+    /// The host: each step is some operations a parameter.
+    Host(u64),
+    /// The device, which may skip a step that the host has enqueued: f32 [1], exact up to 2²⁴. A step is libtorch's fused
+    /// kernel over all parameters.
+    Device(Tensor),
 }
 
 impl Adam {
@@ -23,23 +34,68 @@ impl Adam {
         parameters: &[(String, Tensor)],
         learning_rate: f64,
         weight_decay: f64,
+        device: TrainDevice,
     ) -> Result<Self, TrainError> {
         let zeros = || -> Result<Vec<Tensor>, TrainError> {
             parameters.iter().map(|(_, p)| Ok(p.f_detach()?.f_zeros_like()?)).collect()
         };
-        Ok(Self { learning_rate, weight_decay, steps: 0, first_moments: zeros()?, second_moments: zeros()? })
+        let steps = match device {
+            TrainDevice::Cpu => Steps::Host(0),
+            TrainDevice::StandIn | TrainDevice::Cuda(_) => {
+                Steps::Device(Tensor::f_zeros([1], (Kind::Float, device.torch()))?)
+            }
+        };
+        Ok(Self { learning_rate, weight_decay, steps, first_moments: zeros()?, second_moments: zeros()? })
     }
 
-    /// One step, in place. `gradients` are in the order of `parameters`.
+    /// Steps done. On a device this waits for all work enqueued before.
+    pub(crate) fn steps(&self) -> Result<u64, TrainError> {
+        Ok(match &self.steps {
+            Steps::Host(steps) => *steps,
+            Steps::Device(steps) => steps.f_double_value(&[0])? as u64,
+        })
+    }
+
+    pub(crate) fn set_steps(&mut self, done: u64) -> Result<(), TrainError> {
+        match &mut self.steps {
+            Steps::Host(steps) => *steps = done,
+            Steps::Device(steps) => drop(steps.f_fill_(done as f64)?),
+        }
+        Ok(())
+    }
+
+    /// One step, in place. `gradients` are in the order of `parameters`. With `skipped`, a number on the device, nothing
+    /// is changed where that is 1, whatever the gradients are; the host does not wait for it.
     pub(crate) fn step(
         &mut self,
         parameters: &[(String, Tensor)],
         gradients: Vec<Tensor>,
+        skipped: Option<&Tensor>,
     ) -> Result<(), TrainError> {
         let _no_grad = tch::no_grad_guard();
-        self.steps += 1;
-        let correction1 = 1.0 - BETA1.powf(self.steps as f64);
-        let correction2 = 1.0 - BETA2.powf(self.steps as f64);
+        match &mut self.steps {
+            Steps::Host(steps) => *steps += 1,
+            Steps::Device(steps) => {
+                let _ = steps.f_add_scalar_(1.0)?;
+                if let Some(skipped) = skipped {
+                    let _ = steps.f_sub_(skipped)?;
+                }
+            }
+        }
+        match self.steps {
+            Steps::Host(steps) => self.step_on_host(steps, parameters, gradients),
+            Steps::Device(_) => self.fused_step(parameters, &gradients, skipped),
+        }
+    }
+
+    fn step_on_host(
+        &mut self,
+        steps: u64,
+        parameters: &[(String, Tensor)],
+        gradients: Vec<Tensor>,
+    ) -> Result<(), TrainError> {
+        let correction1 = 1.0 - BETA1.powf(steps as f64);
+        let correction2 = 1.0 - BETA2.powf(steps as f64);
         let moments = self.first_moments.iter_mut().zip(&mut self.second_moments);
         for (((_, parameter), gradient), (first, second)) in parameters.iter().zip(gradients).zip(moments) {
             let mut parameter = parameter.shallow_clone();
@@ -56,5 +112,22 @@ impl Adam {
             let _ = parameter.f_addcdiv_(&step, &divisor)?;
         }
         Ok(())
+    }
+
+    /// The same as one operation over all parameters.
+    fn fused_step(
+        &self,
+        parameters: &[(String, Tensor)],
+        gradients: &[Tensor],
+        skipped: Option<&Tensor>,
+    ) -> Result<(), TrainError> {
+        let Steps::Device(steps) = &self.steps else { unreachable!("a step of the host's") };
+        let parameters: Vec<Tensor> = parameters.iter().map(|(_, p)| p.shallow_clone()).collect();
+        // The kernel walks all four lists alike, so their strides must be equal.
+        let gradients: Result<Vec<Tensor>, _> = gradients.iter().map(Tensor::f_contiguous).collect();
+        let gradients = gradients?;
+        let steps: Vec<Tensor> = parameters.iter().map(|_| steps.shallow_clone()).collect();
+        let lists = [&parameters[..], &gradients, &self.first_moments, &self.second_moments, &steps];
+        fused_adam(lists, [self.learning_rate, BETA1, BETA2, self.weight_decay, EPSILON], skipped)
     }
 }

@@ -1,5 +1,6 @@
 //! Neighbour aggregation as one fused operation, and the weights that make it a mean or GCN's sum.
 
+use crate::block_kernel::BlockPreparer;
 use crate::borrowed::{Borrowed, Number};
 use crate::input::BlockInput;
 use crate::sums;
@@ -170,18 +171,26 @@ impl<'a> Block<'a> {
 
     /// The same of a block that lies in tensors, on whichever device, with nothing brought to the host. `indptr` and
     /// `indices` are i32; `degrees`, i32 too, are needed by GCN only. `sampled_weights` are those of the block's edges,
-    /// f32, where its sampler weighed them.
+    /// f32, where its sampler weighed them. With `preparer` our own kernel does it, else libtorch's operations.
     pub(crate) fn from_tensors(
+        preparer: Option<&BlockPreparer>,
         model: ModelKind,
         sources: usize,
-        indptr: &Tensor,
-        indices: &Tensor,
+        (indptr, indices): (&Tensor, &Tensor),
         sampled_weights: Option<&Tensor>,
         degrees: Option<&Tensor>,
         kind: Kind,
     ) -> Result<Self, TrainError> {
-        let block = TensorBlock::new(indptr, indices, sources)?;
-        let (weights, own) = block.weights(model, sampled_weights, degrees, kind)?;
+        let (block, weights, own) = match preparer {
+            Some(preparer) => {
+                preparer.prepare(model, sources, (indptr, indices), sampled_weights, degrees, kind)?
+            }
+            None => {
+                let block = TensorBlock::new(indptr, indices, sources)?;
+                let (weights, own) = block.weights(model, sampled_weights, degrees, kind)?;
+                (block, weights, own)
+            }
+        };
         Ok(Self {
             destinations: indptr.numel() - 1,
             sources,

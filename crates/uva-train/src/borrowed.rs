@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::TrainError;
+use crate::device::TrainDevice;
 use std::marker::PhantomData;
 use tch::{Device, Kind, Tensor};
 use uva_cuda::DeviceSlice;
@@ -14,7 +15,7 @@ use uva_graph::ElementType;
 /// after `'a`. So this type stays inside the crate, and callers of [`Borrowed::tensor`] keep two rules:
 ///
 /// - Every tensor made from it is dropped before the public function that received the memory returns. These are
-///   `train_batch`, `evaluate_batch`, `evaluate_full_each`, `predict_batch` and `predict_full`. They return numbers or
+///   `train_batch`, `enqueue_batch`, `evaluate_batch`, `evaluate_full_each`, `predict_batch` and `predict_full`. They return numbers or
 ///   hand copies on, and the only tensors they store are parameters and moments, which own their storage.
 /// - Nothing is written through it (the memory may be mapped read-only).
 ///
@@ -90,7 +91,7 @@ impl<'a> Borrowed<'a> {
         slice: DeviceSlice<'a>,
         length: usize,
         what: &str,
-        device: usize,
+        device: TrainDevice,
     ) -> Result<Self, TrainError> {
         let element_bytes = std::mem::size_of::<T>();
         if length.checked_mul(element_bytes) != Some(slice.bytes()) {
@@ -109,7 +110,7 @@ impl<'a> Borrowed<'a> {
         rows: usize,
         dim: usize,
         what: &str,
-        device: usize,
+        device: TrainDevice,
     ) -> Result<Self, TrainError> {
         check_bytes(slice.bytes(), element, rows, dim, what)?;
         let shape = [rows as i64, dim as i64];
@@ -143,26 +144,22 @@ impl<'a> Borrowed<'a> {
         element_bytes: usize,
         shape: &[i64],
         what: &str,
-        device: usize,
+        device: TrainDevice,
     ) -> Result<Self, TrainError> {
-        if usize::try_from(slice.device()) != Ok(device) {
-            return Err(TrainError::Input(format!(
-                "{what} are on device {} for a trainer on device {device}",
-                slice.device()
-            )));
-        }
+        device.check_slice(&slice, what)?;
         if slice.address() % element_bytes as u64 != 0 {
             return Err(TrainError::Input(format!(
                 "{what} start at an address that is not a multiple of {element_bytes} bytes"
             )));
         }
-        let device = Device::Cuda(device);
+        let device = device.torch();
         if slice.bytes() == 0 {
             // libtorch asks the driver whose memory an address is, and nothing need be mapped at the end of a slot.
             return Ok(Self::owned(Tensor::f_empty(shape, (kind, device))?));
         }
         // SAFETY: as in `new`, with a device address in place of a host one. The creator of the slice vouched that this
-        // device can read its bytes for 'a. Checks here have shown that it is the trainer's device and that the address
+        // device can read its bytes for 'a, and so can the host that stands in for it: the stand-in driver's device
+        // addresses are host addresses. Checks here have shown that it is the trainer's device and that the address
         // is aligned for the kind. Both callers have checked that there are exactly shape × strides elements. libtorch
         // dereferences the address in kernels of that device only. For an address outside the device's memory,
         // `f_from_blob` itself returns an error, as it asks the driver. The rule on `DeviceBatch` orders the reads

@@ -43,7 +43,7 @@ pub(crate) fn write_observed(
     let tensors = pack(trainer)?;
     let kept = TrainerState {
         model: model_fingerprint(trainer)?,
-        adam_steps: trainer.adam.steps,
+        adam_steps: trainer.steps().map_err(|error| CheckpointError::Refused(error.to_string()))?,
         best: trainer.best.is_some(),
         keep: trainer.keep,
     };
@@ -83,7 +83,8 @@ pub fn restore(
     }
     trainer.adam.first_moments = first;
     trainer.adam.second_moments = second;
-    trainer.adam.steps = checkpoint.trainer().adam_steps;
+    let steps = trainer.adam.set_steps(checkpoint.trainer().adam_steps);
+    steps.map_err(|error| CheckpointError::Refused(error.to_string()))?;
     trainer.best = best;
     Ok(())
 }

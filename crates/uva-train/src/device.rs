@@ -1,6 +1,8 @@
 //! Where a trainer computes.
 
+use crate::TrainError;
 use tch::Device;
+use uva_cuda::DeviceSlice;
 
 /// Where parameters, moments and activations lie.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -8,14 +10,27 @@ pub enum TrainDevice {
     /// The host.
     #[default]
     Cpu,
-    /// The host in place of a CUDA device, for tests. Dropout draws other numbers than on [`TrainDevice::Cpu`], as it
-    /// does on a device; all else is equal.
+    /// The host in place of a CUDA device, for tests under the stand-in driver, whose device memory is host memory. All is
+    /// done as on a device: batches in device memory, blocks by tensor operations, the fused optimiser, results read
+    /// late. Dropout draws other numbers than on [`TrainDevice::Cpu`], as it does on a device.
     StandIn,
     /// The CUDA device of this number, counted as libtorch and the driver do: among the visible ones, from 0.
     Cuda(usize),
 }
 
 impl TrainDevice {
+    /// Refuses memory of another device. Any device's memory is the host's where the host stands in.
+    pub(crate) fn check_slice(self, slice: &DeviceSlice<'_>, what: &str) -> Result<(), TrainError> {
+        match self {
+            Self::StandIn => Ok(()),
+            Self::Cuda(device) if usize::try_from(slice.device()) == Ok(device) => Ok(()),
+            Self::Cpu | Self::Cuda(_) => Err(TrainError::Input(format!(
+                "{what} are on device {} for a trainer on {self}",
+                slice.device()
+            ))),
+        }
+    }
+
     /// libtorch's name for it.
     pub(crate) fn torch(self) -> Device {
         match self {

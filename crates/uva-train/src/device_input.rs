@@ -36,6 +36,16 @@ pub struct DeviceEdgeRows<'a> {
     pub dim: usize,
 }
 
+/// What shows on the device that a batch was whole when it was used: words beside it, and their values. The writer of
+/// the batch writes them last.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceProof<'a> {
+    /// The words, i64.
+    pub words: DeviceSlice<'a>,
+    /// Places among the words, and the value of each beside a whole batch.
+    pub expected: [(usize, i64); 2],
+}
+
 /// One mini-batch on the trainer's device, borrowed from a slot or from anywhere else. The host knows the counts; only
 /// the device knows the contents.
 ///
@@ -44,8 +54,8 @@ pub struct DeviceEdgeRows<'a> {
 /// an event behind the writes. After the call, it records an event on the stream, and the next writes wait for it.
 ///
 /// Invalid contents cannot do harm: an offset, a source or a label out of range is clamped into the range. So a batch
-/// that a dying peer left half-written gives a wrong loss and no fault, and the trainer's `confirm` can still refuse
-/// it. Batches are validated where they are made.
+/// that a dying peer left half-written gives a wrong loss and no fault, and the trainer's `confirm`, or its `proof`, can
+/// still refuse it. Batches are validated where they are made.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceBatch<'a> {
     /// Feature rows of the input nodes, `rows` × `dim` elements in C order.
@@ -63,6 +73,8 @@ pub struct DeviceBatch<'a> {
     pub degrees: Option<DeviceSlice<'a>>,
     /// The hops. `blocks[0]` is the one at the seeds, as in a slot; the model's first layer consumes the last.
     pub blocks: &'a [DeviceBlock<'a>],
+    /// Read by [`crate::Trainer::enqueue_batch`]; `None` for memory that cannot be taken away.
+    pub proof: Option<DeviceProof<'a>>,
 }
 
 impl DeviceBatch<'_> {

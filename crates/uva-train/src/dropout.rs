@@ -16,7 +16,7 @@ use uva_ops::{Vectors, vectorized};
 
 /// libtorch draws from one generator for the whole process. Held from seeding it to the last draw of a forward pass,
 /// so that trainers on several threads stay repeatable.
-static GENERATOR: Mutex<()> = Mutex::new(());
+pub(crate) static GENERATOR: Mutex<()> = Mutex::new(());
 
 /// The random numbers of one batch, drawn in the order in which elements stand in memory.
 pub(crate) enum Draws {

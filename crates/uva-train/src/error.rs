@@ -49,6 +49,9 @@ pub enum TrainError {
         /// The system's error.
         source: io::Error,
     },
+    /// The driver refused a call.
+    #[error(transparent)]
+    Driver(#[from] uva_cuda::CudaError),
     /// libtorch refused an operation or ran out of memory.
     #[error("libtorch: {}{}", first_line(.0), out_of_memory_hint(.0))]
     Torch(#[from] tch::TchError),

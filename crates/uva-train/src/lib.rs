@@ -2,7 +2,8 @@
 //!
 //! A [`Trainer`] takes one mini-batch at a time as borrowed memory (feature rows, labels and blocks as they lie in a
 //! slot: [`BatchInput`] on the host, [`DeviceBatch`] on a CUDA device) and trains on it there. Only data that needs
-//! conversion is copied out of the slot. From a device, only a batch's loss and counts are copied back.
+//! conversion is copied out of the slot. From a device, only a batch's loss and counts are copied back: at once, or with
+//! [`Trainer::enqueue_batch`] while the host goes on.
 //!
 //! This crate must not know where a batch comes from: no rings, processes, samplers, signals or events. It reads a
 //! dataset's tables only to evaluate and predict on full neighbourhoods ([`Trainer::evaluate_full`],
@@ -27,11 +28,13 @@ mod activation;
 mod adam;
 mod aggregate;
 mod batch;
+mod block_kernel;
 mod borrowed;
 pub mod checkpoint;
 pub mod cuda;
 mod device;
 mod device_input;
+mod dispatcher;
 mod dropout;
 mod error;
 mod evaluate;
@@ -42,6 +45,7 @@ mod full_table;
 mod host;
 mod initial;
 mod input;
+mod late;
 mod layer;
 #[doc(hidden)]
 pub mod measured;
@@ -61,12 +65,13 @@ mod tests;
 
 pub use batch::Batch;
 pub use device::TrainDevice;
-pub use device_input::{DeviceBatch, DeviceBlock, DeviceEdgeRows};
+pub use device_input::{DeviceBatch, DeviceBlock, DeviceEdgeRows, DeviceProof};
 pub use error::TrainError;
 pub use evaluation::Evaluation;
 pub use full_layer::WholeGraph;
 pub use full_table::Tables;
 pub use input::{BatchInput, BlockInput, EdgeRows};
+pub use late::{ReadBatch, Reading};
 pub use predict::{Answered, Questions, Take};
 pub use trainer::{Confirm, Step, Trainer};
 pub use wanted::Wanted;

@@ -125,6 +125,7 @@ impl Trainer {
         let _no_grad = tch::no_grad_guard();
         let Some(Prepared { rows, blocks }) = Prepared::without_targets(&self.trains(), &input.into())?
         else {
+            self.wait_for_device()?;
             return confirm().map_err(TrainError::Unconfirmed);
         };
         let steps = self.model.behind(questions.hidden.unwrap_or(self.options().layers));

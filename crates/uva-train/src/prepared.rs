@@ -3,6 +3,7 @@
 use crate::TrainError;
 use crate::aggregate::Block;
 use crate::batch::Batch;
+use crate::block_kernel::BlockPreparer;
 use crate::borrowed::{Borrowed, Number};
 use crate::device::TrainDevice;
 use crate::device_input::DeviceBatch;
@@ -12,8 +13,8 @@ use tch::{Device, Kind, Tensor};
 use uva_model::{ModelKind, Task};
 
 /// The trainer settings that a batch is prepared for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Trains {
+#[derive(Clone, Copy)]
+pub(crate) struct Trains<'t> {
     pub(crate) model: ModelKind,
     pub(crate) layers: usize,
     /// Feature columns.
@@ -23,6 +24,8 @@ pub(crate) struct Trains {
     pub(crate) task: Task,
     pub(crate) kind: Kind,
     pub(crate) device: TrainDevice,
+    /// Prepares blocks on the device.
+    pub(crate) preparer: Option<&'t BlockPreparer>,
 }
 
 /// A batch that has at least one seed.
@@ -49,9 +52,10 @@ struct BlockTensors<'a> {
 }
 
 impl<'a> Prepared<'a> {
-    /// Checks the batch and wraps it with its targets, or returns `None` if the host knows that no seed has a label.
+    /// Checks the batch and wraps it with its targets, or returns `None` if the host knows that no seed has a label. The
+    /// host waits for nothing.
     pub(crate) fn new(
-        trainer: &Trains,
+        trainer: &Trains<'_>,
         batch: &Batch<'a>,
     ) -> Result<Option<(Self, Targets<'a>)>, TrainError> {
         match (batch, trainer.device) {
@@ -62,27 +66,27 @@ impl<'a> Prepared<'a> {
             (Batch::Host(input), TrainDevice::Cuda(_)) => {
                 Self::copied(trainer, input, trainer.device.torch())
             }
-            (Batch::Device(input), TrainDevice::Cuda(device)) => {
+            (Batch::Device(input), device @ (TrainDevice::StandIn | TrainDevice::Cuda(_))) => {
                 let tensors = Tensors::on_device(trainer, input, device)?;
                 let Some(labels) = input.labels else {
                     return Err(TrainError::Input("a batch without labels".to_owned()));
                 };
                 let targets = Targets::on_device(labels, trainer.task, input.seeds(), device)?;
                 if input.seeds() == 0 {
-                    // The sum is not needed. But reading a number back waits for all work enqueued before, as a loss
-                    // would.
-                    targets.tensor().f_sum(tch::Kind::Int64)?.f_int64_value(&[])?;
                     return Ok(None);
                 }
                 let targets = targets.within_range(trainer.task)?;
                 Ok(Some((Self::from_tensors(trainer, tensors)?, targets)))
             }
-            (Batch::Device(_), TrainDevice::Cpu | TrainDevice::StandIn) => Err(on_another_device()),
+            (Batch::Device(_), TrainDevice::Cpu) => Err(on_another_device()),
         }
     }
 
     /// The same without targets, for predictions; `None` if there is no seed.
-    pub(crate) fn without_targets(trainer: &Trains, batch: &Batch<'a>) -> Result<Option<Self>, TrainError> {
+    pub(crate) fn without_targets(
+        trainer: &Trains<'_>,
+        batch: &Batch<'a>,
+    ) -> Result<Option<Self>, TrainError> {
         let seeds = match batch {
             Batch::Host(input) => input.seeds(),
             Batch::Device(input) => input.seeds(),
@@ -96,22 +100,20 @@ impl<'a> Prepared<'a> {
                 check(trainer, input)?;
                 Self::from_tensors(trainer, Tensors::copied(trainer, input, trainer.device.torch())?)?
             }
-            (Batch::Device(input), TrainDevice::Cuda(device)) => {
+            (Batch::Device(input), device @ (TrainDevice::StandIn | TrainDevice::Cuda(_))) => {
                 let tensors = Tensors::on_device(trainer, input, device)?;
                 if seeds == 0 {
-                    // As in `new`: the caller confirms the batch once the work before it has ended.
-                    tensors.rows.tensor().f_sum(tch::Kind::Double)?.f_double_value(&[])?;
                     return Ok(None);
                 }
                 Self::from_tensors(trainer, tensors)?
             }
-            (Batch::Device(_), TrainDevice::Cpu | TrainDevice::StandIn) => return Err(on_another_device()),
+            (Batch::Device(_), TrainDevice::Cpu) => return Err(on_another_device()),
         };
         Ok((seeds > 0).then_some(prepared))
     }
 
     /// The CPU path, of a checked batch: loops on the host compute weights and transposed lists.
-    fn on_host(trainer: &Trains, input: &BatchInput<'a>) -> Result<Self, TrainError> {
+    fn on_host(trainer: &Trains<'_>, input: &BatchInput<'a>) -> Result<Self, TrainError> {
         let (model, kind) = (trainer.model, trainer.kind);
         let blocks: Result<_, TrainError> =
             input.blocks.iter().map(|block| Block::new(model, block, input.degrees, kind)).collect();
@@ -120,7 +122,7 @@ impl<'a> Prepared<'a> {
 
     /// Host memory, checked as on the CPU, then copied to `device` and treated like device memory.
     pub(crate) fn copied(
-        trainer: &Trains,
+        trainer: &Trains<'_>,
         input: &BatchInput<'a>,
         device: Device,
     ) -> Result<Option<(Self, Targets<'a>)>, TrainError> {
@@ -131,14 +133,15 @@ impl<'a> Prepared<'a> {
     }
 
     /// The device path: tensor operations only, and the host waits for none of them.
-    fn from_tensors(trainer: &Trains, tensors: Tensors<'a>) -> Result<Self, TrainError> {
+    fn from_tensors(trainer: &Trains<'_>, tensors: Tensors<'a>) -> Result<Self, TrainError> {
         let Tensors { rows, degrees, blocks } = tensors;
         let (model, kind) = (trainer.model, trainer.kind);
         let degrees = degrees.as_ref().map(Borrowed::tensor);
         let block = |block: BlockTensors<'a>| {
             let (indptr, indices) = (block.indptr.tensor(), block.indices.tensor());
             let weights = block.weights.as_ref().map(Borrowed::tensor);
-            let made = Block::from_tensors(model, block.sources, indptr, indices, weights, degrees, kind)?;
+            let (sources, lists) = (block.sources, (indptr, indices));
+            let made = Block::from_tensors(trainer.preparer, model, sources, lists, weights, degrees, kind)?;
             Ok(made.with_edge_attr(block.edge_attr))
         };
         let blocks: Result<_, TrainError> = blocks.into_iter().map(block).collect();
@@ -148,7 +151,7 @@ impl<'a> Prepared<'a> {
 
 impl<'a> Tensors<'a> {
     /// Copies of a checked batch on `device`.
-    fn copied(trainer: &Trains, input: &BatchInput<'a>, device: Device) -> Result<Self, TrainError> {
+    fn copied(trainer: &Trains<'_>, input: &BatchInput<'a>, device: Device) -> Result<Self, TrainError> {
         let needs_degrees = trainer.model.row().needs_degrees();
         let degrees = needs_degrees.then(|| copy(input.degrees, device)).transpose()?;
         let block = |block: &crate::BlockInput<'a>| -> Result<BlockTensors<'a>, TrainError> {
@@ -169,7 +172,11 @@ impl<'a> Tensors<'a> {
     }
 
     /// The batch in the memory of `device`. The host checks what it knows.
-    fn on_device(trainer: &Trains, input: &DeviceBatch<'a>, device: usize) -> Result<Self, TrainError> {
+    fn on_device(
+        trainer: &Trains<'_>,
+        input: &DeviceBatch<'a>,
+        device: TrainDevice,
+    ) -> Result<Self, TrainError> {
         let needs_degrees = trainer.model.row().needs_degrees();
         input.check(trainer.layers, (trainer.input_dim, trainer.edge_dim), needs_degrees)?;
         let vector = |slice, length, what: &str| Borrowed::device_vector::<i32>(slice, length, what, device);
@@ -210,13 +217,16 @@ fn on_another_device() -> TrainError {
 }
 
 /// Checks a batch in host memory.
-fn check(trainer: &Trains, input: &BatchInput<'_>) -> Result<(), TrainError> {
+fn check(trainer: &Trains<'_>, input: &BatchInput<'_>) -> Result<(), TrainError> {
     let dims = (trainer.input_dim, trainer.edge_dim);
     input.check(trainer.layers, dims, trainer.model.row().needs_degrees())
 }
 
 /// Checks a batch in host memory, and returns the seeds' labels if any of them has one.
-fn check_labelled<'a>(trainer: &Trains, input: &BatchInput<'a>) -> Result<Option<Targets<'a>>, TrainError> {
+fn check_labelled<'a>(
+    trainer: &Trains<'_>,
+    input: &BatchInput<'a>,
+) -> Result<Option<Targets<'a>>, TrainError> {
     check(trainer, input)?;
     Targets::on_host(input.labels, trainer.task, input.seeds())
 }

@@ -2,6 +2,7 @@
 
 use crate::TrainError;
 use crate::borrowed::Borrowed;
+use crate::device::TrainDevice;
 use crate::evaluation::{Errors, Evaluation, Scores};
 use tch::{Device, Kind, Reduction, Tensor};
 use uva_cuda::DeviceSlice;
@@ -90,7 +91,7 @@ impl<'a> Targets<'a> {
         labels: DeviceSlice<'a>,
         task: Task,
         rows: usize,
-        device: usize,
+        device: TrainDevice,
     ) -> Result<Self, TrainError> {
         let table = |element| Borrowed::device_table(labels, element, rows, task.outputs, "labels", device);
         Ok(match task.kind {
@@ -155,7 +156,7 @@ impl<'a> Targets<'a> {
     }
 
     /// The number of correct predictions and the number of labels: i64 tensors of one number.
-    fn hits(&self, logits: &Tensor) -> Result<(Tensor, Tensor), TrainError> {
+    pub(crate) fn hits(&self, logits: &Tensor) -> Result<(Tensor, Tensor), TrainError> {
         let (told_right, labelled) = match self {
             // No logit has index −1, so unlabelled rows never count as correct.
             Self::One(classes) => {

@@ -3,7 +3,8 @@
 //!
 //! Nothing here synchronises with the device: the host knows every size in advance. (`bincount`, `nonzero`, masks and
 //! `repeat_interleave` without a size would wait.) On the host `aggregate.rs` does the same in loops, which are faster
-//! there; `tests/tensor_blocks.rs` compares the two.
+//! there; `tests/tensor_blocks.rs` compares the two. Where our own kernel runs (`block_kernel.rs`), it replaces
+//! [`TensorBlock::new`] and [`TensorBlock::weights`]; transposed lists are sorted by libtorch in either case.
 
 use crate::TrainError;
 use tch::{Kind, Tensor};
@@ -45,6 +46,16 @@ impl TensorBlock {
         let destination_of_edge =
             count_up_to(&ends, &edge_numbers, Ties::Counted)?.f_clamp_max(destinations - 1)?;
         Ok(Self { offsets, indices, destination_of_edge, sources })
+    }
+
+    /// Of numbers that are in their ranges already.
+    pub(crate) fn prepared(
+        offsets: Tensor,
+        indices: Tensor,
+        destination_of_edge: Tensor,
+        sources: usize,
+    ) -> Self {
+        Self { offsets, indices, destination_of_edge, sources }
     }
 
     /// The same tensors.

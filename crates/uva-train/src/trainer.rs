@@ -1,17 +1,23 @@
 //! One network in training: a batch in, a step done.
 
 use crate::adam::Adam;
+use crate::aggregate::Block;
 use crate::batch::Batch;
+use crate::block_kernel::BlockPreparer;
 use crate::cuda::TorchCuda;
 use crate::device::TrainDevice;
 use crate::dropout::Draws;
 use crate::evaluation::Evaluation;
-use crate::model::Model;
+use crate::late::{LateResults, Reading};
+use crate::model::{self, Model};
 use crate::prepared::{Prepared, Trains};
 use crate::random::batch_seed;
 use crate::targets::{Tally, Targets};
 use crate::{TrainError, borrowed::Borrowed};
+use std::sync::Arc;
 use tch::{Kind, Reduction, Tensor};
+use uva_cuda::Stream;
+use uva_cuda::kernels::block::BlockKernel;
 use uva_model::Task;
 use uva_model::checkpoint::Keep;
 use uva_model::{FeatureNorm, TrainerOptions};
@@ -51,6 +57,10 @@ pub struct Trainer {
     pub(crate) best: Option<Vec<Tensor>>,
     /// Which parameters a checkpoint calls the model.
     pub(crate) keep: Keep,
+    /// Present where the host runs ahead of the device.
+    late: Option<LateResults>,
+    /// Prepares blocks by a kernel of ours; without it libtorch's operations do.
+    pub(crate) preparer: Option<BlockPreparer>,
 }
 
 impl Trainer {
@@ -83,10 +93,21 @@ impl Trainer {
             TorchCuda::load()?.check_device(ordinal)?;
         }
         let model = Model::new(options, input_dim, task.outputs, (kind, device.torch()))?;
-        let adam = Adam::new(&model.parameters(), options.learning_rate, options.weight_decay)?;
+        let adam = Adam::new(&model.parameters(), options.learning_rate, options.weight_decay, device)?;
         let options = options.clone();
-        let trainer =
-            Self { options, input_dim, task, kind, device, model, adam, best: None, keep: Keep::Best };
+        let trainer = Self {
+            options,
+            input_dim,
+            task,
+            kind,
+            device,
+            model,
+            adam,
+            best: None,
+            keep: Keep::Best,
+            late: None,
+            preparer: None,
+        };
         trainer.use_threads();
         Ok(trainer)
     }
@@ -117,9 +138,12 @@ impl Trainer {
         usize::try_from(tch::get_num_threads()).unwrap_or(0)
     }
 
-    /// Number of optimiser steps done.
-    pub fn steps(&self) -> u64 {
-        self.adam.steps
+    /// Number of optimiser steps done. On a device this waits for all work enqueued before.
+    ///
+    /// # Errors
+    /// [`TrainError::Torch`], also for earlier work of a device.
+    pub fn steps(&self) -> Result<u64, TrainError> {
+        self.adam.steps()
     }
 
     /// Number of numbers that are trained.
@@ -148,6 +172,105 @@ impl Trainer {
         self.train_prepared(epoch, batch, prepared, confirm)
     }
 
+    /// Lets the host run ahead of the device: [`Trainer::enqueue_batch`] works from now on. `stream` is the one on which
+    /// libtorch computes for this thread.
+    ///
+    /// # Errors
+    /// [`TrainError::Driver`] if the driver has no memory or events for the results.
+    pub fn run_ahead(&mut self, stream: impl Into<Arc<Stream>>) -> Result<(), TrainError> {
+        self.late = Some(LateResults::new(stream.into(), self.device)?);
+        Ok(())
+    }
+
+    /// Prepares blocks on the device by this kernel, instead of by some dozen operations of libtorch. `stream` is the one
+    /// on which libtorch computes.
+    ///
+    /// # Panics
+    /// If the trainer is not on a CUDA device.
+    pub fn prepare_blocks_by(&mut self, kernel: BlockKernel, stream: impl Into<Arc<Stream>>) {
+        assert!(matches!(self.device, TrainDevice::Cuda(_)), "a kernel for a trainer on {}", self.device);
+        self.preparer = Some(BlockPreparer::Device(kernel, stream.into()));
+    }
+
+    /// Whether the host runs ahead of the device.
+    pub fn runs_ahead(&self) -> bool {
+        self.late.is_some()
+    }
+
+    /// Enqueues a training step, and returns without its result: [`Trainer::reading`] gives that later. With `read`, its
+    /// loss can be read once it has run; without, only sums can, together with a later batch's.
+    ///
+    /// The device itself decides whether the batch counts: its [proof](crate::DeviceProof) holds and its loss is finite.
+    /// If not, neither this step nor a later one changes anything, and a reading says so. All work on the batch's memory
+    /// has been enqueued when this returns, so an event behind it gives that memory back.
+    ///
+    /// # Errors
+    /// [`TrainError::Input`] for a batch that contradicts itself, the model or its task.
+    ///
+    /// # Panics
+    /// Without [`Trainer::run_ahead`], or if [`Trainer::must_read`].
+    pub fn enqueue_batch<'a>(
+        &mut self,
+        epoch: u32,
+        batch: u32,
+        input: impl Into<Batch<'a>>,
+        read: bool,
+    ) -> Result<(), TrainError> {
+        self.use_threads();
+        let _no_grad = tch::no_grad_guard();
+        // Taken out while the model is used.
+        let Some(mut late) = self.late.take() else { panic!("`run_ahead` comes first") };
+        let enqueued = self.enqueue(epoch, batch, &input.into(), &mut late);
+        let ended = enqueued.and_then(|()| late.end(epoch, batch, read));
+        self.late = Some(late);
+        ended
+    }
+
+    fn enqueue(
+        &mut self,
+        epoch: u32,
+        batch: u32,
+        input: &Batch<'_>,
+        late: &mut LateResults,
+    ) -> Result<(), TrainError> {
+        late.begin()?;
+        let proof = match input {
+            Batch::Host(_) => None,
+            Batch::Device(input) => input.proof,
+        };
+        let prepared = Prepared::new(&self.trains(), input)?;
+        let Some((prepared, targets)) = &prepared else {
+            let nothing = Tensor::f_zeros([], (Kind::Double, self.device.torch()))?;
+            let _ = late.judge((&nothing, &nothing, &nothing), proof, self.device)?;
+            return Ok(());
+        };
+        let Forward { forward, logits, loss } = self.forward((epoch, batch), prepared, targets)?;
+        let (correct, labelled) = targets.hits(&logits.f_detach()?)?;
+        let skipped = late.judge((&loss.f_detach()?, &correct, &labelled), proof, self.device)?;
+        let gradients = self.gradients(&forward, &prepared.blocks, &logits, &loss)?;
+        self.adam.step(&self.model.parameters(), gradients, Some(&skipped))
+    }
+
+    /// Whether results must be read before the next batch can be enqueued.
+    pub fn must_read(&self) -> bool {
+        self.late.as_ref().is_some_and(LateResults::is_full)
+    }
+
+    /// Batches enqueued whose results have not been read.
+    pub fn unread(&self) -> usize {
+        self.late.as_ref().map_or(0, LateResults::unread)
+    }
+
+    /// The next results that have arrived, in the batches' order. With `wait` the host waits for the oldest, whether it
+    /// was to be read or not. `None`: nothing has arrived, or nothing is unread.
+    ///
+    /// # Errors
+    /// [`TrainError::Unconfirmed`] if a batch was not whole when the device used it, [`TrainError::Diverged`] if its loss
+    /// is not finite. From that batch on no step has changed anything, nor will a later one.
+    pub fn reading(&mut self, wait: bool) -> Result<Option<Reading>, TrainError> {
+        self.late.as_mut().map_or(Ok(None), |late| late.next(wait))
+    }
+
     pub(crate) fn train_prepared(
         &mut self,
         epoch: u32,
@@ -156,19 +279,12 @@ impl Trainer {
         confirm: Confirm<'_>,
     ) -> Result<Step, TrainError> {
         let _no_grad = tch::no_grad_guard();
-        let Some((Prepared { rows, blocks }, targets)) = &prepared else {
+        let Some((prepared, targets)) = &prepared else {
+            self.wait_for_device()?;
             confirm().map_err(TrainError::Unconfirmed)?;
             return Ok(Step::default());
         };
-        let features = self.features(rows)?;
-        let forward = {
-            let seed = batch_seed(self.options.seed, epoch, batch);
-            let mut draws = Draws::new(self.device, seed);
-            self.model.forward(features, blocks, Some(&mut draws))?
-        };
-        // The loss alone is differentiated by autograd; its leaf is a fresh name for the logits.
-        let logits = forward.logits.f_detach()?.f_set_requires_grad(true)?;
-        let loss = tch::with_grad(|| targets.loss(&logits, Reduction::Mean))?;
+        let Forward { forward, logits, loss } = self.forward((epoch, batch), prepared, targets)?;
         let Tally { loss: value, correct, labelled } = targets.tally(&loss, &logits)?;
         confirm().map_err(TrainError::Unconfirmed)?;
         if labelled == 0 {
@@ -178,10 +294,47 @@ impl Trainer {
         if !value.is_finite() {
             return Err(TrainError::Diverged { epoch, batch, loss: value });
         }
-        let of_logits = Tensor::f_run_backward(&[&loss], &[&logits], false, false)?.swap_remove(0);
-        let gradients = self.model.backward(&forward, blocks, of_logits)?;
-        self.adam.step(&self.model.parameters(), gradients)?;
+        let gradients = self.gradients(&forward, &prepared.blocks, &logits, &loss)?;
+        self.adam.step(&self.model.parameters(), gradients, None)?;
         Ok(Step { loss: value, correct, labelled })
+    }
+
+    fn forward(
+        &self,
+        (epoch, batch): (u32, u32),
+        Prepared { rows, blocks }: &Prepared<'_>,
+        targets: &Targets<'_>,
+    ) -> Result<Forward, TrainError> {
+        let features = self.features(rows)?;
+        let forward = {
+            let seed = batch_seed(self.options.seed, epoch, batch);
+            let mut draws = Draws::new(self.device, seed);
+            self.model.forward(features, blocks, Some(&mut draws))?
+        };
+        // The loss alone is differentiated by autograd; its leaf is a fresh name for the logits.
+        let logits = forward.logits.f_detach()?.f_set_requires_grad(true)?;
+        let loss = tch::with_grad(|| targets.loss(&logits, Reduction::Mean))?;
+        Ok(Forward { forward, logits, loss })
+    }
+
+    /// Gradients of all parameters, in their order.
+    fn gradients(
+        &self,
+        forward: &model::Forward,
+        blocks: &[Block<'_>],
+        logits: &Tensor,
+        loss: &Tensor,
+    ) -> Result<Vec<Tensor>, TrainError> {
+        let of_logits = Tensor::f_run_backward(&[loss], &[logits], false, false)?.swap_remove(0);
+        self.model.backward(forward, blocks, of_logits)
+    }
+
+    /// Waits for all work enqueued before, as reading a loss would.
+    pub(crate) fn wait_for_device(&self) -> Result<(), TrainError> {
+        if let TrainDevice::Cuda(_) = self.device {
+            Tensor::f_zeros([1], (Kind::Float, self.device.torch()))?.f_double_value(&[0])?;
+        }
+        Ok(())
     }
 
     /// Loss and hits on one batch: no dropout, nothing changed.
@@ -196,6 +349,7 @@ impl Trainer {
         self.use_threads();
         let _no_grad = tch::no_grad_guard();
         let Some((prepared, targets)) = Prepared::new(&self.trains(), &input.into())? else {
+            self.wait_for_device()?;
             confirm().map_err(TrainError::Unconfirmed)?;
             return Ok(Evaluation::default());
         };
@@ -242,10 +396,11 @@ impl Trainer {
     }
 
     /// The settings that batches are prepared for.
-    pub(crate) fn trains(&self) -> Trains {
+    pub(crate) fn trains(&self) -> Trains<'_> {
         let Self { input_dim, task, kind, device, .. } = *self;
         let TrainerOptions { model, layers, edge_dim, .. } = self.options;
-        Trains { model, layers, input_dim, edge_dim, task, kind, device }
+        let preparer = self.preparer.as_ref();
+        Trains { model, layers, input_dim, edge_dim, task, kind, device, preparer }
     }
 
     pub(crate) fn kind(&self) -> Kind {
@@ -272,6 +427,14 @@ impl Trainer {
     }
 }
 
+/// A training pass up to its loss.
+struct Forward {
+    forward: model::Forward,
+    /// As a leaf.
+    logits: Tensor,
+    loss: Tensor,
+}
+
 impl std::fmt::Debug for Trainer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Trainer")
@@ -279,7 +442,6 @@ impl std::fmt::Debug for Trainer {
             .field("input_dim", &self.input_dim)
             .field("task", &self.task)
             .field("device", &self.device)
-            .field("steps", &self.adam.steps)
             .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,6 @@
 //! A batch as the trainer takes it.
 
-use uva_train::{BatchInput, BlockInput, DeviceBatch, DeviceBlock, DeviceEdgeRows, EdgeRows};
+use uva_train::{BatchInput, BlockInput, DeviceBatch, DeviceBlock, DeviceEdgeRows, DeviceProof, EdgeRows};
 
 use uva_runtime::Batch;
 
@@ -42,6 +42,9 @@ impl<'b> BatchArrays<'b> {
                     labels: view.labels(),
                     degrees: view.degrees(),
                     blocks: &[],
+                    proof: batch
+                        .proof()
+                        .map(|proof| DeviceProof { words: proof.words, expected: proof.expected }),
                 };
                 Self::Device(input, blocks)
             }

@@ -3,6 +3,8 @@
 //! Its work on a batch depends only on the batch and on its own state, never on time or on the batches' path. So a run
 //! resumed at any batch continues with the losses of the uninterrupted run.
 
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Instant;
 
 use uva_graph::{Dataset, Split};
@@ -13,10 +15,11 @@ use uva_model::checkpoint as stored;
 use uva_runtime::cache::Caches;
 use uva_runtime::clock::since_boot;
 use uva_runtime::control::Stop;
+use uva_runtime::device::Receipt;
 use uva_runtime::metrics::{BatchEvent, EpochEvent, Event, Observer, PassSums, Progress};
 use uva_runtime::roles::BatchReceiver;
 use uva_runtime::{Batch, Cursor, RuntimeError};
-use uva_train::{Evaluation, TrainError, Trainer, checkpoint};
+use uva_train::{Evaluation, Reading, TrainError, Trainer, checkpoint};
 
 use crate::arrays::BatchArrays;
 use crate::gpu;
@@ -43,6 +46,14 @@ pub fn train(
     })
 }
 
+/// A training batch whose step has been enqueued.
+struct Pending {
+    /// Complete but for what the GPU tells.
+    event: BatchEvent,
+    /// Of a batch on a GPU.
+    receipt: Option<Arc<Receipt>>,
+}
+
 pub(crate) struct Session<'a> {
     dataset: &'a Dataset,
     options: &'a TrainingOptions,
@@ -51,6 +62,8 @@ pub(crate) struct Session<'a> {
     caches: Caches,
     state: TrainingState,
     outcome: TrainingOutcome,
+    /// Training batches whose results are on their way from a GPU, in their order.
+    pending: VecDeque<Pending>,
     /// Sums of the current validation or test pass.
     evaluation: Evaluation,
     epochs: u32,
@@ -67,11 +80,15 @@ impl<'a> Session<'a> {
         options: &'a TrainingOptions,
         observer: &mut dyn Observer,
     ) -> Result<Self, RuntimeError> {
-        let device = gpu::prepare(receiver)?;
+        let gpu = gpu::prepare(receiver)?;
         let task = task(dataset, options.metric.0, options.loss.0)?;
-        let mut trainer =
-            Trainer::new(&options.trainer(), dataset.features().dim, task, device).map_err(train_error)?;
+        let mut trainer = Trainer::new(&options.trainer(), dataset.features().dim, task, gpu.device)
+            .map_err(train_error)?;
         trainer.choose_kept(options.keep);
+        gpu.prepare_blocks(&mut trainer);
+        if let Some(stream) = gpu.stream {
+            trainer.run_ahead(stream).map_err(train_error)?;
+        }
         if let Some(directory) = &options.checkpoint {
             // Leftovers of a run that could not clean up. One run at a time writes there, and now it is this one.
             stored::remove_leftovers(directory).map_err(checkpoint_error)?;
@@ -107,6 +124,7 @@ impl<'a> Session<'a> {
             caches: receiver.caches().clone(),
             state,
             outcome: TrainingOutcome::default(),
+            pending: VecDeque::new(),
             evaluation: Evaluation::default(),
             epochs,
             epoch_began: Instant::now(),
@@ -154,13 +172,13 @@ impl<'a> Session<'a> {
         }
         loop {
             if receiver.stop() >= Stop::Soon {
-                return self.interrupt();
+                return self.interrupt(observer);
             }
             let Some(batch) = receiver.next_batch()? else { break };
             match batch.split() {
                 Split::Train => {
-                    self.train_batch(&batch, observer)?;
                     let last = u64::from(batch.index()) + 1 == schedule.train_batches();
+                    self.train_batch(&batch, last, observer)?;
                     self.progress(&batch, schedule.train_batches(), self.state.sums, observer);
                     drop(batch);
                     if last {
@@ -168,12 +186,12 @@ impl<'a> Session<'a> {
                         if schedule.valid_batches() == 0 {
                             // A full evaluation may take long: who asks for the end does not wait for it.
                             if receiver.stop() >= Stop::Soon {
-                                return self.interrupt();
+                                return self.interrupt(observer);
                             }
                             self.end_epoch(receiver, observer)?;
                         }
                     } else {
-                        self.checkpoint_if_due()?;
+                        self.checkpoint_if_due(observer)?;
                     }
                 }
                 split => {
@@ -193,7 +211,7 @@ impl<'a> Session<'a> {
         }
         // A wait that the stop word ended looks like the end of the schedule.
         if receiver.stop() >= Stop::Soon {
-            return self.interrupt();
+            return self.interrupt(observer);
         }
         let test = match self.options.evaluate_by {
             EvaluateBy::Sampled => std::mem::take(&mut self.evaluation),
@@ -224,30 +242,93 @@ impl<'a> Session<'a> {
         self.is_out_of_patience() || self.state.cursor.epoch >= self.epochs
     }
 
+    /// Trains on a batch; `last`: it is its pass's last. On a GPU its step is only enqueued, except that the results of a
+    /// pass's last batch, and of all before it, are waited for.
     pub(crate) fn train_batch(
         &mut self,
         batch: &Batch,
+        last: bool,
         observer: &mut dyn Observer,
     ) -> Result<(), RuntimeError> {
         let began = since_boot();
         let arrays = BatchArrays::of(batch);
+        let (epoch, index) = (batch.epoch(), batch.index());
+        let told = last || (index + 1).is_multiple_of(self.options.loss_every);
+        let mut event = BatchEvent {
+            train_at_us: began.as_micros() as u64,
+            ..BatchEvent::of(batch, self.caches.are_there())
+        };
+        self.state.cursor = Cursor { epoch, batch: index + 1 };
+        self.outcome.batches += 1;
+        self.since_checkpoint += 1;
+        if self.trainer.runs_ahead() {
+            self.trainer.enqueue_batch(epoch, index, arrays.input(), told).map_err(train_error)?;
+            event.loss = told.then_some(0.0);
+            self.pending.push_back(Pending { event, receipt: batch.receipt() });
+            return self.read_results(last, observer);
+        }
         let mut confirm = || batch.confirm().map_err(|error| error.to_string());
         let step = self
             .trainer
-            .train_batch(batch.epoch(), batch.index(), arrays.input(), &mut confirm)
+            .train_batch(epoch, index, arrays.input(), &mut confirm)
             .map_err(|error| train_or_batch_error(error, batch))?;
         self.state.sums.loss += f64::from(step.loss) * step.labelled as f64;
         self.state.sums.correct += step.correct as u64;
         self.state.sums.labelled += step.labelled as u64;
-        self.state.cursor = Cursor { epoch: batch.epoch(), batch: batch.index() + 1 };
-        self.outcome.batches += 1;
-        self.since_checkpoint += 1;
-        let event = BatchEvent {
-            loss: Some(step.loss),
-            train_at_us: began.as_micros() as u64,
-            train_us: since_boot().saturating_sub(began).as_micros() as u64,
-            ..BatchEvent::of(batch, self.caches.are_there())
-        };
+        // Known only now, if the batch is on a GPU.
+        event.gather_us = batch.gather_time().as_micros() as u64;
+        if let Some(counts) = &mut event.cache {
+            counts.row_hits = batch.rows_cached();
+        }
+        event.loss = told.then_some(step.loss);
+        event.train_us = since_boot().saturating_sub(began).as_micros() as u64;
+        self.tell(event, observer)
+    }
+
+    /// Reads the results that have arrived from a GPU, and with `all` waits for those on their way. Without, it waits only
+    /// where the next batch could not be enqueued otherwise.
+    pub(crate) fn read_results(
+        &mut self,
+        all: bool,
+        observer: &mut dyn Observer,
+    ) -> Result<(), RuntimeError> {
+        loop {
+            match self.trainer.reading(all || self.trainer.must_read()) {
+                Ok(Some(reading)) => self.count(&reading, observer)?,
+                Ok(None) => return Ok(()),
+                // The first batch that was not whole says so itself, with what the run is to end of.
+                Err(TrainError::Unconfirmed(reason)) => {
+                    let receipts = self.pending.iter().filter_map(|batch| batch.receipt.as_ref());
+                    let told = receipts.into_iter().find_map(|receipt| receipt.confirm().err());
+                    return Err(told.unwrap_or(RuntimeError::Failed(reason)));
+                }
+                Err(error) => return Err(train_error(error)),
+            }
+        }
+    }
+
+    fn count(&mut self, reading: &Reading, observer: &mut dyn Observer) -> Result<(), RuntimeError> {
+        self.state.sums.loss += reading.loss_sum;
+        self.state.sums.correct += reading.correct;
+        self.state.sums.labelled += reading.labelled;
+        let pending: Vec<Pending> = self.pending.drain(..reading.batches.len()).collect();
+        for (read, Pending { mut event, receipt }) in reading.batches.iter().zip(pending) {
+            event.train_us = read.time.as_micros() as u64;
+            if let Some(receipt) = receipt {
+                event.gather_us = receipt.gather_time().as_micros() as u64;
+                if let Some(counts) = &mut event.cache {
+                    counts.row_hits = receipt.rows_cached();
+                }
+            }
+            // A batch whose loss is told is the last of its reading.
+            event.loss = event.loss.map(|_| reading.loss);
+            self.tell(event, observer)?;
+        }
+        Ok(())
+    }
+
+    /// Counts what a trained batch took from the caches, and reports it.
+    fn tell(&mut self, event: BatchEvent, observer: &mut dyn Observer) -> Result<(), RuntimeError> {
         if let Some(counts) = event.cache {
             let totals = self.outcome.cache.get_or_insert_default();
             totals.add(counts, event.epoch, self.caches.counted_epochs);
@@ -340,14 +421,18 @@ impl<'a> Session<'a> {
 
     /// Saves the training since the last checkpoint. If there was none, the existing checkpoint stays: an interrupt
     /// before the first batch must not replace another run's checkpoint with an untrained model.
-    fn interrupt(&mut self) -> Result<(), RuntimeError> {
+    fn interrupt(&mut self, observer: &mut dyn Observer) -> Result<(), RuntimeError> {
+        self.read_results(true, observer)?;
         self.outcome.interrupted = true;
         if self.since_checkpoint == 0 { Ok(()) } else { self.write_checkpoint() }
     }
 
-    fn checkpoint_if_due(&mut self) -> Result<(), RuntimeError> {
+    fn checkpoint_if_due(&mut self, observer: &mut dyn Observer) -> Result<(), RuntimeError> {
         match self.options.checkpoint_every {
-            Some(every) if self.since_checkpoint >= every => self.write_checkpoint(),
+            Some(every) if self.since_checkpoint >= every => {
+                self.read_results(true, observer)?;
+                self.write_checkpoint()
+            }
             _ => Ok(()),
         }
     }

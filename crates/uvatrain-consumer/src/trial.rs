@@ -18,7 +18,7 @@ pub(crate) fn run(
     let alone = TrainingOptions { checkpoint: None, resume: false, ..options.clone() };
     let mut session = Session::begin(receiver, dataset, &alone, &mut Nobody)?;
     if let Some(batch) = receiver.next_batch()? {
-        session.train_batch(&batch, &mut Nobody)?;
+        session.train_batch(&batch, true, &mut Nobody)?;
     }
     let slots = receiver.device_slots().ok_or_else(|| {
         RuntimeError::Usage("--gpu-cache auto: this run has no feature slots on a GPU to cache beside".into())

@@ -22,6 +22,7 @@ STEPS = {
     "warm": (surroundings.warm, "machine.json", False),
     "machine": (surroundings.machine, "machine.json", True),
     "link": (figures.link, "smoke.json", False),
+    "startup": (figures.startup, "smoke.json", False),
     "wide": (correctness.wide, "smoke.json", True),
     "partitions": (correctness.partitions, "smoke.json", True),
     "mps": (correctness.mps, "smoke.json", False),
@@ -45,7 +46,7 @@ STEPS = {
 # name: its steps in their order, with the seconds that each may take. A profile's seconds add up to 500 at most, so that
 # it ends within ten minutes even where the last step has to be ended. What uses MPS comes last in `smoke`.
 PROFILES = {
-    "smoke": {"warm": 60, "machine": 40, "link": 60, "wide": 80, "partitions": 150, "mps": 90},
+    "smoke": {"warm": 60, "machine": 40, "link": 50, "startup": 35, "wide": 80, "partitions": 145, "mps": 90},
     "correct": {"warm": 20, "machine": 25, "kernels": 40, "conformance": 80, "slots": 40, "sampling": 45, "models": 35,
                 "training": 125, "python": 40, "sanitizer": 50},
     "measure": {"warm": 20, "machine": 25, "pcie": 125, "mps-sweep": 55, "epoch-time": 65, "caches": 70, "memory": 65,

@@ -21,6 +21,21 @@ def link(suite, found):
     found.update(json.loads(stdout))
 
 
+def startup(suite, found):
+    """What `auto` options choose by: the measurement of a first start, the choices, and what `doctor` shows of it."""
+    # More than an L2 cache holds.
+    graph = suite.graph("startup", 4000 if suite.simulate else 200000, 4, 24 if suite.simulate else 128)
+    _, stderr = suite.run(*suite.train_command(graph, suite.work / "startup.jsonl", "--device", "cuda:0", "--partition", "none",
+                                               "--epochs", "1", "--batch-size", "200" if suite.simulate else "2048", "--remeasure"))
+    found["notes"] = [line for line in stderr.splitlines() if "measured" in line]
+    files = sorted((Path(suite.env["XDG_CACHE_HOME"]) / "uvatrain/measured").glob("*.json"))
+    if not files:
+        raise Failed(f"no measurement was kept: {found['notes'] or last_line(stderr)}")
+    found.update(json.loads(files[0].read_text()))
+    checks = json.loads(suite.uvatrain("doctor", "--json")[0])["checks"]
+    found["doctor"] = [check["finding"] for check in checks if check["name"] == "measured gathers"]
+
+
 def pcie(suite, found):
     """`uvatrain bench pcie`."""
     reserved, pages = None, Path("/proc/sys/vm/nr_hugepages")

@@ -66,6 +66,7 @@ class Suite:
             folders.append(str(simulator))
             # What would wait for ever on a GPU, and other numbers for dropout, as a GPU has them.
             env.setdefault("CUDA_SIM_WATCHDOG", "1")
+            env.setdefault("CUDA_SIM_STRICT", "green_events,green_groups,mps")
             env.setdefault("CUDA_SIM_DROPOUT", "device")
             # The stand-in for the control program of MPS.
             env["PATH"] = f"{self.bin}:{env.get('PATH', '')}"

@@ -66,7 +66,7 @@ fn the_last_release_ends_the_context_and_all_in_it() {
 fn operations_of_a_stream_run_in_order_and_beside_the_caller() {
     if !cuda_sim::in_process_with(
         "driver::operations_of_a_stream_run_in_order_and_beside_the_caller",
-        &[("CUDA_SIM_DELAY_US", "200")],
+        &[("CUDA_SIM_DELAY_US", "200"), ("CUDA_SIM_WATCHDOG", "0")],
     ) {
         return;
     }
@@ -210,7 +210,10 @@ fn what_is_not_free_is_not_given() {
 
 #[test]
 fn memory_freed_before_the_stream_came_to_it_loses_the_context() {
-    if !cuda_sim::in_process("driver::memory_freed_before_the_stream_came_to_it_loses_the_context") {
+    if !cuda_sim::in_process_with(
+        "driver::memory_freed_before_the_stream_came_to_it_loses_the_context",
+        &[("CUDA_SIM_WATCHDOG", "0")],
+    ) {
         return;
     }
     start();

@@ -309,9 +309,119 @@ fn multiprocessors_are_split_in_steps_of_eight() {
     assert_eq!(code!(cuGreenCtxDestroy(green)), CUresult::CUDA_ERROR_INVALID_HANDLE);
 }
 
+/// The device's multiprocessors in groups of eight, and the rest.
+fn groups_of_eight<const N: usize>() -> ([sys::CUdevResource; N], sys::CUdevResource) {
+    // SAFETY: plain numbers, for which zero is a value.
+    let (mut all, mut rest, mut groups): (sys::CUdevResource, sys::CUdevResource, [sys::CUdevResource; N]) =
+        unsafe { std::mem::zeroed() };
+    ok!(cuDeviceGetDevResource(0, &mut all, sys::CUdevResourceType::CU_DEV_RESOURCE_TYPE_SM));
+    let mut made = N as u32;
+    ok!(cuDevSmResourceSplitByCount(groups.as_mut_ptr(), &mut made, &all, &mut rest, 0, 8));
+    assert_eq!(made as usize, N);
+    (groups, rest)
+}
+
+fn green_of(resources: &mut [sys::CUdevResource]) -> (CUresult, sys::CUgreenCtx) {
+    let (mut description, mut green) = (null_mut(), null_mut());
+    ok!(cuDevResourceGenerateDesc(&mut description, resources.as_mut_ptr(), resources.len() as u32));
+    (code!(cuGreenCtxCreate(&mut green, description, 0, 1)), green)
+}
+
+#[test]
+fn green_contexts_of_one_split_are_disjoint_and_others_are_refused_where_the_rule_holds() {
+    let test = "memory::green_contexts_of_one_split_are_disjoint_and_others_are_refused_where_the_rule_holds";
+    if !cuda_sim::in_process_with(test, &[("CUDA_SIM_STRICT", "green_groups")]) {
+        return;
+    }
+    start();
+    let refused = CUresult::CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+    let ([first, second, third], rest) = groups_of_eight();
+    let (made, one) = green_of(&mut [first, second]);
+    assert_eq!(made, CUresult::CUDA_SUCCESS);
+    assert_eq!(green_of(&mut [third]).0, CUresult::CUDA_SUCCESS);
+    assert_eq!(green_of(&mut [rest]).0, CUresult::CUDA_SUCCESS);
+    // Another split begins with the same multiprocessors.
+    let ([again, _], _) = groups_of_eight();
+    assert_eq!(green_of(&mut [again]).0, refused);
+    ok!(cuGreenCtxDestroy(one));
+    assert_eq!(green_of(&mut [again]).0, CUresult::CUDA_SUCCESS);
+    // Groups of two splits make no context together, and a group is not split again.
+    let mut description = null_mut();
+    let mut mixed = [second, again];
+    assert_eq!(code!(cuDevResourceGenerateDesc(&mut description, mixed.as_mut_ptr(), 2)), refused);
+    let (mut part, mut groups) = (third, 1);
+    assert_eq!(code!(cuDevSmResourceSplitByCount(&mut part, &mut groups, &third, null_mut(), 0, 8)), refused);
+}
+
+#[test]
+fn an_event_is_recorded_on_streams_of_its_own_context_where_the_rule_holds() {
+    let test = "memory::an_event_is_recorded_on_streams_of_its_own_context_where_the_rule_holds";
+    if !cuda_sim::in_process_with(test, &[("CUDA_SIM_STRICT", "green_events")]) {
+        return;
+    }
+    let primary = start();
+    let ([mut group], _) = groups_of_eight();
+    let (_, green) = green_of(std::slice::from_mut(&mut group));
+    let (mut inside, mut outside, mut view) = (null_mut(), null_mut(), null_mut());
+    ok!(cuGreenCtxStreamCreate(&mut inside, green, 1, 0));
+    ok!(cuStreamCreate(&mut outside, 1));
+    ok!(cuCtxFromGreenCtx(&mut view, green));
+    let event = || {
+        let mut event = null_mut();
+        ok!(cuEventCreate(&mut event, 2));
+        event
+    };
+    let of_primary = event();
+    ok!(cuCtxSetCurrent(view));
+    let of_green = event();
+    for (event, own, other) in [(of_green, inside, outside), (of_primary, outside, inside)] {
+        assert_eq!(code!(cuEventRecord(event, other)), CUresult::CUDA_ERROR_INVALID_HANDLE);
+        ok!(cuEventRecord(event, own));
+        // Whoever likes may wait for it.
+        ok!(cuStreamWaitEvent(other, event, 0));
+        ok!(cuStreamSynchronize(other));
+        ok!(cuEventQuery(event));
+    }
+    ok!(cuStreamDestroy_v2(inside));
+    ok!(cuGreenCtxDestroy(green));
+    // It was current here.
+    assert_eq!(code!(cuCtxSynchronize()), CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    assert_eq!(code!(cuCtxSetCurrent(view)), CUresult::CUDA_ERROR_INVALID_CONTEXT);
+    ok!(cuCtxSetCurrent(primary));
+    ok!(cuCtxSynchronize());
+}
+
+#[test]
+fn a_stream_waits_for_a_value_that_another_writes() {
+    if !cuda_sim::in_process("memory::a_stream_waits_for_a_value_that_another_writes") {
+        return;
+    }
+    start();
+    let (mut waiting, mut writing) = (null_mut(), null_mut());
+    ok!(cuStreamCreate(&mut waiting, 1));
+    ok!(cuStreamCreate(&mut writing, 1));
+    let word = device_memory(64);
+    ok!(cuMemsetD8Async(word, 0, 64, writing));
+    ok!(cuStreamSynchronize(writing));
+    ok!(cuStreamWaitValue64_v2(waiting, word + 8, 5, 0));
+    assert_eq!(code!(cuStreamQuery(waiting)), CUresult::CUDA_ERROR_NOT_READY);
+    ok!(cuStreamWriteValue64_v2(writing, word + 8, 4, 0));
+    ok!(cuStreamSynchronize(writing));
+    assert_eq!(code!(cuStreamQuery(waiting)), CUresult::CUDA_ERROR_NOT_READY);
+    // A higher one will do.
+    ok!(cuStreamWriteValue64_v2(writing, word + 8, 6, 0));
+    ok!(cuStreamSynchronize(waiting));
+    assert_eq!(read(word + 8, 8), 6_u64.to_ne_bytes());
+    let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
+    assert_eq!(code!(cuStreamWaitValue64_v2(waiting, word + 4, 5, 0)), invalid);
+    assert_eq!(code!(cuStreamWriteValue64_v2(waiting, word, 5, 1)), invalid);
+    assert_eq!(code!(cuStreamWriteValue64_v2(waiting, 4096, 5, 0)), invalid);
+}
+
 #[test]
 fn a_machine_lacks_what_it_is_told_to_lack() {
-    let everything = "vmm,ipc_event,ipc_memory,green,read_only_register,host_register";
+    let everything =
+        "vmm,ipc_event,ipc_memory,stream_memory_operations,green,read_only_register,host_register";
     if !cuda_sim::in_process_with(
         "memory::a_machine_lacks_what_it_is_told_to_lack",
         &[("CUDA_SIM_LACKS", everything)],

@@ -388,3 +388,66 @@ fn a_percentage_counts_only_while_an_mps_daemon_lives() {
     ended.wait().unwrap();
     assert_eq!(ask(folder.path(), "10"), "132 0");
 }
+
+/// A client with work in flight that never ends by itself: it says so, and then waits to be killed, or ends at a word.
+#[test]
+#[ignore = "the peer of other tests"]
+fn peer_that_is_a_client_of_mps() {
+    let Some(channel) = channel() else { return };
+    // SAFETY: as for every call of the tests.
+    let code = unsafe { sys::cuInit(0) } as u32;
+    say(&channel, code.to_string().as_bytes());
+    if code != 0 {
+        return;
+    }
+    start();
+    let (stream, word) = (stream(), device_memory(64));
+    if hear(&channel) == b"work" {
+        ok!(cuMemsetD8Async(word, 0, 64, stream));
+        ok!(cuStreamWaitValue64_v2(stream, word, 1, 0));
+    }
+    say(&channel, b"ready");
+    hear(&channel);
+}
+
+#[test]
+fn a_client_of_mps_that_is_killed_with_work_in_flight_takes_the_server_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("control"), "").unwrap();
+    let pid_file = folder.path().join("nvidia-cuda-mps-control.pid");
+    std::fs::write(&pid_file, std::process::id().to_string()).unwrap();
+    let client = |strict: &str| {
+        let variables =
+            [("CUDA_MPS_PIPE_DIRECTORY", folder.path().to_str().unwrap()), ("CUDA_SIM_STRICT", strict)];
+        let peer = Peer::start("processes::peer_that_is_a_client_of_mps", &variables);
+        let code: u32 = String::from_utf8(hear(&peer.channel)).unwrap().parse().unwrap();
+        (peer, code)
+    };
+    let working = |work: &str| {
+        let (peer, code) = client("mps");
+        assert_eq!(code, 0);
+        say(&peer.channel, work.as_bytes());
+        assert_eq!(hear(&peer.channel), b"ready");
+        peer
+    };
+    // Killed at rest; ended by itself with work in flight; killed with some, once the daemon was told.
+    working("none").kill();
+    let peer = working("work");
+    say(&peer.channel, b"end");
+    peer.finish();
+    let mut released = working("work");
+    std::fs::write(folder.path().join(format!("terminated-{}", released.child.id())), "").unwrap();
+    released.kill();
+    let mut lost = working("work");
+    lost.kill();
+    assert_eq!(client("mps").1, CUresult::CUDA_ERROR_MPS_RPC_FAILURE as u32);
+    // Where the rule does not hold nobody looks, and another daemon knows nothing of it.
+    let (lenient, code) = client("");
+    assert_eq!(code, 0);
+    drop(lenient);
+    let mut other = Command::new("sleep").arg("600").spawn().unwrap();
+    std::fs::write(&pid_file, other.id().to_string()).unwrap();
+    assert_eq!(client("mps").1, 0);
+    other.kill().unwrap();
+    other.wait().unwrap();
+}

@@ -333,6 +333,7 @@ mod tests {
                     seconds: 0.0,
                     how: PinHow::InPlace,
                     pages: None,
+                    huge_share: None,
                     chunks: 1,
                     refused: None,
                 },

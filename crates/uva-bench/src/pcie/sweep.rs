@@ -17,6 +17,9 @@ pub const ROW_BYTES: [usize; 17] =
 /// Link reads are at best whole lines of this many bytes.
 pub(super) const LINE: usize = 128;
 
+/// Row sizes at which kernels are compared with their twins, besides the base point's.
+const TWIN_ROW_BYTES: [usize; 4] = [128, 512, 1028, 4096];
+
 /// Multiprocessors, besides all of them.
 pub const MULTIPROCESSORS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 
@@ -154,15 +157,25 @@ impl Sweep {
 
     fn axes(&self, cells: &mut Vec<Cell>) {
         let base = self.base();
-        for &kernel in &self.kernels {
+        // Twins make the same reads, and show their difference at a few points.
+        let (twins, kernels): (Vec<_>, Vec<_>) =
+            self.kernels.iter().partition(|kernel| kernel.layout() != **kernel && **kernel != base.kernel);
+        for &kernel in &kernels {
             for &row_bytes in &self.row_bytes {
                 cells.push(Cell { axis: "row-bytes", kernel, row_bytes, ..base.clone() });
             }
         }
-        for &kernel in &self.kernels {
+        for &kernel in &kernels {
             for &multiprocessors in &self.multiprocessors {
                 cells.push(Cell { axis: "multiprocessors", kernel, multiprocessors, ..base.clone() });
             }
+        }
+        for &kernel in &twins {
+            let hint = Cell { axis: "hints", kernel, ..base.clone() };
+            let rows = self.row_bytes.iter().copied().filter(|rows| TWIN_ROW_BYTES.contains(rows));
+            cells.extend(rows.chain([base.row_bytes]).map(|row_bytes| Cell { row_bytes, ..hint.clone() }));
+            let few = self.multiprocessors.iter().copied().filter(|few| *few == Some(8));
+            cells.extend(few.map(|multiprocessors| Cell { multiprocessors, ..hint.clone() }));
         }
         // Few multiprocessors have to do for every row size, not only for the base point's.
         let few = |row_bytes, multiprocessors, partition| Cell {
@@ -233,7 +246,12 @@ mod tests {
             kernels: Kernel::ALL.to_vec(),
             row_bytes: ROW_BYTES.to_vec(),
             multiprocessors: MULTIPROCESSORS.iter().map(|some| Some(*some)).chain([None]).collect(),
-            pages: vec![TablePages::TransparentHuge, TablePages::Base, TablePages::Hugetlb],
+            pages: vec![
+                TablePages::TransparentHuge,
+                TablePages::Base,
+                TablePages::Hugetlb,
+                TablePages::HostAlloc,
+            ],
             table_bytes: vec![4 << 30, 1 << 30, 16 << 30],
             ids: vec![IdOrder::Random, IdOrder::Sorted, IdOrder::Trace],
             full: false,
@@ -246,11 +264,13 @@ mod tests {
         assert!((100..=MOST_CELLS).contains(&cells.len()), "{} cells", cells.len());
         let has = |test: &dyn Fn(&Cell) -> bool| cells.iter().any(test);
         for &kernel in &sweep.kernels {
-            for &row_bytes in &sweep.row_bytes {
+            let is_twin = kernel.layout() != kernel;
+            for &row_bytes in sweep.row_bytes.iter().filter(|rows| !is_twin || TWIN_ROW_BYTES.contains(rows))
+            {
                 let all = |cell: &Cell| cell.multiprocessors.is_none() && cell.pages == sweep.pages[0];
                 assert!(has(&|c| (c.kernel, c.row_bytes) == (kernel, row_bytes) && all(c)), "{row_bytes}");
             }
-            for &some in &sweep.multiprocessors {
+            for &some in sweep.multiprocessors.iter().filter(|some| !is_twin || **some == Some(8)) {
                 assert!(has(&|c| (c.kernel, c.multiprocessors, c.row_bytes) == (kernel, some, 512)));
             }
         }
@@ -280,7 +300,7 @@ mod tests {
     #[test]
     fn every_combination_is_every_combination() {
         let sweep = Sweep { full: true, ..whole() };
-        assert_eq!(sweep.cells().len(), 3 * 17 * 7 * 3 * 3 * 3);
+        assert_eq!(sweep.cells().len(), 5 * 17 * 7 * 4 * 3 * 3);
     }
 
     #[test]

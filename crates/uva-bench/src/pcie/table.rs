@@ -7,7 +7,8 @@ use memmap2::{Advice, MmapMut, MmapOptions};
 use rayon::prelude::*;
 use serde::Serialize;
 use uva_cuda::memory::{
-    HostMemory, PinHow, PinOptions, PinReport, PinWay, PinnedTable, PreflightPolicy, TableBytes, preflight,
+    HostMemory, PinHow, PinOptions, PinPages, PinReport, PinWay, PinnedTable, PreflightPolicy, TableBytes,
+    preflight,
 };
 use uva_cuda::{Context, CudaError};
 
@@ -27,11 +28,14 @@ pub enum TablePages {
     TransparentHuge,
     /// 2 MiB, which the administrator has set apart.
     Hugetlb,
+    /// Memory that the driver allocates.
+    #[serde(rename = "hostalloc")]
+    HostAlloc,
 }
 
 impl TablePages {
     /// Every kind.
-    pub const ALL: [Self; 3] = [Self::Base, Self::TransparentHuge, Self::Hugetlb];
+    pub const ALL: [Self; 4] = [Self::Base, Self::TransparentHuge, Self::Hugetlb, Self::HostAlloc];
 
     /// As options and reports have it.
     pub fn name(self) -> &'static str {
@@ -39,6 +43,7 @@ impl TablePages {
             Self::Base => "base",
             Self::TransparentHuge => "transparent-huge",
             Self::Hugetlb => "hugetlb",
+            Self::HostAlloc => "hostalloc",
         }
     }
 }
@@ -125,9 +130,17 @@ impl Table {
             .map(|(after, before)| after.saturating_sub(before).min(bytes as u64));
         // Its pages have been written by now, so pinning them needs nothing more.
         let preflight = PreflightPolicy::Off;
-        let options = PinOptions { what: what.clone(), preflight, ..PinOptions::default() };
+        let driver = pages == TablePages::HostAlloc;
+        let pin_pages = if driver { PinPages::HostAlloc } else { PinPages::InPlace };
+        let options = PinOptions {
+            what: what.clone(),
+            preflight,
+            pages: pin_pages,
+            others: !driver,
+            ..PinOptions::default()
+        };
         let pinned = PinnedTable::new(context, Arc::new(Owned { memory, bytes }), &options)?;
-        if pinned.report().how == PinHow::Copied {
+        if pinned.report().how == PinHow::Copied && !driver {
             let why = pinned.report().refused.clone().unwrap_or_default();
             return Err(CudaError::Unsupported(format!("{what} cannot be pinned where it lies: {why}")));
         }

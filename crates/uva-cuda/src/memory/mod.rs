@@ -5,7 +5,7 @@
 //! | [`DeviceBuffer`] | the device's, for this process alone | cuMemAlloc |
 //! | [`SharedBuffer`] | the device's, for several processes | cuMemCreate and a file descriptor, or cuMemAlloc and an IPC handle |
 //! | [`PinnedBuffer`] | the host's, to copy from or for the device to read | cuMemHostAlloc |
-//! | [`PinnedTable`] | a mapping that was there already, such as a file's | cuMemHostRegister |
+//! | [`PinnedTable`] | a mapping that was there already, such as a file's, or a copy of it | cuMemHostRegister, cuMemHostAlloc |
 //!
 //! Each value frees its memory when it is dropped. Only its owner knows what the device still does with it, so the
 //! owner drops it after the enqueued work has run.
@@ -15,15 +15,18 @@ mod copy;
 mod device;
 mod host_memory;
 mod lack;
+mod pages;
 mod pinned;
 mod preflight;
 mod registered;
 mod shared;
 mod table;
+mod table_copy;
 
 pub use copy::{device_to_device, device_to_host, fill, host_to_device};
 pub use device::DeviceBuffer;
 pub use host_memory::{CgroupLimit, HostMemory};
+pub use pages::PinPages;
 pub use pinned::PinnedBuffer;
 pub use preflight::{PinWay, Preflight, PreflightError, PreflightPolicy, preflight};
 pub use shared::{Exported, IpcKind, SharedBuffer, SharedKind, SharedMetadata};

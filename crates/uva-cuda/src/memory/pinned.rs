@@ -30,6 +30,18 @@ impl PinnedBuffer {
     /// # Errors
     /// [`CudaError::System`] if the machine can't lock this much; [`CudaError::Call`].
     pub fn new(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self, CudaError> {
+        let mut buffer = Self::unwritten(context, bytes, what).map_err(|error| match error {
+            CudaError::System(lack) => {
+                CudaError::System(format!("{lack}, or take fewer --slots or a smaller --batch-size"))
+            }
+            error => error,
+        })?;
+        buffer.as_mut_slice().fill(0);
+        Ok(buffer)
+    }
+
+    /// The same with bytes of any value, to be written by the caller.
+    pub(super) fn unwritten(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self, CudaError> {
         context.bind()?;
         let mut host: *mut c_void = std::ptr::null_mut();
         // The driver refuses allocations of 0 bytes.
@@ -44,8 +56,6 @@ impl PinnedBuffer {
         .map_err(|error| host_lack(what, bytes, error))?;
         let mut buffer = Self { context: Arc::clone(context), host: host.cast(), address: 0, bytes };
         // From here on `buffer` frees it on an error.
-        // SAFETY: `host` is `asked` writable bytes of our own that nobody else knows. The driver promises no contents.
-        unsafe { buffer.host.write_bytes(0, asked) };
         // SAFETY: writes one address; the pointer is from cuMemHostAlloc with DEVICEMAP.
         unsafe {
             driver_call!(
@@ -73,7 +83,7 @@ impl PinnedBuffer {
 
     /// The bytes. Callers that let a device write them wait for it first.
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: `bytes` initialised bytes of our own; writers need `&mut self`, or `unsafe` with a promise.
+        // SAFETY: `bytes` bytes of our own, which the driver made and so have values; writers need `&mut self`, or `unsafe` with a promise.
         unsafe { std::slice::from_raw_parts(self.host, self.bytes) }
     }
 
@@ -100,7 +110,7 @@ fn host_lack(what: &str, bytes: usize, error: CudaError) -> CudaError {
         return error;
     }
     CudaError::System(format!(
-        "cuMemHostAlloc: this machine has no {bytes} bytes of memory to page-lock for {what}: free memory, or take fewer \
-         --slots or a smaller --batch-size"
+        "cuMemHostAlloc failed: CUDA_ERROR_OUT_OF_MEMORY (2): this machine has no {bytes} bytes of memory to page-lock for \
+         {what}: free memory, or take fewer --slots or a smaller --batch-size"
     ))
 }

@@ -37,7 +37,7 @@ const LEGACY_BLOCK: usize = 2 << 20;
 named! {
     /// The requested way of sharing.
     pub enum IpcKind = Auto {
-        /// vmm where the driver has it, else legacy.
+        /// vmm where both processes can, else legacy.
         Auto = "auto",
         /// Allocations exported as file descriptors.
         Vmm = "vmm",
@@ -138,8 +138,7 @@ impl SharedBuffer {
         let can = kind != IpcKind::Legacy && device.supports(Feature::SharedByFd)?;
         match kind {
             IpcKind::Vmm if !can => Err(CudaError::Unsupported(format!(
-                "device {} ({}) cannot share memory by file descriptor (--ipc vmm); --ipc auto or --ipc legacy shares it \
-                 by handle",
+                "device {} ({}) cannot share memory by file descriptor; --ipc legacy shares it by handle",
                 device.ordinal(),
                 device.name()
             ))),

@@ -7,25 +7,20 @@ use std::time::Instant;
 
 use cudarc::driver::sys::{CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_READ_ONLY};
 use serde::Serialize;
-use uva_mem::{MappedFile, PageKind, Pages, SharedRegion};
+use uva_mem::MappedFile;
 
 use crate::context::Context;
 use crate::device::Feature;
 use crate::error::{CudaError, OUT_OF_MEMORY};
-use crate::memory::bytes::Bytes;
 use crate::memory::host_memory::HostMemory;
+use crate::memory::pages::PinPages;
 use crate::memory::preflight::{PinWay, PreflightPolicy, preflight};
-use crate::memory::registered::{Registered, page_bytes, read_ahead};
+use crate::memory::registered::{Registered, page_bytes};
+use crate::memory::table_copy::TableCopy;
 
 /// Bytes pinned by one call by default. Drivers since R580 refuse one call for 512 GiB of 4 KiB pages, and a refusal
 /// after 64 GiB comes sooner than one at the end.
 pub const CHUNK_BYTES: usize = 64 << 30;
-
-const HUGE_PAGE: usize = 2 << 20;
-
-/// Bytes that a thread copies at a time: enough to read a file in one stream, and few enough that threads finish
-/// together.
-const COPY_PIECE: usize = 32 << 20;
 
 /// The owner of a table's bytes: it keeps them in place while the device reads them.
 ///
@@ -62,10 +57,10 @@ impl TableBytes for Vec<u8> {
 pub struct PinOptions {
     /// Its name in messages: "the feature table …/feat.npy".
     pub what: String,
-    /// Whether to try the owner's own pages first. Otherwise they're copied at once.
-    pub in_place: bool,
-    /// Whether a copy asks for reserved huge pages (2 MiB). If there are none, it gets ordinary pages.
-    pub huge_pages: bool,
+    /// The pages to pin.
+    pub pages: PinPages,
+    /// Whether other pages do where these cannot be had: the owner's own, then a copy.
+    pub others: bool,
     /// The most bytes pinned by one call, rounded down to whole pages, at least one.
     pub chunk_bytes: usize,
     /// Reaction to memory that seems too short. Use [`PreflightPolicy::Off`] for pages that are already in memory and
@@ -79,8 +74,8 @@ impl Default for PinOptions {
     fn default() -> Self {
         Self {
             what: "the feature table".to_owned(),
-            in_place: true,
-            huge_pages: true,
+            pages: PinPages::InPlace,
+            others: true,
             chunk_bytes: CHUNK_BYTES,
             preflight: PreflightPolicy::default(),
             warn: |_| {},
@@ -96,7 +91,7 @@ pub enum PinHow {
     InPlaceReadOnly,
     /// In place.
     InPlace,
-    /// In a copy in shared memory.
+    /// In a copy.
     Copied,
     /// Nothing was pinned: the table has no bytes.
     Empty,
@@ -113,11 +108,13 @@ pub struct PinReport {
     pub seconds: f64,
     /// How it was done.
     pub how: PinHow,
-    /// `base`, `transparent-huge` or `hugetlb`; `None` in place, where the pages are the owner's.
+    /// `base`, `transparent-huge`, `hugetlb` or `hostalloc`; `None` in place, where the pages are the owner's.
     pub pages: Option<&'static str>,
+    /// The share of transparent huge pages that the kernel has given, where it was asked for them and tells.
+    pub huge_share: Option<f64>,
     /// Registration calls.
     pub chunks: usize,
-    /// Why the owner's own pages were not pinned, if that was tried.
+    /// Why other pages were not pinned that were tried before.
     pub refused: Option<String>,
 }
 
@@ -136,23 +133,31 @@ pub struct PinnedTable {
 /// Keeps the pinned pages mapped.
 enum Backing {
     Owner(Arc<dyn TableBytes>),
-    Copy(SharedRegion),
+    Copy(TableCopy),
+}
+
+/// A table whose pages are pinned, before its report.
+struct Pinned {
+    registered: Registered,
+    backing: Backing,
+    address: u64,
+    how: PinHow,
 }
 
 impl PinnedTable {
     /// Pins the bytes of `owner`.
     ///
-    /// Unless the options say otherwise, it first tries to pin in place. It registers read-only if the device supports
-    /// that, which is the only way for a file mapped read-only; else normally, if the pages are writable. If that is
-    /// refused (file systems and kernels differ in what they let a driver pin), it pins a copy. Any other refusal, such
-    /// as a lost device, ends the attempt at once. Chunks of a table pinned before a refusal are unpinned again, the
-    /// last first.
+    /// In place it registers read-only if the device supports that, which is the only way for a file mapped read-only;
+    /// else normally, if the pages are writable. File systems and kernels differ in what they let a driver pin. Pages
+    /// that are refused, or that this system does not have, are replaced by others if the options allow it. Any other
+    /// failure, such as a lost device, ends the attempt at once. Chunks of a table pinned before a refusal are unpinned
+    /// again, the last first.
     ///
     /// # Errors
     /// - [`CudaError::Preflight`] before anything is pinned, as the [`PreflightPolicy`] decides.
     /// - [`CudaError::System`] if there are no pages for a copy.
     /// - [`CudaError::Unsupported`] if the device can't read host memory at all, or would see the parts of the table at
-    ///   addresses that don't join.
+    ///   addresses that don't join; if this system has no pages of the kind that is asked for.
     /// - [`CudaError::Call`].
     pub fn new(
         context: &Arc<Context>,
@@ -160,23 +165,12 @@ impl PinnedTable {
         options: &PinOptions,
     ) -> Result<Self, CudaError> {
         let start = Instant::now();
-        let bytes: *const [u8] = owner.bytes();
-        // SAFETY: the slice borrows from `*owner`. The Arc keeps that in place and shared for as long as it's held: no
-        // safe code can end such a borrow or change bytes under it. The slice is used only while `owner` is held: in
-        // this function and, in `host`, while `backing` is.
-        let bytes: &[u8] = unsafe { &*bytes };
-        let chunk = options.chunk_bytes;
-        if bytes.is_empty() {
-            return Ok(Self::pinned(
-                Registered::none(context),
-                Backing::Owner(owner),
-                0,
-                PinHow::Empty,
-                None,
-                0,
-                None,
-                start,
-            ));
+        let bytes = owner.bytes().len();
+        if bytes == 0 {
+            let registered = Registered::none(context);
+            let pinned =
+                Pinned { registered, backing: Backing::Owner(owner), address: 0, how: PinHow::Empty };
+            return Ok(pinned.reported(0, None, start));
         }
         let device = context.device();
         if !device.supports(Feature::HostRegister)? {
@@ -188,90 +182,28 @@ impl PinnedTable {
                 options.what
             )));
         }
-        let mut refused = None;
-        if options.in_place {
-            let doubts = check_room(options, bytes.len(), PinWay::InPlace)?;
-            match pin_in_place(context, &*owner, bytes, chunk, &options.what) {
-                Ok((registered, how)) => {
-                    let address = registered.address_of(bytes);
-                    return Ok(Self::pinned(
-                        registered,
-                        Backing::Owner(owner),
-                        address,
-                        how,
-                        None,
-                        bytes.len(),
-                        None,
-                        start,
-                    ));
+        // Without /proc nothing is known, and a failed registration reports itself.
+        let memory = HostMemory::read().ok();
+        let huge_pages = memory.as_ref().map_or(0, |memory| memory.huge_pages);
+        let attempts = options.pages.attempts(options.others, bytes as u64, huge_pages);
+        let mut refusals = Refusals::default();
+        for (number, &pages) in attempts.iter().enumerate() {
+            let is_last = number + 1 == attempts.len();
+            let checked = check_room(options, memory.as_ref(), bytes, pages, is_last);
+            let pinned = match checked {
+                Ok(doubts) => {
+                    refusals.doubts = doubts;
+                    pin(context, &owner, options, pages)
                 }
-                Err(error) if may_be_copied(&error) => refused = Some((error.to_string(), doubts)),
-                Err(error) => return Err(error),
+                Err(error) => Err(error),
+            };
+            match pinned {
+                Ok(pinned) => return Ok(pinned.reported(bytes, refusals.text(), start)),
+                Err(error) if !is_last && may_be_others(&error, pages) => refusals.add(pages, &error),
+                Err(error) => return Err(refusals.explain(error, pages)),
             }
         }
-        let doubts = check_room(options, bytes.len(), PinWay::Copy { huge_pages: options.huge_pages })?;
-        let pages = if options.huge_pages { Pages::Hugetlb } else { Pages::Normal };
-        let region = copy_of(bytes, pages, &options.what)?;
-        let unit = if region.pages() == PageKind::Hugetlb { HUGE_PAGE } else { page_bytes() };
-        // SAFETY: the region has whole pages of that size from its start on, all mapped. It lives longer than the
-        // registration (`Backing::Copy`, after it).
-        let registered = unsafe {
-            Registered::new(
-                context,
-                region.as_ptr(),
-                region.len().next_multiple_of(unit),
-                chunk,
-                CU_MEMHOSTREGISTER_DEVICEMAP,
-                &options.what,
-            )
-        }
-        .map_err(|error| {
-            // The same limits blocked both attempts, and are named once.
-            let before = refused.as_ref().map(|(error, _)| error.as_str());
-            explain_refusal(error, before, &doubts)
-        })?;
-        let address = registered.address();
-        let page_kind = match region.pages() {
-            PageKind::Base => "base",
-            PageKind::TransparentHuge => "transparent-huge",
-            PageKind::Hugetlb => "hugetlb",
-        };
-        let bytes = bytes.len();
-        // The owner isn't needed any more: from now on the device and the CPU read the copy.
-        drop(owner);
-        Ok(Self::pinned(
-            registered,
-            Backing::Copy(region),
-            address,
-            PinHow::Copied,
-            Some(page_kind),
-            bytes,
-            refused.map(|(error, doubts)| with_doubts(error, &doubts)),
-            start,
-        ))
-    }
-
-    #[allow(clippy::too_many_arguments, reason = "one place that puts the report together")]
-    fn pinned(
-        registered: Registered,
-        backing: Backing,
-        address: u64,
-        how: PinHow,
-        pages: Option<&'static str>,
-        bytes: usize,
-        refused: Option<String>,
-        start: Instant,
-    ) -> Self {
-        let report = PinReport {
-            bytes: bytes as u64,
-            pinned_bytes: registered.bytes() as u64,
-            seconds: start.elapsed().as_secs_f64(),
-            how,
-            pages,
-            chunks: registered.chunks(),
-            refused,
-        };
-        Self { registered, backing, address, report }
+        Err(CudaError::Refused(format!("{}: there are no pages to try", options.what)))
     }
 
     /// The device address of the first byte; 0 for a table without bytes.
@@ -288,9 +220,7 @@ impl PinnedTable {
     pub fn host(&self) -> &[u8] {
         match &self.backing {
             Backing::Owner(owner) => owner.bytes(),
-            // SAFETY: `bytes` bytes, written before this value was made. The region is ours alone: its descriptor was
-            // given to nobody, and nothing writes it from then on.
-            Backing::Copy(region) => unsafe { std::slice::from_raw_parts(region.as_ptr(), self.bytes()) },
+            Backing::Copy(copy) => copy.bytes(),
         }
     }
 
@@ -315,16 +245,127 @@ impl std::fmt::Debug for PinnedTable {
     }
 }
 
+impl Pinned {
+    fn reported(self, bytes: usize, refused: Option<String>, start: Instant) -> PinnedTable {
+        let Self { registered, backing, address, how } = self;
+        let (pages, driver) = match &backing {
+            Backing::Owner(_) => (None, None),
+            Backing::Copy(copy) => (Some(copy.pages()), copy.pinned_already()),
+        };
+        let huge_share = match &backing {
+            Backing::Copy(copy) if pages == Some("transparent-huge") => uva_mem::huge_share(copy.bytes()),
+            _ => None,
+        };
+        let report = PinReport {
+            bytes: bytes as u64,
+            pinned_bytes: driver.map_or(registered.bytes(), |(_, bytes)| bytes) as u64,
+            seconds: start.elapsed().as_secs_f64(),
+            how,
+            pages,
+            huge_share,
+            chunks: registered.chunks(),
+            refused,
+        };
+        PinnedTable { registered, backing, address, report }
+    }
+}
+
+/// The attempts that failed, for the report or for the last error.
+#[derive(Default)]
+struct Refusals {
+    /// The pages, each with the refusal.
+    tried: Vec<(PinPages, String)>,
+    /// Limits that may have interfered with the last attempt.
+    doubts: Vec<String>,
+}
+
+impl Refusals {
+    fn add(&mut self, pages: PinPages, error: &CudaError) {
+        self.tried.push((pages, with_doubts(error.to_string(), &self.doubts)));
+    }
+
+    fn text(&self) -> Option<String> {
+        let tried: Vec<String> =
+            self.tried.iter().map(|(pages, error)| format!("{pages}: {error}")).collect();
+        (!tried.is_empty()).then(|| tried.join("; "))
+    }
+
+    /// Adds the known limits and the earlier attempts to the refusal of the last one, for pages of this kind. The same
+    /// limits blocked all attempts, and are named once.
+    fn explain(mut self, error: CudaError, pages: PinPages) -> CudaError {
+        let CudaError::Call { call, code, name, mut doing } = error else { return error };
+        for (tried, error) in &self.tried {
+            let this = if pages == PinPages::InPlace { "in place" } else { "a copy" };
+            let other = if *tried == PinPages::InPlace { "in place" } else { tried.name() };
+            doing.push_str(&format!(" ({this}, since {other} it was refused: {error})"));
+        }
+        if self.tried.is_empty() {
+            doing = with_doubts(doing, &std::mem::take(&mut self.doubts));
+        }
+        CudaError::Call { call, code, name, doing }
+    }
+}
+
 /// Checks for room, and returns the limits that may still interfere.
-fn check_room(options: &PinOptions, bytes: usize, way: PinWay) -> Result<Vec<String>, CudaError> {
-    // Without /proc nothing is known, and a failed registration reports itself.
-    let Ok(memory) = HostMemory::read() else { return Ok(Vec::new()) };
-    let found = preflight(&options.what, bytes as u64, way, &memory, options.preflight)
+fn check_room(
+    options: &PinOptions,
+    memory: Option<&HostMemory>,
+    bytes: usize,
+    pages: PinPages,
+    is_last: bool,
+) -> Result<Vec<String>, CudaError> {
+    let Some(memory) = memory else { return Ok(Vec::new()) };
+    let way = match pages {
+        PinPages::InPlace => PinWay::InPlace,
+        pages => PinWay::Copy { huge_pages: pages == PinPages::Hugetlb },
+    };
+    // A copy that others could replace is not worth the risk of a shortage.
+    let policy = match options.preflight {
+        PreflightPolicy::Warn if way != PinWay::InPlace && !is_last => PreflightPolicy::Refuse,
+        policy => policy,
+    };
+    let found = preflight(&options.what, bytes as u64, way, memory, policy)
         .map_err(|error| CudaError::Preflight(error.to_string()))?;
     if let Some(warning) = &found.warning {
         (options.warn)(warning);
     }
     Ok(found.doubts)
+}
+
+/// Pins these pages.
+fn pin(
+    context: &Arc<Context>,
+    owner: &Arc<dyn TableBytes>,
+    options: &PinOptions,
+    pages: PinPages,
+) -> Result<Pinned, CudaError> {
+    let bytes: *const [u8] = owner.bytes();
+    // SAFETY: the slice borrows from `**owner`. The Arc keeps that in place and shared for as long as it's held: no safe
+    // code can end such a borrow or change bytes under it. The slice is used in this function only, and the caller
+    // holds the Arc.
+    let bytes: &[u8] = unsafe { &*bytes };
+    if pages == PinPages::InPlace {
+        let (registered, how) = pin_in_place(context, &**owner, bytes, options.chunk_bytes, &options.what)?;
+        let address = registered.address_of(bytes);
+        return Ok(Pinned { registered, backing: Backing::Owner(Arc::clone(owner)), address, how });
+    }
+    let copy = TableCopy::new(context, bytes, pages, !options.others, &options.what)?;
+    let (registered, address) = match copy.pinned_already() {
+        Some((address, _)) => (Registered::none(context), address),
+        None => {
+            let (start, length) = copy.whole_pages();
+            let flags = CU_MEMHOSTREGISTER_DEVICEMAP;
+            // SAFETY: whole pages of the copy, all mapped. It lives longer than the registration (`Backing::Copy`,
+            // after it).
+            let registered = unsafe {
+                Registered::new(context, start, length, options.chunk_bytes, flags, &options.what)
+            }?;
+            let address = registered.address();
+            (registered, address)
+        }
+    };
+    // The owner isn't needed any more: from now on the device and the CPU read the copy.
+    Ok(Pinned { registered, backing: Backing::Copy(copy), address, how: PinHow::Copied })
 }
 
 /// Pins the pages that hold `bytes` where they are.
@@ -349,7 +390,7 @@ fn pin_in_place(
     if device.supports(Feature::ReadOnlyHostRegister)? {
         match register(CU_MEMHOSTREGISTER_READ_ONLY) {
             Ok(registered) => return Ok((registered, PinHow::InPlaceReadOnly)),
-            Err(error) if may_be_copied(&error) => first = Some(error),
+            Err(error) if may_be_the_pages(&error) => first = Some(error),
             Err(error) => return Err(error),
         }
     }
@@ -365,8 +406,16 @@ fn pin_in_place(
     }))
 }
 
-/// Whether a refusal to pin pages in place may be due to these pages, so that a copy is worth a try.
-fn may_be_copied(error: &CudaError) -> bool {
+/// Whether a failure may be due to these pages, so that others are worth a try.
+fn may_be_others(error: &CudaError, pages: PinPages) -> bool {
+    match error {
+        CudaError::Preflight(_) | CudaError::System(_) => pages != PinPages::InPlace,
+        error => may_be_the_pages(error),
+    }
+}
+
+/// Whether the driver may have refused these pages, and would take others.
+fn may_be_the_pages(error: &CudaError) -> bool {
     // CUDA_ERROR_INVALID_VALUE, OUT_OF_MEMORY, OPERATING_SYSTEM, HOST_MEMORY_ALREADY_REGISTERED, NOT_PERMITTED,
     // NOT_SUPPORTED.
     const OF_THE_PAGES: [u32; 6] = [1, OUT_OF_MEMORY, 304, 712, 800, 801];
@@ -382,49 +431,4 @@ fn with_doubts(mut text: String, doubts: &[String]) -> String {
         text.push_str(doubt);
     }
     text
-}
-
-/// Adds the known limits and the earlier attempt to the refusal of the last attempt.
-fn explain_refusal(error: CudaError, before: Option<&str>, doubts: &[String]) -> CudaError {
-    match error {
-        CudaError::Call { call, code, name, mut doing } => {
-            if let Some(before) = before {
-                doing.push_str(&format!(" (a copy, since in place it was refused: {before})"));
-            }
-            CudaError::Call { call, code, name, doing: with_doubts(doing, doubts) }
-        }
-        other => other,
-    }
-}
-
-/// A copy in memory of our own, made by several threads.
-fn copy_of(bytes: &[u8], pages: Pages, what: &str) -> Result<SharedRegion, CudaError> {
-    let system = |error: &dyn std::error::Error| {
-        CudaError::System(format!("copying {what} ({}) to be pinned: {error}", Bytes(bytes.len() as u64)))
-    };
-    let region =
-        SharedRegion::create_with("uvatrain-table", bytes.len(), pages).map_err(|error| system(&error))?;
-    // Allocated now, so that a lack of memory is an error here and not a SIGBUS in the middle of the copy.
-    region.populate().map_err(|error| system(&error))?;
-    // SAFETY: the region has `bytes.len()` zeroed bytes, and nobody else knows of it yet.
-    let copy = unsafe { std::slice::from_raw_parts_mut(region.as_ptr(), bytes.len()) };
-    let pieces = std::sync::Mutex::new(bytes.chunks(COPY_PIECE).zip(copy.chunks_mut(COPY_PIECE)));
-    // More than a few threads gain nothing against one memory bus.
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
-    // The lock is held to take a piece, not to copy it, and can't be poisoned: taking a piece doesn't panic.
-    let take = || pieces.lock().ok().and_then(|mut pieces| pieces.next());
-    let work = || {
-        while let Some((from, to)) = take() {
-            read_ahead(from);
-            to.copy_from_slice(from);
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..threads {
-            // A thread that fails to start is one less: this one copies too.
-            let _ = std::thread::Builder::new().name("table-copy".to_owned()).spawn_scoped(scope, work);
-        }
-        work();
-    });
-    Ok(region)
 }

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use uva_cuda::memory::{
-    DeviceBuffer, Exported, HostMemory, IpcKind, PinHow, PinOptions, PinnedBuffer, PinnedTable,
+    DeviceBuffer, Exported, HostMemory, IpcKind, PinHow, PinOptions, PinPages, PinnedBuffer, PinnedTable,
     PreflightPolicy, SharedBuffer, SharedKind, SharedMetadata, TableBytes, device_to_device, device_to_host,
     fill, host_to_device,
 };
 use uva_cuda::partition::GreenPartition;
-use uva_cuda::{Context, CudaError, Stream};
+use uva_cuda::{Context, CudaError, Event, Signal, Stamp, Stream, clear_stamps};
 use uva_mem::MappedFile;
 
 /// As `cuda_sim::in_process`, on the machine that the variables describe.
@@ -471,10 +471,102 @@ fn where_read_only_pages_cannot_be_pinned_a_copy_is() {
     assert_eq!(table.report().how, PinHow::InPlace);
     assert_eq!(table.address(), writable.as_ptr() as u64);
     // And copied where that's asked for.
-    let copied = PinOptions { in_place: false, huge_pages: false, ..chunks_of(1) };
+    let copied = PinOptions { pages: PinPages::Thp, ..chunks_of(1) };
     let table = PinnedTable::new(&context, writable, &copied).unwrap();
     assert_eq!((table.report().how, table.report().chunks), (PinHow::Copied, 3));
     assert_eq!(table.report().refused, None);
+}
+
+#[test]
+fn a_table_is_copied_to_the_pages_that_are_asked_for() {
+    if !under("memory::a_table_is_copied_to_the_pages_that_are_asked_for", &[]) {
+        return;
+    }
+    let context = Context::primary(0).unwrap();
+    let length = 3 * PAGE + 7;
+    for (pages, name) in [
+        (PinPages::InPlace, None),
+        (PinPages::HostAlloc, Some("hostalloc")),
+        (PinPages::Thp, Some("transparent-huge")),
+    ] {
+        let options = PinOptions { pages, others: false, ..chunks_of(2) };
+        let table = match PinnedTable::new(&context, file_table(length, 128), &options) {
+            // A system without transparent huge pages says so; there is nothing to compare then.
+            Err(error) if pages == PinPages::Thp => {
+                let text = error.to_string();
+                assert!(
+                    text.contains("--table-pages thp") && text.contains("transparent_hugepage"),
+                    "{text}"
+                );
+                continue;
+            }
+            table => table.unwrap(),
+        };
+        let report = table.report();
+        assert_eq!((report.pages, report.refused.as_deref()), (name, None), "{report:?}");
+        assert_eq!(report.how == PinHow::Copied, pages != PinPages::InPlace, "{report:?}");
+        assert!(report.pinned_bytes >= length as u64, "{report:?}");
+        assert!(table.host() == bytes(length, 7), "{pages}");
+        assert_eq!(table.address(), table.host().as_ptr() as u64, "{pages}");
+    }
+}
+
+/// More than any machine has reserved, in a file of no pages.
+#[test]
+fn huge_pages_that_nobody_reserved_are_refused_by_name_or_replaced_by_others() {
+    let test = "memory::huge_pages_that_nobody_reserved_are_refused_by_name_or_replaced_by_others";
+    if !under(test, &[]) {
+        return;
+    }
+    let context = Context::primary(0).unwrap();
+    let length = HostMemory::read().unwrap().huge_pages as usize + PAGE;
+    let pin = |others| {
+        let options = PinOptions { pages: PinPages::Hugetlb, others, ..chunks_of(1 << 20) };
+        PinnedTable::new(&context, file_table(length, 128), &options)
+    };
+    let error = pin(false).unwrap_err();
+    assert_eq!(error.kind(), uva_cuda::ErrorKind::Missing, "{error:?}");
+    let text = error.to_string();
+    for part in
+        ["--table-pages hugetlb", "feat.npy", "reserved pages", "nr_hugepages", "--table-pages in-place"]
+    {
+        assert!(text.contains(part), "`{part}` is missing in: {text}");
+    }
+    let table = pin(true).unwrap();
+    let report = table.report();
+    assert_eq!(report.how, PinHow::InPlaceReadOnly, "{report:?}");
+    assert!(report.refused.as_ref().unwrap().starts_with("hugetlb: "), "{report:?}");
+}
+
+#[test]
+fn pages_in_place_that_a_driver_refuses_are_no_copy_where_they_are_named() {
+    let fail = [("CUDA_SIM_FAIL", "cuMemHostRegister:*=304")];
+    if !under("memory::pages_in_place_that_a_driver_refuses_are_no_copy_where_they_are_named", &fail) {
+        return;
+    }
+    let context = Context::primary(0).unwrap();
+    let options = PinOptions { others: false, ..chunks_of(2) };
+    let error = PinnedTable::new(&context, file_table(3 * PAGE, 0), &options).unwrap_err();
+    assert_eq!(error.to_string().matches("cuMemHostRegister").count(), 1, "{error}");
+    // What the driver allocates needs no registration.
+    let options = PinOptions { pages: PinPages::HostAlloc, ..options };
+    PinnedTable::new(&context, file_table(3 * PAGE, 0), &options).unwrap();
+}
+
+#[test]
+fn memory_that_the_driver_does_not_have_is_replaced_by_the_tables_own_pages() {
+    let fail = [("CUDA_SIM_FAIL", "cuMemHostAlloc:*=2")];
+    if !under("memory::memory_that_the_driver_does_not_have_is_replaced_by_the_tables_own_pages", &fail) {
+        return;
+    }
+    let context = Context::primary(0).unwrap();
+    let options = PinOptions { pages: PinPages::HostAlloc, ..chunks_of(2) };
+    let table = PinnedTable::new(&context, file_table(3 * PAGE, 0), &options).unwrap();
+    let report = table.report();
+    assert_eq!(report.how, PinHow::InPlaceReadOnly, "{report:?}");
+    assert!(report.refused.as_ref().unwrap().contains("hostalloc: cuMemHostAlloc"), "{report:?}");
+    let named = PinOptions { others: false, ..options };
+    assert!(PinnedTable::new(&context, file_table(3 * PAGE, 0), &named).is_err());
 }
 
 /// Fails the given call of cuMemHostRegister with the code, for tables of 6 chunks.
@@ -619,6 +711,95 @@ fn a_green_partition_gets_whole_steps_of_multiprocessors_and_runs_work() {
         let error = GreenPartition::new(&context, asked).unwrap_err();
         assert!(error.to_string().contains("has 132"), "{error}");
     }
+}
+
+#[test]
+fn partitions_of_one_split_have_no_multiprocessor_in_common() {
+    let test = "memory::partitions_of_one_split_have_no_multiprocessor_in_common";
+    if !under(test, &[("CUDA_SIM_STRICT", "green_groups")]) {
+        return;
+    }
+    let context = Context::primary(0).unwrap();
+    let split = GreenPartition::split(&context, &[13, 20]).unwrap();
+    let counts: Vec<u32> = split.partitions.iter().map(GreenPartition::multiprocessors).collect();
+    assert_eq!(counts, [16, 24]);
+    // The rest is for whoever wants it.
+    let rest = split.rest.unwrap();
+    assert_eq!(rest.multiprocessors(), 92);
+    let rest = rest.partition(&context).unwrap();
+    assert_eq!((rest.asked(), rest.multiprocessors()), (92, 92));
+    rest.check_events().unwrap();
+    // A split of its own begins with the same multiprocessors again.
+    let error = GreenPartition::new(&context, 8).unwrap_err();
+    assert_eq!(error.code(), Some(915), "{error}");
+    drop((split.partitions, rest));
+    GreenPartition::new(&context, 8).unwrap();
+    let error = GreenPartition::split(&context, &[100, 33]).unwrap_err();
+    assert!(error.to_string().contains("100 and 33"), "{error}");
+}
+
+#[test]
+fn an_event_of_a_partitions_stream_is_made_in_the_streams_own_context() {
+    let test = "memory::an_event_of_a_partitions_stream_is_made_in_the_streams_own_context";
+    if !under(test, &[("CUDA_SIM_STRICT", "green_events")]) {
+        return;
+    }
+    let context = Context::primary(0).unwrap();
+    let (partition, outside) = (GreenPartition::new(&context, 8).unwrap(), Stream::new(&context).unwrap());
+    partition.check_events().unwrap();
+    let inside = partition.stream().unwrap();
+    let error = Event::local(&context).unwrap().record(&inside).unwrap_err();
+    assert_eq!(error.code(), Some(400), "{error}");
+    for (stream, other) in [(&inside, &outside), (&outside, &inside)] {
+        let (local, timing) =
+            (Event::local(stream.made_in()).unwrap(), Event::timing(stream.made_in()).unwrap());
+        timing.record(stream).unwrap();
+        local.record(stream).unwrap();
+        other.wait(&local).unwrap();
+        other.synchronize().unwrap();
+        assert!(local.query().unwrap() && Event::elapsed_ms(&timing, &timing).unwrap() >= 0.0);
+    }
+    // The events' context is kept by them, and the thread is back in the primary one with the next call.
+    let event = Event::local(inside.made_in()).unwrap();
+    drop((partition, inside));
+    assert!(event.query().unwrap());
+    drop(event);
+    outside.synchronize().unwrap();
+}
+
+#[test]
+fn a_stamp_is_a_signal_between_streams_and_lies_within_its_buffer() {
+    if !under("memory::a_stamp_is_a_signal_between_streams_and_lies_within_its_buffer", &[]) {
+        return;
+    }
+    let context = Context::primary(0).unwrap();
+    let buffer = SharedBuffer::create(&context, 256, IpcKind::Auto, "the slots").unwrap();
+    clear_stamps(&buffer, 128..256).unwrap();
+    Stamp::check(&context, &buffer, 128).unwrap();
+    let (one, other) = (Stream::new(&context).unwrap(), Stream::new(&context).unwrap());
+    let second = Stamp::new(&buffer, 136, 2).unwrap();
+    second.wait(&other).unwrap();
+    Stamp::new(&buffer, 136, 1).unwrap().record(&one).unwrap();
+    one.synchronize().unwrap();
+    assert!(!other.query().unwrap());
+    // Whoever ends the wait for a writer that has died.
+    Stamp::new(&buffer, 136, i64::MAX as u64).unwrap().write_now().unwrap();
+    other.synchronize().unwrap();
+    for at in [132, 252, 256] {
+        assert!(Stamp::new(&buffer, at, 1).is_err(), "{at}");
+    }
+}
+
+#[test]
+fn a_device_without_stream_memory_operations_says_so() {
+    let test = "memory::a_device_without_stream_memory_operations_says_so";
+    if !under(test, &[("CUDA_SIM_LACKS", "stream_memory_operations")]) {
+        return;
+    }
+    let context = Context::primary(0).unwrap();
+    let buffer = SharedBuffer::create(&context, 64, IpcKind::Auto, "the slots").unwrap();
+    let error = Stamp::check(&context, &buffer, 0).unwrap_err();
+    assert!(error.to_string().contains("stream memory operations"), "{error}");
 }
 
 #[test]

@@ -150,7 +150,7 @@ impl Case<'_> {
                 let mut rows =
                     (first - start) as usize / row_bytes..=(behind - 1 - start) as usize / row_bytes;
                 let exact = rows.start() == rows.end() && behind - first == u64::from(lane.bytes);
-                if kernel == Kernel::Wide {
+                if kernel.layout() == Kernel::Wide {
                     lane.bytes == 16 && lane.address % 16 == 0 && rows.any(|row| from_table[row])
                 } else {
                     exact && from_table[*rows.start()]

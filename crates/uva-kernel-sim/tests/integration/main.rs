@@ -1,5 +1,6 @@
 //! The kernels on the host, and the shim that runs them.
 
+mod block;
 mod cache;
 mod conformance;
 mod requests;

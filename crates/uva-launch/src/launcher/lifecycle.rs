@@ -50,6 +50,8 @@ pub struct Launcher {
     checkpoint: Option<CheckpointDirectory>,
     /// How MPS divides the GPU, where it does.
     wish: Option<MpsWish>,
+    /// The variables by which helpers find the libtorch that trains.
+    pub(super) libtorch: Vec<(String, Option<String>)>,
 }
 
 impl Launcher {
@@ -64,7 +66,14 @@ impl Launcher {
             RuntimeError::Failed(format!("cannot listen for SIGINT and SIGTERM: {error}"))
         })?;
         let janitor = Janitor::start(dataset, checkpoint.as_ref())?;
-        Ok(Self { mps: None, janitor, signals, checkpoint, wish: None })
+        Ok(Self { mps: None, janitor, signals, checkpoint, wish: None, libtorch: Vec::new() })
+    }
+
+    /// With these variables for helpers, by which they find the libtorch that trains.
+    #[must_use]
+    pub(crate) fn with_libtorch(mut self, variables: Vec<(String, Option<String>)>) -> Self {
+        self.libtorch = variables;
+        self
     }
 
     /// Fulfils the request for MPS, if there is one, and returns the backend that the run uses.

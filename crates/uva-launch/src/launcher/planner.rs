@@ -1,5 +1,5 @@
-//! The planner: a process that determines what to cache, and where to sample, before the others start. It may use the
-//! GPU, which the launcher never does, and it can be stopped.
+//! The planner: a process that determines what to cache, where to sample and how fast gathers are, before the others
+//! start. It may use the GPU, which the launcher never does, and it can be stopped.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
@@ -89,7 +89,9 @@ impl Launcher {
         search: &Search,
         observer: &mut dyn Observer,
     ) -> Result<Found, RuntimeError> {
-        let environments = Environments::default().divided(self.mps.as_deref(), backend);
+        // NVRTC may be beside the libtorch that trains.
+        let environments = Environments { sampler: self.libtorch.clone(), ..Environments::default() };
+        let environments = environments.divided(self.mps.as_deref(), backend);
         let on_gpu = backend.cuda().is_some();
         let mut planner = Spawn {
             program: &own_program(),
@@ -175,7 +177,7 @@ fn ended_how(planner: &mut ChildProcess) -> RuntimeError {
         Some((None, Some(code))) => format!("ended with exit code {code}"),
         _ => "ended".to_owned(),
     };
-    RuntimeError::Failed(format!("the planner {how} before it had found out what to cache"))
+    RuntimeError::Failed(format!("the planner {how} before it had found out what it was asked"))
 }
 
 /// The planner's own life: receives its task, and returns the result, with its descriptors.

@@ -15,6 +15,7 @@ use super::state::{TrainingState, checkpoint_error};
 use crate::launcher::without_mps;
 use crate::mps;
 use uva_runtime::backend::{self, Backend, BackendOptions, Probe};
+use uva_runtime::measurement::{self, Wanted};
 use uva_runtime::{LoaderOptions, RuntimeError};
 
 /// A trained model, and how it is asked.
@@ -139,7 +140,11 @@ impl TrainedModel {
                 Backend::Cpu
             }
             EvaluateBy::Sampled => {
-                backend::decide(&asked.backend, true, || Probe::in_child(&without_mps(), false))?.backend
+                let probe = || Probe::in_child(&without_mps(), false);
+                let decision = backend::decide(&asked.backend, true, probe)?;
+                let row_bytes = dataset.features().row_bytes();
+                let wanted = Wanted { row_bytes, gather_threads: asked.gather_threads, cached: false };
+                measurement::settle(decision, &wanted, None, &mut |_| {})?.backend
             }
         };
         let loader = LoaderOptions {

@@ -54,6 +54,9 @@ options! {
         weight_decay: f64 = 0.0 => Field::real("DECAY", Real::NotNegative).of(OPTIMISATION, &[Training]),
         /// Regression (float32 targets): the error whose mean over nodes and columns is minimised. auto: mse
         loss: LossChoice = LossChoice(None) => Field::choice::<LossChoice>("LOSS").of(OPTIMISATION, &[Training]),
+        /// Report the loss of one batch in so many, and of an epoch's last batch. The epoch's own loss counts all batches.
+        /// On a GPU, fewer reports mean fewer copies to the host
+        loss_every: u32 = 1 => Field::at_least("BATCHES", 1).of(OPTIMISATION, &[]),
         /// Stop after this many epochs without a better validation, by `metric`
         patience: Option<u32> = None
             => Field::at_least("EPOCHS", 1).of(OPTIMISATION, &[]).unless_given("never"),

@@ -159,7 +159,10 @@ impl TrainingRun {
             None => vec![line("model, at least", MemoryKind::Host, footprint.on_host())],
         };
         let more = more.into_iter().filter(|line| line.bytes > 0).collect();
-        self.draft.dry_run(&decision.backend, placement, more)
+        // A refusal of stored choices shows when the run starts.
+        let settled = self.draft.settle_by_stored(decision.clone());
+        let backend = settled.map_or_else(|_| decision.backend.clone(), |settled| settled.backend);
+        self.draft.dry_run(&backend, placement, more)
     }
 
     /// Runs to the end. The metrics' first line shows `options` unchanged.
@@ -172,6 +175,7 @@ impl TrainingRun {
         let (prepared, outcome, told) = match training.trainer.clone() {
             Trainer::Here(consume) => {
                 decision.notes.iter().for_each(|note| observer.note(note));
+                let decision = draft.settle(decision, None, observer)?;
                 let prepared = training.prepare(draft, decision.backend, None, observer)?;
                 training.tell_the_start(&prepared, options, observer)?;
                 let (outcome, told) = training.in_this_process(&prepared, consume, observer)?;
@@ -179,7 +183,10 @@ impl TrainingRun {
             }
             Trainer::Program(program) => {
                 let checkpoint = training.checkpoint.as_ref().map(CheckpointDirectory::share).transpose()?;
-                let mut launcher = Launcher::begin(draft.dataset.path(), checkpoint)?;
+                let libtorch = program.libtorch.clone().into_iter().collect();
+                let launcher = Launcher::begin(draft.dataset.path(), checkpoint)?;
+                let mut launcher = launcher.with_libtorch(libtorch);
+                let decision = draft.settle(decision, Some(&mut launcher), observer)?;
                 let backend = launcher.divide(decision, observer)?;
                 let prepared = training.prepare(draft, backend, Some((&mut launcher, &program)), observer)?;
                 training.tell_the_start(&prepared, options, observer)?;

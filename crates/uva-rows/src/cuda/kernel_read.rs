@@ -87,13 +87,9 @@ impl<T: KernelTable> KernelRead<T> {
         Ok(Self { kernels, kernel, bound, rows: length / row_bytes, row_bytes, table })
     }
 
-    /// Enqueues the kernel over `count` rows, with the slot map and rows of a cache (0 without one).
-    fn enqueue(
-        &self,
-        count: usize,
-        place: DevicePlace<'_>,
-        cache: (u64, u64),
-    ) -> Result<RowsRead, FillError> {
+    /// Enqueues the kernel over the place's rows, with the slot map and rows of a cache (0 without one).
+    fn enqueue(&self, place: DevicePlace<'_>, cache: (u64, u64)) -> Result<RowsRead, FillError> {
+        let count = place.count;
         if count > 0 {
             let arguments = GatherArguments {
                 table: self.table.address(),
@@ -123,8 +119,12 @@ impl<T: KernelTable> RowSource<DevicePlace<'_>> for KernelRead<T> {
         self.row_bytes
     }
 
-    fn submit(&mut self, ids: &[i64], place: DevicePlace<'_>) -> Result<Ticket, FillError> {
-        Ok(Ticket::of(place.lane, self.enqueue(ids.len(), place, (0, 0))?))
+    fn reads_ids(&self) -> bool {
+        false
+    }
+
+    fn submit(&mut self, _: &[i64], place: DevicePlace<'_>) -> Result<Ticket, FillError> {
+        Ok(Ticket::of(place.lane, self.enqueue(place, (0, 0))?))
     }
 
     fn wait(&mut self, ticket: Ticket) -> Result<RowsRead, FillError> {
@@ -175,16 +175,24 @@ impl RowSource<DevicePlace<'_>> for Cached<Pinned, LanedCache> {
         Ok(())
     }
 
+    /// Only a cache that evicts reads them.
+    fn reads_ids(&self) -> bool {
+        self.cache.cache.is_dynamic()
+    }
+
     fn submit(&mut self, ids: &[i64], place: DevicePlace<'_>) -> Result<Ticket, FillError> {
         let LanedCache { cache, insertions, .. } = &mut self.cache;
-        let most = cache.most_insertions(ids.len()) * CacheInsertion::BYTES;
+        let most = cache.most_insertions(place.count) * CacheInsertion::BYTES;
         let Some(room) = insertions.get_mut(place.lane).filter(|room| room.bytes() >= most) else {
-            return Err(FillError::Layout(format!("no room was reserved for a fill of {} rows", ids.len())));
+            return Err(FillError::Layout(format!(
+                "no room was reserved for a fill of {} rows",
+                place.count
+            )));
         };
         let changes = cache.take_in(ids);
         write_insertions(changes, room.as_mut_slice());
         let count = changes.len();
-        let read = self.source.enqueue(ids.len(), place, cache.addresses())?;
+        let read = self.source.enqueue(place, cache.addresses())?;
         let insertion = cache.insertion(room.address(), count, place.out);
         // SAFETY: the insertions stay in the lane's buffer until its fill has passed. The cache's own `take_in` decided
         // them, and all its batches are executed in this stream's order. So slots and rows are its own and none comes

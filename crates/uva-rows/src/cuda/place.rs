@@ -1,6 +1,7 @@
 //! Device memory as a place for rows.
 
 use uva_cuda::Stream;
+use uva_cuda::kernels::gather::GatherKernels;
 
 use super::error::FillError;
 use crate::source::{Place, RowSource};
@@ -12,8 +13,10 @@ pub struct DevicePlace<'p> {
     /// Which of the concurrent fills.
     pub(super) lane: usize,
     pub(super) stream: &'p Stream,
-    /// The ids on the device.
+    pub(super) kernels: &'p GatherKernels,
+    /// The ids on the device, and how many. Sources that read ids are given them on the host, too.
     pub(super) ids: u64,
+    pub(super) count: usize,
     /// The first row.
     pub(super) out: u64,
     /// The gather's report, which kernels write bad ids and cache hits to.
@@ -24,11 +27,27 @@ impl<'p> DevicePlace<'p> {
     /// The place of fill `lane`.
     ///
     /// # Safety
-    /// In stream order, `ids` has the ids that are submitted with this place, `out` has room for their rows, and
-    /// `report` is a gather's report that `GatherKernels::begin` has prepared. Until the stream has passed the fill,
+    /// In stream order, `ids` has `count` ids: those that are submitted with this place, if any are. `out` has room for their rows, and
+    /// `report` is a prepared report ([`GatherReport::PREPARED`](uva_cuda::kernels::gather::GatherReport::PREPARED)).
+    /// Until the stream has passed the fill,
     /// they live and nobody else writes to them. A lane is reused only after that.
-    pub unsafe fn new(lane: usize, stream: &'p Stream, ids: u64, out: u64, report: u64) -> Self {
-        Self { lane, stream, ids, out, report }
+    pub unsafe fn new(
+        lane: usize,
+        stream: &'p Stream,
+        kernels: &'p GatherKernels,
+        (ids, count): (u64, usize),
+        out: u64,
+        report: u64,
+    ) -> Self {
+        Self { lane, stream, kernels, ids, count, out, report }
+    }
+
+    /// Writes the beginning to the report: for fills without a gather kernel, which would do it. To be called before
+    /// any kernel of the fill.
+    pub(super) fn note_beginning(&self) -> Result<(), FillError> {
+        // SAFETY: the place's report, by the promise of `new`. Nothing is in it yet.
+        unsafe { self.kernels.begin(self.stream, self.report)? };
+        Ok(())
     }
 }
 

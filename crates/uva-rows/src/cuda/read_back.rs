@@ -14,8 +14,16 @@ use crate::error::GatherError;
 use crate::host::HostPlace;
 use crate::source::{RowSource, RowsRead, Ticket};
 
-/// Rows and their report begin on these.
+/// Rows begin on these.
 const ALIGNMENT: usize = 128;
+
+/// The ids lie behind the report, the rows behind the ids.
+const IDS_AT: usize = GatherReport::BYTES;
+
+/// Where the rows begin in a slot for so many of them.
+fn features_at(rows: usize) -> usize {
+    (IDS_AT + rows * size_of::<i64>()).next_multiple_of(ALIGNMENT)
+}
 
 /// A [`SlotFiller`] of one slot whose rows are copied back to the host. It waits for each fill. It serves programs that
 /// want rows of a GPU's caches in host memory, and the conformance checks, which thereby test the filler of a run.
@@ -64,16 +72,14 @@ impl<S: DeviceSource> ReadBack<S> {
         }
         let Some(filler) = &mut self.filler else { return Err(gone()) };
         self.fills += 1;
-        let payload: &[u8] = bytemuck::cast_slice(ids);
-        let features_at = (self.room * size_of::<i64>()).next_multiple_of(ALIGNMENT);
+        let features_at = features_at(self.room);
         let read = filler.fill(
             ids,
             SlotPlace {
                 slot: 0,
-                payload,
-                arrays: std::slice::from_ref(&(0..payload.len())),
-                beside: &[],
-                ids_at: 0,
+                arrays: &[(IDS_AT, bytemuck::cast_slice(ids))],
+                on_device: None,
+                ids_at: IDS_AT,
                 features_at,
                 stamp: self.fills,
                 after: None,
@@ -101,14 +107,12 @@ fn slot<S: DeviceSource>(
     source: S,
     rows: usize,
 ) -> Result<(SlotFiller<S>, Arc<SharedBuffer>), FillError> {
-    let ids = (rows * size_of::<i64>()).next_multiple_of(ALIGNMENT);
-    let report_at = (ids + rows * source.row_bytes()).next_multiple_of(ALIGNMENT);
-    let stride = (report_at + GatherReport::BYTES).next_multiple_of(ALIGNMENT);
+    let stride = (features_at(rows) + rows * source.row_bytes()).next_multiple_of(ALIGNMENT);
     let buffer = Arc::new(SharedBuffer::create(context, stride, IpcKind::Auto, "the rows of a gather")?);
-    let shape = SlotShape { slots: 1, stride, report_at };
+    let shape = SlotShape { slots: 1, stride, report_at: 0 };
     let stream = Stream::new(context)?;
     let mut filler = SlotFiller::new(stream, kernels.clone(), source, Arc::clone(&buffer), shape)?;
-    filler.reserve_bytes(ids)?;
+    filler.reserve_room(features_at(rows), rows)?;
     Ok((filler, buffer))
 }
 

@@ -61,14 +61,8 @@ impl SlotShape {
 /// The layout of one fill, checked to be complete and without overlaps.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// For each array: its bytes in payload and slot, and where they begin in the staging buffer.
-    pub arrays: Vec<(Range<usize>, usize)>,
-    /// For each of the other bytes: where they go in the slot, and where they begin in the staging buffer.
-    pub beside: Vec<(Range<usize>, usize)>,
-    /// Where the rows lie in the slot.
-    features: Range<usize>,
-    /// Bytes of the staging buffer that are used.
-    pub staged: usize,
+    /// The bytes of the slot that one copy brings: the report and the arrays behind it.
+    pub upload: Range<usize>,
     /// Where the ids begin in the slot.
     pub ids_at: usize,
     /// How many ids.
@@ -76,11 +70,11 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Checks one fill of a slot of that shape from a payload of `payload` bytes.
+    /// Checks one fill of a slot of that shape with these arrays, and these that are on the device.
     pub(super) fn new(
         shape: &SlotShape,
-        payload: usize,
-        arrays: &[Range<usize>],
+        arrays: &[(usize, &[u8])],
+        on_device: &[(usize, Range<usize>)],
         ids: &Range<usize>,
         features_at: usize,
         row_bytes: usize,
@@ -101,51 +95,32 @@ impl Plan {
                 shape.stride
             ));
         };
-        let report = shape.report();
-        if overlap(&features, &report) {
-            return wrong(format!("the report {report:?} lies within the features {features:?}"));
-        }
-        let (mut plan, mut staged) = (Vec::with_capacity(arrays.len()), 0usize);
-        let mut ids_copied = count == 0;
-        for array in arrays {
-            if array.start > array.end || array.end > payload || array.end > shape.stride {
-                return wrong(format!(
-                    "an array at bytes {}..{} of a payload of {payload} bytes and a slot of {}",
-                    array.start, array.end, shape.stride
-                ));
+        let mut upload = shape.report();
+        let mut taken = upload.clone();
+        let mut has_ids = count == 0;
+        let sent = arrays.iter().map(|(at, bytes)| (*at, bytes.len(), true));
+        let there = on_device.iter().map(|(at, bytes)| (*at, bytes.len(), false));
+        for (start, bytes, is_sent) in sent.chain(there) {
+            let array = start..start.saturating_add(bytes);
+            if array.start < taken.end {
+                return wrong(format!("an array at bytes {array:?}, which begins before byte {}", taken.end));
             }
-            for (name, other) in [("features", &features), ("report", &report)] {
-                if overlap(array, other) {
-                    return wrong(format!("the array {array:?} and the {name} {other:?} overlap"));
-                }
+            has_ids |= array.start <= ids.start && ids.end <= array.end;
+            taken.end = array.end;
+            if is_sent {
+                upload.end = array.end;
             }
-            ids_copied |= array.start <= ids.start && ids.end <= array.end;
-            plan.push((array.clone(), staged));
-            // The arrays are within the payload, and few, so this is far from overflowing.
-            staged += (array.end - array.start).next_multiple_of(ALIGNMENT);
         }
-        if !ids_copied {
-            return wrong(format!("the ids {ids:?} lie in none of the arrays that are copied"));
+        if taken.end > shape.stride {
+            return wrong(format!("arrays up to byte {} of a slot of {}", taken.end, shape.stride));
         }
-        Ok(Self { arrays: plan, beside: Vec::new(), features, staged, ids_at: ids.start, count })
-    }
-
-    /// Adds bytes from elsewhere, which go to this place in the slot.
-    pub(super) fn add(&mut self, shape: &SlotShape, to: Range<usize>) -> Result<(), FillError> {
-        let report = shape.report();
-        let arrays = self.arrays.iter().chain(&self.beside).map(|(range, _)| range);
-        let taken = arrays.chain([&self.features, &report]).find(|other| overlap(&to, other));
-        if to.end > shape.stride || taken.is_some() {
-            return Err(FillError::Layout(format!(
-                "bytes at {to:?} of a slot of {}, whose {taken:?} is taken",
-                shape.stride
-            )));
+        if overlap(&taken, &features) {
+            return wrong(format!("the arrays {taken:?} and the features {features:?} overlap"));
         }
-        let at = self.staged;
-        // Far from overflowing: they are within the slot, and few.
-        self.staged += to.len().next_multiple_of(ALIGNMENT);
-        self.beside.push((to, at));
-        Ok(())
+        if !has_ids {
+            return wrong(format!("the ids {ids:?} lie in none of the arrays"));
+        }
+        Ok(Self { upload, ids_at: ids.start, count })
     }
 }
 
@@ -154,23 +129,22 @@ fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
 }
 
 #[cfg(test)]
-#[allow(
-    clippy::reversed_empty_ranges,
-    clippy::single_range_in_vec_init,
-    reason = "arrays are ranges, and one is wrong"
-)]
+#[allow(clippy::single_range_in_vec_init, reason = "arrays are ranges, and one may be alone")]
 mod tests {
     use super::*;
 
-    const SHAPE: SlotShape = SlotShape { slots: 2, stride: 4096, report_at: 4032 };
+    const SHAPE: SlotShape = SlotShape { slots: 2, stride: 4096, report_at: 0 };
 
+    /// Arrays at these bytes.
     fn plan(
         arrays: &[Range<usize>],
         ids: Range<usize>,
         features_at: usize,
         row_bytes: usize,
     ) -> Result<Plan, FillError> {
-        Plan::new(&SHAPE, 1024, arrays, &ids, features_at, row_bytes)
+        let bytes = [0; 4096];
+        let arrays: Vec<_> = arrays.iter().map(|array| (array.start, &bytes[..array.len()])).collect();
+        Plan::new(&SHAPE, &arrays, &[], &ids, features_at, row_bytes)
     }
 
     fn refusal(result: Result<impl std::fmt::Debug, FillError>) -> String {
@@ -181,57 +155,53 @@ mod tests {
     }
 
     #[test]
-    fn arrays_are_packed_on_lines_of_the_staging_buffer_and_the_ids_are_among_them() {
-        let plan = plan(&[0..10, 128..256, 512..520], 136..160, 1024, 100).unwrap();
-        assert_eq!(plan.arrays, [(0..10, 0), (128..256, 64), (512..520, 192)]);
-        assert_eq!((plan.staged, plan.ids_at, plan.count), (256, 136, 3));
+    fn one_copy_takes_the_report_and_every_array() {
+        let plan = plan(&[64..74, 128..256, 512..520], 136..160, 1024, 100).unwrap();
+        assert_eq!(plan, Plan { upload: 0..520, ids_at: 136, count: 3 });
     }
 
     #[test]
-    fn no_ids_need_no_array() {
-        let plan = plan(&[], 0..0, 0, 100).unwrap();
-        assert_eq!((plan.staged, plan.count), (0, 0));
+    fn without_arrays_the_report_is_sent_alone() {
+        assert_eq!(plan(&[], 0..0, 64, 100).unwrap(), Plan { upload: 0..64, ids_at: 0, count: 0 });
+    }
+
+    #[test]
+    fn arrays_on_the_device_lie_behind_those_that_are_sent() {
+        let plan = |there: &[(usize, Range<usize>)], features_at| {
+            Plan::new(&SHAPE, &[(64, &[0; 8])], there, &(128..144), features_at, 8)
+        };
+        let found = plan(&[(128, 1000..1016), (192, 0..8)], 256).unwrap();
+        assert_eq!(found, Plan { upload: 0..72, ids_at: 128, count: 2 });
+        assert!(refusal(plan(&[(64, 0..80)], 256)).contains("before byte 72"));
+        assert!(refusal(plan(&[(128, 0..16), (192, 0..80)], 256)).contains("overlap"));
+        assert!(refusal(plan(&[(192, 0..8)], 256)).contains("none of the arrays"));
     }
 
     #[test]
     fn what_lies_outside_or_upon_something_else_is_refused() {
-        let ids = 0..16;
+        let ids = 64..80;
         for (case, part) in [
-            (plan(&[0..16, 1000..1025], ids.clone(), 2048, 8), "1000..1025"),
-            (plan(&[0..16, 40..32], ids.clone(), 2048, 8), "40..32"),
-            (plan(&[16..64], ids.clone(), 2048, 8), "none of the arrays"),
-            (plan(&[0..8], ids.clone(), 2048, 8), "none of the arrays"),
-            (plan(&[0..16], 0..12, 2048, 8), "64-bit ids"),
-            (plan(&[0..32], 4..20, 2048, 8), "64-bit ids"),
-            (plan(&[0..16], ids.clone(), 8, 8), "overlap"),
-            (plan(&[0..16], ids.clone(), 4025, 8), "within the features"),
-            (plan(&[0..16], ids.clone(), 4088, 8), "don't fit"),
-            (plan(&[0..16], ids.clone(), usize::MAX, 8), "don't fit"),
-            (plan(&[0..16], ids, 0, usize::MAX), "don't fit"),
+            (plan(&[64..80, 4000..4097], ids.clone(), 2048, 0), "byte 4097"),
+            (plan(&[64..80, 72..96], ids.clone(), 2048, 8), "before byte 80"),
+            (plan(&[128..144, 64..80], ids.clone(), 2048, 8), "before byte 144"),
+            (plan(&[56..80], ids.clone(), 2048, 8), "before byte 64"),
+            (plan(&[80..128], ids.clone(), 2048, 8), "none of the arrays"),
+            (plan(&[64..72], ids.clone(), 2048, 8), "none of the arrays"),
+            (plan(&[64..80], 64..76, 2048, 8), "64-bit ids"),
+            (plan(&[64..96], 68..84, 2048, 8), "64-bit ids"),
+            (plan(&[64..80], ids.clone(), 72, 8), "overlap"),
+            (plan(&[64..80], ids.clone(), 0, 8), "overlap"),
+            // Between two arrays there is no place: the copy goes over it.
+            (plan(&[64..80, 512..520], ids.clone(), 128, 8), "overlap"),
+            (plan(&[64..80], ids.clone(), 4088, 8), "don't fit"),
+            (plan(&[64..80], ids.clone(), usize::MAX, 8), "don't fit"),
+            (plan(&[64..80], ids, 0, usize::MAX), "don't fit"),
         ] {
             let text = refusal(case);
             assert!(text.contains(part), "`{part}` is missing in: {text}");
         }
-        // The features may end where the report begins.
-        assert!(plan(&[0..16], 0..16, 4032 - 16, 8).is_ok());
-    }
-
-    #[test]
-    fn other_bytes_are_staged_behind_the_arrays_and_lie_on_nothing() {
-        let mut plan = plan(&[0..16], 0..16, 2048, 8).unwrap();
-        plan.add(&SHAPE, 64..164).unwrap();
-        plan.add(&SHAPE, 192..192).unwrap();
-        assert_eq!((&plan.beside[..], plan.staged), (&[(64..164, 64), (192..192, 192)][..], 192));
-        for taken in [8..20, 100..110, 2050..2051, 4032..4040, 4096..4097] {
-            assert!(refusal(plan.add(&SHAPE, taken.clone())).contains(&format!("{taken:?}")), "{taken:?}");
-        }
-    }
-
-    #[test]
-    fn an_array_may_not_lie_on_the_report() {
-        let shape = SlotShape { slots: 1, stride: 4096, report_at: 64 };
-        let text = refusal(Plan::new(&shape, 4096, &[0..65], &(0..8), 128, 4));
-        assert!(text.contains("report"), "{text}");
+        // The features may begin where the arrays end, and end where the slot does.
+        assert!(plan(&[64..80], 64..80, 80, 2008).is_ok());
     }
 
     #[test]

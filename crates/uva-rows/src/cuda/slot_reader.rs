@@ -1,12 +1,13 @@
 //! The reading side of slots on a GPU: how a consumer uses a slot that a [`super::SlotFiller`] has filled.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use uva_cuda::kernels::gather::GatherReport;
 use uva_cuda::memory::{PinnedBuffer, SharedBuffer, device_to_host};
-use uva_cuda::{Context, CudaError, DeviceSlice, Event, Stream};
+use uva_cuda::{Context, CudaError, DeviceSlice, Event, Signal, Stream};
 
 use super::error::FillError;
 use super::slot::SlotShape;
@@ -20,7 +21,17 @@ enum UseStream {
     /// unknown stream.
     Waited(Stream),
     /// The consumer's own stream: its work is enqueued behind the fill, and the host waits for nothing.
-    Ordered(Stream),
+    Ordered(Arc<Stream>),
+}
+
+/// A slot that was taken, by the place where its report arrives. The place stays taken until [`SlotReader::done`], also
+/// when the slot has been given back: a consumer that runs ahead of the device reads the report later.
+#[derive(Debug)]
+pub struct Taking {
+    /// The place of its report and of the events around its wait.
+    entry: usize,
+    /// Whether the host has waited for the fill.
+    waited: bool,
 }
 
 /// Takes filled slots, and gives them back.
@@ -35,15 +46,20 @@ pub struct SlotReader {
     /// The stream on which each slot was last taken: its work is enqueued there, and the slot is given back behind it,
     /// even if other slots have been taken on another stream since.
     taken_on: Vec<Mutex<Arc<UseStream>>>,
-    /// Reports of the slots taken last, copied here by the device.
+    /// Reports of taken slots, copied here by the device.
     reports: PinnedBuffer,
+    /// Timing events around each taking's wait for `ready`.
+    around: Vec<(Event, Event)>,
+    /// The entries of the two that no [`Taking`] has; the one that was given back first is first.
+    entries: Mutex<VecDeque<usize>>,
     buffer: Arc<SharedBuffer>,
     shape: SlotShape,
-    /// Timing events around the wait for each slot's `ready`.
-    around: Vec<(Event, Event)>,
 }
 
 impl SlotReader {
+    /// How many reports may be outstanding beside those of slots that are still taken.
+    pub const LATE: usize = 8;
+
     /// A reader of the slots in `buffer` that waits on the host, until [`SlotReader::use_stream`] says otherwise.
     ///
     /// # Errors
@@ -55,17 +71,19 @@ impl SlotReader {
         shape: SlotShape,
     ) -> Result<Self, FillError> {
         shape.check(buffer.bytes())?;
-        let around = (0..shape.slots)
+        let entries = shape.slots + Self::LATE;
+        let around = (0..entries)
             .map(|_| Ok((Event::timing(context)?, Event::timing(context)?)))
             .collect::<Result<_, CudaError>>()?;
         let stream = Arc::new(UseStream::Waited(Stream::new(context)?));
         Ok(Self {
             taken_on: (0..shape.slots).map(|_| Mutex::new(Arc::clone(&stream))).collect(),
             stream: Mutex::new(stream),
-            reports: PinnedBuffer::new(context, shape.slots * REPORT_BYTES, "reports of feature slots")?,
+            reports: PinnedBuffer::new(context, entries * REPORT_BYTES, "reports of feature slots")?,
+            around,
+            entries: Mutex::new((0..entries).collect()),
             buffer,
             shape,
-            around,
         })
     }
 
@@ -76,16 +94,8 @@ impl SlotReader {
 
     /// Slots taken from now on are used on this stream. They are handed out before they are filled; work that is
     /// enqueued on the stream runs after the fill.
-    pub fn use_stream(&self, stream: Stream) {
-        *lock(&self.stream) = Arc::new(UseStream::Ordered(stream));
-    }
-
-    /// Whether the host has waited for a slot when it was taken.
-    ///
-    /// # Panics
-    /// When there is no such slot.
-    pub fn waited_on_the_host(&self, slot: usize) -> bool {
-        matches!(*self.taken_on(slot), UseStream::Waited(_))
+    pub fn use_stream(&self, stream: impl Into<Arc<Stream>>) {
+        *lock(&self.stream) = Arc::new(UseStream::Ordered(stream.into()));
     }
 
     /// The stream that a slot was taken on.
@@ -96,45 +106,77 @@ impl SlotReader {
     /// Makes the stream wait for `ready`, and behind it copies the slot's report to the host.
     ///
     /// # Errors
-    /// [`CudaError`], a fault of the device's among them, where the host waits.
+    /// [`CudaError`], a fault of the device's among them, where the host waits. [`CudaError::Refused`] when
+    /// [`SlotReader::LATE`] reports of slots given back have not been read.
     ///
     /// # Panics
     /// When there is no such slot.
-    pub fn take(&self, slot: usize, ready: &Event) -> Result<(), CudaError> {
-        let (before, behind) = &self.around[slot];
+    pub fn take(&self, slot: usize, ready: &dyn Signal) -> Result<Taking, CudaError> {
+        let Some(entry) = lock(&self.entries).pop_front() else {
+            return Err(CudaError::Refused(format!("{} reports of slots are unread", self.around.len())));
+        };
         let taken_on = Arc::clone(&lock(&self.stream));
         *lock(&self.taken_on[slot]) = Arc::clone(&taken_on);
-        let stream = taken_on.stream();
+        let waited = matches!(*taken_on, UseStream::Waited(_));
+        let taking = Taking { entry, waited };
+        match self.enqueue_take(slot, ready, entry, &taken_on) {
+            Ok(()) => Ok(taking),
+            Err(error) => {
+                self.done(taking);
+                Err(error)
+            }
+        }
+    }
+
+    fn enqueue_take(
+        &self,
+        slot: usize,
+        ready: &dyn Signal,
+        entry: usize,
+        taken_on: &UseStream,
+    ) -> Result<(), CudaError> {
+        let (stream, (before, behind)) = (taken_on.stream(), &self.around[entry]);
         before.record(stream)?;
-        stream.wait(ready)?;
+        ready.wait(stream)?;
         behind.record(stream)?;
-        let from = self.slice(slot, self.shape.report_at..self.shape.report_at + REPORT_BYTES)?.address();
-        let to = self.report_words(slot).cast::<u8>();
-        // SAFETY: `to` is this slot's 64 bytes of a buffer that lives until the stream has been waited for (`drop`).
+        let from = self.report_slice(slot)?.address();
+        let to = self.report_words(entry).cast::<u8>();
+        // SAFETY: `to` is this entry's 64 bytes of a buffer that lives until the stream has been waited for (`drop`).
         // The reference ends with the call; the copy continues with the address. Until it has run, the bytes are read
         // by volatile loads only (`report`). These cannot mislead: a report without the right stamp is ignored. `from`
         // is the slot's report, written before `ready`.
         unsafe { device_to_host(stream, from, std::slice::from_raw_parts_mut(to, REPORT_BYTES)) }?;
-        if let UseStream::Waited(stream) = &*taken_on {
-            stream.synchronize()?;
+        match taken_on {
+            UseStream::Waited(stream) => stream.synchronize(),
+            // A consumer that stands in for a device reads the slot at once.
+            UseStream::Ordered(stream) => stream.follow(),
         }
-        Ok(())
     }
 
-    fn report_words(&self, slot: usize) -> *mut u64 {
-        assert!(slot < self.shape.slots, "slot {slot} of {}", self.shape.slots);
-        // SAFETY: in bounds: the buffer has REPORT_BYTES for each slot. Page-aligned, so aligned for words.
-        unsafe { self.reports.as_ptr().add(slot * REPORT_BYTES).cast::<u64>().cast_mut() }
+    /// Gives a taking's place to later ones. Its report is not read any more.
+    pub fn done(&self, taking: Taking) {
+        lock(&self.entries).push_back(taking.entry);
     }
 
-    /// The report of the slot taken last, as far as it has arrived. Its stamp shows whether it belongs to the requested
-    /// fill. After a wait for the stream it does.
+    /// The report in the slot's own memory, for work on the stream on which the slot was taken.
     ///
-    /// # Panics
-    /// When there is no such slot.
-    pub fn report(&self, slot: usize) -> GatherReport {
-        let words = self.report_words(slot);
-        // SAFETY: the slot's words, initialised when the buffer was made. The device may be writing them: volatile, and
+    /// # Errors
+    /// As [`SlotReader::slice`].
+    pub fn report_slice(&self, slot: usize) -> Result<DeviceSlice<'_>, CudaError> {
+        self.slice(slot, self.shape.report())
+    }
+
+    fn report_words(&self, entry: usize) -> *mut u64 {
+        assert!(entry < self.around.len(), "report {entry} of {}", self.around.len());
+        // SAFETY: in bounds: the buffer has REPORT_BYTES for each entry. Page-aligned, so aligned for words.
+        unsafe { self.reports.as_ptr().add(entry * REPORT_BYTES).cast::<u64>().cast_mut() }
+    }
+
+    /// The report of a slot taken, as far as it has arrived. Its stamp shows whether it belongs to the requested fill.
+    /// After a wait for the stream it does.
+    pub fn report(&self, taking: &Taking) -> GatherReport {
+        let words = self.report_words(taking.entry);
+        // SAFETY: the entry's words, initialised when the buffer was made. The device may be writing them: volatile, and
         // any value of a word is one.
         let read = |word: usize| unsafe { words.add(word).read_volatile() };
         let mut bytes = [0; REPORT_BYTES];
@@ -144,19 +186,16 @@ impl SlotReader {
         GatherReport::from_bytes(&bytes)
     }
 
-    /// How long the stream stood still for the slot taken last; zero where the host waited. To be asked when the work
-    /// on the slot has been waited for.
+    /// How long the stream stood still for a slot; zero where the host waited. To be asked when the work on the slot
+    /// has been waited for.
     ///
     /// # Errors
     /// [`CudaError`], not ready among them.
-    ///
-    /// # Panics
-    /// When there is no such slot.
-    pub fn waited(&self, slot: usize) -> Result<Duration, CudaError> {
-        let (before, behind) = &self.around[slot];
-        if self.waited_on_the_host(slot) {
+    pub fn waited(&self, taking: &Taking) -> Result<Duration, CudaError> {
+        if taking.waited {
             return Ok(Duration::ZERO);
         }
+        let (before, behind) = &self.around[taking.entry];
         let milliseconds = Event::elapsed_ms(before, behind)?;
         Ok(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) * 1e-3))
     }
@@ -198,15 +237,23 @@ impl SlotReader {
     ///
     /// # Panics
     /// When there is no such slot.
-    pub fn give_back(&self, slot: usize, free: &Event) -> Result<(), CudaError> {
+    pub fn give_back(&self, slot: usize, free: &dyn Signal) -> Result<(), CudaError> {
         free.record(self.taken_on(slot).stream())
+    }
+}
+
+impl Taking {
+    /// Whether the host has waited for the fill.
+    pub fn waited_on_the_host(&self) -> bool {
+        self.waited
     }
 }
 
 impl UseStream {
     fn stream(&self) -> &Stream {
         match self {
-            Self::Waited(stream) | Self::Ordered(stream) => stream,
+            Self::Waited(stream) => stream,
+            Self::Ordered(stream) => stream,
         }
     }
 }

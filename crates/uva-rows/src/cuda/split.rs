@@ -18,31 +18,34 @@ pub struct Split<A, B> {
     first: A,
     second: B,
     balance: Balance,
-    /// Marks around both paths of each lane.
-    times: Vec<Times>,
+    /// Marks around both paths of each lane. Made with a lane's first fill, in the context of its stream.
+    times: Vec<Option<Times>>,
     context: Arc<Context>,
 }
 
 #[derive(Debug)]
 struct Times {
-    first_began: Event,
-    first_ended: Event,
-    second_began: Event,
-    second_ended: Event,
+    first: Marks,
+    second: Marks,
     /// The fill between the marks: rows of the first source, and of both. `None` where one had all the rows.
     divided: Option<(usize, usize)>,
 }
 
-impl Times {
-    fn new(context: &Arc<Context>) -> Result<Self, CudaError> {
-        let event = || Event::timing(context);
-        Ok(Self {
-            first_began: event()?,
-            first_ended: event()?,
-            second_began: event()?,
-            second_ended: event()?,
-            divided: None,
-        })
+/// Events around the work of a path.
+#[derive(Debug)]
+struct Marks {
+    began: Event,
+    ended: Event,
+}
+
+impl Marks {
+    /// For a stream that was made in this context.
+    fn new(made_in: &Arc<Context>) -> Result<Self, CudaError> {
+        Ok(Self { began: Event::timing(made_in)?, ended: Event::timing(made_in)? })
+    }
+
+    fn measured(&self, rows: usize) -> Result<Measured, CudaError> {
+        Ok(Measured { rows, seconds: f64::from(Event::elapsed_ms(&self.began, &self.ended)?) / 1e3 })
     }
 }
 
@@ -83,9 +86,7 @@ impl<A: DeviceSource, S: HostSource> RowSource<DevicePlace<'_>> for Split<A, Sta
     }
 
     fn reserve(&mut self, lanes: usize, rows: usize) -> Result<(), FillError> {
-        while self.times.len() < lanes {
-            self.times.push(Times::new(&self.context)?);
-        }
+        self.times.resize_with(lanes.max(self.times.len()), || None);
         self.first.reserve(lanes, rows)?;
         self.second.reserve(lanes, rows)
     }
@@ -96,46 +97,50 @@ impl<A: DeviceSource, S: HostSource> RowSource<DevicePlace<'_>> for Split<A, Sta
     }
 
     fn submit(&mut self, ids: &[i64], place: DevicePlace<'_>) -> Result<Ticket, FillError> {
-        let Self { first, second, balance, times, .. } = self;
-        let Some(times) = times.get_mut(place.lane) else {
-            return Err(FillError::Layout(format!("fill {} side by side was not reserved", place.lane)));
+        let Self { first, second, balance, times, context } = self;
+        let times = match times.get_mut(place.lane) {
+            Some(Some(times)) => times,
+            Some(times) => {
+                let (first, second) = (Marks::new(place.stream.made_in())?, Marks::new(context)?);
+                times.insert(Times { first, second, divided: None })
+            }
+            None => {
+                return Err(FillError::Layout(format!("fill {} side by side was not reserved", place.lane)));
+            }
         };
         let count = balance.first_of(ids.len());
         times.divided = (0 < count && count < ids.len()).then_some((count, ids.len()));
         let (ids, others) = ids.split_at(count);
         if !others.is_empty() {
-            times.first_began.record(place.stream)?;
-            second.stream.wait(&times.first_began)?;
+            if ids.is_empty() {
+                place.note_beginning()?;
+            }
+            times.first.began.record(place.stream)?;
+            second.stream.wait(&times.first.began)?;
         }
         // The kernel first: it needs nothing more of the host, while the copies' rows are gathered here.
         let mut read = RowsRead::default();
         if !ids.is_empty() {
-            read = first.submit(ids, place)?.read;
+            read = first.submit(ids, DevicePlace { count, ..place })?.read;
         }
         if !others.is_empty() {
-            times.first_ended.record(place.stream)?;
-            times.second_began.record(&second.stream)?;
+            times.first.ended.record(place.stream)?;
+            times.second.began.record(&second.stream)?;
             let to = place.out + (count * second.row_bytes()) as u64;
             // SAFETY: the rows of the place behind those of the first source, ordered by the wait above.
             unsafe { second.enqueue(others, to)? };
-            times.second_ended.record(&second.stream)?;
-            place.stream.wait(&times.second_ended)?;
+            times.second.ended.record(&second.stream)?;
+            place.stream.wait(&times.second.ended)?;
             read = read.and(second.reads(others.len()));
         }
         Ok(Ticket::of(place.lane, read))
     }
 
     fn wait(&mut self, ticket: Ticket) -> Result<RowsRead, FillError> {
-        let times = &mut self.times[ticket.lane];
-        if let Some((first, all)) = times.divided.take() {
-            let measured = |rows, began, ended| {
-                let seconds = f64::from(Event::elapsed_ms(began, ended)?) / 1e3;
-                Ok::<_, CudaError>(Measured { rows, seconds })
-            };
-            self.balance.measured(
-                measured(first, &times.first_began, &times.first_ended)?,
-                measured(all - first, &times.second_began, &times.second_ended)?,
-            );
+        if let Some(times) = &mut self.times[ticket.lane]
+            && let Some((first, all)) = times.divided.take()
+        {
+            self.balance.measured(times.first.measured(first)?, times.second.measured(all - first)?);
         }
         Ok(ticket.read)
     }

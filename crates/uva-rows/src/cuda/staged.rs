@@ -29,9 +29,11 @@ pub struct Staged<S> {
     row_bytes: usize,
     /// Where the copies are enqueued.
     pub stream: Stream,
-    /// Orders the copies behind the place's stream, and that behind them: each wait takes the event as it was recorded
-    /// last.
-    order: Event,
+    /// Orders the copies behind the place's stream. Made with the first place, in the context of its stream: all places
+    /// of a source are on streams of one context.
+    before: Option<Event>,
+    /// Orders the place's stream behind the copies. Of both events, each wait takes the last record.
+    behind: Event,
     context: Arc<Context>,
 }
 
@@ -64,7 +66,8 @@ impl<S: HostSource> Staged<S> {
             piece_rows,
             row_bytes,
             stream: Stream::new(context)?,
-            order: Event::local(context)?,
+            before: None,
+            behind: Event::local(context)?,
             context: Arc::clone(context),
         })
     }
@@ -125,12 +128,17 @@ impl<S: HostSource> RowSource<DevicePlace<'_>> for Staged<S> {
 
     fn submit(&mut self, ids: &[i64], place: DevicePlace<'_>) -> Result<Ticket, FillError> {
         if !ids.is_empty() {
-            self.order.record(place.stream)?;
-            self.stream.wait(&self.order)?;
+            place.note_beginning()?;
+            let before = match &mut self.before {
+                Some(before) => before,
+                before => before.insert(Event::local(place.stream.made_in())?),
+            };
+            before.record(place.stream)?;
+            self.stream.wait(before)?;
             // SAFETY: the place's rows, by the promise of `DevicePlace::new`, ordered behind its stream by the wait.
             unsafe { self.enqueue(ids, place.out)? };
-            self.order.record(&self.stream)?;
-            place.stream.wait(&self.order)?;
+            self.behind.record(&self.stream)?;
+            place.stream.wait(&self.behind)?;
         }
         Ok(Ticket::of(place.lane, self.reads(ids.len())))
     }

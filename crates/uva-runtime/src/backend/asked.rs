@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uva_cuda::kernels::gather::Kernel;
-use uva_cuda::memory::{IpcKind, PreflightPolicy};
+use uva_cuda::memory::{IpcKind, PinPages, PreflightPolicy};
 use uva_options::Purpose::Speed;
 use uva_options::{Field, OptionError, OptionValue, named, options};
 
@@ -19,8 +19,9 @@ options! {
         /// Where the model trains: auto, cpu, or cuda:I for GPU number I
         device: DeviceChoice = DeviceChoice::Auto
             => Field::text::<DeviceChoice>("DEVICE", "`auto`, `cpu`, `cuda:I`").of(GPU, &[Speed]),
-        /// How feature rows get onto the GPU
-        gather: GatherChoice = GatherChoice::ZeroCopy => Field::choice::<GatherChoice>("GATHER").of(GPU, &[Speed]),
+        /// How feature rows get onto the GPU; auto takes the fastest of zero-copy, dma and split, as measured at the first
+        /// start on this GPU
+        gather: GatherChoice = GatherChoice::Auto => Field::choice::<GatherChoice>("GATHER").of(GPU, &[Speed]),
         /// Which kernel reads them (zero-copy and split)
         kernel: Kernel = Kernel::Wide => Field::choice::<Kernel>("KERNEL").of(GPU, &[Speed]),
         /// Where neighbours are sampled: on the CPU, by one sampler on the GPU, or where a few batches show it to be
@@ -35,7 +36,8 @@ options! {
         /// Whether NVIDIA's multi-process service divides the GPU; a daemon is started where none runs, and stopped
         /// again
         mps: MpsChoice = MpsChoice::Auto => Field::choice::<MpsChoice>("MPS").of(GPU, &[Speed]),
-        /// The producer's share of the multiprocessors in per cent: auto, which is what the link needs, or 1 to 99
+        /// The producer's share of the multiprocessors in per cent: auto, the least that loses nothing, as measured at the
+        /// first start on this GPU, or 1 to 99
         mps_percentage: GpuShare = GpuShare::Auto
             => Field::text::<GpuShare>("auto|N", "`auto`, 1 to 99").of(GPU, &[Speed]),
         /// A GPU sampler's share of the multiprocessors in per cent
@@ -43,6 +45,14 @@ options! {
             => Field::within("N", 1, 98).of(GPU, &[Speed]).unless_given("the producer's"),
         /// How the processes share GPU memory
         ipc: IpcKind = IpcKind::Auto => Field::choice::<IpcKind>("IPC").of(GPU, &[Speed]),
+        /// How they tell each other there that a slot is ready, or free
+        ipc_signals: SignalKind = SignalKind::Auto => Field::choice::<SignalKind>("SIGNALS").of(GPU, &[Speed]),
+        /// Pages of the feature table that kernels read over the link: those it is mapped on, or a copy on others; auto
+        /// copies only where the measurement shows that it pays
+        table_pages: TablePagesChoice = TablePagesChoice::Auto
+            => Field::choice::<TablePagesChoice>("PAGES").of(GPU, &[Speed]),
+        /// Measure anew what auto chooses by, instead of taking what is stored for this GPU
+        remeasure: bool = false => Field::switch().of(GPU, &[Speed]),
         /// NVRTC, which compiles the kernels: the library or its folder
         nvrtc: Option<PathBuf> = None
             => Field::path("PATH").of(GPU, &[Speed])
@@ -128,7 +138,10 @@ impl fmt::Display for DeviceChoice {
 
 named! {
     /// How feature rows reach the GPU.
-    pub enum GatherChoice = ZeroCopy {
+    pub enum GatherChoice = Auto {
+        /// The fastest of zero-copy, dma and split, as measured on this GPU; zero-copy where nothing was measured, and with
+        /// caches.
+        Auto = "auto",
         /// Kernels read them out of pinned host memory.
         ZeroCopy = "zero-copy",
         /// The CPU gathers them into pinned memory and the copy engine moves them.
@@ -139,6 +152,35 @@ named! {
         Cpu = "cpu",
         /// The whole table is copied to the GPU first: for one that fits, and to know what the link costs.
         Device = "device",
+    }
+}
+
+named! {
+    /// Pages of the feature table that the GPU reads, as requested.
+    pub enum TablePagesChoice = Auto {
+        /// In place, unless a copy was measured to be faster by a tenth and memory suffices.
+        Auto = "auto",
+        /// Those that the dataset is mapped on: the page cache's, of 4 KiB.
+        InPlace = "in-place",
+        /// A copy on 4 KiB pages that the kernel merges to 2 MiB where it can.
+        Thp = "thp",
+        /// A copy on reserved pages of 2 MiB.
+        Hugetlb = "hugetlb",
+        /// A copy in memory that the driver allocates.
+        HostAlloc = "hostalloc",
+    }
+}
+
+impl TablePagesChoice {
+    /// The pages, where they are named.
+    pub fn named(self) -> Option<PinPages> {
+        match self {
+            Self::Auto => None,
+            Self::InPlace => Some(PinPages::InPlace),
+            Self::Thp => Some(PinPages::Thp),
+            Self::Hugetlb => Some(PinPages::Hugetlb),
+            Self::HostAlloc => Some(PinPages::HostAlloc),
+        }
     }
 }
 
@@ -171,6 +213,18 @@ named! {
 }
 
 named! {
+    /// How producer and consumer tell each other on the GPU that a slot is ready, or free.
+    pub enum SignalKind = Auto {
+        /// By events where both processes can share them, else by stamps.
+        Auto = "auto",
+        /// By events, shared between processes by handle.
+        Events = "events",
+        /// By values in the slots' memory, which streams write and wait for.
+        Stamps = "stamps",
+    }
+}
+
+named! {
     /// Whether MPS limits producer and consumer to shares of the GPU.
     pub enum MpsChoice = Auto {
         /// It does not.
@@ -186,7 +240,7 @@ named! {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GpuShare {
-    /// What the link to the host needs.
+    /// The least that loses nothing.
     #[default]
     Auto,
     /// So many per cent, 1 to 99.

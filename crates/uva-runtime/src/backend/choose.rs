@@ -1,19 +1,16 @@
 //! From options and a probe to where the run gathers and trains.
 
 use uva_cuda::DeviceReport;
-use uva_cuda::partition::mps_multiprocessors;
+use uva_cuda::partition::{Shares, Steps};
 
 use super::asked::{
     BackendOptions, DeviceChoice, GatherChoice, GpuShare, MpsChoice, PartitionChoice, SamplerChoice,
 };
+use super::chosen::Chosen;
 use super::granted::{Backend, CudaBackend, Partition};
 use super::probe::Probe;
 use crate::RuntimeError;
 use uva_options::OptionError;
-
-/// The producer's default share of the multiprocessors in per cent: what the link needs, in the range of Min et al.
-/// (8.2 to 19.5 % of an RTX 3090). Not yet measured on a GPU of this project's.
-const PRODUCER_SHARE: u32 = 10;
 
 /// A backend, and what may still change it.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +21,36 @@ pub struct Decision {
     pub mps: Option<MpsWish>,
     /// Notes for people.
     pub notes: Vec<String>,
+    /// The choices that a measurement on the GPU decides. Until then the defaults are in force.
+    pub open: Option<OpenChoices>,
+}
+
+/// Choices that a measurement on the GPU decides, and what else the decision follows from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenChoices {
+    /// The options, which leave at least one choice open, or ask for a measurement.
+    pub options: BackendOptions,
+    /// The GPU.
+    pub device: DeviceReport,
+    /// The CUDA version that its driver serves.
+    pub driver: Option<String>,
+    /// Whether the driver is the simulator of the tests.
+    pub simulator: bool,
+    threads: bool,
+}
+
+impl Decision {
+    /// The decision with these choices in place of the defaults.
+    ///
+    /// # Errors
+    /// As [`decide`].
+    pub fn settled(mut self, chosen: &Chosen) -> Result<Self, RuntimeError> {
+        let (Some(open), Backend::Cuda(cuda)) = (&self.open, &self.backend) else { return Ok(self) };
+        let (backend, mps) =
+            divided(&open.options, open.threads, cuda.ordinal, &open.device, cuda.sampler, chosen)?;
+        (self.backend, self.mps, self.open) = (backend, mps, None);
+        Ok(self)
+    }
 }
 
 /// A request to divide the GPU by MPS.
@@ -44,7 +71,8 @@ pub struct MpsWish {
 impl MpsWish {
     /// The same without a sampler on the GPU: its share is the consumer's.
     pub fn without_sampler(mut self) -> Self {
-        self.consumer_percentage += self.sampler_percentage.take().unwrap_or(0);
+        let sampler = self.sampler_percentage.take().unwrap_or(0);
+        self.consumer_percentage = (self.consumer_percentage + sampler).min(100);
         self
     }
 }
@@ -107,31 +135,72 @@ pub fn decide(
         (GatherChoice::Cpu, SamplerChoice::Auto) => SamplerChoice::Cpu,
         (_, sampler) => sampler,
     };
-    let cuda = |partition| Backend::Cuda(CudaBackend::of(options, ordinal, sampler, partition));
-    if options.gather == GatherChoice::Cpu {
+    let chosen = Chosen::unmeasured(options);
+    let (backend, mps) = divided(options, threads, ordinal, device, sampler, &chosen)?;
+    let open = is_open(options).then(|| OpenChoices {
+        options: options.clone(),
+        device: device.clone(),
+        driver: probed.cuda.driver.clone(),
+        simulator: probed.cuda.simulator,
+        threads,
+    });
+    Ok(Decision { backend, mps, notes, open })
+}
+
+/// Whether a measurement would decide something.
+fn is_open(options: &BackendOptions) -> bool {
+    // Kernels that read the table over the link.
+    let over_link =
+        matches!(options.gather, GatherChoice::Auto | GatherChoice::ZeroCopy | GatherChoice::Split);
+    let open = options.mps_percentage == GpuShare::Auto || options.table_pages.named().is_none();
+    options.gather == GatherChoice::Auto || over_link && (open || options.remeasure)
+}
+
+/// The GPU as these options and choices divide it, and the request for MPS.
+fn divided(
+    options: &BackendOptions,
+    threads: bool,
+    ordinal: usize,
+    device: &DeviceReport,
+    sampler: SamplerChoice,
+    chosen: &Chosen,
+) -> Result<(Backend, Option<MpsWish>), RuntimeError> {
+    let cuda = |partition| Backend::Cuda(CudaBackend::of(options, chosen, ordinal, sampler, partition));
+    if chosen.gather == GatherChoice::Cpu {
         // One process on the GPU: nothing to divide.
-        return Ok(Decision { backend: cuda(Partition::None), mps: None, notes });
+        return Ok((cuda(Partition::None), None));
     }
-    let share = match options.mps_percentage {
-        GpuShare::Auto => PRODUCER_SHARE,
-        GpuShare::Percent(share) => share,
+    if options.partition == PartitionChoice::None {
+        return Ok((cuda(Partition::None), None));
+    }
+    let shares = shares(options, sampler, chosen.producer_percentage)?;
+    let all = device.multiprocessors;
+    let (by_grid, by_green) =
+        (shares.divide(all, Steps::SINGLE), shares.divide(all, Steps::of_green(device.capability)));
+    let required = options.partition == PartitionChoice::Green;
+    let green = Partition::Green {
+        // A device that has fewer than a group's gives them all.
+        multiprocessors: by_green.producer.min(all),
+        sampler: by_green.sampler,
+        required,
     };
-    let multiprocessors = mps_multiprocessors(share, device.multiprocessors);
-    let green = Partition::Green { multiprocessors: green_multiprocessors(device, multiprocessors) };
-    let grid = Partition::Grid { multiprocessors };
-    let lacks_green = || {
-        RuntimeError::Missing(format!(
-            "--partition green: {} with this driver has no green contexts; --partition grid does without",
-            device.name
-        ))
+    let grid = Partition::Grid { multiprocessors: by_grid.producer, sampler: by_grid.sampler };
+    let why_not_green = if !device.supports.green_contexts {
+        Some("with this driver has no green contexts")
+    } else if by_green.sampler.is_some() && !by_green.fits(all) {
+        Some("has too few multiprocessors for two groups of green contexts")
+    } else {
+        None
     };
-    let fallback = match options.partition {
-        PartitionChoice::None => Partition::None,
-        PartitionChoice::Grid => grid,
-        PartitionChoice::Green if !device.supports.green_contexts => return Err(lacks_green()),
-        PartitionChoice::Green => green,
-        PartitionChoice::Auto | PartitionChoice::Mps if device.supports.green_contexts => green,
-        PartitionChoice::Auto | PartitionChoice::Mps => grid,
+    let fallback = match (options.partition, why_not_green) {
+        (PartitionChoice::Green, Some(why)) => {
+            return Err(RuntimeError::Missing(format!(
+                "--partition green: {} {why}; --partition grid does without",
+                device.name
+            )));
+        }
+        (PartitionChoice::Grid, _) | (_, Some(_)) => grid,
+        _ => green,
     };
     let required = options.mps == MpsChoice::Require || options.partition == PartitionChoice::Mps;
     if required && threads {
@@ -142,43 +211,39 @@ pub fn decide(
         .into());
     }
     let wished = required || (options.partition == PartitionChoice::Auto && options.mps == MpsChoice::Auto);
-    let mut sampler_share = None;
-    if wished && !threads && sampler != SamplerChoice::Cpu {
-        // Default shares that leave nothing are adjusted: nobody requested them.
-        let given = options.mps_sampler_percentage;
-        let wanted = given.unwrap_or_else(|| share.min(99_u32.saturating_sub(share)));
-        if wanted == 0 || share + wanted > 99 {
-            return Err(RuntimeError::option(
-                "mps_percentage",
-                share,
-                format!("with `mps_sampler_percentage={wanted}` nothing is left for training"),
-            ));
-        }
-        sampler_share = Some(wanted);
-    }
+    // A copy engine leaves the multiprocessors alone, so the consumer may have all that the sampler does not need.
+    let by_copies = chosen.gather == GatherChoice::Dma && options.mps_percentage == GpuShare::Auto;
+    let spared = if by_copies { shares.producer } else { 0 };
     let mps = (wished && !threads).then(|| MpsWish {
         required,
         device: device.uuid.clone(),
-        producer_percentage: share,
-        consumer_percentage: 100 - share - sampler_share.unwrap_or(0),
-        sampler_percentage: sampler_share,
+        producer_percentage: shares.producer,
+        consumer_percentage: shares.consumer() + spared,
+        sampler_percentage: shares.sampler,
     });
-    Ok(Decision { backend: cuda(fallback), mps, notes })
+    Ok((cuda(fallback), mps))
+}
+
+/// The shares of the multiprocessors, by whatever mechanism.
+fn shares(options: &BackendOptions, sampler: SamplerChoice, producer: u32) -> Result<Shares, RuntimeError> {
+    if sampler == SamplerChoice::Cpu {
+        return Ok(Shares { producer, sampler: None });
+    }
+    // Default shares that leave nothing are adjusted: nobody requested them.
+    let given = options.mps_sampler_percentage;
+    let wanted = given.unwrap_or_else(|| producer.min(99_u32.saturating_sub(producer)));
+    if wanted == 0 || producer + wanted > 99 {
+        return Err(RuntimeError::option(
+            "mps_percentage",
+            producer,
+            format!("with `mps_sampler_percentage={wanted}` nothing is left for training"),
+        ));
+    }
+    Ok(Shares { producer, sampler: Some(wanted) })
 }
 
 fn on_cpu(notes: Vec<String>) -> Decision {
-    Decision { backend: Backend::Cpu, mps: None, notes }
-}
-
-/// The multiprocessors that a green context gets for a request: drivers grant them in groups (CUDA programming guide,
-/// green contexts).
-fn green_multiprocessors(device: &DeviceReport, wanted: u32) -> u32 {
-    let (least, step) = match device.capability.0 {
-        9.. => (8, 8),
-        8 => (4, 2),
-        _ => (2, 2),
-    };
-    wanted.max(least).next_multiple_of(step).min(device.multiprocessors)
+    Decision { backend: Backend::Cpu, mps: None, notes, open: None }
 }
 
 /// The device, if it exists and libtorch can use it.
@@ -200,7 +265,10 @@ fn usable(probed: &Probe, ordinal: usize) -> Result<&DeviceReport, String> {
 
 #[cfg(test)]
 mod tests {
+    use uva_cuda::memory::PinPages;
     use uva_cuda::{ProbeReport, Supports};
+
+    use super::super::asked::TablePagesChoice;
 
     use super::*;
 
@@ -279,13 +347,14 @@ mod tests {
         let auto = BackendOptions::default();
         let (fallback, mps) = partition(&auto, false, machine(1));
         // 13 of 132, in groups of eight.
-        assert_eq!(fallback, Partition::Green { multiprocessors: 16 });
+        assert_eq!(fallback, Partition::Green { multiprocessors: 16, sampler: None, required: false });
         let wish = mps.unwrap();
         assert!(!wish.required);
         assert_eq!((wish.producer_percentage, wish.consumer_percentage), (10, 90));
         let mut old = machine(1);
         old.cuda.devices[0].supports.green_contexts = false;
-        assert_eq!(partition(&auto, false, old.clone()).0, Partition::Grid { multiprocessors: 13 });
+        let grid = Partition::Grid { multiprocessors: 13, sampler: None };
+        assert_eq!(partition(&auto, false, old.clone()).0, grid);
         let green = BackendOptions { partition: PartitionChoice::Green, ..auto };
         assert_eq!(decide(&green, false, || Ok(old)).unwrap_err().exit_code(), 3);
     }
@@ -303,8 +372,82 @@ mod tests {
     fn a_share_that_is_asked_for_is_the_producers() {
         let options = BackendOptions { mps_percentage: GpuShare::Percent(25), ..BackendOptions::default() };
         let (fallback, mps) = partition(&options, false, machine(1));
-        assert_eq!(fallback, Partition::Green { multiprocessors: 40 });
+        assert_eq!(fallback, Partition::Green { multiprocessors: 40, sampler: None, required: false });
         assert_eq!(mps.map(|wish| (wish.producer_percentage, wish.consumer_percentage)), Some((25, 75)));
+    }
+
+    #[test]
+    fn a_sampler_on_the_gpu_has_multiprocessors_that_are_not_the_producers() {
+        let sampler = SamplerChoice::Gpu;
+        let of = |partition| BackendOptions { partition, sampler, ..BackendOptions::default() };
+        let green = Partition::Green { multiprocessors: 16, sampler: Some(16), required: true };
+        assert_eq!(partition(&of(PartitionChoice::Green), false, machine(1)).0, green);
+        let grid = Partition::Grid { multiprocessors: 13, sampler: Some(13) };
+        assert_eq!(partition(&of(PartitionChoice::Grid), false, machine(1)).0, grid);
+        let (_, mps) = partition(&of(PartitionChoice::Mps), false, machine(1));
+        let wish = mps.unwrap();
+        assert_eq!(
+            (wish.producer_percentage, wish.sampler_percentage, wish.consumer_percentage),
+            (10, Some(10), 80)
+        );
+        // Two groups of eight are more than there are: auto does without, and green is refused.
+        let mut small = machine(1);
+        small.cuda.devices[0].multiprocessors = 12;
+        let grid = Partition::Grid { multiprocessors: 1, sampler: Some(1) };
+        assert_eq!(partition(&of(PartitionChoice::Auto), false, small.clone()).0, grid);
+        let refused = decide(&of(PartitionChoice::Green), false, || Ok(small)).unwrap_err();
+        assert!(refused.exit_code() == 3 && refused.to_string().contains("too few"), "{refused}");
+    }
+
+    #[test]
+    fn what_was_measured_replaces_the_defaults_and_the_division_follows() {
+        let options = BackendOptions::default();
+        let decision = decide(&options, false, || Ok(machine(1))).unwrap();
+        let unmeasured = Chosen::unmeasured(&options);
+        assert_eq!(decision.clone().settled(&unmeasured).unwrap().backend, decision.backend);
+        let chosen = Chosen {
+            gather: GatherChoice::Split,
+            producer_percentage: 7,
+            table_pages: PinPages::Thp,
+            split_share: Some(0.4),
+        };
+        let settled = decision.clone().settled(&chosen).unwrap();
+        let cuda = settled.backend.cuda().unwrap();
+        assert_eq!(
+            (cuda.gather, cuda.table_pages, cuda.other_pages),
+            (chosen.gather, chosen.table_pages, true)
+        );
+        assert_eq!(
+            (cuda.split_share, cuda.partition),
+            (Some(0.4), Partition::Green { multiprocessors: 16, sampler: None, required: false })
+        );
+        let wish = settled.mps.unwrap();
+        assert_eq!((wish.producer_percentage, wish.consumer_percentage), (7, 93));
+        // Copies need no multiprocessors.
+        let copies = decision.settled(&Chosen { gather: GatherChoice::Dma, ..unmeasured }).unwrap();
+        assert_eq!(copies.mps.unwrap().consumer_percentage, 100);
+    }
+
+    #[test]
+    fn a_measurement_is_for_choices_that_are_open_and_for_rows_that_come_over_the_link() {
+        let open =
+            |options: &BackendOptions| decide(options, false, || Ok(machine(1))).unwrap().open.is_some();
+        let named = BackendOptions {
+            gather: GatherChoice::ZeroCopy,
+            mps_percentage: GpuShare::Percent(10),
+            table_pages: TablePagesChoice::InPlace,
+            ..BackendOptions::default()
+        };
+        assert!(!open(&named));
+        assert!(open(&BackendOptions { remeasure: true, ..named.clone() }));
+        assert!(open(&BackendOptions { gather: GatherChoice::Auto, ..named.clone() }));
+        assert!(open(&BackendOptions { mps_percentage: GpuShare::Auto, ..named.clone() }));
+        assert!(open(&BackendOptions { table_pages: TablePagesChoice::Auto, ..named.clone() }));
+        for gather in [GatherChoice::Cpu, GatherChoice::Device, GatherChoice::Dma] {
+            assert!(!open(&BackendOptions { gather, ..BackendOptions::default() }), "{gather}");
+        }
+        let cpu = BackendOptions { device: DeviceChoice::Cpu, ..BackendOptions::default() };
+        assert!(!open(&cpu));
     }
 
     #[test]

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use uva_batch::BatchLayout;
 use uva_cuda::kernels::gather::Kernel;
-use uva_cuda::memory::{IpcKind, PinOptions, PreflightPolicy};
+use uva_cuda::memory::{IpcKind, PinOptions, PinPages, PreflightPolicy};
 
-use super::asked::{BackendOptions, GatherChoice, SamplerChoice};
+use super::asked::{BackendOptions, GatherChoice, SamplerChoice, SignalKind, TablePagesChoice};
+use super::chosen::Chosen;
 use crate::RuntimeError;
 
 /// Where the run gathers and trains. Part of every role's plan.
@@ -36,30 +37,48 @@ pub struct CudaBackend {
     pub partition: Partition,
     /// How its memory is shared between processes.
     pub ipc: IpcKind,
+    /// How producer and consumer tell each other there that a slot is ready, or free.
+    pub ipc_signals: SignalKind,
     /// The NVRTC library, or its folder.
     pub nvrtc: Option<PathBuf>,
     /// What to do where memory seems too short to pin.
     pub preflight: PreflightPolicy,
+    /// The pages of the feature table.
+    pub table_pages: PinPages,
+    /// Whether other pages do where these cannot be had.
+    pub other_pages: bool,
+    /// The share of the rows that kernels read at first, where the rows are split.
+    pub split_share: Option<f64>,
 }
 
 impl CudaBackend {
     /// The GPU with this index, with the requested options and what was decided.
     pub(super) fn of(
         options: &BackendOptions,
+        chosen: &Chosen,
         ordinal: usize,
         sampler: SamplerChoice,
         partition: Partition,
     ) -> Self {
         Self {
             ordinal,
-            gather: options.gather,
+            gather: chosen.gather,
             kernel: options.kernel,
             sampler,
             partition,
             ipc: options.ipc,
+            ipc_signals: options.ipc_signals,
             nvrtc: options.nvrtc.clone(),
             preflight: options.preflight,
+            table_pages: chosen.table_pages,
+            other_pages: options.table_pages == TablePagesChoice::Auto,
+            split_share: chosen.split_share,
         }
+    }
+
+    /// How the feature table is pinned, on the pages that were chosen for it.
+    pub(crate) fn pin_table_options(&self, what: &str) -> PinOptions {
+        PinOptions { pages: self.table_pages, others: self.other_pages, ..self.pin_options(what) }
     }
 
     /// How `what` is pinned: if memory seems short, the process that pins warns.
@@ -88,15 +107,22 @@ pub enum Partition {
         /// The sampler's, where it works on the GPU.
         sampler: Option<SamplerShare>,
     },
-    /// The producer's stream belongs to a green context with this many multiprocessors.
+    /// The streams of producer and sampler each belong to a green context with this many multiprocessors, which have
+    /// none in common.
     Green {
         /// The producer's.
         multiprocessors: u32,
+        /// The sampler's, where it works on the GPU.
+        sampler: Option<u32>,
+        /// Whether the run fails without it. Otherwise grids of these numbers are the fall-back.
+        required: bool,
     },
-    /// The producer's kernels launch no more thread blocks than this many multiprocessors hold.
+    /// The kernels of producer and sampler launch no more thread blocks than this many multiprocessors hold.
     Grid {
         /// The producer's.
         multiprocessors: u32,
+        /// The sampler's, where it works on the GPU.
+        sampler: Option<u32>,
     },
 }
 
@@ -130,7 +156,17 @@ impl Partition {
     pub fn gather_multiprocessors(self) -> Option<u32> {
         match self {
             Self::None | Self::Mps { .. } => None,
-            Self::Green { multiprocessors } | Self::Grid { multiprocessors } => Some(multiprocessors),
+            Self::Green { multiprocessors, .. } | Self::Grid { multiprocessors, .. } => Some(multiprocessors),
+        }
+    }
+
+    /// The same of a sampler on the GPU.
+    pub fn sampler_multiprocessors(self) -> Option<u32> {
+        match self {
+            Self::None | Self::Mps { .. } => None,
+            Self::Green { multiprocessors, sampler, .. } | Self::Grid { multiprocessors, sampler } => {
+                Some(sampler.unwrap_or(multiprocessors))
+            }
         }
     }
 }
@@ -158,17 +194,19 @@ impl std::fmt::Display for Partition {
                     None => Ok(()),
                 }
             }
-            Self::Green { multiprocessors } => {
+            Self::Green { multiprocessors, sampler, .. } => {
                 write!(
                     f,
                     "divided by a green context: the producer keeps to {multiprocessors} multiprocessors"
-                )
+                )?;
+                sampler.map_or(Ok(()), |sampler| write!(f, ", the sampler to {sampler} others"))
             }
-            Self::Grid { multiprocessors } => {
+            Self::Grid { multiprocessors, sampler } => {
                 write!(
                     f,
                     "divided by the grid: the producer's kernels fill {multiprocessors} multiprocessors"
-                )
+                )?;
+                sampler.map_or(Ok(()), |sampler| write!(f, ", the sampler's {sampler}"))
             }
         }
     }

@@ -2,14 +2,17 @@
 
 mod asked;
 mod choose;
+mod chosen;
 mod granted;
 mod probe;
 
 pub use asked::{
     BackendOptions, DeviceChoice, GatherChoice, GpuShare, MpsChoice, PartitionChoice, SamplerChoice,
+    SignalKind, TablePagesChoice,
 };
-pub use choose::{Decision, MpsWish, decide};
+pub use choose::{Decision, MpsWish, OpenChoices, decide};
+pub use chosen::Chosen;
 pub use granted::{Backend, CudaBackend, Partition, SamplerShare};
 pub use probe::{NvrtcReport, Probe};
 pub use uva_cuda::kernels::gather::Kernel;
-pub use uva_cuda::memory::{IpcKind, PreflightPolicy};
+pub use uva_cuda::memory::{IpcKind, PinPages, PreflightPolicy};

@@ -1,22 +1,23 @@
 //! The engine that samples: the CPU, or the GPU, over the graph in the caches' order.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use uva_cuda::kernels::gather::{GridBound, IdWidth};
+use uva_cuda::kernels::gather::IdWidth;
 use uva_cuda::kernels::sample::SampleKernels;
-use uva_cuda::memory::{PinOptions, PinnedTable, PreflightPolicy, TableBytes};
-use uva_cuda::partition::GreenPartition;
-use uva_cuda::{Context, Module, ModuleOptions, Stream};
+use uva_cuda::memory::{PinOptions, PinnedTable, PreflightPolicy, SharedBuffer, TableBytes};
+use uva_cuda::{Module, ModuleOptions};
 use uva_graph::Dataset;
 use uva_graph::reorder::ReorderedLayout;
 use uva_mem::FrozenBytes;
 use uva_sample::cuda::{
-    CudaSampleError, CudaSampler, CudaSamplerOptions, DatasetArray, GraphSource, PinnedArray,
+    BatchPlace, CudaSampleError, CudaSampler, CudaSamplerOptions, DatasetArray, GraphSource, PinnedArray,
 };
 use uva_sample::{BatchBounds, BatchCounts, BatchKey, BatchMut, BatchSampler, GraphView, sampler};
 
 use super::graph::SampledGraph;
-use crate::backend::{CudaBackend, Partition};
+use crate::backend::CudaBackend;
+use crate::lane::Lane;
 use crate::{LoaderOptions, RuntimeError};
 
 /// A sampler. Its batches are the same wherever it works.
@@ -27,11 +28,13 @@ pub(crate) enum Engine<'a> {
 
 /// The parts of a sampler on the GPU.
 pub(crate) struct OnGpu<'a> {
-    pub context: &'a Arc<Context>,
+    pub lane: &'a Lane,
     pub cuda: &'a CudaBackend,
     pub dataset: &'a Arc<Dataset>,
     /// The graph in the order of the list cache, where that is not the dataset's own.
     pub reordered: Option<&'a Arc<FrozenBytes>>,
+    /// Whether the sampler has device memory for a batch, and samples to no other.
+    pub own_batch: bool,
 }
 
 impl<'a> Engine<'a> {
@@ -79,12 +82,51 @@ impl<'a> Engine<'a> {
                 }
                 Ok(counts)
             }
-            Self::Device(sampler) => match sampler.sample_into(key, seeds, out, degrees) {
-                Ok(counts) => Ok(counts),
-                Err(CudaSampleError::Sample(error)) => Err(graph.in_dataset_ids(error).into()),
-                Err(CudaSampleError::Cuda(error)) => Err(error.into()),
-            },
+            Self::Device(sampler) => {
+                sampler.sample_into(key, seeds, out, degrees).map_err(|error| on_gpu_failed(graph, error))
+            }
         }
+    }
+
+    /// The sampler on the GPU.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Failed`] where it is one on the CPU.
+    fn on_device(&mut self) -> Result<&mut CudaSampler, RuntimeError> {
+        match self {
+            Self::Host { .. } => {
+                Err(RuntimeError::Failed("a sampler on the CPU has no memory on the GPU".to_owned()))
+            }
+            Self::Device(sampler) => Ok(sampler),
+        }
+    }
+
+    /// The same for a sampler on the GPU, to device memory. Degrees go there too.
+    pub fn sample_to(
+        &mut self,
+        graph: &SampledGraph<'_>,
+        key: BatchKey,
+        seeds: &[i64],
+        place: &BatchPlace<'_>,
+    ) -> Result<BatchCounts, RuntimeError> {
+        self.on_device()?.sample_to(key, seeds, place).map_err(|error| on_gpu_failed(graph, error))
+    }
+
+    /// Copies parts of a batch that [`Self::sample_to`] has sampled to the host.
+    pub fn read_back(
+        &mut self,
+        graph: &SampledGraph<'_>,
+        memory: &SharedBuffer,
+        parts: &mut [(Range<usize>, &mut [u8])],
+    ) -> Result<(), RuntimeError> {
+        self.on_device()?.read_back(memory, parts).map_err(|error| on_gpu_failed(graph, error))
+    }
+}
+
+fn on_gpu_failed(graph: &SampledGraph<'_>, error: CudaSampleError) -> RuntimeError {
+    match error {
+        CudaSampleError::Sample(error) => graph.in_dataset_ids(error).into(),
+        CudaSampleError::Cuda(error) => error.into(),
     }
 }
 
@@ -92,11 +134,12 @@ impl OnGpu<'_> {
     /// The graph, pinned, and the other arrays of the dataset that samplers with these options read.
     pub fn source(&self, loader: &LoaderOptions) -> Result<GraphSource, RuntimeError> {
         let pin = self.cuda.pin_options("the graph");
-        let of_dataset = |array| PinnedArray::of_dataset(self.context, self.dataset, array, &pin);
+        let context = self.lane.context();
+        let of_dataset = |array| PinnedArray::of_dataset(context, self.dataset, array, &pin);
         let weighted = loader.sampler_kind.needs_weights();
         let mut source = match self.reordered {
             Some(region) => self.reordered_source(region)?,
-            None => GraphSource::of_dataset(self.context, self.dataset, &pin)?,
+            None => GraphSource::of_dataset(context, self.dataset, &pin)?,
         };
         // Weights and edge ids are in the dataset's order, even where the graph is not.
         if self.reordered.is_some() && (weighted || loader.edge_ids) {
@@ -114,7 +157,7 @@ impl OnGpu<'_> {
         let preflight = PreflightPolicy::Off;
         let options = PinOptions { preflight, ..self.cuda.pin_options("the reordered graph") };
         let owner: Arc<dyn TableBytes> = Arc::new(GraphBytes(Arc::clone(region)));
-        let table = Arc::new(PinnedTable::new(self.context, owner, &options)?);
+        let table = Arc::new(PinnedTable::new(self.lane.context(), owner, &options)?);
         let array = |range| PinnedArray::new(Arc::clone(&table), range);
         let width = if layout.id_bytes() == 4 { IdWidth::I32 } else { IdWidth::I64 };
         Ok(GraphSource::new(array(layout.indptr_range())?, array(layout.indices_range())?, width)?)
@@ -129,28 +172,19 @@ impl OnGpu<'_> {
         bounds: &BatchBounds,
         cached_lists: usize,
     ) -> Result<CudaSampler, RuntimeError> {
-        let Self { context, cuda, .. } = self;
+        let Self { lane, cuda, .. } = self;
         let module = ModuleOptions { nvrtc: cuda.nvrtc.clone(), ..ModuleOptions::default() };
-        let kernels = SampleKernels::new(&Module::sample(context, &module)?)?;
-        let (stream, grid) = match cuda.partition {
-            Partition::Green { multiprocessors } => {
-                let green = GreenPartition::new(context, multiprocessors)?;
-                (green.stream()?, GridBound::Multiprocessors(green.multiprocessors()))
-            }
-            Partition::Grid { multiprocessors } => {
-                (Stream::new(context)?, GridBound::Multiprocessors(multiprocessors))
-            }
-            Partition::None | Partition::Mps { .. } => (Stream::new(context)?, GridBound::Device),
-        };
+        let kernels = SampleKernels::new(&Module::sample(lane.context(), &module)?)?;
         let options = CudaSamplerOptions {
             cached_lists,
             original_ids: graph.csc().original_ids,
             dataset_ids: graph.dataset_ids(),
             degrees: loader.degrees,
-            grid,
+            grid: lane.grid(),
+            own_batch: self.own_batch,
             ..CudaSamplerOptions::new(loader.sampling(), bounds.clone())
         };
-        CudaSampler::new(kernels, stream, source.clone(), &options).map_err(|error| match error {
+        CudaSampler::new(kernels, lane.stream()?, source.clone(), &options).map_err(|error| match error {
             CudaSampleError::Sample(error) => error.into(),
             CudaSampleError::Cuda(error) => error.into(),
         })

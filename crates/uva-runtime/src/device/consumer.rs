@@ -1,15 +1,17 @@
 //! The consumer's side of feature slots on a GPU.
 
+use std::mem::offset_of;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use uva_cuda::kernels::gather::GatherReport;
 use uva_cuda::memory::SharedBuffer;
 use uva_cuda::{Context, DeviceSlice, Stream};
-use uva_rows::cuda::SlotReader;
+use uva_rows::cuda::{SlotReader, Taking};
 
-use super::slots::{Gathered, SlotEvents, out_of_range, slot_shape, stamp};
+use super::slots::{Gathered, SlotSignals, out_of_range, slot_shape, stamp};
 use crate::RuntimeError;
 use crate::plan::RunPlan;
 
@@ -17,7 +19,7 @@ use crate::plan::RunPlan;
 #[derive(Debug)]
 pub struct DeviceSlots {
     reader: SlotReader,
-    events: SlotEvents,
+    signals: SlotSignals,
     /// Nanoseconds that the stream waited for batches given back since the last reading.
     waited: AtomicU64,
     rows: usize,
@@ -30,11 +32,11 @@ impl DeviceSlots {
         context: &Arc<Context>,
         plan: &RunPlan,
         buffer: Arc<SharedBuffer>,
-        events: SlotEvents,
+        signals: SlotSignals,
     ) -> Result<Self, RuntimeError> {
         Ok(Self {
             reader: SlotReader::new(context, buffer, slot_shape(plan))?,
-            events,
+            signals,
             waited: AtomicU64::new(0),
             rows: plan.table_rows,
             failed: Mutex::new(None),
@@ -48,7 +50,7 @@ impl DeviceSlots {
 
     /// Uses this stream for all batches taken from now on. They are handed out before they are complete, and work
     /// enqueued on the stream meanwhile runs after their completion.
-    pub fn use_stream(&self, stream: Stream) {
+    pub fn use_stream(&self, stream: impl Into<Arc<Stream>>) {
         self.reader.use_stream(stream);
     }
 
@@ -62,31 +64,25 @@ impl DeviceSlots {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error.into());
     }
 
-    /// Takes a slot whose `ready` state the ring has shown. If the host waits for it, this confirms it too.
-    pub(crate) fn take(&self, slot: usize, sequence: u64) -> Result<(), RuntimeError> {
-        self.reader.take(slot, &self.events.ready[slot])?;
-        if self.reader.waited_on_the_host(slot) {
-            self.confirm(slot, sequence)?;
+    /// Says that a slot is free which was not taken. A wait for an event that nobody records again passes, but one for a
+    /// stamp wants that stamp.
+    pub(crate) fn pass_over(&self, slot: usize, sequence: u64) -> Result<(), RuntimeError> {
+        if let SlotSignals::Stamps { .. } = self.signals {
+            self.reader.give_back(slot, &*self.signals.free(slot, sequence)?)?;
         }
         Ok(())
     }
 
-    /// Whether the batch was whole when the stream reached it, and the result of its gather on the device. Call it
-    /// after waiting for the work on it; earlier it may report an unfinished batch.
-    fn confirm(&self, slot: usize, sequence: u64) -> Result<Gathered, RuntimeError> {
-        let report = self.reader.report(slot);
-        if report.stamp != stamp(sequence) {
-            return Err(RuntimeError::PeerGone(format!(
-                "feature slot {slot}: its producer had not finished it (stamp {}, not {}); what was computed from it \
-                 is not used",
-                report.stamp,
-                stamp(sequence)
-            )));
+    /// Takes a slot whose `ready` state the ring has shown, until [`Loan::give_back`]. If the host waits for it, this
+    /// confirms it too.
+    pub(crate) fn take(slots: &Arc<Self>, slot: usize, sequence: u64) -> Result<Loan, RuntimeError> {
+        let taking = slots.reader.take(slot, &*slots.signals.ready(slot, sequence)?)?;
+        let waited = taking.waited_on_the_host();
+        let receipt = Receipt { slots: Arc::clone(slots), taking: Some(taking), slot, sequence };
+        if waited {
+            receipt.confirm()?;
         }
-        match report.bad() {
-            Some((position, id)) => Err(out_of_range(position, id, self.rows)),
-            None => Ok(Gathered::of(&report)),
-        }
+        Ok(Loan { receipt: Arc::new(receipt) })
     }
 
     /// How long the stream waited for producers since the last reading.
@@ -94,25 +90,101 @@ impl DeviceSlots {
         // Relaxed, as where it is added to: a sum for people, which orders nothing.
         Duration::from_nanos(self.waited.swap(0, Ordering::Relaxed))
     }
+}
 
-    /// Lends a slot that was taken, until [`Loan::give_back`].
-    pub(crate) fn lend(slots: &Arc<Self>, slot: usize, sequence: u64) -> Loan {
-        Loan { slots: Arc::clone(slots), slot, sequence }
+/// What a report says of a batch on a GPU. It may be kept beyond the batch, up to [`Receipt::LATE`] of them: the consumer
+/// runs ahead of its GPU and asks once the work on the batch has run.
+#[derive(Debug)]
+pub struct Receipt {
+    slots: Arc<DeviceSlots>,
+    /// Present until it is dropped.
+    taking: Option<Taking>,
+    slot: usize,
+    sequence: u64,
+}
+
+impl Receipt {
+    /// How many may be kept beyond their batches.
+    pub const LATE: usize = SlotReader::LATE;
+
+    /// Whether the batch was whole when the stream reached it. Ask after waiting for the work on it; earlier it may
+    /// report an unfinished batch.
+    ///
+    /// # Errors
+    /// As [`Batch::confirm`](crate::Batch::confirm).
+    pub fn confirm(&self) -> Result<(), RuntimeError> {
+        self.gathered().map(drop)
     }
+
+    /// How long the producer worked on the batch; 0 until it is confirmed.
+    pub fn gather_time(&self) -> Duration {
+        self.gathered().map_or(Duration::ZERO, |gathered| gathered.time)
+    }
+
+    /// How many of the batch's rows came from the feature cache; 0 until it is confirmed.
+    pub fn rows_cached(&self) -> u64 {
+        self.gathered().map_or(0, |gathered| gathered.hits)
+    }
+
+    fn gathered(&self) -> Result<Gathered, RuntimeError> {
+        let Some(taking) = &self.taking else { unreachable!("present until it is dropped") };
+        let (report, expected) = (self.slots.reader.report(taking), stamp(self.sequence));
+        if report.stamp != expected {
+            return Err(RuntimeError::PeerGone(format!(
+                "feature slot {}: its producer had not finished it (stamp {}, not {expected}); what was computed from \
+                 it is not used",
+                self.slot, report.stamp
+            )));
+        }
+        match report.bad() {
+            Some((position, id)) => Err(out_of_range(position, id, self.slots.rows)),
+            None => Ok(Gathered::of(&report)),
+        }
+    }
+}
+
+impl Drop for Receipt {
+    fn drop(&mut self) {
+        let Some(taking) = self.taking.take() else { return };
+        let report = self.slots.reader.report(&taking);
+        // A batch that was dropped before its work was awaited has no time yet: that is no failure.
+        if report.stamp == stamp(self.sequence) {
+            match self.slots.reader.waited(&taking) {
+                // Relaxed: see `DeviceSlots::waited`.
+                Ok(waited) => {
+                    self.slots.waited.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
+                }
+                Err(error) => self.slots.fail(error),
+            }
+        }
+        self.slots.reader.done(taking);
+    }
+}
+
+/// What a device compares to see whether a batch was whole when it used it: words of the batch's report, and their
+/// values. The device reads them behind `ready`, so it needs no answer of the host.
+#[derive(Clone, Copy, Debug)]
+pub struct Proof<'a> {
+    /// The report's words, 64 bits each.
+    pub words: DeviceSlice<'a>,
+    /// Places among the words, and the value of each in a whole batch.
+    pub expected: [(usize, i64); 2],
 }
 
 /// A taken slot. It is given back before the ring's slot, so that `free` is recorded before it is seen.
 #[derive(Debug)]
 pub(crate) struct Loan {
-    slots: Arc<DeviceSlots>,
-    slot: usize,
-    sequence: u64,
+    receipt: Arc<Receipt>,
 }
 
 impl Loan {
+    fn reader(&self) -> &SlotReader {
+        &self.receipt.slots.reader
+    }
+
     /// The index of the slots' GPU.
     pub fn ordinal(&self) -> usize {
-        self.slots.context().device().ordinal()
+        self.receipt.slots.context().device().ordinal()
     }
 
     /// Bytes of the slot.
@@ -120,7 +192,7 @@ impl Loan {
     /// # Panics
     /// When they are outside the slot. Ranges from a header that was checked against the layout are always inside.
     pub fn slice(&self, range: Range<usize>) -> DeviceSlice<'_> {
-        self.slots.reader.slice(self.slot, range).unwrap_or_else(|error| panic!("{error}"))
+        self.reader().slice(self.receipt.slot, range).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// The bytes themselves, where device memory is host memory.
@@ -128,26 +200,31 @@ impl Loan {
     /// # Panics
     /// As [`Loan::slice`].
     pub fn host_bytes(&self, range: Range<usize>) -> Option<&[u8]> {
-        self.slots.reader.host_bytes(self.slot, range).unwrap_or_else(|error| panic!("{error}"))
+        self.reader().host_bytes(self.receipt.slot, range).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    pub fn confirm(&self) -> Result<Gathered, RuntimeError> {
-        self.slots.confirm(self.slot, self.sequence)
+    pub fn receipt(&self) -> &Arc<Receipt> {
+        &self.receipt
+    }
+
+    /// What shows on the device that the batch is whole.
+    ///
+    /// # Panics
+    /// Never: every slot has a report.
+    pub fn proof(&self) -> Proof<'_> {
+        let words = self.reader().report_slice(self.receipt.slot).unwrap_or_else(|error| panic!("{error}"));
+        let (stamped, bad) =
+            (offset_of!(GatherReport, stamp) / 8, offset_of!(GatherReport, bad_position) / 8);
+        // All ones where every id was a row.
+        Proof { words, expected: [(stamped, stamp(self.receipt.sequence) as i64), (bad, -1)] }
     }
 
     /// Gives the slot back. False: that failed, and the ring must not give it away either, since the GPU may still read
     /// it.
     pub fn give_back(self) -> bool {
-        let slots = self.slots;
-        // A batch that was dropped before its work was awaited has no time yet: that is no failure.
-        if slots.confirm(self.slot, self.sequence).is_ok() {
-            match slots.reader.waited(self.slot) {
-                // Relaxed: see `DeviceSlots::waited`.
-                Ok(waited) => drop(slots.waited.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed)),
-                Err(error) => slots.fail(error),
-            }
-        }
-        match slots.reader.give_back(self.slot, &slots.events.free[self.slot]) {
+        let Receipt { slots, slot, sequence, .. } = &*self.receipt;
+        let free = slots.signals.free(*slot, *sequence);
+        match free.and_then(|free| slots.reader.give_back(*slot, &*free)) {
             Ok(()) => true,
             Err(error) => {
                 slots.fail(error);

@@ -1,15 +1,13 @@
 //! The producer's side of feature slots on a GPU.
 
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use uva_batch::{BatchHeader, BatchLayout, Column};
+use uva_batch::{BatchHeader, BatchLayout, Column, Stage};
 use uva_cuda::kernels::gather::GatherKernels;
 use uva_cuda::memory::{PinHow, PinOptions, PinReport, PinnedTable, SharedBuffer, TableBytes};
-use uva_cuda::partition::GreenPartition;
-use uva_cuda::{Context, Module, ModuleOptions, Stream};
+use uva_cuda::{Context, Module, ModuleOptions};
 use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
 use uva_rows::cuda::{
@@ -18,11 +16,13 @@ use uva_rows::cuda::{
 };
 use uva_rows::{Cached, HostPlace, Mapped, RowSource};
 
-use super::slots::{SlotEvents, out_of_range, slot_shape, stamp};
+use super::batches::DeviceBatches;
+use super::slots::{SlotSignals, out_of_range, slot_shape, stamp};
 use crate::RuntimeError;
-use crate::backend::{CudaBackend, GatherChoice, Partition};
+use crate::backend::{CudaBackend, GatherChoice};
 use crate::cache::Caches;
 use crate::edge_rows::EdgeRows;
+use crate::lane::Lane;
 use crate::plan::RunPlan;
 
 /// The feature table's bytes, for as long as the dataset is mapped.
@@ -36,9 +36,11 @@ impl TableBytes for FeatureBytes {
 
 /// Feature slots on a GPU for a producer to fill: shared already, while the table is not yet pinned.
 pub(crate) struct DeviceSetup {
-    pub context: Arc<Context>,
+    pub lane: Lane,
     pub cuda: CudaBackend,
-    pub slots: (Arc<SharedBuffer>, SlotEvents),
+    pub slots: (Arc<SharedBuffer>, SlotSignals),
+    /// Batches that come on the device.
+    pub batches: Option<Arc<DeviceBatches>>,
 }
 
 impl DeviceSetup {
@@ -51,8 +53,8 @@ impl DeviceSetup {
         cached_rows: Option<&FrozenBytes>,
     ) -> Result<DeviceGather, RuntimeError> {
         let threads = plan.options.gather_threads;
-        let cache = cache_on_gpu(&self.context, dataset, threads, &plan.caches, cached_rows)?;
-        DeviceGather::new(&self.context, &self.cuda, plan, dataset, self.slots, cache)
+        let cache = cache_on_gpu(self.lane.context(), dataset, threads, &plan.caches, cached_rows)?;
+        DeviceGather::new(self, plan, dataset, cache)
     }
 }
 
@@ -102,44 +104,36 @@ fn grid(multiprocessors: Option<u32>) -> GridBound {
 /// Gathers rows into feature slots on a GPU.
 pub(crate) struct DeviceGather {
     filler: SlotFiller<Box<dyn DeviceSource>>,
-    events: SlotEvents,
+    signals: SlotSignals,
+    batches: Option<Arc<DeviceBatches>>,
     rows: usize,
     edges: Option<EdgesOnHost>,
     note: String,
 }
 
-/// The feature rows of edges on their way: gathered by the CPU, and copied to the slot with the batch's arrays.
+/// The feature rows of edges on their way: gathered by the CPU, and sent to the slot with the batch's arrays.
 struct EdgesOnHost {
     source: EdgeRows,
-    rows: Vec<u8>,
+    /// Of each layer of the present batch.
+    rows: Vec<Vec<u8>>,
     threads: usize,
 }
 
 impl DeviceGather {
     fn new(
-        context: &Arc<Context>,
-        cuda: &CudaBackend,
+        setup: DeviceSetup,
         plan: &RunPlan,
         dataset: &Arc<Dataset>,
-        (buffer, events): (Arc<SharedBuffer>, SlotEvents),
         cache: Option<DeviceCache>,
     ) -> Result<Self, RuntimeError> {
-        let began = Instant::now();
+        let DeviceSetup { lane, cuda, slots: (buffer, signals), batches } = setup;
+        let (began, context) = (Instant::now(), lane.context());
         let options = ModuleOptions { nvrtc: cuda.nvrtc.clone(), ..ModuleOptions::default() };
         let kernels = GatherKernels::new(&Module::gather(context, &options)?)?;
         let compiled = began.elapsed();
         let what = format!("the feature table {}", dataset.path().join("feat.npy").display());
-        let mut multiprocessors = cuda.partition.gather_multiprocessors();
-        let stream = match cuda.partition {
-            Partition::Green { multiprocessors: wanted } => {
-                let green = GreenPartition::new(context, wanted)?;
-                multiprocessors = Some(green.multiprocessors());
-                green.stream()?
-            }
-            _ => Stream::new(context)?,
-        };
+        let (multiprocessors, bound) = (lane.multiprocessors(), lane.grid());
         let (threads, row_bytes) = (plan.options.gather_threads, plan.layout.row_bytes());
-        let bound = grid(multiprocessors);
         // A table that only the CPU reads need not be pinned.
         let owner = || Arc::new(FeatureBytes(Arc::clone(dataset)));
         let by_copies = || {
@@ -147,8 +141,9 @@ impl DeviceGather {
             Staged::new(context, table)
         };
         let (source, how): (Box<dyn DeviceSource>, String) = match cuda.gather {
-            GatherChoice::ZeroCopy => {
-                let (table, how) = pinned_once(context, dataset, &cuda.pin_options(&what))?;
+            // `Auto` is never granted; it would be this.
+            GatherChoice::ZeroCopy | GatherChoice::Auto => {
+                let (table, how) = pinned_once(context, dataset, &cuda.pin_table_options(&what))?;
                 (zero_copy(&kernels, table, row_bytes, cuda.kernel, multiprocessors, cache)?, how)
             }
             // Rows are cached only for zero-copy reads: `cache::cacheable`.
@@ -169,21 +164,26 @@ impl DeviceGather {
                 (Box::new(by_copies()?), "feature table: not pinned, the CPU reads it".to_owned())
             }
             GatherChoice::Split => {
-                let (table, how) = pinned_once(context, dataset, &cuda.pin_options(&what))?;
+                let (table, how) = pinned_once(context, dataset, &cuda.pin_table_options(&what))?;
                 let first = Pinned::new(kernels.clone(), table, row_bytes, cuda.kernel, bound)?;
-                (Box::new(Split::new(first, by_copies()?)?), how)
+                let mut split = Split::new(first, by_copies()?)?;
+                if let Some(share) = cuda.split_share {
+                    split.set_share(share);
+                }
+                (Box::new(split), how)
             }
         };
-        let (slots, ways) = (buffer.bytes() as f64 * 1e-9, buffer.kind().name());
+        let slots = buffer.bytes() as f64 * 1e-9;
+        let (memory, by) = (buffer.kind().name(), signals.name());
         let seconds = compiled.as_secs_f64();
         let note = format!(
-            "{how}; {slots:.2} GB of feature slots on the GPU ({ways}); kernels ready in {seconds:.2} s"
+            "{how}; {slots:.2} GB of feature slots on the GPU ({memory}, {by}); kernels ready in {seconds:.2} s"
         );
-        let mut filler = SlotFiller::new(stream, kernels, source, buffer, slot_shape(plan))?;
-        filler.reserve_bytes(plan.layout.arrays_bytes())?;
+        let mut filler = SlotFiller::new(lane.stream()?, kernels, source, buffer, slot_shape(plan))?;
+        filler.reserve_room(plan.layout.upload_bytes(batches.is_some()), plan.layout.node_capacity())?;
         let edges = EdgeRows::new(dataset, &plan.layout, threads)?;
         let edges = edges.map(|source| EdgesOnHost { source, rows: Vec::new(), threads });
-        Ok(Self { filler, events, rows: plan.table_rows, edges, note })
+        Ok(Self { filler, signals, batches, rows: plan.table_rows, edges, note })
     }
 
     /// A line for people about its set-up.
@@ -191,36 +191,48 @@ impl DeviceGather {
         &self.note
     }
 
-    /// Enqueues the copy of a batch's arrays and the gather of its rows into the slot of `sequence`, after the
-    /// consumer's last use of it. `from` is the batch slot's payload; it is not read after this returns.
+    /// Enqueues the upload of a batch's arrays and the gather of its rows into the slot of `sequence`, after the
+    /// consumer's last use of it. `from` is the payload of batch slot `batch_slot`; it is not read after this returns.
     pub fn fill(
         &mut self,
         plan: &RunPlan,
         sequence: u64,
         header: &BatchHeader,
-        from: &[u8],
+        (batch_slot, from): (usize, &[u8]),
     ) -> Result<(), RuntimeError> {
-        let slots = self.events.ready.len() as u64;
+        let slots = plan.options.feature_slots as u64;
         let slot = (sequence % slots) as usize;
-        let after = (sequence >= slots).then(|| &*self.events.free[slot]);
+        // In a slot's first generation there is nothing to wait for.
+        let free = sequence.checked_sub(slots).map(|before| self.signals.free(slot, before)).transpose()?;
+        let ready = self.signals.ready(slot, sequence)?;
         let layout = &plan.layout;
-        let arrays: Vec<_> = layout.copied(header).collect();
-        let ids_range = layout.range(header, Column::InputNodes, 0);
-        let ids: &[i64] = bytemuck::cast_slice(&from[ids_range.clone()]);
-        let beside = match &mut self.edges {
-            Some(edges) => edges.gather(layout, header, from)?,
-            None => Vec::new(),
+        let batches = self.batches.as_deref();
+        let ids: &[i64] = match batches.is_none_or(|batches| batches.is_on_host(Column::InputNodes)) {
+            true => bytemuck::cast_slice(&from[layout.range(header, Column::InputNodes, 0)]),
+            false => &[],
         };
+        let columns = batches.map(|batches| batches.columns(batch_slot, header)).unwrap_or_default();
+        if let Some(edges) = &mut self.edges {
+            edges.gather(layout, header, from)?;
+        }
+        let edges = self.edges.as_ref();
+        let arrays: Vec<(usize, &[u8])> = layout
+            .packed(header)
+            .filter(|(place, _)| batches.is_none() || !place.column.spec().made_on_gpu)
+            .map(|(place, to)| match place.column.spec().written_by {
+                Stage::Sampler => (to.start, &from[place.used(header)]),
+                Stage::Producer => (to.start, edges.map_or(&[][..], |edges| edges.of_layer(place.layer))),
+            })
+            .collect();
         let place = SlotPlace {
             slot,
-            payload: from,
             arrays: &arrays,
-            beside: &beside,
-            ids_at: ids_range.start,
-            features_at: layout.range(header, Column::X, 0).start,
+            on_device: batches.map(|batches| batches.lent(batch_slot, header, &columns)),
+            ids_at: layout.packed_range(header, Column::InputNodes, 0).start,
+            features_at: layout.packed_range(header, Column::X, 0).start,
             stamp: stamp(sequence),
-            after,
-            ready: &self.events.ready[slot],
+            after: free.as_deref(),
+            ready: &*ready,
         };
         self.filler.submit(ids, place)?;
         Ok(())
@@ -256,29 +268,24 @@ impl DeviceGather {
 }
 
 impl EdgesOnHost {
-    /// Each layer's rows, with the place in the slot where they belong.
+    /// Gathers each layer's rows.
     fn gather(
         &mut self,
         layout: &BatchLayout,
         header: &BatchHeader,
         from: &[u8],
-    ) -> Result<Vec<(usize, &[u8])>, RuntimeError> {
-        let ranges: Vec<_> = EdgeRows::ranges(layout, header).collect();
-        self.rows.resize(ranges.iter().map(ExactSizeIterator::len).sum(), 0);
-        let mut rest = &mut self.rows[..];
-        for (layer, range) in ranges.iter().enumerate() {
-            let (out, behind) = rest.split_at_mut(range.len());
+    ) -> Result<(), RuntimeError> {
+        self.rows.resize(layout.layers().len(), Vec::new());
+        for ((layer, range), out) in EdgeRows::ranges(layout, header).enumerate().zip(&mut self.rows) {
+            out.resize(range.len(), 0);
             let place = HostPlace { out, threads: self.threads };
             self.source.fill(layout, header, layer, from, place)?;
-            rest = behind;
         }
-        let mut rest = &self.rows[..];
-        let mut of_layer = |range: &Range<usize>| {
-            let (rows, behind) = rest.split_at(range.len());
-            rest = behind;
-            (range.start, rows)
-        };
-        Ok(ranges.iter().map(&mut of_layer).collect())
+        Ok(())
+    }
+
+    fn of_layer(&self, layer: usize) -> &[u8] {
+        self.rows.get(layer).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -308,19 +315,23 @@ fn pinned_once(
     Ok((table, how))
 }
 
-/// How the table was pinned, as a line for a person.
+/// How the table was pinned and on which pages, as a line for a person.
 fn pinned(report: &PinReport) -> String {
+    let refused = report.refused.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
     let how = match report.how {
-        PinHow::InPlaceReadOnly | PinHow::InPlace => "where it is mapped".to_owned(),
-        PinHow::Copied => match &report.refused {
-            Some(reason) => format!("in a copy (in place: {reason})"),
-            None => "in a copy".to_owned(),
-        },
-        PinHow::Empty => "with nothing in it".to_owned(),
+        PinHow::InPlaceReadOnly | PinHow::InPlace => "where it is mapped",
+        PinHow::Copied => "in a copy",
+        PinHow::Empty => "with nothing in it",
     };
-    let pages = report.pages.map(|pages| format!(", {pages} pages")).unwrap_or_default();
+    let pages = match (report.how, report.pages) {
+        (PinHow::Empty, _) => String::new(),
+        (_, None) => ", on pages of the page cache".to_owned(),
+        (_, Some("hostalloc")) => ", on pages of the driver's".to_owned(),
+        (_, Some(pages)) => format!(", {pages} pages"),
+    };
+    let given = report.huge_share.map(|share| format!(" ({:.0} % given)", share * 100.0)).unwrap_or_default();
     format!(
-        "feature table: {:.2} GB pinned in {:.2} s {how}{pages}",
+        "feature table: {:.2} GB pinned in {:.2} s {how}{refused}{pages}{given}",
         report.pinned_bytes as f64 * 1e-9,
         report.seconds
     )

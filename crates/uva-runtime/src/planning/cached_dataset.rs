@@ -15,6 +15,7 @@ use uva_sample::{BatchCounts, BatchKey, MiniBatch};
 use crate::backend::{Backend, CudaBackend};
 use crate::cache::{CacheContents, Engine, OnGpu, SampledGraph};
 use crate::device::{FeatureBytes, cache_on_gpu, zero_copy};
+use crate::lane::sampler_lane;
 use crate::roles::source_on_host;
 use crate::{LoaderOptions, RuntimeError};
 
@@ -78,7 +79,8 @@ impl<'d> CachedDataset<'d> {
         let engine = match backend.gpu_sampler() {
             Some(cuda) => {
                 let context = &Context::primary(cuda.ordinal)?;
-                let at = OnGpu { context, cuda, dataset, reordered: contents.graph() };
+                let lane = &sampler_lane(context, cuda, "sampler")?;
+                let at = OnGpu { lane, cuda, dataset, reordered: contents.graph(), own_batch: true };
                 Engine::on_gpu(&at, &graph, options, layout.bounds(), lists)?
             }
             None => Engine::on_host(dataset, &graph, options, lists)?,

@@ -20,6 +20,7 @@ use super::host_times::{HostTimes, median, share};
 use crate::backend::CudaBackend;
 use crate::cache::{self, OnGpu, SampledGraph};
 use crate::device::{FeatureBytes, zero_copy};
+use crate::lane::{Lane, sampler_lane};
 use crate::{LoaderOptions, RuntimeError};
 
 /// Alignment of rows and of their report.
@@ -28,6 +29,8 @@ const ALIGNMENT: usize = 128;
 /// Times the GPU's sampler and gather.
 pub(super) struct DeviceTimes<'d> {
     context: Arc<Context>,
+    /// Where the sampler works.
+    lane: Lane,
     cuda: &'d CudaBackend,
     dataset: &'d Arc<Dataset>,
     loader: &'d LoaderOptions,
@@ -57,7 +60,8 @@ impl<'d> DeviceTimes<'d> {
         loader: &'d LoaderOptions,
     ) -> Result<Self, RuntimeError> {
         let host = HostTimes::new(dataset, loader)?;
-        Ok(Self { context, cuda, dataset, loader, host, graph: None, table: None })
+        let lane = sampler_lane(&context, cuda, "planner")?;
+        Ok(Self { context, lane, cuda, dataset, loader, host, graph: None, table: None })
     }
 
     /// The time of the CPU's sampler for the same batches: milliseconds a batch of one sampler.
@@ -75,7 +79,7 @@ impl<'d> DeviceTimes<'d> {
     }
 
     fn on_gpu<'a>(&'a self, reordered: Option<&'a Arc<FrozenBytes>>) -> OnGpu<'a> {
-        OnGpu { context: &self.context, cuda: self.cuda, dataset: self.dataset, reordered }
+        OnGpu { lane: &self.lane, cuda: self.cuda, dataset: self.dataset, reordered, own_batch: true }
     }
 
     fn sample(
@@ -125,16 +129,17 @@ impl TimedCaches for DeviceTimes<'_> {
             let module = ModuleOptions { nvrtc: cuda.nvrtc.clone(), ..ModuleOptions::default() };
             let kernels = GatherKernels::new(&Module::gather(context, &module)?)?;
             let owner = Arc::new(FeatureBytes(Arc::clone(dataset)));
-            let table = PinnedTable::new(context, owner, &cuda.pin_options("the feature table"))?;
+            let table = PinnedTable::new(context, owner, &cuda.pin_table_options("the feature table"))?;
             self.table = Some((Arc::new(table), kernels));
         }
         let Some((table, kernels)) = &self.table else { return Err("no table".into()) };
         let row_bytes = dataset.features().row_bytes();
         let batches = self.host.nodes()?;
         let most = batches.iter().map(Vec::len).max().unwrap_or(0);
-        let features_at = (most * 8).next_multiple_of(ALIGNMENT);
-        let report_at = (features_at + most * row_bytes).next_multiple_of(ALIGNMENT);
-        let stride = (report_at + GatherReport::BYTES).next_multiple_of(ALIGNMENT);
+        // The report, the ids, the rows.
+        let ids_at = GatherReport::BYTES;
+        let features_at = (ids_at + most * 8).next_multiple_of(ALIGNMENT);
+        let stride = (features_at + most * row_bytes).next_multiple_of(ALIGNMENT);
         let buffer = SharedBuffer::create(context, stride, IpcKind::Auto, "the batches that are timed")?;
         let cache = match cached {
             [] => None,
@@ -145,23 +150,19 @@ impl TimedCaches for DeviceTimes<'_> {
         };
         let multiprocessors = cuda.partition.gather_multiprocessors();
         let rows = zero_copy(kernels, Arc::clone(table), row_bytes, cuda.kernel, multiprocessors, cache)?;
-        let shape = SlotShape { slots: 1, stride, report_at };
+        let shape = SlotShape { slots: 1, stride, report_at: 0 };
         let mut filler =
             SlotFiller::new(Stream::new(context)?, kernels.clone(), rows, Arc::new(buffer), shape)?;
-        filler.reserve_bytes((most * 8).next_multiple_of(ALIGNMENT))?;
+        filler.reserve_room(features_at, most)?;
         let ready = Event::local(context)?;
         let mut times = Vec::new();
         let (mut rows, mut hits) = (0, 0);
         for (stamp, nodes) in (1..).zip(batches) {
-            let payload: &[u8] = bytemuck::cast_slice(nodes);
-            let whole = 0..payload.len();
-            let arrays = std::slice::from_ref(&whole);
             let place = SlotPlace {
                 slot: 0,
-                payload,
-                arrays,
-                beside: &[],
-                ids_at: 0,
+                arrays: &[(ids_at, bytemuck::cast_slice(nodes))],
+                on_device: None,
+                ids_at,
                 features_at,
                 stamp,
                 after: None,

@@ -1,4 +1,4 @@
-//! What to cache and where to sample, measured before a run: its own batches are counted, its own sampler and gather
+//! What to cache, where to sample and how fast gathers are, measured before a run: its own batches are counted, its own sampler and gather
 //! timed. This module is above the roles, since it times their parts; no role knows of it.
 
 mod cached_dataset;

@@ -1,4 +1,4 @@
-//! A search before a run, in this process or another: what to cache, and where to sample.
+//! A search before a run, in this process or another: what to cache, where to sample, how fast gathers are.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -12,15 +12,18 @@ use super::measure::{measure_sampler, plan};
 use super::request::SamplerVerdict;
 use crate::backend::Backend;
 use crate::cache::{ids, no_memory};
+use crate::measurement::{self, Figures};
 use crate::{LoaderOptions, RuntimeError};
 
 /// What to determine before a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Search {
     /// What to cache within this many bytes, and by which policy.
     pub caches: Option<(u64, CachePolicy)>,
     /// Whether sampling is faster on the GPU.
     pub sampler: bool,
+    /// How fast gathers are ([`measurement`]).
+    pub gathers: bool,
 }
 
 impl Search {
@@ -38,6 +41,11 @@ impl Search {
     ) -> Result<Found, RuntimeError> {
         let mut found = Found::default();
         let mut backend = backend.clone();
+        if self.gathers
+            && let Some(cuda) = backend.device_slots()
+        {
+            found.figures = Some(measurement::measure(dataset, loader.gather_threads, cuda)?);
+        }
         if self.sampler {
             found.sampler = measure_sampler(dataset, loader, &mut backend)?;
         }
@@ -55,6 +63,8 @@ pub struct Found {
     pub plan: Option<CachePlan>,
     /// Where to sample.
     pub sampler: Option<SamplerVerdict>,
+    /// How fast gathers are.
+    pub figures: Option<Figures>,
 }
 
 /// [`Found`] as it travels between processes; node ids have memory of their own.
@@ -64,6 +74,7 @@ pub struct FoundParts {
     lists: usize,
     rows: usize,
     sampler: Option<SamplerVerdict>,
+    figures: Option<Figures>,
 }
 
 const LISTS: &str = "uvatrain-planned-lists";
@@ -85,7 +96,8 @@ impl Found {
                 }
             }
         }
-        Ok((FoundParts { plan: self.plan, lists, rows, sampler: self.sampler }, regions))
+        let Self { plan, sampler, figures } = self;
+        Ok((FoundParts { plan, lists, rows, sampler, figures }, regions))
     }
 }
 
@@ -95,7 +107,7 @@ impl FoundParts {
     /// # Errors
     /// [`RuntimeError::Failed`] where a descriptor is missing or its memory has another size.
     pub fn joined(self, fds: Vec<OwnedFd>) -> Result<Found, RuntimeError> {
-        let Self { mut plan, lists, rows, sampler } = self;
+        let Self { mut plan, lists, rows, sampler, figures } = self;
         let mut fds = fds.into_iter();
         let mut nodes = |name: &str, count: usize| -> Result<Vec<i64>, RuntimeError> {
             if count == 0 {
@@ -111,6 +123,6 @@ impl FoundParts {
             plan.list_ids = nodes(LISTS, lists)?;
             plan.row_ids = nodes(ROWS, rows)?;
         }
-        Ok(Found { plan, sampler })
+        Ok(Found { plan, sampler, figures })
     }
 }

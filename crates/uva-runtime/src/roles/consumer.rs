@@ -233,9 +233,7 @@ impl BatchReceiver {
                     let stopping = self.control.stop() >= Stop::Soon;
                     return if stopping { Ok(None) } else { Err(RuntimeError::PeerGone(gone.reason)) };
                 }
-                let place = slot.slot() as usize;
-                device.take(place, self.position)?;
-                Some(DeviceSlots::lend(device, place, self.position))
+                Some(DeviceSlots::take(device, slot.slot() as usize, self.position)?)
             }
         };
         self.clock.now(Doing::Working);
@@ -276,6 +274,9 @@ impl BatchReceiver {
     fn pass_over(&mut self, interrupted: &dyn Fn() -> bool) -> Result<bool, RuntimeError> {
         let Some(slot) = self.acquire(interrupted)? else { return Ok(false) };
         self.clock.now(Doing::Working);
+        if let Some(device) = &self.device {
+            device.pass_over(slot.slot() as usize, self.position)?;
+        }
         slot.release()?;
         self.position += 1;
         self.passed_over += 1;

@@ -125,7 +125,7 @@ impl ProducerRole<'_> {
                 }
                 Gather::Device(device) => {
                     header.set_pace(queue as u32, 0);
-                    device.fill(plan, sequence, &header, from)?;
+                    device.fill(plan, sequence, &header, (batch.slot() as usize, from))?;
                     BatchHeader::BYTES
                 }
             };

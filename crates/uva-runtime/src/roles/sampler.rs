@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use uva_batch::{BatchHeader, Column, HandOver};
-use uva_cuda::Context;
 use uva_graph::{Dataset, Split};
 use uva_mem::FrozenBytes;
 use uva_mem::ring::Writer;
@@ -13,6 +12,8 @@ use crate::RuntimeError;
 use crate::cache::{Engine, OnGpu, SampledGraph};
 use crate::clock::since_boot;
 use crate::control::{Control, FIRST_SAMPLER, Stop};
+use crate::device::DeviceBatches;
+use crate::lane::Lane;
 use crate::machine;
 use crate::peer::Peer;
 use crate::plan::{RunPlan, seed_order};
@@ -28,8 +29,10 @@ pub(crate) struct SamplerRole<'a> {
     /// The graph in the order of the list cache, where a list cache needs one and the dataset's own order does not
     /// serve.
     pub reordered: Option<Arc<FrozenBytes>>,
-    /// The GPU to sample on; `None`: sample on the CPU.
-    pub gpu: Option<Arc<Context>>,
+    /// The lane of the GPU to sample on; `None`: sample on the CPU.
+    pub gpu: Option<Lane>,
+    /// Where its batches stay on that GPU; `None`: they go to the batch slots.
+    pub on_device: Option<Arc<DeviceBatches>>,
     pub batches: Writer,
     pub producer: Peer,
 }
@@ -56,13 +59,15 @@ impl SamplerRole<'_> {
         let graph = SampledGraph::new(self.dataset, self.reordered.as_ref().map(|bytes| bytes.bytes()))?;
         let lists = plan.caches.lists;
         let engine = match (&self.gpu, plan.backend.gpu_sampler()) {
-            (Some(context), Some(cuda)) => {
-                let at = OnGpu { context, cuda, dataset: self.dataset, reordered: self.reordered.as_ref() };
+            (Some(lane), Some(cuda)) => {
+                let (dataset, reordered) = (self.dataset, self.reordered.as_ref());
+                let at = OnGpu { lane, cuda, dataset, reordered, own_batch: self.on_device.is_none() };
                 Engine::on_gpu(&at, &graph, &plan.options, plan.layout.bounds(), lists)?
             }
             _ => Engine::on_host(self.dataset, &graph, &plan.options, lists)?,
         };
-        let mut sampling = Sampling::new(self.dataset, plan, &graph, engine)?;
+        let on_device = self.on_device.clone();
+        let mut sampling = Sampling::new(self.dataset, plan, &graph, engine, on_device)?;
         tracing::info!(
             index = self.index,
             of = plan.options.samplers,
@@ -81,7 +86,8 @@ impl SamplerRole<'_> {
             let (header, length) = match plan.schedule.item(sequence, turn) {
                 Item::Batch(key) => {
                     let began = since_boot();
-                    let mut header = sampling.sample(key, slot.payload_mut())?;
+                    let number = slot.slot() as usize;
+                    let mut header = sampling.sample(key, number, slot.payload_mut())?;
                     let ended = since_boot();
                     header.set_sampled(self.index as u32, began, ended);
                     let microseconds = (ended - began).as_micros() as u64;
@@ -110,6 +116,7 @@ struct Sampling<'a> {
     plan: &'a RunPlan,
     graph: &'a SampledGraph<'a>,
     engine: Engine<'a>,
+    on_device: Option<Arc<DeviceBatches>>,
     /// The order of each split, and the epoch that it is prepared for.
     orders: [SeedOrder; 3],
     prepared: [Option<u32>; 3],
@@ -122,6 +129,7 @@ impl<'a> Sampling<'a> {
         plan: &'a RunPlan,
         graph: &'a SampledGraph<'a>,
         engine: Engine<'a>,
+        on_device: Option<Arc<DeviceBatches>>,
     ) -> Result<Self, RuntimeError> {
         let options = &plan.options;
         let order = |split| seed_order(dataset, options, split);
@@ -130,13 +138,20 @@ impl<'a> Sampling<'a> {
             plan,
             graph,
             engine,
+            on_device,
             orders: [order(Split::Train)?, order(Split::Valid)?, order(Split::Test)?],
             prepared: [None; 3],
             seeds: Vec::with_capacity(options.batch_size),
         })
     }
 
-    fn sample(&mut self, key: BatchKey, payload: &mut [u8]) -> Result<BatchHeader, RuntimeError> {
+    /// Samples a batch into the payload of a batch slot, and to that slot's place on the device where there is one.
+    fn sample(
+        &mut self,
+        key: BatchKey,
+        slot: usize,
+        payload: &mut [u8],
+    ) -> Result<BatchHeader, RuntimeError> {
         let order = &mut self.orders[key.split as usize];
         let prepared = &mut self.prepared[key.split as usize];
         if *prepared != Some(key.epoch) {
@@ -154,15 +169,30 @@ impl<'a> Sampling<'a> {
         let input_id: &mut [i64] = columns.take(Column::InputId, 0);
         input_id.iter_mut().zip(positions).for_each(|(to, position)| *to = i64::from(*position));
         let labels_out: &mut [u8] = columns.take(Column::Labels, 0);
-        let degrees: &mut [i32] = columns.take(Column::Degrees, 0);
-        let nodes: &mut [i64] = columns.take(Column::InputNodes, 0);
-        let mut blocks = columns.take_blocks();
-        let mut out = BatchMut { nodes, layers: &mut blocks[..self.plan.layout.layers().len()] };
-        let counts = self.engine.sample(self.graph, key, &self.seeds, &mut out, degrees)?;
+        let counts = match &self.on_device {
+            Some(batches) => {
+                let counts = self.engine.sample_to(self.graph, key, &self.seeds, &batches.place(slot))?;
+                let header = BatchHeader::of_batch(key, &counts);
+                let mut parts = batches.for_host(slot, &header, &mut columns);
+                if !parts.is_empty() {
+                    self.engine.read_back(self.graph, batches.memory(), &mut parts)?;
+                }
+                counts
+            }
+            None => {
+                let degrees: &mut [i32] = columns.take(Column::Degrees, 0);
+                let nodes: &mut [i64] = columns.take(Column::InputNodes, 0);
+                let mut blocks = columns.take_blocks();
+                let mut out = BatchMut { nodes, layers: &mut blocks[..self.plan.layout.layers().len()] };
+                self.engine.sample(self.graph, key, &self.seeds, &mut out, degrees)?
+            }
+        };
+        // The first nodes of the batch, wherever that is.
+        self.graph.to_dataset_ids(&mut self.seeds);
         let labels = self.dataset.labels();
         let (label_bytes, row) = (labels.bytes(), labels.row_bytes());
         // Without labels there is no column, and a row has no bytes.
-        for (to, seed) in labels_out.chunks_exact_mut(row.max(1)).zip(&out.nodes[..counts.seeds]) {
+        for (to, seed) in labels_out.chunks_exact_mut(row.max(1)).zip(&self.seeds) {
             let from = *seed as usize * row;
             to.copy_from_slice(&label_bytes[from..from + row]);
         }

@@ -8,7 +8,8 @@ use uva_graph::npy::{NpyType, write_array};
 use uva_graph::{Dataset, Split};
 use uva_plan::CachePolicy;
 use uva_runtime::backend::{
-    Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PreflightPolicy, SamplerChoice,
+    Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PinPages, PreflightPolicy, SamplerChoice,
+    SignalKind,
 };
 use uva_runtime::cache::CacheContents;
 use uva_runtime::plan::RunPlan;
@@ -37,8 +38,12 @@ fn on_gpu(sampler: SamplerChoice) -> Backend {
         sampler,
         partition: Partition::None,
         ipc: IpcKind::Auto,
+        ipc_signals: SignalKind::Auto,
         nvrtc: None,
         preflight: PreflightPolicy::Warn,
+        table_pages: PinPages::InPlace,
+        other_pages: true,
+        split_share: None,
     })
 }
 

@@ -8,7 +8,8 @@ use half::{bf16, f16};
 use uva_graph::{Dataset, ElementType, Split};
 use uva_rows::NarrowFloat;
 use uva_runtime::backend::{
-    Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PreflightPolicy, SamplerChoice,
+    Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PinPages, PreflightPolicy, SamplerChoice,
+    SignalKind,
 };
 use uva_runtime::cache::{CacheContents, CachePolicy};
 use uva_runtime::consumer::BatchStream;
@@ -38,8 +39,12 @@ fn on_gpu(gather: GatherChoice) -> Backend {
         sampler: SamplerChoice::Cpu,
         partition: Partition::None,
         ipc: IpcKind::Auto,
+        ipc_signals: SignalKind::Auto,
         nvrtc: None,
         preflight: PreflightPolicy::Warn,
+        table_pages: PinPages::InPlace,
+        other_pages: true,
+        split_share: None,
     })
 }
 

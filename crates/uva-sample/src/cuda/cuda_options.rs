@@ -21,6 +21,9 @@ pub struct CudaSamplerOptions<'a> {
     pub degrees: bool,
     /// The most blocks of a launch.
     pub grid: GridBound,
+    /// Whether it gets device memory for a batch of its own. One without samples only
+    /// [to given memory](crate::cuda::CudaSampler::sample_to).
+    pub own_batch: bool,
 }
 
 impl CudaSamplerOptions<'_> {
@@ -34,6 +37,7 @@ impl CudaSamplerOptions<'_> {
             dataset_ids: None,
             degrees: false,
             grid: GridBound::Device,
+            own_batch: true,
         }
     }
 }

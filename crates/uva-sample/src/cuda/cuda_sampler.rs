@@ -1,16 +1,19 @@
 //! The sampler: its memory, and a batch's way through the kernels.
 
+use std::ops::Range;
+
 use crate::{
     BatchCounts, BatchKey, BatchMut, Capacity, Expand, InvalidOption, LayerCounts, ListReads, MAX_EPOCH,
     MAX_LAYERS, SampleError, SamplerKind, SamplerOptions,
 };
 use uva_cuda::kernels::gather::GridBound;
 use uva_cuda::kernels::sample::{PickKind, SampleArguments, SampleKernels, SampleReport, WHOLE_LISTS};
-use uva_cuda::memory::{DeviceBuffer, PinnedBuffer, device_to_host, fill, host_to_device};
-use uva_cuda::{CudaError, DeviceSlice, Stream};
+use uva_cuda::memory::{DeviceBuffer, PinnedBuffer, SharedBuffer, device_to_host, fill, host_to_device};
+use uva_cuda::{CudaError, DeviceSlice, Event, Stream};
 use uva_graph::Csc;
 
 use crate::cuda::arena::Arena;
+use crate::cuda::batch_place::{BatchPlace, BlockPlace};
 use crate::cuda::cached_lists::CachedLists;
 use crate::cuda::cuda_error::CudaSampleError;
 use crate::cuda::cuda_options::{CudaSamplerOptions, DeviceBytes};
@@ -29,6 +32,8 @@ pub struct CudaSampler {
     stream: Stream,
     kind: PickKind,
     options: SamplerOptions,
+    /// Whether in-degrees are wanted.
+    degrees: bool,
     grid: GridBound,
     /// The arguments shared by all batches; those of each layer are derived from them.
     common: SampleArguments,
@@ -122,6 +127,7 @@ impl CudaSampler {
             degrees: options.degrees,
             homes: graph.home().is_some(),
             weights: sampler.kind.needs_weights(),
+            batch: options.own_batch,
         };
         let blocks = kernels.blocks(options.grid) as usize;
         let layout = |address| Layout::at(address, sampler, bounds, blocks, extras);
@@ -167,6 +173,7 @@ impl CudaSampler {
             stream,
             kind,
             options: sampler.clone(),
+            degrees: options.degrees,
             grid: options.grid,
             common,
             launched: Vec::with_capacity(layers.len()),
@@ -218,7 +225,26 @@ impl CudaSampler {
     /// As `NeighborSampler::sample`, for memory of the bounds that the sampler was made with. After such an error the
     /// sampler stays usable, and its batch is empty. [`CudaSampleError::Cuda`] if the device or the driver fails.
     pub fn sample(&mut self, key: BatchKey, seeds: &[i64]) -> Result<BatchCounts, CudaSampleError> {
-        self.sample_within(key, seeds, None)
+        self.sample_within(key, seeds, None, None)
+    }
+
+    /// As [`sample`](Self::sample), to memory of the caller's. The batch lies there when this returns, and its counts are
+    /// all that crosses the link. [`CudaSampler::batch`] is empty then.
+    ///
+    /// # Errors
+    /// As [`sample`](Self::sample), for the smaller of that memory and the bounds that the sampler was made with. The
+    /// content of the memory is unspecified then. [`SampleError::LayerMismatch`]; [`CudaError::Refused`] for a place that
+    /// lacks an array, or does not lie in its memory.
+    pub fn sample_to(
+        &mut self,
+        key: BatchKey,
+        seeds: &[i64],
+        place: &BatchPlace<'_>,
+    ) -> Result<BatchCounts, CudaSampleError> {
+        let counts = self.sample_within(key, seeds, None, Some(place));
+        // The last batch is not in our memory.
+        self.counts = BatchCounts::default();
+        counts
     }
 
     /// [`sample`](Self::sample), then [`read_into`](Self::read_into) the caller's memory, whose lengths bound the batch
@@ -234,9 +260,36 @@ impl CudaSampler {
         out: &mut BatchMut<'_>,
         degrees: &mut [i32],
     ) -> Result<BatchCounts, CudaSampleError> {
-        let counts = self.sample_within(key, seeds, Some(out))?;
+        let counts = self.sample_within(key, seeds, Some(out), None)?;
         self.read_into(out, degrees)?;
         Ok(counts)
+    }
+
+    /// Copies parts of a batch that [`sample_to`](Self::sample_to) has sampled to the host, each from its bytes of the
+    /// memory, and waits for them.
+    ///
+    /// # Errors
+    /// [`CudaError::Refused`] for bytes outside the memory, or another number of them; [`CudaError::Call`].
+    pub fn read_back(
+        &self,
+        memory: &SharedBuffer,
+        parts: &mut [(Range<usize>, &mut [u8])],
+    ) -> Result<(), CudaSampleError> {
+        for (from, to) in parts.iter() {
+            if memory.slice(from.clone())?.bytes() != to.len() {
+                let what = format!("bytes {from:?} of a batch to {} bytes on the host", to.len());
+                return Err(CudaError::Refused(what).into());
+            }
+        }
+        let mut enqueued = Ok(());
+        for (from, to) in parts {
+            let from = memory.address() + from.start as u64;
+            // SAFETY: within the memory, by the check above. The batch is complete, and memory and `to` are borrowed
+            // until the copies have been waited for, below, whether or not all of them were enqueued.
+            enqueued = enqueued.and_then(|()| unsafe { device_to_host(&self.stream, from, to) });
+        }
+        let waited = self.stream.synchronize();
+        Ok(enqueued.and(waited)?)
     }
 
     /// The last batch, on the device, until the next one is sampled.
@@ -307,8 +360,10 @@ impl CudaSampler {
         key: BatchKey,
         seeds: &[i64],
         out: Option<&BatchMut<'_>>,
+        place: Option<&BatchPlace<'_>>,
     ) -> Result<BatchCounts, CudaSampleError> {
         self.counts = BatchCounts::default();
+        let (common, layers) = self.targets(place)?;
         if let Some(out) = out
             && out.layers.len() != self.layers.len()
         {
@@ -318,7 +373,7 @@ impl CudaSampler {
         if key.epoch > MAX_EPOCH {
             return Err(InvalidOption::Epoch { epoch: key.epoch }.into());
         }
-        let nodes_room = (self.common.nodes_room as usize).min(out.map_or(usize::MAX, |out| out.nodes.len()));
+        let nodes_room = (common.nodes_room as usize).min(out.map_or(usize::MAX, |out| out.nodes.len()));
         if seeds.len() > nodes_room {
             let (what, capacity) = (Capacity::Nodes, nodes_room);
             return Err(SampleError::BatchTooLarge { key, what, capacity }.into());
@@ -335,11 +390,11 @@ impl CudaSampler {
             batch: key.batch,
             epoch_and_split: key.epoch | (key.split as u32) << 30,
             stamp: self.next_stamp()?,
-            ..self.common
+            ..common
         };
         self.launched.clear();
         let keeps = self.options.expand == Expand::New;
-        for (layer, place) in self.layers.iter().enumerate() {
+        for (layer, place) in layers.iter().enumerate() {
             let room = out.map(|out| &out.layers[layer]);
             let destinations = room.map_or(usize::MAX, |room| room.indptr.len().saturating_sub(1));
             let edges = room.map_or(usize::MAX, |room| match place.edge_ids {
@@ -364,7 +419,7 @@ impl CudaSampler {
             });
         }
         // SAFETY: waited for below, whether or not all of it was enqueued.
-        let enqueued = unsafe { self.enqueue(seed_bytes.len()) };
+        let enqueued = unsafe { self.enqueue(seed_bytes.len(), place.and_then(|place| place.after)) };
         let waited = self.stream.synchronize();
         enqueued.and(waited)?;
 
@@ -379,20 +434,71 @@ impl CudaSampler {
         Ok(self.counts)
     }
 
-    /// Enqueues the whole batch, including the copy of its report.
+    /// Where the next batch is written: the arguments that say so, and the layers. Our own memory, unless a place is
+    /// given.
+    fn targets(
+        &self,
+        place: Option<&BatchPlace<'_>>,
+    ) -> Result<(SampleArguments, Vec<LayerPlace>), CudaSampleError> {
+        let refuse = |what: &str| Err(CudaError::Refused(what.to_owned()).into());
+        let Some(place) = place else {
+            return match self.common.batch_nodes {
+                0 => refuse("a sampler without memory of its own samples to given memory only"),
+                _ => Ok((self.common, self.layers.clone())),
+            };
+        };
+        place.check()?;
+        if place.blocks.len() != self.layers.len() {
+            let (expected, given) = (self.layers.len(), place.blocks.len());
+            return Err(SampleError::LayerMismatch { expected, given }.into());
+        }
+        let nodes_room = (place.nodes.len() / 8).min(self.common.nodes_room as usize);
+        let lacks_degrees = self.degrees && place.degrees.len() / 4 < nodes_room;
+        let lacks_edge_ids = |block: &BlockPlace| {
+            self.options.edge_ids && block.edge_ids.is_empty() && !block.indices.is_empty()
+        };
+        if lacks_degrees || place.blocks.iter().any(lacks_edge_ids) {
+            return refuse("a place for a batch lacks an array that the sampler was asked for");
+        }
+        let common = SampleArguments {
+            batch_nodes: place.address(&place.nodes),
+            nodes_room: nodes_room as u64,
+            node_degrees: if self.degrees { place.address(&place.degrees) } else { 0 },
+            ..self.common
+        };
+        let layers = self.layers.iter().zip(&place.blocks).map(|(own, block)| {
+            let edge_ids = self.options.edge_ids;
+            let edges = block.indices.len() / 4;
+            LayerPlace {
+                shape: own.shape,
+                indptr: place.address(&block.indptr),
+                destinations: own.destinations.min((block.indptr.len() / 4).saturating_sub(1)),
+                indices: place.address(&block.indices),
+                edges: own.edges.min(if edge_ids { edges.min(block.edge_ids.len() / 8) } else { edges }),
+                edge_ids: if edge_ids { place.address(&block.edge_ids) } else { 0 },
+            }
+        });
+        Ok((common, layers.collect()))
+    }
+
+    /// Enqueues the whole batch, including the copy of its report. The device begins behind `after`.
     ///
     /// # Safety
     /// The stream is waited for before any field of `self` is touched, also after an error.
-    unsafe fn enqueue(&mut self, seed_bytes: usize) -> Result<(), CudaError> {
+    unsafe fn enqueue(&mut self, seed_bytes: usize, after: Option<&Event>) -> Result<(), CudaError> {
         let Self { kernels, stream, kind, grid, launched, seeds, report_host, graph, common, .. } = self;
         let (Some(first), Some(last)) = (launched.first(), launched.last()) else {
             return Err(CudaError::Refused("a sampler without layers".to_owned()));
         };
-        // SAFETY: the arrays are our own buffers, sized by `new` for bounds that no layer exceeds. Graph and ids live
+        if let Some(after) = after {
+            stream.wait(after)?;
+        }
+        // SAFETY: the arrays are our own buffers, sized by `new` for bounds that no layer exceeds, or lie in memory that
+        // the caller borrows until it has waited (`targets`), where nobody else uses them behind `after`. Graph and ids live
         // in fields of `self`, and nobody writes to them. The local ids are those of earlier batches, with smaller
         // stamps. The caller promises to wait for all of it.
         unsafe {
-            host_to_device(stream, &seeds.as_slice()[..seed_bytes], common.batch_nodes)?;
+            host_to_device(stream, &seeds.as_slice()[..seed_bytes], first.batch_nodes)?;
             kernels.begin(stream, first, *grid)?;
             for arguments in launched.iter() {
                 kernels.layer(stream, *kind, graph.width(), arguments, *grid)?;

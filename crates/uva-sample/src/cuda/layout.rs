@@ -26,6 +26,8 @@ pub(crate) struct Extras {
     pub(crate) homes: bool,
     /// Sums of the weights of lists.
     pub(crate) weights: bool,
+    /// A batch; else only scratch.
+    pub(crate) batch: bool,
 }
 
 /// The arrays, one behind the other.
@@ -53,18 +55,22 @@ impl Layout {
         let nodes_room = bounds.nodes.min(most);
         let mut arena = Arena::default();
         let mut take = |count: usize, each: usize| address + arena.take(count, each) as u64;
-        let batch_nodes = take(nodes_room, 8);
-        let node_degrees = if extras.degrees { take(nodes_room, 4) } else { 0 };
+        let mut take_for_batch = |wanted: bool, count: usize, each: usize| match wanted && extras.batch {
+            true => take(count, each),
+            false => 0,
+        };
+        let batch_nodes = take_for_batch(true, nodes_room, 8);
+        let node_degrees = take_for_batch(extras.degrees, nodes_room, 4);
         let layers: Vec<LayerPlace> = (bounds.layers.iter().zip(&sampler.fanouts))
             .map(|(layer, &fanout)| {
                 let (destinations, edges) = (layer.destinations.min(most), layer.edges.min(most));
                 LayerPlace {
                     shape: HopShape::of(fanout),
-                    indptr: take(destinations + 1, 4),
+                    indptr: take_for_batch(true, destinations + 1, 4),
                     destinations,
-                    indices: take(edges, 4),
+                    indices: take_for_batch(true, edges, 4),
                     edges,
-                    edge_ids: if sampler.edge_ids { take(edges, 8) } else { 0 },
+                    edge_ids: take_for_batch(sampler.edge_ids, edges, 8),
                 }
             })
             .collect();

@@ -8,6 +8,7 @@
 //! `uva-plan` decides which lists are worth caching.
 
 mod arena;
+mod batch_place;
 mod cached_lists;
 mod cuda_error;
 mod cuda_options;
@@ -19,6 +20,7 @@ mod names;
 mod source;
 mod upload;
 
+pub use batch_place::{BatchPlace, BlockPlace};
 pub use cuda_error::CudaSampleError;
 pub use cuda_options::{CudaSamplerOptions, DeviceBytes};
 pub use cuda_sampler::CudaSampler;

@@ -1,80 +1,28 @@
-//! A trainer on a CUDA device against one on the CPU. Each test says so and ends where there is no device.
+//! A trainer on a device against one on the CPU: on the host that stands in for a device, and on a CUDA device where
+//! there is one.
 
-#![allow(unsafe_code)]
-
-use super::support::{Batch, EDGE_DIM, Graph, MODELS, options, parameter_bits};
+use super::on_device::OnDevice;
+use super::support::{Graph, MODELS, options, parameter_bits};
 use crate::cuda::TorchCuda;
 use crate::device::TrainDevice;
+use crate::dropout::GENERATOR;
 use crate::trainer::{Step, Trainer};
-use crate::{DeviceBatch, DeviceBlock, DeviceEdgeRows, TrainError, checkpoint};
+use crate::{TrainError, checkpoint};
 use serde_json::json;
-use tch::{Device, Tensor};
-use uva_cuda::DeviceSlice;
-use uva_graph::{ElementType, Labels};
+use uva_graph::Labels;
 use uva_model::checkpoint as stored;
 use uva_model::{FeatureNorm, ModelKind, TrainerOptions};
 
 const GPU: TrainDevice = TrainDevice::Cuda(0);
 
-/// Whether there is a device; if not, that a trainer there is refused with what is missing.
-fn device() -> bool {
-    let Err(error) = TorchCuda::load() else { return true };
+/// The devices there are. Without a CUDA device, a trainer there is refused with what is missing.
+fn devices() -> Vec<TrainDevice> {
+    let Err(error) = TorchCuda::load() else { return vec![TrainDevice::StandIn, GPU] };
     let refused = Trainer::new(&options(ModelKind::Sage, 4, 2), 6, 3, GPU).unwrap_err();
     assert!(refused.is_missing() && !refused.is_usage(), "{refused}");
     assert_eq!(refused.to_string(), error.to_string());
-    eprintln!("not run: {error}");
-    false
-}
-
-/// A batch copied to the device.
-struct OnDevice {
-    features: Tensor,
-    labels: Tensor,
-    degrees: Tensor,
-    blocks: Vec<(usize, usize, [Tensor; 2], Tensor)>,
-}
-
-impl OnDevice {
-    fn new(batch: &Batch) -> Self {
-        fn copy<T: tch::kind::Element>(values: &[T]) -> Tensor {
-            Tensor::from_slice(values).to_device(Device::Cuda(0))
-        }
-        let block = |b: &super::support::OwnedBlock| {
-            let lists = [copy(&b.indptr), copy(&b.indices)];
-            (b.destinations, b.sources, lists, copy(&b.edge_attr))
-        };
-        let blocks = batch.blocks.iter().map(block).collect();
-        let (features, labels) = (copy(&batch.features), copy(&batch.labels));
-        let copied = Self { features, labels, degrees: copy(&batch.degrees), blocks };
-        tch::Cuda::synchronize(0);
-        copied
-    }
-
-    fn blocks(&self) -> Vec<DeviceBlock<'_>> {
-        let mut blocks = Vec::new();
-        for (destinations, sources, [indptr, indices], edge_attr) in &self.blocks {
-            blocks.push(DeviceBlock {
-                destinations: *destinations,
-                sources: *sources,
-                edges: indices.numel(),
-                indptr: slice(indptr),
-                indices: slice(indices),
-                weights: None,
-                edge_attr: Some(DeviceEdgeRows {
-                    slice: slice(edge_attr),
-                    element: ElementType::F32,
-                    dim: EDGE_DIM,
-                }),
-            });
-        }
-        blocks
-    }
-}
-
-fn slice(tensor: &Tensor) -> DeviceSlice<'_> {
-    let bytes = tensor.numel() * tensor.kind().elt_size_in_bytes();
-    // SAFETY: the tensor is contiguous, on device 0, and lives as long as the slice.
-    unsafe { DeviceSlice::from_raw(tensor.data_ptr() as u64, bytes, 0) }
+    eprintln!("not run on a GPU: {error}");
+    vec![TrainDevice::StandIn]
 }
 
 fn new(model: ModelKind, device: TrainDevice, dropout: f64) -> Trainer {
@@ -94,19 +42,11 @@ fn train(trainer: &mut Trainer, graph: &Graph, numbers: std::ops::Range<u32>) ->
         if trainer.device() == TrainDevice::Cpu {
             return trainer.train_batch(0, number, &batch.input(&batch.blocks()), &mut || Ok(())).unwrap();
         }
-        let on_device = OnDevice::new(&batch);
+        let on_device = OnDevice::new(&batch, trainer.device());
         let blocks = on_device.blocks();
-        let input = DeviceBatch {
-            features: slice(&on_device.features),
-            element: ElementType::F32,
-            rows: batch.nodes.len(),
-            dim: batch.dim,
-            labels: Some(slice(&on_device.labels)),
-            degrees: Some(slice(&on_device.degrees)),
-            blocks: &blocks,
-        };
-        let step = trainer.train_batch(0, number, &input, &mut || Ok(())).unwrap();
-        tch::Cuda::synchronize(0);
+        let step = trainer.train_batch(0, number, &on_device.input(&blocks), &mut || Ok(())).unwrap();
+        // Its memory goes with it.
+        trainer.wait_for_device().unwrap();
         step
     };
     numbers.map(step).collect()
@@ -121,12 +61,9 @@ fn assert_close(found: &[Step], expected: &[Step]) {
 
 #[test]
 fn a_trainer_on_a_device_equals_one_on_the_cpu_to_rounding() {
-    if !device() {
-        return;
-    }
-    for model in MODELS {
+    for (device, model) in devices().into_iter().flat_map(|device| MODELS.map(|model| (device, model))) {
         let graph = Graph::random(50, 6, 3, 6);
-        let (mut host, mut device) = (new(model, TrainDevice::Cpu, 0.0), new(model, GPU, 0.0));
+        let (mut host, mut device) = (new(model, TrainDevice::Cpu, 0.0), new(model, device, 0.0));
         assert_eq!(parameter_bits(&device), parameter_bits(&host), "parameters are drawn on the host");
         let expected = train(&mut host, &graph, 0..10);
         assert_close(&train(&mut device, &graph, 0..10), &expected);
@@ -144,25 +81,25 @@ fn a_trainer_on_a_device_equals_one_on_the_cpu_to_rounding() {
 
 #[test]
 fn dropout_on_a_device_depends_on_epoch_and_batch_alone() {
-    if !device() {
-        return;
-    }
     let graph = Graph::random(50, 6, 3, 6);
-    let loss = |numbers| train(&mut new(ModelKind::Sage, GPU, 0.5), &graph, numbers)[0].loss;
-    let first = loss(3..4);
-    tch::manual_seed(99);
-    assert_eq!(loss(3..4), first);
-    assert_ne!(train(&mut new(ModelKind::Sage, GPU, 0.0), &graph, 3..4)[0].loss, first);
+    for device in devices() {
+        let loss = |numbers| train(&mut new(ModelKind::Sage, device, 0.5), &graph, numbers)[0].loss;
+        let first = loss(3..4);
+        {
+            let _generator = GENERATOR.lock().unwrap();
+            tch::manual_seed(99);
+        }
+        assert_eq!(loss(3..4), first);
+        assert_ne!(train(&mut new(ModelKind::Sage, device, 0.0), &graph, 3..4)[0].loss, first);
+    }
 }
 
 #[test]
 fn a_checkpoint_goes_from_one_device_to_the_other() {
-    if !device() {
-        return;
-    }
     let graph = Graph::random(50, 6, 3, 6);
     let directory = tempfile::tempdir().unwrap();
-    for (from, to) in [(TrainDevice::Cpu, GPU), (GPU, TrainDevice::Cpu), (GPU, GPU)] {
+    let ways = |device| [(TrainDevice::Cpu, device), (device, TrainDevice::Cpu), (device, device)];
+    for (from, to) in devices().into_iter().flat_map(ways) {
         let mut kept = new(ModelKind::Gcn, from, 0.0);
         train(&mut kept, &graph, 0..4);
         kept.keep_best().unwrap();
@@ -178,15 +115,12 @@ fn a_checkpoint_goes_from_one_device_to_the_other() {
 
 #[test]
 fn garbage_on_a_device_is_unconfirmed_and_the_device_goes_on() {
-    if !device() {
-        return;
-    }
     let graph = Graph::random(50, 6, 3, 6);
     let batch = graph.batch(&[0, 1, 2, 5, 6], &[3, 4]);
-    for model in MODELS {
-        let mut trainer = new(model, GPU, 0.5);
+    for (device, model) in devices().into_iter().flat_map(|device| MODELS.map(|model| (device, model))) {
+        let mut trainer = new(model, device, 0.5);
         let before = parameter_bits(&trainer);
-        let on_device = OnDevice::new(&batch);
+        let on_device = OnDevice::new(&batch, device);
         for (_, _, lists, _) in &on_device.blocks {
             for tensor in lists {
                 let _ = tensor.shallow_clone().random_from(-1 << 30, Some(1 << 30));
@@ -195,16 +129,8 @@ fn garbage_on_a_device_is_unconfirmed_and_the_device_goes_on() {
         let _ = on_device.labels.shallow_clone().fill_(1 << 40);
         let _ = on_device.degrees.shallow_clone().fill_(-7);
         let blocks = on_device.blocks();
-        let input = DeviceBatch {
-            features: slice(&on_device.features),
-            element: ElementType::F32,
-            rows: batch.nodes.len(),
-            dim: batch.dim,
-            labels: Some(slice(&on_device.labels)),
-            degrees: Some(slice(&on_device.degrees)),
-            blocks: &blocks,
-        };
-        let error = trainer.train_batch(0, 0, &input, &mut || Err("half".to_owned())).unwrap_err();
+        let error =
+            trainer.train_batch(0, 0, &on_device.input(&blocks), &mut || Err("half".to_owned())).unwrap_err();
         assert!(matches!(error, TrainError::Unconfirmed(_)), "{error}");
         assert_eq!(parameter_bits(&trainer), before);
         train(&mut trainer, &graph, 0..2);

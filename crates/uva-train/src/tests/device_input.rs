@@ -11,6 +11,8 @@ use uva_cuda::DeviceSlice;
 use uva_graph::ElementType;
 use uva_model::ModelKind;
 
+const GPU: TrainDevice = TrainDevice::Cuda(0);
+
 /// A slice that is only measured.
 fn slice(bytes: usize) -> DeviceSlice<'static> {
     at(0x1000, bytes)
@@ -44,6 +46,7 @@ fn batch<'a>(blocks: &'a [DeviceBlock<'a>]) -> DeviceBatch<'a> {
         labels: Some(slice(8 * 3)),
         degrees: Some(slice(4 * 9)),
         blocks,
+        proof: None,
     }
 }
 
@@ -78,17 +81,23 @@ fn slices_of_another_size_place_or_device_are_refused() {
         Ok(_) => panic!("not refused: {part}"),
     };
     refused(
-        Borrowed::device_vector::<i32>(slice(13), 3, "degrees", 0),
+        Borrowed::device_vector::<i32>(slice(13), 3, "degrees", GPU),
         "degrees: 13 bytes are not 3 numbers",
     );
-    refused(Borrowed::device_vector::<i32>(slice(12), usize::MAX / 2, "x", 0), "12 bytes are not");
-    refused(Borrowed::device_vector::<i64>(slice(24), 3, "labels", 1), "labels are on device 0");
-    refused(Borrowed::device_vector::<i64>(at(0x1004, 24), 3, "labels", 0), "multiple of 8 bytes");
+    refused(Borrowed::device_vector::<i32>(slice(12), usize::MAX / 2, "x", GPU), "12 bytes are not");
     refused(
-        Borrowed::device_table(slice(23), ElementType::F16, 3, 4, "rows", 0),
+        Borrowed::device_vector::<i64>(slice(24), 3, "labels", TrainDevice::Cuda(1)),
+        "labels are on device 0 for a trainer on cuda:1",
+    );
+    refused(Borrowed::device_vector::<i64>(at(0x1004, 24), 3, "labels", GPU), "multiple of 8 bytes");
+    refused(
+        Borrowed::device_table(slice(23), ElementType::F16, 3, 4, "rows", GPU),
         "not 3 rows of 4 f16 elements",
     );
-    refused(Borrowed::device_table(at(0x1001, 24), ElementType::F16, 3, 4, "rows", 0), "multiple of 2 bytes");
+    refused(
+        Borrowed::device_table(at(0x1001, 24), ElementType::F16, 3, 4, "rows", GPU),
+        "multiple of 2 bytes",
+    );
 }
 
 #[test]

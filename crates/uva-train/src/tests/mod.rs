@@ -9,6 +9,8 @@ mod device_input;
 mod edge_weights;
 mod footprint;
 mod gradients;
+mod late;
+mod on_device;
 mod regression;
 mod sums;
 mod support;

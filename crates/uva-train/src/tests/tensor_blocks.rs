@@ -3,6 +3,7 @@
 
 use super::support::{Batch, Graph, MODELS, OwnedBlock, draws, fill_biases, options};
 use crate::aggregate::{Block, transposed};
+use crate::block_kernel::BlockPreparer;
 use crate::device::TrainDevice;
 use crate::input::BlockInput;
 use crate::prepared::Prepared;
@@ -87,28 +88,32 @@ proptest! {
         let of_sources = Tensor::from_slice(&degrees);
         let weights = (!block.weights.is_empty()).then(|| Tensor::from_slice(&block.weights));
         let (weights, of_sources) = (weights.as_ref(), Some(&of_sources));
-        let found =
-            Block::from_tensors(model, block.sources, &indptr, &indices, weights, of_sources, kind).unwrap();
+        // By libtorch's operations, and by our kernel.
+        for preparer in [None, Some(&BlockPreparer::Host)] {
+            let lists = (&indptr, &indices);
+            let found =
+                Block::from_tensors(preparer, model, block.sources, lists, weights, of_sources, kind).unwrap();
 
-        let counts = |block: &Block<'_>| (block.destinations, block.sources, block.edges);
-        prop_assert_eq!(counts(&found), counts(&host));
-        let [found_weights, host_weights] = [&found, &host].map(|block| Tensor::from_slice(&block.edge_weights()));
-        let largest = edges_sum(&host_weights).max(1.0);
-        let kind_of = |weights: &Tensor| weights.to_kind(kind);
-        prop_assert!(
-            close(&kind_of(&found_weights), &kind_of(&host_weights), largest),
-            "{:?} {:?}",
-            found.edge_weights(),
-            host.edge_weights()
-        );
-        prop_assert_eq!(found.own.is_some(), host.own.is_some());
-        if let (Some(found), Some(host)) = (&found.own, &host.own) {
-            prop_assert!(close(found, host, 1.0), "{:?} {:?}", found, host);
+            let counts = |block: &Block<'_>| (block.destinations, block.sources, block.edges);
+            prop_assert_eq!(counts(&found), counts(&host));
+            let [found_weights, host_weights] = [&found, &host].map(|block| Tensor::from_slice(&block.edge_weights()));
+            let largest = edges_sum(&host_weights).max(1.0);
+            let kind_of = |weights: &Tensor| weights.to_kind(kind);
+            prop_assert!(
+                close(&kind_of(&found_weights), &kind_of(&host_weights), largest),
+                "{:?} {:?}",
+                found.edge_weights(),
+                host.edge_weights()
+            );
+            prop_assert_eq!(found.own.is_some(), host.own.is_some());
+            if let (Some(found), Some(host)) = (&found.own, &host.own) {
+                prop_assert!(close(found, host, 1.0), "{:?} {:?}", found, host);
+            }
+            let x = rows(block.sources, 3, kind);
+            prop_assert!(close(&found.aggregate(&x).unwrap(), &host.aggregate(&x).unwrap(), largest));
+            let y = rows(block.destinations, 3, kind);
+            prop_assert!(close(&found.spread(&y).unwrap(), &host.spread(&y).unwrap(), largest));
         }
-        let x = rows(block.sources, 3, kind);
-        prop_assert!(close(&found.aggregate(&x).unwrap(), &host.aggregate(&x).unwrap(), largest));
-        let y = rows(block.destinations, 3, kind);
-        prop_assert!(close(&found.spread(&y).unwrap(), &host.spread(&y).unwrap(), largest));
 
         if !block.indices.is_empty() {
             let edge_weights: Vec<f64> = (0..block.indices.len()).map(|edge| edge as f64).collect();
@@ -153,6 +158,17 @@ proptest! {
         prop_assert!(offsets.iter().all(|&offset| 0 <= offset && offset as usize <= edges), "{:?}", offsets);
         let in_range = |found: &[i32], end: usize| found.iter().all(|&n| 0 <= n && (n as usize) < end);
         prop_assert!(in_range(&numbers(&block.indices), sources));
+        let raw = (&Tensor::from_slice(&indptr), &Tensor::from_slice(&indices));
+        let (by_kernel, weights, _) =
+            BlockPreparer::Host.prepare(ModelKind::Sage, sources, raw, None, None, Kind::Float).unwrap();
+        for (found, expected) in [
+            (&by_kernel.offsets, &block.offsets),
+            (&by_kernel.indices, &block.indices),
+            (&by_kernel.destination_of_edge, &block.destination_of_edge),
+            (&weights, &block.weights(ModelKind::Sage, None, None, Kind::Float).unwrap().0),
+        ] {
+            prop_assert!(found.equal(expected), "{:?} instead of {:?}", found, expected);
+        }
         let own = block.with_own().unwrap();
         let (offsets, all) = (numbers(&own.offsets), (edges + destinations) as i32);
         prop_assert_eq!((offsets[0], offsets[destinations]), (0, all));
@@ -192,18 +208,23 @@ fn training_through_tensors_equals_training_through_the_host() {
                 ..options(model, hidden, 2)
             };
             let new = || Trainer::new(&options, dim, 3, TrainDevice::Cpu).unwrap();
-            let (mut host, mut tensors) = (new(), new());
+            let (mut host, mut tensors, mut kernel) = (new(), new(), new());
+            kernel.preparer = Some(BlockPreparer::Host);
             for (number, batch) in batches(&graph).iter().enumerate() {
                 let blocks = batch.blocks();
                 let input = batch.input(&blocks);
                 let expected = host.train_batch(1, number as u32, &input, &mut || Ok(())).unwrap();
                 let prepared = Prepared::copied(&tensors.trains(), &input, Device::Cpu).unwrap();
                 let found = tensors.train_prepared(1, number as u32, prepared, &mut || Ok(())).unwrap();
+                let prepared = Prepared::copied(&kernel.trains(), &input, Device::Cpu).unwrap();
+                let by_kernel = kernel.train_prepared(1, number as u32, prepared, &mut || Ok(())).unwrap();
+                let close = (by_kernel.loss - found.loss).abs() <= 1e-6 * found.loss;
+                assert!(close, "{model:?} {dim} batch {number}: {by_kernel:?} {found:?}");
                 let far = (found.loss - expected.loss).abs() / expected.loss.max(f32::MIN_POSITIVE);
                 assert!(far < 1e-5, "{model:?} {dim} batch {number}: {found:?} {expected:?}");
                 assert_eq!((found.correct, found.labelled), (expected.correct, expected.labelled));
             }
-            assert!(host.steps() > 5);
+            assert!(host.steps().unwrap() > 5);
         }
     }
 }

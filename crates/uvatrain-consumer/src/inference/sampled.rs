@@ -24,9 +24,10 @@ impl Sampled {
         let options = LoaderOptions { feature_type, ..model.loader.clone() };
         let dataset = Arc::new(dataset);
         let mut batches = BatchStream::in_this_process(dataset, &options, model.backend.clone(), split)?;
-        let device = gpu::prepare(batches.receiver())?;
-        let trainer = checkpoint::load_model(&model.checkpoint, model.metric, device, model.threads)
+        let gpu = gpu::prepare(batches.receiver())?;
+        let mut trainer = checkpoint::load_model(&model.checkpoint, model.metric, gpu.device, model.threads)
             .map_err(checkpoint_error)?;
+        gpu.prepare_blocks(&mut trainer);
         Ok(Self { trainer, batches })
     }
 

@@ -14,7 +14,7 @@ use uva_runtime::{Cursor, LoaderOptions, Passes, Runtime, RuntimeError};
 use uvatrain_consumer::session::train;
 
 /// A few training and validation batches of 32 an epoch.
-fn graph(directory: &Path) -> PathBuf {
+pub(crate) fn graph(directory: &Path) -> PathBuf {
     let path = directory.join("graph");
     let (nodes, average_degree, feature_dim, classes, seed) = (260, 6.0, 5, 3, 3);
     let common = Common { nodes, average_degree, feature_dim, classes, seed, ..Common::default() };
@@ -22,11 +22,11 @@ fn graph(directory: &Path) -> PathBuf {
     path
 }
 
-fn loader() -> LoaderOptions {
+pub(crate) fn loader() -> LoaderOptions {
     LoaderOptions { fanouts: vec![3, 2], batch_size: 32, seed: 5, samplers: 3, ..LoaderOptions::default() }
 }
 
-fn training(checkpoint: Option<PathBuf>, evaluate_by: EvaluateBy) -> TrainingOptions {
+pub(crate) fn training(checkpoint: Option<PathBuf>, evaluate_by: EvaluateBy) -> TrainingOptions {
     TrainingOptions {
         hidden: 8,
         learning_rate: 0.01,
@@ -43,7 +43,7 @@ fn training(checkpoint: Option<PathBuf>, evaluate_by: EvaluateBy) -> TrainingOpt
 }
 
 /// Notes what happened, and asks for the end at the step it is told: a step is a batch of any pass.
-struct Watch {
+pub(crate) struct Watch {
     control: Arc<Control>,
     stop_at: usize,
     steps: usize,

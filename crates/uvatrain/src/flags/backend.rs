@@ -13,7 +13,7 @@ mod tests {
     use uva_runtime::RuntimeError;
     use uva_runtime::backend::{
         DeviceChoice, GatherChoice, GpuShare, IpcKind, Kernel, MpsChoice, PartitionChoice, PreflightPolicy,
-        SamplerChoice,
+        SamplerChoice, SignalKind, TablePagesChoice,
     };
 
     use super::*;
@@ -52,7 +52,8 @@ mod tests {
     fn what_was_given_reaches_the_runtime_as_it_is() {
         let given = options(
             "--device cuda:2 --gather split --kernel shift --mps require --mps-percentage 12 --partition mps \
-             --ipc legacy --nvrtc lib --sampler gpu --mps-sampler-percentage 7 --preflight refuse",
+             --ipc legacy --ipc-signals stamps --nvrtc lib --sampler gpu --mps-sampler-percentage 7 --preflight refuse \
+             --table-pages hugetlb --remeasure",
         );
         let expected = BackendOptions {
             device: DeviceChoice::Cuda(2),
@@ -64,8 +65,11 @@ mod tests {
             mps_percentage: GpuShare::Percent(12),
             partition: PartitionChoice::Mps,
             ipc: IpcKind::Legacy,
+            ipc_signals: SignalKind::Stamps,
             nvrtc: Some("lib".into()),
             preflight: PreflightPolicy::Refuse,
+            table_pages: TablePagesChoice::Hugetlb,
+            remeasure: true,
         };
         assert_eq!(given, expected);
     }

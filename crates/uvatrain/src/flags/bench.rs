@@ -296,7 +296,7 @@ pub struct PcieBenchFlags {
         long,
         value_name = "P,P,…",
         value_delimiter = ',',
-        default_value = "transparent-huge,base,hugetlb",
+        default_value = "transparent-huge,base,hugetlb,hostalloc",
         value_parser = table_pages
     )]
     pub pages: Vec<TablePages>,

@@ -1,33 +1,48 @@
 //! One fill of a slot: before, and after.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use uva_cuda::Event;
+use uva_cuda::memory::SharedBuffer;
+use uva_cuda::{Event, Signal};
 
 use crate::cuda::error::FillError;
 use crate::source::{Origin, Place, RowsRead};
+
+/// Arrays of a batch that are in device memory already.
+#[derive(Clone, Copy, Debug)]
+pub struct OnDevice<'p> {
+    /// The memory. It is held until the fill has run.
+    pub memory: &'p Arc<SharedBuffer>,
+    /// Where each array goes in the slot, in the order of these places, and its bytes of the memory.
+    pub arrays: &'p [(usize, Range<usize>)],
+    /// How many ids are among them.
+    pub count: usize,
+    /// Recorded behind the last read of the memory.
+    pub taken: &'p Event,
+}
 
 /// A slot, and the batch that goes there.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotPlace<'p> {
     /// The slot.
     pub slot: usize,
-    /// The batch's arrays as they lie in a slot; free again when the fill has been submitted.
-    pub payload: &'p [u8],
-    /// The bytes of the payload that are copied, to the same offsets of the slot.
-    pub arrays: &'p [Range<usize>],
-    /// More bytes, each with its place in the slot; free again likewise.
-    pub beside: &'p [(usize, &'p [u8])],
-    /// Where in the payload, within one of the arrays, the submitted ids begin.
+    /// The batch's arrays, each with its place in the slot, in the order of these places, behind the report. One copy
+    /// takes all of them: bytes between them are overwritten too. They are free again when the fill has been submitted.
+    pub arrays: &'p [(usize, &'p [u8])],
+    /// More arrays, which lie behind those in the slot. The ids may be among them: if the source does not
+    /// [read them](crate::RowSource::reads_ids), none need be submitted.
+    pub on_device: Option<OnDevice<'p>>,
+    /// Where in the slot, within one of the arrays, the ids begin.
     pub ids_at: usize,
     /// Where in the slot the rows begin.
     pub features_at: usize,
     /// The report's stamp, written behind everything else.
     pub stamp: u64,
     /// The device waits for it, as it was last recorded before the submission.
-    pub after: Option<&'p Event>,
+    pub after: Option<&'p dyn Signal>,
     /// Recorded behind everything.
-    pub ready: &'p Event,
+    pub ready: &'p dyn Signal,
 }
 
 impl Place for SlotPlace<'_> {

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use uva_cuda::kernels::gather::{GatherKernels, GatherReport, IdWidth};
-use uva_cuda::memory::{PinnedBuffer, SharedBuffer, device_to_host, host_to_device};
+use uva_cuda::memory::{PinnedBuffer, SharedBuffer, device_to_device, device_to_host, host_to_device};
 use uva_cuda::{Context, CudaError, Event, Stream};
 
-use super::fill::{Fill, SlotPlace};
+use super::fill::{Fill, OnDevice, SlotPlace};
 use crate::cuda::error::FillError;
 use crate::cuda::place::{DevicePlace, DeviceSource};
 use crate::cuda::slot::{Plan, SlotShape};
@@ -15,7 +15,10 @@ use crate::source::{Origin, Ticket};
 pub(super) struct Held<S> {
     /// Dropped before the stream and the buffer that its work uses. None of its work is in flight then.
     pub source: S,
+    /// Where the gathers are enqueued.
     pub stream: Stream,
+    /// Where uploads are enqueued: that of a batch need not wait for the gather of the batch before.
+    pub uploads: Stream,
     pub kernels: GatherKernels,
     pub slots: Vec<Slot>,
     /// Completed fills that have not been collected yet, by their numbers.
@@ -29,10 +32,14 @@ pub(super) struct Held<S> {
 
 /// The host's side of a slot.
 pub(super) struct Slot {
-    /// The arrays on their way to the device: `SlotFiller::reserve` makes it.
+    /// Report and arrays on their way to the device: `SlotFiller::reserve_room` makes it.
     pub staging: Option<PinnedBuffer>,
+    /// Memory that the fill in flight copies arrays from.
+    pub lent: Option<Arc<SharedBuffer>>,
     /// The copy of the report.
     pub report: PinnedBuffer,
+    /// Recorded behind the upload.
+    pub uploaded: Event,
     /// Recorded behind the last thing that a fill enqueues.
     pub done: Event,
     pub pending: Option<Pending>,
@@ -53,21 +60,23 @@ impl<S: DeviceSource> Held<S> {
         let slot = place.slot;
         self.reclaim(slot)?;
         self.source.check(ids)?;
-        debug_assert_eq!(
-            bytemuck::cast_slice::<i64, u8>(ids),
-            &place.payload[plan.ids_at..][..size_of_val(ids)]
-        );
-        let Self { source, stream, kernels, slots, .. } = self;
-        let Slot { staging, report, done, pending } = &mut slots[slot];
+        let Self { source, stream, uploads, kernels, slots, .. } = self;
+        let Slot { staging, lent, report, uploaded, done, pending } = &mut slots[slot];
         // `check_room` has seen to it that there is a buffer of that size. From here on nothing may go wrong but the
         // driver, after which nothing is filled any more.
         let staged = staging.as_mut().map_or(&mut [][..], PinnedBuffer::as_mut_slice);
-        for (array, at) in &plan.arrays {
-            staged[*at..][..array.len()].copy_from_slice(&place.payload[array.clone()]);
-        }
-        for ((to, at), (_, bytes)) in plan.beside.iter().zip(place.beside) {
-            staged[*at..][..to.len()].copy_from_slice(bytes);
-        }
+        let staged = &mut staged[..plan.upload.len()];
+        let mut write = |at: usize, bytes: &[u8]| {
+            staged[at - plan.upload.start..][..bytes.len()].copy_from_slice(bytes);
+        };
+        write(self.shape.report_at, GatherReport::PREPARED.bytes());
+        place.arrays.iter().for_each(|(at, bytes)| write(*at, bytes));
+        debug_assert!(
+            place.on_device.is_some()
+                || staged[plan.ids_at.saturating_sub(plan.upload.start)..]
+                    .starts_with(bytemuck::cast_slice(ids)),
+            "the ids are not where they should be"
+        );
         let base = self.buffer.address() + (slot * self.shape.stride) as u64;
         let report_address = base + self.shape.report_at as u64;
         let ids_address = base + plan.ids_at as u64;
@@ -75,20 +84,30 @@ impl<S: DeviceSource> Held<S> {
         self.fills += 1;
 
         if let Some(after) = place.after {
-            stream.wait(after)?;
+            after.wait(uploads)?;
         }
-        for (array, at) in plan.arrays.iter().chain(&plan.beside) {
-            let from = &staged[*at..][..array.len()];
-            // SAFETY: the slot's own bytes, within its stride (`Plan::new`), which nobody else uses between `after` and
-            // `ready`: that is what the caller's events say. The staging buffer is written again only once `done`
-            // has been reached (`reclaim`), and lives as long as the stream is in use (`SlotFiller::drop`).
-            unsafe { host_to_device(stream, from, base + array.start as u64)? };
+        // SAFETY: the slot's own bytes, within its stride (`Plan::new`), which nobody else uses between `after` and
+        // `ready`: that is what the caller's events say. The staging buffer is written again only once `done` has been
+        // reached (`reclaim`), and lives as long as the streams are in use (`SlotFiller::drop`).
+        unsafe { host_to_device(uploads, staged, base + plan.upload.start as u64)? };
+        if let Some(OnDevice { memory, arrays, taken, .. }) = place.on_device {
+            // Held until the copies have run: `harvest` lets it go.
+            *lent = Some(Arc::clone(memory));
+            for (to, from) in arrays {
+                let (from, bytes) = (memory.address() + from.start as u64, from.len());
+                // SAFETY: the slot's bytes as above, and none of the upload's (`Plan::new`). The source is within its
+                // memory (`SlotFiller::submit`), which is held; the caller keeps others from writing it until `taken`.
+                unsafe { device_to_device(uploads, from, base + *to as u64, bytes)? };
+            }
+            taken.record(uploads)?;
         }
-        // SAFETY: the report's bytes in the slot, as above.
-        unsafe { kernels.begin(stream, report_address)? };
-        // SAFETY: the ids were copied to their place before, in this stream. The rows are the slot's own and end within
-        // it (`Plan::new`). The report was prepared just now. A slot is its own lane, reused only after `reclaim`.
-        let on_device = unsafe { DevicePlace::new(slot, stream, ids_address, features, report_address) };
+        uploaded.record(uploads)?;
+        stream.wait(uploaded)?;
+        // SAFETY: the copies, which the stream waits for, brought the ids and a prepared report. The rows are the
+        // slot's own and end within it (`Plan::new`). A slot is its own lane, reused only after `reclaim`.
+        let on_device = unsafe {
+            DevicePlace::new(slot, stream, kernels, (ids_address, plan.count), features, report_address)
+        };
         let ticket = source.submit(ids, on_device).map_err(|error| match error {
             FillError::Cuda(error) => error,
             // Work is already in flight.
@@ -98,8 +117,9 @@ impl<S: DeviceSource> Held<S> {
         // SAFETY: report and ids as above.
         unsafe { kernels.finish(stream, IdWidth::I64, report_address, ids_address, place.stamp)? };
         place.ready.record(stream)?;
-        // Behind `ready`, so that nobody waits for it. The next fill of this slot is on this stream, after it.
-        // SAFETY: the report stays in the slot until then; the buffer is read only once `done` has been reached.
+        // Behind `ready`, so that nobody waits for it.
+        // SAFETY: the report stays in the slot until the next fill of this slot is enqueued, and `reclaim` waits for
+        // `done` before that. The buffer is read only once `done` has been reached, too.
         unsafe { device_to_host(stream, report_address, report.as_mut_slice())? };
         done.record(stream)?;
         Ok(self.fills)
@@ -121,7 +141,7 @@ impl<S: DeviceSource> Held<S> {
     /// page-locked memory may wait for all queued work, on other streams too, and that work may wait for this host.
     pub fn check_room(&self, slot: usize, plan: &Plan) -> Result<(), FillError> {
         let room = self.slots[slot].staging.as_ref().map(PinnedBuffer::bytes);
-        let needed = plan.staged;
+        let needed = plan.upload.len();
         if room.is_some_and(|room| needed <= room) {
             return Ok(());
         }
@@ -136,6 +156,7 @@ impl<S: DeviceSource> Held<S> {
     fn harvest(&mut self, slot: usize) -> Result<(), FillError> {
         let state = &mut self.slots[slot];
         let Some(pending) = state.pending.take() else { return Ok(()) };
+        state.lent = None;
         let mut bytes = [0; GatherReport::BYTES];
         bytes.copy_from_slice(&state.report.as_slice()[..GatherReport::BYTES]);
         let report = GatherReport::from_bytes(&bytes);

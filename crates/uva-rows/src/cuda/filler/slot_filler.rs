@@ -17,7 +17,8 @@ use crate::source::{RowSource, RowsRead, Ticket};
 
 /// Fills slots of device memory: a batch's arrays, copied, and the rows of its ids, from a source.
 ///
-/// All work is enqueued on streams, and the host continues at once. It waits for the GPU only if the staging buffer
+/// All work is enqueued on two streams, and the host continues at once. One copy brings a batch's arrays; it runs while
+/// the rows of the batch before are gathered. It waits for the GPU only if the staging buffer
 /// that it writes next is still being read. A source on the CPU gathers its rows before `submit` returns.
 ///
 /// A producer submits batch after batch and asks for [`finished`](SlotFiller::finished) fills;
@@ -32,7 +33,7 @@ pub struct SlotFiller<S: DeviceSource> {
 }
 
 impl<S: DeviceSource> SlotFiller<S> {
-    /// A filler of the slots in `buffer` with rows of `source`. `stream` may belong to a partition.
+    /// A filler of the slots in `buffer` with rows of `source`, gathered on `stream`, which may belong to a partition.
     ///
     /// # Errors
     /// [`FillError::Layout`] when the slots don't lie in the buffer; [`FillError::Cuda`].
@@ -49,8 +50,11 @@ impl<S: DeviceSource> SlotFiller<S> {
             .map(|_| {
                 Ok(Slot {
                     staging: None,
+                    lent: None,
                     report: PinnedBuffer::new(&context, GatherReport::BYTES, "a slot's report")?,
-                    done: Event::local(&context)?,
+                    // Recorded on the stream of uploads, which is in no partition.
+                    uploaded: Event::local(&context)?,
+                    done: Event::local(stream.made_in())?,
                     pending: None,
                 })
             })
@@ -59,6 +63,7 @@ impl<S: DeviceSource> SlotFiller<S> {
             row_bytes: source.row_bytes(),
             source,
             stream,
+            uploads: Stream::new(&context)?,
             kernels,
             slots,
             finished: Vec::new(),
@@ -68,6 +73,11 @@ impl<S: DeviceSource> SlotFiller<S> {
             buffer,
         };
         Ok(Self { held: ManuallyDrop::new(held), broken: None })
+    }
+
+    /// The stream of its work. Events that fills record are made in its context.
+    pub fn stream(&self) -> &Stream {
+        &self.held.stream
     }
 
     /// The source.
@@ -80,20 +90,19 @@ impl<S: DeviceSource> SlotFiller<S> {
         &mut self.held.source
     }
 
-    /// Allocates staging room in every slot for arrays of `bytes` bytes in total, each array counted rounded up to 64.
-    /// The source gets room for as many ids as these can hold. Call it before the first fill: fills never allocate
+    /// Allocates staging room in every slot for a report and the arrays behind it, `bytes` bytes with all between them, and
+    /// makes the source ready for fills of at most `rows` rows. Call it before the first fill: fills never allocate
     /// page-locked memory, since that may stall the whole device.
     ///
     /// # Errors
     /// [`FillError::Layout`] after the first fill; [`FillError::Cuda`].
-    pub fn reserve_bytes(&mut self, bytes: usize) -> Result<(), FillError> {
+    pub fn reserve_room(&mut self, bytes: usize, rows: usize) -> Result<(), FillError> {
         self.sound()?;
         let held = &mut *self.held;
         if held.fills > 0 {
             return Err(FillError::Layout("room is reserved before the first fill".to_owned()));
         }
-        let most_rows = (bytes / size_of::<i64>()).min(held.shape.stride / held.row_bytes);
-        held.source.reserve(held.shape.slots, most_rows)?;
+        held.source.reserve(held.shape.slots, rows)?;
         for slot in &mut held.slots {
             if slot.staging.as_ref().is_none_or(|buffer| buffer.bytes() < bytes) {
                 // The old one first: the two together may be more than can be locked.
@@ -139,6 +148,7 @@ impl<S: DeviceSource> SlotFiller<S> {
     /// [`FillError::Broken`]; [`FillError::Cuda`].
     pub(crate) fn into_source(mut self) -> Result<S, FillError> {
         self.sound()?;
+        // Every upload has been waited for by what is on this stream.
         self.held.stream.synchronize()?;
         self.broken = Some("its source was taken out".to_owned());
         // SAFETY: taken once: `drop` leaves a broken filler's state alone. Nothing is in flight.
@@ -162,13 +172,13 @@ impl<S: DeviceSource> SlotFiller<S> {
     }
 }
 
-/// In this order on the device: wait for `after`; copy the arrays; gather the rows; take misses into a dynamic cache;
-/// complete the report, the stamp last; record `ready`. The payload is free when `submit` returns.
+/// In this order on the device: wait for `after`; copy a prepared report and the arrays; gather the rows; take misses
+/// into a dynamic cache; complete the report, the stamp last; record `ready`. The arrays are free when `submit` returns.
 ///
 /// An id that is no row: a kernel notes it in the report and in [`Fill::bad`], and `wait` returns an error. A source on
 /// the CPU refuses it as [`FillError::Rows`] before anything is enqueued.
 ///
-/// `submit` returns [`FillError::Layout`], also where less was [reserved](SlotFiller::reserve_bytes), and
+/// `submit` returns [`FillError::Layout`], also where less was [reserved](SlotFiller::reserve_room), and
 /// [`FillError::Rows`]. Nothing is enqueued then, and the slot can be filled in another way. After [`FillError::Cuda`],
 /// a failure of the driver, every call returns [`FillError::Broken`].
 impl<S: DeviceSource> RowSource<SlotPlace<'_>> for SlotFiller<S> {
@@ -187,16 +197,19 @@ impl<S: DeviceSource> RowSource<SlotPlace<'_>> for SlotFiller<S> {
     fn submit(&mut self, ids: &[i64], place: SlotPlace<'_>) -> Result<Ticket, FillError> {
         self.sound()?;
         let held = &mut *self.held;
-        let SlotPlace { slot, payload, arrays, beside, ids_at, features_at, .. } = place;
+        let SlotPlace { slot, arrays, ids_at, features_at, .. } = place;
         if slot >= held.shape.slots {
             return Err(FillError::Layout(format!("slot {slot} of {}", held.shape.slots)));
         }
-        let ids_range = ids_at..ids_at.saturating_add(size_of_val(ids));
-        let mut plan =
-            Plan::new(&held.shape, payload.len(), arrays, &ids_range, features_at, held.row_bytes)?;
-        for (at, bytes) in beside {
-            plan.add(&held.shape, *at..at.saturating_add(bytes.len()))?;
+        let (on_device, count) = place.on_device.map_or((&[][..], ids.len()), |on| (on.arrays, on.count));
+        if ids.len() != count && (!ids.is_empty() || held.source.reads_ids()) {
+            return Err(FillError::Layout(format!("{} ids where the slot gets {count}", ids.len())));
         }
+        if let Some(on) = place.on_device {
+            on.arrays.iter().try_for_each(|(_, bytes)| on.memory.slice(bytes.clone()).map(drop))?;
+        }
+        let ids_range = ids_at..ids_at.saturating_add(count.saturating_mul(size_of::<i64>()));
+        let plan = Plan::new(&held.shape, arrays, on_device, &ids_range, features_at, held.row_bytes)?;
         held.check_room(slot, &plan)?;
         let result = held.submit(ids, &place, &plan);
         let number = self.note(result)?;
@@ -223,6 +236,7 @@ impl<S: DeviceSource> Drop for SlotFiller<S> {
     fn drop(&mut self) {
         // After a failure or a peer's death, the streams may never finish, and the device may still use these buffers.
         // Then they stay allocated until the process ends.
+        // What is on `stream` waits for every upload.
         if self.broken.is_none() && self.held.stream.synchronize().is_ok() {
             // SAFETY: dropped once, here, and not used afterwards.
             unsafe { ManuallyDrop::drop(&mut self.held) };

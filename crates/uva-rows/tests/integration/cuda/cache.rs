@@ -124,7 +124,7 @@ fn batch_of_few(random: &mut Random, count: usize, stamp: u64) -> Batch {
     for id in &mut batch.ids {
         *id %= 700;
     }
-    for (place, id) in batch.payload.chunks_exact_mut(8).zip(&batch.ids) {
+    for (place, id) in batch.payload[IDS_AT..].chunks_exact_mut(8).zip(&batch.ids) {
         place.copy_from_slice(&id.to_ne_bytes());
     }
     batch
@@ -159,7 +159,7 @@ fn a_fifo_cache_in_slots_keeps_bytes_right_and_hits_as_the_one_on_the_host() {
             if index == 17 {
                 let mut bad = batch_of_few(&mut random, 100, 5);
                 bad.ids[50] = -3;
-                bad.payload[400..408].copy_from_slice(&(-3_i64).to_ne_bytes());
+                bad.payload[IDS_AT + 400..][..8].copy_from_slice(&(-3_i64).to_ne_bytes());
                 bad.fill(&mut filler, slot, Some(&free[slot]), &ready[slot]).unwrap();
                 free[slot].record(&consumer).unwrap();
                 expected.push((5, None));

@@ -25,7 +25,7 @@ fn a_bad_id_is_in_the_report_by_zero_copy_and_refused_at_once_otherwise() {
                 // A second one at the end: the first is the one that counts.
                 for (at, id) in [(499, -77), (position, id)] {
                     batch.ids[at] = id;
-                    batch.payload[at * 8..][..8].copy_from_slice(&id.to_ne_bytes());
+                    batch.payload[IDS_AT + at * 8..][..8].copy_from_slice(&id.to_ne_bytes());
                 }
                 let result = batch.fill(&mut filler, 1, None, &ready);
                 if mode == GatherMode::ZeroCopy {
@@ -54,17 +54,17 @@ fn what_lies_outside_a_slot_is_refused_and_the_filler_goes_on() {
     let ready = Event::local(&machine.context).unwrap();
     let payload = vec![0; FEATURES_AT];
     for (slot, array, ids, features_at) in [
-        (2, 0..64, 0..64, FEATURES_AT),
-        (0, 0..FEATURES_AT + 1, 0..64, 2 * FEATURES_AT),
-        (0, 0..64, 0..64, STRIDE - 64),
-        (0, 0..64, 0..72, FEATURES_AT),
-        (0, 0..64, 0..64, 0),
+        (2, 64..128, 64..128, FEATURES_AT),
+        (0, STRIDE - 64..STRIDE + 1, STRIDE - 64..STRIDE, FEATURES_AT),
+        (0, 64..128, 64..128, STRIDE - 64),
+        (0, 64..128, 64..136, FEATURES_AT),
+        (0, 64..128, 64..128, 0),
+        (0, 0..64, 0..64, FEATURES_AT),
     ] {
         let place = SlotPlace {
             slot,
-            payload: &payload,
-            arrays: std::slice::from_ref(&array),
-            beside: &[],
+            arrays: &[(array.start, &payload[..array.len()])],
+            on_device: None,
             ids_at: ids.start,
             features_at,
             stamp: 1,
@@ -99,14 +99,17 @@ fn a_batch_larger_than_what_was_reserved_is_refused_while_a_kernel_is_held_and_t
         assert!(matches!(&result, Err(FillError::Layout(what)) if what.contains("reserve")), "{result:?}")
     };
     refused(small.fill(&mut filler, 0, None, &ready));
-    // The arrays beside the ids, rounded up, and a few ids.
-    filler.reserve_bytes(4096).unwrap();
+    // All that lies before the ids, and a few ids.
+    filler.reserve_room(IDS_AT + 4096, 512).unwrap();
     let consumer = Stream::new(&machine.context).unwrap();
     let hold = Pool::new(&machine, 1, 0).hold(&machine, &consumer);
     refused(large.fill(&mut filler, 0, None, &ready));
     small.fill(&mut filler, 0, None, &ready).unwrap();
     assert_eq!(filler.drain().unwrap().len(), 1);
-    assert!(matches!(filler.reserve_bytes(1 << 20), Err(FillError::Layout(_))), "only before the first fill");
+    assert!(
+        matches!(filler.reserve_room(1 << 20, MOST_IDS), Err(FillError::Layout(_))),
+        "only before the first fill"
+    );
     hold.let_go();
     consumer.synchronize().unwrap();
 }

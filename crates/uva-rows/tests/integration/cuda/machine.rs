@@ -103,13 +103,13 @@ impl Random {
 
 pub const ROW_BYTES: usize = 188;
 pub const ROWS: usize = 5000;
-/// Where things lie: ids, two arrays, features, the report.
-pub const IDS_AT: usize = 0;
-pub const ARRAYS: [Range<usize>; 2] = [32 << 10..34 << 10, 40 << 10..40960 + 333];
+/// Where things lie: the report, two arrays, ids, features.
+pub const ARRAYS: [Range<usize>; 2] = [64..2112, 3072..3072 + 333];
+pub const IDS_AT: usize = 4096;
 pub const FEATURES_AT: usize = 64 << 10;
 pub const MOST_IDS: usize = 4000;
 pub const STRIDE: usize = 1 << 20;
-pub const SHAPE: SlotShape = SlotShape { slots: 2, stride: STRIDE, report_at: STRIDE - 64 };
+pub const SHAPE: SlotShape = SlotShape { slots: 2, stride: STRIDE, report_at: 0 };
 
 pub struct Machine {
     pub context: Arc<Context>,
@@ -161,7 +161,7 @@ impl Machine {
 
     pub fn filler_on<S: DeviceSource>(&self, stream: Stream, source: S) -> SlotFiller<S> {
         let mut filler = self.bare_filler(stream, source, SHAPE).unwrap();
-        filler.reserve_bytes(FEATURES_AT).unwrap();
+        filler.reserve_room(FEATURES_AT, MOST_IDS).unwrap();
         filler
     }
 
@@ -268,7 +268,7 @@ impl Batch {
     pub fn new(random: &mut Random, count: usize, stamp: u64) -> Self {
         let mut payload: Vec<u8> = (0..FEATURES_AT).map(|_| random.next() as u8).collect();
         let ids: Vec<i64> = (0..count).map(|_| random.below(ROWS) as i64).collect();
-        for (place, id) in payload.chunks_exact_mut(8).zip(&ids) {
+        for (place, id) in payload[IDS_AT..].chunks_exact_mut(8).zip(&ids) {
             place.copy_from_slice(&id.to_ne_bytes());
         }
         Self { payload, ids, stamp }
@@ -285,18 +285,17 @@ impl Batch {
         after: Option<&Event>,
         ready: &Event,
     ) -> Result<(), FillError> {
-        let mut arrays = vec![self.ids_range()];
-        arrays.extend(ARRAYS);
         let copy = self.payload.clone();
+        let [first, second] = ARRAYS;
+        let arrays = [first, second, self.ids_range()].map(|range| (range.start, &copy[range]));
         let place = SlotPlace {
             slot,
-            payload: &copy,
             arrays: &arrays,
-            beside: &[],
+            on_device: None,
             ids_at: IDS_AT,
             features_at: FEATURES_AT,
             stamp: self.stamp,
-            after,
+            after: after.map(|event| event as _),
             ready,
         };
         let result = filler.submit(&self.ids, place).map(drop);
@@ -329,8 +328,8 @@ pub fn two_slots_in_turns<S: DeviceSource>(
     seed: u64,
 ) -> Vec<Fill> {
     let consumer = Stream::new(&machine.context).unwrap();
-    let event = || Event::interprocess(&machine.context).unwrap();
-    let (ready, free) = ([event(), event()], [event(), event()]);
+    let ready = [(); 2].map(|()| Event::local(filler.stream().made_in()).unwrap());
+    let free = [(); 2].map(|()| Event::interprocess(&machine.context).unwrap());
     let mut random = Random(seed);
     let mut pool = Pool::new(machine, batches, batches);
     let mut seen: Vec<(Batch, PinnedBuffer)> = Vec::new();

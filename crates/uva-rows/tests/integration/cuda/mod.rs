@@ -3,6 +3,7 @@
 
 mod cache;
 mod conformance;
+mod counts;
 mod faults;
 mod machine;
 mod slots;

@@ -60,9 +60,9 @@ fn pieces_on_their_way_are_not_overwritten() {
     let table = Arc::new(PinnedTable::new(&context, owner, &PinOptions::default()).unwrap());
     let ids: Vec<i64> = (0..200).map(|i| i * 7 % ROWS as i64).collect();
     let payload: Vec<u8> = ids.iter().flat_map(|id| id.to_ne_bytes()).collect();
-    let features_at = payload.len();
-    let report_at = (features_at + ids.len() * ROW_BYTES).next_multiple_of(64);
-    let shape = SlotShape { slots: 1, stride: report_at + 64, report_at };
+    let features_at = 64 + payload.len();
+    let stride = (features_at + ids.len() * ROW_BYTES).next_multiple_of(64);
+    let shape = SlotShape { slots: 1, stride, report_at: 0 };
     let buffer = Arc::new(SharedBuffer::create(&context, shape.stride, IpcKind::Auto, "a slot").unwrap());
     for mode in [GatherMode::Dma, GatherMode::Split] {
         let bytes = Mapped::owned(Arc::new(Aside::of(&table_bytes)), ROW_BYTES, 1).unwrap();
@@ -79,15 +79,12 @@ fn pieces_on_their_way_are_not_overwritten() {
         let stream = Stream::new(&context).unwrap();
         let mut filler = SlotFiller::new(stream, kernels(&context), source, buffer.clone(), shape).unwrap();
         let ready = Event::local(&context).unwrap();
-        let whole = 0..payload.len();
-        let arrays = std::slice::from_ref(&whole);
-        filler.reserve_bytes(payload.len().next_multiple_of(64)).unwrap();
+        filler.reserve_room(features_at, ids.len()).unwrap();
         let place = SlotPlace {
             slot: 0,
-            payload: &payload,
-            arrays,
-            beside: &[],
-            ids_at: 0,
+            arrays: &[(64, &payload)],
+            on_device: None,
+            ids_at: 64,
             features_at,
             stamp: 1,
             after: None,
@@ -120,23 +117,21 @@ fn a_table_on_the_device_has_the_rows_that_it_was_copied_from() {
         ids.extend([row - 1, row, row + 1]);
     }
     let payload: Vec<u8> = ids.iter().flat_map(|id| id.to_ne_bytes()).collect();
-    let features_at = payload.len();
-    let report_at = (features_at + ids.len() * ROW_BYTES).next_multiple_of(64);
-    let shape = SlotShape { slots: 1, stride: report_at + 64, report_at };
+    let features_at = 64 + payload.len();
+    let stride = (features_at + ids.len() * ROW_BYTES).next_multiple_of(64);
+    let shape = SlotShape { slots: 1, stride, report_at: 0 };
     let buffer = Arc::new(SharedBuffer::create(&context, shape.stride, IpcKind::Auto, "a slot").unwrap());
     let bound = GridBound::Multiprocessors(1);
     let source = DeviceRows::new(kernels(&context), table, ROW_BYTES, Kernel::Wide, bound).unwrap();
     let stream = Stream::new(&context).unwrap();
     let mut filler = SlotFiller::new(stream, kernels(&context), source, buffer.clone(), shape).unwrap();
-    filler.reserve_bytes(payload.len().next_multiple_of(64)).unwrap();
+    filler.reserve_room(features_at, ids.len()).unwrap();
     let ready = Event::local(&context).unwrap();
-    let whole = 0..payload.len();
     let place = SlotPlace {
         slot: 0,
-        payload: &payload,
-        arrays: std::slice::from_ref(&whole),
-        beside: &[],
-        ids_at: 0,
+        arrays: &[(64, &payload)],
+        on_device: None,
+        ids_at: 64,
         features_at,
         stamp: 1,
         after: None,

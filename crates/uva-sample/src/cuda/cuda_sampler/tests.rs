@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use crate::{BatchBounds, BatchSampler, MiniBatch, NeighborSampler};
 use uva_cuda::kernels::gather::IdWidth;
-use uva_cuda::memory::{PinOptions, PinnedTable};
+use uva_cuda::memory::{PinOptions, PinPages, PinnedTable};
 use uva_cuda::{CacheKind, Context, Module, ModuleOptions};
 use uva_graph::Split;
 
@@ -25,7 +25,7 @@ fn a_stamp_that_wraps_leaves_no_old_entry_behind() {
     let indices: Vec<i64> = (0..40).map(|place| place * 7 % 20).collect();
     let pin = |values: &[i64]| {
         let bytes: Vec<u8> = bytemuck::cast_slice(values).to_vec();
-        let options = PinOptions { in_place: false, ..PinOptions::default() };
+        let options = PinOptions { pages: PinPages::Thp, ..PinOptions::default() };
         PinnedArray::whole(Arc::new(PinnedTable::new(&context, Arc::new(bytes), &options).unwrap()))
     };
     let graph = GraphSource::new(pin(&indptr), pin(&indices), IdWidth::I64).unwrap();

@@ -6,11 +6,13 @@ use super::gpu::{FEW_BLOCKS, Gpu, key, on_cpu, on_gpu, options};
 use crate::common::{Graph, Ids};
 use serde_json::Value;
 use uva_cuda::kernels::gather::IdWidth;
-use uva_cuda::memory::{PinOptions, PinnedTable};
-use uva_cuda::{CudaError, Stream};
+use uva_cuda::memory::{IpcKind, PinOptions, PinPages, PinnedTable, SharedBuffer, device_to_host, fill};
+use uva_cuda::{CudaError, Event, Stream};
 use uva_graph::{Dataset, Split};
 use uva_io::generate::{self, Common, PowerLaw};
-use uva_sample::cuda::{CudaSampleError, CudaSampler, CudaSamplerOptions, GraphSource, PinnedArray};
+use uva_sample::cuda::{
+    BatchPlace, BlockPlace, CudaSampleError, CudaSampler, CudaSamplerOptions, GraphSource, PinnedArray,
+};
 use uva_sample::{
     BatchBounds, BatchKey, Expand, InvalidOption, NeighborSampler, SampleError, SamplerKind, SamplerOptions,
     SeedOrder,
@@ -190,6 +192,110 @@ fn the_batch_on_the_device_is_the_one_that_is_copied() {
     assert_eq!((device.batch().nodes.bytes(), device.batch().blocks.len()), (0, 0));
 }
 
+/// All bytes of device memory.
+fn read(gpu: &Gpu, memory: &SharedBuffer) -> Vec<u8> {
+    let stream = Stream::new(&gpu.context).unwrap();
+    let mut bytes = vec![0; memory.bytes()];
+    // SAFETY: both ends live until the copy has been waited for.
+    unsafe { device_to_host(&stream, memory.address(), &mut bytes) }.unwrap();
+    stream.synchronize().unwrap();
+    bytes
+}
+
+#[test]
+fn a_batch_goes_to_given_memory_and_nothing_around_it_changes() {
+    if !cuda_sim::in_process("cuda::machine::a_batch_goes_to_given_memory_and_nothing_around_it_changes") {
+        return;
+    }
+    let gpu = Gpu::new();
+    let graph = ring(100);
+    let sampler = SamplerOptions { edge_ids: true, ..options(&[1, 2]) };
+    let bounds = graph.bounds_of(3, &sampler);
+    let options = CudaSamplerOptions {
+        degrees: true,
+        own_batch: false,
+        ..CudaSamplerOptions::new(sampler.clone(), bounds.clone())
+    };
+    let mut device = gpu.sampler(&graph, &options).unwrap();
+    let seeds = [5, 50, 95];
+    let refused = device.sample(key(0), &seeds).unwrap_err();
+    assert!(refused.to_string().contains("given memory only"), "{refused}");
+    let mut cpu = NeighborSampler::new(graph.csc(), sampler).unwrap();
+    let (counts, nodes, blocks) = on_cpu(&mut cpu, &bounds, key(0), &seeds).unwrap();
+
+    // Arrays of just the length that the batch has, with bytes between them that are nobody's.
+    let mut end = 64;
+    let mut place = |values: usize, each: usize| {
+        let range = end..end + values * each;
+        end = range.end.next_multiple_of(64) + 64;
+        range
+    };
+    let (of_nodes, of_degrees) = (place(nodes.len(), 8), place(nodes.len(), 4));
+    let of_blocks: Vec<BlockPlace> = (blocks.iter())
+        .map(|(indptr, indices, edge_ids)| BlockPlace {
+            indptr: place(indptr.len(), 4),
+            indices: place(indices.len(), 4),
+            edge_ids: place(edge_ids.len(), 8),
+        })
+        .collect();
+    let memory = SharedBuffer::create(&gpu.context, end, IpcKind::Auto, "a batch").unwrap();
+    let stream = Stream::new(&gpu.context).unwrap();
+    // SAFETY: our own memory, which is waited for.
+    unsafe { fill(&stream, memory.address(), 0x5a, memory.bytes()) }.unwrap();
+    stream.synchronize().unwrap();
+    let after = Event::local(&gpu.context).unwrap();
+    let whole = BatchPlace {
+        memory: &memory,
+        nodes: of_nodes.clone(),
+        degrees: of_degrees.clone(),
+        blocks: of_blocks.clone(),
+        after: Some(&after),
+    };
+    assert_eq!(device.sample_to(key(0), &seeds, &whole).unwrap(), counts);
+    assert_eq!(device.batch().nodes.bytes(), 0, "it is not in the sampler's memory");
+    let mut bytes = read(&gpu, &memory);
+    let degrees: Vec<i32> = nodes.iter().map(|node| graph.csc().degree(*node as usize) as i32).collect();
+    let mut expected: Vec<(std::ops::Range<usize>, &[u8])> = vec![
+        (of_nodes.clone(), bytemuck::cast_slice(&nodes)),
+        (of_degrees.clone(), bytemuck::cast_slice(&degrees)),
+    ];
+    for (place, (indptr, indices, edge_ids)) in of_blocks.iter().zip(&blocks) {
+        expected.push((place.indptr.clone(), bytemuck::cast_slice(indptr)));
+        expected.push((place.indices.clone(), bytemuck::cast_slice(indices)));
+        expected.push((place.edge_ids.clone(), bytemuck::cast_slice(edge_ids)));
+    }
+    for (range, values) in expected {
+        assert_eq!(&bytes[range.clone()], values, "{range:?}");
+        bytes[range].fill(0x5a);
+    }
+    assert!(bytes.iter().all(|byte| *byte == 0x5a), "bytes between the arrays have changed");
+
+    // Too little room is an error, as on the CPU, and the next batch is right again.
+    let small = BatchPlace { nodes: of_nodes.start..of_nodes.end - 8, ..whole.clone() };
+    let CudaSampleError::Sample(error) = device.sample_to(key(0), &seeds, &small).unwrap_err() else {
+        panic!("not an error of the sampler");
+    };
+    assert!(matches!(error, SampleError::BatchTooLarge { .. }), "{error}");
+    for wrong in [
+        BatchPlace { degrees: 0..0, ..whole.clone() },
+        BatchPlace { nodes: 0..memory.bytes() + 1, ..whole.clone() },
+        BatchPlace { blocks: of_blocks[..1].to_vec(), ..whole.clone() },
+        BatchPlace {
+            blocks: of_blocks.iter().map(|block| BlockPlace { edge_ids: 0..0, ..block.clone() }).collect(),
+            ..whole.clone()
+        },
+    ] {
+        let refused = device.sample_to(key(0), &seeds, &wrong).unwrap_err();
+        let told = matches!(
+            refused,
+            CudaSampleError::Cuda(CudaError::Refused(_))
+                | CudaSampleError::Sample(SampleError::LayerMismatch { expected: 2, given: 1 })
+        );
+        assert!(told, "{refused}");
+    }
+    assert_eq!(device.sample_to(key(0), &seeds, &whole).unwrap(), counts);
+}
+
 #[test]
 fn what_can_never_work_is_refused_when_the_sampler_is_made() {
     if !cuda_sim::in_process("cuda::machine::what_can_never_work_is_refused_when_the_sampler_is_made") {
@@ -246,7 +352,7 @@ fn arrays_that_are_no_numbers_are_refused() {
         return;
     }
     let gpu = Gpu::new();
-    let options = PinOptions { in_place: false, ..PinOptions::default() };
+    let options = PinOptions { pages: PinPages::Thp, ..PinOptions::default() };
     let table = Arc::new(PinnedTable::new(&gpu.context, Arc::new(vec![0_u8; 64]), &options).unwrap());
     let part = |bytes| PinnedArray::new(Arc::clone(&table), bytes).unwrap();
     let graph = |indptr, indices| GraphSource::new(part(indptr), part(indices), IdWidth::I32);

@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 use uva_cuda::DeviceReport;
 use uva_cuda::libtorch::{self, AskPython};
 use uva_launch::mps::{self, Environment, MpsError, NotRunning, Running};
-use uva_runtime::backend::Probe;
+use uva_runtime::backend::{BackendOptions, Probe};
+use uva_runtime::measurement::Shape;
+use uva_runtime::measurement::stored::{FigureFile, Machine, Stored};
+use uva_runtime::measurement::verdict::{chosen, described};
 
 use super::check::{Check, read};
 use uva_runtime::spec::ByteSize;
@@ -17,8 +20,51 @@ const NO_GPU: &str = "nothing to do: without a GPU everything runs on the CPU";
 pub fn checks(probed: Option<&Probe>) -> Vec<Check> {
     let mut checks = vec![driver(probed), nvrtc(probed)];
     checks.extend(probed.and_then(torch));
+    checks
+        .extend(probed.iter().flat_map(|probed| probed.cuda.devices.iter().map(|gpu| measured(gpu, probed))));
     checks.extend([mps_program(), mps_daemon()]);
     checks
+}
+
+/// What is stored of gathers on this GPU, with the choices that follow.
+fn measured(gpu: &DeviceReport, probed: &Probe) -> Check {
+    match FigureFile::of_user(Machine::with(gpu, probed.cuda.driver.as_deref())) {
+        Some(file) => of_stored(&file),
+        None => Check::note(MEASURED, "not kept: neither XDG_CACHE_HOME nor HOME is set", "set HOME"),
+    }
+}
+
+const MEASURED: &str = "measured gathers";
+
+fn of_stored(file: &FigureFile) -> Check {
+    let gpu = &file.machine().gpu;
+    match file.read() {
+        Stored::Nothing => {
+            Check::note(MEASURED, format!("none of {gpu}"), "nothing to do: the first run on it measures")
+        }
+        Stored::Stale(why) => Check::note(
+            MEASURED,
+            format!("{} is ignored: {why}", file.path().display()),
+            "nothing to do: the next run measures anew",
+        ),
+        Stored::Figures(figures) => {
+            let options = BackendOptions::default();
+            let lines: Vec<String> = figures
+                .iter()
+                .map(|figures| {
+                    let chosen = chosen(&options, figures, false);
+                    let Shape { row_bytes, kernel, gather_threads } = figures.shape;
+                    let source =
+                        format!("{kernel}, {gather_threads} gather threads, in {:.1} s", figures.seconds);
+                    format!(
+                        "rows of {row_bytes} bytes: {}",
+                        described(&chosen, &options, figures, false, &source)
+                    )
+                })
+                .collect();
+            Check::ok(MEASURED, format!("{gpu}, {}: {}", file.path().display(), lines.join(" | ")))
+        }
+    }
 }
 
 /// Whether `train --device cuda:0` can run.

@@ -5,7 +5,7 @@
 /// the same kind may be in it.
 pub fn huge_share(memory: &[u8]) -> Option<f64> {
     let start = memory.as_ptr().addr();
-    share_in(&uva_mem::files::read_kernel_text("/proc/self/smaps").ok()?, start..start + memory.len())
+    share_in(&crate::files::read_kernel_text("/proc/self/smaps").ok()?, start..start + memory.len())
 }
 
 /// The same from the file's text, for the mappings that overlap the addresses.
@@ -40,9 +40,8 @@ fn share_in(smaps: &str, addresses: std::ops::Range<usize>) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use uva_mem::{PageSize, ZeroedPages};
-
     use super::*;
+    use crate::{PageSize, ZeroedPages};
 
     const SMAPS: &str = "\
 10000-20000 rw-p 00000000 00:00 0 \n\

@@ -1,0 +1,136 @@
+//! Who gets how many multiprocessors: one arithmetic for MPS, green contexts and bounded grids.
+
+use super::reach::mps_multiprocessors;
+
+/// The steps in which a mechanism hands multiprocessors out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Steps {
+    /// The fewest.
+    pub least: u32,
+    /// What every number is a multiple of.
+    pub step: u32,
+}
+
+impl Steps {
+    /// Every number: a bounded grid, and MPS.
+    pub const SINGLE: Self = Self { least: 1, step: 1 };
+
+    /// Green contexts on a device of this compute capability, as the driver's documentation has it. The driver itself
+    /// knows better, once there is a context.
+    pub fn of_green(capability: (u32, u32)) -> Self {
+        let (least, step) = match capability.0 {
+            9.. => (8, 8),
+            8 => (4, 2),
+            _ => (2, 2),
+        };
+        Self { least, step }
+    }
+
+    /// How one split into equal groups gives each role at least the multiprocessors that it wants: those of a group, and
+    /// each role's groups.
+    pub fn groups(self, wanted: &[u32]) -> (u32, Vec<u32>) {
+        let rounded = wanted.iter().map(|wanted| wanted.max(&self.least).next_multiple_of(self.step));
+        let common = rounded.clone().reduce(greatest_common_divisor).unwrap_or(self.least);
+        let size = common.max(self.least.next_multiple_of(self.step));
+        (size, rounded.map(|wanted| wanted.div_ceil(size)).collect())
+    }
+}
+
+fn greatest_common_divisor(one: u32, other: u32) -> u32 {
+    if other == 0 { one } else { greatest_common_divisor(other, one % other) }
+}
+
+/// The roles' shares of the multiprocessors in per cent. The consumer has the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shares {
+    /// The producer's.
+    pub producer: u32,
+    /// A GPU sampler's, if there is one.
+    pub sampler: Option<u32>,
+}
+
+/// The roles' multiprocessors. No two roles have one in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Division {
+    /// The producer's.
+    pub producer: u32,
+    /// A GPU sampler's, if there is one.
+    pub sampler: Option<u32>,
+    /// What is left for training; 0 where the others take all, or more than there are.
+    pub consumer: u32,
+}
+
+impl Shares {
+    /// What is left for training, in per cent.
+    pub fn consumer(self) -> u32 {
+        100_u32.saturating_sub(self.producer + self.sampler.unwrap_or(0))
+    }
+
+    /// The multiprocessors of each role on a device that has `all`.
+    pub fn divide(self, all: u32, steps: Steps) -> Division {
+        let wanted: Vec<u32> = [Some(self.producer), self.sampler]
+            .into_iter()
+            .flatten()
+            .map(|share| mps_multiprocessors(share, all))
+            .collect();
+        let (size, groups) = steps.groups(&wanted);
+        let given: Vec<u32> = groups.iter().map(|groups| groups * size).collect();
+        Division {
+            producer: given[0],
+            sampler: given.get(1).copied(),
+            consumer: all.saturating_sub(given.iter().sum()),
+        }
+    }
+}
+
+impl Division {
+    /// Whether the device has that many multiprocessors.
+    pub fn fits(self, all: u32) -> bool {
+        self.producer + self.sampler.unwrap_or(0) <= all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_three_mechanisms_divide_by_the_same_shares() {
+        let shares = Shares { producer: 10, sampler: Some(10) };
+        let hopper = Steps::of_green((9, 0));
+        assert_eq!(
+            shares.divide(132, Steps::SINGLE),
+            Division { producer: 13, sampler: Some(13), consumer: 106 }
+        );
+        assert_eq!(shares.divide(132, hopper), Division { producer: 16, sampler: Some(16), consumer: 100 });
+        // MPS rounds each share down by itself.
+        assert_eq!((mps_multiprocessors(10, 132), mps_multiprocessors(shares.consumer(), 132)), (13, 105));
+        let alone = Shares { producer: 25, sampler: None };
+        assert_eq!(alone.divide(132, hopper), Division { producer: 40, sampler: None, consumer: 92 });
+        assert_eq!((alone.consumer(), alone.divide(82, Steps::SINGLE).producer), (75, 20));
+    }
+
+    #[test]
+    fn unequal_shares_are_whole_groups_of_one_split() {
+        assert_eq!(Steps::of_green((9, 0)).groups(&[16, 33]), (8, vec![2, 5]));
+        assert_eq!(Steps::of_green((9, 0)).groups(&[13, 9]), (16, vec![1, 1]));
+        // 10 and 14 have only 2 in common, which is less than a group may be.
+        assert_eq!(Steps::of_green((8, 0)).groups(&[10, 13]), (4, vec![3, 4]));
+        assert_eq!(Steps::SINGLE.groups(&[5, 7]), (1, vec![5, 7]));
+        for steps in [Steps::SINGLE, Steps::of_green((8, 6)), Steps::of_green((9, 0))] {
+            for (one, other) in (1..40).flat_map(|one| (1..40).map(move |other| (one, other))) {
+                let (size, groups) = steps.groups(&[one, other]);
+                assert!(size >= steps.least && size.is_multiple_of(steps.step), "{steps:?}: {size}");
+                assert!(groups[0] * size >= one && groups[1] * size >= other, "{steps:?}: {one}, {other}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_small_device_says_that_the_groups_do_not_fit() {
+        let shares = Shares { producer: 10, sampler: Some(10) };
+        let division = shares.divide(12, Steps::of_green((9, 0)));
+        assert!(!division.fits(12) && division.consumer == 0, "{division:?}");
+        assert!(shares.divide(12, Steps::SINGLE).fits(12));
+    }
+}

@@ -1,0 +1,150 @@
+//! How work on one stream waits for work on another: by an event, or by a stamp in memory.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::context::Context;
+use crate::device::Feature;
+use crate::error::CudaError;
+use crate::event::Event;
+use crate::memory::{SharedBuffer, fill};
+use crate::stream::Stream;
+
+/// A mark in one stream that others wait for.
+pub trait Signal: fmt::Debug {
+    /// Gives the signal once the stream has come so far.
+    ///
+    /// # Errors
+    /// [`CudaError::Call`].
+    fn record(&self, stream: &Stream) -> Result<(), CudaError>;
+
+    /// Makes later work on the stream wait for the signal. No host thread waits.
+    ///
+    /// # Errors
+    /// [`CudaError::Call`].
+    fn wait(&self, stream: &Stream) -> Result<(), CudaError>;
+}
+
+impl Signal for Event {
+    fn record(&self, stream: &Stream) -> Result<(), CudaError> {
+        Self::record(self, stream)
+    }
+
+    fn wait(&self, stream: &Stream) -> Result<(), CudaError> {
+        stream.wait(self)
+    }
+}
+
+/// A value in a word of shared memory: the signal between processes where they cannot share events.
+///
+/// One side alone writes a word, ever higher values. A wait ends with its value or a higher one, whoever wrote it. If
+/// the writer died, somebody else may thus end the wait: see [`Stamp::write_now`].
+#[derive(Clone, Copy)]
+pub struct Stamp<'b> {
+    buffer: &'b SharedBuffer,
+    at: usize,
+    value: u64,
+}
+
+impl<'b> Stamp<'b> {
+    /// Bytes of a word.
+    pub const BYTES: usize = size_of::<u64>();
+
+    /// This value in the word at byte `at` of the buffer. The caller keeps the buffer until the streams have passed what
+    /// it enqueues.
+    ///
+    /// # Errors
+    /// [`CudaError::Refused`] when no whole, aligned word lies there.
+    pub fn new(buffer: &'b SharedBuffer, at: usize, value: u64) -> Result<Self, CudaError> {
+        buffer.slice(at..at.saturating_add(Self::BYTES))?;
+        if !at.is_multiple_of(Self::BYTES) {
+            return Err(CudaError::Refused(format!("a stamp at byte {at}, which is no multiple of 8")));
+        }
+        Ok(Self { buffer, at, value })
+    }
+
+    /// Tries a word of the buffer: a stream writes it, waits for it, and clears it again.
+    ///
+    /// # Errors
+    /// [`CudaError::Unsupported`] when the device has no such operations; [`CudaError::Call`].
+    pub fn check(context: &Arc<Context>, buffer: &'b SharedBuffer, at: usize) -> Result<(), CudaError> {
+        let device = context.device();
+        if !device.supports(Feature::StreamMemoryOperations)? {
+            return Err(CudaError::Unsupported(format!(
+                "device {} ({}) has no stream memory operations of 64 bits, which stamps need",
+                device.ordinal(),
+                device.name()
+            )));
+        }
+        let (stream, one) = (Stream::new(context)?, Self::new(buffer, at, 1)?);
+        one.record(&stream)?;
+        one.wait(&stream)?;
+        Self::new(buffer, at, 0)?.record(&stream)?;
+        stream.synchronize()
+    }
+
+    fn address(&self) -> u64 {
+        self.buffer.address() + self.at as u64
+    }
+
+    /// Writes the value from the host, past all queues, and waits for it: for the end of waits for a writer that has
+    /// died.
+    ///
+    /// # Errors
+    /// [`CudaError::Call`].
+    pub fn write_now(&self) -> Result<(), CudaError> {
+        let stream = Stream::new(self.buffer.context())?;
+        self.record(&stream)?;
+        stream.synchronize()
+    }
+}
+
+/// Clears words of a buffer that nobody uses yet.
+///
+/// # Errors
+/// [`CudaError::Refused`] when they are not within it; [`CudaError::Call`].
+pub fn clear_stamps(buffer: &SharedBuffer, words: Range<usize>) -> Result<(), CudaError> {
+    let bytes = buffer.slice(words)?;
+    let stream = Stream::new(buffer.context())?;
+    // SAFETY: within the buffer, which nobody else uses yet; it lives until the stream has been waited for.
+    unsafe { fill(&stream, bytes.address(), 0, bytes.bytes()) }?;
+    stream.synchronize()
+}
+
+impl fmt::Debug for Stamp<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Stamp")
+            .field("at", &self.at)
+            .field("value", &self.value)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Signal for Stamp<'_> {
+    /// The write comes behind all that the stream wrote before, for every reader of the device: the driver fences it
+    /// unless it is told not to.
+    fn record(&self, stream: &Stream) -> Result<(), CudaError> {
+        stream.context().bind()?;
+        // SAFETY: an aligned word of device memory that is mapped in this context, and the stream's context is of the
+        // same device. Flags are the default.
+        unsafe {
+            driver_call!(
+                cuStreamWriteValue64_v2(stream.handle(), self.address(), self.value, 0),
+                "making a stream write a stamp"
+            )
+        }
+    }
+
+    fn wait(&self, stream: &Stream) -> Result<(), CudaError> {
+        stream.context().bind()?;
+        // SAFETY: as above. The default flag waits for this value or a higher one.
+        unsafe {
+            driver_call!(
+                cuStreamWaitValue64_v2(stream.handle(), self.address(), self.value, 0),
+                "making a stream wait for a stamp"
+            )
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Preparation of a batch's block for training: `kernels/block.cu`.
+
+use crate::arrays::KernelArray;
+use crate::source::BLOCK_CUH;
+
+/// The entry point.
+pub const BLOCK_PREPARE: &str = "block_prepare";
+
+/// Threads of a block of threads, exactly.
+pub const BLOCK_THREADS: u32 = crate::header::constant(BLOCK_CUH, "UVA_BLOCK_THREADS") as u32;
+
+/// Destinations that a block of threads works on.
+pub const DESTINATIONS: u64 = crate::header::constant(BLOCK_CUH, "UVA_BLOCK_DESTINATIONS");
+
+/// How a block's edges are weighted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EdgeWeights {
+    /// Not here.
+    None,
+    /// By the sampler's weights, or else by one over the edges of the destination's list.
+    Mean,
+    /// By 1.
+    Sum,
+    /// As in a graph convolutional network, by whole-graph degrees.
+    Degrees,
+}
+
+impl EdgeWeights {
+    /// Every way.
+    pub const ALL: [Self; 4] = [Self::None, Self::Mean, Self::Sum, Self::Degrees];
+
+    /// The kernel's number for it.
+    pub const fn number(self) -> u64 {
+        match self {
+            Self::None => crate::header::constant(BLOCK_CUH, "UVA_WEIGHTS_NONE"),
+            Self::Mean => crate::header::constant(BLOCK_CUH, "UVA_WEIGHTS_MEAN"),
+            Self::Sum => crate::header::constant(BLOCK_CUH, "UVA_WEIGHTS_SUM"),
+            Self::Degrees => crate::header::constant(BLOCK_CUH, "UVA_WEIGHTS_DEGREES"),
+        }
+    }
+}
+
+shared_struct! {
+    in BLOCK_CUH;
+    /// A block as it lies in a slot, and where the prepared one goes. Addresses are the device's. The block's numbers may
+    /// have any value; the prepared ones are in their ranges.
+    pub struct BlockArguments {
+        /// int32, `destinations + 1`: offsets.
+        pub indptr: u64,
+        /// int32, `edges`: sources.
+        pub indices: u64,
+        /// float32, `edges`: the sampler's weights. 0 if it made none.
+        pub sampled: u64,
+        /// int32, `sources`: whole-graph degrees. 0 unless edges are weighted by them.
+        pub degrees: u64,
+        /// Destinations of the block: the first of the sources.
+        pub destinations: u64,
+        /// Edges; none without destinations.
+        pub edges: u64,
+        /// Sources.
+        pub sources: u64,
+        /// [`EdgeWeights::number`].
+        pub weighting: u64,
+        /// 0 for weights in float32, 1 for float64.
+        pub wide: u64,
+        /// int32, `destinations + 1`: offsets from 0 to `edges`, none below the one before.
+        pub offsets: u64,
+        /// int32, `edges`: sources below `sources`.
+        pub sources_of_edges: u64,
+        /// int32, `edges`: the destination in whose list each edge is.
+        pub destinations_of_edges: u64,
+        /// `edges` weights; 0 for [`EdgeWeights::None`].
+        pub weights: u64,
+        /// `destinations` weights of the destinations' own rows for [`EdgeWeights::Degrees`], else 0.
+        pub own: u64,
+    }
+}
+
+impl BlockArguments {
+    /// The arrays that these arguments name.
+    pub fn arrays(&self) -> [KernelArray; 9] {
+        let Self { destinations, edges, sources, .. } = *self;
+        let number = if self.wide == 0 { 4 } else { 8 };
+        let (none, degrees) = (EdgeWeights::None.number(), EdgeWeights::Degrees.number());
+        let weights = if self.weighting == none { 0 } else { edges };
+        let (own, read_degrees) = if self.weighting == degrees { (destinations, sources) } else { (0, 0) };
+        [
+            KernelArray::read("the offsets", self.indptr, destinations + 1, 4),
+            KernelArray::read("the sources", self.indices, edges, 4),
+            KernelArray::read("the sampler's weights", self.sampled, edges, 4).if_any(),
+            KernelArray::read("the degrees", self.degrees, read_degrees, 4),
+            KernelArray::write("the prepared offsets", self.offsets, destinations + 1, 4),
+            KernelArray::write("the prepared sources", self.sources_of_edges, edges, 4),
+            KernelArray::write("the edges' destinations", self.destinations_of_edges, edges, 4),
+            KernelArray::write("the weights", self.weights, weights, number),
+            KernelArray::write("the own weights", self.own, own, number),
+        ]
+    }
+
+    /// # Errors
+    /// The reason why no memory can match these arguments.
+    pub fn check(&self) -> Result<(), String> {
+        let refuse = |what: String| Err(format!("a block cannot be prepared: {what}"));
+        let Self { destinations, edges, sources, weighting, .. } = *self;
+        if [destinations, edges, sources].iter().any(|&count| count >= i32::MAX as u64) {
+            return refuse(format!(
+                "{destinations} destinations, {edges} edges or {sources} sources are more than i32 can count"
+            ));
+        }
+        if destinations > sources || (destinations == 0 && edges > 0) {
+            return refuse(format!("{edges} edges from {sources} sources to {destinations} destinations"));
+        }
+        if EdgeWeights::ALL.iter().all(|known| known.number() != weighting) {
+            return refuse(format!("its edges are weighted in a way of number {weighting}"));
+        }
+        if self.weights != 0 && weighting == EdgeWeights::None.number() {
+            return refuse("weights are for edges that are weighted".to_owned());
+        }
+        if self.own != 0 && weighting != EdgeWeights::Degrees.number() {
+            return refuse("own weights are for those by degrees".to_owned());
+        }
+        self.arrays().iter().find_map(KernelArray::refusal).map_or(Ok(()), refuse)
+    }
+
+    /// How many blocks of threads have work.
+    pub fn useful_blocks(&self) -> u64 {
+        self.destinations.div_ceil(DESTINATIONS).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_that_no_memory_can_satisfy_are_refused() {
+        let good = BlockArguments {
+            indptr: 0x1004,
+            indices: 0x2004,
+            sampled: 0,
+            degrees: 0x3004,
+            destinations: 3,
+            edges: 5,
+            sources: 4,
+            weighting: EdgeWeights::Degrees.number(),
+            wide: 1,
+            offsets: 0x4004,
+            sources_of_edges: 0x5004,
+            destinations_of_edges: 0x6004,
+            weights: 0x7008,
+            own: 0x8008,
+        };
+        good.check().unwrap();
+        BlockArguments { weighting: EdgeWeights::None.number(), weights: 0, own: 0, degrees: 0, ..good }
+            .check()
+            .unwrap();
+        for (wrong, told) in [
+            (BlockArguments { sources: 2, ..good }, "to 3 destinations"),
+            (BlockArguments { destinations: 0, ..good }, "to 0 destinations"),
+            (BlockArguments { edges: 1 << 31, ..good }, "more than i32"),
+            (BlockArguments { weighting: 9, ..good }, "number 9"),
+            (BlockArguments { weights: 0, ..good }, "the weights is at address 0"),
+            (
+                BlockArguments { weighting: EdgeWeights::None.number(), own: 0, ..good },
+                "weights are for edges",
+            ),
+            (BlockArguments { weights: 0x7004, ..good }, "aligned to 8"),
+            (BlockArguments { degrees: 0, ..good }, "the degrees"),
+            (BlockArguments { weighting: EdgeWeights::Mean.number(), ..good }, "own weights"),
+            (BlockArguments { offsets: 0, ..good }, "the prepared offsets"),
+        ] {
+            let error = wrong.check().unwrap_err();
+            assert!(error.contains(told), "{error} should tell {told}");
+        }
+    }
+}

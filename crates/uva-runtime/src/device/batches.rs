@@ -1,0 +1,141 @@
+//! Batches of a sampler on the GPU, on their way to the producer in the same process: they stay on the device.
+//!
+//! Each slot of the batch ring has a place in device memory with the same columns at the same offsets. The slot itself
+//! carries the header, the columns that the host makes, and copies of those that the CPU reads. The sampler waits for its counts before it hands a slot over,
+//! so its columns are complete then. The producer copies them to the feature slot, records `taken`, and hands the slot
+//! back; the sampler's next batch there waits for that event on the device.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use uva_batch::{BatchHeader, BatchLayout, Column, ColumnPlace, ColumnsMut};
+use uva_cuda::memory::SharedBuffer;
+use uva_cuda::{Context, Event};
+use uva_rows::cuda::OnDevice;
+use uva_sample::cuda::{BatchPlace, BlockPlace};
+
+use crate::RuntimeError;
+use crate::backend::{CudaBackend, GatherChoice};
+use crate::plan::RunPlan;
+
+/// Places are as far apart as pages, so that columns begin on cache lines.
+const PAGE: usize = 4096;
+
+/// Device memory for the batches of a ring.
+#[derive(Debug)]
+pub(crate) struct DeviceBatches {
+    memory: Arc<SharedBuffer>,
+    stride: usize,
+    layout: Arc<BatchLayout>,
+    /// The columns that the CPU reads too.
+    on_host: Vec<Column>,
+    /// Recorded behind the last read of each place.
+    taken: Vec<Event>,
+}
+
+/// Whether batches of a sampler on the GPU stay there, if the producer is in the same process.
+pub(crate) fn stays_on_gpu(plan: &RunPlan) -> bool {
+    plan.backend.gpu_sampler().is_some() && plan.backend.device_slots().is_some()
+}
+
+/// The columns that the CPU reads: node ids where it gathers rows or decides what a cache evicts, and edge ids where it
+/// gathers features of edges.
+fn read_on_host(cuda: &CudaBackend, plan: &RunPlan) -> Vec<Column> {
+    let by_kernels = matches!(cuda.gather, GatherChoice::ZeroCopy | GatherChoice::Device);
+    let nodes = !by_kernels || plan.caches.dynamic.is_some();
+    let edges = plan.layout.edge_attr().is_some();
+    [nodes.then_some(Column::InputNodes), edges.then_some(Column::EdgeIds)].into_iter().flatten().collect()
+}
+
+/// Bytes of all places.
+pub(crate) fn bytes_on_gpu(plan: &RunPlan) -> usize {
+    stride(&plan.layout).saturating_mul(plan.batch_slots())
+}
+
+fn stride(layout: &BatchLayout) -> usize {
+    layout.batch_bytes().next_multiple_of(PAGE)
+}
+
+impl DeviceBatches {
+    pub fn new(context: &Arc<Context>, cuda: &CudaBackend, plan: &RunPlan) -> Result<Self, RuntimeError> {
+        let slots = plan.batch_slots();
+        let what =
+            format!("{slots} batches of a sampler on the GPU (--batch-slots, --batch-size, --fanouts)");
+        let memory = SharedBuffer::create(context, bytes_on_gpu(plan), cuda.ipc, &what)?;
+        let taken = (0..slots).map(|_| Event::local(context)).collect::<Result<_, _>>()?;
+        let layout = Arc::clone(&plan.layout);
+        let on_host = read_on_host(cuda, plan);
+        Ok(Self { memory: Arc::new(memory), stride: stride(&layout), layout, on_host, taken })
+    }
+
+    /// The memory that all places lie in.
+    pub fn memory(&self) -> &SharedBuffer {
+        &self.memory
+    }
+
+    /// Whether the CPU reads that column.
+    pub fn is_on_host(&self, column: Column) -> bool {
+        self.on_host.contains(&column)
+    }
+
+    /// The columns that the CPU reads, each with its room in a batch slot and the bytes of the memory that the batch of
+    /// this header uses.
+    pub fn for_host<'c>(
+        &self,
+        slot: usize,
+        header: &BatchHeader,
+        columns: &mut ColumnsMut<'c>,
+    ) -> Vec<(Range<usize>, &'c mut [u8])> {
+        let places = self.layout.columns().iter().filter(|place| self.is_on_host(place.column));
+        let with_room = |place: &ColumnPlace| {
+            let used = place.used(header);
+            let room: &mut [u8] = columns.take(place.column, place.layer);
+            let bytes = used.len();
+            (self.within(slot, used), &mut room[..bytes])
+        };
+        places.map(with_room).collect()
+    }
+
+    /// Where the sampler writes the batch of a slot of the ring.
+    pub fn place(&self, slot: usize) -> BatchPlace<'_> {
+        let room = |column, layer| match self.layout.place(column, layer) {
+            Some(place) => self.within(slot, place.room()),
+            None => 0..0,
+        };
+        let block = |layer| BlockPlace {
+            indptr: room(Column::Indptr, layer),
+            indices: room(Column::Indices, layer),
+            edge_ids: room(Column::EdgeIds, layer),
+        };
+        BatchPlace {
+            memory: &self.memory,
+            nodes: room(Column::InputNodes, 0),
+            degrees: room(Column::Degrees, 0),
+            blocks: (0..self.layout.layers().len()).map(block).collect(),
+            after: Some(&self.taken[slot]),
+        }
+    }
+
+    /// The columns that the sampler wrote there for the batch of this header: where each goes in a feature slot, and its
+    /// bytes of the memory.
+    pub fn columns(&self, slot: usize, header: &BatchHeader) -> Vec<(usize, Range<usize>)> {
+        let on_gpu = self.layout.packed(header).filter(|(place, _)| place.column.spec().made_on_gpu);
+        on_gpu.map(|(place, to)| (to.start, self.within(slot, place.used(header)))).collect()
+    }
+
+    /// These columns as a fill takes them.
+    pub fn lent<'p>(
+        &'p self,
+        slot: usize,
+        header: &BatchHeader,
+        columns: &'p [(usize, Range<usize>)],
+    ) -> OnDevice<'p> {
+        let taken = &self.taken[slot];
+        OnDevice { memory: &self.memory, arrays: columns, count: header.nodes(), taken }
+    }
+
+    fn within(&self, slot: usize, range: Range<usize>) -> Range<usize> {
+        let base = slot * self.stride;
+        base + range.start..base + range.end
+    }
+}

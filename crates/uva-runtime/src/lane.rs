@@ -1,0 +1,123 @@
+//! A role's lane on the GPU of its process: the streams and grids of its work, within its share of the multiprocessors.
+
+use std::sync::Arc;
+
+use uva_cuda::kernels::gather::GridBound;
+use uva_cuda::partition::GreenPartition;
+use uva_cuda::{Context, CudaError, ErrorKind, Stream};
+
+use crate::RuntimeError;
+use crate::backend::{CudaBackend, Partition};
+
+/// Where a role's work on a GPU runs.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    context: Arc<Context>,
+    share: Share,
+}
+
+#[derive(Debug)]
+enum Share {
+    /// All that the process has.
+    Whole,
+    /// Grids of no more blocks than so many multiprocessors hold.
+    Grid(u32),
+    /// Multiprocessors that no other lane has.
+    Green(GreenPartition),
+}
+
+impl Lane {
+    /// The context of the GPU.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// A stream for the role's work.
+    pub fn stream(&self) -> Result<Stream, CudaError> {
+        match &self.share {
+            Share::Green(partition) => partition.stream(),
+            Share::Whole | Share::Grid(_) => Stream::new(&self.context),
+        }
+    }
+
+    /// The context in which events are made for its streams.
+    pub fn events_in(&self) -> &Arc<Context> {
+        match &self.share {
+            Share::Green(partition) => partition.context(),
+            Share::Whole | Share::Grid(_) => &self.context,
+        }
+    }
+
+    /// The multiprocessors that a kernel's grid is sized for; `None`: all of the process's.
+    pub fn multiprocessors(&self) -> Option<u32> {
+        match &self.share {
+            Share::Whole => None,
+            Share::Grid(multiprocessors) => Some(*multiprocessors),
+            Share::Green(partition) => Some(partition.multiprocessors()),
+        }
+    }
+
+    /// The grids of its kernels.
+    pub fn grid(&self) -> GridBound {
+        self.multiprocessors().map_or(GridBound::Device, GridBound::Multiprocessors)
+    }
+}
+
+/// Lanes with so many multiprocessors each (`None`: all of the process's), for roles that work in this process on the GPU
+/// of `context`. They are made at once, since the multiprocessors are split once. `who` is the process's name in
+/// messages; `note` receives the line about a fall-back from green contexts to bounded grids.
+///
+/// # Errors
+/// Errors of a green context that was requested by name.
+pub(crate) fn lanes(
+    context: &Arc<Context>,
+    cuda: &CudaBackend,
+    wanted: &[Option<u32>],
+    who: &str,
+    note: &dyn Fn(&str),
+) -> Result<Vec<Lane>, RuntimeError> {
+    let lane = |share| Lane { context: Arc::clone(context), share };
+    let wanted = wanted.iter().copied();
+    let Partition::Green { required, .. } = cuda.partition else {
+        return Ok(wanted.map(|wanted| lane(wanted.map_or(Share::Whole, Share::Grid))).collect());
+    };
+    let wanted: Vec<u32> = wanted.flatten().collect();
+    match green(context, &wanted) {
+        Ok(partitions) => Ok(partitions.into_iter().map(|partition| lane(Share::Green(partition))).collect()),
+        Err(error) if required => {
+            let message = format!("--partition green: {error}; --partition grid does without");
+            Err(match error.kind() {
+                ErrorKind::Failed => RuntimeError::Failed(message),
+                ErrorKind::Missing | ErrorKind::Usage => RuntimeError::Missing(message),
+            })
+        }
+        Err(error) => {
+            note(&format!(
+                "the {who} cannot use green contexts: {error}; --partition grid is used instead, which bounds the grids \
+                 of {wanted:?} multiprocessors. A newer driver may have them; --partition grid avoids the attempt"
+            ));
+            Ok(wanted.into_iter().map(|wanted| lane(Share::Grid(wanted))).collect())
+        }
+    }
+}
+
+/// The lane of a sampler that has the GPU for itself, in a process that is named `who`.
+///
+/// # Errors
+/// As [`lanes`].
+pub(crate) fn sampler_lane(
+    context: &Arc<Context>,
+    cuda: &CudaBackend,
+    who: &str,
+) -> Result<Lane, RuntimeError> {
+    let wanted = [cuda.partition.sampler_multiprocessors()];
+    let mut lanes = lanes(context, cuda, &wanted, who, &|line| tracing::warn!("{line}"))?;
+    lanes.pop().ok_or_else(|| RuntimeError::Failed("a sampler without a lane".to_owned()))
+}
+
+/// Partitions that were seen to work.
+fn green(context: &Arc<Context>, wanted: &[u32]) -> Result<Vec<GreenPartition>, CudaError> {
+    let partitions = GreenPartition::split(context, wanted)?.partitions;
+    partitions.iter().try_for_each(GreenPartition::check_events)?;
+    Ok(partitions)
+}

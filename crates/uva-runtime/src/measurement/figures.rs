@@ -1,0 +1,96 @@
+//! What is measured, and the result.
+
+use serde::{Deserialize, Serialize};
+use uva_cuda::kernels::gather::Kernel;
+use uva_cuda::memory::PinPages;
+
+use crate::backend::GatherChoice;
+
+/// What figures depend on besides the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shape {
+    /// Bytes of a row.
+    pub row_bytes: usize,
+    /// The kernel that reads rows over the link.
+    pub kernel: Kernel,
+    /// Threads of the CPU's gather.
+    pub gather_threads: usize,
+}
+
+/// One way to gather.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Case {
+    /// By kernels, by copies, or by both.
+    pub gather: GatherChoice,
+    /// The pages that kernels read.
+    pub pages: PinPages,
+    /// Multiprocessors that the kernel's grid fills; `None`: all.
+    pub multiprocessors: Option<u32>,
+}
+
+impl Case {
+    /// With all multiprocessors and the table where it is mapped.
+    pub const fn by(gather: GatherChoice) -> Self {
+        Self { gather, pages: PinPages::InPlace, multiprocessors: None }
+    }
+
+    /// By kernels that read these pages.
+    pub const fn on(pages: PinPages) -> Self {
+        Self { gather: GatherChoice::ZeroCopy, pages, multiprocessors: None }
+    }
+
+    /// By kernels on this many multiprocessors.
+    pub const fn within(multiprocessors: u32) -> Self {
+        Self {
+            gather: GatherChoice::ZeroCopy,
+            pages: PinPages::InPlace,
+            multiprocessors: Some(multiprocessors),
+        }
+    }
+}
+
+/// The result of one case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// The case.
+    #[serde(flatten)]
+    pub case: Case,
+    /// Bytes of rows ÷ time, in 10⁹ a second; absent where it was not measured.
+    pub gb_per_second: Option<f64>,
+    /// Gathers that were timed.
+    pub gathers: u32,
+    /// The share of the rows that kernels read in the end, where they were split.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split_share: Option<f64>,
+    /// Why it was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<String>,
+}
+
+/// One measurement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// What it holds for.
+    #[serde(flatten)]
+    pub shape: Shape,
+    /// The GPU's multiprocessors.
+    pub multiprocessors: u32,
+    /// Bytes of the table that were read.
+    pub sample_bytes: u64,
+    /// Seconds that it took.
+    pub seconds: f64,
+    /// By case.
+    pub cases: Vec<Figure>,
+}
+
+impl Figures {
+    /// The figure of this case.
+    pub fn of(&self, case: &Case) -> Option<&Figure> {
+        self.cases.iter().find(|figure| figure.case == *case)
+    }
+
+    /// The rate of this case, if it was measured.
+    pub fn rate(&self, case: &Case) -> Option<f64> {
+        self.of(case)?.gb_per_second
+    }
+}

@@ -1,0 +1,102 @@
+//! Settles what a decision leaves open: by stored figures, by a measurement now, or by the defaults.
+
+use super::figures::{Figures, Shape};
+use super::stored::{FigureFile, Machine};
+use super::verdict::{chosen, described};
+use crate::RuntimeError;
+use crate::backend::{Backend, Chosen, Decision, OpenChoices};
+
+/// The run that the choices are for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// Bytes of a row of its table.
+    pub row_bytes: usize,
+    /// Threads of the CPU's gather.
+    pub gather_threads: usize,
+    /// Whether it caches rows.
+    pub cached: bool,
+}
+
+/// Measures for this backend, in whichever process may use the GPU.
+pub type Measure<'m> = &'m mut dyn FnMut(&Backend) -> Result<Figures, RuntimeError>;
+
+/// Settles the decision. Without `measure`, only stored figures count. Under the simulator of the tests a measurement
+/// means nothing, so only `remeasure` makes one. `note` receives lines for people: the choices with their figures, and
+/// what was ignored or failed.
+///
+/// # Errors
+/// [`RuntimeError::Interrupted`]; as [`Decision::settled`]. Another failure of the measurement is noted, and the
+/// defaults are in force.
+pub fn settle(
+    decision: Decision,
+    wanted: &Wanted,
+    measure: Option<Measure<'_>>,
+    note: &mut dyn FnMut(&str),
+) -> Result<Decision, RuntimeError> {
+    let (Some(open), Backend::Cuda(cuda)) = (&decision.open, &decision.backend) else { return Ok(decision) };
+    let shape =
+        Shape { row_bytes: wanted.row_bytes, kernel: cuda.kernel, gather_threads: wanted.gather_threads };
+    let file = FigureFile::of_user(Machine::with(&open.device, open.driver.as_deref()));
+    let stored = if open.options.remeasure { None } else { stored(file.as_ref(), &shape, note) };
+    let found = match (stored, measure) {
+        (Some(found), _) => Some(found),
+        (None, None) => None,
+        (None, Some(_)) if open.simulator && !open.options.remeasure => {
+            tracing::debug!("no measurement: figures of the simulator mean nothing");
+            None
+        }
+        (None, Some(measure)) => measured(&decision.backend, open, file.as_ref(), measure, note)?,
+    };
+    let Some((figures, source)) = found else {
+        let chosen = Chosen::unmeasured(&open.options);
+        return decision.settled(&chosen);
+    };
+    let chosen = chosen(&open.options, &figures, wanted.cached);
+    note(&described(&chosen, &open.options, &figures, wanted.cached, &source));
+    decision.settled(&chosen)
+}
+
+type Found = (Figures, String);
+
+/// The stored figures of this shape, and where they are.
+fn stored(file: Option<&FigureFile>, shape: &Shape, note: &mut dyn FnMut(&str)) -> Option<Found> {
+    let file = file?;
+    match file.figures(shape) {
+        Ok(figures) => {
+            Some((figures?, format!("stored in {}; --remeasure measures anew", file.path().display())))
+        }
+        Err(why) => {
+            note(&format!("the measurement in {} is ignored: {why}", file.path().display()));
+            None
+        }
+    }
+}
+
+/// Measures now, and keeps the figures.
+fn measured(
+    backend: &Backend,
+    open: &OpenChoices,
+    file: Option<&FigureFile>,
+    measure: Measure<'_>,
+    note: &mut dyn FnMut(&str),
+) -> Result<Option<Found>, RuntimeError> {
+    let figures = match measure(backend) {
+        Ok(figures) => figures,
+        Err(error @ RuntimeError::Interrupted(_)) => return Err(error),
+        Err(error) => {
+            let Chosen { gather, producer_percentage, table_pages, .. } = Chosen::unmeasured(&open.options);
+            note(&format!(
+                "gather {gather}, producer's share {producer_percentage} %, table pages {table_pages}: not measured \
+                 ({error}); `uvatrain bench pcie` shows more"
+            ));
+            return Ok(None);
+        }
+    };
+    let mut source = format!("measured now in {:.1} s", figures.seconds);
+    match file.map(|file| (file.path(), file.keep(&figures))) {
+        Some((path, Ok(()))) => source += &format!(", kept in {}", path.display()),
+        Some((path, Err(error))) => source += &format!(", not kept: {}: {error}", path.display()),
+        None => source += ", not kept: neither XDG_CACHE_HOME nor HOME is set",
+    }
+    Ok(Some((figures, source)))
+}

@@ -1,0 +1,265 @@
+//! Which gathers for how long, within the budget.
+
+use std::error::Error;
+use std::time::Duration;
+
+use uva_cuda::memory::PinPages;
+
+use super::figures::{Case, Figure};
+use crate::backend::GatherChoice;
+
+/// All of it takes no longer, but for the gather that is under way.
+pub const BUDGET: Duration = Duration::from_secs(2);
+
+/// How long each case is timed.
+pub const EACH: Duration = Duration::from_millis(100);
+
+/// A gather should take at least so long, so that starting it costs little beside it.
+const LEAST: Duration = Duration::from_millis(1);
+
+/// Rows of the first gather of a case: few, since nothing is known of the machine yet.
+const FIRST_ROWS: usize = 64;
+
+/// Multiprocessors that the kernel is kept to, in the order of the question: most links need 8 to 16.
+const FEW: [u32; 4] = [8, 16, 4, 32];
+
+/// Why something cannot be measured.
+pub type Failure = Box<dyn Error + Send + Sync>;
+
+/// Gathers, one case at a time.
+pub trait Gathers {
+    /// Prepares for a case. An error concerns this case alone. `so_far`: the figures of the cases before it.
+    ///
+    /// # Errors
+    /// Why this case cannot be measured.
+    fn prepare(&mut self, case: &Case, so_far: &[Figure]) -> Result<(), Failure>;
+
+    /// The most rows of one gather.
+    fn most_rows(&self) -> usize;
+
+    /// Gathers this many random rows `times` times, waits for all, and returns the bytes.
+    ///
+    /// # Errors
+    /// A failure of the GPU, after which nothing more can be measured.
+    fn gather(&mut self, rows: usize, times: u32) -> Result<u64, Failure>;
+
+    /// The share of the rows that kernels read, where they are split.
+    fn split_share(&self) -> Option<f64>;
+}
+
+/// The cases for a GPU with this many multiprocessors; what matters most first.
+pub fn cases(multiprocessors: u32) -> Vec<Case> {
+    let ways = [GatherChoice::ZeroCopy, GatherChoice::Dma, GatherChoice::Split].map(Case::by);
+    let few = FEW.into_iter().filter(|few| *few < multiprocessors).map(Case::within);
+    let pages = [PinPages::Thp, PinPages::HostAlloc, PinPages::Hugetlb].map(Case::on);
+    ways.into_iter().chain(few).chain(pages).collect()
+}
+
+/// Times the cases in order. `clock` counts from any beginning.
+///
+/// # Errors
+/// A failure of the GPU.
+pub fn run(
+    cases: &[Case],
+    gathers: &mut dyn Gathers,
+    clock: &mut dyn FnMut() -> Duration,
+) -> Result<Vec<Figure>, Failure> {
+    let end = clock() + BUDGET;
+    let mut figures: Vec<Figure> = Vec::with_capacity(cases.len());
+    for &case in cases {
+        let figure = if clock() + EACH > end {
+            left_out(case, format!("the {} s for all were over", BUDGET.as_secs()))
+        } else {
+            match gathers.prepare(&case, &figures) {
+                Err(error) => left_out(case, error.to_string()),
+                // To have the pages of a copy takes time too.
+                Ok(()) if clock() + EACH > end => {
+                    left_out(case, format!("the {} s for all were over", BUDGET.as_secs()))
+                }
+                Ok(()) => timed(case, gathers, clock, end)?,
+            }
+        };
+        figures.push(figure);
+    }
+    Ok(figures)
+}
+
+fn left_out(case: Case, why: String) -> Figure {
+    Figure { case, gb_per_second: None, gathers: 0, split_share: None, left_out: Some(why) }
+}
+
+fn timed(
+    case: Case,
+    gathers: &mut dyn Gathers,
+    clock: &mut dyn FnMut() -> Duration,
+    end: Duration,
+) -> Result<Figure, Failure> {
+    let began = clock();
+    let most = gathers.most_rows();
+    let mut rows = FIRST_ROWS.min(most);
+    // Warms up, and finds how many rows take long enough.
+    loop {
+        let from = clock();
+        gathers.gather(rows, 1)?;
+        let now = clock();
+        if now - from >= LEAST || rows == most || now - began >= EACH || now >= end {
+            break;
+        }
+        rows = (rows * 4).min(most);
+    }
+    let (from, mut bytes, mut times) = (clock(), 0, 0);
+    let seconds = loop {
+        // Two at a time: one is on its way while the next is prepared, as in a run.
+        bytes += gathers.gather(rows, 2)?;
+        times += 2;
+        let now = clock();
+        if now - from >= EACH || now >= end {
+            break (now - from).as_secs_f64();
+        }
+    };
+    Ok(Figure {
+        case,
+        gb_per_second: (seconds > 0.0).then(|| bytes as f64 / seconds / 1e9),
+        gathers: times,
+        split_share: gathers.split_share(),
+        left_out: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    use super::*;
+
+    /// A machine on which time passes only where it says so.
+    struct Machine {
+        now: Rc<Cell<Duration>>,
+        /// Seconds to prepare a case.
+        prepares: f64,
+        /// Bytes a second of the case that is prepared.
+        rate: f64,
+        rates: fn(&Case) -> Result<f64, Failure>,
+        /// Bytes gathered in all.
+        bytes: u64,
+    }
+
+    impl Machine {
+        fn new(prepares: f64, rates: fn(&Case) -> Result<f64, Failure>) -> Self {
+            Self { now: Rc::default(), prepares, rate: 0.0, rates, bytes: 0 }
+        }
+
+        fn pass(&self, seconds: f64) {
+            self.now.set(self.now.get() + Duration::from_secs_f64(seconds));
+        }
+
+        fn measure(&mut self) -> Result<Vec<Figure>, Failure> {
+            let now = Rc::clone(&self.now);
+            run(&cases(132), self, &mut || now.get())
+        }
+    }
+
+    impl Gathers for Machine {
+        fn prepare(&mut self, case: &Case, _: &[Figure]) -> Result<(), Failure> {
+            self.pass(self.prepares);
+            self.rate = (self.rates)(case)?;
+            Ok(())
+        }
+
+        fn most_rows(&self) -> usize {
+            32 << 10
+        }
+
+        fn gather(&mut self, rows: usize, times: u32) -> Result<u64, Failure> {
+            let bytes = rows as u64 * u64::from(times) * 512;
+            self.pass(bytes as f64 / self.rate);
+            self.bytes += bytes;
+            Ok(bytes)
+        }
+
+        fn split_share(&self) -> Option<f64> {
+            None
+        }
+    }
+
+    #[test]
+    fn every_case_is_measured_within_the_budget_at_the_rate_that_it_has() {
+        let mut machine = Machine::new(0.05, |case| {
+            Ok(match (case.gather, case.multiprocessors) {
+                (GatherChoice::ZeroCopy, Some(few)) => 2e9 * f64::from(few),
+                (GatherChoice::ZeroCopy, None) => 50e9,
+                _ => 40e9,
+            })
+        });
+        let figures = machine.measure().unwrap();
+        assert_eq!(figures.iter().map(|figure| figure.case).collect::<Vec<_>>(), cases(132));
+        for figure in &figures {
+            let expected = (machine.rates)(&figure.case).unwrap() / 1e9;
+            let rate = figure.gb_per_second.expect("a rate");
+            assert!((rate / expected - 1.0).abs() < 1e-6, "{figure:?}");
+        }
+        assert!(machine.now.get() <= BUDGET, "{:?}", machine.now.get());
+    }
+
+    #[test]
+    fn what_the_budget_does_not_suffice_for_is_left_out_and_says_so() {
+        let mut machine = Machine::new(0.4, |_| Ok(50e9));
+        let figures = machine.measure().unwrap();
+        let measured = figures.iter().filter(|figure| figure.gb_per_second.is_some()).count();
+        assert_eq!(measured, 3, "half a second each");
+        for figure in &figures[measured..] {
+            assert!(figure.left_out.as_ref().unwrap().contains("2 s for all"), "{figure:?}");
+        }
+        // The last that was begun ends no more than its preparation behind.
+        assert!(machine.now.get() <= BUDGET + Duration::from_millis(500), "{:?}", machine.now.get());
+    }
+
+    /// As under the simulator, which gathers a million times slower.
+    #[test]
+    fn a_machine_of_any_slowness_ends_soon_after_the_budget() {
+        let mut machine = Machine::new(0.0, |_| Ok(1e5));
+        let figures = machine.measure().unwrap();
+        assert!(figures[0].gathers > 0 && figures.last().unwrap().left_out.is_some());
+        // The gather that is under way may end: 64 rows a time here.
+        assert!(machine.now.get() <= BUDGET + Duration::from_secs(1), "{:?}", machine.now.get());
+    }
+
+    #[test]
+    fn a_case_that_this_machine_lacks_is_left_out_alone_and_a_fault_of_the_gpu_ends_all() {
+        let mut machine = Machine::new(0.0, |case| match case.pages {
+            PinPages::Hugetlb => Err("nobody reserved any".into()),
+            _ => Ok(50e9),
+        });
+        let figures = machine.measure().unwrap();
+        let (lacking, others): (Vec<_>, Vec<_>) =
+            figures.into_iter().partition(|figure| figure.left_out.is_some());
+        assert_eq!(lacking.len(), 1);
+        assert_eq!(lacking[0].left_out.as_deref(), Some("nobody reserved any"));
+        assert!(others.iter().all(|figure| figure.gb_per_second > Some(0.0)));
+
+        struct Lost;
+        impl Gathers for Lost {
+            fn prepare(&mut self, _: &Case, _: &[Figure]) -> Result<(), Failure> {
+                Ok(())
+            }
+            fn most_rows(&self) -> usize {
+                64
+            }
+            fn gather(&mut self, _: usize, _: u32) -> Result<u64, Failure> {
+                Err("the device is lost".into())
+            }
+            fn split_share(&self) -> Option<f64> {
+                None
+            }
+        }
+        let error = run(&cases(132), &mut Lost, &mut Duration::default).unwrap_err();
+        assert_eq!(error.to_string(), "the device is lost");
+    }
+
+    #[test]
+    fn a_small_gpu_is_kept_to_no_more_multiprocessors_than_it_has() {
+        let few = |all| cases(all).iter().filter_map(|case| case.multiprocessors).max();
+        assert_eq!((few(132), few(16), few(4)), (Some(32), Some(8), None));
+    }
+}

@@ -1,0 +1,56 @@
+//! Memory for a batch outside its sampler.
+
+use std::ops::Range;
+
+use uva_cuda::memory::SharedBuffer;
+use uva_cuda::{CudaError, Event};
+
+/// Device memory that a sampler writes a batch to. Bytes are counted from the beginning of the memory. Their number bounds
+/// the batch.
+///
+/// Whoever hands it out keeps the order: nobody else writes it until the batch has been read, and `after` is recorded
+/// behind the last read of what it held before.
+#[derive(Clone, Debug)]
+pub struct BatchPlace<'p> {
+    /// The memory.
+    pub memory: &'p SharedBuffer,
+    /// For int64 ids of the nodes.
+    pub nodes: Range<usize>,
+    /// For int32 in-degrees of the nodes; empty unless the sampler was asked for them.
+    pub degrees: Range<usize>,
+    /// For the blocks, from the seeds outward.
+    pub blocks: Vec<BlockPlace>,
+    /// The device waits for it, as it was last recorded, before it writes.
+    pub after: Option<&'p Event>,
+}
+
+/// Device memory for a block.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BlockPlace {
+    /// For int32 offsets, one a destination and one more.
+    pub indptr: Range<usize>,
+    /// For int32 local ids.
+    pub indices: Range<usize>,
+    /// For int64 positions in the dataset; empty unless the sampler was asked for them.
+    pub edge_ids: Range<usize>,
+}
+
+impl BatchPlace<'_> {
+    /// # Errors
+    /// [`CudaError::Refused`] for bytes outside the memory.
+    pub(crate) fn check(&self) -> Result<(), CudaError> {
+        let of_blocks = self.blocks.iter().flat_map(|block| [&block.indptr, &block.indices, &block.edge_ids]);
+        for range in [&self.nodes, &self.degrees].into_iter().chain(of_blocks) {
+            if range.start > range.end || range.end > self.memory.bytes() {
+                let bytes = self.memory.bytes();
+                return Err(CudaError::Refused(format!("bytes {range:?} of a batch in memory of {bytes}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The device address of these bytes; 0 for none.
+    pub(crate) fn address(&self, range: &Range<usize>) -> u64 {
+        if range.is_empty() { 0 } else { self.memory.address() + range.start as u64 }
+    }
+}
