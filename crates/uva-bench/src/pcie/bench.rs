@@ -53,8 +53,6 @@ pub(super) struct Bench {
     ids: DeviceBuffer,
     reports: DeviceBuffer,
     reports_back: PinnedBuffer,
-    /// Around each sample.
-    pub times: Vec<(Event, Event)>,
 }
 
 impl Bench {
@@ -68,9 +66,6 @@ impl Bench {
         let gathers = samples + 1;
         let ids = MOST_IDS.min(most_bytes) * 8 * gathers;
         let reports = GatherReport::BYTES * gathers;
-        let times = (0..samples)
-            .map(|_| Ok((Event::timing(context)?, Event::timing(context)?)))
-            .collect::<Result<Vec<_>, CudaError>>()?;
         Ok(Self {
             context: Arc::clone(context),
             kernels,
@@ -83,7 +78,6 @@ impl Bench {
             ids: DeviceBuffer::new(context, ids, "the ids of measured gathers (--sample-bytes, --samples)")?,
             reports: DeviceBuffer::new(context, reports, "the reports of measured gathers")?,
             reports_back: PinnedBuffer::new(context, reports, "the reports of measured gathers")?,
-            times,
         })
     }
 
@@ -148,8 +142,13 @@ impl Bench {
         draws: Vec<Vec<i64>>,
         warm_ups: usize,
     ) -> Result<Vec<f64>, PcieError> {
-        let Self { kernels, stream: own, hold, ids, reports, reports_back, out, times, .. } = self;
+        let Self { kernels, stream: own, hold, ids, reports, reports_back, out, .. } = self;
         let stream = green.unwrap_or(own);
+        // Around each sample. Those of a green stream are made in its context.
+        let event = || Event::timing(stream.made_in());
+        let times = (1..draws.len())
+            .map(|_| Ok((event()?, event()?)))
+            .collect::<Result<Vec<(Event, Event)>, CudaError>>()?;
         let count = draws[0].len();
         let stride = (count * 8) as u64;
         let prepared = draws.iter().enumerate().try_for_each(|(index, draw)| {
@@ -211,7 +210,7 @@ impl Bench {
             check_report(&cell.name(), &GatherReport::from_bytes(&bytes), stamp(index))?;
         }
         let seconds = |(began, ended): &(Event, Event)| Ok(f64::from(Event::elapsed_ms(began, ended)?) / 1e3);
-        times[..draws.len() - 1].iter().map(seconds).collect::<Result<_, CudaError>>().map_err(Into::into)
+        times.iter().map(seconds).collect::<Result<_, CudaError>>().map_err(Into::into)
     }
 
     /// Copies the output back and compares it with the table.
