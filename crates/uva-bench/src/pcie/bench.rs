@@ -49,10 +49,16 @@ pub(super) struct Bench {
     pub out: DeviceBuffer,
     /// Where they are copied back to, and copied from.
     pub back: PinnedBuffer,
-    samples: usize,
+    pub samples: usize,
     ids: DeviceBuffer,
     reports: DeviceBuffer,
     reports_back: PinnedBuffer,
+}
+
+/// Events around so many samples on the stream. Those of a green stream are made in its context.
+pub(super) fn around(stream: &Stream, samples: usize) -> Result<Vec<(Event, Event)>, CudaError> {
+    let event = || Event::timing(stream.made_in());
+    (0..samples).map(|_| Ok((event()?, event()?))).collect()
 }
 
 impl Bench {
@@ -144,11 +150,7 @@ impl Bench {
     ) -> Result<Vec<f64>, PcieError> {
         let Self { kernels, stream: own, hold, ids, reports, reports_back, out, .. } = self;
         let stream = green.unwrap_or(own);
-        // Around each sample. Those of a green stream are made in its context.
-        let event = || Event::timing(stream.made_in());
-        let times = (1..draws.len())
-            .map(|_| Ok((event()?, event()?)))
-            .collect::<Result<Vec<(Event, Event)>, CudaError>>()?;
+        let times = around(stream, draws.len() - 1)?;
         let count = draws[0].len();
         let stride = (count * 8) as u64;
         let prepared = draws.iter().enumerate().try_for_each(|(index, draw)| {
