@@ -40,7 +40,7 @@ tests_without_libtorch() {
 tests() {
   local target python
   target=$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
-  python="env 'UVATRAIN_PROGRAM=$target/debug/uvatrain' scripts/check/python.sh --profile dev --at-once 2 --quiet"
+  python="env 'UVATRAIN_PROGRAM=$target/debug/uvatrain' 'UVATRAIN_CUDA_SIM=$target/debug/deps/libcuda_sim.so' scripts/check/python.sh --profile dev --at-once 2 --quiet"
   scripts/check/tests.py \
     --beside "Python module=$python" \
     --beside "kernels compile for every GPU=scripts/check/kernels.py --require" \

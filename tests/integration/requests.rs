@@ -56,7 +56,7 @@ fn what_cannot_be_answered_is_bad_usage_that_names_the_option() {
     let cases: [(&[&str], &str); 7] = [
         (&[], "--row-bytes"),
         (&["--row-bytes", "0"], "--row-bytes"),
-        (&["--row-bytes", "4", "--kernel", "fast"], "naive, shift or wide"),
+        (&["--row-bytes", "4", "--kernel", "fast"], "naive, shift, wide, wide-plain or wide-evict-first"),
         (&["--row-bytes", "4", "--base-offset", "128"], "--base-offset"),
         (&["--row-bytes", "4", "--rows", "0"], "--rows"),
         (&["--row-bytes", "4", "--gpu", "gtx"], "rtx3090"),

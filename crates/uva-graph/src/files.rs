@@ -32,7 +32,7 @@ pub(crate) enum LabelArray {
     Regression { columns: Option<usize>, array: TypedArray<f32> },
 }
 
-/// The columns of an array of labels or targets, [nodes, columns]; `None` for one a node, [nodes].
+/// The columns of an array of labels or targets, \[nodes, columns\]; `None` for one a node, \[nodes\].
 ///
 /// # Errors
 /// Any other shape.

@@ -19,8 +19,8 @@ const MAGIC: &[u8] = b"\x93NUMPY";
 ///
 /// | file | ids |
 /// |---|---|
-/// | `.npy`, int64 or int32 [ids] | its entries |
-/// | `.npy`, bool [nodes] | the positions at which it is true, ascending |
+/// | `.npy`, int64 or int32 \[ids\] | its entries |
+/// | `.npy`, bool \[nodes\] | the positions at which it is true, ascending |
 /// | any other | its lines, a decimal number each; empty lines do not count |
 ///
 /// A file is a `.npy` array if it begins as one, or if its name ends in `.npy`.

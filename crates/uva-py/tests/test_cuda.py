@@ -19,8 +19,10 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GP
 def simulator(tmp_path):
     """The environment in which the stand-in driver is found."""
     target = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target"))
-    built = [Path(os.environ["UVATRAIN_CUDA_SIM"])] if "UVATRAIN_CUDA_SIM" in os.environ else []
-    built += target.glob("*/libcuda_sim.so")
+    if "UVATRAIN_CUDA_SIM" in os.environ:
+        built = [Path(os.environ["UVATRAIN_CUDA_SIM"])]
+    else:
+        built = list(target.glob("*/libcuda_sim.so"))
     if not built:
         pytest.skip("needs the stand-in driver: cargo build -p cuda-sim")
     folder = tmp_path / "driver"

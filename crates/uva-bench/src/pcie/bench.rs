@@ -49,12 +49,16 @@ pub(super) struct Bench {
     pub out: DeviceBuffer,
     /// Where they are copied back to, and copied from.
     pub back: PinnedBuffer,
-    samples: usize,
+    pub samples: usize,
     ids: DeviceBuffer,
     reports: DeviceBuffer,
     reports_back: PinnedBuffer,
-    /// Around each sample.
-    pub times: Vec<(Event, Event)>,
+}
+
+/// Events around so many samples on the stream. Those of a green stream are made in its context.
+pub(super) fn around(stream: &Stream, samples: usize) -> Result<Vec<(Event, Event)>, CudaError> {
+    let event = || Event::timing(stream.made_in());
+    (0..samples).map(|_| Ok((event()?, event()?))).collect()
 }
 
 impl Bench {
@@ -68,9 +72,6 @@ impl Bench {
         let gathers = samples + 1;
         let ids = MOST_IDS.min(most_bytes) * 8 * gathers;
         let reports = GatherReport::BYTES * gathers;
-        let times = (0..samples)
-            .map(|_| Ok((Event::timing(context)?, Event::timing(context)?)))
-            .collect::<Result<Vec<_>, CudaError>>()?;
         Ok(Self {
             context: Arc::clone(context),
             kernels,
@@ -83,7 +84,6 @@ impl Bench {
             ids: DeviceBuffer::new(context, ids, "the ids of measured gathers (--sample-bytes, --samples)")?,
             reports: DeviceBuffer::new(context, reports, "the reports of measured gathers")?,
             reports_back: PinnedBuffer::new(context, reports, "the reports of measured gathers")?,
-            times,
         })
     }
 
@@ -148,8 +148,9 @@ impl Bench {
         draws: Vec<Vec<i64>>,
         warm_ups: usize,
     ) -> Result<Vec<f64>, PcieError> {
-        let Self { kernels, stream: own, hold, ids, reports, reports_back, out, times, .. } = self;
+        let Self { kernels, stream: own, hold, ids, reports, reports_back, out, .. } = self;
         let stream = green.unwrap_or(own);
+        let times = around(stream, draws.len() - 1)?;
         let count = draws[0].len();
         let stride = (count * 8) as u64;
         let prepared = draws.iter().enumerate().try_for_each(|(index, draw)| {
@@ -211,7 +212,7 @@ impl Bench {
             check_report(&cell.name(), &GatherReport::from_bytes(&bytes), stamp(index))?;
         }
         let seconds = |(began, ended): &(Event, Event)| Ok(f64::from(Event::elapsed_ms(began, ended)?) / 1e3);
-        times[..draws.len() - 1].iter().map(seconds).collect::<Result<_, CudaError>>().map_err(Into::into)
+        times.iter().map(seconds).collect::<Result<_, CudaError>>().map_err(Into::into)
     }
 
     /// Copies the output back and compares it with the table.

@@ -6,7 +6,7 @@ use serde::Serialize;
 use uva_cuda::Event;
 use uva_cuda::memory::{device_to_host, host_to_device};
 
-use super::bench::{Bench, median};
+use super::bench::{Bench, around, median};
 use super::error::PcieError;
 use super::ids::mix;
 use super::verify::check_bytes;
@@ -82,7 +82,8 @@ fn warm_up(bench: &Bench) -> Result<(), PcieError> {
 }
 
 fn copies(bench: &mut Bench, bytes: usize) -> Result<Vec<f64>, PcieError> {
-    let Bench { kernels, stream, hold, out, back, times, .. } = bench;
+    let times = around(&bench.stream, bench.samples)?;
+    let Bench { kernels, stream, hold, out, back, .. } = bench;
     let from = &back.as_slice()[..bytes];
     // Short copies are timed several at a time: the mark of an event costs about as much as one of them.
     let each = ((1 << 20) / bytes.max(1)).clamp(1, 16);

@@ -298,7 +298,7 @@ fn carried_kernels_are_taken_before_a_compiler_is_looked_for_and_only_if_they_ar
     let Some(nvrtc) = nvrtc() else { return };
     let folder = tempfile::tempdir().unwrap();
     let files = carry_kernels(&nvrtc, (9, 0), folder.path()).unwrap();
-    assert_eq!(files.len(), 2);
+    assert_eq!(files.len(), 3);
     let nowhere = std::path::Path::new("/nowhere/at/all");
     let carried = ("UVATRAIN_KERNELS", folder.path());
     assert_eq!(origin(&[carried, ("UVATRAIN_NVRTC", nowhere)]), "Carried");

@@ -2,7 +2,7 @@
 //!
 //! The driver ends no such wait, and a process that is killed while its stream waits may take an MPS server with it. The
 //! words are in memory that the survivor has too, so the survivor writes them. What its stream then computes on is an
-//! unfinished batch, as after any death of a peer: the report's stamp says so (`DeviceSlots::confirm`).
+//! unfinished batch, as after any death of a peer: the report's stamp says so (`Receipt::confirm`).
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

@@ -2,12 +2,12 @@
 //!
 //! | file | |
 //! |---|---|
-//! | [`figures`] | what is measured, and the result |
-//! | [`timetable`] | which gathers for how long, within the budget, by any clock |
-//! | [`gathers`] | the gathers on the GPU |
-//! | [`verdict`] | from figures to choices: a pure function |
-//! | [`stored`] | the file of a GPU |
-//! | [`settle`] | all of it, for a decision that leaves choices open |
+//! | `figures` | what is measured, and the result |
+//! | `timetable` | which gathers for how long, within the budget, by any clock |
+//! | `gathers` | the gathers on the GPU |
+//! | `verdict` | from figures to choices: a pure function |
+//! | `stored` | the file of a GPU |
+//! | `settle` | all of it, for a decision that leaves choices open |
 //!
 //! This module is above `device`, whose sources it times. The process that measures is whichever has the GPU before the
 //! run: the planner, or the caller's where the roles are threads.
