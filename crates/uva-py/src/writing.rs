@@ -197,7 +197,6 @@ fn checked(take: &mut dyn FnMut(&str) -> Option<Input>, meta: &mut Meta) -> PyRe
     Ok(files)
 }
 
-/// How a table of features with this many rows is written; `None` if it is none.
 /// What meta.json has to say of features of a type that `.npy` has no name for.
 fn unnamed(kind: Kind) -> Option<ElementType> {
     match kind {
@@ -207,6 +206,7 @@ fn unnamed(kind: Kind) -> Option<ElementType> {
     }
 }
 
+/// How a table of features with this many rows is written; `None` if it is none.
 fn rows_of_features(input: &Input, rows: usize) -> Option<As> {
     if input.shape.len() != 2 || input.shape[0] != rows || input.shape[1] == 0 {
         return None;
