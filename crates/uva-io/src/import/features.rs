@@ -108,7 +108,16 @@ impl FeatureWriter {
         }
         if self.kind == self.target || self.kind == NpyType::Bool {
             let wrong = match self.element {
-                ElementType::E4m3 | ElementType::U8 | ElementType::I8 => None,
+                ElementType::U8 | ElementType::I8 => None,
+                // It has no infinities, and one NaN of each sign.
+                ElementType::E4m3 => {
+                    first_not_finite(
+                        bytes,
+                        |[bits]: [u8; 1]| {
+                            if bits & 0x7f == 0x7f { f32::NAN } else { 0.0 }
+                        },
+                    )
+                }
                 ElementType::F32 => first_not_finite(bytes, f32::from_le_bytes),
                 ElementType::F16 => first_not_finite(bytes, |bytes| half::f16::from_le_bytes(bytes).to_f32()),
                 ElementType::Bf16 => {
