@@ -125,7 +125,6 @@ class Bench:
         if not torch.equal(found, expected):
             sys.exit(f"gpu-peers: {what} gathered other bytes than the table's, with rows of {row_bytes} bytes")
 
-
     def on_its_own(self, what, row_bytes, rows, gather):
         """The rates, in GB/s, of a gather that the GPU does by itself: samples timed by events, the first not counted."""
         torch, rates = self.torch, []
