@@ -3,10 +3,11 @@
 use std::env;
 use std::path::PathBuf;
 
-use uva_kernels::block::BlockArguments;
+use uva_kernels::block::{BatchBlocks, BlockArguments};
 use uva_kernels::cache::{CacheInsertion, InsertArguments};
 use uva_kernels::gather::{GatherArguments, GatherReport};
 use uva_kernels::sample::{SampleArguments, SampleReport};
+use uva_kernels::verdict::VerdictArguments;
 
 fn main() {
     let crate_folder =
@@ -22,6 +23,7 @@ fn main() {
     // uva-kernels lays out the headers' structs itself; here the C++ compiler agrees.
     sources.extend(
         [
+            ("BatchBlocks", BatchBlocks::BYTES),
             ("BlockArguments", BlockArguments::BYTES),
             ("CacheInsertion", CacheInsertion::BYTES),
             ("InsertArguments", InsertArguments::BYTES),
@@ -29,6 +31,7 @@ fn main() {
             ("GatherReport", GatherReport::BYTES),
             ("SampleArguments", SampleArguments::BYTES),
             ("SampleReport", SampleReport::BYTES),
+            ("VerdictArguments", VerdictArguments::BYTES),
         ]
         .map(|(name, bytes)| {
             format!("static_assert(sizeof({name}) == {bytes}, \"as in crates/uva-kernels\");")

@@ -165,17 +165,16 @@ fn a_training_step_on_a_gpu_waits_for_nothing_and_makes_few_calls() {
     for function in ["cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize"] {
         assert!(more(function) <= epochs, "{function}: {} in {batches} batches", more(function));
     }
-    // No kernel of ours but what libtorch launches, and no memory.
-    for function in
-        ["cuLaunchKernel", "cuMemHostAlloc", "cuMemAlloc_v2", "cuMemcpyHtoDAsync_v2", "cuEventCreate"]
-    {
+    for function in ["cuMemHostAlloc", "cuMemAlloc_v2", "cuMemcpyHtoDAsync_v2", "cuEventCreate"] {
         assert_eq!(more(function), 0, "{function}");
     }
-    // The report and the results; around the wait, around the step, behind the results, and the slot's release.
+    // The verdict, which writes the results where the host reads them; under the stand-in libtorch prepares the blocks.
+    // The report; around the wait, around the step, and the slot's release.
     for (function, each) in [
-        ("cuMemcpyDtoHAsync_v2", 2),
+        ("cuLaunchKernel", 1),
+        ("cuMemcpyDtoHAsync_v2", 1),
         ("cuStreamWaitEvent", 1),
-        ("cuEventRecord", 6),
+        ("cuEventRecord", 5),
         ("cuEventElapsedTime_v2", 2),
     ] {
         assert_eq!(more(function), each * batches, "{function}");

@@ -1,9 +1,10 @@
 //! The kernels' entry points and their parameters.
 
-use crate::block::{BLOCK_PREPARE, BlockArguments};
+use crate::block::{BLOCK_PREPARE, BatchBlocks};
 use crate::cache::{CACHE_INSERT, InsertArguments};
 use crate::gather::{GATHER_BEGIN, GatherArguments, IdWidth, Kernel, SPIN_UNTIL, finish_entry};
 use crate::sample::{SampleArguments, SampleKernel};
+use crate::verdict::{BATCH_VERDICT, VerdictArguments};
 
 /// A kernel that can be launched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,8 +28,10 @@ pub enum Takes {
     Gather(IdWidth, bool),
     /// [`InsertArguments`].
     Insert,
-    /// [`BlockArguments`].
-    Block,
+    /// [`BatchBlocks`].
+    Blocks,
+    /// [`VerdictArguments`].
+    Verdict,
     /// [`SampleArguments`]; the width where the kernel reads neighbour ids.
     Sample(Option<IdWidth>),
 }
@@ -41,7 +44,8 @@ impl Takes {
             Self::Finish => &[8, 8, 8],
             Self::Gather(..) => &[GatherArguments::BYTES],
             Self::Insert => &[InsertArguments::BYTES],
-            Self::Block => &[BlockArguments::BYTES],
+            Self::Blocks => &[BatchBlocks::BYTES],
+            Self::Verdict => &[VerdictArguments::BYTES],
             Self::Sample(_) => &[SampleArguments::BYTES],
         }
     }
@@ -52,7 +56,8 @@ pub fn entry_points() -> Vec<EntryPoint> {
     let mut all = vec![
         EntryPoint { name: GATHER_BEGIN, takes: Takes::Report },
         EntryPoint { name: CACHE_INSERT, takes: Takes::Insert },
-        EntryPoint { name: BLOCK_PREPARE, takes: Takes::Block },
+        EntryPoint { name: BLOCK_PREPARE, takes: Takes::Blocks },
+        EntryPoint { name: BATCH_VERDICT, takes: Takes::Verdict },
         EntryPoint { name: SPIN_UNTIL, takes: Takes::Flag },
     ];
     for width in IdWidth::ALL {

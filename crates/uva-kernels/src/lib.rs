@@ -19,7 +19,8 @@ mod entry;
 pub mod gather;
 pub mod sample;
 mod source;
+pub mod verdict;
 
 pub use arrays::{Access, KernelArray};
 pub use entry::{EntryPoint, Takes, entry_points};
-pub use source::{BLOCK, GATHER, KernelSource, OPTIONS, SAMPLE, SOURCES};
+pub use source::{GATHER, KernelSource, OPTIONS, SAMPLE, SOURCES, TRAIN};

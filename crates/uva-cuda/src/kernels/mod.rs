@@ -1,6 +1,6 @@
 //! Typed launches of the kernels in the folder `kernels` of this repository.
 
-pub mod block;
 pub mod cache;
 pub mod gather;
 pub mod sample;
+pub mod train;

@@ -5,3 +5,4 @@ mod cache;
 mod conformance;
 mod requests;
 mod shim;
+mod verdict;
