@@ -9,7 +9,7 @@ use uva_cuda::{Context, CudaError, Event, Stream};
 use super::fill::{Fill, OnDevice, SlotPlace};
 use crate::cuda::error::FillError;
 use crate::cuda::place::{DevicePlace, DeviceSource};
-use crate::cuda::slot::{Plan, SlotShape};
+use crate::cuda::slot::{Plan, REPORT, SlotShape};
 use crate::source::{Origin, Ticket};
 
 pub(super) struct Held<S> {
@@ -69,7 +69,7 @@ impl<S: DeviceSource> Held<S> {
         let mut write = |at: usize, bytes: &[u8]| {
             staged[at - plan.upload.start..][..bytes.len()].copy_from_slice(bytes);
         };
-        write(self.shape.report_at, GatherReport::PREPARED.bytes());
+        write(REPORT.start, GatherReport::PREPARED.bytes());
         place.arrays.iter().for_each(|(at, bytes)| write(*at, bytes));
         debug_assert!(
             place.on_device.is_some()
@@ -78,7 +78,7 @@ impl<S: DeviceSource> Held<S> {
             "the ids are not where they should be"
         );
         let base = self.buffer.address() + (slot * self.shape.stride) as u64;
-        let report_address = base + self.shape.report_at as u64;
+        let report_address = base + REPORT.start as u64;
         let ids_address = base + plan.ids_at as u64;
         let features = base + place.features_at as u64;
         self.fills += 1;

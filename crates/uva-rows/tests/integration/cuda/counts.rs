@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use uva_cuda::kernels::gather::Kernel;
 use uva_cuda::memory::{PinnedBuffer, device_to_host};
 use uva_cuda::{Event, Stream};
-use uva_rows::Cached;
 use uva_rows::cache::eviction;
 use uva_rows::cuda::{DeviceCache, DeviceRows, DeviceSource, DeviceTable, GridBound, SlotFiller};
+use uva_rows::Cached;
 
 use super::machine::*;
 
@@ -77,7 +77,9 @@ fn calls_of_a_batch<S: DeviceSource>(mut filler: SlotFiller<S>, folder: &Path) -
 fn a_batch_costs_one_upload_three_launches_at_most_and_no_wait_of_the_host() {
     let test = "cuda::counts::a_batch_costs_one_upload_three_launches_at_most_and_no_wait_of_the_host";
     let temp = tempfile::tempdir().unwrap();
-    if cuda_sim::on_a_gpu() || !under(test, &[("CUDA_SIM_COUNTS", temp.path().to_str().unwrap())]) {
+    if cuda_sim::on_a_gpu()
+        || !cuda_sim::in_process_with(test, &[("CUDA_SIM_COUNTS", temp.path().to_str().unwrap())])
+    {
         return;
     }
     let folder = std::env::var_os("CUDA_SIM_COUNTS").expect("the folder");
@@ -127,7 +129,7 @@ fn a_batch_costs_one_upload_three_launches_at_most_and_no_wait_of_the_host() {
 /// The upload of a batch runs beside the gather of the batch before it.
 #[test]
 fn an_upload_does_not_wait_for_the_gather_before_it() {
-    if !under("cuda::counts::an_upload_does_not_wait_for_the_gather_before_it", &[]) {
+    if !cuda_sim::in_process_with("cuda::counts::an_upload_does_not_wait_for_the_gather_before_it", &[]) {
         return;
     }
     let machine = Machine::new();
