@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use uva_kernels::block::{BatchBlocks, BlockArguments};
 use uva_kernels::cache::{CacheInsertion, InsertArguments};
+use uva_kernels::copies::{CopyArguments, DeviceCopy};
 use uva_kernels::gather::{GatherArguments, GatherReport};
 use uva_kernels::sample::{SampleArguments, SampleReport};
 use uva_kernels::verdict::VerdictArguments;
@@ -26,6 +27,8 @@ fn main() {
             ("BatchBlocks", BatchBlocks::BYTES),
             ("BlockArguments", BlockArguments::BYTES),
             ("CacheInsertion", CacheInsertion::BYTES),
+            ("CopyArguments", CopyArguments::BYTES),
+            ("DeviceCopy", DeviceCopy::BYTES),
             ("InsertArguments", InsertArguments::BYTES),
             ("GatherArguments", GatherArguments::BYTES),
             ("GatherReport", GatherReport::BYTES),

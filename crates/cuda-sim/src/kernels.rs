@@ -4,6 +4,7 @@ use std::ffi::c_void;
 
 use uva_kernels::block::{BatchBlocks, BlockArguments};
 use uva_kernels::cache::InsertArguments;
+use uva_kernels::copies::CopyArguments;
 use uva_kernels::gather::{GatherArguments, GatherReport};
 use uva_kernels::sample::SampleArguments;
 use uva_kernels::verdict::VerdictArguments;
@@ -85,6 +86,10 @@ fn hold_all(takes: Takes, parameters: &Parameters) -> Result<Vec<Hold>, Code> {
             hold_arrays(&arguments.arrays(width))
         }
         Takes::Insert => hold_arrays(&parameters.first::<InsertArguments>().arrays()),
+        Takes::Copies => {
+            let arrays: Vec<_> = parameters.first::<CopyArguments>().arrays().collect();
+            hold_arrays(&arrays)
+        }
         Takes::Blocks => {
             let batch: BatchBlocks = parameters.first();
             let arrays: Vec<_> = batch.blocks().iter().flat_map(BlockArguments::arrays).collect();

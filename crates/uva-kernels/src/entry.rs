@@ -2,6 +2,7 @@
 
 use crate::block::{BLOCK_PREPARE, BatchBlocks};
 use crate::cache::{CACHE_INSERT, InsertArguments};
+use crate::copies::{COPY_ARRAYS, CopyArguments};
 use crate::gather::{GATHER_BEGIN, GatherArguments, IdWidth, Kernel, SPIN_UNTIL, finish_entry};
 use crate::sample::{SampleArguments, SampleKernel};
 use crate::verdict::{BATCH_VERDICT, VerdictArguments};
@@ -28,6 +29,8 @@ pub enum Takes {
     Gather(IdWidth, bool),
     /// [`InsertArguments`].
     Insert,
+    /// [`CopyArguments`].
+    Copies,
     /// [`BatchBlocks`].
     Blocks,
     /// [`VerdictArguments`].
@@ -44,6 +47,7 @@ impl Takes {
             Self::Finish => &[8, 8, 8],
             Self::Gather(..) => &[GatherArguments::BYTES],
             Self::Insert => &[InsertArguments::BYTES],
+            Self::Copies => &[CopyArguments::BYTES],
             Self::Blocks => &[BatchBlocks::BYTES],
             Self::Verdict => &[VerdictArguments::BYTES],
             Self::Sample(_) => &[SampleArguments::BYTES],
@@ -56,6 +60,7 @@ pub fn entry_points() -> Vec<EntryPoint> {
     let mut all = vec![
         EntryPoint { name: GATHER_BEGIN, takes: Takes::Report },
         EntryPoint { name: CACHE_INSERT, takes: Takes::Insert },
+        EntryPoint { name: COPY_ARRAYS, takes: Takes::Copies },
         EntryPoint { name: BLOCK_PREPARE, takes: Takes::Blocks },
         EntryPoint { name: BATCH_VERDICT, takes: Takes::Verdict },
         EntryPoint { name: SPIN_UNTIL, takes: Takes::Flag },

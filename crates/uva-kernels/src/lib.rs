@@ -15,6 +15,7 @@ mod header;
 mod arrays;
 pub mod block;
 pub mod cache;
+pub mod copies;
 mod entry;
 pub mod gather;
 pub mod sample;

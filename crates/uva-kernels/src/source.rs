@@ -29,6 +29,7 @@ pub const GATHER: KernelSource<'static> = KernelSource {
     text: file!("gather.cu").1,
     headers: &[
         file!("cache.cuh"),
+        file!("copies.cuh"),
         file!("gather.cuh"),
         file!("gather_narrow.cuh"),
         file!("gather_wide.cuh"),
@@ -63,6 +64,7 @@ pub const OPTIONS: [&str; 2] = ["-std=c++17", "-lineinfo"];
 
 pub(crate) const BLOCK_CUH: &str = file!("block.cuh").1;
 pub(crate) const CACHE_CUH: &str = file!("cache.cuh").1;
+pub(crate) const COPIES_CUH: &str = file!("copies.cuh").1;
 pub(crate) const GATHER_CUH: &str = file!("gather.cuh").1;
 pub(crate) const SAMPLE_CUH: &str = file!("sample.cuh").1;
 pub(crate) const TUNING_CUH: &str = file!("tuning.cuh").1;
