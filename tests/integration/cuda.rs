@@ -88,11 +88,12 @@ fn a_first_contact_that_fails_is_told_in_one_line_and_the_run_takes_another_way(
     small_graph(temp.path());
     train(temp.path(), "cpu.jsonl", "--device cpu --epochs 1").run().succeeds();
     let expected = computed(&temp.path().join("cpu.jsonl"));
-    for (options, by_name, fault, parts) in [
+    for (options, by_name, fault, in_force, parts) in [
         (
             "--mps off",
             "--partition green",
             "consumer:cuEventRecord:1=CUDA_ERROR_INVALID_HANDLE",
+            Some("grid"),
             [
                 "the consumer cannot use green contexts: cuEventRecord failed",
                 "INVALID_HANDLE (400)",
@@ -103,12 +104,14 @@ fn a_first_contact_that_fails_is_told_in_one_line_and_the_run_takes_another_way(
             "--partition none",
             "--partition none --ipc vmm",
             "consumer:cuMemImportFromShareableHandle:*=CUDA_ERROR_NOT_PERMITTED",
+            None,
             ["the consumer cannot open GPU memory", "NOT_PERMITTED (800)", "--ipc legacy"],
         ),
         (
             "--partition none",
             "--partition none --ipc-signals events",
             "consumer:cuIpcOpenEventHandle:*=CUDA_ERROR_MAP_FAILED",
+            None,
             ["the consumer cannot open events", "MAP_FAILED (205)", "--ipc-signals stamps"],
         ),
     ] {
@@ -118,6 +121,21 @@ fn a_first_contact_that_fails_is_told_in_one_line_and_the_run_takes_another_way(
         };
         let told = run(options).succeeds();
         assert_eq!(expected, computed(&temp.path().join("gpu.jsonl")), "{options}");
+        let path = temp.path().join("gpu.jsonl");
+        let metrics = Metrics::read(&path);
+        let changes: Vec<&Value> = metrics.of("in_force").map(|event| &event["in_force"]).collect();
+        let partitions: Vec<&str> =
+            changes.iter().map(|change| change["partition"].as_str().unwrap()).collect();
+        assert_eq!(partitions, Vec::from_iter(in_force), "{options}");
+        for change in changes {
+            let divided = &change["backend"]["cuda"]["partition"];
+            assert!(divided["grid"]["multiprocessors"].as_u64() > Some(0), "{change}");
+            // The report shows what is in force, and not what the start says.
+            let report = temp.path().join("report.html");
+            uvatrain(temp.path(), ["report", "gpu.jsonl", "--out", "report.html"]).run().succeeds();
+            let page = std::fs::read_to_string(&report).unwrap();
+            assert!(page.contains("partition grid") && !page.contains("partition green"), "in the report");
+        }
         let lines: Vec<&str> = told.stderr.lines().filter(|line| line.contains(" instead")).collect();
         let [line] = lines[..] else { panic!("{options}: {told}") };
         parts.iter().for_each(|part| assert!(line.contains(part), "no {part} in {line}"));
