@@ -181,7 +181,8 @@ fn a_training_step_on_a_gpu_waits_for_nothing_and_makes_few_calls() {
         count(&many.0) - count(&few.0)
     };
     for function in ["cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize"] {
-        assert!(more(function) <= epochs, "{function}: {} in {batches} batches", more(function));
+        // One more if the single epoch's results had arrived when the host looked.
+        assert!(more(function) <= epochs + 1, "{function}: {} in {batches} batches", more(function));
     }
     for function in ["cuMemHostAlloc", "cuMemAlloc_v2", "cuMemcpyHtoDAsync_v2", "cuEventCreate"] {
         assert_eq!(more(function), 0, "{function}");

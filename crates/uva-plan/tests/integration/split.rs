@@ -74,7 +74,7 @@ fn in_a_pipeline_the_budget_goes_to_the_slowest_stage_and_added_times_do_not_see
     let profile = Profile::measure(&Presample { epochs: 2 }, &workload, 512).unwrap();
     let added = CostModel::new(&line(6.0), &line(10.0), profile.reads_per_batch(), 512);
     let pipeline = added.clone().by(Objective::Pipeline);
-    for budget in [500_000, 1_000_000, 2_000_000, 4_000_000] {
+    for budget in [2_000_000, 4_000_000, 6_000_000] {
         let [by_sum, by_slowest] = [&added, &pipeline].map(|model| profile.allocate(budget, model));
         assert!(by_slowest.bytes() <= budget);
         let cost = |model: &CostModel, found: &Allocation| {
