@@ -16,7 +16,7 @@ fn check(copies: &[(usize, usize, usize)], blocks: u32, threads: u32) {
         // SAFETY: plain bytes of a vector that lives to the end.
         unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), total) }
     });
-    from.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at as u64 * 0x9E37_79B9 >> 13) as u8);
+    from.iter_mut().enumerate().for_each(|(at, byte)| *byte = ((at as u64 * 0x9E37_79B9) >> 13) as u8);
     to.fill(UNTOUCHED);
     let mut expected = to.to_vec();
     let (mut begin, mut listed) = (0, Vec::new());
