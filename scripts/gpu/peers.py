@@ -125,6 +125,22 @@ class Bench:
         if not torch.equal(found, expected):
             sys.exit(f"gpu-peers: {what} gathered other bytes than the table's, with rows of {row_bytes} bytes")
 
+    def on_its_own(self, what, row_bytes, rows, gather):
+        """The rates, in GB/s, of a gather that the GPU does by itself: samples timed by events, the first not counted."""
+        torch, rates = self.torch, []
+        for seed in range(self.chosen.samples + 1):
+            ids = self.ids(seed, self.table_bytes // row_bytes, rows)
+            began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            torch.cuda.synchronize()
+            began.record()
+            out = gather(ids)
+            ended.record()
+            torch.cuda.synchronize()
+            if seed:
+                rates.append(rows * row_bytes / (began.elapsed_time(ended) / 1e3) / 1e9)
+        self.verify(what, out, ids, row_bytes)
+        return rates
+
 
 class Torch:
     name = "torch index_select + copy"
@@ -195,26 +211,14 @@ class OverTheLink:
         table = self.host[: all_rows * row_bytes].view(torch.float32).view(all_rows, width)
         table = on_device(torch, table, bench.device)
         out = torch.empty(rows, width, dtype=torch.float32, device=bench.device)
-        rates = []
-        for seed in range(bench.chosen.samples + 1):
-            ids = bench.ids(seed, all_rows, rows)
-            began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            torch.cuda.synchronize()
-            began.record()
-            self.gather(table, ids, out)
-            ended.record()
-            torch.cuda.synchronize()
-            if seed:
-                rates.append(rows * row_bytes / (began.elapsed_time(ended) / 1e3) / 1e9)
-        bench.verify(self.name, out, ids, row_bytes)
-        return rates
+        return bench.on_its_own(self.name, row_bytes, rows, lambda ids: self.gather(table, ids, out))
 
 
 class TorchOverTheLink(OverTheLink):
     name = "torch index_select of pinned"
 
     def gather(self, table, ids, out):
-        self.bench.torch.index_select(table, 0, ids, out=out)
+        return self.bench.torch.index_select(table, 0, ids, out=out)
 
 
 class Dgl(OverTheLink):
@@ -246,6 +250,7 @@ class Dgl(OverTheLink):
         together = self.THREADS // across
         blocks = (rows + together - 1) // together
         self.kernel(grid=(blocks, 1, 1), block=(across, together, 1), args=[table, ids, out, rows, width])
+        return out
 
 
 class WholeGraph:
@@ -278,19 +283,7 @@ class WholeGraph:
             if whole < flat.numel():
                 last = bench.words(whole // 8, 1).view(torch.uint8).cpu()
                 flat[whole:] = last[: flat.numel() - whole]
-            rates = []
-            for seed in range(bench.chosen.samples + 1):
-                ids = bench.ids(seed, all_rows, rows)
-                began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-                torch.cuda.synchronize()
-                began.record()
-                out = table.gather(ids)
-                ended.record()
-                torch.cuda.synchronize()
-                if seed:
-                    rates.append(rows * row_bytes / (began.elapsed_time(ended) / 1e3) / 1e9)
-            bench.verify(self.name, out, ids, row_bytes)
-            return rates
+            return bench.on_its_own(self.name, row_bytes, rows, table.gather)
         finally:
             self.wholegraph.destroy_wholememory_tensor(table)
 
