@@ -1,4 +1,4 @@
-// What the kernel that prepares a block of a batch and its launcher share.
+// What the kernel that prepares the blocks of a batch and its launcher share.
 #pragma once
 
 #include "intrinsics.cuh"
@@ -7,6 +7,8 @@
 #define UVA_BLOCK_THREADS 256
 // Destinations that a block of threads works on: their offsets lie in shared memory.
 #define UVA_BLOCK_DESTINATIONS 2048
+// Blocks that a launch prepares at most.
+#define UVA_BLOCKS_AT_ONCE 8
 
 // How edges are weighted: the weights of uva-model's `Weighting`.
 constexpr unsigned int UVA_WEIGHTS_NONE = 0;
@@ -33,4 +35,10 @@ struct BlockArguments {
   int* destinations_of_edges;
   void* weights;                     // edges entries; null for UVA_WEIGHTS_NONE
   void* own;                         // destinations entries for UVA_WEIGHTS_DEGREES, else null
+};
+
+// The blocks that a launch prepares. The grid is a multiple of their number.
+struct BatchBlocks {
+  unsigned long long count;          // 1 to UVA_BLOCKS_AT_ONCE
+  BlockArguments blocks[UVA_BLOCKS_AT_ONCE];
 };

@@ -4,6 +4,7 @@
 //   gather_KERNEL_{i32,i64}                    any grid; rows from the table
 //   gather_KERNEL_{i32,i64}_cached             any grid; rows with a slot from the cache, the others from the table
 //   cache_insert                               any grid; a FIFO cache takes in rows that were gathered
+//   copy_arrays                                any grid; arrays of a batch from one place on the device to another
 //   gather_finish_{i32,i64}                    one thread; completes the report
 //   spin_until                                 one thread; holds the stream until the host lets go
 //
@@ -11,6 +12,7 @@
 // the report names the first of them. docs/kernels.md tells how the
 // kernels differ: naive, shift, wide, wide_plain, wide_evict_first.
 #include "cache.cuh"
+#include "copies.cuh"
 #include "gather_narrow.cuh"
 #include "gather_wide.cuh"
 
@@ -67,6 +69,8 @@ UVA_GATHER gather_wide_evict_first_i64_cached(GatherArguments arguments) {
 }
 
 UVA_GATHER cache_insert(InsertArguments arguments) { uva::insert(arguments); }
+
+UVA_GATHER copy_arrays(const __grid_constant__ CopyArguments arguments) { uva::copy_all(arguments); }
 
 __global__ void gather_finish_i32(GatherReport* report, const void* ids, unsigned long long stamp) {
   uva::finish<int>(report, ids, stamp);

@@ -3,10 +3,12 @@
 use std::env;
 use std::path::PathBuf;
 
-use uva_kernels::block::BlockArguments;
+use uva_kernels::block::{BatchBlocks, BlockArguments};
 use uva_kernels::cache::{CacheInsertion, InsertArguments};
+use uva_kernels::copies::{CopyArguments, DeviceCopy};
 use uva_kernels::gather::{GatherArguments, GatherReport};
 use uva_kernels::sample::{SampleArguments, SampleReport};
+use uva_kernels::verdict::VerdictArguments;
 
 fn main() {
     let crate_folder =
@@ -22,13 +24,17 @@ fn main() {
     // uva-kernels lays out the headers' structs itself; here the C++ compiler agrees.
     sources.extend(
         [
+            ("BatchBlocks", BatchBlocks::BYTES),
             ("BlockArguments", BlockArguments::BYTES),
             ("CacheInsertion", CacheInsertion::BYTES),
+            ("CopyArguments", CopyArguments::BYTES),
+            ("DeviceCopy", DeviceCopy::BYTES),
             ("InsertArguments", InsertArguments::BYTES),
             ("GatherArguments", GatherArguments::BYTES),
             ("GatherReport", GatherReport::BYTES),
             ("SampleArguments", SampleArguments::BYTES),
             ("SampleReport", SampleReport::BYTES),
+            ("VerdictArguments", VerdictArguments::BYTES),
         ]
         .map(|(name, bytes)| {
             format!("static_assert(sizeof({name}) == {bytes}, \"as in crates/uva-kernels\");")

@@ -26,7 +26,7 @@ import tempfile
 ARCHITECTURES = [75, 80, 86, 89, 90, 100, 120]
 KERNELS = pathlib.Path(__file__).resolve().parents[2] / "kernels"
 # Each is a program of its own, with the headers of all.
-ROOTS = ["gather.cu", "sample.cu", "block.cu"]
+ROOTS = ["gather.cu", "sample.cu", "train.cu"]
 # OPTIONS of crates/uva-kernels, apart from the architecture.
 OPTIONS = ["-std=c++17", "-lineinfo"]
 

@@ -88,11 +88,12 @@ fn a_first_contact_that_fails_is_told_in_one_line_and_the_run_takes_another_way(
     small_graph(temp.path());
     train(temp.path(), "cpu.jsonl", "--device cpu --epochs 1").run().succeeds();
     let expected = computed(&temp.path().join("cpu.jsonl"));
-    for (options, by_name, fault, parts) in [
+    for (options, by_name, fault, in_force, parts) in [
         (
             "--mps off",
             "--partition green",
             "consumer:cuEventRecord:1=CUDA_ERROR_INVALID_HANDLE",
+            Some("grid"),
             [
                 "the consumer cannot use green contexts: cuEventRecord failed",
                 "INVALID_HANDLE (400)",
@@ -103,12 +104,14 @@ fn a_first_contact_that_fails_is_told_in_one_line_and_the_run_takes_another_way(
             "--partition none",
             "--partition none --ipc vmm",
             "consumer:cuMemImportFromShareableHandle:*=CUDA_ERROR_NOT_PERMITTED",
+            None,
             ["the consumer cannot open GPU memory", "NOT_PERMITTED (800)", "--ipc legacy"],
         ),
         (
             "--partition none",
             "--partition none --ipc-signals events",
             "consumer:cuIpcOpenEventHandle:*=CUDA_ERROR_MAP_FAILED",
+            None,
             ["the consumer cannot open events", "MAP_FAILED (205)", "--ipc-signals stamps"],
         ),
     ] {
@@ -118,6 +121,21 @@ fn a_first_contact_that_fails_is_told_in_one_line_and_the_run_takes_another_way(
         };
         let told = run(options).succeeds();
         assert_eq!(expected, computed(&temp.path().join("gpu.jsonl")), "{options}");
+        let path = temp.path().join("gpu.jsonl");
+        let metrics = Metrics::read(&path);
+        let changes: Vec<&Value> = metrics.of("in_force").map(|event| &event["in_force"]).collect();
+        let partitions: Vec<&str> =
+            changes.iter().map(|change| change["partition"].as_str().unwrap()).collect();
+        assert_eq!(partitions, Vec::from_iter(in_force), "{options}");
+        for change in changes {
+            let divided = &change["backend"]["cuda"]["partition"];
+            assert!(divided["grid"]["multiprocessors"].as_u64() > Some(0), "{change}");
+            // The report shows what is in force, and not what the start says.
+            let report = temp.path().join("report.html");
+            uvatrain(temp.path(), ["report", "gpu.jsonl", "--out", "report.html"]).run().succeeds();
+            let page = std::fs::read_to_string(&report).unwrap();
+            assert!(page.contains("partition grid") && !page.contains("partition green"), "in the report");
+        }
         let lines: Vec<&str> = told.stderr.lines().filter(|line| line.contains(" instead")).collect();
         let [line] = lines[..] else { panic!("{options}: {told}") };
         parts.iter().for_each(|part| assert!(line.contains(part), "no {part} in {line}"));
@@ -163,19 +181,19 @@ fn a_training_step_on_a_gpu_waits_for_nothing_and_makes_few_calls() {
         count(&many.0) - count(&few.0)
     };
     for function in ["cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize"] {
-        assert!(more(function) <= epochs, "{function}: {} in {batches} batches", more(function));
+        // One more if the single epoch's results had arrived when the host looked.
+        assert!(more(function) <= epochs + 1, "{function}: {} in {batches} batches", more(function));
     }
-    // No kernel of ours but what libtorch launches, and no memory.
-    for function in
-        ["cuLaunchKernel", "cuMemHostAlloc", "cuMemAlloc_v2", "cuMemcpyHtoDAsync_v2", "cuEventCreate"]
-    {
+    for function in ["cuMemHostAlloc", "cuMemAlloc_v2", "cuMemcpyHtoDAsync_v2", "cuEventCreate"] {
         assert_eq!(more(function), 0, "{function}");
     }
-    // The report and the results; around the wait, around the step, behind the results, and the slot's release.
+    // The verdict, which writes the results where the host reads them; under the stand-in libtorch prepares the blocks.
+    // The report; around the wait, around the step, and the slot's release.
     for (function, each) in [
-        ("cuMemcpyDtoHAsync_v2", 2),
+        ("cuLaunchKernel", 1),
+        ("cuMemcpyDtoHAsync_v2", 1),
         ("cuStreamWaitEvent", 1),
-        ("cuEventRecord", 6),
+        ("cuEventRecord", 5),
         ("cuEventElapsedTime_v2", 2),
     ] {
         assert_eq!(more(function), each * batches, "{function}");

@@ -2,10 +2,12 @@
 
 use std::ffi::c_void;
 
-use uva_kernels::block::BlockArguments;
+use uva_kernels::block::{BatchBlocks, BlockArguments};
 use uva_kernels::cache::InsertArguments;
+use uva_kernels::copies::CopyArguments;
 use uva_kernels::gather::{GatherArguments, GatherReport};
 use uva_kernels::sample::SampleArguments;
+use uva_kernels::verdict::VerdictArguments;
 use uva_kernels::{Access, EntryPoint, KernelArray, Takes};
 
 use crate::codes::{Code, Outcome};
@@ -84,7 +86,16 @@ fn hold_all(takes: Takes, parameters: &Parameters) -> Result<Vec<Hold>, Code> {
             hold_arrays(&arguments.arrays(width))
         }
         Takes::Insert => hold_arrays(&parameters.first::<InsertArguments>().arrays()),
-        Takes::Block => hold_arrays(&parameters.first::<BlockArguments>().arrays()),
+        Takes::Copies => {
+            let arrays: Vec<_> = parameters.first::<CopyArguments>().arrays().collect();
+            hold_arrays(&arrays)
+        }
+        Takes::Blocks => {
+            let batch: BatchBlocks = parameters.first();
+            let arrays: Vec<_> = batch.blocks().iter().flat_map(BlockArguments::arrays).collect();
+            hold_arrays(&arrays)
+        }
+        Takes::Verdict => hold_arrays(&parameters.first::<VerdictArguments>().arrays()),
         Takes::Sample(width) => hold_arrays(&parameters.first::<SampleArguments>().arrays(width)),
     }
 }

@@ -229,11 +229,6 @@ impl BatchLayout {
         self.features_at + self.bounds.nodes * self.row_bytes()
     }
 
-    /// Where the gather's report lies in a slot on a GPU: at its beginning, where a slot on the host has the header.
-    pub fn report_at(&self) -> usize {
-        0
-    }
-
     /// Bytes of a slot on a GPU that one upload brings, at most: the report and the [packed](Self::packed) columns. Where
     /// a sampler on the GPU makes its columns there, they are not among them.
     pub fn upload_bytes(&self, sampled_on_gpu: bool) -> usize {

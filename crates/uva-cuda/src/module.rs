@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use cudarc::driver::sys;
 use serde::Serialize;
-use uva_kernels::{BLOCK, GATHER, KernelSource, OPTIONS, SAMPLE};
+use uva_kernels::{GATHER, KernelSource, OPTIONS, SAMPLE, TRAIN};
 
 use crate::carried;
 use crate::context::Context;
@@ -111,12 +111,12 @@ impl Module {
         Self::of(context, &SAMPLE, options)
     }
 
-    /// The kernel that prepares blocks for training; otherwise as [`Module::gather`].
+    /// The kernels of a training step; otherwise as [`Module::gather`].
     ///
     /// # Errors
     /// As [`Module::gather`].
-    pub fn block(context: &Arc<Context>, options: &ModuleOptions) -> Result<Self, CudaError> {
-        Self::of(context, &BLOCK, options)
+    pub fn train(context: &Arc<Context>, options: &ModuleOptions) -> Result<Self, CudaError> {
+        Self::of(context, &TRAIN, options)
     }
 
     fn of(

@@ -15,6 +15,7 @@
 #define __host__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __grid_constant__
 // One block runs at a time on an operating-system thread, so what the thread owns is shared by just that block.
 #define __shared__ static thread_local
 

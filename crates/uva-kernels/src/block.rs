@@ -1,4 +1,4 @@
-//! Preparation of a batch's block for training: `kernels/block.cu`.
+//! Preparation of a batch's blocks for training: `kernels/train.cu`.
 
 use crate::arrays::KernelArray;
 use crate::source::BLOCK_CUH;
@@ -11,6 +11,9 @@ pub const BLOCK_THREADS: u32 = crate::header::constant(BLOCK_CUH, "UVA_BLOCK_THR
 
 /// Destinations that a block of threads works on.
 pub const DESTINATIONS: u64 = crate::header::constant(BLOCK_CUH, "UVA_BLOCK_DESTINATIONS");
+
+/// Blocks that a launch prepares at most.
+pub const BLOCKS_AT_ONCE: usize = crate::header::constant(BLOCK_CUH, "UVA_BLOCKS_AT_ONCE") as usize;
 
 /// How a block's edges are weighted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,6 +128,38 @@ impl BlockArguments {
     /// How many blocks of threads have work.
     pub fn useful_blocks(&self) -> u64 {
         self.destinations.div_ceil(DESTINATIONS).max(1)
+    }
+}
+
+shared_struct! {
+    in BLOCK_CUH;
+    /// The blocks that a launch prepares. Its grid is a multiple of their number.
+    pub struct BatchBlocks {
+        /// How many there are: 1 to [`BLOCKS_AT_ONCE`].
+        pub count: u64,
+        /// The blocks; those behind `count` are not looked at.
+        pub blocks: [BlockArguments; BLOCKS_AT_ONCE],
+    }
+}
+
+impl BatchBlocks {
+    /// # Panics
+    /// For no block, or for more than [`BLOCKS_AT_ONCE`].
+    pub fn new(blocks: &[BlockArguments]) -> Self {
+        let mut all = Self { count: blocks.len() as u64, ..Self::default() };
+        assert!(!blocks.is_empty(), "a launch for no block");
+        all.blocks[..blocks.len()].copy_from_slice(blocks);
+        all
+    }
+
+    /// Those that there are.
+    pub fn blocks(&self) -> &[BlockArguments] {
+        &self.blocks[..(self.count as usize).min(BLOCKS_AT_ONCE)]
+    }
+
+    /// How many blocks of threads to launch, so that each block has as many as the largest one has work for.
+    pub fn grid(&self) -> u64 {
+        self.count * self.blocks().iter().map(BlockArguments::useful_blocks).max().unwrap_or(1)
     }
 }
 

@@ -1,9 +1,11 @@
 //! The kernels' entry points and their parameters.
 
-use crate::block::{BLOCK_PREPARE, BlockArguments};
+use crate::block::{BLOCK_PREPARE, BatchBlocks};
 use crate::cache::{CACHE_INSERT, InsertArguments};
+use crate::copies::{COPY_ARRAYS, CopyArguments};
 use crate::gather::{GATHER_BEGIN, GatherArguments, IdWidth, Kernel, SPIN_UNTIL, finish_entry};
 use crate::sample::{SampleArguments, SampleKernel};
+use crate::verdict::{BATCH_VERDICT, VerdictArguments};
 
 /// A kernel that can be launched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,8 +29,12 @@ pub enum Takes {
     Gather(IdWidth, bool),
     /// [`InsertArguments`].
     Insert,
-    /// [`BlockArguments`].
-    Block,
+    /// [`CopyArguments`].
+    Copies,
+    /// [`BatchBlocks`].
+    Blocks,
+    /// [`VerdictArguments`].
+    Verdict,
     /// [`SampleArguments`]; the width where the kernel reads neighbour ids.
     Sample(Option<IdWidth>),
 }
@@ -41,7 +47,9 @@ impl Takes {
             Self::Finish => &[8, 8, 8],
             Self::Gather(..) => &[GatherArguments::BYTES],
             Self::Insert => &[InsertArguments::BYTES],
-            Self::Block => &[BlockArguments::BYTES],
+            Self::Copies => &[CopyArguments::BYTES],
+            Self::Blocks => &[BatchBlocks::BYTES],
+            Self::Verdict => &[VerdictArguments::BYTES],
             Self::Sample(_) => &[SampleArguments::BYTES],
         }
     }
@@ -52,7 +60,9 @@ pub fn entry_points() -> Vec<EntryPoint> {
     let mut all = vec![
         EntryPoint { name: GATHER_BEGIN, takes: Takes::Report },
         EntryPoint { name: CACHE_INSERT, takes: Takes::Insert },
-        EntryPoint { name: BLOCK_PREPARE, takes: Takes::Block },
+        EntryPoint { name: COPY_ARRAYS, takes: Takes::Copies },
+        EntryPoint { name: BLOCK_PREPARE, takes: Takes::Blocks },
+        EntryPoint { name: BATCH_VERDICT, takes: Takes::Verdict },
         EntryPoint { name: SPIN_UNTIL, takes: Takes::Flag },
     ];
     for width in IdWidth::ALL {

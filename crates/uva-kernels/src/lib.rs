@@ -15,11 +15,13 @@ mod header;
 mod arrays;
 pub mod block;
 pub mod cache;
+pub mod copies;
 mod entry;
 pub mod gather;
 pub mod sample;
 mod source;
+pub mod verdict;
 
 pub use arrays::{Access, KernelArray};
 pub use entry::{EntryPoint, Takes, entry_points};
-pub use source::{BLOCK, GATHER, KernelSource, OPTIONS, SAMPLE, SOURCES};
+pub use source::{GATHER, KernelSource, OPTIONS, SAMPLE, SOURCES, TRAIN};

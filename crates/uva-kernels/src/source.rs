@@ -21,7 +21,7 @@ macro_rules! file {
 const INTRINSICS: (&str, &str) = file!("intrinsics.cuh");
 
 /// Every program.
-pub const SOURCES: [&KernelSource<'static>; 3] = [&GATHER, &SAMPLE, &BLOCK];
+pub const SOURCES: [&KernelSource<'static>; 3] = [&GATHER, &SAMPLE, &TRAIN];
 
 /// Gathers, and insertions into a cache.
 pub const GATHER: KernelSource<'static> = KernelSource {
@@ -29,6 +29,7 @@ pub const GATHER: KernelSource<'static> = KernelSource {
     text: file!("gather.cu").1,
     headers: &[
         file!("cache.cuh"),
+        file!("copies.cuh"),
         file!("gather.cuh"),
         file!("gather_narrow.cuh"),
         file!("gather_wide.cuh"),
@@ -51,18 +52,23 @@ pub const SAMPLE: KernelSource<'static> = KernelSource {
     ],
 };
 
-/// Preparation of a block for training.
-pub const BLOCK: KernelSource<'static> =
-    KernelSource { name: "block.cu", text: file!("block.cu").1, headers: &[file!("block.cuh"), INTRINSICS] };
+/// Training: preparation of a batch's blocks, and its verdict.
+pub const TRAIN: KernelSource<'static> = KernelSource {
+    name: "train.cu",
+    text: file!("train.cu").1,
+    headers: &[file!("block.cuh"), INTRINSICS, file!("verdict.cuh")],
+};
 
 /// Compile options, besides the architecture. Line numbers are for profilers and sanitizers and cost nothing.
 pub const OPTIONS: [&str; 2] = ["-std=c++17", "-lineinfo"];
 
 pub(crate) const BLOCK_CUH: &str = file!("block.cuh").1;
 pub(crate) const CACHE_CUH: &str = file!("cache.cuh").1;
+pub(crate) const COPIES_CUH: &str = file!("copies.cuh").1;
 pub(crate) const GATHER_CUH: &str = file!("gather.cuh").1;
 pub(crate) const SAMPLE_CUH: &str = file!("sample.cuh").1;
 pub(crate) const TUNING_CUH: &str = file!("tuning.cuh").1;
+pub(crate) const VERDICT_CUH: &str = file!("verdict.cuh").1;
 
 #[cfg(test)]
 mod tests {

@@ -13,7 +13,7 @@ use uva_runtime::backend::{Backend, Decision, SamplerChoice};
 use uva_runtime::cache::{CacheContents, described, summary};
 use uva_runtime::dry_run::{DryRun, MemoryLine, PlannedCaches};
 use uva_runtime::measurement::{self, Wanted};
-use uva_runtime::metrics::{CacheOutcome, CacheTotals, End, Event, Observer, Start};
+use uva_runtime::metrics::{CacheOutcome, CacheTotals, End, Event, InForce, Observer, Start};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::planning::{
     Budget, CacheRequest, Found, SamplerVerdict, Search, budget_on_cpu, cacheable, check_plan_fits,
@@ -270,7 +270,6 @@ impl Prepared {
             "roles": roles,
             "device": self.plan.backend.device_name(),
             "gather": self.plan.backend.gather_name(),
-            "backend": self.plan.backend,
             "samplers": loader.samplers,
             "gather_threads": loader.gather_threads,
             "feature_type": loader.feature_type,
@@ -286,6 +285,7 @@ impl Prepared {
         if let Some(walks) = loader.sampling().walks_in_force() {
             in_force["walks"] = walks.into();
         }
+        InForce::of(&self.plan.backend).replace_in(&mut in_force);
         for (name, value) in more {
             in_force[*name] = value.clone();
         }

@@ -58,7 +58,7 @@ pub use curve::{CurvePoint, curve, hit_rate};
 pub use error::CacheError;
 pub use hotness::{Hotness, count, count_batches};
 pub use model::{
-    Basis, Benefits, CostModel, LIST_READ_BYTES, Line, Prediction, ReadsPerBatch, row_link_bytes,
+    Basis, Benefits, CostModel, LIST_READ_BYTES, Line, Objective, Prediction, ReadsPerBatch, row_link_bytes,
 };
 pub use plan::{CachedKinds, PlanRequest, Timed, TimedCaches, plan, plan_and_profile};
 pub use plan_file::{

@@ -148,9 +148,24 @@ pub struct ReadsPerBatch {
     pub rows: f64,
 }
 
+/// What the times of sampling and gathering come to for a batch. Each is timed alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Objective {
+    /// They take turns on what they run on: their times add up.
+    #[default]
+    Sum,
+    /// They run beside each other and share the link: the slowest counts, of sampling, gathering, and the link's time for
+    /// what both read.
+    Pipeline,
+}
+
 /// What the hits of both caches save.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CostModel {
+    /// How both times count together. Plans from before it existed add them.
+    #[serde(default)]
+    pub objective: Objective,
     /// For the list cache.
     pub sampling: Basis,
     /// For the row cache.
@@ -172,7 +187,7 @@ pub struct Benefits {
     pub milliseconds: bool,
 }
 
-/// The prediction for a batch.
+/// The prediction for a batch, each stage alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
     /// Share of list reads that hit.
@@ -187,16 +202,8 @@ pub struct Prediction {
     pub link_bytes: f64,
 }
 
-impl Prediction {
-    /// Sampling and gathering, one after the other; `None` where either was not timed.
-    #[must_use]
-    pub fn total_ms(&self) -> Option<f64> {
-        Some(self.sampling_ms? + self.gathering_ms?)
-    }
-}
-
 impl CostModel {
-    /// From timed points (hit rate, milliseconds a batch) of each kind.
+    /// From timed points (hit rate, milliseconds a batch) of each kind, which count by [`Objective::Sum`].
     #[must_use]
     pub fn new(
         sampling: &[(f64, f64)],
@@ -205,11 +212,24 @@ impl CostModel {
         row_bytes: u64,
     ) -> Self {
         Self {
+            objective: Objective::Sum,
             sampling: Basis::of(sampling),
             gathering: Basis::of(gathering),
             reads,
             row_link_bytes: row_link_bytes(row_bytes),
         }
+    }
+
+    /// The same by another objective.
+    #[must_use]
+    pub fn by(self, objective: Objective) -> Self {
+        Self { objective, ..self }
+    }
+
+    /// Whether the cost is a sum over lists and rows. Bytes always add up: one link carries them.
+    #[must_use]
+    pub fn is_sum(&self) -> bool {
+        self.objective == Objective::Sum || !self.benefits().milliseconds
     }
 
     /// The savings of full caches. In milliseconds only where both lines fit: values of different units cannot be
@@ -228,15 +248,35 @@ impl CostModel {
         }
     }
 
-    /// The cost of a batch at these hit rates, in the unit of [`benefits`](Self::benefits): the allocator's objective,
+    /// The cost of a batch at these hit rates by the objective, in the unit of [`benefits`](Self::benefits): the allocator's objective,
     /// to be minimised.
     #[must_use]
     pub fn cost(&self, list_hit_rate: f64, row_hit_rate: f64) -> f64 {
-        match (&self.sampling, &self.gathering) {
-            (Basis::Measured { line: sampling }, Basis::Measured { line: gathering }) => {
-                sampling.at(list_hit_rate) + gathering.at(row_hit_rate)
-            }
+        match self.batch_ms(list_hit_rate, row_hit_rate) {
+            Some(ms) if self.benefits().milliseconds => ms,
             _ => self.predict(list_hit_rate, row_hit_rate).link_bytes,
+        }
+    }
+
+    /// Milliseconds of a batch at these hit rates, by the objective; `None` where a stage was not timed.
+    #[must_use]
+    pub fn batch_ms(&self, list_hit_rate: f64, row_hit_rate: f64) -> Option<f64> {
+        let Prediction { sampling_ms, gathering_ms, link_bytes, .. } =
+            self.predict(list_hit_rate, row_hit_rate);
+        let (sampling, gathering) = (sampling_ms?, gathering_ms?);
+        Some(match self.objective {
+            Objective::Sum => sampling + gathering,
+            Objective::Pipeline => sampling.max(gathering).max(link_bytes * self.link_ms_per_byte()),
+        })
+    }
+
+    /// Milliseconds of the link for a byte: what gathering takes longer for each byte of a missed row. 0 where no line
+    /// tells.
+    fn link_ms_per_byte(&self) -> f64 {
+        let bytes = self.reads.rows * self.row_link_bytes as f64;
+        match &self.gathering {
+            Basis::Measured { line } if bytes > 0.0 => -line.slope_ms / bytes,
+            _ => 0.0,
         }
     }
 
@@ -323,6 +363,37 @@ mod tests {
             assert!((model.cost(0.0, 0.0) - model.cost(1.0, 0.0) - benefits.lists).abs() < 1e-9);
             assert!((model.cost(0.0, 0.0) - model.cost(0.0, 1.0) - benefits.rows).abs() < 1e-9);
         }
+    }
+
+    #[test]
+    fn in_a_pipeline_the_slowest_of_both_stages_and_of_their_link_counts() {
+        // A row in 512 bytes, a list read in 32: 102,400 and 32,000 bytes. Gathering takes 10 ms, all of it the link's.
+        let slow: Vec<(f64, f64)> = FALLING.iter().map(|(rate, ms)| (*rate, 20.0 + ms)).collect();
+        let of =
+            |sampling: &[(f64, f64)]| CostModel::new(sampling, &FALLING, READS, 512).by(Objective::Pipeline);
+        let near =
+            |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9, "{found}, {expected}");
+        // Both stages read over one link.
+        near(of(&FALLING).cost(0.0, 0.0), 10.0 * (102_400.0 + 32_000.0) / 102_400.0);
+        near(of(&FALLING).cost(1.0, 0.0), 10.0);
+        near(of(&FALLING).cost(0.0, 1.0), 10.0);
+        near(of(&slow).cost(0.0, 0.0), 30.0);
+        near(of(&slow).cost(0.5, 1.0), 25.0);
+        assert!(!of(&slow).is_sum() && of(&slow).by(Objective::Sum).is_sum());
+        // Bytes over one link add up in either case.
+        let bytes = CostModel::new(&[], &[], READS, 512);
+        assert!(bytes.clone().by(Objective::Pipeline).is_sum());
+        near(bytes.cost(0.5, 0.5), bytes.by(Objective::Pipeline).cost(0.5, 0.5));
+    }
+
+    #[test]
+    fn a_model_written_before_there_were_objectives_adds_the_times() {
+        let mut written = serde_json::to_value(CostModel::new(&FALLING, &FALLING, READS, 512)).unwrap();
+        assert_eq!(written["objective"], "sum");
+        written.as_object_mut().unwrap().remove("objective");
+        let model: CostModel = serde_json::from_value(written).unwrap();
+        assert_eq!(model.objective, Objective::Sum);
+        assert!((model.cost(0.0, 0.0) - 20.0).abs() < 1e-12);
     }
 
     #[test]

@@ -10,7 +10,8 @@ use crate::plan_file::{
     CachePlan, PLAN_VERSION, PlanCurves, PlanDataset, PlanOptions, PlanPredictions, PlanProfile, PlanShare,
 };
 use crate::{
-    Allocation, CacheError, CachePolicy, CostModel, Profile, ReadsPerBatch, Simulation, Sizes, Workload,
+    Allocation, CacheError, CachePolicy, CostModel, Objective, Profile, ReadsPerBatch, Simulation, Sizes,
+    Workload,
 };
 
 /// The input of a plan.
@@ -28,6 +29,8 @@ pub struct PlanRequest<'g> {
     pub timed_points: usize,
     /// Which caches are allowed.
     pub kinds: CachedKinds,
+    /// What the times of sampling and gathering come to.
+    pub objective: Objective,
 }
 
 /// Which caches a run can read.
@@ -46,7 +49,7 @@ impl Default for CachedKinds {
 }
 
 impl<'g> PlanRequest<'g> {
-    /// With the default policy and five timed sizes.
+    /// With the default policy and five timed sizes, and times that add up.
     #[must_use]
     pub fn new(dataset: &'g Dataset, workload: Workload<'g>, budget_bytes: u64) -> Self {
         Self {
@@ -56,6 +59,7 @@ impl<'g> PlanRequest<'g> {
             budget_bytes,
             timed_points: 5,
             kinds: CachedKinds::default(),
+            objective: Objective::default(),
         }
     }
 }
@@ -138,7 +142,7 @@ fn ranked<'g>(
         None => (Vec::new(), Vec::new()),
     };
     let timing_seconds = sampled_seconds.elapsed().as_secs_f64();
-    let model = CostModel::new(&sampling, &gathering, reads, row_bytes as u64);
+    let model = CostModel::new(&sampling, &gathering, reads, row_bytes as u64).by(request.objective);
 
     let CachedKinds { lists, rows } = request.kinds;
     let all_lists = if lists { profile.allocate_lists(*budget, &model) } else { Allocation::default() };

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::allocate::{Item, RowItems, Weights, allocate};
 use crate::curve::{curve, hit_rate};
 use crate::{
-    Allocation, CacheError, CostModel, CurvePoint, Hotness, HotnessPolicy, Prediction, ReadsPerBatch, Sizes,
-    Workload, count, count_batches, rank_lists, rank_rows,
+    Allocation, CacheError, CostModel, CurvePoint, Hotness, HotnessPolicy, Objective, Prediction,
+    ReadsPerBatch, Sizes, Workload, count, count_batches, rank_lists, rank_rows,
 };
 
 /// The hotness of a graph's nodes under a workload, the two orders that follow, and counts of batches that the orders
@@ -114,24 +114,34 @@ impl<'g> Profile<'g> {
 
     /// The best division of `budget` bytes between both caches.
     ///
-    /// Where hotness was counted, each list and row is valued by its own count ([`allocate()`]). Hotness that was not
-    /// counted orders nodes but gives them no values. The division is then the best of 257 by the reads observed.
+    /// Where hotness was counted and the cost is a sum, each list and row is valued by its own count ([`allocate()`]).
+    /// Hotness that was not counted orders nodes but gives them no values, and where the slowest stage counts, the value of
+    /// a list depends on the rows. The division is then the best of 257 by the reads counted, or else observed. If several
+    /// are equally fast by their slowest stage, the one with the least sum is taken.
     #[must_use]
     pub fn allocate(&self, budget: u64, model: &CostModel) -> Allocation {
         if self.hotness.batches == 0 {
-            return self.best_division(budget, model);
+            return self.best_division(budget, model, &self.observed);
         }
-        self.allocate_some(budget, model, self.lists.len(), self.rows.len())
+        if model.is_sum() {
+            return self.allocate_some(budget, model, self.lists.len(), self.rows.len());
+        }
+        self.best_division(budget, model, &self.hotness)
     }
 
-    fn best_division(&self, budget: u64, model: &CostModel) -> Allocation {
+    fn best_division(&self, budget: u64, model: &CostModel, by: &Hotness) -> Allocation {
         let (list_map, row_map) = (self.sizes.list_map_bytes, self.sizes.row_map_bytes);
-        let lists = self.list_curve(&self.observed, &shares(budget, DIVISIONS, list_map));
-        let rows = self.row_curve(&self.observed, &shares(budget, DIVISIONS, row_map));
-        let cost = |(lists, rows): &(&CurvePoint, &CurvePoint)| model.cost(lists.hit_rate, rows.hit_rate);
-        let best = lists.iter().zip(rows.iter().rev()).min_by(|a, b| cost(a).total_cmp(&cost(b)));
+        let lists = self.list_curve(by, &shares(budget, DIVISIONS, list_map));
+        let rows = self.row_curve(by, &shares(budget, DIVISIONS, row_map));
+        let added = model.clone().by(Objective::Sum);
+        let cost = |(lists, rows): &(&CurvePoint, &CurvePoint)| {
+            [model, &added].map(|model| model.cost(lists.hit_rate, rows.hit_rate))
+        };
+        let compare =
+            |[a, a_sum]: [f64; 2], [b, b_sum]: [f64; 2]| a.total_cmp(&b).then(a_sum.total_cmp(&b_sum));
+        let best = lists.iter().zip(rows.iter().rev()).min_by(|a, b| compare(cost(a), cost(b)));
         let Some((lists, rows)) = best else { return Allocation::default() };
-        let weights = Weights::new(&model.benefits(), &self.observed);
+        let weights = Weights::new(&model.benefits(), by);
         let value = |weight: u32, nodes: &[u32], reads: &[u32]| -> u128 {
             nodes.iter().map(|&node| u128::from(Weights::value(weight, reads[node as usize]))).sum()
         };
@@ -143,8 +153,8 @@ impl<'g> Profile<'g> {
             list_map_bytes: if list_count > 0 { list_map } else { 0 },
             row_bytes: rows.bytes,
             row_map_bytes: if row_count > 0 { row_map } else { 0 },
-            value: value(weights.list_read, &self.lists[..list_count], &self.observed.list_reads)
-                + value(weights.row_read, &self.rows[..row_count], &self.observed.feature_reads),
+            value: value(weights.list_read, &self.lists[..list_count], &by.list_reads)
+                + value(weights.row_read, &self.rows[..row_count], &by.feature_reads),
             misfit: None,
         }
     }

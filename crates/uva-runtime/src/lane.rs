@@ -27,6 +27,16 @@ enum Share {
 }
 
 impl Lane {
+    /// The division in force, where it is not this one of the backend: grids in place of green contexts.
+    pub fn in_place_of(&self, partition: Partition) -> Option<Partition> {
+        match (&self.share, partition) {
+            (Share::Grid(_), Partition::Green { multiprocessors, sampler, .. }) => {
+                Some(Partition::Grid { multiprocessors, sampler })
+            }
+            _ => None,
+        }
+    }
+
     /// The context of the GPU.
     pub fn context(&self) -> &Arc<Context> {
         &self.context

@@ -5,11 +5,12 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use uva_graph::Split;
 use uva_mem::files::{Former, open_output, open_regular};
 
 use crate::RuntimeError;
+use crate::backend::Backend;
 use crate::batch::Batch;
 use crate::gauges::Gauges;
 use crate::memory::ProcessMemory;
@@ -23,6 +24,9 @@ pub use crate::role_times::{RoleTimes, Roles};
 pub enum Event {
     /// The run begins: its dataset, its options and the values in force.
     Start(Start),
+    /// A fall-back put other values in force than the run's start says.
+    #[serde(rename = "in_force")]
+    InForce(InForce),
     /// A training batch was used.
     Batch(BatchEvent),
     /// An epoch ended.
@@ -42,6 +46,29 @@ pub struct Start {
     pub options: Value,
     /// How the options resolve on this machine: processes or threads, slots and their bytes, batches an epoch.
     pub in_force: Value,
+}
+
+/// Values in force from now on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InForce {
+    /// An object: each of its fields replaces the one of that name in [`Start::in_force`].
+    pub in_force: Value,
+}
+
+impl InForce {
+    /// The fields that name a backend.
+    #[must_use]
+    pub fn of(backend: &Backend) -> Self {
+        let partition = backend.cuda().map(|cuda| cuda.partition.name());
+        Self { in_force: json!({ "backend": backend, "partition": partition }) }
+    }
+
+    /// Puts its fields in the place of others.
+    pub fn replace_in(&self, in_force: &mut Value) {
+        for (name, value) in self.in_force.as_object().into_iter().flatten() {
+            in_force[name] = value.clone();
+        }
+    }
 }
 
 /// A training batch.

@@ -22,6 +22,7 @@ use uva_graph::{Dataset, Split};
 use uva_sample::BatchKey;
 
 use crate::RuntimeError;
+use crate::backend::Backend;
 use crate::batch::Batch;
 use crate::cache::CacheContents;
 use crate::control::{Control, Stop, peak_rss_bytes};
@@ -29,7 +30,7 @@ use crate::dry_run::{DryRun, PlannedCaches};
 use crate::gauges::{Gauges, RoleProcess};
 use crate::input_nodes::InputNodes;
 use crate::memory::{ProcessMemory, Resident};
-use crate::metrics::Roles;
+use crate::metrics::{Event, InForce, Roles};
 use crate::options::{Cursor, LoaderOptions, Passes};
 use crate::plan::RunPlan;
 use crate::roles::{BatchReceiver, RoleThreads};
@@ -161,6 +162,7 @@ pub struct Runtime {
     receiver: BatchReceiver,
     /// Live counts of the run, where all roles are threads of this process.
     alone: Option<Gauges>,
+    in_force: Option<Backend>,
 }
 
 impl Runtime {
@@ -213,11 +215,11 @@ impl Runtime {
     /// As [`wire`].
     pub fn wired(connections: Connections, stages: &[Stage]) -> Result<Self, RuntimeError> {
         let (dataset, control) = (Arc::clone(&connections.dataset), Arc::clone(&connections.control));
-        let Wired { receiver, threads, .. } = wire(connections, stages)?;
+        let Wired { receiver, threads, in_force, .. } = wire(connections, stages)?;
         let receiver = receiver.ok_or_else(|| {
             RuntimeError::Failed("the consumer is none of the stages that the launcher named".to_owned())
         })?;
-        Ok(Self { threads, dataset, control, receiver, alone: None })
+        Ok(Self { threads, dataset, control, receiver, alone: None, in_force })
     }
 
     /// The dataset.
@@ -236,6 +238,11 @@ impl Runtime {
     /// Which batches there are.
     pub fn schedule(&self) -> &Schedule {
         self.receiver.schedule()
+    }
+
+    /// The event that says what is in force in place of the plan's backend, if a fall-back changed it.
+    pub fn fall_back(&self) -> Option<Event> {
+        self.in_force.as_ref().map(|backend| Event::InForce(InForce::of(backend)))
     }
 
     /// Live counts of the run, where all of it is in this process.

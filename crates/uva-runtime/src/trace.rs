@@ -58,7 +58,7 @@ impl TraceFile {
     /// [`RuntimeError::Failed`] naming the file, such as when the disk is full.
     pub fn write(&mut self, event: &Event) -> Result<(), RuntimeError> {
         match event {
-            Event::Start(_) => Ok(()),
+            Event::Start(_) | Event::InForce(_) => Ok(()),
             Event::Batch(batch) => self.batch(batch),
             Event::Epoch(epoch) => self.line(&json!({
                 "name": format!("epoch {} ends", u64::from(epoch.epoch) + 1), "ph": "i", "s": "g", "pid": CONSUMER, "tid": CONSUMER,

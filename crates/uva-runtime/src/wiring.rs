@@ -9,6 +9,7 @@ use uva_mem::ring::Ring;
 use uva_mem::{FrozenBytes, PidFd};
 
 use crate::RuntimeError;
+use crate::backend::{Backend, CudaBackend};
 use crate::cache::CacheContents;
 use crate::control::Control;
 use crate::device::{
@@ -112,6 +113,8 @@ pub struct Wired {
     pub last: Option<RoleWork>,
     /// All other stages. Dropping it ends them.
     pub threads: RoleThreads,
+    /// The backend in force, where a fall-back made it another than the plan's.
+    pub in_force: Option<Backend>,
 }
 
 impl Wired {
@@ -142,10 +145,10 @@ pub fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, Runtime
     let names: Vec<_> = stages.iter().map(|stage| (*stage, ThreadName::new(stage.title(samplers)))).collect();
     let here = |stage: Stage| names.iter().find(|(other, _)| *other == stage).map(|(_, name)| name);
     let peer = |stage: Stage| here(stage).map_or_else(|| connections.process(stage), |name| Ok(name.peer()));
-    let OnGpu { mut setup, slots, mut sampler } = on_gpu(&connections, stages, &peer)?;
+    let OnGpu { mut setup, slots, mut sampler, in_force } = on_gpu(&connections, stages, &peer)?;
     let batches_on_gpu = batches_on_gpu(&connections.plan, stages, setup.as_mut())?;
-    let mut wired =
-        Wired { receiver: None, last: None, threads: RoleThreads::new(Arc::clone(&connections.control)) };
+    let threads = RoleThreads::new(Arc::clone(&connections.control));
+    let mut wired = Wired { receiver: None, last: None, threads, in_force };
     let (dataset, plan, control) = (&connections.dataset, &connections.plan, &connections.control);
     if here(Stage::CONSUMER).is_some() {
         let features = connections.ring(RingName::Feature)?.reader();
@@ -236,6 +239,8 @@ struct OnGpu {
     slots: Option<DeviceSlots>,
     /// The lane of a sampler that shares its process with the producer.
     sampler: Option<Lane>,
+    /// As in [`Wired`].
+    in_force: Option<Backend>,
 }
 
 fn on_gpu(
@@ -268,13 +273,16 @@ fn on_gpu(
     let mut lanes = lanes(&context, cuda, &wanted, process.name(), note)?.into_iter();
     let lane = lanes.next().ok_or_else(|| RuntimeError::Failed("a producer without a lane".to_owned()))?;
     let sampler = lanes.next();
+    let in_force = lane
+        .in_place_of(cuda.partition)
+        .map(|partition| Backend::Cuda(CudaBackend { partition, ..cuda.clone() }));
     Ok(if consumer {
         let (setup, slots) = one_process(lane, cuda, plan)?;
-        OnGpu { setup: Some(setup), slots: Some(slots), sampler }
+        OnGpu { setup: Some(setup), slots: Some(slots), sampler, in_force }
     } else {
         let peer = &peer(Stage::CONSUMER)?;
         let link = Link { role: Role::Producer, channel: channel()?, peer, control, note };
-        OnGpu { setup: Some(producer_side(lane, cuda, plan, &link)?), slots: None, sampler }
+        OnGpu { setup: Some(producer_side(lane, cuda, plan, &link)?), slots: None, sampler, in_force }
     })
 }
 

@@ -1,6 +1,6 @@
 //! Neighbour aggregation as one fused operation, and the weights that make it a mean or GCN's sum.
 
-use crate::block_kernel::BlockPreparer;
+use crate::block_kernel::{BlockPreparer, PreparedBlock, RawBlock};
 use crate::borrowed::{Borrowed, Number};
 use crate::input::BlockInput;
 use crate::sums;
@@ -169,36 +169,35 @@ impl<'a> Block<'a> {
         })
     }
 
-    /// The same of a block that lies in tensors, on whichever device, with nothing brought to the host. `indptr` and
-    /// `indices` are i32; `degrees`, i32 too, are needed by GCN only. `sampled_weights` are those of the block's edges,
-    /// f32, where its sampler weighed them. With `preparer` our own kernel does it, else libtorch's operations.
+    /// The same of blocks that lie in tensors, on whichever device, with nothing brought to the host. `degrees`, i32, are
+    /// needed by GCN only. With `preparer` our own kernel does it, for all at once, else libtorch's operations.
     pub(crate) fn from_tensors(
         preparer: Option<&BlockPreparer>,
         model: ModelKind,
-        sources: usize,
-        (indptr, indices): (&Tensor, &Tensor),
-        sampled_weights: Option<&Tensor>,
+        blocks: &[RawBlock<'_>],
         degrees: Option<&Tensor>,
         kind: Kind,
-    ) -> Result<Self, TrainError> {
-        let (block, weights, own) = match preparer {
-            Some(preparer) => {
-                preparer.prepare(model, sources, (indptr, indices), sampled_weights, degrees, kind)?
-            }
+    ) -> Result<Vec<Self>, TrainError> {
+        let prepared = match preparer {
+            Some(preparer) => preparer.prepare(model, blocks, degrees, kind)?,
             None => {
-                let block = TensorBlock::new(indptr, indices, sources)?;
-                let (weights, own) = block.weights(model, sampled_weights, degrees, kind)?;
-                (block, weights, own)
+                let by_operations = |raw: &RawBlock<'_>| -> Result<PreparedBlock, TrainError> {
+                    let block = TensorBlock::new(raw.lists.0, raw.lists.1, raw.sources)?;
+                    let (weights, own) = block.weights(model, raw.sampled, degrees, kind)?;
+                    Ok((block, weights, own))
+                };
+                blocks.iter().map(by_operations).collect::<Result<_, _>>()?
             }
         };
-        Ok(Self {
-            destinations: indptr.numel() - 1,
-            sources,
-            edges: indices.numel(),
+        let made = |(raw, (block, weights, own)): (&RawBlock<'_>, PreparedBlock)| Self {
+            destinations: raw.lists.0.numel() - 1,
+            sources: raw.sources,
+            edges: raw.lists.1.numel(),
             lists: Lists::Tensors { block, weights },
             edge_attr: None,
             own,
-        })
+        };
+        Ok(blocks.iter().zip(prepared).map(made).collect())
     }
 
     /// The same with rows of the edges' features.

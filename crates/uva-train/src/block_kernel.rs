@@ -1,4 +1,4 @@
-//! A block prepared by one launch of our own kernel, in place of the operations in `tensor_block.rs`.
+//! The blocks of a batch prepared by one launch of our own kernel, in place of the operations in `tensor_block.rs`.
 
 #![allow(unsafe_code)]
 
@@ -7,31 +7,41 @@ use crate::tensor_block::{TensorBlock, refuse_weights};
 use std::sync::Arc;
 use tch::{Device, Kind, Tensor};
 use uva_cuda::Stream;
-use uva_cuda::kernels::block::{BlockArguments, BlockKernel, EdgeWeights};
+use uva_cuda::kernels::train::{BlockArguments, EdgeWeights, TrainKernels};
 use uva_model::{ModelKind, Weighting};
 
-/// Launches `kernels/block.cu`.
+/// Launches `block_prepare` of `kernels/train.cu`.
 pub(crate) enum BlockPreparer {
     /// On the stream on which libtorch computes.
-    Device(BlockKernel, Arc<Stream>),
+    Device(TrainKernels, Arc<Stream>),
     /// On the host, by the kernel as it is compiled for tests.
     #[cfg(test)]
     Host,
 }
 
+/// A block as it lies in a slot: contiguous tensors on one device.
+#[derive(Clone, Copy)]
+pub(crate) struct RawBlock<'t> {
+    pub(crate) sources: usize,
+    /// i32: offsets and sources.
+    pub(crate) lists: (&'t Tensor, &'t Tensor),
+    /// f32: the weights that the sampler gave the edges, if it did.
+    pub(crate) sampled: Option<&'t Tensor>,
+}
+
+/// A prepared block, the weight of each edge, and for GCN that of each destination's own row, [destinations, 1].
+pub(crate) type PreparedBlock = (TensorBlock, Tensor, Option<Tensor>);
+
 impl BlockPreparer {
-    /// The block, the weight of each edge, and for GCN that of each destination's own row, [destinations, 1]: as
-    /// [`TensorBlock::new`] and [`TensorBlock::weights`] give them. `indptr` and `indices` are i32 and contiguous, and so
-    /// are `degrees`; `sampled` is f32.
+    /// The blocks as [`TensorBlock::new`] and [`TensorBlock::weights`] give them. `degrees` are i32, of the sources of
+    /// every block, as only GCN reads them.
     pub(crate) fn prepare(
         &self,
         model: ModelKind,
-        sources: usize,
-        (indptr, indices): (&Tensor, &Tensor),
-        sampled: Option<&Tensor>,
+        blocks: &[RawBlock<'_>],
         degrees: Option<&Tensor>,
         kind: Kind,
-    ) -> Result<(TensorBlock, Tensor, Option<Tensor>), TrainError> {
+    ) -> Result<Vec<PreparedBlock>, TrainError> {
         let weighting = match (model.row().weighting, degrees) {
             (Weighting::Mean, _) => EdgeWeights::Mean,
             (Weighting::Degrees, Some(_)) => EdgeWeights::Degrees,
@@ -42,59 +52,68 @@ impl BlockPreparer {
             // Computed from the rows.
             (Weighting::Attention, _) => EdgeWeights::None,
         };
-        if matches!(weighting, EdgeWeights::Sum | EdgeWeights::None) {
-            refuse_weights(model, sampled.is_some())?;
-        }
-        let (destinations, edges, device) = (indptr.numel() - 1, indices.numel(), indptr.device());
-        let empty = |count: usize, kind| Tensor::f_empty([count as i64], (kind, device));
-        let offsets = empty(destinations + 1, Kind::Int)?;
-        let (of_edges, destination_of_edge) = (empty(edges, Kind::Int)?, empty(edges, Kind::Int)?);
-        let weights = empty(if weighting == EdgeWeights::None { 0 } else { edges }, kind)?;
         let degrees = degrees.filter(|_| weighting == EdgeWeights::Degrees);
-        let own = degrees.map(|_| empty(destinations, kind)).transpose()?;
-        let arguments = BlockArguments {
-            indptr: address(indptr),
-            indices: address(indices),
-            sampled: sampled.map_or(0, address),
-            degrees: degrees.map_or(0, address),
-            destinations: destinations as u64,
-            edges: edges as u64,
-            sources: sources as u64,
-            weighting: weighting.number(),
-            wide: u64::from(kind == Kind::Double),
-            offsets: address(&offsets),
-            sources_of_edges: address(&of_edges),
-            destinations_of_edges: address(&destination_of_edge),
-            weights: address(&weights),
-            own: own.as_ref().map_or(0, address),
-        };
+        let mut arguments = Vec::with_capacity(blocks.len());
+        let mut prepared = Vec::with_capacity(blocks.len());
+        for &RawBlock { sources, lists: (indptr, indices), sampled } in blocks {
+            if matches!(weighting, EdgeWeights::Sum | EdgeWeights::None) {
+                refuse_weights(model, sampled.is_some())?;
+            }
+            let (destinations, edges, device) = (indptr.numel() - 1, indices.numel(), indptr.device());
+            let empty = |count: usize, kind| Tensor::f_empty([count as i64], (kind, device));
+            let offsets = empty(destinations + 1, Kind::Int)?;
+            let (of_edges, destination_of_edge) = (empty(edges, Kind::Int)?, empty(edges, Kind::Int)?);
+            let weights = empty(if weighting == EdgeWeights::None { 0 } else { edges }, kind)?;
+            let own = degrees.map(|_| empty(destinations, kind)).transpose()?;
+            arguments.push(BlockArguments {
+                indptr: address(indptr),
+                indices: address(indices),
+                sampled: sampled.map_or(0, address),
+                degrees: degrees.map_or(0, address),
+                destinations: destinations as u64,
+                edges: edges as u64,
+                sources: sources as u64,
+                weighting: weighting.number(),
+                wide: u64::from(kind == Kind::Double),
+                offsets: address(&offsets),
+                sources_of_edges: address(&of_edges),
+                destinations_of_edges: address(&destination_of_edge),
+                weights: address(&weights),
+                own: own.as_ref().map_or(0, address),
+            });
+            let own = own.map(|own| own.f_unsqueeze(1)).transpose()?;
+            prepared.push((
+                TensorBlock::prepared(offsets, of_edges, destination_of_edge, sources),
+                weights,
+                own,
+            ));
+        }
+        let device = blocks.first().map_or(Device::Cpu, |block| block.lists.0.device());
         self.launch(&arguments, device)?;
-        let own = own.map(|own| own.f_unsqueeze(1)).transpose()?;
-        Ok((TensorBlock::prepared(offsets, of_edges, destination_of_edge, sources), weights, own))
+        Ok(prepared)
     }
 
-    fn launch(&self, arguments: &BlockArguments, device: Device) -> Result<(), TrainError> {
+    fn launch(&self, arguments: &[BlockArguments], device: Device) -> Result<(), TrainError> {
         match self {
-            Self::Device(kernel, stream) => {
+            Self::Device(kernels, stream) => {
                 debug_assert!(device.is_cuda());
                 // SAFETY: the sizes are those of the tensors, which are contiguous and of these kinds. The prepared ones
                 // are new and nobody else's. libtorch takes back the memory of a tensor in the order of this stream, and
                 // the caller of the trainer orders writes to the batch behind it.
-                Ok(unsafe { kernel.prepare(stream, arguments) }?)
+                Ok(unsafe { kernels.prepare(stream, arguments) }?)
             }
             #[cfg(test)]
             Self::Host => {
                 use uva_kernel_sim::launch;
-                use uva_kernels::block::{BLOCK_PREPARE, BLOCK_THREADS};
+                use uva_kernels::block::{BLOCK_PREPARE, BLOCK_THREADS, BatchBlocks};
                 assert_eq!(device, Device::Cpu);
-                arguments.check().map_err(TrainError::Input)?;
-                let (mut copy, blocks) = (*arguments, arguments.useful_blocks() as u32);
-                let parameters = [std::ptr::from_mut(&mut copy).cast()];
+                arguments.iter().try_for_each(BlockArguments::check).map_err(TrainError::Input)?;
+                let mut batch = BatchBlocks::new(arguments);
+                let grid = [batch.grid() as u32, 1, 1];
+                let parameters = [std::ptr::from_mut(&mut batch).cast()];
                 // SAFETY: as above, in host memory; one parameter of the kernel's type.
-                unsafe {
-                    launch(BLOCK_PREPARE, [blocks, 1, 1], [BLOCK_THREADS, 1, 1], 0, parameters.as_ptr())
-                }
-                .unwrap();
+                unsafe { launch(BLOCK_PREPARE, grid, [BLOCK_THREADS, 1, 1], 0, parameters.as_ptr()) }
+                    .unwrap();
                 Ok(())
             }
         }

@@ -1,39 +1,34 @@
 //! Results of training batches that the host reads after it has gone on to later batches.
 //!
-//! The device itself decides whether a batch counts: its memory was whole and its loss is finite. The first one that does
-//! not stops all later steps, since the host learns of it later. Nothing here waits unless it is told to.
+//! The device itself decides whether a batch counts, by one launch of `kernels/verdict.cuh`: its memory was whole and its
+//! loss is finite. The first one that does not stops all later steps, since the host learns of it later. The kernel
+//! writes its numbers into pinned memory, so no copy brings them. Nothing here waits unless it is told to.
 
 #![allow(unsafe_code)]
 
 use crate::TrainError;
-use crate::borrowed::Borrowed;
 use crate::device::TrainDevice;
 use crate::device_input::DeviceProof;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use tch::{Kind, Tensor};
-use uva_cuda::memory::{DeviceBuffer, PinnedBuffer, device_to_host};
+use uva_cuda::kernels::train::verdict::{BATCHES, CORRECT, LABELLED, LOSS, LOSSES, NUMBERS, STATE, State};
+use uva_cuda::kernels::train::{TrainKernels, VerdictArguments};
+use uva_cuda::memory::{DeviceBuffer, PinnedBuffer, fill};
 use uva_cuda::{Event, Stream};
 
 /// Batches that may be unread.
 const ROOM: usize = 8;
 
-/// At least so often a reading is enqueued, whether the caller wants a loss or not.
+/// At least so often results can be read, whether the caller wants a loss or not.
 const MOST_BETWEEN: usize = ROOM / 2;
 
-/// The numbers that the device keeps, f64 each, by their places.
-const VERDICT: i64 = 0;
-const GOOD: i64 = 1;
-const LOSS: i64 = 2;
-const SUMS: i64 = 3;
-const NUMBERS: usize = 6;
 const READING_BYTES: usize = NUMBERS * 8;
-
-/// [`VERDICT`] while every batch was good, and behind the first that was not.
-const ALL_GOOD: f64 = 1.0;
-const DIVERGED: f64 = 0.0;
-const NOT_WHOLE: f64 = -1.0;
+/// Behind the numbers in their buffer: the skipped step, and a batch's own numbers where the host computes them.
+const SKIPPED_AT: usize = READING_BYTES;
+const OWN_AT: usize = SKIPPED_AT + 8;
+const BUFFER_BYTES: usize = OWN_AT + 3 * 8;
 
 /// One batch whose result has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,36 +60,39 @@ pub struct Reading {
 struct Enqueued {
     epoch: u32,
     batch: u32,
-    /// The place of its events.
+    /// The place of its events, and of its numbers in the pinned ring.
     place: usize,
 }
 
-/// A copy of the device's numbers on its way.
-struct Copy {
-    /// How many batches it reads.
-    batches: usize,
-    /// The place in the pinned ring, and of the event behind it.
-    place: usize,
+/// The numbers of one batch, by which the device judges it: tensors of one number on the trainer's device.
+pub(crate) struct OwnNumbers<'t> {
+    /// Its mean loss, f32 or f64.
+    pub(crate) loss: &'t Tensor,
+    /// As [`crate::Step::correct`], i64.
+    pub(crate) correct: &'t Tensor,
+    /// As [`crate::Step::labelled`], i64.
+    pub(crate) labelled: &'t Tensor,
 }
 
 pub(crate) struct LateResults {
     stream: Arc<Stream>,
-    /// `numbers` as a tensor: dropped before it.
-    state: Tensor,
-    numbers: DeviceBuffer,
-    /// A reading a place.
+    kernels: TrainKernels,
+    /// A number of `buffer` as a tensor: dropped before it.
+    skipped: Tensor,
+    /// The device's numbers.
+    buffer: DeviceBuffer,
+    /// The numbers behind each batch, a place each.
     pinned: PinnedBuffer,
-    copied: Vec<Event>,
     /// Around the work on a batch.
     times: Vec<(Event, Event)>,
     batches: VecDeque<Enqueued>,
-    copies: VecDeque<Copy>,
-    /// Batches behind the last copy.
-    since_copy: usize,
+    /// The readings on their way: how many batches each is of.
+    readings: VecDeque<usize>,
+    /// Batches behind the last reading.
+    since_reading: usize,
     /// Batches read so far.
     read: u64,
     next_place: usize,
-    next_copy: usize,
     /// The first batch that did not count.
     bad: Option<Bad>,
 }
@@ -123,37 +121,34 @@ impl Bad {
 
 impl LateResults {
     /// `stream` is the one on which libtorch computes.
-    pub(crate) fn new(stream: Arc<Stream>, device: TrainDevice) -> Result<Self, TrainError> {
+    pub(crate) fn new(
+        kernels: TrainKernels,
+        stream: Arc<Stream>,
+        device: TrainDevice,
+    ) -> Result<Self, TrainError> {
         let context = stream.context().clone();
-        let numbers = DeviceBuffer::new(&context, READING_BYTES, "results of training")?;
-        // SAFETY: the tensor has no deleter. It lives in the struct that owns the buffer, before it, and is never handed
-        // out. The buffer is aligned to 256 bytes and has NUMBERS times 8 bytes.
-        let mut state = unsafe {
-            Tensor::f_from_blob(
-                numbers.address() as *const u8,
-                &[NUMBERS as i64],
-                &[1],
-                Kind::Double,
-                device.torch(),
-            )
+        let buffer = DeviceBuffer::new(&context, BUFFER_BYTES, "results of training")?;
+        // SAFETY: within the buffer, which nobody else uses yet, and whose life ends behind the stream's work (`drop`).
+        unsafe { fill(&stream, buffer.address(), 0, BUFFER_BYTES) }?;
+        // SAFETY: the tensor has no deleter. It lives in the struct that owns the buffer, before it, and is handed out by
+        // reference only. It is one number within the buffer, aligned to 8 bytes.
+        let skipped = unsafe {
+            let place = (buffer.address() as usize + SKIPPED_AT) as *const u8;
+            Tensor::f_from_blob(place, &[1], &[1], Kind::Float, device.torch())
         }?;
-        let _no_grad = tch::no_grad_guard();
-        let _ = state.f_zero_()?;
-        let _ = state.f_get(VERDICT)?.f_fill_(ALL_GOOD)?;
         let event = || Event::timing(&context);
         Ok(Self {
-            state,
-            numbers,
+            kernels,
+            skipped,
+            buffer,
             pinned: PinnedBuffer::new(&context, ROOM * READING_BYTES, "results of training")?,
-            copied: (0..ROOM).map(|_| Event::local(&context)).collect::<Result<_, _>>()?,
             times: (0..ROOM).map(|_| Ok((event()?, event()?))).collect::<Result<_, uva_cuda::CudaError>>()?,
             stream,
             batches: VecDeque::new(),
-            copies: VecDeque::new(),
-            since_copy: 0,
+            readings: VecDeque::new(),
+            since_reading: 0,
             read: 0,
             next_place: 0,
-            next_copy: 0,
             bad: None,
         })
     }
@@ -167,79 +162,83 @@ impl LateResults {
     pub(crate) fn begin(&mut self) -> Result<(), TrainError> {
         assert!(self.batches.len() < ROOM, "{ROOM} batches are unread");
         self.stream.follow()?;
-        self.times[self.next_place].0.record(&self.stream)?;
-        if self.since_copy == 0 {
-            let _ = self.state.f_narrow(0, SUMS, NUMBERS as i64 - SUMS)?.f_zero_()?;
-        }
-        Ok(())
+        Ok(self.times[self.next_place].0.record(&self.stream)?)
     }
 
-    /// Judges the batch by its loss, one number of any kind, and its memory. The result is 1 where its step is to be
-    /// skipped: it or an earlier batch is bad, or none of its seeds has a label. f32 \[1\], as libtorch's `found_inf`.
+    /// Judges the batch by its numbers, of which one without seeds has none, and by its memory. The result is 1 where its
+    /// step is to be skipped: it or an earlier batch is bad, or none of its seeds has a label. f32 \[1\], as libtorch's
+    /// `found_inf`, until the next batch is judged.
     pub(crate) fn judge(
         &mut self,
-        (loss, correct, labelled): (&Tensor, &Tensor, &Tensor),
+        own: Option<OwnNumbers<'_>>,
         proof: Option<DeviceProof<'_>>,
         device: TrainDevice,
-    ) -> Result<Tensor, TrainError> {
-        let state = |place: i64| self.state.f_get(place);
-        let counted = labelled.f_gt(0)?;
-        // The mean over no label is NaN, and no failure.
-        let loss = loss.f_to_kind(Kind::Double)?.f_where_scalarother(&counted, 0.0)?;
-        let mut verdict = loss.f_isfinite()?.f_to_kind(Kind::Double)?;
-        if let Some(DeviceProof { words, expected }) = proof {
-            let words = Borrowed::device_vector::<i64>(words, words.bytes() / 8, "the report", device)?;
-            for (place, value) in expected {
-                let as_expected = words.tensor().f_get(place as i64)?.f_eq(value)?;
-                verdict = verdict.f_where_scalarother(&as_expected, NOT_WHOLE)?;
-            }
+    ) -> Result<&Tensor, TrainError> {
+        let mut arguments = VerdictArguments {
+            first: u64::from(self.since_reading == 0),
+            numbers: self.buffer.address(),
+            reading: self.pinned.address() + (self.next_place * READING_BYTES) as u64,
+            skipped: self.buffer.address() + SKIPPED_AT as u64,
+            ..VerdictArguments::default()
+        };
+        if let Some(OwnNumbers { loss, correct, labelled }) = own {
+            arguments.wide = u64::from(loss.f_kind()? == Kind::Double);
+            [arguments.loss, arguments.correct, arguments.labelled] = match device {
+                // The kernel cannot see the host's memory there.
+                TrainDevice::StandIn => self.copied([loss, correct, labelled])?,
+                _ => [loss, correct, labelled].map(|number| number.data_ptr() as u64),
+            };
         }
-        // The first bad batch stays the last that is written down.
-        let so_far = state(VERDICT)?.f_gt(DIVERGED)?;
-        state(VERDICT)?.f_copy_(&verdict.f_where_self(&so_far, &state(VERDICT)?)?)?;
-        state(LOSS)?.f_copy_(&loss.f_where_self(&so_far, &state(LOSS)?)?)?;
-        let good = state(VERDICT)?.f_gt(DIVERGED)?;
-        let [correct, labelled] = [correct, labelled].map(|count| count.f_to_kind(Kind::Double));
-        let (correct, labelled) = (correct?, labelled?);
-        let counts = Tensor::f_stack(&[loss.f_mul(&labelled)?, correct, labelled], 0)?;
-        let counts = counts.f_where_scalarother(&good, 0.0)?;
-        let _ = self.state.f_narrow(0, SUMS, NUMBERS as i64 - SUMS)?.f_add_(&counts)?;
-        let _ = state(GOOD)?.f_add_(&good)?;
-        let skipped = good.f_logical_and(&counted)?.f_logical_not()?;
-        Ok(skipped.f_to_kind(Kind::Float)?.f_view([1])?)
+        if let Some(DeviceProof { words, expected }) = proof {
+            device.check_slice(&words, "the report")?;
+            if expected.iter().any(|&(place, _)| place >= words.bytes() / size_of::<i64>()) {
+                return Err(TrainError::Input(format!("a report of {} bytes is too short", words.bytes())));
+            }
+            arguments.words = words.address();
+            (arguments.places, arguments.expected) =
+                (expected.map(|(place, _)| place as u64), expected.map(|(_, value)| value));
+        }
+        // SAFETY: the numbers of the batch are contiguous tensors of one number, of these kinds. libtorch takes back the
+        // memory of a tensor in the order of this stream. The report has both words, and the trainer's caller orders
+        // writes to it behind the batch. The buffer is only used in the order of the stream. The place in the pinned
+        // ring is the host's again when this batch has been read, behind an event of the stream.
+        unsafe { self.kernels.judge(&self.stream, &arguments) }?;
+        self.stream.follow()?;
+        Ok(&self.skipped)
     }
 
-    /// Ends the batch; `read` enqueues the copy of its result.
+    /// Copies of a batch's numbers in memory of the stand-in driver, which is the host's. Nothing is enqueued on the stream
+    /// now (`begin`), and the last verdict has been followed.
+    fn copied(&self, numbers: [&Tensor; 3]) -> Result<[u64; 3], TrainError> {
+        let mut places = [0; 3];
+        for (which, (number, place)) in numbers.into_iter().zip(&mut places).enumerate() {
+            *place = self.buffer.address() + (OWN_AT + which * 8) as u64;
+            let kind = number.f_kind()?;
+            // SAFETY: eight bytes of the buffer's end, aligned as much, for a number of at most as many. The tensor is
+            // gone at the end of this turn.
+            let mut copy =
+                unsafe { Tensor::f_from_blob(*place as *const u8, &[], &[], kind, tch::Device::Cpu) }?;
+            copy.f_copy_(number)?;
+        }
+        Ok(places)
+    }
+
+    /// Ends the batch; with `read`, its result can be read alone or as the last of several.
     pub(crate) fn end(&mut self, epoch: u32, batch: u32, read: bool) -> Result<(), TrainError> {
         let place = self.next_place;
         self.next_place = (place + 1) % ROOM;
         self.times[place].1.record(&self.stream)?;
         self.batches.push_back(Enqueued { epoch, batch, place });
-        self.since_copy += 1;
-        if read || self.since_copy >= MOST_BETWEEN { self.copy() } else { Ok(()) }
-    }
-
-    /// Enqueues a copy of the device's numbers behind the last batch.
-    fn copy(&mut self) -> Result<(), TrainError> {
-        let place = self.next_copy;
-        self.next_copy = (place + 1) % ROOM;
-        // SAFETY: `numbers` is as long, and the stream orders its writers. Each copy reads at least one batch, so at most
-        // ROOM are on their way and none goes to another's place. The reference ends with the call. The bytes are read
-        // behind the event below, and stay in place until the stream has been waited for (`drop`).
-        unsafe {
-            let to = std::slice::from_raw_parts_mut(self.place(place), READING_BYTES);
-            device_to_host(&self.stream, self.numbers.address(), to)
-        }?;
-        self.copied[place].record(&self.stream)?;
-        self.copies.push_back(Copy { batches: std::mem::take(&mut self.since_copy), place });
+        self.since_reading += 1;
+        if read || self.since_reading >= MOST_BETWEEN {
+            self.end_reading();
+        }
         Ok(())
     }
 
-    /// The bytes of a place in the pinned ring.
-    fn place(&self, place: usize) -> *mut u8 {
-        assert!(place < ROOM);
-        // SAFETY: within the buffer, which has READING_BYTES for each place.
-        unsafe { self.pinned.as_ptr().add(place * READING_BYTES).cast_mut() }
+    /// Makes one reading of the batches behind the last one.
+    fn end_reading(&mut self) {
+        self.readings.push_back(std::mem::take(&mut self.since_reading));
     }
 
     /// The oldest results that have arrived; with `wait` the oldest of all. `None`: none has arrived, or there is none.
@@ -247,31 +246,34 @@ impl LateResults {
         if let Some(bad) = &self.bad {
             // What came behind it has changed nothing, and means nothing.
             self.batches.clear();
-            self.copies.clear();
-            self.since_copy = 0;
+            self.readings.clear();
+            self.since_reading = 0;
             return Err(bad.error());
         }
-        if wait && self.copies.is_empty() && self.since_copy > 0 {
-            self.copy()?;
+        if wait && self.readings.is_empty() && self.since_reading > 0 {
+            self.end_reading();
         }
-        let Some(Copy { batches, place }) = self.copies.front() else { return Ok(None) };
-        let copied = &self.copied[*place];
-        if !copied.query()? {
+        let Some(&count) = self.readings.front() else { return Ok(None) };
+        let place = self.batches[count - 1].place;
+        let ended = &self.times[place].1;
+        if !ended.query()? {
             if !wait {
                 return Ok(None);
             }
-            copied.synchronize()?;
+            ended.synchronize()?;
         }
-        // SAFETY: the copy has run, and none goes there before this one is taken from `copies`. Aligned to 8 bytes, and any
-        // bits are numbers.
-        let numbers: [f64; NUMBERS] = unsafe { self.place(*place).cast::<[f64; NUMBERS]>().read() };
-        let [verdict, good, loss, loss_sum, correct, labelled] = numbers;
-        let loss = loss as f32;
-        let batches: Vec<Enqueued> = self.batches.drain(..batches).collect();
-        self.copies.pop_front();
-        if verdict != ALL_GOOD {
-            let Enqueued { epoch, batch, .. } = batches[(good as u64 - self.read) as usize];
-            self.bad = Some(Bad { epoch, batch, diverged: (verdict == DIVERGED).then_some(loss) });
+        assert!(place < ROOM);
+        // SAFETY: within the buffer, which has READING_BYTES for each place, aligned to 8 bytes; any bits are numbers. The
+        // verdict that wrote them has run, and none is written there before this batch is taken from `batches`.
+        let numbers: [f64; NUMBERS] =
+            unsafe { self.pinned.as_ptr().add(place * READING_BYTES).cast::<[f64; NUMBERS]>().read() };
+        let loss = numbers[LOSS] as f32;
+        let batches: Vec<Enqueued> = self.batches.drain(..count).collect();
+        self.readings.pop_front();
+        let state = State::of(numbers[STATE]);
+        if state != State::Good {
+            let Enqueued { epoch, batch, .. } = batches[(numbers[BATCHES] as u64 - self.read) as usize];
+            self.bad = Some(Bad { epoch, batch, diverged: (state == State::Diverged).then_some(loss) });
             return self.next(wait);
         }
         self.read += batches.len() as u64;
@@ -283,9 +285,9 @@ impl LateResults {
         Ok(Some(Reading {
             batches: batches.collect::<Result<_, TrainError>>()?,
             loss,
-            loss_sum,
-            correct: correct as u64,
-            labelled: labelled as u64,
+            loss_sum: numbers[LOSSES],
+            correct: numbers[CORRECT] as u64,
+            labelled: numbers[LABELLED] as u64,
         }))
     }
 
@@ -297,7 +299,7 @@ impl LateResults {
 
 impl Drop for LateResults {
     fn drop(&mut self) {
-        // A copy may be on its way. Where waiting fails the context is gone, and with it that copy.
+        // A verdict may be on its way. Where waiting fails the context is gone, and with it that kernel.
         let _ = self.stream.synchronize();
     }
 }

@@ -3,7 +3,7 @@
 use crate::TrainError;
 use crate::aggregate::Block;
 use crate::batch::Batch;
-use crate::block_kernel::BlockPreparer;
+use crate::block_kernel::{BlockPreparer, RawBlock};
 use crate::borrowed::{Borrowed, Number};
 use crate::device::TrainDevice;
 use crate::device_input::DeviceBatch;
@@ -137,15 +137,17 @@ impl<'a> Prepared<'a> {
         let Tensors { rows, degrees, blocks } = tensors;
         let (model, kind) = (trainer.model, trainer.kind);
         let degrees = degrees.as_ref().map(Borrowed::tensor);
-        let block = |block: BlockTensors<'a>| {
-            let (indptr, indices) = (block.indptr.tensor(), block.indices.tensor());
-            let weights = block.weights.as_ref().map(Borrowed::tensor);
-            let (sources, lists) = (block.sources, (indptr, indices));
-            let made = Block::from_tensors(trainer.preparer, model, sources, lists, weights, degrees, kind)?;
-            Ok(made.with_edge_attr(block.edge_attr))
-        };
-        let blocks: Result<_, TrainError> = blocks.into_iter().map(block).collect();
-        Ok(Self { rows, blocks: blocks? })
+        let raw: Vec<RawBlock<'_>> = (blocks.iter())
+            .map(|block| RawBlock {
+                sources: block.sources,
+                lists: (block.indptr.tensor(), block.indices.tensor()),
+                sampled: block.weights.as_ref().map(Borrowed::tensor),
+            })
+            .collect();
+        let made = Block::from_tensors(trainer.preparer, model, &raw, degrees, kind)?;
+        let rows_of_edges: Vec<_> = blocks.into_iter().map(|block| block.edge_attr).collect();
+        let blocks = made.into_iter().zip(rows_of_edges).map(|(block, rows)| block.with_edge_attr(rows));
+        Ok(Self { rows, blocks: blocks.collect() })
     }
 }
 

@@ -8,7 +8,7 @@ use crate::cuda::TorchCuda;
 use crate::device::TrainDevice;
 use crate::dropout::Draws;
 use crate::evaluation::Evaluation;
-use crate::late::{LateResults, Reading};
+use crate::late::{LateResults, OwnNumbers, Reading};
 use crate::model::{self, Model};
 use crate::prepared::{Prepared, Trains};
 use crate::random::batch_seed;
@@ -17,7 +17,7 @@ use crate::{TrainError, borrowed::Borrowed};
 use std::sync::Arc;
 use tch::{Kind, Reduction, Tensor};
 use uva_cuda::Stream;
-use uva_cuda::kernels::block::BlockKernel;
+use uva_cuda::kernels::train::TrainKernels;
 use uva_model::Task;
 use uva_model::checkpoint::Keep;
 use uva_model::{FeatureNorm, TrainerOptions};
@@ -173,23 +173,27 @@ impl Trainer {
     }
 
     /// Lets the host run ahead of the device: [`Trainer::enqueue_batch`] works from now on. `stream` is the one on which
-    /// libtorch computes for this thread.
+    /// libtorch computes for this thread. The kernels judge batches, and on a CUDA device prepare their blocks.
     ///
     /// # Errors
     /// [`TrainError::Driver`] if the driver has no memory or events for the results.
-    pub fn run_ahead(&mut self, stream: impl Into<Arc<Stream>>) -> Result<(), TrainError> {
-        self.late = Some(LateResults::new(stream.into(), self.device)?);
+    pub fn run_ahead(
+        &mut self,
+        kernels: TrainKernels,
+        stream: impl Into<Arc<Stream>>,
+    ) -> Result<(), TrainError> {
+        let stream = stream.into();
+        self.late = Some(LateResults::new(kernels.clone(), Arc::clone(&stream), self.device)?);
+        self.prepare_blocks_by(kernels, stream);
         Ok(())
     }
 
-    /// Prepares blocks on the device by this kernel, instead of by some dozen operations of libtorch. `stream` is the one
-    /// on which libtorch computes.
-    ///
-    /// # Panics
-    /// If the trainer is not on a CUDA device.
-    pub fn prepare_blocks_by(&mut self, kernel: BlockKernel, stream: impl Into<Arc<Stream>>) {
-        assert!(matches!(self.device, TrainDevice::Cuda(_)), "a kernel for a trainer on {}", self.device);
-        self.preparer = Some(BlockPreparer::Device(kernel, stream.into()));
+    /// Prepares blocks on a CUDA device by a kernel, instead of by some dozen operations of libtorch each. `stream` is the
+    /// one on which libtorch computes. The stand-in's kernels know the driver's memory only, so nothing changes there.
+    pub fn prepare_blocks_by(&mut self, kernels: TrainKernels, stream: impl Into<Arc<Stream>>) {
+        if let TrainDevice::Cuda(_) = self.device {
+            self.preparer = Some(BlockPreparer::Device(kernels, stream.into()));
+        }
     }
 
     /// Whether the host runs ahead of the device.
@@ -240,15 +244,15 @@ impl Trainer {
         };
         let prepared = Prepared::new(&self.trains(), input)?;
         let Some((prepared, targets)) = &prepared else {
-            let nothing = Tensor::f_zeros([], (Kind::Double, self.device.torch()))?;
-            let _ = late.judge((&nothing, &nothing, &nothing), proof, self.device)?;
+            late.judge(None, proof, self.device)?;
             return Ok(());
         };
         let Forward { forward, logits, loss } = self.forward((epoch, batch), prepared, targets)?;
         let (correct, labelled) = targets.hits(&logits.f_detach()?)?;
-        let skipped = late.judge((&loss.f_detach()?, &correct, &labelled), proof, self.device)?;
+        let own = OwnNumbers { loss: &loss.f_detach()?, correct: &correct, labelled: &labelled };
+        let skipped = late.judge(Some(own), proof, self.device)?;
         let gradients = self.gradients(&forward, &prepared.blocks, &logits, &loss)?;
-        self.adam.step(&self.model.parameters(), gradients, Some(&skipped))
+        self.adam.step(&self.model.parameters(), gradients, Some(skipped))
     }
 
     /// Whether results must be read before the next batch can be enqueued.

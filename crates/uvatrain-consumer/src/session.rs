@@ -85,9 +85,8 @@ impl<'a> Session<'a> {
         let mut trainer = Trainer::new(&options.trainer(), dataset.features().dim, task, gpu.device)
             .map_err(train_error)?;
         trainer.choose_kept(options.keep);
-        gpu.prepare_blocks(&mut trainer);
-        if let Some(stream) = gpu.stream {
-            trainer.run_ahead(stream).map_err(train_error)?;
+        if let Some((kernels, stream)) = gpu.ahead {
+            trainer.run_ahead(kernels, stream).map_err(train_error)?;
         }
         if let Some(directory) = &options.checkpoint {
             // Leftovers of a run that could not clean up. One run at a time writes there, and now it is this one.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cudarc::driver::sys::CUfunction_attribute;
 use serde::Serialize;
 use uva_kernels::cache::CACHE_INSERT;
+use uva_kernels::copies::COPY_ARRAYS;
 use uva_kernels::gather::{GATHER_BEGIN, SPIN_UNTIL, finish_entry};
 
 use crate::error::CudaError;
@@ -57,6 +58,7 @@ pub struct GatherKernels {
     /// By kernel, width, and whether there is a cache.
     gather: Arc<[[[Entry; 2]; 2]]>,
     pub(super) insert: Entry,
+    pub(super) copies: Entry,
     multiprocessors: u32,
 }
 
@@ -94,6 +96,7 @@ impl GatherKernels {
             spin_until: module.function(SPIN_UNTIL)?,
             gather: gather.into(),
             insert: entry(CACHE_INSERT)?,
+            copies: entry(COPY_ARRAYS)?,
             multiprocessors: module.context().device().multiprocessors(),
         })
     }

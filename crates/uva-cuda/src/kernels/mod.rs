@@ -1,6 +1,7 @@
 //! Typed launches of the kernels in the folder `kernels` of this repository.
 
-pub mod block;
 pub mod cache;
+pub mod copies;
 pub mod gather;
 pub mod sample;
+pub mod train;

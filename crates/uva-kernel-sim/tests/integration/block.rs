@@ -3,7 +3,9 @@
 use std::ffi::c_void;
 
 use uva_kernel_sim::launch;
-use uva_kernels::block::{BLOCK_PREPARE, BLOCK_THREADS, BlockArguments, DESTINATIONS, EdgeWeights};
+use uva_kernels::block::{
+    BLOCK_PREPARE, BLOCK_THREADS, BLOCKS_AT_ONCE, BatchBlocks, BlockArguments, DESTINATIONS, EdgeWeights,
+};
 
 const UNTOUCHED: i32 = -77;
 
@@ -73,48 +75,63 @@ fn expected(block: &Block, way: EdgeWeights, wide: bool) -> Prepared {
 }
 
 fn prepare(block: &Block, way: EdgeWeights, wide: bool, blocks: u32) -> Prepared {
-    let (lists, edges) = (block.indptr.len() - 1, block.indices.len());
-    // One entry more than there is, which must stay.
-    let mut prepared = [lists + 1, edges, edges].map(|count| vec![UNTOUCHED; count + 1]);
+    prepare_all(std::slice::from_ref(block), way, wide, blocks).swap_remove(0)
+}
+
+/// Several blocks by one launch, each by so many blocks of threads.
+fn prepare_all(batch: &[Block], way: EdgeWeights, wide: bool, blocks: u32) -> Vec<Prepared> {
     let bytes = if wide { 8 } else { 4 };
-    let mut numbers = [edges, lists].map(|count| vec![0xEE_u8; (count + 1) * bytes]);
     let weighed = way != EdgeWeights::None;
     let by_degrees = way == EdgeWeights::Degrees;
-    let address = |used: bool, address: *mut u8| if used { address as u64 } else { 0 };
-    let mut arguments = BlockArguments {
-        indptr: block.indptr.as_ptr() as u64,
-        indices: block.indices.as_ptr() as u64,
-        sampled: block.sampled.as_ref().map_or(0, |weights| weights.as_ptr() as u64),
-        degrees: if by_degrees { block.degrees.as_ptr() as u64 } else { 0 },
-        destinations: lists as u64,
-        edges: edges as u64,
-        sources: block.degrees.len() as u64,
-        weighting: way.number(),
-        wide: wide.into(),
-        offsets: prepared[0].as_mut_ptr() as u64,
-        sources_of_edges: prepared[1].as_mut_ptr() as u64,
-        destinations_of_edges: prepared[2].as_mut_ptr() as u64,
-        weights: address(weighed, numbers[0].as_mut_ptr()),
-        own: address(by_degrees, numbers[1].as_mut_ptr()),
-    };
-    arguments.check().unwrap();
-    let parameters = [std::ptr::from_mut(&mut arguments).cast::<c_void>()];
-    // SAFETY: one parameter, of the kernel's type; everything that it names is as large as it says.
-    unsafe { launch(BLOCK_PREPARE, [blocks, 1, 1], [BLOCK_THREADS, 1, 1], 0, parameters.as_ptr()) }.unwrap();
-    for list in &mut prepared {
-        assert_eq!(list.pop(), Some(UNTOUCHED), "something is written behind the end");
+    let mut arguments = Vec::new();
+    let mut written = Vec::new();
+    for block in batch {
+        let (lists, edges) = (block.indptr.len() - 1, block.indices.len());
+        // One entry more than there is, which must stay.
+        let mut prepared = [lists + 1, edges, edges].map(|count| vec![UNTOUCHED; count + 1]);
+        let mut numbers = [edges, lists].map(|count| vec![0xEE_u8; (count + 1) * bytes]);
+        let address = |used: bool, address: *mut u8| if used { address as u64 } else { 0 };
+        arguments.push(BlockArguments {
+            indptr: block.indptr.as_ptr() as u64,
+            indices: block.indices.as_ptr() as u64,
+            sampled: block.sampled.as_ref().map_or(0, |weights| weights.as_ptr() as u64),
+            degrees: if by_degrees { block.degrees.as_ptr() as u64 } else { 0 },
+            destinations: lists as u64,
+            edges: edges as u64,
+            sources: block.degrees.len() as u64,
+            weighting: way.number(),
+            wide: wide.into(),
+            offsets: prepared[0].as_mut_ptr() as u64,
+            sources_of_edges: prepared[1].as_mut_ptr() as u64,
+            destinations_of_edges: prepared[2].as_mut_ptr() as u64,
+            weights: address(weighed, numbers[0].as_mut_ptr()),
+            own: address(by_degrees, numbers[1].as_mut_ptr()),
+        });
+        written.push((prepared, numbers));
     }
+    arguments.iter().try_for_each(BlockArguments::check).unwrap();
+    let mut all = BatchBlocks::new(&arguments);
+    let grid = [blocks * batch.len() as u32, 1, 1];
+    let parameters = [std::ptr::from_mut(&mut all).cast::<c_void>()];
+    // SAFETY: one parameter, of the kernel's type; everything that it names is as large as it says.
+    unsafe { launch(BLOCK_PREPARE, grid, [BLOCK_THREADS, 1, 1], 0, parameters.as_ptr()) }.unwrap();
     let read = |bytes: &[u8]| match wide {
         true => bits(f64::from_ne_bytes(bytes.try_into().unwrap())),
         false => bits(f64::from(f32::from_ne_bytes(bytes.try_into().unwrap()))),
     };
-    let [weights, own] = [(0, weighed), (1, by_degrees)].map(|(which, used)| {
-        let (written, behind) = numbers[which].split_at(numbers[which].len() - bytes);
-        assert!(behind.iter().all(|&byte| byte == 0xEE), "a weight is written behind the end");
-        if used { written.chunks_exact(bytes).map(read).collect() } else { Vec::new() }
-    });
-    let [offsets, sources, destinations] = prepared;
-    Prepared { offsets, sources, destinations, weights, own }
+    let of_block = |(mut prepared, numbers): ([Vec<i32>; 3], [Vec<u8>; 2])| {
+        for list in &mut prepared {
+            assert_eq!(list.pop(), Some(UNTOUCHED), "something is written behind the end");
+        }
+        let [weights, own] = [(0, weighed), (1, by_degrees)].map(|(which, used)| {
+            let (written, behind) = numbers[which].split_at(numbers[which].len() - bytes);
+            assert!(behind.iter().all(|&byte| byte == 0xEE), "a weight is written behind the end");
+            if used { written.chunks_exact(bytes).map(read).collect() } else { Vec::new() }
+        });
+        let [offsets, sources, destinations] = prepared;
+        Prepared { offsets, sources, destinations, weights, own }
+    };
+    written.into_iter().map(of_block).collect()
 }
 
 /// Numbers without a pattern.
@@ -173,6 +190,26 @@ fn prepared_blocks_are_those_of_plain_loops_at_every_size_around_a_share_of_dest
     for lists in [share - 1, share, share + 1, 3 * share + 5] {
         let useful = (lists.div_ceil(share)) as u32;
         check(&block(lists, 2, lists as u64), &[1, useful, useful + 1]);
+    }
+}
+
+#[test]
+fn the_blocks_of_a_batch_are_prepared_by_one_launch_whatever_their_sizes() {
+    let share = DESTINATIONS as usize;
+    let sizes = [3, 2 * share + 5, 40, share, 1, 700, share + 1, 9];
+    for count in [1, 3, BLOCKS_AT_ONCE] {
+        let blocks: Vec<Block> =
+            sizes[..count].iter().map(|&lists| block(lists, 3, lists as u64 + 5)).collect();
+        for way in EdgeWeights::ALL {
+            let expected: Vec<Prepared> = blocks.iter().map(|block| expected(block, way, true)).collect();
+            // As launched, with fewer than there is work for, and with more.
+            for blocks_each in [1, 3, 4] {
+                assert!(
+                    prepare_all(&blocks, way, true, blocks_each) == expected,
+                    "{count} {way:?} {blocks_each}"
+                );
+            }
+        }
     }
 }
 

@@ -3,5 +3,7 @@
 mod block;
 mod cache;
 mod conformance;
+mod copies;
 mod requests;
 mod shim;
+mod verdict;

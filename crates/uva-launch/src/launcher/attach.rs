@@ -180,6 +180,9 @@ impl Attached {
         let (plan, control) = (Arc::clone(&connections.plan), Arc::clone(&connections.control));
         let watch = LauncherWatch::start(Arc::clone(channel), Arc::clone(&control))?;
         let runtime = Runtime::wired(connections, &setup.stages)?;
+        if let Some(event) = runtime.fall_back() {
+            say(channel, &Report::Event(Box::new(event)))?;
+        }
         let usage = Usage::begin(Arc::clone(channel), Arc::clone(&control), &plan, job.events);
         let attachment =
             LauncherLink { control, channel: Arc::clone(channel), usage, said_why: false, _watch: watch };

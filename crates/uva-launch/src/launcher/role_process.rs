@@ -107,6 +107,7 @@ fn take_part(channel: &Arc<Channel>, consume: Consume) -> Result<Value, Ended> {
     let ended = if setup.stages.contains(&Stage::CONSUMER) {
         Runtime::wired(connections, &setup.stages).and_then(|mut runtime| {
             let mut observer = ChannelObserver::new(Arc::clone(channel));
+            runtime.fall_back().map_or(Ok(()), |event| observer.event(&event))?;
             let (receiver, dataset, _) = runtime.parts();
             let consumed = consume(receiver, dataset, setup.job.clone(), &mut observer);
             runtime.finish(consumed)

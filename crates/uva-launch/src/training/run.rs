@@ -328,6 +328,7 @@ impl Training {
         if let Some(gauges) = runtime.gauges() {
             observer.begun(gauges);
         }
+        runtime.fall_back().map_or(Ok(()), |event| observer.event(&event))?;
         let (receiver, dataset, control) = runtime.parts();
         let signals = SignalThread::start(Arc::clone(control))?;
         let trained = consume(receiver, dataset, job, observer);

@@ -1,6 +1,9 @@
 //! The allocator's split against a sweep, judged by epochs that it has not seen.
 
-use uva_plan::{CostModel, Degree, HotnessPolicy, Presample, Profile, ReadsPerBatch, Workload, count};
+use uva_plan::{
+    Allocation, CostModel, Degree, HotnessPolicy, Objective, Presample, Profile, ReadsPerBatch, Workload,
+    count,
+};
 
 use crate::common::{options, stored};
 
@@ -20,6 +23,7 @@ fn models(reads: ReadsPerBatch, row_bytes: u64) -> Vec<(String, CostModel)> {
         let sampling = line(times * ms(benefits.lists));
         let gathering = line(ms(benefits.rows));
         let model = CostModel::new(&sampling, &gathering, reads, row_bytes);
+        models.push((format!("sampling × {times} in a pipeline"), model.clone().by(Objective::Pipeline)));
         models.push((format!("sampling × {times}"), model));
     }
     models
@@ -57,6 +61,31 @@ fn the_split_is_near_the_best_of_a_sweep_on_every_setting() {
                 }
             }
         }
+    }
+}
+
+/// A sampler that is nowhere near the slowest stage, but would save much: added up, its lists are worth a good part of the
+/// budget, and in a pipeline nobody waits for them.
+#[test]
+fn in_a_pipeline_the_budget_goes_to_the_slowest_stage_and_added_times_do_not_see_it() {
+    let stored = stored(20_000, 20.0, 1, 0.4, 5);
+    let workload = Workload::of(&stored.dataset, options(&[15, 10, 5]), 500);
+    let judge = count(&workload, 5..6).unwrap();
+    let profile = Profile::measure(&Presample { epochs: 2 }, &workload, 512).unwrap();
+    let added = CostModel::new(&line(6.0), &line(10.0), profile.reads_per_batch(), 512);
+    let pipeline = added.clone().by(Objective::Pipeline);
+    for budget in [2_000_000, 4_000_000, 6_000_000] {
+        let [by_sum, by_slowest] = [&added, &pipeline].map(|model| profile.allocate(budget, model));
+        assert!(by_slowest.bytes() <= budget);
+        let cost = |model: &CostModel, found: &Allocation| {
+            let by = profile.predict_by(model, found.lists, found.rows, &judge);
+            model.cost(by.list_hit_rate, by.row_hit_rate)
+        };
+        let case = format!("{budget}: {by_sum:?} {by_slowest:?}");
+        assert!(by_sum.lists > by_slowest.lists && by_sum.rows < by_slowest.rows, "{case}");
+        let [slowest, of_sum] = [&by_slowest, &by_sum].map(|found| cost(&pipeline, found));
+        assert!(slowest < 0.98 * of_sum, "{case}: {slowest} ms, {of_sum} ms");
+        assert!(cost(&added, &by_sum) < cost(&added, &by_slowest), "{case}");
     }
 }
 

@@ -109,7 +109,7 @@ fn slot<S: DeviceSource>(
 ) -> Result<(SlotFiller<S>, Arc<SharedBuffer>), FillError> {
     let stride = (features_at(rows) + rows * source.row_bytes()).next_multiple_of(ALIGNMENT);
     let buffer = Arc::new(SharedBuffer::create(context, stride, IpcKind::Auto, "the rows of a gather")?);
-    let shape = SlotShape { slots: 1, stride, report_at: 0 };
+    let shape = SlotShape { slots: 1, stride };
     let stream = Stream::new(context)?;
     let mut filler = SlotFiller::new(stream, kernels.clone(), source, Arc::clone(&buffer), shape)?;
     filler.reserve_room(features_at(rows), rows)?;

@@ -15,9 +15,10 @@ pub struct SlotShape {
     pub slots: usize,
     /// Bytes from the beginning of one to that of the next: a multiple of 64.
     pub stride: usize,
-    /// Where in a slot its report lies: 64 bytes, on a multiple of 8.
-    pub report_at: usize,
 }
+
+/// The bytes of a slot that are its report: the first.
+pub(super) const REPORT: Range<usize> = 0..GatherReport::BYTES;
 
 /// Slots begin on multiples of this: the widest thing that is read from one.
 const ALIGNMENT: usize = 64;
@@ -25,14 +26,10 @@ const ALIGNMENT: usize = 64;
 impl SlotShape {
     /// Whether it's possible at all, in a buffer of `bytes` bytes.
     pub(super) fn check(&self, bytes: usize) -> Result<(), FillError> {
-        let Self { slots, stride, report_at } = *self;
+        let Self { slots, stride } = *self;
         let fits = slots.checked_mul(stride).is_some_and(|all| all <= bytes);
-        let report = self.report();
-        if slots == 0 || !stride.is_multiple_of(ALIGNMENT) || !fits {
+        if slots == 0 || stride < REPORT.end || !stride.is_multiple_of(ALIGNMENT) || !fits {
             return Err(FillError::Layout(format!("{slots} slots of {stride} bytes in a buffer of {bytes}")));
-        }
-        if !report_at.is_multiple_of(8) || report.end > stride {
-            return Err(FillError::Layout(format!("a report at byte {report_at} of a slot of {stride}")));
         }
         Ok(())
     }
@@ -45,16 +42,11 @@ impl SlotShape {
         self.check(buffer.bytes())?;
         let stream = Stream::new(buffer.context())?;
         for slot in 0..self.slots {
-            let at = buffer.address() + (slot * self.stride + self.report_at) as u64;
+            let at = buffer.address() + (slot * self.stride + REPORT.start) as u64;
             // SAFETY: within the buffer, by the check above. The caller has not handed it to anybody yet.
             unsafe { uva_cuda::memory::fill(&stream, at, 0, GatherReport::BYTES) }?;
         }
         Ok(stream.synchronize()?)
-    }
-
-    /// The bytes of the report, from the slot's beginning.
-    pub(super) fn report(&self) -> Range<usize> {
-        self.report_at..self.report_at.saturating_add(GatherReport::BYTES)
     }
 }
 
@@ -95,7 +87,7 @@ impl Plan {
                 shape.stride
             ));
         };
-        let mut upload = shape.report();
+        let mut upload = REPORT;
         let mut taken = upload.clone();
         let mut has_ids = count == 0;
         let sent = arrays.iter().map(|(at, bytes)| (*at, bytes.len(), true));
@@ -133,7 +125,7 @@ fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
 mod tests {
     use super::*;
 
-    const SHAPE: SlotShape = SlotShape { slots: 2, stride: 4096, report_at: 0 };
+    const SHAPE: SlotShape = SlotShape { slots: 2, stride: 4096 };
 
     /// Arrays at these bytes.
     fn plan(
@@ -212,9 +204,7 @@ mod tests {
             (SlotShape { slots: 0, ..SHAPE }, 8192),
             (SlotShape { slots: usize::MAX, ..SHAPE }, 8192),
             (SlotShape { stride: 4000, ..SHAPE }, 8192),
-            (SlotShape { report_at: 4033, ..SHAPE }, 8192),
-            (SlotShape { report_at: 4040, ..SHAPE }, 8192),
-            (SlotShape { report_at: usize::MAX - 7, ..SHAPE }, 8192),
+            (SlotShape { stride: 0, ..SHAPE }, 8192),
         ] {
             assert!(shape.check(bytes).is_err(), "{shape:?} in {bytes}");
         }

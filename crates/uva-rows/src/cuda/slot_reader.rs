@@ -10,7 +10,7 @@ use uva_cuda::memory::{PinnedBuffer, SharedBuffer, device_to_host};
 use uva_cuda::{Context, CudaError, DeviceSlice, Event, Signal, Stream};
 
 use super::error::FillError;
-use super::slot::SlotShape;
+use super::slot::{REPORT, SlotShape};
 
 const REPORT_BYTES: usize = GatherReport::BYTES;
 
@@ -163,7 +163,7 @@ impl SlotReader {
     /// # Errors
     /// As [`SlotReader::slice`].
     pub fn report_slice(&self, slot: usize) -> Result<DeviceSlice<'_>, CudaError> {
-        self.slice(slot, self.shape.report())
+        self.slice(slot, REPORT)
     }
 
     fn report_words(&self, entry: usize) -> *mut u64 {

@@ -1,9 +1,12 @@
 //! Batches of a sampler on the GPU, on their way to the producer in the same process: they stay on the device.
 //!
 //! Each slot of the batch ring has a place in device memory with the same columns at the same offsets. The slot itself
-//! carries the header, the columns that the host makes, and copies of those that the CPU reads. The sampler waits for its counts before it hands a slot over,
-//! so its columns are complete then. The producer copies them to the feature slot, records `taken`, and hands the slot
-//! back; the sampler's next batch there waits for that event on the device.
+//! carries the header, the columns that the host makes, and copies of those that the CPU reads. The sampler waits for its
+//! counts before it hands a slot over, so its columns are complete then. The producer copies them to the feature slot by
+//! one launch, records `taken`, and hands the slot back. The sampler's next batch there waits for that event on the device.
+//!
+//! The sampler cannot write to the feature slot itself: columns lie there one behind the other, so their places depend on
+//! counts that it learns last.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -109,11 +109,7 @@ impl StampWords {
 }
 
 pub(super) fn slot_shape(plan: &RunPlan) -> SlotShape {
-    SlotShape {
-        slots: plan.options.feature_slots,
-        stride: plan.layout.device_slot_bytes(),
-        report_at: plan.layout.report_at(),
-    }
+    SlotShape { slots: plan.options.feature_slots, stride: plan.layout.device_slot_bytes() }
 }
 
 pub(super) fn out_of_range(position: u64, id: i64, rows: usize) -> RuntimeError {

@@ -111,7 +111,7 @@ impl OnGpu {
             shape,
             sample,
             buffer: Arc::new(buffer),
-            slots: SlotShape { slots: SLOTS, stride, report_at: 0 },
+            slots: SlotShape { slots: SLOTS, stride },
             ids_at,
             features_at,
             most_rows,

@@ -150,7 +150,7 @@ impl TimedCaches for DeviceTimes<'_> {
         };
         let multiprocessors = cuda.partition.gather_multiprocessors();
         let rows = zero_copy(kernels, Arc::clone(table), row_bytes, cuda.kernel, multiprocessors, cache)?;
-        let shape = SlotShape { slots: 1, stride, report_at: 0 };
+        let shape = SlotShape { slots: 1, stride };
         let mut filler =
             SlotFiller::new(Stream::new(context)?, kernels.clone(), rows, Arc::new(buffer), shape)?;
         filler.reserve_room(features_at, most)?;

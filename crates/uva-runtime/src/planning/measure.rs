@@ -8,7 +8,7 @@ use uva_cuda::{Context, CudaError, ErrorKind};
 use uva_graph::reorder::ReorderedLayout;
 use uva_graph::{Dataset, Split};
 use uva_plan::{
-    CacheError, CachePlan, CachePolicy, CachedKinds, PlanRequest, Profile, TimedCaches, Workload,
+    CacheError, CachePlan, CachePolicy, CachedKinds, Objective, PlanRequest, Profile, TimedCaches, Workload,
 };
 use uva_rows::cuda::FillError;
 use uva_sample::SampleError;
@@ -17,7 +17,7 @@ use uva_sample::cuda::CudaSampleError;
 use super::device_times::DeviceTimes;
 use super::host_times::HostTimes;
 use super::request::SamplerVerdict;
-use crate::backend::{Backend, CudaBackend, GatherChoice, SamplerChoice};
+use crate::backend::{Backend, CudaBackend, GatherChoice, Partition, SamplerChoice};
 use crate::{LoaderOptions, RuntimeError};
 
 /// Of the available memory, `--gpu-cache auto` takes one part in this many where nothing trains on a GPU.
@@ -94,7 +94,8 @@ pub fn plan<'d>(
         }
     });
     let kinds = cacheable(backend);
-    let request = PlanRequest { policy, kinds, ..PlanRequest::new(dataset, workload, bytes) };
+    let objective = objective(backend);
+    let request = PlanRequest { policy, kinds, objective, ..PlanRequest::new(dataset, workload, bytes) };
     let mut on_host;
     let mut on_gpu;
     let times: &mut dyn TimedCaches = match backend.device_slots() {
@@ -123,6 +124,15 @@ pub fn cacheable(backend: &Backend) -> CachedKinds {
             lists: cuda.sampler == SamplerChoice::Gpu,
             rows: cuda.gather == GatherChoice::ZeroCopy,
         },
+    }
+}
+
+/// Sampler and producer work beside each other on a GPU that is divided between them. They take turns on one that is not,
+/// and on the cores of a CPU.
+fn objective(backend: &Backend) -> Objective {
+    match backend.device_slots() {
+        Some(cuda) if cuda.partition != Partition::None => Objective::Pipeline,
+        _ => Objective::Sum,
     }
 }
 

@@ -8,7 +8,8 @@ use crate::late::Reading;
 use crate::trainer::{Step, Trainer};
 use crate::{TrainDevice, TrainError};
 use tch::{Device, Kind, Tensor};
-use uva_cuda::{Context, Stream};
+use uva_cuda::kernels::train::TrainKernels;
+use uva_cuda::{CacheKind, Context, Module, ModuleOptions, Stream};
 use uva_model::{ModelKind, TrainerOptions};
 
 /// The host in place of a device; on a GPU that.
@@ -26,15 +27,22 @@ fn trainer(ahead: bool) -> Trainer {
             Some(torch) => torch.current_stream(&context).unwrap(),
             None => Stream::new(&context).unwrap(),
         };
-        trainer.run_ahead(stream).unwrap();
+        let cache = cuda_sim::kernel_cache().map_or(CacheKind::Off, CacheKind::Folder);
+        let options = ModuleOptions { cache, ..ModuleOptions::default() };
+        let kernels = TrainKernels::new(&Module::train(&context, &options).unwrap()).unwrap();
+        trainer.run_ahead(kernels, stream).unwrap();
     }
     trainer
+}
+
+fn on_device(batch: &Batch) -> OnDevice {
+    OnDevice::new(batch, place()).reported_to(&Context::primary(0).unwrap(), place())
 }
 
 fn batches(graph: &Graph, count: usize) -> Vec<OnDevice> {
     let seeds = |number: usize| (0..8).map(|i| (number * 5 + i * 3) % graph.nodes()).collect::<Vec<_>>();
     let batch = |number| graph.batch(&seeds(number), &[3, 4]);
-    (0..count).map(|number| OnDevice::new(&batch(number), place())).collect()
+    (0..count).map(|number| on_device(&batch(number))).collect()
 }
 
 /// Enqueues all, and reads what has arrived behind each.
@@ -187,7 +195,7 @@ fn the_first_bad_batch_stops_every_step_behind_it_and_is_named() {
                 assert_same(&state(&device), &expected, &case);
                 let before = state(&device);
                 // Nor does a good one change anything now.
-                let good = OnDevice::new(&graph.batch(&[0, 1, 2], &[3, 4]), place());
+                let good = on_device(&graph.batch(&[0, 1, 2], &[3, 4]));
                 device.enqueue_batch(3, 14, &good.input(&good.blocks()), true).unwrap();
                 assert_eq!(state(&device), before, "{case}");
                 assert_eq!(device.reading(true).unwrap_err().to_string(), heard.to_string());
@@ -225,12 +233,12 @@ fn a_batch_without_seeds_is_no_step_and_must_be_whole() {
     }
     let graph = Graph::random(60, 6, 3, 6);
     let empty: Batch = graph.batch(&[], &[3, 4]);
-    let batch = OnDevice::new(&empty, place());
+    let batch = on_device(&empty);
     let mut device = trainer(true);
     let readings = enqueue(&mut device, &[batch], 1).unwrap();
     assert_eq!((readings[0].loss, readings[0].labelled), (0.0, 0));
     assert_eq!(device.steps().unwrap(), 0);
-    let batch = OnDevice::new(&empty, place());
+    let batch = on_device(&empty);
     batch.stamp(4);
     let error = enqueue(&mut device, &[batch], 1).unwrap_err();
     assert!(matches!(error, TrainError::Unconfirmed(_)), "{error}");

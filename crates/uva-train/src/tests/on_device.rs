@@ -4,8 +4,10 @@
 
 use super::support::{Batch, EDGE_DIM, OwnedBlock};
 use crate::{DeviceBatch, DeviceBlock, DeviceEdgeRows, DeviceProof, TrainDevice};
+use std::sync::Arc;
 use tch::{Device, Tensor};
-use uva_cuda::DeviceSlice;
+use uva_cuda::memory::DeviceBuffer;
+use uva_cuda::{Context, DeviceSlice};
 use uva_graph::ElementType;
 
 /// Words of a report, and which of them is the stamp.
@@ -22,6 +24,8 @@ pub(crate) struct OnDevice {
     pub(crate) blocks: Vec<(usize, usize, [Tensor; 2], Tensor)>,
     /// The report beside it, stamped with 1.
     pub(crate) report: Tensor,
+    /// The report's memory, where it is the driver's.
+    memory: Option<DeviceBuffer>,
     rows: usize,
     dim: usize,
 }
@@ -44,6 +48,7 @@ impl OnDevice {
             degrees: copy(&batch.degrees, device),
             blocks: batch.blocks.iter().map(block).collect(),
             report: copy(&report, device),
+            memory: None,
             rows: batch.nodes.len(),
             dim: batch.dim,
         };
@@ -51,6 +56,18 @@ impl OnDevice {
             tch::Cuda::synchronize(ordinal as i64);
         }
         copied
+    }
+
+    /// The same with the report in memory of the driver's, where a kernel can read it under the stand-in too.
+    pub(crate) fn reported_to(mut self, context: &Arc<Context>, device: TrainDevice) -> Self {
+        let memory = DeviceBuffer::new(context, WORDS as usize * 8, "a report").unwrap();
+        let place = memory.address() as *const u8;
+        // SAFETY: the tensor lives as long as the buffer, is as long, and has no deleter.
+        let mut report =
+            unsafe { Tensor::from_blob(place, &[WORDS], &[1], tch::Kind::Int64, device.torch()) };
+        report.copy_(&self.report);
+        (self.report, self.memory) = (report, Some(memory));
+        self
     }
 
     /// Writes another stamp.

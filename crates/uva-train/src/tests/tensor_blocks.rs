@@ -3,7 +3,7 @@
 
 use super::support::{Batch, Graph, MODELS, OwnedBlock, draws, fill_biases, options};
 use crate::aggregate::{Block, transposed};
-use crate::block_kernel::BlockPreparer;
+use crate::block_kernel::{BlockPreparer, RawBlock};
 use crate::device::TrainDevice;
 use crate::input::BlockInput;
 use crate::prepared::Prepared;
@@ -90,9 +90,8 @@ proptest! {
         let (weights, of_sources) = (weights.as_ref(), Some(&of_sources));
         // By libtorch's operations, and by our kernel.
         for preparer in [None, Some(&BlockPreparer::Host)] {
-            let lists = (&indptr, &indices);
-            let found =
-                Block::from_tensors(preparer, model, block.sources, lists, weights, of_sources, kind).unwrap();
+            let raw = RawBlock { sources: block.sources, lists: (&indptr, &indices), sampled: weights };
+            let found = Block::from_tensors(preparer, model, &[raw], of_sources, kind).unwrap().swap_remove(0);
 
             let counts = |block: &Block<'_>| (block.destinations, block.sources, block.edges);
             prop_assert_eq!(counts(&found), counts(&host));
@@ -158,9 +157,10 @@ proptest! {
         prop_assert!(offsets.iter().all(|&offset| 0 <= offset && offset as usize <= edges), "{:?}", offsets);
         let in_range = |found: &[i32], end: usize| found.iter().all(|&n| 0 <= n && (n as usize) < end);
         prop_assert!(in_range(&numbers(&block.indices), sources));
-        let raw = (&Tensor::from_slice(&indptr), &Tensor::from_slice(&indices));
-        let (by_kernel, weights, _) =
-            BlockPreparer::Host.prepare(ModelKind::Sage, sources, raw, None, None, Kind::Float).unwrap();
+        let lists = (&Tensor::from_slice(&indptr), &Tensor::from_slice(&indices));
+        let raw = RawBlock { sources, lists, sampled: None };
+        let mut prepared = BlockPreparer::Host.prepare(ModelKind::Sage, &[raw], None, Kind::Float).unwrap();
+        let (by_kernel, weights, _) = prepared.swap_remove(0);
         for (found, expected) in [
             (&by_kernel.offsets, &block.offsets),
             (&by_kernel.indices, &block.indices),

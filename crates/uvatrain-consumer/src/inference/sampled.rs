@@ -27,7 +27,9 @@ impl Sampled {
         let gpu = gpu::prepare(batches.receiver())?;
         let mut trainer = checkpoint::load_model(&model.checkpoint, model.metric, gpu.device, model.threads)
             .map_err(checkpoint_error)?;
-        gpu.prepare_blocks(&mut trainer);
+        if let Some((kernels, stream)) = gpu.ahead {
+            trainer.prepare_blocks_by(kernels, stream);
+        }
         Ok(Self { trainer, batches })
     }
 

@@ -58,7 +58,7 @@ impl Observer for Told {
         match event {
             Event::Batch(batch) => self.batches.push(batch.clone()),
             Event::Epoch(epoch) => self.epochs.push(epoch.clone()),
-            Event::Start(_) | Event::End(_) => {}
+            Event::Start(_) | Event::InForce(_) | Event::End(_) => {}
         }
         Ok(())
     }

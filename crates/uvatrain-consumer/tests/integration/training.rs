@@ -69,7 +69,7 @@ impl Observer for Watch {
                 epoch.train_loss.to_bits(),
                 epoch.valid_accuracy.unwrap_or(-1.0).to_bits(),
             )),
-            Event::Start(_) | Event::End(_) => {}
+            Event::Start(_) | Event::InForce(_) | Event::End(_) => {}
         }
         Ok(())
     }

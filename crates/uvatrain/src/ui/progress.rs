@@ -95,7 +95,7 @@ impl Observer for Training {
         match event {
             Event::Epoch(epoch) => self.line(&epoch_line(epoch, self.epochs, self.rate, &self.bottleneck)),
             Event::End(_) => self.finish(),
-            Event::Start(_) | Event::Batch(_) => {}
+            Event::Start(_) | Event::InForce(_) | Event::Batch(_) => {}
         }
         Ok(())
     }

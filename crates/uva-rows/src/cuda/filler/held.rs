@@ -1,15 +1,17 @@
 //! The state of a filler, and the work it enqueues.
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use uva_cuda::kernels::copies::DeviceCopy;
 use uva_cuda::kernels::gather::{GatherKernels, GatherReport, IdWidth};
-use uva_cuda::memory::{PinnedBuffer, SharedBuffer, device_to_device, device_to_host, host_to_device};
+use uva_cuda::memory::{PinnedBuffer, SharedBuffer, device_to_host, host_to_device};
 use uva_cuda::{Context, CudaError, Event, Stream};
 
 use super::fill::{Fill, OnDevice, SlotPlace};
 use crate::cuda::error::FillError;
 use crate::cuda::place::{DevicePlace, DeviceSource};
-use crate::cuda::slot::{Plan, SlotShape};
+use crate::cuda::slot::{Plan, REPORT, SlotShape};
 use crate::source::{Origin, Ticket};
 
 pub(super) struct Held<S> {
@@ -69,7 +71,7 @@ impl<S: DeviceSource> Held<S> {
         let mut write = |at: usize, bytes: &[u8]| {
             staged[at - plan.upload.start..][..bytes.len()].copy_from_slice(bytes);
         };
-        write(self.shape.report_at, GatherReport::PREPARED.bytes());
+        write(REPORT.start, GatherReport::PREPARED.bytes());
         place.arrays.iter().for_each(|(at, bytes)| write(*at, bytes));
         debug_assert!(
             place.on_device.is_some()
@@ -78,7 +80,7 @@ impl<S: DeviceSource> Held<S> {
             "the ids are not where they should be"
         );
         let base = self.buffer.address() + (slot * self.shape.stride) as u64;
-        let report_address = base + self.shape.report_at as u64;
+        let report_address = base + REPORT.start as u64;
         let ids_address = base + plan.ids_at as u64;
         let features = base + place.features_at as u64;
         self.fills += 1;
@@ -93,12 +95,15 @@ impl<S: DeviceSource> Held<S> {
         if let Some(OnDevice { memory, arrays, taken, .. }) = place.on_device {
             // Held until the copies have run: `harvest` lets it go.
             *lent = Some(Arc::clone(memory));
-            for (to, from) in arrays {
-                let (from, bytes) = (memory.address() + from.start as u64, from.len());
-                // SAFETY: the slot's bytes as above, and none of the upload's (`Plan::new`). The source is within its
-                // memory (`SlotFiller::submit`), which is held; the caller keeps others from writing it until `taken`.
-                unsafe { device_to_device(uploads, from, base + *to as u64, bytes)? };
-            }
+            let copy = |(to, from): &(usize, Range<usize>)| DeviceCopy {
+                from: memory.address() + from.start as u64,
+                to: base + *to as u64,
+                bytes: from.len() as u64,
+            };
+            let copies: Vec<DeviceCopy> = arrays.iter().map(copy).collect();
+            // SAFETY: the slot's bytes as above, and none of the upload's (`Plan::new`). The sources are within their
+            // memory (`SlotFiller::submit`), which is held; the caller keeps others from writing it until `taken`.
+            unsafe { kernels.copy(uploads, &copies)? };
             taken.record(uploads)?;
         }
         uploaded.record(uploads)?;

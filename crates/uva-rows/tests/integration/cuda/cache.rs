@@ -46,28 +46,29 @@ fn static_cache_conforms(kernel: Kernel) {
 
 #[test]
 fn the_naive_kernel_with_cached_rows_conforms() {
-    if under("cuda::cache::the_naive_kernel_with_cached_rows_conforms", &[]) {
+    if cuda_sim::in_process_with("cuda::cache::the_naive_kernel_with_cached_rows_conforms", &[]) {
         static_cache_conforms(Kernel::Naive);
     }
 }
 
 #[test]
 fn the_shift_kernel_with_cached_rows_conforms() {
-    if under("cuda::cache::the_shift_kernel_with_cached_rows_conforms", &[]) {
+    if cuda_sim::in_process_with("cuda::cache::the_shift_kernel_with_cached_rows_conforms", &[]) {
         static_cache_conforms(Kernel::Shift);
     }
 }
 
 #[test]
 fn the_wide_kernel_with_cached_rows_conforms() {
-    if under("cuda::cache::the_wide_kernel_with_cached_rows_conforms", &[]) {
+    if cuda_sim::in_process_with("cuda::cache::the_wide_kernel_with_cached_rows_conforms", &[]) {
         static_cache_conforms(Kernel::Wide);
     }
 }
 
 #[test]
 fn a_cache_that_evicts_conforms_by_every_kernel_and_policy() {
-    if !under("cuda::cache::a_cache_that_evicts_conforms_by_every_kernel_and_policy", &[]) {
+    if !cuda_sim::in_process_with("cuda::cache::a_cache_that_evicts_conforms_by_every_kernel_and_policy", &[])
+    {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -103,7 +104,10 @@ fn cached_ids() -> Vec<i64> {
 
 #[test]
 fn slots_filled_with_cached_rows_hold_what_a_plain_loop_gives() {
-    if !under("cuda::cache::slots_filled_with_cached_rows_hold_what_a_plain_loop_gives", &SHAKEN) {
+    if !cuda_sim::in_process_with(
+        "cuda::cache::slots_filled_with_cached_rows_hold_what_a_plain_loop_gives",
+        &SHAKEN,
+    ) {
         return;
     }
     let machine = Machine::new();
@@ -132,8 +136,10 @@ fn batch_of_few(random: &mut Random, count: usize, stamp: u64) -> Batch {
 
 #[test]
 fn a_fifo_cache_in_slots_keeps_bytes_right_and_hits_as_the_one_on_the_host() {
-    if !under("cuda::cache::a_fifo_cache_in_slots_keeps_bytes_right_and_hits_as_the_one_on_the_host", &SHAKEN)
-    {
+    if !cuda_sim::in_process_with(
+        "cuda::cache::a_fifo_cache_in_slots_keeps_bytes_right_and_hits_as_the_one_on_the_host",
+        &SHAKEN,
+    ) {
         return;
     }
     let machine = Machine::new();
@@ -199,7 +205,7 @@ fn a_fifo_cache_in_slots_keeps_bytes_right_and_hits_as_the_one_on_the_host() {
 fn a_cache_that_the_device_has_no_room_for_is_refused_with_both_numbers() {
     let memory = 8 << 20;
     let test = "cuda::cache::a_cache_that_the_device_has_no_room_for_is_refused_with_both_numbers";
-    if !under(test, &[("CUDA_SIM_MEMORY", &memory.to_string())]) {
+    if !cuda_sim::in_process_with(test, &[("CUDA_SIM_MEMORY", &memory.to_string())]) {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -223,7 +229,7 @@ fn a_cache_that_the_device_has_no_room_for_is_refused_with_both_numbers() {
 
 #[test]
 fn caches_that_do_not_go_with_the_table_are_refused() {
-    if !under("cuda::cache::caches_that_do_not_go_with_the_table_are_refused", &[]) {
+    if !cuda_sim::in_process_with("cuda::cache::caches_that_do_not_go_with_the_table_are_refused", &[]) {
         return;
     }
     let machine = Machine::new();
@@ -245,7 +251,10 @@ fn caches_that_do_not_go_with_the_table_are_refused() {
 /// Rows of several pieces on their way to the device, the last one cut: rows on both sides of every border.
 #[test]
 fn a_cache_of_several_pieces_has_the_rows_that_it_was_filled_with() {
-    if !under("cuda::cache::a_cache_of_several_pieces_has_the_rows_that_it_was_filled_with", &SHAKEN) {
+    if !cuda_sim::in_process_with(
+        "cuda::cache::a_cache_of_several_pieces_has_the_rows_that_it_was_filled_with",
+        &SHAKEN,
+    ) {
         return;
     }
     let context = Context::primary(0).unwrap();

@@ -38,28 +38,28 @@ fn conforms(kernel: Kernel) {
 
 #[test]
 fn the_naive_kernel_conforms() {
-    if under("cuda::conformance::the_naive_kernel_conforms", &[]) {
+    if cuda_sim::in_process_with("cuda::conformance::the_naive_kernel_conforms", &[]) {
         conforms(Kernel::Naive);
     }
 }
 
 #[test]
 fn the_shift_kernel_conforms() {
-    if under("cuda::conformance::the_shift_kernel_conforms", &[]) {
+    if cuda_sim::in_process_with("cuda::conformance::the_shift_kernel_conforms", &[]) {
         conforms(Kernel::Shift);
     }
 }
 
 #[test]
 fn the_wide_kernel_conforms() {
-    if under("cuda::conformance::the_wide_kernel_conforms", &[]) {
+    if cuda_sim::in_process_with("cuda::conformance::the_wide_kernel_conforms", &[]) {
         conforms(Kernel::Wide);
     }
 }
 
 #[test]
 fn a_table_that_is_not_whole_rows_is_refused() {
-    if !under("cuda::conformance::a_table_that_is_not_whole_rows_is_refused", &[]) {
+    if !cuda_sim::in_process_with("cuda::conformance::a_table_that_is_not_whole_rows_is_refused", &[]) {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -78,7 +78,7 @@ fn owned(table: &[u8], row_bytes: usize) -> Mapped<'static> {
 
 #[test]
 fn a_host_source_staged_to_the_device_conforms() {
-    if !under("cuda::conformance::a_host_source_staged_to_the_device_conforms", &[]) {
+    if !cuda_sim::in_process_with("cuda::conformance::a_host_source_staged_to_the_device_conforms", &[]) {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -91,7 +91,7 @@ fn a_host_source_staged_to_the_device_conforms() {
 
 #[test]
 fn widened_rows_staged_to_the_device_conform() {
-    if !under("cuda::conformance::widened_rows_staged_to_the_device_conform", &[]) {
+    if !cuda_sim::in_process_with("cuda::conformance::widened_rows_staged_to_the_device_conform", &[]) {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -115,7 +115,7 @@ fn widened_rows_staged_to_the_device_conform() {
 
 #[test]
 fn a_split_of_both_ways_conforms() {
-    if !under("cuda::conformance::a_split_of_both_ways_conforms", &[]) {
+    if !cuda_sim::in_process_with("cuda::conformance::a_split_of_both_ways_conforms", &[]) {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -132,7 +132,7 @@ fn a_split_of_both_ways_conforms() {
 
 #[test]
 fn a_table_on_the_device_conforms() {
-    if !under("cuda::conformance::a_table_on_the_device_conforms", &[]) {
+    if !cuda_sim::in_process_with("cuda::conformance::a_table_on_the_device_conforms", &[]) {
         return;
     }
     let context = Context::primary(0).unwrap();

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use uva_cuda::kernels::gather::Kernel;
-use uva_cuda::memory::{PinnedBuffer, device_to_host};
+use uva_cuda::memory::{IpcKind, PinnedBuffer, SharedBuffer, device_to_host, host_to_device};
 use uva_cuda::{Event, Stream};
-use uva_rows::Cached;
 use uva_rows::cache::eviction;
-use uva_rows::cuda::{DeviceCache, DeviceRows, DeviceSource, DeviceTable, GridBound, SlotFiller};
+use uva_rows::cuda::{
+    DeviceCache, DeviceRows, DeviceSource, DeviceTable, GridBound, OnDevice, SlotFiller, SlotPlace,
+};
+use uva_rows::{Cached, RowSource};
 
 use super::machine::*;
 
@@ -77,7 +79,9 @@ fn calls_of_a_batch<S: DeviceSource>(mut filler: SlotFiller<S>, folder: &Path) -
 fn a_batch_costs_one_upload_three_launches_at_most_and_no_wait_of_the_host() {
     let test = "cuda::counts::a_batch_costs_one_upload_three_launches_at_most_and_no_wait_of_the_host";
     let temp = tempfile::tempdir().unwrap();
-    if cuda_sim::on_a_gpu() || !under(test, &[("CUDA_SIM_COUNTS", temp.path().to_str().unwrap())]) {
+    if cuda_sim::on_a_gpu()
+        || !cuda_sim::in_process_with(test, &[("CUDA_SIM_COUNTS", temp.path().to_str().unwrap())])
+    {
         return;
     }
     let folder = std::env::var_os("CUDA_SIM_COUNTS").expect("the folder");
@@ -127,7 +131,7 @@ fn a_batch_costs_one_upload_three_launches_at_most_and_no_wait_of_the_host() {
 /// The upload of a batch runs beside the gather of the batch before it.
 #[test]
 fn an_upload_does_not_wait_for_the_gather_before_it() {
-    if !under("cuda::counts::an_upload_does_not_wait_for_the_gather_before_it", &[]) {
+    if !cuda_sim::in_process_with("cuda::counts::an_upload_does_not_wait_for_the_gather_before_it", &[]) {
         return;
     }
     let machine = Machine::new();
@@ -162,4 +166,71 @@ fn an_upload_does_not_wait_for_the_gather_before_it() {
     hold.let_go();
     assert_eq!(filler.drain().unwrap().len(), 2);
     drop(filler);
+}
+
+/// Arrays that lie on the device already, as those of a sampler there, come to the slot by one launch.
+#[test]
+fn arrays_on_the_device_are_copied_by_one_launch_whatever_their_number() {
+    let test = "cuda::counts::arrays_on_the_device_are_copied_by_one_launch_whatever_their_number";
+    let temp = tempfile::tempdir().unwrap();
+    if cuda_sim::on_a_gpu()
+        || !cuda_sim::in_process_with(test, &[("CUDA_SIM_COUNTS", temp.path().to_str().unwrap())])
+    {
+        return;
+    }
+    let folder = std::env::var_os("CUDA_SIM_COUNTS").expect("the folder");
+    let folder = Path::new(&folder);
+    let machine = Machine::new();
+    let context = &machine.context;
+    let stream = Stream::new(context).unwrap();
+    let mut filler = machine.filler_on(Stream::new(context).unwrap(), machine.pinned(Kernel::Wide));
+    let ids: Vec<i64> = (0..40).map(|i| i * 7 % ROWS as i64).collect();
+    let id_bytes: &[u8] = bytemuck::cast_slice(&ids);
+    let memory = Arc::new(SharedBuffer::create(context, 4096, IpcKind::Auto, "a batch").unwrap());
+    // The ids, and eight more arrays, each on a line of its own.
+    let mut image = vec![0_u8; 4096];
+    image.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at % 251) as u8);
+    image[..id_bytes.len()].copy_from_slice(id_bytes);
+    // SAFETY: as long as the memory, which nobody else uses, and waited for.
+    unsafe { host_to_device(&stream, &image, memory.address()) }.unwrap();
+    stream.synchronize().unwrap();
+    let mut arrays = vec![(64, 0..id_bytes.len())];
+    arrays.extend((0..8).map(|number| (512 + number * 64, 1024 + number * 128..1024 + number * 128 + 60)));
+    let (ready, taken) = (Event::local(context).unwrap(), Event::local(context).unwrap());
+    let fill = |filler: &mut SlotFiller<_>, stamp| {
+        let on_device = OnDevice { memory: &memory, arrays: &arrays, count: ids.len(), taken: &taken };
+        let place = SlotPlace {
+            slot: 0,
+            arrays: &[],
+            on_device: Some(on_device),
+            ids_at: 64,
+            features_at: FEATURES_AT,
+            stamp,
+            after: None,
+            ready: &ready,
+        };
+        filler.submit(&[], place).unwrap();
+        filler.drain().unwrap();
+    };
+    fill(&mut filler, 1);
+    let before = counts(folder);
+    fill(&mut filler, 2);
+    let more = |function: &str| {
+        let of = |counts: &BTreeMap<String, u64>| counts.get(function).copied().unwrap_or(0);
+        of(&counts(folder)) - of(&before)
+    };
+    // The copies, the gather and its end.
+    assert_eq!((more("cuLaunchKernel"), more("cuMemcpyDtoDAsync"), more("cuMemcpyHtoDAsync")), (3, 0, 1));
+    let mut slot = PinnedBuffer::new(context, STRIDE, "a slot").unwrap();
+    // SAFETY: both ends live, and the copy is waited for.
+    unsafe { device_to_host(&stream, machine.buffer.address(), slot.as_mut_slice()) }.unwrap();
+    stream.synchronize().unwrap();
+    let slot = slot.as_slice();
+    for (to, from) in &arrays {
+        assert!(slot[*to..][..from.len()] == image[from.clone()], "the array at {to}");
+    }
+    for (row, &id) in ids.iter().enumerate() {
+        let expected = &machine.table_bytes[id as usize * ROW_BYTES..][..ROW_BYTES];
+        assert!(&slot[FEATURES_AT + row * ROW_BYTES..][..ROW_BYTES] == expected, "row {row}");
+    }
 }

@@ -12,7 +12,10 @@ use super::machine::*;
 
 #[test]
 fn a_bad_id_is_in_the_report_by_zero_copy_and_refused_at_once_otherwise() {
-    if !under("cuda::faults::a_bad_id_is_in_the_report_by_zero_copy_and_refused_at_once_otherwise", &SHAKEN) {
+    if !cuda_sim::in_process_with(
+        "cuda::faults::a_bad_id_is_in_the_report_by_zero_copy_and_refused_at_once_otherwise",
+        &SHAKEN,
+    ) {
         return;
     }
     let machine = Machine::new();
@@ -46,7 +49,10 @@ fn a_bad_id_is_in_the_report_by_zero_copy_and_refused_at_once_otherwise() {
 
 #[test]
 fn what_lies_outside_a_slot_is_refused_and_the_filler_goes_on() {
-    if !under("cuda::faults::what_lies_outside_a_slot_is_refused_and_the_filler_goes_on", &SHAKEN) {
+    if !cuda_sim::in_process_with(
+        "cuda::faults::what_lies_outside_a_slot_is_refused_and_the_filler_goes_on",
+        &SHAKEN,
+    ) {
         return;
     }
     let machine = Machine::new();
@@ -86,7 +92,7 @@ fn what_lies_outside_a_slot_is_refused_and_the_filler_goes_on() {
 #[test]
 fn a_batch_larger_than_what_was_reserved_is_refused_while_a_kernel_is_held_and_the_filler_goes_on() {
     let test = "cuda::faults::a_batch_larger_than_what_was_reserved_is_refused_while_a_kernel_is_held_and_the_filler_goes_on";
-    if !under(test, &[]) {
+    if !cuda_sim::in_process_with(test, &[]) {
         return;
     }
     let machine = Machine::new();
@@ -116,7 +122,7 @@ fn a_batch_larger_than_what_was_reserved_is_refused_while_a_kernel_is_held_and_t
 
 /// Fails one call of the driver in the middle of fills: the error names it, and every fill after it is refused.
 fn breaks(test: &str, mode: GatherMode, function: &str, call: usize) {
-    if !under(test, &[("CUDA_SIM_FAIL", &format!("{function}:{call}=719"))]) {
+    if !cuda_sim::in_process_with(test, &[("CUDA_SIM_FAIL", &format!("{function}:{call}=719"))]) {
         return;
     }
     let machine = Machine::new();
@@ -163,7 +169,10 @@ fn a_record_that_fails_ends_the_filler_with_the_calls_name() {
 
 #[test]
 fn a_filler_that_is_dropped_waits_for_what_it_enqueued() {
-    if !under("cuda::faults::a_filler_that_is_dropped_waits_for_what_it_enqueued", &SHAKEN) {
+    if !cuda_sim::in_process_with(
+        "cuda::faults::a_filler_that_is_dropped_waits_for_what_it_enqueued",
+        &SHAKEN,
+    ) {
         return;
     }
     let machine = Machine::new();
@@ -194,8 +203,10 @@ fn a_filler_that_is_dropped_waits_for_what_it_enqueued() {
 
 #[test]
 fn a_filler_is_abandoned_while_the_device_waits_for_an_event_that_never_comes() {
-    if !under("cuda::faults::a_filler_is_abandoned_while_the_device_waits_for_an_event_that_never_comes", &[])
-    {
+    if !cuda_sim::in_process_with(
+        "cuda::faults::a_filler_is_abandoned_while_the_device_waits_for_an_event_that_never_comes",
+        &[],
+    ) {
         return;
     }
     let machine = Machine::new();

@@ -1,7 +1,6 @@
 //! What the tests share: the machine, a table, slots and batches to fill them with.
 
 use std::ops::Range;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -15,26 +14,6 @@ use uva_rows::cuda::{
     DeviceSource, Fill, FillError, GridBound, Pinned, SlotFiller, SlotPlace, SlotShape, Split, Staged,
 };
 use uva_rows::{Mapped, RowSource};
-
-/// As `cuda_sim::in_process_with`, with the watchdog over memory that is taken or freed while a kernel is held.
-pub fn under(test: &str, variables: &[(&str, &str)]) -> bool {
-    const INSIDE: &str = "UVA_GATHER_TEST_INSIDE";
-    if std::env::var_os(INSIDE).is_some() {
-        return true;
-    }
-    if cuda_sim::on_a_gpu() {
-        return cuda_sim::in_process_with(test, variables);
-    }
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", test, "--nocapture"]).env(INSIDE, "1");
-    command.env("CUDA_SIM_WATCHDOG", "1").envs(variables.iter().copied());
-    cuda_sim::environment(&mut command);
-    let output = command.output().unwrap();
-    let text =
-        format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && text.contains("1 passed"), "{test}: {}\n{text}", output.status);
-    false
-}
 
 pub fn kernels(context: &Arc<Context>) -> GatherKernels {
     let options = ModuleOptions {
@@ -109,7 +88,7 @@ pub const IDS_AT: usize = 4096;
 pub const FEATURES_AT: usize = 64 << 10;
 pub const MOST_IDS: usize = 4000;
 pub const STRIDE: usize = 1 << 20;
-pub const SHAPE: SlotShape = SlotShape { slots: 2, stride: STRIDE, report_at: 0 };
+pub const SHAPE: SlotShape = SlotShape { slots: 2, stride: STRIDE };
 
 pub struct Machine {
     pub context: Arc<Context>,
@@ -313,7 +292,7 @@ impl Batch {
             let row = &slot[FEATURES_AT + i * ROW_BYTES..][..ROW_BYTES];
             assert!(row == &table[id as usize * ROW_BYTES..][..ROW_BYTES], "{case}: row {i}, id {id}");
         }
-        let stamp = u64::from_ne_bytes(slot[SHAPE.report_at..][..8].try_into().unwrap());
+        let stamp = u64::from_ne_bytes(slot[..8].try_into().unwrap());
         assert_eq!(stamp, self.stamp, "{case}: the stamp in the slot");
     }
 }

@@ -1,4 +1,4 @@
-//! The gather on a GPU, under the simulator: the conformance checks, and slots against a plain loop. With
+//! The gather on a GPU the simulator: the conformance checks, and slots against a plain loop. With
 //! `UVATRAIN_REQUIRE_GPU=1`, on the machine's own GPU: all but what wants faults.
 
 mod cache;

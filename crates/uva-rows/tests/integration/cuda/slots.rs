@@ -15,7 +15,10 @@ use super::machine::*;
 
 #[test]
 fn two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_zero_copy() {
-    if !under("cuda::slots::two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_zero_copy", &SHAKEN) {
+    if !cuda_sim::in_process_with(
+        "cuda::slots::two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_zero_copy",
+        &SHAKEN,
+    ) {
         return;
     }
     let machine = Machine::new();
@@ -25,7 +28,10 @@ fn two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_zero_copy() {
 
 #[test]
 fn two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_copies() {
-    if !under("cuda::slots::two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_copies", &SHAKEN) {
+    if !cuda_sim::in_process_with(
+        "cuda::slots::two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_copies",
+        &SHAKEN,
+    ) {
         return;
     }
     let machine = Machine::new();
@@ -35,7 +41,10 @@ fn two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_copies() {
 
 #[test]
 fn two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_both() {
-    if !under("cuda::slots::two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_both", &SHAKEN) {
+    if !cuda_sim::in_process_with(
+        "cuda::slots::two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_both",
+        &SHAKEN,
+    ) {
         return;
     }
     let machine = Machine::new();
@@ -48,7 +57,10 @@ fn two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_both() {
 
 #[test]
 fn pieces_on_their_way_are_not_overwritten() {
-    if !under("cuda::slots::pieces_on_their_way_are_not_overwritten", &[("CUDA_SIM_DELAY_US", "20000")]) {
+    if !cuda_sim::in_process_with(
+        "cuda::slots::pieces_on_their_way_are_not_overwritten",
+        &[("CUDA_SIM_DELAY_US", "20000")],
+    ) {
         return;
     }
     // A batch is many times as large as all pieces together, and the simulator copies each late.
@@ -62,7 +74,7 @@ fn pieces_on_their_way_are_not_overwritten() {
     let payload: Vec<u8> = ids.iter().flat_map(|id| id.to_ne_bytes()).collect();
     let features_at = 64 + payload.len();
     let stride = (features_at + ids.len() * ROW_BYTES).next_multiple_of(64);
-    let shape = SlotShape { slots: 1, stride, report_at: 0 };
+    let shape = SlotShape { slots: 1, stride };
     let buffer = Arc::new(SharedBuffer::create(&context, shape.stride, IpcKind::Auto, "a slot").unwrap());
     for mode in [GatherMode::Dma, GatherMode::Split] {
         let bytes = Mapped::owned(Arc::new(Aside::of(&table_bytes)), ROW_BYTES, 1).unwrap();
@@ -99,7 +111,10 @@ fn pieces_on_their_way_are_not_overwritten() {
 /// A table of several pieces, the last of them cut: rows on both sides of every border.
 #[test]
 fn a_table_on_the_device_has_the_rows_that_it_was_copied_from() {
-    if !under("cuda::slots::a_table_on_the_device_has_the_rows_that_it_was_copied_from", &SHAKEN) {
+    if !cuda_sim::in_process_with(
+        "cuda::slots::a_table_on_the_device_has_the_rows_that_it_was_copied_from",
+        &SHAKEN,
+    ) {
         return;
     }
     const PIECE: usize = 16 << 20;
@@ -119,7 +134,7 @@ fn a_table_on_the_device_has_the_rows_that_it_was_copied_from() {
     let payload: Vec<u8> = ids.iter().flat_map(|id| id.to_ne_bytes()).collect();
     let features_at = 64 + payload.len();
     let stride = (features_at + ids.len() * ROW_BYTES).next_multiple_of(64);
-    let shape = SlotShape { slots: 1, stride, report_at: 0 };
+    let shape = SlotShape { slots: 1, stride };
     let buffer = Arc::new(SharedBuffer::create(&context, shape.stride, IpcKind::Auto, "a slot").unwrap());
     let bound = GridBound::Multiprocessors(1);
     let source = DeviceRows::new(kernels(&context), table, ROW_BYTES, Kernel::Wide, bound).unwrap();
@@ -144,7 +159,7 @@ fn a_table_on_the_device_has_the_rows_that_it_was_copied_from() {
 
 #[test]
 fn a_split_is_right_whatever_the_share() {
-    if !under("cuda::slots::a_split_is_right_whatever_the_share", &SHAKEN) {
+    if !cuda_sim::in_process_with("cuda::slots::a_split_is_right_whatever_the_share", &SHAKEN) {
         return;
     }
     let machine = Machine::new();
@@ -157,7 +172,7 @@ fn a_split_is_right_whatever_the_share() {
 
 #[test]
 fn the_share_of_a_split_follows_what_was_measured() {
-    if !under("cuda::slots::the_share_of_a_split_follows_what_was_measured", &[]) {
+    if !cuda_sim::in_process_with("cuda::slots::the_share_of_a_split_follows_what_was_measured", &[]) {
         return;
     }
     let machine = Machine::new();
@@ -178,7 +193,7 @@ fn the_share_of_a_split_follows_what_was_measured() {
 
 #[test]
 fn slots_are_filled_on_a_partition_by_every_kernel() {
-    if !under("cuda::slots::slots_are_filled_on_a_partition_by_every_kernel", &SHAKEN) {
+    if !cuda_sim::in_process_with("cuda::slots::slots_are_filled_on_a_partition_by_every_kernel", &SHAKEN) {
         return;
     }
     let machine = Machine::new();

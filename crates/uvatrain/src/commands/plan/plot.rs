@@ -45,13 +45,10 @@ fn draw(plan: &CachePlan, backend: SVGBackend<'_>) -> Drawn {
     let hit_rate = |_: bool, point: f64| Some(100.0 * point);
     // One cache grows while the other is as planned.
     let cost = |lists: bool, point: f64| {
-        let of = match lists {
-            true => model.predict(point, plan.rows.hit_rate),
-            false => model.predict(plan.lists.hit_rate, point),
-        };
-        if of.total_ms().is_some() { of.total_ms() } else { Some(of.link_bytes / MIB) }
+        let (lists, rows) = if lists { (point, plan.rows.hit_rate) } else { (plan.lists.hit_rate, point) };
+        model.batch_ms(lists, rows).or_else(|| Some(model.predict(lists, rows).link_bytes / MIB))
     };
-    let timed = model.predict(0.0, 0.0).total_ms().is_some();
+    let timed = model.batch_ms(0.0, 0.0).is_some();
     let unit = if timed { "ms a batch expected" } else { "MiB a batch over the link expected" };
     chart(&above, "% of reads that hit", &curves(plan, hit_rate))?;
     chart(&below, unit, &curves(plan, cost))?;

@@ -164,6 +164,12 @@ fn facts(plan: &CachePlan) -> String {
         };
         fact(name, text);
     }
+    if !plan.model.is_sum() {
+        fact(
+            "objective",
+            "the slowest of sampling, gathering and the link, which work beside each other".to_owned(),
+        );
+    }
     fact("planned in", format::seconds(plan.profile.seconds));
     facts.render()
 }

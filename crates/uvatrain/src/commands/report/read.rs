@@ -12,7 +12,7 @@ use crate::exit::{self, Problem};
 
 /// More than a line of metrics has. A file without lines is not read to its end to find that out.
 const LONGEST_LINE: u64 = 4 << 20;
-const EVENTS: [&str; 4] = ["start", "batch", "epoch", "end"];
+const EVENTS: [&str; 5] = ["start", "in_force", "batch", "epoch", "end"];
 const WHAT_DOES: &str =
     "give it files that `uvatrain train --metrics FILE` or `uvatrain run --metrics FILE` wrote";
 

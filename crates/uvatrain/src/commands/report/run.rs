@@ -100,6 +100,10 @@ impl Run {
     pub fn take(&mut self, event: Event) -> Result<(), String> {
         match event {
             Event::Start(start) => self.resume(start),
+            Event::InForce(changed) => {
+                changed.replace_in(&mut self.start.in_force);
+                Ok(())
+            }
             Event::Batch(batch) => self.batch(&batch),
             Event::Epoch(epoch) => {
                 let EpochEvent { train_loss, train_accuracy, seconds, .. } = epoch;
@@ -254,6 +258,16 @@ mod tests {
             "loss": loss, "input_nodes": 500, "edges": [300, 700], "sample_us": 1, "gather_us": 1, "train_us": 1,
             "cache": { "list_reads": 10, "list_hits": 5, "rows": 500, "row_hits": 20 } });
         serde_json::from_value(text).unwrap()
+    }
+
+    #[test]
+    fn a_fall_back_shows_in_place_of_what_the_start_says() {
+        let mut run = Run::new(Path::new("f"), start(0, 0)).unwrap();
+        run.start.in_force["partition"] = json!("green");
+        let event = json!({ "event": "in_force", "in_force": { "partition": "grid" } });
+        run.take(serde_json::from_value(event).unwrap()).unwrap();
+        assert_eq!(run.options()["partition"], &json!("grid"));
+        assert_eq!(run.start.in_force["train_batches"], json!(10), "all else stays");
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl Figures {
                 self.epochs += 1;
                 self.last_epoch = Some(epoch.clone());
             }
-            Event::End(_) => {}
+            Event::InForce(_) | Event::End(_) => {}
         }
     }
 

@@ -1,11 +1,13 @@
-// A block of a batch, prepared for training in one launch: offsets and sources within their ranges, the destination of
-// each edge, and the weight of each edge. See docs/kernels.md.
+// What the consumer launches in a training step: the preparation of all blocks of a batch, and the batch's verdict. See
+// docs/kernels.md.
 //
-// A block of threads works on UVA_BLOCK_DESTINATIONS destinations and on the edges of their lists. Its offsets depend on
+// Preparation: offsets and sources within their ranges, the destination of each edge, and the weight of each edge. A
+// block of threads works on UVA_BLOCK_DESTINATIONS destinations and on the edges of their lists. Its offsets depend on
 // the largest of all before them, since an offset that falls is raised. It reads those itself: for the last of a million
 // destinations that is 4 MB of L2, and no block waits for another.
 
 #include "block.cuh"
+#include "verdict.cuh"
 
 #define UVA_BLOCK __global__ void __launch_bounds__(UVA_BLOCK_THREADS)
 
@@ -63,17 +65,20 @@ __device__ __forceinline__ double weight_of(const BlockArguments& arguments, u64
 
 extern "C" {
 
-UVA_BLOCK block_prepare(BlockArguments arguments) {
+UVA_BLOCK block_prepare(const __grid_constant__ BatchBlocks batch) {
   using namespace uva;
+  // Blocks of threads take the blocks of the batch in turn.
+  const u32 layer = blockIdx.x % (u32)batch.count, share = blockIdx.x / (u32)batch.count;
+  const BlockArguments& arguments = batch.blocks[layer];
   // The offsets of these destinations, and one more.
   __shared__ int offsets[UVA_BLOCK_DESTINATIONS + 1];
   // Each thread's largest of its own and all before it.
   __shared__ int largest[UVA_BLOCK_THREADS];
   const u64 destinations = arguments.destinations;
   const int edges = (int)arguments.edges;
-  const u64 step = (u64)gridDim.x * UVA_BLOCK_DESTINATIONS;
+  const u64 step = (u64)(gridDim.x / (u32)batch.count) * UVA_BLOCK_DESTINATIONS;
   // Once without destinations, for the one offset.
-  for (u64 begin = (u64)blockIdx.x * UVA_BLOCK_DESTINATIONS; begin == 0 || begin < destinations; begin += step) {
+  for (u64 begin = (u64)share * UVA_BLOCK_DESTINATIONS; begin == 0 || begin < destinations; begin += step) {
     const u32 count =
         (u32)(destinations - begin < UVA_BLOCK_DESTINATIONS ? destinations - begin : UVA_BLOCK_DESTINATIONS);
     int before = 0;
@@ -129,5 +134,8 @@ UVA_BLOCK block_prepare(BlockArguments arguments) {
     __syncthreads();
   }
 }
+
+// One thread, behind the loss.
+__global__ void batch_verdict(VerdictArguments arguments) { uva::judge(arguments); }
 
 }  // extern "C"

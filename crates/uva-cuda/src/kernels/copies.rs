@@ -1,0 +1,40 @@
+//! Launches of the kernel that copies arrays within the device.
+
+use uva_kernels::copies::{COPIES_AT_ONCE, CopyArguments};
+
+use crate::error::CudaError;
+use crate::kernels::gather::{GatherKernels, GridBound, pointer};
+use crate::stream::Stream;
+
+pub use uva_kernels::copies::DeviceCopy;
+
+/// Blocks of threads that copy, at most. They have 512 KiB on their way at once, and leave nearly all multiprocessors alone.
+const MOST_BLOCKS: GridBound = GridBound::Blocks(16);
+
+impl GatherKernels {
+    /// Enqueues copies within the device, by one launch for each 32 of them. Returns without waiting.
+    ///
+    /// # Errors
+    /// [`CudaError::Refused`] for copies that no memory can satisfy; [`CudaError::Call`] if a launch fails.
+    ///
+    /// # Safety
+    /// The following holds from this call until the stream has passed it, on the stream's device:
+    /// - The sources are readable, and nobody writes them. The targets are writable, nobody else uses them, and none
+    ///   overlaps another or a source.
+    /// - The module of these kernels lives, and the stream is as [`GatherKernels::enqueue`] requires.
+    pub unsafe fn copy(&self, stream: &Stream, copies: &[DeviceCopy]) -> Result<(), CudaError> {
+        for copies in copies.chunks(COPIES_AT_ONCE) {
+            let mut arguments = CopyArguments::new(copies);
+            arguments.check().map_err(CudaError::Refused)?;
+            let warps = arguments.useful_warps();
+            if warps == 0 {
+                continue;
+            }
+            let shape = self.shape(&self.copies, MOST_BLOCKS, warps);
+            // SAFETY: one parameter, the arguments by value, whose layout the header shares; the caller promises
+            // everything that they name.
+            unsafe { self.copies.function.launch(stream, shape, &mut [pointer(&mut arguments)]) }?;
+        }
+        Ok(())
+    }
+}
