@@ -134,11 +134,12 @@ unsafe fn with_avx2<S: Source>(way: Way, source: S, kind: RowKind, ids: &[i64], 
     use super::avx2::{Bytes, Direct, FromBf16, FromE4m3, FromF16, Staged};
     macro_rules! each {
         ($values:ty, $row_values:expr) => {
-            // SAFETY: by our caller's promise.
             match way.streamed {
+                // SAFETY: by our caller's promise.
                 false => unsafe {
                     each_row(way, source, kind, ids, Direct::<$values>::new(out, $row_values))
                 },
+                // SAFETY: as above.
                 true => unsafe { each_row(way, source, kind, ids, Staged::<$values>::new(out, $row_values)) },
             }
         };
@@ -160,11 +161,12 @@ unsafe fn with_avx512<S: Source>(way: Way, source: S, kind: RowKind, ids: &[i64]
     use super::avx512::{Bytes, FromBf16, FromE4m3, FromF16, Lines};
     macro_rules! each {
         ($lanes:ty, $row_lanes:expr) => {
-            // SAFETY: by our caller's promise.
             match way.streamed {
+                // SAFETY: by our caller's promise.
                 false => unsafe {
                     each_row(way, source, kind, ids, Lines::<$lanes, false>::new(out, $row_lanes))
                 },
+                // SAFETY: as above.
                 true => unsafe {
                     each_row(way, source, kind, ids, Lines::<$lanes, true>::new(out, $row_lanes))
                 },
