@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use uva_batch::StaticShapes;
 use uva_graph::{Dataset, Split};
 use uva_sample::MAX_EPOCH;
 
@@ -99,7 +100,10 @@ impl BatchStream {
         backend: Backend,
         main: Split,
     ) -> Result<Self, RuntimeError> {
-        let plan = RunPlan::new(&dataset, options, steered())?.on(backend);
+        options.check()?;
+        options.check_dataset(&dataset)?;
+        let options = options.with_shapes(&dataset, main)?;
+        let plan = RunPlan::new(&dataset, &options, steered())?.on(backend);
         Ok(Self::over(Runtime::start(dataset, plan)?, main))
     }
 
@@ -134,6 +138,11 @@ impl BatchStream {
     /// Seeds of a whole batch: what was asked for, or one more than the longest split has.
     pub fn batch_size(&self) -> usize {
         self.runtime.options().batch_size
+    }
+
+    /// The shapes that batches are padded to; `None`: they are not.
+    pub fn shapes(&self) -> Option<&StaticShapes> {
+        self.runtime.options().shapes.as_ref()
     }
 
     /// Time totals of each role so far.
