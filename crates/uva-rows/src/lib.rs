@@ -25,4 +25,4 @@ pub use error::GatherError;
 pub use host::{CachedRows, EvictingRows, HostPlace, HostSource, InMemory, Mapped, RowCache};
 pub use source::{Origin, Place, RowSource, RowsRead, Ticket};
 pub use stack::{Cached, Widened};
-pub use uva_ops::rows::{HalfFloat, RowCopy};
+pub use uva_ops::rows::{NarrowFloat, RowCopy};

@@ -1,7 +1,7 @@
 //! Sources around sources. Their implementations lie beside the places that they fill: [`crate::host`],
 //! [`crate::cuda`].
 
-use uva_ops::rows::HalfFloat;
+use uva_ops::rows::NarrowFloat;
 
 /// A source with a cache of its rows in front of it. The rows are the same, byte for byte.
 ///
@@ -24,5 +24,5 @@ impl<S, C> Cached<S, C> {
 #[derive(Debug)]
 pub struct Widened<S> {
     pub(crate) source: S,
-    pub(crate) from: HalfFloat,
+    pub(crate) from: NarrowFloat,
 }

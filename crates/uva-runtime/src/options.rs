@@ -82,8 +82,8 @@ options! {
         /// and their hashes are the same
         pad: Pad = Pad::Off
             => Field::choice::<Pad>("SHAPES").of(BATCHES, &[Layout]),
-        /// Feature values of batches: those of the table, or float32, for which the producer widens float16 and bfloat16
-        /// on the way
+        /// Feature values of batches: those of the table, or float32, for which the producer widens narrower
+        /// floats on the way
         feature_type: FeatureType = FeatureType::Table
             => Field::choice::<FeatureType>("TYPE").of(BATCHES, &[Layout])
                 .unless_given("float32 for a built-in model, else table"),

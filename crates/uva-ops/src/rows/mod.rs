@@ -18,4 +18,4 @@ pub use copy::{RowCopy, RowKind, Way, copy_rows};
 pub use ids::any_outside;
 pub use sink::LINE;
 pub use source::{CachedTable, Source, TableRows};
-pub use widening::HalfFloat;
+pub use widening::NarrowFloat;

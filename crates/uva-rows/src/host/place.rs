@@ -1,6 +1,6 @@
 //! Rows in host memory: the place, and the sources that a loop on the CPU can address.
 
-use uva_ops::rows::HalfFloat;
+use uva_ops::rows::NarrowFloat;
 
 use crate::error::GatherError;
 use crate::source::{Place, RowSource, RowsRead};
@@ -43,6 +43,6 @@ pub trait InMemory {
         &mut self,
         ids: &[i64],
         place: HostPlace<'_>,
-        widened: Option<HalfFloat>,
+        widened: Option<NarrowFloat>,
     ) -> Result<RowsRead, GatherError>;
 }

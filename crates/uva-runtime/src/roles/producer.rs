@@ -7,7 +7,7 @@ use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
 use uva_mem::ring::{Reader, Writer};
 use uva_rows::{
-    Cached, CachedRows, EvictingRows, GatherError, HalfFloat, HostPlace, HostSource, InMemory, Mapped,
+    Cached, CachedRows, EvictingRows, GatherError, HostPlace, HostSource, InMemory, Mapped, NarrowFloat,
     RowCache, Widened,
 };
 use uva_sample::BatchKey;
@@ -22,7 +22,7 @@ use crate::edge_rows::EdgeRows;
 use crate::peer::Peer;
 use crate::plan::RunPlan;
 use crate::stage::{Doing, StageClock};
-use crate::widening::half_float;
+use crate::widening::narrow_float;
 
 /// The one producer: it takes the batches in order, from any sampler.
 pub(crate) struct ProducerRole<'a> {
@@ -183,10 +183,10 @@ pub(crate) fn source_on_host<'d>(
         }
         (None, None) => None,
     };
-    let half = half_float(layout.widened_from());
+    let narrow = narrow_float(layout.widened_from());
     match cache {
-        None => as_asked_for(rows, half),
-        Some(cache) => Cached::in_memory(rows, cache).and_then(|rows| as_asked_for(rows, half)),
+        None => as_asked_for(rows, narrow),
+        Some(cache) => Cached::in_memory(rows, cache).and_then(|rows| as_asked_for(rows, narrow)),
     }
     .map_err(failed)
 }
@@ -194,11 +194,11 @@ pub(crate) fn source_on_host<'d>(
 /// The rows unchanged, or widened.
 pub(crate) fn as_asked_for<'d>(
     rows: impl InMemory + HostSource + 'd,
-    half: Option<HalfFloat>,
+    narrow: Option<NarrowFloat>,
 ) -> Result<Box<dyn HostSource + 'd>, GatherError> {
-    Ok(match half {
+    Ok(match narrow {
         None => Box::new(rows),
-        Some(half) => Box::new(Widened::new(rows, half)?),
+        Some(narrow) => Box::new(Widened::new(rows, narrow)?),
     })
 }
 
