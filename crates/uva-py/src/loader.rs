@@ -338,7 +338,7 @@ impl Source {
     /// The sizes that batches are padded to: nodes of each level, the seeds first, and destinations, sources and edges
     /// of each block. None: they are not padded.
     #[getter]
-    fn shapes(&self) -> Option<(Vec<usize>, Vec<(usize, usize, usize)>)> {
+    fn shapes(&self) -> Option<(Vec<usize>, Vec<BlockSize>)> {
         let shapes = self.options.shapes.as_ref()?;
         let blocks = (0..shapes.layers()).map(|layer| shapes.layer(layer));
         let blocks = blocks.map(|block| (block.destinations, block.sources, block.edges)).collect();
@@ -411,6 +411,9 @@ impl Source {
         self.closing.load(Ordering::Relaxed)
     }
 }
+
+/// Destinations, sources and edges of a block.
+type BlockSize = (usize, usize, usize);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Its contents are always consistent.
