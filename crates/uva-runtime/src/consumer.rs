@@ -15,7 +15,7 @@ use crate::batch::Batch;
 use crate::device::DeviceSlots;
 use crate::measurement::{self, Wanted};
 use crate::metrics::Roles;
-use crate::options::{LoaderOptions, Passes};
+use crate::options::{LoaderOptions, Pad, Passes};
 use crate::plan::RunPlan;
 use crate::roles::BatchReceiver;
 use crate::schedule::{Order, Schedule};
@@ -100,9 +100,14 @@ impl BatchStream {
         backend: Backend,
         main: Split,
     ) -> Result<Self, RuntimeError> {
-        options.check()?;
-        options.check_dataset(&dataset)?;
-        let options = options.with_shapes(&dataset, main)?;
+        let options = match options.pad {
+            Pad::Off => options.clone(),
+            Pad::Auto => {
+                options.check()?;
+                options.check_dataset(&dataset)?;
+                options.with_shapes(&dataset, main)?
+            }
+        };
         let plan = RunPlan::new(&dataset, &options, steered())?.on(backend);
         Ok(Self::over(Runtime::start(dataset, plan)?, main))
     }
