@@ -82,7 +82,8 @@ fn round(cores: &[usize], alone: bool) -> f64 {
             let pidfd = PidFd::open(child.id()).expect("the process is there");
             let pid = rustix::process::Pid::from_raw(pidfd.pid() as i32);
             sched_setaffinity(pid, &set).expect("it may run on these cores");
-            ours.send(&[u8::from(alone)], &[batches.fd(), features.fd()]).expect("the role hears");
+            let rings = [&batches, &features].map(|ring| ring.fd().expect("a memfd"));
+            ours.send(&[u8::from(alone)], &rings).expect("the role hears");
             (child, ours)
         })
         .collect();

@@ -38,7 +38,7 @@ impl ControlPage {
 
     /// The memfd, to hand over to another process.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.region.fd()
+        self.region.fd().expect("both constructors make or take one")
     }
 
     fn word(&self, index: usize) -> &AtomicU64 {

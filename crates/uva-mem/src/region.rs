@@ -1,7 +1,9 @@
-//! A shared memory region: a sealed memfd, mapped.
+//! A memory region that processes share, or the threads of one.
 //!
-//! A memfd has no name anywhere, so nothing stays behind after a SIGKILL: the memory goes with the last descriptor
-//! and the last mapping. Its size is sealed, so no peer can shrink it under a mapping (which would be a SIGBUS).
+//! For processes it is a sealed memfd, mapped. A memfd has no name anywhere, so nothing stays behind after a SIGKILL:
+//! the memory goes with the last descriptor and the last mapping. Its size is sealed, so no peer can shrink it under a
+//! mapping (which would be a SIGBUS). Threads need no descriptor, and anonymous memory gets 2 MiB pages on machines
+//! whose memfds get none.
 
 use std::ffi::c_void;
 use std::io;
@@ -13,6 +15,9 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 const BASE_PAGE: usize = 4096;
 const HUGE_PAGE: usize = 2 << 20;
+/// The kernel's settings of transparent huge pages.
+const ANONYMOUS: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+const MEMFDS: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// Which pages to ask for when a region is created.
@@ -61,14 +66,15 @@ pub enum RegionError {
     },
 }
 
-/// A sealed memfd, mapped shared and read-write for as long as this value lives.
+/// Memory that others use too, mapped read-write for as long as this value lives: a sealed memfd, or the threads' own.
 ///
-/// Access goes through raw pointers or atomics only, since other processes write the bytes too. A protocol such as [the
+/// Access goes through raw pointers or atomics only, since other processes or threads write the bytes too. A protocol such as [the
 /// slot ring](crate::ring) decides who may touch which bytes, and when.
 #[derive(Debug)]
 pub struct SharedRegion {
     name: String,
-    fd: OwnedFd,
+    /// `None` where only the threads of this process share it.
+    fd: Option<OwnedFd>,
     base: *mut u8,
     bytes: usize,
     mapped: usize,
@@ -109,11 +115,36 @@ impl SharedRegion {
         Self::create_from(name, bytes, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING, BASE_PAGE)
     }
 
+    /// Creates a zeroed region of `bytes` bytes (at least one) for the threads of this process, on transparent 2 MiB
+    /// pages where the system has them.
+    ///
+    /// # Errors
+    /// [`RegionError::System`] when the system refuses the mapping.
+    pub fn for_threads(name: &str, bytes: usize) -> Result<Self, RegionError> {
+        let size = Self::whole_pages(name, bytes, BASE_PAGE)?;
+        // SAFETY: a fresh mapping at an address of the kernel's choice, so no Rust object lives there.
+        let base = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                size,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )
+        }
+        .map_err(|e| Self::system(name, bytes, "mmap", e))?;
+        Ok(Self::mapped(name, None, base, bytes, size, huge_pages(ANONYMOUS)))
+    }
+
+    /// `bytes` rounded up to whole pages.
+    fn whole_pages(name: &str, bytes: usize, page: usize) -> Result<usize, RegionError> {
+        round_up(bytes, page)
+            .filter(|&size| bytes > 0 && isize::try_from(size).is_ok())
+            .ok_or_else(|| Self::system(name, bytes, "sizing", rustix::io::Errno::INVAL))
+    }
+
     fn create_from(name: &str, bytes: usize, flags: MemfdFlags, page: usize) -> Result<Self, RegionError> {
         let system = |doing| move |e: rustix::io::Errno| Self::system(name, bytes, doing, e);
-        let size = round_up(bytes, page)
-            .filter(|&size| bytes > 0 && isize::try_from(size).is_ok())
-            .ok_or_else(|| Self::system(name, bytes, "sizing", rustix::io::Errno::INVAL))?;
+        let size = Self::whole_pages(name, bytes, page)?;
         let fd = rustix::fs::memfd_create(name, flags).map_err(system("memfd_create"))?;
         rustix::fs::ftruncate(&fd, size as u64).map_err(system("ftruncate"))?;
         rustix::fs::fcntl_add_seals(&fd, SEALS).map_err(system("sealing"))?;
@@ -155,16 +186,31 @@ impl SharedRegion {
             )
         }
         .map_err(|e| Self::system(name, bytes, "mmap", e))?;
-        let mut region =
-            Self { name: name.to_owned(), fd, base: base.cast(), bytes, mapped: size, pages: PageKind::Base };
-        // A child between fork and exec needs none of this, and copying page tables for gigabytes takes long.
-        let _ = region.advise(Advice::LinuxDontFork);
+        let transparent = page == BASE_PAGE && huge_pages(MEMFDS);
+        let mut region = Self::mapped(name, Some(fd), base, bytes, size, transparent);
         if page == HUGE_PAGE {
             region.pages = PageKind::Hugetlb;
-        } else if transparent_huge_pages_for_memfd() && region.advise(Advice::LinuxHugepage).is_ok() {
-            region.pages = PageKind::TransparentHuge;
         }
         Ok(region)
+    }
+
+    /// A region over a fresh mapping; `transparent`: huge pages are asked for.
+    fn mapped(
+        name: &str,
+        fd: Option<OwnedFd>,
+        base: *mut c_void,
+        bytes: usize,
+        mapped: usize,
+        transparent: bool,
+    ) -> Self {
+        let mut region =
+            Self { name: name.to_owned(), fd, base: base.cast(), bytes, mapped, pages: PageKind::Base };
+        // A child between fork and exec needs none of this, and copying page tables for gigabytes takes long.
+        let _ = region.advise(Advice::LinuxDontFork);
+        if transparent && region.advise(Advice::LinuxHugepage).is_ok() {
+            region.pages = PageKind::TransparentHuge;
+        }
+        region
     }
 
     /// Allocates every page now, so that a lack of memory is an error here and not a kill later.
@@ -191,9 +237,9 @@ impl SharedRegion {
         &self.name
     }
 
-    /// The memfd, to hand over to another process.
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+    /// The memfd, to hand over to another process; `None` of a region [for threads](Self::for_threads).
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.fd.as_ref().map(AsFd::as_fd)
     }
 
     /// The first byte; page-aligned.
@@ -246,8 +292,9 @@ fn round_up(bytes: usize, page: usize) -> Option<usize> {
     bytes.checked_next_multiple_of(page)
 }
 
-/// Whether the kernel gives memfds transparent huge pages. `madvise` succeeds even where it never does.
-fn transparent_huge_pages_for_memfd() -> bool {
-    crate::files::read_kernel_text("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
+/// Whether the kernel gives memory of this kind transparent huge pages where it is asked for them. `madvise` succeeds
+/// even where it never does.
+fn huge_pages(setting: &str) -> bool {
+    crate::files::read_kernel_text(setting)
         .is_ok_and(|text| !text.contains("[never]") && !text.contains("[deny]") && text.contains('['))
 }

@@ -187,12 +187,20 @@ impl RunPlan {
         }
     }
 
-    /// Makes a ring.
+    /// Makes a ring that can be handed over to other processes.
     ///
     /// # Errors
     /// [`RuntimeError::Failed`] when the system gives no memory.
     pub fn create_ring(&self, name: RingName) -> Result<Ring, RuntimeError> {
         Ok(Ring::create(name.name(), self.ring_shape(name))?)
+    }
+
+    /// Makes a ring for the threads of this process.
+    ///
+    /// # Errors
+    /// As [`RunPlan::create_ring`].
+    pub fn ring_for_threads(&self, name: RingName) -> Result<Ring, RuntimeError> {
+        Ok(Ring::for_threads(name.name(), self.ring_shape(name))?)
     }
 
     /// Opens a ring that another process has made.

@@ -60,8 +60,8 @@ impl Connections {
     ) -> Result<Self, RuntimeError> {
         Ok(Self {
             control: Arc::new(Control::create(plan.options.samplers)?),
-            batches: Some(plan.create_ring(RingName::Batch)?),
-            features: Some(plan.create_ring(RingName::Feature)?),
+            batches: Some(plan.ring_for_threads(RingName::Batch)?),
+            features: Some(plan.ring_for_threads(RingName::Feature)?),
             processes: Vec::new(),
             slot_channel: None,
             reordered: contents.graph().cloned(),

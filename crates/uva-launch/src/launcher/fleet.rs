@@ -153,8 +153,8 @@ impl Fleet {
     ) -> Result<BorrowedFd<'a>, RuntimeError> {
         let found = match what {
             Resource::ControlPage => Some(control.fd()),
-            Resource::Ring(RingName::Batch) => Some(self.rings.0.fd()),
-            Resource::Ring(RingName::Feature) => Some(self.rings.1.fd()),
+            Resource::Ring(RingName::Batch) => self.rings.0.fd(),
+            Resource::Ring(RingName::Feature) => self.rings.1.fd(),
             Resource::Process(stage) => Some(self.members[topology.process_of(stage)].process.pidfd.as_fd()),
             Resource::FeatureSlotChannel => slot_channel.map(AsFd::as_fd),
             Resource::ReorderedGraph => launch.caches.graph().map(|graph| graph.fd()),

@@ -32,7 +32,7 @@ pub use liveness::{AlwaysAlive, Gone, Liveness};
 pub use word::{SharedWord, Word};
 
 use crate::mix;
-use crate::region::{PageKind, Pages, SharedRegion};
+use crate::region::{PageKind, Pages, RegionError, SharedRegion};
 use protocol::{Fault, Patience, SlotHeader, State, StateWord, position};
 
 /// The longest time between two liveness checks of a wait.
@@ -94,7 +94,7 @@ struct Inner {
     patience: Patience,
 }
 
-/// A ring in shared memory. A clone is the same ring.
+/// A ring in memory that processes share, or the threads of one. A clone is the same ring.
 #[derive(Clone, Debug)]
 pub struct Ring {
     inner: Arc<Inner>,
@@ -114,12 +114,28 @@ impl Ring {
     /// # Errors
     /// As [`Ring::create`].
     pub fn create_with(name: &str, shape: RingShape, pages: Pages) -> Result<Self, RingError> {
+        Self::fresh(name, shape, |region, bytes| SharedRegion::create_with(region, bytes, pages))
+    }
+
+    /// As [`Ring::create`], for threads of this process: it cannot be handed over.
+    ///
+    /// # Errors
+    /// As [`Ring::create`].
+    pub fn for_threads(name: &str, shape: RingShape) -> Result<Self, RingError> {
+        Self::fresh(name, shape, SharedRegion::for_threads)
+    }
+
+    fn fresh(
+        name: &str,
+        shape: RingShape,
+        region: impl FnOnce(&str, usize) -> Result<SharedRegion, RegionError>,
+    ) -> Result<Self, RingError> {
         let bytes = Self::bytes(name, shape)?;
-        let region = SharedRegion::create_with(&format!("uva-ring-{name}"), bytes, pages)
+        let region = region(&format!("uva-ring-{name}"), bytes)
             .map_err(|source| RingError::Region { ring: name.to_owned(), source })?;
         let ring = Self::over(name, shape, region);
-        // Nobody else knows the region yet. The hand-over of its descriptor orders these stores before any reader of
-        // them.
+        // Nobody else knows the region yet. The hand-over of its descriptor, or of the ring to a thread, orders these
+        // stores before any reader of them.
         for (word, value) in ring.region_words().iter().zip(Self::expected_words(shape)) {
             word.store(value, Ordering::Release);
         }
@@ -193,8 +209,8 @@ impl Ring {
         self.inner.shape
     }
 
-    /// Its memfd, to hand over.
-    pub fn fd(&self) -> BorrowedFd<'_> {
+    /// Its memfd, to hand over; `None` of a ring [for threads](Self::for_threads).
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.inner.region.fd()
     }
 

@@ -31,7 +31,7 @@ fn nothing_can_change_them_any_more() {
 #[test]
 fn a_descriptor_that_could_still_be_written_is_refused() {
     let open = SharedRegion::create("open", 4096).unwrap();
-    let refused = FrozenBytes::from_fd("open", open.fd().try_clone_to_owned().unwrap(), 4096).unwrap_err();
+    let refused = FrozenBytes::from_fd("open", open.fd().unwrap().try_clone_to_owned().unwrap(), 4096).unwrap_err();
     assert!(matches!(&refused, RegionError::Mismatch { what, .. } if what.contains("changed")), "{refused}");
     let file = tempfile::tempfile().unwrap();
     let refused = FrozenBytes::from_fd("file", file.as_fd().try_clone_to_owned().unwrap(), 0).unwrap_err();

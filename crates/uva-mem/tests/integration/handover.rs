@@ -248,7 +248,7 @@ fn a_descriptor_that_took_the_channels_number_is_not_taken_up() {
 #[test]
 fn a_region_is_refused_unless_it_is_a_sealed_memfd_of_the_size_agreed() {
     let region = SharedRegion::create("test", 5000).unwrap();
-    let fd = || region.fd().try_clone_to_owned().unwrap();
+    let fd = || region.fd().unwrap().try_clone_to_owned().unwrap();
     assert_eq!(SharedRegion::from_fd("test", fd(), 5000).unwrap().len(), 5000);
     let what = SharedRegion::from_fd("test", fd(), 9000).map(drop).unwrap_err().to_string();
     assert!(what.contains("it has 8192 bytes where 9000 were agreed"), "{what}");
@@ -267,7 +267,7 @@ fn a_region_is_refused_unless_it_is_a_sealed_memfd_of_the_size_agreed() {
 fn a_regions_size_cannot_be_changed_by_anybody() {
     let region = SharedRegion::create("test", 5000).unwrap();
     for size in [0, 4096, 1 << 20] {
-        assert_eq!(rustix::fs::ftruncate(region.fd(), size), Err(rustix::io::Errno::PERM));
+        assert_eq!(rustix::fs::ftruncate(region.fd().unwrap(), size), Err(rustix::io::Errno::PERM));
     }
     assert!(SharedRegion::create("test", 0).is_err());
     assert!(SharedRegion::create("test", usize::MAX).is_err());
@@ -276,7 +276,8 @@ fn a_regions_size_cannot_be_changed_by_anybody() {
 #[test]
 fn a_region_asked_for_on_huge_pages_is_had_either_way() {
     let region = SharedRegion::create_with("test", 3 << 20, uva_mem::Pages::Hugetlb).unwrap();
-    let again = SharedRegion::from_fd("test", region.fd().try_clone_to_owned().unwrap(), 3 << 20).unwrap();
+    let again =
+        SharedRegion::from_fd("test", region.fd().unwrap().try_clone_to_owned().unwrap(), 3 << 20).unwrap();
     assert_eq!(again.pages(), region.pages());
     region.populate().unwrap();
 }

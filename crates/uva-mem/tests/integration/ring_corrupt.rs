@@ -20,7 +20,7 @@ struct Damaged {
 impl Damaged {
     fn new(slots: u32) -> Self {
         let ring = Ring::create("damaged", RingShape { slots, payload_bytes: 100 }).unwrap();
-        let memory = File::from(ring.fd().try_clone_to_owned().unwrap());
+        let memory = File::from(ring.fd().unwrap().try_clone_to_owned().unwrap());
         Self { ring, memory }
     }
 
@@ -166,7 +166,7 @@ fn every_flipped_byte_of_the_regions_own_header_is_refused_at_open() {
         for mask in FLIPS {
             let damaged = Damaged::new(2);
             damaged.flip(byte, mask);
-            let fd = damaged.ring.fd().try_clone_to_owned().unwrap();
+            let fd = damaged.ring.fd().unwrap().try_clone_to_owned().unwrap();
             let error = Ring::open("damaged", fd, damaged.ring.shape()).map(drop).unwrap_err();
             assert!(matches!(error, RingError::Mismatch { .. }), "byte {byte} xor {mask:#x}: {error}");
         }

@@ -45,7 +45,7 @@ impl Peer {
         drop(command);
         let pidfd = PidFd::open(child.id()).unwrap();
         let peer = Self { child, pidfd, channel };
-        peer.channel.send(role.as_bytes(), &[ring.fd()]).unwrap();
+        peer.channel.send(role.as_bytes(), &[ring.fd().unwrap()]).unwrap();
         peer
     }
 
@@ -307,7 +307,7 @@ fn a_child_leads_a_session_of_its_own_only_when_asked_to() {
             .unwrap();
         drop(command);
         let peer = Peer { pidfd: PidFd::open(child.id()).unwrap(), child, channel };
-        peer.channel.send(b"session leader", &[ring.fd()]).unwrap();
+        peer.channel.send(b"session leader", &[ring.fd().unwrap()]).unwrap();
         peer.says(expected);
     }
 }

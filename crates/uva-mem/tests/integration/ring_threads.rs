@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use uva_mem::PageKind;
 use uva_mem::ring::{AlwaysAlive, Gone, Ring, RingError, RingShape};
 
 fn ring(slots: u32, payload_bytes: usize) -> Ring {
@@ -18,8 +19,10 @@ fn pattern(sequence: u64, capacity: usize) -> Vec<u8> {
 fn batches_of_several_writers_arrive_whole_and_in_order() {
     const CAPACITY: usize = 5000;
     const BATCHES: u64 = 4000;
-    for (writers, slots) in [(1u64, 1u32), (1, 2), (2, 4), (3, 5), (4, 2)] {
-        let ring = ring(slots, CAPACITY);
+    let shapes = [(1u64, 1u32), (1, 2), (2, 4), (3, 5), (4, 2)];
+    let makers = [Ring::create, Ring::for_threads];
+    for (make, (writers, slots)) in makers.iter().flat_map(|make| shapes.map(|shape| (make, shape))) {
+        let ring = make("test", RingShape { slots, payload_bytes: CAPACITY }).unwrap();
         std::thread::scope(|scope| {
             for writer in 0..writers {
                 let mut handle = ring.writer();
@@ -44,6 +47,21 @@ fn batches_of_several_writers_arrive_whole_and_in_order() {
             }
         });
     }
+}
+
+#[test]
+fn a_ring_for_threads_has_no_descriptor_and_huge_pages_where_the_system_has_them() {
+    let ring = Ring::for_threads("test", RingShape { slots: 2, payload_bytes: 16 << 20 }).unwrap();
+    assert!(ring.fd().is_none());
+    ring.populate().unwrap();
+    let mut writer = ring.writer();
+    let mut slot = writer.acquire(0, &AlwaysAlive).unwrap();
+    let memory = slot.payload_mut();
+    // As the kernel counts them; a machine whose memory is in pieces has fewer, but not none.
+    if let Some(share) = uva_mem::huge_share(memory).filter(|_| ring.pages() == PageKind::TransparentHuge) {
+        assert!(share > 0.0, "{share}");
+    }
+    assert!(memory.iter().all(|&byte| byte == 0));
 }
 
 #[test]
@@ -176,7 +194,7 @@ fn payloads_start_on_pages_and_do_not_overlap() {
 #[test]
 fn opening_a_ring_of_another_shape_is_refused_with_both_values() {
     let ring = ring(4, 8192);
-    let fd = || ring.fd().try_clone_to_owned().unwrap();
+    let fd = || ring.fd().unwrap().try_clone_to_owned().unwrap();
     Ring::open("test", fd(), ring.shape()).unwrap();
     // The same number of bytes in all, but another division of them.
     let error = Ring::open("test", fd(), RingShape { slots: 8, payload_bytes: 4096 }).map(drop).unwrap_err();
