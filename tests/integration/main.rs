@@ -31,6 +31,8 @@ mod memory;
 #[cfg(feature = "train")]
 mod models;
 mod mps;
+#[cfg(feature = "train")]
+mod pad;
 mod pcie;
 mod peers;
 mod planted;

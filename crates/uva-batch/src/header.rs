@@ -50,7 +50,11 @@ pub struct BatchHeader {
     nodes: u32,
     layer_count: u32,
     sampler: u32,
+    /// Without padding, as `unpadded`.
+    real_seeds: u32,
+    real_nodes: u32,
     layers: [LayerHeader; MAX_LAYERS],
+    unpadded: [LayerHeader; MAX_LAYERS],
 }
 
 impl BatchHeader {
@@ -65,21 +69,28 @@ impl BatchHeader {
             epoch: key.epoch,
             batch: key.batch,
             // Local ids are 32 bits, so every count is.
-            seeds: counts.seeds as u32,
-            nodes: counts.nodes as u32,
+            real_seeds: counts.seeds as u32,
+            real_nodes: counts.nodes as u32,
             layer_count: counts.layer_count as u32,
             list_reads: counts.list_reads.all,
             list_reads_cached: counts.list_reads.cached,
             ..Self::zeroed()
         };
-        for (to, from) in header.layers.iter_mut().zip(counts.layers()) {
+        header.set_padded(counts);
+        header.unpadded = header.layers;
+        header
+    }
+
+    /// Notes the counts of the batch with its padding, which all columns have from now on.
+    pub fn set_padded(&mut self, counts: &BatchCounts) {
+        (self.seeds, self.nodes) = (counts.seeds as u32, counts.nodes as u32);
+        for (to, from) in self.layers.iter_mut().zip(counts.layers()) {
             *to = LayerHeader {
                 destinations: from.destinations as u32,
                 sources: from.sources as u32,
                 edges: from.edges as u32,
             };
         }
-        header
     }
 
     /// The header of a hand-over without a batch.
@@ -123,12 +134,23 @@ impl BatchHeader {
         }
         within("nodes", self.nodes, bounds.nodes)?;
         within("seeds", self.seeds, (self.nodes as usize).min(bounds.seeds))?;
+        within("nodes without padding", self.real_nodes, self.nodes as usize)?;
+        within("seeds without padding", self.real_seeds, self.seeds as usize)?;
         for (layer, (counts, capacity)) in self.layers.iter().zip(&bounds.layers).enumerate() {
             let what = |of: &str| format!("{of} of layer {layer}");
             within(&what("edges"), counts.edges, capacity.edges)?;
             within(&what("sources"), counts.sources, self.nodes as usize)?;
             let destinations = (counts.sources as usize).min(capacity.destinations);
             within(&what("destinations"), counts.destinations, destinations)?;
+            let own = &self.unpadded[layer];
+            let counts = [
+                ("edges", own.edges, counts.edges),
+                ("sources", own.sources, counts.sources),
+                ("destinations", own.destinations, counts.destinations),
+            ];
+            for (name, count, most) in counts {
+                within(&what(&format!("{name} without padding")), count, most as usize)?;
+            }
         }
         Ok(())
     }
@@ -223,12 +245,35 @@ impl BatchHeader {
         self.gather_ns = (ended.as_nanos() as u64).saturating_sub(self.gather_began);
     }
 
-    /// Seeds.
+    /// Whether the batch is padded: it then has at least one node of padding.
+    pub fn is_padded(&self) -> bool {
+        self.real_nodes < self.nodes
+    }
+
+    /// Seeds without padding: the first of the seeds.
+    pub fn real_seeds(&self) -> usize {
+        self.real_seeds as usize
+    }
+
+    /// Nodes without padding.
+    pub fn real_nodes(&self) -> usize {
+        self.real_nodes as usize
+    }
+
+    /// The size of a layer's block without padding.
+    ///
+    /// # Panics
+    /// When there can be no such layer.
+    pub fn real_layer(&self, layer: usize) -> LayerCounts {
+        counts_of(&self.unpadded[layer])
+    }
+
+    /// Seeds, padding included, as in all columns.
     pub fn seeds(&self) -> usize {
         self.seeds as usize
     }
 
-    /// Nodes, the seeds included.
+    /// Nodes, the seeds and padding included.
     pub fn nodes(&self) -> usize {
         self.nodes as usize
     }
@@ -251,12 +296,15 @@ impl BatchHeader {
     /// # Panics
     /// When there can be no such layer.
     pub fn layer(&self, layer: usize) -> LayerCounts {
-        let counts = &self.layers[layer];
-        LayerCounts {
-            destinations: counts.destinations as usize,
-            sources: counts.sources as usize,
-            edges: counts.edges as usize,
-        }
+        counts_of(&self.layers[layer])
+    }
+}
+
+fn counts_of(counts: &LayerHeader) -> LayerCounts {
+    LayerCounts {
+        destinations: counts.destinations as usize,
+        sources: counts.sources as usize,
+        edges: counts.edges as usize,
     }
 }
 

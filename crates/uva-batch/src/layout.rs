@@ -8,7 +8,9 @@ use uva_graph::{Dataset, ElementType, Labels};
 use uva_sample::{BatchBounds, BlockMut, LayerBounds, MAX_LAYERS};
 
 use crate::schema::{Rows, Slots, Values};
-use crate::{BatchHeader, BatchSpec, COLUMNS, Column, ColumnSpec, Element, HandOver, LayoutError};
+use crate::{
+    BatchHeader, BatchSpec, COLUMNS, Column, ColumnSpec, Element, HandOver, LayoutError, StaticShapes,
+};
 
 const CACHE_LINE: usize = 64;
 /// Feature rows start on a page of this size, for any page size of the region.
@@ -42,6 +44,8 @@ pub struct BatchLayout {
     widened_from: Option<ElementType>,
     /// Of the feature rows of edges: type and columns.
     edge_attr: Option<(ElementType, usize)>,
+    /// The shapes that batches are padded to.
+    shapes: Option<StaticShapes>,
     batch_bytes: usize,
     arrays_bytes: usize,
     features_at: usize,
@@ -122,6 +126,14 @@ impl BatchLayout {
             }
         }
 
+        if let Some(shapes) = &spec.shapes {
+            shapes.extend(&mut bounds);
+            // Local ids are 32 bits.
+            let counts = shapes.counts();
+            let most = counts.layers().iter().map(|layer| layer.edges).fold(counts.nodes, usize::max);
+            i32::try_from(most).map_err(|_| LayoutError::TooLarge)?;
+        }
+
         let of_values = |values: Values| match (values, dataset.labels()) {
             (Values::One(element), _) => (element, None),
             (Values::Labels, Labels::Single(_) | Labels::Absent) => (Element::I64, None),
@@ -171,6 +183,7 @@ impl BatchLayout {
             element,
             widened_from,
             edge_attr,
+            shapes: spec.shapes.clone(),
             batch_bytes,
             arrays_bytes,
             features_at,
@@ -180,6 +193,11 @@ impl BatchLayout {
     /// The bounds of what fits.
     pub fn bounds(&self) -> &BatchBounds {
         &self.bounds
+    }
+
+    /// The shapes that batches are padded to; `None`: batches keep their sizes.
+    pub fn shapes(&self) -> Option<&StaticShapes> {
+        self.shapes.as_ref()
     }
 
     /// Seeds that fit.
@@ -478,7 +496,14 @@ mod tests {
 
     fn options(fanouts: &[i32], batch_size: usize, slot_bytes: Option<u64>) -> BatchSpec {
         let sampling = SamplerOptions { fanouts: fanouts.to_vec(), ..SamplerOptions::default() };
-        BatchSpec { sampling, batch_size, slot_bytes, feature_type: FeatureType::Table, asked: Vec::new() }
+        BatchSpec {
+            sampling,
+            batch_size,
+            slot_bytes,
+            feature_type: FeatureType::Table,
+            asked: Vec::new(),
+            shapes: None,
+        }
     }
 
     /// The same with these columns, of this kind of sampler.

@@ -10,6 +10,7 @@
 //! | [`BatchSpec`] | what decides which columns a run has, and how large they become |
 //! | [`BatchLayout`] | where each column lies in a slot |
 //! | [`BatchHeader`] | how much of each column a batch uses |
+//! | [`StaticShapes`] | the sizes that batches are padded to, and [`pad`](pad()) |
 //! | [`BatchView`] | reading a batch, typed or by column name |
 //!
 //! ```text
@@ -31,8 +32,10 @@ mod feature_rows;
 mod feature_type;
 mod header;
 mod layout;
+mod pad;
 pub mod schema;
 mod spec;
+mod static_shapes;
 mod view;
 
 pub use element::Element;
@@ -41,6 +44,8 @@ pub use feature_rows::FeatureRows;
 pub use feature_type::FeatureType;
 pub use header::{BatchHeader, HandOver};
 pub use layout::{BatchLayout, ColumnPlace, ColumnsMut};
+pub use pad::pad;
 pub use schema::{COLUMNS, Column, ColumnSpec, Stage};
 pub use spec::BatchSpec;
+pub use static_shapes::{Padding, StaticShapes};
 pub use view::{BatchView, ColumnRef, DeviceView, RawArray, SlotMemory};

@@ -26,6 +26,8 @@ pub enum Column {
     Weights,
     /// Places of the seeds in their split.
     InputId,
+    /// Which seeds are none of padding.
+    SeedMask,
     /// Feature rows of a layer's picks.
     EdgeAttr,
     /// Feature rows.
@@ -92,6 +94,8 @@ pub enum Presence {
     Labelled,
     /// Those of runs that ask for it.
     Asked,
+    /// Those of runs that pad.
+    Padded,
     /// Those of runs whose built-in model needs it.
     ForModel,
     /// Those of a kind of sampler that weighs edges.
@@ -129,7 +133,7 @@ pub struct HashTag {
 ///
 /// Neighbouring columns of layers with the same presence lie layer by layer: `block0.indptr, block0.indices,
 /// block1.indptr, …`. The order within a slot is part of the launcher–client protocol.
-pub const COLUMNS: [ColumnSpec; 11] = [
+pub const COLUMNS: [ColumnSpec; 12] = [
     ColumnSpec {
         column: Column::InputNodes,
         name: "input_nodes",
@@ -208,6 +212,14 @@ pub const COLUMNS: [ColumnSpec; 11] = [
         values: Values::One(Element::I64),
         rows: Rows::Seeds,
         presence: Presence::Asked,
+        ..SAMPLED
+    },
+    ColumnSpec {
+        column: Column::SeedMask,
+        name: "seed_mask",
+        values: Values::One(Element::U8),
+        rows: Rows::Seeds,
+        presence: Presence::Padded,
         ..SAMPLED
     },
     ColumnSpec {
@@ -361,6 +373,7 @@ mod tests {
                 Presence::Always => "all",
                 Presence::Labelled => "where the dataset has labels",
                 Presence::Asked => "where asked for",
+                Presence::Padded => "where batches are padded",
                 Presence::ForModel => "where the model needs it",
                 Presence::WeighedEdges => "samplers that weigh edges",
             };

@@ -3,7 +3,7 @@
 use uva_sample::SamplerOptions;
 
 use crate::schema::Presence;
-use crate::{Column, FeatureType};
+use crate::{Column, FeatureType, StaticShapes};
 
 /// The part of a run's options that its batches' layout depends on.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +19,8 @@ pub struct BatchSpec {
     pub feature_type: FeatureType,
     /// Columns with [`Presence::Asked`] or [`Presence::ForModel`] that batches shall have.
     pub asked: Vec<Column>,
+    /// The shapes that batches are padded to, where they are.
+    pub shapes: Option<StaticShapes>,
 }
 
 impl BatchSpec {
@@ -29,6 +31,7 @@ impl BatchSpec {
             Presence::Always => true,
             Presence::Labelled => labelled,
             Presence::Asked | Presence::ForModel => self.asked.contains(&column),
+            Presence::Padded => self.shapes.is_some(),
             Presence::WeighedEdges => self.sampling.kind.weighs_edges(),
         }
     }

@@ -103,6 +103,7 @@ impl<M: SlotMemory> BatchView<M> {
                 Presence::WeighedEdges => "its kind of sampler weighs no edges",
                 Presence::ForModel => "only runs whose built-in model needs it have it",
                 Presence::Labelled => "the dataset has no labels",
+                Presence::Padded => "the run does not pad its batches",
                 Presence::Asked | Presence::Always => "the run does not ask for this column",
             },
         })?;
@@ -138,6 +139,30 @@ impl<M: SlotMemory> BatchView<M> {
     pub fn on_device(&self) -> Option<DeviceView<'_>> {
         self.memory.device(0..0)?;
         Some(DeviceView { memory: &self.memory, layout: &self.layout, header: &self.header })
+    }
+
+    /// Whether it is padded to the run's static shapes: counts and columns then include padding.
+    pub fn is_padded(&self) -> bool {
+        self.header.is_padded()
+    }
+
+    /// How many of its seeds are none of padding: the first ones.
+    pub fn real_seed_count(&self) -> usize {
+        self.header.real_seeds()
+    }
+
+    /// How many of its nodes are none of padding. Those of each level lie at the beginning of their level.
+    pub fn real_node_count(&self) -> usize {
+        self.header.real_nodes()
+    }
+
+    /// The size of a layer's block without padding.
+    ///
+    /// # Panics
+    /// When there is no such layer.
+    pub fn real_counts(&self, layer: usize) -> LayerCounts {
+        assert!(layer < self.layers(), "layer {layer} of {}", self.layers());
+        self.header.real_layer(layer)
     }
 
     /// How many seeds it has.

@@ -20,7 +20,7 @@ use uva_runtime::planning::{
     read_plan, workload,
 };
 use uva_runtime::topology::Placement;
-use uva_runtime::{LoaderOptions, RuntimeError};
+use uva_runtime::{LoaderOptions, RuntimeError, StaticShapes};
 
 /// Computes what `--gpu-cache auto` amounts to on a GPU, in bytes, for a run with this plan.
 pub(crate) type BytesLeft<'a> = &'a mut dyn FnMut(
@@ -187,6 +187,17 @@ impl Draft {
     }
 }
 
+/// The shapes that batches are padded to, for the metrics.
+fn padded(shapes: &StaticShapes) -> Value {
+    let (nodes, edges) = shapes.waste();
+    let share = |value: f64| (value * 1e4).round() / 1e4;
+    json!({
+        "nodes": shapes.nodes(),
+        "edges": (0..shapes.layers()).map(|layer| shapes.layer(layer).edges).collect::<Vec<_>>(),
+        "waste": { "nodes": share(nodes), "edges": share(edges) },
+    })
+}
+
 fn search(
     dataset: &Arc<Dataset>,
     plan: &RunPlan,
@@ -286,6 +297,9 @@ impl Prepared {
             in_force["walks"] = walks.into();
         }
         InForce::of(&self.plan.backend).replace_in(&mut in_force);
+        if let Some(shapes) = &loader.shapes {
+            in_force["pad"] = padded(shapes);
+        }
         for (name, value) in more {
             in_force[*name] = value.clone();
         }

@@ -90,7 +90,7 @@ impl CommandRun {
 
 fn end(prepared: &Prepared, outcome: Outcome) -> End {
     let Outcome { roles, seconds, tally, memory, .. } = outcome;
-    let Tally { batches, epochs, nanoseconds, cache } = tally;
+    let Tally { batches, epochs, nanoseconds, cache, unpadded } = tally;
     let training_seconds = nanoseconds as f64 * 1e-9;
     let (batches_per_second, bottleneck) = End::speed(batches, training_seconds, &roles);
     End {
@@ -111,6 +111,7 @@ fn end(prepared: &Prepared, outcome: Outcome) -> End {
         batches,
         training_seconds,
         batches_per_second,
+        unpadded: prepared.plan.options.shapes.as_ref().map(|_| unpadded),
         roles,
         memory,
         cache: prepared.cache_outcome(&cache),

@@ -79,6 +79,15 @@ pub struct Batch {
     /// Destinations, sources and edges of each layer's block; layer 0 is the hop at the seeds.
     #[pyo3(get)]
     counts: Vec<(usize, usize, usize)>,
+    /// Whether it is padded to the loader's static shapes.
+    #[pyo3(get)]
+    padded: bool,
+    /// Nodes of each level without padding, the seeds first.
+    #[pyo3(get)]
+    real_nodes: Vec<usize>,
+    /// Edges of each layer's block without padding.
+    #[pyo3(get)]
+    real_edges: Vec<usize>,
 }
 
 impl Batch {
@@ -88,6 +97,9 @@ impl Batch {
             .map(|layer| batch.counts(layer))
             .map(|counts| (counts.destinations, counts.sources, counts.edges))
             .collect();
+        let real: Vec<_> = (0..batch.layers()).map(|layer| batch.real_counts(layer)).collect();
+        let found = real.iter().map(|counts| counts.sources - counts.destinations);
+        let real_nodes = std::iter::once(batch.real_seed_count()).chain(found).collect();
         Self {
             held: Mutex::new(Some(Arc::clone(held))),
             split: batch.split().name(),
@@ -102,6 +114,9 @@ impl Batch {
             num_seeds: batch.seed_count(),
             num_nodes: batch.node_count(),
             counts,
+            padded: batch.is_padded(),
+            real_nodes,
+            real_edges: real.iter().map(|counts| counts.edges).collect(),
         }
     }
 
@@ -201,6 +216,9 @@ impl Batch {
                 Presence::ForModel => {
                     format!("this batch has no {name}: only runs whose built-in model needs it have it")
                 }
+                Presence::Padded => {
+                    format!("this batch has no {name}: Loader(..., pad=\"auto\") makes batches with it")
+                }
                 Presence::Asked | Presence::Always => {
                     format!("this batch has no {name}: Loader(..., {name}=True) makes batches with it")
                 }
@@ -264,6 +282,12 @@ impl Batch {
     #[getter]
     fn has_labels(&self) -> PyResult<bool> {
         Ok(self.held()?.batch().layout().place(Column::Labels, 0).is_some())
+    }
+
+    /// Whether the loader pads, and so says which seeds are none of padding.
+    #[getter]
+    fn has_seed_mask(&self) -> PyResult<bool> {
+        Ok(self.held()?.batch().layout().place(Column::SeedMask, 0).is_some())
     }
 
     /// Whether its blocks have edge ids.

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::thread::ThreadId;
 
@@ -44,6 +44,8 @@ pub struct Source {
     /// Batches of a pass over each split.
     batches: [u64; 3],
     options: LoaderOptions,
+    /// Batches handed out that did not fit the static shapes.
+    unpadded: AtomicU64,
     /// The GPU that batches are on, where they are on one that torch can see.
     device: Option<usize>,
     /// Where these are, batches can be prepared anew: the backend, and the split whose epochs follow one another.
@@ -64,7 +66,14 @@ struct Open {
 impl Source {
     /// Over a stream that has been started: by this process itself, with `main` for the split whose epochs follow one
     /// another, or by a launcher.
-    pub fn new(stream: BatchStream, options: LoaderOptions, backend: Backend, main: Option<Split>) -> Self {
+    pub fn new(
+        stream: BatchStream,
+        mut options: LoaderOptions,
+        backend: Backend,
+        main: Option<Split>,
+    ) -> Self {
+        // So that threads that start anew pad likewise.
+        options.shapes = stream.shapes().cloned();
         let dataset = Arc::clone(stream.dataset());
         let batches = Split::ALL.map(|split| stream.batches(split));
         let simulated = || Driver::load().is_ok_and(Driver::device_memory_is_host_memory);
@@ -77,6 +86,7 @@ impl Source {
             dataset,
             batches,
             options,
+            unpadded: AtomicU64::new(0),
             device,
             own: main.map(|main| (backend, main)),
         }
@@ -252,6 +262,9 @@ impl Source {
             )),
             Ok(None) => Ok(None),
             Ok(Some(received)) => {
+                if self.options.shapes.is_some() && !received.is_padded() {
+                    self.unpadded.fetch_add(1, Ordering::Relaxed);
+                }
                 let held = Arc::new(Held::new(received, open.ordered_on));
                 open.out.retain(|held| held.strong_count() > 0);
                 open.out.push_back(Arc::downgrade(&held));
@@ -316,7 +329,20 @@ impl Source {
         }
         told.set_item("bottleneck", roles.bottleneck())?;
         told.set_item("skipped", open.stream.skipped())?;
+        if self.options.shapes.is_some() {
+            told.set_item("unpadded", self.unpadded.load(Ordering::Relaxed))?;
+        }
         Ok(told)
+    }
+
+    /// The sizes that batches are padded to: nodes of each level, the seeds first, and destinations, sources and edges
+    /// of each block. None: they are not padded.
+    #[getter]
+    fn shapes(&self) -> Option<(Vec<usize>, Vec<BlockSize>)> {
+        let shapes = self.options.shapes.as_ref()?;
+        let blocks = (0..shapes.layers()).map(|layer| shapes.layer(layer));
+        let blocks = blocks.map(|block| (block.destinations, block.sources, block.edges)).collect();
+        Some((shapes.nodes().to_vec(), blocks))
     }
 
     /// The dataset.
@@ -385,6 +411,9 @@ impl Source {
         self.closing.load(Ordering::Relaxed)
     }
 }
+
+/// Destinations, sources and edges of a block.
+type BlockSize = (usize, usize, usize);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Its contents are always consistent.

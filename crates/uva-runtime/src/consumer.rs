@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use uva_batch::StaticShapes;
 use uva_graph::{Dataset, Split};
 use uva_sample::MAX_EPOCH;
 
@@ -14,7 +15,7 @@ use crate::batch::Batch;
 use crate::device::DeviceSlots;
 use crate::measurement::{self, Wanted};
 use crate::metrics::Roles;
-use crate::options::{LoaderOptions, Passes};
+use crate::options::{LoaderOptions, Pad, Passes};
 use crate::plan::RunPlan;
 use crate::roles::BatchReceiver;
 use crate::schedule::{Order, Schedule};
@@ -99,7 +100,15 @@ impl BatchStream {
         backend: Backend,
         main: Split,
     ) -> Result<Self, RuntimeError> {
-        let plan = RunPlan::new(&dataset, options, steered())?.on(backend);
+        let options = match options.pad {
+            Pad::Off => options.clone(),
+            Pad::Auto => {
+                options.check()?;
+                options.check_dataset(&dataset)?;
+                options.with_shapes(&dataset, main)?
+            }
+        };
+        let plan = RunPlan::new(&dataset, &options, steered())?.on(backend);
         Ok(Self::over(Runtime::start(dataset, plan)?, main))
     }
 
@@ -134,6 +143,11 @@ impl BatchStream {
     /// Seeds of a whole batch: what was asked for, or one more than the longest split has.
     pub fn batch_size(&self) -> usize {
         self.runtime.options().batch_size
+    }
+
+    /// The shapes that batches are padded to; `None`: they are not.
+    pub fn shapes(&self) -> Option<&StaticShapes> {
+        self.runtime.options().shapes.as_ref()
     }
 
     /// Time totals of each role so far.

@@ -33,7 +33,7 @@ const COUNTERS: usize = LINE;
 const COUNTERS_PER_ROLE: usize = LINE;
 /// Words after the last role's counters that only the consumer writes: its tally, and what it evaluates.
 const CONSUMERS_OWN: usize = 2 * LINE;
-const TALLY: usize = 11;
+const TALLY: usize = 12;
 /// Among them: 0, or the split under full-neighbourhood evaluation + 1, and the epoch it follows.
 const EVALUATING: usize = TALLY;
 const _: () = assert!(EVALUATING < CONSUMERS_OWN);
@@ -83,6 +83,8 @@ pub struct Tally {
     pub nanoseconds: u64,
     /// Cache counts of those batches.
     pub cache: CacheTotals,
+    /// Those of the batches that did not fit the shapes that batches are padded to.
+    pub unpadded: u64,
 }
 
 /// How a run is asked to end early.
@@ -241,6 +243,7 @@ impl Control {
             |CacheCounts { list_reads, list_hits, rows, row_hits }| [list_reads, list_hits, rows, row_hits];
         let amounts = [more.batches, more.epochs, more.nanoseconds].into_iter();
         let amounts = amounts.chain(counts(more.cache.counted)).chain(counts(more.cache.others));
+        let amounts = amounts.chain([more.unpadded]);
         for (place, amount) in amounts.enumerate() {
             self.page.fetch_add(self.tally_at() + place, amount);
         }
@@ -256,7 +259,7 @@ impl Control {
             row_hits: word(first + 3),
         };
         let cache = CacheTotals { counted: counts(3), others: counts(7) };
-        Tally { batches: word(0), epochs: word(1), nanoseconds: word(2), cache }
+        Tally { batches: word(0), epochs: word(1), nanoseconds: word(2), cache, unpadded: word(11) }
     }
 
     /// The index after the last role's counters.
@@ -361,7 +364,7 @@ mod tests {
         let control = Control::create(2).unwrap();
         let counts = |row_hits| CacheCounts { list_reads: 4, list_hits: 3, rows: 2, row_hits };
         let cache = CacheTotals { counted: counts(1), others: counts(2) };
-        let one = Tally { batches: 1, epochs: 7, nanoseconds: 9, cache };
+        let one = Tally { batches: 1, epochs: 7, nanoseconds: 9, cache, unpadded: 5 };
         control.add_to_tally(&one);
         control.add_to_tally(&Tally { batches: 1, ..Tally::default() });
         assert_eq!(control.tally(), Tally { batches: 2, ..one });

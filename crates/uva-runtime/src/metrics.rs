@@ -82,7 +82,7 @@ pub struct BatchEvent {
     pub hash: String,
     /// Seeds in the batch.
     pub seeds: usize,
-    /// Nodes whose feature rows were gathered.
+    /// Nodes whose feature rows were gathered, without those of padding.
     pub input_nodes: usize,
     /// Edges of each layer, the hop at the seeds first.
     pub edges: Vec<usize>,
@@ -114,6 +114,10 @@ pub struct BatchEvent {
     /// How many of its threads the producer used for it; 0 where a GPU gathered.
     #[serde(default)]
     pub pace: u32,
+    /// Whether it is padded to the run's static shapes; absent in a run that does not pad. Counts of seeds, nodes and
+    /// edges leave padding out.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub padded: Option<bool>,
     /// Its cache counts; absent in a run without caches.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cache: Option<CacheCounts>,
@@ -129,9 +133,9 @@ impl BatchEvent {
             epoch: batch.epoch(),
             batch: batch.index(),
             hash: format!("{:016x}", batch.hash()),
-            seeds: batch.seed_count(),
-            input_nodes: batch.node_count(),
-            edges: (0..batch.layers()).map(|layer| batch.counts(layer).edges).collect(),
+            seeds: batch.real_seed_count(),
+            input_nodes: batch.real_node_count(),
+            edges: (0..batch.layers()).map(|layer| batch.real_counts(layer).edges).collect(),
             loss: None,
             sampler: batch.sampler(),
             sample_at_us: sampled,
@@ -142,6 +146,7 @@ impl BatchEvent {
             train_us: 0,
             queue: batch.queue(),
             pace: batch.pace(),
+            padded: batch.layout().shapes().map(|_| batch.is_padded()),
             cache: cached.then(|| CacheCounts {
                 list_reads: lists.all,
                 list_hits: lists.cached,
@@ -233,6 +238,9 @@ pub struct End {
     /// Training batches a second, over those seconds; `None` where none was trained.
     #[serde(default)]
     pub batches_per_second: Option<f64>,
+    /// Training batches that did not fit the static shapes and kept their size; absent in a run that does not pad.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub unpadded: Option<u64>,
     /// Time totals of each role.
     pub roles: Roles,
     /// Each process's memory at the end of its work; without processes that never finished, such as a command that was

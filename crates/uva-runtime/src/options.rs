@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use uva_batch::{BatchSpec, Column, FeatureType};
+use uva_batch::{BatchSpec, Column, FeatureType, StaticShapes};
 use uva_graph::{Dataset, Split, Verify};
 use uva_sample::{Expand, MAX_LAYERS, SampleError, SamplerKind, SamplerOptions, Walks};
 
@@ -12,7 +12,7 @@ use crate::RuntimeError;
 use crate::input_nodes::NodesFile;
 use crate::machine::share_of_cores;
 use uva_options::Purpose::{Identity, Layout, Plan, Speed};
-use uva_options::{Field, OptionError, OptionValue, Options as _, options};
+use uva_options::{Field, OptionError, OptionValue, Options as _, named, options};
 
 /// The most samplers of a run. The producer's set-up carries a descriptor for each of them besides its own six, and a
 /// hand-over message holds [`MAX_FDS`](uva_mem::handover::MAX_FDS).
@@ -78,6 +78,10 @@ options! {
         /// Give each batch the position of its seeds in their split: 8 bytes a seed, for per-example data kept beside it
         input_id: bool = false
             => Field::switch().of(BATCHES, &[Layout]),
+        /// Whether batches are padded to static shapes, so that whole iterations can be captured in CUDA graphs. Batches
+        /// and their hashes are the same
+        pad: Pad = Pad::Off
+            => Field::choice::<Pad>("SHAPES").of(BATCHES, &[Layout]),
         /// Feature values of batches: those of the table, or float32, for which the producer widens narrower
         /// floats on the way
         feature_type: FeatureType = FeatureType::Table
@@ -113,8 +117,21 @@ options! {
         shuffled: Shuffled = Shuffled::default() => Field::internal(),
         /// A file of nodes in place of the training split's, for every process of the run to read.
         input_nodes: Option<NodesFile> = None => Field::internal(),
+        /// The shapes that batches are padded to. The process that sees the options first estimates them, and tells the
+        /// others.
+        shapes: Option<StaticShapes> = None => Field::internal(),
         /// Which of an epoch's batches are this run's, where several processes divide them.
         part: Part = Part::default() => Field::internal(),
+    }
+}
+
+named! {
+    /// Whether batches are padded to static shapes (docs/python.md).
+    pub enum Pad = Off {
+        /// Batches have the sizes that sampling gave them.
+        Off = "off",
+        /// To shapes estimated from 20 batches: the mean and five standard deviations. Larger batches keep their size.
+        Auto = "auto",
     }
 }
 
@@ -260,6 +277,7 @@ impl LoaderOptions {
             slot_bytes: self.slot_bytes,
             feature_type: self.feature_type,
             asked: asked.into_iter().filter(|(asked, _)| *asked).map(|(_, column)| column).collect(),
+            shapes: self.shapes.clone(),
         }
     }
 

@@ -93,6 +93,7 @@ impl RunPlan {
             )));
         }
         options.check_dataset(dataset)?;
+        let options = &options.with_shapes(dataset, Split::Train)?;
         let batches = |split| batches(options, split, dataset.split(split).len());
         let (train, valid, test) = (batches(Split::Train), batches(Split::Valid), batches(Split::Test));
         if passes.epochs > 0 && train == 0 {

@@ -1,7 +1,7 @@
 //! A mini-batch as it lies in the memory of a CUDA device.
 
 use crate::TrainError;
-use crate::input::{check_edge_rows, check_shapes};
+use crate::input::{check_edge_rows, check_padding, check_shapes};
 use uva_cuda::DeviceSlice;
 use uva_graph::ElementType;
 
@@ -66,6 +66,8 @@ pub struct DeviceBatch<'a> {
     pub rows: usize,
     /// Feature columns.
     pub dim: usize,
+    /// As in [`crate::BatchInput`].
+    pub padding: usize,
     /// Labels of the seeds: i64, −1 meaning none; or of a multi-label task u8 zeros and ones, of regression f32, a row a
     /// seed. A prediction does not read them.
     pub labels: Option<DeviceSlice<'a>>,
@@ -94,6 +96,7 @@ impl DeviceBatch<'_> {
         let refuse = |problem: String| Err(TrainError::Input(problem));
         let shapes: Vec<_> = self.blocks.iter().map(|b| (b.destinations, b.sources)).collect();
         check_shapes(&shapes, self.rows, (layers, self.dim, dim))?;
+        check_padding(self.padding, self.seeds())?;
         for (layer, block) in self.blocks.iter().enumerate() {
             let DeviceBlock { destinations, sources, edges, .. } = *block;
             if edges > 0 && destinations == 0 {

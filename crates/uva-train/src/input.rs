@@ -73,6 +73,8 @@ pub struct BatchInput<'a> {
     pub rows: usize,
     /// Feature columns.
     pub dim: usize,
+    /// How many of the seeds are padding: the last ones. They have no part in losses, counts and predictions.
+    pub padding: usize,
     /// Labels of the seeds; −1 means none. A prediction does not read them.
     pub labels: Labels<'a>,
     /// In-degree of each input node in the whole graph. Only GCN reads it; other models take an empty slice.
@@ -111,6 +113,14 @@ pub(crate) fn check_shapes(
     Ok(())
 }
 
+/// Refuses more padding than there are seeds.
+pub(crate) fn check_padding(padding: usize, seeds: usize) -> Result<(), TrainError> {
+    if padding <= seeds {
+        return Ok(());
+    }
+    Err(TrainError::Input(format!("{padding} of {seeds} seeds are padding")))
+}
+
 impl<'a> BatchInput<'a> {
     /// Number of seeds: the destinations of the first block.
     pub(crate) fn seeds(&self) -> usize {
@@ -128,6 +138,7 @@ impl<'a> BatchInput<'a> {
         let refuse = |problem: String| Err(TrainError::Input(problem));
         let shapes: Vec<_> = self.blocks.iter().map(|b| (b.destinations, b.sources)).collect();
         check_shapes(&shapes, self.rows, (layers, self.dim, dim))?;
+        check_padding(self.padding, self.seeds())?;
         for (layer, block) in self.blocks.iter().enumerate() {
             block.check().or_else(|problem| refuse(format!("block {layer}: {problem}")))?;
             let found = block.edge_attr.map(|rows| (rows.rows, rows.dim));

@@ -134,7 +134,8 @@ impl Trainer {
             .hidden
             .map(|_| hidden.f_narrow(0, 0, places.len() as i64)?.f_to_device(Device::Cpu))
             .transpose()?;
-        let logits = logits.f_to_device(Device::Cpu)?;
+        // Seeds of padding are the last ones.
+        let logits = logits.f_narrow(0, 0, places.len() as i64)?.f_to_device(Device::Cpu)?;
         confirm().map_err(TrainError::Unconfirmed)?;
         if let Some(rows) = hidden {
             let (answer, rows) = (Answer::Hidden, &bytes_of(&rows, Kind::Float)?[..]);

@@ -58,6 +58,19 @@ impl<'a> Prepared<'a> {
         trainer: &Trains<'_>,
         batch: &Batch<'a>,
     ) -> Result<Option<(Self, Targets<'a>)>, TrainError> {
+        let (seeds, padding) = seeds_of(batch);
+        let prepared = Self::with_targets(trainer, batch)?;
+        Ok(match prepared {
+            Some((prepared, targets)) if padding > 0 => Some((prepared, targets.first(seeds - padding)?)),
+            prepared => prepared,
+        })
+    }
+
+    /// With targets of all seeds, padding included.
+    fn with_targets(
+        trainer: &Trains<'_>,
+        batch: &Batch<'a>,
+    ) -> Result<Option<(Self, Targets<'a>)>, TrainError> {
         match (batch, trainer.device) {
             (Batch::Host(input), TrainDevice::Cpu | TrainDevice::StandIn) => {
                 let Some(targets) = check_labelled(trainer, input)? else { return Ok(None) };
@@ -87,10 +100,7 @@ impl<'a> Prepared<'a> {
         trainer: &Trains<'_>,
         batch: &Batch<'a>,
     ) -> Result<Option<Self>, TrainError> {
-        let seeds = match batch {
-            Batch::Host(input) => input.seeds(),
-            Batch::Device(input) => input.seeds(),
-        };
+        let (seeds, _) = seeds_of(batch);
         let prepared = match (batch, trainer.device) {
             (Batch::Host(input), TrainDevice::Cpu | TrainDevice::StandIn) => {
                 check(trainer, input)?;
@@ -211,6 +221,14 @@ impl<'a> Tensors<'a> {
             device,
         )?;
         Ok(Self { rows, degrees, blocks })
+    }
+}
+
+/// Seeds of a batch, and how many of them are padding.
+fn seeds_of(batch: &Batch<'_>) -> (usize, usize) {
+    match batch {
+        Batch::Host(input) => (input.seeds(), input.padding),
+        Batch::Device(input) => (input.seeds(), input.padding),
     }
 }
 

@@ -129,6 +129,25 @@ impl<'a> Targets<'a> {
         })
     }
 
+    /// Those of the first rows.
+    pub(crate) fn first(self, rows: usize) -> Result<Self, TrainError> {
+        // A view of the same memory, which `'a` still borrows.
+        let first = |labels: Borrowed<'a>| -> Result<Borrowed<'a>, TrainError> {
+            Ok(Borrowed::owned(labels.tensor().f_narrow(0, 0, rows as i64)?))
+        };
+        Ok(match self {
+            Self::One(classes) => Self::One(first(classes)?),
+            Self::Several(labels) => Self::Several(first(labels)?),
+            Self::Numbers(numbers, loss) => Self::Numbers(first(numbers)?, loss),
+        })
+    }
+
+    /// The rows of `logits` that have a target: all, or where seeds of padding follow the first ones.
+    pub(crate) fn rows_of(&self, logits: &Tensor) -> Result<Tensor, TrainError> {
+        let rows = self.tensor().size()[0];
+        Ok(if logits.size()[0] == rows { logits.shallow_clone() } else { logits.f_narrow(0, 0, rows)? })
+    }
+
     /// The labels as they lie, to read one number of.
     pub(crate) fn tensor(&self) -> &Tensor {
         let (Self::One(labels) | Self::Several(labels) | Self::Numbers(labels, _)) = self;

@@ -248,7 +248,7 @@ impl Trainer {
             return Ok(());
         };
         let Forward { forward, logits, loss } = self.forward((epoch, batch), prepared, targets)?;
-        let (correct, labelled) = targets.hits(&logits.f_detach()?)?;
+        let (correct, labelled) = targets.hits(&targets.rows_of(&logits.f_detach()?)?)?;
         let own = OwnNumbers { loss: &loss.f_detach()?, correct: &correct, labelled: &labelled };
         let skipped = late.judge(Some(own), proof, self.device)?;
         let gradients = self.gradients(&forward, &prepared.blocks, &logits, &loss)?;
@@ -289,7 +289,7 @@ impl Trainer {
             return Ok(Step::default());
         };
         let Forward { forward, logits, loss } = self.forward((epoch, batch), prepared, targets)?;
-        let Tally { loss: value, correct, labelled } = targets.tally(&loss, &logits)?;
+        let Tally { loss: value, correct, labelled } = targets.tally(&loss, &targets.rows_of(&logits)?)?;
         confirm().map_err(TrainError::Unconfirmed)?;
         if labelled == 0 {
             return Ok(Step::default());
@@ -317,7 +317,7 @@ impl Trainer {
         };
         // The loss alone is differentiated by autograd; its leaf is a fresh name for the logits.
         let logits = forward.logits.f_detach()?.f_set_requires_grad(true)?;
-        let loss = tch::with_grad(|| targets.loss(&logits, Reduction::Mean))?;
+        let loss = tch::with_grad(|| targets.loss(&targets.rows_of(&logits)?, Reduction::Mean))?;
         Ok(Forward { forward, logits, loss })
     }
 
@@ -359,7 +359,7 @@ impl Trainer {
         };
         let Prepared { rows, blocks } = &prepared;
         let forward = self.model.forward(self.features(rows)?, blocks, None)?;
-        let evaluation = targets.evaluate(&forward.logits, self.task)?;
+        let evaluation = targets.evaluate(&targets.rows_of(&forward.logits)?, self.task)?;
         confirm().map_err(TrainError::Unconfirmed)?;
         Ok(evaluation)
     }

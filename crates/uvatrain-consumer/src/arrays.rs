@@ -14,6 +14,7 @@ pub(crate) enum BatchArrays<'b> {
 
 impl<'b> BatchArrays<'b> {
     pub fn of(batch: &'b Batch) -> Self {
+        let padding = batch.seed_count() - batch.real_seed_count();
         match batch.on_device() {
             None => Self::on_host(batch),
             Some(view) => {
@@ -39,6 +40,7 @@ impl<'b> BatchArrays<'b> {
                     element: view.element(),
                     rows: batch.node_count(),
                     dim: view.dim(),
+                    padding,
                     labels: view.labels(),
                     degrees: view.degrees(),
                     blocks: &[],
@@ -76,6 +78,7 @@ impl<'b> BatchArrays<'b> {
             element: features.element,
             rows: features.rows,
             dim: features.dim,
+            padding: batch.seed_count() - batch.real_seed_count(),
             labels: batch.labels(),
             degrees: batch.degrees(),
             blocks: &[],

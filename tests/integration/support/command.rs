@@ -9,6 +9,7 @@
 //! | `hold MILLISECONDS` | holds each batch for so long from now on |
 //! | `pass SPLIT EPOCH` | takes that pass |
 //! | `features` | takes a training batch; says the type of its feature values and the hash of their bytes |
+//! | `contents` | takes the batches of the pass; says sizes and a hash of all columns of each |
 //! | `close` | gives the place up |
 //! | `say WORD`, `file NAME`, `pid NAME` | a line on stdout; an empty file; a file with its process number |
 //! | `await NAME` | waits until a file is there |
@@ -27,8 +28,8 @@ use std::time::Duration;
 
 use uva_graph::Split;
 use uva_launch::launcher::attach;
-use uva_runtime::RuntimeError;
 use uva_runtime::consumer::{BatchStream, PassCursor};
+use uva_runtime::{Batch, RuntimeError};
 
 use super::Uvatrain;
 use super::runs::wait_until;
@@ -119,6 +120,12 @@ fn do_step(
             };
             println!("{features}");
         }
+        "contents" => {
+            let stream = stream.as_mut().expect("it has attached");
+            while let Some(batch) = stream.next_batch(&|| false)? {
+                println!("{} {}", batch.index(), contents(&batch));
+            }
+        }
         "close" => stream.take().map_or(Ok(()), BatchStream::close)?,
         "say" => println!("{rest}"),
         "file" => std::fs::write(rest, "").expect("a file"),
@@ -145,6 +152,15 @@ fn do_step(
         other => panic!("no step: {other}"),
     }
     Ok(())
+}
+
+/// The sizes of a batch and a hash of all its columns.
+fn contents(batch: &Batch) -> String {
+    let columns = batch.layout().columns().iter();
+    let columns = columns.map(|place| batch.column_of(place.column, place.layer).expect("a column"));
+    let hashes: Vec<u64> = columns.map(|column| hash(column.bytes().expect("host memory"))).collect();
+    let sizes = (batch.seed_count(), batch.node_count(), batch.counts(0).edges);
+    format!("{} {sizes:?} {:016x}", batch.is_padded(), hash(format!("{hashes:?}").as_bytes()))
 }
 
 /// A hash of bytes, the same in every process of a build.

@@ -89,6 +89,7 @@ impl Usage {
             epochs: u64::from(last),
             nanoseconds: until.duration_since(asked).as_nanos() as u64,
             cache,
+            unpadded: u64::from(event.padded == Some(false)),
         });
         if self.events { self.observer.event(&Event::Batch(event)) } else { Ok(()) }
     }

@@ -118,6 +118,8 @@ impl TrainingRun {
             ..loader.clone()
         };
         let mut plan = RunPlan::new(&dataset, &loader, passes)?;
+        // Estimated once.
+        loader.shapes = plan.options.shapes.clone();
         let decision = backend::decide(backend, trainer.is_here(), || trainer.probe())?;
         preflight::check(&dataset, &options, plan.largest_batch(&dataset), &decision.backend)?;
         // Only now is it known which role widens: the model takes what the producer does not widen.
@@ -241,6 +243,7 @@ impl Training {
             batches: outcome.batches,
             training_seconds,
             batches_per_second,
+            unpadded: prepared.plan.options.shapes.as_ref().map(|_| outcome.unpadded),
             roles,
             memory,
             cache,

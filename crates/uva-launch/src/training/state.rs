@@ -64,6 +64,9 @@ pub struct TrainingOutcome {
     pub stopped_early: bool,
     /// Cache counts of this run's training batches; `None` without caches.
     pub cache: Option<CacheTotals>,
+    /// Those of the batches that did not fit the static shapes.
+    #[serde(default)]
+    pub unpadded: u64,
     /// SIGINT or SIGTERM ended it; a checkpoint was written where there is a directory for them.
     pub interrupted: bool,
 }

@@ -23,6 +23,7 @@ class LoaderOptions(TypedDict, total=False):
     edge_ids: bool
     edge_attr: bool
     input_id: bool
+    pad: str
     feature_type: str | None
     samplers: int | None
     pin_samplers: bool

@@ -194,6 +194,32 @@ class Batch:
         return self._core.num_seeds
 
     @property
+    def padded(self) -> bool:
+        """Whether it is padded to the sizes of `loader.shapes`, as `Loader(..., pad="auto")` does.
+
+        Its arrays and its other counts then include padding. False where it did not fit, and without padding.
+        """
+        return self._core.padded
+
+    @property
+    def real_nodes(self) -> list[int]:
+        """Nodes of each level without padding: the seeds, then those that each hop found.
+
+        Level `k` begins at `sum(loader.shapes.nodes[:k])` in a padded batch, and its real nodes come first.
+        """
+        return self._core.real_nodes
+
+    @property
+    def real_edges(self) -> list[int]:
+        """Edges of each block without padding."""
+        return self._core.real_edges
+
+    @property
+    def seed_mask(self) -> torch.Tensor:
+        """uint8 [num_seeds]: 1 for a seed, 0 for one of padding. Only with `Loader(..., pad="auto")`."""
+        return self._tensor("seed_mask")
+
+    @property
     def expand(self) -> str:
         """Which nodes its hops drew neighbours for: "all" so far, or the "new" ones only."""
         return self._core.expand
@@ -223,6 +249,7 @@ class Batch:
     def y(self) -> torch.Tensor | None:
         """int64 [num_seeds]: the seeds' classes, -1 for none; uint8 [num_seeds, classes] if multi-label.
 
+        With padding, -1 for its seeds too, and zeros where labels are no classes: `seed_mask` tells them apart.
         For regression float32 [num_seeds] or [num_seeds, targets], as `label.npy` has it. None in a dataset without
         labels.
         """

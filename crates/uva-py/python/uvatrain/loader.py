@@ -13,7 +13,7 @@ import textwrap
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from . import _core
 from ._arrays import readable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from ._options import LoaderOptions
 
-__all__ = ["Batches", "Loader"]
+__all__ = ["Batches", "Loader", "StaticShapes"]
 
 _Self = TypeVar("_Self", bound="Batches")
 
@@ -70,6 +70,15 @@ class _Epoch(Iterator[Batch]):
     def __length_hint__(self) -> int:
         """How many batches are left."""
         return self._batches._left(self._number)
+
+
+class StaticShapes(NamedTuple):
+    """The sizes of padded batches."""
+
+    #: Nodes of each level: the seeds, then those that each hop found.
+    nodes: list[int]
+    #: Destinations, sources and edges of each block, the hop at the seeds first.
+    blocks: list[tuple[int, int, int]]
 
 
 class Batches:
@@ -247,10 +256,16 @@ class Batches:
         self._begun += 1
         self._running = None
 
+    @property
+    def shapes(self) -> StaticShapes | None:
+        """The sizes that batches are padded to with `pad="auto"`; None without."""
+        shapes = self._source.shapes
+        return None if shapes is None else StaticShapes(*shapes)
+
     def stats(self) -> dict[str, Any]:
         """What sampler, producer and consumer did with their time, in seconds, and which is the bottleneck.
 
-        "skipped" counts hand-overs without a batch: what it costs to jump to another epoch.
+        "unpadded", with `pad="auto"`, counts batches that did not fit `shapes`. "skipped" counts hand-overs without a batch: what it costs to jump to another epoch.
         """
         return self._source.stats()
 

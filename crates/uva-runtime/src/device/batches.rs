@@ -36,9 +36,12 @@ pub(crate) struct DeviceBatches {
     taken: Vec<Event>,
 }
 
-/// Whether batches of a sampler on the GPU stay there, if the producer is in the same process.
+/// Whether batches of a sampler on the GPU stay there, if the producer is in the same process. Padding is written on the
+/// host.
 pub(crate) fn stays_on_gpu(plan: &RunPlan) -> bool {
-    plan.backend.gpu_sampler().is_some() && plan.backend.device_slots().is_some()
+    plan.layout.shapes().is_none()
+        && plan.backend.gpu_sampler().is_some()
+        && plan.backend.device_slots().is_some()
 }
 
 /// The columns that the CPU reads: node ids where it gathers rows or decides what a cache evicts, and edge ids where it

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use uva_batch::{BatchHeader, Column, HandOver};
+use uva_batch::{BatchHeader, Column, HandOver, pad};
 use uva_graph::{Dataset, Split};
 use uva_mem::FrozenBytes;
 use uva_mem::ring::Writer;
@@ -196,6 +196,14 @@ impl<'a> Sampling<'a> {
             let from = *seed as usize * row;
             to.copy_from_slice(&label_bytes[from..from + row]);
         }
-        Ok(BatchHeader::of_batch(key, &counts))
+        let mut header = BatchHeader::of_batch(key, &counts);
+        if let Some(shapes) = self.plan.layout.shapes() {
+            let padding = shapes.padding(&counts);
+            pad(&self.plan.layout, payload, padding.as_ref(), counts.seeds);
+            if padding.is_some() {
+                header.set_padded(&shapes.counts());
+            }
+        }
+        Ok(header)
     }
 }

@@ -10,4 +10,5 @@ mod consumer;
 mod edge_attr;
 mod feature_types;
 mod input_nodes;
+mod pad;
 mod pipeline;

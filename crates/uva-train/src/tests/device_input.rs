@@ -43,6 +43,7 @@ fn batch<'a>(blocks: &'a [DeviceBlock<'a>]) -> DeviceBatch<'a> {
         element: ElementType::F32,
         rows: 9,
         dim: 6,
+        padding: 0,
         labels: Some(slice(8 * 3)),
         degrees: Some(slice(4 * 9)),
         blocks,

@@ -13,7 +13,7 @@ use uva_cuda::{CacheKind, Context, Module, ModuleOptions, Stream};
 use uva_model::{ModelKind, TrainerOptions};
 
 /// The host in place of a device; on a GPU that.
-fn place() -> TrainDevice {
+pub(super) fn place() -> TrainDevice {
     if cuda_sim::on_a_gpu() { TrainDevice::Cuda(0) } else { TrainDevice::StandIn }
 }
 

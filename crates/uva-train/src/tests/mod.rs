@@ -11,6 +11,7 @@ mod footprint;
 mod gradients;
 mod late;
 mod on_device;
+mod padding;
 mod regression;
 mod sums;
 mod support;

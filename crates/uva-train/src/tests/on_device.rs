@@ -101,6 +101,7 @@ impl OnDevice {
             element: ElementType::F32,
             rows: self.rows,
             dim: self.dim,
+            padding: 0,
             labels: Some(slice(&self.labels)),
             degrees: Some(slice(&self.degrees)),
             blocks,

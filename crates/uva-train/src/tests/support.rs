@@ -173,6 +173,7 @@ impl Batch {
             element: ElementType::F32,
             rows: self.nodes.len(),
             dim: self.dim,
+            padding: 0,
             labels: Labels::Single(&self.labels),
             degrees: &self.degrees,
             blocks,

@@ -235,6 +235,7 @@ mod tests {
             batches: 1200,
             training_seconds: 10.0,
             batches_per_second: Some(120.0),
+            unpadded: None,
             cache: None,
             memory: Vec::new(),
             roles: Roles {

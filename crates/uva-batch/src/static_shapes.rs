@@ -1,0 +1,285 @@
+//! The static shapes that a run's batches are padded to.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use uva_options::OptionValue;
+use uva_sample::{BatchBounds, BatchCounts, Expand, LayerCounts, MAX_LAYERS};
+
+/// Standard deviations above the mean: NVIDIA's MLPerf entry for R-GAT pads as much.
+const DEVIATIONS: f64 = 5.0;
+
+/// Counts are multiples of it, so that the rows of every level begin on a multiple too.
+const MULTIPLE: usize = 8;
+
+/// The sizes that batches are padded to, by levels.
+///
+/// Level 0 are the seeds, level `k` the nodes that hop `k` found. Each level keeps at least one place for padding, so
+/// edges of padding never lead to a node of the batch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StaticShapes {
+    /// Nodes of each level: one more level than there are layers.
+    nodes: Vec<usize>,
+    /// Edges that each layer draws.
+    edges: Vec<usize>,
+    /// Whether a block begins with the block before ([`Expand::New`]). It then has the edges of all layers so far.
+    keeps: bool,
+    /// Nodes, and edges of all blocks, of the mean batch that they were estimated from.
+    mean: (usize, usize),
+}
+
+impl StaticShapes {
+    /// Shapes for batches like `samples`: mean and five standard deviations of each count, within `bounds`.
+    ///
+    /// # Panics
+    /// If `samples` is empty.
+    #[must_use]
+    pub fn estimate(samples: &[BatchCounts], expand: Expand, bounds: &BatchBounds) -> Self {
+        let keeps = expand == Expand::New;
+        let drawn: Vec<Drawn> = samples.iter().map(|counts| Drawn::of(counts, keeps)).collect();
+        let likely = |count: &dyn Fn(&Drawn) -> usize, most: usize| {
+            let most_likely = likely_most(drawn.iter().map(count));
+            most_likely.min(most)
+        };
+        let mut nodes = vec![likely(&|drawn| drawn.nodes[0], bounds.seeds)];
+        let mut edges = Vec::new();
+        for (layer, bound) in bounds.layers.iter().enumerate() {
+            nodes.push(likely(&|drawn| drawn.nodes[layer + 1], bound.sources.min(bound.edges)));
+            edges.push(likely(&|drawn| drawn.edges[layer], bound.edges).next_multiple_of(MULTIPLE));
+        }
+        nodes.iter_mut().for_each(|count| *count = (*count + 1).next_multiple_of(MULTIPLE));
+        let mean = |count: &dyn Fn(&BatchCounts) -> usize| {
+            samples.iter().map(count).sum::<usize>().div_ceil(samples.len())
+        };
+        let mean = (mean(&|counts| counts.nodes), mean(&BatchCounts::edges));
+        Self { nodes, edges, keeps, mean }
+    }
+
+    /// Seeds of a padded batch.
+    #[must_use]
+    pub fn seeds(&self) -> usize {
+        self.nodes[0]
+    }
+
+    /// Nodes of a padded batch, the seeds included.
+    #[must_use]
+    pub fn all_nodes(&self) -> usize {
+        self.nodes.iter().sum()
+    }
+
+    /// Nodes of each level of a padded batch, the seeds first.
+    #[must_use]
+    pub fn nodes(&self) -> &[usize] {
+        &self.nodes
+    }
+
+    /// The block of a layer of a padded batch.
+    ///
+    /// # Panics
+    /// If there is no such layer.
+    #[must_use]
+    pub fn layer(&self, layer: usize) -> LayerCounts {
+        let destinations = self.nodes[..=layer].iter().sum();
+        let first = if self.keeps { 0 } else { layer };
+        LayerCounts {
+            destinations,
+            sources: destinations + self.nodes[layer + 1],
+            edges: self.edges[first..=layer].iter().sum(),
+        }
+    }
+
+    /// The shares of padding among the nodes and the edges of a padded batch of mean size.
+    #[must_use]
+    pub fn waste(&self) -> (f64, f64) {
+        let padded = self.counts();
+        let share = |own: usize, all: usize| 1.0 - own.min(all) as f64 / all.max(1) as f64;
+        (share(self.mean.0, padded.nodes), share(self.mean.1, padded.edges()))
+    }
+
+    /// Layers of a batch.
+    #[must_use]
+    pub fn layers(&self) -> usize {
+        self.edges.len()
+    }
+
+    /// Adds room for padded batches.
+    pub(crate) fn extend(&self, bounds: &mut BatchBounds) {
+        bounds.seeds = bounds.seeds.max(self.seeds());
+        bounds.nodes = bounds.nodes.max(self.all_nodes());
+        for (layer, bound) in bounds.layers.iter_mut().enumerate() {
+            let LayerCounts { destinations, sources, edges } = self.layer(layer);
+            bound.destinations = bound.destinations.max(destinations);
+            bound.sources = bound.sources.max(sources);
+            bound.edges = bound.edges.max(edges);
+        }
+    }
+
+    /// The padding of the batch of these counts; `None` if it does not fit.
+    #[must_use]
+    pub fn padding(&self, counts: &BatchCounts) -> Option<Padding> {
+        let drawn = Drawn::of(counts, self.keeps);
+        let (layers, levels) = (self.layers(), self.nodes.len());
+        if counts.layer_count != layers || counts.seeds == 0 {
+            return None;
+        }
+        let mut padding = Padding { levels, nodes: drawn.nodes, ..Padding::NONE };
+        for (level, shape) in self.nodes.iter().enumerate() {
+            padding.more_nodes[level] = shape.checked_sub(drawn.nodes[level]).filter(|more| *more > 0)?;
+        }
+        for (layer, shape) in self.edges.iter().enumerate() {
+            padding.more_edges[layer] = shape.checked_sub(drawn.edges[layer])?;
+        }
+        padding.keeps = self.keeps;
+        Some(padding)
+    }
+
+    /// The counts of a padded batch.
+    #[must_use]
+    pub fn counts(&self) -> BatchCounts {
+        let mut counts = BatchCounts {
+            seeds: self.seeds(),
+            nodes: self.all_nodes(),
+            layer_count: self.layers(),
+            ..BatchCounts::default()
+        };
+        for layer in 0..self.layers() {
+            counts.layers[layer] = self.layer(layer);
+        }
+        counts
+    }
+}
+
+/// As JSON, for messages of a run's set-up and for metrics.
+impl OptionValue for StaticShapes {
+    fn of_text(text: &str) -> Option<Self> {
+        Self::of_json(&text.parse().ok()?)
+    }
+
+    fn text(&self) -> String {
+        self.json().to_string()
+    }
+
+    fn json(&self) -> Value {
+        json!(self)
+    }
+
+    fn of_json(value: &Value) -> Option<Self> {
+        Self::deserialize(value).ok()
+    }
+}
+
+/// What each hop of a batch added.
+struct Drawn {
+    nodes: [usize; MAX_LAYERS + 1],
+    edges: [usize; MAX_LAYERS],
+}
+
+impl Drawn {
+    fn of(counts: &BatchCounts, keeps: bool) -> Self {
+        let mut drawn = Self { nodes: [0; MAX_LAYERS + 1], edges: [0; MAX_LAYERS] };
+        drawn.nodes[0] = counts.seeds;
+        let mut kept = 0;
+        for (layer, of_layer) in counts.layers().iter().enumerate() {
+            drawn.nodes[layer + 1] = of_layer.sources - of_layer.destinations;
+            drawn.edges[layer] = of_layer.edges - kept;
+            kept = if keeps { of_layer.edges } else { 0 };
+        }
+        drawn
+    }
+}
+
+/// The padding of one batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Padding {
+    /// Levels: one more than layers.
+    pub(crate) levels: usize,
+    /// Nodes of the batch at each level.
+    pub(crate) nodes: [usize; MAX_LAYERS + 1],
+    /// Nodes of padding behind them, at least one.
+    pub(crate) more_nodes: [usize; MAX_LAYERS + 1],
+    /// Edges of padding that each layer adds, all to destinations of that level.
+    pub(crate) more_edges: [usize; MAX_LAYERS],
+    /// Whether a block has the edges of the layers before, too.
+    pub(crate) keeps: bool,
+}
+
+impl Padding {
+    const NONE: Self = Self {
+        levels: 0,
+        nodes: [0; MAX_LAYERS + 1],
+        more_nodes: [0; MAX_LAYERS + 1],
+        more_edges: [0; MAX_LAYERS],
+        keeps: false,
+    };
+
+    /// Edges of padding of a layer's block that lead to destinations of this level.
+    pub(crate) fn edges_to(&self, layer: usize, level: usize) -> usize {
+        if level == layer || (self.keeps && level < layer) { self.more_edges[level] } else { 0 }
+    }
+}
+
+/// The smallest whole number that is no less than mean plus [`DEVIATIONS`] standard deviations.
+fn likely_most(counts: impl ExactSizeIterator<Item = usize> + Clone) -> usize {
+    let length = counts.len() as f64;
+    // Counts are below 2^31, so their sum is exact.
+    let mean = counts.clone().map(|count| count as f64).sum::<f64>() / length;
+    let squares: f64 = counts.map(|count| (count as f64 - mean).powi(2)).sum();
+    let deviation = if length > 1.0 { (squares / (length - 1.0)).sqrt() } else { 0.0 };
+    (mean + DEVIATIONS * deviation).ceil() as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A batch of two hops with these new nodes and edges of blocks.
+    fn batch(seeds: usize, found: [usize; 2], edges: [usize; 2]) -> BatchCounts {
+        let mut counts = BatchCounts { seeds, layer_count: 2, ..BatchCounts::default() };
+        let mut nodes = seeds;
+        for layer in 0..2 {
+            let sources = nodes + found[layer];
+            counts.layers[layer] = LayerCounts { destinations: nodes, sources, edges: edges[layer] };
+            nodes = sources;
+        }
+        BatchCounts { nodes, ..counts }
+    }
+
+    fn bounds() -> BatchBounds {
+        BatchBounds::new(10, &[5, 5], 100_000, 100_000).unwrap()
+    }
+
+    #[test]
+    fn shapes_are_mean_and_five_deviations_with_room_for_padding_in_each_level() {
+        let samples = [batch(10, [30, 100], [40, 150]), batch(10, [32, 100], [44, 150])];
+        let shapes = StaticShapes::estimate(&samples, Expand::All, &bounds());
+        // 31 + 5·√2 = 38.07, 42 + 5·2√2 = 56.1, the latter bounded by 10 seeds of 5 picks.
+        assert_eq!(shapes.nodes(), [16, 40, 104]);
+        assert_eq!(shapes.edges, [56, 152]);
+        assert_eq!(shapes.layer(1), LayerCounts { destinations: 56, sources: 160, edges: 152 });
+        assert_eq!(shapes.counts().nodes, 160);
+        let kept = StaticShapes::estimate(&samples, Expand::New, &bounds());
+        // The second layer draws 110 and 106 edges: 108 + 5·2√2 = 122.1.
+        assert_eq!((kept.edges.as_slice(), kept.layer(1).edges), (&[56, 128][..], 184));
+    }
+
+    #[test]
+    fn a_batch_fits_while_each_level_keeps_a_place_for_padding() {
+        let samples = [batch(10, [30, 100], [40, 150])];
+        let shapes = StaticShapes::estimate(&samples, Expand::All, &bounds());
+        assert_eq!(shapes.nodes(), [16, 32, 104]);
+        assert!(shapes.padding(&batch(15, [31, 103], [40, 152])).is_some());
+        assert!(shapes.padding(&batch(16, [31, 103], [40, 152])).is_none(), "no place for a seed of padding");
+        assert!(shapes.padding(&batch(15, [32, 103], [40, 152])).is_none(), "nor in level 1");
+        assert!(shapes.padding(&batch(15, [31, 104], [40, 152])).is_none(), "nor in level 2");
+        assert!(shapes.padding(&batch(15, [31, 103], [41, 152])).is_none(), "an edge too many");
+        let mut bounds = bounds();
+        shapes.extend(&mut bounds);
+        assert_eq!((bounds.seeds, bounds.layers[0].destinations), (16, 16));
+    }
+
+    #[test]
+    fn shapes_are_read_as_they_were_written() {
+        let shapes = StaticShapes::estimate(&[batch(10, [30, 100], [40, 150])], Expand::New, &bounds());
+        assert_eq!(StaticShapes::of_text(&shapes.text()), Some(shapes.clone()));
+        assert_eq!(StaticShapes::of_json(&json!({ "nodes": 3 })), None);
+    }
+}

@@ -1,0 +1,75 @@
+//! The static shapes of a run's batches, estimated from batches that are sampled beforehand.
+
+use uva_batch::StaticShapes;
+use uva_graph::{Dataset, Split};
+use uva_sample::{BatchBounds, BatchKey, MiniBatch, SamplerOptions, SeedOrder, sampler};
+
+use crate::cache::SampledGraph;
+use crate::options::Pad;
+use crate::{LoaderOptions, RuntimeError, machine};
+
+/// Batches that the shapes are estimated from.
+const SAMPLES: usize = 20;
+
+impl LoaderOptions {
+    /// The same with the shapes that batches are padded to, if they are and the shapes are still open. `main` is the
+    /// split whose batches they are estimated from; where it is empty, the first that is not.
+    ///
+    /// The batches are whole ones of the first epoch, evenly spread, and of later epochs where it has too few. Picks
+    /// depend on nothing but a batch's key, so the run samples the same batches again, and every process and every
+    /// resumed run finds the same shapes.
+    ///
+    /// # Errors
+    /// As sampling these batches: [`RuntimeError::Option`] for a batch that does not fit `slot_bytes`.
+    pub fn with_shapes(&self, dataset: &Dataset, main: Split) -> Result<Self, RuntimeError> {
+        let options = self.clone();
+        Ok(match self.pad {
+            Pad::Off => Self { shapes: None, ..options },
+            Pad::Auto if self.shapes.is_some() => options,
+            Pad::Auto => Self { shapes: Some(estimate(dataset, self, main)?), ..options },
+        })
+    }
+}
+
+fn estimate(dataset: &Dataset, options: &LoaderOptions, main: Split) -> Result<StaticShapes, RuntimeError> {
+    let splits = [main, Split::Train, Split::Valid, Split::Test];
+    let main = splits.into_iter().find(|split| !dataset.split(*split).is_empty()).unwrap_or(main);
+    let nodes = dataset.split(main);
+    let size = options.batch_size.min(nodes.len()).max(1);
+    let sampling = SamplerOptions { edge_ids: false, ..options.sampling() };
+    let again = dataset.repeats();
+    let bytes = options.slot_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    let (rows, edges) = (dataset.nodes() + again.rows, dataset.edges() + again.edges);
+    let bounds = BatchBounds::for_options(&sampling, size, rows, edges, bytes)?;
+    let graph = SampledGraph::new(dataset, None)?;
+    let mut sampler = sampler(graph.view(), &sampling)?;
+    let mut batch = MiniBatch::with_bounds(&bounds);
+    let shuffled = options.shuffled.has(main);
+    let mut order = SeedOrder::new(options.seed, main, nodes.len(), shuffled, size, true)?;
+    if order.uses_threads() {
+        machine::start_threads()?;
+    }
+    // Whole batches of an epoch, at most as many as are wanted.
+    let of_epoch = order.batches().min(SAMPLES);
+    let mut samples = Vec::with_capacity(SAMPLES);
+    let mut prepared = None;
+    for number in 0..if of_epoch > 0 { SAMPLES } else { 0 } {
+        let epoch = (number / of_epoch) as u32;
+        if prepared != Some(epoch) {
+            order.prepare(epoch)?;
+            prepared = Some(epoch);
+        }
+        let place = number % of_epoch * order.batches() / of_epoch;
+        let key = BatchKey { split: main, epoch, batch: place as u32 };
+        let seeds: Vec<i64> = order.batch(place).iter().map(|&position| nodes[position as usize]).collect();
+        samples.push(sampler.sample_into(key, &seeds, &mut batch)?);
+    }
+    if samples.is_empty() {
+        return Err(RuntimeError::option(
+            "pad",
+            "auto",
+            "no split of the dataset has a node to sample around",
+        ));
+    }
+    Ok(StaticShapes::estimate(&samples, options.expand, &bounds))
+}

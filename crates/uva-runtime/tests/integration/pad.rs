@@ -1,0 +1,328 @@
+//! Padded batches: the batches of a run that does not pad, with padding between.
+
+use crate::common;
+use std::path::Path;
+use std::sync::Arc;
+
+use uva_batch::StaticShapes;
+use uva_graph::Dataset;
+use uva_graph::npy::{NpyType, write_array};
+use uva_runtime::backend::Backend;
+use uva_runtime::cache::{CacheContents, CachePolicy};
+use uva_runtime::options::Pad;
+use uva_runtime::plan::RunPlan;
+use uva_runtime::{
+    Batch, Cursor, Expand, Labels, LoaderOptions, Passes, Runtime, SamplerKind, Split, planning,
+};
+
+fn options() -> LoaderOptions {
+    let fanouts = vec![4, 3];
+    LoaderOptions {
+        fanouts,
+        batch_size: 64,
+        seed: 5,
+        degrees: true,
+        input_id: true,
+        pad: Pad::Auto,
+        ..LoaderOptions::default()
+    }
+}
+
+/// With weights of edges, and features of two values an edge.
+fn dataset(directory: &Path) -> Arc<Dataset> {
+    let path = common::graph(directory, 2000, 8.0);
+    let edges = Dataset::open(&path).unwrap().edges();
+    let weights: Vec<f32> = (0..edges).map(|edge| (1 + edge * 31 % 17) as f32).collect();
+    write_array(&path.join("weight.npy"), NpyType::F32, &[], &weights).unwrap();
+    let rows: Vec<f32> = (0..2 * edges).map(|value| value as f32).collect();
+    let mut writer =
+        uva_graph::npy::NpyWriter::create(&path.join("edge_feat.npy"), NpyType::F32, &[2]).unwrap();
+    writer.write_bytes(bytemuck::cast_slice(&rows)).unwrap();
+    writer.finish().unwrap();
+    Arc::new(Dataset::open(&path).unwrap())
+}
+
+const PASSES: Passes =
+    Passes { epochs: 2, validate: true, test: true, start: Cursor { epoch: 0, batch: 0 }, steered: false };
+
+fn plan(dataset: &Dataset, options: &LoaderOptions) -> RunPlan {
+    RunPlan::new(dataset, options, PASSES).unwrap()
+}
+
+fn started(dataset: &Arc<Dataset>, options: &LoaderOptions) -> Runtime {
+    Runtime::start(Arc::clone(dataset), plan(dataset, options)).unwrap()
+}
+
+/// Shapes of these numbers, in place of estimated ones.
+fn shapes(nodes: &[usize], edges: &[usize], keeps: bool) -> StaticShapes {
+    use uva_runtime::spec::OptionValue;
+    let text = serde_json::json!({ "nodes": nodes, "edges": edges, "keeps": keeps, "mean": [1, 1] });
+    StaticShapes::of_json(&text).unwrap()
+}
+
+/// Compares a batch of a run that pads with the same of one that does not. Returns whether it is padded.
+fn compare(padded: &Batch, plain: &Batch, shapes: &StaticShapes, dataset: &Dataset) -> bool {
+    assert_eq!((padded.hash(), padded.split(), padded.index()), (plain.hash(), plain.split(), plain.index()));
+    assert_eq!(
+        (padded.real_seed_count(), padded.real_node_count()),
+        (plain.seed_count(), plain.node_count())
+    );
+    let layers = plain.layers();
+    for layer in 0..layers {
+        assert_eq!(padded.real_counts(layer), plain.counts(layer));
+        assert_eq!(plain.real_counts(layer), plain.counts(layer));
+    }
+    assert!(!plain.is_padded());
+    // The first node of each level, before and after.
+    let mut ends = vec![plain.seed_count()];
+    ends.extend((0..layers).map(|layer| plain.counts(layer).sources));
+    let sizes: Vec<usize> = if padded.is_padded() {
+        shapes.nodes().to_vec()
+    } else {
+        std::iter::once(ends[0]).chain(ends.windows(2).map(|pair| pair[1] - pair[0])).collect()
+    };
+    let place = |id: usize| {
+        let level = ends.iter().position(|end| id < *end).unwrap();
+        let begin = if level == 0 { 0 } else { ends[level - 1] };
+        sizes[..level].iter().sum::<usize>() + id - begin
+    };
+    assert_eq!(padded.node_count(), sizes.iter().sum::<usize>());
+    assert_eq!((padded.seed_count(), padded.seeds().len()), (sizes[0], sizes[0]));
+    let mut is_real = vec![false; padded.node_count()];
+    let (features, own) = (padded.features(), plain.features());
+    let row = own.row_bytes();
+    for (id, node) in plain.input_nodes().iter().enumerate() {
+        let at = place(id);
+        is_real[at] = true;
+        assert_eq!(padded.input_nodes()[at], *node);
+        assert_eq!(padded.degrees()[at], plain.degrees()[id]);
+        assert_eq!(features.bytes[at * row..][..row], own.bytes[id * row..][..row]);
+    }
+    for (at, _) in is_real.iter().enumerate().filter(|(_, real)| !**real) {
+        assert_eq!(padded.input_nodes()[at], plain.seeds()[0]);
+        assert_eq!(padded.degrees()[at], plain.degrees()[0]);
+        assert_eq!(features.bytes[at * row..][..row], own.bytes[..row]);
+    }
+    let seeds = plain.seed_count();
+    assert_eq!(padded.input_id()[..seeds], *plain.input_id());
+    assert!(padded.input_id()[seeds..].iter().all(|id| *id == plain.input_id()[0]));
+    let mask = padded.column("seed_mask").unwrap().u8().unwrap();
+    assert!((0..).zip(mask).all(|(at, one)| (*one == 1) == (at < seeds)), "{mask:?}");
+    let (Labels::Single(labels), Labels::Single(own)) = (padded.labels(), plain.labels()) else { panic!() };
+    assert_eq!(labels[..seeds], *own);
+    assert!(labels.len() == sizes[0] && labels[seeds..].iter().all(|label| *label == -1));
+    for layer in 0..layers {
+        let (block, own) = (padded.block(layer), plain.block(layer));
+        assert_eq!(
+            padded.counts(layer),
+            if padded.is_padded() { shapes.layer(layer) } else { plain.counts(layer) }
+        );
+        assert_eq!((block.indptr[0], *block.indptr.last().unwrap() as usize), (0, block.indices.len()));
+        let rows = padded.edge_attr(layer).zip(plain.edge_attr(layer));
+        for destination in 0..own.destinations {
+            let at = place(destination);
+            let from = own.indptr[destination] as usize..own.indptr[destination + 1] as usize;
+            let to = block.indptr[at] as usize..block.indptr[at + 1] as usize;
+            let moved: Vec<i32> =
+                own.indices[from.clone()].iter().map(|id| place(*id as usize) as i32).collect();
+            assert_eq!(block.indices[to.clone()], moved);
+            if !own.edge_ids.is_empty() {
+                assert_eq!(block.edge_ids[to.clone()], own.edge_ids[from.clone()]);
+            }
+            if !own.weights.is_empty() {
+                assert_eq!(block.weights[to.clone()], own.weights[from.clone()]);
+            }
+            if let Some((rows, own)) = rows {
+                let bytes = |range: std::ops::Range<usize>| 8 * range.start..8 * range.end;
+                assert_eq!(rows.bytes[bytes(to)], own.bytes[bytes(from)]);
+            }
+        }
+        let mut lengths = Vec::new();
+        for (destination, pair) in block.indptr.windows(2).enumerate() {
+            if is_real[destination] {
+                continue;
+            }
+            let list = pair[0] as usize..pair[1] as usize;
+            lengths.push(list.len());
+            let sources = &block.indices[list.clone()];
+            assert!(
+                sources.iter().all(|source| (*source as usize) < block.sources && !is_real[*source as usize])
+            );
+            assert!(
+                block.weights.is_empty() || block.weights[list.clone()].iter().all(|weight| *weight == 0.0)
+            );
+            let ids = block.edge_ids.get(list).unwrap_or_default();
+            assert!(ids.iter().all(|id| (*id as usize) < dataset.edges()));
+        }
+        if padded.is_padded() && options().expand == Expand::All && layer == 0 {
+            let (least, most) = (lengths.iter().min().unwrap(), lengths.iter().max().unwrap());
+            assert!(most - least <= 1, "spread evenly: {lengths:?}");
+        }
+    }
+    padded.is_padded()
+}
+
+/// Goes through both runs. Returns how many batches are padded, and how many are not.
+fn compared(dataset: &Arc<Dataset>, options: &LoaderOptions) -> (usize, usize) {
+    let mut padded = started(dataset, options);
+    let shapes = plan(dataset, options).options.shapes.unwrap();
+    let mut plain = started(dataset, &LoaderOptions { pad: Pad::Off, ..options.clone() });
+    let mut counts = (0, 0);
+    while let Some(own) = plain.next_batch().unwrap() {
+        let batch = padded.next_batch().unwrap().unwrap();
+        if compare(&batch, &own, &shapes, dataset) {
+            counts.0 += 1
+        } else {
+            counts.1 += 1
+        }
+        if batch.is_padded() && options.expand == Expand::New {
+            for layer in 1..batch.layers() {
+                let (before, block) = (batch.block(layer - 1), batch.block(layer));
+                assert_eq!(block.indptr[..before.indptr.len()], *before.indptr);
+                assert_eq!(block.indices[..before.indices.len()], *before.indices);
+            }
+        }
+    }
+    assert!(padded.next_batch().unwrap().is_none());
+    counts
+}
+
+#[test]
+fn without_its_padding_a_batch_of_any_kind_is_that_of_a_run_that_does_not_pad() {
+    let temp = tempfile::tempdir().unwrap();
+    let dataset = dataset(temp.path());
+    for sampler_kind in SamplerKind::ALL {
+        for expand in [Expand::All, Expand::New] {
+            for replace in [false, true] {
+                let mut options = LoaderOptions { sampler_kind, expand, replace, ..options() };
+                options.edge_ids = true;
+                options.edge_attr = sampler_kind.picks_in_lists();
+                options.samplers = 2;
+                if sampler_kind.draws_one_subgraph() {
+                    options.fanouts.fill(20);
+                }
+                if options.check().is_err() {
+                    continue;
+                }
+                let (padded, others) = compared(&dataset, &options);
+                assert!(padded > 10 * others, "{sampler_kind} {expand}: {padded} and {others}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_training_batch_has_the_static_shapes_also_the_last_one_and_with_any_fanouts() {
+    let temp = tempfile::tempdir().unwrap();
+    let dataset = dataset(temp.path());
+    for fanouts in [vec![5], vec![2, 2, 2, 2], vec![-1, 3]] {
+        let slot_bytes = fanouts.contains(&-1).then_some(64 << 20);
+        let options = LoaderOptions { fanouts, slot_bytes, ..options() };
+        assert_ne!(dataset.split(Split::Train).len() % options.batch_size, 0, "the last one is smaller");
+        let plan = plan(&dataset, &options);
+        let shapes = plan.options.shapes.clone().unwrap();
+        let mut runtime = Runtime::start(Arc::clone(&dataset), plan).unwrap();
+        let mut batches = 0;
+        while let Some(batch) = runtime.next_batch().unwrap() {
+            if batch.split() != Split::Train {
+                continue;
+            }
+            batches += 1;
+            assert!(batch.is_padded());
+            assert_eq!((batch.seed_count(), batch.node_count()), (shapes.seeds(), shapes.all_nodes()));
+            for layer in 0..batch.layers() {
+                assert_eq!(batch.counts(layer), shapes.layer(layer));
+            }
+        }
+        assert!(batches > 20, "{batches}");
+        assert_eq!(compared(&dataset, &options).1, 0);
+    }
+}
+
+#[test]
+fn a_batch_that_does_not_fit_keeps_its_size() {
+    let temp = tempfile::tempdir().unwrap();
+    let dataset = dataset(temp.path());
+    let estimated = plan(&dataset, &options()).options.shapes.unwrap();
+    let edges = [estimated.layer(0).edges, estimated.layer(1).edges];
+    // Of each count a little less than the mean: some batches are larger, others are not.
+    let small = |level: usize| {
+        let mut nodes = estimated.nodes().to_vec();
+        nodes[level] = mean(&dataset, |batch| {
+            let found = [batch.seed_count(), batch.counts(0).sources - batch.seed_count()];
+            found.get(level).copied().unwrap_or(batch.counts(1).sources - batch.counts(1).destinations)
+        });
+        nodes
+    };
+    for level in [1, 2] {
+        let shapes = Some(shapes(&small(level), &edges, false));
+        let (padded, others) = compared(&dataset, &LoaderOptions { shapes, ..options() });
+        assert!(padded > 5 && others > 5, "level {level}: {padded} and {others}");
+    }
+    for layer in [0, 1] {
+        let mut edges = edges;
+        edges[layer] = mean(&dataset, |batch| batch.counts(layer).edges);
+        let shapes = Some(shapes(estimated.nodes(), &edges, false));
+        let (padded, others) = compared(&dataset, &LoaderOptions { shapes, ..options() });
+        assert!(padded > 5 && others > 5, "layer {layer}: {padded} and {others}");
+    }
+}
+
+/// The mean of a count over the whole batches of a run that does not pad.
+fn mean(dataset: &Arc<Dataset>, count: impl Fn(&Batch) -> usize) -> usize {
+    let mut runtime = started(dataset, &LoaderOptions { pad: Pad::Off, ..options() });
+    let (mut sum, mut batches) = (0, 0);
+    while let Some(batch) = runtime.next_batch().unwrap() {
+        if batch.seed_count() == options().batch_size {
+            (sum, batches) = (sum + count(&batch), batches + 1);
+        }
+    }
+    sum / batches
+}
+
+#[test]
+fn shapes_follow_the_options_that_batches_depend_on_and_neither_samplers_nor_the_place_of_a_resume() {
+    let temp = tempfile::tempdir().unwrap();
+    let dataset = dataset(temp.path());
+    let of = |options: &LoaderOptions, start: Cursor| {
+        let passes = Passes { start, ..PASSES };
+        RunPlan::new(&dataset, options, passes).unwrap().options.shapes.unwrap()
+    };
+    let usual = of(&options(), Cursor::default());
+    let other = LoaderOptions { samplers: 3, edge_ids: true, gather_threads: 2, ..options() };
+    assert_eq!(of(&other, Cursor { epoch: 1, batch: 7 }), usual);
+    assert_ne!(of(&LoaderOptions { fanouts: vec![5, 3], ..options() }, Cursor::default()), usual);
+    assert_ne!(of(&LoaderOptions { expand: Expand::New, ..options() }, Cursor::default()), usual);
+    // Of a split that is shorter than a batch, they are those of the whole split.
+    let whole = of(&LoaderOptions { batch_size: 5000, ..options() }, Cursor::default());
+    assert_eq!(whole.seeds(), (dataset.split(Split::Train).len() + 1).next_multiple_of(8));
+}
+
+#[test]
+fn behind_caches_the_same_batches_are_padded_likewise() {
+    let temp = tempfile::tempdir().unwrap();
+    let dataset = dataset(temp.path());
+    let options = options();
+    let policy = CachePolicy::PRESAMPLE;
+    let (cached, _) = planning::plan(&dataset, &options, &Backend::Cpu, 200_000, policy, &|_| {}).unwrap();
+    let contents = CacheContents::of_plan(&dataset, &cached).unwrap();
+    assert!(contents.caches().lists > 0 && contents.caches().rows > 0);
+    let planned = plan(&dataset, &options);
+    let shapes = planned.options.shapes.clone().unwrap();
+    let mut padded = Runtime::start_with(Arc::clone(&dataset), planned, contents).unwrap();
+    let mut plain = started(&dataset, &LoaderOptions { pad: Pad::Off, ..options });
+    while let Some(own) = plain.next_batch().unwrap() {
+        assert!(compare(&padded.next_batch().unwrap().unwrap(), &own, &shapes, &dataset));
+    }
+}
+
+#[test]
+fn without_padding_there_is_no_mask_and_nothing_else_of_it() {
+    let temp = tempfile::tempdir().unwrap();
+    let dataset = dataset(temp.path());
+    let mut plain = started(&dataset, &LoaderOptions { pad: Pad::Off, ..options() });
+    let batch = plain.next_batch().unwrap().unwrap();
+    let refused = batch.column("seed_mask").err().unwrap().to_string();
+    assert!(refused.contains("does not pad"), "{refused}");
+    assert!(batch.layout().shapes().is_none());
+}
