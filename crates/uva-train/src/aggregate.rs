@@ -8,7 +8,7 @@ use crate::tensor_block::{TensorBlock, Transposed, refuse_weights};
 use crate::{TrainError, host};
 use tch::{Device, Kind, Tensor};
 use uva_model::{ModelKind, Weighting};
-use uva_ops::lists::{Element, Id, Lists as CheckedLists, Weights, transpose};
+use uva_ops::lists::{Element, Id, Lists as CheckedLists, Weights, degree_weights, transpose};
 
 /// `embedding_bag`'s name for a weighted sum.
 const SUM: i64 = 0;
@@ -154,9 +154,18 @@ impl<'a> Block<'a> {
                 (HostWeights::of_kind(vec![1.0; block.indices.len()], kind), None)
             }
             Weighting::Degrees => {
-                let (weights, own) = gcn_weights(block, degrees);
-                let own = Tensor::f_from_slice(&own)?.f_to_kind(kind)?.f_unsqueeze(1)?;
-                (HostWeights::of_kind(weights, kind), Some(own))
+                let lists = CheckedLists::new(block.indptr, block.indices, block.sources)?;
+                let (weights, own) = match kind {
+                    Kind::Double => {
+                        let (weights, own) = degree_weights::<f64, _>(&lists, block.weights, degrees);
+                        (HostWeights::Double(weights), Tensor::f_from_slice(&own)?)
+                    }
+                    _ => {
+                        let (weights, own) = degree_weights::<f32, _>(&lists, block.weights, degrees);
+                        (HostWeights::Single(weights), Tensor::f_from_slice(&own)?)
+                    }
+                };
+                (weights, Some(own.f_unsqueeze(1)?))
             }
         };
         Ok(Self {
@@ -344,34 +353,4 @@ pub(crate) fn transposed<T: Element>(
 /// The edges of destination `v`, as a range of `indices`.
 fn list(block: &BlockInput<'_>, v: usize) -> std::ops::Range<usize> {
     block.indptr[v] as usize..block.indptr[v + 1] as usize
-}
-
-/// Kipf & Welling's D̂^-½ (A + I) D̂^-½ for a sampled block, where D̂ = in-degree in the whole graph + 1. Returns the
-/// weight of each edge u → v, and that of each destination's own row.
-///
-/// The picked edges of a list stand for the whole list, so their weights are scaled by degree / picks. Edge u → v gets
-/// (d_v / picks_v) / √((d_v + 1)(d_u + 1)). The own row, which is never left out, gets 1 / (d_v + 1). Where the sampler
-/// weighed the edges, w_e replaces 1 / picks_v, which has the same meaning. With uniform picks, and with weights that
-/// are right in expectation, the sum is right in expectation. With whole neighbourhoods of an undirected graph it is
-/// Kipf & Welling's. On a directed graph both degrees are in-degrees.
-fn gcn_weights(block: &BlockInput<'_>, degrees: &[i32]) -> (Vec<f64>, Vec<f64>) {
-    let inverse_root: Vec<f64> =
-        degrees[..block.sources].iter().map(|&d| inverse_root(i64::from(d))).collect();
-    let mut weights = vec![0.0; block.indices.len()];
-    for v in 0..block.destinations {
-        let edges = list(block, v);
-        let degree = f64::from(degrees[v]);
-        let mean = degree / edges.len() as f64 * inverse_root[v];
-        for edge in edges {
-            let scale = block.weights.get(edge).map_or(mean, |&w| degree * f64::from(w) * inverse_root[v]);
-            weights[edge] = scale * inverse_root[block.indices[edge] as usize];
-        }
-    }
-    let own = inverse_root[..block.destinations].iter().map(|root| root * root).collect();
-    (weights, own)
-}
-
-/// 1 / √(d + 1).
-pub(crate) fn inverse_root(degree: i64) -> f64 {
-    1.0 / (degree as f64 + 1.0).sqrt()
 }

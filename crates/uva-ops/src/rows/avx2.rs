@@ -12,7 +12,7 @@ use super::sink::{LINE, Sink};
 use super::widening::HalfFloat;
 
 /// The conversion of a value during the copy.
-pub(super) trait Values {
+pub(crate) trait Values {
     /// Bytes of one in the table.
     const FROM_BYTES: usize;
     /// Bytes of one in the output.
@@ -59,7 +59,7 @@ impl Values for Bytes {
 }
 
 /// IEEE 754 half precision to float32.
-pub(super) struct FromF16;
+pub(crate) struct FromF16;
 
 impl Values for FromF16 {
     const FROM_BYTES: usize = HalfFloat::BYTES;
@@ -77,7 +77,7 @@ impl Values for FromF16 {
 }
 
 /// bfloat16 to float32.
-pub(super) struct FromBf16;
+pub(crate) struct FromBf16;
 
 impl Values for FromBf16 {
     const FROM_BYTES: usize = HalfFloat::BYTES;

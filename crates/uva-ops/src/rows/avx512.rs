@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 use super::sink::{LINE, Sink};
 
 /// The lanes of an output line.
-pub(super) trait Lanes {
+pub(crate) trait Lanes {
     /// Lanes of a line.
     const COUNT: usize;
     /// Bytes of a lane in the table; in the output it has `LINE / COUNT`.
@@ -129,12 +129,12 @@ macro_rules! widened_lanes {
 }
 
 /// IEEE 754 half precision to float32.
-pub(super) struct FromF16;
+pub(crate) struct FromF16;
 
 widened_lanes!(FromF16, |halves| _mm512_castps_si512(_mm512_cvtph_ps(halves)));
 
 /// bfloat16 to float32.
-pub(super) struct FromBf16;
+pub(crate) struct FromBf16;
 
 widened_lanes!(FromBf16, |halves| _mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(halves)));
 

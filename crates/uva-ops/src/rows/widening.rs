@@ -22,6 +22,16 @@ impl HalfFloat {
     /// Bytes of a value once it is float32.
     pub const WIDENED_BYTES: usize = 4;
 
+    /// The same of the value whose bytes begin at `from`.
+    ///
+    /// # Safety
+    /// They can be read.
+    #[inline(always)]
+    pub(crate) unsafe fn widened_at(self, from: *const u8) -> u32 {
+        // SAFETY: by our caller.
+        self.widened(unsafe { from.cast::<u16>().read_unaligned() })
+    }
+
     /// The float32 that the value with these bits is, as bits: every 16-bit value has one, exactly.
     pub const fn widened(self, bits: u16) -> u32 {
         match self {
@@ -30,3 +40,23 @@ impl HalfFloat {
         }
     }
 }
+
+/// Runs `$body` with `$Type` named after the narrow type: of the types that `$types`, a set of instructions, widens.
+#[cfg(target_arch = "x86_64")]
+macro_rules! each_narrow {
+    ($narrow:expr, $types:ident, $Type:ident => $body:block) => {
+        match $narrow {
+            $crate::rows::HalfFloat::F16 => {
+                type $Type = $types::FromF16;
+                $body
+            }
+            $crate::rows::HalfFloat::Bf16 => {
+                type $Type = $types::FromBf16;
+                $body
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use each_narrow;
