@@ -25,6 +25,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+mod aggregation;
 mod element;
 mod error;
 mod feature_rows;
@@ -35,6 +36,7 @@ pub mod schema;
 mod spec;
 mod view;
 
+pub use aggregation::Aggregation;
 pub use element::Element;
 pub use error::{ColumnError, LayoutError};
 pub use feature_rows::FeatureRows;

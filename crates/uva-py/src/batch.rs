@@ -201,6 +201,11 @@ impl Batch {
                 Presence::ForModel => {
                     format!("this batch has no {name}: only runs whose built-in model needs it have it")
                 }
+                Presence::Rows | Presence::Summed => {
+                    format!(
+                        "this batch has no {name}: only runs of a built-in model whose producer sums differ in it"
+                    )
+                }
                 Presence::Asked | Presence::Always => {
                     format!("this batch has no {name}: Loader(..., {name}=True) makes batches with it")
                 }

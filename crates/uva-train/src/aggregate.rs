@@ -106,6 +106,8 @@ enum Lists<'a> {
     Host { input: BlockInput<'a>, weights: HostWeights },
     /// By operations on tensors; the weights are those of the edges.
     Tensors { block: TensorBlock, weights: Tensor },
+    /// Nowhere: the batch came with them. No gradient goes further back.
+    Given { sums: Borrowed<'a> },
 }
 
 /// The weights of a block's edges, of the trainer's kind.
@@ -210,6 +212,17 @@ impl<'a> Block<'a> {
         })
     }
 
+    /// A block of as many destinations, sources and edges, whose sums were made with the batch.
+    pub(crate) fn given((destinations, sources, edges): (usize, usize, usize), sums: Borrowed<'a>) -> Self {
+        let lists = Lists::Given { sums };
+        Self { destinations, sources, edges, lists, edge_attr: None, own: None }
+    }
+
+    /// Whether its sums were made with the batch.
+    pub(crate) fn is_given(&self) -> bool {
+        matches!(self.lists, Lists::Given { .. })
+    }
+
     /// The same with rows of the edges' features.
     pub(crate) fn with_edge_attr(mut self, rows: Option<Borrowed<'a>>) -> Self {
         self.edge_attr = rows;
@@ -234,6 +247,7 @@ impl<'a> Block<'a> {
                 TensorBlock::new(offsets.tensor(), indices.tensor(), self.sources)
             }
             Lists::Tensors { block, .. } => Ok(block.shallow_clone()),
+            Lists::Given { .. } => Err(no_lists()),
         }
     }
 
@@ -242,6 +256,7 @@ impl<'a> Block<'a> {
         match &self.lists {
             Lists::Host { .. } => self.lists()?.with_own(),
             Lists::Tensors { block, .. } => block.with_own(),
+            Lists::Given { .. } => Err(no_lists()),
         }
     }
 
@@ -265,6 +280,7 @@ impl<'a> Block<'a> {
                 }
             }
             Lists::Tensors { block, weights } => weighted_sums(rows, &block.indices, &block.offsets, weights),
+            Lists::Given { sums } => Ok(sums.tensor().f_to_kind(rows.f_kind()?)?),
         }
     }
 
@@ -287,6 +303,7 @@ impl<'a> Block<'a> {
                 let Transposed { offsets, indices, order } = block.transposed()?;
                 weighted_sums(rows, &indices, &offsets, &weights.f_index_select(0, &order)?)
             }
+            Lists::Given { .. } => Err(no_lists()),
         }
     }
 
@@ -304,8 +321,13 @@ impl<'a> Block<'a> {
             }
             Lists::Host { weights: HostWeights::Double(weights), .. } => weights.clone(),
             Lists::Tensors { weights, .. } => Vec::try_from(weights.to_kind(Kind::Double)).unwrap(),
+            Lists::Given { .. } => Vec::new(),
         }
     }
+}
+
+fn no_lists() -> TrainError {
+    TrainError::Input("a block whose sums came with the batch, where its lists are needed".to_owned())
 }
 
 fn no_weights() -> TrainError {
