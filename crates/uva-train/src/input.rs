@@ -2,6 +2,7 @@
 
 use crate::TrainError;
 use crate::borrowed::Borrowed;
+use tch::{Device, Kind, Tensor};
 use uva_graph::{ElementType, Labels};
 
 /// One hop of a batch: for each destination node the local ids of the neighbours that were picked.
@@ -121,10 +122,9 @@ impl<'a> BatchInput<'a> {
         self.blocks.first().map_or(0, |block| block.destinations)
     }
 
-    /// Rows of `features`.
+    /// Rows of `features`, where there are any.
     fn feature_count(&self) -> usize {
         match (self.aggregated, self.blocks.last()) {
-            (Some(_), _) if self.features.is_empty() => 0,
             (Some(_), Some(block)) => block.destinations,
             _ => self.rows,
         }
@@ -192,6 +192,11 @@ impl<'a> BatchInput<'a> {
 
     /// The feature rows as a tensor.
     pub(crate) fn feature_rows(&self) -> Result<Borrowed<'a>, TrainError> {
+        if self.aggregated.is_some() && self.features.is_empty() {
+            // No bytes begin nowhere in particular.
+            let none = Tensor::f_zeros([0, self.dim as i64], (Kind::Float, Device::Cpu))?;
+            return Ok(Borrowed::owned(none));
+        }
         Borrowed::table(self.features, self.element, self.feature_count(), self.dim)
     }
 }

@@ -246,7 +246,8 @@ impl<'a, T: Element, I: Id, R: ListedRows> WeightedSums<'a, T, I, R> {
         }
     }
 
-    /// Adds row `v`, times `own[v]`, to the sum of list `v`: a product and an addition behind the list's, each rounded.
+    /// Adds row `v`, times `own[v]`, to the sum of list `v`, behind the list's rows and as they are added. libtorch's
+    /// `addcmul_` rounds once, too, where the processor has such an instruction.
     ///
     /// # Errors
     /// If that is not one weight a list, or there are more lists than rows.
@@ -330,7 +331,7 @@ fn portable<T: Element, I: Id, R: ListedRows>(
             }
         }
         if let Some(&own) = job.own.get(v) {
-            add_row(job, &mut sum, v, 0, |element, sum| sum + element * own);
+            add_row(job, &mut sum, v, 0, |element, sum| element.multiply_add(own, sum));
         }
         for (out, &sum) in out.iter_mut().zip(&sum) {
             out.write(sum);
@@ -374,7 +375,7 @@ fn add_row<T: Element, I: Id, R: ListedRows>(
 macro_rules! vectors {
     (
         $module:ident, $features:literal, $lanes:literal, $vector:ty, mask: $mask:ty = $mask_of:expr,
-        $zero:ident, $splat:ident, $load:ident, $load_masked:expr, $fma:ident, $add:ident, $mul:ident, $store:ident,
+        $zero:ident, $splat:ident, $load:ident, $load_masked:expr, $fma:ident, $store:ident,
         $store_masked:expr, narrow: $types:ident::$trait:ident, $narrow:expr, $narrow_masked:expr
     ) => {
         mod $module {
@@ -536,10 +537,10 @@ macro_rules! vectors {
                         let row = job.rows.row(v).wrapping_add(column * L::BYTES);
                         let weight = $splat(own);
                         for n in 0..N - 1 {
-                            sums[n] = $add(sums[n], $mul(L::whole(row.add(n * LANES * L::BYTES)), weight));
+                            sums[n] = $fma(L::whole(row.add(n * LANES * L::BYTES)), weight, sums[n]);
                         }
                         let rest = L::some(row.add((N - 1) * LANES * L::BYTES), mask, lanes);
-                        sums[N - 1] = $add(sums[N - 1], $mul(rest, weight));
+                        sums[N - 1] = $fma(rest, weight, sums[N - 1]);
                     }
                 }
                 // SAFETY: `columns` numbers, the last vector masked as above.
@@ -559,7 +560,7 @@ vectors!(
     avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,f16c", 16, __m512,
     mask: u16 = |lanes: usize| (u32::MAX >> (32 - lanes)) as u16,
     _mm512_setzero_ps, _mm512_set1_ps, _mm512_loadu_ps, |row, mask| _mm512_maskz_loadu_ps(mask, row),
-    _mm512_fmadd_ps, _mm512_add_ps, _mm512_mul_ps, _mm512_storeu_ps,
+    _mm512_fmadd_ps, _mm512_storeu_ps,
     |out, mask, sums| _mm512_mask_storeu_ps(out, mask, sums),
     narrow: avx512::Lanes, |_: PhantomData<V>, from| _mm512_castsi512_ps(V::load(from)),
     |_: PhantomData<V>, from, mask, _| _mm512_castsi512_ps(V::load_some(u64::from(mask), from))
@@ -572,7 +573,7 @@ vectors!(
         _mm256_set1_epi32(lanes as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)
     ),
     _mm256_setzero_ps, _mm256_set1_ps, _mm256_loadu_ps, |row, mask| _mm256_maskload_ps(row, mask),
-    _mm256_fmadd_ps, _mm256_add_ps, _mm256_mul_ps, _mm256_storeu_ps,
+    _mm256_fmadd_ps, _mm256_storeu_ps,
     |out, mask, sums| _mm256_maskstore_ps(out, mask, sums),
     // Through memory of the stack, which the compiler keeps in a register where all eight are widened.
     narrow: avx2::Values, |_: PhantomData<V>, from| {

@@ -107,7 +107,7 @@ impl Case {
             }
             if own {
                 for (sum, value) in sums.iter_mut().zip(floats(self.ids[v])) {
-                    *sum += value * self.own_weights[v];
+                    *sum = value.mul_add(self.own_weights[v], *sum);
                 }
             }
             expected.extend(sums);

@@ -41,7 +41,7 @@ pub struct SumPlace<'p> {
     pub lists: Lists<'p, i32>,
     /// What each row is multiplied by.
     pub weights: Weights<'p, f32>,
-    /// The weight of id `v`'s row in the sum of list `v`, which comes last: a product and an addition, each rounded.
+    /// The weight of id `v`'s row in the sum of list `v`, where it comes last.
     pub own_weights: Option<&'p [f32]>,
     /// The maximum of the source's threads that work, at least one.
     pub threads: usize,

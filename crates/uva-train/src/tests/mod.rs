@@ -12,6 +12,7 @@ mod gradients;
 mod late;
 mod on_device;
 mod regression;
+mod summed;
 mod sums;
 mod support;
 mod tasks;
