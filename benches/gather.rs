@@ -24,7 +24,7 @@ use rustix::time::{ClockId, clock_gettime};
 use uva_bench::{MeasureOptions, measure};
 use uva_mem::{PageSize, ZeroedPages, huge_share};
 use uva_ops::Vectors;
-use uva_rows::{HalfFloat, HostPlace, HostSource, Mapped, RowCopy, RowSource, Widened};
+use uva_rows::{HostPlace, HostSource, Mapped, NarrowFloat, RowCopy, RowSource, Widened};
 
 fn text(name: &str, default: &str) -> String {
     std::env::var(format!("UVATRAIN_BENCH_{name}")).unwrap_or_else(|_| default.to_owned())
@@ -121,18 +121,23 @@ fn by_criterion(bench: &mut Bench) {
 }
 
 /// A way of moving rows, as the turns name it.
-fn ways() -> Vec<(String, RowCopy, Option<HalfFloat>)> {
+fn ways() -> Vec<(String, RowCopy, Option<NarrowFloat>)> {
     let only = text("WAYS", "");
     let mut ways = Vec::new();
     for vectors in Vectors::available() {
         for streamed in [false, true] {
             for &ahead in &numbers("AHEAD", "0,16,32,48,64,96") {
-                for widened in [None, Some(HalfFloat::F16)] {
+                for widened in [None, Some(NarrowFloat::F16), Some(NarrowFloat::E4m3)] {
                     if streamed && vectors == Vectors::PORTABLE {
                         continue;
                     }
                     let stores = if streamed { "streamed" } else { "cached" };
-                    let kind = if widened.is_some() { " f16" } else { "" };
+                    let kind = match widened {
+                        None => "",
+                        Some(NarrowFloat::F16) => " f16",
+                        Some(NarrowFloat::Bf16) => " bf16",
+                        Some(NarrowFloat::E4m3) => " e4m3",
+                    };
                     let name = format!("{} {stores} {ahead}{kind}", vectors.name());
                     if only.split(',').any(|only| name.contains(only)) {
                         ways.push((name, RowCopy { vectors, streamed: Some(streamed), ahead }, widened));
@@ -169,7 +174,7 @@ fn in_turns(bench: &mut Bench) {
             .map(|(name, way, widened)| {
                 let source = Mapped::new(table, row_bytes, threads).expect("whole rows").with_copy(way);
                 let source: Box<dyn HostSource> = match widened {
-                    Some(half) => Box::new(Widened::new(source, half).expect("whole values")),
+                    Some(narrow) => Box::new(Widened::new(source, narrow).expect("whole values")),
                     None => Box::new(source),
                 };
                 (name, source, Vec::new())

@@ -2,7 +2,7 @@
 # Builds what a machine with a GPU needs to run scripts/gpu/suite.sh, and puts it into one folder: no Rust, no compiler
 # and no network are needed there.
 #
-#   scripts/gpu/carry.sh FOLDER [--capability X.Y]… [--with-simulator]
+#   scripts/gpu/carry.sh FOLDER [--capability X.Y]… [--with-simulator | --peers]
 #
 # FOLDER lies inside the checkout, and travels with it. It must not exist, or be one that this script made. git is told to
 # ignore it (.git/info/exclude) unless it does already. FOLDER and everything else that travels, which is what git tracks
@@ -11,26 +11,29 @@
 # NVRTC. --with-simulator adds cuda-sim and the stand-in for MPS, for `suite.sh --simulate`.
 # The two programs are release builds. The test programs are cargo's usual ones: optimised too, with their checks left on.
 # libtorch is not carried: the suite takes the one of the machine's PyTorch.
+# --peers carries what the step `peers` needs and nothing else: the program, and WholeGraph's libraries from PyPI, which
+# leave no room for the tests. It needs a network here.
 set -euo pipefail
 
 readonly MOST_BYTES=$((64 << 20))
 
 say() { printf 'carry: %s\n' "$*" >&2; }
-usage() { printf 'usage: scripts/gpu/carry.sh FOLDER [--capability X.Y]… [--with-simulator]\n' >&2; exit 2; }
+usage() { printf 'usage: scripts/gpu/carry.sh FOLDER [--capability X.Y]… [--with-simulator | --peers]\n' >&2; exit 2; }
 mib() { awk -v bytes="$1" 'BEGIN { printf "%.1f MiB", bytes / 1048576 }'; }
 
-folder= simulator=
+folder= simulator= peers=
 capabilities=()
 while (($#)); do
   case $1 in
     --with-simulator) simulator=1 ;;
+    --peers) peers=1 ;;
     --capability) [[ ${2:-} =~ ^[0-9]+\.[0-9]$ ]] || usage; capabilities+=("$2"); shift ;;
     -*) usage ;;
     *) [[ -z $folder ]] || usage; folder=$(realpath -m "$1") ;;
   esac
   shift
 done
-[[ -n $folder ]] || usage
+[[ -n $folder && -z ${simulator:+$peers} ]] || usage
 if [[ -e $folder && ! -e $folder/suite.sh ]]; then
   say "$folder is there already, and is none that this script made"
   exit 2
@@ -90,30 +93,54 @@ partial=$root/target/gpu-carry-$$
 trap 'rm -rf "$partial"' EXIT
 mkdir -p "$partial"
 build uvatrain executable uvatrain build --release -p uvatrain
-build uvatrain-consumer executable uvatrain-consumer build --release -p uvatrain
-build integration executable test-uva-cuda test --no-run -p uva-cuda --test integration
-build integration executable test-uva-rows test --no-run -p uva-rows --test integration
-build integration executable test-uva-sample test --no-run -p uva-sample --test integration
-build uva_train executable test-uva-train test --no-run -p uva-train --lib
-if [[ -n $simulator ]]; then
-  build cuda_sim .so libcuda_sim.so build -p cuda-sim
-  install -m 755 crates/cuda-sim/nvidia-cuda-mps-control "$partial/bin/"
+if [[ -z $peers ]]; then
+  build uvatrain-consumer executable uvatrain-consumer build --release -p uvatrain
+  build integration executable test-uva-cuda test --no-run -p uva-cuda --test integration
+  build integration executable test-uva-rows test --no-run -p uva-rows --test integration
+  build integration executable test-uva-sample test --no-run -p uva-sample --test integration
+  build uva_train executable test-uva-train test --no-run -p uva-train --lib
+  if [[ -n $simulator ]]; then
+    build cuda_sim .so libcuda_sim.so build -p cuda-sim
+    install -m 755 crates/cuda-sim/nvidia-cuda-mps-control "$partial/bin/"
+  fi
 fi
 cp -r scripts/gpu/suite.sh scripts/gpu/suite scripts/gpu/peers.py "$partial/"
 # The kernels, compiled by this machine's NVRTC: the program and the tests look for them beside themselves.
 compiler=$(cargo build -p uva-cuda --example carry_kernels --message-format=json-render-diagnostics | made carry_kernels executable)
 "$compiler" "$partial/bin/kernels" "${capabilities[@]}"
-# The Python module, its tests on a GPU, and pytest, which a machine with torch need not have.
-build _core .so _core.abi3.so build --release -p uva-py
-python=$partial/python
-mkdir -p "$python/tests"
-cp -r crates/uva-py/python/uvatrain "$python/"
-mv "$partial/bin/_core.abi3.so" "$python/uvatrain/"
-cp crates/uva-py/tests/{conftest,graphs,test_cuda}.py "$python/tests/"
-packages=$("$(scripts/setup/python.sh)" -c 'import pathlib, pytest; print(pathlib.Path(pytest.__file__).parent.parent)')
-for package in pytest _pytest pluggy iniconfig packaging pygments; do
-  cp -r "$packages/$package" "$python/"
-done
+if [[ -n $peers ]]; then
+  # What WholeGraph's gather loads: of its wheels' 110 MiB half is headers.
+  "$(scripts/setup/python.sh)" - "$partial/peers.tar.xz" pylibwholegraph-cu13==26.10.0 libwholegraph-cu13==26.10.0 \
+    libraft-cu13==26.10.0 librmm-cu13==26.10.0 rmm-cu13==26.10.0 rapids-logger==0.3.0 <<'PYTHON'
+import subprocess, sys, tarfile, tempfile, zipfile
+from pathlib import Path
+
+archive, *packages = sys.argv[1:]
+with tempfile.TemporaryDirectory() as place:
+    wheels, site = Path(place, "wheels"), Path(place, "site")
+    wanted = ["--no-deps", "--only-binary=:all:", "--implementation", "cp", "--python-version", "3.12"]
+    for glibc in ("2_17", "2_24", "2_27", "2_28"):
+        wanted += ["--platform", f"manylinux_{glibc}_x86_64"]
+    subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", *wanted, "--dest", wheels, *packages], check=True)
+    for wheel in wheels.iterdir():
+        zipfile.ZipFile(wheel).extractall(site)
+    headers = {"include", "cmake"}
+    with tarfile.open(archive, "w:xz") as into:
+        into.add(site, ".", filter=lambda entry: None if headers & set(Path(entry.name).parts) else entry)
+PYTHON
+else
+  # The Python module, its tests on a GPU, and pytest, which a machine with torch need not have.
+  build _core .so _core.abi3.so build --release -p uva-py
+  python=$partial/python
+  mkdir -p "$python/tests"
+  cp -r crates/uva-py/python/uvatrain "$python/"
+  mv "$partial/bin/_core.abi3.so" "$python/uvatrain/"
+  cp crates/uva-py/tests/{conftest,graphs,test_cuda}.py "$python/tests/"
+  packages=$("$(scripts/setup/python.sh)" -c 'import pathlib, pytest; print(pathlib.Path(pytest.__file__).parent.parent)')
+  for package in pytest _pytest pluggy iniconfig packaging pygments; do
+    cp -r "$packages/$package" "$python/"
+  done
+fi
 find "$partial" -name __pycache__ -prune -exec rm -rf {} +
 size=$(du -sb "$partial" | cut -f1)
 if ((size + beside > MOST_BYTES)); then
@@ -123,4 +150,5 @@ fi
 rm -rf "$folder"
 mkdir -p "$(dirname "$folder")"
 mv -T "$partial" "$folder"
-say "$folder: $(mib "$size"), and $(mib "$beside") beside it. There: bash suite.sh OUTDIR --profile smoke --state DIR"
+steps=${peers:+--only peers}
+say "$folder: $(mib "$size"), and $(mib "$beside") beside it. There: bash suite.sh OUTDIR ${steps:---profile smoke} --state DIR"

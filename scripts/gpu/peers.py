@@ -3,10 +3,13 @@
 
     scripts/gpu/peers.py [--uvatrain PROGRAM] [--row-bytes R,R,…] [--table-size SIZE] [--rounds N] [--seconds S] [--out FILE]
 
-- torch: PyTorch's index_select into a pinned buffer that is used again, then a copy to the GPU;
-- wholegraph: WholeGraph's gather out of its continuous host memory, where python3 imports it: PyPI's
-  pylibwholegraph-cu13==26.10.0 with libwholegraph-cu13, libraft-cu13, librmm-cu13 and rmm-cu13 of that version and
-  rapids-logger 0.3, 55 MiB of wheels. Carried without pip's help they go into a folder that PYTHONPATH names;
+- torch: PyTorch's index_select into a pinned buffer that is used again, then a copy to the GPU; and its index_select
+  on the GPU out of pinned memory, which it reads over the link;
+- dgl: DGL's kernel for features in pinned memory, written anew from its description, since DGL's wheels need a PyTorch
+  of their own: a block of 256 threads takes as many rows as it has room for, a lane a value, and lanes of a row are
+  shifted to begin at a line. Compiled by PyTorch;
+- wholegraph: WholeGraph's gather out of its continuous host memory: out of peers.tar.xz beside this, which
+  `carry.sh --peers` makes of PyPI's wheels, or where python3 imports it;
 - ours: `uvatrain bench pcie`: the kernel wide, the CPU's gather with copies, and the split.
 
 Taken in turns, the order reversed every other round; medians over rounds of medians over samples. Table and ids are
@@ -15,6 +18,7 @@ what the peers gathered is compared with the table. Prints a table, and JSON to 
 was wrong, 2 bad usage, 3 no GPU, or no PyTorch that can use it.
 """
 import argparse
+import ctypes
 import json
 import os
 import platform
@@ -22,6 +26,8 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tarfile
+import tempfile
 import time
 from pathlib import Path
 
@@ -119,6 +125,22 @@ class Bench:
         if not torch.equal(found, expected):
             sys.exit(f"gpu-peers: {what} gathered other bytes than the table's, with rows of {row_bytes} bytes")
 
+    def on_its_own(self, what, row_bytes, rows, gather):
+        """The rates, in GB/s, of a gather that the GPU does by itself: samples timed by events, the first not counted."""
+        torch, rates = self.torch, []
+        for seed in range(self.chosen.samples + 1):
+            ids = self.ids(seed, self.table_bytes // row_bytes, rows)
+            began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            torch.cuda.synchronize()
+            began.record()
+            out = gather(ids)
+            ended.record()
+            torch.cuda.synchronize()
+            if seed:
+                rates.append(rows * row_bytes / (began.elapsed_time(ended) / 1e3) / 1e9)
+        self.verify(what, out, ids, row_bytes)
+        return rates
+
 
 class Torch:
     name = "torch index_select + copy"
@@ -150,10 +172,97 @@ class Torch:
         return rates
 
 
+def on_device(torch, host, device):
+    """The pinned host tensor as a tensor of the GPU: what its kernels read comes over the link.
+
+    PyTorch takes device and address of a DLPack tensor as they are said, and in CUDA's unified address space a pinned
+    address is valid on the device.
+    """
+    class Tensor(ctypes.Structure):
+        _fields_ = [
+            ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+            ("dimensions", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+            ("lanes", ctypes.c_uint16), ("shape", ctypes.c_void_p), ("strides", ctypes.c_void_p),
+            ("offset", ctypes.c_uint64), ("manager", ctypes.c_void_p), ("deleter", ctypes.c_void_p),
+        ]
+
+    sizes = (ctypes.c_int64 * host.dim())(*host.shape)
+    kind = {"cpu": 1, "cuda": 2}[device.type]
+    code = {torch.uint8: 1, torch.float32: 2}[host.dtype]
+    # No strides: rows one after another. No deleter: the host tensor outlives what is made here.
+    lent = Tensor(host.data_ptr(), kind, device.index or 0, host.dim(), code, 8 * host.element_size(), 1,
+                  ctypes.cast(sizes, ctypes.c_void_p), None, 0, None, None)
+    capsule = ctypes.pythonapi.PyCapsule_New
+    capsule.restype, capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    tensor = torch.from_dlpack(capsule(ctypes.addressof(lent), b"dltensor", None))
+    tensor.lent = (lent, sizes, host)
+    return tensor
+
+
+class OverTheLink:
+    """What reads the pinned table from a kernel."""
+
+    def __init__(self, bench, host):
+        self.bench, self.host = bench, host
+
+    def measure(self, row_bytes, rows):
+        bench, torch = self.bench, self.bench.torch
+        width, all_rows = row_bytes // 4, bench.table_bytes // row_bytes
+        table = self.host[: all_rows * row_bytes].view(torch.float32).view(all_rows, width)
+        table = on_device(torch, table, bench.device)
+        out = torch.empty(rows, width, dtype=torch.float32, device=bench.device)
+        return bench.on_its_own(self.name, row_bytes, rows, lambda ids: self.gather(table, ids, out))
+
+
+class TorchOverTheLink(OverTheLink):
+    name = "torch index_select of pinned"
+
+    def gather(self, table, ids, out):
+        return self.bench.torch.index_select(table, 0, ids, out=out)
+
+
+class Dgl(OverTheLink):
+    name = "dgl's kernel"
+    THREADS = 256
+    SOURCE = """
+    extern "C" __global__ void shifted_rows(const float *table, const long long *ids, float *out, int rows, int width) {
+        const int step = gridDim.x * blockDim.y;
+        for (int row = blockIdx.x * blockDim.y + threadIdx.y; row < rows; row += step) {
+            const float *from = table + ids[row] * width;
+            // The lane of the row's first value is where that lies in its line of 128 bytes.
+            const int shift = static_cast<int>((reinterpret_cast<unsigned long long>(from) & 127) / sizeof(float));
+            for (int lane = static_cast<int>(threadIdx.x) - shift; lane < width; lane += blockDim.x) {
+                if (lane >= 0) out[static_cast<long long>(row) * width + lane] = from[lane];
+            }
+        }
+    }
+    """
+
+    def __init__(self, bench, host):
+        super().__init__(bench, host)
+        self.kernel = bench.torch.cuda._compile_kernel(self.SOURCE, "shifted_rows")
+
+    def gather(self, table, ids, out):
+        rows, width = out.shape
+        across = self.THREADS
+        while across >= 2 * width:
+            across //= 2
+        together = self.THREADS // across
+        blocks = (rows + together - 1) // together
+        self.kernel(grid=(blocks, 1, 1), block=(across, together, 1), args=[table, ids, out, rows, width])
+        return out
+
+
 class WholeGraph:
     name = "wholegraph gather"
 
     def __init__(self, bench):
+        carried = HERE / "peers.tar.xz"
+        if carried.exists():
+            self.site = tempfile.TemporaryDirectory()
+            with tarfile.open(carried) as archive:
+                archive.extractall(self.site.name, filter="data")
+            sys.path.insert(0, self.site.name)
         import pylibwholegraph.torch as wholegraph
 
         self.bench, self.wholegraph = bench, wholegraph
@@ -174,19 +283,7 @@ class WholeGraph:
             if whole < flat.numel():
                 last = bench.words(whole // 8, 1).view(torch.uint8).cpu()
                 flat[whole:] = last[: flat.numel() - whole]
-            rates = []
-            for seed in range(bench.chosen.samples + 1):
-                ids = bench.ids(seed, all_rows, rows)
-                began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-                torch.cuda.synchronize()
-                began.record()
-                out = table.gather(ids)
-                ended.record()
-                torch.cuda.synchronize()
-                if seed:
-                    rates.append(rows * row_bytes / (began.elapsed_time(ended) / 1e3) / 1e9)
-            bench.verify(self.name, out, ids, row_bytes)
-            return rates
+            return bench.on_its_own(self.name, row_bytes, rows, table.gather)
         finally:
             self.wholegraph.destroy_wholememory_tensor(table)
 
@@ -238,10 +335,12 @@ def main():
     began = time.monotonic()
     bench = Bench(torch, chosen)
     peers = [Torch(bench)]
-    try:
-        peers.append(WholeGraph(bench))
-    except Exception as error:  # whatever a foreign library may raise while it starts
-        bench.missing[WholeGraph.name] = f"{type(error).__name__}: {error}"
+    host = peers[0].host
+    for kind, wanted in ((TorchOverTheLink, (bench, host)), (Dgl, (bench, host)), (WholeGraph, (bench,))):
+        try:
+            peers.append(kind(*wanted))
+        except Exception as error:  # whatever a foreign library may raise while it starts
+            bench.missing[kind.name] = f"{type(error).__name__}: {error}"
     rounds, report, rows = [], {}, {}
     for number in range(chosen.rounds):
         if number and chosen.seconds and time.monotonic() - began > chosen.seconds * number / (number + 1):
@@ -253,7 +352,7 @@ def main():
             for peer in peers if number % 2 == 0 else peers[::-1]:
                 try:
                     theirs[peer.name] = peer.measure(row_bytes, rows[row_bytes])
-                except RuntimeError as error:
+                except (RuntimeError, AttributeError, TypeError, ValueError) as error:
                     bench.missing[f"{peer.name}, {row_bytes} bytes"] = str(error).splitlines()[0]
             this[row_bytes] = {**mine, **theirs}
         rounds.append(this)
@@ -273,10 +372,10 @@ def main():
     if chosen.out:
         chosen.out.write_text(json.dumps(result, indent=1) + "\n")
     names = sorted({name for figure in figures for name in figure["gb_per_second"]})
-    print(f"{'GB/s by row bytes':28}" + "".join(f"{figure['row_bytes']:>9}" for figure in figures))
+    print(f"{'GB/s by row bytes':30}" + "".join(f"{figure['row_bytes']:>9}" for figure in figures))
     for name in names:
         values = (figure["gb_per_second"].get(name) for figure in figures)
-        print(f"{name:28}" + "".join(f"{value:9.2f}" if value is not None else f"{'':9}" for value in values))
+        print(f"{name:30}" + "".join(f"{value:9.2f}" if value is not None else f"{'':9}" for value in values))
     for name, why in bench.missing.items():
         print(f"not measured: {name}: {why}")
 

@@ -3,8 +3,9 @@
 
     scripts/measure/accuracy.py [--only NAME,…] [--seeds 5] [--out docs/results/accuracy.json]
 
-Each row is a graph and a model, and in some a sampler, trained with several seeds by the real binary; the mean may be
-at most one point below the reference, which is a published figure or, for a sampler, the mean of neighbour sampling.
+Each row is a graph and a model, and in some a sampler or a type of stored features, trained with several seeds by the
+real binary; the mean may be at most one point below the reference, which is a published figure, for a sampler the mean
+of neighbour sampling, or for a narrower type the mean with the features as they are.
 What is compared is the accuracy, or with `--metric roc-auc` among a row's options the area under the ROC curve.
 Hyper-parameters are ours and chosen on the validation nodes; a run keeps the model that is best on them (--patience).
 Needs nothing but Python and the graphs (scripts/setup/datasets.sh unpacks them). Exit code 1 if a row falls short.
@@ -16,6 +17,7 @@ import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -96,17 +98,25 @@ SAMPLERS = [
         ("labor 5,5", "--sampler-kind labor --fanouts 5,5"),
     ]),
 ]
-# The same as rows; instead of a reference in % there may be the name of the sampler whose row is the reference.
-ROWS = [(graph, model, "", reference, options) for graph, model, reference, options in PUBLISHED] + [
+# Graphs whose features float8 rounds, counts up to 77 and logarithms; the other graphs' are zeros and ones.
+FLOAT8 = [("coauthor_physics", "gcn"), ("cnr2000_web", "sage")]
+# The same as rows: graph, model, sampler, stored type, reference, options. Instead of a reference in % there may be the
+# sampler and the type of the row that is the reference.
+ROWS = [(graph, model, "", "", reference, options) for graph, model, reference, options in PUBLISHED] + [
     (
         graph,
         model,
         sampler,
-        samplers[0][0] if sampler.split()[0] in SAME_QUALITY else None,
+        "",
+        (samplers[0][0], "") if sampler.split()[0] in SAME_QUALITY else None,
         f"{options.replace('--eval full', '') if '--eval' in more else options} {more}",
     )
     for graph, model, options, samplers in SAMPLERS
     for sampler, more in samplers
+] + [
+    (graph, model, "", "e4m3", ("", ""), options)
+    for graph, model, _, options in PUBLISHED
+    if (graph, model) in FLOAT8
 ]
 
 
@@ -117,12 +127,26 @@ def cache():
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "uvatrain"
 
 
+def stored_as(kind, binary, graph, folder):
+    """The graph with its features stored as this type."""
+    copy = Path(folder) / f"{graph.name}-{kind}"
+    if not copy.is_dir():
+        command = [binary, "import", "--from", "npy", graph, copy, "--feat-dtype", kind]
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+    return copy
+
+
 def train(binary, graph, model, options, seed):
     command = [binary, "train", graph, "--model", model, "--seed", str(seed), "--json", *options.split()]
     ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if ended.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))}\nended with {ended.returncode}:\n{ended.stderr}")
     return json.loads(ended.stdout)
+
+
+def key(row):
+    """What tells a row from the others; rows of former runs may have no stored type."""
+    return row["graph"], row["model"], row["sampler"], row.get("features", "")
 
 
 def main():
@@ -138,20 +162,23 @@ def main():
     former = json.loads(chosen.out.read_text())["rows"] if chosen.out and chosen.out.exists() else []
 
     rows, short = [], []
-    print(f"{'graph':<17} {'model':<5} {'sampler':<15} {'mean':>6} {'± std':>6} {'reference':>9} {'seconds':>8}  seeds")
-    for name, model, sampler, reference, options in ROWS:
-        row = "/".join([name, model, *sampler.split()[:1]])
+    copies = tempfile.TemporaryDirectory()
+    print(f"{'graph':<17} {'model':<5} {'sampler, type':<15} {'mean':>6} {'± std':>6} {'reference':>9} {'seconds':>8}  seeds")
+    for name, model, sampler, features, reference, options in ROWS:
+        row = "/".join([name, model, *sampler.split()[:1], *features.split()])
         if only and not {name, row} & set(only):
             continue
         graph = chosen.graphs / name
         if not graph.is_dir():
             sys.exit(f"{graph} is not there: run scripts/setup/datasets.sh, or give --graphs")
-        if isinstance(reference, str):
-            key = (name, model, reference)
-            same = [row["mean"] for row in former + rows if (row["graph"], row["model"], row["sampler"]) == key]
+        if isinstance(reference, tuple):
+            same = [row["mean"] for row in former + rows if key(row) == (name, model, *reference)]
             if not same:
-                sys.exit(f"{row} is compared with {reference}, which was not measured: add it to --only")
+                other = reference[0] or "the features as they are"
+                sys.exit(f"{row} is compared with {other}, which was not measured: add it to --only")
             reference = same[-1]
+        if features:
+            graph = stored_as(features, chosen.binary, graph, copies.name)
         since = time.monotonic()
         ends = [train(chosen.binary, graph, model, options, seed) for seed in range(chosen.seeds)]
         seconds = time.monotonic() - since
@@ -161,20 +188,20 @@ def main():
         spread = statistics.stdev(values) if len(values) > 1 else 0.0
         reached = reference is None or mean >= reference - TOLERANCE
         told = "" if reference is None else f"{reference:.1f}"
-        print(f"{name:<17} {model:<5} {sampler:<15} {mean:6.2f} {spread:6.2f} {told:>9} {seconds:8.1f}  "
+        print(f"{name:<17} {model:<5} {sampler or features:<15} {mean:6.2f} {spread:6.2f} {told:>9} {seconds:8.1f}  "
               + " ".join(f"{value:.2f}" for value in values) + ("" if reached else "   SHORT"), flush=True)
         rows.append({
-            "graph": name, "model": model, "sampler": sampler, "options": options, "reference": reference,
+            "graph": name, "model": model, "sampler": sampler, "features": features, "options": options, "reference": reference,
             "mean": round(mean, 3), "stdev": round(spread, 3), "measure": measure,
             "values": [round(value, 3) for value in values], "epochs": [end["epochs"] for end in ends],
             "seconds": round(seconds, 1), "reached": reached,
         })
         if not reached:
-            short.append(f"{name}/{model} {sampler}".strip())
+            short.append(f"{name}/{model} {sampler}{features}".strip())
     if chosen.out:
         machine = {"system": platform.system(), "machine": platform.machine(), "cores": os.cpu_count()}
-        measured = {(row["graph"], row["model"], row["sampler"]): row for row in former + rows}
-        rows = [measured[row[:3]] for row in ROWS if row[:3] in measured]
+        measured = {key(row): row for row in former + rows}
+        rows = [measured[row[:4]] for row in ROWS if row[:4] in measured]
         chosen.out.parent.mkdir(parents=True, exist_ok=True)
         chosen.out.write_text(json.dumps({"tolerance": TOLERANCE, "machine": machine, "rows": rows}, indent=1) + "\n")
     if short:

@@ -93,19 +93,23 @@ fn half(value: u8) -> u16 {
     if value == 0 { 0 } else { (((bits >> 23) as u16 - 112) << 10) | (bits >> 13 & 0x3ff) as u16 }
 }
 
+/// The integers from 0 to 7 as float8: sign, four bits of exponent with a bias of 7, three of fraction.
+const E4M3: [u8; 8] = [0, 0x38, 0x40, 0x44, 0x48, 0x4a, 0x4c, 0x4e];
+
 #[test]
 fn narrow_features_give_the_losses_of_wide_ones_whoever_widens_them() {
     let temp = directory();
     let graph = small_graph(temp.path());
     let mut meta: serde_json::Value =
         serde_json::from_slice(&fs::read(graph.join("meta.json")).unwrap()).unwrap();
-    // Small integers are exact in all five types.
+    // Small integers are exact in all of the types.
     let values: Vec<u8> = (0..4000 * 24u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 29) as u8).collect();
     let words = |bits: fn(u8) -> u16| values.iter().flat_map(|&v| bits(v).to_le_bytes()).collect::<Vec<u8>>();
-    let tables: [(&str, &str, Vec<u8>); 5] = [
+    let tables: [(&str, &str, Vec<u8>); 6] = [
         ("f32", "<f4", values.iter().flat_map(|&v| f32::from(v).to_le_bytes()).collect()),
         ("f16", "<f2", words(half)),
         ("bf16", "<u2", words(|v| (f32::from(v).to_bits() >> 16) as u16)),
+        ("e4m3", "|u1", values.iter().map(|&v| E4M3[usize::from(v)]).collect()),
         ("u8", "|u1", values.clone()),
         ("i8", "|i1", values.clone()),
     ];
@@ -128,8 +132,9 @@ fn narrow_features_give_the_losses_of_wide_ones_whoever_widens_them() {
     }
     for ((name, options), bytes, trained, accuracy) in &runs[1..] {
         assert_eq!((trained, accuracy), (&runs[0].2, &runs[0].3), "{name} {options}");
-        // Halves are float32 in the slots, unless told otherwise; bytes are never.
-        let wide = *name == "f32" || name.ends_with("f16") && *options != "--feature-type table";
+        // Narrow floats are float32 in the slots, unless told otherwise; integers are never.
+        let floats = ["f16", "bf16", "e4m3"].contains(name);
+        let wide = *name == "f32" || floats && *options != "--feature-type table";
         assert_eq!(*bytes == runs[0].1, wide, "{name} {options}: {bytes} bytes");
         assert!(
             *bytes <= runs[0].1,

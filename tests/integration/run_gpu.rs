@@ -55,20 +55,21 @@ fn batches_are_those_of_the_cpu_wherever_the_producer_runs() {
 
 #[test]
 fn rows_go_to_a_gpu_as_the_table_has_them_and_anything_else_is_refused_with_what_to_write_instead() {
-    let temp = directory();
-    let args =
-        "generate graph --nodes 4000 --avg-degree 12 --feat-dim 24 --classes 4 --seed 7 --feat-dtype f16";
-    support::uvatrain(temp.path(), args.split(' ')).run().succeeds();
-    let asked = "--partition none --feature-type float32";
-    let parts = ["--feature-type float32", "Leave --feature-type out", "batch.x.float()"];
-    on_gpu(temp.path(), asked, "file started").run().refuses(2, &parts);
-    assert!(!temp.path().join("started").exists());
-    // Under the stand-in driver what is on the GPU is lent as host memory.
-    let told = on_gpu(temp.path(), "--partition none", "attach; features").run().succeeds();
-    assert!(told.stdout.contains("f16 "), "{told}");
-    // With the slots in host memory the CPU gathers, and widens.
-    let told = on_gpu(temp.path(), &format!("{asked} --gather cpu"), "attach; features").run().succeeds();
-    assert!(told.stdout.contains("f32 "), "{told}");
+    for kind in ["f16", "e4m3"] {
+        let temp = directory();
+        let args = "generate graph --nodes 4000 --avg-degree 12 --feat-dim 24 --classes 4 --seed 7";
+        support::uvatrain(temp.path(), args.split(' ').chain(["--feat-dtype", kind])).run().succeeds();
+        let asked = "--partition none --feature-type float32";
+        let parts = ["--feature-type float32", "Leave --feature-type out", "batch.x.float()"];
+        on_gpu(temp.path(), asked, "file started").run().refuses(2, &parts);
+        assert!(!temp.path().join("started").exists());
+        // Under the stand-in driver what is on the GPU is lent as host memory.
+        let told = on_gpu(temp.path(), "--partition none", "attach; features").run().succeeds();
+        assert!(told.stdout.contains(&format!("{kind} ")), "{told}");
+        // With the slots in host memory the CPU gathers, and widens.
+        let told = on_gpu(temp.path(), &format!("{asked} --gather cpu"), "attach; features").run().succeeds();
+        assert!(told.stdout.contains("f32 "), "{told}");
+    }
 }
 
 #[test]

@@ -17,6 +17,8 @@ pub enum Element {
     F16,
     /// bfloat16: the upper half of a float32.
     Bf16,
+    /// float8_e4m3fn.
+    E4m3,
     /// uint8.
     U8,
     /// int8.
@@ -31,7 +33,7 @@ impl Element {
             Self::I64 => 8,
             Self::I32 | Self::F32 => 4,
             Self::F16 | Self::Bf16 => 2,
-            Self::U8 | Self::I8 => 1,
+            Self::E4m3 | Self::U8 | Self::I8 => 1,
         }
     }
 
@@ -44,6 +46,7 @@ impl Element {
             Self::F32 => "float32",
             Self::F16 => "float16",
             Self::Bf16 => "bfloat16",
+            Self::E4m3 => "float8_e4m3fn",
             Self::U8 => "uint8",
             Self::I8 => "int8",
         }
@@ -62,6 +65,7 @@ impl From<ElementType> for Element {
             ElementType::F32 => Self::F32,
             ElementType::F16 => Self::F16,
             ElementType::Bf16 => Self::Bf16,
+            ElementType::E4m3 => Self::E4m3,
             ElementType::U8 => Self::U8,
             ElementType::I8 => Self::I8,
         }

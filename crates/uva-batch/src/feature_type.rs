@@ -8,7 +8,7 @@ use crate::LayoutError;
 named! {
     /// The type of a batch's feature values.
     ///
-    /// [`Float32`](Self::Float32): where the table has float16 or bfloat16, the producer widens its values on the way into
+    /// [`Float32`](Self::Float32): where the table has float16, bfloat16 or float8, the producer widens its values on the way into
     /// slots in host memory. Every such value is a float32, so nothing is rounded.
     pub enum FeatureType = Table {
         /// What the table has.
@@ -19,13 +19,13 @@ named! {
 }
 
 impl FeatureType {
-    /// The type that slots hold for a built-in model that asks for this one and converts the rest itself. Values of half
-    /// precision are widened where the CPU trains. On the way to a GPU rows stay as they are, since the link's bytes
+    /// The type that slots hold for a built-in model that asks for this one and converts the rest itself. Narrower
+    /// floats are widened where the CPU trains. On the way to a GPU rows stay as they are, since the link's bytes
     /// count.
     #[must_use]
     pub fn for_models(self, table: ElementType, gpu_trains: bool) -> Self {
         match table {
-            ElementType::F16 | ElementType::Bf16 if !gpu_trains => self,
+            ElementType::F16 | ElementType::Bf16 | ElementType::E4m3 if !gpu_trains => self,
             _ => Self::Table,
         }
     }
@@ -37,7 +37,7 @@ impl FeatureType {
     pub fn widened_from(self, table: ElementType) -> Result<Option<ElementType>, LayoutError> {
         match (self, table) {
             (Self::Table, _) | (Self::Float32, ElementType::F32) => Ok(None),
-            (Self::Float32, ElementType::F16 | ElementType::Bf16) => Ok(Some(table)),
+            (Self::Float32, ElementType::F16 | ElementType::Bf16 | ElementType::E4m3) => Ok(Some(table)),
             (Self::Float32, ElementType::U8 | ElementType::I8) => Err(LayoutError::NotWidened { table }),
         }
     }
@@ -48,10 +48,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn halves_are_widened_floats_stay_and_integers_are_refused_with_what_to_write_instead() {
+    fn narrow_floats_are_widened_floats_stay_and_integers_are_refused_with_what_to_write_instead() {
         let of = |table| FeatureType::Float32.widened_from(table);
-        for half in [ElementType::F16, ElementType::Bf16] {
-            assert_eq!(of(half), Ok(Some(half)));
+        for narrow in [ElementType::F16, ElementType::Bf16, ElementType::E4m3] {
+            assert_eq!(of(narrow), Ok(Some(narrow)));
         }
         assert_eq!(of(ElementType::F32), Ok(None));
         for table in [ElementType::U8, ElementType::I8] {

@@ -58,6 +58,8 @@ fn element_of(
     let found = match features.kind() {
         NpyType::F32 => ElementType::F32,
         NpyType::F16 => ElementType::F16,
+        // `.npy` has no float8 either, and uint8 stands in.
+        NpyType::U8 if matches!(said, Some((_, ElementType::E4m3))) => ElementType::E4m3,
         NpyType::U8 => ElementType::U8,
         NpyType::I8 => ElementType::I8,
         // `.npy` has no bfloat16, so uint16 stands in, and only `meta.json` distinguishes them.

@@ -56,6 +56,8 @@ pub enum ElementType {
     F16,
     /// The upper half of an `f32`; in a `.npy` file it is stored as uint16.
     Bf16,
+    /// Eight bits, of which four are the exponent (float8_e4m3fn): at most 448. In a `.npy` file it is stored as uint8.
+    E4m3,
     /// Unsigned byte.
     U8,
     /// Signed byte.
@@ -64,35 +66,43 @@ pub enum ElementType {
 
 impl ElementType {
     /// All element types.
-    pub const ALL: [ElementType; 5] =
-        [ElementType::F32, ElementType::F16, ElementType::Bf16, ElementType::U8, ElementType::I8];
+    pub const ALL: [ElementType; 6] = [
+        ElementType::F32,
+        ElementType::F16,
+        ElementType::Bf16,
+        ElementType::E4m3,
+        ElementType::U8,
+        ElementType::I8,
+    ];
 
     /// Bytes that one value takes.
     pub fn bytes(self) -> usize {
         match self {
             ElementType::F32 => 4,
             ElementType::F16 | ElementType::Bf16 => 2,
-            ElementType::U8 | ElementType::I8 => 1,
+            ElementType::E4m3 | ElementType::U8 | ElementType::I8 => 1,
         }
     }
 
-    /// The name in options, messages and `meta.json`: `f32`, `f16`, `bf16`, `u8` or `i8`.
+    /// The name in options, messages and `meta.json`: `f32`, `f16`, `bf16`, `e4m3`, `u8` or `i8`.
     pub fn name(self) -> &'static str {
         match self {
             ElementType::F32 => "f32",
             ElementType::F16 => "f16",
             ElementType::Bf16 => "bf16",
+            ElementType::E4m3 => "e4m3",
             ElementType::U8 => "u8",
             ElementType::I8 => "i8",
         }
     }
 
-    /// Parses a type name; accepts numpy's longer spellings too.
+    /// Parses a type name; accepts the longer spellings of numpy and torch too.
     pub fn from_name(name: &str) -> Option<ElementType> {
         Some(match name {
             "f32" | "float32" => ElementType::F32,
             "f16" | "float16" => ElementType::F16,
             "bf16" | "bfloat16" => ElementType::Bf16,
+            "e4m3" | "float8_e4m3fn" => ElementType::E4m3,
             "u8" | "uint8" => ElementType::U8,
             "i8" | "int8" => ElementType::I8,
             _ => return None,

@@ -187,6 +187,13 @@ fn finite_rows(array: &NpyArray, element: ElementType) -> Result<(), GraphError>
         ElementType::F32 => first_not_finite(array.bytes(), f32::from_le_bytes),
         ElementType::F16 => first_not_finite(array.bytes(), |bytes| f16::from_le_bytes(bytes).to_f32()),
         ElementType::Bf16 => first_not_finite(array.bytes(), |bytes| bf16::from_le_bytes(bytes).to_f32()),
+        // It has no infinities, and one NaN of each sign.
+        ElementType::E4m3 => {
+            first_not_finite(
+                array.bytes(),
+                |[bits]: [u8; 1]| if bits & 0x7f == 0x7f { f32::NAN } else { 0.0 },
+            )
+        }
     };
     match wrong {
         None => Ok(()),

@@ -20,5 +20,6 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 pub mod export;
+mod float8;
 pub mod generate;
 pub mod import;

@@ -180,7 +180,7 @@ impl Array {
         PyTuple::new(py, self.shape.sizes())
     }
 
-    /// The element's name: float32, float16, bfloat16, uint8, int8, int32 or int64.
+    /// The element's name: float32, float16, bfloat16, float8_e4m3fn, uint8, int8, int32 or int64.
     #[getter]
     fn dtype(&self) -> &'static str {
         self.element.name()

@@ -225,6 +225,7 @@ fn dlpack(element: Element) -> dlpack::Element {
         Element::F32 => dlpack::Element::F32,
         Element::F16 => dlpack::Element::F16,
         Element::Bf16 => dlpack::Element::BF16,
+        Element::E4m3 => dlpack::Element::E4M3,
         Element::U8 => dlpack::Element::U8,
         Element::I8 => dlpack::Element::I8,
     }

@@ -185,7 +185,7 @@ impl Dataset {
         self.graph.features().dim
     }
 
-    /// The type of a feature value: float32, float16, bfloat16, uint8 or int8.
+    /// The type of a feature value: float32, float16, bfloat16, float8_e4m3fn, uint8 or int8.
     #[getter]
     fn feature_dtype(&self) -> &'static str {
         of_features(self.graph.features().element).name()

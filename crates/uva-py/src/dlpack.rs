@@ -89,6 +89,8 @@ impl Element {
     pub const F32: Self = Self::new(2, 32);
     /// `bfloat16`.
     pub const BF16: Self = Self::new(4, 16);
+    /// `float8_e4m3fn`.
+    pub const E4M3: Self = Self::new(10, 8);
 
     const fn new(code: u8, bits: u8) -> Self {
         Self { code, bits, lanes: 1 }
@@ -114,6 +116,7 @@ impl Element {
             Self::F16 => "float16",
             Self::F32 => "float32",
             Self::BF16 => "bfloat16",
+            Self::E4M3 => "float8_e4m3fn",
             _ => "opaque",
         }
     }

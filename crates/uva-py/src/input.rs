@@ -26,12 +26,13 @@ pub enum Kind {
     U64,
     F16,
     Bf16,
+    E4m3,
     F32,
     F64,
 }
 
 impl Kind {
-    const ALL: [(Kind, &'static str, &'static str, (u8, u8)); 13] = [
+    const ALL: [(Kind, &'static str, &'static str, (u8, u8)); 14] = [
         (Kind::Bool, "bool", "b1", (6, 8)),
         (Kind::I8, "int8", "i1", (0, 8)),
         (Kind::I16, "int16", "i2", (0, 16)),
@@ -42,8 +43,9 @@ impl Kind {
         (Kind::U32, "uint32", "u4", (1, 32)),
         (Kind::U64, "uint64", "u8", (1, 64)),
         (Kind::F16, "float16", "f2", (2, 16)),
-        // numpy has no name for it.
+        // numpy has no names for these.
         (Kind::Bf16, "bfloat16", "", (4, 16)),
+        (Kind::E4m3, "float8_e4m3fn", "", (10, 8)),
         (Kind::F32, "float32", "f4", (2, 32)),
         (Kind::F64, "float64", "f8", (2, 64)),
     ];

@@ -8,18 +8,19 @@ use pyo3::exceptions::{PyFileExistsError, PyValueError};
 use pyo3::prelude::*;
 use uva_graph::npy::{NpyType, NpyWriter};
 use uva_graph::staged::StagedDirectory;
-use uva_graph::{GraphError, Meta, Verify};
+use uva_graph::{ElementType, GraphError, Meta, Verify};
 
 use crate::dataset::open;
 use crate::errors::of_graph;
 use crate::input::{Input, Kind};
 
 /// Features may be these.
-const FEATURE_KINDS: [(Kind, NpyType); 5] = [
+const FEATURE_KINDS: [(Kind, NpyType); 6] = [
     (Kind::F32, NpyType::F32),
     (Kind::F16, NpyType::F16),
-    // `.npy` has no name for it; meta.json says what it is.
+    // `.npy` has no names for these; meta.json says what they are.
     (Kind::Bf16, NpyType::U16),
+    (Kind::E4m3, NpyType::U8),
     (Kind::U8, NpyType::U8),
     (Kind::I8, NpyType::I8),
 ];
@@ -103,20 +104,23 @@ fn checked(take: &mut dyn FnMut(&str) -> Option<Input>, meta: &mut Meta) -> PyRe
         return refuse(
             &features,
             format!(
-                "float32, float16, bfloat16, uint8 or int8 [{nodes}, features], a row for each node of indptr"
+                "float32, float16, bfloat16, float8_e4m3fn, uint8 or int8 [{nodes}, features], a row for each node of indptr"
             ),
         );
     };
-    let is_bf16 = features.kind == Kind::Bf16;
-    match (&meta.feat_dtype, is_bf16) {
-        (_, true) => meta.feat_dtype = Some("bf16".into()),
-        (Some(said), false)
-            if uva_graph::ElementType::from_name(said) == Some(uva_graph::ElementType::Bf16) =>
-        {
-            // uint16 is what bfloat16 is stored as.
-            return refuse(&features, format!("bfloat16, as feat_dtype={said:?} says"));
-        }
-        _ => {}
+    match (&meta.feat_dtype, unnamed(features.kind)) {
+        (_, Some(element)) => meta.feat_dtype = Some(element.name().into()),
+        // uint16 is what bfloat16 is stored as, and uint8 what float8 is.
+        (Some(said), None) => match ElementType::from_name(said) {
+            Some(ElementType::Bf16) => {
+                return refuse(&features, format!("bfloat16, as feat_dtype={said:?} says"));
+            }
+            Some(ElementType::E4m3) => {
+                return refuse(&features, format!("float8_e4m3fn, as feat_dtype={said:?} says"));
+            }
+            _ => {}
+        },
+        (None, None) => {}
     }
 
     let indices_as = if indices.kind == Kind::I32 { As::Bytes(NpyType::I32) } else { As::Wide };
@@ -176,11 +180,11 @@ fn checked(take: &mut dyn FnMut(&str) -> Option<Input>, meta: &mut Meta) -> PyRe
     }
     if let Some(input) = take("edge_attr") {
         let Some(how) = rows_of_features(&input, edges) else {
-            let wanted = "float32, float16, bfloat16, uint8 or int8";
+            let wanted = "float32, float16, bfloat16, float8_e4m3fn, uint8 or int8";
             return refuse(&input, format!("{wanted} [{edges}, features], a row for each entry of indices"));
         };
-        if input.kind == Kind::Bf16 {
-            meta.edge_feat_dtype = Some("bf16".into());
+        if let Some(element) = unnamed(input.kind) {
+            meta.edge_feat_dtype = Some(element.name().into());
         }
         files.push(File { input, name: "edge_feat.npy", how });
     }
@@ -191,6 +195,15 @@ fn checked(take: &mut dyn FnMut(&str) -> Option<Input>, meta: &mut Meta) -> PyRe
         files.push(File { input, name: "orig_id.npy", how: As::Wide });
     }
     Ok(files)
+}
+
+/// What meta.json has to say of features of a type that `.npy` has no name for.
+fn unnamed(kind: Kind) -> Option<ElementType> {
+    match kind {
+        Kind::Bf16 => Some(ElementType::Bf16),
+        Kind::E4m3 => Some(ElementType::E4m3),
+        _ => None,
+    }
 }
 
 /// How a table of features with this many rows is written; `None` if it is none.

@@ -23,11 +23,19 @@ impl Drop for Counted {
 #[pyfunction]
 #[pyo3(signature = (dtype, rows, columns=None, *, read_only=false))]
 pub fn _zeros(dtype: &str, rows: usize, columns: Option<usize>, read_only: bool) -> PyResult<Array> {
-    let element =
-        [Element::F32, Element::F16, Element::BF16, Element::U8, Element::I8, Element::I32, Element::I64]
-            .into_iter()
-            .find(|element| element.name() == dtype)
-            .ok_or_else(|| PyValueError::new_err(format!("dtype {dtype:?}: there is no such element")))?;
+    let element = [
+        Element::F32,
+        Element::F16,
+        Element::BF16,
+        Element::E4M3,
+        Element::U8,
+        Element::I8,
+        Element::I32,
+        Element::I64,
+    ]
+    .into_iter()
+    .find(|element| element.name() == dtype)
+    .ok_or_else(|| PyValueError::new_err(format!("dtype {dtype:?}: there is no such element")))?;
     let too_much = || PyValueError::new_err(format!("{rows} x {columns:?}: too much"));
     let bytes = rows
         .checked_mul(columns.unwrap_or(1))

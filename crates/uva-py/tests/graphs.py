@@ -18,6 +18,7 @@ FEATURES = {
     "float32": np.float32,
     "float16": np.float16,
     "bfloat16": np.uint16,
+    "float8_e4m3fn": np.uint8,
     "uint8": np.uint8,
     "int8": np.int8,
 }
@@ -47,6 +48,9 @@ def write_graph(
     if dtype == "bfloat16":
         # The upper half of a float32.
         np.save(path / "feat.npy", (features.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16))
+    elif dtype == "float8_e4m3fn":
+        # Any bits but 127 are a value.
+        np.save(path / "feat.npy", features.astype(np.uint8))
     else:
         np.save(path / "feat.npy", features.astype(FEATURES[dtype]))
     if multi_label:
@@ -66,6 +70,8 @@ def write_graph(
     meta = {"name": path.name, "classes": classes}
     if dtype == "bfloat16":
         meta["feat_dtype"] = "bf16"
+    if dtype == "float8_e4m3fn":
+        meta["feat_dtype"] = "e4m3"
     (path / "meta.json").write_text(json.dumps(meta))
     return path
 

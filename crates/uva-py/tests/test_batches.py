@@ -195,7 +195,7 @@ def test_features_come_in_the_tables_type(tmp_path, dtype):
         assert np.array_equal(batch.x.view(torch.uint8).numpy(), rows.view(np.uint8))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float8_e4m3fn"])
 def test_features_come_as_float32_where_that_is_asked_for(tmp_path, dtype):
     path = write_graph(tmp_path / dtype, dtype=dtype)
     with uvatrain.Loader(path, feature_type="float32", **OPTIONS) as loader:
@@ -204,7 +204,7 @@ def test_features_come_as_float32_where_that_is_asked_for(tmp_path, dtype):
         widened = []
         for batch in loader:
             assert batch.x.dtype == torch.float32
-            assert torch.equal(batch.x, features[batch.input_nodes].float())
+            assert torch.equal(batch.x, features.float()[batch.input_nodes])
             widened.append(batch.hash)
         state = loader.state_dict()
     # Nothing else of a batch is another.

@@ -78,17 +78,19 @@ def test_a_table_outlives_its_dataset(graph):
     assert torch.equal(features, torch.from_numpy(Tables(graph).features))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.uint8, torch.int8])
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.uint8, torch.int8]
+)
 @pytest.mark.parametrize("library", ["torch", "numpy"])
 def test_features_of_every_type_come_back_as_they_were(tmp_path, dtype, library):
     features = torch.arange(12).reshape(3, 4).to(dtype)
     given = features
     if library == "numpy":
-        if dtype == torch.bfloat16:
-            pytest.skip("numpy has no bfloat16")
+        if dtype in (torch.bfloat16, torch.float8_e4m3fn):
+            pytest.skip(f"numpy has no {dtype}")
         given = features.numpy()
     dataset = uvatrain.write_dataset(tmp_path / "graph", **arrays(features=given))
-    assert dataset.features.dtype == dtype and torch.equal(dataset.features, features)
+    assert dataset.features.dtype == dtype and torch.equal(dataset.features.float(), features.float())
     assert dataset.feature_dtype == str(dtype).removeprefix("torch.")
 
 
@@ -242,7 +244,7 @@ WRONG = [
     (dict(indices=torch.tensor([1.0, 0, 2, 1])), "indices is float32 [4]"),
     (
         dict(features=np.zeros((3, 4), np.int64)),
-        "features is int64 [3, 4], it has to be float32, float16, bfloat16, uint8 or int8",
+        "features is int64 [3, 4], it has to be float32, float16, bfloat16, float8_e4m3fn, uint8 or int8",
     ),
     (dict(features=np.zeros((2, 4))), "features is float64 [2, 4], it has to be float32"),
     (dict(features=np.zeros((2, 4), np.float32)), "[3, features], a row for each node of indptr"),
@@ -270,6 +272,7 @@ WRONG = [
     (dict(orig_id=np.array([0, 1])), "orig_id is int64 [2], it has to be int64 [3]"),
     (dict(feat=np.zeros((3, 4))), "feat is a ndarray: no argument of a dataset, and no JSON value"),
     (dict(feat_dtype="bf16"), "features is float32 [3, 4], it has to be bfloat16, as feat_dtype"),
+    (dict(feat_dtype="e4m3"), "features is float32 [3, 4], it has to be float8_e4m3fn, as feat_dtype"),
     # What the files' content says, found as the command line finds it, before the directory has its name.
     (
         dict(indices=np.array([1, 0, 99, 1])),

@@ -27,4 +27,4 @@ pub use host::{
 };
 pub use source::{Origin, Place, RowSource, RowsRead, Ticket};
 pub use stack::{Cached, Summed, SummedValues, Widened};
-pub use uva_ops::rows::{HalfFloat, RowCopy};
+pub use uva_ops::rows::{NarrowFloat, RowCopy};

@@ -1,7 +1,7 @@
 //! Sources around sources. Their implementations lie beside the places that they fill: [`crate::host`],
 //! [`crate::cuda`].
 
-use uva_ops::rows::HalfFloat;
+use uva_ops::rows::NarrowFloat;
 
 /// A source with a cache of its rows in front of it. The rows are the same, byte for byte.
 ///
@@ -24,7 +24,7 @@ impl<S, C> Cached<S, C> {
 #[derive(Debug)]
 pub struct Widened<S> {
     pub(crate) source: S,
-    pub(crate) from: HalfFloat,
+    pub(crate) from: NarrowFloat,
 }
 
 /// A source of rows that delivers their sums by list, and no row that is only summed. Places are
@@ -39,7 +39,7 @@ pub struct Summed<S> {
 #[derive(Clone, Copy, Debug)]
 pub struct SummedValues {
     /// The type of the table's values; `None` for float32.
-    pub narrow: Option<HalfFloat>,
+    pub narrow: Option<NarrowFloat>,
     /// Whether the rows beside the sums are widened to float32, too.
     pub widened_own: bool,
 }
@@ -47,11 +47,11 @@ pub struct SummedValues {
 impl SummedValues {
     /// Bytes of a value in the table.
     pub(crate) fn bytes(self) -> usize {
-        self.narrow.map_or(size_of::<f32>(), |_| HalfFloat::BYTES)
+        self.narrow.map_or(size_of::<f32>(), NarrowFloat::bytes)
     }
 
     /// The type from which the rows beside the sums are widened.
-    pub(crate) fn own(self) -> Option<HalfFloat> {
+    pub(crate) fn own(self) -> Option<NarrowFloat> {
         self.narrow.filter(|_| self.widened_own)
     }
 }

@@ -5,13 +5,13 @@ use uva_graph::{Dataset, ElementType};
 use uva_mem::FrozenBytes;
 use uva_ops::lists::{Lists, Weights, degree_weights};
 use uva_rows::{
-    Cached, CachedRows, EvictingRows, GatherError, HalfFloat, HostPlace, HostSource, InMemory, Mapped,
+    Cached, CachedRows, EvictingRows, GatherError, HostPlace, HostSource, InMemory, Mapped, NarrowFloat,
     RowCache, SumPlace, SumSource, Summed, SummedValues, Widened,
 };
 
 use crate::RuntimeError;
 use crate::cache::Caches;
-use crate::widening::half_float;
+use crate::widening::narrow_float;
 
 /// Fills the columns of feature rows of slots in host memory.
 pub(crate) enum HostRows<'d> {
@@ -38,8 +38,10 @@ impl<'d> HostRows<'d> {
         if !is_summed(element) {
             return Err(RuntimeError::Usage(format!("feat.npy has {element}: only floats are summed")));
         }
-        let values =
-            SummedValues { narrow: half_float(Some(element)), widened_own: layout.widened_from().is_some() };
+        let values = SummedValues {
+            narrow: narrow_float(Some(element)),
+            widened_own: layout.widened_from().is_some(),
+        };
         let (rows, cache) = table_and_cache(dataset, threads, caches, cached_rows)?;
         let summed: Result<Box<dyn SumSource + 'd>, GatherError> = match cache {
             None => Summed::new(rows, values).map(|sums| Box::new(sums) as _),
@@ -108,7 +110,7 @@ impl<'d> HostRows<'d> {
 /// Whether rows of this type can be summed.
 #[must_use]
 pub fn is_summed(element: ElementType) -> bool {
-    element == ElementType::F32 || half_float(Some(element)).is_some()
+    element == ElementType::F32 || narrow_float(Some(element)).is_some()
 }
 
 /// The source of rows for slots of this layout in host memory, with a cache as [`HostRows::new`] makes it.
@@ -120,7 +122,7 @@ pub(crate) fn source_on_host<'d>(
     cached_rows: Option<&FrozenBytes>,
 ) -> Result<Box<dyn HostSource + 'd>, RuntimeError> {
     let (rows, cache) = table_and_cache(dataset, threads, caches, cached_rows)?;
-    let half = half_float(layout.widened_from());
+    let half = narrow_float(layout.widened_from());
     match cache {
         None => as_asked_for(rows, half),
         Some(cache) => Cached::in_memory(rows, cache).and_then(|rows| as_asked_for(rows, half)),
@@ -154,7 +156,7 @@ fn table_and_cache<'d>(
 /// The rows unchanged, or widened.
 pub(crate) fn as_asked_for<'d>(
     rows: impl InMemory + HostSource + 'd,
-    half: Option<HalfFloat>,
+    half: Option<NarrowFloat>,
 ) -> Result<Box<dyn HostSource + 'd>, GatherError> {
     Ok(match half {
         None => Box::new(rows),

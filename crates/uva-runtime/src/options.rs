@@ -78,8 +78,8 @@ options! {
         /// Give each batch the position of its seeds in their split: 8 bytes a seed, for per-example data kept beside it
         input_id: bool = false
             => Field::switch().of(BATCHES, &[Layout]),
-        /// Feature values of batches: those of the table, or float32, for which the producer widens float16 and bfloat16
-        /// on the way
+        /// Feature values of batches: those of the table, or float32, for which the producer widens narrower
+        /// floats on the way
         feature_type: FeatureType = FeatureType::Table
             => Field::choice::<FeatureType>("TYPE").of(BATCHES, &[Layout])
                 .unless_given("float32 for a built-in model, else table"),

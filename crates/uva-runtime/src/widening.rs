@@ -1,13 +1,14 @@
-//! The half-precision type that the gather widens a table's values from.
+//! The narrow type that the gather widens a table's values from.
 
 use uva_graph::ElementType;
-use uva_rows::HalfFloat;
+use uva_rows::NarrowFloat;
 
 /// The type in the gather's terms; `None` where it widens nothing.
-pub(crate) fn half_float(table: Option<ElementType>) -> Option<HalfFloat> {
+pub(crate) fn narrow_float(table: Option<ElementType>) -> Option<NarrowFloat> {
     match table? {
-        ElementType::F16 => Some(HalfFloat::F16),
-        ElementType::Bf16 => Some(HalfFloat::Bf16),
+        ElementType::F16 => Some(NarrowFloat::F16),
+        ElementType::Bf16 => Some(NarrowFloat::Bf16),
+        ElementType::E4m3 => Some(NarrowFloat::E4m3),
         ElementType::F32 | ElementType::U8 | ElementType::I8 => None,
     }
 }

@@ -199,6 +199,7 @@ fn kind_of(element: ElementType) -> Kind {
         ElementType::F32 => Kind::Float,
         ElementType::F16 => Kind::Half,
         ElementType::Bf16 => Kind::BFloat16,
+        ElementType::E4m3 => Kind::Float8e4m3fn,
         ElementType::U8 => Kind::Uint8,
         ElementType::I8 => Kind::Int8,
     }

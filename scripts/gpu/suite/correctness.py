@@ -104,11 +104,11 @@ WAYS = [
 ]
 
 
-def compare(suite, found, ways, epochs):
-    """Batches by each of these ways, against those of the CPU."""
-    graph = suite.small_graph()
+def compare(suite, found, ways, epochs, kind="f32"):
+    """Batches by each of these ways, against those of the CPU; features are stored as `kind`."""
+    graph = suite.small_graph(kind)
     common = ("--epochs", str(epochs), "--batch-size", "200", "--seed", "3")
-    cpu = suite.work / f"cpu-{epochs}.jsonl"
+    cpu = suite.work / f"cpu-{kind}-{epochs}.jsonl"
     if not cpu.exists():
         suite.run(*suite.train_command(graph, cpu, "--device", "cpu", *common))
     identity = lambda event: (event["epoch"], event["batch"], event["hash"])
@@ -116,14 +116,15 @@ def compare(suite, found, ways, epochs):
     losses = [event["loss"] for event in events(cpu, "batch")]
     if not wanted:
         raise Failed("the run on the CPU trained no batch")
-    found["batches"], found["ways"], late = len(wanted), {}, []
+    found["batches"], late = len(wanted), []
+    done = found.setdefault("ways", {})
     for number, (name, options) in enumerate(ways):
-        metrics = suite.work / f"way-{epochs}-{len(ways)}-{number}.jsonl"
+        metrics = suite.work / f"way-{kind}-{epochs}-{len(ways)}-{number}.jsonl"
         try:
             code, _, stderr = suite.finish(
                 suite.start(*suite.train_command(graph, metrics, "--device", "cuda:0", *options, *common)), suite.patience(60))
         except Unfinished as why:
-            found["ways"][name] = {"unfinished": str(why), "batches": len(events(metrics, "batch"))}
+            done[name] = {"unfinished": str(why), "batches": len(events(metrics, "batch"))}
             late.append(name)
             if suite.left() < 5:
                 break
@@ -131,7 +132,7 @@ def compare(suite, found, ways, epochs):
         # A way that this machine does not have refuses where it is asked for by name, and says so.
         by_name = any(f"{option} {value}: " in stderr for option, value in zip(options, options[1:]))
         if (code in (1, 3) and by_name) or (code == 3 and options[-1] in ("require", "green")):
-            found["ways"][name] = {"skipped": last_line(stderr)}
+            done[name] = {"skipped": last_line(stderr)}
             continue
         if code != 0:
             raise Failed(f"{name}: exit code {code}: {last_line(stderr)}")
@@ -142,11 +143,11 @@ def compare(suite, found, ways, epochs):
         if farthest > 0.02:
             raise Failed(f"{name}: a loss is {farthest:.1%} from that of the CPU")
         start, last = events(metrics, "start")[0], events(metrics, "epoch")[-1]
-        found["ways"][name] = {"farthest_loss": farthest, "last_epoch_seconds": last["seconds"],
-                               "in_force": start.get("in_force"),
-                               "fell_back": [line for line in stderr.splitlines() if " instead" in line]}
+        done[name] = {"farthest_loss": farthest, "last_epoch_seconds": last["seconds"],
+                      "in_force": start.get("in_force"),
+                      "fell_back": [line for line in stderr.splitlines() if " instead" in line]}
     if late:
-        raise Unfinished(f"not done in time: {'; '.join(late)}; {len(found['ways'])} of {len(ways)} ways were tried")
+        raise Unfinished(f"not done in time: {'; '.join(late)}; {len(done)} of {len(ways)} ways were tried")
 
 
 def partitions(suite, found):
@@ -164,8 +165,9 @@ def mps(suite, found):
 
 
 def training(suite, found):
-    """Batches by every way and partition."""
+    """Batches by every way and partition, and of a table of float8."""
     compare(suite, found, WAYS, 2)
+    compare(suite, found, [("none, float8", NONE)], 2, "e4m3")
 
 
 def faults(suite, found):

@@ -144,15 +144,16 @@ class Suite:
     def uvatrain(self, *arguments, **options):
         return self.run(self.bin / "uvatrain", *arguments, **options)
 
-    def graph(self, name, nodes, degree, features=100):
+    def graph(self, name, nodes, degree, features=100, kind="f32"):
         path = self.work / name
         if not path.exists():
             self.uvatrain("generate", path, "--nodes", nodes, "--avg-degree", degree, "--feat-dim", features,
-                          "--classes", 8, "--seed", 7)
+                          "--feat-dtype", kind, "--classes", 8, "--seed", 7)
         return path
 
-    def small_graph(self):
-        return self.graph("small", 4000 if self.simulate else 40000, 12, 24 if self.simulate else 100)
+    def small_graph(self, kind="f32"):
+        """A graph for a few seconds of training, with its features stored as this type."""
+        return self.graph(f"small-{kind}", 4000 if self.simulate else 40000, 12, 24 if self.simulate else 100, kind)
 
     def train_command(self, graph, metrics, *options):
         # Without dropout: for one seed a GPU draws other numbers than a CPU, and losses could not be compared.

@@ -17,7 +17,7 @@ pub struct Common {
     pub classes: u64,
     /// The key of all random numbers.
     pub seed: u64,
-    /// The element type of features: f32, f16 or bf16.
+    /// The element type of features: f32, f16, bf16 or e4m3.
     pub feature_element: ElementType,
     /// Number of threads; `None` uses all cores. The bytes are the same for any number.
     pub threads: Option<usize>,
@@ -96,7 +96,7 @@ impl Common {
             let element = self.feature_element;
             return refuse(
                 "--feat-dtype",
-                format!("{element} cannot hold these features: use f32, f16 or bf16"),
+                format!("{element} cannot hold these features: use f32, f16, bf16 or e4m3"),
             );
         }
         check_share("--label-noise", self.label_noise)?;

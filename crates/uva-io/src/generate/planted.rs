@@ -19,6 +19,7 @@ use uva_graph::{ElementType, GraphError, Meta, Progress, Split, Summary, names};
 use super::common::Common;
 use super::estimate::{GeneratorEstimate, id_bytes};
 use super::random::{Purpose, Stream};
+use crate::float8;
 use uva_graph::disk_space::{self, BytesOnDisk};
 
 /// The decisions of a generator, node by node: each depends on the options and the node alone.
@@ -177,6 +178,7 @@ impl Writer<'_> {
         let kind = match feature_element {
             ElementType::F16 => NpyType::F16,
             ElementType::Bf16 => NpyType::U16,
+            ElementType::E4m3 => NpyType::U8,
             _ => NpyType::F32,
         };
         let row_bytes = feature_dim * feature_element.bytes();
@@ -203,6 +205,7 @@ impl Writer<'_> {
             match feature_element {
                 ElementType::F16 => value.copy_from_slice(&f16::from_f32(feature).to_le_bytes()),
                 ElementType::Bf16 => value.copy_from_slice(&bf16::from_f32(feature).to_le_bytes()),
+                ElementType::E4m3 => value[0] = float8::from_f32(feature),
                 _ => value.copy_from_slice(&feature.to_le_bytes()),
             }
         }

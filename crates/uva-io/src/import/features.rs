@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use uva_graph::npy::{NpyType, NpyWriter};
 use uva_graph::{ElementType, GraphError};
 
+use super::options::Float8;
 use super::values;
+use crate::float8;
 
 #[derive(Debug, thiserror::Error)]
 enum FeatureProblem {
@@ -15,6 +17,11 @@ enum FeatureProblem {
     NotFinite { row: u64, column: u64, at: String, value: f64 },
     #[error("row {row}, column {column}, {at}is {value}, which float32 cannot hold")]
     TooLarge { row: u64, column: u64, at: String, value: f64 },
+    #[error(
+        "{count} of {of} features are beyond ±448, float8's largest, more than one in a thousand: scale the features \
+         before, leave --feat-dtype out, or give --saturate to have them be ±448"
+    )]
+    Saturated { count: u64, of: u64 },
 }
 
 /// The source of features, for messages.
@@ -36,26 +43,50 @@ pub(super) struct FeatureWriter {
     kind: NpyType,
     element: ElementType,
     target: NpyType,
+    /// Float8 in place of the source's type.
+    float8: Option<Float8>,
     /// Number of written values.
     position: u64,
+    /// How many of them were too large for float8.
+    saturated: u64,
 }
 
 impl FeatureWriter {
-    /// For rows of `columns` values of type `kind`; `bf16` means that uint16 stores bfloat16.
+    /// For rows of `columns` values of type `kind`, which is `said` to store values of another type. `float8`: they are
+    /// written as float8.
     pub(super) fn create(
         path: &Path,
         source: FeatureSource,
-        kind: NpyType,
+        (kind, said): (NpyType, Option<ElementType>),
         columns: usize,
-        bf16: bool,
+        float8: Option<Float8>,
     ) -> Result<FeatureWriter, GraphError> {
-        let (element, target) = feature_type(kind, bf16);
-        let writer = NpyWriter::create(path, target, &[columns])?;
-        Ok(FeatureWriter { writer, source, columns: columns as u64, kind, element, target, position: 0 })
+        let (element, target) = feature_type(kind, said);
+        // What is float8 already stays as it is.
+        let float8 = float8.filter(|_| element != ElementType::E4m3);
+        let written = if float8.is_some() { NpyType::U8 } else { target };
+        let writer = NpyWriter::create(path, written, &[columns])?;
+        let columns = columns as u64;
+        Ok(FeatureWriter {
+            writer,
+            source,
+            columns,
+            kind,
+            element,
+            target,
+            float8,
+            position: 0,
+            saturated: 0,
+        })
     }
 
     /// The conversion, in one line; nothing if the values are kept.
     pub(super) fn conversion(&self) -> Option<String> {
+        if self.float8.is_some() {
+            let from =
+                if self.element == ElementType::Bf16 { "bfloat16".to_owned() } else { self.kind.to_string() };
+            return Some(format!("{}: {from} becomes float8_e4m3fn", self.source.place.display()));
+        }
         let kept = self.kind == self.target || self.kind == NpyType::Bool;
         (!kept).then(|| format!("{}: {} becomes float32", self.source.place.display(), self.kind))
     }
@@ -65,9 +96,28 @@ impl FeatureWriter {
     /// # Errors
     /// If one is not finite, or not as float32.
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), GraphError> {
+        if self.float8.is_some() {
+            let values = match self.element {
+                ElementType::Bf16 => {
+                    let (values, _) = bytes.as_chunks::<2>();
+                    values.iter().map(|&bytes| half::bf16::from_le_bytes(bytes).to_f64()).collect()
+                }
+                _ => values::floats(self.kind, bytes),
+            };
+            return self.write_float8(&values);
+        }
         if self.kind == self.target || self.kind == NpyType::Bool {
             let wrong = match self.element {
                 ElementType::U8 | ElementType::I8 => None,
+                // It has no infinities, and one NaN of each sign.
+                ElementType::E4m3 => {
+                    first_not_finite(
+                        bytes,
+                        |[bits]: [u8; 1]| {
+                            if bits & 0x7f == 0x7f { f32::NAN } else { 0.0 }
+                        },
+                    )
+                }
                 ElementType::F32 => first_not_finite(bytes, f32::from_le_bytes),
                 ElementType::F16 => first_not_finite(bytes, |bytes| half::f16::from_le_bytes(bytes).to_f32()),
                 ElementType::Bf16 => {
@@ -94,6 +144,9 @@ impl FeatureWriter {
     /// # Errors
     /// If one is not finite.
     pub(super) fn write_floats(&mut self, values: &[f32]) -> Result<(), GraphError> {
+        if self.float8.is_some() {
+            return self.write_float8(&values.iter().map(|&value| value.into()).collect::<Vec<_>>());
+        }
         if values.iter().fold(false, |any, value| any | !value.is_finite())
             && let Some(at) = values.iter().position(|value| !value.is_finite())
         {
@@ -101,6 +154,17 @@ impl FeatureWriter {
         }
         self.position += values.len() as u64;
         self.writer.write(values)
+    }
+
+    fn write_float8(&mut self, values: &[f64]) -> Result<(), GraphError> {
+        if let Some(at) = values.iter().position(|value| !value.is_finite()) {
+            return Err(self.refusal(at, values[at]));
+        }
+        self.position += values.len() as u64;
+        let largest = f64::from(float8::LARGEST);
+        self.saturated += values.iter().filter(|value| value.abs() > largest).count() as u64;
+        self.writer
+            .write_bytes(&values.iter().map(|&value| float8::from_f32(value as f32)).collect::<Vec<_>>())
     }
 
     /// The error about the value `ahead` positions behind the written ones.
@@ -120,19 +184,31 @@ impl FeatureWriter {
         )
     }
 
-    pub(super) fn finish(self) -> Result<ElementType, GraphError> {
+    /// Ends the file. Returns the type of its values, and a line about those that were too large for float8.
+    ///
+    /// # Errors
+    /// If these are more than one in a thousand and the options do not allow it.
+    pub(super) fn finish(self) -> Result<(ElementType, Option<String>), GraphError> {
         self.writer.finish()?;
-        Ok(self.element)
+        let Some(Float8 { saturate }) = self.float8 else { return Ok((self.element, None)) };
+        let (count, of) = (self.saturated, self.position);
+        if !saturate && count.saturating_mul(1000) > of {
+            return Err(GraphError::invalid(&self.source.place, FeatureProblem::Saturated { count, of }));
+        }
+        let line = format!("{count} of {of} features were beyond ±448 and are ±448 now");
+        Ok((ElementType::E4m3, (count > 0).then_some(line)))
     }
 }
 
-/// The stored type of values of a type: the same if a dataset supports it, else float32.
-pub(super) fn feature_type(kind: NpyType, bf16: bool) -> (ElementType, NpyType) {
+/// The stored type of values of a type: the same if a dataset supports it, else float32. Bits of a type that `.npy` has
+/// no name for are that type where the metadata have `said` so.
+pub(super) fn feature_type(kind: NpyType, said: Option<ElementType>) -> (ElementType, NpyType) {
     match kind {
         NpyType::F16 => (ElementType::F16, NpyType::F16),
         NpyType::I8 => (ElementType::I8, NpyType::I8),
+        NpyType::U8 if said == Some(ElementType::E4m3) => (ElementType::E4m3, NpyType::U8),
         NpyType::U8 | NpyType::Bool => (ElementType::U8, NpyType::U8),
-        NpyType::U16 if bf16 => (ElementType::Bf16, NpyType::U16),
+        NpyType::U16 if said == Some(ElementType::Bf16) => (ElementType::Bf16, NpyType::U16),
         _ => (ElementType::F32, NpyType::F32),
     }
 }

@@ -243,7 +243,7 @@ impl Features {
     fn row_bytes(&self) -> u64 {
         match self {
             Features::Rows(rows) => 4 * rows.columns,
-            Features::Dense(table) => (table.shape()[1] * feature_type(table.kind(), false).0.bytes()) as u64,
+            Features::Dense(table) => (table.shape()[1] * feature_type(table.kind(), None).0.bytes()) as u64,
             Features::None => 4,
         }
     }
@@ -257,11 +257,11 @@ impl Features {
                 }
                 let source = FeatureSource { place: rows.values.place().to_owned(), data_offset: None };
                 let mut writer =
-                    output.feature_writer(FeaturesOf::Nodes, source, NpyType::F32, columns, false)?;
+                    output.feature_writer(FeaturesOf::Nodes, source, NpyType::F32, columns, None)?;
                 rows.each_row(|row| writer.write_floats(row))?;
-                writer.finish()
+                output.finish_features(writer)
             }
-            Features::Dense(table) => output.features(table, nodes, false),
+            Features::Dense(table) => output.features(table, nodes, None),
             Features::None => output.constant_features(nodes),
         }
     }

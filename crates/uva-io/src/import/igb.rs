@@ -60,7 +60,7 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
         return Err(edges.wrong_shape("[edges, 2]: pairs of source and destination"));
     };
 
-    let (element, _) = feature_type(table.kind(), false);
+    let (element, _) = feature_type(table.kind(), None);
     let sizes = Sizes {
         nodes: Some(nodes),
         edges: Some(count as u64),
@@ -84,7 +84,7 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
         output.progress("edges", edges.position() / 2, count as u64);
     }
     output.finish_lists(lists)?;
-    output.features(table, nodes, false)?;
+    output.features(table, nodes, None)?;
     output.labels(labels, nodes, Some(classes))?;
     let labelled = if nodes == FULL_NODES { FULL_LABELLED[which] } else { nodes };
     output.splits(&splits(labelled))?;

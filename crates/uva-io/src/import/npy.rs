@@ -5,7 +5,7 @@
 //! | graph | `indptr` and `indices` | our CSC: `[N + 1]` and `[E]`, any integer type |
 //! | | `edge_index` | `[2, E]` (PyG, OGB): sources, then destinations; `[E, 2]` too, unless E is 2 |
 //! | | `src` and `dst` | `[E]` each |
-//! | features | `feat`, `x`, `features`, `node_feat` | `[N, F]`; float32, float16, uint8 and int8 stay, other numbers become float32, bool uint8, uint16 stays where meta.json says bf16 |
+//! | features | `feat`, `x`, `features`, `node_feat` | `[N, F]`; float32, float16, uint8 and int8 stay, other numbers become float32, bool uint8, uint16 stays where meta.json says bf16, uint8 is float8 where it says e4m3 |
 //! | labels | `label`, `labels`, `y`, `node_label` | optional: `[N]` or `[N, 1]`, integers, or floats that are whole or NaN (none); `[N, C]` of zeros and ones; other floats, or any numbers with `--regression`: `[N]` or `[N, K]` targets, float32 and finite |
 //! | splits | `train_idx`, `valid_idx` or `val_idx`, `test_idx` | node ids, any integer type, order kept |
 //! | | `train_mask`, `valid_mask` or `val_mask`, `test_mask` | `[N]` of bool or uint8 |
@@ -204,7 +204,7 @@ impl Source {
             NpyType::F32 | NpyType::F16 | NpyType::I8 | NpyType::U8 => {
                 feature_element(&self.directory, &self.meta, &array)?
             }
-            kind => feature_type(kind, said == Some(ElementType::Bf16)).0,
+            kind => feature_type(kind, said).0,
         };
         Ok(Features { array, element })
     }
@@ -327,7 +327,7 @@ impl Source {
             return Err(array.wrong_shape(format!("[{edges}, features], one row for each edge")));
         }
         let said = self.meta.edge_feat_dtype.as_deref().and_then(ElementType::from_name);
-        let element = feature_type(array.kind(), said == Some(ElementType::Bf16)).0;
+        let element = feature_type(array.kind(), said).0;
         Ok(Some(Features { array, element }))
     }
 
@@ -485,12 +485,11 @@ impl Features {
             place: self.array.path().to_owned(),
             data_offset: Some(self.array.header().data_offset as u64),
         };
-        let mut writer =
-            output.feature_writer(of, source, kind, columns, self.element == ElementType::Bf16)?;
+        let mut writer = output.feature_writer(of, source, kind, columns, Some(self.element))?;
         for chunk in self.array.bytes().chunks(CHUNK * kind.bytes()) {
             writer.write(chunk)?;
         }
-        writer.finish().map(drop)
+        output.finish_features(writer).map(drop)
     }
 }
 

@@ -35,6 +35,15 @@ pub struct ImportOptions {
     pub variant: Option<String>,
     /// Take labels as float32 targets of regression, even where they are whole numbers.
     pub regression: bool,
+    /// Store features of nodes as float8_e4m3fn, a byte a value.
+    pub float8: Option<Float8>,
+}
+
+/// Features as float8_e4m3fn, whose largest value is 448.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Float8 {
+    /// Take any number of values beyond ±448 as ±448, and not only one in a thousand.
+    pub saturate: bool,
 }
 
 impl Default for ImportOptions {
@@ -50,6 +59,7 @@ impl Default for ImportOptions {
             edge_list: EdgeList::default(),
             variant: None,
             regression: false,
+            float8: None,
         }
     }
 }

@@ -95,6 +95,8 @@ pub(super) struct Output<'r> {
     changes: Changes,
     /// Whether the edges' features have been written, in the order of the source.
     edge_features: Cell<bool>,
+    /// Whether features of nodes have been written as float8.
+    float8: Cell<bool>,
 }
 
 impl<'r> Output<'r> {
@@ -118,7 +120,7 @@ impl<'r> Output<'r> {
             BytesOnDisk(estimate.temporary),
         );
         disk_space::check(request.out, estimate.disk.saturating_add(estimate.temporary), what)?;
-        Ok(Output { staged, request, changes, edge_features: Cell::new(false) })
+        Ok(Output { staged, request, changes, edge_features: Cell::new(false), float8: Cell::new(false) })
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -178,25 +180,29 @@ impl<'r> Output<'r> {
         (self.request.watch.note)(line);
     }
 
-    /// Copies a table of features [nodes, columns], in its own type if a dataset supports it, else as float32; `bf16`
-    /// means that uint16 stores bfloat16.
+    /// Copies a table of features [nodes, columns], in its own type if a dataset supports it, else as float32. `said`: the
+    /// type that the metadata name.
     pub(super) fn features(
         &self,
         table: ArrayStream,
         nodes: u64,
-        bf16: bool,
+        said: Option<ElementType>,
     ) -> Result<ElementType, GraphError> {
         let columns = feature_columns(&table, Some(nodes))?;
         let (source, kind) = (table.as_features(), table.kind());
-        let writer = self.feature_writer(FeaturesOf::Nodes, source, kind, columns as usize, bf16)?;
+        let writer = self.feature_writer(FeaturesOf::Nodes, source, kind, columns as usize, said)?;
         self.copy_features(table, writer)
     }
 
     /// The same of the edges' features, [edges, columns] or [edges].
-    pub(super) fn edge_features(&self, table: ArrayStream, bf16: bool) -> Result<ElementType, GraphError> {
+    pub(super) fn edge_features(
+        &self,
+        table: ArrayStream,
+        said: Option<ElementType>,
+    ) -> Result<ElementType, GraphError> {
         let columns = edge_feature_columns(&table)?;
         let (source, kind) = (table.as_features(), table.kind());
-        let writer = self.feature_writer(FeaturesOf::Edges, source, kind, columns as usize, bf16)?;
+        let writer = self.feature_writer(FeaturesOf::Edges, source, kind, columns as usize, said)?;
         self.copy_features(table, writer)
     }
 
@@ -217,7 +223,19 @@ impl<'r> Output<'r> {
                 self.progress("features", told, total);
             }
         }
-        writer.finish()
+        self.finish_features(writer)
+    }
+
+    /// Ends a table of features, and reports how many values had to be changed.
+    ///
+    /// # Errors
+    /// If these are too many.
+    pub(super) fn finish_features(&self, writer: FeatureWriter) -> Result<ElementType, GraphError> {
+        let (element, saturated) = writer.finish()?;
+        if let Some(line) = saturated {
+            self.note(&line);
+        }
+        Ok(element)
     }
 
     /// The sink of rows of `columns` features of type `kind`; reports their conversion.
@@ -227,16 +245,19 @@ impl<'r> Output<'r> {
         source: FeatureSource,
         kind: NpyType,
         columns: usize,
-        bf16: bool,
+        said: Option<ElementType>,
     ) -> Result<FeatureWriter, GraphError> {
-        let name = match of {
-            FeaturesOf::Nodes => names::FEATURES,
+        let (name, float8) = match of {
+            FeaturesOf::Nodes => (names::FEATURES, self.request.options.float8),
             FeaturesOf::Edges => {
                 self.edge_features.set(true);
-                UNORDERED
+                (UNORDERED, None)
             }
         };
-        let writer = FeatureWriter::create(&self.path(name), source, kind, columns, bf16)?;
+        if float8.is_some() {
+            self.float8.set(true);
+        }
+        let writer = FeatureWriter::create(&self.path(name), source, (kind, said), columns, float8)?;
         if let Some(line) = writer.conversion() {
             self.note(&line);
         }
@@ -324,7 +345,10 @@ impl<'r> Output<'r> {
     /// Writes `meta.json`, runs a reader's checks on the whole dataset, and renames it to its final name. The sources
     /// have been checked before, so that messages contain their own names and places; an error found here is a bug of
     /// ours.
-    pub(super) fn finish(self, meta: Meta) -> Result<(), GraphError> {
+    pub(super) fn finish(self, mut meta: Meta) -> Result<(), GraphError> {
+        if self.float8.get() {
+            meta.feat_dtype = Some(ElementType::E4m3.name().to_owned());
+        }
         meta.write(self.staged.path())?;
         self.progress("checks", 0, 1);
         verify::directory(self.staged.path())?;

@@ -146,7 +146,7 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     // Values come from two files; allx has all rows but the last ones.
     let source = |part: &str| FeatureSource { place: file(part), data_offset: None };
     let mut features =
-        output.feature_writer(FeaturesOf::Nodes, source("allx"), NpyType::F32, all_x.columns, false)?;
+        output.feature_writer(FeaturesOf::Nodes, source("allx"), NpyType::F32, all_x.columns, None)?;
     for (node, test_row) in test_row.iter().enumerate() {
         let mut row = vec![0_f32; all_x.columns];
         let mut add = |(column, value): (usize, f32)| row[column] += value;
@@ -157,7 +157,7 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
         }
         features.write_floats(&row)?;
     }
-    features.finish()?;
+    output.finish_features(features)?;
     write_array(&output.path(names::LABELS), NpyType::I64, &[], &labels)?;
 
     let train: Vec<i64> = (0..x.rows as i64).collect();

@@ -8,7 +8,7 @@ use super::importer;
 use uva_graph::csc::SelfLoops;
 use uva_graph::npy::NpyType;
 use uva_graph::{Dataset, ElementType, GraphError, Indices, Labels, Split, Verify};
-use uva_io::import::{ImportOptions, Watch};
+use uva_io::import::{Float8, ImportOptions, Watch};
 
 fn import(small: &Small, options: &ImportOptions) -> Result<Dataset, GraphError> {
     let out = out(small);
@@ -134,6 +134,44 @@ fn bfloat16_and_half_features_stay_what_they_are() {
     small.write("feat", NpyType::Bool, &[1], &[1_u8, 0, 1, 0]);
     let dataset = import(&small, &ImportOptions::default()).unwrap();
     assert_eq!((dataset.features().element, dataset.features().bytes), (ElementType::U8, &[1, 0, 1, 0][..]));
+}
+
+#[test]
+fn features_become_float8_where_that_is_asked_for_and_few_of_them_saturate() {
+    let float8 = |saturate| ImportOptions { float8: Some(Float8 { saturate }), ..ImportOptions::default() };
+    let small = small();
+    // 1.0625 lies between 1 and 1.125, whose fraction is odd.
+    small.write("feat", NpyType::F32, &[1], &[1_f32, 1.0625, -448.0, 0.001953125]);
+    let dataset = import(&small, &float8(false)).unwrap();
+    assert_eq!(
+        (dataset.features().element, dataset.features().bytes),
+        (ElementType::E4m3, &[0x38, 0x38, 0xfe, 0x01][..])
+    );
+    assert_eq!(dataset.meta().feat_dtype.as_deref(), Some("e4m3"));
+    // The other types go the same way, bfloat16 as what it is and not as uint16.
+    small.write("feat", NpyType::U16, &[1], &[0x3f80_u16, 0, 0x4000, 0]);
+    small.meta(r#"{"feat_dtype": "bf16"}"#);
+    assert_eq!(import(&small, &float8(false)).unwrap().features().bytes, [0x38, 0, 0x40, 0]);
+    // A table of float8 stays one.
+    small.write("feat", NpyType::U8, &[1], &[0x38_u8, 0xfe, 0, 1]);
+    small.meta(r#"{"feat_dtype": "e4m3"}"#);
+    let dataset = import(&small, &ImportOptions::default()).unwrap();
+    assert_eq!((dataset.features().element, dataset.features().bytes[1]), (ElementType::E4m3, 0xfe));
+    assert_eq!(import(&small, &float8(false)).unwrap().features().bytes, [0x38, 0xfe, 0, 1]);
+    small.write("feat", NpyType::U8, &[1], &[0x38_u8, 0x7f, 0, 1]);
+    let message = import(&small, &ImportOptions::default()).unwrap_err().to_string();
+    assert!(message.contains("row 1, column 0") && message.contains("NaN"), "{message}");
+
+    fs::remove_file(small.path.join("meta.json")).unwrap();
+    small.write("feat", NpyType::F32, &[1], &[1_f32, 449.0, -1e9, 448.0]);
+    let message = import(&small, &float8(false)).unwrap_err().to_string();
+    for part in ["feat.npy", "2 of 4 features are beyond ±448", "--saturate"] {
+        assert!(message.contains(part), "{message}");
+    }
+    assert_eq!(import(&small, &float8(true)).unwrap().features().bytes, [0x38, 0x7e, 0xfe, 0x7e]);
+    small.write("feat", NpyType::F32, &[1], &[1_f32, f32::NEG_INFINITY, 0.0, 0.0]);
+    let message = import(&small, &float8(true)).unwrap_err().to_string();
+    assert!(message.contains("row 1, column 0, at offset 132 is -inf"), "{message}");
 }
 
 #[test]

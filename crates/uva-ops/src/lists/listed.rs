@@ -1,6 +1,6 @@
 //! The rows that lists name: a slice of elements, or rows of a table picked by id.
 
-use crate::rows::{HalfFloat, Source};
+use crate::rows::{NarrowFloat, Source};
 
 /// The rows that lists name, by their places.
 ///
@@ -12,7 +12,7 @@ pub unsafe trait ListedRows: Copy + Sync {
     const SCATTERED: bool;
 
     /// The type of the values; `None` for that of the sums.
-    fn narrow(self) -> Option<HalfFloat>;
+    fn narrow(self) -> Option<NarrowFloat>;
 
     /// Where the row at this place begins. Its values need no alignment.
     ///
@@ -38,7 +38,7 @@ pub struct Dense<'a, T> {
 unsafe impl<T: Copy + Sync> ListedRows for Dense<'_, T> {
     const SCATTERED: bool = false;
 
-    fn narrow(self) -> Option<HalfFloat> {
+    fn narrow(self) -> Option<NarrowFloat> {
         None
     }
 
@@ -56,7 +56,7 @@ unsafe impl<T: Copy + Sync> ListedRows for Dense<'_, T> {
 pub struct Picked<'a, S> {
     pub(super) source: S,
     pub(super) ids: &'a [i64],
-    pub(super) narrow: Option<HalfFloat>,
+    pub(super) narrow: Option<NarrowFloat>,
 }
 
 impl<'a, S: Source> Picked<'a, S> {
@@ -64,7 +64,7 @@ impl<'a, S: Source> Picked<'a, S> {
     ///
     /// # Safety
     /// Every id is a row of the source.
-    pub unsafe fn new(source: S, ids: &'a [i64], narrow: Option<HalfFloat>) -> Self {
+    pub unsafe fn new(source: S, ids: &'a [i64], narrow: Option<NarrowFloat>) -> Self {
         Self { source, ids, narrow }
     }
 }
@@ -73,7 +73,7 @@ impl<'a, S: Source> Picked<'a, S> {
 unsafe impl<S: Source + Sync> ListedRows for Picked<'_, S> {
     const SCATTERED: bool = true;
 
-    fn narrow(self) -> Option<HalfFloat> {
+    fn narrow(self) -> Option<NarrowFloat> {
         self.narrow
     }
 

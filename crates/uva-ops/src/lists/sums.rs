@@ -7,7 +7,7 @@
 use super::checked::{Id, Lists, ListsError};
 use super::listed::{Dense, ListedRows, Picked};
 use super::tasks::by_list;
-use crate::rows::{HalfFloat, Source};
+use crate::rows::{NarrowFloat, Source};
 use crate::{Set, Vectors};
 use rayon::ThreadPool;
 use std::mem::MaybeUninit;
@@ -48,7 +48,7 @@ pub trait Element:
     /// # Safety
     /// They can be read.
     #[doc(hidden)]
-    unsafe fn widened(narrow: HalfFloat, from: *const u8) -> Self;
+    unsafe fn widened(narrow: NarrowFloat, from: *const u8) -> Self;
 
     /// As many lists of `sums` as `out` has rows, from `first`, by those instructions where there is a loop for them.
     #[doc(hidden)]
@@ -77,7 +77,7 @@ impl Element for f64 {
         left.iter().zip(right).fold(0.0, |sum, (left, &right)| left.mul_add(right, sum))
     }
 
-    unsafe fn widened(narrow: HalfFloat, from: *const u8) -> Self {
+    unsafe fn widened(narrow: NarrowFloat, from: *const u8) -> Self {
         // SAFETY: by our caller.
         unsafe { f64::from(f32::widened(narrow, from)) }
     }
@@ -125,7 +125,7 @@ impl Element for f32 {
         dot(vectors, left, right)
     }
 
-    unsafe fn widened(narrow: HalfFloat, from: *const u8) -> Self {
+    unsafe fn widened(narrow: NarrowFloat, from: *const u8) -> Self {
         // SAFETY: by our caller.
         Self::from_bits(unsafe { narrow.widened_at(from) })
     }
@@ -360,9 +360,9 @@ fn add_row<T: Element, I: Id, R: ListedRows>(
                 }
             }
             Some(narrow) => {
-                let row = row.add(column * HalfFloat::BYTES);
+                let row = row.add(column * narrow.bytes());
                 for (at, sum) in sum.iter_mut().enumerate() {
-                    *sum = add(T::widened(narrow, row.add(at * HalfFloat::BYTES)), *sum);
+                    *sum = add(T::widened(narrow, row.add(at * narrow.bytes())), *sum);
                 }
             }
         }

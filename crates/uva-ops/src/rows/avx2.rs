@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 
 use super::portable::widen;
 use super::sink::{LINE, Sink};
-use super::widening::HalfFloat;
+use super::widening::NarrowFloat;
 
 /// The conversion of a value during the copy.
 pub(crate) trait Values {
@@ -62,15 +62,15 @@ impl Values for Bytes {
 pub(crate) struct FromF16;
 
 impl Values for FromF16 {
-    const FROM_BYTES: usize = HalfFloat::BYTES;
-    const TO_BYTES: usize = HalfFloat::WIDENED_BYTES;
+    const FROM_BYTES: usize = NarrowFloat::F16.bytes();
+    const TO_BYTES: usize = NarrowFloat::WIDENED_BYTES;
 
     #[inline(always)]
     unsafe fn move_all(from: *const u8, to: *mut u8, count: usize) {
         // SAFETY: by our caller's promise.
         unsafe {
-            widen_eights(HalfFloat::F16, from, to, count, |halves| {
-                _mm256_castps_si256(_mm256_cvtph_ps(halves))
+            widen_eights(NarrowFloat::F16, from, to, count, |from| {
+                _mm256_castps_si256(_mm256_cvtph_ps(_mm_loadu_si128(from.cast())))
             });
         }
     }
@@ -80,42 +80,66 @@ impl Values for FromF16 {
 pub(crate) struct FromBf16;
 
 impl Values for FromBf16 {
-    const FROM_BYTES: usize = HalfFloat::BYTES;
-    const TO_BYTES: usize = HalfFloat::WIDENED_BYTES;
+    const FROM_BYTES: usize = NarrowFloat::Bf16.bytes();
+    const TO_BYTES: usize = NarrowFloat::WIDENED_BYTES;
 
     #[inline(always)]
     unsafe fn move_all(from: *const u8, to: *mut u8, count: usize) {
         // SAFETY: by our caller's promise.
         unsafe {
-            widen_eights(HalfFloat::Bf16, from, to, count, |halves| {
-                _mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(halves))
+            widen_eights(NarrowFloat::Bf16, from, to, count, |from| {
+                _mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast())))
             });
         }
     }
 }
 
-/// Widens eight values at a time by `eight`; fewer than eight one by one.
+/// float8_e4m3fn to float32, as [`NarrowFloat::widened`] does it.
+pub(crate) struct FromE4m3;
+
+impl Values for FromE4m3 {
+    const FROM_BYTES: usize = NarrowFloat::E4m3.bytes();
+    const TO_BYTES: usize = NarrowFloat::WIDENED_BYTES;
+
+    #[inline(always)]
+    unsafe fn move_all(from: *const u8, to: *mut u8, count: usize) {
+        // SAFETY: by our caller's promise.
+        unsafe {
+            widen_eights(NarrowFloat::E4m3, from, to, count, |from| {
+                let bits = _mm_cvtepu8_epi16(_mm_loadl_epi64(from.cast()));
+                let (sign, rest) =
+                    (_mm_and_si128(bits, _mm_set1_epi16(0x80)), _mm_and_si128(bits, _mm_set1_epi16(0x7f)));
+                let is_nan = _mm_cmpeq_epi16(rest, _mm_set1_epi16(0x7f));
+                let rest = _mm_blendv_epi8(_mm_slli_epi16::<7>(rest), _mm_set1_epi16(0x7e00), is_nan);
+                let scaled = _mm256_cvtph_ps(_mm_or_si128(_mm_slli_epi16::<8>(sign), rest));
+                _mm256_castps_si256(_mm256_mul_ps(scaled, _mm256_set1_ps(256.0)))
+            });
+        }
+    }
+}
+
+/// Widens eight values at a time by `eight`, which is told where they begin; fewer than eight one by one.
 ///
 /// # Safety
-/// As [`Values::move_all`].
+/// As [`Values::move_all`]. `eight` reads eight values and no more.
 #[inline(always)]
 unsafe fn widen_eights(
-    half: HalfFloat,
+    narrow: NarrowFloat,
     from: *const u8,
     to: *mut u8,
     count: usize,
-    eight: impl Fn(__m128i) -> __m256i,
+    eight: impl Fn(*const u8) -> __m256i,
 ) {
     const STEP: usize = 8;
     // SAFETY: each vector ends within the `count` values, by our caller's promise.
     unsafe {
         if count < STEP {
-            widen(half, from, to, count);
+            widen(narrow, from, to, count);
             return;
         }
         let widen_at = |at: usize| {
-            let halves = _mm_loadu_si128(from.add(at * HalfFloat::BYTES).cast());
-            _mm256_storeu_si256(to.add(at * HalfFloat::WIDENED_BYTES).cast(), eight(halves));
+            let widened = eight(from.add(at * narrow.bytes()));
+            _mm256_storeu_si256(to.add(at * NarrowFloat::WIDENED_BYTES).cast(), widened);
         };
         let mut done = 0;
         while done + STEP <= count {

@@ -92,21 +92,21 @@ impl Lanes for Bytes {
 
 /// Float32 lanes.
 macro_rules! widened_lanes {
-    ($name:ident, $widen:expr) => {
+    ($name:ident, $bytes:literal, $load:ident, $load_some:ident, $widen:expr) => {
         impl Lanes for $name {
             const COUNT: usize = 16;
-            const FROM_BYTES: usize = 2;
+            const FROM_BYTES: usize = $bytes;
 
             #[inline(always)]
             unsafe fn load(from: *const u8) -> __m512i {
                 // SAFETY: by our caller's promise, here and below.
-                unsafe { $widen(_mm256_loadu_si256(from.cast())) }
+                unsafe { $widen($load(from.cast())) }
             }
 
             #[inline(always)]
             unsafe fn load_some(which: u64, from: *const u8) -> __m512i {
                 // SAFETY: lanes that are masked out are not read and do not fault.
-                unsafe { $widen(_mm256_maskz_loadu_epi16(which as __mmask16, from.cast())) }
+                unsafe { $widen($load_some(which as __mmask16, from.cast())) }
             }
 
             #[inline(always)]
@@ -131,12 +131,29 @@ macro_rules! widened_lanes {
 /// IEEE 754 half precision to float32.
 pub(crate) struct FromF16;
 
-widened_lanes!(FromF16, |halves| _mm512_castps_si512(_mm512_cvtph_ps(halves)));
+widened_lanes!(FromF16, 2, _mm256_loadu_si256, _mm256_maskz_loadu_epi16, |halves| {
+    _mm512_castps_si512(_mm512_cvtph_ps(halves))
+});
 
 /// bfloat16 to float32.
 pub(crate) struct FromBf16;
 
-widened_lanes!(FromBf16, |halves| _mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(halves)));
+widened_lanes!(FromBf16, 2, _mm256_loadu_si256, _mm256_maskz_loadu_epi16, |halves| {
+    _mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(halves))
+});
+
+/// float8_e4m3fn to float32, as [`NarrowFloat::widened`](super::widening::NarrowFloat::widened) does it.
+pub(crate) struct FromE4m3;
+
+widened_lanes!(FromE4m3, 1, _mm_loadu_si128, _mm_maskz_loadu_epi8, |bytes| {
+    let bits = _mm256_cvtepu8_epi16(bytes);
+    let sign = _mm256_and_si256(bits, _mm256_set1_epi16(0x80));
+    let rest = _mm256_and_si256(bits, _mm256_set1_epi16(0x7f));
+    let is_nan = _mm256_cmpeq_epi16_mask(rest, _mm256_set1_epi16(0x7f));
+    let rest = _mm256_mask_blend_epi16(is_nan, _mm256_slli_epi16::<7>(rest), _mm256_set1_epi16(0x7e00));
+    let scaled = _mm512_cvtph_ps(_mm256_or_si256(_mm256_slli_epi16::<8>(sign), rest));
+    _mm512_castps_si512(_mm512_mul_ps(scaled, _mm512_set1_ps(256.0)))
+});
 
 /// Writes rows one after another, in whole lines: past the caches where `STREAMED`.
 pub(super) struct Lines<L, const STREAMED: bool> {

@@ -3,7 +3,7 @@
 use super::portable;
 use super::sink::{LINE, Sink};
 use super::source::Source;
-use super::widening::HalfFloat;
+use super::widening::NarrowFloat;
 use crate::prefetch::prefetch;
 use crate::vectors::{Set, Vectors};
 
@@ -65,7 +65,7 @@ pub struct RowKind {
     /// Bytes of a row in the table.
     pub row_bytes: usize,
     /// Where its values become float32: what they are.
-    pub widened: Option<HalfFloat>,
+    pub widened: Option<NarrowFloat>,
 }
 
 impl RowKind {
@@ -73,13 +73,8 @@ impl RowKind {
     pub fn out_bytes(self) -> usize {
         match self.widened {
             None => self.row_bytes,
-            Some(_) => self.values() * HalfFloat::WIDENED_BYTES,
+            Some(narrow) => self.row_bytes / narrow.bytes() * NarrowFloat::WIDENED_BYTES,
         }
-    }
-
-    /// 16-bit values of a row.
-    fn values(self) -> usize {
-        self.row_bytes / HalfFloat::BYTES
     }
 }
 
@@ -118,8 +113,9 @@ pub unsafe fn copy_rows<S: Source>(way: Way, source: S, kind: RowKind, ids: &[i6
         // SAFETY: as above.
         None => unsafe { each_row(way, source, kind, ids, portable::Copied::new(out, kind.row_bytes)) },
         // SAFETY: as above.
-        Some(half) => unsafe {
-            each_row(way, source, kind, ids, portable::Widened::new(out, kind.values(), half))
+        Some(narrow) => unsafe {
+            let values = kind.row_bytes / narrow.bytes();
+            each_row(way, source, kind, ids, portable::Widened::new(out, values, narrow))
         },
     }
 }
@@ -127,7 +123,7 @@ pub unsafe fn copy_rows<S: Source>(way: Way, source: S, kind: RowKind, ids: &[i6
 /// Whether the lanes of the output's lines begin where its values do. A slot's always do.
 #[cfg(target_arch = "x86_64")]
 fn fits_lanes(kind: RowKind, out: &[u8]) -> bool {
-    kind.widened.is_none() || out.as_ptr().addr().is_multiple_of(HalfFloat::WIDENED_BYTES)
+    kind.widened.is_none() || out.as_ptr().addr().is_multiple_of(NarrowFloat::WIDENED_BYTES)
 }
 
 /// # Safety
@@ -135,26 +131,24 @@ fn fits_lanes(kind: RowKind, out: &[u8]) -> bool {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,f16c")]
 unsafe fn with_avx2<S: Source>(way: Way, source: S, kind: RowKind, ids: &[i64], out: &mut [u8]) -> u64 {
-    use super::avx2::{Bytes, Direct, FromBf16, FromF16, Staged};
-    let (bytes, values) = (kind.row_bytes, kind.values());
-    // SAFETY: by our caller's promise.
-    unsafe {
-        match (kind.widened, way.streamed) {
-            (None, false) => each_row(way, source, kind, ids, Direct::<Bytes>::new(out, bytes)),
-            (None, true) => each_row(way, source, kind, ids, Staged::<Bytes>::new(out, bytes)),
-            (Some(HalfFloat::F16), false) => {
-                each_row(way, source, kind, ids, Direct::<FromF16>::new(out, values))
+    use super::avx2::{Bytes, Direct, FromBf16, FromE4m3, FromF16, Staged};
+    macro_rules! each {
+        ($values:ty, $row_values:expr) => {
+            // SAFETY: by our caller's promise.
+            match way.streamed {
+                false => unsafe {
+                    each_row(way, source, kind, ids, Direct::<$values>::new(out, $row_values))
+                },
+                true => unsafe { each_row(way, source, kind, ids, Staged::<$values>::new(out, $row_values)) },
             }
-            (Some(HalfFloat::F16), true) => {
-                each_row(way, source, kind, ids, Staged::<FromF16>::new(out, values))
-            }
-            (Some(HalfFloat::Bf16), false) => {
-                each_row(way, source, kind, ids, Direct::<FromBf16>::new(out, values))
-            }
-            (Some(HalfFloat::Bf16), true) => {
-                each_row(way, source, kind, ids, Staged::<FromBf16>::new(out, values))
-            }
-        }
+        };
+    }
+    let bytes = kind.row_bytes;
+    match kind.widened {
+        None => each!(Bytes, bytes),
+        Some(NarrowFloat::F16) => each!(FromF16, bytes / 2),
+        Some(NarrowFloat::Bf16) => each!(FromBf16, bytes / 2),
+        Some(NarrowFloat::E4m3) => each!(FromE4m3, bytes),
     }
 }
 
@@ -163,26 +157,26 @@ unsafe fn with_avx2<S: Source>(way: Way, source: S, kind: RowKind, ids: &[i64], 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
 unsafe fn with_avx512<S: Source>(way: Way, source: S, kind: RowKind, ids: &[i64], out: &mut [u8]) -> u64 {
-    use super::avx512::{Bytes, FromBf16, FromF16, Lines};
-    let (bytes, values) = (kind.row_bytes, kind.values());
-    // SAFETY: by our caller's promise.
-    unsafe {
-        match (kind.widened, way.streamed) {
-            (None, false) => each_row(way, source, kind, ids, Lines::<Bytes, false>::new(out, bytes)),
-            (None, true) => each_row(way, source, kind, ids, Lines::<Bytes, true>::new(out, bytes)),
-            (Some(HalfFloat::F16), false) => {
-                each_row(way, source, kind, ids, Lines::<FromF16, false>::new(out, values))
+    use super::avx512::{Bytes, FromBf16, FromE4m3, FromF16, Lines};
+    macro_rules! each {
+        ($lanes:ty, $row_lanes:expr) => {
+            // SAFETY: by our caller's promise.
+            match way.streamed {
+                false => unsafe {
+                    each_row(way, source, kind, ids, Lines::<$lanes, false>::new(out, $row_lanes))
+                },
+                true => unsafe {
+                    each_row(way, source, kind, ids, Lines::<$lanes, true>::new(out, $row_lanes))
+                },
             }
-            (Some(HalfFloat::F16), true) => {
-                each_row(way, source, kind, ids, Lines::<FromF16, true>::new(out, values))
-            }
-            (Some(HalfFloat::Bf16), false) => {
-                each_row(way, source, kind, ids, Lines::<FromBf16, false>::new(out, values))
-            }
-            (Some(HalfFloat::Bf16), true) => {
-                each_row(way, source, kind, ids, Lines::<FromBf16, true>::new(out, values))
-            }
-        }
+        };
+    }
+    let bytes = kind.row_bytes;
+    match kind.widened {
+        None => each!(Bytes, bytes),
+        Some(NarrowFloat::F16) => each!(FromF16, bytes / 2),
+        Some(NarrowFloat::Bf16) => each!(FromBf16, bytes / 2),
+        Some(NarrowFloat::E4m3) => each!(FromE4m3, bytes),
     }
 }
 

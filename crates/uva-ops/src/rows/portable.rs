@@ -1,7 +1,7 @@
 //! Rows copied by the standard library, and widened value by value: for any machine, and what the others are held to.
 
 use super::sink::Sink;
-use super::widening::HalfFloat;
+use super::widening::NarrowFloat;
 
 /// Rows as they are.
 pub(super) struct Copied {
@@ -31,16 +31,16 @@ impl Sink for Copied {
     unsafe fn end(self) {}
 }
 
-/// Rows of 16-bit values as float32.
+/// Rows of narrow values as float32.
 pub(super) struct Widened {
     /// Where the next row goes.
     to: *mut u8,
     values: usize,
-    from: HalfFloat,
+    from: NarrowFloat,
 }
 
 impl Widened {
-    pub fn new(out: &mut [u8], values: usize, from: HalfFloat) -> Self {
+    pub fn new(out: &mut [u8], values: usize, from: NarrowFloat) -> Self {
         Self { to: out.as_mut_ptr(), values, from }
     }
 }
@@ -52,7 +52,7 @@ impl Sink for Widened {
         // output.
         unsafe {
             widen(self.from, from, self.to, self.values);
-            self.to = self.to.add(self.values * HalfFloat::WIDENED_BYTES);
+            self.to = self.to.add(self.values * NarrowFloat::WIDENED_BYTES);
         }
     }
 
@@ -64,12 +64,12 @@ impl Sink for Widened {
 ///
 /// # Safety
 /// `from` can be read and `to` written for `values` values, and they do not overlap.
-pub(super) unsafe fn widen(half: HalfFloat, from: *const u8, to: *mut u8, values: usize) {
+pub(super) unsafe fn widen(narrow: NarrowFloat, from: *const u8, to: *mut u8, values: usize) {
     for value in 0..values {
         // SAFETY: by our caller's promise.
         unsafe {
-            let bits = from.add(value * HalfFloat::BYTES).cast::<u16>().read_unaligned();
-            to.add(value * HalfFloat::WIDENED_BYTES).cast::<u32>().write_unaligned(half.widened(bits));
+            let widened = narrow.widened_at(from.add(value * narrow.bytes()));
+            to.add(value * NarrowFloat::WIDENED_BYTES).cast::<u32>().write_unaligned(widened);
         }
     }
 }

@@ -20,9 +20,9 @@ def lent(array: Any) -> Any:
         import numpy
     except ImportError:
         raise Unavailable("neither torch nor numpy can be imported: pip install torch, or numpy") from None
-    if array.dtype == "bfloat16":
+    if array.dtype in ("bfloat16", "float8_e4m3fn"):
         raise Unavailable(
-            "numpy has no bfloat16: pip install torch, or view the DLPack array with another library"
+            f"numpy has no {array.dtype}: pip install torch, or view the DLPack array with another library"
         )
     return numpy.from_dlpack(array)
 
@@ -54,9 +54,10 @@ def readable(name: str, value: Any) -> Any:
     if array.size == 0 and not hasattr(value, "dtype"):
         # An empty list has no type of its own.
         array = array.astype(numpy.int64)
-    if array.dtype.name == "bfloat16":
-        # A type that other libraries add to numpy (ml_dtypes), which neither protocol can say.
-        return _Bfloat16(numpy.ascontiguousarray(array).view(numpy.uint16))
+    if array.dtype.name in ("bfloat16", "float8_e4m3fn"):
+        # Types that other libraries add to numpy (ml_dtypes), which neither protocol can say.
+        bits = numpy.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
+        return _NarrowFloats(bits, array.dtype.name)
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     return numpy.ascontiguousarray(array).reshape(array.shape)
@@ -96,17 +97,15 @@ class _Bools:
         }
 
 
-class _Bfloat16:
-    """uint16 bits of bfloat16 values, lent as such through torch, which has a name for them."""
+class _NarrowFloats:
+    """Bits of values of a type that numpy has no name for, lent through torch, which has one."""
 
-    def __init__(self, bits: Any) -> None:
+    def __init__(self, bits: Any, name: str) -> None:
         try:
             import torch
         except ImportError:
-            raise Unavailable(
-                "bfloat16 of numpy needs torch, which has a name for it: pip install torch"
-            ) from None
-        self._tensor = torch.from_numpy(bits).view(torch.bfloat16)
+            raise Unavailable(f"{name} of numpy needs torch, which has a name for it: pip install torch") from None
+        self._tensor = torch.from_numpy(bits).view(getattr(torch, name))
 
     def __dlpack__(self, **options: Any) -> Any:
         return self._tensor.__dlpack__()

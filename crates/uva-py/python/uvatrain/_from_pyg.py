@@ -69,7 +69,7 @@ def from_pyg(
     if not torch.is_tensor(data.x) or data.x.dim() != 2:
         found = f"{data.x.dtype} {list(data.x.shape)}" if torch.is_tensor(data.x) else type(data.x).__name__
         raise ValueError(
-            f"data.x is {found}: float32, float16, bfloat16, uint8 or int8 [nodes, features] is needed"
+            f"data.x is {found}: float32, float16, bfloat16, float8_e4m3fn, uint8 or int8 [nodes, features] is needed"
         )
     nodes = data.x.size(0)
     edge_attr = _edge_attr(data)

@@ -68,7 +68,7 @@ class Dataset:
 
     @property
     def feature_dtype(self) -> str:
-        """The type of a feature value: float32, float16, bfloat16, uint8 or int8."""
+        """The type of a feature value: float32, float16, bfloat16, float8_e4m3fn, uint8 or int8."""
         return self._core.feature_dtype
 
     @property
@@ -217,7 +217,7 @@ def write_dataset(
     indptr: integers [nodes + 1]; `indices[indptr[v]:indptr[v + 1]]` are the in-neighbours of v, whose
         features v aggregates.
     indices: integers [edges]. int32 stays, others become int64.
-    features: float32, float16, bfloat16, uint8 or int8 [nodes, features]. float64 is narrowed to float32, with a
+    features: float32, float16, bfloat16, float8_e4m3fn, uint8 or int8 [nodes, features]. float64 is narrowed to float32, with a
         `UvatrainWarning`.
     labels: integers [nodes], -1 for none; or uint8 or bool [nodes, classes] where a node may have several. Floats
         [nodes] or [nodes, targets] are targets of regression, float32 and finite; float64 is narrowed. None: the

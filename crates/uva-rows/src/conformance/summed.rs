@@ -2,7 +2,7 @@
 //! for bit.
 
 use uva_ops::lists::{Lists, ListsError, Weights};
-use uva_ops::rows::HalfFloat;
+use uva_ops::rows::NarrowFloat;
 
 use super::check::table_bytes;
 use super::widened::widened;
@@ -17,17 +17,17 @@ pub type MakeSummed<'f> =
     dyn for<'t> Fn(&'t [u8], usize, SummedValues, &[i64]) -> Box<dyn SumSource + 't> + 'f;
 
 /// Every type of values that is summed.
-fn types() -> impl Iterator<Item = Option<HalfFloat>> {
-    std::iter::once(None).chain(HalfFloat::ALL.map(Some))
+fn types() -> impl Iterator<Item = Option<NarrowFloat>> {
+    std::iter::once(None).chain(NarrowFloat::ALL.map(Some))
 }
 
 /// Bytes of such a value.
-fn value_bytes(narrow: Option<HalfFloat>) -> usize {
+fn value_bytes(narrow: Option<NarrowFloat>) -> usize {
     SummedValues { narrow, widened_own: false }.bytes()
 }
 
 /// The value as float32, from the definition.
-fn value(narrow: Option<HalfFloat>, bytes: &[u8]) -> f32 {
+fn value(narrow: Option<NarrowFloat>, bytes: &[u8]) -> f32 {
     let mut all = [0; 4];
     all[..bytes.len()].copy_from_slice(bytes);
     let bits = u32::from_le_bytes(all);
@@ -35,7 +35,7 @@ fn value(narrow: Option<HalfFloat>, bytes: &[u8]) -> f32 {
 }
 
 /// A table whose values are numbers. Which of two NaNs a sum keeps is not said.
-fn finite_table(values: usize, narrow: Option<HalfFloat>) -> Vec<u8> {
+fn finite_table(values: usize, narrow: Option<NarrowFloat>) -> Vec<u8> {
     let mut table = table_bytes(values * value_bytes(narrow));
     for bytes in table.chunks_exact_mut(value_bytes(narrow)) {
         if !(value(narrow, bytes).abs() < 1e15) {
@@ -151,7 +151,7 @@ pub fn summed(make: &MakeSummed<'_>) {
 }
 
 /// Rows of 1 to 513 values, that begin at any address.
-fn every_width(make: &MakeSummed<'_>, narrow: Option<HalfFloat>) {
+fn every_width(make: &MakeSummed<'_>, narrow: Option<NarrowFloat>) {
     const ROWS: usize = 23;
     let lengths = [0, 1, 2, 3, 5, 0, 11, 0];
     for width in (1..=70).chain([100, 127, 128, 129, 191, 192, 193, 256, 300, 513]) {
@@ -175,7 +175,7 @@ fn every_width(make: &MakeSummed<'_>, narrow: Option<HalfFloat>) {
 }
 
 /// No list, an only list, thousands, one of a hundred thousand edges; the same source more than once.
-fn lists_of_every_length(make: &MakeSummed<'_>, narrow: Option<HalfFloat>) {
+fn lists_of_every_length(make: &MakeSummed<'_>, narrow: Option<NarrowFloat>) {
     const ROWS: usize = 3001;
     let width = 20;
     let table = finite_table(ROWS * width, narrow);
@@ -196,7 +196,7 @@ fn lists_of_every_length(make: &MakeSummed<'_>, narrow: Option<HalfFloat>) {
     none.check(&mut *source, (&table, row_bytes, values), (true, false), &|| "no ids".to_owned());
 }
 
-fn refusals(make: &MakeSummed<'_>, narrow: Option<HalfFloat>) {
+fn refusals(make: &MakeSummed<'_>, narrow: Option<NarrowFloat>) {
     const ROWS: usize = 10;
     let width = 3;
     let table = finite_table(ROWS * width, narrow);

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 use uva_cuda::kernels::cache::CacheInsertion;
 use uva_mem::ZeroedPages;
 
-use uva_ops::rows::{CachedTable, HalfFloat};
+use uva_ops::rows::{CachedTable, NarrowFloat};
 
 use super::mapped::Mapped;
 use super::place::{HostPlace, InMemory, SumPlace};
@@ -211,7 +211,7 @@ impl InMemory for Cached<Mapped<'_>, RowCache> {
         &mut self,
         ids: &[i64],
         mut place: HostPlace<'_>,
-        widened: Option<HalfFloat>,
+        widened: Option<NarrowFloat>,
     ) -> Result<RowsRead, GatherError> {
         let Self { source, cache } = self;
         let row_bytes = source.row_bytes();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use uva_cuda::memory::TableBytes;
 use uva_ops::lists::{ListsError, Picked, WeightedSums};
-use uva_ops::rows::{HalfFloat, LINE, RowCopy, RowKind, Source, TableRows, Way, any_outside, copy_rows};
+use uva_ops::rows::{LINE, NarrowFloat, RowCopy, RowKind, Source, TableRows, Way, any_outside, copy_rows};
 
 use super::place::{HostPlace, InMemory, SumPlace};
 use crate::error::GatherError;
@@ -118,7 +118,7 @@ impl<'t> Mapped<'t> {
     pub(super) unsafe fn copy(
         &self,
         source: impl Source + Sync,
-        widened: Option<HalfFloat>,
+        widened: Option<NarrowFloat>,
         ids: &[i64],
         place: &mut HostPlace<'_>,
     ) -> Result<u64, GatherError> {
@@ -265,7 +265,7 @@ impl InMemory for Mapped<'_> {
         &mut self,
         ids: &[i64],
         mut place: HostPlace<'_>,
-        widened: Option<HalfFloat>,
+        widened: Option<NarrowFloat>,
     ) -> Result<RowsRead, GatherError> {
         let source = TableRows { table: self.table(), row_bytes: self.row_bytes };
         // SAFETY: it is this table.

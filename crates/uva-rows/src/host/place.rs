@@ -1,7 +1,7 @@
 //! Rows in host memory: the place, and the sources that a loop on the CPU can address.
 
 use uva_ops::lists::{Lists, Weights};
-use uva_ops::rows::HalfFloat;
+use uva_ops::rows::NarrowFloat;
 
 use crate::error::GatherError;
 use crate::source::{Place, RowSource, RowsRead};
@@ -74,7 +74,7 @@ pub trait InMemory {
         &mut self,
         ids: &[i64],
         place: HostPlace<'_>,
-        widened: Option<HalfFloat>,
+        widened: Option<NarrowFloat>,
     ) -> Result<RowsRead, GatherError>;
 
     /// Sums the rows by the place's lists, and copies those that it asks for besides.

@@ -1,6 +1,6 @@
-//! Half-precision rows as float32.
+//! Rows of narrow floating-point values as float32.
 
-use uva_ops::rows::HalfFloat;
+use uva_ops::rows::NarrowFloat;
 
 use super::place::{HostPlace, HostSource, InMemory};
 use crate::error::GatherError;
@@ -12,9 +12,9 @@ impl<S: InMemory + HostSource> Widened<S> {
     ///
     /// # Errors
     /// [`GatherError::NotHalves`] unless a row is a whole number of such values.
-    pub fn new(source: S, from: HalfFloat) -> Result<Self, GatherError> {
+    pub fn new(source: S, from: NarrowFloat) -> Result<Self, GatherError> {
         let row_bytes = source.table_row_bytes();
-        if !row_bytes.is_multiple_of(HalfFloat::BYTES) {
+        if !row_bytes.is_multiple_of(from.bytes()) {
             return Err(GatherError::NotHalves { row_bytes });
         }
         Ok(Self { source, from })
@@ -27,7 +27,7 @@ impl<S: InMemory + HostSource> RowSource<HostPlace<'_>> for Widened<S> {
     }
 
     fn row_bytes(&self) -> usize {
-        self.source.table_row_bytes() / HalfFloat::BYTES * HalfFloat::WIDENED_BYTES
+        self.source.table_row_bytes() / self.from.bytes() * NarrowFloat::WIDENED_BYTES
     }
 
     fn check(&self, ids: &[i64]) -> Result<(), GatherError> {

@@ -6,7 +6,7 @@ use uva_rows::cache::eviction;
 use uva_rows::cache::map_bytes;
 use uva_rows::conformance::{self, FifoReference, SieveReference};
 use uva_rows::{
-    Cached, CachedRows, EvictingRows, GatherError, HalfFloat, HostPlace, Mapped, Origin, RowCache, RowCopy,
+    Cached, CachedRows, EvictingRows, GatherError, HostPlace, Mapped, NarrowFloat, Origin, RowCache, RowCopy,
     RowSource, SumSource, Summed, SummedValues, Widened,
 };
 
@@ -101,10 +101,10 @@ fn no_rows_asked_for_beforehand_conforms() {
 #[test]
 fn every_way_of_widening_conforms() {
     for way in ways() {
-        conformance::widening(&|table, row_bytes, half, cached| {
+        conformance::widening(&|table, row_bytes, narrow, cached| {
             let cache = CachedRows::new(table, row_bytes, cached, 1).unwrap();
             let rows = Cached::in_memory(forced(table, row_bytes, 1, way), cache).unwrap();
-            Box::new(Widened::new(rows, half).unwrap())
+            Box::new(Widened::new(rows, narrow).unwrap())
         });
     }
 }
@@ -152,19 +152,19 @@ fn rows_that_are_no_whole_values_are_not_summed() {
 
 #[test]
 fn widening_by_several_threads_conforms_with_no_cache_and_with_one_that_follows() {
-    conformance::widening(&|table, row_bytes, half, _| {
-        Box::new(Widened::new(Mapped::new(table, row_bytes, 3).unwrap(), half).unwrap())
+    conformance::widening(&|table, row_bytes, narrow, _| {
+        Box::new(Widened::new(Mapped::new(table, row_bytes, 3).unwrap(), narrow).unwrap())
     });
-    conformance::widening(&|table, row_bytes, half, cached| {
+    conformance::widening(&|table, row_bytes, narrow, cached| {
         let cache = fifo(table.len() / row_bytes, row_bytes, cached.len()).unwrap();
         let rows = Cached::in_memory(Mapped::new(table, row_bytes, 3).unwrap(), cache).unwrap();
-        Box::new(Widened::new(rows, half).unwrap())
+        Box::new(Widened::new(rows, narrow).unwrap())
     });
 }
 
 #[test]
 fn rows_that_are_no_whole_values_are_not_widened() {
-    let error = Widened::new(Mapped::new(&[0; 15], 3, 1).unwrap(), HalfFloat::F16).map(drop).unwrap_err();
+    let error = Widened::new(Mapped::new(&[0; 15], 3, 1).unwrap(), NarrowFloat::F16).map(drop).unwrap_err();
     assert_eq!(error, GatherError::NotHalves { row_bytes: 3 });
 }
 

@@ -17,7 +17,7 @@ use uva_sample::{BatchBounds, BatchKey, GraphView, MiniBatch, sampler};
 use crate::cache::SampledGraph;
 use crate::host_rows::as_asked_for;
 use crate::plan::seed_order;
-use crate::widening::half_float;
+use crate::widening::narrow_float;
 use crate::{LoaderOptions, RuntimeError};
 
 /// Batches of one timed run; the median counts. Few, since a plan must cost less than the epochs it counts.
@@ -118,12 +118,12 @@ impl TimedCaches for HostTimes<'_> {
         let table = self.dataset.features();
         let (row_bytes, threads) = (table.row_bytes(), self.loader.gather_threads);
         let rows = Mapped::new(table.bytes, row_bytes, threads)?;
-        let half = half_float(self.layout.widened_from());
+        let narrow = narrow_float(self.layout.widened_from());
         let mut source = if cached.is_empty() {
-            as_asked_for(rows, half)?
+            as_asked_for(rows, narrow)?
         } else {
             let cache = CachedRows::new(table.bytes, row_bytes, cached, threads)?;
-            as_asked_for(Cached::in_memory(rows, cache)?, half)?
+            as_asked_for(Cached::in_memory(rows, cache)?, narrow)?
         };
         let most = self.nodes.iter().map(Vec::len).max().unwrap_or(0);
         // The table's rows, and their form in a slot.

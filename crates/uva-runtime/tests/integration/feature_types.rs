@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use half::{bf16, f16};
 use uva_graph::{Dataset, ElementType, Split};
+use uva_rows::NarrowFloat;
 use uva_runtime::backend::{
     Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PinPages, PreflightPolicy, SamplerChoice,
     SignalKind,
@@ -17,7 +18,7 @@ use uva_runtime::planning::{self, CachedDataset};
 use uva_runtime::{FeatureType, LoaderOptions, Passes, Runtime, RuntimeError};
 use uva_sample::BatchKey;
 
-const HALVES: [ElementType; 2] = [ElementType::F16, ElementType::Bf16];
+const NARROW: [ElementType; 3] = [ElementType::F16, ElementType::Bf16, ElementType::E4m3];
 
 fn options(feature_type: FeatureType) -> LoaderOptions {
     LoaderOptions {
@@ -58,6 +59,7 @@ fn expected(dataset: &Dataset, nodes: &[i64]) -> Vec<f32> {
     let widen = |value: &[u8]| match table.element {
         ElementType::F16 => f16::from_le_bytes(value.try_into().unwrap()).to_f32(),
         ElementType::Bf16 => bf16::from_le_bytes(value.try_into().unwrap()).to_f32(),
+        ElementType::E4m3 => f32::from_bits(NarrowFloat::E4m3.widened(value[0].into())),
         ElementType::F32 => f32::from_le_bytes(value.try_into().unwrap()),
         other => panic!("{other}"),
     };
@@ -103,14 +105,14 @@ fn batches(
 }
 
 #[test]
-fn halves_come_as_the_same_values_in_float32_with_any_cache_and_in_the_same_batches() {
-    for element in HALVES {
+fn narrow_floats_come_as_the_same_values_in_float32_with_any_cache_and_in_the_same_batches() {
+    for element in NARROW {
         let temp = tempfile::tempdir().unwrap();
         let dataset = dataset(temp.path(), element);
         let narrow = batches(&dataset, FeatureType::Table, CacheContents::default());
         let wide = batches(&dataset, FeatureType::Float32, CacheContents::default());
         for ((hash, rows), (wide_hash, wide_rows)) in narrow.iter().zip(&wide) {
-            assert_eq!((hash, rows.len() * 2), (wide_hash, wide_rows.len()), "{element}");
+            assert_eq!((hash, rows.len() / element.bytes()), (wide_hash, wide_rows.len() / 4), "{element}");
         }
         for policy in [CachePolicy::PRESAMPLE, "fifo".parse().unwrap()] {
             let contents = planned(&dataset, policy);
@@ -181,16 +183,16 @@ fn slots_on_a_gpu_are_refused_float32_of_halves_before_the_gpu_is_touched() {
 }
 
 #[test]
-fn for_models_halves_are_widened_where_the_cpu_trains_and_nothing_else_is() {
+fn for_models_narrow_floats_are_widened_where_the_cpu_trains_and_nothing_else_is() {
     let all = |feature_type: FeatureType, backend: &Backend| {
         ElementType::ALL
             .map(|element| feature_type.for_models(element, backend.cuda().is_some()) == FeatureType::Float32)
     };
-    let halves = ElementType::ALL.map(|element| HALVES.contains(&element));
-    assert_eq!(all(FeatureType::Float32, &Backend::Cpu), halves);
-    assert_eq!(all(FeatureType::Table, &Backend::Cpu), [false; 5]);
+    let narrow = ElementType::ALL.map(|element| NARROW.contains(&element));
+    assert_eq!(all(FeatureType::Float32, &Backend::Cpu), narrow);
+    assert_eq!(all(FeatureType::Table, &Backend::Cpu), [false; 6]);
     // With --gather cpu the slots are in host memory too; then it is the consumer that copies them over the link.
     for gather in [GatherChoice::ZeroCopy, GatherChoice::Cpu] {
-        assert_eq!(all(FeatureType::Float32, &on_gpu(gather)), [false; 5]);
+        assert_eq!(all(FeatureType::Float32, &on_gpu(gather)), [false; 6]);
     }
 }

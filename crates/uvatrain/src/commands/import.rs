@@ -3,12 +3,12 @@
 use std::time::Instant;
 
 use uva_graph::csc;
-use uva_io::import::{self, EdgeList, Ids, ImportEstimate, ImportOptions, Watch};
+use uva_io::import::{self, EdgeList, Float8, Ids, ImportEstimate, ImportOptions, Watch};
 
 use super::written;
 use uva_runtime::spec::ByteSize;
 
-use crate::flags::{EdgeListFlags, EdgeListIds, ImportFlags, SelfLoops, ThirdColumn};
+use crate::flags::{EdgeListFlags, EdgeListIds, ImportFlags, ImportedFeatures, SelfLoops, ThirdColumn};
 use crate::ui::work::Work;
 use crate::ui::{format, out};
 
@@ -30,6 +30,7 @@ pub fn run(flags: &ImportFlags) -> anyhow::Result<()> {
         edge_list: edge_list(&flags.edge_list),
         variant: flags.variant.clone(),
         regression: flags.regression,
+        float8: flags.feat_dtype.map(|ImportedFeatures::E4m3| Float8 { saturate: flags.saturate }),
     };
     let start = Instant::now();
     let work = Work::new();

@@ -79,8 +79,23 @@ pub struct ImportFlags {
     #[arg(long)]
     pub regression: bool,
 
+    /// How features of nodes are stored: e4m3, a byte a value, with values beyond ±448 as ±448 [default: as in the source]
+    #[arg(long, value_enum, value_name = "TYPE")]
+    pub feat_dtype: Option<ImportedFeatures>,
+
+    /// With --feat-dtype e4m3: take any number of values beyond ±448, and not only one in a thousand
+    #[arg(long, requires = "feat_dtype")]
+    pub saturate: bool,
+
     #[command(flatten)]
     pub edge_list: EdgeListFlags,
+}
+
+/// A type that features can be imported as, whatever they are in the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ImportedFeatures {
+    /// float8 with four bits of exponent and three of fraction
+    E4m3,
 }
 
 /// What the lines of an edge list mean.

@@ -171,6 +171,8 @@ pub enum FeatureType {
     F32,
     /// 2 bytes a value
     F16,
+    /// 1 byte a value: float8 with four bits of exponent
+    E4m3,
 }
 
 impl GenerateFlags {
@@ -226,6 +228,7 @@ impl GenerateFlags {
                 None => defaults.feature_element,
                 Some(FeatureType::F32) => ElementType::F32,
                 Some(FeatureType::F16) => ElementType::F16,
+                Some(FeatureType::E4m3) => ElementType::E4m3,
             },
             threads: self.threads.map(|threads| threads as usize),
             train_share: self.train_share.unwrap_or(defaults.train_share),

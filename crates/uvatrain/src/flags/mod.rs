@@ -35,7 +35,9 @@ pub use bench::{
 #[cfg(feature = "request-model")]
 pub use bench::{Gpu, RequestsBenchFlags};
 pub use cache::CacheFlags;
-pub use dataset::{EdgeListFlags, EdgeListIds, ExportFlags, ImportFlags, InfoFlags, SelfLoops, ThirdColumn};
+pub use dataset::{
+    EdgeListFlags, EdgeListIds, ExportFlags, ImportFlags, ImportedFeatures, InfoFlags, SelfLoops, ThirdColumn,
+};
 pub use duration::Seconds;
 pub use evaluate::EvaluateFlags;
 pub use generate::GenerateFlags;

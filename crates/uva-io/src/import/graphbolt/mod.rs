@@ -47,7 +47,7 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     let (nodes, edges) = described.graph()?;
     let nodes = nodes.num;
     let edges = EdgeFile::open(&described, edges)?;
-    let bf16 = meta.feat_dtype.as_deref().and_then(ElementType::from_name) == Some(ElementType::Bf16);
+    let said = meta.feat_dtype.as_deref().and_then(ElementType::from_name);
     let features = described.features(&OTHERS)?;
     let columns = feature_columns(&features, Some(nodes))?;
     let weights = described.feature("edge", &["weight"])?;
@@ -56,11 +56,10 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     }
     let edge_features = described.feature("edge", &["feat", "edge_attr", "edge_feat"])?;
     let mut edge_row_bytes = 0;
-    let edge_bf16 =
-        meta.edge_feat_dtype.as_deref().and_then(ElementType::from_name) == Some(ElementType::Bf16);
+    let said_of_edges = meta.edge_feat_dtype.as_deref().and_then(ElementType::from_name);
     if let Some(table) = &edge_features {
         edges.check_features(table, changes)?;
-        let element = feature_type(table.kind(), edge_bf16).0;
+        let element = feature_type(table.kind(), said_of_edges).0;
         edge_row_bytes = edge_feature_columns(table)? * element.bytes() as u64;
     }
     let original_ids = described.feature("node", &["orig_id"])?;
@@ -83,19 +82,19 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     let sizes = Sizes {
         nodes: Some(nodes),
         edges: edges.count(),
-        feature_row_bytes: columns * feature_type(features.kind(), bf16).0.bytes() as u64,
+        feature_row_bytes: columns * feature_type(features.kind(), said).0.bytes() as u64,
         label_row_bytes: labels.row_bytes() + if original_ids.is_some() { 8 } else { 0 },
         weighted: weights.is_some(),
         edge_row_bytes,
         seconds: edges.seconds()?,
     };
     let output = Output::begin(request, sizes, changes)?;
-    let of_edges = edge_features.map(|table| output.edge_features(table, edge_bf16)).transpose()?;
+    let of_edges = edge_features.map(|table| output.edge_features(table, said_of_edges)).transpose()?;
     let mut lists = output.lists(nodes, weights.is_some())?;
     let ids = Nodes::new(nodes, format!("metadata.yaml has num: {nodes}"));
     edges.push_into(&mut lists, weights, &ids, request)?;
     output.finish_lists(lists)?;
-    let element = output.features(features, nodes, bf16)?;
+    let element = output.features(features, nodes, said)?;
     labels.write(&output, nodes, classes)?;
     output.splits(&splits)?;
     if let Some(mut ids) = original_ids {

@@ -75,7 +75,7 @@ impl Csv {
         let Some(path) = &self.features else { return output.constant_features(self.nodes).map(drop) };
         let source = FeatureSource { place: path.clone(), data_offset: None };
         let mut writer =
-            output.feature_writer(FeaturesOf::Nodes, source, NpyType::F32, self.columns, false)?;
+            output.feature_writer(FeaturesOf::Nodes, source, NpyType::F32, self.columns, None)?;
         let mut row = Vec::with_capacity(self.columns);
         let mut rows = 0;
         each_line(path, &|position| request.watch.at("features", position), |_, text| {
@@ -101,7 +101,7 @@ impl Csv {
             writer.write_floats(&row).map_err(Into::into)
         })?;
         self.check_rows(path, rows)?;
-        writer.finish().map(drop)
+        output.finish_features(writer).map(drop)
     }
 
     fn write_labels(&self, output: &Output<'_>) -> Result<(), GraphError> {

@@ -57,8 +57,8 @@ impl Raw for Npz {
         Ok(Sizes {
             nodes: Some(self.nodes),
             edges: Some(self.edges),
-            feature_row_bytes: (self.features.shape()[1]
-                * feature_type(self.features.kind(), false).0.bytes()) as u64,
+            feature_row_bytes: (self.features.shape()[1] * feature_type(self.features.kind(), None).0.bytes())
+                as u64,
             label_row_bytes: self.label_row_bytes,
             // The second of the two streams must skip the first row too.
             seconds: read_speed::sum([pace("edge_index")?.map(|once| 1.5 * once), pace("node_feat")?]),
@@ -88,7 +88,7 @@ impl Raw for Npz {
             }
         }
         output.finish_lists(lists)?;
-        let element = output.features(self.features, self.nodes, false)?;
+        let element = output.features(self.features, self.nodes, None)?;
         output.labels(self.labels, self.nodes, None)?;
         Ok(element)
     }

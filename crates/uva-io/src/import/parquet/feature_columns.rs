@@ -91,17 +91,17 @@ impl Features {
             Features::Constant => output.constant_features(table.rows()),
             Features::Lists { column, kind, width } => {
                 let mut writer =
-                    output.feature_writer(of, source(&column.name), *kind, *width as usize, false)?;
+                    output.feature_writer(of, source(&column.name), *kind, *width as usize, None)?;
                 let mut stream = table.stream(column);
                 let rows = (CHUNK as u64 / width).max(1) as usize;
                 while let Some(bytes) = stream.lists(rows, *width)? {
                     writer.write(&bytes)?;
                     output.progress("features", stream.row(), table.rows());
                 }
-                writer.finish()
+                output.finish_features(writer)
             }
             Features::Columns { columns, kind } => {
-                let mut writer = output.feature_writer(of, source("feat_*"), *kind, columns.len(), false)?;
+                let mut writer = output.feature_writer(of, source("feat_*"), *kind, columns.len(), None)?;
                 let mut streams: Vec<Stream<'_>> =
                     columns.iter().map(|column| table.stream(column)).collect();
                 let rows = (CHUNK / columns.len()).max(1);
@@ -109,7 +109,7 @@ impl Features {
                     writer.write(&bytes)?;
                     output.progress("features", streams[0].row(), table.rows());
                 }
-                writer.finish()
+                output.finish_features(writer)
             }
         }
     }

@@ -42,7 +42,14 @@ _OF_WORKERS = (
 #: What it has been told of that it has no effect.
 _told: set[str] = set()
 #: Types of features that a dataset holds as they are.
-_FEATURES = (torch.float32, torch.float16, torch.bfloat16, torch.uint8, torch.int8)
+_FEATURES = (
+    torch.float32,
+    torch.float16,
+    torch.bfloat16,
+    torch.float8_e4m3fn,
+    torch.uint8,
+    torch.int8,
+)
 
 
 class NeighborLoader(pyg_loader.NeighborLoader):

@@ -96,18 +96,19 @@ fn widened_rows_staged_to_the_device_conform() {
     }
     let context = Context::primary(0).unwrap();
     let kernels = kernels(&context);
-    for half in uva_rows::HalfFloat::ALL {
+    for narrow in uva_rows::NarrowFloat::ALL {
         // One value in a row, and a row that is no whole lines.
         for values in [1, 65] {
             let table: Vec<u8> = (0..2 * 65 * 40_u32).map(|i| (i * 7 % 251) as u8).collect();
-            let widened = || Widened::new(owned(&table, 2 * values), half).unwrap();
+            let table = table[..narrow.bytes() * values * 40].to_vec();
+            let widened = || Widened::new(owned(&table, narrow.bytes() * values), narrow).unwrap();
             let staged = Staged::new(&context, widened()).unwrap();
             let mut on_device = ReadBack::new(&context, kernels.clone(), staged).unwrap();
             let ids: Vec<i64> = (0..40).rev().collect();
             let [mut out, mut expected] = [vec![0; 40 * 4 * values], vec![0; 40 * 4 * values]];
             on_device.fill(&ids, HostPlace::new(&mut out)).unwrap();
             widened().fill(&ids, HostPlace::new(&mut expected)).unwrap();
-            assert_eq!(out, expected, "{half:?}, {values} in a row");
+            assert_eq!(out, expected, "{narrow:?}, {values} in a row");
         }
     }
 }

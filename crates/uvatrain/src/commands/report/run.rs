@@ -219,7 +219,7 @@ impl Run {
         let bytes = match self.start.dataset["feature_dtype"].as_str()? {
             "f32" => 4,
             "f16" | "bf16" => 2,
-            "u8" | "i8" => 1,
+            "e4m3" | "u8" | "i8" => 1,
             _ => return None,
         };
         self.start.dataset["feature_dim"].as_u64()?.checked_mul(bytes)
