@@ -6,6 +6,8 @@
 mod support;
 
 #[cfg(feature = "train")]
+mod aggregate;
+#[cfg(feature = "train")]
 mod caches;
 mod cli;
 #[cfg(feature = "train")]

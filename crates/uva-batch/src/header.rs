@@ -288,7 +288,13 @@ impl BatchHeader {
             Rows::Nodes => self.nodes(),
             Rows::Offsets => self.layer(layer).destinations + 1,
             Rows::Edges => self.layer(layer).edges,
+            Rows::Outermost => self.outermost().destinations,
         }
+    }
+
+    /// The size of the outermost layer's block, whose sources are the batch's nodes.
+    pub fn outermost(&self) -> LayerCounts {
+        (self.layer_count as usize).checked_sub(1).map_or_else(LayerCounts::default, |last| self.layer(last))
     }
 
     /// The size of a layer's block.

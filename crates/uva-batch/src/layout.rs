@@ -9,7 +9,8 @@ use uva_sample::{BatchBounds, BlockMut, LayerBounds, MAX_LAYERS};
 
 use crate::schema::{Rows, Slots, Values};
 use crate::{
-    BatchHeader, BatchSpec, COLUMNS, Column, ColumnSpec, Element, HandOver, LayoutError, StaticShapes,
+    Aggregation, BatchHeader, BatchSpec, COLUMNS, Column, ColumnSpec, Element, HandOver, LayoutError,
+    StaticShapes,
 };
 
 const CACHE_LINE: usize = 64;
@@ -46,9 +47,10 @@ pub struct BatchLayout {
     edge_attr: Option<(ElementType, usize)>,
     /// The shapes that batches are padded to.
     shapes: Option<StaticShapes>,
+    /// What the producer sums up.
+    aggregation: Aggregation,
     batch_bytes: usize,
     arrays_bytes: usize,
-    features_at: usize,
 }
 
 /// Where a column lies, and its shape in this run.
@@ -62,6 +64,8 @@ pub struct ColumnPlace {
     pub element: Element,
     /// Values in a row; `None`: one, and the column has one dimension.
     pub width: Option<usize>,
+    /// Which rows it has: those of its description, except that beside sums `x` has the outermost destinations' alone.
+    pub counted: Rows,
     /// The most rows that it can have.
     pub capacity: usize,
     /// The offset of its first byte in the slot.
@@ -78,7 +82,7 @@ impl ColumnPlace {
     /// Rows that the batch of this header has of it.
     #[must_use]
     pub fn rows(&self, header: &BatchHeader) -> usize {
-        header.rows(self.column.spec().rows, self.layer)
+        header.rows(self.counted, self.layer)
     }
 
     /// The bytes that the batch of this header uses of it.
@@ -111,7 +115,7 @@ impl BatchLayout {
         let bytes = spec.slot_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         let mut bounds = BatchBounds::for_options(&spec.sampling, spec.batch_size, nodes, edges, bytes)?;
         if let Some(bytes) = bytes {
-            bounds = limit_rows(bounds, bytes, row_bytes)?;
+            bounds = limit_rows(bounds, bytes, row_bytes, features.dim, spec.aggregation)?;
         }
         bounds.nodes = bounds.nodes.max(bounds.seeds);
         let labelled = dataset.labels().are_there();
@@ -140,27 +144,31 @@ impl BatchLayout {
             (Values::Labels, Labels::Regression { columns, .. }) => (Element::F32, columns),
             (Values::Labels, Labels::Multi { classes, .. }) => (Element::U8, Some(classes)),
             (Values::Features, _) => (element.into(), Some(features.dim)),
+            (Values::Sums, _) => (Element::F32, Some(features.dim)),
             (Values::EdgeFeatures, _) => {
                 edge_features.map_or((Element::F32, None), |table| (table.element.into(), Some(table.dim)))
             }
         };
         let mut places: Vec<ColumnPlace> = Vec::new();
-        let (mut batch_bytes, mut arrays_bytes, mut features_at) = (BatchHeader::BYTES, 0, 0);
+        let (mut batch_bytes, mut arrays_bytes) = (BatchHeader::BYTES, 0);
         let mut end = BatchHeader::BYTES;
         for (column, layer) in in_slot_order(spec, labelled, bounds.layers.len()) {
             let of_column = column.spec();
             let (element, width) = of_values(of_column.values);
-            let capacity = most_rows(of_column, layer, &bounds);
-            let mut place = ColumnPlace { column, layer, element, width, capacity, at: 0 };
+            let counted = match column {
+                Column::X if spec.aggregation != Aggregation::None => Rows::Outermost,
+                _ => of_column.rows,
+            };
+            let capacity = most_rows(counted, layer, &bounds);
+            let mut place = ColumnPlace { column, layer, element, width, counted, capacity, at: 0 };
             if let Some(whole) = of_column.first_of {
                 place.at = places.iter().find(|other| other.column == whole).map_or(0, |whole| whole.at);
                 places.push(place);
                 continue;
             }
-            if column == Column::X {
+            if of_features(column) && arrays_bytes == 0 {
                 arrays_bytes = end;
                 end = end.checked_next_multiple_of(PAGE).ok_or(LayoutError::TooLarge)?;
-                features_at = end;
             }
             place.at = end;
             end = capacity
@@ -174,7 +182,7 @@ impl BatchLayout {
         }
         // Room to round up to whole pages.
         end.checked_add(PAGE).ok_or(LayoutError::TooLarge)?;
-        let dim = features.dim;
+        let (dim, aggregation) = (features.dim, spec.aggregation);
         let edge_attr = edge_features.map(|table| (table.element, table.dim));
         Ok(Self {
             bounds,
@@ -184,9 +192,9 @@ impl BatchLayout {
             widened_from,
             edge_attr,
             shapes: spec.shapes.clone(),
+            aggregation,
             batch_bytes,
             arrays_bytes,
-            features_at,
         })
     }
 
@@ -205,7 +213,7 @@ impl BatchLayout {
         self.bounds.seeds
     }
 
-    /// Nodes that fit, and so feature rows.
+    /// Nodes that fit, and so feature rows, unless the producer sums.
     pub fn node_capacity(&self) -> usize {
         self.bounds.nodes
     }
@@ -244,7 +252,12 @@ impl BatchLayout {
 
     /// Bytes of a feature slot's payload.
     pub fn feature_slot_bytes(&self) -> usize {
-        self.features_at + self.bounds.nodes * self.row_bytes()
+        self.places.last().map_or(0, |place| place.room().end)
+    }
+
+    /// Bytes that the batch of this header takes of it.
+    pub fn used_bytes(&self, header: &BatchHeader) -> usize {
+        self.places.last().map_or(0, |place| place.used(header).end)
     }
 
     /// Bytes of a slot on a GPU that one upload brings, at most: the report and the [packed](Self::packed) columns. Where
@@ -258,7 +271,7 @@ impl BatchLayout {
     fn own_room(&self, made_on_gpu: bool) -> impl Iterator<Item = &ColumnPlace> {
         self.places.iter().filter(move |place| {
             let spec = place.column.spec();
-            place.column != Column::X && spec.first_of.is_none() && spec.made_on_gpu == made_on_gpu
+            !of_features(place.column) && spec.first_of.is_none() && spec.made_on_gpu == made_on_gpu
         })
     }
 
@@ -282,7 +295,7 @@ impl BatchLayout {
     /// As [`range`](Self::range), in a slot on a GPU.
     pub fn packed_range(&self, header: &BatchHeader, column: Column, layer: usize) -> Range<usize> {
         let Some(of) = self.place(column, layer) else { return 0..0 };
-        if column == Column::X {
+        if of_features(column) {
             return of.used(header);
         }
         let whole = column.spec().first_of.unwrap_or(column);
@@ -314,6 +327,11 @@ impl BatchLayout {
     /// The features' type in the table, where that is another one and the producer widens it.
     pub fn widened_from(&self) -> Option<ElementType> {
         self.widened_from
+    }
+
+    /// What the producer sums up.
+    pub fn aggregation(&self) -> Aggregation {
+        self.aggregation
     }
 
     /// The type of the feature values of edges, and how many a row has; `None` where batches have none.
@@ -399,6 +417,11 @@ impl<'a> ColumnsMut<'a> {
     }
 }
 
+/// Whether it is one of the columns of feature rows, which come last.
+fn of_features(column: Column) -> bool {
+    matches!(column, Column::X | Column::Aggregated)
+}
+
 /// Whether the producer copies it from slot to slot.
 fn is_copied(place: &ColumnPlace) -> bool {
     let spec = place.column.spec();
@@ -418,25 +441,43 @@ fn in_slot_order(spec: &BatchSpec, labelled: bool, layers: usize) -> impl Iterat
 }
 
 /// The most rows that a column can have.
-fn most_rows(spec: &ColumnSpec, layer: usize, bounds: &BatchBounds) -> usize {
-    match spec.rows {
+fn most_rows(rows: Rows, layer: usize, bounds: &BatchBounds) -> usize {
+    match rows {
         Rows::Seeds => bounds.seeds,
         Rows::Nodes => bounds.nodes,
         Rows::Offsets => bounds.layers[layer].destinations + 1,
         Rows::Edges => bounds.layers[layer].edges,
+        Rows::Outermost => bounds.layers.last().map_or(0, |layer| layer.destinations),
     }
 }
 
-/// Bounds a slot's feature rows by the bytes given, besides its ids.
-fn limit_rows(mut bounds: BatchBounds, bytes: usize, row_bytes: usize) -> Result<BatchBounds, LayoutError> {
+/// Bounds a slot's feature rows by the bytes given, besides its ids. Where the producer sums, these are the rows of the
+/// outermost layer's destinations, and their sums of `dim` float32.
+fn limit_rows(
+    mut bounds: BatchBounds,
+    bytes: usize,
+    row_bytes: usize,
+    dim: usize,
+    aggregation: Aggregation,
+) -> Result<BatchBounds, LayoutError> {
+    let row_bytes = match aggregation {
+        Aggregation::None => row_bytes,
+        Aggregation::Mean => row_bytes + dim * Element::F32.bytes(),
+        Aggregation::Degrees => dim * Element::F32.bytes(),
+    };
     let rows = bytes / row_bytes.max(1);
     if rows < bounds.seeds {
         return Err(LayoutError::RowsBelowSeeds { bytes, rows, row_bytes, seeds: bounds.seeds });
     }
-    bounds.nodes = bounds.nodes.min(rows);
-    for layer in &mut bounds.layers {
-        layer.sources = layer.sources.min(rows);
-        layer.destinations = layer.destinations.min(rows);
+    let (outermost, nodes) = (bounds.layers.len().saturating_sub(1), bounds.nodes);
+    if aggregation == Aggregation::None {
+        bounds.nodes = nodes.min(rows);
+    }
+    for (layer, bounds) in bounds.layers.iter_mut().enumerate() {
+        if aggregation == Aggregation::None || layer < outermost {
+            bounds.sources = bounds.sources.min(rows);
+        }
+        bounds.destinations = bounds.destinations.min(rows);
     }
     Ok(bounds)
 }
@@ -501,6 +542,7 @@ mod tests {
             batch_size,
             slot_bytes,
             feature_type: FeatureType::Table,
+            aggregation: Aggregation::None,
             asked: Vec::new(),
             shapes: None,
         }
@@ -614,10 +656,37 @@ mod tests {
     }
 
     #[test]
+    fn where_the_producer_sums_a_slot_has_a_row_a_destination_and_not_one_a_node() {
+        let temp = tempfile::tempdir().unwrap();
+        let dataset = small_graph(temp.path());
+        let of = |aggregation| {
+            let spec = BatchSpec { aggregation, ..options(&[3, 2], 10, None) };
+            BatchLayout::new(&dataset, &spec).unwrap()
+        };
+        let header = sampled();
+        let [none, mean, gcn] = [Aggregation::None, Aggregation::Mean, Aggregation::Degrees].map(of);
+        let bytes = |layout: &BatchLayout, column| layout.range(&header, column, 0).len();
+        // 40 nodes, of which 25 are destinations, and rows of three float32.
+        assert_eq!((bytes(&none, Column::X), bytes(&none, Column::Aggregated)), (40 * 12, 0));
+        assert_eq!((bytes(&mean, Column::X), bytes(&mean, Column::Aggregated)), (25 * 12, 25 * 12));
+        assert_eq!((bytes(&gcn, Column::X), bytes(&gcn, Column::Aggregated)), (0, 25 * 12));
+        assert!(gcn.place(Column::X, 0).is_none());
+        for layout in [&mean, &gcn] {
+            assert_eq!(layout.batch_bytes(), none.batch_bytes());
+            assert_eq!(layout.arrays_bytes(), none.arrays_bytes());
+            assert_eq!(layout.bounds(), none.bounds());
+            assert_eq!(layout.used_bytes(&header), layout.range(&header, Column::Aggregated, 0).end);
+        }
+        assert_eq!(none.used_bytes(&header), none.range(&header, Column::X, 0).end);
+    }
+
+    #[test]
     fn slot_bytes_below_the_seeds_rows_are_refused_with_the_option() {
         let temp = tempfile::tempdir().unwrap();
         let dataset = small_graph(temp.path());
-        let refused = limit_rows(BatchBounds::new(100, &[2], 500, 3000).unwrap(), 1000, 12).unwrap_err();
+        let refused =
+            limit_rows(BatchBounds::new(100, &[2], 500, 3000).unwrap(), 1000, 12, 3, Aggregation::None);
+        let refused = refused.unwrap_err();
         assert!(refused.to_string().contains("`slot_bytes=1000`: it holds 83 feature rows"), "{refused}");
         let layout = BatchLayout::new(&dataset, &options(&[-1], 100, Some(6000))).unwrap();
         assert!(layout.node_capacity() <= 500 && layout.node_capacity() >= 100);
@@ -727,6 +796,7 @@ mod tests {
             slot_bytes in 16_000_u64..100_000,
             degrees in any::<bool>(),
             edge_ids in any::<bool>(),
+            aggregation in proptest::sample::select(&Aggregation::ALL[..]),
             sampler_kind in proptest::sample::select(&SamplerKind::ALL[..]),
         ) {
             // One dataset for all cases: only its sizes matter.
@@ -737,14 +807,19 @@ mod tests {
                 (temp, dataset)
             });
             let options = with(options(&fanouts, batch_size, Some(slot_bytes)), sampler_kind, degrees, edge_ids);
-            let layout = BatchLayout::new(dataset, &options).unwrap();
+            let layout = BatchLayout::new(dataset, &BatchSpec { aggregation, ..options }).unwrap();
             let header = full(&layout);
             let mut ranges: Vec<_> = layout.copied(&header).collect();
             prop_assert_eq!(ranges.iter().map(|range| range.end).collect::<Vec<_>>(), layout.ends());
             let layers = layout.layers().len();
             ranges.extend((0..layers).filter_map(|l| Some(layout.place(Column::EdgeAttr, l)?.used(&header))));
             prop_assert!(ranges.last().is_none_or(|range| range.end <= layout.arrays_bytes()));
-            ranges.push(layout.range(&header, Column::X, 0));
+            let features = [Column::X, Column::Aggregated].map(|column| layout.range(&header, column, 0));
+            let rows: usize = features.iter().map(Range::len).sum();
+            let first = ranges.len();
+            ranges.extend(features.into_iter().filter(|range| !range.is_empty()));
+            prop_assert_eq!(ranges.len() - first, if aggregation == Aggregation::Mean { 2 } else { 1 });
+            prop_assert_eq!(ranges[first].start % PAGE, 0);
             let mut end = BatchHeader::BYTES;
             for range in ranges {
                 prop_assert_eq!(range.start % CACHE_LINE, 0);
@@ -753,8 +828,8 @@ mod tests {
             }
             prop_assert_eq!(end, layout.feature_slot_bytes());
             prop_assert!(layout.device_slot_bytes() >= end);
-            prop_assert_eq!(layout.range(&header, Column::X, 0).start % PAGE, 0);
-            prop_assert!(layout.range(&header, Column::X, 0).len() as u64 <= slot_bytes);
+            prop_assert_eq!(end, layout.used_bytes(&header));
+            prop_assert!(rows as u64 <= slot_bytes);
         }
     }
 }

@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+mod aggregation;
 mod element;
 mod error;
 mod feature_rows;
@@ -38,6 +39,7 @@ mod spec;
 mod static_shapes;
 mod view;
 
+pub use aggregation::Aggregation;
 pub use element::Element;
 pub use error::{ColumnError, LayoutError};
 pub use feature_rows::FeatureRows;

@@ -32,6 +32,8 @@ pub enum Column {
     EdgeAttr,
     /// Feature rows.
     X,
+    /// Sums of feature rows.
+    Aggregated,
 }
 
 /// The static description of a column, independent of a run.
@@ -70,6 +72,8 @@ pub enum Values {
     Features,
     /// As the table of the edges' features: a row of them.
     EdgeFeatures,
+    /// float32: a row of as many as a node has features.
+    Sums,
 }
 
 /// How many rows a column has.
@@ -83,6 +87,8 @@ pub enum Rows {
     Offsets,
     /// One an edge of the layer.
     Edges,
+    /// One a destination of the outermost layer.
+    Outermost,
 }
 
 /// Which batches have a column.
@@ -100,6 +106,10 @@ pub enum Presence {
     ForModel,
     /// Those of a kind of sampler that weighs edges.
     WeighedEdges,
+    /// All, but where sums hold everything that is needed of the rows ([`Aggregation`](crate::Aggregation)).
+    Rows,
+    /// Those of runs whose producer sums.
+    Summed,
 }
 
 /// The stages that write to a batch.
@@ -133,7 +143,7 @@ pub struct HashTag {
 ///
 /// Neighbouring columns of layers with the same presence lie layer by layer: `block0.indptr, block0.indices,
 /// block1.indptr, …`. The order within a slot is part of the launcher–client protocol.
-pub const COLUMNS: [ColumnSpec; 12] = [
+pub const COLUMNS: [ColumnSpec; 13] = [
     ColumnSpec {
         column: Column::InputNodes,
         name: "input_nodes",
@@ -232,12 +242,24 @@ pub const COLUMNS: [ColumnSpec; 12] = [
         lives_in: Slots::Feature,
         ..SAMPLED
     },
-    // The last, on a page of its own.
+    // These come last, the first of them that there is on a page of its own. Beside sums, `x` has the rows of the
+    // outermost layer's destinations alone (`ColumnPlace::rows`).
     ColumnSpec {
         column: Column::X,
         name: "x",
         values: Values::Features,
         rows: Rows::Nodes,
+        presence: Presence::Rows,
+        written_by: Stage::Producer,
+        lives_in: Slots::Feature,
+        ..SAMPLED
+    },
+    ColumnSpec {
+        column: Column::Aggregated,
+        name: "aggregated",
+        values: Values::Sums,
+        rows: Rows::Outermost,
+        presence: Presence::Summed,
         written_by: Stage::Producer,
         lives_in: Slots::Feature,
         ..SAMPLED
@@ -362,12 +384,14 @@ mod tests {
                 Values::Labels => "int64, or a row of uint8 or float32",
                 Values::Features => "a row of the table's type, or of float32",
                 Values::EdgeFeatures => "a row of the edge table's type",
+                Values::Sums => "a row of float32",
             };
             let rows = match spec.rows {
                 Rows::Seeds => "seeds",
                 Rows::Nodes => "nodes",
                 Rows::Offsets => "destinations + 1",
                 Rows::Edges => "edges",
+                Rows::Outermost => "destinations of the outermost layer",
             };
             let presence = match spec.presence {
                 Presence::Always => "all",
@@ -376,6 +400,8 @@ mod tests {
                 Presence::Padded => "where batches are padded",
                 Presence::ForModel => "where the model needs it",
                 Presence::WeighedEdges => "samplers that weigh edges",
+                Presence::Rows => "all but those of GCN's sums",
+                Presence::Summed => "where the producer sums",
             };
             let written_by = match spec.written_by {
                 Stage::Sampler => "sampler",

@@ -3,7 +3,7 @@
 use uva_sample::SamplerOptions;
 
 use crate::schema::Presence;
-use crate::{Column, FeatureType, StaticShapes};
+use crate::{Aggregation, Column, FeatureType, StaticShapes};
 
 /// The part of a run's options that its batches' layout depends on.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +17,8 @@ pub struct BatchSpec {
     pub slot_bytes: Option<u64>,
     /// The type of a batch's feature values.
     pub feature_type: FeatureType,
+    /// What the producer sums up.
+    pub aggregation: Aggregation,
     /// Columns with [`Presence::Asked`] or [`Presence::ForModel`] that batches shall have.
     pub asked: Vec<Column>,
     /// The shapes that batches are padded to, where they are.
@@ -33,6 +35,8 @@ impl BatchSpec {
             Presence::Asked | Presence::ForModel => self.asked.contains(&column),
             Presence::Padded => self.shapes.is_some(),
             Presence::WeighedEdges => self.sampling.kind.weighs_edges(),
+            Presence::Rows => self.aggregation == Aggregation::None || self.aggregation.keeps_own_rows(),
+            Presence::Summed => self.aggregation != Aggregation::None,
         }
     }
 }

@@ -104,6 +104,10 @@ impl<M: SlotMemory> BatchView<M> {
                 Presence::ForModel => "only runs whose built-in model needs it have it",
                 Presence::Labelled => "the dataset has no labels",
                 Presence::Padded => "the run does not pad its batches",
+                Presence::Rows => {
+                    "its producer sums them up, and the model reads nothing else (column `aggregated`)"
+                }
+                Presence::Summed => "only runs whose producer sums have it",
                 Presence::Asked | Presence::Always => "the run does not ask for this column",
             },
         })?;
@@ -239,14 +243,21 @@ impl<M: SlotMemory> BatchView<M> {
         self.slice(Column::Degrees, 0)
     }
 
-    /// Feature rows, row `i` for `input_nodes()[i]`; 64-byte aligned.
+    /// Feature rows, row `i` for `input_nodes()[i]`; 64-byte aligned. Where the producer sums, there are rows for the
+    /// outermost layer's destinations alone, or none ([`Aggregation`](crate::Aggregation)).
     pub fn features(&self) -> FeatureTable<'_> {
         FeatureTable {
             bytes: self.slice(Column::X, 0),
-            rows: self.header.nodes(),
+            rows: self.layout.place(Column::X, 0).map_or(0, |place| place.rows(&self.header)),
             dim: self.layout.dim(),
             element: self.layout.element(),
         }
+    }
+
+    /// The sums of the outermost layer's lists, row `i` for `input_nodes()[i]`; `None` where the producer does not sum.
+    pub fn aggregated(&self) -> Option<FeatureRows<'_, f32>> {
+        self.layout.place(Column::Aggregated, 0)?;
+        Some(FeatureRows::new(self.slice(Column::Aggregated, 0), self.layout.dim()))
     }
 
     /// Feature rows as float32.

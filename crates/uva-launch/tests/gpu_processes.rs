@@ -641,7 +641,8 @@ fn every_call_of_the_driver_that_fails_is_told_by_name_and_role_or_does_no_harm(
             // Behind the producer's end, the consumer's watch over stamps writes too, and nobody waits for that. Each batch
             // but the last two is released before that end.
             let watched = role == "consumer" && function == "cuStreamWriteValue64_v2";
-            let calls = if watched { calls.min(hashes.len() as u64) } else { calls };
+            let calls =
+                if watched { calls.min(hashes.as_array().expect("hashes").len() as u64) } else { calls };
             // A function that another way was swept with already gets its first call only, by one code.
             let thorough = seen.insert((role.clone(), function.clone()));
             let mut positions = vec![1, calls.div_ceil(2), calls];

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use uva_options::named;
 
-use crate::model_kind::ModelKind;
+use crate::model_kind::{ModelKind, Weighting};
 use crate::options_error::OptionsError;
 
 named! {
@@ -118,6 +118,43 @@ impl TrainerOptions {
 
     /// Most heads of a last layer, likewise.
     const MAX_HEADS: usize = 1 << 10;
+
+    /// The option, with its value, for which the first layer cannot begin with sums made elsewhere, and why not; `None`
+    /// where it can. Such sums have no part for a trained parameter, and take the rows as they lie in the table.
+    #[must_use]
+    pub fn refuses_sums(&self) -> Option<(String, &'static str)> {
+        let model = self.model.row();
+        match model.weighting {
+            Weighting::Mean | Weighting::Degrees => {}
+            Weighting::Attention => {
+                let option = format!("`model={}`", model.name);
+                return Some((
+                    option,
+                    "the weights of its sums are trained: they depend on this step's parameters",
+                ));
+            }
+            Weighting::Sum => {
+                return Some((
+                    format!("`model={}`", model.name),
+                    "its sums are not among those that are made yet",
+                ));
+            }
+        }
+        let refused = |option: &str, why| Some((option.to_owned(), why));
+        if self.residual {
+            return refused("`residual`", "a trained linear map of each row comes before the first sum");
+        }
+        if self.input_dropout > 0.0 {
+            return refused("`input_dropout`", "it drops other elements of each row in each batch");
+        }
+        if self.feature_norm == FeatureNorm::Row {
+            return refused(
+                "`feature_norm=row`",
+                "it divides each row before the sum; normalise the table's rows once instead",
+            );
+        }
+        None
+    }
 
     /// Refuses options and widths that no network can be made of. Comparisons are written so that NaN is refused too.
     ///

@@ -219,6 +219,11 @@ impl Batch {
                 Presence::Padded => {
                     format!("this batch has no {name}: Loader(..., pad=\"auto\") makes batches with it")
                 }
+                Presence::Rows | Presence::Summed => {
+                    format!(
+                        "this batch has no {name}: only runs of a built-in model whose producer sums differ in it"
+                    )
+                }
                 Presence::Asked | Presence::Always => {
                     format!("this batch has no {name}: Loader(..., {name}=True) makes batches with it")
                 }

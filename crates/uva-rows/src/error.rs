@@ -1,5 +1,7 @@
 //! Failures of the sources of rows.
 
+use uva_ops::lists::ListsError;
+
 /// Why rows were not gathered, or a gather was not made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GatherError {
@@ -37,6 +39,19 @@ pub enum GatherError {
         /// Bytes of a row.
         row_bytes: usize,
     },
+    /// A row to be summed is no whole number of values.
+    #[error(
+        "a row of {row_bytes} bytes is no whole number of values of {value_bytes} bytes that could be summed"
+    )]
+    NotValues {
+        /// Bytes of a row.
+        row_bytes: usize,
+        /// Bytes of a value.
+        value_bytes: usize,
+    },
+    /// Lists of rows to be summed do not fit the ids, the weights or the output.
+    #[error("rows cannot be summed by these lists: {0}")]
+    Lists(ListsError),
     /// An id stands twice among the rows to be cached.
     #[error("id {id} at position {position} of the rows to be cached stands there twice")]
     RepeatedId {
@@ -90,4 +105,10 @@ pub enum GatherError {
         /// The driver's message, and the failed call.
         reason: String,
     },
+}
+
+impl From<ListsError> for GatherError {
+    fn from(error: ListsError) -> Self {
+        Self::Lists(error)
+    }
 }

@@ -3,7 +3,7 @@
 //! A row is opaque bytes, at least one (or half-precision values, which are widened on the way); an id is its position
 //! in the table. Every source keeps the contract of [`RowSource`]; the `conformance` module (behind the feature of that
 //! name) checks it. [`Mapped`] reads on the CPU, those in [`cuda`] on a GPU; building them needs no CUDA. [`Cached`],
-//! [`cuda::Split`], [`Widened`] and [`cuda::Staged`] wrap sources. [`cache`] has the decisions of caches.
+//! [`cuda::Split`], [`Widened`], [`Summed`] and [`cuda::Staged`] wrap sources. [`cache`] has the decisions of caches.
 //!
 //! This crate must not know what a row means, where a table comes from, or how a slot is handed over. Next: `uva-ops`
 //! (the loops), `uva-cuda` (the kernels).
@@ -22,7 +22,9 @@ mod stack;
 
 pub use cache::Hits;
 pub use error::GatherError;
-pub use host::{CachedRows, EvictingRows, HostPlace, HostSource, InMemory, Mapped, RowCache};
+pub use host::{
+    CachedRows, EvictingRows, HostPlace, HostSource, InMemory, Mapped, RowCache, SumPlace, SumSource,
+};
 pub use source::{Origin, Place, RowSource, RowsRead, Ticket};
-pub use stack::{Cached, Widened};
+pub use stack::{Cached, Summed, SummedValues, Widened};
 pub use uva_ops::rows::{NarrowFloat, RowCopy};

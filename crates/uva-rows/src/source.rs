@@ -29,6 +29,7 @@ pub trait Place {
 /// | [`Cached<S, C>`](crate::Cached) | a cache, static or dynamic, in front of a source | as the source |
 /// | [`Split<A, B>`](crate::cuda::Split) | two sources at the same time, a measured share of each batch each | device memory |
 /// | [`Widened<S>`](crate::Widened) | a host source of half-precision rows, which become float32 | host memory |
+/// | [`Summed<S>`](crate::Summed) | a host source, whose rows it adds up by lists | host memory ([`SumPlace`](crate::SumPlace)) |
 /// | [`SlotFiller<S>`](crate::cuda::SlotFiller) | a source of device memory, and a batch's arrays | slots |
 /// | [`ReadBack<S>`](crate::cuda::ReadBack) | a source of device memory, copied back | host memory |
 ///
@@ -36,7 +37,6 @@ pub trait Place {
 /// - `File` (rows on disk, by io_uring) and `Remote` (rows of another rank) are host sources: `Staged<File>` puts them
 ///   on a GPU. Their fills continue after `submit`, so they need a place that they own or that outlives the ticket. A
 ///   borrowed `HostPlace` requires a wait inside `submit`. A cache in front of them submits the misses alone.
-/// - `Summed<S>` (partial aggregation) needs lists of ids for each output row: another argument beside `ids`.
 /// - `Tables` (one source for each node type) sends each stretch of ids to its source.
 ///
 /// Each brings its own [`Origin`].

@@ -26,3 +26,32 @@ pub struct Widened<S> {
     pub(crate) source: S,
     pub(crate) from: NarrowFloat,
 }
+
+/// A source of rows that delivers their sums by list, and no row that is only summed. Places are
+/// [`SumPlace`](crate::SumPlace)s.
+#[derive(Debug)]
+pub struct Summed<S> {
+    pub(crate) source: S,
+    pub(crate) values: SummedValues,
+}
+
+/// How a source sums.
+#[derive(Clone, Copy, Debug)]
+pub struct SummedValues {
+    /// The type of the table's values; `None` for float32.
+    pub narrow: Option<NarrowFloat>,
+    /// Whether the rows beside the sums are widened to float32, too.
+    pub widened_own: bool,
+}
+
+impl SummedValues {
+    /// Bytes of a value in the table.
+    pub(crate) fn bytes(self) -> usize {
+        self.narrow.map_or(size_of::<f32>(), NarrowFloat::bytes)
+    }
+
+    /// The type from which the rows beside the sums are widened.
+    pub(crate) fn own(self) -> Option<NarrowFloat> {
+        self.narrow.filter(|_| self.widened_own)
+    }
+}

@@ -42,6 +42,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+mod aggregate_counts;
 pub mod backend;
 pub mod batch;
 pub mod cache;
@@ -54,6 +55,7 @@ pub mod dry_run;
 mod edge_rows;
 mod error;
 pub mod gauges;
+mod host_rows;
 pub mod input_nodes;
 mod lane;
 pub mod machine;
@@ -75,12 +77,16 @@ pub mod trace;
 mod widening;
 pub mod wiring;
 
+pub use aggregate_counts::AggregateCounts;
 pub use batch::Batch;
 pub use error::{RuntimeError, signal_name};
+pub use host_rows::is_summed;
 pub use input_nodes::InputNodes;
 pub use options::{Cursor, LoaderOptions, Passes};
 pub use pipeline::{Runtime, RuntimeBuilder};
-pub use uva_batch::{BatchView, Column, ColumnError, ColumnRef, FeatureRows, FeatureType, StaticShapes};
+pub use uva_batch::{
+    Aggregation, BatchView, Column, ColumnError, ColumnRef, FeatureRows, FeatureType, StaticShapes,
+};
 pub use uva_graph::{Dataset, ElementType, FeatureTable, Labels, Split};
 pub use uva_options as spec;
 pub use uva_sample::{BatchKey, BlockRef, Expand, LayerCounts, SamplerKind, Walks};

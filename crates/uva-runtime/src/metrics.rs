@@ -10,6 +10,7 @@ use uva_graph::Split;
 use uva_mem::files::{Former, open_output, open_regular};
 
 use crate::RuntimeError;
+use crate::aggregate_counts::AggregateCounts;
 use crate::backend::Backend;
 use crate::batch::Batch;
 use crate::gauges::Gauges;
@@ -121,6 +122,9 @@ pub struct BatchEvent {
     /// Its cache counts; absent in a run without caches.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cache: Option<CacheCounts>,
+    /// The producer's sums; absent where it gathers all rows.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub aggregate: Option<AggregateCounts>,
 }
 
 impl BatchEvent {
@@ -153,6 +157,7 @@ impl BatchEvent {
                 rows: batch.node_count() as u64,
                 row_hits: batch.rows_cached(),
             }),
+            aggregate: AggregateCounts::of(batch.layout(), batch.header()),
         }
     }
 }

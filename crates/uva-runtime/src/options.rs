@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use uva_batch::{BatchSpec, Column, FeatureType, StaticShapes};
+use uva_batch::{Aggregation, BatchSpec, Column, FeatureType, StaticShapes};
 use uva_graph::{Dataset, Split, Verify};
 use uva_sample::{Expand, MAX_LAYERS, SampleError, SamplerKind, SamplerOptions, Walks};
 
@@ -113,6 +113,8 @@ options! {
         /// Whether batches carry the in-degree, in the whole graph, of each input node. It is the model's wish: GCN
         /// weighs by them.
         degrees: bool = false => Field::internal(),
+        /// What the producer sums up. It is the model's wish: that of sums which its first layer begins with.
+        aggregation: Aggregation = Aggregation::None => Field::internal(),
         /// The splits whose seeds each epoch orders anew. Front ends ask for that of one split.
         shuffled: Shuffled = Shuffled::default() => Field::internal(),
         /// A file of nodes in place of the training split's, for every process of the run to read.
@@ -276,6 +278,7 @@ impl LoaderOptions {
             batch_size: self.batch_size,
             slot_bytes: self.slot_bytes,
             feature_type: self.feature_type,
+            aggregation: self.aggregation,
             asked: asked.into_iter().filter(|(asked, _)| *asked).map(|(_, column)| column).collect(),
             shapes: self.shapes.clone(),
         }

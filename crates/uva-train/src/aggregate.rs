@@ -8,7 +8,7 @@ use crate::tensor_block::{TensorBlock, Transposed, refuse_weights};
 use crate::{TrainError, host};
 use tch::{Device, Kind, Tensor};
 use uva_model::{ModelKind, Weighting};
-use uva_ops::lists::{Element, Id, Lists as CheckedLists, Weights, transpose};
+use uva_ops::lists::{Element, Id, Lists as CheckedLists, Weights, degree_weights, transpose};
 
 /// `embedding_bag`'s name for a weighted sum.
 const SUM: i64 = 0;
@@ -106,6 +106,8 @@ enum Lists<'a> {
     Host { input: BlockInput<'a>, weights: HostWeights },
     /// By operations on tensors; the weights are those of the edges.
     Tensors { block: TensorBlock, weights: Tensor },
+    /// Nowhere: the batch came with them. No gradient goes further back.
+    Given { sums: Borrowed<'a> },
 }
 
 /// The weights of a block's edges, of the trainer's kind.
@@ -154,9 +156,18 @@ impl<'a> Block<'a> {
                 (HostWeights::of_kind(vec![1.0; block.indices.len()], kind), None)
             }
             Weighting::Degrees => {
-                let (weights, own) = gcn_weights(block, degrees);
-                let own = Tensor::f_from_slice(&own)?.f_to_kind(kind)?.f_unsqueeze(1)?;
-                (HostWeights::of_kind(weights, kind), Some(own))
+                let lists = CheckedLists::new(block.indptr, block.indices, block.sources)?;
+                let (weights, own) = match kind {
+                    Kind::Double => {
+                        let (weights, own) = degree_weights::<f64, _>(&lists, block.weights, degrees);
+                        (HostWeights::Double(weights), Tensor::f_from_slice(&own)?)
+                    }
+                    _ => {
+                        let (weights, own) = degree_weights::<f32, _>(&lists, block.weights, degrees);
+                        (HostWeights::Single(weights), Tensor::f_from_slice(&own)?)
+                    }
+                };
+                (weights, Some(own.f_unsqueeze(1)?))
             }
         };
         Ok(Self {
@@ -200,6 +211,17 @@ impl<'a> Block<'a> {
         Ok(blocks.iter().zip(prepared).map(made).collect())
     }
 
+    /// A block of as many destinations, sources and edges, whose sums were made with the batch.
+    pub(crate) fn given((destinations, sources, edges): (usize, usize, usize), sums: Borrowed<'a>) -> Self {
+        let lists = Lists::Given { sums };
+        Self { destinations, sources, edges, lists, edge_attr: None, own: None }
+    }
+
+    /// Whether its sums were made with the batch.
+    pub(crate) fn is_given(&self) -> bool {
+        matches!(self.lists, Lists::Given { .. })
+    }
+
     /// The same with rows of the edges' features.
     pub(crate) fn with_edge_attr(mut self, rows: Option<Borrowed<'a>>) -> Self {
         self.edge_attr = rows;
@@ -224,6 +246,7 @@ impl<'a> Block<'a> {
                 TensorBlock::new(offsets.tensor(), indices.tensor(), self.sources)
             }
             Lists::Tensors { block, .. } => Ok(block.shallow_clone()),
+            Lists::Given { .. } => Err(no_lists()),
         }
     }
 
@@ -232,6 +255,7 @@ impl<'a> Block<'a> {
         match &self.lists {
             Lists::Host { .. } => self.lists()?.with_own(),
             Lists::Tensors { block, .. } => block.with_own(),
+            Lists::Given { .. } => Err(no_lists()),
         }
     }
 
@@ -255,6 +279,7 @@ impl<'a> Block<'a> {
                 }
             }
             Lists::Tensors { block, weights } => weighted_sums(rows, &block.indices, &block.offsets, weights),
+            Lists::Given { sums } => Ok(sums.tensor().f_to_kind(rows.f_kind()?)?),
         }
     }
 
@@ -277,6 +302,7 @@ impl<'a> Block<'a> {
                 let Transposed { offsets, indices, order } = block.transposed()?;
                 weighted_sums(rows, &indices, &offsets, &weights.f_index_select(0, &order)?)
             }
+            Lists::Given { .. } => Err(no_lists()),
         }
     }
 
@@ -294,8 +320,13 @@ impl<'a> Block<'a> {
             }
             Lists::Host { weights: HostWeights::Double(weights), .. } => weights.clone(),
             Lists::Tensors { weights, .. } => Vec::try_from(weights.to_kind(Kind::Double)).unwrap(),
+            Lists::Given { .. } => Vec::new(),
         }
     }
+}
+
+fn no_lists() -> TrainError {
+    TrainError::Input("a block whose sums came with the batch, where its lists are needed".to_owned())
 }
 
 fn no_weights() -> TrainError {
@@ -343,34 +374,4 @@ pub(crate) fn transposed<T: Element>(
 /// The edges of destination `v`, as a range of `indices`.
 fn list(block: &BlockInput<'_>, v: usize) -> std::ops::Range<usize> {
     block.indptr[v] as usize..block.indptr[v + 1] as usize
-}
-
-/// Kipf & Welling's D̂^-½ (A + I) D̂^-½ for a sampled block, where D̂ = in-degree in the whole graph + 1. Returns the
-/// weight of each edge u → v, and that of each destination's own row.
-///
-/// The picked edges of a list stand for the whole list, so their weights are scaled by degree / picks. Edge u → v gets
-/// (d_v / picks_v) / √((d_v + 1)(d_u + 1)). The own row, which is never left out, gets 1 / (d_v + 1). Where the sampler
-/// weighed the edges, w_e replaces 1 / picks_v, which has the same meaning. With uniform picks, and with weights that
-/// are right in expectation, the sum is right in expectation. With whole neighbourhoods of an undirected graph it is
-/// Kipf & Welling's. On a directed graph both degrees are in-degrees.
-fn gcn_weights(block: &BlockInput<'_>, degrees: &[i32]) -> (Vec<f64>, Vec<f64>) {
-    let inverse_root: Vec<f64> =
-        degrees[..block.sources].iter().map(|&d| inverse_root(i64::from(d))).collect();
-    let mut weights = vec![0.0; block.indices.len()];
-    for v in 0..block.destinations {
-        let edges = list(block, v);
-        let degree = f64::from(degrees[v]);
-        let mean = degree / edges.len() as f64 * inverse_root[v];
-        for edge in edges {
-            let scale = block.weights.get(edge).map_or(mean, |&w| degree * f64::from(w) * inverse_root[v]);
-            weights[edge] = scale * inverse_root[block.indices[edge] as usize];
-        }
-    }
-    let own = inverse_root[..block.destinations].iter().map(|root| root * root).collect();
-    (weights, own)
-}
-
-/// 1 / √(d + 1).
-pub(crate) fn inverse_root(degree: i64) -> f64 {
-    1.0 / (degree as f64 + 1.0).sqrt()
 }

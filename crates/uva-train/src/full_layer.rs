@@ -1,7 +1,7 @@
 //! A layer over a whole graph: every node with its whole neighbourhood, in chunks.
 
 use crate::TrainError;
-use crate::aggregate::{inverse_root, weighted_sums};
+use crate::aggregate::weighted_sums;
 use crate::borrowed::Borrowed;
 use crate::full_table::{Table, TableWriter, Tables};
 use crate::layer::Layer;
@@ -14,6 +14,7 @@ use crate::rowwise::linear;
 use std::ops::Range;
 use tch::{Device, Kind, Tensor};
 use uva_graph::{Csc, Dataset, FeatureTable};
+use uva_ops::lists::inverse_root;
 
 /// Destination nodes in a chunk, and the edges in a piece of one: about 100 MB of intermediates together at 256
 /// columns. A node with more edges than that is a piece of its own.

@@ -2,6 +2,7 @@
 
 use crate::TrainError;
 use crate::borrowed::Borrowed;
+use tch::{Device, Kind, Tensor};
 use uva_graph::{ElementType, Labels};
 
 /// One hop of a batch: for each destination node the local ids of the neighbours that were picked.
@@ -67,6 +68,10 @@ pub(crate) fn check_edge_rows(
 pub struct BatchInput<'a> {
     /// Feature rows of the input nodes, `rows` × `dim` elements in C order.
     pub features: &'a [u8],
+    /// Sums that the first layer begins with, where they were made with the batch: a row of `dim` float32 a destination
+    /// of the last block. `features` then has the rows of these destinations alone, or none for a model that reads none
+    /// but the sums.
+    pub aggregated: Option<&'a [f32]>,
     /// Type of a feature element. Anything but f32 is converted on the way.
     pub element: ElementType,
     /// Number of input nodes: the sources of the last block.
@@ -127,6 +132,47 @@ impl<'a> BatchInput<'a> {
         self.blocks.first().map_or(0, |block| block.destinations)
     }
 
+    /// Rows of `features`, where there are any.
+    fn feature_count(&self) -> usize {
+        match (self.aggregated, self.blocks.last()) {
+            (Some(_), Some(block)) => block.destinations,
+            _ => self.rows,
+        }
+    }
+
+    /// Checks that the model takes sums, and that they are those of the last block. `own_rows` says whether it reads the
+    /// destinations' rows besides; `refused` is why it takes none.
+    pub(crate) fn check_sums(&self, own_rows: bool, refused: Option<String>) -> Result<(), TrainError> {
+        let Some(sums) = self.aggregated else { return Ok(()) };
+        let refuse = |problem: String| Err(TrainError::Input(problem));
+        if let Some(reason) = refused {
+            return refuse(format!("a batch of sums for a model that takes none: {reason}"));
+        }
+        let destinations = self.blocks.last().map_or(0, |block| block.destinations);
+        if destinations.checked_mul(self.dim) != Some(sums.len()) {
+            return refuse(format!("{} numbers of sums of {destinations} rows of {}", sums.len(), self.dim));
+        }
+        if own_rows && self.features.is_empty() && !sums.is_empty() {
+            return refuse("a batch of sums without the destinations' own rows".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The sums, a row a destination of the last block, where they were made with the batch.
+    pub(crate) fn sums(&self) -> Result<Option<(&'a BlockInput<'a>, Borrowed<'a>)>, TrainError> {
+        let (Some(sums), Some(block)) = (self.aggregated, self.blocks.last()) else { return Ok(None) };
+        let bytes = bytemuck::cast_slice(sums);
+        Ok(Some((block, Borrowed::table(bytes, ElementType::F32, block.destinations, self.dim)?)))
+    }
+
+    /// The blocks whose sums are still to be made.
+    pub(crate) fn listed(&self) -> &'a [BlockInput<'a>] {
+        match (self.aggregated, self.blocks.split_last()) {
+            (Some(_), Some((_, others))) => others,
+            _ => self.blocks,
+        }
+    }
+
     /// Checks everything that libtorch would otherwise read out of bounds, or take for another batch. One pass over
     /// the edges, which costs a hundredth of aggregating them.
     pub(crate) fn check(
@@ -157,7 +203,12 @@ impl<'a> BatchInput<'a> {
 
     /// The feature rows as a tensor.
     pub(crate) fn feature_rows(&self) -> Result<Borrowed<'a>, TrainError> {
-        Borrowed::table(self.features, self.element, self.rows, self.dim)
+        if self.aggregated.is_some() && self.features.is_empty() {
+            // No bytes begin nowhere in particular.
+            let none = Tensor::f_zeros([0, self.dim as i64], (Kind::Float, Device::Cpu))?;
+            return Ok(Borrowed::owned(none));
+        }
+        Borrowed::table(self.features, self.element, self.feature_count(), self.dim)
     }
 }
 

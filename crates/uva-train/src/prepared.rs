@@ -10,7 +10,7 @@ use crate::device_input::DeviceBatch;
 use crate::input::BatchInput;
 use crate::targets::Targets;
 use tch::{Device, Kind, Tensor};
-use uva_model::{ModelKind, Task};
+use uva_model::{ModelKind, Task, TrainerOptions, Weighting};
 
 /// The trainer settings that a batch is prepared for.
 #[derive(Clone, Copy)]
@@ -21,6 +21,7 @@ pub(crate) struct Trains<'t> {
     pub(crate) input_dim: usize,
     /// Features of an edge; 0 where the model takes none.
     pub(crate) edge_dim: usize,
+    pub(crate) options: &'t TrainerOptions,
     pub(crate) task: Task,
     pub(crate) kind: Kind,
     pub(crate) device: TrainDevice,
@@ -30,7 +31,7 @@ pub(crate) struct Trains<'t> {
 
 /// A batch that has at least one seed.
 pub(crate) struct Prepared<'a> {
-    /// Feature rows of the input nodes, as they lie.
+    /// Feature rows of the input nodes, as they lie; or beside sums those of the last block's destinations.
     pub(crate) rows: Borrowed<'a>,
     /// The hops, that at the seeds first.
     pub(crate) blocks: Vec<Block<'a>>,
@@ -41,6 +42,8 @@ struct Tensors<'a> {
     rows: Borrowed<'a>,
     degrees: Option<Borrowed<'a>>,
     blocks: Vec<BlockTensors<'a>>,
+    /// The last block, if its sums were made with the batch.
+    summed: Option<Block<'a>>,
 }
 
 struct BlockTensors<'a> {
@@ -125,8 +128,8 @@ impl<'a> Prepared<'a> {
     /// The CPU path, of a checked batch: loops on the host compute weights and transposed lists.
     fn on_host(trainer: &Trains<'_>, input: &BatchInput<'a>) -> Result<Self, TrainError> {
         let (model, kind) = (trainer.model, trainer.kind);
-        let blocks: Result<_, TrainError> =
-            input.blocks.iter().map(|block| Block::new(model, block, input.degrees, kind)).collect();
+        let listed = input.listed().iter().map(|block| Block::new(model, block, input.degrees, kind));
+        let blocks: Result<_, TrainError> = listed.chain(summed(input, None).transpose()).collect();
         Ok(Self { rows: input.feature_rows()?, blocks: blocks? })
     }
 
@@ -144,7 +147,7 @@ impl<'a> Prepared<'a> {
 
     /// The device path: tensor operations only, and the host waits for none of them.
     fn from_tensors(trainer: &Trains<'_>, tensors: Tensors<'a>) -> Result<Self, TrainError> {
-        let Tensors { rows, degrees, blocks } = tensors;
+        let Tensors { rows, degrees, blocks, summed } = tensors;
         let (model, kind) = (trainer.model, trainer.kind);
         let degrees = degrees.as_ref().map(Borrowed::tensor);
         let raw: Vec<RawBlock<'_>> = (blocks.iter())
@@ -157,7 +160,7 @@ impl<'a> Prepared<'a> {
         let made = Block::from_tensors(trainer.preparer, model, &raw, degrees, kind)?;
         let rows_of_edges: Vec<_> = blocks.into_iter().map(|block| block.edge_attr).collect();
         let blocks = made.into_iter().zip(rows_of_edges).map(|(block, rows)| block.with_edge_attr(rows));
-        Ok(Self { rows, blocks: blocks.collect() })
+        Ok(Self { rows, blocks: blocks.chain(summed).collect() })
     }
 }
 
@@ -178,9 +181,10 @@ impl<'a> Tensors<'a> {
             let edge_attr = rows.map(on_device).transpose()?;
             Ok(BlockTensors { sources: block.sources, indptr, indices, weights, edge_attr })
         };
-        let blocks: Result<_, TrainError> = input.blocks.iter().map(block).collect();
+        let blocks: Result<_, TrainError> = input.listed().iter().map(block).collect();
         let rows = Borrowed::owned(input.feature_rows()?.tensor().f_to_device(device)?);
-        Ok(Self { rows, degrees, blocks: blocks? })
+        let summed = summed(input, Some(device))?;
+        Ok(Self { rows, degrees, blocks: blocks?, summed })
     }
 
     /// The batch in the memory of `device`. The host checks what it knows.
@@ -220,7 +224,7 @@ impl<'a> Tensors<'a> {
             "feature rows",
             device,
         )?;
-        Ok(Self { rows, degrees, blocks })
+        Ok(Self { rows, degrees, blocks, summed: None })
     }
 }
 
@@ -232,6 +236,16 @@ fn seeds_of(batch: &Batch<'_>) -> (usize, usize) {
     }
 }
 
+/// The last block of a checked batch, if its sums were made with the batch: on that device, or where they lie.
+fn summed<'a>(input: &BatchInput<'a>, device: Option<Device>) -> Result<Option<Block<'a>>, TrainError> {
+    let Some((block, sums)) = input.sums()? else { return Ok(None) };
+    let sums = match device {
+        Some(device) => Borrowed::owned(sums.tensor().f_to_device(device)?),
+        None => sums,
+    };
+    Ok(Some(Block::given((block.destinations, block.sources, block.indices.len()), sums)))
+}
+
 fn on_another_device() -> TrainError {
     TrainError::Input("a batch in device memory for a trainer on the CPU".to_owned())
 }
@@ -239,7 +253,10 @@ fn on_another_device() -> TrainError {
 /// Checks a batch in host memory.
 fn check(trainer: &Trains<'_>, input: &BatchInput<'_>) -> Result<(), TrainError> {
     let dims = (trainer.input_dim, trainer.edge_dim);
-    input.check(trainer.layers, dims, trainer.model.row().needs_degrees())
+    let model = trainer.model.row();
+    input.check(trainer.layers, dims, model.needs_degrees())?;
+    let refused = trainer.options.refuses_sums().map(|(option, why)| format!("{option}: {why}"));
+    input.check_sums(model.weighting == Weighting::Mean, refused)
 }
 
 /// Checks a batch in host memory, and returns the seeds' labels if any of them has one.

@@ -404,7 +404,7 @@ impl Trainer {
         let Self { input_dim, task, kind, device, .. } = *self;
         let TrainerOptions { model, layers, edge_dim, .. } = self.options;
         let preparer = self.preparer.as_ref();
-        Trains { model, layers, input_dim, edge_dim, task, kind, device, preparer }
+        Trains { model, layers, input_dim, edge_dim, options: &self.options, task, kind, device, preparer }
     }
 
     pub(crate) fn kind(&self) -> Kind {

@@ -75,8 +75,9 @@ impl<'b> BatchArrays<'b> {
         let features = batch.features();
         let input = BatchInput {
             features: features.bytes,
+            aggregated: batch.aggregated().map(|sums| sums.values()),
             element: features.element,
-            rows: features.rows,
+            rows: batch.node_count(),
             dim: features.dim,
             padding: batch.seed_count() - batch.real_seed_count(),
             labels: batch.labels(),

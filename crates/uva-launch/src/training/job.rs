@@ -82,6 +82,10 @@ options! {
         /// Let the first checkpoint replace the one that is in `checkpoint`; without this such a directory is refused
         overwrite_checkpoint: bool = false
             => Field::switch().of(CHECKPOINTS, &[]).needs("checkpoint").excludes(&["resume"]),
+        /// Who makes the sums that the first layer of sage and gcn begins with: the consumer, or the producer, whose
+        /// batches then have a row a destination in place of one a node (docs/aggregation.md)
+        aggregate: Aggregate = Aggregate::Auto
+            => Field::choice::<Aggregate>("WHO").of(MACHINE, &[Speed]),
         /// Threads of the model's arithmetic; losses are equal bit for bit only for equal numbers
         threads: Option<usize> = None
             => Field::within("T", 1, 1024).of(MACHINE, &[Speed]).named("train_threads")
@@ -196,6 +200,20 @@ impl TrainingOptions {
             fingerprint.insert("loss".to_owned(), loss.name().into());
         }
         Ok(())
+    }
+}
+
+named! {
+    /// Who makes the sums that the first layer begins with.
+    pub enum Aggregate = Auto {
+        /// Whoever is faster by what was measured, else the consumer.
+        Auto = "auto",
+        /// The consumer, from the rows of all nodes.
+        Off = "off",
+        /// The producer's CPU threads, as they read the table.
+        Host = "host",
+        /// A kernel of the producer's. There is none yet.
+        Device = "device",
     }
 }
 

@@ -4,6 +4,7 @@
 //! ([`TrainerProgram`]); in process, the caller's [`Consume`](crate::launcher::Consume) does. Nothing here links
 //! libtorch.
 
+mod aggregate;
 mod arithmetic;
 mod existing;
 mod inference;
@@ -19,7 +20,9 @@ pub use inference::{
     Asked, Evaluate, Nodes, Predict, Predicted, PredictionFile, PredictionJob, PredictionWatch, SplitResult,
     TrainedModel,
 };
-pub use job::{EvaluateBy, Job, LossChoice, MetricChoice, TrainingOptions, TrialOutcome, to_value};
+pub use job::{
+    Aggregate, EvaluateBy, Job, LossChoice, MetricChoice, TrainingOptions, TrialOutcome, to_value,
+};
 pub use run::TrainingRun;
 pub use state::{Best, TrainingOutcome, TrainingState, checkpoint_error, saved_state};
 pub use task::task;

@@ -11,6 +11,7 @@ use uva_graph::Dataset;
 use uva_model::Metric;
 use uva_options::OptionError;
 
+use super::aggregate::AggregateVerdict;
 use super::arithmetic::arithmetic;
 use super::job::{EvaluateBy, Job, LossChoice, MetricChoice, TrainingOptions, to_value};
 use super::state::{self, TrainingOutcome};
@@ -53,6 +54,7 @@ pub struct TrainingRun {
 struct Training {
     options: TrainingOptions,
     decision: Decision,
+    aggregate: AggregateVerdict,
     trainer: Trainer,
     /// The directory of `options.checkpoint`, claimed by this run.
     checkpoint: Option<CheckpointDirectory>,
@@ -124,12 +126,15 @@ impl TrainingRun {
         preflight::check(&dataset, &options, plan.largest_batch(&dataset), &decision.backend)?;
         // Only now is it known which role widens: the model takes what the producer does not widen.
         loader.feature_type = asked.for_models(dataset.features().element, decision.backend.cuda().is_some());
-        if loader.feature_type != plan.options.feature_type {
+        let aggregate = AggregateVerdict::new(&options, &dataset, &decision.backend)?;
+        loader.aggregation = aggregate.aggregation;
+        let planned = &plan.options;
+        if (loader.feature_type, loader.aggregation) != (planned.feature_type, planned.aggregation) {
             plan = RunPlan::new(&dataset, &loader, passes)?;
         }
         let plan = plan.checkpointed(options.checkpoint.is_some());
         let draft = Draft::new(dataset, plan, &decision.backend, caches)?;
-        Ok(Self { draft, training: Training { options, decision, trainer, checkpoint, notes } })
+        Ok(Self { draft, training: Training { options, decision, aggregate, trainer, checkpoint, notes } })
     }
 
     /// Threads of the model's arithmetic on the CPU; `None` where a GPU trains, or libtorch chooses.
@@ -277,6 +282,7 @@ impl Training {
         let more = [
             ("train_threads", json!(self.options.threads)),
             ("metric", json!(self.options.metric.0.map(Metric::name))),
+            ("aggregate", self.aggregate.in_force()),
         ];
         prepared.log_start(roles);
         observer.event(&prepared.start_event(options, roles, &more))?;

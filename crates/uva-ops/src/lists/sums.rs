@@ -1,10 +1,13 @@
 //! Weighted sums of listed rows: the loop that aggregates blocks and takes their gradients back.
 //!
 //! Every list is summed column by column in the order of its edges, each addition a fused multiply-add onto a sum that
-//! starts at zero. So the result is the same bit for bit with all vectors and for any number of threads.
+//! starts at zero. So the result is the same bit for bit with all vectors and for any number of threads. Rows may lie one
+//! behind the other, or be picked out of a table ([`ListedRows`]): the sums are those of gathered rows.
 
 use super::checked::{Id, Lists, ListsError};
+use super::listed::{Dense, ListedRows, Picked};
 use super::tasks::by_list;
+use crate::rows::{NarrowFloat, Source};
 use crate::{Set, Vectors};
 use rayon::ThreadPool;
 use std::mem::MaybeUninit;
@@ -40,10 +43,17 @@ pub trait Element:
     /// The scalar product, added up in an order of its own, the same with all vectors.
     fn dot(vectors: Vectors, left: &[Self], right: &[Self]) -> Self;
 
+    /// The value of this type whose bytes begin at `from`.
+    ///
+    /// # Safety
+    /// They can be read.
+    #[doc(hidden)]
+    unsafe fn widened(narrow: NarrowFloat, from: *const u8) -> Self;
+
     /// As many lists of `sums` as `out` has rows, from `first`, by those instructions where there is a loop for them.
     #[doc(hidden)]
-    fn sums<I: Id>(
-        sums: &WeightedSums<'_, Self, I>,
+    fn sums<I: Id, R: ListedRows>(
+        sums: &WeightedSums<'_, Self, I, R>,
         first: usize,
         out: &mut [MaybeUninit<Self>],
         vectors: Vectors,
@@ -67,9 +77,14 @@ impl Element for f64 {
         left.iter().zip(right).fold(0.0, |sum, (left, &right)| left.mul_add(right, sum))
     }
 
+    unsafe fn widened(narrow: NarrowFloat, from: *const u8) -> Self {
+        // SAFETY: by our caller.
+        unsafe { f64::from(f32::widened(narrow, from)) }
+    }
+
     // Only gradient checks compute in f64.
-    fn sums<I: Id>(
-        sums: &WeightedSums<'_, Self, I>,
+    fn sums<I: Id, R: ListedRows>(
+        sums: &WeightedSums<'_, Self, I, R>,
         first: usize,
         out: &mut [MaybeUninit<Self>],
         _: Vectors,
@@ -110,20 +125,41 @@ impl Element for f32 {
         dot(vectors, left, right)
     }
 
-    fn sums<I: Id>(
-        sums: &WeightedSums<'_, Self, I>,
+    unsafe fn widened(narrow: NarrowFloat, from: *const u8) -> Self {
+        // SAFETY: by our caller.
+        Self::from_bits(unsafe { narrow.widened_at(from) })
+    }
+
+    fn sums<I: Id, R: ListedRows>(
+        sums: &WeightedSums<'_, Self, I, R>,
         first: usize,
         out: &mut [MaybeUninit<Self>],
         vectors: Vectors,
     ) {
         match vectors.set() {
-            // SAFETY: the processor has the instructions that `Vectors` names, and `WeightedSums::new` has checked all
-            // that the loop reads. The loop writes all rows of `out`, which holds whole rows of existing lists.
+            // SAFETY: the processor has the instructions that `Vectors` names, and `WeightedSums` has checked all that
+            // the loop reads. The loop writes all rows of `out`, which holds whole rows of existing lists.
             #[cfg(target_arch = "x86_64")]
-            Set::Avx512 => unsafe { avx512::sums(sums, first, out) },
+            Set::Avx512 => unsafe {
+                use crate::rows::avx512 as types;
+                match sums.rows.narrow() {
+                    None => avx512::sums::<I, R, avx512::Floats>(sums, first, out),
+                    Some(narrow) => crate::rows::each_narrow!(narrow, types, L => {
+                        avx512::sums::<I, R, avx512::Narrow<L>>(sums, first, out)
+                    }),
+                }
+            },
             // SAFETY: the same.
             #[cfg(target_arch = "x86_64")]
-            Set::Avx2 => unsafe { avx2::sums(sums, first, out) },
+            Set::Avx2 => unsafe {
+                use crate::rows::avx2 as types;
+                match sums.rows.narrow() {
+                    None => avx2::sums::<I, R, avx2::Floats>(sums, first, out),
+                    Some(narrow) => crate::rows::each_narrow!(narrow, types, V => {
+                        avx2::sums::<I, R, avx2::Narrow<V>>(sums, first, out)
+                    }),
+                }
+            },
             // A processor without fused multiply-add computes it in software.
             Set::Portable => portable(sums, first, out),
         }
@@ -144,11 +180,13 @@ pub enum Weights<'a, T> {
 }
 
 /// The sums of some lists, whose sizes have been checked.
-pub struct WeightedSums<'a, T, I> {
-    rows: &'a [T],
+pub struct WeightedSums<'a, T, I, R = Dense<'a, T>> {
+    rows: R,
     width: usize,
     lists: Lists<'a, I>,
     weights: Weights<'a, T>,
+    /// The weight of row `v`, which is added to the sum of list `v`; empty for none.
+    own: &'a [T],
 }
 
 impl<'a, T: Element, I: Id> WeightedSums<'a, T, I> {
@@ -163,6 +201,36 @@ impl<'a, T: Element, I: Id> WeightedSums<'a, T, I> {
         weights: Weights<'a, T>,
     ) -> Result<Self, ListsError> {
         lists.check_table(rows.len(), lists.rows(), width)?;
+        Self::checked(Dense { rows, width }, width, lists, weights)
+    }
+}
+
+impl<'a, I: Id, S: Source + Sync> WeightedSums<'a, f32, I, Picked<'a, S>> {
+    /// `rows` are of `width` values.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    ///
+    /// # Safety
+    /// Each row of the source has `width` values.
+    pub unsafe fn of_table(
+        rows: Picked<'a, S>,
+        width: usize,
+        lists: Lists<'a, I>,
+        weights: Weights<'a, f32>,
+    ) -> Result<Self, ListsError> {
+        lists.check_table(rows.ids.len(), lists.rows(), 1)?;
+        Self::checked(rows, width, lists, weights)
+    }
+}
+
+impl<'a, T: Element, I: Id, R: ListedRows> WeightedSums<'a, T, I, R> {
+    fn checked(
+        rows: R,
+        width: usize,
+        lists: Lists<'a, I>,
+        weights: Weights<'a, T>,
+    ) -> Result<Self, ListsError> {
         let edges = lists.indices().len();
         let (given, heads) = match weights {
             Weights::Each(weights) => (weights.len(), 1),
@@ -173,9 +241,25 @@ impl<'a, T: Element, I: Id> WeightedSums<'a, T, I> {
             return Err(ListsError::Heads { width, heads });
         }
         match edges.checked_mul(heads) {
-            Some(wanted) if wanted == given => Ok(Self { rows, width, lists, weights }),
+            Some(wanted) if wanted == given => Ok(Self { rows, width, lists, weights, own: &[] }),
             _ => Err(ListsError::Weights { given, edges }),
         }
+    }
+
+    /// Adds row `v`, times `own[v]`, to the sum of list `v`, behind the list's rows and as they are added. libtorch's
+    /// `addcmul_` rounds once, too, where the processor has such an instruction.
+    ///
+    /// # Errors
+    /// If that is not one weight a list, or there are more lists than rows.
+    pub fn with_own(self, own: &'a [T]) -> Result<Self, ListsError> {
+        let (given, edges) = (own.len(), self.lists.len());
+        if given != edges {
+            return Err(ListsError::Weights { given, edges });
+        }
+        if edges > self.lists.rows() {
+            return Err(ListsError::Index(self.lists.rows()));
+        }
+        Ok(Self { own, ..self })
     }
 
     /// Parts of a row that have weights of their own.
@@ -208,9 +292,26 @@ impl<'a, T: Element, I: Id> WeightedSums<'a, T, I> {
         let work = (self.lists.indices().len() + self.lists.len()) * self.width;
         by_list(out, self.width, work, pool, |first, out| T::sums(self, first, out, vectors));
     }
+
+    /// Writes the rows of as many lists as `out` has rows, from `first`: for a caller that divides the lists itself.
+    ///
+    /// # Panics
+    /// If there are not as many lists, or `out` is not whole rows.
+    pub fn write_some(&self, first: usize, out: &mut [T], vectors: Vectors) {
+        let lists = out.len().checked_div(self.width).unwrap_or(0);
+        assert_eq!(out.len(), lists * self.width, "whole rows");
+        assert!(first + lists <= self.lists.len(), "lists from {first} to {}", first + lists);
+        // SAFETY: the layout is the same, and the loops write nothing that is uninitialized.
+        let out = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast(), out.len()) };
+        T::sums(self, first, out, vectors);
+    }
 }
 
-fn portable<T: Element, I: Id>(job: &WeightedSums<'_, T, I>, first: usize, out: &mut [MaybeUninit<T>]) {
+fn portable<T: Element, I: Id, R: ListedRows>(
+    job: &WeightedSums<'_, T, I, R>,
+    first: usize,
+    out: &mut [MaybeUninit<T>],
+) {
     let width = job.width;
     if width == 0 {
         return;
@@ -222,18 +323,48 @@ fn portable<T: Element, I: Id>(job: &WeightedSums<'_, T, I>, first: usize, out: 
         let edges = job.lists.edges(v);
         let mean = T::from_f64(1.0 / edges.len() as f64);
         for edge in edges {
-            let row = &job.rows[job.lists.row(edge) * width..][..width];
-            let parts = sum.chunks_exact_mut(part).zip(row.chunks_exact(part));
-            for (head, (sum, row)) in parts.enumerate() {
+            let place = job.lists.row(edge);
+            for (head, sum) in sum.chunks_exact_mut(part).enumerate() {
                 // SAFETY: an edge of list v, and there are as many parts as heads.
                 let weight = unsafe { job.weight(edge, head, mean) };
-                for (sum, &element) in sum.iter_mut().zip(row) {
-                    *sum = element.multiply_add(weight, *sum);
-                }
+                add_row(job, sum, place, head * part, |element, sum| element.multiply_add(weight, sum));
             }
+        }
+        if let Some(&own) = job.own.get(v) {
+            add_row(job, &mut sum, v, 0, |element, sum| element.multiply_add(own, sum));
         }
         for (out, &sum) in out.iter_mut().zip(&sum) {
             out.write(sum);
+        }
+    }
+}
+
+/// Calls `add` with each value of the row at this place, from `column`, and its sum.
+#[inline(always)]
+fn add_row<T: Element, I: Id, R: ListedRows>(
+    job: &WeightedSums<'_, T, I, R>,
+    sum: &mut [T],
+    place: usize,
+    column: usize,
+    add: impl Fn(T, T) -> T,
+) {
+    // SAFETY: every index names a row, as has been checked, and so does every list with a row of its own. A row has
+    // `width` values, of the narrow type or of the type of the sums, and the columns of a sum are among them.
+    unsafe {
+        let row = job.rows.row(place);
+        match job.rows.narrow() {
+            None => {
+                let row = row.cast::<T>().add(column);
+                for (at, sum) in sum.iter_mut().enumerate() {
+                    *sum = add(row.add(at).read_unaligned(), *sum);
+                }
+            }
+            Some(narrow) => {
+                let row = row.add(column * narrow.bytes());
+                for (at, sum) in sum.iter_mut().enumerate() {
+                    *sum = add(T::widened(narrow, row.add(at * narrow.bytes())), *sum);
+                }
+            }
         }
     }
 }
@@ -243,24 +374,83 @@ fn portable<T: Element, I: Id>(job: &WeightedSums<'_, T, I>, first: usize, out: 
 #[cfg(target_arch = "x86_64")]
 macro_rules! vectors {
     (
-        $module:ident, $features:literal, $lanes:literal, mask: $mask:expr,
-        $zero:ident, $splat:ident, $load:ident, $load_masked:expr, $fma:ident, $store:ident, $store_masked:expr
+        $module:ident, $features:literal, $lanes:literal, $vector:ty, mask: $mask:ty = $mask_of:expr,
+        $zero:ident, $splat:ident, $load:ident, $load_masked:expr, $fma:ident, $store:ident,
+        $store_masked:expr, narrow: $types:ident::$trait:ident, $narrow:expr, $narrow_masked:expr
     ) => {
         mod $module {
-            use super::{AHEAD, Id, WeightedSums};
+            use super::{AHEAD, Id, ListedRows, WeightedSums};
+            use crate::rows::$types::$trait;
             use std::arch::x86_64::*;
+            use std::marker::PhantomData;
             use std::mem::MaybeUninit;
             use std::ops::Range;
 
             const LANES: usize = $lanes;
             const PANEL: usize = 8;
 
+            /// Values of rows as vectors of float32.
+            pub(super) trait Load {
+                /// Bytes of a value.
+                const BYTES: usize;
+
+                /// As many as a vector has lanes.
+                ///
+                /// # Safety
+                /// They can be read, and the processor has the features.
+                unsafe fn whole(from: *const u8) -> $vector;
+
+                /// The first `lanes`, which are those of the mask, and zeros.
+                ///
+                /// # Safety
+                /// The same for those that are read.
+                unsafe fn some(from: *const u8, mask: $mask, lanes: usize) -> $vector;
+            }
+
+            /// float32 as it is.
+            pub(super) struct Floats;
+
+            impl Load for Floats {
+                const BYTES: usize = size_of::<f32>();
+
+                #[inline(always)]
+                unsafe fn whole(from: *const u8) -> $vector {
+                    // SAFETY: by our caller.
+                    unsafe { $load(from.cast()) }
+                }
+
+                #[inline(always)]
+                unsafe fn some(from: *const u8, mask: $mask, _: usize) -> $vector {
+                    // SAFETY: by our caller; lanes that are masked out are not read.
+                    unsafe { ($load_masked)(from.cast(), mask) }
+                }
+            }
+
+            /// Narrower values, widened as the copy of rows widens them.
+            pub(super) struct Narrow<V>(PhantomData<V>);
+
+            impl<V: $trait> Load for Narrow<V> {
+                const BYTES: usize = V::FROM_BYTES;
+
+                #[inline(always)]
+                unsafe fn whole(from: *const u8) -> $vector {
+                    // SAFETY: by our caller.
+                    unsafe { ($narrow)(PhantomData::<V>, from) }
+                }
+
+                #[inline(always)]
+                unsafe fn some(from: *const u8, mask: $mask, lanes: usize) -> $vector {
+                    // SAFETY: by our caller.
+                    unsafe { ($narrow_masked)(PhantomData::<V>, from, mask, lanes) }
+                }
+            }
+
             /// # Safety
-            /// The processor has the features. `job` is one that [`WeightedSums::new`] has checked, `out` whole rows of
+            /// The processor has the features. `job` is checked, its rows are of `L`'s values, and `out` is whole rows of
             /// its lists from `first`, none beyond the last.
             #[target_feature(enable = $features)]
-            pub(super) unsafe fn sums<I: Id>(
-                job: &WeightedSums<'_, f32, I>,
+            pub(super) unsafe fn sums<I: Id, R: ListedRows, L: Load>(
+                job: &WeightedSums<'_, f32, I, R>,
                 first: usize,
                 out: &mut [MaybeUninit<f32>],
             ) {
@@ -277,19 +467,19 @@ macro_rules! vectors {
                         let head = column / part;
                         let columns = ((head + 1) * part - column).min(PANEL * LANES);
                         let out = out[column..column + columns].as_mut_ptr().cast();
-                        let (edges, column_of) = (edges.clone(), (head, column));
+                        let (list, column_of) = ((v, edges.clone()), (head, column));
                         // SAFETY: `columns` columns from `column` lie within the row, here and in `out`, and fill
                         // as many vectors as the panel has, the last at least by one lane.
                         unsafe {
                             match columns.div_ceil(LANES) {
-                                1 => panel::<1, I>(job, edges, column_of, columns, out),
-                                2 => panel::<2, I>(job, edges, column_of, columns, out),
-                                3 => panel::<3, I>(job, edges, column_of, columns, out),
-                                4 => panel::<4, I>(job, edges, column_of, columns, out),
-                                5 => panel::<5, I>(job, edges, column_of, columns, out),
-                                6 => panel::<6, I>(job, edges, column_of, columns, out),
-                                7 => panel::<7, I>(job, edges, column_of, columns, out),
-                                _ => panel::<8, I>(job, edges, column_of, columns, out),
+                                1 => panel::<1, I, R, L>(job, list, column_of, columns, out),
+                                2 => panel::<2, I, R, L>(job, list, column_of, columns, out),
+                                3 => panel::<3, I, R, L>(job, list, column_of, columns, out),
+                                4 => panel::<4, I, R, L>(job, list, column_of, columns, out),
+                                5 => panel::<5, I, R, L>(job, list, column_of, columns, out),
+                                6 => panel::<6, I, R, L>(job, list, column_of, columns, out),
+                                7 => panel::<7, I, R, L>(job, list, column_of, columns, out),
+                                _ => panel::<8, I, R, L>(job, list, column_of, columns, out),
                             }
                         }
                         column += columns;
@@ -302,38 +492,54 @@ macro_rules! vectors {
             /// of one head, and `out` has room for `columns` numbers.
             #[target_feature(enable = $features)]
             #[inline]
-            unsafe fn panel<const N: usize, I: Id>(
-                job: &WeightedSums<'_, f32, I>,
-                edges: Range<usize>,
+            unsafe fn panel<const N: usize, I: Id, R: ListedRows, L: Load>(
+                job: &WeightedSums<'_, f32, I, R>,
+                (v, edges): (usize, Range<usize>),
                 (head, column): (usize, usize),
                 columns: usize,
                 out: *mut f32,
             ) {
-                let mask = ($mask)(columns - (N - 1) * LANES);
+                let lanes = columns - (N - 1) * LANES;
+                let mask = ($mask_of)(lanes);
                 let mean = (1.0 / edges.len() as f64) as f32;
                 let mut sums = [$zero(); N];
                 let indices = job.lists.indices();
                 let last = indices.len().saturating_sub(1);
                 for edge in edges {
-                    // SAFETY: `edge` is one of the lists', and every index is below the number of rows, so a row of
-                    // `width` elements starts there. At most its first `column + columns` elements are read: whole
-                    // vectors except the last, whose lanes beyond `columns` are masked out. A prefetch may name any
-                    // address; this one is in a row or behind the last.
+                    // SAFETY: `edge` is one of the lists', and every index is a place of a row of `width` values. At
+                    // most its first `column + columns` values are read: whole vectors except the last, whose lanes
+                    // beyond `columns` are masked out. A prefetch may name any address; this one is in a row or behind
+                    // the last.
                     unsafe {
-                        let row = |edge: usize| {
-                            let index = indices.get_unchecked(edge).place();
-                            job.rows.as_ptr().wrapping_add(index * job.width + column)
-                        };
+                        let place = |edge: usize| indices.get_unchecked(edge).place();
+                        let row = |edge| job.rows.row(place(edge)).wrapping_add(column * L::BYTES);
+                        job.rows.expect(place((edge + 2 * AHEAD).min(last)));
                         let ahead = row((edge + AHEAD).min(last));
-                        for line in 0..(N * LANES).div_ceil(16) {
-                            _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(line * 16).cast());
+                        for line in 0..(N * LANES * L::BYTES).div_ceil(64) {
+                            _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(line * 64).cast());
+                        }
+                        if R::SCATTERED {
+                            // A row that does not begin on a line ends on one more.
+                            _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(columns * L::BYTES - 1).cast());
                         }
                         let weight = $splat(job.weight(edge, head, mean));
                         let row = row(edge);
                         for n in 0..N - 1 {
-                            sums[n] = $fma($load(row.add(n * LANES)), weight, sums[n]);
+                            sums[n] = $fma(L::whole(row.add(n * LANES * L::BYTES)), weight, sums[n]);
                         }
-                        let rest = ($load_masked)(row.add((N - 1) * LANES), mask);
+                        let rest = L::some(row.add((N - 1) * LANES * L::BYTES), mask, lanes);
+                        sums[N - 1] = $fma(rest, weight, sums[N - 1]);
+                    }
+                }
+                if let Some(&own) = job.own.get(v) {
+                    // SAFETY: with weights of own rows, every list has a row, and it is read as above.
+                    unsafe {
+                        let row = job.rows.row(v).wrapping_add(column * L::BYTES);
+                        let weight = $splat(own);
+                        for n in 0..N - 1 {
+                            sums[n] = $fma(L::whole(row.add(n * LANES * L::BYTES)), weight, sums[n]);
+                        }
+                        let rest = L::some(row.add((N - 1) * LANES * L::BYTES), mask, lanes);
                         sums[N - 1] = $fma(rest, weight, sums[N - 1]);
                     }
                 }
@@ -351,17 +557,33 @@ macro_rules! vectors {
 
 #[cfg(target_arch = "x86_64")]
 vectors!(
-    avx512, "avx512f", 16, mask: |lanes: usize| (u32::MAX >> (32 - lanes)) as u16,
+    avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,f16c", 16, __m512,
+    mask: u16 = |lanes: usize| (u32::MAX >> (32 - lanes)) as u16,
     _mm512_setzero_ps, _mm512_set1_ps, _mm512_loadu_ps, |row, mask| _mm512_maskz_loadu_ps(mask, row),
-    _mm512_fmadd_ps, _mm512_storeu_ps, |out, mask, sums| _mm512_mask_storeu_ps(out, mask, sums)
+    _mm512_fmadd_ps, _mm512_storeu_ps,
+    |out, mask, sums| _mm512_mask_storeu_ps(out, mask, sums),
+    narrow: avx512::Lanes, |_: PhantomData<V>, from| _mm512_castsi512_ps(V::load(from)),
+    |_: PhantomData<V>, from, mask, _| _mm512_castsi512_ps(V::load_some(u64::from(mask), from))
 );
 
 #[cfg(target_arch = "x86_64")]
 vectors!(
-    avx2, "avx2,fma", 8,
-    mask: |lanes: usize| _mm256_cmpgt_epi32(
+    avx2, "avx2,fma,f16c", 8, __m256,
+    mask: __m256i = |lanes: usize| _mm256_cmpgt_epi32(
         _mm256_set1_epi32(lanes as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)
     ),
     _mm256_setzero_ps, _mm256_set1_ps, _mm256_loadu_ps, |row, mask| _mm256_maskload_ps(row, mask),
-    _mm256_fmadd_ps, _mm256_storeu_ps, |out, mask, sums| _mm256_maskstore_ps(out, mask, sums)
+    _mm256_fmadd_ps, _mm256_storeu_ps,
+    |out, mask, sums| _mm256_maskstore_ps(out, mask, sums),
+    // Through memory of the stack, which the compiler keeps in a register where all eight are widened.
+    narrow: avx2::Values, |_: PhantomData<V>, from| {
+        let mut widened = [0.0_f32; LANES];
+        V::move_all(from, widened.as_mut_ptr().cast(), LANES);
+        _mm256_loadu_ps(widened.as_ptr())
+    },
+    |_: PhantomData<V>, from, _, lanes| {
+        let mut widened = [0.0_f32; LANES];
+        V::move_all(from, widened.as_mut_ptr().cast(), lanes);
+        _mm256_loadu_ps(widened.as_ptr())
+    }
 );

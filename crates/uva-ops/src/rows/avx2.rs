@@ -12,7 +12,7 @@ use super::sink::{LINE, Sink};
 use super::widening::NarrowFloat;
 
 /// The conversion of a value during the copy.
-pub(super) trait Values {
+pub(crate) trait Values {
     /// Bytes of one in the table.
     const FROM_BYTES: usize;
     /// Bytes of one in the output.
@@ -59,7 +59,7 @@ impl Values for Bytes {
 }
 
 /// IEEE 754 half precision to float32.
-pub(super) struct FromF16;
+pub(crate) struct FromF16;
 
 impl Values for FromF16 {
     const FROM_BYTES: usize = NarrowFloat::F16.bytes();
@@ -77,7 +77,7 @@ impl Values for FromF16 {
 }
 
 /// bfloat16 to float32.
-pub(super) struct FromBf16;
+pub(crate) struct FromBf16;
 
 impl Values for FromBf16 {
     const FROM_BYTES: usize = NarrowFloat::Bf16.bytes();
@@ -95,7 +95,7 @@ impl Values for FromBf16 {
 }
 
 /// float8_e4m3fn to float32, as [`NarrowFloat::widened`] does it.
-pub(super) struct FromE4m3;
+pub(crate) struct FromE4m3;
 
 impl Values for FromE4m3 {
     const FROM_BYTES: usize = NarrowFloat::E4m3.bytes();

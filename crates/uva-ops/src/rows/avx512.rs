@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 use super::sink::{LINE, Sink};
 
 /// The lanes of an output line.
-pub(super) trait Lanes {
+pub(crate) trait Lanes {
     /// Lanes of a line.
     const COUNT: usize;
     /// Bytes of a lane in the table; in the output it has `LINE / COUNT`.
@@ -129,21 +129,21 @@ macro_rules! widened_lanes {
 }
 
 /// IEEE 754 half precision to float32.
-pub(super) struct FromF16;
+pub(crate) struct FromF16;
 
 widened_lanes!(FromF16, 2, _mm256_loadu_si256, _mm256_maskz_loadu_epi16, |halves| {
     _mm512_castps_si512(_mm512_cvtph_ps(halves))
 });
 
 /// bfloat16 to float32.
-pub(super) struct FromBf16;
+pub(crate) struct FromBf16;
 
 widened_lanes!(FromBf16, 2, _mm256_loadu_si256, _mm256_maskz_loadu_epi16, |halves| {
     _mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(halves))
 });
 
 /// float8_e4m3fn to float32, as [`NarrowFloat::widened`](super::widening::NarrowFloat::widened) does it.
-pub(super) struct FromE4m3;
+pub(crate) struct FromE4m3;
 
 widened_lanes!(FromE4m3, 1, _mm_loadu_si128, _mm_maskz_loadu_epi8, |bytes| {
     let bits = _mm256_cvtepu8_epi16(bytes);

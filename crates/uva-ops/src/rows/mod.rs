@@ -4,9 +4,9 @@
 //! instructions that [`RowCopy`] allows.
 
 #[cfg(target_arch = "x86_64")]
-mod avx2;
+pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
-mod avx512;
+pub(crate) mod avx512;
 mod copy;
 mod ids;
 mod portable;
@@ -19,3 +19,5 @@ pub use ids::any_outside;
 pub use sink::LINE;
 pub use source::{CachedTable, Source, TableRows};
 pub use widening::NarrowFloat;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use widening::each_narrow;

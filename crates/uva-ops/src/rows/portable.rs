@@ -68,11 +68,8 @@ pub(super) unsafe fn widen(narrow: NarrowFloat, from: *const u8, to: *mut u8, va
     for value in 0..values {
         // SAFETY: by our caller's promise.
         unsafe {
-            let bits = match narrow.bytes() {
-                1 => u16::from(from.add(value).read()),
-                _ => from.add(value * 2).cast::<u16>().read_unaligned(),
-            };
-            to.add(value * NarrowFloat::WIDENED_BYTES).cast::<u32>().write_unaligned(narrow.widened(bits));
+            let widened = narrow.widened_at(from.add(value * narrow.bytes()));
+            to.add(value * NarrowFloat::WIDENED_BYTES).cast::<u32>().write_unaligned(widened);
         }
     }
 }

@@ -31,6 +31,22 @@ impl NarrowFloat {
         }
     }
 
+    /// The float32, as bits, of the value whose bytes begin at `from`.
+    ///
+    /// # Safety
+    /// They can be read.
+    #[inline(always)]
+    pub(crate) unsafe fn widened_at(self, from: *const u8) -> u32 {
+        // SAFETY: by our caller.
+        let bits = unsafe {
+            match self.bytes() {
+                1 => u16::from(from.read()),
+                _ => from.cast::<u16>().read_unaligned(),
+            }
+        };
+        self.widened(bits)
+    }
+
     /// The float32 that the value with these bits is, as bits: every value has one, exactly. Of a type of 8 bits the
     /// upper ones are zeros.
     pub const fn widened(self, bits: u16) -> u32 {
@@ -46,3 +62,27 @@ impl NarrowFloat {
         }
     }
 }
+
+/// Runs `$body` with `$Type` named after the narrow type: of the types that `$types`, a set of instructions, widens.
+#[cfg(target_arch = "x86_64")]
+macro_rules! each_narrow {
+    ($narrow:expr, $types:ident, $Type:ident => $body:block) => {
+        match $narrow {
+            $crate::rows::NarrowFloat::F16 => {
+                type $Type = $types::FromF16;
+                $body
+            }
+            $crate::rows::NarrowFloat::Bf16 => {
+                type $Type = $types::FromBf16;
+                $body
+            }
+            $crate::rows::NarrowFloat::E4m3 => {
+                type $Type = $types::FromE4m3;
+                $body
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use each_narrow;

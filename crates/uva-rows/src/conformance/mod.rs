@@ -2,13 +2,14 @@
 //! every hit is counted.
 //!
 //! A source's tests call [`run`] (seconds) and [`large_table`] with a function that makes it over a table. Tests of
-//! caches and of widening call [`static_cache`], [`evicting_cache`] and [`widening`]. Sources of device memory are
+//! caches, of widening and of sums call [`static_cache`], [`evicting_cache`], [`widening`] and [`summed`]. Sources of device memory are
 //! checked through [`ReadBack`](crate::cuda::ReadBack), with the same filler as a run. Each check panics with the
 //! failed case.
 
 mod cached;
 mod check;
 mod plain;
+mod summed;
 mod widened;
 
 pub use cached::{
@@ -16,4 +17,5 @@ pub use cached::{
 };
 pub use check::EDGE_ROW_BYTES;
 pub use plain::{Make, every_row_size_at_every_offset, large_table, run, whole_tables};
+pub use summed::{MakeSummed, summed};
 pub use widened::{MakeWidening, widening};

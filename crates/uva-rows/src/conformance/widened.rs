@@ -28,7 +28,7 @@ pub fn widening(make: &MakeWidening<'_>) {
 }
 
 /// A value as float32, from the definition and not from the backends' own conversion.
-fn widened(narrow: NarrowFloat, bits: u16) -> u32 {
+pub(super) fn widened(narrow: NarrowFloat, bits: u16) -> u32 {
     match narrow {
         NarrowFloat::Bf16 => u32::from(bits) << 16,
         NarrowFloat::E4m3 => {

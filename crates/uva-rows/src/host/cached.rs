@@ -7,12 +7,12 @@ use uva_mem::ZeroedPages;
 use uva_ops::rows::{CachedTable, NarrowFloat};
 
 use super::mapped::Mapped;
-use super::place::{HostPlace, InMemory};
+use super::place::{HostPlace, InMemory, SumPlace};
 use crate::cache::eviction::{EvictingSlots, Eviction};
 use crate::cache::{SlotMap, zeroed_pages};
 use crate::error::GatherError;
 use crate::source::{Origin, RowSource, RowsRead, Ticket};
-use crate::stack::Cached;
+use crate::stack::{Cached, SummedValues};
 
 /// Bytes of insertions from which on they are copied by several threads.
 const PARALLEL_FROM: usize = 1 << 20;
@@ -231,6 +231,28 @@ impl InMemory for Cached<Mapped<'_>, RowCache> {
                     cache.insert_misses(ids, row, pool);
                 }
             }
+        }
+        let read = RowsRead::of(Origin::HostTable, ids.len() as u64, row_bytes);
+        Ok(read.with_hits(Origin::HostTable, Origin::HostCache, hits))
+    }
+
+    fn sum_to(
+        &mut self,
+        ids: &[i64],
+        place: SumPlace<'_>,
+        values: SummedValues,
+    ) -> Result<RowsRead, GatherError> {
+        let Self { source, cache } = self;
+        let row_bytes = source.row_bytes();
+        let (map, rows) = cache.view();
+        // SAFETY: as in `copy_to`.
+        let hits = unsafe {
+            source.sum(CachedTable::new(source.table(), map, rows, row_bytes), values, ids, place)
+        }?;
+        if let RowCache::Evicting(cache) = cache {
+            let (table, pool) = (source.table(), source.pool());
+            let row = |position: usize| &table[ids[position] as usize * row_bytes..][..row_bytes];
+            cache.insert_misses(ids, row, pool);
         }
         let read = RowsRead::of(Origin::HostTable, ids.len() as u64, row_bytes);
         Ok(read.with_hits(Origin::HostTable, Origin::HostCache, hits))

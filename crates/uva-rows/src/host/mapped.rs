@@ -5,15 +5,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use uva_cuda::memory::TableBytes;
+use uva_ops::lists::{ListsError, Picked, WeightedSums};
 use uva_ops::rows::{LINE, NarrowFloat, RowCopy, RowKind, Source, TableRows, Way, any_outside, copy_rows};
 
-use super::place::{HostPlace, InMemory};
+use super::place::{HostPlace, InMemory, SumPlace};
 use crate::error::GatherError;
 use crate::source::{Origin, RowSource, RowsRead, Ticket};
+use crate::stack::SummedValues;
 
 /// Bytes that a thread takes at a time. Large enough to hide the cost of handing out work (a few microseconds against
 /// tens), small enough that threads end together.
 const TASK_BYTES: usize = 256 << 10;
+
+/// Lists that a thread sums at a time.
+const TASK_LISTS: usize = 128;
 
 /// Outputs of at least this many bytes are written with streaming stores, past the caches.
 ///
@@ -136,27 +141,61 @@ impl<'t> Mapped<'t> {
         let threads = place.threads.clamp(1, self.threads()).min(ids.len().div_ceil(task_rows));
         Ok(match &self.pool {
             Some(pool) if threads > 1 => {
-                let tasks = Mutex::new(out.chunks_mut(task_rows * row_bytes).zip(ids.chunks(task_rows)));
                 let hits = AtomicU64::new(0);
-                let take_part = || {
-                    // The lock is held for as long as it takes to find out where the next task is.
-                    let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).next();
-                    while let Some((out, ids)) = next() {
-                        // Read when all threads have come to an end, which orders it.
-                        hits.fetch_add(copy(ids, out), Ordering::Relaxed);
-                    }
-                };
-                pool.in_place_scope(|scope| {
-                    for _ in 1..threads {
-                        scope.spawn(|_| take_part());
-                    }
-                    // This thread starts work at once: waking a sleeping thread may take as long as a whole task.
-                    take_part();
+                let tasks = out.chunks_mut(task_rows * row_bytes).zip(ids.chunks(task_rows));
+                divide(pool, threads, tasks, |(out, ids)| {
+                    // Read when all threads have come to an end, which orders it.
+                    hits.fetch_add(copy(ids, out), Ordering::Relaxed);
                 });
                 hits.into_inner()
             }
             _ => copy(ids, out),
         })
+    }
+
+    /// Checks ids and place, sums the rows that `source` finds, and copies those that the place asks for. Returns how
+    /// many of the ids were in a cache.
+    ///
+    /// # Safety
+    /// `source` has the rows of this table.
+    pub(super) unsafe fn sum(
+        &self,
+        source: impl Source + Sync,
+        values: SummedValues,
+        ids: &[i64],
+        place: SumPlace<'_>,
+    ) -> Result<u64, GatherError> {
+        let SumPlace { out, own, lists, weights, own_weights, threads } = place;
+        let width = self.row_bytes / values.bytes();
+        if lists.len().checked_mul(width) != Some(out.len()) {
+            let row_bytes = width * size_of::<f32>();
+            return Err(GatherError::OutputLength { ids: lists.len(), row_bytes, length: size_of_val(out) });
+        }
+        self.check(ids)?;
+        // SAFETY: all ids were found to be rows of the table, and so of the source; here and below.
+        let hits = ids.iter().map(|&id| unsafe { source.row(id) }.1).sum();
+        // SAFETY: the source's rows are `width` values long.
+        let mut sums = unsafe {
+            WeightedSums::of_table(Picked::new(source, ids, values.narrow), width, lists, weights)?
+        };
+        if let Some(weights) = own_weights {
+            sums = sums.with_own(weights)?;
+        }
+        if !own.is_empty() {
+            let of_lists = ids.get(..lists.len()).ok_or(ListsError::Index(ids.len()))?;
+            // SAFETY: by our caller.
+            unsafe { self.copy(source, values.own(), of_lists, &mut HostPlace { out: own, threads })? };
+        }
+        let vectors = self.copy.vectors;
+        let threads = threads.clamp(1, self.threads()).min(lists.len().div_ceil(TASK_LISTS));
+        match &self.pool {
+            Some(pool) if threads > 1 => {
+                let tasks = out.chunks_mut(TASK_LISTS * width).enumerate();
+                divide(pool, threads, tasks, |(task, out)| sums.write_some(task * TASK_LISTS, out, vectors));
+            }
+            _ => sums.write_some(0, out, vectors),
+        }
+        Ok(hits)
     }
 }
 
@@ -185,6 +224,30 @@ impl fmt::Debug for Table<'_> {
     }
 }
 
+/// Runs the tasks on `threads` threads, the caller's among them. Each takes the next when it has done one.
+fn divide<T>(
+    pool: &rayon::ThreadPool,
+    threads: usize,
+    tasks: impl Iterator<Item = T> + Send,
+    run: impl Fn(T) + Sync,
+) {
+    let tasks = Mutex::new(tasks);
+    let take_part = || {
+        // The lock is held for as long as it takes to find out where the next task is.
+        let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).next();
+        while let Some(task) = next() {
+            run(task);
+        }
+    };
+    pool.in_place_scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(|_| take_part());
+        }
+        // This thread starts work at once: waking a sleeping thread may take as long as a whole task.
+        take_part();
+    });
+}
+
 /// Rows that a thread takes at a time. Their bytes are whole lines, so that no two threads write to one where the output
 /// begins on a line.
 fn task_rows(row_bytes: usize) -> usize {
@@ -207,6 +270,18 @@ impl InMemory for Mapped<'_> {
         let source = TableRows { table: self.table(), row_bytes: self.row_bytes };
         // SAFETY: it is this table.
         unsafe { self.copy(source, widened, ids, &mut place) }?;
+        Ok(RowsRead::of(Origin::HostTable, ids.len() as u64, self.row_bytes))
+    }
+
+    fn sum_to(
+        &mut self,
+        ids: &[i64],
+        place: SumPlace<'_>,
+        values: SummedValues,
+    ) -> Result<RowsRead, GatherError> {
+        let source = TableRows { table: self.table(), row_bytes: self.row_bytes };
+        // SAFETY: it is this table.
+        unsafe { self.sum(source, values, ids, place) }?;
         Ok(RowsRead::of(Origin::HostTable, ids.len() as u64, self.row_bytes))
     }
 }

@@ -3,8 +3,9 @@
 mod cached;
 mod mapped;
 mod place;
+mod summed;
 mod widened;
 
 pub use cached::{CachedRows, EvictingRows, RowCache};
 pub use mapped::Mapped;
-pub use place::{HostPlace, HostSource, InMemory};
+pub use place::{HostPlace, HostSource, InMemory, SumPlace, SumSource};

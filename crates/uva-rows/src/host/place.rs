@@ -1,9 +1,11 @@
 //! Rows in host memory: the place, and the sources that a loop on the CPU can address.
 
+use uva_ops::lists::{Lists, Weights};
 use uva_ops::rows::NarrowFloat;
 
 use crate::error::GatherError;
 use crate::source::{Place, RowSource, RowsRead};
+use crate::stack::SummedValues;
 
 /// Host memory for the rows of a batch.
 #[derive(Debug)]
@@ -25,10 +27,39 @@ impl Place for HostPlace<'_> {
     type Error = GatherError;
 }
 
+/// Host memory for the sums of a batch, and the lists that they are of.
+///
+/// Lists name positions among the ids of a fill. The sum of list `v` starts at zero and takes the rows in the order of
+/// the list, each widened to float32 and added, times its weight, by a fused multiply-add. So it is the same, bit for
+/// bit, as the sum of gathered rows.
+pub struct SumPlace<'p> {
+    /// One row of float32 a list; for an empty list zeros.
+    pub out: &'p mut [f32],
+    /// Besides, the rows of the first ids, one a list, as [`Summed`](crate::Summed) was told to deliver them; empty for none.
+    pub own: &'p mut [u8],
+    /// The lists. There are no more of them than ids.
+    pub lists: Lists<'p, i32>,
+    /// What each row is multiplied by.
+    pub weights: Weights<'p, f32>,
+    /// The weight of id `v`'s row in the sum of list `v`, where it comes last.
+    pub own_weights: Option<&'p [f32]>,
+    /// The maximum of the source's threads that work, at least one.
+    pub threads: usize,
+}
+
+impl Place for SumPlace<'_> {
+    type Error = GatherError;
+}
+
 /// A source of rows in host memory.
 pub trait HostSource: for<'p> RowSource<HostPlace<'p>> {}
 
 impl<S: for<'p> RowSource<HostPlace<'p>> + ?Sized> HostSource for S {}
+
+/// A source of sums in host memory.
+pub trait SumSource: for<'p> RowSource<SumPlace<'p>> {}
+
+impl<S: for<'p> RowSource<SumPlace<'p>> + ?Sized> SumSource for S {}
 
 /// A source whose rows lie in this process's memory, so that one pass finds each row and moves it.
 pub trait InMemory {
@@ -44,5 +75,16 @@ pub trait InMemory {
         ids: &[i64],
         place: HostPlace<'_>,
         widened: Option<NarrowFloat>,
+    ) -> Result<RowsRead, GatherError>;
+
+    /// Sums the rows by the place's lists, and copies those that it asks for besides.
+    ///
+    /// # Errors
+    /// As [`RowSource::submit`]; [`GatherError::Lists`].
+    fn sum_to(
+        &mut self,
+        ids: &[i64],
+        place: SumPlace<'_>,
+        values: SummedValues,
     ) -> Result<RowsRead, GatherError>;
 }

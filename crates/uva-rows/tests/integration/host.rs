@@ -6,8 +6,8 @@ use uva_rows::cache::eviction;
 use uva_rows::cache::map_bytes;
 use uva_rows::conformance::{self, FifoReference, SieveReference};
 use uva_rows::{
-    Cached, CachedRows, EvictingRows, GatherError, HostPlace, Mapped, NarrowFloat, Origin, RowCopy,
-    RowSource, Widened,
+    Cached, CachedRows, EvictingRows, GatherError, HostPlace, Mapped, NarrowFloat, Origin, RowCache, RowCopy,
+    RowSource, SumSource, Summed, SummedValues, Widened,
 };
 
 /// Every way in which this machine can move rows, chosen by the gather's own judgement or not. Small outputs would
@@ -107,6 +107,47 @@ fn every_way_of_widening_conforms() {
             Box::new(Widened::new(rows, narrow).unwrap())
         });
     }
+}
+
+/// Summing sources over a mapped table with this cache in front of it.
+fn summing<'t>(
+    rows: Mapped<'t>,
+    cache: impl Into<RowCache>,
+    values: SummedValues,
+) -> Box<dyn SumSource + 't> {
+    Box::new(Summed::new(Cached::in_memory(rows, cache).unwrap(), values).unwrap())
+}
+
+#[test]
+fn every_way_of_summing_conforms_with_a_cache_and_without() {
+    for vectors in Vectors::available() {
+        let way = RowCopy { vectors, ..RowCopy::best() };
+        conformance::summed(&|table, row_bytes, values, _| {
+            Box::new(Summed::new(forced(table, row_bytes, 1, way), values).unwrap())
+        });
+        conformance::summed(&|table, row_bytes, values, cached| {
+            let cache = CachedRows::new(table, row_bytes, cached, 1).unwrap();
+            summing(forced(table, row_bytes, 1, way), cache, values)
+        });
+    }
+}
+
+#[test]
+fn summing_by_several_threads_conforms_with_no_cache_and_with_one_that_follows() {
+    conformance::summed(&|table, row_bytes, values, _| {
+        Box::new(Summed::new(Mapped::new(table, row_bytes, 3).unwrap(), values).unwrap())
+    });
+    conformance::summed(&|table, row_bytes, values, cached| {
+        let cache = fifo(table.len() / row_bytes, row_bytes, cached.len()).unwrap();
+        summing(Mapped::new(table, row_bytes, 3).unwrap(), cache, values)
+    });
+}
+
+#[test]
+fn rows_that_are_no_whole_values_are_not_summed() {
+    let rows = Mapped::new(&[0; 30], 6, 1).unwrap();
+    let refused = Summed::new(rows, SummedValues { narrow: None, widened_own: false }).unwrap_err();
+    assert_eq!(refused, GatherError::NotValues { row_bytes: 6, value_bytes: 4 });
 }
 
 #[test]

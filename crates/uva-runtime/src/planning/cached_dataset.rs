@@ -15,8 +15,8 @@ use uva_sample::{BatchCounts, BatchKey, MiniBatch};
 use crate::backend::{Backend, CudaBackend};
 use crate::cache::{CacheContents, Engine, OnGpu, SampledGraph};
 use crate::device::{FeatureBytes, cache_on_gpu, zero_copy};
+use crate::host_rows::source_on_host;
 use crate::lane::sampler_lane;
-use crate::roles::source_on_host;
 use crate::{LoaderOptions, RuntimeError};
 
 /// Samples and loads through the caches. Results are the same as without them; ids are the dataset's.

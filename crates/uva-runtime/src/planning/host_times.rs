@@ -15,8 +15,8 @@ use uva_rows::{Cached, CachedRows, Hits, HostPlace, Mapped};
 use uva_sample::{BatchBounds, BatchKey, GraphView, MiniBatch, sampler};
 
 use crate::cache::SampledGraph;
+use crate::host_rows::as_asked_for;
 use crate::plan::seed_order;
-use crate::roles::as_asked_for;
 use crate::widening::narrow_float;
 use crate::{LoaderOptions, RuntimeError};
 

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use rustix::process::Signal;
-use uva_batch::{BatchHeader, Column, HandOver};
+use uva_batch::{BatchHeader, HandOver};
 use uva_graph::Split;
 use uva_mem::ring::{Gone, Liveness, ReadSlot, Reader, RingError};
 use uva_sample::BatchKey;
@@ -219,7 +219,7 @@ impl BatchReceiver {
         }
         let loan = match &self.device {
             None => {
-                let needed = self.plan.layout.range(&header, Column::X, 0).end;
+                let needed = self.plan.layout.used_bytes(&header);
                 if slot.payload().len() < needed {
                     return Err(wrong(format!("{} bytes where {needed} are needed", slot.payload().len())));
                 }

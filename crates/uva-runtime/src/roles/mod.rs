@@ -9,7 +9,7 @@ mod thread;
 
 pub(crate) use back_pressure::BackPressure;
 pub use consumer::BatchReceiver;
-pub(crate) use producer::{ProducerRole, as_asked_for, source_on_host};
+pub(crate) use producer::ProducerRole;
 pub(crate) use sampler::SamplerRole;
 pub use thread::RoleThreads;
 pub(crate) use thread::ThreadName;

@@ -1,28 +1,25 @@
-//! The producer: gathers the feature rows of each batch's nodes, and of its edges where asked for, into feature slots.
+//! The producer: gathers the feature rows of each batch's nodes, or sums them, and gathers those of its edges where asked
+//! for, into feature slots.
 
 use std::sync::Arc;
 
-use uva_batch::{BatchHeader, BatchLayout, Column, HandOver};
+use uva_batch::{BatchHeader, HandOver};
 use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
 use uva_mem::ring::{Reader, Writer};
-use uva_rows::{
-    Cached, CachedRows, EvictingRows, GatherError, HostPlace, HostSource, InMemory, Mapped, NarrowFloat,
-    RowCache, Widened,
-};
+use uva_rows::HostPlace;
 use uva_sample::BatchKey;
 
 use super::BackPressure;
 use crate::RuntimeError;
-use crate::cache::Caches;
 use crate::clock::since_boot;
 use crate::control::{CONSUMER, Control, PRODUCER, Stop};
 use crate::device::{DeviceGather, DeviceSetup};
 use crate::edge_rows::EdgeRows;
+use crate::host_rows::HostRows;
 use crate::peer::Peer;
 use crate::plan::RunPlan;
 use crate::stage::{Doing, StageClock};
-use crate::widening::narrow_float;
 
 /// The one producer: it takes the batches in order, from any sampler.
 pub(crate) struct ProducerRole<'a> {
@@ -44,7 +41,7 @@ pub(crate) struct ProducerRole<'a> {
 
 /// The engine that moves the rows.
 enum Gather<'a> {
-    Host(Box<dyn HostSource + 'a>, Option<EdgeRows>),
+    Host(HostRows<'a>, Option<EdgeRows>),
     Device(Box<DeviceGather>),
 }
 
@@ -59,7 +56,7 @@ impl ProducerRole<'_> {
         let mut gather = match self.device.take() {
             None => {
                 let (layout, threads) = (&plan.layout, plan.options.gather_threads);
-                let rows = source_on_host(self.dataset, layout, threads, &plan.caches, self.cached_rows)?;
+                let rows = HostRows::new(self.dataset, layout, threads, &plan.caches, self.cached_rows)?;
                 Gather::Host(rows, EdgeRows::new(self.dataset, layout, threads)?)
             }
             Some(setup) => {
@@ -121,7 +118,7 @@ impl ProducerRole<'_> {
                             edges.fill(&plan.layout, &header, layer, from, place)?;
                         }
                     }
-                    fill_on_host(plan, &mut **host, threads, &mut header, from, to)?
+                    fill_on_host(plan, host, threads, &mut header, from, to)?
                 }
                 Gather::Device(device) => {
                     header.set_pace(queue as u32, 0);
@@ -157,55 +154,10 @@ impl ProducerRole<'_> {
     }
 }
 
-/// The source of rows for slots of this layout in host memory. It has a cache of the table's rows where the run has
-/// one: of the rows with these ids, or one that evicts.
-pub(crate) fn source_on_host<'d>(
-    dataset: &'d Dataset,
-    layout: &BatchLayout,
-    threads: usize,
-    caches: &Caches,
-    cached_rows: Option<&FrozenBytes>,
-) -> Result<Box<dyn HostSource + 'd>, RuntimeError> {
-    let table = dataset.features();
-    let row_bytes = table.row_bytes();
-    let failed = |error: GatherError| match error {
-        GatherError::Threads { .. } => RuntimeError::Missing(format!("--gather-threads: {error}")),
-        _ => RuntimeError::Failed(format!("feat.npy: {error}")),
-    };
-    let rows = Mapped::new(table.bytes, row_bytes, threads).map_err(failed)?;
-    let cache: Option<RowCache> = match (cached_rows, caches.dynamic) {
-        (Some(ids), _) => {
-            let ids: &[i64] = bytemuck::cast_slice(ids.bytes());
-            Some(CachedRows::new(table.bytes, row_bytes, ids, threads).map_err(failed)?.into())
-        }
-        (None, Some(policy)) => {
-            Some(EvictingRows::new(policy, table.rows, row_bytes, caches.rows).map_err(failed)?.into())
-        }
-        (None, None) => None,
-    };
-    let narrow = narrow_float(layout.widened_from());
-    match cache {
-        None => as_asked_for(rows, narrow),
-        Some(cache) => Cached::in_memory(rows, cache).and_then(|rows| as_asked_for(rows, narrow)),
-    }
-    .map_err(failed)
-}
-
-/// The rows unchanged, or widened.
-pub(crate) fn as_asked_for<'d>(
-    rows: impl InMemory + HostSource + 'd,
-    narrow: Option<NarrowFloat>,
-) -> Result<Box<dyn HostSource + 'd>, GatherError> {
-    Ok(match narrow {
-        None => Box::new(rows),
-        Some(narrow) => Box::new(Widened::new(rows, narrow)?),
-    })
-}
-
-/// Copies a batch's arrays and gathers its rows into a slot in host memory. Returns the slot's length.
+/// Copies a batch's arrays and fills its rows into a slot in host memory. Returns the slot's length.
 fn fill_on_host(
     plan: &RunPlan,
-    source: &mut dyn HostSource,
+    rows: &mut HostRows<'_>,
     threads: usize,
     header: &mut BatchHeader,
     from: &[u8],
@@ -215,13 +167,7 @@ fn fill_on_host(
     for range in layout.copied(header) {
         to[range.clone()].copy_from_slice(&from[range]);
     }
-    let features = layout.range(header, Column::X, 0);
-    let length = features.end;
-    let nodes: &[i64] = bytemuck::cast_slice(&from[layout.range(header, Column::InputNodes, 0)]);
-    let read = source
-        .fill(nodes, HostPlace { out: &mut to[features], threads })
-        .map_err(|error| RuntimeError::Failed(format!("feat.npy: {error}")))?;
-    header.set_rows_cached(read.hits());
+    header.set_rows_cached(rows.fill(layout, header, threads, from, to)?);
     header.set_gathered(since_boot());
-    Ok(length)
+    Ok(layout.used_bytes(header))
 }

@@ -129,8 +129,15 @@ impl Convolution {
         let (Self::Sage { neighbours: weight, .. } | Self::Gcn { weight, .. }) = self;
         let (outputs, inputs) = weight.size2()?;
         let (inputs, outputs) = (inputs as usize, outputs as usize);
-        let multiply_first =
-            projects_first(block.destinations, block.sources, block.edges, inputs, outputs, input_gradient);
+        let multiply_first = !block.is_given()
+            && projects_first(
+                block.destinations,
+                block.sources,
+                block.edges,
+                inputs,
+                outputs,
+                input_gradient,
+            );
         let rows = if multiply_first { linear(x, weight)? } else { x.shallow_clone() };
         let mut sums = block.aggregate(&rows)?;
         if let Some(own) = &block.own {

@@ -13,6 +13,7 @@ mod late;
 mod on_device;
 mod padding;
 mod regression;
+mod summed;
 mod sums;
 mod support;
 mod tasks;

@@ -170,6 +170,7 @@ impl Batch {
     pub(crate) fn input<'a>(&'a self, blocks: &'a [BlockInput<'a>]) -> BatchInput<'a> {
         BatchInput {
             features: bytemuck::cast_slice(&self.features),
+            aggregated: None,
             element: ElementType::F32,
             rows: self.nodes.len(),
             dim: self.dim,

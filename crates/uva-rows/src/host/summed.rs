@@ -1,0 +1,43 @@
+//! Sums of listed rows, made where the rows are read.
+
+use super::place::{HostSource, InMemory, SumPlace};
+use crate::error::GatherError;
+use crate::source::{RowSource, RowsRead, Ticket};
+use crate::stack::{Summed, SummedValues};
+
+impl<S: InMemory + HostSource> Summed<S> {
+    /// Sums rows of the source, which are of these values.
+    ///
+    /// # Errors
+    /// [`GatherError::NotValues`] unless a row is a whole number of such values.
+    pub fn new(source: S, values: SummedValues) -> Result<Self, GatherError> {
+        let (row_bytes, value_bytes) = (source.table_row_bytes(), values.bytes());
+        if !row_bytes.is_multiple_of(value_bytes) {
+            return Err(GatherError::NotValues { row_bytes, value_bytes });
+        }
+        Ok(Self { source, values })
+    }
+}
+
+/// `row_bytes` is that of a sum. Each id counts once in what was read, however many lists name it.
+impl<S: InMemory + HostSource> RowSource<SumPlace<'_>> for Summed<S> {
+    fn rows(&self) -> usize {
+        self.source.rows()
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.source.table_row_bytes() / self.values.bytes() * size_of::<f32>()
+    }
+
+    fn check(&self, ids: &[i64]) -> Result<(), GatherError> {
+        self.source.check(ids)
+    }
+
+    fn submit(&mut self, ids: &[i64], place: SumPlace<'_>) -> Result<Ticket, GatherError> {
+        Ok(Ticket::of(0, self.source.sum_to(ids, place, self.values)?))
+    }
+
+    fn wait(&mut self, ticket: Ticket) -> Result<RowsRead, GatherError> {
+        Ok(ticket.read)
+    }
+}

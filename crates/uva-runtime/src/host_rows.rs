@@ -1,0 +1,172 @@
+//! The feature rows of a batch on the CPU: gathered into its slot, or summed by the outermost layer's lists.
+
+use uva_batch::{Aggregation, BatchHeader, BatchLayout, Column};
+use uva_graph::{Dataset, ElementType};
+use uva_mem::FrozenBytes;
+use uva_ops::lists::{Lists, Weights, degree_weights};
+use uva_rows::{
+    Cached, CachedRows, EvictingRows, GatherError, HostPlace, HostSource, InMemory, Mapped, NarrowFloat,
+    RowCache, SumPlace, SumSource, Summed, SummedValues, Widened,
+};
+
+use crate::RuntimeError;
+use crate::cache::Caches;
+use crate::widening::narrow_float;
+
+/// Fills the columns of feature rows of slots in host memory.
+pub(crate) enum HostRows<'d> {
+    /// A row a node.
+    Gathered(Box<dyn HostSource + 'd>),
+    /// Sums.
+    Summed(Box<dyn SumSource + 'd>),
+}
+
+impl<'d> HostRows<'d> {
+    /// For slots of this layout. It has a cache of the table's rows where the run has one: of the rows with these ids,
+    /// or one that evicts.
+    pub fn new(
+        dataset: &'d Dataset,
+        layout: &BatchLayout,
+        threads: usize,
+        caches: &Caches,
+        cached_rows: Option<&FrozenBytes>,
+    ) -> Result<Self, RuntimeError> {
+        if layout.aggregation() == Aggregation::None {
+            return source_on_host(dataset, layout, threads, caches, cached_rows).map(Self::Gathered);
+        }
+        let element = dataset.features().element;
+        if !is_summed(element) {
+            return Err(RuntimeError::Usage(format!("feat.npy has {element}: only floats are summed")));
+        }
+        let values = SummedValues {
+            narrow: narrow_float(Some(element)),
+            widened_own: layout.widened_from().is_some(),
+        };
+        let (rows, cache) = table_and_cache(dataset, threads, caches, cached_rows)?;
+        let summed: Result<Box<dyn SumSource + 'd>, GatherError> = match cache {
+            None => Summed::new(rows, values).map(|sums| Box::new(sums) as _),
+            Some(cache) => Cached::in_memory(rows, cache)
+                .and_then(|rows| Summed::new(rows, values))
+                .map(|sums| Box::new(sums) as _),
+        };
+        summed.map(Self::Summed).map_err(failed)
+    }
+
+    /// Fills the columns of the batch of this header. `from` is the batch slot's payload, `to` the feature slot's.
+    /// Returns how many of the batch's rows came from the cache.
+    pub fn fill(
+        &mut self,
+        layout: &BatchLayout,
+        header: &BatchHeader,
+        threads: usize,
+        from: &[u8],
+        to: &mut [u8],
+    ) -> Result<u64, RuntimeError> {
+        let nodes: &[i64] = bytemuck::cast_slice(&from[layout.range(header, Column::InputNodes, 0)]);
+        let x = layout.range(header, Column::X, 0);
+        let read = match self {
+            Self::Gathered(source) => source.fill(nodes, HostPlace { out: &mut to[x], threads }),
+            Self::Summed(source) => {
+                let outermost = layout.layers().len() - 1;
+                let column = |column| &from[layout.range(header, column, outermost)];
+                let lists = Lists::new(
+                    bytemuck::cast_slice(column(Column::Indptr)),
+                    bytemuck::cast_slice(column(Column::Indices)),
+                    nodes.len(),
+                )
+                .map_err(|error| failed(error.into()))?;
+                let sampled: &[f32] = bytemuck::cast_slice(column(Column::Weights));
+                let (weights, own_weights) = match layout.aggregation() {
+                    Aggregation::Degrees => {
+                        let degrees = bytemuck::cast_slice(column(Column::Degrees));
+                        let (weights, own) = degree_weights(&lists, sampled, degrees);
+                        (Some(weights), Some(own))
+                    }
+                    _ => (None, None),
+                };
+                let weights = match (&weights, sampled) {
+                    (Some(weights), _) => Weights::Each(&weights[..]),
+                    (None, []) => Weights::Mean,
+                    (None, sampled) => Weights::Each(sampled),
+                };
+                let sums = layout.range(header, Column::Aggregated, 0);
+                // Rows of their own lie before the sums, or there are none.
+                let (before, from_sums) = to.split_at_mut(sums.start);
+                let place = SumPlace {
+                    out: bytemuck::cast_slice_mut(&mut from_sums[..sums.len()]),
+                    own: &mut before[x],
+                    lists,
+                    weights,
+                    own_weights: own_weights.as_deref(),
+                    threads,
+                };
+                source.fill(nodes, place)
+            }
+        };
+        Ok(read.map_err(failed)?.hits())
+    }
+}
+
+/// Whether rows of this type can be summed.
+#[must_use]
+pub fn is_summed(element: ElementType) -> bool {
+    element == ElementType::F32 || narrow_float(Some(element)).is_some()
+}
+
+/// The source of rows for slots of this layout in host memory, with a cache as [`HostRows::new`] makes it.
+pub(crate) fn source_on_host<'d>(
+    dataset: &'d Dataset,
+    layout: &BatchLayout,
+    threads: usize,
+    caches: &Caches,
+    cached_rows: Option<&FrozenBytes>,
+) -> Result<Box<dyn HostSource + 'd>, RuntimeError> {
+    let (rows, cache) = table_and_cache(dataset, threads, caches, cached_rows)?;
+    let half = narrow_float(layout.widened_from());
+    match cache {
+        None => as_asked_for(rows, half),
+        Some(cache) => Cached::in_memory(rows, cache).and_then(|rows| as_asked_for(rows, half)),
+    }
+    .map_err(failed)
+}
+
+/// The table, and the cache in front of it.
+fn table_and_cache<'d>(
+    dataset: &'d Dataset,
+    threads: usize,
+    caches: &Caches,
+    cached_rows: Option<&FrozenBytes>,
+) -> Result<(Mapped<'d>, Option<RowCache>), RuntimeError> {
+    let table = dataset.features();
+    let row_bytes = table.row_bytes();
+    let rows = Mapped::new(table.bytes, row_bytes, threads).map_err(failed)?;
+    let cache = match (cached_rows, caches.dynamic) {
+        (Some(ids), _) => {
+            let ids: &[i64] = bytemuck::cast_slice(ids.bytes());
+            Some(CachedRows::new(table.bytes, row_bytes, ids, threads).map_err(failed)?.into())
+        }
+        (None, Some(policy)) => {
+            Some(EvictingRows::new(policy, table.rows, row_bytes, caches.rows).map_err(failed)?.into())
+        }
+        (None, None) => None,
+    };
+    Ok((rows, cache))
+}
+
+/// The rows unchanged, or widened.
+pub(crate) fn as_asked_for<'d>(
+    rows: impl InMemory + HostSource + 'd,
+    half: Option<NarrowFloat>,
+) -> Result<Box<dyn HostSource + 'd>, GatherError> {
+    Ok(match half {
+        None => Box::new(rows),
+        Some(half) => Box::new(Widened::new(rows, half)?),
+    })
+}
+
+fn failed(error: GatherError) -> RuntimeError {
+    match error {
+        GatherError::Threads { .. } => RuntimeError::Missing(format!("--gather-threads: {error}")),
+        _ => RuntimeError::Failed(format!("feat.npy: {error}")),
+    }
+}

@@ -1,0 +1,184 @@
+//! Sums of the producer as users meet them: the losses of whole rows, smaller slots, refusals that say what to do.
+
+use std::fs;
+
+use crate::support::arrays::header;
+use crate::support::directory;
+use crate::support::runs::{Metrics, small_graph, train};
+
+/// What must not depend on who sums: hashes and losses of all batches, and the validation of each epoch.
+type Learned = (Vec<(u64, u64, String, String)>, Vec<String>);
+
+fn learned(metrics: &Metrics) -> Learned {
+    (metrics.trained(), metrics.of("epoch").map(|epoch| epoch["valid_accuracy"].to_string()).collect())
+}
+
+#[test]
+fn losses_and_hashes_are_equal_whoever_sums_for_every_kind_of_sampler() {
+    let temp = directory();
+    small_graph(temp.path());
+    for model in ["sage", "gcn"] {
+        for kind in ["neighbor", "labor", "ladies", "walk"] {
+            let options =
+                format!("--epochs 2 --samplers 1 --in-process --model {model} --sampler-kind {kind}");
+            let run = |way: &str| {
+                let name = format!("{model}-{kind}-{way}.jsonl");
+                train(temp.path(), &name, &format!("{options} --aggregate {way}")).run().succeeds();
+                Metrics::read(&temp.path().join(name))
+            };
+            let (off, host) = (run("off"), run("host"));
+            assert_eq!(learned(&host), learned(&off), "{model} {kind}");
+            assert!(learned(&off).0.len() > 20);
+            let in_force = |metrics: &Metrics| metrics.of("start").next().unwrap()["in_force"].clone();
+            assert_eq!(in_force(&host)["aggregate"]["way"], "host");
+            assert_eq!(in_force(&off)["aggregate"]["way"], "off");
+            assert!(off.of("batch").all(|batch| batch.get("aggregate").is_none()));
+            for batch in host.of("batch") {
+                let (counts, edges) = (&batch["aggregate"], batch["edges"].as_array().unwrap());
+                let number = |name: &str| counts[name].as_u64().unwrap();
+                // Rows of 24 float32.
+                let own = if model == "sage" { number("sum_rows") } else { 0 };
+                assert_eq!(number("own_rows"), own, "{batch}");
+                assert_eq!(number("entries"), edges.last().unwrap().as_u64().unwrap(), "{batch}");
+                assert_eq!(number("rows_read"), number("entries") + number("sum_rows"), "{batch}");
+                assert_eq!(number("slot_bytes"), (own + number("sum_rows")) * 96, "{batch}");
+                assert_eq!(number("raw_slot_bytes"), batch["input_nodes"].as_u64().unwrap() * 96, "{batch}");
+            }
+        }
+    }
+}
+
+#[test]
+fn losses_are_equal_in_processes_in_threads_resumed_by_the_other_way_and_behind_caches() {
+    let temp = directory();
+    small_graph(temp.path());
+    for model in ["sage", "gcn"] {
+        let run = |metrics: &str, options: &str| {
+            let metrics = format!("{model}-{metrics}.jsonl");
+            train(temp.path(), &metrics, &format!("--model {model} {options}")).run().succeeds();
+            Metrics::read(&temp.path().join(metrics))
+        };
+        let expected = learned(&run("off", "--epochs 2 --aggregate off"));
+        assert_eq!(
+            learned(&run("processes", "--epochs 2 --aggregate host --samplers 2")),
+            expected,
+            "{model}"
+        );
+        let threads = run("threads", "--epochs 2 --aggregate host --in-process");
+        assert_eq!(learned(&threads), expected, "{model}");
+        for (first, second) in [("off", "host"), ("host", "off")] {
+            let kept = format!("--checkpoint {model}-{first}");
+            run(first, &format!("--epochs 1 --aggregate {first} {kept}"));
+            let resumed = run(first, &format!("--epochs 2 --aggregate {second} {kept} --resume"));
+            let last = resumed.of("start").last().unwrap();
+            assert_eq!(last["in_force"]["aggregate"]["way"], second);
+            assert_eq!(learned(&resumed), expected, "{model} from {first} to {second}");
+        }
+        // A row counts once a batch, however many sums it is in: hits are those of gathered rows.
+        for policy in ["degree", "fifo"] {
+            let cached = |way: &str| {
+                let options = format!("--epochs 2 --in-process --gpu-cache 100KB --cache-policy {policy}");
+                run(&format!("{policy}-{way}"), &format!("{options} --aggregate {way}"))
+            };
+            let (off, host) = (cached("off"), cached("host"));
+            assert_eq!(learned(&host), expected, "{model} {policy}");
+            let hits = |metrics: &Metrics| {
+                metrics
+                    .of("batch")
+                    .map(|batch| batch["cache"]["row_hits"].as_u64().unwrap())
+                    .collect::<Vec<_>>()
+            };
+            assert_eq!(hits(&host), hits(&off), "{model} {policy}");
+            assert!(hits(&host).iter().sum::<u64>() > 0, "{model} {policy}");
+        }
+    }
+}
+
+#[test]
+fn slots_of_sums_are_as_much_smaller_as_there_are_fewer_destinations_than_nodes() {
+    let temp = directory();
+    small_graph(temp.path());
+    for (model, share) in [("sage", 0.55), ("gcn", 0.3)] {
+        let slot = |way: &str| {
+            let name = format!("{model}-{way}.jsonl");
+            let options = format!(
+                "train graph --fanouts 10 --batch-size 50 --hidden 8 --epochs 1 --in-process --metrics {name} --model \
+                 {model} --train-threads 1 --aggregate {way}"
+            );
+            crate::support::uvatrain(temp.path(), options.split(' ')).run().succeeds();
+            let metrics = Metrics::read(&temp.path().join(name));
+            metrics.of("start").next().unwrap()["in_force"]["feature_slot_bytes"].as_f64().unwrap()
+        };
+        let (off, host) = (slot("off"), slot("host"));
+        assert!(host <= share * off, "{model}: {host} bytes of {off}");
+    }
+}
+
+#[test]
+fn sums_that_the_producer_cannot_make_are_refused_with_another_way_and_left_by_auto() {
+    let temp = directory();
+    let graph = small_graph(temp.path());
+    for (options, parts) in [
+        ("--model gat", &["model gat", "trained", "--aggregate off"][..]),
+        ("--model gin", &["model gin", "--model sage"]),
+        ("--residual", &["--residual", "before the first sum"]),
+        ("--input-dropout 0.2", &["--input-dropout"]),
+        ("--feature-norm row", &["--feature-norm row", "normalise the table"]),
+    ] {
+        let parts = [&["--aggregate host"], parts].concat();
+        train(temp.path(), "refused.jsonl", &format!("--epochs 1 --aggregate host {options}"))
+            .run()
+            .refuses(2, &parts);
+        train(temp.path(), "auto.jsonl", &format!("--epochs 1 --in-process {options}")).run().succeeds();
+        let metrics = Metrics::read(&temp.path().join("auto.jsonl"));
+        let aggregate = metrics.of("start").next().unwrap()["in_force"]["aggregate"].clone();
+        assert_eq!(aggregate["way"], "off", "{options}");
+        let reason = aggregate["reason"].as_str().unwrap();
+        assert!(!reason.contains("measured"), "{options}: {reason}");
+    }
+    train(temp.path(), "refused.jsonl", "--epochs 1 --aggregate device")
+        .run()
+        .refuses(2, &["--aggregate device", "--aggregate host"]);
+    // With nothing in the way, what auto lacks is a figure, and it says so.
+    train(temp.path(), "auto.jsonl", "--epochs 1 --in-process").run().succeeds();
+    let metrics = Metrics::read(&temp.path().join("auto.jsonl"));
+    let aggregate = metrics.of("start").next().unwrap()["in_force"]["aggregate"].clone();
+    assert!(aggregate["way"] == "off" && aggregate["reason"].to_string().contains("measured"), "{aggregate}");
+    let mut meta: serde_json::Value =
+        serde_json::from_slice(&fs::read(graph.join("meta.json")).unwrap()).unwrap();
+    meta["feat_dtype"] = "u8".into();
+    fs::write(graph.join("meta.json"), meta.to_string()).unwrap();
+    fs::write(graph.join("feat.npy"), [header("|u1", &[4000, 24], false), vec![1; 4000 * 24]].concat())
+        .unwrap();
+    train(temp.path(), "refused.jsonl", "--epochs 1 --aggregate host")
+        .run()
+        .refuses(2, &["--aggregate host", "u8", "--aggregate off"]);
+}
+
+#[test]
+fn half_precision_tables_give_equal_losses_whoever_sums_and_whoever_widens() {
+    let temp = directory();
+    let graph = small_graph(temp.path());
+    let mut meta: serde_json::Value =
+        serde_json::from_slice(&fs::read(graph.join("meta.json")).unwrap()).unwrap();
+    for (dtype, npy_dtype) in [("f16", "<f2"), ("bf16", "<u2")] {
+        meta["feat_dtype"] = dtype.into();
+        fs::write(graph.join("meta.json"), meta.to_string()).unwrap();
+        // Any bits of values around one.
+        let values = (0..4000 * 24u32).flat_map(|i| {
+            let noise = (i.wrapping_mul(2_654_435_761) >> 22) as u16;
+            (if dtype == "f16" { 0x3800 + noise } else { 0x3f00 + (noise & 0xff) }).to_le_bytes()
+        });
+        let bytes = [header(npy_dtype, &[4000, 24], false), values.collect()].concat();
+        fs::write(graph.join("feat.npy"), bytes).unwrap();
+        let run = |options: &str| {
+            let options = format!("--epochs 1 --in-process --samplers 1 {options}");
+            train(temp.path(), "run.jsonl", &options).run().succeeds();
+            learned(&Metrics::read(&temp.path().join("run.jsonl")))
+        };
+        let expected = run("--aggregate off");
+        for options in ["", "--feature-type table", "--feature-type float32"] {
+            assert_eq!(run(&format!("--aggregate host {options}")), expected, "{dtype} {options}");
+        }
+    }
+}
