@@ -38,7 +38,8 @@ fn value(narrow: Option<NarrowFloat>, bytes: &[u8]) -> f32 {
 fn finite_table(values: usize, narrow: Option<NarrowFloat>) -> Vec<u8> {
     let mut table = table_bytes(values * value_bytes(narrow));
     for bytes in table.chunks_exact_mut(value_bytes(narrow)) {
-        if !(value(narrow, bytes).abs() < 1e15) {
+        let size = value(narrow, bytes).abs();
+        if size.is_nan() || size >= 1e15 {
             bytes.fill(0);
         }
     }
