@@ -2,15 +2,14 @@
 
 use std::ops::Range;
 
-use bytemuck::Pod;
 use uva_cuda::kernels::gather::GatherReport;
 use uva_graph::{Dataset, ElementType, Labels};
-use uva_sample::{BatchBounds, BlockMut, LayerBounds, MAX_LAYERS};
+use uva_sample::{BatchBounds, LayerBounds};
 
 use crate::schema::{Rows, Slots, Values};
 use crate::{
-    Aggregation, BatchHeader, BatchSpec, COLUMNS, Column, ColumnSpec, Element, HandOver, LayoutError,
-    StaticShapes,
+    Aggregation, BatchHeader, BatchSpec, COLUMNS, Column, ColumnPlace, ColumnSpec, ColumnsMut, Element,
+    HandOver, LayoutError, StaticShapes,
 };
 
 const CACHE_LINE: usize = 64;
@@ -20,16 +19,6 @@ const PAGE: usize = 4096;
 const REPORT_BYTES: usize = size_of::<GatherReport>();
 // Arrays behind the report begin on a cache line, and no later than behind a header.
 const _: () = assert!(REPORT_BYTES.is_multiple_of(CACHE_LINE) && REPORT_BYTES <= BatchHeader::BYTES);
-
-/// The most columns that a batch can have, those of every layer counted.
-const MOST_COLUMNS: usize = {
-    let (mut most, mut at) = (0, 0);
-    while at < COLUMNS.len() {
-        most += if COLUMNS[at].is_of_layers() { MAX_LAYERS } else { 1 };
-        at += 1;
-    }
-    most
-};
 
 /// The offsets and bounds of a slot: the same in every role, since all compute them from the same options.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,51 +40,6 @@ pub struct BatchLayout {
     aggregation: Aggregation,
     batch_bytes: usize,
     arrays_bytes: usize,
-}
-
-/// Where a column lies, and its shape in this run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ColumnPlace {
-    /// The column.
-    pub column: Column,
-    /// The layer; 0 where the column is none of layers.
-    pub layer: usize,
-    /// The type of its values.
-    pub element: Element,
-    /// Values in a row; `None`: one, and the column has one dimension.
-    pub width: Option<usize>,
-    /// Which rows it has: those of its description, except that beside sums `x` has the outermost destinations' alone.
-    pub counted: Rows,
-    /// The most rows that it can have.
-    pub capacity: usize,
-    /// The offset of its first byte in the slot.
-    pub at: usize,
-}
-
-impl ColumnPlace {
-    /// Bytes of a row.
-    #[must_use]
-    pub fn row_bytes(&self) -> usize {
-        self.width.unwrap_or(1) * self.element.bytes()
-    }
-
-    /// Rows that the batch of this header has of it.
-    #[must_use]
-    pub fn rows(&self, header: &BatchHeader) -> usize {
-        header.rows(self.counted, self.layer)
-    }
-
-    /// The bytes that the batch of this header uses of it.
-    #[must_use]
-    pub fn used(&self, header: &BatchHeader) -> Range<usize> {
-        self.at..self.at + self.rows(header) * self.row_bytes()
-    }
-
-    /// The bytes that are kept for it.
-    #[must_use]
-    pub fn room(&self) -> Range<usize> {
-        self.at..self.at + self.capacity * self.row_bytes()
-    }
 }
 
 impl BatchLayout {
@@ -356,76 +300,20 @@ impl BatchLayout {
     /// # Panics
     /// When the payload is shorter than a batch, or does not begin on a cache line.
     pub fn columns_mut<'a>(&'a self, payload: &'a mut [u8]) -> ColumnsMut<'a> {
-        let mut rest = &mut payload[..self.batch_bytes];
-        let mut taken = 0;
-        let mut lent: [&'a mut [u8]; MOST_COLUMNS] = std::array::from_fn(|_| Default::default());
-        for (place, lent) in self.places.iter().zip(&mut lent) {
-            if !is_copied(place) {
-                continue;
-            }
-            // Columns lie one behind the other: each takes its bytes off the front of the rest.
-            let room = place.room();
-            let (_, from) = std::mem::take(&mut rest).split_at_mut(room.start - taken);
-            let (column, behind) = from.split_at_mut(room.len());
-            (*lent, rest, taken) = (column, behind, room.end);
-        }
-        ColumnsMut { places: &self.places, lent }
+        ColumnsMut::over(&self.places, &mut payload[..self.batch_bytes])
     }
 
     /// The columns that both slots hold, as ranges of the payload, without the unused rest of each. These are copied
     /// from slot to slot.
     pub fn copied(&self, header: &BatchHeader) -> impl Iterator<Item = Range<usize>> {
         let header = *header;
-        self.places.iter().filter(|place| is_copied(place)).map(move |place| place.used(&header))
-    }
-}
-
-/// A batch slot's columns, to be written. Each can be taken once.
-pub struct ColumnsMut<'a> {
-    places: &'a [ColumnPlace],
-    lent: [&'a mut [u8]; MOST_COLUMNS],
-}
-
-impl<'a> ColumnsMut<'a> {
-    /// Takes the room of a column; empty where these batches have none, and the second time.
-    ///
-    /// # Panics
-    /// When its values are of another size than `T`.
-    pub fn take<T: Pod>(&mut self, column: Column, layer: usize) -> &'a mut [T] {
-        let found = self.places.iter().position(|place| place.column == column && place.layer == layer);
-        // Casts hold: slots are page-aligned, every offset is a multiple of 64, every length one of the element's.
-        match found.map(|at| std::mem::take(&mut self.lent[at])) {
-            Some(lent) if !lent.is_empty() => bytemuck::cast_slice_mut(lent),
-            _ => Default::default(),
-        }
-    }
-
-    /// Takes the room of each layer's block. Behind the last layer blocks are empty.
-    pub fn take_blocks(&mut self) -> [BlockMut<'a>; MAX_LAYERS] {
-        let mut blocks: [BlockMut<'a>; MAX_LAYERS] = std::array::from_fn(|_| BlockMut::default());
-        for (place, lent) in self.places.iter().zip(&mut self.lent) {
-            let block = &mut blocks[place.layer];
-            match place.column {
-                Column::Indptr => block.indptr = bytemuck::cast_slice_mut(std::mem::take(lent)),
-                Column::Indices => block.indices = bytemuck::cast_slice_mut(std::mem::take(lent)),
-                Column::EdgeIds => block.edge_ids = bytemuck::cast_slice_mut(std::mem::take(lent)),
-                Column::Weights => block.weights = bytemuck::cast_slice_mut(std::mem::take(lent)),
-                _ => {}
-            }
-        }
-        blocks
+        self.places.iter().filter(|place| place.is_copied()).map(move |place| place.used(&header))
     }
 }
 
 /// Whether it is one of the columns of feature rows, which come last.
 fn of_features(column: Column) -> bool {
     matches!(column, Column::X | Column::Aggregated)
-}
-
-/// Whether the producer copies it from slot to slot.
-fn is_copied(place: &ColumnPlace) -> bool {
-    let spec = place.column.spec();
-    spec.lives_in == Slots::Both && spec.first_of.is_none()
 }
 
 /// The columns of batches of `layers` layers, in the order of [`COLUMNS`].
@@ -531,7 +419,7 @@ mod tests {
     impl BatchLayout {
         /// Where the room of each copied column ends, in the order of [`BatchLayout::copied`].
         fn ends(&self) -> Vec<usize> {
-            self.places.iter().filter(|place| is_copied(place)).map(|place| place.room().end).collect()
+            self.places.iter().filter(|place| place.is_copied()).map(|place| place.room().end).collect()
         }
     }
 

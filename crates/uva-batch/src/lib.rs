@@ -27,6 +27,8 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod aggregation;
+mod column_place;
+mod columns_mut;
 mod element;
 mod error;
 mod feature_rows;
@@ -40,12 +42,14 @@ mod static_shapes;
 mod view;
 
 pub use aggregation::Aggregation;
+pub use column_place::ColumnPlace;
+pub use columns_mut::ColumnsMut;
 pub use element::Element;
 pub use error::{ColumnError, LayoutError};
 pub use feature_rows::FeatureRows;
 pub use feature_type::FeatureType;
 pub use header::{BatchHeader, HandOver};
-pub use layout::{BatchLayout, ColumnPlace, ColumnsMut};
+pub use layout::BatchLayout;
 pub use pad::pad;
 pub use schema::{COLUMNS, Column, ColumnSpec, Stage};
 pub use spec::BatchSpec;

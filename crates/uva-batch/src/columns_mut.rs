@@ -1,0 +1,71 @@
+//! The columns of a batch slot, lent for writing.
+
+use bytemuck::Pod;
+use uva_sample::{BlockMut, MAX_LAYERS};
+
+use crate::column_place::ColumnPlace;
+use crate::{COLUMNS, Column};
+
+/// The most columns that a batch can have, those of every layer counted.
+const MOST_COLUMNS: usize = {
+    let (mut most, mut at) = (0, 0);
+    while at < COLUMNS.len() {
+        most += if COLUMNS[at].is_of_layers() { MAX_LAYERS } else { 1 };
+        at += 1;
+    }
+    most
+};
+
+/// A batch slot's columns, to be written. Each can be taken once.
+pub struct ColumnsMut<'a> {
+    places: &'a [ColumnPlace],
+    lent: [&'a mut [u8]; MOST_COLUMNS],
+}
+
+impl<'a> ColumnsMut<'a> {
+    /// The columns at these places of a batch slot's payload.
+    pub(crate) fn over(places: &'a [ColumnPlace], payload: &'a mut [u8]) -> Self {
+        let (mut rest, mut taken) = (payload, 0);
+        let mut lent: [&'a mut [u8]; MOST_COLUMNS] = std::array::from_fn(|_| Default::default());
+        for (place, lent) in places.iter().zip(&mut lent) {
+            if !place.is_copied() {
+                continue;
+            }
+            // Columns lie one behind the other: each takes its bytes off the front of the rest.
+            let room = place.room();
+            let (_, from) = std::mem::take(&mut rest).split_at_mut(room.start - taken);
+            let (column, behind) = from.split_at_mut(room.len());
+            (*lent, rest, taken) = (column, behind, room.end);
+        }
+        Self { places, lent }
+    }
+
+    /// Takes the room of a column; empty where these batches have none, and the second time.
+    ///
+    /// # Panics
+    /// When its values are of another size than `T`.
+    pub fn take<T: Pod>(&mut self, column: Column, layer: usize) -> &'a mut [T] {
+        let found = self.places.iter().position(|place| place.column == column && place.layer == layer);
+        // Casts hold: slots are page-aligned, every offset is a multiple of 64, every length one of the element's.
+        match found.map(|at| std::mem::take(&mut self.lent[at])) {
+            Some(lent) if !lent.is_empty() => bytemuck::cast_slice_mut(lent),
+            _ => Default::default(),
+        }
+    }
+
+    /// Takes the room of each layer's block. Behind the last layer blocks are empty.
+    pub fn take_blocks(&mut self) -> [BlockMut<'a>; MAX_LAYERS] {
+        let mut blocks: [BlockMut<'a>; MAX_LAYERS] = std::array::from_fn(|_| BlockMut::default());
+        for (place, lent) in self.places.iter().zip(&mut self.lent) {
+            let block = &mut blocks[place.layer];
+            match place.column {
+                Column::Indptr => block.indptr = bytemuck::cast_slice_mut(std::mem::take(lent)),
+                Column::Indices => block.indices = bytemuck::cast_slice_mut(std::mem::take(lent)),
+                Column::EdgeIds => block.edge_ids = bytemuck::cast_slice_mut(std::mem::take(lent)),
+                Column::Weights => block.weights = bytemuck::cast_slice_mut(std::mem::take(lent)),
+                _ => {}
+            }
+        }
+        blocks
+    }
+}
