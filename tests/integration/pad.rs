@@ -102,8 +102,41 @@ fn a_resumed_run_pads_to_the_same_shapes_and_goes_on_with_the_same_losses() {
     };
     let all = [shapes(&whole), shapes(&parts)].concat();
     assert!(all.len() == 3 && all.iter().all(|pad| *pad == all[0] && pad.is_object()), "{all:?}");
-    // It is no part of what a checkpoint depends on.
-    metrics_of(temp.path(), "more.jsonl", "--epochs 4 --checkpoint kept --resume");
+    // Dropout draws for the rows of padding too, so losses depend on it.
+    let other = train(temp.path(), "more.jsonl", "--epochs 4 --checkpoint kept --resume");
+    other.run().refuses(2, &["pad"]);
+}
+
+#[test]
+fn a_batch_that_does_not_fit_keeps_its_size_and_is_counted() {
+    let temp = directory();
+    small_graph(temp.path());
+    // All neighbours of few seeds: far more where a hub is among them.
+    let options = "--epochs 1 --fanouts=-1 --batch-size 4 --pad auto --in-process";
+    let metrics = metrics_of(temp.path(), "run.jsonl", options);
+    let padded = all(&metrics, "batch", "padded");
+    let kept = padded.iter().filter(|padded| ***padded == false).count();
+    assert!(kept > 0 && kept < padded.len() / 10, "{kept} of {}", padded.len());
+    assert_eq!(metrics.of("end").next().expect("an end")["unpadded"], kept);
+}
+
+#[test]
+fn the_producers_sums_are_those_without_padding_and_so_are_their_counts() {
+    let temp = directory();
+    small_graph(temp.path());
+    for options in ["--model sage", "--model gcn --fanouts 4", "--model gcn --in-process"] {
+        let options = format!("--epochs 1 --dropout 0 --device cpu {options}");
+        let plain = metrics_of(temp.path(), "plain.jsonl", &format!("{options} --aggregate host"));
+        let padded =
+            metrics_of(temp.path(), "padded.jsonl", &format!("{options} --aggregate host --pad auto"));
+        for (one, other) in padded.of("batch").zip(plain.of("batch")) {
+            assert_eq!((&one["hash"], &one["padded"]), (&other["hash"], &true.into()));
+            for count in ["own_rows", "sum_rows", "entries", "rows_read"] {
+                assert_eq!(one["aggregate"][count], other["aggregate"][count], "{options}: {count}");
+            }
+            close(&one["loss"], &other["loss"], &options);
+        }
+    }
 }
 
 const STEPS: &str = "attach; contents; close";

@@ -40,7 +40,7 @@ pub enum LayoutError {
     NoEdgeFeatures,
     /// float32 of a table of integers.
     #[error(
-        "`feature_type=float32`: feat.npy has {table} values, and only f16 and bf16 are widened on the way. Leave \
+        "`feature_type=float32`: feat.npy has {table} values, and only f16, bf16 and e4m3 are widened on the way. Leave \
          `feature_type` out, and convert where the batch is used, as in batch.x.float()"
     )]
     NotWidened {

@@ -2,7 +2,7 @@
 //!
 //! The nodes of each level move behind the places that earlier levels are padded to, and padding follows them. So the
 //! destinations of a block stay the first of its sources. A node of padding has the id of the batch's first seed: its
-//! rows are valid, and cached after the first read. Edges of padding lead from padding to padding, spread evenly, so
+//! row is valid, and in the processor's caches after the first read. Edges of padding lead from padding to padding, spread evenly, so
 //! the list of no other destination changes.
 
 use std::ops::Range;

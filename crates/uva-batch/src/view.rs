@@ -107,7 +107,7 @@ impl<M: SlotMemory> BatchView<M> {
                 Presence::Rows => {
                     "its producer sums them up, and the model reads nothing else (column `aggregated`)"
                 }
-                Presence::Summed => "only runs whose producer sums have it",
+                Presence::Summed => "only a run whose producer makes sums has it",
                 Presence::Asked | Presence::Always => "the run does not ask for this column",
             },
         })?;

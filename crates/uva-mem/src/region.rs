@@ -66,7 +66,8 @@ pub enum RegionError {
     },
 }
 
-/// Memory that others use too, mapped read-write for as long as this value lives: a sealed memfd, or the threads' own.
+/// Memory that others use too, mapped read-write for as long as this value lives: a sealed memfd, or memory of this
+/// process's threads alone.
 ///
 /// Access goes through raw pointers or atomics only, since other processes or threads write the bytes too. A protocol such as [the
 /// slot ring](crate::ring) decides who may touch which bytes, and when.
@@ -122,16 +123,13 @@ impl SharedRegion {
     /// [`RegionError::System`] when the system refuses the mapping.
     pub fn for_threads(name: &str, bytes: usize) -> Result<Self, RegionError> {
         let size = Self::whole_pages(name, bytes, BASE_PAGE)?;
+        // A ring has room for the largest possible batch, most of which no batch touches. Without NORESERVE the kernel
+        // would refuse what is larger than memory; a memfd it takes for what was touched.
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh mapping at an address of the kernel's choice, so no Rust object lives there.
-        let base = unsafe {
-            rustix::mm::mmap_anonymous(
-                std::ptr::null_mut(),
-                size,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::PRIVATE,
-            )
-        }
-        .map_err(|e| Self::system(name, bytes, "mmap", e))?;
+        let base = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), size, protection, flags) }
+            .map_err(|e| Self::system(name, bytes, "mmap", e))?;
         Ok(Self::mapped(name, None, base, bytes, size, huge_pages(ANONYMOUS)))
     }
 

@@ -143,7 +143,7 @@ fn refused(error: ListsError) -> PyErr {
         ListsError::NoOffsets | ListsError::Offsets(_) => "indptr",
         ListsError::Index(_) => "indices",
         ListsError::Rows { .. } => "rows",
-        ListsError::Weights { .. } => "weights",
+        ListsError::Weights { .. } | ListsError::OwnWeights { .. } => "weights",
         ListsError::Heads { .. } => "heads",
     };
     PyValueError::new_err(format!("{argument}: {error}"))

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use uva_batch::{Aggregation, BatchHeader, BatchLayout};
 
-/// The sums of a batch.
+/// The sums of a batch. Counts leave padding out, bytes do not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AggregateCounts {
     /// Where they were made: `host`, by the producer's CPU threads.
@@ -29,17 +29,19 @@ impl AggregateCounts {
         if aggregation == Aggregation::None {
             return None;
         }
-        let outermost = header.outermost();
+        let last = layout.layers().len() - 1;
+        let (outermost, in_slot) = (header.real_layer(last), header.outermost());
         let (sum_rows, entries) = (outermost.destinations, outermost.edges);
-        let own_rows = if aggregation.keeps_own_rows() { sum_rows } else { 0 };
+        let own = |rows| if aggregation.keeps_own_rows() { rows } else { 0 };
         Some(Self {
             way: "host".to_owned(),
-            own_rows,
+            own_rows: own(sum_rows),
             sum_rows,
             entries,
             // GCN's sums read the destination's own row, too.
             rows_read: entries + sum_rows,
-            slot_bytes: own_rows * layout.row_bytes() + sum_rows * layout.dim() * size_of::<f32>(),
+            slot_bytes: own(in_slot.destinations) * layout.row_bytes()
+                + in_slot.destinations * layout.dim() * size_of::<f32>(),
             raw_slot_bytes: header.nodes() * layout.row_bytes(),
         })
     }

@@ -11,7 +11,7 @@ use crate::plan::{RingName, RunPlan};
 use crate::planning::{Budget, CacheRequest};
 use crate::topology::{Placement, Stage, Topology};
 
-/// What a run would start and use. Nothing has been started or allocated for it.
+/// What a run would start and use. Nothing of it has been started or allocated.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DryRun {
     /// The stages, in the order in which a batch passes through them.

@@ -167,6 +167,7 @@ pub(crate) fn as_asked_for<'d>(
 fn failed(error: GatherError) -> RuntimeError {
     match error {
         GatherError::Threads { .. } => RuntimeError::Missing(format!("--gather-threads: {error}")),
+        GatherError::Lists(error) => RuntimeError::Failed(format!("the outermost block of a batch: {error}")),
         _ => RuntimeError::Failed(format!("feat.npy: {error}")),
     }
 }

@@ -10,7 +10,7 @@ pub struct Resident {
     /// Pages of mapped files: the dataset, the program, its libraries. The machine holds each of them once, however
     /// many processes map it.
     pub files: u64,
-    /// Pages of shared memory, mostly slots. The machine holds these once too.
+    /// Pages of shared memory, mostly slots between processes. The machine holds these once too.
     pub shared: u64,
     /// The largest total so far.
     pub peak: u64,

@@ -78,10 +78,9 @@ options! {
         /// Give each batch the position of its seeds in their split: 8 bytes a seed, for per-example data kept beside it
         input_id: bool = false
             => Field::switch().of(BATCHES, &[Layout]),
-        /// Whether batches are padded to static shapes, so that whole iterations can be captured in CUDA graphs. Batches
-        /// and their hashes are the same
+        /// Pad batches to static shapes, so that whole iterations can be captured in CUDA graphs. Hashes stay the same
         pad: Pad = Pad::Off
-            => Field::choice::<Pad>("SHAPES").of(BATCHES, &[Layout]),
+            => Field::choice::<Pad>("SHAPES").of(BATCHES, &[Identity, Layout]),
         /// Feature values of batches: those of the table, or float32, for which the producer widens narrower
         /// floats on the way
         feature_type: FeatureType = FeatureType::Table

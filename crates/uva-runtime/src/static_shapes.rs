@@ -1,8 +1,8 @@
 //! The static shapes of a run's batches, estimated from batches that are sampled beforehand.
 
-use uva_batch::StaticShapes;
+use uva_batch::{BatchLayout, StaticShapes};
 use uva_graph::{Dataset, Split};
-use uva_sample::{BatchBounds, BatchKey, MiniBatch, SamplerOptions, SeedOrder, sampler};
+use uva_sample::{BatchKey, MiniBatch, SamplerOptions, SeedOrder, sampler};
 
 use crate::cache::SampledGraph;
 use crate::options::Pad;
@@ -17,7 +17,7 @@ impl LoaderOptions {
     ///
     /// The batches are whole ones of the first epoch, evenly spread, and of later epochs where it has too few. Picks
     /// depend on nothing but a batch's key, so the run samples the same batches again, and every process and every
-    /// resumed run finds the same shapes.
+    /// resumed run with the same `slot_bytes` finds the same shapes.
     ///
     /// # Errors
     /// As sampling these batches: [`RuntimeError::Option`] for a batch that does not fit `slot_bytes`.
@@ -37,13 +37,12 @@ fn estimate(dataset: &Dataset, options: &LoaderOptions, main: Split) -> Result<S
     let nodes = dataset.split(main);
     let size = options.batch_size.min(nodes.len()).max(1);
     let sampling = SamplerOptions { edge_ids: false, ..options.sampling() };
-    let again = dataset.repeats();
-    let bytes = options.slot_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-    let (rows, edges) = (dataset.nodes() + again.rows, dataset.edges() + again.edges);
-    let bounds = BatchBounds::for_options(&sampling, size, rows, edges, bytes)?;
+    // Those of the run without padding, so that what would end it ends this.
+    let layout = BatchLayout::new(dataset, &options.batch_spec())?;
+    let bounds = layout.bounds();
     let graph = SampledGraph::new(dataset, None)?;
     let mut sampler = sampler(graph.view(), &sampling)?;
-    let mut batch = MiniBatch::with_bounds(&bounds);
+    let mut batch = MiniBatch::with_bounds(bounds);
     let shuffled = options.shuffled.has(main);
     let mut order = SeedOrder::new(options.seed, main, nodes.len(), shuffled, size, true)?;
     if order.uses_threads() {
@@ -71,5 +70,5 @@ fn estimate(dataset: &Dataset, options: &LoaderOptions, main: Split) -> Result<S
             "no split of the dataset has a node to sample around",
         ));
     }
-    Ok(StaticShapes::estimate(&samples, options.expand, &bounds))
+    Ok(StaticShapes::estimate(&samples, options.expand, bounds))
 }

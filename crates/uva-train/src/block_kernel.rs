@@ -52,6 +52,10 @@ impl BlockPreparer {
             // Computed from the rows.
             (Weighting::Attention, _) => EdgeWeights::None,
         };
+        if blocks.is_empty() {
+            // The only block of a batch of one layer whose sums came with it.
+            return Ok(Vec::new());
+        }
         let degrees = degrees.filter(|_| weighting == EdgeWeights::Degrees);
         let mut arguments = Vec::with_capacity(blocks.len());
         let mut prepared = Vec::with_capacity(blocks.len());

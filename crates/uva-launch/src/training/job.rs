@@ -82,8 +82,8 @@ options! {
         /// Let the first checkpoint replace the one that is in `checkpoint`; without this such a directory is refused
         overwrite_checkpoint: bool = false
             => Field::switch().of(CHECKPOINTS, &[]).needs("checkpoint").excludes(&["resume"]),
-        /// Who makes the sums that the first layer of sage and gcn begins with: the consumer, or the producer, whose
-        /// batches then have a row a destination in place of one a node (docs/aggregation.md)
+        /// Who makes the sums that the first layer of sage and gcn begins with: the consumer, or the producer. Batches of a
+        /// summing producer have a row a destination in place of one a node (docs/aggregation.md)
         aggregate: Aggregate = Aggregate::Auto
             => Field::choice::<Aggregate>("WHO").of(MACHINE, &[Speed]),
         /// Threads of the model's arithmetic; losses are equal bit for bit only for equal numbers

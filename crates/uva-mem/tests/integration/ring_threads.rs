@@ -65,6 +65,19 @@ fn a_ring_for_threads_has_no_descriptor_and_huge_pages_where_the_system_has_them
 }
 
 #[test]
+fn a_ring_may_be_larger_than_memory_while_little_of_it_is_used() {
+    if std::fs::read_to_string("/proc/sys/vm/overcommit_memory").is_ok_and(|mode| mode.trim() == "2") {
+        return eprintln!("skipped: this system reserves memory for every mapping");
+    }
+    let shape = RingShape { slots: 4, payload_bytes: 1 << 40 };
+    for ring in [Ring::create("test", shape).unwrap(), Ring::for_threads("test", shape).unwrap()] {
+        let mut writer = ring.writer();
+        let mut slot = writer.acquire(3, &AlwaysAlive).unwrap();
+        slot.payload_mut()[0] = 7;
+    }
+}
+
+#[test]
 fn a_slot_dropped_unpublished_is_free_for_the_same_sequence() {
     let ring = ring(2, 10);
     let mut writer = ring.writer();

@@ -57,6 +57,13 @@ pub enum ListsError {
         /// One for each of these.
         edges: usize,
     },
+    /// So many weights for the own rows of so many lists.
+    OwnWeights {
+        /// Weights that were given.
+        given: usize,
+        /// One for each of these.
+        lists: usize,
+    },
     /// A row of so many elements cannot be divided between so many heads.
     Heads {
         /// Elements of a row.
@@ -76,6 +83,9 @@ impl fmt::Display for ListsError {
                 write!(formatter, "{given} elements of rows where {wanted} belong")
             }
             Self::Weights { given, edges } => write!(formatter, "{given} weights for {edges} edges"),
+            Self::OwnWeights { given, lists } => {
+                write!(formatter, "{given} weights for the own rows of {lists} lists")
+            }
             Self::Heads { width, heads } => {
                 write!(formatter, "rows of {width} elements do not divide into {heads} heads")
             }

@@ -252,11 +252,11 @@ impl<'a, T: Element, I: Id, R: ListedRows> WeightedSums<'a, T, I, R> {
     /// # Errors
     /// If that is not one weight a list, or there are more lists than rows.
     pub fn with_own(self, own: &'a [T]) -> Result<Self, ListsError> {
-        let (given, edges) = (own.len(), self.lists.len());
-        if given != edges {
-            return Err(ListsError::Weights { given, edges });
+        let (given, lists) = (own.len(), self.lists.len());
+        if given != lists {
+            return Err(ListsError::OwnWeights { given, lists });
         }
-        if edges > self.lists.rows() {
+        if lists > self.lists.rows() {
             return Err(ListsError::Index(self.lists.rows()));
         }
         Ok(Self { own, ..self })
