@@ -107,13 +107,20 @@ fn a_resumed_run_pads_to_the_same_shapes_and_goes_on_with_the_same_losses() {
     other.run().refuses(2, &["pad"]);
 }
 
+/// As [`metrics_of`], of a run with these sizes.
+fn sized(directory: &Path, sizes: &str, options: &str) -> Metrics {
+    let run = format!("train graph {sizes} --hidden 16 --train-threads 1 --metrics run.jsonl {options}");
+    uvatrain(directory, run.split_whitespace()).run().succeeds();
+    Metrics::read(&directory.join("run.jsonl"))
+}
+
 #[test]
 fn a_batch_that_does_not_fit_keeps_its_size_and_is_counted() {
     let temp = directory();
     small_graph(temp.path());
     // All neighbours of few seeds: far more where a hub is among them.
-    let options = "--epochs 1 --fanouts=-1 --batch-size 4 --pad auto --in-process";
-    let metrics = metrics_of(temp.path(), "run.jsonl", options);
+    let sizes = "--fanouts=-1 --batch-size 4 --slot-bytes 16MiB";
+    let metrics = sized(temp.path(), sizes, "--epochs 1 --pad auto --in-process");
     let padded = all(&metrics, "batch", "padded");
     let kept = padded.iter().filter(|padded| ***padded == false).count();
     assert!(kept > 0 && kept < padded.len() / 10, "{kept} of {}", padded.len());
@@ -124,14 +131,18 @@ fn a_batch_that_does_not_fit_keeps_its_size_and_is_counted() {
 fn the_producers_sums_are_those_without_padding_and_so_are_their_counts() {
     let temp = directory();
     small_graph(temp.path());
-    for options in ["--model sage", "--model gcn --fanouts 4", "--model gcn --in-process"] {
-        let options = format!("--epochs 1 --dropout 0 --device cpu {options}");
-        let plain = metrics_of(temp.path(), "plain.jsonl", &format!("{options} --aggregate host"));
-        let padded =
-            metrics_of(temp.path(), "padded.jsonl", &format!("{options} --aggregate host --pad auto"));
+    let (one_hop, two_hops) = ("--fanouts 4 --batch-size 100", "--fanouts 5,4 --batch-size 100");
+    for (sizes, options) in
+        [(two_hops, "--model sage"), (one_hop, "--model gcn"), (two_hops, "--model gcn --in-process")]
+    {
+        let options = format!("--epochs 1 --dropout 0 --device cpu --aggregate host {options}");
+        let plain = sized(temp.path(), sizes, &options);
+        let padded = sized(temp.path(), sizes, &format!("{options} --pad auto"));
+        assert!(plain.of("batch").count() > 0);
         for (one, other) in padded.of("batch").zip(plain.of("batch")) {
             assert_eq!((&one["hash"], &one["padded"]), (&other["hash"], &true.into()));
             for count in ["own_rows", "sum_rows", "entries", "rows_read"] {
+                assert!(one["aggregate"][count].is_u64());
                 assert_eq!(one["aggregate"][count], other["aggregate"][count], "{options}: {count}");
             }
             close(&one["loss"], &other["loss"], &options);
