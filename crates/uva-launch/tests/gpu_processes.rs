@@ -638,9 +638,9 @@ fn every_call_of_the_driver_that_fails_is_told_by_name_and_role_or_does_no_harm(
     let mut seen = std::collections::BTreeSet::new();
     for (way, what) in &ways {
         for ((role, function), calls) in calls_of(&place, what) {
-            // Behind the producer's end, the consumer's watch over stamps writes too, and nobody waits for that. Each batch
-            // but the last two is released before that end.
-            let watched = role == "consumer" && function == "cuStreamWriteValue64_v2";
+            // Behind the other side's end, the watch over stamps writes too, and nobody waits for that. As many writes of a
+            // side's own as there are batches come before that end: the first ones try the word.
+            let watched = function == "cuStreamWriteValue64_v2";
             let calls =
                 if watched { calls.min(hashes.as_array().expect("hashes").len() as u64) } else { calls };
             // A function that another way was swept with already gets its first call only, by one code.
