@@ -60,7 +60,7 @@ def test_without_pad_there_is_no_mask_and_a_wrong_value_is_refused_by_name(graph
         pyg.NeighborLoader(uvatrain.Dataset(graph), [4, 3], batch_size=64, pad="auto")
 
 
-def test_shapes_are_of_the_loaders_split_and_nodes_and_a_state_resumes_with_either(graph):
+def test_shapes_are_of_the_loaders_split_and_nodes_and_a_state_resumes_with_the_same(graph):
     shapes = {}
     for split in ("train", "valid", "test"):
         with uvatrain.Loader(graph, split=split, pad="auto", **OPTIONS | dict(batch_size=50)) as loader:
@@ -70,11 +70,15 @@ def test_shapes_are_of_the_loaders_split_and_nodes_and_a_state_resumes_with_eith
     with uvatrain.Loader(graph, input_nodes=[5, 6, 7], pad="auto", **OPTIONS) as loader:
         assert loader.shapes.nodes[0] == 8
         assert next(iter(loader)).real_nodes[0] == 3
-    with uvatrain.Loader(graph, pad="auto", **OPTIONS) as padded, uvatrain.Loader(graph, **OPTIONS) as plain:
+    again = uvatrain.Loader(graph, pad="auto", **OPTIONS)
+    with uvatrain.Loader(graph, pad="auto", **OPTIONS) as padded, again, uvatrain.Loader(graph, **OPTIONS) as plain:
         steps = iter(padded)
         next(steps)
-        plain.load_state_dict(padded.state_dict())
-        assert next(iter(plain)).hash == next(steps).hash
+        again.load_state_dict(padded.state_dict())
+        assert again.shapes == padded.shapes
+        assert next(iter(again)).hash == next(steps).hash
+        with pytest.raises(ValueError, match="pad is another: 'auto' in the state, 'off' here"):
+            plain.load_state_dict(padded.state_dict())
     ranks = []
     for rank in range(2):
         with uvatrain.Loader(graph, pad="auto", rank=rank, world_size=2, **OPTIONS) as loader:
