@@ -229,7 +229,7 @@ fn refusals(make: &MakeSummed<'_>, narrow: Option<NarrowFloat>) {
     );
     let lists = GatherError::Lists;
     assert_eq!(refusal(&[5, 4, 3], 2, 6, 0, &[]), lists(ListsError::Rows { given: 3, wanted: 2 }));
-    assert_eq!(refusal(&[5, 4], 2, 6, 0, &[1.0]), lists(ListsError::Weights { given: 1, edges: 2 }));
+    assert_eq!(refusal(&[5, 4], 2, 6, 0, &[1.0]), lists(ListsError::OwnWeights { given: 1, lists: 2 }));
     assert_eq!(refusal(&[5, 4], 3, 9, 1, &[]), lists(ListsError::Index(2)));
     assert_eq!(refusal(&[5, 4], 3, 9, 0, &[1.0; 3]), lists(ListsError::Index(2)));
     let row_bytes = width * value_bytes(narrow);
