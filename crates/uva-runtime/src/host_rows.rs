@@ -122,10 +122,10 @@ pub(crate) fn source_on_host<'d>(
     cached_rows: Option<&FrozenBytes>,
 ) -> Result<Box<dyn HostSource + 'd>, RuntimeError> {
     let (rows, cache) = table_and_cache(dataset, threads, caches, cached_rows)?;
-    let half = narrow_float(layout.widened_from());
+    let narrow = narrow_float(layout.widened_from());
     match cache {
-        None => as_asked_for(rows, half),
-        Some(cache) => Cached::in_memory(rows, cache).and_then(|rows| as_asked_for(rows, half)),
+        None => as_asked_for(rows, narrow),
+        Some(cache) => Cached::in_memory(rows, cache).and_then(|rows| as_asked_for(rows, narrow)),
     }
     .map_err(failed)
 }
@@ -156,11 +156,11 @@ fn table_and_cache<'d>(
 /// The rows unchanged, or widened.
 pub(crate) fn as_asked_for<'d>(
     rows: impl InMemory + HostSource + 'd,
-    half: Option<NarrowFloat>,
+    narrow: Option<NarrowFloat>,
 ) -> Result<Box<dyn HostSource + 'd>, GatherError> {
-    Ok(match half {
+    Ok(match narrow {
         None => Box::new(rows),
-        Some(half) => Box::new(Widened::new(rows, half)?),
+        Some(narrow) => Box::new(Widened::new(rows, narrow)?),
     })
 }
 
