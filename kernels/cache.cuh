@@ -33,6 +33,10 @@ __device__ __forceinline__ void store_lane<1>(u8* to, const Piece<1>& piece) {
   store<u8>(to, piece.word[0] & 0xff);
 }
 template <>
+__device__ __forceinline__ void store_lane<2>(u8* to, const Piece<2>& piece) {
+  store<u16>(to, piece.word[0]);
+}
+template <>
 __device__ __forceinline__ void store_lane<4>(u8* to, const Piece<4>& piece) {
   store<u32>(to, piece.word[0]);
 }

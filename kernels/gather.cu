@@ -5,6 +5,7 @@
 //   gather_KERNEL_{i32,i64}_cached             any grid; rows with a slot from the cache, the others from the table
 //   cache_insert                               any grid; a FIFO cache takes in rows that were gathered
 //   copy_arrays                                any grid; arrays of a batch from one place on the device to another
+//   sum_rows_TYPE                              any grid; sums of gathered rows by lists
 //   gather_finish_{i32,i64}                    one thread; completes the report
 //   spin_until                                 one thread; holds the stream until the host lets go
 //
@@ -15,6 +16,7 @@
 #include "copies.cuh"
 #include "gather_narrow.cuh"
 #include "gather_wide.cuh"
+#include "sums.cuh"
 
 #define UVA_GATHER __global__ void __launch_bounds__(UVA_GATHER_BLOCK_THREADS, UVA_GATHER_BLOCKS_PER_MULTIPROCESSOR)
 
@@ -71,6 +73,11 @@ UVA_GATHER gather_wide_evict_first_i64_cached(GatherArguments arguments) {
 UVA_GATHER cache_insert(InsertArguments arguments) { uva::insert(arguments); }
 
 UVA_GATHER copy_arrays(const __grid_constant__ CopyArguments arguments) { uva::copy_all(arguments); }
+
+UVA_GATHER sum_rows_f32(SumArguments arguments) { uva::sum_rows<uva::Float32>(arguments); }
+UVA_GATHER sum_rows_f16(SumArguments arguments) { uva::sum_rows<uva::Float16>(arguments); }
+UVA_GATHER sum_rows_bf16(SumArguments arguments) { uva::sum_rows<uva::Bfloat16>(arguments); }
+UVA_GATHER sum_rows_e4m3(SumArguments arguments) { uva::sum_rows<uva::Float8E4m3>(arguments); }
 
 __global__ void gather_finish_i32(GatherReport* report, const void* ids, unsigned long long stamp) {
   uva::finish<int>(report, ids, stamp);

@@ -7,6 +7,7 @@
 // destinations that is 4 MB of L2, and no block waits for another.
 
 #include "block.cuh"
+#include "lists.cuh"
 #include "verdict.cuh"
 
 #define UVA_BLOCK __global__ void __launch_bounds__(UVA_BLOCK_THREADS)
@@ -15,10 +16,6 @@ namespace uva {
 
 constexpr u32 ITEMS = UVA_BLOCK_DESTINATIONS / UVA_BLOCK_THREADS;
 static_assert(ITEMS * UVA_BLOCK_THREADS == UVA_BLOCK_DESTINATIONS, "threads have equal shares");
-
-__device__ __forceinline__ int within(int value, int largest) {
-  return value < 0 ? 0 : value > largest ? largest : value;
-}
 
 __device__ __forceinline__ int larger(int a, int b) { return a > b ? a : b; }
 
@@ -36,9 +33,6 @@ __device__ __forceinline__ int largest_so_far(int value) {
   for (u32 before = 0; before < warp; ++before) value = larger(value, of_warps[before]);
   return value;
 }
-
-// 1 / sqrt(degree + 1).
-__device__ __forceinline__ double root(int degree) { return __ddiv_rn(1.0, __dsqrt_rn((double)degree + 1.0)); }
 
 __device__ __forceinline__ void store_weight(void* weights, u64 at, double weight, u64 wide) {
   if (wide) {

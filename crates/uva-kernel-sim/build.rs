@@ -8,6 +8,7 @@ use uva_kernels::cache::{CacheInsertion, InsertArguments};
 use uva_kernels::copies::{CopyArguments, DeviceCopy};
 use uva_kernels::gather::{GatherArguments, GatherReport};
 use uva_kernels::sample::{SampleArguments, SampleReport};
+use uva_kernels::sums::SumArguments;
 use uva_kernels::verdict::VerdictArguments;
 
 fn main() {
@@ -34,6 +35,7 @@ fn main() {
             ("GatherReport", GatherReport::BYTES),
             ("SampleArguments", SampleArguments::BYTES),
             ("SampleReport", SampleReport::BYTES),
+            ("SumArguments", SumArguments::BYTES),
             ("VerdictArguments", VerdictArguments::BYTES),
         ]
         .map(|(name, bytes)| {

@@ -513,9 +513,16 @@ impl<'a> DeviceView<'a> {
         self.column(Column::Degrees, 0)
     }
 
-    /// Feature rows, row `i` for node `i`.
-    pub fn features(&self) -> DeviceSlice<'a> {
-        self.always(Column::X, 0)
+    /// Feature rows, row `i` for node `i`; `None` where batches have none. Where the producer sums, these are the rows of
+    /// the outermost layer's destinations.
+    pub fn features(&self) -> Option<DeviceSlice<'a>> {
+        self.column(Column::X, 0)
+    }
+
+    /// float32, the sums that the producer made: a row for each destination of the outermost layer. `None` where it
+    /// makes none.
+    pub fn aggregated(&self) -> Option<DeviceSlice<'a>> {
+        self.column(Column::Aggregated, 0)
     }
 
     /// Columns of the features.

@@ -117,6 +117,13 @@ inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
 #endif
 inline double __ddiv_rn(double a, double b) { return a / b; }
 inline double __dsqrt_rn(double a) { return __builtin_sqrt(a); }
+inline float __fmaf_rn(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline unsigned __float_as_uint(float value) {
+  unsigned bits;
+  __builtin_memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
 inline float __uint_as_float(unsigned bits) {
   float value;
   __builtin_memcpy(&value, &bits, sizeof value);

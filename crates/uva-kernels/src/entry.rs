@@ -5,6 +5,7 @@ use crate::cache::{CACHE_INSERT, InsertArguments};
 use crate::copies::{COPY_ARRAYS, CopyArguments};
 use crate::gather::{GATHER_BEGIN, GatherArguments, IdWidth, Kernel, SPIN_UNTIL, finish_entry};
 use crate::sample::{SampleArguments, SampleKernel};
+use crate::sums::{SumArguments, SummedType};
 use crate::verdict::{BATCH_VERDICT, VerdictArguments};
 
 /// A kernel that can be launched.
@@ -31,6 +32,8 @@ pub enum Takes {
     Insert,
     /// [`CopyArguments`].
     Copies,
+    /// [`SumArguments`] of rows of these values.
+    Sums(SummedType),
     /// [`BatchBlocks`].
     Blocks,
     /// [`VerdictArguments`].
@@ -48,6 +51,7 @@ impl Takes {
             Self::Gather(..) => &[GatherArguments::BYTES],
             Self::Insert => &[InsertArguments::BYTES],
             Self::Copies => &[CopyArguments::BYTES],
+            Self::Sums(_) => &[SumArguments::BYTES],
             Self::Blocks => &[BatchBlocks::BYTES],
             Self::Verdict => &[VerdictArguments::BYTES],
             Self::Sample(_) => &[SampleArguments::BYTES],
@@ -65,6 +69,7 @@ pub fn entry_points() -> Vec<EntryPoint> {
         EntryPoint { name: BATCH_VERDICT, takes: Takes::Verdict },
         EntryPoint { name: SPIN_UNTIL, takes: Takes::Flag },
     ];
+    all.extend(SummedType::ALL.map(|values| EntryPoint { name: values.entry(), takes: Takes::Sums(values) }));
     for width in IdWidth::ALL {
         all.push(EntryPoint { name: finish_entry(width), takes: Takes::Finish });
         for kernel in Kernel::ALL {

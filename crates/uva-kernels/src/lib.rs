@@ -20,6 +20,7 @@ mod entry;
 pub mod gather;
 pub mod sample;
 mod source;
+pub mod sums;
 pub mod verdict;
 
 pub use arrays::{Access, KernelArray};

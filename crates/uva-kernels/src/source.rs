@@ -23,7 +23,7 @@ const INTRINSICS: (&str, &str) = file!("intrinsics.cuh");
 /// Every program.
 pub const SOURCES: [&KernelSource<'static>; 3] = [&GATHER, &SAMPLE, &TRAIN];
 
-/// Gathers, and insertions into a cache.
+/// Gathers, insertions into a cache, and sums of gathered rows.
 pub const GATHER: KernelSource<'static> = KernelSource {
     name: "gather.cu",
     text: file!("gather.cu").1,
@@ -34,6 +34,8 @@ pub const GATHER: KernelSource<'static> = KernelSource {
         file!("gather_narrow.cuh"),
         file!("gather_wide.cuh"),
         INTRINSICS,
+        file!("lists.cuh"),
+        file!("sums.cuh"),
         file!("tuning.cuh"),
     ],
 };
@@ -56,7 +58,7 @@ pub const SAMPLE: KernelSource<'static> = KernelSource {
 pub const TRAIN: KernelSource<'static> = KernelSource {
     name: "train.cu",
     text: file!("train.cu").1,
-    headers: &[file!("block.cuh"), INTRINSICS, file!("verdict.cuh")],
+    headers: &[file!("block.cuh"), INTRINSICS, file!("lists.cuh"), file!("verdict.cuh")],
 };
 
 /// Compile options, besides the architecture. Line numbers are for profilers and sanitizers and cost nothing.
@@ -67,6 +69,7 @@ pub(crate) const CACHE_CUH: &str = file!("cache.cuh").1;
 pub(crate) const COPIES_CUH: &str = file!("copies.cuh").1;
 pub(crate) const GATHER_CUH: &str = file!("gather.cuh").1;
 pub(crate) const SAMPLE_CUH: &str = file!("sample.cuh").1;
+pub(crate) const SUMS_CUH: &str = file!("sums.cuh").1;
 pub(crate) const TUNING_CUH: &str = file!("tuning.cuh").1;
 pub(crate) const VERDICT_CUH: &str = file!("verdict.cuh").1;
 

@@ -6,7 +6,7 @@ use uva_batch::{Aggregation, BatchHeader, BatchLayout};
 /// The sums of a batch. Counts leave padding out, bytes do not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AggregateCounts {
-    /// Where they were made: `host`, by the producer's CPU threads.
+    /// Where they were made: `host`, by the producer's CPU threads, or `device`, by a kernel of its.
     pub way: String,
     /// Feature rows in the slot: the destinations' own.
     pub own_rows: usize,
@@ -23,8 +23,9 @@ pub struct AggregateCounts {
 }
 
 impl AggregateCounts {
-    /// Those of the batch of this header; `None` where the producer does not sum.
-    pub fn of(layout: &BatchLayout, header: &BatchHeader) -> Option<Self> {
+    /// Those of the batch of this header, whose slot is on a GPU or in host memory; `None` where the producer does not
+    /// sum.
+    pub fn of(layout: &BatchLayout, header: &BatchHeader, on_device: bool) -> Option<Self> {
         let aggregation = layout.aggregation();
         if aggregation == Aggregation::None {
             return None;
@@ -34,7 +35,7 @@ impl AggregateCounts {
         let (sum_rows, entries) = (outermost.destinations, outermost.edges);
         let own = |rows| if aggregation.keeps_own_rows() { rows } else { 0 };
         Some(Self {
-            way: "host".to_owned(),
+            way: if on_device { "device" } else { "host" }.to_owned(),
             own_rows: own(sum_rows),
             sum_rows,
             entries,

@@ -172,6 +172,9 @@ impl DryRun {
         let table = dataset.features().bytes.len() as u64;
         if let Some(cuda) = plan.backend.device_slots() {
             self.takes("feature slots", MemoryKind::Device, plan.device_bytes() as u64);
+            if plan.summed_rows().is_some() {
+                self.takes("rows that are summed", MemoryKind::Device, plan.summed_bytes() as u64);
+            }
             let staging = plan.layout.upload_bytes(batches_on_gpu) as u64;
             let staging = staging.saturating_mul(plan.options.feature_slots as u64);
             self.takes("staging of ids and blocks", MemoryKind::Pinned, staging);

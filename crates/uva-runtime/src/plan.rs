@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use uva_batch::{BatchHeader, BatchLayout};
+use uva_batch::{Aggregation, BatchHeader, BatchLayout};
 use uva_graph::{Dataset, Split};
 use uva_mem::ring::{Ring, RingShape};
 use uva_sample::SeedOrder;
@@ -168,6 +168,18 @@ impl RunPlan {
     /// Bytes of all feature slots on a GPU.
     pub fn device_bytes(&self) -> usize {
         self.layout.device_slot_bytes().saturating_mul(self.options.feature_slots)
+    }
+
+    /// The most rows of a batch that a producer on a GPU gathers beside the slots and then sums into them; `None` where
+    /// it does not sum there.
+    pub fn summed_rows(&self) -> Option<usize> {
+        let sums = self.layout.aggregation() != Aggregation::None && self.backend.device_slots().is_some();
+        sums.then(|| self.layout.node_capacity())
+    }
+
+    /// Bytes of these rows on the GPU: one batch's, whatever the number of slots.
+    pub fn summed_bytes(&self) -> usize {
+        self.summed_rows().map_or(0, |rows| rows.saturating_mul(self.layout.table_row_bytes()))
     }
 
     /// Slots of a ring, and the payload of each.

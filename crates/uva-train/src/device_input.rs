@@ -1,7 +1,7 @@
 //! A mini-batch as it lies in the memory of a CUDA device.
 
 use crate::TrainError;
-use crate::input::{check_edge_rows, check_padding, check_shapes};
+use crate::input::{check_edge_rows, check_padding, check_shapes, check_sums};
 use uva_cuda::DeviceSlice;
 use uva_graph::ElementType;
 
@@ -58,8 +58,11 @@ pub struct DeviceProof<'a> {
 /// still refuse it. Batches are validated where they are made.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceBatch<'a> {
-    /// Feature rows of the input nodes, `rows` × `dim` elements in C order.
-    pub features: DeviceSlice<'a>,
+    /// Feature rows of the input nodes, `rows` × `dim` elements in C order. `None` only beside sums, for a model that
+    /// reads none but these.
+    pub features: Option<DeviceSlice<'a>>,
+    /// As in [`crate::BatchInput`]: float32, and `features` then has the rows of the last block's destinations alone.
+    pub aggregated: Option<DeviceSlice<'a>>,
     /// Type of a feature element. Anything but f32 is converted on the way.
     pub element: ElementType,
     /// Number of input nodes: the sources of the last block.
@@ -79,7 +82,7 @@ pub struct DeviceBatch<'a> {
     pub proof: Option<DeviceProof<'a>>,
 }
 
-impl DeviceBatch<'_> {
+impl<'a> DeviceBatch<'a> {
     /// Number of seeds: the destinations of the first block.
     pub(crate) fn seeds(&self) -> usize {
         self.blocks.first().map_or(0, |block| block.destinations)
@@ -113,6 +116,33 @@ impl DeviceBatch<'_> {
         if needs_degrees && self.degrees.is_none() {
             return refuse("a batch without degrees for a model that weights by them".to_owned());
         }
+        if self.features.is_none() && self.aggregated.is_none() {
+            return refuse("a batch without feature rows".to_owned());
+        }
         Ok(())
+    }
+
+    /// As [`crate::BatchInput::check_sums`].
+    pub(crate) fn check_sums(&self, own_rows: bool, refused: Option<String>) -> Result<(), TrainError> {
+        if self.aggregated.is_none() {
+            return Ok(());
+        }
+        check_sums(refused, own_rows && self.features.is_none())
+    }
+
+    /// Rows of `features`, where there are any.
+    pub(crate) fn feature_count(&self) -> usize {
+        match (self.aggregated, self.blocks.last()) {
+            (Some(_), Some(block)) => block.destinations,
+            _ => self.rows,
+        }
+    }
+
+    /// The blocks whose sums are still to be made.
+    pub(crate) fn listed(&self) -> &'a [DeviceBlock<'a>] {
+        match (self.aggregated, self.blocks.split_last()) {
+            (Some(_), Some((_, others))) => others,
+            _ => self.blocks,
+        }
     }
 }

@@ -126,6 +126,17 @@ pub(crate) fn check_padding(padding: usize, seeds: usize) -> Result<(), TrainErr
     Err(TrainError::Input(format!("{padding} of {seeds} seeds are padding")))
 }
 
+/// Refuses sums for a model that takes none, for the given reason, and for one that lacks its own rows.
+pub(crate) fn check_sums(refused: Option<String>, lacks_own_rows: bool) -> Result<(), TrainError> {
+    if let Some(reason) = refused {
+        return Err(TrainError::Input(format!("a batch of sums for a model that takes none: {reason}")));
+    }
+    if lacks_own_rows {
+        return Err(TrainError::Input("a batch of sums without the destinations' own rows".to_owned()));
+    }
+    Ok(())
+}
+
 impl<'a> BatchInput<'a> {
     /// Number of seeds: the destinations of the first block.
     pub(crate) fn seeds(&self) -> usize {
@@ -144,16 +155,14 @@ impl<'a> BatchInput<'a> {
     /// destinations' rows besides; `refused` is why it takes none.
     pub(crate) fn check_sums(&self, own_rows: bool, refused: Option<String>) -> Result<(), TrainError> {
         let Some(sums) = self.aggregated else { return Ok(()) };
-        let refuse = |problem: String| Err(TrainError::Input(problem));
-        if let Some(reason) = refused {
-            return refuse(format!("a batch of sums for a model that takes none: {reason}"));
-        }
+        check_sums(refused, own_rows && self.features.is_empty() && !sums.is_empty())?;
         let destinations = self.blocks.last().map_or(0, |block| block.destinations);
         if destinations.checked_mul(self.dim) != Some(sums.len()) {
-            return refuse(format!("{} numbers of sums of {destinations} rows of {}", sums.len(), self.dim));
-        }
-        if own_rows && self.features.is_empty() && !sums.is_empty() {
-            return refuse("a batch of sums without the destinations' own rows".to_owned());
+            return Err(TrainError::Input(format!(
+                "{} numbers of sums of {destinations} rows of {}",
+                sums.len(),
+                self.dim
+            )));
         }
         Ok(())
     }

@@ -6,10 +6,11 @@ use crate::batch::Batch;
 use crate::block_kernel::{BlockPreparer, RawBlock};
 use crate::borrowed::{Borrowed, Number};
 use crate::device::TrainDevice;
-use crate::device_input::DeviceBatch;
+use crate::device_input::{DeviceBatch, DeviceBlock};
 use crate::input::BatchInput;
 use crate::targets::Targets;
 use tch::{Device, Kind, Tensor};
+use uva_graph::ElementType;
 use uva_model::{ModelKind, Task, TrainerOptions, Weighting};
 
 /// The trainer settings that a batch is prepared for.
@@ -195,11 +196,13 @@ impl<'a> Tensors<'a> {
     ) -> Result<Self, TrainError> {
         let needs_degrees = trainer.model.row().needs_degrees();
         input.check(trainer.layers, (trainer.input_dim, trainer.edge_dim), needs_degrees)?;
+        let (own_rows, refused) = sums_of(trainer);
+        input.check_sums(own_rows, refused)?;
         let vector = |slice, length, what: &str| Borrowed::device_vector::<i32>(slice, length, what, device);
         let degrees = input.degrees.filter(|_| needs_degrees);
         let degrees = degrees.map(|slice| vector(slice, input.rows, "degrees")).transpose()?;
         let mut blocks = Vec::with_capacity(input.blocks.len());
-        for (layer, block) in input.blocks.iter().enumerate() {
+        for (layer, block) in input.listed().iter().enumerate() {
             let what = |part: &str| format!("{part} of block {layer}");
             blocks.push(BlockTensors {
                 sources: block.sources,
@@ -216,15 +219,21 @@ impl<'a> Tensors<'a> {
                     .transpose()?,
             });
         }
-        let rows = Borrowed::device_table(
-            input.features,
-            input.element,
-            input.rows,
-            input.dim,
-            "feature rows",
-            device,
-        )?;
-        Ok(Self { rows, degrees, blocks, summed: None })
+        let (rows, dim) = (input.feature_count(), input.dim);
+        let rows = match input.features {
+            Some(slice) => Borrowed::device_table(slice, input.element, rows, dim, "feature rows", device)?,
+            None => Borrowed::owned(Tensor::f_zeros([0, dim as i64], (Kind::Float, device.torch()))?),
+        };
+        let summed = match (input.aggregated, input.blocks.last()) {
+            (Some(slice), Some(block)) => {
+                let DeviceBlock { destinations, sources, edges, .. } = *block;
+                let element = ElementType::F32;
+                let sums = Borrowed::device_table(slice, element, destinations, dim, "sums", device)?;
+                Some(Block::given((destinations, sources, edges), sums))
+            }
+            _ => None,
+        };
+        Ok(Self { rows, degrees, blocks, summed })
     }
 }
 
@@ -255,8 +264,15 @@ fn check(trainer: &Trains<'_>, input: &BatchInput<'_>) -> Result<(), TrainError>
     let dims = (trainer.input_dim, trainer.edge_dim);
     let model = trainer.model.row();
     input.check(trainer.layers, dims, model.needs_degrees())?;
+    let (own_rows, refused) = sums_of(trainer);
+    input.check_sums(own_rows, refused)
+}
+
+/// Whether the model reads the destinations' rows beside sums that come with a batch, and why it takes no such sums, if
+/// so.
+fn sums_of(trainer: &Trains<'_>) -> (bool, Option<String>) {
     let refused = trainer.options.refuses_sums().map(|(option, why)| format!("{option}: {why}"));
-    input.check_sums(model.weighting == Weighting::Mean, refused)
+    (trainer.model.row().weighting == Weighting::Mean, refused)
 }
 
 /// Checks a batch in host memory, and returns the seeds' labels if any of them has one.

@@ -37,6 +37,7 @@ impl<'b> BatchArrays<'b> {
                     .collect();
                 let input = DeviceBatch {
                     features: view.features(),
+                    aggregated: view.aggregated(),
                     element: view.element(),
                     rows: batch.node_count(),
                     dim: view.dim(),

@@ -8,6 +8,7 @@ use serde::Serialize;
 use uva_kernels::cache::CACHE_INSERT;
 use uva_kernels::copies::COPY_ARRAYS;
 use uva_kernels::gather::{GATHER_BEGIN, SPIN_UNTIL, finish_entry};
+use uva_kernels::sums::SummedType;
 
 use crate::error::CudaError;
 use crate::module::{Function, Module, Shape};
@@ -59,6 +60,8 @@ pub struct GatherKernels {
     gather: Arc<[[[Entry; 2]; 2]]>,
     pub(super) insert: Entry,
     pub(super) copies: Entry,
+    /// By type of values.
+    pub(super) sums: Arc<[Entry]>,
     multiprocessors: u32,
 }
 
@@ -97,6 +100,10 @@ impl GatherKernels {
             gather: gather.into(),
             insert: entry(CACHE_INSERT)?,
             copies: entry(COPY_ARRAYS)?,
+            sums: SummedType::ALL
+                .into_iter()
+                .map(|values| entry(values.entry()))
+                .collect::<Result<_, _>>()?,
             multiprocessors: module.context().device().multiprocessors(),
         })
     }

@@ -4,4 +4,5 @@ pub mod cache;
 pub mod copies;
 pub mod gather;
 pub mod sample;
+pub mod sums;
 pub mod train;

@@ -6,4 +6,5 @@ mod conformance;
 mod copies;
 mod requests;
 mod shim;
+mod sums;
 mod verdict;

@@ -14,6 +14,8 @@ use super::job::{Aggregate, TrainingOptions};
 pub(super) struct AggregateVerdict {
     /// What the producer sums up.
     pub aggregation: Aggregation,
+    /// Where.
+    way: Aggregate,
     reason: String,
 }
 
@@ -24,23 +26,20 @@ impl AggregateVerdict {
     /// # Errors
     /// Sums of the producer that were asked for and cannot be: the reason, and another way.
     pub fn new(options: &TrainingOptions, dataset: &Dataset, backend: &Backend) -> Result<Self, OptionError> {
-        let off = |reason: String| Self { aggregation: Aggregation::None, reason };
+        let off = |reason: String| Self { aggregation: Aggregation::None, way: Aggregate::Off, reason };
         let sums = match options.model.row().weighting {
             Weighting::Degrees => Aggregation::Degrees,
             _ => Aggregation::Mean,
         };
         match (options.aggregate, obstacle(options, dataset, backend)) {
-            (Aggregate::Device, _) => Err(OptionError::new(
-                "aggregate",
-                Aggregate::Device,
-                "there is no kernel yet that sums: use `aggregate=host` or `aggregate=off`",
-            )),
             (Aggregate::Off, _) => Ok(off("asked for".to_owned())),
-            (Aggregate::Host, None) => Ok(Self { aggregation: sums, reason: "asked for".to_owned() }),
-            (Aggregate::Host, Some(obstacle)) => {
+            (way @ (Aggregate::Host | Aggregate::Device), None) => {
+                Ok(Self { aggregation: sums, way, reason: "asked for".to_owned() })
+            }
+            (way @ (Aggregate::Host | Aggregate::Device), Some(obstacle)) => {
                 let Obstacle { option, why, remedy } = obstacle;
                 let reason = format!("with {option}: {why}. Use `aggregate=off`{remedy}");
-                Err(OptionError::new("aggregate", Aggregate::Host, reason))
+                Err(OptionError::new("aggregate", way, reason))
             }
             (Aggregate::Auto, Some(Obstacle { option, why, .. })) => Ok(off(format!("{option}: {why}"))),
             (Aggregate::Auto, None) => {
@@ -53,11 +52,7 @@ impl AggregateVerdict {
 
     /// As the metrics' first line has it.
     pub fn in_force(&self) -> Value {
-        let way = match self.aggregation {
-            Aggregation::None => Aggregate::Off,
-            Aggregation::Mean | Aggregation::Degrees => Aggregate::Host,
-        };
-        json!({ "way": way.name(), "sums": self.aggregation.name(), "reason": self.reason })
+        json!({ "way": self.way.name(), "sums": self.aggregation.name(), "reason": self.reason })
     }
 }
 
@@ -84,9 +79,24 @@ fn obstacle(options: &TrainingOptions, dataset: &Dataset, backend: &Backend) -> 
         let (option, why) = (format!("features of {element}"), "only floats are summed".to_owned());
         return Some(Obstacle { option, why, remedy: ", or import the features as float16 or float32" });
     }
-    backend.device_slots().map(|_| Obstacle {
-        option: format!("`gather={}`", backend.gather_name()),
-        why: "feature slots are on a GPU, and the CPU's sums do not go there yet".to_owned(),
-        remedy: ", or `gather=cpu`",
-    })
+    let option = || format!("`gather={}`", backend.gather_name());
+    match (options.aggregate, backend.device_slots()) {
+        (Aggregate::Host, Some(_)) => Some(Obstacle {
+            option: option(),
+            why: "feature slots are on a GPU, and the CPU's sums do not go there".to_owned(),
+            remedy: ", or `aggregate=device`, or `gather=cpu`",
+        }),
+        (Aggregate::Device, None) => Some(Obstacle {
+            option: option(),
+            why: "feature slots are in host memory, where no kernel sums".to_owned(),
+            remedy: ", or `aggregate=host`",
+        }),
+        (Aggregate::Auto, Some(_)) => Some(Obstacle {
+            option: option(),
+            why: "feature slots are on a GPU, where no rates of summing have been measured; --aggregate device tries it"
+                .to_owned(),
+            remedy: "",
+        }),
+        _ => None,
+    }
 }

@@ -212,7 +212,7 @@ named! {
         Off = "off",
         /// The producer's CPU threads, as they read the table.
         Host = "host",
-        /// A kernel of the producer's. There is none yet.
+        /// A kernel of the producer's, on the GPU that the feature slots are on.
         Device = "device",
     }
 }

@@ -22,6 +22,7 @@ mod slot;
 mod slot_reader;
 mod split;
 mod staged;
+mod sums;
 mod table;
 mod upload;
 
@@ -36,5 +37,6 @@ pub use slot::SlotShape;
 pub use slot_reader::{SlotReader, Taking};
 pub use split::Split;
 pub use staged::Staged;
+pub use sums::SlotSums;
 pub use table::DeviceTable;
 pub use uva_cuda::kernels::gather::{GridBound, Kernel};

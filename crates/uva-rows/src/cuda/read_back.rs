@@ -81,6 +81,7 @@ impl<S: DeviceSource> ReadBack<S> {
                 on_device: None,
                 ids_at: IDS_AT,
                 features_at,
+                sums: None,
                 stamp: self.fills,
                 after: None,
                 ready: &self.ready,

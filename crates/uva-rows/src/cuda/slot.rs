@@ -50,6 +50,24 @@ impl SlotShape {
     }
 }
 
+/// Rows of a slot that a fill writes behind its arrays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rows {
+    /// Where the first begins.
+    pub at: usize,
+    pub count: usize,
+    /// Bytes of one.
+    pub bytes: usize,
+}
+
+impl Rows {
+    /// Their bytes of the slot, if they lie within it.
+    fn range(&self, stride: usize) -> Option<Range<usize>> {
+        let end = self.count.checked_mul(self.bytes)?.checked_add(self.at)?;
+        (end <= stride).then_some(self.at..end)
+    }
+}
+
 /// The layout of one fill, checked to be complete and without overlaps.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Plan {
@@ -62,34 +80,38 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Checks one fill of a slot of that shape with these arrays, and these that are on the device.
+    /// Checks one fill of a slot of that shape with these arrays, and these that are on the device. `lists` are more
+    /// bytes of the arrays that the fill reads, `written` are the rows that it writes.
     pub(super) fn new(
         shape: &SlotShape,
         arrays: &[(usize, &[u8])],
         on_device: &[(usize, Range<usize>)],
         ids: &Range<usize>,
-        features_at: usize,
-        row_bytes: usize,
+        lists: &[Range<usize>],
+        written: &[Rows],
     ) -> Result<Self, FillError> {
         let wrong = |what: String| Err(FillError::Layout(what));
         if ids.start > ids.end || !ids.start.is_multiple_of(8) || !ids.end.is_multiple_of(8) {
             return wrong(format!("64-bit ids at bytes {}..{}", ids.start, ids.end));
         }
         let count = (ids.end - ids.start) / 8;
-        let features = count
-            .checked_mul(row_bytes)
-            .and_then(|bytes| features_at.checked_add(bytes))
-            .filter(|&end| end <= shape.stride)
-            .map(|end| features_at..end);
-        let Some(features) = features else {
-            return wrong(format!(
-                "{count} rows of {row_bytes} bytes at byte {features_at} don't fit into a slot of {} bytes",
-                shape.stride
-            ));
-        };
+        let mut features = Vec::with_capacity(written.len());
+        for rows in written {
+            let Some(range) = rows.range(shape.stride) else {
+                return wrong(format!(
+                    "{} rows of {} bytes at byte {} don't fit into a slot of {} bytes",
+                    rows.count, rows.bytes, rows.at, shape.stride
+                ));
+            };
+            if let Some(other) = features.iter().find(|other| overlap(other, &range)) {
+                return wrong(format!("the features {other:?} and {range:?} overlap"));
+            }
+            features.push(range);
+        }
         let mut upload = REPORT;
         let mut taken = upload.clone();
         let mut has_ids = count == 0;
+        let mut has_lists = vec![false; lists.len()];
         let sent = arrays.iter().map(|(at, bytes)| (*at, bytes.len(), true));
         let there = on_device.iter().map(|(at, bytes)| (*at, bytes.len(), false));
         for (start, bytes, is_sent) in sent.chain(there) {
@@ -97,7 +119,9 @@ impl Plan {
             if array.start < taken.end {
                 return wrong(format!("an array at bytes {array:?}, which begins before byte {}", taken.end));
             }
-            has_ids |= array.start <= ids.start && ids.end <= array.end;
+            let has = |part: &Range<usize>| array.start <= part.start && part.end <= array.end;
+            has_ids |= has(ids);
+            has_lists.iter_mut().zip(lists).for_each(|(found, list)| *found |= list.is_empty() || has(list));
             taken.end = array.end;
             if is_sent {
                 upload.end = array.end;
@@ -106,11 +130,14 @@ impl Plan {
         if taken.end > shape.stride {
             return wrong(format!("arrays up to byte {} of a slot of {}", taken.end, shape.stride));
         }
-        if overlap(&taken, &features) {
+        if let Some(features) = features.iter().find(|features| overlap(&taken, features)) {
             return wrong(format!("the arrays {taken:?} and the features {features:?} overlap"));
         }
         if !has_ids {
             return wrong(format!("the ids {ids:?} lie in none of the arrays"));
+        }
+        if let Some((_, list)) = has_lists.iter().zip(lists).find(|(found, _)| !**found) {
+            return wrong(format!("the lists {list:?} lie in none of the arrays"));
         }
         Ok(Self { upload, ids_at: ids.start, count })
     }
@@ -136,7 +163,8 @@ mod tests {
     ) -> Result<Plan, FillError> {
         let bytes = [0; 4096];
         let arrays: Vec<_> = arrays.iter().map(|array| (array.start, &bytes[..array.len()])).collect();
-        Plan::new(&SHAPE, &arrays, &[], &ids, features_at, row_bytes)
+        let count = ids.len() / 8;
+        Plan::new(&SHAPE, &arrays, &[], &ids, &[], &[Rows { at: features_at, count, bytes: row_bytes }])
     }
 
     fn refusal(result: Result<impl std::fmt::Debug, FillError>) -> String {
@@ -160,7 +188,8 @@ mod tests {
     #[test]
     fn arrays_on_the_device_lie_behind_those_that_are_sent() {
         let plan = |there: &[(usize, Range<usize>)], features_at| {
-            Plan::new(&SHAPE, &[(64, &[0; 8])], there, &(128..144), features_at, 8)
+            let rows = Rows { at: features_at, count: 2, bytes: 8 };
+            Plan::new(&SHAPE, &[(64, &[0; 8])], there, &(128..144), &[], &[rows])
         };
         let found = plan(&[(128, 1000..1016), (192, 0..8)], 256).unwrap();
         assert_eq!(found, Plan { upload: 0..72, ids_at: 128, count: 2 });
@@ -194,6 +223,25 @@ mod tests {
         }
         // The features may begin where the arrays end, and end where the slot does.
         assert!(plan(&[64..80], 64..80, 80, 2008).is_ok());
+    }
+
+    #[test]
+    fn lists_lie_in_the_arrays_and_no_rows_on_others() {
+        let plan = |lists: &[Range<usize>], rows: [(usize, usize); 2]| {
+            let rows = rows.map(|(at, count)| Rows { at, count, bytes: 16 });
+            Plan::new(&SHAPE, &[(64, &[0; 64]), (128, &[0; 32])], &[], &(64..72), lists, &rows)
+        };
+        assert_eq!(plan(&[128..160, 500..500], [(256, 2), (288, 3)]).unwrap().upload, 0..160);
+        for (case, part) in [
+            (plan(&[128..164], [(256, 2), (288, 3)]), "the lists 128..164"),
+            (plan(&[120..136], [(256, 2), (288, 3)]), "none of the arrays"),
+            (plan(&[], [(256, 3), (288, 3)]), "256..304 and 288..336 overlap"),
+            (plan(&[], [(256, 2), (144, 1)]), "arrays 0..160 and the features 144..160"),
+            (plan(&[], [(256, 2), (4090, 1)]), "don't fit"),
+        ] {
+            let text = refusal(case);
+            assert!(text.contains(part), "`{part}` is missing in: {text}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use uva_batch::{Aggregation, BatchLayout};
+use uva_batch::BatchLayout;
 use uva_cuda::kernels::gather::Kernel;
 use uva_cuda::memory::{IpcKind, PinOptions, PinPages, PreflightPolicy};
 
@@ -220,17 +220,6 @@ impl Backend {
     pub fn check_features(&self, layout: &BatchLayout) -> Result<(), RuntimeError> {
         if self.device_slots().is_none() {
             return Ok(());
-        }
-        if layout.aggregation() != Aggregation::None {
-            return Err(RuntimeError::option(
-                "aggregate",
-                "host",
-                format!(
-                    "with `gather={}` rows go to slots on a GPU, and the CPU's sums do not yet. Leave `aggregate` out, or \
-                     use `gather=cpu`",
-                    self.gather_name()
-                ),
-            ));
         }
         if layout.widened_from().is_none() {
             return Ok(());

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use uva_batch::{BatchHeader, BatchLayout, Column, Stage};
+use uva_batch::{Aggregation, BatchHeader, BatchLayout, Column, Stage};
 use uva_cuda::kernels::gather::GatherKernels;
 use uva_cuda::memory::{PinHow, PinOptions, PinReport, PinnedTable, SharedBuffer, TableBytes};
 use uva_cuda::{Context, Module, ModuleOptions};
@@ -12,7 +12,7 @@ use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
 use uva_rows::cuda::{
     DeviceCache, DeviceRows, DeviceSource, DeviceTable, Fill, FillError, GridBound, Kernel, Pinned,
-    SlotFiller, SlotPlace, Split, Staged,
+    SlotFiller, SlotPlace, SlotSums, Split, Staged,
 };
 use uva_rows::{Cached, HostPlace, Mapped, RowSource};
 
@@ -24,6 +24,7 @@ use crate::cache::Caches;
 use crate::edge_rows::EdgeRows;
 use crate::lane::Lane;
 use crate::plan::RunPlan;
+use crate::widening::narrow_float;
 
 /// The feature table's bytes, for as long as the dataset is mapped.
 pub(crate) struct FeatureBytes(pub(crate) Arc<Dataset>);
@@ -181,6 +182,9 @@ impl DeviceGather {
         );
         let mut filler = SlotFiller::new(lane.stream()?, kernels, source, buffer, slot_shape(plan))?;
         filler.reserve_room(plan.layout.upload_bytes(batches.is_some()), plan.layout.node_capacity())?;
+        if let Some(rows) = plan.summed_rows() {
+            filler.sum_rows(rows, narrow_float(Some(plan.layout.element())), bound)?;
+        }
         let edges = EdgeRows::new(dataset, &plan.layout, threads)?;
         let edges = edges.map(|source| EdgesOnHost { source, rows: Vec::new(), threads });
         Ok(Self { filler, signals, batches, rows: plan.table_rows, edges, note })
@@ -230,6 +234,7 @@ impl DeviceGather {
             on_device: batches.map(|batches| batches.lent(batch_slot, header, &columns)),
             ids_at: layout.packed_range(header, Column::InputNodes, 0).start,
             features_at: layout.packed_range(header, Column::X, 0).start,
+            sums: slot_sums(layout, header),
             stamp: stamp(sequence),
             after: free.as_deref(),
             ready: &*ready,
@@ -265,6 +270,32 @@ impl DeviceGather {
         }
         Ok(sum)
     }
+}
+
+/// Where the outermost layer's lists of the batch of this header lie in a slot, and where its sums go; `None` where rows
+/// are not summed.
+fn slot_sums(layout: &BatchLayout, header: &BatchHeader) -> Option<SlotSums> {
+    let by_degrees = match layout.aggregation() {
+        Aggregation::None => return None,
+        Aggregation::Mean => false,
+        Aggregation::Degrees => true,
+    };
+    let outermost = layout.layers().len() - 1;
+    let counts = header.outermost();
+    let at = |column| {
+        layout.place(column, outermost)?;
+        Some(layout.packed_range(header, column, outermost).start)
+    };
+    Some(SlotSums {
+        destinations: counts.destinations,
+        edges: counts.edges,
+        indptr_at: at(Column::Indptr)?,
+        indices_at: at(Column::Indices)?,
+        weights_at: at(Column::Weights),
+        degrees_at: at(Column::Degrees).filter(|_| by_degrees),
+        sums_at: at(Column::Aggregated)?,
+        own: layout.aggregation().keeps_own_rows(),
+    })
 }
 
 impl EdgesOnHost {

@@ -230,6 +230,7 @@ impl Filling {
             on_device: None,
             ids_at: self.ids_at,
             features_at: self.features_at,
+            sums: None,
             stamp,
             after: None,
             ready: &self.ready,

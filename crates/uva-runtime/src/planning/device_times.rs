@@ -164,6 +164,7 @@ impl TimedCaches for DeviceTimes<'_> {
                 on_device: None,
                 ids_at,
                 features_at,
+                sums: None,
                 stamp,
                 after: None,
                 ready: &ready,

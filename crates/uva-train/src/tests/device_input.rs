@@ -39,7 +39,8 @@ fn blocks() -> [DeviceBlock<'static>; 2] {
 
 fn batch<'a>(blocks: &'a [DeviceBlock<'a>]) -> DeviceBatch<'a> {
     DeviceBatch {
-        features: slice(4 * 9 * 6),
+        features: Some(slice(4 * 9 * 6)),
+        aggregated: None,
         element: ElementType::F32,
         rows: 9,
         dim: 6,

@@ -97,7 +97,8 @@ impl OnDevice {
 
     pub(crate) fn input<'a>(&'a self, blocks: &'a [DeviceBlock<'a>]) -> DeviceBatch<'a> {
         DeviceBatch {
-            features: slice(&self.features),
+            features: Some(slice(&self.features)),
+            aggregated: None,
             element: ElementType::F32,
             rows: self.rows,
             dim: self.dim,

@@ -7,6 +7,7 @@ use uva_cuda::memory::SharedBuffer;
 use uva_cuda::{Event, Signal};
 
 use crate::cuda::error::FillError;
+use crate::cuda::sums::SlotSums;
 use crate::source::{Origin, Place, RowsRead};
 
 /// Arrays of a batch that are in device memory already.
@@ -37,6 +38,8 @@ pub struct SlotPlace<'p> {
     pub ids_at: usize,
     /// Where in the slot the rows begin.
     pub features_at: usize,
+    /// Sums of the rows by lists, in place of the rows: for a filler that [sums](crate::cuda::SlotFiller::sum_rows).
+    pub sums: Option<SlotSums>,
     /// The report's stamp, written behind everything else.
     pub stamp: u64,
     /// The device waits for it, as it was last recorded before the submission.

@@ -12,6 +12,7 @@ use super::fill::{Fill, OnDevice, SlotPlace};
 use crate::cuda::error::FillError;
 use crate::cuda::place::{DevicePlace, DeviceSource};
 use crate::cuda::slot::{Plan, REPORT, SlotShape};
+use crate::cuda::sums::Scratch;
 use crate::source::{Origin, Ticket};
 
 pub(super) struct Held<S> {
@@ -22,6 +23,8 @@ pub(super) struct Held<S> {
     /// Where uploads are enqueued: that of a batch need not wait for the gather of the batch before.
     pub uploads: Stream,
     pub kernels: GatherKernels,
+    /// Where the rows of each fill go that are summed.
+    pub scratch: Option<Scratch>,
     pub slots: Vec<Slot>,
     /// Completed fills that have not been collected yet, by their numbers.
     pub finished: Vec<(u64, Fill)>,
@@ -62,7 +65,7 @@ impl<S: DeviceSource> Held<S> {
         let slot = place.slot;
         self.reclaim(slot)?;
         self.source.check(ids)?;
-        let Self { source, stream, uploads, kernels, slots, .. } = self;
+        let Self { source, stream, uploads, kernels, scratch, slots, .. } = self;
         let Slot { staging, lent, report, uploaded, done, pending } = &mut slots[slot];
         // `check_room` has seen to it that there is a buffer of that size. From here on nothing may go wrong but the
         // driver, after which nothing is filled any more.
@@ -82,7 +85,8 @@ impl<S: DeviceSource> Held<S> {
         let base = self.buffer.address() + (slot * self.shape.stride) as u64;
         let report_address = base + REPORT.start as u64;
         let ids_address = base + plan.ids_at as u64;
-        let features = base + place.features_at as u64;
+        // `SlotFiller::submit` has seen to it that there are sums where there is a scratch, and no sums without one.
+        let rows = scratch.as_ref().map_or(base + place.features_at as u64, Scratch::address);
         self.fills += 1;
 
         if let Some(after) = place.after {
@@ -109,15 +113,26 @@ impl<S: DeviceSource> Held<S> {
         uploaded.record(uploads)?;
         stream.wait(uploaded)?;
         // SAFETY: the copies, which the stream waits for, brought the ids and a prepared report. The rows are the
-        // slot's own and end within it (`Plan::new`). A slot is its own lane, reused only after `reclaim`.
+        // slot's own and end within it (`Plan::new`), or those of the scratch, which holds as many
+        // (`SlotFiller::submit`) and which only this stream's work uses. A slot is its own lane, reused only after
+        // `reclaim`.
         let on_device = unsafe {
-            DevicePlace::new(slot, stream, kernels, (ids_address, plan.count), features, report_address)
+            DevicePlace::new(slot, stream, kernels, (ids_address, plan.count), rows, report_address)
         };
         let ticket = source.submit(ids, on_device).map_err(|error| match error {
             FillError::Cuda(error) => error,
             // Work is already in flight.
             error => CudaError::System(error.to_string()),
         })?;
+        if let (Some(scratch), Some(sums)) = (scratch, &place.sums) {
+            // SAFETY: the rows were gathered just now. The lists are in the slot's arrays, and own rows and sums are
+            // within it and on nothing else (`Plan::new`).
+            let summed = unsafe { scratch.sum(stream, kernels, (base, place.features_at), plan.count, sums) };
+            summed.map_err(|error| match error {
+                FillError::Cuda(error) => error,
+                error => CudaError::System(error.to_string()),
+            })?;
+        }
         *pending = Some(Pending { number: self.fills, stamp: place.stamp, rows: plan.count, ticket });
         // SAFETY: report and ids as above.
         unsafe { kernels.finish(stream, IdWidth::I64, report_address, ids_address, place.stamp)? };

@@ -3,15 +3,17 @@
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-use uva_cuda::kernels::gather::{GatherKernels, GatherReport};
+use uva_cuda::kernels::gather::{GatherKernels, GatherReport, GridBound};
 use uva_cuda::memory::{PinnedBuffer, SharedBuffer};
 use uva_cuda::{CudaError, Event, Stream};
+use uva_ops::rows::NarrowFloat;
 
 use super::fill::{Fill, SlotPlace};
 use super::held::{Held, Slot};
 use crate::cuda::error::FillError;
 use crate::cuda::place::DeviceSource;
-use crate::cuda::slot::{Plan, SlotShape};
+use crate::cuda::slot::{Plan, Rows, SlotShape};
+use crate::cuda::sums::Scratch;
 use crate::error::GatherError;
 use crate::source::{RowSource, RowsRead, Ticket};
 
@@ -65,6 +67,7 @@ impl<S: DeviceSource> SlotFiller<S> {
             stream,
             uploads: Stream::new(&context)?,
             kernels,
+            scratch: None,
             slots,
             finished: Vec::new(),
             fills: 0,
@@ -110,6 +113,28 @@ impl<S: DeviceSource> SlotFiller<S> {
                 slot.staging = Some(PinnedBuffer::new(&held.context, bytes, "a slot's staging buffer")?);
             }
         }
+        Ok(())
+    }
+
+    /// From now on rows go to a scratch of at most `rows` rows in device memory, and a kernel sums them into the slots:
+    /// every [`SlotPlace`] has [`sums`](SlotPlace::sums) then. The values are of that type, float32 for `None`; the
+    /// kernel's grid is bounded by `bound`. Call it before the first fill.
+    ///
+    /// # Errors
+    /// [`FillError::Layout`] after the first fill, and for rows that are not whole values; [`FillError::Cuda`] when the
+    /// device has not so much free.
+    pub fn sum_rows(
+        &mut self,
+        rows: usize,
+        narrow: Option<NarrowFloat>,
+        bound: GridBound,
+    ) -> Result<(), FillError> {
+        self.sound()?;
+        let held = &mut *self.held;
+        if held.fills > 0 {
+            return Err(FillError::Layout("what is summed is said before the first fill".to_owned()));
+        }
+        held.scratch = Some(Scratch::new(&held.context, (rows, held.row_bytes), narrow, bound)?);
         Ok(())
     }
 
@@ -173,7 +198,7 @@ impl<S: DeviceSource> SlotFiller<S> {
 }
 
 /// In this order on the device: wait for `after`; copy a prepared report and the arrays; gather the rows; take misses
-/// into a dynamic cache; complete the report, the stamp last; record `ready`. The arrays are free when `submit` returns.
+/// into a dynamic cache; sum the rows, if they are summed; complete the report, the stamp last; record `ready`. The arrays are free when `submit` returns.
 ///
 /// An id that is no row: a kernel notes it in the report and in [`Fill::bad`], and `wait` returns an error. A source on
 /// the CPU refuses it as [`FillError::Rows`] before anything is enqueued.
@@ -209,7 +234,19 @@ impl<S: DeviceSource> RowSource<SlotPlace<'_>> for SlotFiller<S> {
             on.arrays.iter().try_for_each(|(_, bytes)| on.memory.slice(bytes.clone()).map(drop))?;
         }
         let ids_range = ids_at..ids_at.saturating_add(count.saturating_mul(size_of::<i64>()));
-        let plan = Plan::new(&held.shape, arrays, on_device, &ids_range, features_at, held.row_bytes)?;
+        let (lists, written) = match (&held.scratch, &place.sums) {
+            (None, None) => (Vec::new(), vec![Rows { at: features_at, count, bytes: held.row_bytes }]),
+            (Some(scratch), Some(sums)) if scratch.holds(count) && sums.destinations <= count => {
+                let written = sums.written(features_at, held.row_bytes, scratch.sum_bytes());
+                (sums.read(count).collect(), written.to_vec())
+            }
+            (scratch, sums) => {
+                return Err(FillError::Layout(format!(
+                    "{count} rows with the lists {sums:?}, for a scratch that is {scratch:?}"
+                )));
+            }
+        };
+        let plan = Plan::new(&held.shape, arrays, on_device, &ids_range, &lists, &written)?;
         held.check_room(slot, &plan)?;
         let result = held.submit(ids, &place, &plan);
         let number = self.note(result)?;

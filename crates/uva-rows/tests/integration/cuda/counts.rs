@@ -205,6 +205,7 @@ fn arrays_on_the_device_are_copied_by_one_launch_whatever_their_number() {
             on_device: Some(on_device),
             ids_at: 64,
             features_at: FEATURES_AT,
+            sums: None,
             stamp,
             after: None,
             ready: &ready,

@@ -273,6 +273,7 @@ impl Batch {
             on_device: None,
             ids_at: IDS_AT,
             features_at: FEATURES_AT,
+            sums: None,
             stamp: self.stamp,
             after: after.map(|event| event as _),
             ready,

@@ -7,3 +7,4 @@ mod counts;
 mod faults;
 mod machine;
 mod slots;
+mod sums;

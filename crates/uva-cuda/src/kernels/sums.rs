@@ -1,0 +1,39 @@
+//! Launches of the kernel that sums listed rows in device memory.
+
+use crate::error::CudaError;
+use crate::kernels::gather::{GatherKernels, GridBound, pointer};
+use crate::stream::Stream;
+
+pub use uva_kernels::sums::{SumArguments, SummedType};
+
+impl GatherKernels {
+    /// Enqueues the sums of a block's lists, and the copies of own rows if they are wanted. Without destinations nothing
+    /// is enqueued. Returns without waiting.
+    ///
+    /// # Errors
+    /// [`CudaError::Refused`] for arguments that no memory can satisfy; [`CudaError::Call`] if the launch fails.
+    ///
+    /// # Safety
+    /// The following holds from this call until the stream has passed it, on the stream's device:
+    /// - The arrays of the arguments are as [`SumArguments`] describes them. The read ones were written before in stream
+    ///   order, and nobody writes them. The written ones are writable, disjoint, and used by nobody else.
+    /// - The module of these kernels lives, and the stream is as [`GatherKernels::enqueue`] requires.
+    pub unsafe fn sum(
+        &self,
+        stream: &Stream,
+        values: SummedType,
+        arguments: &SumArguments,
+        bound: GridBound,
+    ) -> Result<(), CudaError> {
+        arguments.check(values).map_err(CudaError::Refused)?;
+        if arguments.destinations == 0 {
+            return Ok(());
+        }
+        let entry = &self.sums[values as usize];
+        let shape = self.shape(entry, bound, arguments.useful_warps());
+        let mut copy = *arguments;
+        // SAFETY: one parameter, the arguments by value, whose layout the header shares; the caller promises everything
+        // that they name.
+        unsafe { entry.function.launch(stream, shape, &mut [pointer(&mut copy)]) }
+    }
+}

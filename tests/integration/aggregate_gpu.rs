@@ -1,0 +1,231 @@
+//! Sums made on a GPU, under the stand-in for NVIDIA's driver: the losses of whole rows and of the CPU's sums, bit for
+//! bit, whoever gathers the rows and however the GPU is divided.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::arrays::header;
+use crate::support::mps::Machine;
+use crate::support::runs::{Metrics, small_graph, train};
+use crate::support::{Uvatrain, directory, uvatrain};
+
+/// What must not depend on who sums: hashes and losses of all batches, and the validation of each epoch.
+type Learned = (Vec<(u64, u64, String, String)>, Vec<String>);
+
+fn learned(metrics: &Metrics) -> Learned {
+    (metrics.trained(), metrics.of("epoch").map(|epoch| epoch["valid_accuracy"].to_string()).collect())
+}
+
+fn on_gpu(directory: &Path, metrics: &str, options: &str) -> Uvatrain {
+    // Whatever is enqueued is late by a little, and by another little each time: an order that holds by luck does not.
+    let options = format!("--device cuda:0 {options}");
+    train(directory, metrics, &options).simulated().env("CUDA_SIM_DELAY_US", "200")
+}
+
+/// The metrics of a run that succeeds.
+fn metrics_of(directory: &Path, name: &str, run: Uvatrain) -> Metrics {
+    run.run().succeeds();
+    Metrics::read(&directory.join(name))
+}
+
+fn way(metrics: &Metrics) -> String {
+    metrics.of("start").next().expect("a start")["in_force"]["aggregate"]["way"].to_string()
+}
+
+#[test]
+fn losses_and_hashes_are_those_of_the_cpu_whoever_gathers_and_however_the_gpu_is_divided() {
+    let temp = directory();
+    small_graph(temp.path());
+    for (model, ways) in [
+        (
+            "sage",
+            &[
+                "--partition none",
+                "--partition none --gather dma --slots 1",
+                "--partition none --gather split --ipc-signals stamps",
+                "--partition none --gather device --slots 3",
+                "--partition none --sampler gpu --samplers 1",
+                "--partition green",
+                "--partition green --sampler gpu --samplers 1 --edge-ids",
+                "--partition grid --samplers 2 --kernel shift",
+                "--in-process",
+            ][..],
+        ),
+        (
+            "gcn",
+            &["--partition none", "--partition grid --sampler gpu --samplers 1", "--in-process --gather dma"],
+        ),
+    ] {
+        let options = format!("--epochs 2 --seed 3 --model {model}");
+        let cpu = train(temp.path(), "cpu.jsonl", &format!("{options} --device cpu --aggregate host"));
+        let expected = learned(&metrics_of(temp.path(), "cpu.jsonl", cpu));
+        let off = on_gpu(temp.path(), "off.jsonl", &format!("{options} --partition none --aggregate off"));
+        assert_eq!(learned(&metrics_of(temp.path(), "off.jsonl", off)), expected, "{model}");
+        for partition in ways {
+            let run = on_gpu(temp.path(), "gpu.jsonl", &format!("{options} --aggregate device {partition}"));
+            let metrics = metrics_of(temp.path(), "gpu.jsonl", run);
+            assert_eq!(learned(&metrics), expected, "{model} {partition}");
+            assert_eq!(way(&metrics), "\"device\"");
+            for batch in metrics.of("batch") {
+                let counts = &batch["aggregate"];
+                let number = |name: &str| counts[name].as_u64().unwrap();
+                assert_eq!(counts["way"], "device");
+                // Rows of 24 float32.
+                let own = if model == "sage" { number("sum_rows") } else { 0 };
+                assert_eq!(number("own_rows"), own, "{batch}");
+                assert_eq!(number("slot_bytes"), (own + number("sum_rows")) * 96, "{batch}");
+            }
+        }
+    }
+}
+
+#[test]
+fn samplers_that_weigh_edges_or_draw_for_a_whole_layer_and_padding_give_the_losses_of_the_cpu() {
+    let temp = directory();
+    small_graph(temp.path());
+    for (model, options) in [
+        ("sage", "--sampler-kind labor"),
+        ("gcn", "--sampler-kind ladies"),
+        ("sage", "--sampler-kind walk"),
+        ("gcn", "--dropout 0 --pad auto"),
+        ("sage", "--dropout 0 --pad auto"),
+    ] {
+        let options = format!("--epochs 1 --in-process --samplers 1 --model {model} {options}");
+        let cpu = train(temp.path(), "cpu.jsonl", &format!("{options} --device cpu --aggregate host"));
+        let expected = learned(&metrics_of(temp.path(), "cpu.jsonl", cpu));
+        let run = on_gpu(temp.path(), "gpu.jsonl", &format!("{options} --aggregate device"));
+        assert_eq!(learned(&metrics_of(temp.path(), "gpu.jsonl", run)), expected, "{model} {options}");
+    }
+}
+
+#[test]
+fn a_row_cache_on_the_gpu_has_the_hits_of_whole_rows_and_changes_no_loss() {
+    let temp = directory();
+    small_graph(temp.path());
+    for model in ["sage", "gcn"] {
+        for policy in ["degree", "fifo"] {
+            let run = |way: &str| {
+                let options = format!(
+                    "--epochs 2 --partition none --model {model} --gpu-cache 100KB --cache-policy {policy} --aggregate \
+                     {way}"
+                );
+                let name = format!("{way}.jsonl");
+                metrics_of(temp.path(), &name, on_gpu(temp.path(), &name, &options))
+            };
+            let (off, device) = (run("off"), run("device"));
+            assert_eq!(learned(&device), learned(&off), "{model} {policy}");
+            let hits = |metrics: &Metrics| {
+                let of = |batch: &serde_json::Value| batch["cache"]["row_hits"].as_u64().unwrap();
+                metrics.of("batch").map(of).collect::<Vec<_>>()
+            };
+            assert_eq!(hits(&device), hits(&off), "{model} {policy}");
+            assert!(hits(&device).iter().sum::<u64>() > 0, "{model} {policy}");
+        }
+    }
+}
+
+#[test]
+fn under_mps_the_producer_sums_within_its_share() {
+    let machine = Machine::new();
+    let folder = machine.folder.path();
+    small_graph(folder);
+    let cpu = train(folder, "cpu.jsonl", "--device cpu --epochs 1 --aggregate host");
+    let expected = learned(&metrics_of(folder, "cpu.jsonl", cpu));
+    let options = "--device cuda:0 --epochs 1 --mps require --mps-percentage 20 --aggregate device";
+    let run =
+        machine.with(train(folder, "mps.jsonl", options).simulated()).env("CUDA_MPS_PIPE_DIRECTORY", "");
+    let metrics = metrics_of(folder, "mps.jsonl", run);
+    assert_eq!(learned(&metrics), expected);
+    assert_eq!(way(&metrics), "\"device\"");
+    machine.assert_clean();
+}
+
+#[test]
+fn narrow_tables_give_the_losses_of_the_cpu() {
+    let temp = directory();
+    let graph = small_graph(temp.path());
+    let mut meta: serde_json::Value =
+        serde_json::from_slice(&fs::read(graph.join("meta.json")).unwrap()).unwrap();
+    for (dtype, npy_dtype) in [("f16", "<f2"), ("bf16", "<u2"), ("e4m3", "|u1")] {
+        meta["feat_dtype"] = dtype.into();
+        fs::write(graph.join("meta.json"), meta.to_string()).unwrap();
+        // Any bits of values around one.
+        let values = (0..4000 * 24_u32).flat_map(|i| {
+            let noise = (i.wrapping_mul(2_654_435_761) >> 22) as u16;
+            match dtype {
+                "f16" => (0x3800 + noise).to_le_bytes().to_vec(),
+                "bf16" => (0x3f00 + (noise & 0xff)).to_le_bytes().to_vec(),
+                _ => vec![0x30 + (noise & 0xf) as u8],
+            }
+        });
+        let bytes = [header(npy_dtype, &[4000, 24], false), values.collect()].concat();
+        fs::write(graph.join("feat.npy"), bytes).unwrap();
+        for model in ["sage", "gcn"] {
+            let options = format!("--epochs 1 --in-process --samplers 1 --model {model}");
+            let cpu = train(temp.path(), "cpu.jsonl", &format!("{options} --device cpu --aggregate off"));
+            let expected = learned(&metrics_of(temp.path(), "cpu.jsonl", cpu));
+            let run = on_gpu(temp.path(), "gpu.jsonl", &format!("{options} --aggregate device"));
+            assert_eq!(learned(&metrics_of(temp.path(), "gpu.jsonl", run)), expected, "{dtype} {model}");
+        }
+    }
+}
+
+#[test]
+fn slots_of_sums_are_smaller_and_the_rows_beside_them_are_told_and_bounded() {
+    let temp = directory();
+    small_graph(temp.path());
+    let dry = |options: &str| {
+        let args = format!(
+            "train graph --fanouts 10 --batch-size 50 --device cuda:0 --partition none --dry-run --json {options}"
+        );
+        uvatrain(temp.path(), args.split_whitespace()).simulated().run().succeeds().json()
+    };
+    let bytes = |dry: &serde_json::Value, item: &str| {
+        let lines = dry["memory"].as_array().unwrap();
+        let line = lines.iter().find(|line| line["item"] == item)?;
+        assert_eq!(line["kind"], "device");
+        line["bytes"].as_u64()
+    };
+    let off = dry("--aggregate off");
+    assert_eq!(bytes(&off, "rows that are summed"), None);
+    for (model, share) in [("sage", 0.55), ("gcn", 0.3)] {
+        let summed = dry(&format!("--model {model} --aggregate device"));
+        let slots = |dry| bytes(dry, "feature slots").unwrap() as f64;
+        assert!(slots(&summed) <= share * slots(&off), "{model}: {summed}");
+        // 50 seeds with ten neighbours each, of 24 float32.
+        assert_eq!(bytes(&summed, "rows that are summed"), Some(550 * 96), "{model}");
+    }
+    // What bounds the rows in slots bounds those beside them.
+    let bounded = dry("--aggregate device --slot-bytes 30000");
+    assert_eq!(bytes(&bounded, "rows that are summed"), Some(30_000 / 96 * 96));
+    // The stand-in has a GPU with room for the slots alone.
+    let room = bytes(&dry("--aggregate device --fanouts 5,4"), "feature slots").unwrap() + (1 << 16);
+    let small = on_gpu(temp.path(), "a.jsonl", "--epochs 1 --partition none --aggregate device");
+    small
+        .env("CUDA_SIM_MEMORY", &room.to_string())
+        .run()
+        .refuses(1, &["summed", "--aggregate off", "--slot-bytes"]);
+}
+
+#[test]
+fn sums_where_the_slots_are_not_are_refused_with_the_other_way_and_auto_leaves_them_on_a_gpu() {
+    let temp = directory();
+    small_graph(temp.path());
+    train(temp.path(), "x.jsonl", "--device cpu --epochs 1 --aggregate device")
+        .run()
+        .refuses(2, &["--aggregate device", "host memory", "--aggregate host"]);
+    on_gpu(temp.path(), "x.jsonl", "--gather cpu --epochs 1 --aggregate device")
+        .run()
+        .refuses(2, &["--aggregate device", "--gather cpu", "--aggregate host"]);
+    on_gpu(temp.path(), "x.jsonl", "--partition none --epochs 1 --aggregate host")
+        .run()
+        .refuses(2, &["--aggregate host", "on a GPU", "--aggregate device", "--gather cpu"]);
+    on_gpu(temp.path(), "x.jsonl", "--partition none --epochs 1 --aggregate device --model gat")
+        .run()
+        .refuses(2, &["--aggregate device", "model gat", "--model sage"]);
+    let auto = on_gpu(temp.path(), "auto.jsonl", "--partition none --epochs 1");
+    let metrics = metrics_of(temp.path(), "auto.jsonl", auto);
+    let aggregate = &metrics.of("start").next().unwrap()["in_force"]["aggregate"];
+    assert_eq!(aggregate["way"], "off");
+    assert!(aggregate["reason"].to_string().contains("--aggregate device"), "{aggregate}");
+}
