@@ -59,7 +59,7 @@ impl BatchLayout {
         let bytes = spec.slot_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         let mut bounds = BatchBounds::for_options(&spec.sampling, spec.batch_size, nodes, edges, bytes)?;
         if let Some(bytes) = bytes {
-            bounds = limit_rows(bounds, bytes, row_bytes, features.dim, spec.aggregation)?;
+            bounds = limit_rows(bounds, bytes, row_bytes, features.dim, spec)?;
         }
         bounds.nodes = bounds.nodes.max(bounds.seeds);
         let labelled = dataset.labels().are_there();
@@ -340,14 +340,17 @@ fn most_rows(rows: Rows, layer: usize, bounds: &BatchBounds) -> usize {
 }
 
 /// Bounds a slot's feature rows by the bytes given, besides its ids. Where the producer sums, these are the rows of the
-/// outermost layer's destinations, and their sums of `dim` float32.
+/// outermost layer's destinations, and their sums of `dim` float32. Rows that are gathered before they are summed are
+/// bounded by as many bytes beside the slots.
 fn limit_rows(
     mut bounds: BatchBounds,
     bytes: usize,
     row_bytes: usize,
     dim: usize,
-    aggregation: Aggregation,
+    spec: &BatchSpec,
 ) -> Result<BatchBounds, LayoutError> {
+    let aggregation = spec.aggregation;
+    let gathered = bytes / row_bytes.max(1);
     let row_bytes = match aggregation {
         Aggregation::None => row_bytes,
         Aggregation::Mean => row_bytes + dim * Element::F32.bytes(),
@@ -358,12 +361,15 @@ fn limit_rows(
         return Err(LayoutError::RowsBelowSeeds { bytes, rows, row_bytes, seeds: bounds.seeds });
     }
     let (outermost, nodes) = (bounds.layers.len().saturating_sub(1), bounds.nodes);
-    if aggregation == Aggregation::None {
-        bounds.nodes = nodes.min(rows);
+    let whole = aggregation == Aggregation::None || spec.gathers_before_sums;
+    if whole {
+        bounds.nodes = nodes.min(gathered);
     }
     for (layer, bounds) in bounds.layers.iter_mut().enumerate() {
-        if aggregation == Aggregation::None || layer < outermost {
+        if layer < outermost {
             bounds.sources = bounds.sources.min(rows);
+        } else if whole {
+            bounds.sources = bounds.sources.min(gathered);
         }
         bounds.destinations = bounds.destinations.min(rows);
     }
@@ -431,6 +437,7 @@ mod tests {
             slot_bytes,
             feature_type: FeatureType::Table,
             aggregation: Aggregation::None,
+            gathers_before_sums: false,
             asked: Vec::new(),
             shapes: None,
         }
@@ -569,11 +576,31 @@ mod tests {
     }
 
     #[test]
+    fn slot_bytes_bound_the_rows_that_are_gathered_before_they_are_summed() {
+        let temp = tempfile::tempdir().unwrap();
+        let dataset = small_graph(temp.path());
+        let of = |aggregation, gathers_before_sums| {
+            let spec = BatchSpec { aggregation, gathers_before_sums, ..options(&[3, 3], 10, Some(1200)) };
+            let layout = BatchLayout::new(&dataset, &spec).unwrap();
+            let outermost = *layout.layers().last().unwrap();
+            (outermost.destinations, outermost.sources, layout.node_capacity())
+        };
+        // 100 rows of three float32.
+        let whole = of(Aggregation::None, false);
+        assert_eq!((whole.1, whole.2), (100, 100));
+        for aggregation in [Aggregation::Mean, Aggregation::Degrees] {
+            assert_eq!(of(aggregation, true), whole, "{aggregation}");
+            let summed = of(aggregation, false);
+            assert!(summed.1 > 100 && summed.2 > 100, "{aggregation}: {summed:?}");
+        }
+    }
+
+    #[test]
     fn slot_bytes_below_the_seeds_rows_are_refused_with_the_option() {
         let temp = tempfile::tempdir().unwrap();
         let dataset = small_graph(temp.path());
-        let refused =
-            limit_rows(BatchBounds::new(100, &[2], 500, 3000).unwrap(), 1000, 12, 3, Aggregation::None);
+        let bounds = BatchBounds::new(100, &[2], 500, 3000).unwrap();
+        let refused = limit_rows(bounds, 1000, 12, 3, &options(&[2], 100, None));
         let refused = refused.unwrap_err();
         assert!(refused.to_string().contains("`slot_bytes=1000`: it holds 83 feature rows"), "{refused}");
         let layout = BatchLayout::new(&dataset, &options(&[-1], 100, Some(6000))).unwrap();

@@ -19,6 +19,8 @@ pub struct BatchSpec {
     pub feature_type: FeatureType,
     /// What the producer sums up.
     pub aggregation: Aggregation,
+    /// Whether rows that are summed are gathered first, beside the slots: they have a bound of their own then.
+    pub gathers_before_sums: bool,
     /// Columns with [`Presence::Asked`] or [`Presence::ForModel`] that batches shall have.
     pub asked: Vec<Column>,
     /// The shapes that batches are padded to, where they are.

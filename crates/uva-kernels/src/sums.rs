@@ -113,13 +113,20 @@ impl SumArguments {
 
     /// Warps with work: a group of lanes makes a sum, and a warp has as many groups as fit.
     ///
-    /// A row's pieces of 16 bytes decide how many lanes a group has, to a power of two. So rows of 128 bytes or less
-    /// leave no lane idle that could make another sum, and wider ones take a whole warp. Counted for 138,208 lists of
+    /// A row's pieces decide how many lanes a group has, to a power of two: pieces of 16 bytes where rows and sums are
+    /// aligned to them, else of 4 or of a value. So narrow rows leave no lane idle that could make another sum, and wide
+    /// ones take a whole warp. Counted for 138,208 lists of
     /// five rows of 400 bytes (products, fanouts 15,10,5): 276 MB of rows are read from device memory, behind 222 MB
     /// that crossed the link. A warp needs three turns of four loads a list, some 2 µs. On 8 multiprocessors of 32
     /// resident warps each that is 1 ms, beside 4 ms or more on a link of 55 GB/s. No GPU has measured it yet.
-    pub fn useful_warps(&self) -> u64 {
-        let lanes = self.row_bytes.div_ceil(16).next_power_of_two().clamp(DEPTH, LANES);
+    pub fn useful_warps(&self, values: SummedType) -> u64 {
+        let mixed = self.rows | self.own | self.row_bytes;
+        let piece = match (mixed | self.sums, mixed) {
+            (all, _) if all.is_multiple_of(16) => 16,
+            (_, rows) if rows.is_multiple_of(4) => 4,
+            _ => values.bytes(),
+        };
+        let lanes = self.row_bytes.div_ceil(piece).next_power_of_two().clamp(DEPTH, LANES);
         self.destinations.div_ceil(LANES / lanes)
     }
 }
@@ -166,8 +173,11 @@ mod tests {
     #[test]
     fn a_warp_sums_as_many_lists_at_once_as_rows_fit_beside_each_other() {
         let warps = |row_bytes| {
-            SumArguments { row_bytes, destinations: 64, ..SumArguments::default() }.useful_warps()
+            let arguments = SumArguments { row_bytes, destinations: 64, ..SumArguments::default() };
+            arguments.useful_warps(SummedType::F16)
         };
-        assert_eq!([4, 64, 65, 128, 256, 257, 4096].map(warps), [8, 8, 16, 16, 32, 64, 64]);
+        assert_eq!([16, 64, 80, 128, 256, 272, 4096].map(warps), [8, 8, 16, 16, 32, 64, 64]);
+        // By pieces of four bytes, and of a value.
+        assert_eq!([4, 20, 68, 2, 10, 66].map(warps), [8, 16, 64, 8, 16, 64]);
     }
 }

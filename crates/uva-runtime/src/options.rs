@@ -114,6 +114,8 @@ options! {
         degrees: bool = false => Field::internal(),
         /// What the producer sums up. It is the model's wish: that of sums which its first layer begins with.
         aggregation: Aggregation = Aggregation::None => Field::internal(),
+        /// Whether the producer gathers the rows that it sums first, beside the slots: where these are on a GPU.
+        gathers_before_sums: bool = false => Field::internal(),
         /// The splits whose seeds each epoch orders anew. Front ends ask for that of one split.
         shuffled: Shuffled = Shuffled::default() => Field::internal(),
         /// A file of nodes in place of the training split's, for every process of the run to read.
@@ -278,6 +280,7 @@ impl LoaderOptions {
             slot_bytes: self.slot_bytes,
             feature_type: self.feature_type,
             aggregation: self.aggregation,
+            gathers_before_sums: self.gathers_before_sums,
             asked: asked.into_iter().filter(|(asked, _)| *asked).map(|(_, column)| column).collect(),
             shapes: self.shapes.clone(),
         }

@@ -30,7 +30,7 @@ impl GatherKernels {
             return Ok(());
         }
         let entry = &self.sums[values as usize];
-        let shape = self.shape(entry, bound, arguments.useful_warps());
+        let shape = self.shape(entry, bound, arguments.useful_warps(values));
         let mut copy = *arguments;
         // SAFETY: one parameter, the arguments by value, whose layout the header shares; the caller promises everything
         // that they name.

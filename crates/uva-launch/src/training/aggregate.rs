@@ -50,6 +50,11 @@ impl AggregateVerdict {
         }
     }
 
+    /// Whether the producer gathers the rows first, into memory of its own beside the slots.
+    pub fn gathers_before_sums(&self) -> bool {
+        self.way == Aggregate::Device
+    }
+
     /// As the metrics' first line has it.
     pub fn in_force(&self) -> Value {
         json!({ "way": self.way.name(), "sums": self.aggregation.name(), "reason": self.reason })

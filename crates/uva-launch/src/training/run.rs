@@ -128,6 +128,7 @@ impl TrainingRun {
         loader.feature_type = asked.for_models(dataset.features().element, decision.backend.cuda().is_some());
         let aggregate = AggregateVerdict::new(&options, &dataset, &decision.backend)?;
         loader.aggregation = aggregate.aggregation;
+        loader.gathers_before_sums = aggregate.gathers_before_sums();
         let planned = &plan.options;
         if (loader.feature_type, loader.aggregation) != (planned.feature_type, planned.aggregation) {
             plan = RunPlan::new(&dataset, &loader, passes)?;

@@ -103,6 +103,27 @@ fn slices_of_another_size_place_or_device_are_refused() {
 }
 
 #[test]
+fn sums_come_with_the_rows_that_the_model_reads_beside_them_or_are_refused() {
+    let good = blocks();
+    let sums = Some(slice(4 * 5 * 6));
+    let told = |result: Result<(), TrainError>| result.unwrap_err().to_string();
+    let without = DeviceBatch { features: None, ..batch(&good) };
+    assert!(told(without.check(2, (6, 0), true)).contains("without feature rows"));
+    let without = DeviceBatch { aggregated: sums, ..without };
+    without.check(2, (6, 0), true).unwrap();
+    without.check_sums(false, None).unwrap();
+    assert!(told(without.check_sums(true, None)).contains("own rows"));
+    let with = DeviceBatch { aggregated: sums, ..batch(&good) };
+    with.check_sums(true, None).unwrap();
+    // Rows of the last block's destinations, and lists of the others.
+    assert_eq!((with.feature_count(), with.listed().len()), (5, 1));
+    assert_eq!((batch(&good).feature_count(), batch(&good).listed().len()), (9, 2));
+    assert!(
+        told(with.check_sums(true, Some("`residual`: a map".to_owned()))).contains("takes none: `residual`")
+    );
+}
+
+#[test]
 fn a_trainer_on_the_cpu_refuses_device_memory() {
     let mut trainer = Trainer::new(&options(ModelKind::Sage, 4, 2), 6, 3, TrainDevice::Cpu).unwrap();
     let blocks = blocks();

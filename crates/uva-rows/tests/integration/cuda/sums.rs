@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use uva_cuda::kernels::gather::Kernel;
+use uva_cuda::kernels::gather::{GatherKernels, Kernel};
 use uva_cuda::memory::{IpcKind, PinOptions, PinnedTable, SharedBuffer};
 use uva_cuda::{Context, Event, Stream};
 use uva_ops::lists::{Lists, Weights, degree_weights};
@@ -41,6 +41,30 @@ impl Listed {
     }
 }
 
+/// The GPU, and the kernels, which take seconds to compile.
+struct Gpu {
+    context: Arc<Context>,
+    kernels: GatherKernels,
+}
+
+impl Gpu {
+    fn new() -> Self {
+        let context = Context::primary(0).unwrap();
+        Self { kernels: kernels(&context), context }
+    }
+
+    fn pinned(&self, table: &[u8], row_bytes: usize) -> Pinned {
+        let owner = Arc::new(Aside::of(table));
+        let table = Arc::new(PinnedTable::new(&self.context, owner, &PinOptions::default()).unwrap());
+        Pinned::new(self.kernels.clone(), table, row_bytes, Kernel::Wide, GridBound::Blocks(2)).unwrap()
+    }
+
+    fn staged(&self, table: &[u8], row_bytes: usize) -> Staged<Mapped<'static>> {
+        let table = Mapped::owned(Arc::new(Aside::of(table)), row_bytes, 1).unwrap();
+        Staged::new(&self.context, table).unwrap()
+    }
+}
+
 /// Bytes of a slot and of its parts: enough for every batch below.
 const ROWS_OF_TABLE: usize = 160;
 const WIDTH: usize = 50;
@@ -50,11 +74,12 @@ const SUMS_AT: usize = ROWS_AT + ROWS_OF_TABLE * WIDTH * 4;
 
 /// Fills slots with sums of a table's rows and compares each with the host's.
 fn sums_are_the_hosts<S: DeviceSource>(
+    gpu: &Gpu,
     case: &str,
     narrow: Option<NarrowFloat>,
-    make: &dyn Fn(&Arc<Context>, &[u8], usize) -> S,
+    make: &dyn Fn(&[u8], usize) -> S,
 ) {
-    let context = Context::primary(0).unwrap();
+    let Gpu { context, kernels } = gpu;
     let mut random = Random(3);
     let values = SummedValues { narrow, widened_own: false };
     let row_bytes = WIDTH * narrow.map_or(4, NarrowFloat::bytes);
@@ -66,15 +91,15 @@ fn sums_are_the_hosts<S: DeviceSource>(
         Some(_) => (0..ROWS_OF_TABLE * row_bytes).map(|_| random.below(0x3c) as u8).collect(),
     };
     let shape = SlotShape { slots: 2, stride: SLOT };
-    let buffer = Arc::new(SharedBuffer::create(&context, 2 * SLOT, IpcKind::Auto, "2 slots").unwrap());
-    let source = make(&context, &table, row_bytes);
-    let stream = Stream::new(&context).unwrap();
-    let mut filler = SlotFiller::new(stream, kernels(&context), source, buffer.clone(), shape).unwrap();
+    let buffer = Arc::new(SharedBuffer::create(context, 2 * SLOT, IpcKind::Auto, "2 slots").unwrap());
+    let source = make(&table, row_bytes);
+    let stream = Stream::new(context).unwrap();
+    let mut filler = SlotFiller::new(stream, kernels.clone(), source, buffer.clone(), shape).unwrap();
     filler.reserve_room(ROWS_AT, ROWS_OF_TABLE).unwrap();
     filler.sum_rows(ROWS_OF_TABLE, narrow, GridBound::Blocks(2)).unwrap();
     let ready = [(); 2].map(|()| Event::local(filler.stream().made_in()).unwrap());
-    let free = [(); 2].map(|()| Event::local(&context).unwrap());
-    let consumer = Stream::new(&context).unwrap();
+    let free = [(); 2].map(|()| Event::local(context).unwrap());
+    let consumer = Stream::new(context).unwrap();
     let mut host = Summed::new(Mapped::new(&table, row_bytes, 1).unwrap(), values).unwrap();
     let mut seen = Vec::new();
     for number in 0..24_usize {
@@ -118,7 +143,7 @@ fn sums_are_the_hosts<S: DeviceSource>(
         };
         filler.submit(&batch.ids, place).unwrap();
         consumer.wait(&ready[slot]).unwrap();
-        let mut out = uva_cuda::memory::PinnedBuffer::new(&context, SLOT, "a slot").unwrap();
+        let mut out = uva_cuda::memory::PinnedBuffer::new(context, SLOT, "a slot").unwrap();
         let from = buffer.address() + (slot * SLOT) as u64;
         // SAFETY: both ends live until the stream is waited for below.
         unsafe { uva_cuda::memory::device_to_host(&consumer, from, out.as_mut_slice()) }.unwrap();
@@ -158,24 +183,17 @@ fn sums_are_the_hosts<S: DeviceSource>(
     }
 }
 
-fn pinned(context: &Arc<Context>, table: &[u8], row_bytes: usize) -> Pinned {
-    let table = PinnedTable::new(context, Arc::new(Aside::of(table)), &PinOptions::default()).unwrap();
-    Pinned::new(kernels(context), Arc::new(table), row_bytes, Kernel::Wide, GridBound::Blocks(2)).unwrap()
-}
-
-fn staged(context: &Arc<Context>, table: &[u8], row_bytes: usize) -> Staged<Mapped<'static>> {
-    let table = Mapped::owned(Arc::new(Aside::of(table)), row_bytes, 1).unwrap();
-    Staged::new(context, table).unwrap()
-}
-
 #[test]
 fn sums_in_slots_are_the_hosts_for_every_type_of_values() {
     if !cuda_sim::in_process_with("cuda::sums::sums_in_slots_are_the_hosts_for_every_type_of_values", &SHAKEN)
     {
         return;
     }
+    let gpu = Gpu::new();
     for narrow in std::iter::once(None).chain(NarrowFloat::ALL.map(Some)) {
-        sums_are_the_hosts(&format!("{narrow:?}"), narrow, &pinned);
+        sums_are_the_hosts(&gpu, &format!("{narrow:?}"), narrow, &|table, row_bytes| {
+            gpu.pinned(table, row_bytes)
+        });
     }
 }
 
@@ -185,23 +203,25 @@ fn sums_in_slots_are_the_hosts_whoever_gathers_the_rows() {
     {
         return;
     }
-    sums_are_the_hosts("dma", None, &staged);
-    sums_are_the_hosts("split", None, &|context, table, row_bytes| {
-        Split::new(pinned(context, table, row_bytes), staged(context, table, row_bytes)).unwrap()
+    let gpu = Gpu::new();
+    let Gpu { context, kernels } = &gpu;
+    sums_are_the_hosts(&gpu, "dma", None, &|table, row_bytes| gpu.staged(table, row_bytes));
+    sums_are_the_hosts(&gpu, "split", None, &|table, row_bytes| {
+        Split::new(gpu.pinned(table, row_bytes), gpu.staged(table, row_bytes)).unwrap()
     });
-    sums_are_the_hosts("device", None, &|context, table, row_bytes| {
+    sums_are_the_hosts(&gpu, "device", None, &|table, row_bytes| {
         let table = Arc::new(DeviceTable::new(context, table, "a table").unwrap());
-        DeviceRows::new(kernels(context), table, row_bytes, Kernel::Shift, GridBound::Blocks(2)).unwrap()
+        DeviceRows::new(kernels.clone(), table, row_bytes, Kernel::Shift, GridBound::Blocks(2)).unwrap()
     });
-    sums_are_the_hosts("a static cache", None, &|context, table, row_bytes| {
+    sums_are_the_hosts(&gpu, "a static cache", None, &|table, row_bytes| {
         let ids: Vec<i64> = (0..ROWS_OF_TABLE as i64).step_by(3).collect();
         let cache = DeviceCache::filled(context, table, row_bytes, &ids, 1).unwrap();
-        Cached::on_device(pinned(context, table, row_bytes), cache).unwrap()
+        Cached::on_device(gpu.pinned(table, row_bytes), cache).unwrap()
     });
-    sums_are_the_hosts("a cache that evicts", None, &|context, table, row_bytes| {
+    sums_are_the_hosts(&gpu, "a cache that evicts", None, &|table, row_bytes| {
         let fifo = uva_rows::cache::eviction::by_name("fifo").unwrap();
         let cache = DeviceCache::evicting(fifo, context, ROWS_OF_TABLE, row_bytes, 40).unwrap();
-        Cached::on_device(pinned(context, table, row_bytes), cache).unwrap()
+        Cached::on_device(gpu.pinned(table, row_bytes), cache).unwrap()
     });
 }
 
@@ -213,20 +233,21 @@ fn lists_without_a_scratch_and_rows_that_it_cannot_hold_are_refused_with_nothing
     ) {
         return;
     }
-    let context = Context::primary(0).unwrap();
+    let gpu = Gpu::new();
+    let Gpu { context, kernels } = &gpu;
     let table = vec![1; 40 * 20];
     let shape = SlotShape { slots: 1, stride: 4096 };
-    let buffer = Arc::new(SharedBuffer::create(&context, 4096, IpcKind::Auto, "a slot").unwrap());
+    let buffer = Arc::new(SharedBuffer::create(context, 4096, IpcKind::Auto, "a slot").unwrap());
     let filler = |scratch: Option<usize>| {
-        let (source, stream) = (pinned(&context, &table, 20), Stream::new(&context).unwrap());
-        let mut filler = SlotFiller::new(stream, kernels(&context), source, buffer.clone(), shape).unwrap();
+        let (source, stream) = (gpu.pinned(&table, 20), Stream::new(context).unwrap());
+        let mut filler = SlotFiller::new(stream, kernels.clone(), source, buffer.clone(), shape).unwrap();
         filler.reserve_room(1024, 40).unwrap();
         if let Some(rows) = scratch {
             filler.sum_rows(rows, None, GridBound::Device).unwrap();
         }
         filler
     };
-    let ready = Event::local(&context).unwrap();
+    let ready = Event::local(context).unwrap();
     let (ids, lists) = ([1_i64, 2, 3], [0_i32, 1, 3, 0, 1, 2]);
     let arrays: [(usize, &[u8]); 2] = [(64, bytemuck::cast_slice(&ids)), (128, bytemuck::cast_slice(&lists))];
     let sums = SlotSums {
