@@ -351,6 +351,9 @@ fn a_sampler_on_the_gpu_has_a_share_of_its_own_and_the_consumer_gets_it_where_th
         shares("gpu.jsonl", "--sampler gpu --mps-sampler-percentage 30 --gpu-cache 250KiB");
     assert_eq!((sampler, consumer), ("gpu".into(), 50.into()));
     assert_eq!((&share["percentage"], &share["multiprocessors"]), (&30.into(), &39.into()));
+    // One process has both shares, 66 multiprocessors, and the sampler's is a part of these.
+    let mps = in_force(&folder.join("gpu.jsonl"))["backend"]["cuda"]["partition"]["mps"].clone();
+    assert_eq!((&mps["producer_percentage"], &mps["producer_multiprocessors"]), (&20.into(), &27.into()));
     let (sampler, share, consumer) = shares("auto.jsonl", "--sampler auto");
     // Which of the two was faster under the stand-in is its own business; the shares follow from it.
     match sampler.as_str() {

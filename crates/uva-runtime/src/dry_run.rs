@@ -9,7 +9,7 @@ use crate::backend::{GatherChoice, SamplerChoice};
 use crate::device::{bytes_on_gpu, stays_on_gpu};
 use crate::plan::{RingName, RunPlan};
 use crate::planning::{Budget, CacheRequest};
-use crate::topology::{Placement, Stage, Topology};
+use crate::topology::{Placement, Topology};
 
 /// What a run would start and use. Nothing of it has been started or allocated.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -149,8 +149,7 @@ impl DryRun {
             let bytes = ring.shape.region_bytes().unwrap_or(usize::MAX) as u64;
             dry.takes(&format!("{} ring", ring.name), MemoryKind::Host, bytes);
         }
-        let together = topology.process_of(Stage::sampler(0)) == topology.process_of(Stage::PRODUCER);
-        dry.add_device(dataset, plan, together && stays_on_gpu(plan));
+        dry.add_device(dataset, plan);
         dry.add_caches(dataset, plan, caches);
         dry.memory.extend(more);
         dry
@@ -167,8 +166,8 @@ impl DryRun {
         self.memory.push(MemoryLine { item: item.to_owned(), kind, bytes });
     }
 
-    /// `batches_on_gpu`: those of a sampler on the GPU stay there.
-    fn add_device(&mut self, dataset: &Dataset, plan: &RunPlan, batches_on_gpu: bool) {
+    fn add_device(&mut self, dataset: &Dataset, plan: &RunPlan) {
+        let batches_on_gpu = stays_on_gpu(plan);
         let table = dataset.features().bytes.len() as u64;
         if let Some(cuda) = plan.backend.device_slots() {
             self.takes("feature slots", MemoryKind::Device, plan.device_bytes() as u64);

@@ -154,7 +154,8 @@ impl fmt::Display for Resource {
 pub enum Placement {
     /// All in this process, each as a thread.
     Threads,
-    /// Each in a process of its own, except that stages on an undivided GPU share one.
+    /// Each in a process of its own, except that a sampler on the GPU shares the producer's, and that all stages on a GPU
+    /// which no service divides share one.
     Processes,
 }
 
@@ -197,7 +198,8 @@ impl Topology {
         let samplers = (0..plan.options.samplers).map(Stage::sampler);
         let in_order = samplers.chain([Stage::PRODUCER, Stage::CONSUMER]);
         // Process 0 has the consumer. Two processes take turns on an undivided GPU, so there one process does all the
-        // work on it.
+        // work on it. Elsewhere a sampler on the GPU shares the producer's process, since their batches pass between
+        // them in device memory.
         let with_consumer = |stage: Stage| match placement {
             Placement::Threads => true,
             Placement::Processes => {
@@ -205,10 +207,11 @@ impl Topology {
                     || plan.backend.in_one_process() && stage.role.is_on_gpu(&plan.backend)
             }
         };
+        let with_the_next = |stage: Stage| stage.role == Role::Sampler && stage.role.is_on_gpu(&plan.backend);
         let mut processes = 1;
         let mut place = |stage| {
             let process = if with_consumer(stage) { 0 } else { processes };
-            processes += usize::from(process > 0);
+            processes += usize::from(process > 0 && !with_the_next(stage));
             PlacedStage { stage, process }
         };
         let stages = in_order.map(&mut place).collect();
@@ -282,10 +285,16 @@ impl Topology {
 
 #[cfg(test)]
 mod tests {
+    use uva_cuda::kernels::gather::Kernel;
+    use uva_cuda::memory::{IpcKind, PinPages, PreflightPolicy};
+    use uva_graph::Dataset;
+    use uva_io::generate::{self, Common, PowerLaw};
     use uva_mem::handover::MAX_FDS;
 
     use super::*;
+    use crate::backend::{CudaBackend, GatherChoice, Partition, SamplerChoice, SignalKind};
     use crate::options::MAX_SAMPLERS;
+    use crate::{LoaderOptions, Passes};
 
     fn topology(processes: &[&[Stage]], slots_on_gpu: bool) -> Topology {
         let placed = processes.iter().enumerate().flat_map(|(process, stages)| {
@@ -340,6 +349,53 @@ mod tests {
             alone.resources_of(0),
             [ControlPage, Ring(Batch), Ring(Feature), ReorderedGraph, CachedRows]
         );
+    }
+
+    #[test]
+    fn a_sampler_on_the_gpu_shares_its_process_with_the_producer_in_every_partition() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("graph");
+        let common =
+            Common { nodes: 200, average_degree: 4.0, feature_dim: 3, classes: 2, ..Common::default() };
+        generate::write(&path, &PowerLaw::of(common), &|_| {}).unwrap();
+        let dataset = Dataset::open(&path).unwrap();
+        let options = LoaderOptions { fanouts: vec![2], ..LoaderOptions::default() };
+        let plan = RunPlan::new(&dataset, &options, Passes::default()).unwrap();
+        let processes = |partition, sampler| {
+            let backend = Backend::Cuda(CudaBackend {
+                ordinal: 0,
+                gather: GatherChoice::ZeroCopy,
+                kernel: Kernel::Wide,
+                sampler,
+                partition,
+                ipc: IpcKind::Auto,
+                ipc_signals: SignalKind::Auto,
+                nvrtc: None,
+                preflight: PreflightPolicy::Warn,
+                table_pages: PinPages::InPlace,
+                other_pages: true,
+                split_share: None,
+            });
+            let topology = Topology::new(&RunPlan { backend, ..plan.clone() }, Placement::Processes);
+            let of = |stage| topology.process_of(stage);
+            let all = [Stage::sampler(0), Stage::PRODUCER, Stage::CONSUMER].map(of);
+            assert_eq!(topology.processes, all.iter().max().unwrap() + 1);
+            all
+        };
+        let mps = Partition::Mps {
+            producer_percentage: 10,
+            consumer_percentage: 90,
+            producer_multiprocessors: 13,
+            consumer_multiprocessors: 118,
+            sampler: None,
+        };
+        for apart in [Partition::None, mps] {
+            assert_eq!(processes(apart, SamplerChoice::Cpu), [1, 2, 0]);
+            assert_eq!(processes(apart, SamplerChoice::Gpu), [1, 1, 0]);
+        }
+        let together = Partition::Grid { multiprocessors: 2, sampler: None };
+        assert_eq!(processes(together, SamplerChoice::Cpu), [1, 0, 0]);
+        assert_eq!(processes(together, SamplerChoice::Gpu), [0, 0, 0]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! process that a launcher started.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use uva_graph::Dataset;
 use uva_mem::handover::Channel;
@@ -16,10 +17,10 @@ use crate::device::{
     DeviceBatches, DeviceSetup, DeviceSlots, Link, consumer_side, one_process, open_device, producer_side,
     stays_on_gpu,
 };
-use crate::lane::{Lane, lanes, sampler_lane};
+use crate::lane::{Lane, lanes};
 use crate::peer::Peer;
 use crate::plan::{RingName, RunPlan};
-use crate::roles::{BatchReceiver, ProducerRole, RoleThreads, SamplerRole, ThreadName};
+use crate::roles::{BatchReceiver, ProducerRole, RoleThreads, RoleWork, SamplerRole, ThreadName};
 use crate::topology::{Resource, Role, Stage};
 
 /// Receives lines for people.
@@ -125,15 +126,14 @@ impl Wired {
     pub fn work(self) -> Result<(), RuntimeError> {
         let Self { last, mut threads, .. } = self;
         let ended = last.map_or(Ok(()), |last| last());
+        let at = Instant::now();
         match (ended, threads.join()) {
             (Ok(()) | Err(RuntimeError::PeerGone(_)), Some((_, cause))) => Err(cause),
+            (Err(_), Some((earlier, cause))) if earlier < at => Err(cause),
             (ended, _) => ended,
         }
     }
 }
-
-/// All the work of a stage.
-pub type RoleWork = Box<dyn FnOnce() -> Result<(), RuntimeError> + Send>;
 
 /// Connects these stages, given in the order in which a batch passes through them, and starts all but the last.
 ///
@@ -146,7 +146,7 @@ pub fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, Runtime
     let here = |stage: Stage| names.iter().find(|(other, _)| *other == stage).map(|(_, name)| name);
     let peer = |stage: Stage| here(stage).map_or_else(|| connections.process(stage), |name| Ok(name.peer()));
     let OnGpu { mut setup, slots, mut sampler, in_force } = on_gpu(&connections, stages, &peer)?;
-    let batches_on_gpu = batches_on_gpu(&connections.plan, stages, setup.as_mut())?;
+    let batches_on_gpu = batches_on_gpu(&connections.plan, setup.as_mut())?;
     let threads = RoleThreads::new(Arc::clone(&connections.control));
     let mut wired = Wired { receiver: None, last: None, threads, in_force };
     let (dataset, plan, control) = (&connections.dataset, &connections.plan, &connections.control);
@@ -164,17 +164,10 @@ pub fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, Runtime
                     return Err(missing(Resource::ReorderedGraph));
                 }
                 let batches = connections.ring(RingName::Batch)?.writer();
-                let (producer, lane) = (peer(Stage::PRODUCER)?, sampler.take());
+                let (producer, gpu) = (peer(Stage::PRODUCER)?, sampler.take());
                 let on_device = batches_on_gpu.clone();
                 Box::new(move || {
                     let (dataset, plan, control) = (&dataset, &plan, &control);
-                    let gpu = match (plan.backend.gpu_sampler(), lane) {
-                        (Some(cuda), None) => {
-                            let context = open_device(cuda, Role::Sampler)?;
-                            Some(sampler_lane(&context, cuda, Role::Sampler.name())?)
-                        }
-                        (_, lane) => lane,
-                    };
                     SamplerRole {
                         index,
                         dataset,
@@ -224,7 +217,7 @@ pub fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, Runtime
         if position + 1 < names.len() {
             wired.threads.start(name, work)?;
         } else {
-            wired.last = Some(work);
+            wired.last = Some(name.marked(work));
         }
     }
     Ok(wired)
@@ -237,7 +230,7 @@ struct OnGpu {
     setup: Option<DeviceSetup>,
     /// The consumer's.
     slots: Option<DeviceSlots>,
-    /// The lane of a sampler that shares its process with the producer.
+    /// The lane of a sampler on the GPU, which shares its process with the producer.
     sampler: Option<Lane>,
     /// As in [`Wired`].
     in_force: Option<Backend>,
@@ -266,7 +259,7 @@ fn on_gpu(
     }
     let process = if consumer { Role::Consumer } else { Role::Producer };
     let mut wanted = vec![cuda.partition.gather_multiprocessors()];
-    if plan.backend.gpu_sampler().is_some() && stages.contains(&Stage::sampler(0)) {
+    if plan.backend.gpu_sampler().is_some() {
         wanted.push(cuda.partition.sampler_multiprocessors());
     }
     let context = open_device(cuda, process)?;
@@ -286,15 +279,12 @@ fn on_gpu(
     })
 }
 
-/// Device memory through which batches pass from a sampler on the GPU to the producer, where both are among these stages.
+/// Device memory through which batches pass from a sampler on the GPU to the producer.
 fn batches_on_gpu(
     plan: &RunPlan,
-    stages: &[Stage],
     setup: Option<&mut DeviceSetup>,
 ) -> Result<Option<Arc<DeviceBatches>>, RuntimeError> {
-    let Some(setup) = setup.filter(|_| stages.contains(&Stage::sampler(0)) && stays_on_gpu(plan)) else {
-        return Ok(None);
-    };
+    let Some(setup) = setup.filter(|_| stays_on_gpu(plan)) else { return Ok(None) };
     let batches = Arc::new(DeviceBatches::new(setup.lane.context(), &setup.cuda, plan)?);
     setup.batches = Some(Arc::clone(&batches));
     Ok(Some(batches))

@@ -98,9 +98,13 @@ WAYS = [
     ("none, copies", (*NONE, "--gather", "dma")),
     ("none, split", (*NONE, "--gather", "split")),
     ("none, the CPU", (*NONE, "--gather", "cpu")),
+    ("none, a sampler on the GPU", (*NONE, "--sampler", "gpu")),
     ("green", GREEN),
     ("grid", GRID),
+    ("grid, a sampler on the GPU", (*GRID, "--sampler", "gpu")),
     ("mps", MPS),
+    # Its last option is the one that names what the machine may lack.
+    ("mps, a sampler on the GPU", ("--sampler", "gpu", *MPS)),
 ]
 
 

@@ -81,6 +81,17 @@ impl Shares {
             consumer: all.saturating_sub(given.iter().sum()),
         }
     }
+
+    /// The multiprocessors of producer and sampler in a process that was `granted` this many for both: the sampler's part
+    /// rounded down as MPS does, never none, and the rest. `None` where the rest is none.
+    pub fn divide_granted(self, granted: u32) -> Option<(u32, Option<u32>)> {
+        let sampler = self.sampler.map(|sampler| {
+            let both = u64::from(self.producer) + u64::from(sampler);
+            ((u64::from(granted) * u64::from(sampler) / both.max(1)) as u32).max(1)
+        });
+        let producer = granted.checked_sub(sampler.unwrap_or(0)).filter(|producer| *producer > 0)?;
+        Some((producer, sampler))
+    }
 }
 
 impl Division {
@@ -132,5 +143,17 @@ mod tests {
         let division = shares.divide(12, Steps::of_green((9, 0)));
         assert!(!division.fits(12) && division.consumer == 0, "{division:?}");
         assert!(shares.divide(12, Steps::SINGLE).fits(12));
+    }
+
+    #[test]
+    fn two_roles_of_one_process_divide_what_it_was_granted_and_leave_none_over() {
+        let shares = Shares { producer: 20, sampler: Some(30) };
+        // 50 % of 132.
+        assert_eq!(shares.divide_granted(66), Some((27, Some(39))));
+        assert_eq!(Shares { sampler: None, ..shares }.divide_granted(26), Some((26, None)));
+        // The smallest share gets one, and one alone does not do for two.
+        assert_eq!(Shares { producer: 98, sampler: Some(1) }.divide_granted(5), Some((4, Some(1))));
+        assert_eq!(shares.divide_granted(2), Some((1, Some(1))));
+        assert_eq!(shares.divide_granted(1), None);
     }
 }

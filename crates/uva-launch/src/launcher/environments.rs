@@ -29,10 +29,11 @@ impl Environments {
         let Some(cuda) = backend.cuda() else { return self };
         match (session, cuda.partition) {
             (Some(session), Partition::Mps { producer_percentage, consumer_percentage, sampler, .. }) => {
-                self.producer.extend(client(session, producer_percentage));
+                // A sampler on the GPU is a thread of the producer's process.
+                let both = producer_percentage + sampler.map_or(0, |share| share.percentage);
+                self.producer.extend(client(session, both));
                 self.consumer.extend(client(session, consumer_percentage));
-                let percentage = sampler.map_or(producer_percentage, |share| share.percentage);
-                self.sampler.extend(client(session, percentage));
+                self.sampler.extend(without_mps());
             }
             _ => {
                 self.producer.extend(without_mps());

@@ -15,6 +15,7 @@ use super::signals::Signals;
 use super::watch;
 use crate::checkpoint_files::CheckpointDirectory;
 use crate::mps;
+use uva_cuda::partition::Shares;
 use uva_runtime::RuntimeError;
 use uva_runtime::backend::{Backend, CudaBackend, Decision, MpsWish, Partition, Probe, SamplerShare};
 use uva_runtime::control::{Control, Tally};
@@ -165,15 +166,18 @@ impl Launcher {
                 Err("the driver does not connect to the daemon, and says nothing of it".to_owned())
             }
         };
-        let (ordinal, producer_multiprocessors) = granted(wish.producer_percentage)?;
+        // A sampler on the GPU is a thread of the producer's process.
+        let shares = Shares { producer: wish.producer_percentage, sampler: wish.sampler_percentage };
+        let both = shares.producer + shares.sampler.unwrap_or(0);
+        let (ordinal, multiprocessors) = granted(both)?;
         let (_, consumer_multiprocessors) = granted(wish.consumer_percentage)?;
-        let sampler = match wish.sampler_percentage {
-            Some(percentage) => {
-                let (_, multiprocessors) = granted(percentage)?;
-                Some(SamplerShare { percentage, multiprocessors })
-            }
-            None => None,
-        };
+        let (producer_multiprocessors, sampler) =
+            shares.divide_granted(multiprocessors).ok_or_else(|| {
+                format!("{both} % of this GPU is one multiprocessor, and producer and sampler need one each")
+            })?;
+        let sampler = shares.sampler.zip(sampler);
+        let sampler =
+            sampler.map(|(percentage, multiprocessors)| SamplerShare { percentage, multiprocessors });
         let partition = Partition::Mps {
             producer_percentage: wish.producer_percentage,
             consumer_percentage: wish.consumer_percentage,

@@ -90,7 +90,7 @@ impl Launcher {
         observer: &mut dyn Observer,
     ) -> Result<Found, RuntimeError> {
         // NVRTC may be beside the libtorch that trains.
-        let environments = Environments { sampler: self.libtorch.clone(), ..Environments::default() };
+        let environments = Environments { producer: self.libtorch.clone(), ..Environments::default() };
         let environments = environments.divided(self.mps.as_deref(), backend);
         let on_gpu = backend.cuda().is_some();
         let mut planner = Spawn {
@@ -99,7 +99,7 @@ impl Launcher {
             index: None,
             dataset,
             // It measures the work of samplers and producers.
-            variables: &environments.sampler,
+            variables: &environments.producer,
             orphaned: if on_gpu { Orphaned::Asked } else { Orphaned::Killed },
         }
         .start()?;

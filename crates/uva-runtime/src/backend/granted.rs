@@ -94,13 +94,13 @@ impl CudaBackend {
 pub enum Partition {
     /// Not at all: they take turns.
     None,
-    /// By MPS: shares in per cent, and the multiprocessors that each was measured to get.
+    /// By MPS: shares in per cent, and the multiprocessors that they were measured to get.
     Mps {
         /// The producer's share.
         producer_percentage: u32,
         /// The consumer's share.
         consumer_percentage: u32,
-        /// Multiprocessors that a process with the producer's share sees.
+        /// The producer's multiprocessors: all that its process sees, but the sampler's.
         producer_multiprocessors: u32,
         /// Multiprocessors that a process with the consumer's share sees.
         consumer_multiprocessors: u32,
@@ -129,9 +129,9 @@ pub enum Partition {
 /// A GPU sampler's share under MPS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SamplerShare {
-    /// In per cent.
+    /// In per cent. The producer's process has it beside the producer's.
     pub percentage: u32,
-    /// Multiprocessors that a process with this share sees.
+    /// Its multiprocessors: its part of those that the process sees.
     pub multiprocessors: u32,
 }
 
@@ -155,7 +155,8 @@ impl Partition {
     /// Multiprocessors that the gather's grid is sized for; `None`: all of the process's.
     pub fn gather_multiprocessors(self) -> Option<u32> {
         match self {
-            Self::None | Self::Mps { .. } => None,
+            Self::None | Self::Mps { sampler: None, .. } => None,
+            Self::Mps { producer_multiprocessors, .. } => Some(producer_multiprocessors),
             Self::Green { multiprocessors, .. } | Self::Grid { multiprocessors, .. } => Some(multiprocessors),
         }
     }
@@ -163,7 +164,8 @@ impl Partition {
     /// The same of a sampler on the GPU.
     pub fn sampler_multiprocessors(self) -> Option<u32> {
         match self {
-            Self::None | Self::Mps { .. } => None,
+            Self::None => None,
+            Self::Mps { sampler, .. } => sampler.map(|share| share.multiprocessors),
             Self::Green { multiprocessors, sampler, .. } | Self::Grid { multiprocessors, sampler } => {
                 Some(sampler.unwrap_or(multiprocessors))
             }

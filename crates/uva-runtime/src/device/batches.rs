@@ -1,4 +1,4 @@
-//! Batches of a sampler on the GPU, on their way to the producer in the same process: they stay on the device.
+//! Batches of a sampler on the GPU, on their way to the producer, a thread of the same process: they stay on the device.
 //!
 //! Each slot of the batch ring has a place in device memory with the same columns at the same offsets. The slot itself
 //! carries the header, the columns that the host makes, and copies of those that the CPU reads. The sampler waits for its
@@ -36,8 +36,7 @@ pub(crate) struct DeviceBatches {
     taken: Vec<Event>,
 }
 
-/// Whether batches of a sampler on the GPU stay there, if the producer is in the same process. Padding is written on the
-/// host.
+/// Whether batches of a sampler on the GPU stay there. Padding is written on the host.
 pub(crate) fn stays_on_gpu(plan: &RunPlan) -> bool {
     plan.layout.shapes().is_none()
         && plan.backend.gpu_sampler().is_some()

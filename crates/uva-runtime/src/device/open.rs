@@ -16,8 +16,10 @@ pub(crate) fn open_device(cuda: &CudaBackend, role: Role) -> Result<Arc<Context>
         return Ok(context);
     };
     let expected = match role {
-        Role::Producer => producer_multiprocessors,
-        Role::Sampler => sampler.map_or(producer_multiprocessors, |share| share.multiprocessors),
+        // A sampler on the GPU is a thread of the producer's process.
+        Role::Producer | Role::Sampler => {
+            producer_multiprocessors + sampler.map_or(0, |share| share.multiprocessors)
+        }
         Role::Consumer => consumer_multiprocessors,
     };
     let device = context.device();

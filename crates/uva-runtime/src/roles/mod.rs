@@ -11,5 +11,5 @@ pub(crate) use back_pressure::BackPressure;
 pub use consumer::BatchReceiver;
 pub(crate) use producer::ProducerRole;
 pub(crate) use sampler::SamplerRole;
-pub use thread::RoleThreads;
 pub(crate) use thread::ThreadName;
+pub use thread::{RoleThreads, RoleWork};

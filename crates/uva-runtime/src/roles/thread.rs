@@ -9,6 +9,9 @@ use crate::control::{Control, Stop};
 use crate::peer::{Leaving, Peer};
 use crate::{RuntimeError, machine};
 
+/// All the work of a stage.
+pub type RoleWork = Box<dyn FnOnce() -> Result<(), RuntimeError> + Send>;
+
 /// The identity, for its peers, of a role that runs or will run as a thread.
 #[derive(Clone, Debug)]
 pub(crate) struct ThreadName {
@@ -24,6 +27,15 @@ impl ThreadName {
     /// The role as its peers see it.
     pub fn peer(&self) -> Peer {
         Peer::Thread { name: self.name.clone(), alive: Arc::clone(&self.alive) }
+    }
+
+    /// The role's work, for the calling thread: its peers see its end, too.
+    pub fn marked(&self, role: RoleWork) -> RoleWork {
+        let leaving = Leaving(Arc::clone(&self.alive));
+        Box::new(move || {
+            let _leaving = leaving;
+            role()
+        })
     }
 
     /// Starts the role.
