@@ -98,6 +98,32 @@ fn samplers_that_weigh_edges_or_draw_for_a_whole_layer_and_padding_give_the_loss
     }
 }
 
+/// The stand-in's way to train as on a GPU: batches stay where they are, and libtorch's operations replace our loops. So
+/// losses are equal to rounding.
+#[test]
+fn a_consumer_that_takes_batches_where_they_lie_has_the_losses_of_whole_rows() {
+    let temp = directory();
+    small_graph(temp.path());
+    for model in ["sage", "gcn"] {
+        let run = |way: &str| {
+            let options =
+                format!("--epochs 2 --dropout 0 --partition none --model {model} --aggregate {way}");
+            let name = format!("{way}.jsonl");
+            let run = on_gpu(temp.path(), &name, &options).env("CUDA_SIM_DROPOUT", "device");
+            metrics_of(temp.path(), &name, run)
+        };
+        let (off, device) = (run("off"), run("device"));
+        assert_eq!(way(&device), "\"device\"");
+        let number = |text: &str| text.parse::<f64>().unwrap();
+        for (one, other) in off.trained().iter().zip(device.trained()) {
+            assert_eq!((one.0, one.1, &one.2), (other.0, other.1, &other.2), "{model}");
+            let (one, other) = (number(&one.3), number(&other.3));
+            assert!((one - other).abs() <= 1e-3 * one.abs(), "{model}: losses {one} and {other}");
+        }
+        assert_eq!(off.trained().len(), device.trained().len());
+    }
+}
+
 #[test]
 fn a_row_cache_on_the_gpu_has_the_hits_of_whole_rows_and_changes_no_loss() {
     let temp = directory();
@@ -175,9 +201,7 @@ fn slots_of_sums_are_smaller_and_the_rows_beside_them_are_told_and_bounded() {
     let temp = directory();
     small_graph(temp.path());
     let dry = |options: &str| {
-        let args = format!(
-            "train graph --fanouts 10 --batch-size 50 --device cuda:0 --partition none --dry-run --json {options}"
-        );
+        let args = format!("train graph --device cuda:0 --partition none --dry-run --json {options}");
         uvatrain(temp.path(), args.split_whitespace()).simulated().run().succeeds().json()
     };
     let bytes = |dry: &serde_json::Value, item: &str| {
@@ -186,20 +210,24 @@ fn slots_of_sums_are_smaller_and_the_rows_beside_them_are_told_and_bounded() {
         assert_eq!(line["kind"], "device");
         line["bytes"].as_u64()
     };
-    let off = dry("--aggregate off");
+    let off = dry("--fanouts 10 --batch-size 200 --aggregate off");
     assert_eq!(bytes(&off, "rows that are summed"), None);
     for (model, share) in [("sage", 0.55), ("gcn", 0.3)] {
-        let summed = dry(&format!("--model {model} --aggregate device"));
+        let summed = dry(&format!("--fanouts 10 --batch-size 200 --model {model} --aggregate device"));
         let slots = |dry| bytes(dry, "feature slots").unwrap() as f64;
         assert!(slots(&summed) <= share * slots(&off), "{model}: {summed}");
-        // 50 seeds with ten neighbours each, of 24 float32.
-        assert_eq!(bytes(&summed, "rows that are summed"), Some(550 * 96), "{model}");
+        // 200 seeds with ten neighbours each, of 24 float32.
+        assert_eq!(bytes(&summed, "rows that are summed"), Some(2200 * 96), "{model}");
     }
     // What bounds the rows in slots bounds those beside them.
-    let bounded = dry("--aggregate device --slot-bytes 30000");
-    assert_eq!(bytes(&bounded, "rows that are summed"), Some(30_000 / 96 * 96));
+    let bounded = dry("--fanouts 10 --batch-size 200 --aggregate device --slot-bytes 90000");
+    assert_eq!(bytes(&bounded, "rows that are summed"), Some(90_000 / 96 * 96));
     // The stand-in has a GPU with room for the slots alone.
-    let room = bytes(&dry("--aggregate device --fanouts 5,4"), "feature slots").unwrap() + (1 << 16);
+    let (slots, rows) = {
+        let summed = dry("--fanouts 5,4 --batch-size 100 --aggregate device");
+        (bytes(&summed, "feature slots").unwrap(), bytes(&summed, "rows that are summed").unwrap())
+    };
+    let room = slots + rows / 2;
     let small = on_gpu(temp.path(), "a.jsonl", "--epochs 1 --partition none --aggregate device");
     small
         .env("CUDA_SIM_MEMORY", &room.to_string())

@@ -106,6 +106,11 @@ impl Batch {
         self.view.memory().loan.as_ref()
     }
 
+    /// Whether its slot is on a GPU, also where a stand-in for one lends it as host memory.
+    pub fn is_in_slot_on_gpu(&self) -> bool {
+        self.loan().is_some()
+    }
+
     /// Whether the batch was whole when it was used. Ask after waiting for the work on it, and before its result
     /// counts: the producer of a batch on a GPU may have died while filling it. In host memory a batch is always whole.
     ///

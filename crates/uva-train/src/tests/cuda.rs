@@ -16,7 +16,7 @@ use uva_model::{FeatureNorm, ModelKind, TrainerOptions};
 const GPU: TrainDevice = TrainDevice::Cuda(0);
 
 /// The devices there are. Without a CUDA device, a trainer there is refused with what is missing.
-fn devices() -> Vec<TrainDevice> {
+pub(super) fn devices() -> Vec<TrainDevice> {
     let Err(error) = TorchCuda::load() else { return vec![TrainDevice::StandIn, GPU] };
     let refused = Trainer::new(&options(ModelKind::Sage, 4, 2), 6, 3, GPU).unwrap_err();
     assert!(refused.is_missing() && !refused.is_usage(), "{refused}");

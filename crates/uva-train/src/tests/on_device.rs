@@ -95,6 +95,16 @@ impl OnDevice {
         blocks
     }
 
+    /// The batch with these sums, and no rows but these.
+    pub(crate) fn summed<'a>(
+        &'a self,
+        blocks: &'a [DeviceBlock<'a>],
+        sums: &'a Tensor,
+        rows: Option<&'a Tensor>,
+    ) -> DeviceBatch<'a> {
+        DeviceBatch { features: rows.map(slice), aggregated: Some(slice(sums)), ..self.input(blocks) }
+    }
+
     pub(crate) fn input<'a>(&'a self, blocks: &'a [DeviceBlock<'a>]) -> DeviceBatch<'a> {
         DeviceBatch {
             features: Some(slice(&self.features)),

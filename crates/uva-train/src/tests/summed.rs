@@ -1,5 +1,7 @@
 //! A first layer whose sums were made with the batch: the same losses, gradients and predictions, and refusals.
 
+use super::cuda::devices;
+use super::on_device::OnDevice;
 use super::support::{Batch, Graph, MODELS, draws, fill_biases, options, parameter_bits};
 use crate::aggregate::Block;
 use crate::borrowed::Borrowed;
@@ -158,6 +160,35 @@ fn a_batch_of_sums_that_is_copied_to_a_device_gives_the_same_logits() {
         };
         let difference = (logits(&copied) - logits(&whole)).abs().max().double_value(&[]);
         assert!(difference < 1e-5, "{model:?}: {difference}");
+    }
+}
+
+#[test]
+fn a_batch_of_sums_on_a_device_trains_as_one_in_host_memory() {
+    for (device, model) in devices().into_iter().flat_map(|device| SUMMING.map(|model| (device, model))) {
+        let graph = Graph::random(60, 11, 3, 5);
+        let make = |device| Trainer::new(&options(model, 16, 2), 11, 3, device).unwrap();
+        let (mut host, mut there) = (make(TrainDevice::Cpu), make(device));
+        // Weights of the sampler are not copied to a device here.
+        for (number, batch) in (0..).zip(&batches(&graph)[..3]) {
+            let (blocks, sums) = (batch.blocks(), summed(model, batch));
+            let expected =
+                host.train_batch(0, number, &folded(batch, &blocks, &sums), &mut || Ok(())).unwrap().loss;
+            let copied = OnDevice::new(batch, device);
+            let copy = |values: &[f32]| Tensor::from_slice(values).to_device(device.torch());
+            let (on_device, rows) = (copy(&sums.0), (!sums.1.is_empty()).then(|| copy(&sums.1)));
+            let blocks = copied.blocks();
+            let input = copied.summed(&blocks, &on_device, rows.as_ref());
+            let found = there.train_batch(0, number, &input, &mut || Ok(())).unwrap().loss;
+            there.wait_for_device().unwrap();
+            assert!((found - expected).abs() < 1e-4 * expected.abs(), "{model:?}: {found} and {expected}");
+            if let Some(rows) = &rows {
+                let short = rows.narrow(0, 0, 11);
+                let input = copied.summed(&blocks, &on_device, Some(&short));
+                let error = there.train_batch(0, number, &input, &mut || Ok(())).unwrap_err().to_string();
+                assert!(error.contains("feature rows"), "{error}");
+            }
+        }
     }
 }
 
