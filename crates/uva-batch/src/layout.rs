@@ -577,21 +577,18 @@ mod tests {
 
     #[test]
     fn slot_bytes_bound_the_rows_that_are_gathered_before_they_are_summed() {
-        let temp = tempfile::tempdir().unwrap();
-        let dataset = small_graph(temp.path());
         let of = |aggregation, gathers_before_sums| {
-            let spec = BatchSpec { aggregation, gathers_before_sums, ..options(&[3, 3], 10, Some(1200)) };
-            let layout = BatchLayout::new(&dataset, &spec).unwrap();
-            let outermost = *layout.layers().last().unwrap();
-            (outermost.destinations, outermost.sources, layout.node_capacity())
+            let spec = BatchSpec { aggregation, gathers_before_sums, ..options(&[3, 3], 10, None) };
+            let bounds = BatchBounds::new(10, &[3, 3], 500, 3000).unwrap();
+            let bounds = limit_rows(bounds, 1200, 12, 3, &spec).unwrap();
+            let outermost = *bounds.layers.last().unwrap();
+            (outermost.destinations, outermost.sources, bounds.nodes)
         };
-        // 100 rows of three float32.
-        let whole = of(Aggregation::None, false);
-        assert_eq!((whole.1, whole.2), (100, 100));
+        // 100 rows of three float32, of 160.
+        assert_eq!(of(Aggregation::None, false), (40, 100, 100));
         for aggregation in [Aggregation::Mean, Aggregation::Degrees] {
-            assert_eq!(of(aggregation, true), whole, "{aggregation}");
-            let summed = of(aggregation, false);
-            assert!(summed.1 > 100 && summed.2 > 100, "{aggregation}: {summed:?}");
+            assert_eq!(of(aggregation, true), (40, 100, 100), "{aggregation}");
+            assert_eq!(of(aggregation, false), (40, 160, 160), "{aggregation}");
         }
     }
 
