@@ -56,8 +56,8 @@ def to_pyg(batch: Batch, as_edge_index: bool = False) -> Any:
     # The blocks that edges are taken from, and the first edge of each.
     taken, firsts = blocks, [0]
     if not blocks:
-        # The only hop has been aggregated.
-        taken = batch.blocks
+        # The only hop has been aggregated: none of its edges is taken.
+        taken, firsts = batch.blocks, [batch.blocks[0].num_edges]
         edge_index, num_edges = batch.seeds.new_empty((2, 0)), []
     elif batch.expand == "new":
         # A block begins with the block before, so the last one has the edges of all hops, hop by hop.
@@ -77,7 +77,9 @@ def to_pyg(batch: Batch, as_edge_index: bool = False) -> Any:
         _tell_what_is_left_out(batch, blocks, sum(num_edges))
     if as_edge_index:
         edge_index = _sorted_by_target(edge_index, len(nodes))
-    data = Data(edge_index=edge_index, num_nodes=len(nodes), **batch._rows)
+    data = Data(**batch._rows, edge_index=edge_index)
+    if batch.aggregate == "gcn":
+        data.num_nodes = len(nodes)
     labels = batch.y
     if labels is not None:
         data.y = labels
