@@ -559,6 +559,10 @@ mod tests {
         assert_eq!((bytes(&mean, Column::X), bytes(&mean, Column::Aggregated)), (25 * 12, 25 * 12));
         assert_eq!((bytes(&gcn, Column::X), bytes(&gcn, Column::Aggregated)), (0, 25 * 12));
         assert!(gcn.place(Column::X, 0).is_none());
+        for aggregation in [Aggregation::Sum, Aggregation::Max] {
+            assert_eq!(bytes(&of(aggregation), Column::X), 25 * 12);
+            assert_eq!(bytes(&of(aggregation), Column::Aggregated), 25 * 12);
+        }
         for layout in [&mean, &gcn] {
             assert_eq!(layout.batch_bytes(), none.batch_bytes());
             assert_eq!(layout.arrays_bytes(), none.arrays_bytes());
