@@ -101,7 +101,9 @@ impl<M: SlotMemory> BatchView<M> {
             name: spec.full_name(layer),
             why: match spec.presence {
                 Presence::WeighedEdges => "its kind of sampler weighs no edges",
-                Presence::ForModel => "only runs whose built-in model or whose sums (`aggregate=gcn`) need it have it",
+                Presence::ForModel => {
+                    "only runs whose built-in model or whose sums (`aggregate=gcn`) need it have it"
+                }
                 Presence::Labelled => "the dataset has no labels",
                 Presence::Padded => "the run does not pad its batches",
                 Presence::Rows => {

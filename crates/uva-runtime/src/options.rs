@@ -87,9 +87,8 @@ options! {
         feature_type: FeatureType = FeatureType::Table
             => Field::choice::<FeatureType>("TYPE").of(BATCHES, &[Layout])
                 .unless_given("float32 for a built-in model, else table"),
-        /// What the producer makes of the rows of the outermost hop, in place of handing them over: batches then have one
-        /// row a destination, `aggregated` (docs/aggregation.md). Of `uvatrain run` and Python; `train` decides by its
-        /// model
+        /// What the producer makes of the outermost hop's rows, in place of handing them over: batches then have one row a
+        /// destination (docs/aggregation.md). For models of your own, by `uvatrain run` and in Python
         aggregation: Aggregation = Aggregation::None
             => Field::choice::<Aggregation>("HOW").of(BATCHES, &[Layout]).named("aggregate").unless_given("none"),
         /// Sampler processes, or threads in process

@@ -60,11 +60,8 @@ impl AggregateVerdict {
 
 fn obstacle(options: &TrainingOptions, dataset: &Dataset, backend: &Backend) -> Option<SumObstacle> {
     if let Some((option, why)) = options.trainer().refuses_sums() {
-        let remedy = if option.contains("model") {
-            "`model=sage` or `model=gcn`"
-        } else {
-            "leave that option out"
-        };
+        let remedy =
+            if option.contains("model") { "`model=sage` or `model=gcn`" } else { "leave that option out" };
         return Some(SumObstacle { option, why: why.to_owned(), remedy });
     }
     obstacle_in_table(dataset.features().element).or_else(|| backend.sum_obstacle())

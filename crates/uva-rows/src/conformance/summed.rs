@@ -289,7 +289,8 @@ fn refusals(make: &MakeSummed<'_>, narrow: Option<NarrowFloat>) {
         let short = GatherError::OutputLength { ids: 2, row_bytes, length: 1 };
         assert_eq!(refusal(&[5, 4], 2, 6, 1), short);
     }
-    let mut refusal = |ids: &[i64], lists, room, weights: &[f32]| refusal_of(false, ids, lists, room, 0, weights);
+    let mut refusal =
+        |ids: &[i64], lists, room, weights: &[f32]| refusal_of(false, ids, lists, room, 0, weights);
     assert_eq!(refusal(&[5, 4], 2, 6, &[1.0]), lists(ListsError::OwnWeights { given: 1, lists: 2 }));
     assert_eq!(refusal(&[5, 4], 3, 9, &[1.0; 3]), lists(ListsError::Index(2)));
 }

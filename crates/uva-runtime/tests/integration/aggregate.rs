@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use uva_batch::Aggregation::{self, Degrees, Max, Mean, Sum};
 use uva_graph::{Dataset, ElementType};
+use uva_rows::cache::eviction;
 use uva_runtime::backend::Backend;
 use uva_runtime::cache::{CacheContents, CachePolicy};
 use uva_runtime::plan::RunPlan;
@@ -20,7 +21,8 @@ fn builder(path: &Path) -> uva_runtime::RuntimeBuilder {
 fn expected(how: Aggregation, plain: &Batch, dataset: &Dataset) -> Vec<Vec<f64>> {
     let block = plain.block(plain.layers() - 1);
     let (rows, dim) = (plain.features_f32().unwrap(), dataset.features().dim);
-    let rows: Vec<Vec<f64>> = rows.iter().map(|row| row.iter().map(|&value| value.into()).collect()).collect();
+    let rows: Vec<Vec<f64>> =
+        rows.iter().map(|row| row.iter().map(|&value| value.into()).collect()).collect();
     let (csc, nodes) = (dataset.csc(), plain.input_nodes());
     let degree = |place: usize| {
         let node = nodes[place] as usize;
@@ -79,7 +81,10 @@ fn the_builder_gives_rows_of_every_reduction_and_kind_of_sampler() {
                 for (row, expected) in rows.iter().zip(&expected) {
                     for (&value, &expected) in row.iter().zip(expected) {
                         let most = 1e-5 * (1.0 + expected.abs());
-                        assert!((f64::from(value) - expected).abs() <= most, "{kind} {how}: {value} {expected}");
+                        assert!(
+                            (f64::from(value) - expected).abs() <= most,
+                            "{kind} {how}: {value} {expected}"
+                        );
                     }
                 }
                 batches += 1;
@@ -95,7 +100,8 @@ fn caches_change_no_bit_of_a_row() {
     let dataset = Arc::new(Dataset::open(&common::graph(temp.path(), 2000, 8.0)).unwrap());
     let passes = Passes { epochs: 2, ..Passes::default() };
     for aggregation in [Mean, Sum, Max, Degrees] {
-        let options = LoaderOptions { fanouts: vec![4, 3], batch_size: 64, aggregation, ..LoaderOptions::default() };
+        let options =
+            LoaderOptions { fanouts: vec![4, 3], batch_size: 64, aggregation, ..LoaderOptions::default() };
         let run = |contents: CacheContents| {
             let plan = RunPlan::new(&dataset, &options, passes).unwrap();
             let mut runtime = Runtime::start_with(Arc::clone(&dataset), plan, contents).unwrap();
@@ -107,12 +113,12 @@ fn caches_change_no_bit_of_a_row() {
             found
         };
         let expected = run(CacheContents::default());
-        for policy in ["degree", "fifo"] {
-            let policy = CachePolicy::from_name(policy).unwrap();
-            let (plan, _) = planning::plan(&dataset, &options, &Backend::Cpu, 20_000, policy, &|_| {}).unwrap();
+        for policy in [CachePolicy::DEGREE, CachePolicy::Evicting(eviction::by_name("fifo").unwrap())] {
+            let (plan, _) =
+                planning::plan(&dataset, &options, &Backend::Cpu, 20_000, policy, &|_| {}).unwrap();
             let contents = CacheContents::of_plan(&dataset, &plan).unwrap();
             assert!(contents.caches().rows > 0);
-            assert!(run(contents) == expected, "{aggregation} {policy}");
+            assert!(run(contents) == expected, "{aggregation} {}", policy.name());
         }
     }
 }
