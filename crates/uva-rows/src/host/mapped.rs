@@ -177,7 +177,7 @@ impl<'t> Mapped<'t> {
         // SAFETY: the same.
         let rows = unsafe { Picked::new(source, ids, values.narrow) };
         let vectors = self.copy.vectors;
-        let write: Box<dyn Fn(usize, &mut [f32]) + Sync> = match reduction {
+        let write: Box<WriteLists<'_>> = match reduction {
             Reduction::Sum { weights, own } => {
                 // SAFETY: the source's rows are `width` values long.
                 let mut sums = unsafe { WeightedSums::of_table(rows, width, lists, weights)? };
@@ -233,6 +233,9 @@ impl fmt::Debug for Table<'_> {
         write!(formatter, "{} bytes", self.bytes().len())
     }
 }
+
+/// Writes the rows of as many lists as there is room for, from a first one.
+type WriteLists<'w> = dyn Fn(usize, &mut [f32]) + Sync + 'w;
 
 /// Runs the tasks on `threads` threads, the caller's among them. Each takes the next when it has done one.
 fn divide<T>(

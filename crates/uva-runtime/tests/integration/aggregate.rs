@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use uva_batch::Aggregation::{self, Degrees, Max, Mean, Sum};
-use uva_graph::{Dataset, ElementType};
+use uva_graph::Dataset;
+use uva_graph::npy::{NpyType, write_array};
 use uva_rows::cache::eviction;
 use uva_runtime::backend::Backend;
 use uva_runtime::cache::{CacheContents, CachePolicy};
@@ -126,7 +127,11 @@ fn caches_change_no_bit_of_a_row() {
 #[test]
 fn whole_numbers_are_refused_by_the_option() {
     let temp = tempfile::tempdir().unwrap();
-    let path = common::graph_of(temp.path(), 300, 4.0, ElementType::U8);
+    let path = common::graph(temp.path(), 300, 4.0);
+    std::fs::remove_file(path.join("feat.npy")).unwrap();
+    write_array(&path.join("feat.npy"), NpyType::U8, &[5], &[1_u8; 300 * 5]).unwrap();
+    let meta = std::fs::read_to_string(path.join("meta.json")).unwrap();
+    std::fs::write(path.join("meta.json"), meta.replace("\"f32\"", "\"u8\"")).unwrap();
     let refused = builder(&path).aggregate(Max).build().unwrap_err();
     let RuntimeError::Option(error) = &refused else { panic!("{refused}") };
     assert_eq!((error.field.as_str(), refused.exit_code()), ("aggregate", 2));
