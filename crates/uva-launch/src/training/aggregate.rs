@@ -5,7 +5,7 @@ use uva_graph::Dataset;
 use uva_model::Weighting;
 use uva_options::OptionError;
 use uva_runtime::backend::Backend;
-use uva_runtime::{Aggregation, is_summed};
+use uva_runtime::{Aggregation, SumObstacle, obstacle_in_table};
 
 use super::job::{Aggregate, TrainingOptions};
 
@@ -38,11 +38,11 @@ impl AggregateVerdict {
             (Aggregate::Off, _) => Ok(off("asked for".to_owned())),
             (Aggregate::Host, None) => Ok(Self { aggregation: sums, reason: "asked for".to_owned() }),
             (Aggregate::Host, Some(obstacle)) => {
-                let Obstacle { option, why, remedy } = obstacle;
-                let reason = format!("with {option}: {why}. Use `aggregate=off`{remedy}");
+                let SumObstacle { option, why, remedy } = obstacle;
+                let reason = format!("with {option}: {why}. Use `aggregate=off`, or {remedy}");
                 Err(OptionError::new("aggregate", Aggregate::Host, reason))
             }
-            (Aggregate::Auto, Some(Obstacle { option, why, .. })) => Ok(off(format!("{option}: {why}"))),
+            (Aggregate::Auto, Some(SumObstacle { option, why, .. })) => Ok(off(format!("{option}: {why}"))),
             (Aggregate::Auto, None) => {
                 Ok(off("no rates of gathering and summing have been measured here, so a gain is not shown; \
                  --aggregate host tries it"
@@ -53,40 +53,16 @@ impl AggregateVerdict {
 
     /// As the metrics' first line has it.
     pub fn in_force(&self) -> Value {
-        let way = match self.aggregation {
-            Aggregation::None => Aggregate::Off,
-            Aggregation::Mean | Aggregation::Degrees => Aggregate::Host,
-        };
+        let way = if self.aggregation == Aggregation::None { Aggregate::Off } else { Aggregate::Host };
         json!({ "way": way.name(), "sums": self.aggregation.name(), "reason": self.reason })
     }
 }
 
-/// What forbids sums of the producer.
-struct Obstacle {
-    /// The option or the dataset's part.
-    option: String,
-    why: String,
-    /// Another way, behind `aggregate=off`.
-    remedy: &'static str,
-}
-
-fn obstacle(options: &TrainingOptions, dataset: &Dataset, backend: &Backend) -> Option<Obstacle> {
+fn obstacle(options: &TrainingOptions, dataset: &Dataset, backend: &Backend) -> Option<SumObstacle> {
     if let Some((option, why)) = options.trainer().refuses_sums() {
-        let remedy = if option.contains("model") {
-            ", or `model=sage` or `model=gcn`"
-        } else {
-            ", or leave that option out"
-        };
-        return Some(Obstacle { option, why: why.to_owned(), remedy });
+        let remedy =
+            if option.contains("model") { "`model=sage` or `model=gcn`" } else { "leave that option out" };
+        return Some(SumObstacle { option, why: why.to_owned(), remedy });
     }
-    let element = dataset.features().element;
-    if !is_summed(element) {
-        let (option, why) = (format!("features of {element}"), "only floats are summed".to_owned());
-        return Some(Obstacle { option, why, remedy: ", or import the features as float16 or float32" });
-    }
-    backend.device_slots().map(|_| Obstacle {
-        option: format!("`gather={}`", backend.gather_name()),
-        why: "feature slots are on a GPU, and the CPU's sums do not go there yet".to_owned(),
-        remedy: ", or `gather=cpu`",
-    })
+    obstacle_in_table(dataset.features().element).or_else(|| backend.sum_obstacle())
 }
