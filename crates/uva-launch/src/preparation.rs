@@ -1,4 +1,4 @@
-//! What a run determines before its roles start: what to cache, and where to sample.
+//! What a run determines before its roles start: what to cache, where to sample, and who sums.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use uva_runtime::measurement::{self, Wanted};
 use uva_runtime::metrics::{CacheOutcome, CacheTotals, End, Event, InForce, Observer, Start};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::planning::{
-    Budget, CacheRequest, Found, SamplerVerdict, Search, budget_on_cpu, cacheable, check_plan_fits,
-    read_plan, workload,
+    Budget, CacheRequest, Found, SamplerVerdict, Search, SumTimes, SumsSearch, budget_on_cpu, cacheable,
+    check_plan_fits, read_plan, workload,
 };
 use uva_runtime::topology::Placement;
-use uva_runtime::{LoaderOptions, RuntimeError, StaticShapes};
+use uva_runtime::{Aggregation, LoaderOptions, RuntimeError, StaticShapes};
 
 /// Computes what `--gpu-cache auto` amounts to on a GPU, in bytes, for a run with this plan.
 pub(crate) type BytesLeft<'a> = &'a mut dyn FnMut(
@@ -40,6 +40,8 @@ pub(crate) struct Draft {
     caches: Option<CacheRequest>,
     /// The plan from a file, and the warnings about it.
     planned: Option<(CachePlan, Vec<String>)>,
+    /// The sums that the producer makes if that is measured to be faster.
+    sums: Option<Aggregation>,
 }
 
 /// A run before its roles start, with nothing left open.
@@ -49,6 +51,8 @@ pub(crate) struct Prepared {
     pub plan: RunPlan,
     /// What the caches hold.
     pub contents: CacheContents,
+    /// How long the sums of a batch take, where that decided who makes them.
+    pub sum_times: Option<SumTimes>,
     /// The plan by which they were filled.
     cache_plan: Option<CachePlan>,
 }
@@ -75,7 +79,14 @@ impl Draft {
             Some(CacheRequest::Planned(path)) => Some(read_plan(path, &dataset, &plan.options)?),
             _ => None,
         };
-        Ok(Self { dataset, plan, caches, planned })
+        Ok(Self { dataset, plan, caches, planned, sums: None })
+    }
+
+    /// The same run, in which the producer makes these sums if that is measured to be faster. The slots must be in host
+    /// memory.
+    #[must_use]
+    pub fn timing_sums(self, sums: Option<Aggregation>) -> Self {
+        Self { sums, ..self }
     }
 
     /// Settles the choices that the decision leaves to a measurement, before the GPU is divided. Measures where nothing
@@ -117,7 +128,16 @@ impl Draft {
             (None, Some(request)) => PlannedCaches::Find(request),
             (None, None) => PlannedCaches::None,
         };
-        DryRun::new(&self.dataset, &self.plan.clone().on(backend.clone()), placement, &caches, more)
+        let plan = self.plan.clone().on(backend.clone());
+        let mut dry = DryRun::new(&self.dataset, &plan, placement, &caches, more);
+        if self.sums.is_some() {
+            dry.decided_at_start.push(
+                "sums of the first layer: gathering and then summing is timed beside summing while reading, and the \
+                 producer sums if that is faster; its slots are then smaller"
+                    .to_owned(),
+            );
+        }
+        dry
     }
 
     /// Determines what is still open, for this backend. `launcher` is present where the roles are processes.
@@ -128,7 +148,7 @@ impl Draft {
         bytes_left: BytesLeft<'_>,
         observer: &mut dyn Observer,
     ) -> Result<Prepared, RuntimeError> {
-        let Self { dataset, plan, caches, planned } = self;
+        let Self { dataset, plan, caches, planned, sums } = self;
         let plan = plan.on(backend);
         let planned = planned.map(|(cache_plan, warnings)| {
             warnings.iter().for_each(|warning| observer.note(warning));
@@ -147,6 +167,13 @@ impl Draft {
             )
             .into());
         }
+        let sums = sums.map(|aggregation| SumsSearch {
+            aggregation,
+            plan: match &caches {
+                Some(CacheRequest::Planned(path)) => Some(path.clone()),
+                _ => None,
+            },
+        });
         let find = match caches {
             Some(CacheRequest::Find { budget, policy }) => {
                 let bytes = match budget {
@@ -162,14 +189,20 @@ impl Draft {
             }
             Some(CacheRequest::Planned(_)) | None => None,
         };
-        let wanted = Search { caches: find, sampler: measured, gathers: false };
+        let wanted = Search { caches: find, sampler: measured, gathers: false, sums };
         let found = search(&dataset, &plan, &wanted, launcher.as_deref_mut(), observer)?;
         let plan = match &found.sampler {
             Some(verdict) => sample_where(&dataset, plan, verdict, launcher.as_deref_mut(), observer)?,
             None => plan,
         };
+        let sum_times = found.sums;
+        let plan = match (&sum_times, wanted.sums) {
+            (Some(times), Some(sums)) => summed_where(&dataset, plan, times, sums.aggregation, observer)?,
+            _ => plan,
+        };
         let Some(cache_plan) = found.plan.or(planned) else {
-            return Ok(Prepared { dataset, plan, contents: CacheContents::default(), cache_plan: None });
+            let contents = CacheContents::default();
+            return Ok(Prepared { dataset, plan, contents, sum_times, cache_plan: None });
         };
         let cache_plan = usable(cache_plan, &dataset, &plan.backend, observer)?;
         let contents = match launcher {
@@ -183,7 +216,7 @@ impl Draft {
             observer
                 .note("they are in host memory, where a hit saves no time: they show what a GPU's would hit");
         }
-        Ok(Prepared { dataset, plan, contents, cache_plan: Some(cache_plan) })
+        Ok(Prepared { dataset, plan, contents, sum_times, cache_plan: Some(cache_plan) })
     }
 }
 
@@ -242,6 +275,23 @@ fn sample_where(
         backend = launcher.without_gpu_sampler(&backend)?;
     }
     Ok(plan.on(backend))
+}
+
+/// The same run, with the sums made where measured to be faster.
+fn summed_where(
+    dataset: &Dataset,
+    plan: RunPlan,
+    times: &SumTimes,
+    aggregation: Aggregation,
+    observer: &mut dyn Observer,
+) -> Result<RunPlan, RuntimeError> {
+    observer.note(&format!("--aggregate auto: {}", times.reason()));
+    if !times.is_worth_it() {
+        return Ok(plan);
+    }
+    let options = LoaderOptions { aggregation, ..plan.options.clone() };
+    let summing = RunPlan::new(dataset, &options, plan.schedule.passes())?;
+    Ok(summing.on(plan.backend).checkpointed(plan.checkpointed))
 }
 
 /// The part of a cache plan that this backend reads.

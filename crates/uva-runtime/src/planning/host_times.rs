@@ -24,7 +24,7 @@ use crate::{LoaderOptions, RuntimeError};
 const BATCHES: usize = 9;
 
 /// Batches before them, to warm up.
-const WARM_UP: usize = 2;
+pub(super) const WARM_UP: usize = 2;
 
 /// Times the CPU's sampler and gather.
 pub(super) struct HostTimes<'d> {

@@ -29,7 +29,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub use backend::BackendFlags;
 pub use bench::{
-    BenchCommand, CacheBenchFlags, GatherBenchFlags, GatherPages, PcieBenchFlags, PipelineBenchFlags,
+    AggregateBenchFlags, BenchCommand, BenchSums, CacheBenchFlags, GatherBenchFlags, GatherPages, PcieBenchFlags, PipelineBenchFlags,
     SampleBenchFlags,
 };
 #[cfg(feature = "request-model")]
