@@ -16,7 +16,7 @@ use uva_runtime::metrics::{End, Event, Observer};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::planning::CacheRequest;
 use uva_runtime::topology::Placement;
-use uva_runtime::{LoaderOptions, RuntimeError};
+use uva_runtime::{AggregateCounts, LoaderOptions, RuntimeError};
 
 /// A run that is ready to start: its options fit each other and its dataset, and its command can be started.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl CommandRun {
 
 fn end(prepared: &Prepared, outcome: Outcome) -> End {
     let Outcome { roles, seconds, tally, memory, .. } = outcome;
-    let Tally { batches, epochs, nanoseconds, cache, unpadded } = tally;
+    let Tally { batches, epochs, nanoseconds, cache, unpadded, aggregate } = tally;
     let training_seconds = nanoseconds as f64 * 1e-9;
     let (batches_per_second, bottleneck) = End::speed(batches, training_seconds, &roles);
     End {
@@ -115,6 +115,7 @@ fn end(prepared: &Prepared, outcome: Outcome) -> End {
         roles,
         memory,
         cache: prepared.cache_outcome(&cache),
+        aggregate: AggregateCounts::of_amounts(&prepared.plan.layout, aggregate),
     }
 }
 

@@ -77,7 +77,7 @@ pub mod trace;
 mod widening;
 pub mod wiring;
 
-pub use aggregate_counts::AggregateCounts;
+pub use aggregate_counts::{AggregateAmounts, AggregateCounts};
 pub use batch::Batch;
 pub use error::{RuntimeError, signal_name};
 pub use host_rows::is_summed;

@@ -30,7 +30,7 @@ use uva_runtime::metrics::{End, Event, Observer, Roles};
 use uva_runtime::plan::{RunPlan, evaluating};
 use uva_runtime::planning::CacheRequest;
 use uva_runtime::topology::Placement;
-use uva_runtime::{FeatureType, LoaderOptions, Passes, Runtime, RuntimeError, machine};
+use uva_runtime::{AggregateCounts, FeatureType, LoaderOptions, Passes, Runtime, RuntimeError, machine};
 
 /// glibc serves a consumer's allocations up to this many bytes from its heap, and keeps up to `KEPT_MEMORY` freed bytes
 /// at the heap's end. So it does not return them to the kernel and fault in fresh pages for the next batch. Larger
@@ -224,6 +224,7 @@ impl Training {
     fn end(&self, prepared: &Prepared, outcome: TrainingOutcome, told: Told) -> End {
         let Told { roles, memory, seconds } = told;
         let cache = outcome.cache.and_then(|totals| prepared.cache_outcome(&totals));
+        let aggregate = AggregateCounts::of_amounts(&prepared.plan.layout, outcome.aggregate);
         let tested = [outcome.test_accuracy, outcome.test_roc_auc, outcome.test_mse];
         let tested = tested.iter().any(Option::is_some);
         let best_by =
@@ -252,6 +253,7 @@ impl Training {
             roles,
             memory,
             cache,
+            aggregate,
         }
     }
 
