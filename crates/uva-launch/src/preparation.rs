@@ -8,6 +8,7 @@ use uva_graph::{Dataset, Split};
 use uva_plan::CachePlan;
 
 use crate::launcher::Launcher;
+use crate::sums_choice::{FirstLayer, SumsChoice};
 use uva_options::OptionError;
 use uva_runtime::backend::{Backend, Decision, SamplerChoice};
 use uva_runtime::cache::{CacheContents, described, summary};
@@ -16,11 +17,11 @@ use uva_runtime::measurement::{self, Wanted};
 use uva_runtime::metrics::{CacheOutcome, CacheTotals, End, Event, InForce, Observer, Start};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::planning::{
-    Budget, CacheRequest, Found, SamplerVerdict, Search, SumTimes, SumsSearch, budget_on_cpu, cacheable,
+    Budget, CacheRequest, Found, SamplerVerdict, Search, SumsSearch, budget_on_cpu, cacheable,
     check_plan_fits, read_plan, workload,
 };
 use uva_runtime::topology::Placement;
-use uva_runtime::{Aggregation, LoaderOptions, RuntimeError, StaticShapes};
+use uva_runtime::{LoaderOptions, RuntimeError, StaticShapes};
 
 /// Computes what `--gpu-cache auto` amounts to on a GPU, in bytes, for a run with this plan.
 pub(crate) type BytesLeft<'a> = &'a mut dyn FnMut(
@@ -41,7 +42,7 @@ pub(crate) struct Draft {
     /// The plan from a file, and the warnings about it.
     planned: Option<(CachePlan, Vec<String>)>,
     /// The sums that the producer makes if that is measured to be faster.
-    sums: Option<Aggregation>,
+    sums: Option<FirstLayer>,
 }
 
 /// A run before its roles start, with nothing left open.
@@ -51,8 +52,8 @@ pub(crate) struct Prepared {
     pub plan: RunPlan,
     /// What the caches hold.
     pub contents: CacheContents,
-    /// How long the sums of a batch take, where that decided who makes them.
-    pub sum_times: Option<SumTimes>,
+    /// Who makes the sums of the first layer, where that was measured.
+    pub sums: Option<SumsChoice>,
     /// The plan by which they were filled.
     cache_plan: Option<CachePlan>,
 }
@@ -82,10 +83,10 @@ impl Draft {
         Ok(Self { dataset, plan, caches, planned, sums: None })
     }
 
-    /// The same run, in which the producer makes these sums if that is measured to be faster. The slots must be in host
-    /// memory.
+    /// The same run, in which the producer makes the sums of this layer if that is measured to be faster. The slots must
+    /// be in host memory.
     #[must_use]
-    pub fn timing_sums(self, sums: Option<Aggregation>) -> Self {
+    pub fn timing_sums(self, sums: Option<FirstLayer>) -> Self {
         Self { sums, ..self }
     }
 
@@ -167,8 +168,8 @@ impl Draft {
             )
             .into());
         }
-        let sums = sums.map(|aggregation| SumsSearch {
-            aggregation,
+        let sums_search = sums.map(|layer| SumsSearch {
+            aggregation: layer.aggregation,
             plan: match &caches {
                 Some(CacheRequest::Planned(path)) => Some(path.clone()),
                 _ => None,
@@ -189,20 +190,20 @@ impl Draft {
             }
             Some(CacheRequest::Planned(_)) | None => None,
         };
-        let wanted = Search { caches: find, sampler: measured, gathers: false, sums };
+        let wanted = Search { caches: find, sampler: measured, gathers: false, sums: sums_search };
         let found = search(&dataset, &plan, &wanted, launcher.as_deref_mut(), observer)?;
         let plan = match &found.sampler {
             Some(verdict) => sample_where(&dataset, plan, verdict, launcher.as_deref_mut(), observer)?,
             None => plan,
         };
-        let sum_times = found.sums;
-        let plan = match (&sum_times, wanted.sums) {
-            (Some(times), Some(sums)) => summed_where(&dataset, plan, times, sums.aggregation, observer)?,
-            _ => plan,
+        let sums = sums.zip(found.sums).map(|(layer, times)| layer.choose(times));
+        let plan = match &sums {
+            Some(choice) => summed_where(&dataset, plan, choice, observer)?,
+            None => plan,
         };
         let Some(cache_plan) = found.plan.or(planned) else {
             let contents = CacheContents::default();
-            return Ok(Prepared { dataset, plan, contents, sum_times, cache_plan: None });
+            return Ok(Prepared { dataset, plan, contents, sums, cache_plan: None });
         };
         let cache_plan = usable(cache_plan, &dataset, &plan.backend, observer)?;
         let contents = match launcher {
@@ -216,7 +217,7 @@ impl Draft {
             observer
                 .note("they are in host memory, where a hit saves no time: they show what a GPU's would hit");
         }
-        Ok(Prepared { dataset, plan, contents, sum_times, cache_plan: Some(cache_plan) })
+        Ok(Prepared { dataset, plan, contents, sums, cache_plan: Some(cache_plan) })
     }
 }
 
@@ -281,15 +282,14 @@ fn sample_where(
 fn summed_where(
     dataset: &Dataset,
     plan: RunPlan,
-    times: &SumTimes,
-    aggregation: Aggregation,
+    choice: &SumsChoice,
     observer: &mut dyn Observer,
 ) -> Result<RunPlan, RuntimeError> {
-    observer.note(&format!("--aggregate auto: {}", times.reason()));
-    if !times.is_worth_it() {
+    observer.note(&format!("--aggregate auto: {}", choice.reason));
+    if choice.aggregation == plan.options.aggregation {
         return Ok(plan);
     }
-    let options = LoaderOptions { aggregation, ..plan.options.clone() };
+    let options = LoaderOptions { aggregation: choice.aggregation, ..plan.options.clone() };
     let summing = RunPlan::new(dataset, &options, plan.schedule.passes())?;
     Ok(summing.on(plan.backend).checkpointed(plan.checkpointed))
 }

@@ -51,18 +51,21 @@ impl AggregateCounts {
         let own = |rows| if aggregation.keeps_own_rows() { rows } else { 0 };
         let slot_bytes = own(in_slot.destinations) * layout.row_bytes()
             + in_slot.destinations * layout.dim() * size_of::<f32>();
-        Self::of_amounts(layout, AggregateAmounts {
-            own_rows: own(sum_rows) as u64,
-            sum_rows: sum_rows as u64,
-            entries: entries as u64,
-            // GCN's sums read the destination's own row, too.
-            rows_read: (entries + sum_rows) as u64,
-            slot_bytes: slot_bytes as u64,
-            raw_slot_bytes: (header.nodes() * layout.row_bytes()) as u64,
-            // Sums are made in host memory, for slots there.
-            link_bytes: 0,
-            raw_link_bytes: 0,
-        })
+        Self::of_amounts(
+            layout,
+            AggregateAmounts {
+                own_rows: own(sum_rows) as u64,
+                sum_rows: sum_rows as u64,
+                entries: entries as u64,
+                // GCN's sums read the destination's own row, too.
+                rows_read: (entries + sum_rows) as u64,
+                slot_bytes: slot_bytes as u64,
+                raw_slot_bytes: (header.nodes() * layout.row_bytes()) as u64,
+                // Sums are made in host memory, for slots there.
+                link_bytes: 0,
+                raw_link_bytes: 0,
+            },
+        )
     }
 
     /// These amounts in slots of this layout; `None` where the producer does not sum.
@@ -88,7 +91,16 @@ impl AggregateAmounts {
     pub fn from_words(words: [u64; Self::WORDS]) -> Self {
         let [own_rows, sum_rows, entries, rows_read, slot_bytes, raw_slot_bytes, link_bytes, raw_link_bytes] =
             words;
-        Self { own_rows, sum_rows, entries, rows_read, slot_bytes, raw_slot_bytes, link_bytes, raw_link_bytes }
+        Self {
+            own_rows,
+            sum_rows,
+            entries,
+            rows_read,
+            slot_bytes,
+            raw_slot_bytes,
+            link_bytes,
+            raw_link_bytes,
+        }
     }
 }
 

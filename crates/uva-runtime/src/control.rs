@@ -263,7 +263,14 @@ impl Control {
         };
         let cache = CacheTotals { counted: counts(3), others: counts(7) };
         let aggregate = AggregateAmounts::from_words(std::array::from_fn(|at| word(12 + at)));
-        Tally { batches: word(0), epochs: word(1), nanoseconds: word(2), cache, unpadded: word(11), aggregate }
+        Tally {
+            batches: word(0),
+            epochs: word(1),
+            nanoseconds: word(2),
+            cache,
+            unpadded: word(11),
+            aggregate,
+        }
     }
 
     /// The index after the last role's counters.

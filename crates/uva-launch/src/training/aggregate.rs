@@ -6,10 +6,10 @@ use uva_model::Weighting;
 use uva_options::OptionError;
 use uva_runtime::backend::Backend;
 use uva_runtime::plan::RunPlan;
-use uva_runtime::planning::SumTimes;
 use uva_runtime::{Aggregation, is_summed};
 
 use super::job::{Aggregate, TrainingOptions};
+use crate::sums_choice::{FirstLayer, SumsChoice};
 
 /// The fewest training batches for which `auto` measures. It makes the sums of ten batches both ways, the work of some
 /// twenty batches. Saving a tenth pays for that in 200.
@@ -20,14 +20,14 @@ const MEASURED_FROM: u64 = 200;
 pub(super) struct AggregateVerdict {
     /// What the producer sums up, as far as that is known before anything is measured.
     pub aggregation: Aggregation,
-    /// What it sums up if a measurement shows that to be faster; `None` where nothing has to be measured.
-    pub to_time: Option<Aggregation>,
+    /// The layer whose sums it makes if that is measured to be faster; `None` where nothing has to be measured.
+    pub to_time: Option<FirstLayer>,
     reason: String,
 }
 
 impl AggregateVerdict {
     /// By what was asked for. `auto` leaves the choice to a measurement, where there is one to make and the run is long
-    /// enough for it.
+    /// enough for it. The model's last layer has `outputs` columns.
     ///
     /// # Errors
     /// Sums of the producer that were asked for and cannot be: the reason, and another way.
@@ -36,6 +36,7 @@ impl AggregateVerdict {
         dataset: &Dataset,
         backend: &Backend,
         plan: &RunPlan,
+        outputs: usize,
     ) -> Result<Self, OptionError> {
         let off = |reason: String| Self { aggregation: Aggregation::None, to_time: None, reason };
         let sums = match options.model.row().weighting {
@@ -60,23 +61,26 @@ impl AggregateVerdict {
             (Aggregate::Auto, Some(Obstacle { option, why, .. })) => Ok(off(format!("{option}: {why}"))),
             (Aggregate::Auto, None) => Ok(match not_measured(plan) {
                 Some(reason) => off(reason),
-                None => Self { to_time: Some(sums), ..off(String::new()) },
+                None => {
+                    let outputs = if options.layers > 1 { options.hidden } else { outputs };
+                    let layer = FirstLayer { aggregation: sums, inputs: dataset.features().dim, outputs };
+                    Self { to_time: Some(layer), ..off(String::new()) }
+                }
             }),
         }
     }
 
-    /// As the metrics' first line has it. `times` are those of a run that measured.
-    pub fn in_force(&self, times: Option<&SumTimes>) -> Value {
-        let value = |sums: Aggregation, reason: &str| {
-            let way = if sums == Aggregation::None { Aggregate::Off } else { Aggregate::Host };
-            json!({ "way": way.name(), "sums": sums.name(), "reason": reason })
+    /// As the metrics' first line has it. `measured` is the choice of a run that measured.
+    pub fn in_force(&self, measured: Option<&SumsChoice>) -> Value {
+        let (sums, reason) = match measured {
+            Some(choice) => (choice.aggregation, &choice.reason),
+            None => (self.aggregation, &self.reason),
         };
-        let (Some(times), Some(sums)) = (times, self.to_time) else {
-            return value(self.aggregation, &self.reason);
-        };
-        let sums = if times.is_worth_it() { sums } else { self.aggregation };
-        let mut value = value(sums, &times.reason());
-        value["times"] = json!(times);
+        let way = if sums == Aggregation::None { Aggregate::Off } else { Aggregate::Host };
+        let mut value = json!({ "way": way.name(), "sums": sums.name(), "reason": reason });
+        if let Some(choice) = measured {
+            value["times"] = json!(choice.times);
+        }
         value
     }
 }
@@ -84,12 +88,13 @@ impl AggregateVerdict {
 /// Why `auto` measures nothing in a run where the producer could sum.
 fn not_measured(plan: &RunPlan) -> Option<String> {
     if let Some(bytes) = plan.options.slot_bytes {
-        return Some(format!("with --slot-bytes {bytes}, a batch might fit into a slot as rows and not as sums"));
+        return Some(format!(
+            "with --slot-bytes {bytes}, a batch might fit into a slot as rows and not as sums"
+        ));
     }
     let passes = plan.schedule.passes();
     let epochs = u64::from(passes.epochs.saturating_sub(passes.start.epoch));
-    let batches =
-        (epochs * plan.schedule.train_batches()).saturating_sub(u64::from(passes.start.batch));
+    let batches = (epochs * plan.schedule.train_batches()).saturating_sub(u64::from(passes.start.batch));
     (batches < MEASURED_FROM).then(|| {
         format!(
             "the run has {batches} training batches, and from {MEASURED_FROM} on it pays to measure whether the \

@@ -126,7 +126,7 @@ impl TrainingRun {
         preflight::check(&dataset, &options, plan.largest_batch(&dataset), &decision.backend)?;
         // Only now is it known which role widens: the model takes what the producer does not widen.
         loader.feature_type = asked.for_models(dataset.features().element, decision.backend.cuda().is_some());
-        let aggregate = AggregateVerdict::new(&options, &dataset, &decision.backend, &plan)?;
+        let aggregate = AggregateVerdict::new(&options, &dataset, &decision.backend, &plan, task.outputs)?;
         loader.aggregation = aggregate.aggregation;
         let planned = &plan.options;
         if (loader.feature_type, loader.aggregation) != (planned.feature_type, planned.aggregation) {
@@ -284,7 +284,7 @@ impl Training {
         let more = [
             ("train_threads", json!(self.options.threads)),
             ("metric", json!(self.options.metric.0.map(Metric::name))),
-            ("aggregate", self.aggregate.in_force(prepared.sum_times.as_ref())),
+            ("aggregate", self.aggregate.in_force(prepared.sums.as_ref())),
         ];
         prepared.log_start(roles);
         observer.event(&prepared.start_event(options, roles, &more))?;

@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 use uva_model::checkpoint::{self, CheckpointError};
 
 use super::job::TrainingOptions;
-use uva_runtime::{AggregateAmounts, RuntimeError};
 use uva_runtime::metrics::{CacheTotals, PassSums};
 use uva_runtime::options::Cursor;
+use uva_runtime::{AggregateAmounts, RuntimeError};
 
 /// What a checkpoint holds besides tensors.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

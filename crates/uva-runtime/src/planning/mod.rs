@@ -16,4 +16,4 @@ pub use measure::{budget_left, budget_on_cpu, check_plan_fits, measure_sampler, 
 pub use request::{Budget, CacheOptions, CacheRequest, SamplerVerdict};
 pub use search::FoundParts;
 pub use search::{Found, Search, SumsSearch};
-pub use sum_times::{SumTimes, SumsToTime, TimedBatch, time_sums};
+pub use sum_times::{BlockSize, SumTimes, SumsToTime, TimedBatch, time_sums};

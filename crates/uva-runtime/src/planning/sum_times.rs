@@ -70,6 +70,27 @@ pub struct SumTimes {
     /// To sum while reading, and to gather the destinations' own rows where the sums do not have them: what `host`
     /// takes.
     pub host_ms: f64,
+    /// The outermost block with the fewest sources an entry, of those that were timed.
+    pub densest: BlockSize,
+}
+
+/// The size of a block, without padding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockSize {
+    /// Nodes that aggregate.
+    pub destinations: usize,
+    /// Nodes that are aggregated, the destinations among them.
+    pub sources: usize,
+    /// Entries of the destinations' lists.
+    pub entries: usize,
+}
+
+impl BlockSize {
+    /// Whether it has fewer sources besides its destinations for each entry.
+    fn is_denser_than(&self, other: &Self) -> bool {
+        let others = |block: &Self| (block.sources - block.destinations) as u128;
+        others(self) * (other.entries as u128) < others(other) * (self.entries as u128)
+    }
 }
 
 impl SumTimes {
@@ -156,7 +177,9 @@ pub fn time_sums(
         let pair = &mut slots[..if first + 1 < batches { 2 } else { 1 }];
         for (sequence, slots) in (first..).zip(&mut *pair) {
             let Item::Batch(key) = off.schedule.item(sequence, None) else {
-                return Err(RuntimeError::Input("there is no training batch whose sums could be timed".to_owned()));
+                return Err(RuntimeError::Input(
+                    "there is no training batch whose sums could be timed".to_owned(),
+                ));
             };
             slots.header = sampling.sample(key, 0, slots.batch.bytes_mut())?;
         }
@@ -164,6 +187,7 @@ pub fn time_sums(
         for slots in pair {
             slots.check(&off.layout, &host.layout)?;
             if first as usize >= WARM_UP {
+                times.note(slots.block_size(&off.layout));
                 seen(slots.timed_batch(&off.layout));
             }
         }
@@ -218,6 +242,11 @@ impl Slots {
              bug, please report it; `aggregate=off` does without them",
             key.batch, key.epoch
         )))
+    }
+
+    fn block_size(&self, layout: &BatchLayout) -> BlockSize {
+        let block = self.header.real_layer(layout.layers().len() - 1);
+        BlockSize { destinations: block.destinations, sources: block.sources, entries: block.edges }
     }
 
     fn timed_batch(&self, layout: &BatchLayout) -> TimedBatch<'_> {
@@ -280,9 +309,8 @@ impl<'d> Ways<'d> {
         sums.resize(header.outermost().destinations * layout.dim(), 0.0);
         let began = Instant::now();
         let rows = bytemuck::cast_slice(&gathered.bytes()[layout.range(header, Column::X, 0)]);
-        self.sum(header, batch.bytes(), rows, sums).map_err(|error| {
-            RuntimeError::Failed(format!("the outermost block of a batch: {error}"))
-        })?;
+        self.sum(header, batch.bytes(), rows, sums)
+            .map_err(|error| RuntimeError::Failed(format!("the outermost block of a batch: {error}")))?;
         Ok([gather, began.elapsed()])
     }
 
@@ -306,9 +334,9 @@ impl<'d> Ways<'d> {
         let by_degrees;
         let sums = match (self.aggregation, sampled) {
             (Aggregation::Degrees, sampled) => {
-                by_degrees =
-                    degree_weights(&lists, sampled, bytemuck::cast_slice(column(Column::Degrees)));
-                WeightedSums::new(rows, width, lists, Weights::Each(&by_degrees.0))?.with_own(&by_degrees.1)?
+                by_degrees = degree_weights(&lists, sampled, bytemuck::cast_slice(column(Column::Degrees)));
+                WeightedSums::new(rows, width, lists, Weights::Each(&by_degrees.0))?
+                    .with_own(&by_degrees.1)?
             }
             (_, []) => WeightedSums::new(rows, width, lists, Weights::Mean)?,
             (_, sampled) => WeightedSums::new(rows, width, lists, Weights::Each(sampled))?,
@@ -340,6 +368,7 @@ struct Times {
     sum: Vec<f64>,
     off: Vec<f64>,
     host: Vec<f64>,
+    densest: Option<BlockSize>,
 }
 
 impl Times {
@@ -366,6 +395,13 @@ impl Times {
         Ok(())
     }
 
+    /// Notes the size of a batch that counts.
+    fn note(&mut self, block: BlockSize) {
+        if self.densest.is_none_or(|densest| block.is_denser_than(&densest)) {
+            self.densest = Some(block);
+        }
+    }
+
     fn medians(self, threads: usize) -> SumTimes {
         SumTimes {
             batches: self.host.len() - WARM_UP.min(self.host.len()),
@@ -374,6 +410,7 @@ impl Times {
             sum_ms: median(self.sum),
             off_ms: median(self.off),
             host_ms: median(self.host),
+            densest: self.densest.unwrap_or_default(),
         }
     }
 }
@@ -384,10 +421,113 @@ fn ms(time: Duration) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use uva_graph::Split;
+    use uva_io::generate::{self, Common, PowerLaw};
+
     use super::*;
 
     fn times(off_ms: f64, host_ms: f64) -> SumTimes {
-        SumTimes { batches: 8, threads: 1, gather_ms: off_ms / 2.0, sum_ms: off_ms / 2.0, off_ms, host_ms }
+        let densest = BlockSize::default();
+        let (gather_ms, sum_ms) = (off_ms / 2.0, off_ms / 2.0);
+        SumTimes { batches: 8, threads: 1, gather_ms, sum_ms, off_ms, host_ms, densest }
+    }
+
+    fn dataset(at: &std::path::Path) -> Dataset {
+        let graph = PowerLaw::of(Common { nodes: 600, feature_dim: 5, ..Common::default() });
+        generate::write(at, &graph, &|_| {}).unwrap();
+        Dataset::open(at).unwrap()
+    }
+
+    #[test]
+    fn every_batch_is_timed_once_each_way_and_those_that_warm_up_are_not_told() {
+        let temp = tempfile::tempdir().unwrap();
+        let dataset = dataset(&temp.path().join("graph"));
+        let contents = CacheContents::of_rows(&[3, 1, 4]).unwrap();
+        // Two batches an epoch, or one that is the whole split.
+        for (batch_size, batches) in [(dataset.split(Split::Train).len().div_ceil(2), 5), (10_000, 1)] {
+            let options = LoaderOptions {
+                fanouts: vec![4, 3],
+                batch_size,
+                gather_threads: 2,
+                ..LoaderOptions::default()
+            };
+            for aggregation in [Aggregation::Mean, Aggregation::Degrees] {
+                let mut seen = Vec::new();
+                let asked = SumsToTime { aggregation, contents: &contents, batches, time: None };
+                let times = time_sums(&dataset, &options, &asked, &mut |batch| {
+                    assert_eq!(batch.indptr.last().map(|&end| end as usize), Some(batch.indices.len()));
+                    seen.push(batch.nodes.to_vec());
+                })
+                .unwrap();
+                assert_eq!((times.batches, times.threads, seen.len()), (batches, 2, batches));
+                // Another sample of the same nodes is another batch.
+                seen.dedup();
+                assert_eq!(seen.len(), batches);
+            }
+        }
+    }
+
+    #[test]
+    fn after_the_time_no_further_pair_is_begun_but_one_is_timed() {
+        let temp = tempfile::tempdir().unwrap();
+        let dataset = dataset(&temp.path().join("graph"));
+        let options = LoaderOptions { fanouts: vec![4], batch_size: 20, ..LoaderOptions::default() };
+        let contents = CacheContents::default();
+        let asked = SumsToTime {
+            aggregation: Aggregation::Mean,
+            contents: &contents,
+            batches: 8,
+            time: Some(Duration::ZERO),
+        };
+        let times = time_sums(&dataset, &options, &asked, &mut |_| {}).unwrap();
+        assert_eq!(times.batches, 2);
+    }
+
+    #[test]
+    fn a_sum_or_an_own_row_that_differs_in_a_bit_is_an_error() {
+        let temp = tempfile::tempdir().unwrap();
+        let dataset = dataset(&temp.path().join("graph"));
+        let contents = CacheContents::default();
+        let plan = |aggregation| {
+            let options =
+                LoaderOptions { fanouts: vec![4], batch_size: 20, aggregation, ..LoaderOptions::default() };
+            RunPlan::new(&dataset, &options, Passes { epochs: 1, ..Passes::default() }).unwrap()
+        };
+        let (off, host) = (plan(Aggregation::None), plan(Aggregation::Mean));
+        let asked = SumsToTime::to_choose(Aggregation::Mean, &contents);
+        let graph = SampledGraph::new(&dataset, None).unwrap();
+        let engine = Engine::on_host(&dataset, &graph, &off.options, 0).unwrap();
+        let mut sampling = Sampling::new(&dataset, &off, &graph, engine, None).unwrap();
+        let mut ways = Ways::new(&dataset, &off, &host, &asked).unwrap();
+        let mut slots = Slots::new(&off.layout, &host.layout).unwrap();
+        let Item::Batch(key) = off.schedule.item(0, None) else { unreachable!() };
+        slots.header = sampling.sample(key, 0, slots.batch.bytes_mut()).unwrap();
+        ways.gather_and_sum(&mut slots).unwrap();
+        ways.sum_while_reading(&mut slots).unwrap();
+        slots.check(&off.layout, &host.layout).unwrap();
+        for column in [Column::Aggregated, Column::X] {
+            let last = host.layout.range(&slots.header, column, 0).end - 4;
+            slots.summed.bytes_mut()[last] ^= 1;
+            let error = slots.check(&off.layout, &host.layout).unwrap_err();
+            assert!(error.to_string().contains("differ from those of gathered rows"), "{error}");
+            slots.summed.bytes_mut()[last] ^= 1;
+        }
+        // Whatever is no number is as good as another.
+        let last = host.layout.range(&slots.header, Column::Aggregated, 0).end;
+        slots.summed.bytes_mut()[last - 4..last].copy_from_slice(&f32::NAN.to_le_bytes());
+        if let Some(sum) = slots.sums.last_mut() {
+            *sum = -f32::NAN;
+        }
+        slots.check(&off.layout, &host.layout).unwrap();
+    }
+
+    #[test]
+    fn the_densest_block_has_the_fewest_further_sources_an_entry() {
+        let block = |destinations, sources, entries| BlockSize { destinations, sources, entries };
+        let mut times = Times::default();
+        let all = [block(10, 40, 60), block(10, 20, 100), block(50, 60, 99), block(1, 2, 1), block(5, 5, 0)];
+        all.into_iter().for_each(|block| times.note(block));
+        assert_eq!(times.medians(1).densest, all[1]);
     }
 
     #[test]
@@ -396,7 +536,10 @@ mod tests {
         assert!(!times(100.0, 95.1).is_worth_it());
         assert!(!times(100.0, 120.0).is_worth_it());
         for (host_ms, told) in [
-            (3.1, "summing while reading takes 3.1 ms a batch, gathering and then summing 5.0: the producer sums"),
+            (
+                3.1,
+                "summing while reading takes 3.1 ms a batch, gathering and then summing 5.0: the producer sums",
+            ),
             (4.9, "takes 4.9 ms a batch, gathering and then summing 5.0: the consumer sums, since"),
             (5.04, "takes 5.0 ms a batch, gathering and then summing 5.0: the consumer sums"),
             (0.0123, "takes 0.012 ms a batch"),

@@ -36,8 +36,7 @@ pub fn run(flags: &AggregateBenchFlags) -> anyhow::Result<()> {
         BenchSums::Mean => Aggregation::Mean,
         BenchSums::Gcn => Aggregation::Degrees,
     };
-    let asked =
-        SumsToTime { aggregation, contents: &contents, batches: flags.batches as usize, time: None };
+    let asked = SumsToTime { aggregation, contents: &contents, batches: flags.batches as usize, time: None };
     let mut counts = SumCounts::default();
     let times = time_sums(&dataset, &loader, &asked, &mut |batch| {
         let cached = |node: i64| is_cached[node as usize];
@@ -61,7 +60,8 @@ fn cached_rows(
         (None, Some(budget)) => {
             let map = Sizes::new(&dataset.csc(), row_bytes).row_map_bytes;
             let Some(bytes) = budget.bytes().checked_sub(map) else {
-                let reason = format!("--gpu-cache {budget}: the map of the rows' places alone takes {map} bytes");
+                let reason =
+                    format!("--gpu-cache {budget}: the map of the rows' places alone takes {map} bytes");
                 return Err(exit::usage(reason).into());
             };
             usize::try_from(bytes).unwrap_or(usize::MAX) / row_bytes.max(1)
@@ -251,7 +251,7 @@ impl Report {
             times(self.link_ratios.gcn),
         ]);
         let mut work = Table::with_heading(&["the CPU", "ms a batch", "GB/s"]);
-        let SumTimes { gather_ms, sum_ms, off_ms, host_ms, batches, threads } = self.times;
+        let SumTimes { gather_ms, sum_ms, off_ms, host_ms, batches, threads, .. } = self.times;
         let Rates { gather, sum, host } = self.gb_per_second;
         for (name, ms, rate) in [
             ("gather", gather_ms, Some(gather)),
@@ -267,26 +267,35 @@ impl Report {
         fact("dataset", self.dataset.clone());
         let count = |mean: f64| format::count(mean.round() as u64);
         let of = &self.per_batch;
-        fact("a batch", format!(
-            "{} destinations, {} nodes, {} entries",
-            count(of.destinations),
-            count(of.sources),
-            count(of.entries)
-        ));
+        fact(
+            "a batch",
+            format!(
+                "{} destinations, {} nodes, {} entries",
+                count(of.destinations),
+                count(of.sources),
+                count(of.entries)
+            ),
+        );
         if let Some(cache) = &self.cache {
             fact("cached", format!("{} rows by {}", format::count(cache.rows as u64), cache.policy));
-            fact("missed", format!(
-                "{} nodes, {} entries of {} destinations, {} own rows",
-                count(of.misses),
-                count(of.missed_entries),
-                count(of.missing_sums),
-                count(of.own_misses)
-            ));
+            fact(
+                "missed",
+                format!(
+                    "{} nodes, {} entries of {} destinations, {} own rows",
+                    count(of.misses),
+                    count(of.missed_entries),
+                    count(of.missing_sums),
+                    count(of.own_misses)
+                ),
+            );
         }
-        fact("neighbours alone", format!(
-            "{} times as many bytes of rows as of sums over a link",
-            times(self.link_ratios.neighbors)
-        ));
+        fact(
+            "neighbours alone",
+            format!(
+                "{} times as many bytes of rows as of sums over a link",
+                times(self.link_ratios.neighbors)
+            ),
+        );
         fact("speedup", format!("{:.2}, of sums by {}", self.speedup, self.aggregate));
         fact("measured", format!("median of {batches} batches, threads: {threads}, verified"));
         fact("auto", self.reason.clone());
