@@ -11,8 +11,8 @@ use uva_runtime::{Aggregation, is_summed};
 use super::job::{Aggregate, TrainingOptions};
 use crate::sums_choice::{FirstLayer, SumsChoice};
 
-/// The fewest training batches for which `auto` measures. It makes the sums of ten batches both ways, the work of some
-/// twenty batches. Saving a tenth pays for that in 200.
+/// The fewest training batches for which `auto` measures. It makes the sums of eight batches both ways, twice: the
+/// work of some thirty batches. Saving a sixth pays for that in 200.
 const MEASURED_FROM: u64 = 200;
 
 /// Who makes them in a run, and why.

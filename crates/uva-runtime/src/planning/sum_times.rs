@@ -14,7 +14,7 @@ use uva_mem::ZeroedPages;
 use uva_ops::Vectors;
 use uva_ops::lists::{Lists, ListsError, WeightedSums, Weights, degree_weights};
 
-use super::host_times::{WARM_UP, median};
+use super::host_times::middle;
 use crate::cache::{CacheContents, Engine, SampledGraph};
 use crate::host_rows::HostRows;
 use crate::plan::RunPlan;
@@ -40,9 +40,10 @@ pub struct SumsToTime<'a> {
     pub aggregation: Aggregation,
     /// The cache of rows that both ways read through. A cache of lists does not count.
     pub contents: &'a CacheContents,
-    /// Batches to time, after two that warm up.
+    /// Batches to time, after a pass over them that warms up.
     pub batches: usize,
-    /// After this time no more of them are begun; `None`: all are timed.
+    /// After half of this time the first pass ends, after all of it the second: no further pair of batches is begun. Each
+    /// has one at least. `None`: all are timed.
     pub time: Option<Duration>,
 }
 
@@ -166,30 +167,45 @@ pub fn time_sums(
     let mut ways = Ways::new(dataset, &off, &host, asked)?;
     let mut slots = [Slots::new(&off.layout, &host.layout)?, Slots::new(&off.layout, &host.layout)?];
 
-    let batches = (WARM_UP + asked.batches) as u64;
-    let mut times = Times::default();
-    for first in (0..batches).step_by(2) {
-        let is_over = asked.time.is_some_and(|time| began.elapsed() > time);
-        // Those that warm up, and one more pair, are timed however long they take.
-        if is_over && first as usize > WARM_UP {
-            break;
-        }
-        let pair = &mut slots[..if first + 1 < batches { 2 } else { 1 }];
-        for (sequence, slots) in (first..).zip(&mut *pair) {
+    let is_over = |part: u32| asked.time.is_some_and(|time| began.elapsed() > time / part);
+    let mut sample = |first: u64, pair: &mut [Slots]| {
+        for (sequence, slots) in (first..).zip(pair) {
             let Item::Batch(key) = off.schedule.item(sequence, None) else {
-                return Err(RuntimeError::Input(
-                    "there is no training batch whose sums could be timed".to_owned(),
-                ));
+                let reason = "there is no training batch whose sums could be timed";
+                return Err(RuntimeError::Input(reason.to_owned()));
             };
             slots.header = sampling.sample(key, 0, slots.batch.bytes_mut())?;
         }
+        Ok(())
+    };
+    let pair_of = |first: u64, batches: u64| if first + 1 < batches { 2 } else { 1 };
+
+    // A process that has just mapped the table pays for each of its pages once. That would hide what the ways take.
+    let mut batches = asked.batches as u64;
+    for first in (0..batches).step_by(2) {
+        if first > 0 && is_over(2) {
+            batches = first;
+            break;
+        }
+        let pair = &mut slots[..pair_of(first, batches)];
+        sample(first, pair)?;
+        Times::default().take(&mut ways, pair, true)?;
+        for slots in pair {
+            slots.check(&off.layout, &host.layout)?;
+        }
+    }
+    let mut times = Times::default();
+    for first in (0..batches).step_by(2) {
+        if first > 0 && is_over(1) {
+            break;
+        }
+        let pair = &mut slots[..pair_of(first, batches)];
+        sample(first, pair)?;
         times.take(&mut ways, pair, first % 4 == 0)?;
         for slots in pair {
             slots.check(&off.layout, &host.layout)?;
-            if first as usize >= WARM_UP {
-                times.note(slots.block_size(&off.layout));
-                seen(slots.timed_batch(&off.layout));
-            }
+            times.note(slots.block_size(&off.layout));
+            seen(slots.timed_batch(&off.layout));
         }
     }
     Ok(times.medians(loader.gather_threads))
@@ -361,7 +377,7 @@ impl<'d> Ways<'d> {
     }
 }
 
-/// The times of each batch, those that warm up first.
+/// The times of each batch.
 #[derive(Default)]
 struct Times {
     gather: Vec<f64>,
@@ -404,12 +420,12 @@ impl Times {
 
     fn medians(self, threads: usize) -> SumTimes {
         SumTimes {
-            batches: self.host.len() - WARM_UP.min(self.host.len()),
+            batches: self.host.len(),
             threads,
-            gather_ms: median(self.gather),
-            sum_ms: median(self.sum),
-            off_ms: median(self.off),
-            host_ms: median(self.host),
+            gather_ms: middle(self.gather),
+            sum_ms: middle(self.sum),
+            off_ms: middle(self.off),
+            host_ms: middle(self.host),
             densest: self.densest.unwrap_or_default(),
         }
     }
@@ -439,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn every_batch_is_timed_once_each_way_and_those_that_warm_up_are_not_told() {
+    fn every_batch_is_timed_and_told_once_whichever_way_comes_first() {
         let temp = tempfile::tempdir().unwrap();
         let dataset = dataset(&temp.path().join("graph"));
         let contents = CacheContents::of_rows(&[3, 1, 4]).unwrap();

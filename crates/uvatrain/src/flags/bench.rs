@@ -121,7 +121,7 @@ pub struct AggregateBenchFlags {
     #[arg(long, value_name = "P", value_parser = one_of::<CachePolicy>())]
     pub cache_policy: Option<CachePolicy>,
 
-    /// Batches to count and to time, after two that warm up
+    /// Batches to count and to time, after a pass over them that warms up
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = within::<u32>(1..=100_000))]
     pub batches: u32,
 
