@@ -8,6 +8,7 @@ mod support;
 #[cfg(feature = "train")]
 mod aggregate;
 #[cfg(feature = "train")]
+mod bench_aggregate;
 mod caches;
 mod cli;
 #[cfg(feature = "train")]

@@ -16,7 +16,7 @@ use uva_runtime::metrics::{End, Event, Observer};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::planning::CacheRequest;
 use uva_runtime::topology::Placement;
-use uva_runtime::{Aggregation, LoaderOptions, RuntimeError};
+use uva_runtime::{AggregateCounts, Aggregation, LoaderOptions, RuntimeError};
 
 /// A run that is ready to start: its options fit each other and its dataset, and its command can be started.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ impl CommandRun {
 
 fn end(prepared: &Prepared, outcome: Outcome) -> End {
     let Outcome { roles, seconds, tally, memory, .. } = outcome;
-    let Tally { batches, epochs, nanoseconds, cache, unpadded } = tally;
+    let Tally { batches, epochs, nanoseconds, cache, unpadded, aggregate } = tally;
     let training_seconds = nanoseconds as f64 * 1e-9;
     let (batches_per_second, bottleneck) = End::speed(batches, training_seconds, &roles);
     End {
@@ -119,6 +119,7 @@ fn end(prepared: &Prepared, outcome: Outcome) -> End {
         roles,
         memory,
         cache: prepared.cache_outcome(&cache),
+        aggregate: AggregateCounts::of_amounts(&prepared.plan.layout, aggregate),
     }
 }
 

@@ -78,7 +78,7 @@ pub mod trace;
 mod widening;
 pub mod wiring;
 
-pub use aggregate_counts::AggregateCounts;
+pub use aggregate_counts::{AggregateAmounts, AggregateCounts};
 pub use batch::Batch;
 pub use error::{RuntimeError, signal_name};
 pub use input_nodes::InputNodes;
