@@ -139,11 +139,6 @@ fn sums_that_the_producer_cannot_make_are_refused_with_another_way_and_left_by_a
     train(temp.path(), "refused.jsonl", "--epochs 1 --aggregate device")
         .run()
         .refuses(2, &["--aggregate device", "--aggregate host"]);
-    // With nothing in the way, what auto lacks is a figure, and it says so.
-    train(temp.path(), "auto.jsonl", "--epochs 1 --in-process").run().succeeds();
-    let metrics = Metrics::read(&temp.path().join("auto.jsonl"));
-    let aggregate = metrics.of("start").next().unwrap()["in_force"]["aggregate"].clone();
-    assert!(aggregate["way"] == "off" && aggregate["reason"].to_string().contains("measured"), "{aggregate}");
     let mut meta: serde_json::Value =
         serde_json::from_slice(&fs::read(graph.join("meta.json")).unwrap()).unwrap();
     meta["feat_dtype"] = "u8".into();
@@ -153,6 +148,108 @@ fn sums_that_the_producer_cannot_make_are_refused_with_another_way_and_left_by_a
     train(temp.path(), "refused.jsonl", "--epochs 1 --aggregate host")
         .run()
         .refuses(2, &["--aggregate host", "u8", "--aggregate off"]);
+}
+
+#[test]
+fn auto_times_both_ways_in_a_run_that_is_long_enough_and_does_what_the_times_say() {
+    let temp = directory();
+    small_graph(temp.path());
+    let run = |name: &str, options: &str| {
+        train(temp.path(), name, options).run().succeeds();
+        let metrics = Metrics::read(&temp.path().join(name));
+        let aggregate = metrics.of("start").next().unwrap()["in_force"]["aggregate"].clone();
+        (metrics, aggregate)
+    };
+    for model in ["sage", "gcn"] {
+        let (off, asked) = run("off.jsonl", &format!("--epochs 12 --model {model} --aggregate off"));
+        assert!(off.of("batch").count() >= 200);
+        assert_eq!(asked["reason"], "asked for");
+        for options in ["", "--in-process", "--gpu-cache 100KB --cache-policy degree"] {
+            let (auto, aggregate) = run("auto.jsonl", &format!("--epochs 12 --model {model} {options}"));
+            let time = |name: &str| aggregate["times"][name].as_f64().unwrap();
+            assert!((1.0..=8.0).contains(&time("batches")), "{aggregate}");
+            assert_eq!(time("threads"), 1.0);
+            assert!(time("gather_ms") > 0.0 && time("sum_ms") > 0.0, "{aggregate}");
+            let way = if time("host_ms") <= 0.95 * time("off_ms") { "host" } else { "off" };
+            assert_eq!(aggregate["way"], way, "{aggregate}");
+            let reason = aggregate["reason"].as_str().unwrap();
+            assert!(reason.starts_with("summing while reading takes"), "{reason}");
+            assert!(auto.of("batch").all(|batch| batch.get("aggregate").is_some() == (way == "host")));
+            assert_eq!(learned(&auto), learned(&off), "{model} {options}");
+        }
+    }
+}
+
+#[test]
+fn auto_measures_nothing_in_a_run_that_is_over_before_it_pays_or_has_slots_of_a_given_size() {
+    let temp = directory();
+    small_graph(temp.path());
+    for (options, part) in [
+        ("--epochs 1", "training batches, and from 200 on"),
+        ("--epochs 12 --slot-bytes 64MiB", "--slot-bytes 67108864"),
+    ] {
+        train(temp.path(), "auto.jsonl", &format!("{options} --in-process")).run().succeeds();
+        let metrics = Metrics::read(&temp.path().join("auto.jsonl"));
+        let aggregate = metrics.of("start").next().unwrap()["in_force"]["aggregate"].clone();
+        assert_eq!(aggregate["way"], "off", "{options}");
+        assert!(aggregate["times"].is_null(), "{aggregate}");
+        assert!(aggregate["reason"].as_str().unwrap().contains(part), "{aggregate}");
+    }
+    // What is left of a resumed run counts.
+    train(temp.path(), "kept.jsonl", "--epochs 11 --checkpoint kept --aggregate off").run().succeeds();
+    train(temp.path(), "kept.jsonl", "--epochs 12 --checkpoint kept --resume").run().succeeds();
+    let metrics = Metrics::read(&temp.path().join("kept.jsonl"));
+    let last = metrics.of("start").last().unwrap()["in_force"]["aggregate"].clone();
+    assert!(last["reason"].as_str().unwrap().contains("from 200 on"), "{last}");
+}
+
+#[test]
+fn a_dry_run_says_that_the_sums_are_timed_at_the_start_and_times_nothing() {
+    let temp = directory();
+    small_graph(temp.path());
+    let timed = |options: &str| {
+        let line = format!("--epochs 12 --dry-run --json {options}");
+        let dry = train(temp.path(), "none.jsonl", &line).run().succeeds().json();
+        dry["decided_at_start"].as_array().unwrap().iter().any(|line| line.to_string().contains("sums"))
+    };
+    assert!(timed("") && timed("--model gcn"));
+    for options in ["--aggregate off", "--aggregate host", "--model gat", "--residual", "--slot-bytes 64MiB"]
+    {
+        assert!(!timed(options), "{options}");
+    }
+    assert!(!temp.path().join("none.jsonl").exists());
+}
+
+#[test]
+fn the_end_of_a_run_has_the_sums_of_its_batches_counts() {
+    let temp = directory();
+    small_graph(temp.path());
+    for options in ["--model sage --samplers 2", "--model gcn --in-process"] {
+        train(temp.path(), "run.jsonl", &format!("--epochs 2 --aggregate host {options}")).run().succeeds();
+        let metrics = Metrics::read(&temp.path().join("run.jsonl"));
+        let end = metrics.of("end").next().unwrap()["aggregate"].clone();
+        assert_eq!(end["way"], "host");
+        for name in [
+            "own_rows",
+            "sum_rows",
+            "entries",
+            "rows_read",
+            "slot_bytes",
+            "raw_slot_bytes",
+            "link_bytes",
+            "raw_link_bytes",
+        ] {
+            let sum: u64 = metrics.of("batch").map(|batch| batch["aggregate"][name].as_u64().unwrap()).sum();
+            assert_eq!(end[name].as_u64(), Some(sum), "{options}: {name}");
+            // Nothing crosses a link here, and gcn has no own rows beside its sums.
+            let none = name.contains("link") || (name == "own_rows" && options.contains("gcn"));
+            assert_eq!(sum == 0, none, "{options}: {name}");
+        }
+        crate::support::uvatrain(temp.path(), ["report", "run.jsonl", "--out", "page.html"]).run().succeeds();
+    }
+    train(temp.path(), "off.jsonl", "--epochs 1 --aggregate off").run().succeeds();
+    let off = Metrics::read(&temp.path().join("off.jsonl"));
+    assert!(off.of("end").next().unwrap().get("aggregate").is_none());
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod support;
 mod aggregate;
 mod aggregate_gpu;
 #[cfg(feature = "train")]
+mod bench_aggregate;
 mod caches;
 mod cli;
 #[cfg(feature = "train")]

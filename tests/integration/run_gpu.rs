@@ -73,6 +73,22 @@ fn rows_go_to_a_gpu_as_the_table_has_them_and_anything_else_is_refused_with_what
 }
 
 #[test]
+fn aggregated_rows_do_not_go_to_a_gpu_and_are_made_with_slots_in_host_memory() {
+    let temp = directory();
+    small_graph(temp.path());
+    let expected = batches_of(temp.path(), run(temp.path(), "--device cpu", None, STEPS));
+    for how in ["mean", "sum", "max", "gcn"] {
+        let asked = format!("--partition none --aggregate {how}");
+        let told = format!("--aggregate {how}");
+        let parts = ["with --gather dma", "Leave --aggregate out", "--gather cpu", told.as_str()];
+        on_gpu(temp.path(), &format!("{asked} --gather dma"), "file started").run().refuses(2, &parts);
+        assert!(!temp.path().join("started").exists());
+        let gpu = on_gpu(temp.path(), &format!("{asked} --gather cpu"), STEPS);
+        assert_eq!(batches_of(temp.path(), gpu), expected, "{how}");
+    }
+}
+
+#[test]
 fn caches_change_no_batch_and_say_what_they_hit() {
     let temp = directory();
     small_graph(temp.path());

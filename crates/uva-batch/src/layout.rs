@@ -353,8 +353,8 @@ fn limit_rows(
     let gathered = bytes / row_bytes.max(1);
     let row_bytes = match aggregation {
         Aggregation::None => row_bytes,
-        Aggregation::Mean => row_bytes + dim * Element::F32.bytes(),
-        Aggregation::Degrees => dim * Element::F32.bytes(),
+        sums if sums.keeps_own_rows() => row_bytes + dim * Element::F32.bytes(),
+        _ => dim * Element::F32.bytes(),
     };
     let rows = bytes / row_bytes.max(1);
     if rows < bounds.seeds {
@@ -566,6 +566,10 @@ mod tests {
         assert_eq!((bytes(&mean, Column::X), bytes(&mean, Column::Aggregated)), (25 * 12, 25 * 12));
         assert_eq!((bytes(&gcn, Column::X), bytes(&gcn, Column::Aggregated)), (0, 25 * 12));
         assert!(gcn.place(Column::X, 0).is_none());
+        for aggregation in [Aggregation::Sum, Aggregation::Max] {
+            assert_eq!(bytes(&of(aggregation), Column::X), 25 * 12);
+            assert_eq!(bytes(&of(aggregation), Column::Aggregated), 25 * 12);
+        }
         for layout in [&mean, &gcn] {
             assert_eq!(layout.batch_bytes(), none.batch_bytes());
             assert_eq!(layout.arrays_bytes(), none.arrays_bytes());
@@ -730,7 +734,7 @@ mod tests {
             let rows: usize = features.iter().map(Range::len).sum();
             let first = ranges.len();
             ranges.extend(features.into_iter().filter(|range| !range.is_empty()));
-            prop_assert_eq!(ranges.len() - first, if aggregation == Aggregation::Mean { 2 } else { 1 });
+            prop_assert_eq!(ranges.len() - first, if aggregation.keeps_own_rows() { 2 } else { 1 });
             prop_assert_eq!(ranges[first].start % PAGE, 0);
             let mut end = BatchHeader::BYTES;
             for range in ranges {

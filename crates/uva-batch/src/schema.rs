@@ -102,7 +102,7 @@ pub enum Presence {
     Asked,
     /// Those of runs that pad.
     Padded,
-    /// Those of runs whose built-in model needs it.
+    /// Those of runs whose built-in model, or whose producer's sums need it.
     ForModel,
     /// Those of a kind of sampler that weighs edges.
     WeighedEdges,
@@ -398,7 +398,7 @@ mod tests {
                 Presence::Labelled => "where the dataset has labels",
                 Presence::Asked => "where asked for",
                 Presence::Padded => "where batches are padded",
-                Presence::ForModel => "where the model needs it",
+                Presence::ForModel => "where the model or GCN's sums need it",
                 Presence::WeighedEdges => "samplers that weigh edges",
                 Presence::Rows => "all but those of GCN's sums",
                 Presence::Summed => "where the producer sums",

@@ -101,7 +101,9 @@ impl<M: SlotMemory> BatchView<M> {
             name: spec.full_name(layer),
             why: match spec.presence {
                 Presence::WeighedEdges => "its kind of sampler weighs no edges",
-                Presence::ForModel => "only runs whose built-in model needs it have it",
+                Presence::ForModel => {
+                    "only runs whose built-in model or whose sums (`aggregate=gcn`) need it have it"
+                }
                 Presence::Labelled => "the dataset has no labels",
                 Presence::Padded => "the run does not pad its batches",
                 Presence::Rows => {
@@ -254,7 +256,8 @@ impl<M: SlotMemory> BatchView<M> {
         }
     }
 
-    /// The sums of the outermost layer's lists, row `i` for `input_nodes()[i]`; `None` where the producer does not sum.
+    /// The sums or maxima of the outermost layer's lists, row `i` for `input_nodes()[i]`; `None` where the producer makes
+    /// none.
     pub fn aggregated(&self) -> Option<FeatureRows<'_, f32>> {
         self.layout.place(Column::Aggregated, 0)?;
         Some(FeatureRows::new(self.slice(Column::Aggregated, 0), self.layout.dim()))

@@ -17,4 +17,5 @@ pub mod launcher;
 pub mod mps;
 mod preparation;
 pub mod run;
+mod sums_choice;
 pub mod training;

@@ -16,7 +16,7 @@ use uva_runtime::metrics::{End, Event, Observer};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::planning::CacheRequest;
 use uva_runtime::topology::Placement;
-use uva_runtime::{LoaderOptions, RuntimeError};
+use uva_runtime::{AggregateCounts, Aggregation, LoaderOptions, RuntimeError};
 
 /// A run that is ready to start: its options fit each other and its dataset, and its command can be started.
 #[derive(Debug)]
@@ -67,7 +67,11 @@ impl CommandRun {
         let backend = launcher.divide(decision, observer)?;
         let no_trial = &mut |_: &_, _: &_, _: Option<&mut _>, _: &mut dyn Observer| Err(no_trial());
         let prepared = draft.prepare(backend, Some(&mut launcher), no_trial, observer)?;
-        let more = [("command", json!(command.words()))];
+        let mut more = vec![("command", json!(command.words()))];
+        let sums = prepared.plan.options.aggregation;
+        if sums != Aggregation::None {
+            more.push(("aggregate", json!({ "way": "host", "sums": sums.name(), "reason": "asked for" })));
+        }
         prepared.log_start("processes");
         observer.event(&prepared.start_event(options, "processes", &more))?;
         observer.note(&prepared.opened());
@@ -90,7 +94,7 @@ impl CommandRun {
 
 fn end(prepared: &Prepared, outcome: Outcome) -> End {
     let Outcome { roles, seconds, tally, memory, .. } = outcome;
-    let Tally { batches, epochs, nanoseconds, cache, unpadded } = tally;
+    let Tally { batches, epochs, nanoseconds, cache, unpadded, aggregate } = tally;
     let training_seconds = nanoseconds as f64 * 1e-9;
     let (batches_per_second, bottleneck) = End::speed(batches, training_seconds, &roles);
     End {
@@ -115,6 +119,11 @@ fn end(prepared: &Prepared, outcome: Outcome) -> End {
         roles,
         memory,
         cache: prepared.cache_outcome(&cache),
+        aggregate: AggregateCounts::of_amounts(
+            &prepared.plan.layout,
+            prepared.plan.backend.device_slots().is_some(),
+            aggregate,
+        ),
     }
 }
 

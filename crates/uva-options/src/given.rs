@@ -2,7 +2,6 @@
 
 use std::marker::PhantomData;
 
-use serde::Serializer;
 use serde::ser::SerializeMap;
 
 use crate::declare::Options;
@@ -102,14 +101,19 @@ impl<O: Options> Given<O> {
         Ok(())
     }
 
-    /// Adds every option to a map, in the form of the metrics: `null` where nothing was given and the default is no
-    /// constant. Options that take no effect beside the others are left out unless given.
+    /// Adds every option that `shown` takes to a map, in the form of the metrics: `null` where nothing was given and the
+    /// default is no constant. Options that take no effect beside the others are left out unless given.
     ///
     /// # Errors
     /// The serializer's.
-    pub fn add_to<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+    pub fn add_to<M: SerializeMap>(
+        &self,
+        map: &mut M,
+        shown: impl Fn(&Field) -> bool,
+    ) -> Result<(), M::Error> {
         let mut options = O::default();
-        for (field, value) in O::FIELDS.iter().zip(&self.values).filter(|(field, _)| field.is_option()) {
+        let fields = O::FIELDS.iter().zip(&self.values);
+        for (field, value) in fields.filter(|(field, _)| field.is_option() && shown(field)) {
             match value {
                 Some(text) => {
                     options.set(field, text);
@@ -121,14 +125,6 @@ impl<O: Options> Given<O> {
             }
         }
         Ok(())
-    }
-}
-
-impl<O: Options> serde::Serialize for Given<O> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut map = to.serialize_map(None)?;
-        self.add_to(&mut map)?;
-        map.end()
     }
 }
 

@@ -50,6 +50,7 @@ mod policy;
 mod profile;
 mod rank;
 mod simulation;
+mod sums;
 mod workload;
 
 pub use allocate::{Allocation, Item, RowItems, Weights, allocate};
@@ -71,4 +72,5 @@ pub use policy::{
 pub use profile::{Profile, SweepPoint};
 pub use rank::{Sizes, rank_lists, rank_rows};
 pub use simulation::Simulation;
+pub use sums::SumCounts;
 pub use workload::Workload;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::exceptions::{PyMemoryError, PyValueError};
 use pyo3::prelude::*;
 use uva_batch::schema::Presence;
-use uva_batch::{COLUMNS, Column, ColumnError, Element, RawArray};
+use uva_batch::{Aggregation, COLUMNS, Column, ColumnError, Element, RawArray};
 use uva_graph::ElementType;
 use uva_runtime::{Batch as RuntimeBatch, LoaderOptions};
 
@@ -82,6 +82,12 @@ pub struct Batch {
     /// Whether it is padded to the loader's static shapes.
     #[pyo3(get)]
     padded: bool,
+    /// What the producer made of the outermost hop's rows: "mean", "sum", "max" or "gcn"; None: it hands them over.
+    #[pyo3(get)]
+    aggregate: Option<&'static str>,
+    /// Whether it has feature rows.
+    #[pyo3(get)]
+    has_x: bool,
     /// Nodes of each level without padding, the seeds first.
     #[pyo3(get)]
     real_nodes: Vec<usize>,
@@ -115,6 +121,10 @@ impl Batch {
             num_nodes: batch.node_count(),
             counts,
             padded: batch.is_padded(),
+            aggregate: Some(batch.layout().aggregation())
+                .filter(|&sums| sums != Aggregation::None)
+                .map(Aggregation::name),
+            has_x: batch.layout().place(Column::X, 0).is_some(),
             real_nodes,
             real_edges: real.iter().map(|counts| counts.edges).collect(),
         }
@@ -213,17 +223,21 @@ impl Batch {
                     self.sampler_kind
                 ),
                 Presence::Labelled => format!("this batch has no {name}: the dataset has no labels"),
-                Presence::ForModel => {
-                    format!("this batch has no {name}: only runs whose built-in model needs it have it")
-                }
+                Presence::ForModel => format!(
+                    "this batch has no {name}: only runs whose built-in model needs it have it, and Loader(..., \
+                     aggregate=\"gcn\")"
+                ),
                 Presence::Padded => {
                     format!("this batch has no {name}: Loader(..., pad=\"auto\") makes batches with it")
                 }
-                Presence::Rows | Presence::Summed => {
-                    format!(
-                        "this batch has no {name}: only runs of a built-in model whose producer sums differ in it"
-                    )
-                }
+                Presence::Rows => format!(
+                    "this batch has no {name}: with aggregate=\"gcn\" the destinations' own rows are among the sums, \
+                     batch.aggregated"
+                ),
+                Presence::Summed => format!(
+                    "this batch has no {name}: Loader(..., aggregate=\"mean\"), \"sum\", \"max\" or \"gcn\" makes \
+                     batches with it"
+                ),
                 Presence::Asked | Presence::Always => {
                     format!("this batch has no {name}: Loader(..., {name}=True) makes batches with it")
                 }

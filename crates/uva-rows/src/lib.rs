@@ -23,7 +23,8 @@ mod stack;
 pub use cache::Hits;
 pub use error::GatherError;
 pub use host::{
-    CachedRows, EvictingRows, HostPlace, HostSource, InMemory, Mapped, RowCache, SumPlace, SumSource,
+    CachedRows, EvictingRows, HostPlace, HostSource, InMemory, Mapped, Reduction, RowCache, SumPlace,
+    SumSource,
 };
 pub use source::{Origin, Place, RowSource, RowsRead, Ticket};
 pub use stack::{Cached, Summed, SummedValues, Widened};

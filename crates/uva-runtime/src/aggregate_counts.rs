@@ -1,25 +1,41 @@
-//! What the producer's sums of a batch saved, for the metrics.
+//! What the producer's sums saved, for the metrics: of a batch, and of a run.
+
+use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
 use uva_batch::{Aggregation, BatchHeader, BatchLayout};
 
-/// The sums of a batch. Counts leave padding out, bytes do not.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The sums of a batch, or of all training batches of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AggregateCounts {
     /// Where they were made: `host`, by the producer's CPU threads, or `device`, by a kernel of its.
     pub way: String,
+    /// How many, and how large.
+    #[serde(flatten)]
+    pub amounts: AggregateAmounts,
+}
+
+/// Rows and bytes of the producer's sums. Counts leave padding out, bytes do not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AggregateAmounts {
     /// Feature rows in the slot: the destinations' own.
-    pub own_rows: usize,
+    pub own_rows: u64,
     /// Sums in the slot.
-    pub sum_rows: usize,
+    pub sum_rows: u64,
     /// Rows that were added up, each as often as a list names it.
-    pub entries: usize,
+    pub entries: u64,
     /// Rows that were read: those added up, and the destinations' own.
-    pub rows_read: usize,
+    pub rows_read: u64,
     /// Bytes of rows and sums in the slot.
-    pub slot_bytes: usize,
+    pub slot_bytes: u64,
     /// Bytes that the rows of all nodes would take there.
-    pub raw_slot_bytes: usize,
+    pub raw_slot_bytes: u64,
+    /// Bytes of rows and sums that crossed the link to a GPU; 0 where slots are in host memory.
+    #[serde(default)]
+    pub link_bytes: u64,
+    /// Bytes of rows that would cross it if the consumer summed.
+    #[serde(default)]
+    pub raw_link_bytes: u64,
 }
 
 impl AggregateCounts {
@@ -34,16 +50,69 @@ impl AggregateCounts {
         let (outermost, in_slot) = (header.real_layer(last), header.outermost());
         let (sum_rows, entries) = (outermost.destinations, outermost.edges);
         let own = |rows| if aggregation.keeps_own_rows() { rows } else { 0 };
-        Some(Self {
-            way: if on_device { "device" } else { "host" }.to_owned(),
-            own_rows: own(sum_rows),
+        let slot_bytes = own(in_slot.destinations) * layout.row_bytes()
+            + in_slot.destinations * layout.dim() * size_of::<f32>();
+        Self::of_amounts(
+            layout,
+            on_device,
+            AggregateAmounts {
+                own_rows: own(sum_rows) as u64,
+                sum_rows: sum_rows as u64,
+                entries: entries as u64,
+                // GCN's sums read the destination's own row, too.
+                rows_read: (entries + sum_rows) as u64,
+                slot_bytes: slot_bytes as u64,
+                raw_slot_bytes: (header.nodes() * layout.row_bytes()) as u64,
+                // In host memory there is no link; the metrics of a kernel's sums do not count what it carries.
+                link_bytes: 0,
+                raw_link_bytes: 0,
+            },
+        )
+    }
+
+    /// These amounts in slots of this layout; `None` where the producer does not sum.
+    /// `on_device`: by a kernel.
+    pub fn of_amounts(layout: &BatchLayout, on_device: bool, amounts: AggregateAmounts) -> Option<Self> {
+        let way = if on_device { "device" } else { "host" };
+        (layout.aggregation() != Aggregation::None).then(|| Self { way: way.to_owned(), amounts })
+    }
+}
+
+impl AggregateAmounts {
+    /// How many numbers these are.
+    pub const WORDS: usize = 8;
+
+    /// The numbers, in the order of the fields.
+    #[must_use]
+    pub fn to_words(self) -> [u64; Self::WORDS] {
+        let Self { own_rows, sum_rows, entries, rows_read, .. } = self;
+        let Self { slot_bytes, raw_slot_bytes, link_bytes, raw_link_bytes, .. } = self;
+        [own_rows, sum_rows, entries, rows_read, slot_bytes, raw_slot_bytes, link_bytes, raw_link_bytes]
+    }
+
+    /// The amounts of these numbers.
+    #[must_use]
+    pub fn from_words(words: [u64; Self::WORDS]) -> Self {
+        let [own_rows, sum_rows, entries, rows_read, slot_bytes, raw_slot_bytes, link_bytes, raw_link_bytes] =
+            words;
+        Self {
+            own_rows,
             sum_rows,
             entries,
-            // GCN's sums read the destination's own row, too.
-            rows_read: entries + sum_rows,
-            slot_bytes: own(in_slot.destinations) * layout.row_bytes()
-                + in_slot.destinations * layout.dim() * size_of::<f32>(),
-            raw_slot_bytes: header.nodes() * layout.row_bytes(),
-        })
+            rows_read,
+            slot_bytes,
+            raw_slot_bytes,
+            link_bytes,
+            raw_link_bytes,
+        }
+    }
+}
+
+impl AddAssign for AggregateAmounts {
+    fn add_assign(&mut self, other: Self) {
+        let mut sums = self.to_words();
+        // A metrics file can contain any numbers.
+        sums.iter_mut().zip(other.to_words()).for_each(|(sum, more)| *sum = sum.saturating_add(more));
+        *self = Self::from_words(sums);
     }
 }

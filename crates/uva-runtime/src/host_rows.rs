@@ -1,16 +1,17 @@
 //! The feature rows of a batch on the CPU: gathered into its slot, or summed by the outermost layer's lists.
 
 use uva_batch::{Aggregation, BatchHeader, BatchLayout, Column};
-use uva_graph::{Dataset, ElementType};
+use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
 use uva_ops::lists::{Lists, Weights, degree_weights};
 use uva_rows::{
     Cached, CachedRows, EvictingRows, GatherError, HostPlace, HostSource, InMemory, Mapped, NarrowFloat,
-    RowCache, SumPlace, SumSource, Summed, SummedValues, Widened,
+    Reduction, RowCache, SumPlace, SumSource, Summed, SummedValues, Widened,
 };
 
 use crate::RuntimeError;
 use crate::cache::Caches;
+use crate::sums::{check_sums, obstacle_in_table};
 use crate::widening::narrow_float;
 
 /// Fills the columns of feature rows of slots in host memory.
@@ -35,9 +36,7 @@ impl<'d> HostRows<'d> {
             return source_on_host(dataset, layout, threads, caches, cached_rows).map(Self::Gathered);
         }
         let element = dataset.features().element;
-        if !is_summed(element) {
-            return Err(RuntimeError::Usage(format!("feat.npy has {element}: only floats are summed")));
-        }
+        check_sums(layout.aggregation(), obstacle_in_table(element))?;
         let values = SummedValues {
             narrow: narrow_float(Some(element)),
             widened_own: layout.widened_from().is_some(),
@@ -76,18 +75,19 @@ impl<'d> HostRows<'d> {
                 )
                 .map_err(|error| failed(error.into()))?;
                 let sampled: &[f32] = bytemuck::cast_slice(column(Column::Weights));
-                let (weights, own_weights) = match layout.aggregation() {
-                    Aggregation::Degrees => {
-                        let degrees = bytemuck::cast_slice(column(Column::Degrees));
-                        let (weights, own) = degree_weights(&lists, sampled, degrees);
-                        (Some(weights), Some(own))
+                let of_degrees = (layout.aggregation() == Aggregation::Degrees).then(|| {
+                    let degrees = bytemuck::cast_slice(column(Column::Degrees));
+                    degree_weights(&lists, sampled, degrees)
+                });
+                let reduction = match (layout.aggregation(), &of_degrees) {
+                    (Aggregation::Max, _) => Reduction::Max,
+                    (Aggregation::Sum, _) => Reduction::Sum { weights: Weights::One, own: None },
+                    (_, Some((weights, own))) => {
+                        Reduction::Sum { weights: Weights::Each(weights), own: Some(own) }
                     }
-                    _ => (None, None),
-                };
-                let weights = match (&weights, sampled) {
-                    (Some(weights), _) => Weights::Each(&weights[..]),
-                    (None, []) => Weights::Mean,
-                    (None, sampled) => Weights::Each(sampled),
+                    // Samplers that weigh no edges leave the column out.
+                    (_, None) if sampled.is_empty() => Reduction::Sum { weights: Weights::Mean, own: None },
+                    (_, None) => Reduction::Sum { weights: Weights::Each(sampled), own: None },
                 };
                 let sums = layout.range(header, Column::Aggregated, 0);
                 // Rows of their own lie before the sums, or there are none.
@@ -96,8 +96,7 @@ impl<'d> HostRows<'d> {
                     out: bytemuck::cast_slice_mut(&mut from_sums[..sums.len()]),
                     own: &mut before[x],
                     lists,
-                    weights,
-                    own_weights: own_weights.as_deref(),
+                    reduction,
                     threads,
                 };
                 source.fill(nodes, place)
@@ -105,12 +104,6 @@ impl<'d> HostRows<'d> {
         };
         Ok(read.map_err(failed)?.hits())
     }
-}
-
-/// Whether rows of this type can be summed.
-#[must_use]
-pub fn is_summed(element: ElementType) -> bool {
-    element == ElementType::F32 || narrow_float(Some(element)).is_some()
 }
 
 /// The source of rows for slots of this layout in host memory, with a cache as [`HostRows::new`] makes it.

@@ -255,6 +255,9 @@ pub struct End {
     /// Cache counts of this run's training batches, and the expectations; absent in a run without caches.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cache: Option<CacheOutcome>,
+    /// The producer's sums in this run's training batches; absent where it gathers all rows.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub aggregate: Option<AggregateCounts>,
 }
 
 impl End {

@@ -11,6 +11,7 @@ use uva_sample::{Expand, MAX_LAYERS, SampleError, SamplerKind, SamplerOptions, W
 use crate::RuntimeError;
 use crate::input_nodes::NodesFile;
 use crate::machine::share_of_cores;
+use crate::sums::{check_sums, obstacle_in_table};
 use uva_options::Purpose::{Identity, Layout, Plan, Speed};
 use uva_options::{Field, OptionError, OptionValue, Options as _, named, options};
 
@@ -86,6 +87,10 @@ options! {
         feature_type: FeatureType = FeatureType::Table
             => Field::choice::<FeatureType>("TYPE").of(BATCHES, &[Layout])
                 .unless_given("float32 for a built-in model, else table"),
+        /// What the producer makes of the outermost hop's rows, in place of handing them over: batches then have one row a
+        /// destination (docs/aggregation.md). For models of your own, by `uvatrain run` and in Python
+        aggregation: Aggregation = Aggregation::None
+            => Field::choice::<Aggregation>("HOW").of(BATCHES, &[Layout]).named("aggregate").unless_given("none"),
         /// Sampler processes, or threads in process
         samplers: usize = 1
             => Field::within("W", 1, MAX_SAMPLERS as u64).of(PIPELINE, &[Speed])
@@ -112,8 +117,6 @@ options! {
         /// Whether batches carry the in-degree, in the whole graph, of each input node. It is the model's wish: GCN
         /// weighs by them.
         degrees: bool = false => Field::internal(),
-        /// What the producer sums up. It is the model's wish: that of sums which its first layer begins with.
-        aggregation: Aggregation = Aggregation::None => Field::internal(),
         /// Whether the producer gathers the rows that it sums first, beside the slots: where these are on a GPU.
         gathers_before_sums: bool = false => Field::internal(),
         /// The splits whose seeds each epoch orders anew. Front ends ask for that of one split.
@@ -254,6 +257,11 @@ impl LoaderOptions {
         self.edge_ids || self.edge_attr
     }
 
+    /// Whether batches have the in-degrees of their nodes: where a model asks for them, and for sums that weigh by them.
+    pub(crate) fn has_degrees(&self) -> bool {
+        self.degrees || self.aggregation == Aggregation::Degrees
+    }
+
     /// Opens the dataset of a run in another of its processes, which has checked it: with the same nodes as there.
     ///
     /// # Errors
@@ -269,7 +277,7 @@ impl LoaderOptions {
     /// The options that determine the layout of batches.
     pub fn batch_spec(&self) -> BatchSpec {
         let asked = [
-            (self.degrees, Column::Degrees),
+            (self.has_degrees(), Column::Degrees),
             (self.has_edge_ids(), Column::EdgeIds),
             (self.edge_attr, Column::EdgeAttr),
             (self.input_id, Column::InputId),
@@ -292,8 +300,9 @@ impl LoaderOptions {
         self.samplers + 2
     }
 
-    /// Checks that batches with these options can be sampled from the dataset. It must have the arrays that sampling
-    /// needs, and no list may need more picks than there are random words.
+    /// Checks that batches with these options can be made of the dataset. It must have the arrays that sampling needs,
+    /// no list may need more picks than there are random words, and rows have to be such that they can be aggregated, if
+    /// they shall.
     ///
     /// # Errors
     /// [`RuntimeError::Input`] naming the file, and the place in it; [`RuntimeError::Option`] naming the option and the
@@ -306,7 +315,7 @@ impl LoaderOptions {
         {
             return Err(RuntimeError::Input(format!("`sampler_kind={kind}`: {error}")));
         }
-        Ok(())
+        check_sums(self.aggregation, obstacle_in_table(dataset.features().element))
     }
 
     /// Checks what can be checked without a dataset.

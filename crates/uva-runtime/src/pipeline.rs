@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use uva_batch::Aggregation;
 use uva_graph::{Dataset, Split};
 use uva_sample::BatchKey;
 
@@ -102,6 +103,13 @@ impl RuntimeBuilder {
     /// The key of all random choices.
     pub fn seed(mut self, seed: u64) -> Self {
         self.options.seed = seed;
+        self
+    }
+
+    /// What the producer makes of the outermost hop's rows ([`Batch::aggregated`](crate::BatchView::aggregated)), in
+    /// place of handing them over.
+    pub fn aggregate(mut self, how: Aggregation) -> Self {
+        self.options.aggregation = how;
         self
     }
 
@@ -195,7 +203,7 @@ impl Runtime {
         plan: RunPlan,
         contents: CacheContents,
     ) -> Result<Self, RuntimeError> {
-        plan.backend.check_features(&plan.layout)?;
+        plan.backend.check_features(&plan.layout, plan.options.gathers_before_sums)?;
         let plan = Arc::new(plan.with_caches(contents.caches().clone()));
         let topology = Topology::new(&plan, Placement::Threads);
         let stages: Vec<Stage> = topology.stages_of(0).collect();

@@ -327,11 +327,14 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Counts what a trained batch took from the caches, and reports it.
+    /// Counts what a trained batch took from the caches, and the producer's sums in it, and reports it.
     fn tell(&mut self, event: BatchEvent, observer: &mut dyn Observer) -> Result<(), RuntimeError> {
         if let Some(counts) = event.cache {
             let totals = self.outcome.cache.get_or_insert_default();
             totals.add(counts, event.epoch, self.caches.counted_epochs);
+        }
+        if let Some(sums) = &event.aggregate {
+            self.outcome.aggregate += sums.amounts;
         }
         observer.event(&Event::Batch(event))
     }

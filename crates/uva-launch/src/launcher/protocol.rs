@@ -102,7 +102,7 @@ mod tests {
         assert_eq!((PROTOCOL, stands_for.as_str()), (17, STANDS_FOR));
     }
 
-    const STANDS_FOR: &str = "ring 1, hand-over 1, control page of 2 samplers 56 words, 8 a role, 896 bytes of BatchHeader { hash, \
+    const STANDS_FOR: &str = "ring 1, hand-over 1, control page of 2 samplers 64 words, 8 a role, 896 bytes of BatchHeader { hash, \
         sample_began, sample_ns, gather_began, gather_ns, list_reads, list_reads_cached, rows_cached, queue, pace, kind, \
         split, epoch, batch, seeds, nodes, layer_count, sampler, real_seeds, real_nodes, layers, .Welcome.backend \
         .Welcome.caches.counted_epochs .Welcome.caches.dynamic .Welcome.caches.lists .Welcome.caches.reordered .Welcome.caches.rows \

@@ -30,7 +30,7 @@ use uva_runtime::metrics::{End, Event, Observer, Roles};
 use uva_runtime::plan::{RunPlan, evaluating};
 use uva_runtime::planning::CacheRequest;
 use uva_runtime::topology::Placement;
-use uva_runtime::{FeatureType, LoaderOptions, Passes, Runtime, RuntimeError, machine};
+use uva_runtime::{AggregateCounts, FeatureType, LoaderOptions, Passes, Runtime, RuntimeError, machine};
 
 /// glibc serves a consumer's allocations up to this many bytes from its heap, and keeps up to `KEPT_MEMORY` freed bytes
 /// at the heap's end. So it does not return them to the kernel and fault in fresh pages for the next batch. Larger
@@ -126,7 +126,7 @@ impl TrainingRun {
         preflight::check(&dataset, &options, plan.largest_batch(&dataset), &decision.backend)?;
         // Only now is it known which role widens: the model takes what the producer does not widen.
         loader.feature_type = asked.for_models(dataset.features().element, decision.backend.cuda().is_some());
-        let aggregate = AggregateVerdict::new(&options, &dataset, &decision.backend)?;
+        let aggregate = AggregateVerdict::new(&options, &dataset, &decision.backend, &plan, task.outputs)?;
         loader.aggregation = aggregate.aggregation;
         loader.gathers_before_sums = aggregate.gathers_before_sums();
         let planned = &plan.options;
@@ -134,7 +134,7 @@ impl TrainingRun {
             plan = RunPlan::new(&dataset, &loader, passes)?;
         }
         let plan = plan.checkpointed(options.checkpoint.is_some());
-        let draft = Draft::new(dataset, plan, &decision.backend, caches)?;
+        let draft = Draft::new(dataset, plan, &decision.backend, caches)?.timing_sums(aggregate.to_time);
         Ok(Self { draft, training: Training { options, decision, aggregate, trainer, checkpoint, notes } })
     }
 
@@ -225,6 +225,11 @@ impl Training {
     fn end(&self, prepared: &Prepared, outcome: TrainingOutcome, told: Told) -> End {
         let Told { roles, memory, seconds } = told;
         let cache = outcome.cache.and_then(|totals| prepared.cache_outcome(&totals));
+        let aggregate = AggregateCounts::of_amounts(
+            &prepared.plan.layout,
+            prepared.plan.backend.device_slots().is_some(),
+            outcome.aggregate,
+        );
         let tested = [outcome.test_accuracy, outcome.test_roc_auc, outcome.test_mse];
         let tested = tested.iter().any(Option::is_some);
         let best_by =
@@ -253,6 +258,7 @@ impl Training {
             roles,
             memory,
             cache,
+            aggregate,
         }
     }
 
@@ -283,7 +289,7 @@ impl Training {
         let more = [
             ("train_threads", json!(self.options.threads)),
             ("metric", json!(self.options.metric.0.map(Metric::name))),
-            ("aggregate", self.aggregate.in_force()),
+            ("aggregate", self.aggregate.in_force(prepared.sums.as_ref())),
         ];
         prepared.log_start(roles);
         observer.event(&prepared.start_event(options, roles, &more))?;

@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 use uva_model::checkpoint::{self, CheckpointError};
 
 use super::job::TrainingOptions;
-use uva_runtime::RuntimeError;
 use uva_runtime::metrics::{CacheTotals, PassSums};
 use uva_runtime::options::Cursor;
+use uva_runtime::{AggregateAmounts, RuntimeError};
 
 /// What a checkpoint holds besides tensors.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -64,6 +64,9 @@ pub struct TrainingOutcome {
     pub stopped_early: bool,
     /// Cache counts of this run's training batches; `None` without caches.
     pub cache: Option<CacheTotals>,
+    /// The producer's sums in this run's training batches; zeros where it made none.
+    #[serde(default)]
+    pub aggregate: AggregateAmounts,
     /// Those of the batches that did not fit the static shapes.
     #[serde(default)]
     pub unpadded: u64,

@@ -1,13 +1,15 @@
 //! Loops over lists of rows: what a block of a sampled graph computes, and the way back for gradients.
 //!
-//! List `v` names rows of a table, its edges. [`WeightedSums`] adds them up, gathered before or picked out of the table, [`maxima`] takes the largest of each
-//! column, [`attention`] turns scores into weights. Each list is computed by one thread in the order of its edges. So
-//! results repeat bit for bit, with all vectors and for any number of threads.
+//! List `v` names rows of a table, its edges. [`WeightedSums`] adds them up, gathered before or picked out of the table.
+//! [`Largest`] and [`maxima`] take the largest of each column, [`attention`] turns scores into weights. Each list is
+//! computed by one thread in the order of its edges. So results repeat bit for bit, with all vectors and for any number
+//! of threads.
 
 pub mod attention;
 mod checked;
 mod degree_weights;
 mod dots;
+mod largest;
 mod listed;
 pub mod maxima;
 mod own;
@@ -20,6 +22,7 @@ mod transpose;
 pub use checked::{Id, Lists, ListsError};
 pub use degree_weights::{degree_weights, inverse_root};
 pub use dots::dots;
+pub use largest::Largest;
 pub use listed::{Dense, ListedRows, Picked};
 pub use own::{Own, with_own};
 pub use sums::{Element, WeightedSums, Weights};

@@ -2,7 +2,8 @@
 //!
 //! Every list is summed column by column in the order of its edges, each addition a fused multiply-add onto a sum that
 //! starts at zero. So the result is the same bit for bit with all vectors and for any number of threads. Rows may lie one
-//! behind the other, or be picked out of a table ([`ListedRows`]): the sums are those of gathered rows.
+//! behind the other, or be picked out of a table ([`ListedRows`]): the sums are those of gathered rows. The same loop
+//! takes the largest value of each column ([`largest`](super::largest)).
 
 use super::checked::{Id, Lists, ListsError};
 use super::listed::{Dense, ListedRows, Picked};
@@ -36,6 +37,12 @@ pub trait Element:
 
     /// `self × factor + sum`, rounded once.
     fn multiply_add(self, factor: Self, sum: Self) -> Self;
+
+    /// This one if it is larger than `other` or is no number, else `other`.
+    #[inline(always)]
+    fn larger_than(self, other: Self) -> Self {
+        if self > other || self.partial_cmp(&self).is_none() { self } else { other }
+    }
 
     /// e to the power of this.
     fn exp(self) -> Self;
@@ -89,7 +96,7 @@ impl Element for f64 {
         out: &mut [MaybeUninit<Self>],
         _: Vectors,
     ) {
-        portable(sums, first, out);
+        portable::<false, Self, I, R>(sums, first, out);
     }
 }
 
@@ -136,33 +143,44 @@ impl Element for f32 {
         out: &mut [MaybeUninit<Self>],
         vectors: Vectors,
     ) {
-        match vectors.set() {
-            // SAFETY: the processor has the instructions that `Vectors` names, and `WeightedSums` has checked all that
-            // the loop reads. The loop writes all rows of `out`, which holds whole rows of existing lists.
-            #[cfg(target_arch = "x86_64")]
-            Set::Avx512 => unsafe {
-                use crate::rows::avx512 as types;
-                match sums.rows.narrow() {
-                    None => avx512::sums::<I, R, avx512::Floats>(sums, first, out),
-                    Some(narrow) => crate::rows::each_narrow!(narrow, types, L => {
-                        avx512::sums::<I, R, avx512::Narrow<L>>(sums, first, out)
-                    }),
-                }
-            },
-            // SAFETY: the same.
-            #[cfg(target_arch = "x86_64")]
-            Set::Avx2 => unsafe {
-                use crate::rows::avx2 as types;
-                match sums.rows.narrow() {
-                    None => avx2::sums::<I, R, avx2::Floats>(sums, first, out),
-                    Some(narrow) => crate::rows::each_narrow!(narrow, types, V => {
-                        avx2::sums::<I, R, avx2::Narrow<V>>(sums, first, out)
-                    }),
-                }
-            },
-            // A processor without fused multiply-add computes it in software.
-            Set::Portable => portable(sums, first, out),
-        }
+        folded::<false, I, R>(sums, first, out, vectors);
+    }
+}
+
+/// As many lists as `out` has rows, from `first`: their sums, or with `LARGEST` the largest value of each column, in
+/// which weights have no part.
+pub(super) fn folded<const LARGEST: bool, I: Id, R: ListedRows>(
+    job: &WeightedSums<'_, f32, I, R>,
+    first: usize,
+    out: &mut [MaybeUninit<f32>],
+    vectors: Vectors,
+) {
+    match vectors.set() {
+        // SAFETY: the processor has the instructions that `Vectors` names, and `WeightedSums` has checked all that the
+        // loop reads. The loop writes all rows of `out`, which holds whole rows of existing lists.
+        #[cfg(target_arch = "x86_64")]
+        Set::Avx512 => unsafe {
+            use crate::rows::avx512 as types;
+            match job.rows.narrow() {
+                None => avx512::folded::<LARGEST, I, R, avx512::Floats>(job, first, out),
+                Some(narrow) => crate::rows::each_narrow!(narrow, types, L => {
+                    avx512::folded::<LARGEST, I, R, avx512::Narrow<L>>(job, first, out)
+                }),
+            }
+        },
+        // SAFETY: the same.
+        #[cfg(target_arch = "x86_64")]
+        Set::Avx2 => unsafe {
+            use crate::rows::avx2 as types;
+            match job.rows.narrow() {
+                None => avx2::folded::<LARGEST, I, R, avx2::Floats>(job, first, out),
+                Some(narrow) => crate::rows::each_narrow!(narrow, types, V => {
+                    avx2::folded::<LARGEST, I, R, avx2::Narrow<V>>(job, first, out)
+                }),
+            }
+        },
+        // A processor without fused multiply-add computes it in software.
+        Set::Portable => portable::<LARGEST, f32, I, R>(job, first, out),
     }
 }
 
@@ -298,16 +316,27 @@ impl<'a, T: Element, I: Id, R: ListedRows> WeightedSums<'a, T, I, R> {
     /// # Panics
     /// If there are not as many lists, or `out` is not whole rows.
     pub fn write_some(&self, first: usize, out: &mut [T], vectors: Vectors) {
+        // SAFETY: the loops write nothing that is uninitialized.
+        T::sums(self, first, unsafe { self.room(first, out) }, vectors);
+    }
+
+    /// Room for the rows of as many lists as it holds, from `first`.
+    ///
+    /// # Safety
+    /// The caller writes nothing to it that is uninitialized.
+    ///
+    /// # Panics
+    /// If there are not as many lists, or it is not whole rows.
+    pub(super) unsafe fn room<'o>(&self, first: usize, out: &'o mut [T]) -> &'o mut [MaybeUninit<T>] {
         let lists = out.len().checked_div(self.width).unwrap_or(0);
         assert_eq!(out.len(), lists * self.width, "whole rows");
         assert!(first + lists <= self.lists.len(), "lists from {first} to {}", first + lists);
-        // SAFETY: the layout is the same, and the loops write nothing that is uninitialized.
-        let out = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast(), out.len()) };
-        T::sums(self, first, out, vectors);
+        // SAFETY: the layout is the same, and by our caller the elements stay initialized.
+        unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast(), out.len()) }
     }
 }
 
-fn portable<T: Element, I: Id, R: ListedRows>(
+fn portable<const LARGEST: bool, T: Element, I: Id, R: ListedRows>(
     job: &WeightedSums<'_, T, I, R>,
     first: usize,
     out: &mut [MaybeUninit<T>],
@@ -319,11 +348,15 @@ fn portable<T: Element, I: Id, R: ListedRows>(
     let part = width / job.heads();
     let mut sum = vec![T::from_f64(0.0); width];
     for (v, out) in (first..).zip(out.chunks_exact_mut(width)) {
-        sum.fill(T::from_f64(0.0));
         let edges = job.lists.edges(v);
+        sum.fill(T::from_f64(if LARGEST && !edges.is_empty() { f64::NEG_INFINITY } else { 0.0 }));
         let mean = T::from_f64(1.0 / edges.len() as f64);
         for edge in edges {
             let place = job.lists.row(edge);
+            if LARGEST {
+                add_row(job, &mut sum, place, 0, T::larger_than);
+                continue;
+            }
             for (head, sum) in sum.chunks_exact_mut(part).enumerate() {
                 // SAFETY: an edge of list v, and there are as many parts as heads.
                 let weight = unsafe { job.weight(edge, head, mean) };
@@ -369,13 +402,13 @@ fn add_row<T: Element, I: Id, R: ListedRows>(
     }
 }
 
-/// The same loop for one width of vectors. Up to eight registers hold the sums of a list while its rows are added, so
+/// The same loop for one width of vectors. `$larger` is [`Element::larger_than`] of each lane. Up to eight registers hold the sums of a list while its rows are added, so
 /// each sum is written once. Wider rows are processed in several panels.
 #[cfg(target_arch = "x86_64")]
 macro_rules! vectors {
     (
         $module:ident, $features:literal, $lanes:literal, $vector:ty, mask: $mask:ty = $mask_of:expr,
-        $zero:ident, $splat:ident, $load:ident, $load_masked:expr, $fma:ident, $store:ident,
+        $zero:ident, $splat:ident, $load:ident, $load_masked:expr, $fma:ident, $larger:expr, $store:ident,
         $store_masked:expr, narrow: $types:ident::$trait:ident, $narrow:expr, $narrow_masked:expr
     ) => {
         mod $module {
@@ -449,7 +482,7 @@ macro_rules! vectors {
             /// The processor has the features. `job` is checked, its rows are of `L`'s values, and `out` is whole rows of
             /// its lists from `first`, none beyond the last.
             #[target_feature(enable = $features)]
-            pub(super) unsafe fn sums<I: Id, R: ListedRows, L: Load>(
+            pub(super) unsafe fn folded<const LARGEST: bool, I: Id, R: ListedRows, L: Load>(
                 job: &WeightedSums<'_, f32, I, R>,
                 first: usize,
                 out: &mut [MaybeUninit<f32>],
@@ -472,14 +505,14 @@ macro_rules! vectors {
                         // as many vectors as the panel has, the last at least by one lane.
                         unsafe {
                             match columns.div_ceil(LANES) {
-                                1 => panel::<1, I, R, L>(job, list, column_of, columns, out),
-                                2 => panel::<2, I, R, L>(job, list, column_of, columns, out),
-                                3 => panel::<3, I, R, L>(job, list, column_of, columns, out),
-                                4 => panel::<4, I, R, L>(job, list, column_of, columns, out),
-                                5 => panel::<5, I, R, L>(job, list, column_of, columns, out),
-                                6 => panel::<6, I, R, L>(job, list, column_of, columns, out),
-                                7 => panel::<7, I, R, L>(job, list, column_of, columns, out),
-                                _ => panel::<8, I, R, L>(job, list, column_of, columns, out),
+                                1 => panel::<LARGEST, 1, I, R, L>(job, list, column_of, columns, out),
+                                2 => panel::<LARGEST, 2, I, R, L>(job, list, column_of, columns, out),
+                                3 => panel::<LARGEST, 3, I, R, L>(job, list, column_of, columns, out),
+                                4 => panel::<LARGEST, 4, I, R, L>(job, list, column_of, columns, out),
+                                5 => panel::<LARGEST, 5, I, R, L>(job, list, column_of, columns, out),
+                                6 => panel::<LARGEST, 6, I, R, L>(job, list, column_of, columns, out),
+                                7 => panel::<LARGEST, 7, I, R, L>(job, list, column_of, columns, out),
+                                _ => panel::<LARGEST, 8, I, R, L>(job, list, column_of, columns, out),
                             }
                         }
                         column += columns;
@@ -488,11 +521,11 @@ macro_rules! vectors {
             }
 
             /// # Safety
-            /// As for [`sums`]; (N − 1) × LANES < `columns` ≤ N × LANES, `column + columns` is at most the width, all
+            /// As for [`folded`]; (N − 1) × LANES < `columns` ≤ N × LANES, `column + columns` is at most the width, all
             /// of one head, and `out` has room for `columns` numbers.
             #[target_feature(enable = $features)]
             #[inline]
-            unsafe fn panel<const N: usize, I: Id, R: ListedRows, L: Load>(
+            unsafe fn panel<const LARGEST: bool, const N: usize, I: Id, R: ListedRows, L: Load>(
                 job: &WeightedSums<'_, f32, I, R>,
                 (v, edges): (usize, Range<usize>),
                 (head, column): (usize, usize),
@@ -502,7 +535,8 @@ macro_rules! vectors {
                 let lanes = columns - (N - 1) * LANES;
                 let mask = ($mask_of)(lanes);
                 let mean = (1.0 / edges.len() as f64) as f32;
-                let mut sums = [$zero(); N];
+                let empty = edges.is_empty();
+                let mut sums = [if LARGEST && !empty { $splat(f32::NEG_INFINITY) } else { $zero() }; N];
                 let indices = job.lists.indices();
                 let last = indices.len().saturating_sub(1);
                 for edge in edges {
@@ -522,8 +556,16 @@ macro_rules! vectors {
                             // A row that does not begin on a line ends on one more.
                             _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(columns * L::BYTES - 1).cast());
                         }
-                        let weight = $splat(job.weight(edge, head, mean));
                         let row = row(edge);
+                        if LARGEST {
+                            for n in 0..N - 1 {
+                                sums[n] = ($larger)(L::whole(row.add(n * LANES * L::BYTES)), sums[n]);
+                            }
+                            let rest = L::some(row.add((N - 1) * LANES * L::BYTES), mask, lanes);
+                            sums[N - 1] = ($larger)(rest, sums[N - 1]);
+                            continue;
+                        }
+                        let weight = $splat(job.weight(edge, head, mean));
                         for n in 0..N - 1 {
                             sums[n] = $fma(L::whole(row.add(n * LANES * L::BYTES)), weight, sums[n]);
                         }
@@ -560,7 +602,12 @@ vectors!(
     avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,f16c", 16, __m512,
     mask: u16 = |lanes: usize| (u32::MAX >> (32 - lanes)) as u16,
     _mm512_setzero_ps, _mm512_set1_ps, _mm512_loadu_ps, |row, mask| _mm512_maskz_loadu_ps(mask, row),
-    _mm512_fmadd_ps, _mm512_storeu_ps,
+    _mm512_fmadd_ps,
+    |row, so_far| {
+        let larger = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(row, so_far) | _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(row, row);
+        _mm512_mask_mov_ps(so_far, larger, row)
+    },
+    _mm512_storeu_ps,
     |out, mask, sums| _mm512_mask_storeu_ps(out, mask, sums),
     narrow: avx512::Lanes, |_: PhantomData<V>, from| _mm512_castsi512_ps(V::load(from)),
     |_: PhantomData<V>, from, mask, _| _mm512_castsi512_ps(V::load_some(u64::from(mask), from))
@@ -573,7 +620,12 @@ vectors!(
         _mm256_set1_epi32(lanes as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)
     ),
     _mm256_setzero_ps, _mm256_set1_ps, _mm256_loadu_ps, |row, mask| _mm256_maskload_ps(row, mask),
-    _mm256_fmadd_ps, _mm256_storeu_ps,
+    _mm256_fmadd_ps,
+    |row, so_far| {
+        let (larger, nan) = (_mm256_cmp_ps::<_CMP_GT_OQ>(row, so_far), _mm256_cmp_ps::<_CMP_UNORD_Q>(row, row));
+        _mm256_blendv_ps(so_far, row, _mm256_or_ps(larger, nan))
+    },
+    _mm256_storeu_ps,
     |out, mask, sums| _mm256_maskstore_ps(out, mask, sums),
     // Through memory of the stack, which the compiler keeps in a register where all eight are widened.
     narrow: avx2::Values, |_: PhantomData<V>, from| {

@@ -25,6 +25,7 @@ class LoaderOptions(TypedDict, total=False):
     input_id: bool
     pad: str
     feature_type: str | None
+    aggregate: str | None
     samplers: int | None
     pin_samplers: bool
     slots: int

@@ -52,9 +52,12 @@ class Block:
     the batch's `input_nodes`.
     """
 
-    __slots__ = ("_core", "_tensors", "layer", "num_dst", "num_edges", "num_src")
+    __slots__ = ("_core", "_tensors", "folded", "layer", "num_dst", "num_edges", "num_src")
 
     layer: int
+    #: Whether the producer has aggregated the rows of its sources: `batch.aggregated` has them, and `batch.x` has rows
+    #: of its destinations at most. True of the outermost block with `Loader(..., aggregate=...)`.
+    folded: bool
     #: How many destinations there are.
     num_dst: int
     #: How many sources there are, the destinations among them.
@@ -62,10 +65,11 @@ class Block:
     #: How many edges there are.
     num_edges: int
 
-    def __init__(self, core: _core.Batch, layer: int, counts: tuple[int, int, int]) -> None:
+    def __init__(self, core: _core.Batch, layer: int, counts: tuple[int, int, int], folded: bool = False) -> None:
         self._core = core
         self._tensors: dict[str, Any] = {}
         self.layer = layer
+        self.folded = folded
         self.num_dst, self.num_src, self.num_edges = counts
 
     def _tensor(self, name: str) -> Any:
@@ -128,7 +132,7 @@ class Block:
 
     def __repr__(self) -> str:
         sizes = f"num_dst={self.num_dst}, num_src={self.num_src}, num_edges={self.num_edges}"
-        return f"Block(layer={self.layer}, {sizes})"
+        return f"Block(layer={self.layer}, {sizes}{', folded' if self.folded else ''})"
 
 
 class _EdgeIndices(Sequence[Any]):
@@ -242,8 +246,26 @@ class Batch:
 
     @property
     def x(self) -> torch.Tensor:
-        """[num_nodes, features], of the dataset's type or as `feature_type` says: row `i` belongs to `input_nodes[i]`."""
+        """[num_nodes, features], of the dataset's type or as `feature_type` says: row `i` belongs to `input_nodes[i]`.
+
+        With `Loader(..., aggregate=...)` only [blocks[-1].num_dst, features], the rows of the folded block's
+        destinations. With `aggregate="gcn"` there is none (ValueError): their own rows are in `aggregated`.
+        """
         return self._tensor("x")
+
+    @property
+    def aggregate(self) -> str | None:
+        """What the producer made of the outermost hop's rows: "mean", "sum", "max" or "gcn". None: nothing."""
+        return self._core.aggregate
+
+    @property
+    def aggregated(self) -> torch.Tensor:
+        """float32 [blocks[-1].num_dst, features]: for each destination of the outermost block, its neighbours' rows as
+        `aggregate` says.
+
+        Only where it was asked for: `Loader(..., aggregate="mean")`, `uvatrain run --aggregate mean`.
+        """
+        return self._tensor("aggregated")
 
     @property
     def y(self) -> torch.Tensor | None:
@@ -293,8 +315,27 @@ class Batch:
         """One for each layer. Index 0 is the hop at the seeds, which a model runs last."""
         if self._blocks is None:
             core = self._core
-            self._blocks = tuple(Block(core, layer, counts) for layer, counts in enumerate(core.counts))
+            folded = len(core.counts) - 1 if core.aggregate is not None else None
+            self._blocks = tuple(
+                Block(core, layer, counts, layer == folded) for layer, counts in enumerate(core.counts)
+            )
         return self._blocks
+
+    @property
+    def _remaining(self) -> tuple[Block, ...]:
+        """The blocks that are left to a model: all but the one that the producer has folded."""
+        return self.blocks if self.aggregate is None else self.blocks[:-1]
+
+    @property
+    def _remaining_nodes(self) -> torch.Tensor:
+        """Their nodes, to which the rows of `x` and `aggregated` belong."""
+        return self.input_nodes if self.aggregate is None else self.input_nodes[: self.blocks[-1].num_dst]
+
+    @property
+    def _rows(self) -> dict[str, torch.Tensor]:
+        """What there is of rows of these nodes, by name."""
+        names = {"x": self._core.has_x, "aggregated": self.aggregate is not None}
+        return {name: getattr(self, name) for name, there in names.items() if there}
 
     @property
     def edge_index(self) -> Sequence[torch.Tensor]:
@@ -308,8 +349,8 @@ class Batch:
     def array(self, name: str, layer: int | None = None) -> _core.Array:
         """One of the arrays as it is, for any library with DLPack, JAX or CuPy for example.
 
-        name: "x", "y", "seeds" or "input_nodes"; or with a layer, "indptr", "indices",
-        "edge_ids", "edge_attr" or "weights".
+        name: "x", "aggregated", "y", "seeds", "input_nodes", "degrees" (with `aggregate="gcn"`); or with a layer,
+        "indptr", "indices", "edge_ids", "edge_attr" or "weights".
         """
         return self._core.array(name, layer)
 
@@ -331,6 +372,9 @@ class Batch:
         `x` and `y` view the slot; `edge_index` is a copy. `y` has the seeds' labels only, and is left out in a dataset
         without labels. `e_id` is there with `Loader(..., edge_ids=True)`, `edge_attr` with `edge_attr=True`.
 
+        With `Loader(..., aggregate=...)` it is what remains: the nodes, edges and hops without the outermost hop.
+        `aggregated` stands beside `x`.
+
         as_edge_index: makes `edge_index` a `torch_geometric.EdgeIndex`, which knows that edges are sorted by target.
         """
         from .convert import to_pyg
@@ -345,6 +389,9 @@ class Batch:
         `edata["feat"]` their features with `edge_attr=True`.
         `blocks[0].srcdata["feat"]` is `x`, `blocks[-1].dstdata["label"]` is `y` if there are labels, and `dgl.NID`
         names the nodes of each. All of them view the slot. Unavailable where DGL is not installed.
+
+        With `Loader(..., aggregate=...)` the outermost hop is left out: `blocks[0].srcdata` has "aggregated" beside
+        "feat". A single layer leaves no block (ValueError).
         """
         from .convert import to_dgl
 
@@ -353,9 +400,10 @@ class Batch:
     def to_dgl_step(self) -> tuple[torch.Tensor, torch.Tensor, Any]:
         """What DGL's DataLoader yields: `(input_nodes, output_nodes, blocks)`. The output nodes are the seeds.
 
-        `Loader(..., transform=Batch.to_dgl_step)` makes a loop that was written for DGL's.
+        `Loader(..., transform=Batch.to_dgl_step)` makes a loop that was written for DGL's. The input nodes are those of
+        the first block.
         """
-        return self.input_nodes, self.seeds, self.to_dgl()
+        return self._remaining_nodes, self.seeds, self.to_dgl()
 
     def to_graphbolt(self) -> Any:
         """The batch with the fields of GraphBolt's `MiniBatch` (`uvatrain.graphbolt`). DGL is not needed.

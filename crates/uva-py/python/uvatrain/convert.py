@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .batch import Batch
+from .batch import Batch, Block
 from .errors import Unavailable, warn
 
 __all__ = ["to_dgl", "to_pyg"]
@@ -17,6 +17,8 @@ def to_pyg(batch: Batch, as_edge_index: bool = False) -> Any:
     """The batch as `torch_geometric.data.Data`, as PyG's NeighborLoader makes them.
 
     - `x` [nodes, features] and `n_id` int64 [nodes]: the batch's nodes, the seeds first. They view the slot.
+    - `aggregated` float32 [nodes, features], with `Loader(..., aggregate=...)`. Nodes, edges and hops are then those
+      without the outermost hop, of which these rows are. With "gcn" there is no `x`.
     - `y`: the labels of the seeds, so `y[:batch_size]` is all of it. It views the slot. Only if the dataset has labels.
     - `edge_index` int64 [2, edges], a copy: row 0 is each edge's source, row 1 its target, positions in
       `n_id`; the edges of the hop at the seeds first.
@@ -49,10 +51,15 @@ def to_pyg(batch: Batch, as_edge_index: bool = False) -> Any:
         ) from None
     import torch
 
-    blocks = batch.blocks
+    blocks = batch._remaining
+    nodes = batch._remaining_nodes
     # The blocks that edges are taken from, and the first edge of each.
     taken, firsts = blocks, [0]
-    if batch.expand == "new":
+    if not blocks:
+        # The only hop has been aggregated: none of its edges is taken.
+        taken, firsts = batch.blocks, [batch.blocks[0].num_edges]
+        edge_index, num_edges = batch.seeds.new_empty((2, 0)), []
+    elif batch.expand == "new":
         # A block begins with the block before, so the last one has the edges of all hops, hop by hop.
         taken = blocks[-1:]
         edge_index = blocks[-1].edge_index
@@ -67,16 +74,18 @@ def to_pyg(batch: Batch, as_edge_index: bool = False) -> Any:
             pieces.append(block.edge_index[:, first:])
         edge_index = torch.cat(pieces, dim=1)
         num_edges = [piece.size(1) for piece in pieces]
-        _tell_what_is_left_out(batch, sum(num_edges))
+        _tell_what_is_left_out(batch, blocks, sum(num_edges))
     if as_edge_index:
-        edge_index = _sorted_by_target(edge_index, batch.num_nodes)
-    data = Data(x=batch.x, edge_index=edge_index)
+        edge_index = _sorted_by_target(edge_index, len(nodes))
+    data = Data(**batch._rows, edge_index=edge_index)
+    if batch.aggregate == "gcn":
+        data.num_nodes = len(nodes)
     labels = batch.y
     if labels is not None:
         data.y = labels
     if batch.weighs_edges:
         data.edge_weight = torch.cat([block.weights[first:] for block, first in zip(taken, firsts)])
-    data.n_id = batch.input_nodes
+    data.n_id = nodes
     if batch.has_edge_ids:
         ids = [block.edge_ids[first:] for block, first in zip(taken, firsts)]
         data.e_id = ids[0] if len(ids) == 1 else torch.cat(ids)
@@ -100,13 +109,13 @@ def _sorted_by_target(edge_index: Any, nodes: int) -> Any:
     return EdgeIndex(edge_index, sparse_size=(nodes, nodes), sort_order="col")
 
 
-def _tell_what_is_left_out(batch: Batch, taken: int) -> None:
+def _tell_what_is_left_out(batch: Batch, blocks: tuple[Block, ...], taken: int) -> None:
     """Warns, the first time, where a batch has edges that its `Data` has not."""
     global _told
     # Hops over one subgraph pick the same edges again.
     if _told or batch._core.draws_one_subgraph:
         return
-    sampled = sum(block.num_edges for block in batch.blocks)
+    sampled = sum(block.num_edges for block in blocks)
     if taken == sampled:
         return
     instead = "Take batch.blocks one by one, or batch.to_dgl(), which have them"
@@ -120,10 +129,18 @@ def _tell_what_is_left_out(batch: Batch, taken: int) -> None:
 
 
 def to_dgl(batch: Batch) -> Any:
-    """The batch as DGL's blocks (message flow graphs) in the order of a model's layers, the outermost hop first."""
+    """The batch as DGL's blocks (message flow graphs) in the order of a model's layers, the outermost hop first.
+
+    With `Loader(..., aggregate=...)` without that hop.
+    """
     dgl = imported_dgl("batch.to_dgl()")
+    if not batch._remaining:
+        raise ValueError(
+            f'batch.to_dgl(): aggregate="{batch.aggregate}" has folded the only block, and leaves none for DGL. '
+            "Take batch.x and batch.aggregated"
+        )
     nodes, blocks = batch.input_nodes, []
-    for block in reversed(batch.blocks):
+    for block in reversed(batch._remaining):
         made = dgl_block(
             dgl,
             (block.indptr, block.indices),
@@ -135,7 +152,8 @@ def to_dgl(batch: Batch) -> Any:
         if batch.weighs_edges:
             made.edata["weight"] = block.weights
         blocks.append(made)
-    blocks[0].srcdata["feat"] = batch.x
+    for name, rows in batch._rows.items():
+        blocks[0].srcdata["feat" if name == "x" else name] = rows
     labels = batch.y
     if labels is not None:
         blocks[-1].dstdata["label"] = labels

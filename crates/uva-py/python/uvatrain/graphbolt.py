@@ -59,7 +59,8 @@ class MiniBatch:
     labels: torch.Tensor | None
     #: int64 [nodes]: the rows of the outermost hop, which are all nodes.
     input_nodes: torch.Tensor
-    #: "feat" is [nodes, features].
+    #: "feat" is [nodes, features]. With `Loader(..., aggregate=...)`, "aggregated" stands beside it, and the outermost
+    #: hop is left out.
     node_features: dict[str, torch.Tensor]
     #: For each hop, "weight" is float32 [edges] where the kind of sampler weighs edges, and "feat" [edges, features]
     #: with `Loader(..., edge_attr=True)`. None where there is neither.
@@ -133,12 +134,12 @@ class MiniBatch:
 
 def minibatch(batch: Batch) -> MiniBatch:
     """The batch in the form of GraphBolt's."""
-    nodes, blocks = batch.input_nodes, batch.blocks[::-1]
+    nodes, blocks = batch._remaining_nodes, batch._remaining[::-1]
     return MiniBatch(
         seeds=batch.seeds,
         labels=batch.y,
         input_nodes=nodes,
-        node_features={"feat": batch.x},
+        node_features={"feat" if name == "x" else name: rows for name, rows in batch._rows.items()},
         edge_features=_edge_features(batch),
         sampled_subgraphs=[
             SampledSubgraph(
@@ -160,7 +161,7 @@ def _edge_features(batch: Batch) -> list[dict[str, torch.Tensor]] | None:
     if not names:
         return None
     return [
-        {name: getattr(block, attribute) for name, attribute in names.items()} for block in batch.blocks[::-1]
+        {name: getattr(block, attribute) for name, attribute in names.items()} for block in batch._remaining[::-1]
     ]
 
 

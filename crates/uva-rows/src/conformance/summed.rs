@@ -1,4 +1,4 @@
-//! Checks for sources that sum: the rows of a plain loop, widened by their definition and added in the lists' order, bit
+//! Checks for sources that sum: the rows of a plain loop, widened by their definition and folded in the lists' order, bit
 //! for bit.
 
 use uva_ops::lists::{Lists, ListsError, Weights};
@@ -7,7 +7,7 @@ use uva_ops::rows::NarrowFloat;
 use super::check::table_bytes;
 use super::widened::widened;
 use crate::error::GatherError;
-use crate::host::{SumPlace, SumSource};
+use crate::host::{Reduction, SumPlace, SumSource};
 use crate::source::RowSource;
 use crate::stack::SummedValues;
 
@@ -46,6 +46,23 @@ fn finite_table(values: usize, narrow: Option<NarrowFloat>) -> Vec<u8> {
     table
 }
 
+/// How a case's lists are folded.
+#[derive(Clone, Copy, Debug)]
+enum Folded {
+    /// By a mean or by weights, and with own rows or without.
+    Sum { by_mean: bool, own: bool },
+    /// By the largest values.
+    Max,
+}
+
+impl Folded {
+    /// All of them.
+    fn all() -> impl Iterator<Item = Self> {
+        let sums = [(true, false), (false, true), (true, true), (false, false)];
+        sums.map(|(by_mean, own)| Self::Sum { by_mean, own }).into_iter().chain([Self::Max])
+    }
+}
+
 /// Lists over ids, and the weights of their edges.
 struct Case {
     ids: Vec<i64>,
@@ -80,13 +97,43 @@ impl Case {
         Lists::new(&self.offsets, &self.indices, self.ids.len()).expect("lists")
     }
 
-    /// Fills, and compares sums and rows with plain loops. `by_mean` chooses the weights, `own` adds the rows of the
-    /// first ids.
+    /// The row of a list by its definition.
+    fn by_definition(&self, v: usize, way: Folded, width: usize, row: &dyn Fn(i64) -> Vec<f32>) -> Vec<f32> {
+        let edges = self.offsets[v] as usize..self.offsets[v + 1] as usize;
+        let rows = self.indices[edges.clone()].iter().map(|&index| row(self.ids[index as usize]));
+        let (by_mean, own) = match way {
+            Folded::Max if edges.is_empty() => return vec![0.0; width],
+            Folded::Max => {
+                let larger = |(so_far, value): (&mut f32, f32)| {
+                    if value > *so_far || value.is_nan() {
+                        *so_far = value;
+                    }
+                };
+                return rows.fold(vec![f32::NEG_INFINITY; width], |mut so_far, row| {
+                    so_far.iter_mut().zip(row).for_each(larger);
+                    so_far
+                });
+            }
+            Folded::Sum { by_mean, own } => (by_mean, own),
+        };
+        let mean = (1.0 / edges.len() as f64) as f32;
+        let add = |mut sums: Vec<f32>, (row, weight): (Vec<f32>, f32)| {
+            for (sum, value) in sums.iter_mut().zip(row) {
+                *sum = value.mul_add(weight, *sum);
+            }
+            sums
+        };
+        let weights = edges.map(|edge| if by_mean { mean } else { self.weights[edge] });
+        let last = own.then(|| (row(self.ids[v]), self.own_weights[v]));
+        rows.zip(weights).chain(last).fold(vec![0.0; width], add)
+    }
+
+    /// Fills, and compares sums and rows with plain loops. There are rows of the first ids, unless they are summed.
     fn check(
         &self,
         source: &mut dyn SumSource,
         (table, row_bytes, values): (&[u8], usize, SummedValues),
-        (by_mean, own): (bool, bool),
+        way: Folded,
         what: &dyn Fn() -> String,
     ) {
         let narrow = values.narrow;
@@ -95,24 +142,9 @@ impl Case {
         let floats =
             |id: i64| row(id).chunks_exact(bytes).map(|bytes| value(narrow, bytes)).collect::<Vec<_>>();
         let lists = self.lists();
-        let mut expected = Vec::new();
-        for v in 0..lists.len() {
-            let mut sums = vec![0.0_f32; row_bytes / bytes];
-            let edges = lists.edges(v);
-            let mean = (1.0 / edges.len() as f64) as f32;
-            for edge in edges {
-                let weight = if by_mean { mean } else { self.weights[edge] };
-                for (sum, value) in sums.iter_mut().zip(floats(self.ids[self.indices[edge] as usize])) {
-                    *sum = value.mul_add(weight, *sum);
-                }
-            }
-            if own {
-                for (sum, value) in sums.iter_mut().zip(floats(self.ids[v])) {
-                    *sum = value.mul_add(self.own_weights[v], *sum);
-                }
-            }
-            expected.extend(sums);
-        }
+        let width = row_bytes / bytes;
+        let expected: Vec<f32> =
+            (0..lists.len()).flat_map(|v| self.by_definition(v, way, width, &floats)).collect();
         let own_rows: Vec<u8> = self.ids[..lists.len()]
             .iter()
             .flat_map(|&id| match values.own() {
@@ -122,16 +154,24 @@ impl Case {
             .collect();
         let (mut out, mut rows) = (vec![f32::NAN; expected.len() + 1], vec![0xa5; own_rows.len() + 1]);
         let (end, rows_end) = (expected.len(), own_rows.len());
+        let (reduction, own) = match way {
+            Folded::Max => (Reduction::Max, false),
+            Folded::Sum { by_mean, own } => {
+                let weights = if by_mean { Weights::Mean } else { Weights::Each(&self.weights) };
+                (Reduction::Sum { weights, own: own.then_some(&self.own_weights) }, own)
+            }
+        };
         let place = SumPlace {
             out: &mut out[..end],
             own: if own { &mut [] } else { &mut rows[..rows_end] },
             lists,
-            weights: if by_mean { Weights::Mean } else { Weights::Each(&self.weights) },
-            own_weights: own.then_some(&self.own_weights),
+            reduction,
             threads: usize::MAX,
         };
         let read = source.fill(&self.ids, place).unwrap_or_else(|error| panic!("{}: {error}", what()));
-        let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+        // Tables of sums have no NaN. Of maxima it is enough that NaN stays one.
+        let bit = |value: &f32| if value.is_nan() { f32::NAN } else { *value }.to_bits();
+        let bits = |values: &[f32]| values.iter().map(bit).collect::<Vec<_>>();
         assert!(bits(&out[..end]) == bits(&expected), "{}: other sums than a plain loop's", what());
         assert!(own || rows[..rows_end] == own_rows, "{}: other rows than a plain loop's", what());
         assert!(out[end].is_nan() && rows[rows_end] == 0xa5, "{}: wrote outside its output", what());
@@ -149,6 +189,7 @@ pub fn summed(make: &MakeSummed<'_>) {
         lists_of_every_length(make, narrow);
         refusals(make, narrow);
     }
+    maxima_of_no_numbers(make);
 }
 
 /// Rows of 1 to 513 values, that begin at any address.
@@ -166,11 +207,18 @@ fn every_width(make: &MakeSummed<'_>, narrow: Option<NarrowFloat>) {
             let mut source = make(table, row_bytes, values, &[3, 0, 22]);
             assert_eq!((source.rows(), source.row_bytes()), (ROWS, 4 * width));
             let case = Case::new(ROWS, 19, &lengths);
-            for way in [(true, false), (false, true), (true, true), (false, false)] {
+            for way in Folded::all() {
                 case.check(&mut *source, (table, row_bytes, values), way, &|| {
-                    format!("{narrow:?}, {width} in a row, {skip} bytes off, mean and own rows {way:?}")
+                    format!("{narrow:?}, {width} in a row, {skip} bytes off, {way:?}")
                 });
             }
+            // Any bits: NaN is the largest.
+            let memory = table_bytes(skip + ROWS * row_bytes);
+            let table = &memory[skip..];
+            let mut source = make(table, row_bytes, values, &[3, 0, 22]);
+            case.check(&mut *source, (table, row_bytes, values), Folded::Max, &|| {
+                format!("{narrow:?}, {width} in a row, {skip} bytes off, maxima of any bits")
+            });
         }
     }
 }
@@ -187,14 +235,16 @@ fn lists_of_every_length(make: &MakeSummed<'_>, narrow: Option<NarrowFloat>) {
     let thousands: Vec<usize> = (0..2500).map(|v| v % 17).collect();
     for lengths in [&[][..], &[0], &[1], &[100_000], &[2; 129], &thousands] {
         let case = Case::new(ROWS, 2600, lengths);
-        for way in [(true, false), (false, true)] {
+        for way in Folded::all() {
             case.check(&mut *source, (&table, row_bytes, values), way, &|| {
-                format!("{narrow:?}, {} lists, mean and own rows {way:?}", lengths.len())
+                format!("{narrow:?}, {} lists, {way:?}", lengths.len())
             });
         }
     }
     let none = Case { ids: Vec::new(), ..Case::new(ROWS, 1, &[]) };
-    none.check(&mut *source, (&table, row_bytes, values), (true, false), &|| "no ids".to_owned());
+    for way in [Folded::Sum { by_mean: true, own: false }, Folded::Max] {
+        none.check(&mut *source, (&table, row_bytes, values), way, &|| "no ids".to_owned());
+    }
 }
 
 fn refusals(make: &MakeSummed<'_>, narrow: Option<NarrowFloat>) {
@@ -203,7 +253,7 @@ fn refusals(make: &MakeSummed<'_>, narrow: Option<NarrowFloat>) {
     let table = finite_table(ROWS * width, narrow);
     let values = SummedValues { narrow, widened_own: false };
     let mut source = make(&table, width * value_bytes(narrow), values, &[1]);
-    let mut refusal = |ids: &[i64], lists: usize, room: usize, own: usize, weights: &[f32]| {
+    let mut refusal_of = |max: bool, ids: &[i64], lists: usize, room: usize, own: usize, weights: &[f32]| {
         let offsets: Vec<i32> = (0..=lists as i32).collect();
         let indices = vec![0; lists];
         let (mut out, mut rows) = (vec![0.5_f32; room], vec![0x5a; own]);
@@ -211,27 +261,66 @@ fn refusals(make: &MakeSummed<'_>, narrow: Option<NarrowFloat>) {
             out: &mut out,
             own: &mut rows,
             lists: Lists::new(&offsets, &indices, 2).expect("lists"),
-            weights: Weights::Mean,
-            own_weights: (!weights.is_empty()).then_some(weights),
+            reduction: match max {
+                true => Reduction::Max,
+                false => {
+                    let own = (!weights.is_empty()).then_some(weights);
+                    Reduction::Sum { weights: Weights::Mean, own }
+                }
+            },
             threads: 1,
         };
         let error = source.fill(ids, place).expect_err("it was not refused");
         assert!(out.iter().all(|&sum| sum == 0.5), "sums were written although they were refused: {error}");
         error
     };
-    for id in [-1, ROWS as i64, i64::MAX] {
-        let expected = GatherError::IdOutOfRange { position: 1, id, rows: ROWS };
-        assert_eq!(refusal(&[5, id], 2, 6, 0, &[]), expected);
-    }
-    assert_eq!(
-        refusal(&[5, 4], 2, 5, 0, &[]),
-        GatherError::OutputLength { ids: 2, row_bytes: 12, length: 20 }
-    );
     let lists = GatherError::Lists;
-    assert_eq!(refusal(&[5, 4, 3], 2, 6, 0, &[]), lists(ListsError::Rows { given: 3, wanted: 2 }));
-    assert_eq!(refusal(&[5, 4], 2, 6, 0, &[1.0]), lists(ListsError::OwnWeights { given: 1, lists: 2 }));
-    assert_eq!(refusal(&[5, 4], 3, 9, 1, &[]), lists(ListsError::Index(2)));
-    assert_eq!(refusal(&[5, 4], 3, 9, 0, &[1.0; 3]), lists(ListsError::Index(2)));
     let row_bytes = width * value_bytes(narrow);
-    assert_eq!(refusal(&[5, 4], 2, 6, 1, &[]), GatherError::OutputLength { ids: 2, row_bytes, length: 1 });
+    for max in [false, true] {
+        let mut refusal = |ids: &[i64], lists, room, own| refusal_of(max, ids, lists, room, own, &[]);
+        for id in [-1, ROWS as i64, i64::MAX] {
+            let expected = GatherError::IdOutOfRange { position: 1, id, rows: ROWS };
+            assert_eq!(refusal(&[5, id], 2, 6, 0), expected);
+        }
+        let short = GatherError::OutputLength { ids: 2, row_bytes: 12, length: 20 };
+        assert_eq!(refusal(&[5, 4], 2, 5, 0), short);
+        assert_eq!(refusal(&[5, 4, 3], 2, 6, 0), lists(ListsError::Rows { given: 3, wanted: 2 }));
+        assert_eq!(refusal(&[5, 4], 3, 9, 1), lists(ListsError::Index(2)));
+        let short = GatherError::OutputLength { ids: 2, row_bytes, length: 1 };
+        assert_eq!(refusal(&[5, 4], 2, 6, 1), short);
+    }
+    let mut refusal =
+        |ids: &[i64], lists, room, weights: &[f32]| refusal_of(false, ids, lists, room, 0, weights);
+    assert_eq!(refusal(&[5, 4], 2, 6, &[1.0]), lists(ListsError::OwnWeights { given: 1, lists: 2 }));
+    assert_eq!(refusal(&[5, 4], 3, 9, &[1.0; 3]), lists(ListsError::Index(2)));
+}
+
+/// NaN among a list's values is the largest, in whichever place, and stays in its column.
+fn maxima_of_no_numbers(make: &MakeSummed<'_>) {
+    const WIDTH: usize = 21;
+    let rows = 4;
+    for place in 0..rows {
+        for column in 0..WIDTH {
+            let mut values: Vec<f32> = (0..rows * WIDTH).map(|at| at as f32 - 30.0).collect();
+            values[place * WIDTH + column] = f32::NAN;
+            let table: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+            let form = SummedValues { narrow: None, widened_own: false };
+            let mut source = make(&table, WIDTH * 4, form, &[1]);
+            let (offsets, indices) = ([0, rows as i32, rows as i32], [0, 1, 2, 3]);
+            let mut out = [0.5_f32; 2 * WIDTH];
+            let place = SumPlace {
+                out: &mut out,
+                own: &mut [],
+                lists: Lists::new(&offsets, &indices, rows).expect("lists"),
+                reduction: Reduction::Max,
+                threads: 1,
+            };
+            source.fill(&[0, 1, 2, 3], place).expect("a fill");
+            for (at, &value) in out[..WIDTH].iter().enumerate() {
+                assert_eq!(value.is_nan(), at == column, "column {at} of {column}: {value}");
+                assert!(at == column || value == values[3 * WIDTH + at], "column {at}: {value}");
+            }
+            assert!(out[WIDTH..].iter().all(|&value| value == 0.0), "an empty list gives zeros");
+        }
+    }
 }

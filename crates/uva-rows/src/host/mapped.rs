@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use uva_cuda::memory::TableBytes;
-use uva_ops::lists::{ListsError, Picked, WeightedSums};
+use uva_ops::lists::{Largest, ListsError, Picked, WeightedSums};
 use uva_ops::rows::{LINE, NarrowFloat, RowCopy, RowKind, Source, TableRows, Way, any_outside, copy_rows};
 
-use super::place::{HostPlace, InMemory, SumPlace};
+use super::place::{HostPlace, InMemory, Reduction, SumPlace};
 use crate::error::GatherError;
 use crate::source::{Origin, RowSource, RowsRead, Ticket};
 use crate::stack::SummedValues;
@@ -165,7 +165,7 @@ impl<'t> Mapped<'t> {
         ids: &[i64],
         place: SumPlace<'_>,
     ) -> Result<u64, GatherError> {
-        let SumPlace { out, own, lists, weights, own_weights, threads } = place;
+        let SumPlace { out, own, lists, reduction, threads } = place;
         let width = self.row_bytes / values.bytes();
         if lists.len().checked_mul(width) != Some(out.len()) {
             let row_bytes = width * size_of::<f32>();
@@ -174,26 +174,36 @@ impl<'t> Mapped<'t> {
         self.check(ids)?;
         // SAFETY: all ids were found to be rows of the table, and so of the source; here and below.
         let hits = ids.iter().map(|&id| unsafe { source.row(id) }.1).sum();
-        // SAFETY: the source's rows are `width` values long.
-        let mut sums = unsafe {
-            WeightedSums::of_table(Picked::new(source, ids, values.narrow), width, lists, weights)?
+        // SAFETY: the same.
+        let rows = unsafe { Picked::new(source, ids, values.narrow) };
+        let vectors = self.copy.vectors;
+        let write: Box<WriteLists<'_>> = match reduction {
+            Reduction::Sum { weights, own } => {
+                // SAFETY: the source's rows are `width` values long.
+                let mut sums = unsafe { WeightedSums::of_table(rows, width, lists, weights)? };
+                if let Some(weights) = own {
+                    sums = sums.with_own(weights)?;
+                }
+                Box::new(move |first, out| sums.write_some(first, out, vectors))
+            }
+            Reduction::Max => {
+                // SAFETY: the same.
+                let largest = unsafe { Largest::of_table(rows, width, lists)? };
+                Box::new(move |first, out| largest.write_some(first, out, vectors))
+            }
         };
-        if let Some(weights) = own_weights {
-            sums = sums.with_own(weights)?;
-        }
         if !own.is_empty() {
             let of_lists = ids.get(..lists.len()).ok_or(ListsError::Index(ids.len()))?;
             // SAFETY: by our caller.
             unsafe { self.copy(source, values.own(), of_lists, &mut HostPlace { out: own, threads })? };
         }
-        let vectors = self.copy.vectors;
         let threads = threads.clamp(1, self.threads()).min(lists.len().div_ceil(TASK_LISTS));
         match &self.pool {
             Some(pool) if threads > 1 => {
                 let tasks = out.chunks_mut(TASK_LISTS * width).enumerate();
-                divide(pool, threads, tasks, |(task, out)| sums.write_some(task * TASK_LISTS, out, vectors));
+                divide(pool, threads, tasks, |(task, out)| write(task * TASK_LISTS, out));
             }
-            _ => sums.write_some(0, out, vectors),
+            _ => write(0, out),
         }
         Ok(hits)
     }
@@ -223,6 +233,9 @@ impl fmt::Debug for Table<'_> {
         write!(formatter, "{} bytes", self.bytes().len())
     }
 }
+
+/// Writes the rows of as many lists as there is room for, from a first one.
+type WriteLists<'w> = dyn Fn(usize, &mut [f32]) + Sync + 'w;
 
 /// Runs the tasks on `threads` threads, the caller's among them. Each takes the next when it has done one.
 fn divide<T>(

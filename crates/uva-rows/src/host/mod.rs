@@ -8,4 +8,4 @@ mod widened;
 
 pub use cached::{CachedRows, EvictingRows, RowCache};
 pub use mapped::Mapped;
-pub use place::{HostPlace, HostSource, InMemory, SumPlace, SumSource};
+pub use place::{HostPlace, HostSource, InMemory, Reduction, SumPlace, SumSource};

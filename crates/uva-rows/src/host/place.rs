@@ -27,11 +27,24 @@ impl Place for HostPlace<'_> {
     type Error = GatherError;
 }
 
+/// How the rows of a list become one.
+#[derive(Clone, Copy)]
+pub enum Reduction<'p> {
+    /// By their weighted sum. It starts at zero, and each row is added, times its weight, by a fused multiply-add.
+    Sum {
+        /// What each row is multiplied by.
+        weights: Weights<'p, f32>,
+        /// The weight of id `v`'s row in the sum of list `v`, where it comes last.
+        own: Option<&'p [f32]>,
+    },
+    /// By the largest value of each column, or NaN where there is one ([`Largest`](uva_ops::lists::Largest)).
+    Max,
+}
+
 /// Host memory for the sums of a batch, and the lists that they are of.
 ///
-/// Lists name positions among the ids of a fill. The sum of list `v` starts at zero and takes the rows in the order of
-/// the list, each widened to float32 and added, times its weight, by a fused multiply-add. So it is the same, bit for
-/// bit, as the sum of gathered rows.
+/// Lists name positions among the ids of a fill. List `v` takes the rows in its order, each widened to float32, by the
+/// [`Reduction`]. So its row is the same, bit for bit, as that of gathered rows.
 pub struct SumPlace<'p> {
     /// One row of float32 a list; for an empty list zeros.
     pub out: &'p mut [f32],
@@ -39,10 +52,8 @@ pub struct SumPlace<'p> {
     pub own: &'p mut [u8],
     /// The lists. There are no more of them than ids.
     pub lists: Lists<'p, i32>,
-    /// What each row is multiplied by.
-    pub weights: Weights<'p, f32>,
-    /// The weight of id `v`'s row in the sum of list `v`, where it comes last.
-    pub own_weights: Option<&'p [f32]>,
+    /// What becomes of a list's rows.
+    pub reduction: Reduction<'p>,
     /// The maximum of the source's threads that work, at least one.
     pub threads: usize,
 }

@@ -10,6 +10,7 @@ use uva_cuda::memory::{IpcKind, PinOptions, PinPages, PreflightPolicy};
 use super::asked::{BackendOptions, GatherChoice, SamplerChoice, SignalKind, TablePagesChoice};
 use super::chosen::Chosen;
 use crate::RuntimeError;
+use crate::sums::{SumObstacle, check_sums};
 
 /// Where the run gathers and trains. Part of every role's plan.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -215,13 +216,21 @@ impl std::fmt::Display for Partition {
 }
 
 impl Backend {
-    /// Checks that feature rows of this layout are supported: a gather into slots on a GPU keeps the table's type.
+    /// Checks that feature rows of this layout are supported: a gather into slots on a GPU keeps the table's type, and only
+    /// a producer that `gathers_before_sums` sums there.
     ///
     /// # Errors
     /// [`RuntimeError::Usage`] with an alternative.
-    pub fn check_features(&self, layout: &BatchLayout) -> Result<(), RuntimeError> {
+    pub fn check_features(
+        &self,
+        layout: &BatchLayout,
+        gathers_before_sums: bool,
+    ) -> Result<(), RuntimeError> {
         if self.device_slots().is_none() {
             return Ok(());
+        }
+        if !gathers_before_sums {
+            check_sums(layout.aggregation(), self.sum_obstacle())?;
         }
         if layout.widened_from().is_none() {
             return Ok(());
@@ -232,6 +241,15 @@ impl Backend {
             "rows go to a GPU as the table has them, half the bytes over the link, and nothing there widens them yet. \
              Leave `feature_type` out, and convert on the GPU, as in batch.x.float()",
         ))
+    }
+
+    /// What forbids that the producer sums the rows that it gathers.
+    pub fn sum_obstacle(&self) -> Option<SumObstacle> {
+        self.device_slots().map(|_| SumObstacle {
+            option: format!("`gather={}`", self.gather_name()),
+            why: "feature slots are on a GPU, and the CPU's sums do not go there yet".to_owned(),
+            remedy: "have the slots in host memory by `gather=cpu`, in Python by `device=cpu`",
+        })
     }
 
     /// The GPU, where feature slots are on one.

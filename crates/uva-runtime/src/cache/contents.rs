@@ -31,15 +31,33 @@ impl CacheContents {
     /// system gives no memory.
     pub fn of_plan(dataset: &Dataset, plan: &CachePlan) -> Result<Self, RuntimeError> {
         let graph = graph_of_plan(dataset, plan)?;
+        let Self { caches, rows, .. } = Self::rows_of_plan(plan)?;
+        let caches = Caches { lists: plan.list_ids.len(), reordered: graph.is_some(), ..caches };
+        Ok(Self { caches, graph, rows })
+    }
+
+    /// The plan's rows alone: no list is cached, and the graph keeps its order.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Failed`] when the system gives no memory.
+    pub fn rows_of_plan(plan: &CachePlan) -> Result<Self, RuntimeError> {
         let caches = Caches {
-            lists: plan.list_ids.len(),
-            reordered: graph.is_some(),
             rows: usize::try_from(plan.rows.count).unwrap_or(usize::MAX),
             dynamic: plan.policy.eviction(),
-            counted_epochs: 0,
+            ..Caches::default()
         };
         let rows = if caches.holds_chosen_rows() { Some(Arc::new(ids(ROWS, &plan.row_ids)?)) } else { None };
-        Ok(Self { caches, graph, rows })
+        Ok(Self { caches, graph: None, rows })
+    }
+
+    /// The rows of these nodes alone, cached throughout; none at all is fine.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Failed`] when the system gives no memory.
+    pub fn of_rows(nodes: &[i64]) -> Result<Self, RuntimeError> {
+        let caches = Caches { rows: nodes.len(), ..Caches::default() };
+        let rows = if nodes.is_empty() { None } else { Some(Arc::new(ids(ROWS, nodes)?)) };
+        Ok(Self { caches, graph: None, rows })
     }
 
     /// The same for a run whose first `counted_epochs` epochs the plan was based on

@@ -179,7 +179,7 @@ impl OnGpu<'_> {
             cached_lists,
             original_ids: graph.csc().original_ids,
             dataset_ids: graph.dataset_ids(),
-            degrees: loader.degrees,
+            degrees: loader.has_degrees(),
             grid: lane.grid(),
             own_batch: self.own_batch,
             ..CudaSamplerOptions::new(loader.sampling(), bounds.clone())

@@ -276,7 +276,8 @@ impl DeviceGather {
 /// are not summed.
 fn slot_sums(layout: &BatchLayout, header: &BatchHeader) -> Option<SlotSums> {
     let by_degrees = match layout.aggregation() {
-        Aggregation::None => return None,
+        // No kernel makes the last two: `Backend::check_features` has refused them.
+        Aggregation::None | Aggregation::Sum | Aggregation::Max => return None,
         Aggregation::Mean => false,
         Aggregation::Degrees => true,
     };

@@ -73,7 +73,7 @@ impl<'d> CachedDataset<'d> {
         options.check()?;
         options.check_dataset(dataset)?;
         let layout = BatchLayout::new(dataset, &options.batch_spec())?;
-        backend.check_features(&layout)?;
+        backend.check_features(&layout, options.gathers_before_sums)?;
         let graph = SampledGraph::new(dataset, contents.graph().map(|graph| graph.bytes()))?;
         let lists = contents.caches().lists;
         let engine = match backend.gpu_sampler() {

@@ -149,6 +149,11 @@ pub(super) fn median(mut times: Vec<f64>) -> f64 {
     if times.len() > WARM_UP {
         times.drain(..WARM_UP);
     }
+    middle(times)
+}
+
+/// The median of all these times; 0 for none.
+pub(super) fn middle(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
     times.get(times.len() / 2).copied().unwrap_or(0.0)
 }

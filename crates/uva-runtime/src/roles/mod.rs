@@ -10,6 +10,6 @@ mod thread;
 pub(crate) use back_pressure::BackPressure;
 pub use consumer::BatchReceiver;
 pub(crate) use producer::ProducerRole;
-pub(crate) use sampler::SamplerRole;
+pub(crate) use sampler::{SamplerRole, Sampling};
 pub(crate) use thread::ThreadName;
 pub use thread::{RoleThreads, RoleWork};

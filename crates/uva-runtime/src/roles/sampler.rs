@@ -111,7 +111,7 @@ impl SamplerRole<'_> {
 }
 
 /// The state of a sampler: everything it needs for any batch, allocated once.
-struct Sampling<'a> {
+pub(crate) struct Sampling<'a> {
     dataset: &'a Dataset,
     plan: &'a RunPlan,
     graph: &'a SampledGraph<'a>,
@@ -124,7 +124,8 @@ struct Sampling<'a> {
 }
 
 impl<'a> Sampling<'a> {
-    fn new(
+    /// For batches of this plan.
+    pub fn new(
         dataset: &'a Dataset,
         plan: &'a RunPlan,
         graph: &'a SampledGraph<'a>,
@@ -146,7 +147,7 @@ impl<'a> Sampling<'a> {
     }
 
     /// Samples a batch into the payload of a batch slot, and to that slot's place on the device where there is one.
-    fn sample(
+    pub fn sample(
         &mut self,
         key: BatchKey,
         slot: usize,

@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod aggregate;
 mod caches;
 mod consumer;
 mod edge_attr;

@@ -3,10 +3,10 @@
 use super::support::{EDGE_DIM, Graph, MODELS, SHAPES_OF_NETS, draws, fill_biases, options};
 use crate::aggregate::Block;
 use crate::device::TrainDevice;
-use crate::layer::convolution::projects_first;
 use crate::model::Step;
 use crate::trainer::Trainer;
 use tch::{Kind, Tensor};
+use uva_model::projects_first;
 use uva_model::{ModelKind, TrainerOptions};
 
 const STEP: f64 = 1e-5;

@@ -6,12 +6,12 @@ use super::support::{Batch, Graph, MODELS, draws, fill_biases, options, paramete
 use crate::aggregate::Block;
 use crate::borrowed::Borrowed;
 use crate::device::TrainDevice;
-use crate::layer::convolution::projects_first;
 use crate::prepared::Prepared;
 use crate::trainer::Trainer;
 use crate::{BatchInput, BlockInput};
 use tch::{Device, Kind, Tensor};
 use uva_graph::ElementType;
+use uva_model::projects_first;
 use uva_model::{FeatureNorm, ModelKind, TrainerOptions};
 use uva_ops::Vectors;
 use uva_ops::lists::{Lists, WeightedSums, Weights, degree_weights};

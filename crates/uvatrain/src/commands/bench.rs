@@ -1,5 +1,6 @@
 //! `uvatrain bench`: parts of the pipeline, measured one at a time on this machine.
 
+mod aggregate;
 mod cache;
 mod gather;
 mod pcie;
@@ -18,6 +19,7 @@ pub fn run(command: &BenchCommand) -> anyhow::Result<()> {
         BenchCommand::Sample(flags) => sample::run(flags),
         BenchCommand::Cache(flags) => cache::run(flags),
         BenchCommand::Gather(flags) => gather::run(flags),
+        BenchCommand::Aggregate(flags) => aggregate::run(flags),
         BenchCommand::Pipeline(flags) => pipeline::run(flags),
         BenchCommand::Pcie(flags) => pcie::run(flags),
         #[cfg(feature = "request-model")]

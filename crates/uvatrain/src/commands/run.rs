@@ -26,7 +26,7 @@ pub fn run(flags: &RunFlags) -> anyhow::Result<()> {
         command = command.with_stdout_on_stderr();
     }
     let dataset = Dataset::open(&flags.data)?;
-    let options = loader_options(flags.loader.options(), &flags.loader, &flags.backend)?;
+    let options = loader_options(flags.loader_options(), &flags.loader, &flags.backend)?;
     let (dataset, options) = with_input_nodes(dataset, options, flags.input_nodes.as_deref())?;
     let run = CommandRun::new(
         dataset,

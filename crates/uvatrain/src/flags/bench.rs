@@ -26,6 +26,8 @@ pub enum BenchCommand {
     Gather(GatherBenchFlags),
     /// What share of the reads caches of several sizes hit, policy by policy
     Cache(Box<CacheBenchFlags>),
+    /// The sums that a first layer begins with: made by the producer as it reads rows, or from gathered rows
+    Aggregate(Box<AggregateBenchFlags>),
     /// Samplers and producer together, with a consumer that only takes batches: what training could get at most
     Pipeline(PipelineBenchFlags),
     /// The reads of the PCIe link that a row costs, from the gather kernels run on the host
@@ -79,6 +81,55 @@ pub struct CacheBenchFlags {
     pub json: bool,
 
     /// How batches are made.
+    #[command(flatten)]
+    pub loader: LoaderFlags,
+}
+
+/// The sums of `bench aggregate`.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BenchSums {
+    /// The mean of each list, beside the destination's own row (sage)
+    Mean,
+    /// A graph convolution's sum, which has the own row in it (gcn)
+    Gcn,
+}
+
+/// The options of `uvatrain bench aggregate`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  uvatrain bench aggregate data/demo --fanouts 15,10,5
+  uvatrain bench aggregate data/demo --fanouts 10 --cached-rows 3.9 --cache-policy degree")]
+pub struct AggregateBenchFlags {
+    /// The dataset
+    #[arg(value_name = "DATA")]
+    pub data: PathBuf,
+
+    /// The sums to time
+    #[arg(long, value_name = "SUMS", value_enum, default_value_t = BenchSums::Mean)]
+    pub aggregate: BenchSums,
+
+    /// Keep this share of all rows in a cache: 3.9, 50
+    #[arg(long, value_name = "PERCENT", value_parser = percentage, conflicts_with = "gpu_cache")]
+    pub cached_rows: Option<f64>,
+
+    /// Keep as many rows in a cache as this memory holds, beside the map of their places
+    #[arg(long, value_name = "SIZE")]
+    pub gpu_cache: Option<ByteSize>,
+
+    /// Which rows the cache holds: those that this policy ranks highest [default: degree]
+    #[arg(long, value_name = "P", value_parser = one_of::<CachePolicy>())]
+    pub cache_policy: Option<CachePolicy>,
+
+    /// Batches to count and to time, after a pass over them that warms up
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = within::<u32>(1..=100_000))]
+    pub batches: u32,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+
+    /// How batches are made, and by how many threads their rows are read.
     #[command(flatten)]
     pub loader: LoaderFlags,
 }
@@ -361,6 +412,13 @@ pub type Multiprocessors = std::option::Option<u32>;
 
 /// What `--kernels` is unless given, as a user would write it.
 static EVERY_KERNEL: LazyLock<String> = LazyLock::new(|| Kernel::ALL.map(Kernel::name).join(","));
+
+fn percentage(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(percent @ 0.0..=100.0) => Ok(percent),
+        _ => Err(format!("'{text}' is no number from 0 to 100")),
+    }
+}
 
 fn pcie_kernel(text: &str) -> Result<Kernel, String> {
     among(text, &Kernel::ALL, Kernel::name)

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PathBufValueParser, PossibleValue, PossibleValuesParser, TypedValueParser, ValueHint};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use uva_runtime::spec::{Choice, Field, Given, Kind, Named, OptionValue, Options, Spelling};
 
@@ -51,10 +52,10 @@ fn kept(text: String) -> &'static str {
     text.leak()
 }
 
-/// What was given of the options that the command has.
-fn given<O: Options>(matches: &ArgMatches) -> Result<Given<O>, clap::Error> {
+/// What was given of the options that `shown` takes. An argument of another option's may have the same name.
+fn given<O: Options>(matches: &ArgMatches, shown: impl Fn(&Field) -> bool) -> Result<Given<O>, clap::Error> {
     let mut given = Given::default();
-    for field in O::declared() {
+    for field in O::declared().filter(|field| shown(field)) {
         let text = match field.kind {
             Kind::Switch => {
                 let on = matches.try_get_one::<bool>(field.name).ok().flatten();
@@ -123,7 +124,7 @@ impl<O: Options, S> Declared<O, S> {
 
 impl<O: Options, S: Shown> FromArgMatches for Declared<O, S> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        Ok(Self { given: given(matches)?, shown: PhantomData })
+        Ok(Self { given: given(matches, S::shows)?, shown: PhantomData })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -142,8 +143,11 @@ impl<O: Options, S: Shown> Args for Declared<O, S> {
     }
 }
 
-impl<O: Options, S> Serialize for Declared<O, S> {
+/// The options that `S` shows.
+impl<O: Options, S: Shown> Serialize for Declared<O, S> {
     fn serialize<T: Serializer>(&self, to: T) -> Result<T::Ok, T::Error> {
-        self.given.serialize(to)
+        let mut map = to.serialize_map(None)?;
+        self.given.add_to(&mut map, S::shows)?;
+        map.end()
     }
 }

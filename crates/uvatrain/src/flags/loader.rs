@@ -1,10 +1,10 @@
 //! The options of everything that prepares mini-batches. They are declared in [`uva_runtime::options`].
 
 use clap::Args;
-use uva_runtime::spec::{Kind, OptionError};
+use uva_runtime::spec::{Field, Kind, OptionError};
 use uva_runtime::{FeatureType, LoaderOptions, RuntimeError};
 
-use super::declared::Declared;
+use super::declared::{Declared, Shown};
 
 const PIPELINE: &str = "Pipeline";
 
@@ -14,11 +14,32 @@ pub struct LoaderFlags {
     /// The library's.
     #[command(flatten)]
     #[serde(flatten)]
-    declared: Declared<LoaderOptions>,
+    declared: Declared<LoaderOptions, OfEveryLoader>,
 
     /// Run sampler, producer and consumer as threads of this process instead of processes of their own
     #[arg(long, help_heading = PIPELINE)]
     pub in_process: bool,
+}
+
+/// The options of every command that prepares batches: all but what the producer aggregates. With a built-in model, the
+/// model decides about that.
+#[derive(Clone, Copy, Debug)]
+pub struct OfEveryLoader;
+
+impl Shown for OfEveryLoader {
+    fn shows(field: &Field) -> bool {
+        !Aggregated::shows(field)
+    }
+}
+
+/// What the producer aggregates: an option of commands without a model.
+#[derive(Clone, Copy, Debug)]
+pub struct Aggregated;
+
+impl Shown for Aggregated {
+    fn shows(field: &Field) -> bool {
+        field.name == "aggregate"
+    }
 }
 
 impl LoaderFlags {

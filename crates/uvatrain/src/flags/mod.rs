@@ -29,8 +29,8 @@ use clap::{Args, Parser, Subcommand};
 
 pub use backend::BackendFlags;
 pub use bench::{
-    BenchCommand, CacheBenchFlags, GatherBenchFlags, GatherPages, PcieBenchFlags, PipelineBenchFlags,
-    SampleBenchFlags,
+    AggregateBenchFlags, BenchCommand, BenchSums, CacheBenchFlags, GatherBenchFlags, GatherPages,
+    PcieBenchFlags, PipelineBenchFlags, SampleBenchFlags,
 };
 #[cfg(feature = "request-model")]
 pub use bench::{Gpu, RequestsBenchFlags};

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serializer;
-use uva_runtime::RuntimeError;
+use uva_runtime::{LoaderOptions, RuntimeError};
 
+use super::declared::Declared;
+use super::loader::Aggregated;
 use super::{BackendFlags, CacheFlags, LoaderFlags};
 use crate::exit;
 use crate::ui::listen;
@@ -51,6 +53,11 @@ pub struct RunFlags {
     #[command(flatten)]
     pub loader: LoaderFlags,
 
+    /// What the producer aggregates.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub aggregate: Declared<LoaderOptions, Aggregated>,
+
     /// What to cache.
     #[command(flatten)]
     pub cache: CacheFlags,
@@ -88,6 +95,11 @@ pub struct RunFlags {
 }
 
 impl RunFlags {
+    /// All options of the loader, as the runtime takes them.
+    pub fn loader_options(&self) -> LoaderOptions {
+        LoaderOptions { aggregation: self.aggregate.options().aggregation, ..self.loader.options() }
+    }
+
     /// What clap cannot see: options that contradict each other.
     ///
     /// # Errors
@@ -112,6 +124,7 @@ fn words<S: Serializer>(words: &[OsString], serializer: S) -> Result<S::Ok, S::E
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use uva_runtime::Aggregation;
 
     use super::*;
     use crate::exit::{Code, code_of};
@@ -146,6 +159,17 @@ mod tests {
     #[test]
     fn three_slots_are_the_default_here() {
         assert_eq!(parsed("data -- sh").unwrap().loader.options().feature_slots, 3);
+    }
+
+    #[test]
+    fn what_the_producer_aggregates_reaches_the_runtime() {
+        let flags = parsed("data --aggregate max -- sh").unwrap();
+        assert_eq!(flags.loader_options().aggregation, Aggregation::Max);
+        assert_eq!(serde_json::to_value(&flags).unwrap()["aggregate"], "max");
+        let flags = parsed("data --slots 5 -- sh").unwrap();
+        let expected = LoaderOptions { aggregation: Aggregation::None, ..flags.loader.options() };
+        assert_eq!(flags.loader_options(), expected);
+        assert!(parsed("data --aggregate median -- sh").is_err());
     }
 
     #[test]

@@ -237,6 +237,7 @@ mod tests {
             batches_per_second: Some(120.0),
             unpadded: None,
             cache: None,
+            aggregate: None,
             memory: Vec::new(),
             roles: Roles {
                 sampler: role(2.5, 0.0, 7.5),

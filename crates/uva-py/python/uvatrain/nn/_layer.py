@@ -35,6 +35,12 @@ def given(x: Any, edges: Any, size: Any = None) -> Given:
     x: a tensor with a row for every node, or a pair, rows of sources and of destinations (or None). With a block, whose
     destinations are the first of its sources, a tensor has the rows of its sources.
     """
+    if getattr(edges, "folded", False):
+        raise ValueError(
+            "the block is folded: the producer has aggregated its sources, whose rows are not in the batch. Take "
+            "batch.aggregated in place of what this layer would sum, for example "
+            "conv.lin_l(batch.aggregated) + conv.lin_r(batch.x) of a SAGEConv, and give layers the other blocks"
+        )
     x = all_rows(x)
     x_src, x_dst = x if isinstance(x, tuple) else (x, x)
     if x_src.dim() != 2:

@@ -73,7 +73,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):
     input_nodes: ids or a mask. None: all nodes.
     weight_attr: the edges' attribute that picks are in proportion to; with a dataset, "edge_weight". Only where the
         loader is `direct`.
-    input_time, time_attr, temporal_strategy and `pad` are refused. is_sorted has no effect, and where the loader is `direct`,
+    input_time, time_attr, temporal_strategy, `pad` and `aggregate` are refused. is_sorted has no effect, and where the loader is `direct`,
         filter_per_worker and the options of workers have none. A `UvatrainWarning` names them, once a process.
     """
 
@@ -112,6 +112,11 @@ class NeighborLoader(pyg_loader.NeighborLoader):
             raise ValueError(
                 'pad is not supported: these batches have PyG\'s sizes. uvatrain.Loader(..., expand="new", pad="auto", '
                 "transform=uvatrain.Batch.to_pyg) makes a Data of static shapes of each batch"
+            )
+        if kwargs.pop("aggregate", None) not in (None, "none"):
+            raise ValueError(
+                "aggregate is not supported: these batches have the rows of all nodes, as PyG's have. "
+                'uvatrain.Loader(..., aggregate="mean") makes batches with batch.aggregated'
             )
         if not directed:
             _tell("directed=False is deprecated: subgraph_type=\"induced\" is its new name", ["directed"])

@@ -10,7 +10,7 @@ use uva_rows::cuda::{
     DeviceCache, DeviceRows, DeviceSource, DeviceTable, FillError, GridBound, Pinned, SlotFiller, SlotPlace,
     SlotShape, SlotSums, Split, Staged,
 };
-use uva_rows::{Cached, Mapped, NarrowFloat, RowSource, SumPlace, Summed, SummedValues};
+use uva_rows::{Cached, Mapped, NarrowFloat, Reduction, RowSource, SumPlace, Summed, SummedValues};
 
 use super::machine::*;
 
@@ -158,12 +158,14 @@ fn sums_are_the_hosts<S: DeviceSource>(
             out: &mut expected,
             own: &mut rows,
             lists: listed,
-            weights: match (by_degrees, sampled) {
-                (true, _) => Weights::Each(&weights[..]),
-                (false, []) => Weights::Mean,
-                (false, sampled) => Weights::Each(sampled),
+            reduction: Reduction::Sum {
+                weights: match (by_degrees, sampled) {
+                    (true, _) => Weights::Each(&weights[..]),
+                    (false, []) => Weights::Mean,
+                    (false, sampled) => Weights::Each(sampled),
+                },
+                own: by_degrees.then_some(&own_weights[..]),
             },
-            own_weights: by_degrees.then_some(&own_weights[..]),
             threads: 1,
         };
         host.fill(&batch.ids, place).unwrap();

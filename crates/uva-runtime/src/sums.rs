@@ -1,0 +1,49 @@
+//! What forbids that the producer sums, whichever model takes the sums.
+
+use uva_batch::Aggregation;
+use uva_graph::ElementType;
+use uva_options::OptionError;
+
+use crate::RuntimeError;
+use crate::widening::narrow_float;
+
+/// What forbids sums of the producer, and how to have them nevertheless.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SumObstacle {
+    /// The option, or the part of the dataset.
+    pub option: String,
+    /// Why it does.
+    pub why: String,
+    /// Another way, besides leaving the sums to the consumer.
+    pub remedy: &'static str,
+}
+
+/// Whether rows of this type can be summed.
+#[must_use]
+pub fn is_summed(element: ElementType) -> bool {
+    element == ElementType::F32 || narrow_float(Some(element)).is_some()
+}
+
+/// What there is in a table of this type.
+#[must_use]
+pub fn obstacle_in_table(element: ElementType) -> Option<SumObstacle> {
+    (!is_summed(element)).then(|| SumObstacle {
+        option: format!("features of {element}"),
+        why: "only floats are summed".to_owned(),
+        remedy: "import the features as float16 or float32",
+    })
+}
+
+/// Refuses the loader's option where something forbids it.
+pub(crate) fn check_sums(
+    aggregation: Aggregation,
+    obstacle: Option<SumObstacle>,
+) -> Result<(), RuntimeError> {
+    match obstacle {
+        Some(SumObstacle { option, why, remedy }) if aggregation != Aggregation::None => {
+            let reason = format!("with {option}: {why}. Leave `aggregate` out, or {remedy}");
+            Err(OptionError::new("aggregate", aggregation, reason).into())
+        }
+        _ => Ok(()),
+    }
+}

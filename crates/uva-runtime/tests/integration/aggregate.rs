@@ -1,0 +1,140 @@
+//! Rows that the producer aggregates for a caller's own model: those of a plain loop over the rows of all nodes, whatever
+//! the caches, in batches that are otherwise the same.
+
+use crate::common;
+use std::path::Path;
+use std::sync::Arc;
+
+use uva_batch::Aggregation::{self, Degrees, Max, Mean, Sum};
+use uva_graph::Dataset;
+use uva_graph::npy::{NpyType, write_array};
+use uva_rows::cache::eviction;
+use uva_runtime::backend::Backend;
+use uva_runtime::cache::{CacheContents, CachePolicy};
+use uva_runtime::plan::RunPlan;
+use uva_runtime::{Batch, LoaderOptions, Passes, Runtime, RuntimeError, SamplerKind, planning};
+
+fn builder(path: &Path) -> uva_runtime::RuntimeBuilder {
+    Runtime::builder(path).fanouts(&[4, 3]).batch_size(64).seed(5).epochs(1)
+}
+
+/// The outermost block's rows by their definitions, in f64.
+fn expected(how: Aggregation, plain: &Batch, dataset: &Dataset) -> Vec<Vec<f64>> {
+    let block = plain.block(plain.layers() - 1);
+    let (rows, dim) = (plain.features_f32().unwrap(), dataset.features().dim);
+    let rows: Vec<Vec<f64>> =
+        rows.iter().map(|row| row.iter().map(|&value| value.into()).collect()).collect();
+    let (csc, nodes) = (dataset.csc(), plain.input_nodes());
+    let degree = |place: usize| {
+        let node = nodes[place] as usize;
+        (csc.indptr[node + 1] - csc.indptr[node]) as f64
+    };
+    let list = |(v, ends): (usize, &[i32])| {
+        let edges = ends[0] as usize..ends[1] as usize;
+        let picks = edges.len() as f64;
+        let mut made = vec![if how == Max && picks > 0.0 { f64::NEG_INFINITY } else { 0.0 }; dim];
+        for edge in edges {
+            let u = block.indices[edge] as usize;
+            let sampled = block.weights.get(edge).map_or(1.0 / picks, |&weight| weight.into());
+            let weight = match how {
+                Degrees => degree(v) * sampled / ((degree(v) + 1.0) * (degree(u) + 1.0)).sqrt(),
+                Mean => sampled,
+                _ => 1.0,
+            };
+            for (made, value) in made.iter_mut().zip(&rows[u]) {
+                *made = if how == Max { made.max(*value) } else { *made + weight * value };
+            }
+        }
+        if how == Degrees {
+            made.iter_mut().zip(&rows[v]).for_each(|(made, value)| *made += value / (degree(v) + 1.0));
+        }
+        made
+    };
+    block.indptr.windows(2).enumerate().map(list).collect()
+}
+
+#[test]
+fn the_builder_gives_rows_of_every_reduction_and_kind_of_sampler() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = common::graph(temp.path(), 2000, 8.0);
+    let dataset = Dataset::open(&path).unwrap();
+    for kind in ["neighbor", "labor", "walk"] {
+        let options = LoaderOptions {
+            sampler_kind: SamplerKind::from_name(kind).unwrap(),
+            gather_threads: 2,
+            ..LoaderOptions::default()
+        };
+        for how in [Mean, Sum, Max, Degrees] {
+            let start = || builder(&path).options(options.clone()).fanouts(&[4, 3]).batch_size(64).seed(5);
+            let mut folded = start().aggregate(how).build().unwrap();
+            let mut plain = start().build().unwrap();
+            let mut batches = 0;
+            while let Some(batch) = folded.next_batch().unwrap() {
+                let own = plain.next_batch().unwrap().unwrap();
+                assert_eq!(batch.hash(), own.hash());
+                let destinations = batch.counts(1).destinations;
+                let x = batch.features();
+                assert_eq!(x.rows, if how == Degrees { 0 } else { destinations });
+                assert_eq!(x.bytes, &own.features().bytes[..x.bytes.len()]);
+                let rows = batch.aggregated().unwrap();
+                let expected = expected(how, &own, &dataset);
+                assert_eq!(rows.iter().len(), expected.len());
+                for (row, expected) in rows.iter().zip(&expected) {
+                    for (&value, &expected) in row.iter().zip(expected) {
+                        let most = 1e-5 * (1.0 + expected.abs());
+                        assert!(
+                            (f64::from(value) - expected).abs() <= most,
+                            "{kind} {how}: {value} {expected}"
+                        );
+                    }
+                }
+                batches += 1;
+            }
+            assert!(plain.next_batch().unwrap().is_none() && batches > 5);
+        }
+    }
+}
+
+#[test]
+fn caches_change_no_bit_of_a_row() {
+    let temp = tempfile::tempdir().unwrap();
+    let dataset = Arc::new(Dataset::open(&common::graph(temp.path(), 2000, 8.0)).unwrap());
+    let passes = Passes { epochs: 2, ..Passes::default() };
+    for aggregation in [Mean, Sum, Max, Degrees] {
+        let options =
+            LoaderOptions { fanouts: vec![4, 3], batch_size: 64, aggregation, ..LoaderOptions::default() };
+        let run = |contents: CacheContents| {
+            let plan = RunPlan::new(&dataset, &options, passes).unwrap();
+            let mut runtime = Runtime::start_with(Arc::clone(&dataset), plan, contents).unwrap();
+            let mut found = Vec::new();
+            while let Some(batch) = runtime.next_batch().unwrap() {
+                let bits = batch.aggregated().unwrap().values().iter().map(|value| value.to_bits());
+                found.push((batch.hash(), bits.collect::<Vec<_>>(), batch.features().bytes.to_vec()));
+            }
+            found
+        };
+        let expected = run(CacheContents::default());
+        for policy in [CachePolicy::DEGREE, CachePolicy::Evicting(eviction::by_name("fifo").unwrap())] {
+            let (plan, _) =
+                planning::plan(&dataset, &options, &Backend::Cpu, 20_000, policy, &|_| {}).unwrap();
+            let contents = CacheContents::of_plan(&dataset, &plan).unwrap();
+            assert!(contents.caches().rows > 0);
+            assert!(run(contents) == expected, "{aggregation} {}", policy.name());
+        }
+    }
+}
+
+#[test]
+fn whole_numbers_are_refused_by_the_option() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = common::graph(temp.path(), 300, 4.0);
+    std::fs::remove_file(path.join("feat.npy")).unwrap();
+    write_array(&path.join("feat.npy"), NpyType::U8, &[5], &[1_u8; 300 * 5]).unwrap();
+    let meta = std::fs::read_to_string(path.join("meta.json")).unwrap();
+    std::fs::write(path.join("meta.json"), meta.replace("\"f32\"", "\"u8\"")).unwrap();
+    let refused = builder(&path).aggregate(Max).build().unwrap_err();
+    let RuntimeError::Option(error) = &refused else { panic!("{refused}") };
+    assert_eq!((error.field.as_str(), refused.exit_code()), ("aggregate", 2));
+    assert!(refused.to_string().contains("only floats are summed"), "{refused}");
+    builder(&path).build().unwrap();
+}
