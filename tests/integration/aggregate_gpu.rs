@@ -222,15 +222,16 @@ fn slots_of_sums_are_smaller_and_the_rows_beside_them_are_told_and_bounded() {
     // What bounds the rows in slots bounds those beside them.
     let bounded = dry("--fanouts 10 --batch-size 200 --aggregate device --slot-bytes 90000");
     assert_eq!(bytes(&bounded, "rows that are summed"), Some(90_000 / 96 * 96));
-    // The stand-in has a GPU with room for the slots alone.
+    // A GPU of the stand-in with room for the slots alone.
     let (slots, rows) = {
         let summed = dry("--fanouts 5,4 --batch-size 100 --aggregate device");
         (bytes(&summed, "feature slots").unwrap(), bytes(&summed, "rows that are summed").unwrap())
     };
-    let room = slots + rows / 2;
+    // Memory that is shared is taken in pieces of 2 MiB; behind the slots lie their signals.
+    let room = (slots + 4096).next_multiple_of(2 << 20) + rows / 2;
     let small = on_gpu(temp.path(), "a.jsonl", "--epochs 1 --partition none --aggregate device");
     small
-        .env("CUDA_SIM_MEMORY", &room.to_string())
+        .env("CUDA_SIM_MEMORY", room.to_string())
         .run()
         .refuses(1, &["summed", "--aggregate off", "--slot-bytes"]);
 }

@@ -259,6 +259,17 @@ fn lists_of_every_length_are_summed_by_any_grid() {
     }
 }
 
+/// A product that is too small for a number rounds to the zero of its sign. Anything added to −0, be it 0, makes it 0.
+#[test]
+fn a_sum_that_is_minus_zero_stays_so() {
+    let mut case = Case::new(SummedType::F32, 20, 4, &[1, 3], 1);
+    case.rows = (-1e-30_f32).to_le_bytes().repeat(4 * 20);
+    case.sampled.fill(1e-30);
+    let way = WAYS[1];
+    case.check(way, 0, SMALL);
+    assert!(case.sums(way, 0, SMALL).0.iter().all(|&sum| sum == (-0.0_f32).to_bits()));
+}
+
 /// A producer that trusts nobody's numbers: a sampler may have died while it wrote them.
 #[test]
 fn numbers_out_of_range_lead_to_no_read_outside_the_rows_and_no_write_outside_the_sums() {
