@@ -74,6 +74,14 @@ fn losses_and_hashes_are_those_of_the_cpu_whoever_gathers_and_however_the_gpu_is
                 let own = if model == "sage" { number("sum_rows") } else { 0 };
                 assert_eq!(number("own_rows"), own, "{batch}");
                 assert_eq!(number("slot_bytes"), (own + number("sum_rows")) * 96, "{batch}");
+                // A table on the GPU is not behind the link.
+                let crossed =
+                    if partition.contains("--gather device") { 0 } else { number("raw_slot_bytes") };
+                assert_eq!(
+                    [number("link_bytes"), number("raw_link_bytes")],
+                    [crossed; 2],
+                    "{partition}: {batch}"
+                );
             }
         }
     }
@@ -146,6 +154,13 @@ fn a_row_cache_on_the_gpu_has_the_hits_of_whole_rows_and_changes_no_loss() {
             };
             assert_eq!(hits(&device), hits(&off), "{model} {policy}");
             assert!(hits(&device).iter().sum::<u64>() > 0, "{model} {policy}");
+            for batch in device.of("batch") {
+                let (cache, sums) = (&batch["cache"], &batch["aggregate"]);
+                let crossed = cache["rows"].as_u64().unwrap() - cache["row_hits"].as_u64().unwrap();
+                let row_bytes = sums["raw_slot_bytes"].as_u64().unwrap() / cache["rows"].as_u64().unwrap();
+                assert_eq!(sums["link_bytes"], crossed * row_bytes, "{model} {policy}: {batch}");
+                assert_eq!(sums["raw_link_bytes"], sums["link_bytes"], "{model} {policy}: {batch}");
+            }
         }
     }
 }

@@ -3,7 +3,9 @@
 use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
-use uva_batch::{Aggregation, BatchHeader, BatchLayout};
+use uva_batch::{Aggregation, BatchLayout};
+
+use crate::batch::Batch;
 
 /// The sums of a batch, or of all training batches of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,9 +41,9 @@ pub struct AggregateAmounts {
 }
 
 impl AggregateCounts {
-    /// Those of the batch of this header, whose slot is on a GPU or in host memory; `None` where the producer does not
-    /// sum.
-    pub fn of(layout: &BatchLayout, header: &BatchHeader, on_device: bool) -> Option<Self> {
+    /// Those of a batch; `None` where the producer does not sum.
+    pub fn of(batch: &Batch) -> Option<Self> {
+        let (layout, header) = (batch.layout(), batch.header());
         let aggregation = layout.aggregation();
         if aggregation == Aggregation::None {
             return None;
@@ -52,9 +54,11 @@ impl AggregateCounts {
         let own = |rows| if aggregation.keeps_own_rows() { rows } else { 0 };
         let slot_bytes = own(in_slot.destinations) * layout.row_bytes()
             + in_slot.destinations * layout.dim() * size_of::<f32>();
+        // The gather before the sums moves what it would move without them. In host memory there is no link.
+        let link_bytes = batch.rows_over_link() * layout.table_row_bytes() as u64;
         Self::of_amounts(
             layout,
-            on_device,
+            batch.is_in_slot_on_gpu(),
             AggregateAmounts {
                 own_rows: own(sum_rows) as u64,
                 sum_rows: sum_rows as u64,
@@ -63,9 +67,8 @@ impl AggregateCounts {
                 rows_read: (entries + sum_rows) as u64,
                 slot_bytes: slot_bytes as u64,
                 raw_slot_bytes: (header.nodes() * layout.row_bytes()) as u64,
-                // In host memory there is no link; the metrics of a kernel's sums do not count what it carries.
-                link_bytes: 0,
-                raw_link_bytes: 0,
+                link_bytes,
+                raw_link_bytes: link_bytes,
             },
         )
     }

@@ -9,6 +9,7 @@ use uva_cuda::DeviceSlice;
 use uva_mem::ring::ReadSlot;
 
 use crate::RuntimeError;
+use crate::backend::GatherChoice;
 use crate::device::{Loan, Proof, Receipt};
 use crate::plan::RunPlan;
 
@@ -21,6 +22,8 @@ use crate::plan::RunPlan;
 #[derive(Debug)]
 pub struct Batch {
     view: BatchView<Slot>,
+    /// Whether the producer reads the table over the link to a GPU.
+    over_link: bool,
     /// Notified when the batch is dropped.
     used: Option<Arc<UsedBatch>>,
 }
@@ -93,8 +96,9 @@ impl Deref for Batch {
 impl Batch {
     /// `header` is the slot's own, already checked against the plan's layout.
     pub(crate) fn new(slot: ReadSlot, loan: Option<Loan>, plan: &RunPlan, header: BatchHeader) -> Self {
+        let over_link = loan.is_some() && plan.backend.gather_name() != GatherChoice::Device.name();
         let memory = Slot { loan, slot: Some(slot) };
-        Self { view: BatchView::new(memory, Arc::clone(&plan.layout), header), used: None }
+        Self { view: BatchView::new(memory, Arc::clone(&plan.layout), header), over_link, used: None }
     }
 
     /// Makes it record when it is given back.
@@ -136,6 +140,12 @@ impl Batch {
     /// before.
     pub fn rows_cached(&self) -> u64 {
         self.loan().map_or_else(|| self.header().rows_cached(), |loan| loan.receipt().rows_cached())
+    }
+
+    /// How many rows crossed the link to a GPU: those of its nodes that no cache had. Known when
+    /// [`rows_cached`](Self::rows_cached) is.
+    pub fn rows_over_link(&self) -> u64 {
+        if self.over_link { self.node_count() as u64 - self.rows_cached() } else { 0 }
     }
 
     /// How long the producer worked on it. On a GPU this is known once the batch is confirmed, and 0 before.

@@ -157,7 +157,7 @@ impl BatchEvent {
                 rows: batch.node_count() as u64,
                 row_hits: batch.rows_cached(),
             }),
-            aggregate: AggregateCounts::of(batch.layout(), batch.header(), batch.is_in_slot_on_gpu()),
+            aggregate: AggregateCounts::of(batch),
         }
     }
 }

@@ -254,6 +254,12 @@ impl DeviceGather {
         self.filler.abandon();
     }
 
+    /// An error if nothing more runs on the GPU, as when its context is lost.
+    pub fn works(&self) -> Result<(), RuntimeError> {
+        self.filler.stream().query()?;
+        Ok(())
+    }
+
     /// Waits for all gathers in flight.
     pub fn drain(&mut self) -> Result<Duration, RuntimeError> {
         let fills = self.filler.drain()?;

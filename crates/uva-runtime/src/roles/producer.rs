@@ -1,12 +1,13 @@
 //! The producer: gathers the feature rows of each batch's nodes, or sums them, and gathers those of its edges where asked
 //! for, into feature slots.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use uva_batch::{BatchHeader, HandOver};
 use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
-use uva_mem::ring::{Reader, Writer};
+use uva_mem::ring::{Gone, Liveness, Reader, RingError, Writer};
 use uva_rows::HostPlace;
 use uva_sample::BatchKey;
 
@@ -43,6 +44,30 @@ pub(crate) struct ProducerRole<'a> {
 enum Gather<'a> {
     Host(HostRows<'a>, Option<EdgeRows>),
     Device(Box<DeviceGather>),
+}
+
+impl Gather<'_> {
+    /// Waits for a slot, until its peer is gone or the GPU has failed. A sampler on the same GPU can end with a failure
+    /// that nobody was there to be told. The consumer then waits for a gather that will not come, and the producer for
+    /// the consumer's slot.
+    fn watch<T>(
+        &self,
+        peer: impl Liveness,
+        wait: impl FnOnce(&dyn Liveness) -> Result<T, RingError>,
+    ) -> Result<T, RuntimeError> {
+        let failed = RefCell::new(None);
+        let watched = || {
+            peer.check()?;
+            let Self::Device(device) = self else { return Ok(()) };
+            device.works().map_err(|error| {
+                let gone = Gone::new(error.to_string());
+                failed.replace(Some(error));
+                gone
+            })
+        };
+        let waited = wait(&watched);
+        waited.map_err(|error| failed.take().unwrap_or_else(|| error.into()))
+    }
 }
 
 impl ProducerRole<'_> {
@@ -94,11 +119,13 @@ impl ProducerRole<'_> {
             control.note_position(PRODUCER, sequence);
             clock.now(Doing::WaitingInput);
             let sampler = &self.samplers[(sequence % self.samplers.len() as u64) as usize];
-            let batch = self.batches.acquire(sequence, &sampler.watched(control, Stop::Now))?;
+            let sampler = sampler.watched(control, Stop::Now);
+            let batch = gather.watch(sampler, |watched| self.batches.acquire(sequence, watched))?;
             // The batches handed over that the consumer has neither used nor begun: it is at its position.
             let queue = (sequence.saturating_sub(1)).saturating_sub(control.position(CONSUMER));
             clock.now(Doing::WaitingOutput);
-            let mut slot = self.features.acquire(sequence, &self.consumer.watched(control, Stop::Now))?;
+            let consumer = self.consumer.watched(control, Stop::Now);
+            let mut slot = gather.watch(consumer, |watched| self.features.acquire(sequence, watched))?;
             clock.now(Doing::Working);
             let from = batch.payload();
             let mut header = plan
@@ -142,13 +169,14 @@ impl ProducerRole<'_> {
                 break;
             }
         }
-        if let Gather::Device(device) = gather {
+        if let Gather::Device(device) = &mut *gather {
             clock.really(Doing::Working, device.drain()?);
             // The consumer may still enqueue waits for our events. It has none left once it gives back the slot of the
             // end, which is then free for the sequence after it.
             clock.now(Doing::WaitingOutput);
             let behind = end + plan.options.feature_slots as u64;
-            drop(self.features.acquire(behind, &self.consumer.watched(control, Stop::Now))?);
+            let consumer = self.consumer.watched(control, Stop::Now);
+            drop(gather.watch(consumer, |watched| self.features.acquire(behind, watched))?);
         }
         Ok(())
     }
