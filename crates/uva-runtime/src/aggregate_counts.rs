@@ -3,9 +3,7 @@
 use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
-use uva_batch::{Aggregation, BatchLayout};
-
-use crate::batch::Batch;
+use uva_batch::{Aggregation, BatchHeader, BatchLayout};
 
 /// The sums of a batch, or of all training batches of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,9 +39,9 @@ pub struct AggregateAmounts {
 }
 
 impl AggregateCounts {
-    /// Those of a batch; `None` where the producer does not sum.
-    pub fn of(batch: &Batch) -> Option<Self> {
-        let (layout, header) = (batch.layout(), batch.header());
+    /// Those of the batch of this header; `None` where the producer does not sum. `rows_over_link`: how many rows crossed
+    /// the link, if its slot is on a GPU.
+    pub fn of(layout: &BatchLayout, header: &BatchHeader, rows_over_link: Option<u64>) -> Option<Self> {
         let aggregation = layout.aggregation();
         if aggregation == Aggregation::None {
             return None;
@@ -55,10 +53,10 @@ impl AggregateCounts {
         let slot_bytes = own(in_slot.destinations) * layout.row_bytes()
             + in_slot.destinations * layout.dim() * size_of::<f32>();
         // The gather before the sums moves what it would move without them. In host memory there is no link.
-        let link_bytes = batch.rows_over_link() * layout.table_row_bytes() as u64;
+        let link_bytes = rows_over_link.map_or(0, |rows| rows * layout.table_row_bytes() as u64);
         Self::of_amounts(
             layout,
-            batch.is_in_slot_on_gpu(),
+            rows_over_link.is_some(),
             AggregateAmounts {
                 own_rows: own(sum_rows) as u64,
                 sum_rows: sum_rows as u64,

@@ -157,7 +157,10 @@ impl BatchEvent {
                 rows: batch.node_count() as u64,
                 row_hits: batch.rows_cached(),
             }),
-            aggregate: AggregateCounts::of(batch),
+            aggregate: {
+                let rows_over_link = batch.is_in_slot_on_gpu().then(|| batch.rows_over_link());
+                AggregateCounts::of(batch.layout(), batch.header(), rows_over_link)
+            },
         }
     }
 }
