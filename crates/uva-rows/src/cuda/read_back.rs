@@ -82,6 +82,7 @@ impl<S: DeviceSource> ReadBack<S> {
                 ids_at: IDS_AT,
                 features_at,
                 sums: None,
+                made: None,
                 stamp: self.fills,
                 after: None,
                 ready: &self.ready,

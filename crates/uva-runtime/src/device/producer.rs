@@ -235,6 +235,7 @@ impl DeviceGather {
             ids_at: layout.packed_range(header, Column::InputNodes, 0).start,
             features_at: layout.packed_range(header, Column::X, 0).start,
             sums: slot_sums(layout, header),
+            made: None,
             stamp: stamp(sequence),
             after: free.as_deref(),
             ready: &*ready,

@@ -231,6 +231,7 @@ impl Filling {
             ids_at: self.ids_at,
             features_at: self.features_at,
             sums: None,
+            made: None,
             stamp,
             after: None,
             ready: &self.ready,

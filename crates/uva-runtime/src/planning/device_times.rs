@@ -165,6 +165,7 @@ impl TimedCaches for DeviceTimes<'_> {
                 ids_at,
                 features_at,
                 sums: None,
+                made: None,
                 stamp,
                 after: None,
                 ready: &ready,

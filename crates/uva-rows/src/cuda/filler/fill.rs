@@ -1,5 +1,6 @@
 //! One fill of a slot: before, and after.
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use uva_cuda::{Event, Signal};
 
 use crate::cuda::error::FillError;
 use crate::cuda::sums::SlotSums;
+use crate::error::GatherError;
 use crate::source::{Origin, Place, RowsRead};
 
 /// Arrays of a batch that are in device memory already.
@@ -21,6 +23,23 @@ pub struct OnDevice<'p> {
     pub count: usize,
     /// Recorded behind the last read of the memory.
     pub taken: &'p Event,
+}
+
+/// Rows of a slot that the host makes, in place of those that the source reads.
+#[derive(Clone, Copy)]
+pub struct MadeOnHost<'p> {
+    /// Where in the slot they begin.
+    pub at: usize,
+    /// How many bytes they are.
+    pub bytes: usize,
+    /// Makes them, in page-locked memory of so many bytes. Called once by `submit`, before anything is enqueued.
+    pub make: &'p dyn Fn(&mut [u8]) -> Result<(), GatherError>,
+}
+
+impl fmt::Debug for MadeOnHost<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MadeOnHost").field("at", &self.at).field("bytes", &self.bytes).finish_non_exhaustive()
+    }
 }
 
 /// A slot, and the batch that goes there.
@@ -40,6 +59,9 @@ pub struct SlotPlace<'p> {
     pub features_at: usize,
     /// Sums of the rows by lists, in place of the rows: for a filler that [sums](crate::cuda::SlotFiller::sum_rows).
     pub sums: Option<SlotSums>,
+    /// Rows that the host makes: for a filler with [room for them](crate::cuda::SlotFiller::reserve_made). The source
+    /// then reads none.
+    pub made: Option<MadeOnHost<'p>>,
     /// The report's stamp, written behind everything else.
     pub stamp: u64,
     /// The device waits for it, as it was last recorded before the submission.

@@ -13,7 +13,7 @@ use crate::cuda::error::FillError;
 use crate::cuda::place::{DevicePlace, DeviceSource};
 use crate::cuda::slot::{Plan, REPORT, SlotShape};
 use crate::cuda::sums::Scratch;
-use crate::source::{Origin, Ticket};
+use crate::source::{Origin, RowsRead, Ticket};
 
 pub(super) struct Held<S> {
     /// Dropped before the stream and the buffer that its work uses. None of its work is in flight then.
@@ -39,6 +39,8 @@ pub(super) struct Held<S> {
 pub(super) struct Slot {
     /// Report and arrays on their way to the device: `SlotFiller::reserve_room` makes it.
     pub staging: Option<PinnedBuffer>,
+    /// Rows that the host makes, on their way: `SlotFiller::reserve_made` makes room for them.
+    pub made: Option<PinnedBuffer>,
     /// Memory that the fill in flight copies arrays from.
     pub lent: Option<Arc<SharedBuffer>>,
     /// The copy of the report.
@@ -56,7 +58,8 @@ pub(super) struct Pending {
     number: u64,
     stamp: u64,
     rows: usize,
-    ticket: Ticket,
+    /// Of the source, unless the host made the rows.
+    ticket: Option<Ticket>,
 }
 
 impl<S: DeviceSource> Held<S> {
@@ -66,7 +69,16 @@ impl<S: DeviceSource> Held<S> {
         self.reclaim(slot)?;
         self.source.check(ids)?;
         let Self { source, stream, uploads, kernels, scratch, slots, .. } = self;
-        let Slot { staging, lent, report, uploaded, done, pending } = &mut slots[slot];
+        let Slot { staging, made, lent, report, uploaded, done, pending } = &mut slots[slot];
+        // `SlotFiller::submit` has seen to it that there is room.
+        let made = match (made, &place.made) {
+            (Some(room), Some(rows)) => {
+                let room = &mut room.as_mut_slice()[..rows.bytes];
+                (rows.make)(room)?;
+                Some((&*room, rows.at))
+            }
+            _ => None,
+        };
         // `check_room` has seen to it that there is a buffer of that size. From here on nothing may go wrong but the
         // driver, after which nothing is filled any more.
         let staged = staging.as_mut().map_or(&mut [][..], PinnedBuffer::as_mut_slice);
@@ -96,6 +108,10 @@ impl<S: DeviceSource> Held<S> {
         // `ready`: that is what the caller's events say. The staging buffer is written again only once `done` has been
         // reached (`reclaim`), and lives as long as the streams are in use (`SlotFiller::drop`).
         unsafe { host_to_device(uploads, staged, base + plan.upload.start as u64)? };
+        if let Some((rows, at)) = made {
+            // SAFETY: as above; the room is written again only once `done` has been reached, too.
+            unsafe { host_to_device(uploads, rows, base + at as u64)? };
+        }
         if let Some(OnDevice { memory, arrays, taken, .. }) = place.on_device {
             // Held until the copies have run: `harvest` lets it go.
             *lent = Some(Arc::clone(memory));
@@ -119,7 +135,11 @@ impl<S: DeviceSource> Held<S> {
         let on_device = unsafe {
             DevicePlace::new(slot, stream, kernels, (ids_address, plan.count), rows, report_address)
         };
-        let ticket = source.submit(ids, on_device).map_err(|error| match error {
+        let ticket = match made {
+            None => source.submit(ids, on_device).map(Some),
+            Some(_) => on_device.note_beginning().map(|()| None),
+        };
+        let ticket = ticket.map_err(|error| match error {
             FillError::Cuda(error) => error,
             // Work is already in flight.
             error => CudaError::System(error.to_string()),
@@ -187,7 +207,7 @@ impl<S: DeviceSource> Held<S> {
             ))
             .into());
         }
-        let read = self.source.wait(pending.ticket)?;
+        let read = pending.ticket.map(|ticket| self.source.wait(ticket)).transpose()?.unwrap_or_default();
         let fill = Fill {
             slot,
             stamp: pending.stamp,

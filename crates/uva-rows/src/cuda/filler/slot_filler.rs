@@ -52,6 +52,7 @@ impl<S: DeviceSource> SlotFiller<S> {
             .map(|_| {
                 Ok(Slot {
                     staging: None,
+                    made: None,
                     lent: None,
                     report: PinnedBuffer::new(&context, GatherReport::BYTES, "a slot's report")?,
                     // Recorded on the stream of uploads, which is in no partition.
@@ -112,6 +113,23 @@ impl<S: DeviceSource> SlotFiller<S> {
                 slot.staging = None;
                 slot.staging = Some(PinnedBuffer::new(&held.context, bytes, "a slot's staging buffer")?);
             }
+        }
+        Ok(())
+    }
+
+    /// Allocates page-locked room in every slot for at most `bytes` bytes of rows that the host makes: every
+    /// [`SlotPlace`] has [`made`](SlotPlace::made) then. Call it before the first fill.
+    ///
+    /// # Errors
+    /// [`FillError::Layout`] after the first fill; [`FillError::Cuda`].
+    pub fn reserve_made(&mut self, bytes: usize) -> Result<(), FillError> {
+        self.sound()?;
+        let held = &mut *self.held;
+        if held.fills > 0 {
+            return Err(FillError::Layout("room is reserved before the first fill".to_owned()));
+        }
+        for slot in &mut held.slots {
+            slot.made = Some(PinnedBuffer::new(&held.context, bytes, "rows that the host makes")?);
         }
         Ok(())
     }
@@ -234,7 +252,19 @@ impl<S: DeviceSource> RowSource<SlotPlace<'_>> for SlotFiller<S> {
             on.arrays.iter().try_for_each(|(_, bytes)| on.memory.slice(bytes.clone()).map(drop))?;
         }
         let ids_range = ids_at..ids_at.saturating_add(count.saturating_mul(size_of::<i64>()));
+        let room = held.slots[slot].made.as_ref().map(PinnedBuffer::bytes);
         let (lists, written) = match (&held.scratch, &place.sums) {
+            _ if room.is_some() || place.made.is_some() => match place.made {
+                Some(made) if place.sums.is_none() && room.is_some_and(|room| made.bytes <= room) => {
+                    (Vec::new(), vec![Rows { at: made.at, count: 1, bytes: made.bytes }])
+                }
+                made => {
+                    let room = room.unwrap_or(0);
+                    return Err(FillError::Layout(format!(
+                        "{made:?} with room for {room} bytes of the host's"
+                    )));
+                }
+            },
             (None, None) => (Vec::new(), vec![Rows { at: features_at, count, bytes: held.row_bytes }]),
             (Some(scratch), Some(sums)) if scratch.holds(count) && sums.destinations <= count => {
                 let written = sums.written(features_at, held.row_bytes, scratch.sum_bytes());

@@ -206,6 +206,7 @@ fn arrays_on_the_device_are_copied_by_one_launch_whatever_their_number() {
             ids_at: 64,
             features_at: FEATURES_AT,
             sums: None,
+            made: None,
             stamp,
             after: None,
             ready: &ready,

@@ -74,6 +74,7 @@ fn what_lies_outside_a_slot_is_refused_and_the_filler_goes_on() {
             ids_at: ids.start,
             features_at,
             sums: None,
+            made: None,
             stamp: 1,
             after: None,
             ready: &ready,

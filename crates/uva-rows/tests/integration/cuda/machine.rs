@@ -274,6 +274,7 @@ impl Batch {
             ids_at: IDS_AT,
             features_at: FEATURES_AT,
             sums: None,
+            made: None,
             stamp: self.stamp,
             after: after.map(|event| event as _),
             ready,
