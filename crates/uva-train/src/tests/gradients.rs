@@ -6,7 +6,7 @@ use crate::device::TrainDevice;
 use crate::model::Step;
 use crate::trainer::Trainer;
 use tch::{Kind, Tensor};
-use uva_model::projects_first;
+use uva_ops::lists::projects_first;
 use uva_model::{ModelKind, TrainerOptions};
 
 const STEP: f64 = 1e-5;

@@ -11,7 +11,7 @@ use crate::trainer::Trainer;
 use crate::{BatchInput, BlockInput};
 use tch::{Device, Kind, Tensor};
 use uva_graph::ElementType;
-use uva_model::projects_first;
+use uva_ops::lists::projects_first;
 use uva_model::{FeatureNorm, ModelKind, TrainerOptions};
 use uva_ops::Vectors;
 use uva_ops::lists::{Lists, WeightedSums, Weights, degree_weights};
