@@ -284,3 +284,170 @@ fn speed(rate: f64) -> String {
         format!("{rate:.2}")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{Cursor, Part, Passes};
+
+    /// Ten slots, so windows of 30 batches, of which 20 count.
+    const WINDOWS: Windows = Windows { settling: 10, counted: 20 };
+
+    /// A run with epochs of `epoch` batches. `seconds` says how long a batch takes, by its number and by whether the
+    /// producer sums it. Pauses at the end of each epoch take 1000 seconds. Returns the choice, and the number of the
+    /// batch at which it fell.
+    fn run(epoch: u64, seconds: &dyn Fn(u64, bool) -> f64) -> Option<(SumsChoice, u64)> {
+        let mut trial = SumsTrial::new(WINDOWS);
+        let mut now = 0.0;
+        (0..1000).find_map(|number| {
+            let summed = WINDOWS.tries_sums(number);
+            let at = Duration::from_secs_f64(now);
+            let choice = trial.taken(Taken { number, in_epoch: number % epoch, summed, at });
+            now += seconds(number, summed) + if (number + 1) % epoch == 0 { 1000.0 } else { 0.0 };
+            choice.map(|choice| (choice, number))
+        })
+    }
+
+    /// Noise of up to 1 either side, the same for each run of the tests.
+    fn noise(number: u64) -> f64 {
+        (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as f64 / f64::from(1 << 23) - 1.0
+    }
+
+    #[test]
+    fn a_clear_difference_decides_after_one_round_by_the_pace_of_the_run() {
+        for (host, sums) in [(0.5, true), (2.0, false), (0.9, true), (1.1, false)] {
+            let (choice, number) = run(10_000, &|_, summed| if summed { host } else { 1.0 }).unwrap();
+            assert_eq!((choice.sums, number), (sums, 30 + 4 * 30), "{choice:?}");
+            let [off, with_sums] = choice.batches_per_second.unwrap();
+            assert!((off - 1.0).abs() < 1e-9 && (with_sums - 1.0 / host).abs() < 1e-9, "{choice:?}");
+            // Each of the four windows has 20 batches that count, and the last of them is not timed.
+            assert_eq!(choice.batches, 4 * 19);
+            assert!(choice.reason.contains(if sums { "the producer sums" } else { "the consumer sums" }));
+        }
+    }
+
+    #[test]
+    fn ways_that_differ_by_less_than_a_twentieth_stay_with_the_consumer_after_the_last_round() {
+        for (host, part) in [(1.0, "the consumer sums"), (0.96, "gains less than 5 %"), (1.04, "the consumer")] {
+            let (choice, number) = run(10_000, &|_, summed| if summed { host } else { 1.0 }).unwrap();
+            assert_eq!((choice.sums, number), (false, 30 + 3 * 4 * 30));
+            assert!(choice.reason.contains(part), "{}", choice.reason);
+        }
+    }
+
+    #[test]
+    fn noise_asks_for_further_rounds_and_does_not_turn_the_choice() {
+        // Windows are slower by up to a half, by chance; and the ways differ by a quarter.
+        for (host, sums) in [(0.75, true), (1.25, false)] {
+            let seconds = |number: u64, summed: bool| {
+                let window = number.checked_sub(30).map_or(0, |tried| tried / 30);
+                (1.0 + 0.25 * noise(window)) * if summed { host } else { 1.0 }
+            };
+            let (choice, number) = run(10_000, &seconds).unwrap();
+            assert_eq!(choice.sums, sums, "{choice:?}");
+            assert!(number > 30 + 4 * 30, "{number}");
+        }
+        // Of single batches it is all the same.
+        let (choice, _) = run(10_000, &|number, summed| {
+            (1.0 + 0.5 * noise(number)) * if summed { 0.8 } else { 1.0 }
+        })
+        .unwrap();
+        assert!(choice.sums, "{choice:?}");
+    }
+
+    #[test]
+    fn what_goes_on_steadily_meanwhile_counts_for_both_ways() {
+        // Each batch is faster than the one before: sums, in the middle of a round, must not gain by that.
+        for drift in [0.001, -0.001] {
+            let seconds = |number: u64, summed: bool| {
+                (1.0 + drift * number as f64) * if summed { 0.97 } else { 1.0 }
+            };
+            let (choice, _) = run(10_000, &seconds).unwrap();
+            assert!(!choice.sums, "{choice:?}");
+        }
+    }
+
+    #[test]
+    fn batches_in_flight_at_a_change_and_pauses_between_epochs_do_not_count() {
+        // After a change of the way the slots are still full of the other way's batches.
+        let seconds = |number: u64, summed: bool| {
+            let settled = number < 30 || number % 30 >= 10;
+            match (settled, summed) {
+                (false, _) => 100.0,
+                (true, true) => 0.5,
+                (true, false) => 1.0,
+            }
+        };
+        for epoch in [10_000, 45, 20] {
+            let (choice, _) = run(epoch, &seconds).unwrap();
+            let [off, host] = choice.batches_per_second.unwrap();
+            assert!((off - 1.0).abs() < 1e-9 && (host - 2.0).abs() < 1e-9, "{epoch}: {choice:?}");
+        }
+    }
+
+    #[test]
+    fn a_run_whose_epochs_are_over_before_anything_is_timed_stays_with_the_consumer() {
+        let (choice, number) = run(10, &|_, summed| if summed { 0.5 } else { 1.0 }).unwrap();
+        assert_eq!((choice.sums, choice.batches, choice.batches_per_second), (false, 0, None));
+        assert_eq!(number, 30 + 3 * 4 * 30);
+        assert!(choice.reason.contains("too few"), "{}", choice.reason);
+    }
+
+    #[test]
+    fn where_no_batch_may_be_summed_the_first_round_says_so() {
+        let mut trial = SumsTrial::new(WINDOWS);
+        let mut taken = |number: u64, summed| {
+            let at = Duration::from_secs(number);
+            trial.taken(Taken { number, in_epoch: number, summed, at })
+        };
+        assert!((0..150).all(|number| taken(number, false).is_none()));
+        let choice = taken(150, false).unwrap();
+        assert_eq!((choice.sums, choice.batches_per_second), (false, None));
+        assert!(choice.reason.contains("multiplies"), "{}", choice.reason);
+    }
+
+    #[test]
+    fn windows_alternate_behind_a_warm_up_and_end() {
+        let summed: Vec<u64> = (0..1000).filter(|&number| WINDOWS.tries_sums(number)).collect();
+        let expected = (0..3).flat_map(|round| (0..60).map(move |at| 30 + round * 120 + 30 + at));
+        assert!(summed.into_iter().eq(expected));
+    }
+
+    #[test]
+    fn runs_that_are_too_short_for_it_try_nothing_and_say_from_when_on_they_would() {
+        let schedule = |epochs, start: Cursor, train| {
+            let passes = Passes { epochs, start, ..Passes::default() };
+            Schedule::new(passes, Part::default(), [train, 3, 3])
+        };
+        let from = |epoch, batch| Cursor { epoch, batch };
+        // A warm-up of 30 batches, and five rounds of 120.
+        for (schedule, part) in [
+            (schedule(1, from(0, 0), 629), Some("629 training batches, and from 630 on")),
+            (schedule(1, from(0, 0), 630), None),
+            (schedule(7, from(0, 0), 90), None),
+            (schedule(7, from(0, 1), 90), Some("629 training")),
+            (schedule(9, from(2, 0), 90), None),
+            (schedule(9, from(3, 0), 90), Some("540 training")),
+            (schedule(100, from(0, 0), 20), None),
+            (schedule(100, from(0, 0), 19), Some("an epoch has 19 training batches; with 10 slots")),
+        ] {
+            let obstacle = WINDOWS.obstacle(&schedule);
+            assert_eq!(obstacle.is_some(), part.is_some(), "{obstacle:?}");
+            assert!(obstacle.unwrap_or_default().contains(part.unwrap_or_default()));
+        }
+    }
+
+    #[test]
+    fn training_batches_are_numbered_from_where_the_run_starts_in_each_part() {
+        let passes = Passes { epochs: 9, start: Cursor { epoch: 2, batch: 3 }, ..Passes::default() };
+        let number = |part, epoch, batch| {
+            let schedule = Schedule::new(passes, part, [40, 0, 0]);
+            schedule.training_number(BatchKey { split: Split::Train, epoch, batch })
+        };
+        let whole = Part::default();
+        assert_eq!([number(whole, 2, 3), number(whole, 2, 39), number(whole, 3, 0)], [0, 36, 37]);
+        // Batches 1, 5, 9, … of each epoch.
+        let part = Part { index: 1, of: 4 };
+        assert_eq!([number(part, 2, 13), number(part, 2, 37), number(part, 3, 1)], [0, 6, 7]);
+    }
+}
