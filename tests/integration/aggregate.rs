@@ -175,8 +175,8 @@ const SETTLING: usize = 2 + 3;
 const WINDOW: usize = SETTLING + 16;
 const ROUND: usize = 4 * WINDOW;
 
-/// Checks that a run's batches were tried in windows and then went on as the line says that the choice put into the
-/// metrics. `batches` are those of the run, `counted` says how many of them there must be for it to fall.
+/// Checks that the batches of a file's last run were tried in windows, and went on as the line says that the choice put
+/// among them.
 fn check_the_trial(metrics: &Metrics) {
     let start = metrics.0.iter().rposition(|line| line["event"] == "start").unwrap();
     let run = Metrics(metrics.0[start..].to_vec());
@@ -192,8 +192,7 @@ fn check_the_trial(metrics: &Metrics) {
     assert!(reason.contains(if way == "host" { "the producer sums" } else { "the consumer sums" }));
 
     let batches: Vec<&Value> = run.of("batch").collect();
-    let ways: Vec<&str> =
-        batches.iter().map(|batch| batch["aggregate"]["way"].as_str().unwrap()).collect();
+    let ways: Vec<&str> = batches.iter().map(|batch| batch["aggregate"]["way"].as_str().unwrap()).collect();
     let place = |batch: &Value| (batch["epoch"].as_u64().unwrap(), batch["batch"].as_u64().unwrap());
     let from = batches.iter().position(|batch| place(batch) == place(&chosen["from"])).unwrap();
     // It falls when a batch behind a round is taken, and holds for the batch that gets the slot of that one.
@@ -225,7 +224,11 @@ fn auto_tries_both_ways_in_the_first_batches_and_goes_on_with_one() {
     small_graph(temp.path());
     for model in ["sage", "gcn"] {
         let run = |options: &str| {
-            small_batches(temp.path(), "run.jsonl", &format!("--hidden 16 --model {model} --epochs 2 {options}"))
+            small_batches(
+                temp.path(),
+                "run.jsonl",
+                &format!("--hidden 16 --model {model} --epochs 2 {options}"),
+            )
         };
         let slot = |metrics: &Metrics| {
             metrics.of("start").last().unwrap()["in_force"]["feature_slot_bytes"].as_u64().unwrap()
@@ -293,7 +296,11 @@ fn a_run_whose_trainer_multiplies_first_never_sums() {
     for model in ["sage", "gcn"] {
         // Of 24 columns 2 are left to sum.
         let run = |options: &str| {
-            small_batches(temp.path(), "run.jsonl", &format!("--hidden 2 --model {model} --epochs 2 {options}"))
+            small_batches(
+                temp.path(),
+                "run.jsonl",
+                &format!("--hidden 2 --model {model} --epochs 2 {options}"),
+            )
         };
         let (off, auto) = (run("--aggregate off"), run(""));
         assert_eq!(learned(&auto), learned(&off), "{model}");
@@ -379,6 +386,16 @@ fn half_precision_tables_give_equal_losses_whoever_sums_and_whoever_widens() {
         let expected = run("--aggregate off");
         for options in ["", "--feature-type table", "--feature-type float32"] {
             assert_eq!(run(&format!("--aggregate host {options}")), expected, "{dtype} {options}");
+        }
+        let small = |options: &str| {
+            let options = format!("--hidden 16 --epochs 2 --in-process {options}");
+            small_batches(temp.path(), "run.jsonl", &options)
+        };
+        let expected = learned(&small("--aggregate off"));
+        for options in ["--feature-type table", "--feature-type float32"] {
+            let auto = small(options);
+            assert_eq!(learned(&auto), expected, "{dtype} {options}");
+            check_the_trial(&auto);
         }
     }
 }

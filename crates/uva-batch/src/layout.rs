@@ -622,6 +622,52 @@ mod tests {
     }
 
     #[test]
+    fn a_slot_of_a_producer_that_chooses_holds_either_form_in_one_place_and_the_header_says_which() {
+        let temp = tempfile::tempdir().unwrap();
+        let dataset = small_graph(temp.path());
+        let of = |aggregation, chooses_sums| {
+            let spec = BatchSpec { aggregation, chooses_sums, ..options(&[3, 2], 10, None) };
+            BatchLayout::new(&dataset, &spec).unwrap()
+        };
+        let none = of(Aggregation::None, false);
+        let raw = sampled();
+        let mut summed = sampled();
+        summed.set_summed(true);
+        for aggregation in [Aggregation::Mean, Aggregation::Degrees] {
+            let (always, chooses) = (of(aggregation, false), of(aggregation, true));
+            assert_eq!(
+                chooses.feature_slot_bytes(),
+                none.feature_slot_bytes().max(always.feature_slot_bytes())
+            );
+            assert_eq!(chooses.range(&raw, Column::X, 0), none.range(&raw, Column::X, 0));
+            assert!(chooses.range(&raw, Column::Aggregated, 0).is_empty());
+            let bytes = |layout: &BatchLayout, column| layout.range(&summed, column, 0).len();
+            for column in [Column::X, Column::Aggregated] {
+                assert_eq!(bytes(&chooses, column), bytes(&always, column), "{aggregation} {column}");
+            }
+            let [own, sums] = [Column::X, Column::Aggregated].map(|column| chooses.range(&summed, column, 0));
+            assert!(own.end <= sums.start && sums.start.is_multiple_of(CACHE_LINE), "{own:?} {sums:?}");
+            assert_eq!(chooses.used_bytes(&raw), none.used_bytes(&raw));
+            assert_eq!(chooses.used_bytes(&summed), sums.end);
+            assert!(sums.end <= chooses.feature_slot_bytes());
+            let full_of_sums = {
+                let mut header = full(&chooses);
+                header.set_summed(true);
+                header
+            };
+            assert!(chooses.used_bytes(&full_of_sums) <= chooses.feature_slot_bytes());
+            assert_eq!(chooses.aggregation_of(&raw), Aggregation::None);
+            assert_eq!(chooses.aggregation_of(&summed), aggregation);
+            assert_eq!(always.aggregation_of(&raw), aggregation);
+        }
+        // In a slot of any other producer the header cannot say so.
+        let mut payload = vec![0; none.batch_bytes()];
+        summed.write(&mut payload);
+        assert!(none.read_header(&payload).unwrap_err().contains("summed by choice"));
+        assert!(of(Aggregation::Mean, true).read_header(&payload).unwrap().is_summed());
+    }
+
+    #[test]
     fn slot_bytes_bound_the_rows_that_are_gathered_before_they_are_summed() {
         let of = |aggregation, gathers_before_sums| {
             let spec = BatchSpec { aggregation, gathers_before_sums, ..options(&[3, 3], 10, None) };

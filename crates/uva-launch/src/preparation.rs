@@ -16,8 +16,8 @@ use uva_runtime::measurement::{self, Wanted};
 use uva_runtime::metrics::{CacheOutcome, CacheTotals, End, Event, InForce, Observer, Start};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::planning::{
-    Budget, CacheRequest, Found, SamplerVerdict, Search, budget_on_cpu, cacheable,
-    check_plan_fits, read_plan, workload,
+    Budget, CacheRequest, Found, SamplerVerdict, Search, budget_on_cpu, cacheable, check_plan_fits,
+    read_plan, workload,
 };
 use uva_runtime::topology::Placement;
 use uva_runtime::{LoaderOptions, RuntimeError, StaticShapes};

@@ -72,7 +72,8 @@ impl InForce {
     pub fn of_sums(choice: &SumsChoice, aggregation: Aggregation) -> Self {
         let SumsChoice { sums, reason, batches_per_second, batches, from } = choice;
         let (way, sums) = if *sums { ("host", aggregation) } else { ("off", Aggregation::None) };
-        let mut aggregate = json!({ "way": way, "sums": sums.name(), "reason": reason, "measured_batches": batches });
+        let mut aggregate =
+            json!({ "way": way, "sums": sums.name(), "reason": reason, "measured_batches": batches });
         if let Some([off, host]) = batches_per_second {
             aggregate["batches_per_second"] = json!({ "off": off, "host": host });
         }

@@ -328,7 +328,9 @@ mod tests {
 
     #[test]
     fn ways_that_differ_by_less_than_a_twentieth_stay_with_the_consumer_after_the_last_round() {
-        for (host, part) in [(1.0, "the consumer sums"), (0.96, "gains less than 5 %"), (1.04, "the consumer")] {
+        for (host, part) in
+            [(1.0, "the consumer sums"), (0.96, "gains less than 5 %"), (1.04, "the consumer")]
+        {
             let (choice, number) = run(10_000, &|_, summed| if summed { host } else { 1.0 }).unwrap();
             assert_eq!((choice.sums, number), (false, 30 + 3 * 4 * 30));
             assert!(choice.reason.contains(part), "{}", choice.reason);
@@ -348,10 +350,9 @@ mod tests {
             assert!(number > 30 + 4 * 30, "{number}");
         }
         // Of single batches it is all the same.
-        let (choice, _) = run(10_000, &|number, summed| {
-            (1.0 + 0.5 * noise(number)) * if summed { 0.8 } else { 1.0 }
-        })
-        .unwrap();
+        let (choice, _) =
+            run(10_000, &|number, summed| (1.0 + 0.5 * noise(number)) * if summed { 0.8 } else { 1.0 })
+                .unwrap();
         assert!(choice.sums, "{choice:?}");
     }
 
@@ -359,9 +360,8 @@ mod tests {
     fn what_goes_on_steadily_meanwhile_counts_for_both_ways() {
         // Each batch is faster than the one before: sums, in the middle of a round, must not gain by that.
         for drift in [0.001, -0.001] {
-            let seconds = |number: u64, summed: bool| {
-                (1.0 + drift * number as f64) * if summed { 0.97 } else { 1.0 }
-            };
+            let seconds =
+                |number: u64, summed: bool| (1.0 + drift * number as f64) * if summed { 0.97 } else { 1.0 };
             let (choice, _) = run(10_000, &seconds).unwrap();
             assert!(!choice.sums, "{choice:?}");
         }
