@@ -1,6 +1,9 @@
 //! Sums of the producer as users meet them: the losses of whole rows, smaller slots, refusals that say what to do.
 
 use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
 
 use crate::support::arrays::header;
 use crate::support::directory;
@@ -134,7 +137,7 @@ fn sums_that_the_producer_cannot_make_are_refused_with_another_way_and_left_by_a
         let aggregate = metrics.of("start").next().unwrap()["in_force"]["aggregate"].clone();
         assert_eq!(aggregate["way"], "off", "{options}");
         let reason = aggregate["reason"].as_str().unwrap();
-        assert!(!reason.contains("measured"), "{options}: {reason}");
+        assert!(!reason.contains("training batches"), "{options}: {reason}");
     }
     train(temp.path(), "refused.jsonl", "--epochs 1 --aggregate device")
         .run()
@@ -150,74 +153,180 @@ fn sums_that_the_producer_cannot_make_are_refused_with_another_way_and_left_by_a
         .refuses(2, &["--aggregate host", "u8", "--aggregate off"]);
 }
 
-#[test]
-fn auto_times_both_ways_in_a_run_that_is_long_enough_and_does_what_the_times_say() {
-    let temp = directory();
-    small_graph(temp.path());
-    let run = |name: &str, options: &str| {
-        train(temp.path(), name, options).run().succeeds();
-        let metrics = Metrics::read(&temp.path().join(name));
-        let aggregate = metrics.of("start").next().unwrap()["in_force"]["aggregate"].clone();
-        (metrics, aggregate)
-    };
-    for model in ["sage", "gcn"] {
-        let (off, asked) = run("off.jsonl", &format!("--epochs 12 --model {model} --aggregate off"));
-        assert!(off.of("batch").count() >= 200);
-        assert_eq!(asked["reason"], "asked for");
-        for options in ["", "--in-process", "--gpu-cache 100KB --cache-policy degree"] {
-            let (auto, aggregate) = run("auto.jsonl", &format!("--epochs 12 --model {model} {options}"));
-            let time = |name: &str| aggregate["times"][name].as_f64().unwrap();
-            assert!((1.0..=8.0).contains(&time("batches")), "{aggregate}");
-            assert_eq!(time("threads"), 1.0);
-            assert!(time("gather_ms") > 0.0 && time("sum_ms") > 0.0, "{aggregate}");
-            let way = if time("host_ms") <= 0.95 * time("off_ms") { "host" } else { "off" };
-            assert_eq!(aggregate["way"], way, "{aggregate}");
-            let reason = aggregate["reason"].as_str().unwrap();
-            assert!(reason.starts_with("summing while reading takes"), "{reason}");
-            assert!(auto.of("batch").all(|batch| batch.get("aggregate").is_some() == (way == "host")));
-            assert_eq!(learned(&auto), learned(&off), "{model} {options}");
-        }
+/// Many small batches, 400 an epoch, with few slots, so that `auto` can try both ways in an epoch.
+const SMALL_BATCHES: &str = "train graph --fanouts 5,4 --batch-size 5 --train-threads 1 --gather-threads 1 --samplers 1 \
+                             --slots 2 --batch-slots 3";
+
+/// A run of them.
+fn small_batches(directory: &Path, metrics: &str, options: &str) -> Metrics {
+    let line = format!("{SMALL_BATCHES} --metrics {metrics} {options}");
+    crate::support::uvatrain(directory, line.split_whitespace()).run().succeeds();
+    Metrics::read(&directory.join(metrics))
+}
+
+/// Who sums, as the last run of a metrics file says at its start.
+fn at_start(metrics: &Metrics) -> Value {
+    metrics.of("start").last().unwrap()["in_force"]["aggregate"].clone()
+}
+
+/// Batches of a window of these runs that are not timed, since they may be in flight when the way changes; and those of
+/// a whole window, and of a round.
+const SETTLING: usize = 2 + 3;
+const WINDOW: usize = SETTLING + 16;
+const ROUND: usize = 4 * WINDOW;
+
+/// Checks that the batches of a file's last run were tried in windows, and went on as the line says that the choice put
+/// among them.
+fn check_the_trial(metrics: &Metrics) {
+    let start = metrics.0.iter().rposition(|line| line["event"] == "start").unwrap();
+    let run = Metrics(metrics.0[start..].to_vec());
+    assert_eq!(at_start(&run)["way"], "auto");
+    let chosen: Vec<&Value> = run.of("in_force").collect();
+    let [chosen] = chosen[..] else { panic!("{chosen:?}") };
+    let chosen = &chosen["in_force"]["aggregate"];
+    let way = chosen["way"].as_str().unwrap();
+    let speed = |way: &str| chosen["batches_per_second"][way].as_f64().unwrap();
+    assert_eq!(way == "host", speed("off") <= 0.95 * speed("host"), "{chosen}");
+    assert_eq!(way == "off", chosen["sums"] == "none", "{chosen}");
+    let reason = chosen["reason"].as_str().unwrap();
+    assert!(reason.contains(if way == "host" { "the producer sums" } else { "the consumer sums" }));
+
+    let batches: Vec<&Value> = run.of("batch").collect();
+    let ways: Vec<&str> = batches.iter().map(|batch| batch["aggregate"]["way"].as_str().unwrap()).collect();
+    let place = |batch: &Value| (batch["epoch"].as_u64().unwrap(), batch["batch"].as_u64().unwrap());
+    let from = batches.iter().position(|batch| place(batch) == place(&chosen["from"])).unwrap();
+    // It falls when a batch behind a round is taken, and holds for the batch that gets the slot of that one.
+    let rounds = (from - WINDOW) / ROUND;
+    assert_eq!(from, WINDOW + rounds * ROUND + 2, "{chosen}");
+    assert!((1..=3).contains(&rounds), "{chosen}");
+    for (number, found) in ways.iter().enumerate() {
+        let tried = number.checked_sub(WINDOW).filter(|tried| *tried < 3 * ROUND);
+        let expected = match tried {
+            _ if number >= from => way,
+            Some(tried) if [1, 2].contains(&(tried / WINDOW % 4)) => "host",
+            _ => "off",
+        };
+        assert_eq!(*found, expected, "batch {number}: {chosen}");
+    }
+    assert!(chosen["measured_batches"].as_u64().unwrap() <= (rounds * 4 * 15) as u64, "{chosen}");
+
+    let end = &run.of("end").next().unwrap()["aggregate"];
+    assert_eq!(end["way"], "auto");
+    for way in ["off", "host"] {
+        let count = ways.iter().filter(|found| **found == way).count();
+        assert_eq!(end["batches"][way].as_u64(), Some(count as u64), "{end}");
     }
 }
 
 #[test]
-fn auto_measures_nothing_in_a_run_that_is_over_before_it_pays_or_has_slots_of_a_given_size() {
+fn auto_tries_both_ways_in_the_first_batches_and_goes_on_with_one() {
     let temp = directory();
     small_graph(temp.path());
+    for model in ["sage", "gcn"] {
+        let run = |options: &str| {
+            small_batches(
+                temp.path(),
+                "run.jsonl",
+                &format!("--hidden 16 --model {model} --epochs 2 {options}"),
+            )
+        };
+        let slot = |metrics: &Metrics| {
+            metrics.of("start").last().unwrap()["in_force"]["feature_slot_bytes"].as_u64().unwrap()
+        };
+        let off = run("--aggregate off --in-process");
+        let host = run("--aggregate host --in-process");
+        assert_eq!(off.of("batch").count(), 800);
+        assert!(off.of("in_force").next().is_none() && host.of("in_force").next().is_none());
+        for options in ["", "--in-process", "--in-process --gpu-cache 100KB --cache-policy fifo"] {
+            let auto = run(options);
+            assert_eq!(learned(&auto), learned(&off), "{model} {options}");
+            check_the_trial(&auto);
+            assert_eq!(slot(&auto), slot(&off).max(slot(&host)), "{model}");
+        }
+        let hits = |metrics: &Metrics| {
+            metrics.of("batch").map(|batch| batch["cache"]["row_hits"].as_u64().unwrap()).collect::<Vec<_>>()
+        };
+        let cached = "--in-process --gpu-cache 100KB --cache-policy fifo";
+        assert_eq!(hits(&run(cached)), hits(&run(&format!("{cached} --aggregate off"))), "{model}");
+    }
+}
+
+#[test]
+fn a_resumed_run_tries_again_and_goes_on_with_the_same_losses() {
+    let temp = directory();
+    small_graph(temp.path());
+    for model in ["sage", "gcn"] {
+        let model = format!("--hidden 16 --model {model}");
+        let off = small_batches(temp.path(), "off.jsonl", &format!("{model} --epochs 3 --aggregate off"));
+        let kept = format!("{model} --checkpoint kept --overwrite-checkpoint");
+        small_batches(temp.path(), "kept.jsonl", &format!("{kept} --epochs 1 --aggregate host"));
+        let kept = format!("{model} --checkpoint kept --resume --epochs 3");
+        let resumed = small_batches(temp.path(), "kept.jsonl", &kept);
+        assert_eq!(learned(&resumed), learned(&off), "{model}");
+        check_the_trial(&resumed);
+    }
+}
+
+#[test]
+fn auto_tries_nothing_in_a_run_that_is_over_before_it_pays_or_has_slots_of_a_given_size() {
+    let temp = directory();
+    small_graph(temp.path());
+    let enough = WINDOW + 5 * ROUND;
     for (options, part) in [
-        ("--epochs 1", "training batches, and from 200 on"),
-        ("--epochs 12 --slot-bytes 64MiB", "--slot-bytes 67108864"),
+        ("--epochs 1", format!("the run has 400 training batches, and from {enough} on")),
+        ("--epochs 2 --slot-bytes 64MiB", "--slot-bytes 67108864".to_owned()),
     ] {
-        train(temp.path(), "auto.jsonl", &format!("{options} --in-process")).run().succeeds();
-        let metrics = Metrics::read(&temp.path().join("auto.jsonl"));
-        let aggregate = metrics.of("start").next().unwrap()["in_force"]["aggregate"].clone();
-        assert_eq!(aggregate["way"], "off", "{options}");
-        assert!(aggregate["times"].is_null(), "{aggregate}");
-        assert!(aggregate["reason"].as_str().unwrap().contains(part), "{aggregate}");
+        let auto = small_batches(temp.path(), "auto.jsonl", &format!("{options} --hidden 16 --in-process"));
+        assert_eq!(at_start(&auto)["way"], "off", "{options}");
+        assert!(at_start(&auto)["reason"].as_str().unwrap().contains(&part), "{}", at_start(&auto));
+        assert!(auto.of("in_force").next().is_none());
+        assert!(auto.of("batch").all(|batch| batch.get("aggregate").is_none()), "{options}");
     }
     // What is left of a resumed run counts.
-    train(temp.path(), "kept.jsonl", "--epochs 11 --checkpoint kept --aggregate off").run().succeeds();
-    train(temp.path(), "kept.jsonl", "--epochs 12 --checkpoint kept --resume").run().succeeds();
-    let metrics = Metrics::read(&temp.path().join("kept.jsonl"));
-    let last = metrics.of("start").last().unwrap()["in_force"]["aggregate"].clone();
-    assert!(last["reason"].as_str().unwrap().contains("from 200 on"), "{last}");
+    let kept = "--hidden 16 --checkpoint kept";
+    small_batches(temp.path(), "kept.jsonl", &format!("{kept} --epochs 1 --aggregate off"));
+    let resumed = small_batches(temp.path(), "kept.jsonl", &format!("{kept} --epochs 2 --resume"));
+    assert!(at_start(&resumed)["reason"].as_str().unwrap().contains("has 400 training batches"));
 }
 
 #[test]
-fn a_dry_run_says_that_the_sums_are_timed_at_the_start_and_times_nothing() {
+fn a_run_whose_trainer_multiplies_first_never_sums() {
     let temp = directory();
     small_graph(temp.path());
-    let timed = |options: &str| {
-        let line = format!("--epochs 12 --dry-run --json {options}");
-        let dry = train(temp.path(), "none.jsonl", &line).run().succeeds().json();
-        dry["decided_at_start"].as_array().unwrap().iter().any(|line| line.to_string().contains("sums"))
-    };
-    assert!(timed("") && timed("--model gcn"));
-    for options in ["--aggregate off", "--aggregate host", "--model gat", "--residual", "--slot-bytes 64MiB"]
-    {
-        assert!(!timed(options), "{options}");
+    for model in ["sage", "gcn"] {
+        // Of 24 columns 2 are left to sum.
+        let run = |options: &str| {
+            small_batches(
+                temp.path(),
+                "run.jsonl",
+                &format!("--hidden 2 --model {model} --epochs 2 {options}"),
+            )
+        };
+        let (off, auto) = (run("--aggregate off"), run(""));
+        assert_eq!(learned(&auto), learned(&off), "{model}");
+        assert_eq!(at_start(&auto)["way"], "auto");
+        assert!(auto.of("batch").all(|batch| batch["aggregate"]["way"] == "off"), "{model}");
+        let chosen = auto.of("in_force").next().unwrap()["in_force"]["aggregate"].clone();
+        assert_eq!((&chosen["way"], &chosen["sums"]), (&"off".into(), &"none".into()));
+        assert!(chosen["reason"].as_str().unwrap().contains("multiplies rows"), "{chosen}");
+        let end = auto.of("end").next().unwrap()["aggregate"].clone();
+        assert_eq!(end["batches"], serde_json::json!({ "host": 0, "off": 800 }));
+        assert_eq!((&end["slot_bytes"], &end["sum_rows"]), (&end["raw_slot_bytes"], &0.into()), "{end}");
     }
-    assert!(!temp.path().join("none.jsonl").exists());
+}
+
+#[test]
+fn the_choice_is_told_on_the_screen_once() {
+    let temp = directory();
+    small_graph(temp.path());
+    let line = format!("{SMALL_BATCHES} --hidden 16 --epochs 2 --metrics run.jsonl");
+    let outcome = crate::support::uvatrain(temp.path(), line.split_whitespace()).run().succeeds();
+    let metrics = Metrics::read(&temp.path().join("run.jsonl"));
+    let reason = metrics.of("in_force").next().unwrap()["in_force"]["aggregate"]["reason"].clone();
+    let told = format!("--aggregate auto: {}", reason.as_str().unwrap());
+    assert_eq!(outcome.stderr.matches(&told).count(), 1, "{told} in {outcome}");
+    // The report takes the line where it stands, in the middle of the batches.
+    crate::support::uvatrain(temp.path(), ["report", "run.jsonl", "--out", "page.html"]).run().succeeds();
 }
 
 #[test]
@@ -229,6 +338,7 @@ fn the_end_of_a_run_has_the_sums_of_its_batches_counts() {
         let metrics = Metrics::read(&temp.path().join("run.jsonl"));
         let end = metrics.of("end").next().unwrap()["aggregate"].clone();
         assert_eq!(end["way"], "host");
+        assert_eq!(end["batches"], serde_json::json!({ "host": metrics.of("batch").count() }));
         for name in [
             "own_rows",
             "sum_rows",
@@ -276,6 +386,16 @@ fn half_precision_tables_give_equal_losses_whoever_sums_and_whoever_widens() {
         let expected = run("--aggregate off");
         for options in ["", "--feature-type table", "--feature-type float32"] {
             assert_eq!(run(&format!("--aggregate host {options}")), expected, "{dtype} {options}");
+        }
+        let small = |options: &str| {
+            let options = format!("--hidden 16 --epochs 2 --in-process {options}");
+            small_batches(temp.path(), "run.jsonl", &options)
+        };
+        let expected = learned(&small("--aggregate off"));
+        for options in ["--feature-type table", "--feature-type float32"] {
+            let auto = small(options);
+            assert_eq!(learned(&auto), expected, "{dtype} {options}");
+            check_the_trial(&auto);
         }
     }
 }

@@ -17,7 +17,11 @@ pub struct ColumnPlace {
     /// Values in a row; `None`: one, and the column has one dimension.
     pub width: Option<usize>,
     /// Which rows it has: those of its description, except that beside sums `x` has the outermost destinations' alone.
-    pub counted: Rows,
+    /// `None`: none.
+    pub counted: Option<Rows>,
+    /// The same of a batch whose header says that it is summed. It differs only where the producer chooses batch by
+    /// batch whether it sums.
+    pub counted_if_summed: Option<Rows>,
     /// The most rows that it can have.
     pub capacity: usize,
     /// The offset of its first byte in the slot.
@@ -34,7 +38,8 @@ impl ColumnPlace {
     /// Rows that the batch of this header has of it.
     #[must_use]
     pub fn rows(&self, header: &BatchHeader) -> usize {
-        header.rows(self.counted, self.layer)
+        let counted = if header.is_summed() { self.counted_if_summed } else { self.counted };
+        counted.map_or(0, |rows| header.rows(rows, self.layer))
     }
 
     /// The bytes that the batch of this header uses of it.

@@ -43,7 +43,9 @@ pub struct BatchHeader {
     queue: u32,
     pace: u32,
     kind: u32,
-    split: u32,
+    split: u16,
+    /// 1 where the producer chooses batch by batch whether it sums, and summed this one.
+    summed: u16,
     epoch: u32,
     batch: u32,
     seeds: u32,
@@ -65,7 +67,7 @@ impl BatchHeader {
     pub fn of_batch(key: BatchKey, counts: &BatchCounts) -> Self {
         let mut header = Self {
             hash: counts.hash,
-            split: key.split as u32,
+            split: key.split as u16,
             epoch: key.epoch,
             batch: key.batch,
             // Local ids are 32 bits, so every count is.
@@ -128,6 +130,9 @@ impl BatchHeader {
         };
         if self.split > 2 {
             return Err(format!("split {} is unknown", self.split));
+        }
+        if self.summed > 1 {
+            return Err(format!("way {} of its rows is unknown", self.summed));
         }
         if self.layer_count as usize != bounds.layers.len() {
             return Err(format!("{} layers in a slot for {}", self.layer_count, bounds.layers.len()));
@@ -227,6 +232,17 @@ impl BatchHeader {
     /// Notes how many rows came from the feature cache.
     pub fn set_rows_cached(&mut self, rows: u64) {
         self.rows_cached = rows;
+    }
+
+    /// Whether the producer, which chooses batch by batch, summed this batch's rows. A producer that sums in every batch
+    /// leaves it false.
+    pub fn is_summed(&self) -> bool {
+        self.summed == 1
+    }
+
+    /// Notes whether the producer, which chooses batch by batch, sums the rows.
+    pub fn set_summed(&mut self, summed: bool) {
+        self.summed = u16::from(summed);
     }
 
     /// Notes which sampler made it, and from when to when, by the clock that all processes share.

@@ -38,6 +38,8 @@ pub struct BatchLayout {
     shapes: Option<StaticShapes>,
     /// What the producer sums up.
     aggregation: Aggregation,
+    /// Whether it does so in some batches alone.
+    chooses_sums: bool,
     batch_bytes: usize,
     arrays_bytes: usize,
 }
@@ -95,16 +97,16 @@ impl BatchLayout {
         };
         let mut places: Vec<ColumnPlace> = Vec::new();
         let (mut batch_bytes, mut arrays_bytes) = (BatchHeader::BYTES, 0);
-        let mut end = BatchHeader::BYTES;
+        let (mut end, mut summed_end) = (BatchHeader::BYTES, 0);
         for (column, layer) in in_slot_order(spec, labelled, bounds.layers.len()) {
             let of_column = column.spec();
             let (element, width) = of_values(of_column.values);
-            let counted = match column {
-                Column::X if spec.aggregation != Aggregation::None => Rows::Outermost,
-                _ => of_column.rows,
-            };
-            let capacity = most_rows(counted, layer, &bounds);
-            let mut place = ColumnPlace { column, layer, element, width, counted, capacity, at: 0 };
+            let [counted, counted_if_summed] = counted_rows(spec, column);
+            let capacity = |counted: Option<Rows>| counted.map_or(0, |rows| most_rows(rows, layer, &bounds));
+            let of_sums = capacity(counted_if_summed);
+            let capacity = capacity(counted).max(of_sums);
+            let mut place =
+                ColumnPlace { column, layer, element, width, counted, counted_if_summed, capacity, at: 0 };
             if let Some(whole) = of_column.first_of {
                 place.at = places.iter().find(|other| other.column == whole).map_or(0, |whole| whole.at);
                 places.push(place);
@@ -113,12 +115,19 @@ impl BatchLayout {
             if of_features(column) && arrays_bytes == 0 {
                 arrays_bytes = end;
                 end = end.checked_next_multiple_of(PAGE).ok_or(LayoutError::TooLarge)?;
+                summed_end = end;
             }
-            place.at = end;
-            end = capacity
-                .checked_mul(place.row_bytes())
-                .and_then(|bytes| end.checked_add(bytes)?.checked_next_multiple_of(CACHE_LINE))
-                .ok_or(LayoutError::TooLarge)?;
+            // A batch has either all its rows or sums. So where both occur, sums and what lies beside them begin where
+            // the rows of all nodes do.
+            let overlaps = spec.chooses_sums && of_features(column);
+            place.at = if overlaps { summed_end } else { end };
+            let behind = |rows: usize| {
+                rows.checked_mul(place.row_bytes())
+                    .and_then(|bytes| place.at.checked_add(bytes)?.checked_next_multiple_of(CACHE_LINE))
+                    .ok_or(LayoutError::TooLarge)
+            };
+            end = end.max(behind(capacity)?);
+            summed_end = behind(of_sums)?;
             if of_column.lives_in == Slots::Both {
                 batch_bytes = end;
             }
@@ -137,6 +146,7 @@ impl BatchLayout {
             edge_attr,
             shapes: spec.shapes.clone(),
             aggregation,
+            chooses_sums: spec.chooses_sums,
             batch_bytes,
             arrays_bytes,
         })
@@ -196,12 +206,24 @@ impl BatchLayout {
 
     /// Bytes of a feature slot's payload.
     pub fn feature_slot_bytes(&self) -> usize {
-        self.places.last().map_or(0, |place| place.room().end)
+        self.of_features().map(|place| place.room().end).max().unwrap_or(0)
     }
 
     /// Bytes that the batch of this header takes of it.
     pub fn used_bytes(&self, header: &BatchHeader) -> usize {
-        self.places.last().map_or(0, |place| place.used(header).end)
+        let there = self.of_features().filter(|place| place.rows(header) > 0);
+        there.map(|place| place.used(header).end).max().unwrap_or(self.arrays_bytes)
+    }
+
+    /// Bytes of a feature slot's feature rows and sums.
+    pub fn features_bytes(&self) -> usize {
+        let begin = self.of_features().map(|place| place.room().start).min();
+        self.feature_slot_bytes() - begin.unwrap_or_else(|| self.feature_slot_bytes())
+    }
+
+    /// The columns of feature rows.
+    fn of_features(&self) -> impl Iterator<Item = &ColumnPlace> {
+        self.places.iter().filter(|place| of_features(place.column))
     }
 
     /// Bytes of a slot on a GPU that one upload brings, at most: the report and the [packed](Self::packed) columns. Where
@@ -273,9 +295,19 @@ impl BatchLayout {
         self.widened_from
     }
 
-    /// What the producer sums up.
+    /// What the producer sums up, in every batch or in [some](Self::chooses_sums).
     pub fn aggregation(&self) -> Aggregation {
         self.aggregation
+    }
+
+    /// Whether the producer chooses batch by batch whether it sums.
+    pub fn chooses_sums(&self) -> bool {
+        self.chooses_sums
+    }
+
+    /// What the producer sums up in the batch of this header.
+    pub fn aggregation_of(&self, header: &BatchHeader) -> Aggregation {
+        if self.chooses_sums && !header.is_summed() { Aggregation::None } else { self.aggregation }
     }
 
     /// The type of the feature values of edges, and how many a row has; `None` where batches have none.
@@ -289,6 +321,9 @@ impl BatchLayout {
     /// The field that cannot be, or the length of a payload that is cut.
     pub fn read_header(&self, payload: &[u8]) -> Result<BatchHeader, String> {
         let header = BatchHeader::read(payload, &self.bounds)?;
+        if header.is_summed() && !self.chooses_sums {
+            return Err("summed by choice, where the producer has none".to_owned());
+        }
         if header.kind() == HandOver::Batch && payload.len() < self.batch_bytes {
             return Err(format!("{} bytes where a batch has {}", payload.len(), self.batch_bytes));
         }
@@ -314,6 +349,18 @@ impl BatchLayout {
 /// Whether it is one of the columns of feature rows, which come last.
 fn of_features(column: Column) -> bool {
     matches!(column, Column::X | Column::Aggregated)
+}
+
+/// The rows of a column in a batch whose header does not say that it is summed, and in one whose header does. `None`: none.
+fn counted_rows(spec: &BatchSpec, column: Column) -> [Option<Rows>; 2] {
+    let beside_sums = spec.aggregation.keeps_own_rows().then_some(Rows::Outermost);
+    match (column, spec.aggregation) {
+        (Column::X, Aggregation::None) => [Some(Rows::Nodes); 2],
+        (Column::X, _) if spec.chooses_sums => [Some(Rows::Nodes), beside_sums],
+        (Column::X, _) => [beside_sums; 2],
+        (Column::Aggregated, _) if spec.chooses_sums => [None, Some(Rows::Outermost)],
+        _ => [Some(column.spec().rows); 2],
+    }
 }
 
 /// The columns of batches of `layers` layers, in the order of [`COLUMNS`].
@@ -438,6 +485,7 @@ mod tests {
             feature_type: FeatureType::Table,
             aggregation: Aggregation::None,
             gathers_before_sums: false,
+            chooses_sums: false,
             asked: Vec::new(),
             shapes: None,
         }
@@ -577,6 +625,52 @@ mod tests {
             assert_eq!(layout.used_bytes(&header), layout.range(&header, Column::Aggregated, 0).end);
         }
         assert_eq!(none.used_bytes(&header), none.range(&header, Column::X, 0).end);
+    }
+
+    #[test]
+    fn a_slot_of_a_producer_that_chooses_holds_either_form_in_one_place_and_the_header_says_which() {
+        let temp = tempfile::tempdir().unwrap();
+        let dataset = small_graph(temp.path());
+        let of = |aggregation, chooses_sums| {
+            let spec = BatchSpec { aggregation, chooses_sums, ..options(&[3, 2], 10, None) };
+            BatchLayout::new(&dataset, &spec).unwrap()
+        };
+        let none = of(Aggregation::None, false);
+        let raw = sampled();
+        let mut summed = sampled();
+        summed.set_summed(true);
+        for aggregation in [Aggregation::Mean, Aggregation::Degrees] {
+            let (always, chooses) = (of(aggregation, false), of(aggregation, true));
+            assert_eq!(
+                chooses.feature_slot_bytes(),
+                none.feature_slot_bytes().max(always.feature_slot_bytes())
+            );
+            assert_eq!(chooses.range(&raw, Column::X, 0), none.range(&raw, Column::X, 0));
+            assert!(chooses.range(&raw, Column::Aggregated, 0).is_empty());
+            let bytes = |layout: &BatchLayout, column| layout.range(&summed, column, 0).len();
+            for column in [Column::X, Column::Aggregated] {
+                assert_eq!(bytes(&chooses, column), bytes(&always, column), "{aggregation} {column}");
+            }
+            let [own, sums] = [Column::X, Column::Aggregated].map(|column| chooses.range(&summed, column, 0));
+            assert!(own.end <= sums.start && sums.start.is_multiple_of(CACHE_LINE), "{own:?} {sums:?}");
+            assert_eq!(chooses.used_bytes(&raw), none.used_bytes(&raw));
+            assert_eq!(chooses.used_bytes(&summed), sums.end);
+            assert!(sums.end <= chooses.feature_slot_bytes());
+            let full_of_sums = {
+                let mut header = full(&chooses);
+                header.set_summed(true);
+                header
+            };
+            assert!(chooses.used_bytes(&full_of_sums) <= chooses.feature_slot_bytes());
+            assert_eq!(chooses.aggregation_of(&raw), Aggregation::None);
+            assert_eq!(chooses.aggregation_of(&summed), aggregation);
+            assert_eq!(always.aggregation_of(&raw), aggregation);
+        }
+        // In a slot of any other producer the header cannot say so.
+        let mut payload = vec![0; none.batch_bytes()];
+        summed.write(&mut payload);
+        assert!(none.read_header(&payload).unwrap_err().contains("summed by choice"));
+        assert!(of(Aggregation::Mean, true).read_header(&payload).unwrap().is_summed());
     }
 
     #[test]

@@ -21,6 +21,9 @@ pub struct BatchSpec {
     pub aggregation: Aggregation,
     /// Whether rows that are summed are gathered first, beside the slots: they have a bound of their own then.
     pub gathers_before_sums: bool,
+    /// Whether the producer chooses batch by batch whether it sums: slots have room for both forms, and a batch's header
+    /// says which it has ([`BatchHeader::is_summed`](crate::BatchHeader::is_summed)).
+    pub chooses_sums: bool,
     /// Columns with [`Presence::Asked`] or [`Presence::ForModel`] that batches shall have.
     pub asked: Vec<Column>,
     /// The shapes that batches are padded to, where they are.
@@ -37,7 +40,11 @@ impl BatchSpec {
             Presence::Asked | Presence::ForModel => self.asked.contains(&column),
             Presence::Padded => self.shapes.is_some(),
             Presence::WeighedEdges => self.sampling.kind.weighs_edges(),
-            Presence::Rows => self.aggregation == Aggregation::None || self.aggregation.keeps_own_rows(),
+            Presence::Rows => {
+                self.aggregation == Aggregation::None
+                    || self.aggregation.keeps_own_rows()
+                    || self.chooses_sums
+            }
             Presence::Summed => self.aggregation != Aggregation::None,
         }
     }

@@ -11,7 +11,7 @@ use uva_graph::{ElementType, FeatureTable, Labels, Split};
 use uva_sample::{BlockRef, LayerCounts, ListReads};
 
 use crate::schema::Presence;
-use crate::{BatchHeader, BatchLayout, Column, ColumnError, ColumnPlace, Element, FeatureRows};
+use crate::{Aggregation, BatchHeader, BatchLayout, Column, ColumnError, ColumnPlace, Element, FeatureRows};
 
 /// The memory of a slot that holds a batch.
 pub trait SlotMemory {
@@ -259,7 +259,9 @@ impl<M: SlotMemory> BatchView<M> {
     /// The sums or maxima of the outermost layer's lists, row `i` for `input_nodes()[i]`; `None` where the producer makes
     /// none.
     pub fn aggregated(&self) -> Option<FeatureRows<'_, f32>> {
-        self.layout.place(Column::Aggregated, 0)?;
+        if self.layout.aggregation_of(&self.header) == Aggregation::None {
+            return None;
+        }
         Some(FeatureRows::new(self.slice(Column::Aggregated, 0), self.layout.dim()))
     }
 

@@ -17,5 +17,4 @@ pub mod launcher;
 pub mod mps;
 mod preparation;
 pub mod run;
-mod sums_choice;
 pub mod training;

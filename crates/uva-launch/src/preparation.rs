@@ -1,4 +1,4 @@
-//! What a run determines before its roles start: what to cache, where to sample, and who sums.
+//! What a run determines before its roles start: what to cache, and where to sample.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -8,7 +8,6 @@ use uva_graph::{Dataset, Split};
 use uva_plan::CachePlan;
 
 use crate::launcher::Launcher;
-use crate::sums_choice::{FirstLayer, SumsChoice};
 use uva_options::OptionError;
 use uva_runtime::backend::{Backend, Decision, SamplerChoice};
 use uva_runtime::cache::{CacheContents, described, summary};
@@ -17,8 +16,8 @@ use uva_runtime::measurement::{self, Wanted};
 use uva_runtime::metrics::{CacheOutcome, CacheTotals, End, Event, InForce, Observer, Start};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::planning::{
-    Budget, CacheRequest, Found, SamplerVerdict, Search, SumsSearch, budget_on_cpu, cacheable,
-    check_plan_fits, read_plan, workload,
+    Budget, CacheRequest, Found, SamplerVerdict, Search, budget_on_cpu, cacheable, check_plan_fits,
+    read_plan, workload,
 };
 use uva_runtime::topology::Placement;
 use uva_runtime::{LoaderOptions, RuntimeError, StaticShapes};
@@ -41,8 +40,6 @@ pub(crate) struct Draft {
     caches: Option<CacheRequest>,
     /// The plan from a file, and the warnings about it.
     planned: Option<(CachePlan, Vec<String>)>,
-    /// The sums that the producer makes if that is measured to be faster.
-    sums: Option<FirstLayer>,
 }
 
 /// A run before its roles start, with nothing left open.
@@ -52,8 +49,6 @@ pub(crate) struct Prepared {
     pub plan: RunPlan,
     /// What the caches hold.
     pub contents: CacheContents,
-    /// Who makes the sums of the first layer, where that was measured.
-    pub sums: Option<SumsChoice>,
     /// The plan by which they were filled.
     cache_plan: Option<CachePlan>,
 }
@@ -80,14 +75,7 @@ impl Draft {
             Some(CacheRequest::Planned(path)) => Some(read_plan(path, &dataset, &plan.options)?),
             _ => None,
         };
-        Ok(Self { dataset, plan, caches, planned, sums: None })
-    }
-
-    /// The same run, in which the producer makes the sums of this layer if that is measured to be faster. The slots must
-    /// be in host memory.
-    #[must_use]
-    pub fn timing_sums(self, sums: Option<FirstLayer>) -> Self {
-        Self { sums, ..self }
+        Ok(Self { dataset, plan, caches, planned })
     }
 
     /// Settles the choices that the decision leaves to a measurement, before the GPU is divided. Measures where nothing
@@ -130,15 +118,7 @@ impl Draft {
             (None, None) => PlannedCaches::None,
         };
         let plan = self.plan.clone().on(backend.clone());
-        let mut dry = DryRun::new(&self.dataset, &plan, placement, &caches, more);
-        if self.sums.is_some() {
-            dry.decided_at_start.push(
-                "sums of the first layer: gathering and then summing is timed beside summing while reading, and the \
-                 producer sums if that is faster; its slots are then smaller"
-                    .to_owned(),
-            );
-        }
-        dry
+        DryRun::new(&self.dataset, &plan, placement, &caches, more)
     }
 
     /// Determines what is still open, for this backend. `launcher` is present where the roles are processes.
@@ -149,7 +129,7 @@ impl Draft {
         bytes_left: BytesLeft<'_>,
         observer: &mut dyn Observer,
     ) -> Result<Prepared, RuntimeError> {
-        let Self { dataset, plan, caches, planned, sums } = self;
+        let Self { dataset, plan, caches, planned } = self;
         let plan = plan.on(backend);
         let planned = planned.map(|(cache_plan, warnings)| {
             warnings.iter().for_each(|warning| observer.note(warning));
@@ -168,13 +148,6 @@ impl Draft {
             )
             .into());
         }
-        let sums_search = sums.map(|layer| SumsSearch {
-            aggregation: layer.aggregation,
-            plan: match &caches {
-                Some(CacheRequest::Planned(path)) => Some(path.clone()),
-                _ => None,
-            },
-        });
         let find = match caches {
             Some(CacheRequest::Find { budget, policy }) => {
                 let bytes = match budget {
@@ -190,20 +163,15 @@ impl Draft {
             }
             Some(CacheRequest::Planned(_)) | None => None,
         };
-        let wanted = Search { caches: find, sampler: measured, gathers: false, sums: sums_search };
+        let wanted = Search { caches: find, sampler: measured, gathers: false };
         let found = search(&dataset, &plan, &wanted, launcher.as_deref_mut(), observer)?;
         let plan = match &found.sampler {
             Some(verdict) => sample_where(&dataset, plan, verdict, launcher.as_deref_mut(), observer)?,
             None => plan,
         };
-        let sums = sums.zip(found.sums).map(|(layer, times)| layer.choose(times));
-        let plan = match &sums {
-            Some(choice) => summed_where(&dataset, plan, choice, observer)?,
-            None => plan,
-        };
         let Some(cache_plan) = found.plan.or(planned) else {
             let contents = CacheContents::default();
-            return Ok(Prepared { dataset, plan, contents, sums, cache_plan: None });
+            return Ok(Prepared { dataset, plan, contents, cache_plan: None });
         };
         let cache_plan = usable(cache_plan, &dataset, &plan.backend, observer)?;
         let contents = match launcher {
@@ -217,7 +185,7 @@ impl Draft {
             observer
                 .note("they are in host memory, where a hit saves no time: they show what a GPU's would hit");
         }
-        Ok(Prepared { dataset, plan, contents, sums, cache_plan: Some(cache_plan) })
+        Ok(Prepared { dataset, plan, contents, cache_plan: Some(cache_plan) })
     }
 }
 
@@ -276,22 +244,6 @@ fn sample_where(
         backend = launcher.without_gpu_sampler(&backend)?;
     }
     Ok(plan.on(backend))
-}
-
-/// The same run, with the sums made where measured to be faster.
-fn summed_where(
-    dataset: &Dataset,
-    plan: RunPlan,
-    choice: &SumsChoice,
-    observer: &mut dyn Observer,
-) -> Result<RunPlan, RuntimeError> {
-    observer.note(&format!("--aggregate auto: {}", choice.reason));
-    if choice.aggregation == plan.options.aggregation {
-        return Ok(plan);
-    }
-    let options = LoaderOptions { aggregation: choice.aggregation, ..plan.options.clone() };
-    let summing = RunPlan::new(dataset, &options, plan.schedule.passes())?;
-    Ok(summing.on(plan.backend).checkpointed(plan.checkpointed))
 }
 
 /// The part of a cache plan that this backend reads.

@@ -12,7 +12,6 @@
 mod answer;
 pub mod checkpoint;
 mod footprint;
-mod layer_order;
 mod layer_size;
 mod model_kind;
 mod options;
@@ -21,7 +20,6 @@ mod task;
 
 pub use answer::Answer;
 pub use footprint::{Footprint, Shapes};
-pub use layer_order::projects_first;
 pub use model_kind::{ModelKind, ModelRow, Nonlinearity, Weighting};
 pub use options::{FeatureNorm, NormKind, TrainerOptions};
 pub use options_error::OptionsError;

@@ -1,15 +1,52 @@
 //! What the producer's sums saved, for the metrics: of a batch, and of a run.
 
+use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
 use uva_batch::{Aggregation, BatchHeader, BatchLayout};
 
-/// The sums of a batch, or of all training batches of a run.
+/// Where a producer that sums does so, and for which slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SumsMade {
+    /// In its CPU threads, for slots in host memory.
+    Host,
+    /// In its CPU threads, for slots on a GPU.
+    HostForGpu,
+    /// In a kernel.
+    Gpu,
+}
+
+impl SumsMade {
+    /// The name in the metrics.
+    #[must_use]
+    pub fn way(self) -> &'static str {
+        match self {
+            Self::Host | Self::HostForGpu => "host",
+            Self::Gpu => "device",
+        }
+    }
+}
+
+/// The sums of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AggregateCounts {
-    /// Where they were made: `host`, by the producer's CPU threads, or `device`, by a kernel of its.
+    /// Where they were made: `host`, by the producer's CPU threads, or `device`, by a kernel of its. `off`: by the
+    /// consumer, in a run that tries both.
     pub way: String,
+    /// How many, and how large.
+    #[serde(flatten)]
+    pub amounts: AggregateAmounts,
+}
+
+/// The sums of a run's training batches.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AggregateTotals {
+    /// Where they were made, as of a batch; `auto` where that was tried in the run.
+    pub way: String,
+    /// Batches by the way that each had.
+    #[serde(default)]
+    pub batches: BTreeMap<String, u64>,
     /// How many, and how large.
     #[serde(flatten)]
     pub amounts: AggregateAmounts,
@@ -39,12 +76,27 @@ pub struct AggregateAmounts {
 }
 
 impl AggregateCounts {
-    /// Those of the batch of this header; `None` where the producer does not sum. `rows_over_link`: how many rows crossed
-    /// the link, if its slot is on a GPU.
-    pub fn of(layout: &BatchLayout, header: &BatchHeader, rows_over_link: Option<u64>) -> Option<Self> {
-        let aggregation = layout.aggregation();
-        if aggregation == Aggregation::None {
+    /// Those of the batch of this header; `None` in a run whose producer sums nothing. `rows_over_link`: how many rows a
+    /// gather into device memory read over the link.
+    pub fn of(
+        layout: &BatchLayout,
+        header: &BatchHeader,
+        made: SumsMade,
+        rows_over_link: u64,
+    ) -> Option<Self> {
+        if layout.aggregation() == Aggregation::None {
             return None;
+        }
+        let raw_slot_bytes = (header.nodes() * layout.row_bytes()) as u64;
+        let aggregation = layout.aggregation_of(header);
+        if aggregation == Aggregation::None {
+            let amounts = AggregateAmounts {
+                rows_read: header.real_nodes() as u64,
+                slot_bytes: raw_slot_bytes,
+                raw_slot_bytes,
+                ..AggregateAmounts::default()
+            };
+            return Some(Self { way: OFF.to_owned(), amounts });
         }
         let last = layout.layers().len() - 1;
         let (outermost, in_slot) = (header.real_layer(last), header.outermost());
@@ -52,32 +104,61 @@ impl AggregateCounts {
         let own = |rows| if aggregation.keeps_own_rows() { rows } else { 0 };
         let slot_bytes = own(in_slot.destinations) * layout.row_bytes()
             + in_slot.destinations * layout.dim() * size_of::<f32>();
-        // The gather before the sums moves what it would move without them. In host memory there is no link.
-        let link_bytes = rows_over_link.map_or(0, |rows| rows * layout.table_row_bytes() as u64);
-        Self::of_amounts(
-            layout,
-            rows_over_link.is_some(),
-            AggregateAmounts {
+        // In host memory there is no link. The gather before sums on a GPU moves what it would move without them.
+        let of_rows = |rows: u64| rows * layout.table_row_bytes() as u64;
+        let (link_bytes, raw_link_bytes) = match made {
+            SumsMade::Host => (0, 0),
+            SumsMade::HostForGpu => (slot_bytes as u64, of_rows(header.nodes() as u64)),
+            SumsMade::Gpu => (of_rows(rows_over_link), of_rows(rows_over_link)),
+        };
+        Some(Self {
+            way: made.way().to_owned(),
+            amounts: AggregateAmounts {
                 own_rows: own(sum_rows) as u64,
                 sum_rows: sum_rows as u64,
                 entries: entries as u64,
                 // GCN's sums read the destination's own row, too.
                 rows_read: (entries + sum_rows) as u64,
                 slot_bytes: slot_bytes as u64,
-                raw_slot_bytes: (header.nodes() * layout.row_bytes()) as u64,
+                raw_slot_bytes,
                 link_bytes,
-                raw_link_bytes: link_bytes,
+                raw_link_bytes,
             },
-        )
+        })
     }
 
-    /// These amounts in slots of this layout; `None` where the producer does not sum.
-    /// `on_device`: by a kernel.
-    pub fn of_amounts(layout: &BatchLayout, on_device: bool, amounts: AggregateAmounts) -> Option<Self> {
-        let way = if on_device { "device" } else { "host" };
-        (layout.aggregation() != Aggregation::None).then(|| Self { way: way.to_owned(), amounts })
+    /// Whether the producer made the sums.
+    #[must_use]
+    pub fn is_summed(&self) -> bool {
+        self.way != OFF
     }
 }
+
+impl AggregateTotals {
+    /// These amounts of `batches` training batches in slots of this layout, `summed` of them with sums of the producer;
+    /// `None` in a run whose producer sums nothing.
+    pub fn new(
+        layout: &BatchLayout,
+        made: SumsMade,
+        batches: u64,
+        summed: u64,
+        amounts: AggregateAmounts,
+    ) -> Option<Self> {
+        if layout.aggregation() == Aggregation::None {
+            return None;
+        }
+        let mut by_way = BTreeMap::from([(made.way().to_owned(), summed)]);
+        let mut way = made.way();
+        if layout.chooses_sums() {
+            way = "auto";
+            by_way.insert(OFF.to_owned(), batches.saturating_sub(summed));
+        }
+        Some(Self { way: way.to_owned(), batches: by_way, amounts })
+    }
+}
+
+/// Who makes the sums of a batch where the producer does not.
+const OFF: &str = "off";
 
 impl AggregateAmounts {
     /// How many numbers these are.

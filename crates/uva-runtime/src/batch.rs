@@ -9,6 +9,7 @@ use uva_cuda::DeviceSlice;
 use uva_mem::ring::ReadSlot;
 
 use crate::RuntimeError;
+use crate::aggregate_counts::SumsMade;
 use crate::backend::GatherChoice;
 use crate::device::{Loan, Proof, Receipt};
 use crate::plan::RunPlan;
@@ -24,6 +25,7 @@ pub struct Batch {
     view: BatchView<Slot>,
     /// Whether the producer reads the table over the link to a GPU.
     over_link: bool,
+    sums_made: SumsMade,
     /// Notified when the batch is dropped.
     used: Option<Arc<UsedBatch>>,
 }
@@ -98,7 +100,8 @@ impl Batch {
     pub(crate) fn new(slot: ReadSlot, loan: Option<Loan>, plan: &RunPlan, header: BatchHeader) -> Self {
         let over_link = loan.is_some() && plan.backend.gather_name() != GatherChoice::Device.name();
         let memory = Slot { loan, slot: Some(slot) };
-        Self { view: BatchView::new(memory, Arc::clone(&plan.layout), header), over_link, used: None }
+        let view = BatchView::new(memory, Arc::clone(&plan.layout), header);
+        Self { view, over_link, sums_made: plan.sums_made(), used: None }
     }
 
     /// Makes it record when it is given back.
@@ -140,6 +143,11 @@ impl Batch {
     /// before.
     pub fn rows_cached(&self) -> u64 {
         self.loan().map_or_else(|| self.header().rows_cached(), |loan| loan.receipt().rows_cached())
+    }
+
+    /// Where its producer sums, if it does.
+    pub fn sums_made(&self) -> SumsMade {
+        self.sums_made
     }
 
     /// How many rows crossed the link to a GPU: those of its nodes that no cache had. Known when

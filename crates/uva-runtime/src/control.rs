@@ -7,6 +7,7 @@
 //! | counters of a role | that role | launcher |
 //! | tally | the consumer, where that is a command of the user's | launcher |
 //! | evaluation | the consumer, while it evaluates on full neighbourhoods | launcher |
+//! | who sums | the consumer, where that is tried in the run | producer at each batch (see `sums_trial`) |
 //!
 //! So a sampler or the producer notices a stop only when it has to wait. The slots limit that to a few batches.
 
@@ -37,7 +38,13 @@ const CONSUMERS_OWN: usize = 3 * LINE;
 const TALLY: usize = 12 + AggregateAmounts::WORDS;
 /// Among them: 0, or the split under full-neighbourhood evaluation + 1, and the epoch it follows.
 const EVALUATING: usize = TALLY;
-const _: () = assert!(EVALUATING < CONSUMERS_OWN);
+/// Among them: 0, or who sums, and from which sequence number on.
+const SUMS: usize = EVALUATING + 1;
+const _: () = assert!(SUMS < CONSUMERS_OWN);
+
+const CHOSEN: u64 = 1;
+const PRODUCER_SUMS: u64 = 1 << 1;
+const FROM_SHIFT: u32 = 2;
 
 const EPOCH_SHIFT: u32 = 32;
 
@@ -235,6 +242,19 @@ impl Control {
         Some((split, (word >> EPOCH_SHIFT) as u32))
     }
 
+    /// Chooses whether the producer sums, from this sequence number on. For the consumer alone, once, before it gives back
+    /// the slot that this number's batch gets.
+    pub(crate) fn set_sums_choice(&self, from: u64, sums: bool) {
+        let word = from << FROM_SHIFT | if sums { PRODUCER_SUMS } else { 0 } | CHOSEN;
+        self.page.store(self.tally_at() + SUMS, word);
+    }
+
+    /// From which sequence number on it is chosen whether the producer sums, and whether it does.
+    pub(crate) fn sums_choice(&self) -> Option<(u64, bool)> {
+        let word = self.page.load(self.tally_at() + SUMS);
+        (word & CHOSEN != 0).then_some((word >> FROM_SHIFT, word & PRODUCER_SUMS != 0))
+    }
+
     /// The batch a role was last at.
     pub fn position(&self, role: usize) -> u64 {
         self.page.load(COUNTERS + role * COUNTERS_PER_ROLE + Counter::Position as usize)
@@ -391,6 +411,11 @@ mod tests {
         }
         control.note_evaluation(None);
         assert_eq!(control.evaluation(), None);
+        assert_eq!(control.sums_choice(), None);
+        for sums in [false, true] {
+            control.set_sums_choice(1 << 40, sums);
+            assert_eq!((control.sums_choice(), control.evaluation()), (Some((1 << 40, sums)), None));
+        }
         assert_eq!(control.tally(), Tally { batches: 2, ..one });
     }
 

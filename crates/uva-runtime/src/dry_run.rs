@@ -174,6 +174,10 @@ impl DryRun {
             if plan.summed_rows().is_some() {
                 self.takes("rows that are summed", MemoryKind::Device, plan.summed_bytes() as u64);
             }
+            if let Some(bytes) = plan.made_bytes() {
+                let bytes = (bytes as u64).saturating_mul(plan.options.feature_slots as u64);
+                self.takes("staging of sums", MemoryKind::Pinned, bytes);
+            }
             let staging = plan.layout.upload_bytes(batches_on_gpu) as u64;
             let staging = staging.saturating_mul(plan.options.feature_slots as u64);
             self.takes("staging of ids and blocks", MemoryKind::Pinned, staging);

@@ -18,7 +18,7 @@ use crate::widening::narrow_float;
 pub(crate) enum HostRows<'d> {
     /// A row a node.
     Gathered(Box<dyn HostSource + 'd>),
-    /// Sums.
+    /// Sums, or in some batches a row a node.
     Summed(Box<dyn SumSource + 'd>),
 }
 
@@ -65,6 +65,9 @@ impl<'d> HostRows<'d> {
         let x = layout.range(header, Column::X, 0);
         let read = match self {
             Self::Gathered(source) => source.fill(nodes, HostPlace { out: &mut to[x], threads }),
+            Self::Summed(source) if layout.aggregation_of(header) == Aggregation::None => {
+                source.fill_rows(nodes, HostPlace { out: &mut to[x], threads })
+            }
             Self::Summed(source) => {
                 let outermost = layout.layers().len() - 1;
                 let column = |column| &from[layout.range(header, column, outermost)];

@@ -73,18 +73,20 @@ pub mod schedule;
 mod stage;
 mod static_shapes;
 mod sums;
+mod sums_trial;
 pub mod topology;
 pub mod trace;
 mod widening;
 pub mod wiring;
 
-pub use aggregate_counts::{AggregateAmounts, AggregateCounts};
+pub use aggregate_counts::{AggregateAmounts, AggregateCounts, AggregateTotals, SumsMade};
 pub use batch::Batch;
 pub use error::{RuntimeError, signal_name};
 pub use input_nodes::InputNodes;
 pub use options::{Cursor, LoaderOptions, Passes};
 pub use pipeline::{Runtime, RuntimeBuilder};
 pub use sums::{SumObstacle, is_summed, obstacle_in_table};
+pub use sums_trial::{SumsChoice, Windows};
 pub use uva_batch::{
     Aggregation, BatchView, Column, ColumnError, ColumnRef, FeatureRows, FeatureType, StaticShapes,
 };

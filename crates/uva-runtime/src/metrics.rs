@@ -6,15 +6,18 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use uva_batch::Aggregation;
 use uva_graph::Split;
 use uva_mem::files::{Former, open_output, open_regular};
+use uva_sample::BatchKey;
 
 use crate::RuntimeError;
-use crate::aggregate_counts::AggregateCounts;
+use crate::aggregate_counts::{AggregateCounts, AggregateTotals};
 use crate::backend::Backend;
 use crate::batch::Batch;
 use crate::gauges::Gauges;
 use crate::memory::ProcessMemory;
+use crate::sums_trial::SumsChoice;
 
 pub use crate::cache_counts::{CacheCounts, CacheOutcome, CacheTotals, CountedBeforehand};
 pub use crate::role_times::{RoleTimes, Roles};
@@ -25,7 +28,7 @@ pub use crate::role_times::{RoleTimes, Roles};
 pub enum Event {
     /// The run begins: its dataset, its options and the values in force.
     Start(Start),
-    /// A fall-back put other values in force than the run's start says.
+    /// A fall-back, or a choice made in the run, put other values in force than the run's start says.
     #[serde(rename = "in_force")]
     InForce(InForce),
     /// A training batch was used.
@@ -62,6 +65,22 @@ impl InForce {
     pub fn of(backend: &Backend) -> Self {
         let partition = backend.cuda().map(|cuda| cuda.partition.name());
         Self { in_force: json!({ "backend": backend, "partition": partition }) }
+    }
+
+    /// The field that says who sums, and why. The producer of the run can make sums of this kind.
+    #[must_use]
+    pub fn of_sums(choice: &SumsChoice, aggregation: Aggregation) -> Self {
+        let SumsChoice { sums, reason, batches_per_second, batches, from } = choice;
+        let (way, sums) = if *sums { ("host", aggregation) } else { ("off", Aggregation::None) };
+        let mut aggregate =
+            json!({ "way": way, "sums": sums.name(), "reason": reason, "measured_batches": batches });
+        if let Some([off, host]) = batches_per_second {
+            aggregate["batches_per_second"] = json!({ "off": off, "host": host });
+        }
+        if let Some(BatchKey { epoch, batch, .. }) = from {
+            aggregate["from"] = json!({ "epoch": epoch, "batch": batch });
+        }
+        Self { in_force: json!({ "aggregate": aggregate }) }
     }
 
     /// Puts its fields in the place of others.
@@ -122,7 +141,7 @@ pub struct BatchEvent {
     /// Its cache counts; absent in a run without caches.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cache: Option<CacheCounts>,
-    /// The producer's sums; absent where it gathers all rows.
+    /// The producer's sums; absent in a run in which it gathers all rows.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub aggregate: Option<AggregateCounts>,
 }
@@ -158,8 +177,7 @@ impl BatchEvent {
                 row_hits: batch.rows_cached(),
             }),
             aggregate: {
-                let rows_over_link = batch.is_in_slot_on_gpu().then(|| batch.rows_over_link());
-                AggregateCounts::of(batch.layout(), batch.header(), rows_over_link)
+                AggregateCounts::of(batch.layout(), batch.header(), batch.sums_made(), batch.rows_over_link())
             },
         }
     }
@@ -260,7 +278,7 @@ pub struct End {
     pub cache: Option<CacheOutcome>,
     /// The producer's sums in this run's training batches; absent where it gathers all rows.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub aggregate: Option<AggregateCounts>,
+    pub aggregate: Option<AggregateTotals>,
 }
 
 impl End {

@@ -119,6 +119,9 @@ options! {
         degrees: bool = false => Field::internal(),
         /// Whether the producer gathers the rows that it sums first, beside the slots: where these are on a GPU.
         gathers_before_sums: bool = false => Field::internal(),
+        /// Columns of the output of the first layer, where the producer chooses batch by batch whether it sums. It never does
+        /// where that layer would multiply before it sums.
+        sums_chosen_for: Option<usize> = None => Field::internal(),
         /// The splits whose seeds each epoch orders anew. Front ends ask for that of one split.
         shuffled: Shuffled = Shuffled::default() => Field::internal(),
         /// A file of nodes in place of the training split's, for every process of the run to read.
@@ -289,6 +292,7 @@ impl LoaderOptions {
             feature_type: self.feature_type,
             aggregation: self.aggregation,
             gathers_before_sums: self.gathers_before_sums,
+            chooses_sums: self.sums_chosen_for.is_some(),
             asked: asked.into_iter().filter(|(asked, _)| *asked).map(|(_, column)| column).collect(),
             shapes: self.shapes.clone(),
         }

@@ -10,6 +10,7 @@ use uva_graph::{Dataset, Split};
 use uva_mem::ring::{Ring, RingShape};
 use uva_sample::SeedOrder;
 
+use crate::aggregate_counts::SumsMade;
 use crate::backend::Backend;
 use crate::cache::Caches;
 use crate::control::{CONSUMER, Control};
@@ -170,11 +171,26 @@ impl RunPlan {
         self.layout.device_slot_bytes().saturating_mul(self.options.feature_slots)
     }
 
+    /// Where the producer sums, if it does.
+    pub fn sums_made(&self) -> SumsMade {
+        match self.backend.device_slots() {
+            None => SumsMade::Host,
+            Some(_) if self.options.gathers_before_sums => SumsMade::Gpu,
+            Some(_) => SumsMade::HostForGpu,
+        }
+    }
+
     /// The most rows of a batch that a producer on a GPU gathers beside the slots and then sums into them; `None` where
     /// it does not sum there.
     pub fn summed_rows(&self) -> Option<usize> {
-        let sums = self.layout.aggregation() != Aggregation::None && self.backend.device_slots().is_some();
+        let sums = self.layout.aggregation() != Aggregation::None && self.sums_made() == SumsMade::Gpu;
         sums.then(|| self.layout.node_capacity())
+    }
+
+    /// The most bytes of a batch's own rows and sums that the CPU makes for a slot on a GPU; `None` where it makes none.
+    pub fn made_bytes(&self) -> Option<usize> {
+        let sums = self.layout.aggregation() != Aggregation::None && self.sums_made() == SumsMade::HostForGpu;
+        sums.then(|| self.layout.features_bytes())
     }
 
     /// Bytes of these rows on the GPU: one batch's, whatever the number of slots.

@@ -144,6 +144,26 @@ impl Schedule {
         self.batches(Split::Train)
     }
 
+    /// The number of a training batch among those of the run, in this part: from 0 on, through all epochs.
+    pub fn training_number(&self, key: BatchKey) -> u64 {
+        let start = self.passes.start;
+        let first = u64::from(start.epoch) * self.train_batches() + u64::from(start.batch);
+        let number = u64::from(key.epoch) * self.train_batches() + self.in_epoch(key);
+        number.saturating_sub(first)
+    }
+
+    /// The number of a batch in its pass, in this part.
+    pub fn in_epoch(&self, key: BatchKey) -> u64 {
+        u64::from(key.batch / self.part.of.max(1))
+    }
+
+    /// Training batches of the run, in this part, if nothing ends it early.
+    pub fn training_left(&self) -> u64 {
+        let Passes { epochs, start, .. } = self.passes;
+        let epochs = u64::from(epochs.saturating_sub(start.epoch));
+        (epochs * self.train_batches()).saturating_sub(u64::from(start.batch))
+    }
+
     /// Validation batches after each epoch that pass through the slots.
     pub fn valid_batches(&self) -> u64 {
         if self.passes.validate { self.batches(Split::Valid) } else { 0 }

@@ -16,7 +16,7 @@ use uva_runtime::cache::Caches;
 use uva_runtime::clock::since_boot;
 use uva_runtime::control::Stop;
 use uva_runtime::device::Receipt;
-use uva_runtime::metrics::{BatchEvent, EpochEvent, Event, Observer, PassSums, Progress};
+use uva_runtime::metrics::{BatchEvent, EpochEvent, Event, InForce, Observer, PassSums, Progress};
 use uva_runtime::roles::BatchReceiver;
 use uva_runtime::{Batch, Cursor, RuntimeError};
 use uva_train::{Evaluation, Reading, TrainError, Trainer, checkpoint};
@@ -174,6 +174,10 @@ impl<'a> Session<'a> {
                 return self.interrupt(observer);
             }
             let Some(batch) = receiver.next_batch()? else { break };
+            if let Some(choice) = receiver.take_sums_choice() {
+                observer.event(&Event::InForce(InForce::of_sums(&choice, batch.layout().aggregation())))?;
+                observer.note(&format!("--aggregate auto: {}", choice.reason));
+            }
             match batch.split() {
                 Split::Train => {
                     let last = u64::from(batch.index()) + 1 == schedule.train_batches();
@@ -335,6 +339,7 @@ impl<'a> Session<'a> {
         }
         if let Some(sums) = &event.aggregate {
             self.outcome.aggregate += sums.amounts;
+            self.outcome.summed_batches += u64::from(sums.is_summed());
         }
         observer.event(&Event::Batch(event))
     }

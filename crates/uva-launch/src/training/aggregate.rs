@@ -6,30 +6,25 @@ use uva_model::Weighting;
 use uva_options::OptionError;
 use uva_runtime::backend::Backend;
 use uva_runtime::plan::RunPlan;
-use uva_runtime::{Aggregation, SumObstacle, obstacle_in_table};
+use uva_runtime::{Aggregation, SumObstacle, Windows, obstacle_in_table};
 
 use super::job::{Aggregate, TrainingOptions};
-use crate::sums_choice::{FirstLayer, SumsChoice};
-
-/// The fewest training batches for which `auto` measures. It makes the sums of eight batches both ways, twice: the
-/// work of some thirty batches. Saving a sixth pays for that in 200.
-const MEASURED_FROM: u64 = 200;
 
 /// Who makes them in a run, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AggregateVerdict {
-    /// What the producer sums up, as far as that is known before anything is measured.
+    /// What the producer sums up, in all batches or in some.
     pub aggregation: Aggregation,
-    /// Where.
+    /// Columns of the first layer's output, where the run tries both ways; `None` where nothing is left to choose.
+    pub chosen_for: Option<usize>,
+    /// Where the sums are made.
     way: Aggregate,
-    /// The layer whose sums it makes if that is measured to be faster; `None` where nothing has to be measured.
-    pub to_time: Option<FirstLayer>,
     reason: String,
 }
 
 impl AggregateVerdict {
-    /// By what was asked for. `auto` leaves the choice to a measurement, where there is one to make and the run is long
-    /// enough for it. The model's last layer has `outputs` columns.
+    /// By what was asked for. `auto` leaves the choice to the run, where there is one to make and the run is long enough
+    /// for it. The model's last layer has `outputs` columns.
     ///
     /// # Errors
     /// Sums of the producer that were asked for and cannot be: the reason, and another way.
@@ -42,8 +37,8 @@ impl AggregateVerdict {
     ) -> Result<Self, OptionError> {
         let off = |reason: String| Self {
             aggregation: Aggregation::None,
+            chosen_for: None,
             way: Aggregate::Off,
-            to_time: None,
             reason,
         };
         let sums = match options.model.row().weighting {
@@ -53,7 +48,7 @@ impl AggregateVerdict {
         match (options.aggregate, obstacle(options, dataset, backend)) {
             (Aggregate::Off, _) => Ok(off("asked for".to_owned())),
             (way @ (Aggregate::Host | Aggregate::Device), None) => {
-                Ok(Self { aggregation: sums, way, to_time: None, reason: "asked for".to_owned() })
+                Ok(Self { aggregation: sums, chosen_for: None, way, reason: "asked for".to_owned() })
             }
             (way @ (Aggregate::Host | Aggregate::Device), Some(obstacle)) => {
                 let SumObstacle { option, why, remedy } = obstacle;
@@ -61,13 +56,15 @@ impl AggregateVerdict {
                 Err(OptionError::new("aggregate", way, reason))
             }
             (Aggregate::Auto, Some(SumObstacle { option, why, .. })) => Ok(off(format!("{option}: {why}"))),
-            (Aggregate::Auto, None) => Ok(match not_measured(plan) {
+            (Aggregate::Auto, None) => Ok(match not_tried(plan) {
                 Some(reason) => off(reason),
-                None => {
-                    let outputs = if options.layers > 1 { options.hidden } else { outputs };
-                    let layer = FirstLayer { aggregation: sums, inputs: dataset.features().dim, outputs };
-                    Self { to_time: Some(layer), ..off(String::new()) }
-                }
+                None => Self {
+                    aggregation: sums,
+                    chosen_for: Some(if options.layers > 1 { options.hidden } else { outputs }),
+                    way: Aggregate::Auto,
+                    reason: "the first training batches try both ways, and whoever is faster then sums"
+                        .to_owned(),
+                },
             }),
         }
     }
@@ -77,39 +74,20 @@ impl AggregateVerdict {
         self.way == Aggregate::Device
     }
 
-    /// As the metrics' first line has it. `measured` is the choice of a run that measured.
-    pub fn in_force(&self, measured: Option<&SumsChoice>) -> Value {
-        let (way, sums, reason) = match measured {
-            Some(choice) if choice.aggregation == Aggregation::None => {
-                (Aggregate::Off, choice.aggregation, &choice.reason)
-            }
-            Some(choice) => (Aggregate::Host, choice.aggregation, &choice.reason),
-            None => (self.way, self.aggregation, &self.reason),
-        };
-        let mut value = json!({ "way": way.name(), "sums": sums.name(), "reason": reason });
-        if let Some(choice) = measured {
-            value["times"] = json!(choice.times);
-        }
-        value
+    /// As the metrics' first line has it.
+    pub fn in_force(&self) -> Value {
+        json!({ "way": self.way.name(), "sums": self.aggregation.name(), "reason": self.reason })
     }
 }
 
-/// Why `auto` measures nothing in a run where the producer could sum.
-fn not_measured(plan: &RunPlan) -> Option<String> {
+/// Why `auto` tries nothing in a run where the producer could sum.
+fn not_tried(plan: &RunPlan) -> Option<String> {
     if let Some(bytes) = plan.options.slot_bytes {
         return Some(format!(
             "with --slot-bytes {bytes}, a batch might fit into a slot as rows and not as sums"
         ));
     }
-    let passes = plan.schedule.passes();
-    let epochs = u64::from(passes.epochs.saturating_sub(passes.start.epoch));
-    let batches = (epochs * plan.schedule.train_batches()).saturating_sub(u64::from(passes.start.batch));
-    (batches < MEASURED_FROM).then(|| {
-        format!(
-            "the run has {batches} training batches, and from {MEASURED_FROM} on it pays to measure whether the \
-             producer should sum; --aggregate host lets it"
-        )
-    })
+    Windows::of(plan).obstacle(&plan.schedule)
 }
 
 fn obstacle(options: &TrainingOptions, dataset: &Dataset, backend: &Backend) -> Option<SumObstacle> {

@@ -206,7 +206,7 @@ impl TrainingOptions {
 named! {
     /// Who makes the sums that the first layer begins with.
     pub enum Aggregate = Auto {
-        /// Whoever is faster by what was measured, else the consumer.
+        /// Whoever is faster in the run's first batches, else the consumer.
         Auto = "auto",
         /// The consumer, from the rows of all nodes.
         Off = "off",

@@ -30,7 +30,7 @@ use uva_runtime::metrics::{End, Event, Observer, Roles};
 use uva_runtime::plan::{RunPlan, evaluating};
 use uva_runtime::planning::CacheRequest;
 use uva_runtime::topology::Placement;
-use uva_runtime::{AggregateCounts, FeatureType, LoaderOptions, Passes, Runtime, RuntimeError, machine};
+use uva_runtime::{AggregateTotals, FeatureType, LoaderOptions, Passes, Runtime, RuntimeError, machine};
 
 /// glibc serves a consumer's allocations up to this many bytes from its heap, and keeps up to `KEPT_MEMORY` freed bytes
 /// at the heap's end. So it does not return them to the kernel and fault in fresh pages for the next batch. Larger
@@ -127,14 +127,14 @@ impl TrainingRun {
         // Only now is it known which role widens: the model takes what the producer does not widen.
         loader.feature_type = asked.for_models(dataset.features().element, decision.backend.cuda().is_some());
         let aggregate = AggregateVerdict::new(&options, &dataset, &decision.backend, &plan, task.outputs)?;
-        loader.aggregation = aggregate.aggregation;
+        (loader.aggregation, loader.sums_chosen_for) = (aggregate.aggregation, aggregate.chosen_for);
         loader.gathers_before_sums = aggregate.gathers_before_sums();
         let planned = &plan.options;
         if (loader.feature_type, loader.aggregation) != (planned.feature_type, planned.aggregation) {
             plan = RunPlan::new(&dataset, &loader, passes)?;
         }
         let plan = plan.checkpointed(options.checkpoint.is_some());
-        let draft = Draft::new(dataset, plan, &decision.backend, caches)?.timing_sums(aggregate.to_time);
+        let draft = Draft::new(dataset, plan, &decision.backend, caches)?;
         Ok(Self { draft, training: Training { options, decision, aggregate, trainer, checkpoint, notes } })
     }
 
@@ -225,9 +225,11 @@ impl Training {
     fn end(&self, prepared: &Prepared, outcome: TrainingOutcome, told: Told) -> End {
         let Told { roles, memory, seconds } = told;
         let cache = outcome.cache.and_then(|totals| prepared.cache_outcome(&totals));
-        let aggregate = AggregateCounts::of_amounts(
+        let aggregate = AggregateTotals::new(
             &prepared.plan.layout,
-            prepared.plan.backend.device_slots().is_some(),
+            prepared.plan.sums_made(),
+            outcome.batches,
+            outcome.summed_batches,
             outcome.aggregate,
         );
         let tested = [outcome.test_accuracy, outcome.test_roc_auc, outcome.test_mse];
@@ -289,7 +291,7 @@ impl Training {
         let more = [
             ("train_threads", json!(self.options.threads)),
             ("metric", json!(self.options.metric.0.map(Metric::name))),
-            ("aggregate", self.aggregate.in_force(prepared.sums.as_ref())),
+            ("aggregate", self.aggregate.in_force()),
         ];
         prepared.log_start(roles);
         observer.event(&prepared.start_event(options, roles, &more))?;

@@ -67,6 +67,9 @@ pub struct TrainingOutcome {
     /// The producer's sums in this run's training batches; zeros where it made none.
     #[serde(default)]
     pub aggregate: AggregateAmounts,
+    /// Those of the batches that have such sums.
+    #[serde(default)]
+    pub summed_batches: u64,
     /// Those of the batches that did not fit the static shapes.
     #[serde(default)]
     pub unpadded: u64,

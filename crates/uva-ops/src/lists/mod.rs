@@ -3,13 +3,14 @@
 //! List `v` names rows of a table, its edges. [`WeightedSums`] adds them up, gathered before or picked out of the table.
 //! [`Largest`] and [`maxima`] take the largest of each column, [`attention`] turns scores into weights. Each list is
 //! computed by one thread in the order of its edges. So results repeat bit for bit, with all vectors and for any number
-//! of threads.
+//! of threads. [`projects_first`] says whether a layer sums rows or their products.
 
 pub mod attention;
 mod checked;
 mod degree_weights;
 mod dots;
 mod largest;
+mod layer_order;
 mod listed;
 pub mod maxima;
 mod own;
@@ -23,6 +24,7 @@ pub use checked::{Id, Lists, ListsError};
 pub use degree_weights::{degree_weights, inverse_root};
 pub use dots::dots;
 pub use largest::Largest;
+pub use layer_order::projects_first;
 pub use listed::{Dense, ListedRows, Picked};
 pub use own::{Own, with_own};
 pub use sums::{Element, WeightedSums, Weights};

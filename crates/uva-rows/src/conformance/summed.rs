@@ -7,7 +7,7 @@ use uva_ops::rows::NarrowFloat;
 use super::check::table_bytes;
 use super::widened::widened;
 use crate::error::GatherError;
-use crate::host::{Reduction, SumPlace, SumSource};
+use crate::host::{HostPlace, Reduction, SumPlace, SumSource};
 use crate::source::RowSource;
 use crate::stack::SummedValues;
 
@@ -176,6 +176,14 @@ impl Case {
         assert!(own || rows[..rows_end] == own_rows, "{}: other rows than a plain loop's", what());
         assert!(out[end].is_nan() && rows[rows_end] == 0xa5, "{}: wrote outside its output", what());
         assert_eq!(read.total(), self.ids.len() as u64, "{}: every id has one origin", what());
+
+        // The rows alone, as those beside the sums.
+        rows.fill(0xa5);
+        let listed = &self.ids[..lists.len()];
+        let read = source.fill_rows(listed, HostPlace::new(&mut rows[..rows_end]));
+        let read = read.unwrap_or_else(|error| panic!("{}: {error}", what()));
+        assert!(rows[..rows_end] == own_rows, "{}: other rows alone than a plain loop's", what());
+        assert_eq!((rows[rows_end], read.total()), (0xa5, listed.len() as u64), "{}", what());
     }
 }
 

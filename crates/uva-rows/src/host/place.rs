@@ -67,10 +67,14 @@ pub trait HostSource: for<'p> RowSource<HostPlace<'p>> {}
 
 impl<S: for<'p> RowSource<HostPlace<'p>> + ?Sized> HostSource for S {}
 
-/// A source of sums in host memory.
-pub trait SumSource: for<'p> RowSource<SumPlace<'p>> {}
-
-impl<S: for<'p> RowSource<SumPlace<'p>> + ?Sized> SumSource for S {}
+/// A source of sums in host memory, and of the rows that it sums.
+pub trait SumSource: for<'p> RowSource<SumPlace<'p>> {
+    /// Fills the place with the rows themselves, delivered as the rows beside sums are.
+    ///
+    /// # Errors
+    /// As [`RowSource::submit`].
+    fn fill_rows(&mut self, ids: &[i64], place: HostPlace<'_>) -> Result<RowsRead, GatherError>;
+}
 
 /// A source whose rows lie in this process's memory, so that one pass finds each row and moves it.
 pub trait InMemory {

@@ -1,6 +1,6 @@
 //! Sums of listed rows, made where the rows are read.
 
-use super::place::{HostSource, InMemory, SumPlace};
+use super::place::{HostPlace, HostSource, InMemory, SumPlace, SumSource};
 use crate::error::GatherError;
 use crate::source::{RowSource, RowsRead, Ticket};
 use crate::stack::{Summed, SummedValues};
@@ -39,5 +39,11 @@ impl<S: InMemory + HostSource> RowSource<SumPlace<'_>> for Summed<S> {
 
     fn wait(&mut self, ticket: Ticket) -> Result<RowsRead, GatherError> {
         Ok(ticket.read)
+    }
+}
+
+impl<S: InMemory + HostSource> SumSource for Summed<S> {
+    fn fill_rows(&mut self, ids: &[i64], place: HostPlace<'_>) -> Result<RowsRead, GatherError> {
+        self.source.copy_to(ids, place, self.values.own())
     }
 }

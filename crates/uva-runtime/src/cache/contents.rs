@@ -37,10 +37,7 @@ impl CacheContents {
     }
 
     /// The plan's rows alone: no list is cached, and the graph keeps its order.
-    ///
-    /// # Errors
-    /// [`RuntimeError::Failed`] when the system gives no memory.
-    pub fn rows_of_plan(plan: &CachePlan) -> Result<Self, RuntimeError> {
+    fn rows_of_plan(plan: &CachePlan) -> Result<Self, RuntimeError> {
         let caches = Caches {
             rows: usize::try_from(plan.rows.count).unwrap_or(usize::MAX),
             dynamic: plan.policy.eviction(),

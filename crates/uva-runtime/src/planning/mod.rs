@@ -1,6 +1,6 @@
-//! What to cache, where to sample, who sums and how fast gathers are, measured before a run: its own batches are counted,
-//! its own sampler, gather and sums timed. This module is above the roles, since it times their parts; no role knows of
-//! it.
+//! What to cache, where to sample and how fast gathers are, measured before a run: its own batches are counted, its own
+//! sampler and gather timed. Sums are timed for a benchmark. This module is above the roles, since it times their
+//! parts; no role knows of it.
 
 mod cached_dataset;
 mod device_times;
@@ -15,5 +15,5 @@ pub use measure::cacheable;
 pub use measure::{budget_left, budget_on_cpu, check_plan_fits, measure_sampler, plan, read_plan, workload};
 pub use request::{Budget, CacheOptions, CacheRequest, SamplerVerdict};
 pub use search::FoundParts;
-pub use search::{Found, Search, SumsSearch};
-pub use sum_times::{BlockSize, SumTimes, SumsToTime, TimedBatch, time_sums};
+pub use search::{Found, Search};
+pub use sum_times::{SumTimes, SumsToTime, TimedBatch, time_sums};

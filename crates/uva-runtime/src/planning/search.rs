@@ -1,7 +1,6 @@
-//! A search before a run, in this process or another: what to cache, where to sample, who sums, how fast gathers are.
+//! A search before a run, in this process or another: what to cache, where to sample, how fast gathers are.
 
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -11,11 +10,10 @@ use uva_plan::{CachePlan, CachePolicy};
 
 use super::measure::{measure_sampler, plan};
 use super::request::SamplerVerdict;
-use super::sum_times::{SumTimes, SumsToTime, time_sums};
 use crate::backend::Backend;
-use crate::cache::{CacheContents, ids, no_memory};
+use crate::cache::{ids, no_memory};
 use crate::measurement::{self, Figures};
-use crate::{Aggregation, LoaderOptions, RuntimeError};
+use crate::{LoaderOptions, RuntimeError};
 
 /// What to determine before a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,34 +24,6 @@ pub struct Search {
     pub sampler: bool,
     /// How fast gathers are ([`measurement`]).
     pub gathers: bool,
-    /// How long the sums of a batch take, by whoever makes them.
-    pub sums: Option<SumsSearch>,
-}
-
-/// The sums to time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SumsSearch {
-    /// What is summed.
-    pub aggregation: Aggregation,
-    /// A plan of the rows that are cached. Where this search makes a plan, that one counts.
-    pub plan: Option<PathBuf>,
-}
-
-impl SumsSearch {
-    /// Times them beside the rows of the plan that this search has found.
-    fn run(
-        &self,
-        dataset: &Dataset,
-        loader: &LoaderOptions,
-        found: Option<&CachePlan>,
-    ) -> Result<SumTimes, RuntimeError> {
-        let contents = match (found, &self.plan) {
-            (Some(plan), _) => CacheContents::rows_of_plan(plan)?,
-            (None, Some(path)) => CacheContents::rows_of_plan(&CachePlan::read(path)?)?,
-            (None, None) => CacheContents::default(),
-        };
-        time_sums(dataset, loader, &SumsToTime::to_choose(self.aggregation, &contents), &mut |_| {})
-    }
 }
 
 impl Search {
@@ -82,9 +52,6 @@ impl Search {
         if let Some((bytes, policy)) = self.caches {
             found.plan = Some(plan(dataset, loader, &backend, bytes, policy, note)?.0);
         }
-        if let Some(sums) = &self.sums {
-            found.sums = Some(sums.run(dataset, loader, found.plan.as_ref())?);
-        }
         Ok(found)
     }
 }
@@ -98,8 +65,6 @@ pub struct Found {
     pub sampler: Option<SamplerVerdict>,
     /// How fast gathers are.
     pub figures: Option<Figures>,
-    /// How long the sums of a batch take.
-    pub sums: Option<SumTimes>,
 }
 
 /// [`Found`] as it travels between processes; node ids have memory of their own.
@@ -110,7 +75,6 @@ pub struct FoundParts {
     rows: usize,
     sampler: Option<SamplerVerdict>,
     figures: Option<Figures>,
-    sums: Option<SumTimes>,
 }
 
 const LISTS: &str = "uvatrain-planned-lists";
@@ -132,8 +96,8 @@ impl Found {
                 }
             }
         }
-        let Self { plan, sampler, figures, sums } = self;
-        Ok((FoundParts { plan, lists, rows, sampler, figures, sums }, regions))
+        let Self { plan, sampler, figures } = self;
+        Ok((FoundParts { plan, lists, rows, sampler, figures }, regions))
     }
 }
 
@@ -143,7 +107,7 @@ impl FoundParts {
     /// # Errors
     /// [`RuntimeError::Failed`] where a descriptor is missing or its memory has another size.
     pub fn joined(self, fds: Vec<OwnedFd>) -> Result<Found, RuntimeError> {
-        let Self { mut plan, lists, rows, sampler, figures, sums } = self;
+        let Self { mut plan, lists, rows, sampler, figures } = self;
         let mut fds = fds.into_iter();
         let mut nodes = |name: &str, count: usize| -> Result<Vec<i64>, RuntimeError> {
             if count == 0 {
@@ -159,6 +123,6 @@ impl FoundParts {
             plan.list_ids = nodes(LISTS, lists)?;
             plan.row_ids = nodes(ROWS, rows)?;
         }
-        Ok(Found { plan, sampler, figures, sums })
+        Ok(Found { plan, sampler, figures })
     }
 }

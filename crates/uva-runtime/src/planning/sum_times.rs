@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rayon::ThreadPool;
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use uva_batch::{Aggregation, BatchHeader, BatchLayout, Column, FeatureType};
 use uva_graph::Dataset;
 use uva_mem::ZeroedPages;
@@ -22,15 +22,6 @@ use crate::roles::Sampling;
 use crate::schedule::Item;
 use crate::{LoaderOptions, Passes, RuntimeError};
 
-/// Batches that `--aggregate auto` times.
-const BATCHES: usize = 8;
-
-/// After this time it begins no more of them.
-const TIME: Duration = Duration::from_millis(500);
-
-/// The share of the time that the producer's sums must save, or they are not worth the change.
-const LEAST_GAIN: f64 = 0.05;
-
 /// Lists that a thread sums at a time.
 const TASK_LISTS: usize = 128;
 
@@ -42,21 +33,10 @@ pub struct SumsToTime<'a> {
     pub contents: &'a CacheContents,
     /// Batches to time, after a pass over them that warms up.
     pub batches: usize,
-    /// After half of this time the first pass ends, after all of it the second: no further pair of batches is begun. Each
-    /// has one at least. `None`: all are timed.
-    pub time: Option<Duration>,
-}
-
-impl<'a> SumsToTime<'a> {
-    /// As few batches as a choice needs.
-    #[must_use]
-    pub fn to_choose(aggregation: Aggregation, contents: &'a CacheContents) -> Self {
-        Self { aggregation, contents, batches: BATCHES, time: Some(TIME) }
-    }
 }
 
 /// Milliseconds that a batch takes both ways: medians.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SumTimes {
     /// Batches that were timed.
     pub batches: usize,
@@ -71,57 +51,6 @@ pub struct SumTimes {
     /// To sum while reading, and to gather the destinations' own rows where the sums do not have them: what `host`
     /// takes.
     pub host_ms: f64,
-    /// The outermost block with the fewest sources an entry, of those that were timed.
-    pub densest: BlockSize,
-}
-
-/// The size of a block, without padding.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BlockSize {
-    /// Nodes that aggregate.
-    pub destinations: usize,
-    /// Nodes that are aggregated, the destinations among them.
-    pub sources: usize,
-    /// Entries of the destinations' lists.
-    pub entries: usize,
-}
-
-impl BlockSize {
-    /// Whether it has fewer sources besides its destinations for each entry.
-    fn is_denser_than(&self, other: &Self) -> bool {
-        let others = |block: &Self| (block.sources - block.destinations) as u128;
-        others(self) * (other.entries as u128) < others(other) * (self.entries as u128)
-    }
-}
-
-impl SumTimes {
-    /// Whether the producer should sum: it saves at least a twentieth.
-    #[must_use]
-    pub fn is_worth_it(&self) -> bool {
-        self.host_ms <= (1.0 - LEAST_GAIN) * self.off_ms
-    }
-
-    /// The choice in words, with both times.
-    #[must_use]
-    pub fn reason(&self) -> String {
-        let choice = if self.is_worth_it() {
-            "the producer sums"
-        } else if self.host_ms < self.off_ms {
-            "the consumer sums, since that saves less than 5 %"
-        } else {
-            "the consumer sums"
-        };
-        format!(
-            "summing while reading takes {} ms a batch, gathering and then summing {}: {choice}",
-            digits(self.host_ms),
-            digits(self.off_ms)
-        )
-    }
-}
-
-/// A time with two significant digits at least.
-fn digits(ms: f64) -> String {
-    if ms < 1.0 { format!("{ms:.3}") } else { format!("{ms:.1}") }
 }
 
 /// The outermost block of a batch, without padding.
@@ -147,7 +76,6 @@ pub fn time_sums(
     asked: &SumsToTime<'_>,
     seen: &mut dyn FnMut(TimedBatch<'_>),
 ) -> Result<SumTimes, RuntimeError> {
-    let began = Instant::now();
     let loader = LoaderOptions {
         // A bound of bytes would be another one for each way. A batch of whole lists has no other than the graph's.
         slot_bytes: loader.fanouts.contains(&-1).then_some(u64::MAX),
@@ -167,7 +95,6 @@ pub fn time_sums(
     let mut ways = Ways::new(dataset, &off, &host, asked)?;
     let mut slots = [Slots::new(&off.layout, &host.layout)?, Slots::new(&off.layout, &host.layout)?];
 
-    let is_over = |part: u32| asked.time.is_some_and(|time| began.elapsed() > time / part);
     let mut sample = |first: u64, pair: &mut [Slots]| {
         for (sequence, slots) in (first..).zip(pair) {
             let Item::Batch(key) = off.schedule.item(sequence, None) else {
@@ -181,12 +108,8 @@ pub fn time_sums(
     let pair_of = |first: u64, batches: u64| if first + 1 < batches { 2 } else { 1 };
 
     // A process that has just mapped the table pays for each of its pages once. That would hide what the ways take.
-    let mut batches = asked.batches as u64;
+    let batches = asked.batches as u64;
     for first in (0..batches).step_by(2) {
-        if first > 0 && is_over(2) {
-            batches = first;
-            break;
-        }
         let pair = &mut slots[..pair_of(first, batches)];
         sample(first, pair)?;
         Times::default().take(&mut ways, pair, true)?;
@@ -196,15 +119,11 @@ pub fn time_sums(
     }
     let mut times = Times::default();
     for first in (0..batches).step_by(2) {
-        if first > 0 && is_over(1) {
-            break;
-        }
         let pair = &mut slots[..pair_of(first, batches)];
         sample(first, pair)?;
         times.take(&mut ways, pair, first % 4 == 0)?;
         for slots in pair {
             slots.check(&off.layout, &host.layout)?;
-            times.note(slots.block_size(&off.layout));
             seen(slots.timed_batch(&off.layout));
         }
     }
@@ -258,11 +177,6 @@ impl Slots {
              bug, please report it; `aggregate=off` does without them",
             key.batch, key.epoch
         )))
-    }
-
-    fn block_size(&self, layout: &BatchLayout) -> BlockSize {
-        let block = self.header.real_layer(layout.layers().len() - 1);
-        BlockSize { destinations: block.destinations, sources: block.sources, entries: block.edges }
     }
 
     fn timed_batch(&self, layout: &BatchLayout) -> TimedBatch<'_> {
@@ -384,7 +298,6 @@ struct Times {
     sum: Vec<f64>,
     off: Vec<f64>,
     host: Vec<f64>,
-    densest: Option<BlockSize>,
 }
 
 impl Times {
@@ -411,13 +324,6 @@ impl Times {
         Ok(())
     }
 
-    /// Notes the size of a batch that counts.
-    fn note(&mut self, block: BlockSize) {
-        if self.densest.is_none_or(|densest| block.is_denser_than(&densest)) {
-            self.densest = Some(block);
-        }
-    }
-
     fn medians(self, threads: usize) -> SumTimes {
         SumTimes {
             batches: self.host.len(),
@@ -426,7 +332,6 @@ impl Times {
             sum_ms: middle(self.sum),
             off_ms: middle(self.off),
             host_ms: middle(self.host),
-            densest: self.densest.unwrap_or_default(),
         }
     }
 }
@@ -441,12 +346,6 @@ mod tests {
     use uva_io::generate::{self, Common, PowerLaw};
 
     use super::*;
-
-    fn times(off_ms: f64, host_ms: f64) -> SumTimes {
-        let densest = BlockSize::default();
-        let (gather_ms, sum_ms) = (off_ms / 2.0, off_ms / 2.0);
-        SumTimes { batches: 8, threads: 1, gather_ms, sum_ms, off_ms, host_ms, densest }
-    }
 
     fn dataset(at: &std::path::Path) -> Dataset {
         let graph = PowerLaw::of(Common { nodes: 600, feature_dim: 5, ..Common::default() });
@@ -469,7 +368,7 @@ mod tests {
             };
             for aggregation in [Aggregation::Mean, Aggregation::Degrees] {
                 let mut seen = Vec::new();
-                let asked = SumsToTime { aggregation, contents: &contents, batches, time: None };
+                let asked = SumsToTime { aggregation, contents: &contents, batches };
                 let times = time_sums(&dataset, &options, &asked, &mut |batch| {
                     assert_eq!(batch.indptr.last().map(|&end| end as usize), Some(batch.indices.len()));
                     seen.push(batch.nodes.to_vec());
@@ -484,22 +383,6 @@ mod tests {
     }
 
     #[test]
-    fn after_the_time_no_further_pair_is_begun_but_one_is_timed() {
-        let temp = tempfile::tempdir().unwrap();
-        let dataset = dataset(&temp.path().join("graph"));
-        let options = LoaderOptions { fanouts: vec![4], batch_size: 20, ..LoaderOptions::default() };
-        let contents = CacheContents::default();
-        let asked = SumsToTime {
-            aggregation: Aggregation::Mean,
-            contents: &contents,
-            batches: 8,
-            time: Some(Duration::ZERO),
-        };
-        let times = time_sums(&dataset, &options, &asked, &mut |_| {}).unwrap();
-        assert_eq!(times.batches, 2);
-    }
-
-    #[test]
     fn a_sum_or_an_own_row_that_differs_in_a_bit_is_an_error() {
         let temp = tempfile::tempdir().unwrap();
         let dataset = dataset(&temp.path().join("graph"));
@@ -510,7 +393,7 @@ mod tests {
             RunPlan::new(&dataset, &options, Passes { epochs: 1, ..Passes::default() }).unwrap()
         };
         let (off, host) = (plan(Aggregation::None), plan(Aggregation::Mean));
-        let asked = SumsToTime::to_choose(Aggregation::Mean, &contents);
+        let asked = SumsToTime { aggregation: Aggregation::Mean, contents: &contents, batches: 1 };
         let graph = SampledGraph::new(&dataset, None).unwrap();
         let engine = Engine::on_host(&dataset, &graph, &off.options, 0).unwrap();
         let mut sampling = Sampling::new(&dataset, &off, &graph, engine, None).unwrap();
@@ -535,33 +418,5 @@ mod tests {
             *sum = -f32::NAN;
         }
         slots.check(&off.layout, &host.layout).unwrap();
-    }
-
-    #[test]
-    fn the_densest_block_has_the_fewest_further_sources_an_entry() {
-        let block = |destinations, sources, entries| BlockSize { destinations, sources, entries };
-        let mut times = Times::default();
-        let all = [block(10, 40, 60), block(10, 20, 100), block(50, 60, 99), block(1, 2, 1), block(5, 5, 0)];
-        all.into_iter().for_each(|block| times.note(block));
-        assert_eq!(times.medians(1).densest, all[1]);
-    }
-
-    #[test]
-    fn the_producer_sums_where_that_saves_a_twentieth_at_least_and_both_times_are_told() {
-        assert!(times(100.0, 95.0).is_worth_it());
-        assert!(!times(100.0, 95.1).is_worth_it());
-        assert!(!times(100.0, 120.0).is_worth_it());
-        for (host_ms, told) in [
-            (
-                3.1,
-                "summing while reading takes 3.1 ms a batch, gathering and then summing 5.0: the producer sums",
-            ),
-            (4.9, "takes 4.9 ms a batch, gathering and then summing 5.0: the consumer sums, since"),
-            (5.04, "takes 5.0 ms a batch, gathering and then summing 5.0: the consumer sums"),
-            (0.0123, "takes 0.012 ms a batch"),
-        ] {
-            let reason = times(5.0, host_ms).reason();
-            assert!(reason.contains(told), "{reason}");
-        }
     }
 }

@@ -12,12 +12,14 @@ use uva_sample::BatchKey;
 use crate::backend::Backend;
 use crate::batch::Batch;
 use crate::cache::Caches;
+use crate::clock::since_boot;
 use crate::control::{CONSUMER, Control, Stop};
 use crate::device::DeviceSlots;
 use crate::peer::Peer;
 use crate::plan::RunPlan;
 use crate::schedule::{Item, Order, Schedule, Turn};
 use crate::stage::{Doing, StageClock};
+use crate::sums_trial::{SumsChoice, SumsTrial, Taken, Windows};
 use crate::{LoaderOptions, RuntimeError};
 
 /// Receives the batches of a run.
@@ -35,6 +37,10 @@ pub struct BatchReceiver {
     /// Slots that were given back unread.
     passed_over: u64,
     ended: bool,
+    /// Until it is chosen whether the producer sums, where that is tried in the run.
+    trial: Option<SumsTrial>,
+    /// The choice, until it is told.
+    choice: Option<SumsChoice>,
 }
 
 impl BatchReceiver {
@@ -47,7 +53,20 @@ impl BatchReceiver {
     ) -> Self {
         let clock = StageClock::start(Arc::clone(&control), CONSUMER);
         let device = device.map(Arc::new);
-        Self { plan, control, features, device, producer, clock, position: 0, passed_over: 0, ended: false }
+        let trial = plan.options.sums_chosen_for.map(|_| SumsTrial::new(Windows::of(&plan)));
+        Self {
+            plan,
+            control,
+            features,
+            device,
+            producer,
+            clock,
+            position: 0,
+            passed_over: 0,
+            ended: false,
+            trial,
+            choice: None,
+        }
     }
 
     /// Where the run gathers and trains.
@@ -239,8 +258,33 @@ impl BatchReceiver {
         self.clock.now(Doing::Working);
         let BatchKey { split, epoch, batch } = expected;
         tracing::trace!(sequence = self.position, %split, epoch, batch, slot = slot.slot(), "taken");
+        self.try_sums(&header);
         self.position += 1;
         Ok(Some(Batch::new(slot, loan, &self.plan, header)))
+    }
+
+    /// Whether the producer sums from now on, and why, if that has been chosen since the last call.
+    pub fn take_sums_choice(&mut self) -> Option<SumsChoice> {
+        self.choice.take()
+    }
+
+    /// Times the batch of this header, which is taken now, where it is tried who sums. Tells the producer the choice.
+    fn try_sums(&mut self, header: &BatchHeader) {
+        let (schedule, key) = (&self.plan.schedule, header.key());
+        let Some(trial) = self.trial.as_mut().filter(|_| key.split == Split::Train) else { return };
+        let (number, in_epoch) = (schedule.training_number(key), schedule.in_epoch(key));
+        let taken = Taken { number, in_epoch, summed: header.is_summed(), at: since_boot() };
+        let Some(choice) = trial.taken(taken) else { return };
+        self.trial = None;
+        // The producer cannot have begun this batch: the slot that it gets is the one being taken.
+        let from = self.position + self.plan.options.feature_slots as u64;
+        self.control.set_sums_choice(from, choice.sums);
+        let turn = self.control.turn();
+        let from = (from..=from + schedule.valid_batches()).find_map(|sequence| {
+            let Item::Batch(key) = schedule.item(sequence, turn) else { return None };
+            (key.split == Split::Train).then_some(key)
+        });
+        self.choice = Some(SumsChoice { from, ..choice });
     }
 
     /// Waits for the slot of the next sequence number. `None`: the run is asked to stop. After success the clock keeps

@@ -21,6 +21,7 @@ use crate::host_rows::HostRows;
 use crate::peer::Peer;
 use crate::plan::RunPlan;
 use crate::stage::{Doing, StageClock};
+use crate::sums_trial::sums_batch;
 
 /// The one producer: it takes the batches in order, from any sampler.
 pub(crate) struct ProducerRole<'a> {
@@ -137,6 +138,7 @@ impl ProducerRole<'_> {
                 _ if header.kind() != HandOver::Batch => BatchHeader::BYTES,
                 Gather::Host(host, edges) => {
                     let threads = pace.follow(queue);
+                    header.set_summed(sums_batch(plan, control, sequence, &header));
                     header.set_pace(queue as u32, threads);
                     let (threads, to) = (threads as usize, slot.payload_mut());
                     if let Some(edges) = edges {

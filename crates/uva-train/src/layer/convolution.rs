@@ -6,7 +6,7 @@ use crate::initial::glorot;
 use crate::random::SplitMix64;
 use crate::rowwise::linear;
 use tch::{Device, Kind, Tensor};
-use uva_model::projects_first;
+use uva_ops::lists::projects_first;
 
 /// A linear map without bias, [outputs, inputs] as PyTorch stores one.
 type Weight = Tensor;

@@ -344,7 +344,14 @@ fn both_orders_of_multiplying_and_aggregating_are_among_the_shapes() {
         let graph = Graph::random(40, dim, 3, 5);
         let batch = graph.batch(&(0..40).collect::<Vec<_>>(), &[usize::MAX; 2]);
         let block = &batch.blocks[1];
-        uva_model::projects_first(block.destinations, block.sources, block.indices.len(), dim, hidden, false)
+        uva_ops::lists::projects_first(
+            block.destinations,
+            block.sources,
+            block.indices.len(),
+            dim,
+            hidden,
+            false,
+        )
     });
     assert_eq!(orders, [false, true]);
 }

@@ -6,8 +6,8 @@ use crate::device::TrainDevice;
 use crate::model::Step;
 use crate::trainer::Trainer;
 use tch::{Kind, Tensor};
-use uva_model::projects_first;
 use uva_model::{ModelKind, TrainerOptions};
+use uva_ops::lists::projects_first;
 
 const STEP: f64 = 1e-5;
 const TOLERANCE: f64 = 1e-7;

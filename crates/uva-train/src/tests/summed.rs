@@ -11,9 +11,9 @@ use crate::trainer::Trainer;
 use crate::{BatchInput, BlockInput};
 use tch::{Device, Kind, Tensor};
 use uva_graph::ElementType;
-use uva_model::projects_first;
 use uva_model::{FeatureNorm, ModelKind, TrainerOptions};
 use uva_ops::Vectors;
+use uva_ops::lists::projects_first;
 use uva_ops::lists::{Lists, WeightedSums, Weights, degree_weights};
 
 /// The models whose first layer begins with sums that nothing trained takes part in.

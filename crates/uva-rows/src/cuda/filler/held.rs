@@ -13,7 +13,7 @@ use crate::cuda::error::FillError;
 use crate::cuda::place::{DevicePlace, DeviceSource};
 use crate::cuda::slot::{Plan, REPORT, SlotShape};
 use crate::cuda::sums::Scratch;
-use crate::source::{Origin, RowsRead, Ticket};
+use crate::source::{Origin, Ticket};
 
 pub(super) struct Held<S> {
     /// Dropped before the stream and the buffer that its work uses. None of its work is in flight then.

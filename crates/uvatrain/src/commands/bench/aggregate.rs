@@ -36,7 +36,7 @@ pub fn run(flags: &AggregateBenchFlags) -> anyhow::Result<()> {
         BenchSums::Mean => Aggregation::Mean,
         BenchSums::Gcn => Aggregation::Degrees,
     };
-    let asked = SumsToTime { aggregation, contents: &contents, batches: flags.batches as usize, time: None };
+    let asked = SumsToTime { aggregation, contents: &contents, batches: flags.batches as usize };
     let mut counts = SumCounts::default();
     let times = time_sums(&dataset, &loader, &asked, &mut |batch| {
         let cached = |node: i64| is_cached[node as usize];
@@ -166,9 +166,6 @@ struct Report {
     gb_per_second: Rates,
     /// `off` over `host`.
     speedup: f64,
-    /// What `train --aggregate auto` would choose, and why.
-    choice: &'static str,
-    reason: String,
 }
 
 impl Report {
@@ -231,8 +228,6 @@ impl Report {
                 host: rate((counts.entries + counts.destinations) * row_bytes, times.host_ms),
             },
             speedup: times.off_ms / times.host_ms,
-            choice: if times.is_worth_it() { "host" } else { "off" },
-            reason: times.reason(),
             times,
         }
     }
@@ -251,7 +246,7 @@ impl Report {
             times(self.link_ratios.gcn),
         ]);
         let mut work = Table::with_heading(&["the CPU", "ms a batch", "GB/s"]);
-        let SumTimes { gather_ms, sum_ms, off_ms, host_ms, batches, threads, .. } = self.times;
+        let SumTimes { gather_ms, sum_ms, off_ms, host_ms, batches, threads } = self.times;
         let Rates { gather, sum, host } = self.gb_per_second;
         for (name, ms, rate) in [
             ("gather", gather_ms, Some(gather)),
@@ -298,7 +293,6 @@ impl Report {
         );
         fact("speedup", format!("{:.2}, of sums by {}", self.speedup, self.aggregate));
         fact("measured", format!("median of {batches} batches, threads: {threads}, verified"));
-        fact("auto", self.reason.clone());
         format!("{}\n{}\n{}", ways.render(), work.render(), facts.render())
     }
 }

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""Shows what `train --aggregate auto` costs against the best way, on four graphs.
+
+    scripts/measure/aggregate_choice.py [--binary target/release/uvatrain] [--rounds 5] [--out choice.json]
+
+Each graph is trained with the consumer's sums (`off`), the producer's (`host`) and `auto`, in turn, as often as there
+are rounds; each round begins with another way. It prints the medians of training batches a second, the trial of `auto`
+included, and how many times the speed of the best way `auto` has. Losses of all runs must agree. The graphs are
+generated into a temporary folder, or once into `--data`. Needs nothing but Python.
+"""
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+WAYS = ["off", "host", "auto"]
+
+# What generates a graph, and how it is trained. The dense one has few further nodes a destination: there a sum reads many
+# more rows than a batch has.
+GRAPHS = {
+    "powerlaw": ("--kind powerlaw --nodes 1000000 --feat-dim 100", "--fanouts 10,10 --batch-size 1000"),
+    "products": ("--preset products --scale 0.2", "--fanouts 15,10,5 --batch-size 256"),
+    "citation": ("--kind citation --nodes 300000 --feat-dim 128", "--fanouts 10,10 --batch-size 512"),
+    "dense": ("--kind powerlaw --nodes 20000 --avg-degree 200 --feat-dim 256", "--fanouts 15,10 --batch-size 512"),
+}
+
+
+def run(command):
+    ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if ended.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))}\nended with {ended.returncode}:\n{ended.stderr}")
+
+
+def trained(binary, data, options, batches, way, metrics):
+    """The lines of a run of at least so many batches."""
+    # 8 bytes a node, behind a header of 128 at most.
+    nodes = (data / "train_idx.npy").stat().st_size // 8 - 16
+    in_epoch = max(1, nodes // int(options.split()[-1]))
+    more = ["--epochs", str(-(-batches // in_epoch)), "--model", "sage", "--aggregate", way, "--metrics", metrics]
+    run([binary, "train", data, *options.split(), *more])
+    return [json.loads(line) for line in metrics.read_text().splitlines()]
+
+
+def measure(binary, data, options, batches, rounds, folder):
+    speeds, losses, choices = {way: [] for way in WAYS}, {}, []
+    for number in range(rounds):
+        for way in WAYS[number % 3 :] + WAYS[: number % 3]:
+            lines = trained(binary, data, options, batches, way, folder / "run.jsonl")
+            learned = [(line["hash"], line["loss"]) for line in lines if line["event"] == "batch"]
+            if losses.setdefault("all", learned) != learned:
+                sys.exit(f"{data.name}: the losses of --aggregate {way} are others")
+            speeds[way].append(lines[-1]["batches_per_second"])
+            if way == "auto":
+                told = [lines[0], *(line for line in lines if line["event"] == "in_force")][-1]
+                choices.append(told["in_force"]["aggregate"])
+    medians = {way: statistics.median(found) for way, found in speeds.items()}
+    best = max(medians["off"], medians["host"])
+    return {
+        "options": options,
+        "batches_per_second": speeds,
+        "medians": medians,
+        "auto_over_best": round(medians["auto"] / best, 3),
+        "choices": choices,
+    }
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--binary", type=Path, default=ROOT / "target/release/uvatrain")
+    arguments.add_argument("--data", type=Path, help="a folder that keeps the graphs")
+    arguments.add_argument("--graphs", nargs="+", choices=list(GRAPHS), default=list(GRAPHS))
+    arguments.add_argument("--batches", type=int, default=2500, help="training batches of a run, at least")
+    arguments.add_argument("--rounds", type=int, default=5)
+    arguments.add_argument("--out", type=Path)
+    chosen = arguments.parse_args()
+    found = {}
+    print(f"{'graph':10} {'off':>8} {'host':>8} {'auto':>8}  auto/best  chosen")
+    with tempfile.TemporaryDirectory() as temporary:
+        for name in chosen.graphs:
+            generated, options = GRAPHS[name]
+            data = (chosen.data or Path(temporary)) / name
+            if not data.exists():
+                run([chosen.binary, "generate", data, *generated.split()])
+            result = measure(chosen.binary, data, options, chosen.batches, chosen.rounds, Path(temporary))
+            found[name] = {"graph": generated, **result}
+            speeds = " ".join(f"{result['medians'][way]:8.1f}" for way in WAYS)
+            ways = ", ".join(choice["way"] for choice in result["choices"])
+            print(f"{name:10} {speeds}  {result['auto_over_best']:9.3f}  {ways}", flush=True)
+    if chosen.out:
+        chosen.out.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
