@@ -181,7 +181,8 @@ pub(crate) fn chosen_rows(
     ids: &FrozenBytes,
 ) -> Result<CachedRows, RuntimeError> {
     let table = dataset.features();
-    CachedRows::new(table.bytes, table.row_bytes(), bytemuck::cast_slice(ids.bytes()), threads).map_err(failed)
+    CachedRows::new(table.bytes, table.row_bytes(), bytemuck::cast_slice(ids.bytes()), threads)
+        .map_err(failed)
 }
 
 /// The rows unchanged, or widened.

@@ -117,9 +117,11 @@ mod tests {
 
     #[test]
     fn lists_and_ranges_of_cores_are_read_and_written_alike() {
-        for (text, cores, written) in
-            [("3", vec![3], "3"), ("0,2,4-6", vec![0, 2, 4, 5, 6], "0,2,4-6"), ("5,1,2", vec![5, 1, 2], "5,1-2")]
-        {
+        for (text, cores, written) in [
+            ("3", vec![3], "3"),
+            ("0,2,4-6", vec![0, 2, 4, 5, 6], "0,2,4-6"),
+            ("5,1,2", vec![5, 1, 2], "5,1-2"),
+        ] {
             let read: PinCores = text.parse().unwrap();
             assert_eq!(read, PinCores::Listed(cores));
             assert_eq!(read.text(), written);

@@ -236,9 +236,7 @@ impl Topology {
         let rings = RingName::ALL.into_iter().filter(|ring| uses(*ring));
         Self {
             stages: in_order.iter().copied().map(&mut place).collect(),
-            rings: rings
-                .map(|name| PlacedRing { name, shape: plan.ring_shape(name) })
-                .collect(),
+            rings: rings.map(|name| PlacedRing { name, shape: plan.ring_shape(name) }).collect(),
             processes,
             reordered_graph: plan.caches.reordered,
             cached_rows: plan.caches.holds_chosen_rows(),
@@ -265,7 +263,9 @@ impl Topology {
     #[must_use]
     pub fn shares_slots_between_processes(&self) -> bool {
         let has_producer = self.stages.iter().any(|placed| placed.stage == Stage::PRODUCER);
-        self.slots_on_gpu && has_producer && self.process_of(Stage::PRODUCER) != self.process_of(Stage::CONSUMER)
+        self.slots_on_gpu
+            && has_producer
+            && self.process_of(Stage::PRODUCER) != self.process_of(Stage::CONSUMER)
     }
 
     /// The resources that a process needs for its stages, each once.

@@ -21,7 +21,9 @@ use crate::lane::{Lane, lanes};
 use crate::options::Prepare;
 use crate::peer::Peer;
 use crate::plan::{RingName, RunPlan};
-use crate::roles::{BatchReceiver, Crew, ProducerRole, RoleThreads, RoleWork, SamplerRole, ThreadName, WorkerRole};
+use crate::roles::{
+    BatchReceiver, Crew, ProducerRole, RoleThreads, RoleWork, SamplerRole, ThreadName, WorkerRole,
+};
 use crate::topology::{Resource, Role, Stage};
 
 /// Receives lines for people.
@@ -81,7 +83,10 @@ impl Connections {
     /// The rings that this process has, in the order in which a batch passes through them.
     pub fn rings(&self) -> Vec<(RingName, Ring)> {
         let of = |name, ring: &Option<Ring>| ring.clone().map(|ring| (name, ring));
-        [of(RingName::Batch, &self.batches), of(RingName::Feature, &self.features)].into_iter().flatten().collect()
+        [of(RingName::Batch, &self.batches), of(RingName::Feature, &self.features)]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 
     fn ring(&self, name: RingName) -> Result<&Ring, RuntimeError> {
@@ -238,7 +243,8 @@ pub fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, Runtime
                 Box::new(move || {
                     let (dataset, plan, control) = (&dataset, &plan, &control);
                     let (reordered, crew, note) = (reordered.as_deref(), &*crew, &*note);
-                    WorkerRole { index, dataset, plan, control, reordered, crew, features, consumer, note }.run()
+                    WorkerRole { index, dataset, plan, control, reordered, crew, features, consumer, note }
+                        .run()
                 })
             }
             // Its end is the receiver.

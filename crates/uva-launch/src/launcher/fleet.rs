@@ -45,7 +45,8 @@ impl Fleet {
         let plan = launch.plan;
         let topology = Topology::new(plan, Placement::Processes);
         let names = topology.rings.iter().map(|ring| ring.name);
-        let rings = names.map(|name| Ok((name, plan.create_ring(name)?))).collect::<Result<_, RuntimeError>>()?;
+        let rings =
+            names.map(|name| Ok((name, plan.create_ring(name)?))).collect::<Result<_, RuntimeError>>()?;
         let mut fleet = Self { members: Vec::new(), door: None, mps, rings };
         for process in 0..topology.processes {
             fleet.start_process(launch, &topology, process)?;
@@ -176,10 +177,8 @@ impl Fleet {
     /// Live counts of the run; this process is among its processes.
     pub fn gauges(&self, control: &Arc<Control>, plan: &RunPlan) -> Gauges {
         let own = RoleProcess { role: "launcher".to_owned(), pid: std::process::id() };
-        let roles = self
-            .members
-            .iter()
-            .map(|member| RoleProcess { role: member.process_name(), pid: member.pid() });
+        let roles =
+            self.members.iter().map(|member| RoleProcess { role: member.process_name(), pid: member.pid() });
         let processes = std::iter::once(own).chain(roles).collect();
         Gauges::new(Arc::clone(control), self.rings.clone(), plan.layout.table_row_bytes(), processes)
     }

@@ -222,8 +222,9 @@ impl Launcher {
         let (roles, tally) = (control.roles(), control.tally());
         let own = Resident::of_self().map(|resident| ProcessMemory::new("launcher", resident));
         let janitor = self.janitor.resident().map(|resident| ProcessMemory::new("janitor", resident));
-        let noted =
-            |(stage, name): (Stage, String)| Some(ProcessMemory::new(name, control.memory(stage.counters())?));
+        let noted = |(stage, name): (Stage, String)| {
+            Some(ProcessMemory::new(name, control.memory(stage.counters())?))
+        };
         let memory = own.into_iter().chain(janitor).chain(stages.into_iter().filter_map(noted)).collect();
         Ok(Outcome { done, roles, tally, memory, seconds: started.elapsed().as_secs_f64() })
     }

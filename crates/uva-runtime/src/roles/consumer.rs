@@ -100,8 +100,11 @@ impl BatchReceiver {
 
     fn set_turn(&self, order: Option<Order>) {
         let schedule = &self.plan.schedule;
-        let sequence =
-            schedule.turn_after(self.position, self.plan.options.all_feature_slots(), self.plan.batch_slots());
+        let sequence = schedule.turn_after(
+            self.position,
+            self.plan.options.all_feature_slots(),
+            self.plan.batch_slots(),
+        );
         self.control.set_turn(Turn { sequence, order });
     }
 
