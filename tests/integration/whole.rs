@@ -2,11 +2,12 @@
 //! do, and nothing left of a run whose workers fail or are killed.
 
 use std::fs;
+use std::net::TcpListener;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::support::arrays::{npy, write_weights};
@@ -174,6 +175,58 @@ fn bench_pipeline_takes_the_batches_of_workers() {
     let (roles, whole) = (bench("--samplers 1 --gather-threads 1"), bench("--prepare whole --samplers 2"));
     assert_eq!((&whole.0, &whole.1), (&roles.0, &roles.1));
     assert!(["worker", "consumer"].contains(&whole.2.as_str().unwrap()), "{whole:?}");
+}
+
+#[test]
+fn a_trace_has_a_track_for_each_worker_and_no_bars_overlap() {
+    let temp = directory();
+    small_graph(temp.path());
+    train(temp.path(), "run.jsonl", "--epochs 1 --prepare whole --samplers 2 --trace trace.json")
+        .run()
+        .succeeds();
+    let text = fs::read_to_string(temp.path().join("trace.json")).unwrap();
+    let events: Vec<Value> = serde_json::from_str(&text).unwrap();
+    let names = events.iter().filter(|event| event["name"] == "process_name");
+    let mut names: Vec<_> = names.map(|event| event["args"]["name"].as_str().unwrap()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["consumer", "worker 0", "worker 1"]);
+    let mut ends = std::collections::HashMap::new();
+    let mut bars = 0;
+    for bar in events.iter().filter(|event| event["ph"] == "X") {
+        let number = |name: &str| bar[name].as_u64().unwrap();
+        let before = ends.insert(number("pid"), number("ts") + number("dur")).unwrap_or(0);
+        // Both ends are cut to microseconds.
+        assert!(before <= number("ts") + 1, "bars of a track overlap: {bar}");
+        bars += 1;
+    }
+    assert_eq!(bars, 3 * Metrics::read(&temp.path().join("run.jsonl")).trained().len());
+    // The report takes such a run, too.
+    uvatrain(temp.path(), ["report", "run.jsonl", "--out", "run.html"]).run().succeeds();
+    assert!(fs::metadata(temp.path().join("run.html")).unwrap().len() > 10_000);
+}
+
+#[test]
+fn top_shows_workers_in_place_of_samplers_and_a_producer() {
+    let temp = directory();
+    small_graph(temp.path());
+    // A port that was free a moment ago; the system gives such a number again late.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let options = format!("--epochs 100000 --prepare whole --samplers 2 --metrics-listen {port}");
+    let mut run = train(temp.path(), "run.jsonl", &options).start();
+    wait_for_batches(&mut run, &temp.path().join("run.jsonl"), 50);
+    let outcome = uvatrain(temp.path(), ["top", &port.to_string(), "--once"]).run().succeeds();
+    let row = |name: &str| {
+        let line = outcome.stdout.lines().find(|line| line.split_whitespace().next() == Some(name));
+        line.map(|line| line.split_whitespace().nth(1).unwrap().to_owned())
+    };
+    assert_eq!(row("worker").as_deref(), Some("2"), "{outcome}");
+    assert_eq!(row("feature").as_deref(), Some("3"), "{outcome}");
+    assert!(row("consumer").is_some() && row("workers").is_some(), "{outcome}");
+    for absent in ["sampler", "producer", "batch"] {
+        assert_eq!(row(absent), None, "{outcome}");
+    }
+    kill_process(Pid::from_child(&run.child), Signal::INT).unwrap();
+    run.wait().ends_with(130);
 }
 
 #[test]

@@ -369,6 +369,12 @@ mod tests {
             [ControlPage, Ring(Batch), Ring(Feature), Process(first), Process(second), CachedRows]
         );
         assert_eq!(beside.resources_of(1), [ControlPage, Ring(Batch), Process(PRODUCER), ReorderedGraph]);
+        // Workers in one process, which need what samplers and a producer need, and no ring of batches.
+        let (one, two) = (Stage::worker(0), Stage::worker(1));
+        let workers = topology(&[&[CONSUMER], &[one, two]], false);
+        assert_eq!(workers.resources_of(0), [ControlPage, Ring(Feature), Process(one), Process(two)]);
+        let of_workers = [ControlPage, Ring(Feature), Process(CONSUMER), ReorderedGraph, CachedRows];
+        assert_eq!(workers.resources_of(1), of_workers);
         // The sampler there too: no other process shares anything on the GPU.
         let alone = topology(&[&[first, PRODUCER, CONSUMER]], true);
         assert_eq!(
@@ -429,8 +435,12 @@ mod tests {
         let samplers: Vec<[Stage; 1]> = (0..MAX_SAMPLERS).map(|index| [Stage::sampler(index)]).collect();
         let mut processes: Vec<&[Stage]> = vec![&[Stage::CONSUMER], &[Stage::PRODUCER]];
         processes.extend(samplers.iter().map(|stage| &stage[..]));
-        let topology = topology(&processes, true);
-        let most = (0..topology.processes).map(|process| topology.resources_of(process).len()).max();
-        assert!(most <= Some(MAX_FDS), "{most:?} of {MAX_FDS}");
+        let apart = topology(&processes, true);
+        let workers: Vec<Stage> = (0..MAX_SAMPLERS).map(Stage::worker).collect();
+        let whole = topology(&[&[Stage::CONSUMER], &workers], false);
+        for topology in [apart, whole] {
+            let most = (0..topology.processes).map(|process| topology.resources_of(process).len()).max();
+            assert!(most <= Some(MAX_FDS), "{most:?} of {MAX_FDS}");
+        }
     }
 }
