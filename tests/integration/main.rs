@@ -61,3 +61,5 @@ mod told;
 mod top;
 #[cfg(feature = "train")]
 mod train;
+#[cfg(feature = "train")]
+mod whole;

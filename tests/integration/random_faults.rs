@@ -134,7 +134,7 @@ fn play(directory: &Path, round: &mut Round, trained: &mut Trained) -> (usize, i
 
     let roles: Vec<&Process> = processes.iter().filter(|process| process.role != "janitor").collect();
     let producer = roles.iter().find(|process| process.role == "producer").expect("a producer");
-    let rings = Rings::of(producer);
+    let rings = Rings::of(producer, &RINGS);
     stop_all_in_state(round, &roles, &rings);
     let code = match round.stopped {
         None => kill(round, run, &roles),

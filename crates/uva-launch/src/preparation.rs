@@ -75,6 +75,12 @@ impl Draft {
             Some(CacheRequest::Planned(path)) => Some(read_plan(path, &dataset, &plan.options)?),
             _ => None,
         };
+        let eviction = match (&caches, &planned) {
+            (Some(CacheRequest::Find { policy, .. }), _) => policy.eviction(),
+            (_, Some((cache_plan, _))) => cache_plan.policy.eviction(),
+            (_, None) => None,
+        };
+        plan.check_prepare(backend, eviction)?;
         Ok(Self { dataset, plan, caches, planned })
     }
 
@@ -281,12 +287,13 @@ impl Prepared {
         let split = |split| dataset.split(split).len();
         let mut in_force = json!({
             "roles": roles,
+            "prepare": loader.prepare.name(),
             "device": self.plan.backend.device_name(),
             "gather": self.plan.backend.gather_name(),
             "samplers": loader.samplers,
             "gather_threads": loader.gather_threads,
             "feature_type": loader.feature_type,
-            "feature_slots": loader.feature_slots,
+            "feature_slots": loader.all_feature_slots(),
             "batch_slots": self.plan.batch_slots(),
             "feature_slot_bytes": self.plan.feature_slot_bytes(),
             "batch_slot_bytes": self.plan.layout.batch_bytes(),
@@ -342,6 +349,7 @@ impl Prepared {
         let schedule = &self.plan.schedule;
         tracing::info!(
             roles,
+            prepare = self.plan.options.prepare.name(),
             device = self.plan.backend.device_name(),
             gather = self.plan.backend.gather_name(),
             samplers = self.plan.options.samplers,
@@ -351,7 +359,7 @@ impl Prepared {
             test_batches = schedule.test_batches(),
             batch_slots = self.plan.batch_slots(),
             batch_slot_bytes = self.plan.layout.batch_bytes(),
-            feature_slots = self.plan.options.feature_slots,
+            feature_slots = self.plan.options.all_feature_slots(),
             feature_slot_bytes = self.plan.feature_slot_bytes(),
             cached_lists = self.plan.caches.lists,
             cached_rows = self.plan.caches.rows,

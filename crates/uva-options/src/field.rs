@@ -114,6 +114,8 @@ pub struct Field {
     pub needs: Option<&'static str>,
     /// The options that cannot be given with this one.
     pub excludes: &'static [&'static str],
+    /// The value of an option that is given without one.
+    pub bare: Option<&'static str>,
     /// Whether checkpoints of every version hold it. Others hold it only where it is not the default, so that
     /// checkpoints from before it existed still fit.
     pub in_every_checkpoint: bool,
@@ -136,6 +138,7 @@ impl Field {
             only_with: None,
             needs: None,
             excludes: &[],
+            bare: None,
             in_every_checkpoint: false,
         }
     }
@@ -252,6 +255,12 @@ impl Field {
     #[must_use]
     pub const fn excludes(self, names: &'static [&'static str]) -> Self {
         Self { excludes: names, ..self }
+    }
+
+    /// Can be given without a value, and means this one then. A value follows after `=`.
+    #[must_use]
+    pub const fn bare(self, value: &'static str) -> Self {
+        Self { bare: Some(value), ..self }
     }
 
     /// Puts it into checkpoints of every version.

@@ -102,7 +102,7 @@ impl<O: Options> Given<O> {
     }
 
     /// Adds every option that `shown` takes to a map, in the form of the metrics: `null` where nothing was given and the
-    /// default is no constant. Options that take no effect beside the others are left out unless given.
+    /// default is no constant. Options that take no effect beside the others' defaults are left out unless given.
     ///
     /// # Errors
     /// The serializer's.
@@ -111,7 +111,7 @@ impl<O: Options> Given<O> {
         map: &mut M,
         shown: impl Fn(&Field) -> bool,
     ) -> Result<(), M::Error> {
-        let mut options = O::default();
+        let (mut options, defaults) = (O::default(), O::default());
         let fields = O::FIELDS.iter().zip(&self.values);
         for (field, value) in fields.filter(|(field, _)| field.is_option() && shown(field)) {
             match value {
@@ -119,7 +119,7 @@ impl<O: Options> Given<O> {
                     options.set(field, text);
                     map.serialize_entry(field.name, &options.json(field))?;
                 }
-                None if field.only_with.is_some() => {}
+                None if !defaults.is_in_force(field) => {}
                 None if field.unless_given.is_some() => map.serialize_entry(field.name, &())?,
                 None => map.serialize_entry(field.name, &options.json(field))?,
             }

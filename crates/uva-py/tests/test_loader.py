@@ -185,6 +185,17 @@ def test_stats_tell_each_roles_times(loader):
         assert stats[role]["working_s"] >= 0 and stats[role]["threads"] >= 1
 
 
+@pytest.mark.parametrize("samplers", [1, 3])
+def test_workers_make_the_same_batches_and_tell_their_own_times(graph, epochs, samplers):
+    with uvatrain.Loader(graph, prepare="whole", samplers=samplers, pin_cores="all", **OPTIONS) as loader:
+        assert [hashes(loader) for _ in range(2)] == epochs[:2]
+        loader.set_epoch(4)
+        assert hashes(loader) == epochs[4]
+        stats = loader.stats()
+        assert stats["bottleneck"] in ("worker", "consumer")
+        assert stats["worker"]["threads"] == samplers and "sampler" not in stats and "producer" not in stats
+
+
 def test_a_loader_is_not_sent_to_another_process(loader):
     import pickle
 

@@ -59,6 +59,9 @@ def test_an_unknown_keyword_is_answered_with_the_nearest_one(graph):
         ("batch_slots", dict(samplers=4, batch_slots=5), "batch_slots=5: with 4 samplers at least 6"),
         ("expand", dict(sampler_kind="ladies", expand="new"), "use expand=all"),
         ("walks", dict(walks=3), "leave walks out, or use sampler_kind=walk"),
+        ("gather_threads", dict(prepare="whole", gather_threads=2), "leave gather_threads out, or use prepare=roles"),
+        ("slots", dict(prepare="whole", slots=1), "slots=1: with prepare=whole"),
+        ("pin_cores", dict(pin_cores="all"), "use prepare=whole"),
         ("rank", dict(rank=2, world_size=2), "rank=2: of world_size=2"),
     ],
 )

@@ -14,12 +14,13 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use uva_graph::Split;
-use uva_mem::ControlPage;
+use uva_mem::{ControlPage, RegionError};
 
 use crate::RuntimeError;
 use crate::aggregate_counts::AggregateAmounts;
 use crate::cache_counts::{CacheCounts, CacheTotals};
 use crate::memory::Resident;
+use crate::options::{LoaderOptions, Prepare};
 use crate::role_times::{RoleTimes, Roles};
 use crate::schedule::{TURN_WORDS, Turn};
 
@@ -48,7 +49,7 @@ const FROM_SHIFT: u32 = 2;
 
 const EPOCH_SHIFT: u32 = 32;
 
-/// Indices of the roles in the control page; sampler `i` has [`FIRST_SAMPLER`] + i.
+/// Indices of the roles in the control page; sampler or worker `i` has [`FIRST_SAMPLER`] + i.
 pub const CONSUMER: usize = 0;
 /// The producer's index.
 pub const PRODUCER: usize = 1;
@@ -112,28 +113,33 @@ pub enum Stop {
 #[derive(Debug)]
 pub struct Control {
     page: ControlPage,
+    /// Samplers, or workers in their place.
     samplers: usize,
+    producers: usize,
 }
 
 impl Control {
-    /// A new page for a run with this many samplers.
+    /// A new page for a run with these options.
     ///
     /// # Errors
     /// [`RuntimeError::Failed`] when the system gives no memory.
-    pub fn create(samplers: usize) -> Result<Self, RuntimeError> {
-        let page = ControlPage::create("uvatrain-control", words(samplers))
-            .map_err(|error| RuntimeError::Failed(format!("control page: {error}")))?;
-        Ok(Self { page, samplers })
+    pub fn create(options: &LoaderOptions) -> Result<Self, RuntimeError> {
+        let page = ControlPage::create("uvatrain-control", words(options.samplers));
+        Self::over(page, options)
     }
 
     /// The page that another process made.
     ///
     /// # Errors
     /// [`RuntimeError::Failed`] when it is not one of that size.
-    pub fn open(fd: OwnedFd, samplers: usize) -> Result<Self, RuntimeError> {
-        let page = ControlPage::open("uvatrain-control", fd, words(samplers))
-            .map_err(|error| RuntimeError::Failed(format!("control page: {error}")))?;
-        Ok(Self { page, samplers })
+    pub fn open(fd: OwnedFd, options: &LoaderOptions) -> Result<Self, RuntimeError> {
+        Self::over(ControlPage::open("uvatrain-control", fd, words(options.samplers)), options)
+    }
+
+    fn over(page: Result<ControlPage, RegionError>, options: &LoaderOptions) -> Result<Self, RuntimeError> {
+        let page = page.map_err(|error| RuntimeError::Failed(format!("control page: {error}")))?;
+        let producers = usize::from(options.prepare == Prepare::Roles);
+        Ok(Self { page, samplers: options.samplers, producers })
     }
 
     /// Its descriptor, for handing over.
@@ -321,7 +327,8 @@ impl Control {
             sampler.waiting_output_s += one.waiting_output_s / self.samplers as f64;
             sampler.peak_rss_bytes = sampler.peak_rss_bytes.max(one.peak_rss_bytes);
         }
-        Roles { sampler, producer: self.times(PRODUCER), consumer: self.times(CONSUMER) }
+        let producer = RoleTimes { processes: self.producers, ..self.times(PRODUCER) };
+        Roles { sampler, producer, consumer: self.times(CONSUMER) }
     }
 }
 
@@ -347,9 +354,13 @@ mod tests {
     use super::*;
     use crate::schedule::Order;
 
+    fn of_samplers(samplers: usize) -> LoaderOptions {
+        LoaderOptions { samplers, ..LoaderOptions::default() }
+    }
+
     #[test]
     fn the_busiest_role_is_the_bottleneck_and_samplers_count_as_their_mean() {
-        let control = Control::create(2).unwrap();
+        let control = Control::create(&of_samplers(2)).unwrap();
         for (role, working, waiting) in [(CONSUMER, 5, 5), (PRODUCER, 1, 9), (FIRST_SAMPLER, 8, 2), (3, 6, 4)]
         {
             control.count(role, Counter::Working, working * 1_000_000_000);
@@ -363,7 +374,7 @@ mod tests {
 
     #[test]
     fn the_last_turn_is_seen_whole_while_others_follow() {
-        let control = Arc::new(Control::create(1).unwrap());
+        let control = Arc::new(Control::create(&of_samplers(1)).unwrap());
         assert_eq!(control.turn(), None);
         let turn = |number: u64| Turn {
             sequence: number,
@@ -392,7 +403,7 @@ mod tests {
 
     #[test]
     fn a_tally_adds_up_beside_the_last_samplers_counters() {
-        let control = Control::create(2).unwrap();
+        let control = Control::create(&of_samplers(2)).unwrap();
         let counts = |row_hits| CacheCounts { list_reads: 4, list_hits: 3, rows: 2, row_hits };
         let cache = CacheTotals { counted: counts(1), others: counts(2) };
         let aggregate = AggregateAmounts::from_words([11, 12, 13, 14, 15, 16, 17, 18]);
@@ -421,7 +432,7 @@ mod tests {
 
     #[test]
     fn a_role_that_came_to_no_end_has_noted_no_memory_and_one_that_did_keeps_its_times() {
-        let control = Control::create(2).unwrap();
+        let control = Control::create(&of_samplers(2)).unwrap();
         control.count(FIRST_SAMPLER, Counter::Working, 2_000_000_000);
         control.note_position(FIRST_SAMPLER, 5);
         control.note_memory(FIRST_SAMPLER);

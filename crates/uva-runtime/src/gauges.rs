@@ -8,14 +8,14 @@ use uva_mem::ring::protocol::State;
 
 use crate::control::Control;
 use crate::memory::Resident;
+use crate::plan::RingName;
 use crate::role_times::Roles;
 
 /// Live counts of a run. Reading them does not affect the roles. Clones read the same run.
 #[derive(Clone, Debug)]
 pub struct Gauges {
     control: Arc<Control>,
-    batches: Ring,
-    features: Ring,
+    rings: Arc<[(RingName, Ring)]>,
     row_bytes: u64,
     processes: Arc<[RoleProcess]>,
 }
@@ -68,11 +68,11 @@ impl Gauges {
     /// Live counts of the run with this page and these rings, whose table's feature rows have this many bytes.
     pub fn new(
         control: Arc<Control>,
-        (batches, features): (Ring, Ring),
+        rings: Vec<(RingName, Ring)>,
         row_bytes: usize,
         processes: Vec<RoleProcess>,
     ) -> Self {
-        Self { control, batches, features, row_bytes: row_bytes as u64, processes: processes.into() }
+        Self { control, rings: rings.into(), row_bytes: row_bytes as u64, processes: processes.into() }
     }
 
     /// Time totals of each role so far. Time is added when a role changes its activity, so a long wait appears once it
@@ -81,9 +81,10 @@ impl Gauges {
         self.control.roles()
     }
 
-    /// The slots between samplers and producer (`batch`), and those between producer and consumer (`feature`).
-    pub fn slots(&self) -> [(&'static str, SlotStates); 2] {
-        [("batch", SlotStates::of(&self.batches)), ("feature", SlotStates::of(&self.features))]
+    /// The slots between samplers and producer (`batch`), where the run has these roles, and those in front of the consumer
+    /// (`feature`).
+    pub fn slots(&self) -> Vec<(&'static str, SlotStates)> {
+        self.rings.iter().map(|(name, ring)| (name.name(), SlotStates::of(ring))).collect()
     }
 
     /// Bytes of a feature row, as read from the table.
@@ -104,17 +105,19 @@ mod tests {
     use uva_mem::ring::{AlwaysAlive, RingShape};
 
     use super::*;
+    use crate::LoaderOptions;
     use crate::control::{CONSUMER, Counter};
 
     #[test]
     fn slots_are_counted_by_state_and_processes_that_are_gone_left_out() {
-        let control = Arc::new(Control::create(1).unwrap());
+        let control = Arc::new(Control::create(&LoaderOptions::default()).unwrap());
         let ring = |name| Ring::create(name, RingShape { slots: 4, payload_bytes: 8 }).unwrap();
         let (batches, features) = (ring("batch"), ring("feature"));
         let process = |role: &str, pid| RoleProcess { role: role.to_owned(), pid };
         // No process has the largest number that there is.
         let processes = vec![process("consumer", std::process::id()), process("producer", i32::MAX as u32)];
-        let gauges = Gauges::new(Arc::clone(&control), (batches.clone(), features.clone()), 480, processes);
+        let rings = vec![(RingName::Batch, batches.clone()), (RingName::Feature, features.clone())];
+        let gauges = Gauges::new(Arc::clone(&control), rings, 480, processes);
 
         let (mut writer, mut reader) = (batches.writer(), batches.reader());
         for sequence in 0..2 {
@@ -122,7 +125,8 @@ mod tests {
         }
         let _read = reader.acquire(0, &AlwaysAlive).unwrap();
         let _written = writer.acquire(2, &AlwaysAlive).unwrap();
-        let [(name, states), (_, others)] = gauges.slots();
+        let slots = gauges.slots();
+        let ((name, states), (_, others)) = (slots[0], slots[1]);
         assert_eq!((name, states), ("batch", SlotStates { free: 1, filling: 1, ready: 1, reading: 1 }));
         assert_eq!(others, SlotStates { free: 4, ..SlotStates::default() });
 

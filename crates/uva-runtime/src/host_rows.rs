@@ -1,5 +1,7 @@
 //! The feature rows of a batch on the CPU: gathered into its slot, or summed by the outermost layer's lists.
 
+use std::ops::Range;
+
 use uva_batch::{Aggregation, BatchHeader, BatchLayout, Column};
 use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
@@ -32,8 +34,19 @@ impl<'d> HostRows<'d> {
         caches: &Caches,
         cached_rows: Option<&FrozenBytes>,
     ) -> Result<Self, RuntimeError> {
+        let cache = cache_of_run(dataset, threads, caches, cached_rows)?;
+        Self::behind(dataset, layout, threads, cache)
+    }
+
+    /// For slots of this layout, with this cache.
+    pub fn behind(
+        dataset: &'d Dataset,
+        layout: &BatchLayout,
+        threads: usize,
+        cache: Option<RowCache>,
+    ) -> Result<Self, RuntimeError> {
         if layout.aggregation() == Aggregation::None {
-            return source_on_host(dataset, layout, threads, caches, cached_rows).map(Self::Gathered);
+            return gathered_on_host(dataset, layout, threads, cache).map(Self::Gathered);
         }
         let element = dataset.features().element;
         check_sums(layout.aggregation(), obstacle_in_table(element))?;
@@ -41,7 +54,7 @@ impl<'d> HostRows<'d> {
             narrow: narrow_float(Some(element)),
             widened_own: layout.widened_from().is_some(),
         };
-        let (rows, cache) = table_and_cache(dataset, threads, caches, cached_rows)?;
+        let rows = table(dataset, threads)?;
         let summed: Result<Box<dyn SumSource + 'd>, GatherError> = match cache {
             None => Summed::new(rows, values).map(|sums| Box::new(sums) as _),
             Some(cache) => Cached::in_memory(rows, cache)
@@ -51,18 +64,18 @@ impl<'d> HostRows<'d> {
         summed.map(Self::Summed).map_err(failed)
     }
 
-    /// Fills the columns of the batch of this header. `from` is the batch slot's payload, `to` the feature slot's.
-    /// Returns how many of the batch's rows came from the cache.
+    /// Fills the columns of the batch of this header. `from` is the batch slot's payload, `to` the feature slot's from
+    /// byte `skipped` on. Returns how many of the batch's rows came from the cache.
     pub fn fill(
         &mut self,
         layout: &BatchLayout,
         header: &BatchHeader,
         threads: usize,
         from: &[u8],
-        to: &mut [u8],
+        (to, skipped): (&mut [u8], usize),
     ) -> Result<u64, RuntimeError> {
         let nodes: &[i64] = bytemuck::cast_slice(&from[layout.range(header, Column::InputNodes, 0)]);
-        let x = layout.range(header, Column::X, 0);
+        let x = behind(layout.range(header, Column::X, 0), skipped);
         let read = match self {
             Self::Gathered(source) => source.fill(nodes, HostPlace { out: &mut to[x], threads }),
             Self::Summed(source) if layout.aggregation_of(header) == Aggregation::None => {
@@ -92,7 +105,7 @@ impl<'d> HostRows<'d> {
                     (_, None) if sampled.is_empty() => Reduction::Sum { weights: Weights::Mean, own: None },
                     (_, None) => Reduction::Sum { weights: Weights::Each(sampled), own: None },
                 };
-                let sums = layout.range(header, Column::Aggregated, 0);
+                let sums = behind(layout.range(header, Column::Aggregated, 0), skipped);
                 // Rows of their own lie before the sums, or there are none.
                 let (before, from_sums) = to.split_at_mut(sums.start);
                 let place = SumPlace {
@@ -109,6 +122,12 @@ impl<'d> HostRows<'d> {
     }
 }
 
+/// The range in the part of a slot's payload that begins at byte `skipped`. A column that batches lack has an empty range
+/// at the payload's begin, which stays empty.
+pub(crate) fn behind(range: Range<usize>, skipped: usize) -> Range<usize> {
+    range.start.saturating_sub(skipped)..range.end.saturating_sub(skipped)
+}
+
 /// The source of rows for slots of this layout in host memory, with a cache as [`HostRows::new`] makes it.
 pub(crate) fn source_on_host<'d>(
     dataset: &'d Dataset,
@@ -117,7 +136,16 @@ pub(crate) fn source_on_host<'d>(
     caches: &Caches,
     cached_rows: Option<&FrozenBytes>,
 ) -> Result<Box<dyn HostSource + 'd>, RuntimeError> {
-    let (rows, cache) = table_and_cache(dataset, threads, caches, cached_rows)?;
+    gathered_on_host(dataset, layout, threads, cache_of_run(dataset, threads, caches, cached_rows)?)
+}
+
+fn gathered_on_host<'d>(
+    dataset: &'d Dataset,
+    layout: &BatchLayout,
+    threads: usize,
+    cache: Option<RowCache>,
+) -> Result<Box<dyn HostSource + 'd>, RuntimeError> {
+    let rows = table(dataset, threads)?;
     let narrow = narrow_float(layout.widened_from());
     match cache {
         None => as_asked_for(rows, narrow),
@@ -126,27 +154,38 @@ pub(crate) fn source_on_host<'d>(
     .map_err(failed)
 }
 
-/// The table, and the cache in front of it.
-fn table_and_cache<'d>(
-    dataset: &'d Dataset,
+fn table(dataset: &Dataset, threads: usize) -> Result<Mapped<'_>, RuntimeError> {
+    let table = dataset.features();
+    Mapped::new(table.bytes, table.row_bytes(), threads).map_err(failed)
+}
+
+/// A cache of the table's rows, where the run has one.
+fn cache_of_run(
+    dataset: &Dataset,
     threads: usize,
     caches: &Caches,
     cached_rows: Option<&FrozenBytes>,
-) -> Result<(Mapped<'d>, Option<RowCache>), RuntimeError> {
+) -> Result<Option<RowCache>, RuntimeError> {
     let table = dataset.features();
-    let row_bytes = table.row_bytes();
-    let rows = Mapped::new(table.bytes, row_bytes, threads).map_err(failed)?;
-    let cache = match (cached_rows, caches.dynamic) {
-        (Some(ids), _) => {
-            let ids: &[i64] = bytemuck::cast_slice(ids.bytes());
-            Some(CachedRows::new(table.bytes, row_bytes, ids, threads).map_err(failed)?.into())
-        }
+    Ok(match (cached_rows, caches.dynamic) {
+        (Some(ids), _) => Some(chosen_rows(dataset, threads, ids)?.into()),
         (None, Some(policy)) => {
-            Some(EvictingRows::new(policy, table.rows, row_bytes, caches.rows).map_err(failed)?.into())
+            let rows = EvictingRows::new(policy, table.rows, table.row_bytes(), caches.rows);
+            Some(rows.map_err(failed)?.into())
         }
         (None, None) => None,
-    };
-    Ok((rows, cache))
+    })
+}
+
+/// A copy of the rows with these ids, made by `threads` threads.
+pub(crate) fn chosen_rows(
+    dataset: &Dataset,
+    threads: usize,
+    ids: &FrozenBytes,
+) -> Result<CachedRows, RuntimeError> {
+    let table = dataset.features();
+    CachedRows::new(table.bytes, table.row_bytes(), bytemuck::cast_slice(ids.bytes()), threads)
+        .map_err(failed)
 }
 
 /// The rows unchanged, or widened.

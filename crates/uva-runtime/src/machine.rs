@@ -9,6 +9,9 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::RuntimeError;
 
+/// How many CPU cores the system's calls can name.
+pub const MOST_CORES: usize = CpuSet::MAX_CPU;
+
 /// How to get more threads and processes.
 const MORE_THREADS: &str = "raise the limit on processes and threads (ulimit -u, or a container's pids limit) or on \
                             memory (ulimit -v)";
@@ -61,12 +64,31 @@ pub fn pin_to_core(number: usize) -> Result<(), RuntimeError> {
     let refused = |error| {
         RuntimeError::option("pin_samplers", "true", format!("the system does not allow it: {error}"))
     };
-    let allowed = sched_getaffinity(None).map_err(refused)?;
-    let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
-    let mut own = CpuSet::new();
+    let cores = allowed_cores().map_err(refused)?;
     // A thread runs on at least one core.
-    own.set(cores[number % cores.len()]);
-    sched_setaffinity(None, &own).map_err(refused)
+    keep_on_core(cores[number % cores.len()]).map_err(refused)
+}
+
+/// The CPU cores that the calling thread may run on, in ascending order.
+///
+/// # Errors
+/// The system's.
+pub fn allowed_cores() -> io::Result<Vec<usize>> {
+    let allowed = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect())
+}
+
+/// Lets the calling thread, and those that it starts later, run on this CPU core alone.
+///
+/// # Errors
+/// The system's.
+///
+/// # Panics
+/// If `core` is [`MOST_CORES`] or more.
+pub fn keep_on_core(core: usize) -> io::Result<()> {
+    let mut own = CpuSet::new();
+    own.set(core);
+    Ok(sched_setaffinity(None, &own)?)
 }
 
 /// Starts the threads of this process's parallel loops (rayon's global pool): one a core, or as many as

@@ -11,6 +11,7 @@ use uva_sample::{Expand, MAX_LAYERS, SampleError, SamplerKind, SamplerOptions, W
 use crate::RuntimeError;
 use crate::input_nodes::NodesFile;
 use crate::machine::share_of_cores;
+use crate::pin_cores::PinCores;
 use crate::sums::{check_sums, obstacle_in_table};
 use uva_options::Purpose::{Identity, Layout, Plan, Speed};
 use uva_options::{Field, OptionError, OptionValue, Options as _, named, options};
@@ -91,19 +92,29 @@ options! {
         /// destination (docs/aggregation.md). For models of your own, by `uvatrain run` and in Python
         aggregation: Aggregation = Aggregation::None
             => Field::choice::<Aggregation>("HOW").of(BATCHES, &[Layout]).named("aggregate").unless_given("none"),
-        /// Sampler processes, or threads in process
+        /// Who makes a batch: samplers and then a producer, or workers that each make whole batches by themselves, for a
+        /// CPU that trains (docs/architecture.md)
+        prepare: Prepare = Prepare::Roles
+            => Field::choice::<Prepare>("WAY").of(PIPELINE, &[Speed]),
+        /// Sampler processes, or threads in process; with `prepare=whole` the workers, threads of one process
         samplers: usize = 1
             => Field::within("W", 1, MAX_SAMPLERS as u64).of(PIPELINE, &[Speed])
                 .computed("a quarter of the CPU cores, 1 to 8", || share_of_cores(4).min(8).to_string()),
         /// Keep each sampler on a CPU core of its own; with more samplers than cores, samplers share cores
         pin_samplers: bool = false
-            => Field::switch().of(PIPELINE, &[Speed]),
-        /// Feature slots between producer and consumer; with 2, one is filled while the other is trained on
+            => Field::switch().of(PIPELINE, &[Speed]).only_with("prepare", by_roles),
+        /// Keep each worker on a CPU core of its own: of those that the process may use, or of these; with more workers than
+        /// cores, workers share cores
+        pin_cores: Option<PinCores> = None
+            => Field::text::<PinCores>("LIST", "`all`, or cores like `0,2,4-7`").of(PIPELINE, &[Speed])
+                .only_with("prepare", by_workers).bare("all").unless_given("no worker is kept on a core"),
+        /// Feature slots between producer and consumer; with 2, one is filled while the other is trained on. With
+        /// `prepare=whole` there is one more for each worker but the first
         feature_slots: usize = 2
             => Field::within("SLOTS", 1, 64).of(PIPELINE, &[Speed]).named("slots"),
         /// Batch slots between samplers and producer, at least W + 2
         batch_slots: Option<usize> = None
-            => Field::within("SLOTS", 3, 1024).of(PIPELINE, &[Speed])
+            => Field::within("SLOTS", 3, 1024).of(PIPELINE, &[Speed]).only_with("prepare", by_roles)
                 .unless_given("W + 2, and 8 or more where a batch has at most 1 MiB of ids and blocks"),
         /// Most bytes of a batch's ids and blocks, and again of its feature rows; needed with a fanout of -1. 512MiB,
         /// 6GiB, 1.5GB
@@ -112,7 +123,7 @@ options! {
                 .unless_given("room for the largest batch that `batch_size` and `fanouts` allow"),
         /// Threads that copy feature rows in the producer
         gather_threads: usize = 1
-            => Field::within("T", 1, 1024).of(PIPELINE, &[Speed])
+            => Field::within("T", 1, 1024).of(PIPELINE, &[Speed]).only_with("prepare", by_roles)
                 .computed("a quarter of the CPU cores, at least 1", || share_of_cores(4).to_string()),
         /// Whether batches carry the in-degree, in the whole graph, of each input node. It is the model's wish: GCN
         /// weighs by them.
@@ -142,6 +153,24 @@ named! {
         /// To shapes estimated from 20 batches: the mean and five standard deviations. Larger batches keep their size.
         Auto = "auto",
     }
+}
+
+named! {
+    /// Who makes a batch.
+    pub enum Prepare = Roles {
+        /// Samplers pick neighbours, and a producer gathers the rows behind them.
+        Roles = "roles",
+        /// Each worker samples a batch and then gathers its rows, alone.
+        Whole = "whole",
+    }
+}
+
+fn by_roles() -> Vec<&'static str> {
+    vec![Prepare::Roles.name()]
+}
+
+fn by_workers() -> Vec<&'static str> {
+    vec![Prepare::Whole.name()]
 }
 
 /// The kinds that use the options of walks.
@@ -341,6 +370,9 @@ impl LoaderOptions {
             let reason = format!("of `world_size={of}`: a rank is 0 or more and below the number of ranks");
             return Err(OptionError::new("rank", index, reason).into());
         }
+        if self.prepare == Prepare::Whole {
+            return self.check_whole();
+        }
         let fewest = self.fewest_batch_slots();
         if let Some(slots) = self.batch_slots.filter(|slots| *slots < fewest) {
             let reason = format!(
@@ -350,6 +382,24 @@ impl LoaderOptions {
             return Err(OptionError::new("batch_slots", slots, reason).into());
         }
         Ok(())
+    }
+
+    fn check_whole(&self) -> Result<(), RuntimeError> {
+        if self.feature_slots < 2 {
+            let reason = "with `prepare=whole` each worker fills a slot while the consumer holds another: give 2 or more";
+            return Err(OptionError::new("slots", self.feature_slots, reason).into());
+        }
+        Ok(())
+    }
+
+    /// Feature slots in all. Workers fill one each at the same time, so that there are more than workers: a worker whose
+    /// batch comes next then never waits for another's.
+    #[must_use]
+    pub fn all_feature_slots(&self) -> usize {
+        match self.prepare {
+            Prepare::Roles => self.feature_slots,
+            Prepare::Whole => self.feature_slots + self.samplers - 1,
+        }
     }
 
     /// The fingerprint of a checkpoint: options that another run must share to continue with the same batches.

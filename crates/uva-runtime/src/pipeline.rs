@@ -204,13 +204,14 @@ impl Runtime {
         contents: CacheContents,
     ) -> Result<Self, RuntimeError> {
         plan.backend.check_features(&plan.layout, plan.options.gathers_before_sums)?;
+        plan.check_prepare(&plan.backend, contents.caches().dynamic)?;
         let plan = Arc::new(plan.with_caches(contents.caches().clone()));
         let topology = Topology::new(&plan, Placement::Threads);
         let stages: Vec<Stage> = topology.stages_of(0).collect();
         let row_bytes = plan.layout.table_row_bytes();
         let connections = Connections::create(dataset, plan, &contents)?;
         let process = RoleProcess { role: Role::Consumer.name().to_owned(), pid: std::process::id() };
-        let rings = connections.rings()?;
+        let rings = connections.rings();
         let gauges = Gauges::new(Arc::clone(&connections.control), rings, row_bytes, vec![process]);
         let mut runtime = Self::wired(connections, &stages)?;
         runtime.alone = Some(gauges);
@@ -281,7 +282,7 @@ impl Runtime {
     /// Waits for the next batch, which keeps its slot until it is dropped. `None` after the last.
     ///
     /// # Errors
-    /// The error that made a sampler or the producer end; [`RuntimeError::SlotHeld`] when an earlier batch still holds
+    /// The error that made a sampler, the producer or a worker end; [`RuntimeError::SlotHeld`] when an earlier batch still holds
     /// the slot of the next one.
     pub fn next_batch(&mut self) -> Result<Option<Batch>, RuntimeError> {
         self.next_batch_unless(&|| false)

@@ -8,12 +8,15 @@ use serde::{Deserialize, Serialize};
 use uva_batch::{Aggregation, BatchHeader, BatchLayout};
 use uva_graph::{Dataset, Split};
 use uva_mem::ring::{Ring, RingShape};
+use uva_rows::cache::eviction::Eviction;
 use uva_sample::SeedOrder;
 
 use crate::aggregate_counts::SumsMade;
 use crate::backend::Backend;
 use crate::cache::Caches;
 use crate::control::{CONSUMER, Control};
+use crate::machine;
+use crate::options::Prepare;
 use crate::schedule::{Item, Schedule, Turn};
 use crate::{LoaderOptions, Passes, RuntimeError};
 use uva_options::OptionError;
@@ -86,7 +89,12 @@ impl RunPlan {
         // possible. One more than the longest split, so that --drop-last distinguishes it from a whole batch.
         let longest = Split::ALL.into_iter().map(|split| dataset.split(split).len()).max().unwrap_or(0);
         let batch_size = options.batch_size.min(longest + 1);
-        let options = &LoaderOptions { batch_size, ..options.clone() };
+        let gather_threads = match options.prepare {
+            Prepare::Roles => options.gather_threads,
+            // A worker is one thread.
+            Prepare::Whole => 1,
+        };
+        let options = &LoaderOptions { batch_size, gather_threads, ..options.clone() };
         if passes.epochs > 0 && dataset.split(Split::Train).is_empty() {
             return Err(RuntimeError::Input(format!(
                 "{}: train_idx.npy is empty: there is nothing to train on",
@@ -121,6 +129,42 @@ impl RunPlan {
         })
     }
 
+    /// Checks that workers can prepare whole batches on this backend, beside a feature cache with this eviction, if there
+    /// is such a cache, and on the cores that were asked for. For the process that starts the run.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Option`] with an alternative.
+    pub fn check_prepare(
+        &self,
+        backend: &Backend,
+        eviction: Option<&'static Eviction>,
+    ) -> Result<(), RuntimeError> {
+        let prepare = self.options.prepare;
+        if prepare != Prepare::Whole {
+            return Ok(());
+        }
+        let refused = |reason: String| Err(OptionError::new("prepare", prepare, reason).into());
+        if let Some(cuda) = backend.cuda() {
+            return refused(format!(
+                "workers sample and gather on the CPU for a model there, and this run is on GPU {}: leave `prepare` out, or \
+                 give `device=cpu`",
+                cuda.ordinal
+            ));
+        }
+        if let Some(eviction) = eviction {
+            return refused(format!(
+                "with `cache_policy={}`: such a cache follows the batches in their order, and workers make several at \
+                 once. Choose a policy that keeps the same rows, or leave `prepare` out",
+                eviction.name
+            ));
+        }
+        match &self.options.pin_cores {
+            None => Ok(()),
+            // Workers that cannot be kept on a core say so, and work elsewhere.
+            Some(pin) => machine::allowed_cores().map_or(Ok(()), |allowed| pin.check(&allowed)),
+        }
+    }
+
     /// Seeds of the largest batch in any pass over this dataset's splits.
     pub fn largest_batch(&self, dataset: &Dataset) -> usize {
         let longest = Split::ALL.into_iter().map(|split| dataset.split(split).len()).max().unwrap_or(0);
@@ -146,8 +190,11 @@ impl RunPlan {
     }
 
     /// Batch slots between samplers and producer: as requested, otherwise the least that suffice, or
-    /// `SLOTS_OF_SMALL_BATCHES` where batches are small.
+    /// `SLOTS_OF_SMALL_BATCHES` where batches are small. None where workers prepare whole batches.
     pub fn batch_slots(&self) -> usize {
+        if self.options.prepare == Prepare::Whole {
+            return 0;
+        }
         let fewest = self.options.fewest_batch_slots();
         self.options.batch_slots.unwrap_or_else(|| {
             if self.layout.batch_bytes() <= SMALL_BATCH_BYTES {
@@ -205,7 +252,7 @@ impl RunPlan {
                 RingShape { slots: self.batch_slots() as u32, payload_bytes: self.layout.batch_bytes() }
             }
             RingName::Feature => RingShape {
-                slots: self.options.feature_slots as u32,
+                slots: self.options.all_feature_slots() as u32,
                 // With the rows on a GPU, the ring carries only headers.
                 payload_bytes: match self.backend.device_slots() {
                     None => self.layout.feature_slot_bytes(),

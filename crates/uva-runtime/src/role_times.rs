@@ -2,21 +2,31 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The three roles' times.
+/// The roles' times.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Roles {
-    /// The samplers; times are means over their processes.
+    /// The samplers; times are means over their processes. In a run whose workers prepare whole batches, the workers: they
+    /// work while they sample and while they gather.
     pub sampler: RoleTimes,
-    /// The producer.
+    /// The producer. A run with workers has none, and says 0 processes.
     pub producer: RoleTimes,
     /// The consumer.
     pub consumer: RoleTimes,
 }
 
 impl Roles {
-    /// Role names and times, in the order in which a batch passes through the roles.
-    pub fn each(&self) -> [(&'static str, &RoleTimes); 3] {
-        [("sampler", &self.sampler), ("producer", &self.producer), ("consumer", &self.consumer)]
+    /// Names and times of the roles that there are, in the order in which a batch passes through them.
+    pub fn each(&self) -> Vec<(&'static str, &RoleTimes)> {
+        let consumer = ("consumer", &self.consumer);
+        if self.are_of_workers() {
+            return vec![("worker", &self.sampler), consumer];
+        }
+        vec![("sampler", &self.sampler), ("producer", &self.producer), consumer]
+    }
+
+    /// Whether workers prepare whole batches.
+    pub fn are_of_workers(&self) -> bool {
+        self.producer.processes == 0
     }
 
     /// The times since an earlier reading of the same run.
@@ -30,7 +40,7 @@ impl Roles {
 
     /// The role with the largest share of working time: the others wait for it.
     pub fn bottleneck(&self) -> &'static str {
-        let mut busiest = ("sampler", -1.0);
+        let mut busiest = ("consumer", -1.0);
         for (name, times) in self.each() {
             if times.busy() > busiest.1 {
                 busiest = (name, times.busy());

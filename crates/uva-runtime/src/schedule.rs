@@ -228,10 +228,11 @@ impl Schedule {
     }
 
     /// The sequence number for a turn when the consumer has given back at most every batch before `position`: after
-    /// everything that a sampler can have begun by then.
+    /// everything that a sampler can have begun by then, or a worker, which has no batch slots.
     pub fn turn_after(&self, position: u64, feature_slots: usize, batch_slots: usize) -> u64 {
         // The producer can have filled feature slots up to position + F − 1, so it has freed no batch slot from
         // position + F on. A sampler can have begun the batches for the freed slots: up to position + F + S − 1.
+        // A worker fills feature slots itself, so it can have begun up to position + F − 1.
         position + (feature_slots + batch_slots) as u64
     }
 

@@ -85,11 +85,12 @@ impl Drop for StageClock {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::LoaderOptions;
     use crate::control::PRODUCER;
 
     #[test]
     fn what_a_gpu_did_is_taken_out_of_what_the_host_counted_and_the_sum_stays() {
-        let control = Arc::new(Control::create(1).unwrap());
+        let control = Arc::new(Control::create(&LoaderOptions::default()).unwrap());
         let mut clock = StageClock::start(Arc::clone(&control), PRODUCER);
         let worked = clock.now(Doing::WaitingInput);
         clock.really(Doing::Working, Duration::from_secs(3600));

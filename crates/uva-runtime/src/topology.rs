@@ -10,6 +10,7 @@ use uva_mem::ring::RingShape;
 
 use crate::backend::Backend;
 use crate::control::{CONSUMER, FIRST_SAMPLER, PRODUCER};
+use crate::options::Prepare;
 use crate::plan::{RingName, RunPlan};
 
 /// What a stage does with a batch.
@@ -20,13 +21,15 @@ pub enum Role {
     Sampler,
     /// Gathers feature rows.
     Producer,
+    /// Does both, in place of samplers and a producer.
+    Worker,
     /// Trains.
     Consumer,
 }
 
 impl Role {
     /// All roles, in the order in which a batch passes through them.
-    pub const ALL: [Self; 3] = [Self::Sampler, Self::Producer, Self::Consumer];
+    pub const ALL: [Self; 4] = [Self::Sampler, Self::Producer, Self::Worker, Self::Consumer];
 
     /// The role's name, which is also the argument that starts a process of it.
     #[must_use]
@@ -34,6 +37,7 @@ impl Role {
         match self {
             Self::Sampler => "sampler",
             Self::Producer => "producer",
+            Self::Worker => "worker",
             Self::Consumer => "consumer",
         }
     }
@@ -42,7 +46,7 @@ impl Role {
     #[must_use]
     pub fn reads(self) -> Option<RingName> {
         match self {
-            Self::Sampler => None,
+            Self::Sampler | Self::Worker => None,
             Self::Producer => Some(RingName::Batch),
             Self::Consumer => Some(RingName::Feature),
         }
@@ -53,7 +57,7 @@ impl Role {
     pub fn writes(self) -> Option<RingName> {
         match self {
             Self::Sampler => Some(RingName::Batch),
-            Self::Producer => Some(RingName::Feature),
+            Self::Producer | Self::Worker => Some(RingName::Feature),
             Self::Consumer => None,
         }
     }
@@ -64,6 +68,7 @@ impl Role {
         match self {
             Self::Sampler => backend.gpu_sampler().is_some(),
             Self::Producer | Self::Consumer => backend.cuda().is_some(),
+            Self::Worker => false,
         }
     }
 }
@@ -89,32 +94,38 @@ impl Stage {
         Self { role: Role::Sampler, index }
     }
 
+    /// The worker with this number.
+    #[must_use]
+    pub fn worker(index: usize) -> Self {
+        Self { role: Role::Worker, index }
+    }
+
+    /// Whether there may be several of its role.
+    fn is_numbered(self) -> bool {
+        matches!(self.role, Role::Sampler | Role::Worker)
+    }
+
     /// The index of its counters on the control page.
     #[must_use]
     pub fn counters(self) -> usize {
         match self.role {
-            Role::Sampler => FIRST_SAMPLER + self.index,
+            Role::Sampler | Role::Worker => FIRST_SAMPLER + self.index,
             Role::Producer => PRODUCER,
             Role::Consumer => CONSUMER,
         }
     }
 
-    /// Its name in messages about a run with this many samplers: a sampler is numbered where there are several.
+    /// Its name in messages about a run with this many samplers or workers: they are numbered where there are several.
     #[must_use]
     pub fn title(self, samplers: usize) -> String {
-        match self.role {
-            Role::Sampler if samplers == 1 => self.role.name().to_owned(),
-            _ => self.to_string(),
-        }
+        if samplers == 1 { self.role.name().to_owned() } else { self.to_string() }
     }
 }
 
 impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.role {
-            Role::Sampler => write!(f, "sampler {}", self.index),
-            role => f.write_str(role.name()),
-        }
+        f.write_str(self.role.name())?;
+        if self.is_numbered() { write!(f, " {}", self.index) } else { Ok(()) }
     }
 }
 
@@ -154,8 +165,8 @@ impl fmt::Display for Resource {
 pub enum Placement {
     /// All in this process, each as a thread.
     Threads,
-    /// Each in a process of its own, except that a sampler on the GPU shares the producer's, and that all stages on a GPU
-    /// which no service divides share one.
+    /// Each in a process of its own, except that a sampler on the GPU shares the producer's, that all stages on a GPU
+    /// which no service divides share one, and that all workers do.
     Processes,
 }
 
@@ -195,11 +206,14 @@ impl Topology {
     /// The topology of a run with this plan.
     #[must_use]
     pub fn new(plan: &RunPlan, placement: Placement) -> Self {
-        let samplers = (0..plan.options.samplers).map(Stage::sampler);
-        let in_order = samplers.chain([Stage::PRODUCER, Stage::CONSUMER]);
+        let several = 0..plan.options.samplers;
+        let in_order: Vec<Stage> = match plan.options.prepare {
+            Prepare::Roles => several.map(Stage::sampler).chain([Stage::PRODUCER, Stage::CONSUMER]).collect(),
+            Prepare::Whole => several.map(Stage::worker).chain([Stage::CONSUMER]).collect(),
+        };
         // Process 0 has the consumer. Two processes take turns on an undivided GPU, so there one process does all the
         // work on it. Elsewhere a sampler on the GPU shares the producer's process, since their batches pass between
-        // them in device memory.
+        // them in device memory. Workers share what they only read, such as a cache of rows.
         let with_consumer = |stage: Stage| match placement {
             Placement::Threads => true,
             Placement::Processes => {
@@ -207,20 +221,22 @@ impl Topology {
                     || plan.backend.in_one_process() && stage.role.is_on_gpu(&plan.backend)
             }
         };
-        let with_the_next = |stage: Stage| stage.role == Role::Sampler && stage.role.is_on_gpu(&plan.backend);
+        let with_the_next = |stage: Stage| match stage.role {
+            Role::Sampler => stage.role.is_on_gpu(&plan.backend),
+            Role::Worker => stage.index + 1 < plan.options.samplers,
+            Role::Producer | Role::Consumer => false,
+        };
         let mut processes = 1;
         let mut place = |stage| {
             let process = if with_consumer(stage) { 0 } else { processes };
             processes += usize::from(process > 0 && !with_the_next(stage));
             PlacedStage { stage, process }
         };
-        let stages = in_order.map(&mut place).collect();
+        let uses = |ring: RingName| in_order.iter().any(|stage| stage.role.writes() == Some(ring));
+        let rings = RingName::ALL.into_iter().filter(|ring| uses(*ring));
         Self {
-            stages,
-            rings: RingName::ALL
-                .into_iter()
-                .map(|name| PlacedRing { name, shape: plan.ring_shape(name) })
-                .collect(),
+            stages: in_order.iter().copied().map(&mut place).collect(),
+            rings: rings.map(|name| PlacedRing { name, shape: plan.ring_shape(name) }).collect(),
             processes,
             reordered_graph: plan.caches.reordered,
             cached_rows: plan.caches.holds_chosen_rows(),
@@ -246,7 +262,10 @@ impl Topology {
     /// Whether producer and consumer share feature slots on a GPU between two processes.
     #[must_use]
     pub fn shares_slots_between_processes(&self) -> bool {
-        self.slots_on_gpu && self.process_of(Stage::PRODUCER) != self.process_of(Stage::CONSUMER)
+        let has_producer = self.stages.iter().any(|placed| placed.stage == Stage::PRODUCER);
+        self.slots_on_gpu
+            && has_producer
+            && self.process_of(Stage::PRODUCER) != self.process_of(Stage::CONSUMER)
     }
 
     /// The resources that a process needs for its stages, each once.
@@ -258,10 +277,17 @@ impl Topology {
             let rings = role.reads().into_iter().chain(role.writes());
             found.extend(rings.map(Resource::Ring));
             found.extend(self.neighbours(stage).map(|placed| Resource::Process(placed.stage)));
-            match role {
-                Role::Sampler if self.reordered_graph => found.push(Resource::ReorderedGraph),
-                Role::Producer if self.cached_rows => found.push(Resource::CachedRows),
-                _ => {}
+            let (samples, gathers) = match role {
+                Role::Sampler => (true, false),
+                Role::Producer => (false, true),
+                Role::Worker => (true, true),
+                Role::Consumer => (false, false),
+            };
+            if samples && self.reordered_graph {
+                found.push(Resource::ReorderedGraph);
+            }
+            if gathers && self.cached_rows {
+                found.push(Resource::CachedRows);
             }
             if role != Role::Sampler && self.shares_slots_between_processes() {
                 found.push(Resource::FeatureSlotChannel);
@@ -343,6 +369,12 @@ mod tests {
             [ControlPage, Ring(Batch), Ring(Feature), Process(first), Process(second), CachedRows]
         );
         assert_eq!(beside.resources_of(1), [ControlPage, Ring(Batch), Process(PRODUCER), ReorderedGraph]);
+        // Workers in one process, which need what samplers and a producer need, and no ring of batches.
+        let (one, two) = (Stage::worker(0), Stage::worker(1));
+        let workers = topology(&[&[CONSUMER], &[one, two]], false);
+        assert_eq!(workers.resources_of(0), [ControlPage, Ring(Feature), Process(one), Process(two)]);
+        let of_workers = [ControlPage, Ring(Feature), Process(CONSUMER), ReorderedGraph, CachedRows];
+        assert_eq!(workers.resources_of(1), of_workers);
         // The sampler there too: no other process shares anything on the GPU.
         let alone = topology(&[&[first, PRODUCER, CONSUMER]], true);
         assert_eq!(
@@ -403,8 +435,12 @@ mod tests {
         let samplers: Vec<[Stage; 1]> = (0..MAX_SAMPLERS).map(|index| [Stage::sampler(index)]).collect();
         let mut processes: Vec<&[Stage]> = vec![&[Stage::CONSUMER], &[Stage::PRODUCER]];
         processes.extend(samplers.iter().map(|stage| &stage[..]));
-        let topology = topology(&processes, true);
-        let most = (0..topology.processes).map(|process| topology.resources_of(process).len()).max();
-        assert!(most <= Some(MAX_FDS), "{most:?} of {MAX_FDS}");
+        let apart = topology(&processes, true);
+        let workers: Vec<Stage> = (0..MAX_SAMPLERS).map(Stage::worker).collect();
+        let whole = topology(&[&[Stage::CONSUMER], &workers], false);
+        for topology in [apart, whole] {
+            let most = (0..topology.processes).map(|process| topology.resources_of(process).len()).max();
+            assert!(most <= Some(MAX_FDS), "{most:?} of {MAX_FDS}");
+        }
     }
 }

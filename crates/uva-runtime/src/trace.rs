@@ -1,6 +1,6 @@
 //! A run as a timeline: `--trace`, in the format of Chrome's tracer, which ui.perfetto.dev and chrome://tracing open.
 //!
-//! Each sampler, the producer and the consumer have a track of their own. On it a bar shows how long a role worked on a
+//! Each sampler or worker, the producer and the consumer have a track of their own. On it a bar shows how long a role worked on a
 //! batch; arrows connect the bars of a batch. The trace is derived from the metrics' lines alone ([`crate::metrics`]),
 //! so a run reports everything once.
 
@@ -14,6 +14,7 @@ use uva_mem::files::{Former, open_output};
 
 use crate::RuntimeError;
 use crate::metrics::{BatchEvent, Event};
+use crate::options::Prepare;
 
 /// Tracks, as the format's process numbers; they are displayed in another order.
 const CONSUMER: u32 = 1;
@@ -29,6 +30,8 @@ pub struct TraceFile {
     named: BTreeSet<u32>,
     /// Batches so far: the number of a batch's arrows.
     batches: u64,
+    /// Whether workers prepare whole batches: a worker's track has its gathers, too.
+    workers: bool,
     /// When the last batch was done: the time of events that have none of their own.
     last_us: u64,
 }
@@ -46,6 +49,7 @@ impl TraceFile {
             file: BufWriter::new(file),
             named: BTreeSet::new(),
             batches: 0,
+            workers: false,
             last_us: 0,
         };
         trace.put("[\n")?;
@@ -58,7 +62,11 @@ impl TraceFile {
     /// [`RuntimeError::Failed`] naming the file, such as when the disk is full.
     pub fn write(&mut self, event: &Event) -> Result<(), RuntimeError> {
         match event {
-            Event::Start(_) | Event::InForce(_) => Ok(()),
+            Event::Start(start) => {
+                self.workers = start.in_force["prepare"] == Prepare::Whole.name();
+                Ok(())
+            }
+            Event::InForce(_) => Ok(()),
             Event::Batch(batch) => self.batch(batch),
             Event::Epoch(epoch) => self.line(&json!({
                 "name": format!("epoch {} ends", u64::from(epoch.epoch) + 1), "ph": "i", "s": "g", "pid": CONSUMER, "tid": CONSUMER,
@@ -75,17 +83,18 @@ impl TraceFile {
 
     fn batch(&mut self, batch: &BatchEvent) -> Result<(), RuntimeError> {
         let sampler = FIRST_SAMPLER + batch.sampler;
+        let producer = if self.workers { sampler } else { PRODUCER };
         let stages = [
-            (sampler, batch.sample_at_us, batch.sample_us, "s"),
-            (PRODUCER, batch.gather_at_us, batch.gather_us, "t"),
-            (CONSUMER, batch.train_at_us, batch.train_us, "f"),
+            (sampler, batch.sample_at_us, batch.sample_us, "s", sampled(batch)),
+            (producer, batch.gather_at_us, batch.gather_us, "t", gathered(batch)),
+            (CONSUMER, batch.train_at_us, batch.train_us, "f", trained(batch)),
         ];
         let name = format!("batch {}.{}", u64::from(batch.epoch) + 1, u64::from(batch.batch) + 1);
         self.batches += 1;
-        for (track, at, took, arrow) in stages {
+        for (track, at, took, arrow, details) in stages {
             self.name(track)?;
             self.line(&json!({
-                "name": name, "ph": "X", "pid": track, "tid": track, "ts": at, "dur": took, "args": arguments(batch, track),
+                "name": name, "ph": "X", "pid": track, "tid": track, "ts": at, "dur": took, "args": details,
             }))?;
             // An arrow binds to the bar that encloses it.
             let mut arrow = json!({
@@ -96,8 +105,10 @@ impl TraceFile {
             }
             self.line(&arrow)?;
         }
+        // One track shows them, whoever hands over.
+        let counted = if self.workers { CONSUMER } else { PRODUCER };
         self.line(&json!({
-            "name": "batches ready for the consumer", "ph": "C", "pid": PRODUCER, "ts": batch.gather_at_us,
+            "name": "batches ready for the consumer", "ph": "C", "pid": counted, "ts": batch.gather_at_us,
             "args": { "batches": batch.queue },
         }))?;
         self.last_us = batch.train_at_us + batch.train_us;
@@ -112,6 +123,9 @@ impl TraceFile {
         let (name, work, place) = match track {
             CONSUMER => ("consumer".to_owned(), "uses batches", u32::MAX / 2),
             PRODUCER => ("producer".to_owned(), "gathers rows", u32::MAX / 4),
+            worker if self.workers => {
+                (format!("worker {}", worker - FIRST_SAMPLER), "samples, then gathers rows", worker)
+            }
             sampler => (format!("sampler {}", sampler - FIRST_SAMPLER), "samples", sampler),
         };
         for (what, argument) in [
@@ -145,13 +159,16 @@ impl TraceFile {
     }
 }
 
-/// The details of a batch that a bar shows when clicked.
-fn arguments(batch: &BatchEvent, track: u32) -> Value {
-    match track {
-        CONSUMER => json!({ "loss": batch.loss, "seeds": batch.seeds }),
-        PRODUCER => json!({ "rows": batch.input_nodes, "threads": batch.pace, "cache": batch.cache }),
-        _ => {
-            json!({ "seeds": batch.seeds, "nodes": batch.input_nodes, "edges": batch.edges, "hash": batch.hash })
-        }
-    }
+// The details of a batch that a bar shows when clicked.
+
+fn sampled(batch: &BatchEvent) -> Value {
+    json!({ "seeds": batch.seeds, "nodes": batch.input_nodes, "edges": batch.edges, "hash": batch.hash })
+}
+
+fn gathered(batch: &BatchEvent) -> Value {
+    json!({ "rows": batch.input_nodes, "threads": batch.pace, "cache": batch.cache })
+}
+
+fn trained(batch: &BatchEvent) -> Value {
+    json!({ "loss": batch.loss, "seeds": batch.seeds })
 }

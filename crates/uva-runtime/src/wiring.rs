@@ -18,9 +18,12 @@ use crate::device::{
     stays_on_gpu,
 };
 use crate::lane::{Lane, lanes};
+use crate::options::Prepare;
 use crate::peer::Peer;
 use crate::plan::{RingName, RunPlan};
-use crate::roles::{BatchReceiver, ProducerRole, RoleThreads, RoleWork, SamplerRole, ThreadName};
+use crate::roles::{
+    BatchReceiver, Crew, ProducerRole, RoleThreads, RoleWork, SamplerRole, ThreadName, WorkerRole,
+};
 use crate::topology::{Resource, Role, Stage};
 
 /// Receives lines for people.
@@ -34,7 +37,7 @@ pub struct Connections {
     pub plan: Arc<RunPlan>,
     /// The control page that all roles share.
     pub control: Arc<Control>,
-    /// The batch ring.
+    /// The batch ring; none where workers prepare whole batches.
     pub batches: Option<Ring>,
     /// The feature ring.
     pub features: Option<Ring>,
@@ -61,8 +64,11 @@ impl Connections {
         contents: &CacheContents,
     ) -> Result<Self, RuntimeError> {
         Ok(Self {
-            control: Arc::new(Control::create(plan.options.samplers)?),
-            batches: Some(plan.ring_for_threads(RingName::Batch)?),
+            control: Arc::new(Control::create(&plan.options)?),
+            batches: match plan.options.prepare {
+                Prepare::Roles => Some(plan.ring_for_threads(RingName::Batch)?),
+                Prepare::Whole => None,
+            },
             features: Some(plan.ring_for_threads(RingName::Feature)?),
             processes: Vec::new(),
             slot_channel: None,
@@ -74,12 +80,13 @@ impl Connections {
         })
     }
 
-    /// The batch ring and the feature ring.
-    ///
-    /// # Errors
-    /// [`RuntimeError::Failed`] where this process does not have both.
-    pub fn rings(&self) -> Result<(Ring, Ring), RuntimeError> {
-        Ok((self.ring(RingName::Batch)?.clone(), self.ring(RingName::Feature)?.clone()))
+    /// The rings that this process has, in the order in which a batch passes through them.
+    pub fn rings(&self) -> Vec<(RingName, Ring)> {
+        let of = |name, ring: &Option<Ring>| ring.clone().map(|ring| (name, ring));
+        [of(RingName::Batch, &self.batches), of(RingName::Feature, &self.features)]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 
     fn ring(&self, name: RingName) -> Result<&Ring, RuntimeError> {
@@ -153,8 +160,15 @@ pub fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, Runtime
     if here(Stage::CONSUMER).is_some() {
         let features = connections.ring(RingName::Feature)?.reader();
         let (plan, control) = (Arc::clone(plan), Arc::clone(control));
-        wired.receiver = Some(BatchReceiver::new(plan, control, features, slots, peer(Stage::PRODUCER)?));
+        let writers = match plan.options.prepare {
+            Prepare::Roles => vec![peer(Stage::PRODUCER)?],
+            Prepare::Whole => {
+                (0..samplers).map(|index| peer(Stage::worker(index))).collect::<Result<_, _>>()?
+            }
+        };
+        wired.receiver = Some(BatchReceiver::new(plan, control, features, slots, writers));
     }
+    let mut crew = None;
     for (position, (stage, name)) in names.iter().enumerate() {
         let (dataset, plan, control) = (Arc::clone(dataset), Arc::clone(plan), Arc::clone(control));
         let work: RoleWork = match stage.role {
@@ -209,6 +223,28 @@ pub fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, Runtime
                         note,
                     }
                     .run()
+                })
+            }
+            Role::Worker => {
+                let (index, reordered) = (stage.index, connections.reordered.clone());
+                if plan.caches.reordered && reordered.is_none() {
+                    return Err(missing(Resource::ReorderedGraph));
+                }
+                let cached_rows = connections.cached_rows.as_deref();
+                if plan.caches.holds_chosen_rows() && cached_rows.is_none() {
+                    return Err(missing(Resource::CachedRows));
+                }
+                let crew = match &crew {
+                    Some(crew) => Arc::clone(crew),
+                    None => Arc::clone(crew.insert(Arc::new(Crew::new(&dataset, cached_rows)?))),
+                };
+                let features = connections.ring(RingName::Feature)?.clone();
+                let (consumer, note) = (peer(Stage::CONSUMER)?, Arc::clone(&connections.note));
+                Box::new(move || {
+                    let (dataset, plan, control) = (&dataset, &plan, &control);
+                    let (reordered, crew, note) = (reordered.as_deref(), &*crew, &*note);
+                    WorkerRole { index, dataset, plan, control, reordered, crew, features, consumer, note }
+                        .run()
                 })
             }
             // Its end is the receiver.

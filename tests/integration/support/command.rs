@@ -49,11 +49,12 @@ pub fn run(directory: &Path, options: &str, shell: Option<&str>, steps: &str) ->
     run_with(directory, &format!("--samplers 2 {options}"), shell, steps)
 }
 
-/// The same, with as many samplers as the options say.
+/// The same, with as many samplers as the options say. Workers gather by themselves.
 pub fn run_with(directory: &Path, options: &str, shell: Option<&str>, steps: &str) -> Uvatrain {
     let own = std::env::current_exe().expect("this executable");
+    let threads = if options.contains("--prepare whole") { "" } else { "--gather-threads 1" };
     let mut words: Vec<std::ffi::OsString> =
-        format!("run graph --fanouts 5,4 --batch-size 100 --gather-threads 1 {options} --")
+        format!("run graph --fanouts 5,4 --batch-size 100 {threads} {options} --")
             .split_whitespace()
             .map(Into::into)
             .collect();

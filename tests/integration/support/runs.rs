@@ -133,7 +133,8 @@ impl Process {
     }
 }
 
-/// The processes that a launcher has started, once all of them are there: consumer, producer, janitor, samplers.
+/// The processes that a launcher has started, once all of them are there: consumer, producer, janitor, samplers. With
+/// workers in their place it has one process of them, and no sampler.
 pub fn processes_of(run: &Running, samplers: usize) -> Vec<Process> {
     let launcher = run.child.id();
     let mut found = Vec::new();
@@ -178,7 +179,9 @@ fn children_of(parent: u32) -> Vec<Process> {
         let Ok(arguments) = fs::read_to_string(entry.path().join("cmdline")) else { continue };
         let role = arguments.split('\0').nth(1).unwrap_or_default().to_owned();
         // Between fork and exec a child still shows its parent's arguments.
-        if !is_child || !["sampler", "producer", "consumer", "planner", "janitor"].contains(&role.as_str()) {
+        if !is_child
+            || !["sampler", "producer", "worker", "consumer", "planner", "janitor"].contains(&role.as_str())
+        {
             continue;
         }
         if let Some(handle) = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) {

@@ -12,19 +12,15 @@ pub const STATES: [&str; 4] = ["free", "filling", "ready", "reading"];
 /// Between samplers and producer, and between producer and consumer.
 pub const RINGS: [&str; 2] = ["batch", "feature"];
 
-/// The memory of the rings, in the order of [`RINGS`].
-pub struct Rings([File; 2]);
+/// The memory of rings.
+pub struct Rings(Vec<File>);
 
 impl Rings {
-    /// As the producer has them, once it does.
-    pub fn of(producer: &Process) -> Rings {
+    /// Those of these names, as a role has them, once it does.
+    pub fn of(role: &Process, names: &[&str]) -> Rings {
         let mut found = None;
-        wait_until("the producer has both rings", || {
-            let rings = RINGS.map(|name| Self::memory(producer.pid, name));
-            found = match rings {
-                [Some(batch), Some(feature)] => Some(Rings([batch, feature])),
-                _ => None,
-            };
+        wait_until("the role has its rings", || {
+            found = names.iter().map(|name| Self::memory(role.pid, name)).collect::<Option<_>>().map(Rings);
             found.is_some()
         });
         found.expect("it was found")

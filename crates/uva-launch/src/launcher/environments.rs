@@ -20,7 +20,8 @@ impl Environments {
         match role {
             Role::Consumer => &self.consumer,
             Role::Producer => &self.producer,
-            Role::Sampler => &self.sampler,
+            // They work on the CPU of a run that uses no GPU.
+            Role::Sampler | Role::Worker => &self.sampler,
         }
     }
 

@@ -30,8 +30,8 @@ pub(crate) struct Fleet {
     pub door: Option<Door>,
     /// Asked to release a client before that is killed.
     mps: Option<Arc<mps::Session>>,
-    /// The batch ring and the feature ring. The launcher only looks at their states.
-    rings: (Ring, Ring),
+    /// In the order in which a batch passes through them. The launcher only looks at their states.
+    rings: Vec<(RingName, Ring)>,
 }
 
 impl Fleet {
@@ -44,7 +44,9 @@ impl Fleet {
     ) -> Result<Self, RuntimeError> {
         let plan = launch.plan;
         let topology = Topology::new(plan, Placement::Processes);
-        let rings = (plan.create_ring(RingName::Batch)?, plan.create_ring(RingName::Feature)?);
+        let names = topology.rings.iter().map(|ring| ring.name);
+        let rings =
+            names.map(|name| Ok((name, plan.create_ring(name)?))).collect::<Result<_, RuntimeError>>()?;
         let mut fleet = Self { members: Vec::new(), door: None, mps, rings };
         for process in 0..topology.processes {
             fleet.start_process(launch, &topology, process)?;
@@ -153,8 +155,9 @@ impl Fleet {
     ) -> Result<BorrowedFd<'a>, RuntimeError> {
         let found = match what {
             Resource::ControlPage => Some(control.fd()),
-            Resource::Ring(RingName::Batch) => self.rings.0.fd(),
-            Resource::Ring(RingName::Feature) => self.rings.1.fd(),
+            Resource::Ring(name) => {
+                self.rings.iter().find(|(known, _)| *known == name).and_then(|(_, ring)| ring.fd())
+            }
             Resource::Process(stage) => Some(self.members[topology.process_of(stage)].process.pidfd.as_fd()),
             Resource::FeatureSlotChannel => slot_channel.map(AsFd::as_fd),
             Resource::ReorderedGraph => launch.caches.graph().map(|graph| graph.fd()),
@@ -174,17 +177,16 @@ impl Fleet {
     /// Live counts of the run; this process is among its processes.
     pub fn gauges(&self, control: &Arc<Control>, plan: &RunPlan) -> Gauges {
         let own = RoleProcess { role: "launcher".to_owned(), pid: std::process::id() };
-        let roles = self
-            .members
-            .iter()
-            .map(|member| RoleProcess { role: member.stage.to_string(), pid: member.pid() });
+        let roles =
+            self.members.iter().map(|member| RoleProcess { role: member.process_name(), pid: member.pid() });
         let processes = std::iter::once(own).chain(roles).collect();
         Gauges::new(Arc::clone(control), self.rings.clone(), plan.layout.table_row_bytes(), processes)
     }
 
-    /// The stages that name the processes, in the order in which a batch passes through them.
-    pub fn stages(&self) -> Vec<Stage> {
-        let mut stages: Vec<Stage> = self.members.iter().map(|member| member.stage).collect();
+    /// The stages that name the processes, in the order in which a batch passes through them, and those names.
+    pub fn stages(&self) -> Vec<(Stage, String)> {
+        let mut stages: Vec<_> =
+            self.members.iter().map(|member| (member.stage, member.process_name())).collect();
         stages.sort_unstable();
         stages
     }

@@ -29,7 +29,7 @@ pub(super) fn open(setup: &Setup, fds: Vec<OwnedFd>, note: Note) -> Result<Conne
         let what = handed.what;
         let cannot = |error: &dyn std::fmt::Display| RuntimeError::Failed(format!("{what}: {error}"));
         match what {
-            Resource::ControlPage => control = Some(Control::open(fd, plan.options.samplers)?),
+            Resource::ControlPage => control = Some(Control::open(fd, &plan.options)?),
             Resource::Ring(name @ RingName::Batch) => batches = Some(plan.open_ring(name, fd)?),
             Resource::Ring(name @ RingName::Feature) => features = Some(plan.open_ring(name, fd)?),
             Resource::Process(stage) => {

@@ -209,7 +209,7 @@ impl Launcher {
         let plan = launch.plan;
         let environments = launch.environments.clone().divided(self.mps.as_deref(), &plan.backend);
         let launch = Launch { environments, ..launch };
-        let control = Arc::new(Control::create(plan.options.samplers)?);
+        let control = Arc::new(Control::create(&plan.options)?);
         let fleet = Fleet::start(&launch, &control, &self.janitor, self.mps.clone())?;
         observer.begun(&fleet.gauges(&control, plan));
         let stages = fleet.stages();
@@ -222,8 +222,9 @@ impl Launcher {
         let (roles, tally) = (control.roles(), control.tally());
         let own = Resident::of_self().map(|resident| ProcessMemory::new("launcher", resident));
         let janitor = self.janitor.resident().map(|resident| ProcessMemory::new("janitor", resident));
-        let noted =
-            |stage: Stage| Some(ProcessMemory::new(stage.to_string(), control.memory(stage.counters())?));
+        let noted = |(stage, name): (Stage, String)| {
+            Some(ProcessMemory::new(name, control.memory(stage.counters())?))
+        };
         let memory = own.into_iter().chain(janitor).chain(stages.into_iter().filter_map(noted)).collect();
         Ok(Outcome { done, roles, tally, memory, seconds: started.elapsed().as_secs_f64() })
     }

@@ -1,7 +1,8 @@
 //! One process of a run, and its stages.
 
 use super::child::ChildProcess;
-use uva_runtime::topology::Stage;
+use uva_runtime::control::{Control, FIRST_SAMPLER};
+use uva_runtime::topology::{Role, Stage};
 
 /// One process of a run.
 pub(crate) struct Member {
@@ -19,7 +20,31 @@ pub(crate) struct Member {
 impl Member {
     /// Its name in messages.
     pub fn name(&self, samplers: usize) -> String {
-        self.title.clone().unwrap_or_else(|| self.stage.title(samplers))
+        match (&self.title, self.stage.role) {
+            (Some(title), _) => title.clone(),
+            (None, Role::Worker) if samplers > 1 => "process of the workers".to_owned(),
+            (None, _) => self.stage.title(samplers),
+        }
+    }
+
+    /// Its name among the processes of a run.
+    pub fn process_name(&self) -> String {
+        match self.stage.role {
+            Role::Worker => "workers".to_owned(),
+            _ => self.stage.to_string(),
+        }
+    }
+
+    /// The index, on the control page, of the counters that say which batch it is at. Of several workers these are those
+    /// of the one that is furthest behind: the batch that the consumer waits for.
+    pub fn counters(&self, control: &Control, samplers: usize) -> usize {
+        match self.stage.role {
+            Role::Worker => {
+                let workers = (0..samplers).map(|index| Stage::worker(index).counters());
+                workers.min_by_key(|counters| control.position(*counters)).unwrap_or(FIRST_SAMPLER)
+            }
+            _ => self.stage.counters(),
+        }
     }
 
     pub fn pid(&self) -> u32 {

@@ -192,7 +192,7 @@ pub(super) fn run(channel: &Arc<Channel>) -> Result<(serde_json::Value, Vec<Owne
     if task.backend.cuda().is_some() {
         // No other process sees this page. When the launcher ends, the work on the GPU is awaited, and then the planner
         // ends.
-        let control = Arc::new(Control::create(1)?);
+        let control = Arc::new(Control::create(&LoaderOptions::default())?);
         signals::stop_with_launcher(launcher, control).map_err(|error| failed(&error))?;
     }
     let dataset = Arc::new(task.loader.open_again(&task.dataset)?);

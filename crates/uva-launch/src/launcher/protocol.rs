@@ -111,7 +111,8 @@ mod tests {
         .Welcome.loader.edge_attr .Welcome.loader.edge_ids .Welcome.loader.expand .Welcome.loader.fanouts .Welcome.loader.feature_slots \
         .Welcome.loader.feature_type .Welcome.loader.gather_threads .Welcome.loader.gathers_before_sums .Welcome.loader.input_id .Welcome.loader.input_nodes \
         .Welcome.loader.pad .Welcome.loader.part.index \
-        .Welcome.loader.part.of .Welcome.loader.pin_samplers .Welcome.loader.replace .Welcome.loader.sampler_kind .Welcome.loader.samplers .Welcome.loader.seed .Welcome.loader.shapes \
+        .Welcome.loader.part.of .Welcome.loader.pin_cores .Welcome.loader.pin_samplers .Welcome.loader.prepare \
+        .Welcome.loader.replace .Welcome.loader.sampler_kind .Welcome.loader.samplers .Welcome.loader.seed .Welcome.loader.shapes \
         .Welcome.loader.shuffled.test .Welcome.loader.shuffled.train .Welcome.loader.shuffled.valid .Welcome.loader.slot_bytes .Welcome.loader.sums_chosen_for .Welcome.loader.walk_length .Welcome.loader.walk_stop .Welcome.loader.walks \
         .Welcome.passes.epochs .Welcome.passes.start.batch \
         .Welcome.passes.start.epoch .Welcome.passes.steered .Welcome.passes.test .Welcome.passes.validate \

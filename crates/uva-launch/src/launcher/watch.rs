@@ -106,7 +106,7 @@ impl Watch<'_> {
             }
             return;
         }
-        let place = self.whereabouts(member.stage.counters());
+        let place = self.whereabouts(member.counters(self.control, self.plan.options.samplers));
         let how = match (status.signal(), status.code()) {
             (Some(signal), _) => format!("was killed by {}", signal_name(signal)),
             (None, Some(code)) => format!("ended with exit code {code}"),
@@ -123,8 +123,8 @@ impl Watch<'_> {
     }
 
     fn read_reports(&mut self, fleet: &mut Fleet, member: usize, observer: &mut dyn Observer) {
-        let counters = fleet.members[member].stage.counters();
-        let name = fleet.members[member].name(self.plan.options.samplers);
+        let samplers = self.plan.options.samplers;
+        let name = fleet.members[member].name(samplers);
         while let Some(channel) = &fleet.members[member].process.channel {
             let message = match channel.recv_within(Duration::ZERO) {
                 Ok(message) => message,
@@ -134,6 +134,7 @@ impl Watch<'_> {
                     return;
                 }
             };
+            let counters = fleet.members[member].counters(self.control, samplers);
             let whose = Speaker { name: &name, counters };
             match self.take_report(&message.payload, &whose, observer) {
                 Heard::Done(value) => self.done = Some(value),

@@ -26,8 +26,10 @@ class LoaderOptions(TypedDict, total=False):
     pad: str
     feature_type: str | None
     aggregate: str | None
+    prepare: str
     samplers: int | None
     pin_samplers: bool
+    pin_cores: str | None
     slots: int
     batch_slots: int | None
     slot_bytes: int | str | None

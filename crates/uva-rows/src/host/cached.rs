@@ -1,5 +1,7 @@
 //! Caches of rows in host memory.
 
+use std::sync::Arc;
+
 use rayon::prelude::*;
 use uva_cuda::kernels::cache::CacheInsertion;
 use uva_mem::ZeroedPages;
@@ -149,14 +151,20 @@ impl EvictingRows {
 /// A cache in host memory, for [`Cached`] over [`Mapped`].
 #[derive(Debug)]
 pub enum RowCache {
-    /// Chosen once.
-    Static(CachedRows),
+    /// Chosen once. Other sources may read the same.
+    Static(Arc<CachedRows>),
     /// Changes as the run goes.
     Evicting(EvictingRows),
 }
 
 impl From<CachedRows> for RowCache {
     fn from(cache: CachedRows) -> Self {
+        Self::Static(Arc::new(cache))
+    }
+}
+
+impl From<Arc<CachedRows>> for RowCache {
+    fn from(cache: Arc<CachedRows>) -> Self {
         Self::Static(cache)
     }
 }

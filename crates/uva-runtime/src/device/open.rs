@@ -16,8 +16,8 @@ pub(crate) fn open_device(cuda: &CudaBackend, role: Role) -> Result<Arc<Context>
         return Ok(context);
     };
     let expected = match role {
-        // A sampler on the GPU is a thread of the producer's process.
-        Role::Producer | Role::Sampler => {
+        // A sampler on the GPU is a thread of the producer's process. Workers use none.
+        Role::Producer | Role::Sampler | Role::Worker => {
             producer_multiprocessors + sampler.map_or(0, |share| share.multiprocessors)
         }
         Role::Consumer => consumer_multiprocessors,

@@ -233,7 +233,7 @@ impl<'d> Ways<'d> {
         let Slots { header, batch, gathered, sums, .. } = slots;
         let layout = &self.off.layout;
         let began = Instant::now();
-        self.gathered.fill(layout, header, self.threads, batch.bytes(), gathered.bytes_mut())?;
+        self.gathered.fill(layout, header, self.threads, batch.bytes(), (gathered.bytes_mut(), 0))?;
         let gather = began.elapsed();
         // The trainer's allocator keeps such memory, too.
         sums.resize(header.outermost().destinations * layout.dim(), 0.0);
@@ -286,7 +286,7 @@ impl<'d> Ways<'d> {
     fn sum_while_reading(&mut self, slots: &mut Slots) -> Result<Duration, RuntimeError> {
         let Slots { header, batch, summed, .. } = slots;
         let began = Instant::now();
-        self.summed.fill(&self.host.layout, header, self.threads, batch.bytes(), summed.bytes_mut())?;
+        self.summed.fill(&self.host.layout, header, self.threads, batch.bytes(), (summed.bytes_mut(), 0))?;
         Ok(began.elapsed())
     }
 }

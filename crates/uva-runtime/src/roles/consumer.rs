@@ -30,7 +30,8 @@ pub struct BatchReceiver {
     features: Reader,
     /// Where the arrays are, if not in the ring itself.
     device: Option<Arc<DeviceSlots>>,
-    producer: Peer,
+    /// Who fills the slots, in turns.
+    writers: Vec<Peer>,
     clock: StageClock,
     /// The next sequence number.
     position: u64,
@@ -49,7 +50,7 @@ impl BatchReceiver {
         control: Arc<Control>,
         features: Reader,
         device: Option<DeviceSlots>,
-        producer: Peer,
+        writers: Vec<Peer>,
     ) -> Self {
         let clock = StageClock::start(Arc::clone(&control), CONSUMER);
         let device = device.map(Arc::new);
@@ -59,7 +60,7 @@ impl BatchReceiver {
             control,
             features,
             device,
-            producer,
+            writers,
             clock,
             position: 0,
             passed_over: 0,
@@ -118,8 +119,11 @@ impl BatchReceiver {
 
     fn set_turn(&self, order: Option<Order>) {
         let schedule = &self.plan.schedule;
-        let sequence =
-            schedule.turn_after(self.position, self.plan.options.feature_slots, self.plan.batch_slots());
+        let sequence = schedule.turn_after(
+            self.position,
+            self.plan.options.all_feature_slots(),
+            self.plan.batch_slots(),
+        );
         self.control.set_turn(Turn { sequence, order });
     }
 
@@ -174,7 +178,7 @@ impl BatchReceiver {
     /// Waits for the next batch. `None`: there is none, or the run is asked to stop ([`BatchReceiver::stop`]).
     ///
     /// # Errors
-    /// [`RuntimeError::PeerGone`] when the producer ended without handing it over; [`RuntimeError::SlotHeld`] when an
+    /// [`RuntimeError::PeerGone`] when the producer or a worker ended without handing it over; [`RuntimeError::SlotHeld`] when an
     /// earlier batch still holds its slot.
     pub fn next_batch(&mut self) -> Result<Option<Batch>, RuntimeError> {
         self.next_batch_unless(&|| false)
@@ -247,7 +251,8 @@ impl BatchReceiver {
             Some(device) => {
                 // Do not touch memory of a producer that is gone. It may also end at any later moment: `confirm`
                 // detects that.
-                if let Err(gone) = self.producer.watched(&self.control, Stop::Soon).check() {
+                let checked = self.writers[self.next_writer()].watched(&self.control, Stop::Soon).check();
+                if let Err(gone) = checked {
                     self.clock.now(Doing::Working);
                     let stopping = self.control.stop() >= Stop::Soon;
                     return if stopping { Ok(None) } else { Err(RuntimeError::PeerGone(gone.reason)) };
@@ -287,11 +292,17 @@ impl BatchReceiver {
         self.choice = Some(SumsChoice { from, ..choice });
     }
 
+    /// Which of the writers fills the next slot.
+    fn next_writer(&self) -> usize {
+        (self.position % self.writers.len() as u64) as usize
+    }
+
     /// Waits for the slot of the next sequence number. `None`: the run is asked to stop. After success the clock keeps
     /// counting as waiting until the caller changes it.
     fn acquire(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Option<ReadSlot>, RuntimeError> {
         let asked = Cell::new(false);
-        let watched = self.producer.watched(&self.control, Stop::Soon);
+        let writer = self.next_writer();
+        let watched = self.writers[writer].watched(&self.control, Stop::Soon);
         let liveness = || {
             if interrupted() {
                 asked.set(true);

@@ -1,11 +1,12 @@
-//! The three roles. Each is one loop that waits for input, waits for a slot, works and hands over. It is independent of
-//! whether its peers are threads or processes.
+//! The roles. Each is one loop that waits for input, waits for a slot, works and hands over. It is independent of whether
+//! its peers are threads or processes. Samplers and producer divide the work on a batch; workers do all of it.
 
 mod back_pressure;
 mod consumer;
 mod producer;
 mod sampler;
 mod thread;
+mod worker;
 
 pub(crate) use back_pressure::BackPressure;
 pub use consumer::BatchReceiver;
@@ -13,3 +14,4 @@ pub(crate) use producer::ProducerRole;
 pub(crate) use sampler::{SamplerRole, Sampling};
 pub(crate) use thread::ThreadName;
 pub use thread::{RoleThreads, RoleWork};
+pub(crate) use worker::{Crew, WorkerRole};

@@ -8,7 +8,6 @@ use uva_batch::{BatchHeader, HandOver};
 use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
 use uva_mem::ring::{Gone, Liveness, Reader, RingError, Writer};
-use uva_rows::HostPlace;
 use uva_sample::BatchKey;
 
 use super::BackPressure;
@@ -16,10 +15,10 @@ use crate::RuntimeError;
 use crate::clock::since_boot;
 use crate::control::{CONSUMER, Control, PRODUCER, Stop};
 use crate::device::{DeviceGather, DeviceSetup};
-use crate::edge_rows::EdgeRows;
 use crate::host_rows::HostRows;
 use crate::peer::Peer;
 use crate::plan::RunPlan;
+use crate::slot_rows::SlotRows;
 use crate::stage::{Doing, StageClock};
 use crate::sums_trial::sums_batch;
 
@@ -43,7 +42,7 @@ pub(crate) struct ProducerRole<'a> {
 
 /// The engine that moves the rows.
 enum Gather<'a> {
-    Host(HostRows<'a>, Option<EdgeRows>),
+    Host(SlotRows<'a>),
     Device(Box<DeviceGather>),
 }
 
@@ -83,7 +82,7 @@ impl ProducerRole<'_> {
             None => {
                 let (layout, threads) = (&plan.layout, plan.options.gather_threads);
                 let rows = HostRows::new(self.dataset, layout, threads, &plan.caches, self.cached_rows)?;
-                Gather::Host(rows, EdgeRows::new(self.dataset, layout, threads)?)
+                Gather::Host(SlotRows::new(self.dataset, layout, threads, rows)?)
             }
             Some(setup) => {
                 let device = setup.open(plan, self.dataset, self.cached_rows)?;
@@ -136,18 +135,16 @@ impl ProducerRole<'_> {
             header.set_gather_began(since_boot());
             let length = match gather {
                 _ if header.kind() != HandOver::Batch => BatchHeader::BYTES,
-                Gather::Host(host, edges) => {
+                Gather::Host(rows) => {
                     let threads = pace.follow(queue);
                     header.set_summed(sums_batch(plan, control, sequence, &header));
                     header.set_pace(queue as u32, threads);
-                    let (threads, to) = (threads as usize, slot.payload_mut());
-                    if let Some(edges) = edges {
-                        for (layer, range) in EdgeRows::ranges(&plan.layout, &header).enumerate() {
-                            let place = HostPlace { out: &mut to[range], threads };
-                            edges.fill(&plan.layout, &header, layer, from, place)?;
-                        }
+                    let (layout, to) = (&plan.layout, slot.payload_mut());
+                    for range in layout.copied(&header) {
+                        to[range.clone()].copy_from_slice(&from[range]);
                     }
-                    fill_on_host(plan, host, threads, &mut header, from, to)?
+                    rows.fill(layout, &mut header, threads as usize, from, (to, 0))?;
+                    layout.used_bytes(&header)
                 }
                 Gather::Device(device) => {
                     header.set_pace(queue as u32, 0);
@@ -182,22 +179,4 @@ impl ProducerRole<'_> {
         }
         Ok(())
     }
-}
-
-/// Copies a batch's arrays and fills its rows into a slot in host memory. Returns the slot's length.
-fn fill_on_host(
-    plan: &RunPlan,
-    rows: &mut HostRows<'_>,
-    threads: usize,
-    header: &mut BatchHeader,
-    from: &[u8],
-    to: &mut [u8],
-) -> Result<usize, RuntimeError> {
-    let layout = &plan.layout;
-    for range in layout.copied(header) {
-        to[range.clone()].copy_from_slice(&from[range]);
-    }
-    header.set_rows_cached(rows.fill(layout, header, threads, from, to)?);
-    header.set_gathered(since_boot());
-    Ok(layout.used_bytes(header))
 }

@@ -11,7 +11,7 @@ use uva_batch::{ColumnError, Element};
 use uva_graph::{Dataset, Split, Verify};
 use uva_runtime::backend::Backend;
 use uva_runtime::consumer::{BatchStream, PassCursor};
-use uva_runtime::options::Part;
+use uva_runtime::options::{Part, Prepare};
 use uva_runtime::{Batch, LoaderOptions, Runtime, RuntimeError};
 
 const SPLITS: [Split; 3] = [Split::Train, Split::Valid, Split::Test];
@@ -121,6 +121,7 @@ proptest! {
         slots in 1..4_usize,
         spare in 0..6_usize,
         validate in any::<bool>(),
+        whole in any::<bool>(),
     ) {
         static DATASET: std::sync::OnceLock<(tempfile::TempDir, Arc<Dataset>, BTreeMap<Key, u64>)> =
             std::sync::OnceLock::new();
@@ -130,7 +131,11 @@ proptest! {
             let expected = hashes(&dataset, 3);
             (temp, dataset, expected)
         });
-        let options = LoaderOptions { batch_slots: Some(samplers + 2 + spare), ..options(samplers, slots) };
+        let options = if whole {
+            LoaderOptions { prepare: Prepare::Whole, ..options(samplers, slots.max(2)) }
+        } else {
+            LoaderOptions { batch_slots: Some(samplers + 2 + spare), ..options(samplers, slots) }
+        };
         let mut stream = stream(dataset, &options);
         stream.expect_validation(validate);
         for (split, epoch, batch, take) in jumps {

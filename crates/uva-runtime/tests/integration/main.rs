@@ -13,3 +13,4 @@ mod feature_types;
 mod input_nodes;
 mod pad;
 mod pipeline;
+mod whole;

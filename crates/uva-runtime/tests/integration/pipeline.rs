@@ -138,7 +138,7 @@ fn small_batches_have_eight_slots_to_lie_in_and_large_ones_two_more_than_sampler
     let graph = graph(temp.path());
     let slots = |options| {
         let runtime = Runtime::builder(&graph).options(options).build().unwrap();
-        let [(_, batch), _] = runtime.gauges().unwrap().slots();
+        let (_, batch) = runtime.gauges().unwrap().slots()[0];
         batch.each().into_iter().map(|(_, slots)| slots).sum::<usize>()
     };
     // A batch has at most all edges a layer: this graph's are a few MiB in so many layers, and not in two.

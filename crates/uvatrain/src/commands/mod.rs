@@ -58,6 +58,7 @@ fn needs(command: &Command) -> Needs {
         | Command::Man(_) => (false, false),
         Command::Sampler(_)
         | Command::Producer(_)
+        | Command::Worker(_)
         | Command::Consumer(_)
         | Command::Planner(_)
         | Command::Janitor(_)
@@ -100,6 +101,7 @@ fn run_to_its_end(command: Command, models: Option<Models>) -> anyhow::Result<()
         Command::Man(flags) => shell::man(&flags),
         Command::Sampler(args) => role::run(Role::Sampler, &args, models),
         Command::Producer(args) => role::run(Role::Producer, &args, models),
+        Command::Worker(args) => role::run(Role::Worker, &args, models),
         Command::Consumer(args) => role::run(Role::Consumer, &args, models),
         Command::Planner(args) => role::help(Helper::Planner, &args),
         Command::Janitor(args) => role::help(Helper::Janitor, &args),

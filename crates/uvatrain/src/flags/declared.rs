@@ -31,6 +31,9 @@ fn argument(field: &'static Field, default: String) -> Arg {
         }
         _ => argument.value_parser(move |text: &str| field.read(text)),
     };
+    let argument = field.bare.into_iter().fold(argument, |argument, bare| {
+        argument.num_args(0..=1).require_equals(true).default_missing_value(bare)
+    });
     // A default that is empty is no value to show.
     let default = Some(default).filter(|default| field.unless_given.is_none() && !default.is_empty());
     argument

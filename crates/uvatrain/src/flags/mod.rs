@@ -133,6 +133,9 @@ pub enum Command {
     /// The process that gathers feature rows
     #[command(hide = true)]
     Producer(RoleArgs),
+    /// The process of the workers, which do both
+    #[command(hide = true)]
+    Worker(RoleArgs),
     /// The process that trains
     #[command(hide = true)]
     Consumer(RoleArgs),

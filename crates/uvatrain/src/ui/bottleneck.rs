@@ -5,6 +5,8 @@ use uva_runtime::metrics::{RoleTimes, Roles};
 /// The role that trains, of sampler, producer and consumer.
 const CONSUMER: usize = 2;
 const PRODUCER: usize = 1;
+/// The role that samples, or workers.
+const SAMPLER: usize = 0;
 
 /// A role over the whole run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,9 +28,9 @@ impl RoleSum {
         }
     }
 
-    /// Sampler, producer and consumer.
+    /// Sampler, producer and consumer. Workers stand in the sampler's place, and nobody in the producer's.
     pub fn of_all(roles: &Roles) -> [RoleSum; 3] {
-        roles.each().map(|(_, times)| RoleSum::of(times))
+        [&roles.sampler, &roles.producer, &roles.consumer].map(RoleSum::of)
     }
 
     /// Share of its time that it worked.
@@ -65,12 +67,17 @@ pub fn held_up_by(sums: &[RoleSum; 3]) -> Option<HeldUpBy> {
     let busiest = bottleneck(sums)?;
     Some(if sums[busiest].working() >= 0.6 {
         HeldUpBy::Role(busiest)
-    } else if sums[PRODUCER].share(2) > 0.5 {
-        // The producer's place is full while nobody takes from it.
+    } else if sums[before_consumer(sums)].share(2) > 0.5 {
+        // The place in front of the consumer is full while nobody takes from it.
         HeldUpBy::Elsewhere(busiest)
     } else {
         HeldUpBy::None(busiest)
     })
+}
+
+/// The role that hands over to the consumer: a producer, or workers.
+fn before_consumer(sums: &[RoleSum; 3]) -> usize {
+    if sums[PRODUCER].processes == 0 { SAMPLER } else { PRODUCER }
 }
 
 /// The number of `--train-threads` to try next, where a run on the CPU waited for a model of ours with `threads`.

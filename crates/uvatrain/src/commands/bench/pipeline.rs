@@ -6,6 +6,7 @@ use serde::Serialize;
 use uva_runtime::Runtime;
 use uva_runtime::memory::ProcessMemory;
 use uva_runtime::metrics::Roles;
+use uva_runtime::options::Prepare;
 
 use super::spread::Spread;
 use crate::commands::dry_run;
@@ -30,6 +31,7 @@ struct Report {
     feature_bytes: u64,
     seconds: f64,
     epochs: u32,
+    prepare: &'static str,
     samplers: usize,
     gather_threads: usize,
     /// Sum of the batches' hashes: the same for any number of samplers.
@@ -43,7 +45,9 @@ struct Report {
 pub fn run(flags: &PipelineBenchFlags) -> anyhow::Result<()> {
     flags.loader.check()?;
     let options = flags.loader.options();
-    let (samplers, gather_threads) = (options.samplers, options.gather_threads);
+    let (prepare, samplers) = (options.prepare, options.samplers);
+    // A worker gathers by itself.
+    let gather_threads = if prepare == Prepare::Whole { 1 } else { options.gather_threads };
     let mut builder = Runtime::builder(&flags.data).options(options).epochs(flags.epochs);
     if let Some(file) = &flags.input_nodes {
         builder = builder.input_nodes(file.as_path()).shuffle(true);
@@ -89,6 +93,7 @@ pub fn run(flags: &PipelineBenchFlags) -> anyhow::Result<()> {
         feature_bytes,
         seconds,
         epochs: flags.epochs,
+        prepare: prepare.name(),
         samplers,
         gather_threads,
         hash: format!("{hash:016x}"),
@@ -107,15 +112,18 @@ impl Report {
         fact("input nodes", format!("{:.2} million a second", self.input_nodes_per_second / 1e6));
         fact("features", format!("{:.2} GB/s", self.feature_gb_per_second));
         fact("bottleneck", format!("the {}", self.bottleneck));
+        let threads = if self.roles.are_of_workers() {
+            format!("workers: {}", self.samplers)
+        } else {
+            format!("sampler threads: {}, gather threads: {}", self.samplers, self.gather_threads)
+        };
         fact(
             "measured",
             format!(
-                "{} batches, {}, in {}; sampler threads: {}, gather threads: {}",
+                "{} batches, {}, in {}; {threads}",
                 format::count(self.batches),
                 ByteSize::from_bytes(self.feature_bytes),
-                format::seconds(self.seconds),
-                self.samplers,
-                self.gather_threads
+                format::seconds(self.seconds)
             ),
         );
         fact("hash", self.hash.clone());

@@ -11,7 +11,8 @@ use uva_runtime::spec::ByteSize;
 
 /// How far back speeds and shares look.
 const WINDOW: Duration = Duration::from_secs(10);
-const ROLES: [&str; 3] = ["sampler", "producer", "consumer"];
+/// In the order in which a batch passes through them. A run has samplers and a producer, or workers.
+const ROLES: [&str; 4] = ["sampler", "producer", "worker", "consumer"];
 const DOINGS: [&str; 3] = ["working", "waiting_input", "waiting_output"];
 
 /// The last looks at a run.
@@ -119,28 +120,27 @@ impl History {
     /// Each role's recent activity; if nothing was counted recently, its activity since the start of the run.
     fn roles(&self, now: &Figures) -> Option<String> {
         let before = self.looks.front().map(|(_, figures)| figures).filter(|_| self.looks.len() > 1);
-        let mut shares = Vec::new();
+        let mut shares: Vec<(&str, Vec<f64>)> = Vec::new();
         for role in ROLES {
             let seconds = |figures: &Figures| -> Option<Vec<f64>> {
                 let value =
                     |doing| figures.value("uvatrain_role_seconds_total", &[("role", role), ("doing", doing)]);
                 DOINGS.into_iter().map(value).collect()
             };
-            let all = seconds(now)?;
+            let Some(all) = seconds(now) else { continue };
             let lately: Vec<f64> = match before.and_then(seconds) {
                 Some(before) => all.iter().zip(before).map(|(now, before)| now - before).collect(),
                 None => all.clone(),
             };
             let counted = if lately.iter().sum::<f64>() > 0.0 { lately } else { all };
             let whole = counted.iter().sum::<f64>();
-            shares.push(
-                counted
-                    .into_iter()
-                    .map(|part| if whole > 0.0 { part / whole } else { 0.0 })
-                    .collect::<Vec<_>>(),
-            );
+            let parts = counted.into_iter().map(|part| if whole > 0.0 { part / whole } else { 0.0 });
+            shares.push((role, parts.collect()));
         }
-        let busiest = shares.iter().map(|parts| parts[0]).fold(0.0, f64::max);
+        if shares.is_empty() {
+            return None;
+        }
+        let busiest = shares.iter().map(|(_, parts)| parts[0]).fold(0.0, f64::max);
         let mut table = Table::with_heading(&[
             "role",
             "processes",
@@ -149,9 +149,9 @@ impl History {
             "waiting for output",
             "",
         ]);
-        for (role, parts) in ROLES.into_iter().zip(&shares) {
+        for (role, parts) in &shares {
             let processes = now.value("uvatrain_role_processes", &[("role", role)]).unwrap_or(1.0);
-            let mut row = vec![role.to_owned(), processes.to_string()];
+            let mut row = vec![(*role).to_owned(), processes.to_string()];
             row.extend(parts.iter().map(|share| format!("{:.0} %", 100.0 * share)));
             if busiest > 0.0 && parts[0] == busiest {
                 row.push("bottleneck".to_owned());
@@ -177,11 +177,13 @@ fn place(now: &Figures) -> Option<String> {
 }
 
 fn rings(now: &Figures) -> Option<String> {
+    now.all("uvatrain_slots").next()?;
     let states = ["free", "filling", "ready", "reading"];
     let mut table = Table::with_heading(&[&["slots", "all"], &states[..]].concat());
     for ring in ["batch", "feature"] {
         let slots = |state| now.value("uvatrain_slots", &[("ring", ring), ("state", state)]);
-        let each: Vec<f64> = states.into_iter().map(slots).collect::<Option<_>>()?;
+        // A run with workers has no ring of batches.
+        let Some(each) = states.into_iter().map(slots).collect::<Option<Vec<f64>>>() else { continue };
         let numbers = std::iter::once(each.iter().sum()).chain(each.iter().copied());
         let row: Vec<String> =
             std::iter::once(ring.to_owned()).chain(numbers.map(|slots: f64| slots.to_string())).collect();

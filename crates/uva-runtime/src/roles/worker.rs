@@ -1,0 +1,171 @@
+//! The worker: samples a batch into a feature slot and gathers its rows there, alone.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use uva_batch::{BatchHeader, HandOver};
+use uva_graph::Dataset;
+use uva_mem::FrozenBytes;
+use uva_mem::ring::protocol::State;
+use uva_mem::ring::{Gone, Liveness, Ring};
+use uva_rows::CachedRows;
+use uva_sample::BatchKey;
+
+use super::sampler::Sampling;
+use crate::cache::{Engine, SampledGraph};
+use crate::clock::since_boot;
+use crate::control::{Control, FIRST_SAMPLER, Stop};
+use crate::host_rows::chosen_rows;
+use crate::machine::share_of_cores;
+use crate::peer::Peer;
+use crate::plan::RunPlan;
+use crate::schedule::Item;
+use crate::slot_rows::SlotRows;
+use crate::stage::{Doing, StageClock};
+use crate::sums_trial::sums_batch;
+use crate::{RuntimeError, machine};
+
+/// What the workers of a process share.
+pub(crate) struct Crew {
+    /// The rows that the feature cache holds throughout.
+    cached: Option<Arc<CachedRows>>,
+    /// A worker has ended before its last batch. The others wait for nobody but the consumer, which waits for that batch.
+    broken: AtomicBool,
+}
+
+impl Crew {
+    /// With a cache of the rows with these ids.
+    pub fn new(dataset: &Dataset, cached_rows: Option<&FrozenBytes>) -> Result<Self, RuntimeError> {
+        let cached = cached_rows.map(|ids| chosen_rows(dataset, share_of_cores(4), ids)).transpose()?;
+        Ok(Self { cached: cached.map(Arc::new), broken: AtomicBool::new(false) })
+    }
+}
+
+/// A worker at work. However it leaves before its work is done, by an error or by a panic, the others see it.
+struct Membership<'a> {
+    crew: &'a Crew,
+    done: bool,
+}
+
+impl Drop for Membership<'_> {
+    fn drop(&mut self) {
+        if !self.done {
+            // Release; partner: the acquire load in `watched`. It orders nothing else.
+            self.crew.broken.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// One of `W` workers. It makes the batches whose sequence number equals its own index modulo `W`.
+pub(crate) struct WorkerRole<'a> {
+    pub index: usize,
+    pub dataset: &'a Arc<Dataset>,
+    pub plan: &'a RunPlan,
+    pub control: &'a Arc<Control>,
+    /// As of [`SamplerRole`](super::SamplerRole).
+    pub reordered: Option<&'a FrozenBytes>,
+    pub crew: &'a Crew,
+    pub features: Ring,
+    pub consumer: Peer,
+    /// Receives lines for people.
+    pub note: &'a dyn Fn(&str),
+}
+
+impl WorkerRole<'_> {
+    /// Makes batches until the end of the schedule.
+    ///
+    /// # Errors
+    /// A batch larger than its slot; an id out of range; a consumer that is gone, or another worker; a stop.
+    pub fn run(self) -> Result<(), RuntimeError> {
+        let mut membership = Membership { crew: self.crew, done: false };
+        let mut clock = StageClock::start(Arc::clone(self.control), FIRST_SAMPLER + self.index);
+        let ended = self.make_all(&mut clock);
+        membership.done = ended.is_ok();
+        clock.log_end();
+        ended
+    }
+
+    fn make_all(&self, clock: &mut StageClock) -> Result<(), RuntimeError> {
+        let Self { index, dataset, plan, control, crew, .. } = *self;
+        let (layout, place) = (&plan.layout, FIRST_SAMPLER + index);
+        // Threads of the shuffle would otherwise inherit the one core.
+        machine::start_threads()?;
+        self.keep_on_core();
+        let graph = SampledGraph::new(dataset, self.reordered.map(FrozenBytes::bytes))?;
+        let engine = Engine::on_host(dataset, &graph, &plan.options, plan.caches.lists)?;
+        let mut sampling = Sampling::new(dataset, plan, &graph, engine, None)?;
+        let cache = crew.cached.as_ref().map(|rows| Arc::clone(rows).into());
+        let mut rows = SlotRows::of_one_thread(dataset, layout, cache)?;
+        let mut features = self.features.writer();
+        tracing::info!(index, of = plan.options.samplers, "ready to make batches");
+        for sequence in (index as u64..).step_by(plan.options.samplers) {
+            control.note_position(place, sequence);
+            clock.now(Doing::WaitingOutput);
+            let mut slot = features.acquire(sequence, &self.watched())?;
+            clock.now(Doing::Working);
+            // Only now: a turn that affects this sequence became visible with the slot (`schedule`).
+            let turn = control.turn();
+            let (header, length) = match plan.schedule.item(sequence, turn) {
+                Item::Batch(key) => {
+                    let (began, number) = (since_boot(), slot.slot());
+                    let payload = slot.payload_mut();
+                    let mut header = sampling.sample(key, number as usize, payload)?;
+                    let sampled = since_boot();
+                    header.set_sampled(index as u32, began, sampled);
+                    header.set_gather_began(sampled);
+                    header.set_summed(sums_batch(plan, control, sequence, &header));
+                    header.set_pace(self.ready_batches(), 1);
+                    // The sampler's columns come first in a feature slot, where they are in a batch slot.
+                    let (from, to) = payload.split_at_mut(layout.batch_bytes());
+                    rows.fill(layout, &mut header, 1, from, (to, from.len()))?;
+                    let microseconds = (since_boot() - began).as_micros() as u64;
+                    let BatchKey { split, epoch, batch } = key;
+                    tracing::trace!(sequence, %split, epoch, batch, slot = number, microseconds, "made");
+                    (header, layout.used_bytes(&header))
+                }
+                Item::Skipped => (BatchHeader::without_batch(HandOver::Skipped), BatchHeader::BYTES),
+                Item::End if plan.schedule.end(turn) == Some(sequence) => {
+                    (BatchHeader::without_batch(HandOver::End), BatchHeader::BYTES)
+                }
+                // Another worker hands over the end, or this one already has.
+                Item::End => break,
+            };
+            header.write(slot.payload_mut());
+            slot.publish(length as u64)?;
+        }
+        control.note_memory(place);
+        Ok(())
+    }
+
+    /// The liveness check for a wait on the consumer.
+    fn watched(&self) -> impl Liveness {
+        let consumer = self.consumer.watched(self.control, Stop::Now);
+        move || {
+            consumer.check()?;
+            // Acquire; partner: the release store in `Membership::drop`.
+            if self.crew.broken.load(Ordering::Acquire) {
+                return Err(Gone::new("another worker has failed"));
+            }
+            Ok(())
+        }
+    }
+
+    /// Keeps this thread on its core. Where the system does not allow that, the worker goes on without.
+    fn keep_on_core(&self) {
+        let Some(pin) = &self.plan.options.pin_cores else { return };
+        let kept = machine::allowed_cores()
+            .and_then(|allowed| pin.core(self.index, &allowed).map_or(Ok(()), machine::keep_on_core));
+        if let Err(error) = kept {
+            (self.note)(&format!(
+                "worker {} is kept on no CPU core, and works where the system puts it: --pin-cores {pin}: {error}",
+                self.index
+            ));
+        }
+    }
+
+    /// Batches that wait for the consumer, whoever made them.
+    fn ready_batches(&self) -> u32 {
+        let slots = self.features.shape().slots;
+        (0..slots).map(|slot| u32::from(self.features.state(slot).state() == State::Ready)).sum()
+    }
+}
