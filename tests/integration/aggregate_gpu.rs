@@ -49,11 +49,21 @@ fn losses_and_hashes_are_those_of_the_cpu_whoever_gathers_and_however_the_gpu_is
                 "--partition green --sampler gpu --samplers 1 --edge-ids",
                 "--partition grid --samplers 2 --kernel shift",
                 "--in-process",
+                "--partition none --gather dma --aggregate host",
+                "--partition none --gather dma --slots 1 --ipc-signals stamps --gather-threads 2 --aggregate host",
+                "--partition green --gather dma --edge-ids --samplers 2 --aggregate host",
+                "--in-process --gather dma --slots 3 --aggregate host",
             ][..],
         ),
         (
             "gcn",
-            &["--partition none", "--partition grid --sampler gpu --samplers 1", "--in-process --gather dma"],
+            &[
+                "--partition none",
+                "--partition grid --sampler gpu --samplers 1",
+                "--in-process --gather dma",
+                "--partition none --gather dma --aggregate host",
+                "--in-process --gather dma --aggregate host",
+            ],
         ),
     ] {
         let options = format!("--epochs 2 --seed 3 --model {model}");
@@ -62,26 +72,32 @@ fn losses_and_hashes_are_those_of_the_cpu_whoever_gathers_and_however_the_gpu_is
         let off = on_gpu(temp.path(), "off.jsonl", &format!("{options} --partition none --aggregate off"));
         assert_eq!(learned(&metrics_of(temp.path(), "off.jsonl", off)), expected, "{model}");
         for partition in ways {
-            let run = on_gpu(temp.path(), "gpu.jsonl", &format!("{options} --aggregate device {partition}"));
+            let by_host = partition.contains("--aggregate host");
+            let asked = if by_host { "" } else { "--aggregate device" };
+            let run = on_gpu(temp.path(), "gpu.jsonl", &format!("{options} {asked} {partition}"));
             let metrics = metrics_of(temp.path(), "gpu.jsonl", run);
             assert_eq!(learned(&metrics), expected, "{model} {partition}");
-            assert_eq!(way(&metrics), "\"device\"");
+            let name = if by_host { "host" } else { "device" };
+            assert_eq!(way(&metrics), format!("\"{name}\""));
             for batch in metrics.of("batch") {
                 let counts = &batch["aggregate"];
                 let number = |name: &str| counts[name].as_u64().unwrap();
-                assert_eq!(counts["way"], "device");
+                assert_eq!(counts["way"], name);
                 // Rows of 24 float32.
                 let own = if model == "sage" { number("sum_rows") } else { 0 };
                 assert_eq!(number("own_rows"), own, "{batch}");
                 assert_eq!(number("slot_bytes"), (own + number("sum_rows")) * 96, "{batch}");
-                // A table on the GPU is not behind the link.
-                let crossed =
-                    if partition.contains("--gather device") { 0 } else { number("raw_slot_bytes") };
-                assert_eq!(
-                    [number("link_bytes"), number("raw_link_bytes")],
-                    [crossed; 2],
-                    "{partition}: {batch}"
-                );
+                let crossed = [number("link_bytes"), number("raw_link_bytes")];
+                let expected = match *partition {
+                    // A table on the GPU is not behind the link.
+                    _ if partition.contains("--gather device") => [0; 2],
+                    _ if by_host => [number("slot_bytes"), number("raw_slot_bytes")],
+                    _ => [number("raw_slot_bytes"); 2],
+                };
+                assert_eq!(crossed, expected, "{partition}: {batch}");
+                if by_host {
+                    assert!(batch["gather_us"].as_u64().unwrap() > 0, "the CPU's time is missing: {batch}");
+                }
             }
         }
     }
@@ -101,8 +117,14 @@ fn samplers_that_weigh_edges_or_draw_for_a_whole_layer_and_padding_give_the_loss
         let options = format!("--epochs 1 --in-process --samplers 1 --model {model} {options}");
         let cpu = train(temp.path(), "cpu.jsonl", &format!("{options} --device cpu --aggregate host"));
         let expected = learned(&metrics_of(temp.path(), "cpu.jsonl", cpu));
-        let run = on_gpu(temp.path(), "gpu.jsonl", &format!("{options} --aggregate device"));
-        assert_eq!(learned(&metrics_of(temp.path(), "gpu.jsonl", run)), expected, "{model} {options}");
+        for sums in ["--aggregate device", "--gather dma --aggregate host"] {
+            let run = on_gpu(temp.path(), "gpu.jsonl", &format!("{options} {sums}"));
+            assert_eq!(
+                learned(&metrics_of(temp.path(), "gpu.jsonl", run)),
+                expected,
+                "{model} {options} {sums}"
+            );
+        }
     }
 }
 
@@ -205,8 +227,11 @@ fn narrow_tables_give_the_losses_of_the_cpu() {
             let options = format!("--epochs 1 --in-process --samplers 1 --model {model}");
             let cpu = train(temp.path(), "cpu.jsonl", &format!("{options} --device cpu --aggregate off"));
             let expected = learned(&metrics_of(temp.path(), "cpu.jsonl", cpu));
-            let run = on_gpu(temp.path(), "gpu.jsonl", &format!("{options} --aggregate device"));
-            assert_eq!(learned(&metrics_of(temp.path(), "gpu.jsonl", run)), expected, "{dtype} {model}");
+            for sums in ["--aggregate device", "--gather dma --aggregate host"] {
+                let run = on_gpu(temp.path(), "gpu.jsonl", &format!("{options} {sums}"));
+                let learned = learned(&metrics_of(temp.path(), "gpu.jsonl", run));
+                assert_eq!(learned, expected, "{dtype} {model} {sums}");
+            }
         }
     }
 }
@@ -234,6 +259,12 @@ fn slots_of_sums_are_smaller_and_the_rows_beside_them_are_told_and_bounded() {
         // 200 seeds with ten neighbours each, of 24 float32.
         assert_eq!(bytes(&summed, "rows that are summed"), Some(2200 * 96), "{model}");
     }
+    // Sums of the CPU wait in page-locked memory for their copies, as large as two slots are.
+    let by_host = dry("--fanouts 10 --batch-size 200 --gather dma --aggregate host");
+    let line = |item| by_host["memory"].as_array().unwrap().iter().find(|line| line["item"] == item);
+    let staging = line("staging of sums").unwrap();
+    assert_eq!((&staging["kind"], staging["bytes"].as_u64()), (&"pinned".into(), Some(2 * 200 * (96 + 96))));
+    assert_eq!(line("rows that are summed"), None);
     // What bounds the rows in slots bounds those beside them.
     let bounded = dry("--fanouts 10 --batch-size 200 --aggregate device --slot-bytes 90000");
     assert_eq!(bytes(&bounded, "rows that are summed"), Some(90_000 / 96 * 96));
@@ -263,7 +294,14 @@ fn sums_where_the_slots_are_not_are_refused_with_the_other_way_and_auto_leaves_t
         .refuses(2, &["--aggregate device", "--gather cpu", "--aggregate host"]);
     on_gpu(temp.path(), "x.jsonl", "--partition none --epochs 1 --aggregate host")
         .run()
-        .refuses(2, &["--aggregate host", "on a GPU", "--aggregate device", "--gather cpu"]);
+        .refuses(2, &["--aggregate host", "on a GPU", "--gather dma", "--gather cpu"]);
+    on_gpu(
+        temp.path(),
+        "x.jsonl",
+        "--partition none --epochs 1 --gather dma --sampler gpu --samplers 1 --aggregate host",
+    )
+    .run()
+    .refuses(2, &["--aggregate host", "--sampler gpu", "--sampler cpu"]);
     on_gpu(temp.path(), "x.jsonl", "--partition none --epochs 1 --aggregate device --model gat")
         .run()
         .refuses(2, &["--aggregate device", "model gat", "--model sage"]);

@@ -215,7 +215,7 @@ impl BatchLayout {
         there.map(|place| place.used(header).end).max().unwrap_or(self.arrays_bytes)
     }
 
-    /// Bytes of a feature slot's feature rows and sums.
+    /// Bytes of a feature slot's feature rows and sums, of the largest batch.
     pub fn features_bytes(&self) -> usize {
         let begin = self.of_features().map(|place| place.room().start).min();
         self.feature_slot_bytes() - begin.unwrap_or_else(|| self.feature_slot_bytes())

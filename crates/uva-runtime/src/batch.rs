@@ -156,12 +156,10 @@ impl Batch {
         if self.over_link { self.node_count() as u64 - self.rows_cached() } else { 0 }
     }
 
-    /// How long the producer worked on it. On a GPU this is known once the batch is confirmed, and 0 before.
+    /// How long the producer worked on it, on the CPU and on a GPU. The GPU's part is known once the batch is confirmed.
     pub fn gather_time(&self) -> Duration {
-        self.loan().map_or_else(
-            || Duration::from_nanos(self.header().gather_ns()),
-            |loan| loan.receipt().gather_time(),
-        )
+        let on_gpu = self.loan().map_or(Duration::ZERO, |loan| loan.receipt().gather_time());
+        Duration::from_nanos(self.header().gather_ns()) + on_gpu
     }
 }
 

@@ -16,7 +16,10 @@ use crate::cache::Caches;
 use crate::sums::{check_sums, obstacle_in_table};
 use crate::widening::narrow_float;
 
-/// Fills the columns of feature rows of slots in host memory.
+/// The columns of feature rows.
+pub(crate) const FEATURES: [Column; 2] = [Column::X, Column::Aggregated];
+
+/// Fills these columns of a slot, from tables in host memory.
 pub(crate) enum HostRows<'d> {
     /// A row a node.
     Gathered(Box<dyn HostSource + 'd>),
@@ -74,12 +77,32 @@ impl<'d> HostRows<'d> {
         from: &[u8],
         (to, skipped): (&mut [u8], usize),
     ) -> Result<u64, RuntimeError> {
+        let [x, sums] = FEATURES.map(|column| behind(layout.range(header, column, 0), skipped));
+        let (x, sums) = match sums.is_empty() {
+            true => (&mut to[x], &mut [][..]),
+            // Rows of their own lie before the sums, or there are none.
+            false => {
+                let (before, from_sums) = to.split_at_mut(sums.start);
+                (&mut before[x], &mut from_sums[..sums.len()])
+            }
+        };
+        self.fill_columns(layout, header, threads, from, [x, sums]).map_err(failed)
+    }
+
+    /// As [`fill`](Self::fill), with the bytes that the batch uses of each of the [`FEATURES`], wherever they are.
+    pub fn fill_columns(
+        &mut self,
+        layout: &BatchLayout,
+        header: &BatchHeader,
+        threads: usize,
+        from: &[u8],
+        [x, sums]: [&mut [u8]; 2],
+    ) -> Result<u64, GatherError> {
         let nodes: &[i64] = bytemuck::cast_slice(&from[layout.range(header, Column::InputNodes, 0)]);
-        let x = behind(layout.range(header, Column::X, 0), skipped);
         let read = match self {
-            Self::Gathered(source) => source.fill(nodes, HostPlace { out: &mut to[x], threads }),
+            Self::Gathered(source) => source.fill(nodes, HostPlace { out: x, threads }),
             Self::Summed(source) if layout.aggregation_of(header) == Aggregation::None => {
-                source.fill_rows(nodes, HostPlace { out: &mut to[x], threads })
+                source.fill_rows(nodes, HostPlace { out: x, threads })
             }
             Self::Summed(source) => {
                 let outermost = layout.layers().len() - 1;
@@ -88,8 +111,7 @@ impl<'d> HostRows<'d> {
                     bytemuck::cast_slice(column(Column::Indptr)),
                     bytemuck::cast_slice(column(Column::Indices)),
                     nodes.len(),
-                )
-                .map_err(|error| failed(error.into()))?;
+                )?;
                 let sampled: &[f32] = bytemuck::cast_slice(column(Column::Weights));
                 let of_degrees = (layout.aggregation() == Aggregation::Degrees).then(|| {
                     let degrees = bytemuck::cast_slice(column(Column::Degrees));
@@ -105,20 +127,12 @@ impl<'d> HostRows<'d> {
                     (_, None) if sampled.is_empty() => Reduction::Sum { weights: Weights::Mean, own: None },
                     (_, None) => Reduction::Sum { weights: Weights::Each(sampled), own: None },
                 };
-                let sums = behind(layout.range(header, Column::Aggregated, 0), skipped);
-                // Rows of their own lie before the sums, or there are none.
-                let (before, from_sums) = to.split_at_mut(sums.start);
-                let place = SumPlace {
-                    out: bytemuck::cast_slice_mut(&mut from_sums[..sums.len()]),
-                    own: &mut before[x],
-                    lists,
-                    reduction,
-                    threads,
-                };
+                let place =
+                    SumPlace { out: bytemuck::cast_slice_mut(sums), own: x, lists, reduction, threads };
                 source.fill(nodes, place)
             }
         };
-        Ok(read.map_err(failed)?.hits())
+        Ok(read?.hits())
     }
 }
 

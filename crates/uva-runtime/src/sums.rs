@@ -30,7 +30,7 @@ pub fn obstacle_in_table(element: ElementType) -> Option<SumObstacle> {
     (!is_summed(element)).then(|| SumObstacle {
         option: format!("features of {element}"),
         why: "only floats are summed".to_owned(),
-        remedy: "import the features as float16 or float32",
+        remedy: "features imported as float16 or float32",
     })
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn check_sums(
 ) -> Result<(), RuntimeError> {
     match obstacle {
         Some(SumObstacle { option, why, remedy }) if aggregation != Aggregation::None => {
-            let reason = format!("with {option}: {why}. Leave `aggregate` out, or {remedy}");
+            let reason = format!("with {option}: {why}. Leave `aggregate` out, or use {remedy}");
             Err(OptionError::new("aggregate", aggregation, reason).into())
         }
         _ => Ok(()),

@@ -101,11 +101,7 @@ fn obstacle(options: &TrainingOptions, dataset: &Dataset, backend: &Backend) -> 
     }
     let option = || format!("`gather={}`", backend.gather_name());
     match (options.aggregate, backend.device_slots()) {
-        (Aggregate::Host, Some(_)) => Some(SumObstacle {
-            option: option(),
-            why: "feature slots are on a GPU, and the CPU's sums do not go there".to_owned(),
-            remedy: "`aggregate=device`, or `gather=cpu`",
-        }),
+        (Aggregate::Host, Some(_)) => backend.sum_obstacle(),
         (Aggregate::Device, None) => Some(SumObstacle {
             option: option(),
             why: "feature slots are in host memory, where no kernel sums".to_owned(),

@@ -216,8 +216,8 @@ impl std::fmt::Display for Partition {
 }
 
 impl Backend {
-    /// Checks that feature rows of this layout are supported: a gather into slots on a GPU keeps the table's type, and only
-    /// a producer that `gathers_before_sums` sums there.
+    /// Checks that feature rows of this layout are supported: a gather into slots on a GPU keeps the table's type, and sums
+    /// come there from the CPU by `gather=dma`, or by a producer that `gathers_before_sums`.
     ///
     /// # Errors
     /// [`RuntimeError::Usage`] with an alternative.
@@ -243,12 +243,20 @@ impl Backend {
         ))
     }
 
-    /// What forbids that the producer sums the rows that it gathers.
+    /// What forbids that the producer's CPU threads sum. For slots on a GPU they need the lists, and the copy engine.
     pub fn sum_obstacle(&self) -> Option<SumObstacle> {
-        self.device_slots().map(|_| SumObstacle {
-            option: format!("`gather={}`", self.gather_name()),
-            why: "feature slots are on a GPU, and the CPU's sums do not go there yet".to_owned(),
-            remedy: "have the slots in host memory by `gather=cpu`, in Python by `device=cpu`",
+        let cuda = self.device_slots()?;
+        if cuda.gather != GatherChoice::Dma {
+            return Some(SumObstacle {
+                option: format!("`gather={}`", self.gather_name()),
+                why: "kernels gather into slots on a GPU, and the CPU's sums go there by copies".to_owned(),
+                remedy: "`gather=dma`, or `gather=cpu` with slots in host memory",
+            });
+        }
+        (cuda.sampler != SamplerChoice::Cpu).then(|| SumObstacle {
+            option: format!("`sampler={}`", cuda.sampler.name()),
+            why: "the lists of a sampler on the GPU stay there, and the CPU sums by them".to_owned(),
+            remedy: "`sampler=cpu`",
         })
     }
 

@@ -1,5 +1,6 @@
 //! The producer's side of feature slots on a GPU.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -11,8 +12,8 @@ use uva_cuda::{Context, Module, ModuleOptions};
 use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
 use uva_rows::cuda::{
-    DeviceCache, DeviceRows, DeviceSource, DeviceTable, Fill, FillError, GridBound, Kernel, Pinned,
-    SlotFiller, SlotPlace, SlotSums, Split, Staged,
+    DeviceCache, DeviceRows, DeviceSource, DeviceTable, Fill, FillError, GridBound, Kernel, MadeOnHost,
+    Pinned, SlotFiller, SlotPlace, SlotSums, Split, Staged,
 };
 use uva_rows::{Cached, HostPlace, Mapped, RowSource};
 
@@ -22,6 +23,7 @@ use crate::RuntimeError;
 use crate::backend::{CudaBackend, GatherChoice};
 use crate::cache::Caches;
 use crate::edge_rows::EdgeRows;
+use crate::host_rows::{FEATURES, HostRows};
 use crate::lane::Lane;
 use crate::plan::RunPlan;
 use crate::widening::narrow_float;
@@ -47,12 +49,12 @@ pub(crate) struct DeviceSetup {
 impl DeviceSetup {
     /// Pins the table and prepares all that batches need; this takes minutes for hundreds of gigabytes. `cached_rows`
     /// are the ids of the rows in the feature cache, if it holds the same ones throughout.
-    pub fn open(
+    pub fn open<'d>(
         self,
         plan: &RunPlan,
-        dataset: &Arc<Dataset>,
+        dataset: &'d Arc<Dataset>,
         cached_rows: Option<&FrozenBytes>,
-    ) -> Result<DeviceGather, RuntimeError> {
+    ) -> Result<DeviceGather<'d>, RuntimeError> {
         let threads = plan.options.gather_threads;
         let cache = cache_on_gpu(self.lane.context(), dataset, threads, &plan.caches, cached_rows)?;
         DeviceGather::new(self, plan, dataset, cache)
@@ -103,13 +105,22 @@ fn grid(multiprocessors: Option<u32>) -> GridBound {
 }
 
 /// Gathers rows into feature slots on a GPU.
-pub(crate) struct DeviceGather {
+pub(crate) struct DeviceGather<'d> {
     filler: SlotFiller<Box<dyn DeviceSource>>,
     signals: SlotSignals,
     batches: Option<Arc<DeviceBatches>>,
     rows: usize,
     edges: Option<EdgesOnHost>,
+    /// Where the CPU makes sums, and the source's rows are not read.
+    sums: Option<SumsOnHost<'d>>,
     note: String,
+}
+
+/// Own rows and sums on their way, made by the CPU.
+struct SumsOnHost<'d> {
+    /// Lent to the closure that a fill calls once.
+    rows: RefCell<HostRows<'d>>,
+    threads: usize,
 }
 
 /// The feature rows of edges on their way: gathered by the CPU, and sent to the slot with the batch's arrays.
@@ -120,11 +131,11 @@ struct EdgesOnHost {
     threads: usize,
 }
 
-impl DeviceGather {
+impl<'d> DeviceGather<'d> {
     fn new(
         setup: DeviceSetup,
         plan: &RunPlan,
-        dataset: &Arc<Dataset>,
+        dataset: &'d Arc<Dataset>,
         cache: Option<DeviceCache>,
     ) -> Result<Self, RuntimeError> {
         let DeviceSetup { lane, cuda, slots: (buffer, signals), batches } = setup;
@@ -185,9 +196,22 @@ impl DeviceGather {
         if let Some(rows) = plan.summed_rows() {
             filler.sum_rows(rows, narrow_float(Some(plan.layout.element())), bound)?;
         }
+        let sums = match plan.made_bytes() {
+            None => None,
+            Some(bytes) => {
+                filler.reserve_made(bytes)?;
+                let rows = HostRows::behind(dataset, &plan.layout, threads, None)?;
+                Some(SumsOnHost { rows: RefCell::new(rows), threads })
+            }
+        };
         let edges = EdgeRows::new(dataset, &plan.layout, threads)?;
         let edges = edges.map(|source| EdgesOnHost { source, rows: Vec::new(), threads });
-        Ok(Self { filler, signals, batches, rows: plan.table_rows, edges, note })
+        Ok(Self { filler, signals, batches, rows: plan.table_rows, edges, sums, note })
+    }
+
+    /// Whether the CPU makes what a batch has in the place of rows.
+    pub fn sums_on_host(&self) -> bool {
+        self.sums.is_some()
     }
 
     /// A line for people about its set-up.
@@ -228,14 +252,20 @@ impl DeviceGather {
                 Stage::Producer => (to.start, edges.map_or(&[][..], |edges| edges.of_layer(place.layer))),
             })
             .collect();
+        let ranges = FEATURES.map(|column| layout.packed_range(header, column, 0));
+        let make = |parts: &mut [&mut [u8]]| {
+            let (Some(sums), [x, aggregated]) = (&self.sums, parts) else { return Ok(()) };
+            let mut rows = sums.rows.borrow_mut();
+            rows.fill_columns(layout, header, sums.threads, from, [x, aggregated]).map(drop)
+        };
         let place = SlotPlace {
             slot,
             arrays: &arrays,
             on_device: batches.map(|batches| batches.lent(batch_slot, header, &columns)),
             ids_at: layout.packed_range(header, Column::InputNodes, 0).start,
             features_at: layout.packed_range(header, Column::X, 0).start,
-            sums: slot_sums(layout, header),
-            made: None,
+            sums: self.filler.sums_rows().then(|| slot_sums(layout, header)).flatten(),
+            made: self.sums.is_some().then_some(MadeOnHost { ranges: &ranges, make: &make }),
             stamp: stamp(sequence),
             after: free.as_deref(),
             ready: &*ready,

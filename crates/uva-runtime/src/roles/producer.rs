@@ -43,7 +43,7 @@ pub(crate) struct ProducerRole<'a> {
 /// The engine that moves the rows.
 enum Gather<'a> {
     Host(SlotRows<'a>),
-    Device(Box<DeviceGather>),
+    Device(Box<DeviceGather<'a>>),
 }
 
 impl Gather<'_> {
@@ -149,6 +149,9 @@ impl ProducerRole<'_> {
                 Gather::Device(device) => {
                     header.set_pace(queue as u32, 0);
                     device.fill(plan, sequence, &header, (batch.slot() as usize, from))?;
+                    if device.sums_on_host() {
+                        header.set_gathered(since_boot());
+                    }
                     BatchHeader::BYTES
                 }
             };

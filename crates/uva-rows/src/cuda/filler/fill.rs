@@ -12,6 +12,9 @@ use crate::cuda::sums::SlotSums;
 use crate::error::GatherError;
 use crate::source::{Origin, Place, RowsRead};
 
+/// Where a range of rows that the host makes begins in page-locked memory: vector stores of two never share a line.
+pub(super) const CACHE_LINE: usize = 64;
+
 /// Arrays of a batch that are in device memory already.
 #[derive(Clone, Copy, Debug)]
 pub struct OnDevice<'p> {
@@ -28,17 +31,23 @@ pub struct OnDevice<'p> {
 /// Rows of a slot that the host makes, in place of those that the source reads.
 #[derive(Clone, Copy)]
 pub struct MadeOnHost<'p> {
-    /// Where in the slot they begin.
-    pub at: usize,
-    /// How many bytes they are.
-    pub bytes: usize,
-    /// Makes them, in page-locked memory of so many bytes. Called once by `submit`, before anything is enqueued.
-    pub make: &'p dyn Fn(&mut [u8]) -> Result<(), GatherError>,
+    /// The bytes of the slot that they take: each of these ranges is brought by a copy of its own.
+    pub ranges: &'p [Range<usize>],
+    /// Makes them, in page-locked memory: a slice of each range's length. Called once by `submit`, before anything is
+    /// enqueued.
+    pub make: &'p dyn Fn(&mut [&mut [u8]]) -> Result<(), GatherError>,
+}
+
+impl MadeOnHost<'_> {
+    /// Bytes that the ranges take side by side, each on cache lines of its own.
+    pub(super) fn bytes(&self) -> usize {
+        self.ranges.iter().map(|range| range.len().next_multiple_of(CACHE_LINE)).sum()
+    }
 }
 
 impl fmt::Debug for MadeOnHost<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MadeOnHost").field("at", &self.at).field("bytes", &self.bytes).finish_non_exhaustive()
+        f.debug_struct("MadeOnHost").field("ranges", &self.ranges).finish_non_exhaustive()
     }
 }
 

@@ -8,7 +8,7 @@ use uva_cuda::kernels::gather::{GatherKernels, GatherReport, IdWidth};
 use uva_cuda::memory::{PinnedBuffer, SharedBuffer, device_to_host, host_to_device};
 use uva_cuda::{Context, CudaError, Event, Stream};
 
-use super::fill::{Fill, OnDevice, SlotPlace};
+use super::fill::{CACHE_LINE, Fill, OnDevice, SlotPlace};
 use crate::cuda::error::FillError;
 use crate::cuda::place::{DevicePlace, DeviceSource};
 use crate::cuda::slot::{Plan, REPORT, SlotShape};
@@ -73,9 +73,15 @@ impl<S: DeviceSource> Held<S> {
         // `SlotFiller::submit` has seen to it that there is room.
         let made = match (made, &place.made) {
             (Some(room), Some(rows)) => {
-                let room = &mut room.as_mut_slice()[..rows.bytes];
-                (rows.make)(room)?;
-                Some((&*room, rows.at))
+                let mut rest = room.as_mut_slice();
+                let mut parts = Vec::with_capacity(rows.ranges.len());
+                for range in rows.ranges {
+                    let (part, behind) = rest.split_at_mut(range.len().next_multiple_of(CACHE_LINE));
+                    parts.push(&mut part[..range.len()]);
+                    rest = behind;
+                }
+                (rows.make)(&mut parts)?;
+                Some(parts.into_iter().zip(rows.ranges))
             }
             _ => None,
         };
@@ -108,9 +114,10 @@ impl<S: DeviceSource> Held<S> {
         // `ready`: that is what the caller's events say. The staging buffer is written again only once `done` has been
         // reached (`reclaim`), and lives as long as the streams are in use (`SlotFiller::drop`).
         unsafe { host_to_device(uploads, staged, base + plan.upload.start as u64)? };
-        if let Some((rows, at)) = made {
+        let by_host = made.is_some();
+        for (rows, range) in made.into_iter().flatten().filter(|(rows, _)| !rows.is_empty()) {
             // SAFETY: as above; the room is written again only once `done` has been reached, too.
-            unsafe { host_to_device(uploads, rows, base + at as u64)? };
+            unsafe { host_to_device(uploads, rows, base + range.start as u64)? };
         }
         if let Some(OnDevice { memory, arrays, taken, .. }) = place.on_device {
             // Held until the copies have run: `harvest` lets it go.
@@ -135,9 +142,9 @@ impl<S: DeviceSource> Held<S> {
         let on_device = unsafe {
             DevicePlace::new(slot, stream, kernels, (ids_address, plan.count), rows, report_address)
         };
-        let ticket = match made {
-            None => source.submit(ids, on_device).map(Some),
-            Some(_) => on_device.note_beginning().map(|()| None),
+        let ticket = match by_host {
+            false => source.submit(ids, on_device).map(Some),
+            true => on_device.note_beginning().map(|()| None),
         };
         let ticket = ticket.map_err(|error| match error {
             FillError::Cuda(error) => error,

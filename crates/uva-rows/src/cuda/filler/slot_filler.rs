@@ -1,6 +1,7 @@
 //! The filler.
 
 use std::mem::ManuallyDrop;
+use std::ops::Range;
 use std::sync::Arc;
 
 use uva_cuda::kernels::gather::{GatherKernels, GatherReport, GridBound};
@@ -117,8 +118,9 @@ impl<S: DeviceSource> SlotFiller<S> {
         Ok(())
     }
 
-    /// Allocates page-locked room in every slot for at most `bytes` bytes of rows that the host makes: every
-    /// [`SlotPlace`] has [`made`](SlotPlace::made) then. Call it before the first fill.
+    /// Allocates page-locked room in every slot for the rows that the host makes: `bytes` bytes, with each of their ranges
+    /// on cache lines of its own. Every [`SlotPlace`] has [`made`](SlotPlace::made) then, and the source reads no rows. Call
+    /// it before the first fill.
     ///
     /// # Errors
     /// [`FillError::Layout`] after the first fill; [`FillError::Cuda`].
@@ -154,6 +156,11 @@ impl<S: DeviceSource> SlotFiller<S> {
         }
         held.scratch = Some(Scratch::new(&held.context, (rows, held.row_bytes), narrow, bound)?);
         Ok(())
+    }
+
+    /// Whether a kernel sums: see [`sum_rows`](SlotFiller::sum_rows).
+    pub fn sums_rows(&self) -> bool {
+        self.held.scratch.is_some()
     }
 
     /// The fills that have completed since the last call, in the order in which they were enqueued. Waits for nothing.
@@ -255,8 +262,9 @@ impl<S: DeviceSource> RowSource<SlotPlace<'_>> for SlotFiller<S> {
         let room = held.slots[slot].made.as_ref().map(PinnedBuffer::bytes);
         let (lists, written) = match (&held.scratch, &place.sums) {
             _ if room.is_some() || place.made.is_some() => match place.made {
-                Some(made) if place.sums.is_none() && room.is_some_and(|room| made.bytes <= room) => {
-                    (Vec::new(), vec![Rows { at: made.at, count: 1, bytes: made.bytes }])
+                Some(made) if place.sums.is_none() && room.is_some_and(|room| made.bytes() <= room) => {
+                    let rows = |range: &Range<usize>| Rows { at: range.start, count: 1, bytes: range.len() };
+                    (Vec::new(), made.ranges.iter().map(rows).collect())
                 }
                 made => {
                     let room = room.unwrap_or(0);

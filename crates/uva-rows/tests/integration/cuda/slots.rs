@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use uva_cuda::kernels::gather::Kernel;
-use uva_cuda::memory::{IpcKind, PinOptions, PinnedTable, SharedBuffer};
+use uva_cuda::memory::{IpcKind, PinOptions, PinnedTable, SharedBuffer, device_to_host};
 use uva_cuda::partition::GreenPartition;
 use uva_cuda::{Context, Event, Stream};
 use uva_rows::cuda::{
-    DeviceRows, DeviceSource, DeviceTable, GridBound, Pinned, SlotFiller, SlotPlace, SlotShape, Split, Staged,
+    DeviceRows, DeviceSource, DeviceTable, FillError, GridBound, MadeOnHost, Pinned, SlotFiller, SlotPlace,
+    SlotShape, Split, Staged,
 };
-use uva_rows::{Mapped, Origin, RowSource};
+use uva_rows::{GatherError, Mapped, Origin, RowSource};
 
 use super::machine::*;
 
@@ -159,6 +160,88 @@ fn a_table_on_the_device_has_the_rows_that_it_was_copied_from() {
     let read = filler.fill(&ids, place).unwrap();
     assert_eq!(read.rows(Origin::DeviceTable), ids.len() as u64);
     assert_rows(&context, &buffer, features_at, &ids, (&table_bytes, ROW_BYTES), "on the device");
+}
+
+/// Rows of the host in two ranges of a slot, made anew for each of several fills in turns. The simulator copies late, so
+/// page-locked memory that is written too early shows.
+#[test]
+fn rows_that_the_host_makes_come_to_their_ranges_and_others_are_refused() {
+    if !cuda_sim::in_process_with(
+        "cuda::slots::rows_that_the_host_makes_come_to_their_ranges_and_others_are_refused",
+        &[("CUDA_SIM_DELAY_US", "2000")],
+    ) {
+        return;
+    }
+    let context = Context::primary(0).unwrap();
+    let table = Mapped::owned(Arc::new(Aside::of(&[7; 40])), 4, 1).unwrap();
+    let shape = SlotShape { slots: 2, stride: 4096 };
+    let buffer =
+        Arc::new(SharedBuffer::create(&context, 2 * shape.stride, IpcKind::Auto, "two slots").unwrap());
+    let staged = Staged::new(&context, table).unwrap();
+    let stream = Stream::new(&context).unwrap();
+    let mut filler = SlotFiller::new(stream, kernels(&context), staged, buffer.clone(), shape).unwrap();
+    filler.reserve_room(256, 10).unwrap();
+    filler.reserve_made(128 + 64).unwrap();
+    let ready = Event::local(&context).unwrap();
+    let ids = [1_i64, 2, 3];
+    let payload: Vec<u8> = ids.iter().flat_map(|id| id.to_ne_bytes()).collect();
+    let ranges = [1024..1024 + 100, 2048..2048 + 64];
+    let arrays = [(64, &*payload)];
+    let place = |slot, stamp, made| SlotPlace {
+        slot,
+        arrays: &arrays,
+        on_device: None,
+        ids_at: 64,
+        features_at: 1024,
+        sums: None,
+        made,
+        stamp,
+        after: None,
+        ready: &ready,
+    };
+    let expected = |fill: u64, range: usize, bytes: usize| -> Vec<u8> {
+        (0..bytes).map(|byte| (fill as usize * 31 + range * 101 + byte) as u8).collect()
+    };
+    for fill in 0..12 {
+        let make = |parts: &mut [&mut [u8]]| {
+            for (range, part) in parts.iter_mut().enumerate() {
+                part.copy_from_slice(&expected(fill, range, part.len()));
+            }
+            Ok(())
+        };
+        let slot = (fill % 2) as usize;
+        filler
+            .submit(&ids, place(slot, fill + 1, Some(MadeOnHost { ranges: &ranges, make: &make })))
+            .unwrap();
+        if fill % 3 == 2 {
+            let fills = filler.drain().unwrap();
+            assert!(fills.iter().all(|fill| fill.read.total() == 0 && fill.began_ns <= fill.ended_ns));
+            let mut out = vec![0; buffer.bytes()];
+            let stream = Stream::new(&context).unwrap();
+            // SAFETY: both ends live until the synchronisation.
+            unsafe { device_to_host(&stream, buffer.address(), &mut out) }.unwrap();
+            stream.synchronize().unwrap();
+            let slot = &out[slot * shape.stride..][..shape.stride];
+            for (number, range) in ranges.iter().enumerate() {
+                assert_eq!(slot[range.clone()], expected(fill, number, range.len()), "fill {fill}");
+            }
+        }
+    }
+    // What cannot be is refused before anything is enqueued, and so is what the host cannot make.
+    let never =
+        |_: &mut [&mut [u8]]| -> Result<(), GatherError> { panic!("called for a fill that is refused") };
+    let (over_ids, too_large) = ([70..80, 2048..2060], [1024..1024 + 100, 2048..2048 + 65]);
+    for ranges in [&over_ids, &too_large, &[1024..1100, 1090..1100], &[1024..1030, 4090..4097]] {
+        let refused = filler.submit(&ids, place(0, 99, Some(MadeOnHost { ranges, make: &never })));
+        assert!(matches!(refused, Err(FillError::Layout(_))), "{ranges:?}: {refused:?}");
+    }
+    assert!(matches!(filler.submit(&ids, place(0, 99, None)), Err(FillError::Layout(_))));
+    let fails = |_: &mut [&mut [u8]]| Err(GatherError::Threads { threads: 0, reason: String::new() });
+    let failed = filler.submit(&ids, place(0, 99, Some(MadeOnHost { ranges: &ranges, make: &fails })));
+    assert!(matches!(failed, Err(FillError::Rows(_))), "{failed:?}");
+    let nothing = |_: &mut [&mut [u8]]| Ok(());
+    filler.submit(&ids, place(0, 99, Some(MadeOnHost { ranges: &ranges, make: &nothing }))).unwrap();
+    filler.drain().unwrap();
 }
 
 #[test]
