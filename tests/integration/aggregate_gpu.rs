@@ -50,7 +50,7 @@ fn losses_and_hashes_are_those_of_the_cpu_whoever_gathers_and_however_the_gpu_is
                 "--partition grid --samplers 2 --kernel shift",
                 "--in-process",
                 "--partition none --gather dma --aggregate host",
-                "--partition none --gather dma --slots 1 --ipc-signals stamps --gather-threads 2 --aggregate host",
+                "--partition none --gather dma --slots 1 --ipc-signals stamps --aggregate host",
                 "--partition green --gather dma --edge-ids --samplers 2 --aggregate host",
                 "--in-process --gather dma --slots 3 --aggregate host",
             ][..],

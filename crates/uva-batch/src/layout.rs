@@ -215,10 +215,11 @@ impl BatchLayout {
         there.map(|place| place.used(header).end).max().unwrap_or(self.arrays_bytes)
     }
 
-    /// Bytes of a feature slot's feature rows and sums, of the largest batch.
+    /// Bytes of a feature slot's feature rows and sums, of the largest batch, in whole cache lines.
     pub fn features_bytes(&self) -> usize {
         let begin = self.of_features().map(|place| place.room().start).min();
-        self.feature_slot_bytes() - begin.unwrap_or_else(|| self.feature_slot_bytes())
+        (self.feature_slot_bytes() - begin.unwrap_or_else(|| self.feature_slot_bytes()))
+            .next_multiple_of(CACHE_LINE)
     }
 
     /// The columns of feature rows.

@@ -186,16 +186,15 @@ fn rows_that_the_host_makes_come_to_their_ranges_and_others_are_refused() {
     let ids = [1_i64, 2, 3];
     let payload: Vec<u8> = ids.iter().flat_map(|id| id.to_ne_bytes()).collect();
     let ranges = [1024..1024 + 100, 2048..2048 + 64];
-    let arrays = [(64, &*payload)];
-    let place = |slot, stamp, made| SlotPlace {
-        slot,
-        arrays: &arrays,
+    let place = SlotPlace {
+        slot: 0,
+        arrays: &[(64, &payload)],
         on_device: None,
         ids_at: 64,
         features_at: 1024,
         sums: None,
-        made,
-        stamp,
+        made: None,
+        stamp: 99,
         after: None,
         ready: &ready,
     };
@@ -210,9 +209,8 @@ fn rows_that_the_host_makes_come_to_their_ranges_and_others_are_refused() {
             Ok(())
         };
         let slot = (fill % 2) as usize;
-        filler
-            .submit(&ids, place(slot, fill + 1, Some(MadeOnHost { ranges: &ranges, make: &make })))
-            .unwrap();
+        let made = Some(MadeOnHost { ranges: &ranges, make: &make });
+        filler.submit(&ids, SlotPlace { slot, stamp: fill + 1, made, ..place }).unwrap();
         if fill % 3 == 2 {
             let fills = filler.drain().unwrap();
             assert!(fills.iter().all(|fill| fill.read.total() == 0 && fill.began_ns <= fill.ended_ns));
@@ -232,15 +230,19 @@ fn rows_that_the_host_makes_come_to_their_ranges_and_others_are_refused() {
         |_: &mut [&mut [u8]]| -> Result<(), GatherError> { panic!("called for a fill that is refused") };
     let (over_ids, too_large) = ([70..80, 2048..2060], [1024..1024 + 100, 2048..2048 + 65]);
     for ranges in [&over_ids, &too_large, &[1024..1100, 1090..1100], &[1024..1030, 4090..4097]] {
-        let refused = filler.submit(&ids, place(0, 99, Some(MadeOnHost { ranges, make: &never })));
+        let made = Some(MadeOnHost { ranges, make: &never });
+        let refused = filler.submit(&ids, SlotPlace { made, ..place });
         assert!(matches!(refused, Err(FillError::Layout(_))), "{ranges:?}: {refused:?}");
     }
-    assert!(matches!(filler.submit(&ids, place(0, 99, None)), Err(FillError::Layout(_))));
+    assert!(matches!(filler.submit(&ids, place), Err(FillError::Layout(_))));
     let fails = |_: &mut [&mut [u8]]| Err(GatherError::Threads { threads: 0, reason: String::new() });
-    let failed = filler.submit(&ids, place(0, 99, Some(MadeOnHost { ranges: &ranges, make: &fails })));
+    let failed =
+        filler.submit(&ids, SlotPlace { made: Some(MadeOnHost { ranges: &ranges, make: &fails }), ..place });
     assert!(matches!(failed, Err(FillError::Rows(_))), "{failed:?}");
     let nothing = |_: &mut [&mut [u8]]| Ok(());
-    filler.submit(&ids, place(0, 99, Some(MadeOnHost { ranges: &ranges, make: &nothing }))).unwrap();
+    filler
+        .submit(&ids, SlotPlace { made: Some(MadeOnHost { ranges: &ranges, make: &nothing }), ..place })
+        .unwrap();
     filler.drain().unwrap();
 }
 
