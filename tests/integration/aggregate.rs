@@ -153,9 +153,12 @@ fn sums_that_the_producer_cannot_make_are_refused_with_another_way_and_left_by_a
         .refuses(2, &["--aggregate host", "u8", "--aggregate off"]);
 }
 
-/// Many small batches, 400 an epoch, with few slots, so that `auto` can try both ways in an epoch.
+/// Many small batches, with few slots, so that `auto` can try both ways in an epoch.
 const SMALL_BATCHES: &str = "train graph --fanouts 5,4 --batch-size 5 --train-threads 1 --gather-threads 1 --samplers 1 \
                              --slots 2 --batch-slots 3";
+
+/// How many of them an epoch has.
+const EPOCH: usize = 325;
 
 /// A run of them.
 fn small_batches(directory: &Path, metrics: &str, options: &str) -> Metrics {
@@ -235,7 +238,7 @@ fn auto_tries_both_ways_in_the_first_batches_and_goes_on_with_one() {
         };
         let off = run("--aggregate off --in-process");
         let host = run("--aggregate host --in-process");
-        assert_eq!(off.of("batch").count(), 800);
+        assert_eq!(off.of("batch").count(), 2 * EPOCH);
         assert!(off.of("in_force").next().is_none() && host.of("in_force").next().is_none());
         for options in ["", "--in-process", "--in-process --gpu-cache 100KB --cache-policy fifo"] {
             let auto = run(options);
@@ -273,7 +276,7 @@ fn auto_tries_nothing_in_a_run_that_is_over_before_it_pays_or_has_slots_of_a_giv
     small_graph(temp.path());
     let enough = WINDOW + 5 * ROUND;
     for (options, part) in [
-        ("--epochs 1", format!("the run has 400 training batches, and from {enough} on")),
+        ("--epochs 1", format!("the run has {EPOCH} training batches, and from {enough} on")),
         ("--epochs 2 --slot-bytes 64MiB", "--slot-bytes 67108864".to_owned()),
     ] {
         let auto = small_batches(temp.path(), "auto.jsonl", &format!("{options} --hidden 16 --in-process"));
@@ -286,7 +289,7 @@ fn auto_tries_nothing_in_a_run_that_is_over_before_it_pays_or_has_slots_of_a_giv
     let kept = "--hidden 16 --checkpoint kept";
     small_batches(temp.path(), "kept.jsonl", &format!("{kept} --epochs 1 --aggregate off"));
     let resumed = small_batches(temp.path(), "kept.jsonl", &format!("{kept} --epochs 2 --resume"));
-    assert!(at_start(&resumed)["reason"].as_str().unwrap().contains("has 400 training batches"));
+    assert!(at_start(&resumed)["reason"].as_str().unwrap().contains("has 325 training batches"));
 }
 
 #[test]
@@ -310,7 +313,7 @@ fn a_run_whose_trainer_multiplies_first_never_sums() {
         assert_eq!((&chosen["way"], &chosen["sums"]), (&"off".into(), &"none".into()));
         assert!(chosen["reason"].as_str().unwrap().contains("multiplies rows"), "{chosen}");
         let end = auto.of("end").next().unwrap()["aggregate"].clone();
-        assert_eq!(end["batches"], serde_json::json!({ "host": 0, "off": 800 }));
+        assert_eq!(end["batches"], serde_json::json!({ "host": 0, "off": 2 * EPOCH }));
         assert_eq!((&end["slot_bytes"], &end["sum_rows"]), (&end["raw_slot_bytes"], &0.into()), "{end}");
     }
 }
