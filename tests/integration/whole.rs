@@ -361,8 +361,8 @@ fn workers_that_are_killed_in_any_state_of_a_slot_leave_nothing_and_a_resumed_ru
     let before = Traces::now(&temporary);
     let mut trained = std::collections::BTreeMap::new();
     for role in ["worker", "consumer"] {
-        for state in 0..STATES.len() {
-            let name = format!("{role}-{}.jsonl", STATES[state]);
+        for (state, state_name) in STATES.iter().enumerate() {
+            let name = format!("{role}-{state_name}.jsonl");
             let options = "--epochs 100000 --prepare whole --samplers 2 --checkpoint kept --checkpoint-every 2 --resume";
             let mut run = train(temp.path(), &name, options).env("TMPDIR", &temporary).start();
             let processes = processes_of(&run, 0);
@@ -381,11 +381,11 @@ fn workers_that_are_killed_in_any_state_of_a_slot_leave_nothing_and_a_resumed_ru
             for process in &processes {
                 wait_until(&format!("the {} ends", process.role), || process.has_ended());
             }
-            assert_eq!(before, Traces::now(&temporary), "{role}, {}", STATES[state]);
-            assert_eq!(checkpoint_files(&temp.path().join("kept")).len(), 2, "{role}, {}", STATES[state]);
+            assert_eq!(before, Traces::now(&temporary), "{role}, {state_name}");
+            assert_eq!(checkpoint_files(&temp.path().join("kept")).len(), 2, "{role}, {state_name}");
             for (epoch, batch, hash, loss) in Metrics::read(&temp.path().join(&name)).trained() {
                 let known = trained.entry((epoch, batch)).or_insert_with(|| (hash.clone(), loss.clone()));
-                assert_eq!(*known, (hash, loss), "epoch {epoch}, batch {batch}: {role}, {}", STATES[state]);
+                assert_eq!(*known, (hash, loss), "epoch {epoch}, batch {batch}: {role}, {state_name}");
             }
         }
     }
