@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use uva_sample::SamplerKind;
 
 use crate::support::arrays::{npy, write_weights};
 use crate::support::command::{RECORD, recorded, run_with};
@@ -50,16 +51,16 @@ fn hashes_and_losses_are_equal_whoever_prepares_for_every_kind_of_sampler() {
     let edges = fs::metadata(graph.join("indices.npy")).unwrap().len() / 4 - 32;
     write_weights(&graph, edges);
     for (model, aggregate) in [("sage", "off"), ("sage", "host"), ("gcn", "host")] {
-        for kind in ["neighbor", "labor", "ladies", "fastgcn", "walk", "weighted", "saint-node"] {
-            let options = format!(
-                "--epochs 1 --in-process --model {model} --aggregate {aggregate} --sampler-kind {kind}"
+        for kind in SamplerKind::ALL.into_iter().map(SamplerKind::name) {
+            // Of these, hops are over one subgraph.
+            let fanouts = if kind.starts_with("saint") { "400,400" } else { "5,4" };
+            let line = format!(
+                "train graph --fanouts {fanouts} --batch-size 100 --hidden 16 --train-threads 1 --device cpu --epochs 1 \
+                 --in-process --model {model} --aggregate {aggregate} --sampler-kind {kind} --metrics run.jsonl"
             );
             let run = |way: &str| {
-                learned(
-                    temp.path(),
-                    &format!("{model}-{aggregate}-{kind}.jsonl"),
-                    &format!("{options} {way}"),
-                )
+                uvatrain(temp.path(), format!("{line} {way}").split_whitespace()).run().succeeds();
+                of_metrics(&Metrics::read(&temp.path().join("run.jsonl")))
             };
             let expected = run("--samplers 1 --gather-threads 1");
             assert!(expected.0.len() > 10);
@@ -156,7 +157,7 @@ fn a_command_of_the_users_gets_the_batches_of_workers() {
         run_with(temp.path(), way, None, steps).run().succeeds();
         found.push(recorded(temp.path()));
     }
-    assert!(found[0].len() > 50);
+    assert!(found[0].len() > 30);
     assert!(found[1] == found[0] && found[2] == found[0]);
 }
 
