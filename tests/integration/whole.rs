@@ -246,6 +246,8 @@ fn what_does_not_go_with_workers_is_refused_with_the_way_out() {
         train(temp.path(), "refused.jsonl", &line).run().refuses(2, &parts);
         assert!(!temp.path().join("refused.jsonl").exists(), "{options}");
     }
+    let on_gpu = run_with(temp.path(), "--device cuda:0 --prepare whole", None, "attach").simulated();
+    on_gpu.run().refuses(2, &["--prepare whole", "GPU 0", "--device cpu"]);
     train(temp.path(), "refused.jsonl", "--epochs 1 --pin-cores")
         .run()
         .refuses(2, &["--pin-cores", "--prepare whole"]);
