@@ -103,8 +103,8 @@ options! {
         /// Keep each sampler on a CPU core of its own; with more samplers than cores, samplers share cores
         pin_samplers: bool = false
             => Field::switch().of(PIPELINE, &[Speed]).only_with("prepare", by_roles),
-        /// Keep each worker on a CPU core of its own: of those that the process may use, or of these; with more workers than
-        /// cores, workers share cores
+        /// Keep each worker on a CPU core of its own: of all that the process may use, as without a value, or of these; with
+        /// more workers than cores, workers share cores
         pin_cores: Option<PinCores> = None
             => Field::text::<PinCores>("LIST", "`all`, or cores like `0,2,4-7`").of(PIPELINE, &[Speed])
                 .only_with("prepare", by_workers).bare("all").unless_given("no worker is kept on a core"),

@@ -108,7 +108,7 @@ fn workers_share_one_cache_of_chosen_rows_and_hit_what_a_producer_hits() {
         let run = |prepare, samplers| {
             let options = LoaderOptions { aggregation, ..options(prepare, samplers) };
             let (plan, _) =
-                planning::plan(&dataset, &options, &Backend::Cpu, 8_000, CachePolicy::DEGREE, &|_| {})
+                planning::plan(&dataset, &options, &Backend::Cpu, 20_000, CachePolicy::DEGREE, &|_| {})
                     .unwrap();
             let contents = CacheContents::of_plan(&dataset, &plan).unwrap();
             let plan = RunPlan::new(&dataset, &options, PASSES()).unwrap();
@@ -131,7 +131,7 @@ fn a_cache_that_evicts_and_a_single_slot_are_refused_by_name() {
     let dataset = dataset(temp.path());
     let options = options(Prepare::Whole, 2);
     let policy = CachePolicy::Evicting(eviction::by_name("fifo").unwrap());
-    let (plan, _) = planning::plan(&dataset, &options, &Backend::Cpu, 8_000, policy, &|_| {}).unwrap();
+    let (plan, _) = planning::plan(&dataset, &options, &Backend::Cpu, 20_000, policy, &|_| {}).unwrap();
     let contents = CacheContents::of_plan(&dataset, &plan).unwrap();
     let plan = RunPlan::new(&dataset, &options, PASSES()).unwrap();
     let refused = Runtime::start_with(Arc::clone(&dataset), plan, contents).unwrap_err();

@@ -7,6 +7,7 @@ use uva_runtime::backend::{BackendOptions, SamplerChoice};
 use uva_runtime::gauges::Gauges;
 use uva_runtime::input_nodes::NodesFile;
 use uva_runtime::metrics::{Event, MetricsFile, Observer, Progress};
+use uva_runtime::options::Prepare;
 use uva_runtime::trace::TraceFile;
 use uva_runtime::{Dataset, LoaderOptions, RuntimeError};
 
@@ -36,6 +37,13 @@ pub fn loader_options(
     backend: &BackendFlags,
 ) -> anyhow::Result<LoaderOptions> {
     if backend.options().sampler == SamplerChoice::Gpu {
+        if options.prepare == Prepare::Whole {
+            return Err(exit::usage(
+                "--sampler gpu and --prepare whole: workers sample on the CPU; leave one of them out"
+                    .to_owned(),
+            )
+            .into());
+        }
         if loader.gives("samplers") && options.samplers > 1 {
             let samplers = options.samplers;
             return Err(exit::usage(format!(
