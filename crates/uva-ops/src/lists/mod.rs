@@ -13,6 +13,7 @@ mod largest;
 mod listed;
 pub mod maxima;
 mod own;
+mod scaled;
 mod sums;
 mod tasks;
 #[cfg(test)]
@@ -25,5 +26,6 @@ pub use dots::dots;
 pub use largest::Largest;
 pub use listed::{Dense, ListedRows, Picked};
 pub use own::{Own, with_own};
+pub use scaled::add_scaled;
 pub use sums::{Element, WeightedSums, Weights};
 pub use transpose::{offsets, transpose};
