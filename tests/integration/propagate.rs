@@ -8,7 +8,9 @@ use serde_json::Value;
 use uva_graph::npy::{NpyArray, NpyType};
 
 use crate::support::runs::wait_until;
-use crate::support::{Outcome, Running, Uvatrain, directory, uvatrain, uvatrain_behind, uvatrain_behind_mounts};
+use crate::support::{
+    Outcome, Running, Uvatrain, directory, uvatrain, uvatrain_behind, uvatrain_behind_mounts,
+};
 
 const GRAPH: &str = "generate graph --nodes 4000 --avg-degree 12 --feat-dim 40 --classes 4 --seed 7";
 
@@ -77,7 +79,8 @@ fn interrupted(mut run: Running, folder: &Path, more: usize, signal: Signal) -> 
 fn a_hop_set_is_made_shown_and_checked() {
     let temp = directory();
     generated(temp.path());
-    let made = call(temp.path(), "propagate graph hops --operator sym,ppr:0.1,3 --hops 2 --json").run().succeeds();
+    let made =
+        call(temp.path(), "propagate graph hops --operator sym,ppr:0.1,3 --hops 2 --json").run().succeeds();
     for said in ["hops: 4,000 rows × 5 hops × 40 features", "of memory", "to read", "to write"] {
         assert!(made.stderr.contains(said), "{said}\n{made}");
     }
@@ -299,7 +302,8 @@ fn what_cannot_be_propagated_is_refused_by_name_and_nothing_is_written() {
         ("graph graph", 2, &["graph"]),
     ] {
         call(temp.path(), &format!("propagate {options}")).run().refuses(code, named);
-        let mut left: Vec<_> = fs::read_dir(temp.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let mut left: Vec<_> =
+            fs::read_dir(temp.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         left.retain(|name| name != "cache");
         left.sort();
         assert_eq!(left, ["graph", "taken"], "{options}");
@@ -308,7 +312,9 @@ fn what_cannot_be_propagated_is_refused_by_name_and_nothing_is_written() {
     let foreign = temp.path().join("hops.propagating");
     fs::create_dir(&foreign).unwrap();
     fs::write(foreign.join("notes.txt"), "mine").unwrap();
-    call(temp.path(), "propagate graph hops --resume").run().refuses(2, &["hops.propagating", "out of the way"]);
+    call(temp.path(), "propagate graph hops --resume")
+        .run()
+        .refuses(2, &["hops.propagating", "out of the way"]);
     assert_eq!(fs::read(foreign.join("notes.txt")).unwrap(), b"mine");
     // A split without nodes, as training refuses it.
     fs::remove_dir_all(&foreign).unwrap();

@@ -130,7 +130,9 @@ enum SetProblem {
     Shape { found: NpyType, shape: Vec<usize>, said: NpyType, said_shape: Vec<usize> },
     #[error("elements begin at byte {0}, and hops.json says {DATA_OFFSET}")]
     Offset(usize),
-    #[error("hop {hop} of row {row} (node {node}) has {value} in column {column}: features have to be finite")]
+    #[error(
+        "hop {hop} of row {row} (node {node}) has {value} in column {column}: features have to be finite"
+    )]
     NotFinite { hop: usize, row: usize, node: i64, column: usize, value: f32 },
 }
 
@@ -191,9 +193,10 @@ impl HopSet {
         if self.layout == Layout::Rows {
             return vec![ROWS.to_owned()];
         }
-        let of_operators = self.operators.iter().flat_map(|operator| {
-            (1..=operator.hops).map(|hop| format!("{}.{hop}.npy", operator.file))
-        });
+        let of_operators = self
+            .operators
+            .iter()
+            .flat_map(|operator| (1..=operator.hops).map(|hop| format!("{}.{hop}.npy", operator.file)));
         std::iter::once(FEATURES.to_owned()).chain(of_operators).collect()
     }
 
@@ -227,7 +230,8 @@ impl HopSet {
         let mut arrays = Vec::new();
         for (name, facts) in &self.files {
             let array = NpyArray::open(&path.join(name))?;
-            let found = format!("{:016x}", hash::of_array(tag_of(&self.operators, name) as u8, array.bytes()));
+            let found =
+                format!("{:016x}", hash::of_array(tag_of(&self.operators, name) as u8, array.bytes()));
             if found != facts.hash {
                 let problem = SetProblem::Hash { found, said: facts.hash.clone() };
                 return Err(GraphError::invalid(array.path(), problem));
@@ -274,9 +278,7 @@ impl HopSet {
 fn tag_of(operators: &[AppliedOperator], file: &str) -> u32 {
     operators
         .iter()
-        .find_map(|operator| {
-            (1..=operator.hops).find(|hop| format!("{}.{hop}.npy", operator.file) == file)
-        })
+        .find_map(|operator| (1..=operator.hops).find(|hop| format!("{}.{hop}.npy", operator.file) == file))
         .unwrap_or(0)
 }
 

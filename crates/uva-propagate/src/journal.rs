@@ -85,7 +85,8 @@ impl Journal {
             ));
         }
         if is_there && !is_ours(&folder) {
-            let message = format!("{} is no folder of this program's: move it out of the way", folder.display());
+            let message =
+                format!("{} is no folder of this program's: move it out of the way", folder.display());
             return Err(GraphError::usage("OUT", message));
         }
         if !is_there {
@@ -119,7 +120,9 @@ impl Journal {
     fn keep_what_is_whole(&mut self) -> Result<(), GraphError> {
         let (parts, set) = (self.parts_folder(), self.set());
         self.content.parts.retain(|part| part.is_whole(&parts));
-        self.content.files.retain(|file| part::is_whole(&set.join(&file.name), file.tag, file.bytes, &file.hash));
+        self.content
+            .files
+            .retain(|file| part::is_whole(&set.join(&file.name), file.tag, file.bytes, &file.hash));
         let named: Vec<PathBuf> = self
             .content
             .parts

@@ -64,7 +64,8 @@ fn has_label(dataset: &Dataset, node: i64) -> bool {
 
 /// The places 0 to `count` − 1 of the training split, in the order of their random keys.
 fn shuffled(count: usize, seed: u64) -> Vec<usize> {
-    let mut keyed: Vec<(u64, usize)> = (0..count).into_par_iter().map(|place| (key(seed, place), place)).collect();
+    let mut keyed: Vec<(u64, usize)> =
+        (0..count).into_par_iter().map(|place| (key(seed, place), place)).collect();
     // No two pairs are equal, so an unstable sort has one result.
     keyed.par_sort_unstable();
     keyed.into_iter().map(|(_, place)| place).collect()

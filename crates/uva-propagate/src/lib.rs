@@ -21,6 +21,7 @@ mod options;
 mod panel;
 mod part;
 mod run;
+mod speed;
 mod sums;
 mod transposed;
 

@@ -69,8 +69,7 @@ pub(crate) fn run(
     let width = columns.len();
     let size = task.nodes * width;
     let other = if task.operator.tables() > 2 { size } else { 0 };
-    let mut tables =
-        Tables { width, x: vec![0.0; size], sums: vec![0.0; size], other: vec![0.0; other] };
+    let mut tables = Tables { width, x: vec![0.0; size], sums: vec![0.0; size], other: vec![0.0; other] };
     pool.install(|| task.features.write(&(0..task.nodes), columns, &mut tables.x));
     for hop in 1..=task.hops {
         let (last, sums) = (hop == task.hops, task.operator.sums());
@@ -134,7 +133,8 @@ impl Tables {
         for (block, to) in to.chunks_mut(BLOCK_ROWS * width).enumerate() {
             let first = block * BLOCK_ROWS;
             let rows = first..first + to.len() / width;
-            pool.install(|| task.matrix.rows(&rows, (from, width), to)).map_err(|error| wrong(task, error))?;
+            pool.install(|| task.matrix.rows(&rows, (from, width), to))
+                .map_err(|error| wrong(task, error))?;
             if let Operator::Ppr { alpha, .. } = task.operator {
                 add(&self.x[first * width..], alpha as f32, to, pool);
             }

@@ -150,6 +150,7 @@ impl Part {
 /// Whether an array is there with this length and hash.
 pub(crate) fn is_whole(path: &Path, tag: u32, bytes: u64, hash: &str) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.len() == bytes)
-        && NpyArray::open(path)
-            .is_ok_and(|array| format!("{:016x}", uva_graph::hash::of_array(tag as u8, array.bytes())) == hash)
+        && NpyArray::open(path).is_ok_and(|array| {
+            format!("{:016x}", uva_graph::hash::of_array(tag as u8, array.bytes())) == hash
+        })
 }

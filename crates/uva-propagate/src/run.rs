@@ -21,6 +21,7 @@ use crate::operator::Operator;
 use crate::options::{Decisive, HopType, Layout, Options};
 use crate::panel::{self, Follow, Task};
 use crate::part::{self, DATA_OFFSET, Part};
+use crate::speed;
 use crate::sums::{Graph, Matrix};
 use crate::transposed::Transposed;
 
@@ -99,15 +100,18 @@ pub fn propagate(
     }
     staged::refuse_existing(out)?;
     let kept = pool.install(|| Kept::of(dataset, options))?;
-    let estimate = pool.install(|| estimate::of(dataset, options, kept.nodes.len(), out))?;
+    let mut estimate = pool.install(|| estimate::of(dataset, options, kept.nodes.len(), out))?;
     if !resume || journal::folder_of(out).symlink_metadata().is_err() {
         check_disk(out, estimate.disk_bytes, &estimate)?;
     }
     let journal = Journal::open(out, decisive, resume)?;
     let finished = journal.bytes();
     check_disk(out, estimate.disk_bytes.saturating_sub(finished), &estimate)?;
+    let speed = speed::multiply_adds_a_second(dataset.nodes(), &pool);
+    estimate.seconds = estimate.multiply_adds as f64 / speed;
     watch.begins(&estimate, finished);
-    let mut work = Work { dataset, options, kept: &kept, pool: &pool, journal, watch, width: estimate.columns as usize };
+    let mut work =
+        Work { dataset, options, kept: &kept, pool: &pool, journal, watch, width: estimate.columns as usize };
     if !work.arrays()? || !work.features()? || !work.operators(graph)? || !work.files()? {
         return Ok(Ended::Stopped);
     }
@@ -234,9 +238,9 @@ impl Work<'_> {
         if self.journal.file(hop_set::LABELS).is_none() {
             let size = labels.row_bytes();
             self.array(hop_set::LABELS, kind, &row, &mut |file| {
-                nodes.iter().try_for_each(|&node| {
-                    file.write_bytes(&labels.bytes()[node as usize * size..][..size])
-                })
+                nodes
+                    .iter()
+                    .try_for_each(|&node| file.write_bytes(&labels.bytes()[node as usize * size..][..size]))
             })?;
         }
         Ok(true)
@@ -301,18 +305,15 @@ impl Work<'_> {
                 continue;
             }
             let turned = match operator {
-                Operator::Col => {
-                    Some(Transposed::of(graph, self.journal.folder(), self.options.memory)?)
-                }
+                Operator::Col => Some(Transposed::of(graph, self.journal.folder(), self.options.memory)?),
                 _ => None,
             };
             let (graph, lists) = match &turned {
                 Some(turned) => (turned.graph()?, turned.path()),
                 None => (graph, self.dataset.path().join(names::INDICES)),
             };
-            let features = features.get_or_insert_with(|| {
-                self.pool.install(|| Features::new(table, self.options.feature_norm))
-            });
+            let features = features
+                .get_or_insert_with(|| self.pool.install(|| Features::new(table, self.options.feature_norm)));
             let task = Task {
                 place,
                 operator,
@@ -352,18 +353,16 @@ impl Work<'_> {
     fn missing(&mut self, place: usize, operator: Operator) -> Result<Vec<Range<usize>>, GraphError> {
         let files: Vec<(u32, String)> = (1..).zip(self.hop_files(operator)).collect();
         // A finished file has taken the parts of its hop away.
-        let unfinished: Vec<u32> = files
-            .iter()
-            .filter(|(_, name)| self.journal.file(name).is_none())
-            .map(|(hop, _)| *hop)
-            .collect();
+        let unfinished: Vec<u32> =
+            files.iter().filter(|(_, name)| self.journal.file(name).is_none()).map(|(hop, _)| *hop).collect();
         if unfinished.is_empty() {
             return Ok(Vec::new());
         }
         let columns_of = |hop: u32| self.journal.parts(Some(place), hop).into_iter().map(|part| part.columns);
         let mut whole: Vec<Range<usize>> = unfinished.iter().flat_map(|&hop| columns_of(hop)).collect();
-        let has_all =
-            |columns: &Range<usize>| unfinished.iter().all(|&hop| columns_of(hop).any(|other| other == *columns));
+        let has_all = |columns: &Range<usize>| {
+            unfinished.iter().all(|&hop| columns_of(hop).any(|other| other == *columns))
+        };
         whole.sort_by_key(|columns| (columns.start, columns.end));
         whole.dedup();
         whole.retain(has_all);
@@ -420,8 +419,7 @@ impl Work<'_> {
             let folders = (&*self.journal.parts_folder(), &*self.journal.set());
             let shape = (self.options.element, self.kept.nodes.len());
             let watch = &mut *self.watch;
-            let file =
-                assemble::file(folders, (&name, &row, tag), shape, &parts, &mut || watch.stops())?;
+            let file = assemble::file(folders, (&name, &row, tag), shape, &parts, &mut || watch.stops())?;
             let Some(file) = file else { return Ok(false) };
             self.journal.add_file(file, &parts)?;
         }
@@ -492,7 +490,9 @@ impl Work<'_> {
         staged::flush(&set)?;
         staged::rename_without_replacing(&set, out)?;
         let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        open_directory(parent).and_then(|parent| parent.sync_all()).map_err(GraphError::io(parent, "flush"))?;
+        open_directory(parent)
+            .and_then(|parent| parent.sync_all())
+            .map_err(GraphError::io(parent, "flush"))?;
         // The folder goes last, so that a run that is killed here is known to have finished.
         self.journal.remove()
     }

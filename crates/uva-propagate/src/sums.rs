@@ -121,8 +121,7 @@ impl<'a> Matrix<'a> {
         out: &mut [f32],
     ) -> Result<(), ListsError> {
         let width = from.1;
-        let empty =
-            || Collected::<I> { offsets: vec![I::of(0)], indices: Vec::new(), weights: Vec::new() };
+        let empty = || Collected::<I> { offsets: vec![I::of(0)], indices: Vec::new(), weights: Vec::new() };
         out.par_chunks_mut(TASK_LISTS * width).enumerate().try_for_each_init(
             empty,
             |collected, (task, out)| {
@@ -186,7 +185,11 @@ impl<'a> Matrix<'a> {
         out: &mut [f32],
     ) -> Result<(), ListsError> {
         let checked = Lists::new(&lists.offsets, &lists.indices, self.graph.nodes())?;
-        WeightedSums::new(from, width, checked, Weights::Each(&lists.weights))?.write_some(0, out, self.vectors);
+        WeightedSums::new(from, width, checked, Weights::Each(&lists.weights))?.write_some(
+            0,
+            out,
+            self.vectors,
+        );
         lists.offsets.truncate(1);
         lists.indices.clear();
         lists.weights.clear();

@@ -196,10 +196,7 @@ pub(super) fn header(kind: NpyType, shape: &[u64], bytes: usize) -> Option<Vec<u
     let mut header = vec![b' '; bytes];
     header[..8].copy_from_slice(b"\x93NUMPY\x01\x00");
     header[8..PREFIX_BYTES].copy_from_slice(&length.to_le_bytes());
-    header
-        .get_mut(PREFIX_BYTES..bytes - 1)?
-        .get_mut(..literal.len())?
-        .copy_from_slice(literal.as_bytes());
+    header.get_mut(PREFIX_BYTES..bytes - 1)?.get_mut(..literal.len())?.copy_from_slice(literal.as_bytes());
     header[bytes - 1] = b'\n';
     Some(header)
 }

@@ -45,7 +45,8 @@ fn matrix(operator: Operator, csc: &Csc<'_>, weights: Option<&[f32]>) -> Rows {
             }
             _ => {
                 row.retain(|(other, _)| lengths[*other] > 0.0 && lengths[node] > 0.0);
-                row.iter_mut().for_each(|(other, weight)| *weight /= (lengths[node] * lengths[*other]).sqrt());
+                row.iter_mut()
+                    .for_each(|(other, weight)| *weight /= (lengths[node] * lengths[*other]).sqrt());
             }
         }
     }
@@ -131,7 +132,8 @@ fn every_operator_is_that_of_plain_loops_hop_by_hop_with_and_without_weights() {
     let path = graph(temp.path(), NpyType::F32);
     let dataset = Dataset::open(&path).unwrap();
     for weighted in [false, true] {
-        let mut options = options("sym,sym-noloop,row,row-loop,col,ppr:0.15,4,ppr:0.5,1,heat:2.5,5,heat:1,1", 3);
+        let mut options =
+            options("sym,sym-noloop,row,row-loop,col,ppr:0.15,4,ppr:0.5,1,heat:2.5,5,heat:1,1", 3);
         options.weighted = weighted;
         let out = temp.path().join(format!("set-{weighted}"));
         make(&path, &out, &options);

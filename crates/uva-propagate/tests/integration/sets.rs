@@ -55,7 +55,8 @@ fn training_rows_are_in_the_order_of_their_keys_and_a_seed_draws_another() {
     for seed in [0, 1, 1 << 40] {
         let out = temp.path().join(seed.to_string());
         let nodes = KeptNodes::Splits;
-        let made = make(&path, &out, &Options { row_order: RowOrder::Shuffled, seed, nodes, ..options("row", 1) });
+        let made =
+            make(&path, &out, &Options { row_order: RowOrder::Shuffled, seed, nodes, ..options("row", 1) });
         assert_eq!((made.set.order.seed, made.set.order.purpose), (seed, 6));
         let mut keyed: Vec<(u64, i64)> = (0..train.len() as u64)
             .map(|place| {

@@ -7,7 +7,8 @@ use uva_graph::npy::{NpyArray, NpyType, write_array};
 use uva_graph::{Dataset, mix};
 use uva_model::FeatureNorm;
 use uva_propagate::{
-    Ended, Estimate, HopType, KeptNodes, Layout, Made, Options, Progress, RowOrder, Watch, parse_operators, propagate,
+    Ended, Estimate, HopType, KeptNodes, Layout, Made, Options, Progress, RowOrder, Watch, parse_operators,
+    propagate,
 };
 
 pub const NODES: usize = 500;
@@ -60,7 +61,10 @@ pub fn graph(folder: &Path, element: NpyType) -> PathBuf {
         }
     }
     // Node 490 and those behind it have no label and are in no split.
-    write("label.npy", &(0..NODES as i64).map(|node| if node < 490 { node % 3 } else { -1 }).collect::<Vec<_>>());
+    write(
+        "label.npy",
+        &(0..NODES as i64).map(|node| if node < 490 { node % 3 } else { -1 }).collect::<Vec<_>>(),
+    );
     write("train_idx.npy", &(0..200).map(|at| (at * 3) % 490).collect::<Vec<i64>>());
     write("valid_idx.npy", &(0..50).map(|at| 489 - at).collect::<Vec<i64>>());
     write("test_idx.npy", &[1, 495, 2]);

@@ -57,7 +57,10 @@ pub fn run(flags: &PropagateFlags) -> anyhow::Result<()> {
 fn options(flags: &PropagateFlags) -> anyhow::Result<Options> {
     let memory = match flags.memory {
         Some(memory) => memory.bytes(),
-        None => HostMemory::read().context("cannot find out how much memory there is: give --memory")?.to_be_had() / 2,
+        None => {
+            HostMemory::read().context("cannot find out how much memory there is: give --memory")?.to_be_had()
+                / 2
+        }
     };
     Ok(Options {
         operators: flags.operator.0.clone(),
@@ -145,10 +148,11 @@ impl Watch for Shown<'_> {
                 size(estimate.disk_bytes)
             )),
             Some(format!(
-                "{passes}; {} of memory, {} to read, {} to write",
+                "{passes}; {} of memory, {} to read, {} to write; about {} for the sums",
                 size(estimate.memory_bytes),
                 size(estimate.read_bytes),
-                size(estimate.write_bytes)
+                size(estimate.write_bytes),
+                format::seconds(estimate.seconds)
             )),
             (finished > 0).then(|| format!("{} of it are finished already", size(finished))),
         ];

@@ -16,7 +16,9 @@ use super::within::within;
 Examples:
   uvatrain propagate data/demo data/demo-hops --hops 3
   uvatrain propagate data/demo data/demo-hops --operator sym,ppr:0.1 --hops 2 --type f16 --memory 4GiB
-  uvatrain propagate data/demo data/demo-hops --hops 3 --resume     goes on after an interruption
+
+After an interruption, this goes on:
+  uvatrain propagate data/demo data/demo-hops --hops 3 --resume
 
 DATA is only read. OUT appears only when it is complete; until then, what is finished is in OUT.propagating. Memory,
 threads and interruptions change no byte of the result. What it will take is said first.")]
