@@ -79,8 +79,9 @@ fn interrupted(mut run: Running, folder: &Path, more: usize, signal: Signal) -> 
 fn a_hop_set_is_made_shown_and_checked() {
     let temp = directory();
     generated(temp.path());
-    let made =
-        call(temp.path(), "propagate graph hops --operator sym,ppr:0.1,3 --hops 2 --json").run().succeeds();
+    let made = call(temp.path(), "propagate graph hops --operator sym,ppr:0.1,3 --hops 2 --nodes all --json")
+        .run()
+        .succeeds();
     for said in ["hops: 4,000 rows × 5 hops × 40 features", "of memory", "to read", "to write"] {
         assert!(made.stderr.contains(said), "{said}\n{made}");
     }
@@ -130,7 +131,7 @@ fn a_run_that_is_killed_twenty_times_goes_on_to_the_same_bytes() {
     let temp = directory();
     generated(temp.path());
     // Sums enough that a run is still at it when its journal is looked at.
-    let operators = "ppr:0.1,60,heat:2,60,ppr:0.3,60,heat:3,60,col";
+    let operators = "ppr:0.1,60,heat:2,60,ppr:0.3,60,heat:3,60,ppr:0.5,60,heat:4,60,col";
     for (layout, wanted) in [("hops", 20), ("rows", 6)] {
         let line = format!("graph --operator {operators} --hops 2 --type f16 --layout {layout}");
         let line = |out: &str| format!("propagate {}", line.replacen("graph", &format!("graph {out}"), 1));
@@ -143,7 +144,7 @@ fn a_run_that_is_killed_twenty_times_goes_on_to_the_same_bytes() {
             assert!(turn < 200, "it comes nowhere: {kills} kills");
             let resume = if turn > 0 { "--resume" } else { "" };
             // A panel of all columns once, then of 16; one thread, then two.
-            let memory = if turn % 7 == 3 { 4 * memory } else { memory + 400_000 };
+            let memory = if turn % 9 == 5 { 4 * memory } else { memory + 400_000 };
             let threads = 1 + turn % 2;
             let line = format!("{} --memory {memory} --threads {threads} {resume}", line("killed"));
             let run = call(temp.path(), &line).start();

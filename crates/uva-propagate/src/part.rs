@@ -98,6 +98,9 @@ pub(crate) fn remove_if_there(path: &Path) -> Result<(), GraphError> {
     }
 }
 
+/// Writes the rows of some nodes, one behind the other.
+pub(crate) type Fill<'f> = &'f mut (dyn FnMut(&[i64], &mut [f32]) -> Result<(), GraphError> + Send);
+
 /// Writes a part: `rows` fills blocks of consecutive kept rows, each of `columns`, within the pool. `stops` is told how
 /// many rows have been written since the last call, and asked whether to stop. `None` if it was stopped.
 pub(crate) fn write(
@@ -105,7 +108,7 @@ pub(crate) fn write(
     (operator, hop, columns): (Option<usize>, u32, &Range<usize>),
     (element, nodes): (HopType, &[i64]),
     pool: &ThreadPool,
-    rows: &mut (dyn FnMut(&[i64], &mut [f32]) -> Result<(), GraphError> + Send),
+    rows: Fill<'_>,
     stops: &mut dyn FnMut(usize) -> bool,
 ) -> Result<Option<Part>, GraphError> {
     let width = columns.len();

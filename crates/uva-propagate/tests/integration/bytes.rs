@@ -76,11 +76,11 @@ fn a_run_that_is_stopped_anywhere_goes_on_to_the_same_bytes_with_other_memory_an
         let out = temp.path().join(format!("{layout}-stopped"));
         let (mut stops, mut ended) = (0, false);
         while !ended {
-            let columns = [16, 32, 40][stops % 3];
+            let columns = [16, 16, 32][stops % 3];
             let options = Options { threads: 1 + stops % 3, ..wanted.clone() };
             let options = Options { memory: memory_of(&dataset, &options, columns), ..options };
-            // Far enough that something is finished each time: a panel of the widest.
-            let mut watch = Counted { stop_at: Some(12 + stops % 5), ..Counted::default() };
+            // Just far enough that a panel of any operator is finished each time.
+            let mut watch = Counted { stop_at: Some(8), ..Counted::default() };
             match propagate(&dataset, &out, &options, stops > 0, &mut watch).unwrap() {
                 Ended::Made(made) => {
                     assert!(made.resumed > 0);
@@ -93,7 +93,7 @@ fn a_run_that_is_stopped_anywhere_goes_on_to_the_same_bytes_with_other_memory_an
                 }
             }
         }
-        assert!(stops >= 5, "{stops}");
+        assert!(stops >= 4, "{stops}");
         assert_eq!(arrays(&out), expected, "{layout}");
         assert!(!folder_of(&out).exists());
         // What is complete stays so.
@@ -119,8 +119,9 @@ fn a_part_that_has_changed_meanwhile_is_computed_again() {
     for entry in std::fs::read_dir(&parts).unwrap() {
         let path = entry.unwrap().path();
         let mut bytes = std::fs::read(&path).unwrap();
-        let last = bytes.len() - 1;
-        bytes[last] ^= 1;
+        // The one that was stopped may have nothing yet.
+        let Some(last) = bytes.last_mut() else { continue };
+        *last ^= 1;
         std::fs::write(&path, bytes).unwrap();
         changed += 1;
     }

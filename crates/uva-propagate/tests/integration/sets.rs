@@ -108,9 +108,9 @@ fn narrow_types_are_the_float32_rounded_to_nearest_and_layouts_hold_the_same_val
                 let expected: Vec<u8> = match layout {
                     Layout::Hops => hops[place].iter().flat_map(|value| narrow(*value)).collect(),
                     Layout::Rows => {
-                        assert_eq!(array.shape(), [NODES, 5, DIM]);
+                        assert_eq!(array.shape(), [set.rows, 5, DIM]);
                         let row = |row: usize| hops.iter().flat_map(move |hop| &hop[row * DIM..][..DIM]);
-                        (0..NODES).flat_map(row).flat_map(|value| narrow(*value)).collect()
+                        (0..set.rows).flat_map(row).flat_map(|value| narrow(*value)).collect()
                     }
                 };
                 assert_eq!(array.bytes(), expected, "{element} {layout} {name}");

@@ -137,15 +137,18 @@ impl Watch for Shown<'_> {
             1 => "all columns at once".to_owned(),
             panels => format!("{panels} panels of {} columns", estimate.columns),
         };
+        let meanwhile = match estimate.disk_bytes > estimate.set_bytes {
+            true => format!(", up to {} meanwhile", size(estimate.disk_bytes)),
+            false => String::new(),
+        };
         let lines = [
             Some(format!(
-                "{}: {} rows × {} hops × {} features, {} on disk ({} meanwhile)",
+                "{}: {} rows × {} hops × {} features, {} on disk{meanwhile}",
                 self.flags.out.display(),
                 format::count(estimate.rows),
                 estimate.hops,
                 estimate.dim,
                 size(estimate.set_bytes),
-                size(estimate.disk_bytes)
             )),
             Some(format!(
                 "{passes}; {} of memory, {} to read, {} to write; about {} for the sums",
