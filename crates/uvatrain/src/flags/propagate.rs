@@ -15,7 +15,7 @@ use super::within::within;
 #[command(after_help = "\
 Examples:
   uvatrain propagate data/demo data/demo-hops --hops 3
-  uvatrain propagate data/demo data/demo-hops --operator sym,ppr:0.1 --hops 2 --type f16 --memory 4GiB
+  uvatrain propagate data/demo data/demo-hops --operator sym,ppr:0.1 --type f16 --memory 4GiB
 
 After an interruption, this goes on:
   uvatrain propagate data/demo data/demo-hops --hops 3 --resume
