@@ -85,3 +85,21 @@ fn key(seed: u64, place: usize) -> u64 {
     let [low, high, ..] = philox4x32(stream.key(), stream.counter(0));
     u64::from(high) << 32 | u64::from(low)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_are_those_of_the_second_implementation() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/test-vectors.json");
+        let vectors: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        let orders = vectors["hop_orders"].as_array().unwrap();
+        assert!(orders.len() >= 3);
+        for order in orders {
+            let number = |name: &str| order[name].as_u64().unwrap();
+            let places: Vec<usize> = serde_json::from_value(order["places"].clone()).unwrap();
+            assert_eq!(shuffled(number("count") as usize, number("seed")), places);
+        }
+    }
+}
