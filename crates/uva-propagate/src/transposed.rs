@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use uva_graph::csc::{Changes, CscBuilder};
 use uva_graph::npy::{NpyArray, NpyType};
 use uva_graph::{GraphError, Indices, names, staged};
+use uva_mem::files::open_directory;
 
 use crate::sums::Graph;
 
@@ -32,6 +33,9 @@ impl Transposed {
             fs::create_dir(&partial).map_err(GraphError::io(&partial, "create"))?;
             write(graph, &partial, memory.max(LEAST_MEMORY))?;
             staged::flush(&partial)?;
+            open_directory(&partial)
+                .and_then(|directory| directory.sync_all())
+                .map_err(GraphError::io(&partial, "flush"))?;
             // Its name tells that it is whole.
             fs::rename(&partial, &done).map_err(GraphError::io(&done, "create"))?;
         }
