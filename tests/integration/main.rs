@@ -42,6 +42,7 @@ mod peers;
 mod planted;
 #[cfg(feature = "train")]
 mod predict;
+mod propagate;
 #[cfg(feature = "train")]
 mod random_faults;
 #[cfg(feature = "train")]

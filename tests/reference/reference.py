@@ -48,6 +48,16 @@ def seed_order(seed, split, count, epoch):
     return [position for _, position in sorted(keyed)]
 
 
+def hop_order(seed, count):
+    """Places of train_idx.npy in the order of a hop set's training rows."""
+    keyed = []
+    for place in range(count):
+        words = words_of(dict(seed=seed, node=place, purpose="hop_rows", layer=0, batch=0, epoch=0, split="train"))
+        low, high = next(words), next(words)
+        keyed.append((high << 32 | low, place))
+    return [place for _, place in sorted(keyed)]
+
+
 # --- Picks ----------------------------------------------------------------------------------------------------
 
 
@@ -573,6 +583,10 @@ def vectors():
         shuffles=[
             dict(seed=seed, split="train", epoch=epoch, count=count, positions=seed_order(seed, "train", count, epoch))
             for seed, epoch, count in [(0, 0, 10), (0, 1, 10), (0xFEDCBA9876543210, 12, 100)]
+        ],
+        hop_orders=[
+            dict(seed=seed, count=count, places=hop_order(seed, count))
+            for seed, count in [(0, 10), (1, 10), (0xFEDCBA9876543210, 100)]
         ],
         picks=[
             picks_vector(stream(seed=5, node=node), degree, fanout, replace)

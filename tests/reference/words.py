@@ -4,7 +4,15 @@ MASK32 = 2**32 - 1
 MASK64 = 2**64 - 1
 
 SPLITS = {"train": 0, "valid": 1, "test": 2}
-PURPOSES = {"neighbors": 0, "seed_shuffle": 1, "walks": 2, "subgraphs": 3, "negatives": 4, "weights": 5}
+PURPOSES = {
+    "neighbors": 0,
+    "seed_shuffle": 1,
+    "walks": 2,
+    "subgraphs": 3,
+    "negatives": 4,
+    "weights": 5,
+    "hop_rows": 6,
+}
 
 
 def philox4x32(key, counter):

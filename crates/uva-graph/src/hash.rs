@@ -1,6 +1,10 @@
 //! Hashes that identify arrays.
 
+use rayon::prelude::*;
 use uva_mem::mix;
+
+/// Bytes that a task of [`of_array`] takes: whole words.
+const TASK_BYTES: usize = 1 << 20;
 
 /// The summand of `value` at `position` of array `tag` in a sum over all values. A sum has no order, so parts of it can
 /// be computed in parallel. The position makes swapped values change the sum.
@@ -18,4 +22,91 @@ pub(crate) fn of_bytes(bytes: &[u8]) -> u64 {
         sum = sum.wrapping_add(term(0, position as u64, u64::from_le_bytes(word)));
     }
     sum
+}
+
+/// The hash of an array's elements: the wrapping sum over all words of eight bytes, little-endian, of a value that
+/// depends on `tag`, the word's position and the word itself. The last word is filled up with zeros. Parallel.
+pub fn of_array(tag: u8, bytes: &[u8]) -> u64 {
+    let of_task = |(task, bytes): (usize, &[u8])| {
+        let mut hash = ArrayHash::from_word(tag, (task * (TASK_BYTES / 8)) as u64);
+        hash.add(bytes);
+        hash.finish()
+    };
+    bytes.par_chunks(TASK_BYTES).enumerate().map(of_task).reduce(|| 0, u64::wrapping_add)
+}
+
+/// The same hash of bytes that come piece by piece.
+#[derive(Debug, Clone)]
+pub struct ArrayHash {
+    tag: u8,
+    /// Words in the sum.
+    words: u64,
+    sum: u64,
+    /// The first bytes of the next word.
+    rest: [u8; 8],
+    held: usize,
+}
+
+impl ArrayHash {
+    /// Of no bytes yet.
+    pub fn new(tag: u8) -> ArrayHash {
+        ArrayHash::from_word(tag, 0)
+    }
+
+    fn from_word(tag: u8, words: u64) -> ArrayHash {
+        ArrayHash { tag, words, sum: 0, rest: [0; 8], held: 0 }
+    }
+
+    /// Adds the next bytes.
+    pub fn add(&mut self, mut bytes: &[u8]) {
+        if self.held > 0 {
+            let (fills, behind) = bytes.split_at(bytes.len().min(8 - self.held));
+            self.rest[self.held..self.held + fills.len()].copy_from_slice(fills);
+            self.held += fills.len();
+            bytes = behind;
+            if self.held < 8 {
+                return;
+            }
+            self.word(self.rest);
+        }
+        let (words, rest) = bytes.as_chunks::<8>();
+        words.iter().for_each(|word| self.word(*word));
+        self.rest = [0; 8];
+        self.rest[..rest.len()].copy_from_slice(rest);
+        self.held = rest.len();
+    }
+
+    fn word(&mut self, word: [u8; 8]) {
+        self.sum = self.sum.wrapping_add(term(self.tag, self.words, u64::from_le_bytes(word)));
+        self.words += 1;
+    }
+
+    /// The hash of all that was added.
+    pub fn finish(mut self) -> u64 {
+        if self.held > 0 {
+            self.word(self.rest);
+        }
+        self.sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_array_has_one_hash_however_its_bytes_come() {
+        let bytes: Vec<u8> = (0..3 * TASK_BYTES + 5).map(|at| (at % 251) as u8).collect();
+        let whole = of_array(7, &bytes);
+        for piece in [1000, 8, 4096 + 3] {
+            let mut hash = ArrayHash::new(7);
+            bytes.chunks(piece).for_each(|piece| hash.add(piece));
+            assert_eq!(hash.finish(), whole, "in pieces of {piece}");
+        }
+        assert_ne!(of_array(8, &bytes), whole, "the tag counts");
+        let mut swapped = bytes.clone();
+        swapped.swap(8, 17);
+        assert_ne!(of_array(7, &swapped), whole, "places count");
+        assert_eq!(of_array(7, &[]), 0);
+    }
 }

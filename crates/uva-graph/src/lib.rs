@@ -41,7 +41,7 @@ pub mod error;
 mod feature_element;
 mod files;
 mod fingerprint;
-mod hash;
+pub mod hash;
 pub mod kinds;
 pub mod meta;
 pub mod names;

@@ -125,7 +125,10 @@ impl StagedDirectory {
 }
 
 /// Waits until the files and directories in `directory` are on the disk.
-fn flush(directory: &Path) -> Result<(), GraphError> {
+///
+/// # Errors
+/// The system's answer.
+pub fn flush(directory: &Path) -> Result<(), GraphError> {
     for entry in fs::read_dir(directory).map_err(GraphError::io(directory, "read"))? {
         let entry = entry.map_err(GraphError::io(directory, "read"))?;
         let path = entry.path();
@@ -167,7 +170,11 @@ fn unfinished() -> std::sync::MutexGuard<'static, Vec<PathBuf>> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn refuse_existing(out: &Path) -> Result<(), GraphError> {
+/// Refuses if anything has the name `out`.
+///
+/// # Errors
+/// [`GraphError::Usage`] then; else the system's answer.
+pub fn refuse_existing(out: &Path) -> Result<(), GraphError> {
     match fs::symlink_metadata(out) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(GraphError::io(out, "look for")(error)),
@@ -178,7 +185,11 @@ fn refuse_existing(out: &Path) -> Result<(), GraphError> {
     }
 }
 
-fn rename_without_replacing(from: &Path, to: &Path) -> Result<(), GraphError> {
+/// Gives the directory `from` the name `to`.
+///
+/// # Errors
+/// As [`refuse_existing`], and the system's answer.
+pub fn rename_without_replacing(from: &Path, to: &Path) -> Result<(), GraphError> {
     use rustix::fs::CWD;
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         Ok(()) => Ok(()),

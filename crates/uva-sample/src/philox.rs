@@ -29,6 +29,8 @@ pub enum Purpose {
     Negatives = 4,
     /// Picks by edge weight.
     Weights = 5,
+    /// The order of the rows of a hop set.
+    HopRows = 6,
 }
 
 /// Philox 4x32-10: the four words that `counter` has under `key`.

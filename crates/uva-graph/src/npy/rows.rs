@@ -42,7 +42,7 @@ impl NpyRows {
         let mut found = [0; HEADER_BYTES];
         let is_it = file.metadata().ok()?.len() == HEADER_BYTES as u64 + row_bytes * rows
             && file.read_exact_at(&mut found, 0).is_ok()
-            && found == header;
+            && found == header[..];
         is_it.then(|| NpyRows { path: path.to_owned(), file, row_bytes, rows })
     }
 
@@ -75,19 +75,18 @@ impl NpyRows {
 }
 
 /// The header, the bytes of a row, and the rows.
-fn described(
-    path: &Path,
-    kind: NpyType,
-    shape: &[usize],
-) -> Result<([u8; HEADER_BYTES], u64, u64), GraphError> {
+fn described(path: &Path, kind: NpyType, shape: &[usize]) -> Result<(Vec<u8>, u64, u64), GraphError> {
     let axes: Vec<u64> = shape.iter().map(|&axis| axis as u64).collect();
     let (rows, row) = axes.split_first().map_or((1, &[][..]), |(rows, row)| (*rows, row));
     let row_bytes = row.iter().try_fold(kind.bytes() as u64, |bytes, axis| bytes.checked_mul(*axis));
     let row_bytes = row_bytes.filter(|bytes| bytes.checked_mul(rows.max(1)).is_some());
-    header(kind, &axes).zip(row_bytes).map(|(header, row_bytes)| (header, row_bytes, rows)).ok_or_else(|| {
-        let problem = io::Error::new(io::ErrorKind::InvalidInput, format!("a shape of {shape:?}"));
-        GraphError::io(path, "create")(problem)
-    })
+    header(kind, &axes, HEADER_BYTES)
+        .zip(row_bytes)
+        .map(|(header, row_bytes)| (header, row_bytes, rows))
+        .ok_or_else(|| {
+            let problem = io::Error::new(io::ErrorKind::InvalidInput, format!("a shape of {shape:?}"));
+            GraphError::io(path, "create")(problem)
+        })
 }
 
 #[cfg(test)]

@@ -219,3 +219,17 @@ proptest! {
         prop_assert_eq!(&array.shape()[1..], shape.as_slice());
     }
 }
+
+#[test]
+fn elements_begin_where_they_are_asked_to_and_are_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("array.npy");
+    let mut writer = NpyWriter::create(&path, NpyType::F32, &[2]).unwrap().with_data_at(4096);
+    writer.write(&[1.5_f32, -2.0]).unwrap();
+    writer.write(&[3.0_f32, 4.0]).unwrap();
+    assert_eq!(writer.finish().unwrap(), 2);
+    assert_eq!(fs::metadata(&path).unwrap().len(), 4096 + 16);
+    let array = NpyArray::open(&path).unwrap();
+    assert_eq!((array.header().data_offset, array.shape()), (4096, &[2, 2][..]));
+    assert_eq!(array.elements::<f32>(NpyType::F32).unwrap(), [1.5, -2.0, 3.0, 4.0]);
+}

@@ -12,6 +12,9 @@ use crate::GraphError;
 /// Bytes reserved for the header: a multiple of 64, as numpy aligns, with room for two axes of 20 digits each.
 pub(super) const HEADER_BYTES: usize = 128;
 
+/// Bytes of a header before its literal: magic, version, length.
+const PREFIX_BYTES: usize = 10;
+
 /// Size and alignment of each write. A file system that is able to then keeps each piece in one page of this
 /// size, and mappings of the file use that page. Random reads of a large array wait less with such pages: sampling
 /// 15,10,5 from 124 M edges took 21.5 ms a batch on 4 KiB pages and 19.3 ms on these (ext4, Linux 6.18, page cache).
@@ -24,8 +27,8 @@ enum WriterProblem {
     ElementSize { found: usize, kind: NpyType },
     #[error("{written} bytes were written to an array of rows of {row} bytes")]
     HalfRow { written: u64, row: u64 },
-    #[error("the header of shape {shape:?} does not fit {HEADER_BYTES} bytes")]
-    HeaderSpace { shape: Vec<u64> },
+    #[error("the header of shape {shape:?} does not fit {bytes} bytes")]
+    HeaderSpace { shape: Vec<u64>, bytes: usize },
 }
 
 /// Writes one `.npy` file, version 1, row after row. The number of rows need not be known in advance: the header is
@@ -38,6 +41,7 @@ pub struct NpyWriter {
     rest: Vec<u8>,
     kind: NpyType,
     row_shape: Vec<usize>,
+    header_bytes: usize,
     written: u64,
 }
 
@@ -53,8 +57,30 @@ impl NpyWriter {
 
     /// The same for an empty file open for writing; errors call it `path`.
     pub fn onto(file: File, path: &Path, kind: NpyType, row_shape: &[usize]) -> NpyWriter {
-        let rest = vec![0; HEADER_BYTES];
-        NpyWriter { path: path.to_owned(), file, rest, kind, row_shape: row_shape.to_vec(), written: 0 }
+        NpyWriter {
+            path: path.to_owned(),
+            file,
+            rest: vec![0; HEADER_BYTES],
+            kind,
+            row_shape: row_shape.to_vec(),
+            header_bytes: HEADER_BYTES,
+            written: 0,
+        }
+    }
+
+    /// The same file, in which the elements begin at byte `offset`: the header is padded with spaces, as the format
+    /// allows. Direct reads want elements on the boundaries of the file system's blocks.
+    ///
+    /// # Panics
+    /// If elements have been written already, or `offset` is no multiple of 64 between 128 and 65,472.
+    #[must_use]
+    pub fn with_data_at(mut self, offset: usize) -> NpyWriter {
+        assert_eq!(self.written, 0, "before the first element");
+        let fits = offset.is_multiple_of(64) && (HEADER_BYTES..1 << 16).contains(&offset);
+        assert!(fits, "a header of {offset} bytes");
+        self.rest.resize(offset, 0);
+        self.header_bytes = offset;
+        self
     }
 
     /// Appends elements. They may be any number, not only whole rows.
@@ -131,8 +157,9 @@ impl NpyWriter {
         }
         let shape: Vec<u64> =
             std::iter::once(rows).chain(self.row_shape.iter().map(|&axis| axis as u64)).collect();
-        let header = header(self.kind, &shape)
-            .ok_or_else(|| GraphError::invalid(&self.path, WriterProblem::HeaderSpace { shape }))?;
+        let bytes = self.header_bytes;
+        let header = header(self.kind, &shape, bytes)
+            .ok_or_else(|| GraphError::invalid(&self.path, WriterProblem::HeaderSpace { shape, bytes }))?;
         let path = &self.path;
         let write = |mut file: File| -> io::Result<()> {
             file.write_all(&self.rest)?;
@@ -159,16 +186,17 @@ pub fn write_array<T: NoUninit>(
     writer.finish().map(drop)
 }
 
-/// A version 1 header of exactly [`HEADER_BYTES`] bytes, if it fits them.
-pub(super) fn header(kind: NpyType, shape: &[u64]) -> Option<[u8; HEADER_BYTES]> {
+/// A version 1 header of exactly `bytes` bytes, at least [`HEADER_BYTES`], if it fits them.
+pub(super) fn header(kind: NpyType, shape: &[u64], bytes: usize) -> Option<Vec<u8>> {
     let axes: String = shape.iter().map(|axis| format!("{axis}, ")).collect();
     // A tuple of one element keeps its comma; longer ones lose theirs, as numpy writes them.
     let axes = if shape.len() == 1 { axes.trim_end() } else { axes.trim_end_matches(", ") };
     let literal = format!("{{'descr': '{}', 'fortran_order': False, 'shape': ({axes}), }}", kind.descr());
-    let mut header = [b' '; HEADER_BYTES];
+    let length = u16::try_from(bytes - PREFIX_BYTES).ok()?;
+    let mut header = vec![b' '; bytes];
     header[..8].copy_from_slice(b"\x93NUMPY\x01\x00");
-    header[8..10].copy_from_slice(&((HEADER_BYTES - 10) as u16).to_le_bytes());
-    header.get_mut(10..HEADER_BYTES - 1)?.get_mut(..literal.len())?.copy_from_slice(literal.as_bytes());
-    header[HEADER_BYTES - 1] = b'\n';
+    header[8..PREFIX_BYTES].copy_from_slice(&length.to_le_bytes());
+    header.get_mut(PREFIX_BYTES..bytes - 1)?.get_mut(..literal.len())?.copy_from_slice(literal.as_bytes());
+    header[bytes - 1] = b'\n';
     Some(header)
 }

@@ -14,6 +14,7 @@ mod layer_order;
 mod listed;
 pub mod maxima;
 mod own;
+mod scaled;
 mod sums;
 mod tasks;
 #[cfg(test)]
@@ -27,5 +28,6 @@ pub use largest::Largest;
 pub use layer_order::projects_first;
 pub use listed::{Dense, ListedRows, Picked};
 pub use own::{Own, with_own};
+pub use scaled::add_scaled;
 pub use sums::{Element, WeightedSums, Weights};
 pub use transpose::{offsets, transpose};

@@ -1,15 +1,21 @@
-//! `uvatrain info`: the contents of a dataset.
+//! `uvatrain info`: the contents of a dataset or a hop set.
+
+mod hop_set;
 
 use serde::Serialize;
 use uva_graph::{Csc, Dataset, Labels, Split, Verification, Verify};
+use uva_propagate::HopSet;
 
 use crate::flags::InfoFlags;
 use crate::ui::table::Table;
 use crate::ui::{format, out};
 use uva_runtime::spec::ByteSize;
 
-/// Opens the dataset, checks it, and prints its contents.
+/// Opens the dataset or hop set, checks it, and prints its contents.
 pub fn run(flags: &InfoFlags) -> anyhow::Result<()> {
+    if HopSet::is_at(&flags.data) {
+        return hop_set::run(&flags.data, flags.verify, flags.json);
+    }
     let how = if flags.verify { Verify::FullWithFeatures } else { Verify::Stamp };
     let dataset = Dataset::open_verified(&flags.data, how)?;
     let facts = Facts::of(&dataset);

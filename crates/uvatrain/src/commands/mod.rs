@@ -14,6 +14,7 @@ mod pipeline;
 mod plan;
 mod predict;
 pub mod probe;
+mod propagate;
 mod report;
 pub mod role;
 mod run;
@@ -48,6 +49,7 @@ fn needs(command: &Command) -> Needs {
             (true, true)
         }
         Command::Generate(_) | Command::Import(_) | Command::Export(_) | Command::Info(_) => (false, true),
+        Command::Propagate(_) => (false, true),
         Command::Bench(_) => (false, true),
         Command::Mps(_) => (true, false),
         // A role finds out by itself.
@@ -86,6 +88,7 @@ fn run_to_its_end(command: Command, models: Option<Models>) -> anyhow::Result<()
         Command::Generate(flags) => generate::run(&flags),
         Command::Import(flags) => import::run(&flags),
         Command::Export(flags) => export::run(&flags),
+        Command::Propagate(flags) => propagate::run(&flags),
         Command::Info(flags) => info::run(&flags),
         Command::Train(flags) => train::run(&flags, models),
         Command::Predict(flags) => predict::run(&flags, models),

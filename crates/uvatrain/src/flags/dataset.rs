@@ -181,11 +181,12 @@ pub enum SelfLoops {
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  uvatrain info data/demo --verify")]
 pub struct InfoFlags {
-    /// The dataset
+    /// The dataset, or the hop set that `uvatrain propagate` has made
     #[arg(value_name = "DATA")]
     pub data: PathBuf,
 
-    /// Check everything anew: every edge, whatever an earlier run has found, and every feature value for NaN
+    /// Check everything anew: every edge, whatever an earlier run has found, and every feature value for NaN; of a hop set
+    /// every hash and value
     #[arg(long)]
     pub verify: bool,
 

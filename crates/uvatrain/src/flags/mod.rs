@@ -15,6 +15,7 @@ mod loader;
 mod mps;
 mod plan;
 mod predict;
+mod propagate;
 mod report;
 mod roles;
 mod run;
@@ -45,6 +46,7 @@ pub use loader::LoaderFlags;
 pub use mps::{MpsCommand, MpsCommon, MpsStartFlags};
 pub use plan::PlanFlags;
 pub use predict::{ModelFlags, PredictFlags};
+pub use propagate::PropagateFlags;
 pub use report::ReportFlags;
 pub use roles::{ProbeArgs, RoleArgs};
 pub use run::RunFlags;
@@ -97,7 +99,9 @@ pub enum Command {
     Import(Box<ImportFlags>),
     /// Turn a dataset into what other programs read
     Export(ExportFlags),
-    /// Show what a dataset holds, and check it
+    /// Multiply features by the graph, several times, for models that need no neighbours while they train
+    Propagate(Box<PropagateFlags>),
+    /// Show what a dataset or a hop set holds, and check it
     Info(InfoFlags),
     /// Train a built-in model
     Train(Box<TrainFlags>),

@@ -56,11 +56,16 @@ impl Work {
 
     /// Shows how far the work is.
     pub fn show(&self, progress: Progress) {
-        if self.bar.message() != progress.stage {
-            self.bar.set_message(progress.stage);
+        self.show_named(progress.stage, progress.done, progress.total);
+    }
+
+    /// The same of a stage whose name is made at run time.
+    pub fn show_named(&self, stage: &str, done: u64, total: u64) {
+        if self.bar.message() != stage {
+            self.bar.set_message(stage.to_owned());
         }
-        self.bar.set_length(progress.total);
-        self.bar.set_position(progress.done);
+        self.bar.set_length(total);
+        self.bar.set_position(done);
     }
 }
 

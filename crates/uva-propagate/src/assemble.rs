@@ -1,0 +1,55 @@
+//! Parts put together: the columns of a hop's file, or all hops of a row.
+
+use std::fs;
+use std::path::Path;
+
+use uva_graph::GraphError;
+use uva_graph::npy::NpyArray;
+
+use crate::journal::FinishedFile;
+use crate::options::HopType;
+use crate::part::{self, HashedArray, Part};
+
+/// Bytes of rows that are put together before they are written.
+const BLOCK_BYTES: usize = 1 << 20;
+
+/// Writes the file `name` of the set: each row has the columns of all parts, hop after hop. `row` is the shape of a row.
+/// `stops` is asked between blocks. `None` if it was stopped.
+pub(crate) fn file(
+    (parts_folder, set): (&Path, &Path),
+    (name, row, tag): (&str, &[usize], u32),
+    (element, rows): (HopType, usize),
+    parts: &[Part],
+    stops: &mut dyn FnMut() -> bool,
+) -> Result<Option<FinishedFile>, GraphError> {
+    let target = set.join(name);
+    let path_of = |part: &Part| part::path(parts_folder, part.operator, part.hop, &part.columns);
+    if let ([only], [_]) = (parts, row) {
+        // A part of all columns is the file. A second name for it costs nothing; some file systems give none.
+        part::remove_if_there(&target)?;
+        if fs::hard_link(path_of(only), &target).is_ok() {
+            let bytes = part::sync(&target)?;
+            return Ok(Some(FinishedFile { name: name.to_owned(), tag, bytes, hash: only.hash.clone() }));
+        }
+    }
+    let arrays = parts.iter().map(|part| NpyArray::open(&path_of(part))).collect::<Result<Vec<_>, _>>()?;
+    let widths: Vec<usize> = parts.iter().map(|part| part.columns.len() * element.bytes()).collect();
+    let row_bytes: usize = widths.iter().sum();
+    let mut file = HashedArray::create(&target, element, row, tag)?;
+    let block_rows = (BLOCK_BYTES / row_bytes).max(1);
+    let mut block = Vec::with_capacity(block_rows * row_bytes);
+    for first in (0..rows).step_by(block_rows) {
+        if stops() {
+            return Ok(None);
+        }
+        block.clear();
+        for row in first..(first + block_rows).min(rows) {
+            for (array, width) in arrays.iter().zip(&widths) {
+                block.extend_from_slice(&array.bytes()[row * width..][..*width]);
+            }
+        }
+        file.write(&block)?;
+    }
+    let (bytes, hash) = file.finish()?;
+    Ok(Some(FinishedFile { name: name.to_owned(), tag, bytes, hash }))
+}

@@ -1,0 +1,151 @@
+//! What making a hop set takes, computed before anything is written.
+
+use std::ops::Range;
+use std::path::Path;
+
+use uva_graph::disk_space::BytesOnDisk;
+use uva_graph::{Dataset, FeatureTable, GraphError};
+use uva_model::FeatureNorm;
+
+use crate::features::Features;
+use crate::operator::Operator;
+use crate::options::{Layout, Options};
+use crate::part::{DATA_OFFSET, WRITE_BYTES};
+use crate::sums::{Graph, Matrix};
+
+/// Columns of a panel are a multiple of this, a line of the cache, unless it has all.
+const COLUMNS: usize = 16;
+
+/// Bytes of the headers of node ids and labels.
+const SMALL_HEADER: u64 = 128;
+
+/// The least memory for turning edges round.
+const LEAST_TO_TRANSPOSE: u64 = 64 << 20;
+
+/// Sizes, memory and traffic.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Estimate {
+    /// Rows of the hop set.
+    pub rows: u64,
+    /// Features a row.
+    pub dim: u64,
+    /// Hops, the features themselves among them.
+    pub hops: u64,
+    /// Bytes of the hop set's arrays.
+    pub set_bytes: u64,
+    /// The most bytes on the disk at once, what is only there meanwhile included.
+    pub disk_bytes: u64,
+    /// Columns of a panel.
+    pub columns: u64,
+    /// Passes over the lists, for each operator and sum: panels.
+    pub panels: u64,
+    /// Bytes of tables and buffers.
+    pub memory_bytes: u64,
+    /// Bytes that are read, in all passes: features, lists and what is put together. Those that the system still has in
+    /// memory are read from there.
+    pub read_bytes: u64,
+    /// Bytes that are written.
+    pub write_bytes: u64,
+    /// Multiply-adds of rows of one column: entries of the lists times columns, in all sums.
+    pub multiply_adds: u64,
+    /// Seconds that the sums take, by a short measurement. Reading and writing come on top.
+    pub seconds: f64,
+}
+
+/// The columns of each panel.
+pub(crate) fn panels(columns: &Range<usize>, width: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+    let end = columns.end;
+    columns.clone().step_by(width.max(1)).map(move |first| first..(first + width).min(end))
+}
+
+/// The estimate for so many kept rows.
+///
+/// # Errors
+/// [`GraphError::Lacking`] if the memory does not hold the narrowest panel, with what it would take.
+pub(crate) fn of(
+    dataset: &Dataset,
+    options: &Options,
+    rows: usize,
+    out: &Path,
+) -> Result<Estimate, GraphError> {
+    let (csc, features) = (dataset.csc(), dataset.features());
+    let graph = Graph { offsets: csc.indptr, indices: csc.indices, weights: None };
+    let (nodes, dim) = (features.rows as u64, features.dim);
+    let fixed = nodes * (8 + Features::bytes_a_row(options.feature_norm))
+        + 8 * rows as u64
+        + WRITE_BYTES
+        + options.threads as u64 * Matrix::bytes_a_thread(&graph);
+    let tables = options.operators.iter().map(|operator| operator.tables()).max().unwrap_or(2);
+    let column = nodes * 4 * u64::from(tables);
+    let least = fixed + column * COLUMNS.min(dim) as u64;
+    let fit = options.memory.saturating_sub(fixed) / column.max(1);
+    let width = match usize::try_from(fit) {
+        Ok(fit) if fit < dim => fit / COLUMNS * COLUMNS,
+        _ => dim,
+    };
+    if width == 0 || options.memory < least {
+        let message = format!(
+            "--memory {} holds no {} columns of {nodes} nodes: it takes {} at least ({least} bytes)",
+            BytesOnDisk(options.memory),
+            COLUMNS.min(dim),
+            BytesOnDisk(least),
+        );
+        return Err(GraphError::Lacking { path: out.to_owned(), message });
+    }
+    let panels = dim.div_ceil(width) as u64;
+    Ok(with_panels(dataset, options, (rows, width, panels), fixed + column * width as u64))
+}
+
+fn with_panels(
+    dataset: &Dataset,
+    options: &Options,
+    (rows, width, panels): (usize, usize, u64),
+    memory_bytes: u64,
+) -> Estimate {
+    let (csc, features) = (dataset.csc(), dataset.features());
+    let FeatureTable { dim, .. } = features;
+    let (nodes, edges) = (csc.nodes() as u64, csc.edges() as u64);
+    let operators = options.operators.len() as u64;
+    let hops = 1 + operators * u64::from(options.hops);
+    let hop_bytes = (rows * dim * options.element.bytes()) as u64;
+    let headers = SMALL_HEADER * (1 + u64::from(dataset.labels().are_there()));
+    let small = headers + rows as u64 * (8 + dataset.labels().row_bytes() as u64);
+    let arrays = if options.layout == Layout::Rows { 1 } else { hops };
+    let set_bytes = hops * hop_bytes + arrays * DATA_OFFSET as u64 + small;
+    // Parts become files: one hop at a time, and all at once if they lie side by side.
+    let meanwhile = match options.layout {
+        Layout::Rows => hops * hop_bytes,
+        Layout::Hops if panels > 1 => hop_bytes,
+        Layout::Hops => 0,
+    };
+    let transposes = options.operators.contains(&Operator::Col);
+    let list_bytes =
+        8 * (nodes + 1) + edges * (csc.indices.id_bytes() as u64 + if options.weighted { 4 } else { 0 });
+    let turned = if transposes { 2 * list_bytes + 8 * edges } else { 0 };
+    let sums: u64 = options.operators.iter().map(|operator| u64::from(operator.sums() * options.hops)).sum();
+    let norm = if options.feature_norm == FeatureNorm::Row { 1 } else { 0 };
+    let table = features.bytes.len() as u64;
+    // Rows of features are so short that a panel's columns are read with all others.
+    let reads = (operators * panels + norm) * table
+        + (rows * features.row_bytes()) as u64
+        + sums * panels * list_bytes;
+    let again = match options.layout {
+        Layout::Hops if panels > 1 => (hops - 1) * hop_bytes,
+        Layout::Hops => 0,
+        Layout::Rows => hops * hop_bytes,
+    };
+    Estimate {
+        rows: rows as u64,
+        dim: dim as u64,
+        hops,
+        set_bytes,
+        disk_bytes: set_bytes + meanwhile + turned,
+        columns: width as u64,
+        panels,
+        memory_bytes: memory_bytes.max(if transposes { LEAST_TO_TRANSPOSE } else { 0 }),
+        read_bytes: reads + again + turned,
+        write_bytes: set_bytes + again + turned,
+        multiply_adds: sums * edges * dim as u64,
+        seconds: 0.0,
+    }
+}

@@ -1,0 +1,259 @@
+//! `OUT.propagating`: what is finished of a hop set that is being made.
+//!
+//! | name | what it is |
+//! |---|---|
+//! | `lock` | held by the process that makes the hop set |
+//! | `journal.json` | the options, and every finished part and file with length and hash |
+//! | `parts/` | columns of hops, as they were computed |
+//! | `set/` | files of the hop set |
+//! | `transposed/` | the graph with all edges turned round, for `col` |
+//!
+//! A part is on the disk before the journal names it, and the journal is replaced in one step. So whatever the journal
+//! names is there, however the process ended; the rest is removed when work goes on.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use rayon::prelude::*;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use uva_graph::GraphError;
+use uva_mem::files::{Replacement, open_lock_file, read_regular};
+
+use crate::options::Decisive;
+use crate::part::{self, Part};
+
+/// Raised when earlier versions' folders can no longer be taken up.
+const FORMAT: u32 = 1;
+
+/// More than a journal of the largest hop set takes.
+const MOST_BYTES: u64 = 256 << 20;
+
+const JOURNAL: &str = "journal.json";
+const LOCK: &str = "lock";
+
+/// A finished file of the hop set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FinishedFile {
+    pub(crate) name: String,
+    pub(crate) tag: u32,
+    pub(crate) bytes: u64,
+    pub(crate) hash: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Content {
+    format: u32,
+    options: Decisive,
+    parts: Vec<Part>,
+    files: Vec<FinishedFile>,
+}
+
+/// The folder, locked.
+pub(crate) struct Journal {
+    folder: PathBuf,
+    content: Content,
+    /// Held for as long as this lives.
+    _lock: File,
+}
+
+/// The folder beside `out`.
+pub fn folder_of(out: &Path) -> PathBuf {
+    let mut name = out.file_name().map(OsStr::to_owned).unwrap_or_default();
+    name.push(OsString::from(".propagating"));
+    out.with_file_name(name)
+}
+
+impl Journal {
+    /// Begins, or goes on with what an earlier process has left if `resume`.
+    ///
+    /// # Errors
+    /// If something was left and is not to be resumed, was begun with other options, or another process is at it.
+    pub(crate) fn open(out: &Path, options: Decisive, resume: bool) -> Result<Journal, GraphError> {
+        let folder = folder_of(out);
+        let is_there = folder.symlink_metadata().is_ok();
+        if is_there && !resume {
+            return Err(GraphError::usage(
+                "OUT",
+                format!(
+                    "an earlier run has left {}: go on with it by --resume, or remove it (rm -r) and begin anew",
+                    folder.display()
+                ),
+            ));
+        }
+        if is_there && !is_ours(&folder) {
+            let message =
+                format!("{} is no folder of this program's: move it out of the way", folder.display());
+            return Err(GraphError::usage("OUT", message));
+        }
+        if !is_there {
+            fs::create_dir_all(&folder).map_err(GraphError::io(&folder, "create"))?;
+        }
+        let lock_path = folder.join(LOCK);
+        let lock = open_lock_file(&lock_path, true).map_err(GraphError::io(&lock_path, "open"))?;
+        // A file system without locks does without.
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+            let message = format!("another process is making it, in {}", folder.display());
+            return Err(GraphError::usage("OUT", message));
+        }
+        let content = match read(&folder)? {
+            Some(found) => {
+                options.check_same(&found.options, &folder.display().to_string())?;
+                found
+            }
+            None => Content { format: FORMAT, options, parts: Vec::new(), files: Vec::new() },
+        };
+        let mut journal = Journal { folder, content, _lock: lock };
+        for name in ["parts", "set"] {
+            let path = journal.folder.join(name);
+            fs::create_dir_all(&path).map_err(GraphError::io(&path, "create"))?;
+        }
+        journal.keep_what_is_whole()?;
+        journal.write()?;
+        Ok(journal)
+    }
+
+    /// Forgets what is not there as it was written, and removes what is not in the journal.
+    fn keep_what_is_whole(&mut self) -> Result<(), GraphError> {
+        let (parts, set) = (self.parts_folder(), self.set());
+        self.content.parts.retain(|part| part.is_whole(&parts));
+        self.content
+            .files
+            .retain(|file| part::is_whole(&set.join(&file.name), file.tag, file.bytes, &file.hash));
+        let named: Vec<PathBuf> = self
+            .content
+            .parts
+            .iter()
+            .map(|part| part::path(&parts, part.operator, part.hop, &part.columns))
+            .chain(self.content.files.iter().map(|file| set.join(&file.name)))
+            .collect();
+        for folder in [parts, set] {
+            for entry in fs::read_dir(&folder).map_err(GraphError::io(&folder, "read"))? {
+                let path = entry.map_err(GraphError::io(&folder, "read"))?.path();
+                if !named.contains(&path) {
+                    part::remove_if_there(&path)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The folder of parts.
+    pub(crate) fn parts_folder(&self) -> PathBuf {
+        self.folder.join("parts")
+    }
+
+    /// What becomes the hop set.
+    pub(crate) fn set(&self) -> PathBuf {
+        self.folder.join("set")
+    }
+
+    /// Finished parts of an operator's hop, by columns.
+    pub(crate) fn parts(&self, operator: Option<usize>, hop: u32) -> Vec<Part> {
+        let of_hop = |part: &&Part| (part.operator, part.hop) == (operator, hop);
+        let mut parts: Vec<Part> = self.content.parts.iter().filter(of_hop).cloned().collect();
+        parts.sort_by_key(|part| part.columns.start);
+        parts
+    }
+
+    /// Bytes of all that is finished.
+    pub(crate) fn bytes(&self) -> u64 {
+        let parts: u64 = self.content.parts.iter().map(|part| part.bytes).sum();
+        parts + self.content.files.iter().map(|file| file.bytes).sum::<u64>()
+    }
+
+    pub(crate) fn file(&self, name: &str) -> Option<&FinishedFile> {
+        self.content.files.iter().find(|file| file.name == name)
+    }
+
+    pub(crate) fn files(&self) -> &[FinishedFile] {
+        &self.content.files
+    }
+
+    /// Notes a part, which is on the disk.
+    pub(crate) fn add_part(&mut self, part: Part) -> Result<(), GraphError> {
+        self.content.parts.push(part);
+        self.write()
+    }
+
+    /// Notes a file, which is on the disk, and removes the parts that it was made of.
+    pub(crate) fn add_file(&mut self, file: FinishedFile, made_of: &[Part]) -> Result<(), GraphError> {
+        self.content.files.push(file);
+        self.forget(made_of)
+    }
+
+    /// Forgets parts, and removes their files.
+    pub(crate) fn forget(&mut self, parts: &[Part]) -> Result<(), GraphError> {
+        self.content.parts.retain(|part| !parts.contains(part));
+        // First out of the journal, so that it never names what is gone.
+        self.write()?;
+        let folder = self.parts_folder();
+        parts.par_iter().try_for_each(|part| {
+            part::remove_if_there(&part::path(&folder, part.operator, part.hop, &part.columns))
+        })
+    }
+
+    fn write(&self) -> Result<(), GraphError> {
+        let path = self.folder.join(JOURNAL);
+        let written = || -> std::io::Result<()> {
+            let mut file = Replacement::of(&path, 0o666)?;
+            let mut text = serde_json::to_vec_pretty(&self.content)?;
+            text.push(b'\n');
+            file.file().write_all(&text)?;
+            file.file().sync_all()?;
+            file.commit()?;
+            file.sync_directory()
+        };
+        written().map_err(GraphError::io(&path, "write"))
+    }
+
+    /// Removes the folder, whose set has its final name.
+    pub(crate) fn remove(self) -> Result<(), GraphError> {
+        remove(&self.folder)
+    }
+}
+
+/// Whether a run has made the folder: its lock is there, or a run was killed before it made one.
+fn is_ours(folder: &Path) -> bool {
+    folder.join(LOCK).is_file() || fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none())
+}
+
+/// Removes what is left of a finished run.
+pub(crate) fn remove(folder: &Path) -> Result<(), GraphError> {
+    if !is_ours(folder) {
+        return Ok(());
+    }
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(GraphError::io(folder, "remove")(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{0}: remove the folder and begin anew")]
+struct NotAJournal(String);
+
+fn read(folder: &Path) -> Result<Option<Content>, GraphError> {
+    let path = folder.join(JOURNAL);
+    let bytes = match read_regular(&path, MOST_BYTES) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(GraphError::io(&path, "read")(error)),
+    };
+    let invalid = |problem: String| GraphError::invalid(&path, NotAJournal(problem));
+    let content: Content = serde_json::from_slice(&bytes)
+        .map_err(|error| invalid(uva_graph::quote::message(&error.to_string())))?;
+    if content.format != FORMAT {
+        return Err(invalid(format!("it has format {}, and this version reads {FORMAT}", content.format)));
+    }
+    Ok(Some(content))
+}

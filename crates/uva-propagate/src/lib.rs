@@ -1,0 +1,33 @@
+//! Features multiplied by graph operators, and stored: *hop sets*, which models are trained on without the graph.
+//!
+//! [`propagate`] computes `B^r X` for operators `B` and hops `r`, and keeps the rows of the splits. Columns of features
+//! do not depend on each other, so it takes as many as memory holds, a *panel*, through all hops, and then the next. What
+//! is finished is in a journal beside the result, and an interrupted run goes on from there. The bytes of the result do
+//! not depend on threads, memory or interruptions. [`HopSet`] opens and checks a result.
+//!
+//! This crate must not know of models, batches, processes, or any GPU. Next: `uva-ops` has the sums, `uva-graph` the
+//! datasets.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
+mod assemble;
+mod estimate;
+mod features;
+mod hop_set;
+mod journal;
+mod kept;
+mod operator;
+mod options;
+mod panel;
+mod part;
+mod run;
+mod speed;
+mod sums;
+mod transposed;
+
+pub use estimate::Estimate;
+pub use hop_set::{AppliedOperator, FileFacts, HopSet, Order, Source};
+pub use journal::folder_of;
+pub use operator::{OPERATORS, Operator, parse_operators};
+pub use options::{HopType, KeptNodes, Layout, MOST_HOPS, Options, RowOrder};
+pub use run::{Ended, Made, Progress, Watch, propagate};

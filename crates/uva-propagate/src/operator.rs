@@ -1,0 +1,230 @@
+//! The operators: their names, parameters, and what the lists of the graph stand for in each.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Sums that one application of `ppr` or `heat` takes unless it is said.
+const DEFAULT_STEPS: u32 = 10;
+
+/// The most of them.
+const MOST_STEPS: u32 = 100;
+
+/// Name, parameters and help of every operator.
+pub const OPERATORS: &[(&str, &str)] = &[
+    ("sym", "Σ x_u / √(d_v d_u) + x_v / d_v, d = list length + 1: one hop is GCN's whole-neighbourhood sum"),
+    ("sym-noloop", "Σ x_u / √(n_v n_u), n = list length; nodes without a list are left out"),
+    ("row", "the mean of the list"),
+    ("row-loop", "the mean of the list and the node itself"),
+    ("col", "row of the graph with all edges turned round"),
+    ("ppr:ALPHA[,T]", "personalised PageRank: T steps (10) of z ← (1 − ALPHA) sym(z) + ALPHA x from z = x"),
+    ("heat:TIME[,T]", "the heat kernel: Σ e^−TIME TIME^k / k! · sym^k(x) for k from 0 to T (10)"),
+];
+
+/// What features are multiplied by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Operator {
+    /// Normalised by both ends' list lengths + 1, with the node itself.
+    Sym,
+    /// Normalised by both ends' list lengths.
+    SymNoLoop,
+    /// The mean of the list.
+    Row,
+    /// The mean of the list and the node itself.
+    RowLoop,
+    /// [`Row`](Self::Row) of the transposed graph.
+    Col,
+    /// Personalised PageRank.
+    Ppr {
+        /// The share of the node's own row, between 0 and 1.
+        alpha: f64,
+        /// Sums that one application takes.
+        steps: u32,
+    },
+    /// The heat kernel.
+    Heat {
+        /// For how long heat spreads: more than 0.
+        time: f64,
+        /// The last power of `sym` in the series.
+        steps: u32,
+    },
+}
+
+impl Operator {
+    /// Whether a node's own row is among those that are summed.
+    pub fn has_self_loops(self) -> bool {
+        match self {
+            Self::Sym | Self::RowLoop | Self::Ppr { .. } | Self::Heat { .. } => true,
+            Self::SymNoLoop | Self::Row | Self::Col => false,
+        }
+    }
+
+    /// Sums over all lists that one application takes.
+    pub fn sums(self) -> u32 {
+        match self {
+            Self::Ppr { steps, .. } | Self::Heat { steps, .. } => steps,
+            Self::Sym | Self::SymNoLoop | Self::Row | Self::RowLoop | Self::Col => 1,
+        }
+    }
+
+    /// Tables of a panel's columns that an application has in memory.
+    pub fn tables(self) -> u32 {
+        match self {
+            Self::Ppr { .. } | Self::Heat { .. } => 3,
+            Self::Sym | Self::SymNoLoop | Self::Row | Self::RowLoop | Self::Col => 2,
+        }
+    }
+
+    /// The name as files have it: the operator's, with `-` in the place of `:` and `,`.
+    pub fn file_stem(self) -> String {
+        self.to_string().replace([':', ','], "-")
+    }
+}
+
+/// The name that is parsed again as this operator, all parameters said.
+impl fmt::Display for Operator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sym => f.write_str("sym"),
+            Self::SymNoLoop => f.write_str("sym-noloop"),
+            Self::Row => f.write_str("row"),
+            Self::RowLoop => f.write_str("row-loop"),
+            Self::Col => f.write_str("col"),
+            Self::Ppr { alpha, steps } => write!(f, "ppr:{alpha},{steps}"),
+            Self::Heat { time, steps } => write!(f, "heat:{time},{steps}"),
+        }
+    }
+}
+
+impl FromStr for Operator {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, parameters) = match text.split_once(':') {
+            Some((name, parameters)) => (name, Some(parameters)),
+            None => (text, None),
+        };
+        let plain = |operator| match parameters {
+            None => Ok(operator),
+            Some(_) => Err(format!("'{text}': {name} takes no parameters")),
+        };
+        match name {
+            "sym" => plain(Self::Sym),
+            "sym-noloop" => plain(Self::SymNoLoop),
+            "row" => plain(Self::Row),
+            "row-loop" => plain(Self::RowLoop),
+            "col" => plain(Self::Col),
+            "ppr" => {
+                let (alpha, steps) = numbers(text, "ppr:0.1", parameters)?;
+                match alpha > 0.0 && alpha < 1.0 {
+                    true => Ok(Self::Ppr { alpha, steps }),
+                    false => Err(format!("'{text}': ALPHA is {alpha}, it has to be between 0 and 1")),
+                }
+            }
+            "heat" => {
+                let (time, steps) = numbers(text, "heat:3", parameters)?;
+                match time > 0.0 && time <= 100.0 {
+                    true => Ok(Self::Heat { time, steps }),
+                    false => Err(format!("'{text}': TIME is {time}, it has to be above 0 and at most 100")),
+                }
+            }
+            _ => {
+                let names: Vec<&str> = OPERATORS.iter().map(|(name, _)| *name).collect();
+                Err(format!("'{text}' is no operator; there are {}", names.join(", ")))
+            }
+        }
+    }
+}
+
+/// The first parameter, and the steps.
+fn numbers(text: &str, example: &str, parameters: Option<&str>) -> Result<(f64, u32), String> {
+    let Some(parameters) = parameters else {
+        return Err(format!("'{text}' lacks its parameter: write {example}, for instance"));
+    };
+    let (first, steps) = match parameters.split_once(',') {
+        Some((first, steps)) => (first, Some(steps)),
+        None => (parameters, None),
+    };
+    let number: f64 = first
+        .parse()
+        .ok()
+        .filter(|number: &f64| number.is_finite())
+        .ok_or_else(|| format!("'{text}': '{first}' is no number: write {example}, for instance"))?;
+    let steps = match steps {
+        None => DEFAULT_STEPS,
+        Some(steps) => steps
+            .parse()
+            .ok()
+            .filter(|steps| (1..=MOST_STEPS).contains(steps))
+            .ok_or_else(|| format!("'{text}': T is '{steps}', it has to be from 1 to {MOST_STEPS}"))?,
+    };
+    Ok((number, steps))
+}
+
+/// Several operators, separated by commas: `sym,ppr:0.1,10,row`. What begins with a digit belongs to the operator before
+/// it.
+///
+/// # Errors
+/// A message about the first name or parameter that is wrong, or an operator that occurs twice.
+pub fn parse_operators(text: &str) -> Result<Vec<Operator>, String> {
+    let mut texts: Vec<String> = Vec::new();
+    for piece in text.split(',') {
+        match texts.last_mut() {
+            Some(last) if piece.starts_with(|first: char| first.is_ascii_digit()) => {
+                *last = format!("{last},{piece}");
+            }
+            _ => texts.push(piece.to_owned()),
+        }
+    }
+    let operators = texts.iter().map(|text| text.parse()).collect::<Result<Vec<Operator>, String>>()?;
+    for (place, operator) in operators.iter().enumerate() {
+        if operators[..place].contains(operator) {
+            return Err(format!("{operator} is there twice"));
+        }
+    }
+    Ok(operators)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operators_are_parsed_and_told_by_their_names() {
+        let text = "sym,ppr:0.1,row,heat:2.5,7,col,sym-noloop,row-loop";
+        let operators = parse_operators(text).unwrap();
+        let names: Vec<String> = operators.iter().map(Operator::to_string).collect();
+        assert_eq!(
+            names,
+            ["sym", "ppr:0.1,10", "row", "heat:2.5,7", "col", "sym-noloop", "row-loop"],
+            "steps are said"
+        );
+        assert_eq!(operators[1].file_stem(), "ppr-0.1-10");
+        for (operator, name) in operators.iter().zip(&names) {
+            assert_eq!(name.parse(), Ok(*operator));
+        }
+    }
+
+    #[test]
+    fn what_is_no_operator_is_refused_with_what_would_do() {
+        for (text, says) in [
+            ("sum", "'sum' is no operator; there are sym, "),
+            ("", "'' is no operator"),
+            ("sym,", "'' is no operator"),
+            ("sym:2", "takes no parameters"),
+            ("ppr", "lacks its parameter: write ppr:0.1"),
+            ("ppr:x", "'x' is no number"),
+            ("ppr:0", "between 0 and 1"),
+            ("ppr:1", "between 0 and 1"),
+            ("ppr:NaN", "'NaN' is no number"),
+            ("ppr:0.1,0", "from 1 to 100"),
+            ("ppr:0.1,101", "from 1 to 100"),
+            ("heat:-1", "above 0"),
+            ("heat:0", "above 0"),
+            ("sym,row,sym", "sym is there twice"),
+            ("ppr:0.1,ppr:0.1,10", "ppr:0.1,10 is there twice"),
+        ] {
+            let error = parse_operators(text).unwrap_err();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+}

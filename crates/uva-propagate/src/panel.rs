@@ -1,0 +1,209 @@
+//! One operator on one panel of columns, all hops: columns do not depend on each other, so nothing but the kept rows
+//! ever has to be stored.
+
+use std::ops::Range;
+use std::path::Path;
+
+use rayon::ThreadPool;
+use rayon::prelude::*;
+use uva_graph::GraphError;
+use uva_ops::Vectors;
+use uva_ops::lists::{ListsError, add_scaled};
+
+use crate::features::Features;
+use crate::kept::Kept;
+use crate::operator::Operator;
+use crate::options::HopType;
+use crate::part::{self, Part};
+use crate::sums::Matrix;
+
+/// Rows between two looks at whether to stop.
+const BLOCK_ROWS: usize = 1 << 16;
+
+/// Values that a thread adds at once.
+const TASK_VALUES: usize = 1 << 14;
+
+/// An operator whose hops are wanted.
+pub(crate) struct Task<'a> {
+    /// Its place among those asked for.
+    pub(crate) place: usize,
+    pub(crate) operator: Operator,
+    pub(crate) matrix: Matrix<'a>,
+    pub(crate) hops: u32,
+    pub(crate) features: &'a Features<'a>,
+    pub(crate) nodes: usize,
+    pub(crate) kept: &'a Kept,
+    pub(crate) element: HopType,
+    /// The file that a wrong entry would be in.
+    pub(crate) lists: &'a Path,
+}
+
+/// Whom a panel tells how far it is.
+pub(crate) trait Follow {
+    /// So many rows have been summed in this hop since the last call. True if the work is to stop.
+    fn rows(&mut self, hop: u32, rows: usize) -> bool;
+
+    /// A part is finished.
+    fn part(&mut self, part: Part) -> Result<(), GraphError>;
+}
+
+/// The tables of a panel, each a row a node.
+struct Tables {
+    width: usize,
+    /// What the operator is applied to.
+    x: Vec<f32>,
+    /// The last sum, or what becomes the next.
+    sums: Vec<f32>,
+    /// The sum before the last (`ppr`), or that of the series (`heat`); else empty.
+    other: Vec<f32>,
+}
+
+/// Stores all hops of the operator for these columns. False if it was stopped.
+pub(crate) fn run(
+    task: &Task<'_>,
+    columns: &Range<usize>,
+    folder: &Path,
+    pool: &ThreadPool,
+    follow: &mut dyn Follow,
+) -> Result<bool, GraphError> {
+    let width = columns.len();
+    let size = task.nodes * width;
+    let other = if task.operator.tables() > 2 { size } else { 0 };
+    let mut tables = Tables { width, x: vec![0.0; size], sums: vec![0.0; size], other: vec![0.0; other] };
+    pool.install(|| task.features.write(&(0..task.nodes), columns, &mut tables.x));
+    for hop in 1..=task.hops {
+        let (last, sums) = (hop == task.hops, task.operator.sums());
+        tables.begin(task.operator, pool);
+        // The very last sum is only made for the rows that are kept.
+        for step in 1..=if last { sums - 1 } else { sums } {
+            if !tables.sum_all(task, step, pool, &mut |rows| follow.rows(hop, rows))? {
+                return Ok(false);
+            }
+        }
+        if !last {
+            tables.end(task.operator);
+        }
+        let mut rows = |nodes: &[i64], out: &mut [f32]| match last {
+            true => tables.last_rows(task, nodes, out).map_err(|error| wrong(task, error)),
+            false => {
+                for (&node, out) in nodes.iter().zip(out.chunks_exact_mut(width)) {
+                    out.copy_from_slice(&tables.x[node as usize * width..][..width]);
+                }
+                Ok(())
+            }
+        };
+        let part = (Some(task.place), hop, columns);
+        let mut stops = |rows| follow.rows(hop, if last { rows } else { 0 });
+        match part::write(folder, part, (task.element, &task.kept.nodes), pool, &mut rows, &mut stops)? {
+            Some(part) => follow.part(part)?,
+            None => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
+fn wrong(task: &Task<'_>, error: ListsError) -> GraphError {
+    GraphError::invalid(task.lists, error)
+}
+
+impl Tables {
+    /// Before the first sum of a hop.
+    fn begin(&mut self, operator: Operator, pool: &ThreadPool) {
+        if let Operator::Heat { time, .. } = operator {
+            self.other.fill(0.0);
+            add(&self.x, heat_weight(time, 0), &mut self.other, pool);
+        }
+    }
+
+    /// One sum over all lists. False if it was stopped.
+    fn sum_all(
+        &mut self,
+        task: &Task<'_>,
+        step: u32,
+        pool: &ThreadPool,
+        stops: &mut dyn FnMut(usize) -> bool,
+    ) -> Result<bool, GraphError> {
+        let width = self.width;
+        let is_ppr = matches!(task.operator, Operator::Ppr { .. });
+        // What is summed, and where the sums go.
+        let (from, to) = match is_ppr && step > 1 {
+            true => (&self.sums, &mut self.other),
+            false => (&self.x, &mut self.sums),
+        };
+        for (block, to) in to.chunks_mut(BLOCK_ROWS * width).enumerate() {
+            let first = block * BLOCK_ROWS;
+            let rows = first..first + to.len() / width;
+            pool.install(|| task.matrix.rows(&rows, (from, width), to))
+                .map_err(|error| wrong(task, error))?;
+            if let Operator::Ppr { alpha, .. } = task.operator {
+                add(&self.x[first * width..], alpha as f32, to, pool);
+            }
+            if stops(rows.len()) {
+                return Ok(false);
+            }
+        }
+        match task.operator {
+            Operator::Ppr { .. } if step > 1 => std::mem::swap(&mut self.sums, &mut self.other),
+            Operator::Heat { time, .. } => {
+                add(&self.sums, heat_weight(time, step), &mut self.other, pool);
+                // The next power is made of this one.
+                std::mem::swap(&mut self.x, &mut self.sums);
+            }
+            _ => {}
+        }
+        Ok(true)
+    }
+
+    /// After the last sum of a hop: the hop becomes what the next one is made of.
+    fn end(&mut self, operator: Operator) {
+        match operator {
+            Operator::Heat { .. } => std::mem::swap(&mut self.x, &mut self.other),
+            _ => std::mem::swap(&mut self.x, &mut self.sums),
+        }
+    }
+
+    /// The rows of these nodes behind the last sum of a hop, of which all sums but that have been made. Uses the current
+    /// rayon pool.
+    fn last_rows(&self, task: &Task<'_>, nodes: &[i64], out: &mut [f32]) -> Result<(), ListsError> {
+        let width = self.width;
+        let sums = task.operator.sums();
+        let from = match task.operator {
+            Operator::Ppr { .. } if sums > 1 => &self.sums,
+            _ => &self.x,
+        };
+        task.matrix.rows(nodes, (from, width), out)?;
+        let vectors = Vectors::widest();
+        let row_of = |node: i64| node as usize * width..(node as usize + 1) * width;
+        match task.operator {
+            Operator::Ppr { alpha, .. } => {
+                for (&node, out) in nodes.iter().zip(out.chunks_exact_mut(width)) {
+                    add_scaled(vectors, &self.x[row_of(node)], alpha as f32, out);
+                }
+            }
+            Operator::Heat { time, .. } => {
+                let mut series = vec![0.0; width];
+                for (&node, out) in nodes.iter().zip(out.chunks_exact_mut(width)) {
+                    series.copy_from_slice(&self.other[row_of(node)]);
+                    add_scaled(vectors, out, heat_weight(time, sums), &mut series);
+                    out.copy_from_slice(&series);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// e^−t t^k / k!
+fn heat_weight(time: f64, power: u32) -> f32 {
+    (1..=power).fold((-time).exp(), |weight, k| weight * time / f64::from(k)) as f32
+}
+
+/// Adds `factor` times the values to as many sums.
+fn add(values: &[f32], factor: f32, sums: &mut [f32], pool: &ThreadPool) {
+    let vectors = Vectors::widest();
+    pool.install(|| {
+        let tasks = sums.par_chunks_mut(TASK_VALUES).zip(values.par_chunks(TASK_VALUES));
+        tasks.for_each(|(sums, values)| add_scaled(vectors, values, factor, sums));
+    });
+}

@@ -1,0 +1,159 @@
+//! Parts: some columns of one hop, for the kept rows, as they are computed.
+//!
+//! A part is an array file of its own. Its elements begin at byte 4096, so that a part of all columns is the hop's file.
+
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use half::{bf16, f16};
+use rayon::ThreadPool;
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use uva_graph::GraphError;
+use uva_graph::hash::ArrayHash;
+use uva_graph::npy::{NpyArray, NpyWriter};
+use uva_mem::files::{open_directory, open_regular};
+
+use crate::options::HopType;
+
+/// Where elements of hop files begin.
+pub const DATA_OFFSET: usize = 4096;
+
+/// Bytes of float32 that are computed before they are written.
+const BLOCK_BYTES: usize = 1 << 20;
+
+/// Bytes that writing a part takes: a block, the same narrowed, and what the writer keeps back.
+pub(crate) const WRITE_BYTES: u64 = 2 * BLOCK_BYTES as u64 + (4 << 20);
+
+/// A finished part, as the journal has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Part {
+    /// The operator's place among those asked for; `None`: features as they are.
+    pub(crate) operator: Option<usize>,
+    pub(crate) hop: u32,
+    pub(crate) columns: Range<usize>,
+    pub(crate) bytes: u64,
+    pub(crate) hash: String,
+}
+
+/// The file of these columns in the folder of parts.
+pub(crate) fn path(folder: &Path, operator: Option<usize>, hop: u32, columns: &Range<usize>) -> PathBuf {
+    let operator = operator.map_or_else(|| "x".to_owned(), |place| place.to_string());
+    folder.join(format!("{operator}.{hop}.{}-{}.npy", columns.start, columns.end))
+}
+
+/// An array that is written and hashed at once.
+pub(crate) struct HashedArray {
+    path: PathBuf,
+    writer: NpyWriter,
+    hash: ArrayHash,
+}
+
+impl HashedArray {
+    /// Creates the file, in place of an earlier one.
+    pub(crate) fn create(
+        path: &Path,
+        element: HopType,
+        row: &[usize],
+        tag: u32,
+    ) -> Result<HashedArray, GraphError> {
+        remove_if_there(path)?;
+        let writer = NpyWriter::create(path, element.npy(), row)?.with_data_at(DATA_OFFSET);
+        Ok(HashedArray { path: path.to_owned(), writer, hash: ArrayHash::new(tag as u8) })
+    }
+
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), GraphError> {
+        self.hash.add(bytes);
+        self.writer.write_bytes(bytes)
+    }
+
+    /// Bytes and hash of the file, which is then on the disk under its name.
+    pub(crate) fn finish(self) -> Result<(u64, String), GraphError> {
+        self.writer.finish()?;
+        let bytes = sync(&self.path)?;
+        Ok((bytes, format!("{:016x}", self.hash.finish())))
+    }
+}
+
+/// Waits until a file and its name are on the disk, and tells its length.
+pub(crate) fn sync(path: &Path) -> Result<u64, GraphError> {
+    let synced = || -> io::Result<u64> {
+        let file = open_regular(path)?;
+        file.sync_all()?;
+        if let Some(parent) = path.parent() {
+            open_directory(parent)?.sync_all()?;
+        }
+        Ok(file.metadata()?.len())
+    };
+    synced().map_err(GraphError::io(path, "flush"))
+}
+
+/// Removes a file that need not be there.
+pub(crate) fn remove_if_there(path: &Path) -> Result<(), GraphError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(GraphError::io(path, "remove")(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Writes the rows of some nodes, one behind the other.
+pub(crate) type Fill<'f> = &'f mut (dyn FnMut(&[i64], &mut [f32]) -> Result<(), GraphError> + Send);
+
+/// Writes a part: `rows` fills blocks of consecutive kept rows, each of `columns`, within the pool. `stops` is told how
+/// many rows have been written since the last call, and asked whether to stop. `None` if it was stopped.
+pub(crate) fn write(
+    folder: &Path,
+    (operator, hop, columns): (Option<usize>, u32, &Range<usize>),
+    (element, nodes): (HopType, &[i64]),
+    pool: &ThreadPool,
+    rows: Fill<'_>,
+    stops: &mut dyn FnMut(usize) -> bool,
+) -> Result<Option<Part>, GraphError> {
+    let width = columns.len();
+    let mut file = HashedArray::create(&path(folder, operator, hop, columns), element, &[width], hop)?;
+    let block_rows = (BLOCK_BYTES / 4 / width).max(1);
+    let mut block = vec![0.0; block_rows.min(nodes.len()) * width];
+    for nodes in nodes.chunks(block_rows) {
+        let block = &mut block[..nodes.len() * width];
+        pool.install(|| rows(nodes, block))?;
+        match element {
+            HopType::F32 => file.write(bytemuck::cast_slice(block))?,
+            HopType::F16 => {
+                let bits = pool.install(|| narrowed(block, |value| f16::from_f32(value).to_bits()));
+                file.write(bytemuck::cast_slice(&bits))?;
+            }
+            HopType::Bf16 => {
+                let bits = pool.install(|| narrowed(block, |value| bf16::from_f32(value).to_bits()));
+                file.write(bytemuck::cast_slice(&bits))?;
+            }
+        }
+        if stops(nodes.len()) {
+            return Ok(None);
+        }
+    }
+    let (bytes, hash) = file.finish()?;
+    Ok(Some(Part { operator, hop, columns: columns.clone(), bytes, hash }))
+}
+
+/// The values rounded to the nearest of a narrower type.
+fn narrowed(values: &[f32], narrow: impl Fn(f32) -> u16 + Sync) -> Vec<u16> {
+    values.par_iter().with_min_len(1 << 14).map(|&value| narrow(value)).collect()
+}
+
+impl Part {
+    /// Whether the part's file is there as it was written.
+    pub(crate) fn is_whole(&self, folder: &Path) -> bool {
+        let path = path(folder, self.operator, self.hop, &self.columns);
+        is_whole(&path, self.hop, self.bytes, &self.hash)
+    }
+}
+
+/// Whether an array is there with this length and hash.
+pub(crate) fn is_whole(path: &Path, tag: u32, bytes: u64, hash: &str) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.len() == bytes)
+        && NpyArray::open(path).is_ok_and(|array| {
+            format!("{:016x}", uva_graph::hash::of_array(tag as u8, array.bytes())) == hash
+        })
+}

@@ -1,0 +1,499 @@
+//! A hop set made from beginning to end, or from where an earlier run was interrupted.
+
+use std::ops::Range;
+use std::path::Path;
+use std::time::Instant;
+
+use rayon::ThreadPool;
+use uva_graph::disk_space::{self, BytesOnDisk};
+use uva_graph::npy::{NpyType, NpyWriter};
+use uva_graph::{Dataset, GraphError, Labels, Split, hash, names, staged};
+use uva_mem::files::{open_directory, write_new};
+use uva_sample::philox::Purpose;
+
+use crate::assemble;
+use crate::estimate::{self, Estimate};
+use crate::features::Features;
+use crate::hop_set::{self, AppliedOperator, FileFacts, HopSet, Order, Source};
+use crate::journal::{self, FinishedFile, Journal};
+use crate::kept::Kept;
+use crate::operator::Operator;
+use crate::options::{Decisive, HopType, Layout, Options};
+use crate::panel::{self, Follow, Task};
+use crate::part::{self, DATA_OFFSET, Part};
+use crate::speed;
+use crate::sums::{Graph, Matrix};
+use crate::transposed::Transposed;
+
+/// How far the work is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress<'a> {
+    /// The operator, or what else is done.
+    pub what: &'a str,
+    /// The hop, from 1, and all hops.
+    pub hop: (u32, u32),
+    /// The panel, from 1, and all panels of this run.
+    pub panel: (usize, usize),
+    /// Rows that are summed, in all hops and panels of this run.
+    pub done: u64,
+    /// All of them.
+    pub total: u64,
+}
+
+/// Whom the work tells what it takes and how far it is, and who may stop it.
+pub trait Watch {
+    /// What it takes, before anything is written; and the bytes that an earlier run has finished.
+    fn begins(&mut self, estimate: &Estimate, finished: u64);
+
+    /// How far it is.
+    fn progress(&mut self, progress: Progress<'_>);
+
+    /// Whether to stop.
+    fn stops(&mut self) -> bool;
+}
+
+/// How the work ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// With a hop set.
+    Made(Box<Made>),
+    /// It was stopped. What is finished stays in [`folder_of`](crate::folder_of) the result.
+    Stopped,
+}
+
+/// A finished hop set.
+#[derive(Debug)]
+pub struct Made {
+    /// Its description.
+    pub set: HopSet,
+    /// What it took.
+    pub estimate: Estimate,
+    /// Bytes that an earlier run had finished.
+    pub resumed: u64,
+    /// Whether an earlier run had made all of it.
+    pub was_there: bool,
+}
+
+/// Makes the hop set `out` of a dataset; `resume`: goes on with what an earlier run has left.
+///
+/// # Errors
+/// [`GraphError::Usage`] for options that do not go together, an `out` that is there, or one that is being made.
+/// [`GraphError::Lacking`] where memory or disk are too small, before anything is written. [`GraphError::Io`] where the
+/// system refuses; what is finished then stays.
+pub fn propagate(
+    dataset: &Dataset,
+    out: &Path,
+    options: &Options,
+    resume: bool,
+    watch: &mut dyn Watch,
+) -> Result<Ended, GraphError> {
+    let started = Instant::now();
+    options.check()?;
+    if out.file_name().is_none() {
+        return Err(GraphError::usage("OUT", format!("{} names no directory to create", out.display())));
+    }
+    let pool = pool(options.threads, out)?;
+    let graph = graph(dataset, options)?;
+    let decisive = Decisive::of(options, dataset.fingerprint());
+    if resume && HopSet::is_at(out) {
+        return finished_before(dataset, out, options, &decisive, &pool);
+    }
+    staged::refuse_existing(out)?;
+    let kept = pool.install(|| Kept::of(dataset, options))?;
+    let mut estimate = pool.install(|| estimate::of(dataset, options, kept.nodes.len(), out))?;
+    if !resume || journal::folder_of(out).symlink_metadata().is_err() {
+        check_disk(out, estimate.disk_bytes, &estimate)?;
+    }
+    let journal = Journal::open(out, decisive, resume)?;
+    let finished = journal.bytes();
+    check_disk(out, estimate.disk_bytes.saturating_sub(finished), &estimate)?;
+    let speed = speed::multiply_adds_a_second(dataset.nodes(), &pool);
+    estimate.seconds = estimate.multiply_adds as f64 / speed;
+    watch.begins(&estimate, finished);
+    let mut work =
+        Work { dataset, options, kept: &kept, pool: &pool, journal, watch, width: estimate.columns as usize };
+    if !work.arrays()? || !work.features()? || !work.operators(graph)? || !work.files()? {
+        return Ok(Ended::Stopped);
+    }
+    let set = work.describe(started.elapsed().as_secs_f64())?;
+    work.commit(out)?;
+    Ok(Ended::Made(Box::new(Made { set, estimate, resumed: finished, was_there: false })))
+}
+
+/// An earlier run has made all of it, and may have been interrupted while it cleaned up.
+fn finished_before(
+    dataset: &Dataset,
+    out: &Path,
+    options: &Options,
+    decisive: &Decisive,
+    pool: &ThreadPool,
+) -> Result<Ended, GraphError> {
+    let set = HopSet::open(out)?;
+    decisive.check_same(&set.decisive(), &out.display().to_string())?;
+    journal::remove(&journal::folder_of(out))?;
+    let estimate = pool.install(|| estimate::of(dataset, options, set.rows, out))?;
+    let resumed = set.bytes();
+    Ok(Ended::Made(Box::new(Made { set, estimate, resumed, was_there: true })))
+}
+
+fn pool(threads: usize, out: &Path) -> Result<ThreadPool, GraphError> {
+    rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(|error| GraphError::Lacking {
+        path: out.to_owned(),
+        message: format!(
+            "cannot start {threads} threads ({error}): ask for fewer by --threads, or raise the limit on processes and \
+             threads (ulimit -u, or a container's pids limit)"
+        ),
+    })
+}
+
+/// The lists, with weights if they count.
+fn graph<'d>(dataset: &'d Dataset, options: &Options) -> Result<Graph<'d>, GraphError> {
+    let csc = dataset.csc();
+    let weights = match (options.weighted, dataset.weights()) {
+        (false, _) => None,
+        (true, Some(weights)) => Some(weights),
+        (true, None) => {
+            let file = dataset.path().join(names::WEIGHTS);
+            let message = format!("{}: there is none, so all entries count the same", file.display());
+            return Err(GraphError::usage("--weighted", message));
+        }
+    };
+    if let Some(place) = weights.and_then(|weights| weights.iter().position(|&weight| weight < 0.0)) {
+        let file = dataset.path().join(names::WEIGHTS);
+        let message = format!(
+            "{}: the weight of edge {place} is {}: weights of 0 or more are taken",
+            file.display(),
+            weights.map_or(0.0, |weights| weights[place])
+        );
+        return Err(GraphError::usage("--weighted", message));
+    }
+    Ok(Graph { offsets: csc.indptr, indices: csc.indices, weights })
+}
+
+fn check_disk(out: &Path, needs: u64, estimate: &Estimate) -> Result<(), GraphError> {
+    let what = format!(
+        "it takes {} more: {} for the hop set and {} meanwhile. Name a directory on another disk, or ask for less",
+        BytesOnDisk(needs),
+        BytesOnDisk(estimate.set_bytes),
+        BytesOnDisk(estimate.disk_bytes - estimate.set_bytes),
+    );
+    disk_space::check(out, needs, what)
+}
+
+/// The work of one run.
+struct Work<'w> {
+    dataset: &'w Dataset,
+    options: &'w Options,
+    kept: &'w Kept,
+    pool: &'w ThreadPool,
+    journal: Journal,
+    watch: &'w mut dyn Watch,
+    /// Columns of a panel.
+    width: usize,
+}
+
+/// The progress of one operator's panels.
+struct Followed<'f> {
+    journal: &'f mut Journal,
+    watch: &'f mut dyn Watch,
+    name: String,
+    hops: u32,
+    panel: (usize, usize),
+    done: u64,
+    total: u64,
+}
+
+impl Follow for Followed<'_> {
+    fn rows(&mut self, hop: u32, rows: usize) -> bool {
+        self.done += rows as u64;
+        self.watch.progress(Progress {
+            what: &self.name,
+            hop: (hop, self.hops),
+            panel: self.panel,
+            done: self.done,
+            total: self.total.max(self.done),
+        });
+        self.watch.stops()
+    }
+
+    fn part(&mut self, part: Part) -> Result<(), GraphError> {
+        self.journal.add_part(part)
+    }
+}
+
+impl Work<'_> {
+    /// Node ids and labels of the rows.
+    fn arrays(&mut self) -> Result<bool, GraphError> {
+        let nodes = &self.kept.nodes;
+        if self.journal.file(hop_set::NODE_IDS).is_none() {
+            self.array(hop_set::NODE_IDS, NpyType::I64, &[], &mut |file| file.write(nodes))?;
+        }
+        let labels = self.dataset.labels();
+        let (kind, row) = match labels {
+            Labels::Absent => return Ok(true),
+            Labels::Single(_) => (NpyType::I64, vec![]),
+            Labels::Multi { classes, .. } => (NpyType::U8, vec![classes]),
+            Labels::Regression { columns, .. } => (NpyType::F32, columns.into_iter().collect()),
+        };
+        if self.journal.file(hop_set::LABELS).is_none() {
+            let size = labels.row_bytes();
+            self.array(hop_set::LABELS, kind, &row, &mut |file| {
+                nodes
+                    .iter()
+                    .try_for_each(|&node| file.write_bytes(&labels.bytes()[node as usize * size..][..size]))
+            })?;
+        }
+        Ok(true)
+    }
+
+    fn array(
+        &mut self,
+        name: &str,
+        kind: NpyType,
+        row: &[usize],
+        fill: &mut dyn FnMut(&mut NpyWriter) -> Result<(), GraphError>,
+    ) -> Result<(), GraphError> {
+        let path = self.journal.set().join(name);
+        part::remove_if_there(&path)?;
+        let mut file = NpyWriter::create(&path, kind, row)?;
+        fill(&mut file)?;
+        file.finish()?;
+        let bytes = part::sync(&path)?;
+        let array = uva_graph::npy::NpyArray::open(&path)?;
+        let hash = format!("{:016x}", self.pool.install(|| hash::of_array(0, array.bytes())));
+        self.journal.add_file(FinishedFile { name: name.to_owned(), tag: 0, bytes, hash }, &[])
+    }
+
+    /// Hop 0: the features themselves. False if it was stopped.
+    fn features(&mut self) -> Result<bool, GraphError> {
+        let table = self.dataset.features();
+        let columns = 0..table.dim;
+        if self.journal.file(hop_set::FEATURES).is_some()
+            || self.journal.file(hop_set::ROWS).is_some()
+            || !self.journal.parts(None, 0).is_empty()
+        {
+            return Ok(true);
+        }
+        let features = self.pool.install(|| Features::new(table, self.options.feature_norm));
+        let (folder, watch) = (self.journal.parts_folder(), &mut *self.watch);
+        let mut done = 0;
+        let mut stops = |rows: usize| {
+            done += rows as u64;
+            let total = self.kept.nodes.len() as u64;
+            watch.progress(Progress { what: "features", hop: (0, 0), panel: (0, 0), done, total });
+            watch.stops()
+        };
+        let mut rows = |nodes: &[i64], out: &mut [f32]| {
+            features.write(nodes, &columns, out);
+            Ok(())
+        };
+        let what = (self.options.element, &self.kept.nodes[..]);
+        let written = part::write(&folder, (None, 0, &columns), what, self.pool, &mut rows, &mut stops)?;
+        let Some(part) = written else { return Ok(false) };
+        self.journal.add_part(part)?;
+        Ok(true)
+    }
+
+    /// All hops of all operators. False if it was stopped.
+    fn operators(&mut self, graph: Graph<'_>) -> Result<bool, GraphError> {
+        let (mut features, table) = (None, self.dataset.features());
+        for (place, &operator) in self.options.operators.iter().enumerate() {
+            let missing = self.missing(place, operator)?;
+            let panels: Vec<Range<usize>> =
+                missing.iter().flat_map(|columns| estimate::panels(columns, self.width)).collect();
+            if panels.is_empty() {
+                continue;
+            }
+            let turned = match operator {
+                Operator::Col => Some(Transposed::of(graph, self.journal.folder(), self.options.memory)?),
+                _ => None,
+            };
+            let (graph, lists) = match &turned {
+                Some(turned) => (turned.graph()?, turned.path()),
+                None => (graph, self.dataset.path().join(names::INDICES)),
+            };
+            let features = features
+                .get_or_insert_with(|| self.pool.install(|| Features::new(table, self.options.feature_norm)));
+            let task = Task {
+                place,
+                operator,
+                matrix: self.pool.install(|| Matrix::of(operator, graph)),
+                hops: self.options.hops,
+                features,
+                nodes: table.rows,
+                kept: self.kept,
+                element: self.options.element,
+                lists: &lists,
+            };
+            // The last sum is made for the kept rows alone.
+            let sums = u64::from(operator.sums() * self.options.hops) - 1;
+            let total = panels.len() as u64 * (sums * table.rows as u64 + self.kept.nodes.len() as u64);
+            let folder = self.journal.parts_folder();
+            let mut followed = Followed {
+                journal: &mut self.journal,
+                watch: &mut *self.watch,
+                name: operator.to_string(),
+                hops: self.options.hops,
+                panel: (0, panels.len()),
+                done: 0,
+                total,
+            };
+            for (number, columns) in (1..).zip(&panels) {
+                followed.panel.0 = number;
+                if !panel::run(&task, columns, &folder, self.pool, &mut followed)? {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Columns of which not all hops of an operator are finished. Hops of which a later one is missing are forgotten: they
+    /// have to be computed again in any case.
+    fn missing(&mut self, place: usize, operator: Operator) -> Result<Vec<Range<usize>>, GraphError> {
+        let files: Vec<(u32, String)> = (1..).zip(self.hop_files(operator)).collect();
+        // A finished file has taken the parts of its hop away.
+        let unfinished: Vec<u32> =
+            files.iter().filter(|(_, name)| self.journal.file(name).is_none()).map(|(hop, _)| *hop).collect();
+        if unfinished.is_empty() {
+            return Ok(Vec::new());
+        }
+        let columns_of = |hop: u32| self.journal.parts(Some(place), hop).into_iter().map(|part| part.columns);
+        let mut whole: Vec<Range<usize>> = unfinished.iter().flat_map(|&hop| columns_of(hop)).collect();
+        let has_all = |columns: &Range<usize>| {
+            unfinished.iter().all(|&hop| columns_of(hop).any(|other| other == *columns))
+        };
+        whole.sort_by_key(|columns| (columns.start, columns.end));
+        whole.dedup();
+        whole.retain(has_all);
+        let mut useless = Vec::new();
+        for hop in 1..=self.options.hops {
+            let parts = self.journal.parts(Some(place), hop);
+            useless.extend(parts.into_iter().filter(|part| !whole.contains(&part.columns)));
+        }
+        self.journal.forget(&useless)?;
+        let (mut missing, mut end) = (Vec::new(), 0);
+        for columns in whole {
+            missing.push(end..columns.start);
+            end = columns.end;
+        }
+        missing.push(end..self.dataset.features().dim);
+        missing.retain(|columns| !columns.is_empty());
+        Ok(missing)
+    }
+
+    /// Files of an operator's hops.
+    fn hop_files(&self, operator: Operator) -> Vec<String> {
+        let name = |hop: u32| match self.options.layout {
+            Layout::Hops => format!("{}.{hop}.npy", operator.file_stem()),
+            Layout::Rows => hop_set::ROWS.to_owned(),
+        };
+        (1..=self.options.hops).map(name).collect()
+    }
+
+    /// Puts parts together. False if it was stopped.
+    fn files(&mut self) -> Result<bool, GraphError> {
+        let dim = self.dataset.features().dim;
+        let hops = self.hops();
+        let files: Vec<(String, Vec<usize>, u32, Vec<Part>)> = match self.options.layout {
+            Layout::Rows => {
+                let parts = hops.iter().flat_map(|&(operator, hop)| self.journal.parts(operator, hop));
+                vec![(hop_set::ROWS.to_owned(), vec![hops.len(), dim], 0, parts.collect())]
+            }
+            Layout::Hops => hops
+                .iter()
+                .map(|&(operator, hop)| {
+                    let name = match operator {
+                        None => hop_set::FEATURES.to_owned(),
+                        Some(place) => format!("{}.{hop}.npy", self.options.operators[place].file_stem()),
+                    };
+                    (name, vec![dim], hop, self.journal.parts(operator, hop))
+                })
+                .collect(),
+        };
+        for (name, row, tag, parts) in files {
+            if self.journal.file(&name).is_some() {
+                self.journal.forget(&parts)?;
+                continue;
+            }
+            let folders = (&*self.journal.parts_folder(), &*self.journal.set());
+            let shape = (self.options.element, self.kept.nodes.len());
+            let watch = &mut *self.watch;
+            let file = assemble::file(folders, (&name, &row, tag), shape, &parts, &mut || watch.stops())?;
+            let Some(file) = file else { return Ok(false) };
+            self.journal.add_file(file, &parts)?;
+        }
+        Ok(true)
+    }
+
+    /// Every hop: its operator and number.
+    fn hops(&self) -> Vec<(Option<usize>, u32)> {
+        let of_operators = (0..self.options.operators.len())
+            .flat_map(|place| (1..=self.options.hops).map(move |hop| (Some(place), hop)));
+        std::iter::once((None, 0)).chain(of_operators).collect()
+    }
+
+    /// Writes `hops.json`.
+    fn describe(&mut self, seconds: f64) -> Result<HopSet, GraphError> {
+        let applied = |operator: &Operator| AppliedOperator {
+            name: operator.to_string(),
+            file: operator.file_stem(),
+            self_loops: operator.has_self_loops(),
+            weighted: self.options.weighted,
+            hops: self.options.hops,
+        };
+        let facts = |file: &FinishedFile| {
+            (file.name.clone(), FileFacts { bytes: file.bytes, hash: file.hash.clone() })
+        };
+        let decisive = Decisive::of(self.options, self.dataset.fingerprint());
+        let set = HopSet {
+            format: hop_set::FORMAT,
+            dataset: Source { name: self.dataset.name().to_owned(), fingerprint: decisive.data },
+            dim: self.dataset.features().dim,
+            dtype: self.options.element,
+            rows: self.kept.nodes.len(),
+            classes: self.dataset.classes(),
+            operators: self.options.operators.iter().map(applied).collect(),
+            layout: self.options.layout,
+            data_offset: DATA_OFFSET,
+            splits: Split::ALL
+                .into_iter()
+                .map(|split| {
+                    let rows = &self.kept.splits[split as usize];
+                    (split.name().to_owned(), [rows.start, rows.end])
+                })
+                .collect(),
+            order: Order {
+                kind: self.options.row_order,
+                seed: decisive.seed,
+                purpose: Purpose::HopRows as u32,
+            },
+            nodes: self.options.nodes,
+            feature_norm: self.options.feature_norm,
+            scratch: HopType::F32,
+            files: self.journal.files().iter().map(facts).collect(),
+            made_by: format!("uvatrain {}", env!("CARGO_PKG_VERSION")),
+            seconds,
+        };
+        let path = hop_set::description(&self.journal.set());
+        part::remove_if_there(&path)?;
+        let mut text = serde_json::to_vec_pretty(&set).map_err(|error| GraphError::invalid(&path, error))?;
+        text.push(b'\n');
+        write_new(&path, &text).map_err(GraphError::io(&path, "write"))?;
+        part::sync(&path)?;
+        Ok(set)
+    }
+
+    /// Gives the set its name, and removes the folder.
+    fn commit(self, out: &Path) -> Result<(), GraphError> {
+        let set = self.journal.set();
+        staged::flush(&set)?;
+        staged::rename_without_replacing(&set, out)?;
+        let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        open_directory(parent)
+            .and_then(|parent| parent.sync_all())
+            .map_err(GraphError::io(parent, "flush"))?;
+        // The folder goes last, so that a run that is killed here is known to have finished.
+        self.journal.remove()
+    }
+}

@@ -1,0 +1,180 @@
+//! The same bytes, whatever threads, memory and interruptions.
+
+use std::path::Path;
+
+use uva_graph::npy::NpyType;
+use uva_graph::{Dataset, GraphError};
+use uva_propagate::{Ended, HopType, KeptNodes, Layout, Options, RowOrder, folder_of, propagate};
+
+use crate::support::{Counted, arrays, graph, made, make, options};
+
+const OPERATORS: &str = "sym,col,ppr:0.1,3,heat:2,2";
+
+fn asked() -> Options {
+    Options {
+        nodes: KeptNodes::Splits,
+        row_order: RowOrder::Shuffled,
+        element: HopType::F16,
+        weighted: true,
+        ..options(OPERATORS, 2)
+    }
+}
+
+/// The memory that so many columns take.
+fn memory_of(dataset: &Dataset, options: &Options, columns: u64) -> u64 {
+    let tight = Options { memory: 1, ..options.clone() };
+    let error =
+        propagate(dataset, Path::new("/nowhere/set"), &tight, false, &mut Counted::default()).unwrap_err();
+    let message = error.to_string();
+    let least: u64 = message.rsplit('(').next().unwrap().split(' ').next().unwrap().parse().unwrap();
+    assert!(matches!(error, GraphError::Lacking { .. }), "{message}");
+    // 16 columns are the least; a column more takes three tables.
+    least + (columns - 16) * dataset.nodes() as u64 * 4 * 3
+}
+
+#[test]
+fn threads_and_memory_change_no_byte() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = graph(temp.path(), NpyType::F32);
+    let dataset = Dataset::open(&path).unwrap();
+    for layout in Layout::ALL {
+        let mut expected = None;
+        for threads in [1, 2, 3] {
+            let options = Options { threads, layout, ..asked() };
+            for (columns, panels) in [(16, 3), (32, 2), (39, 2), (40, 1), (1000, 1)] {
+                let options = Options { memory: memory_of(&dataset, &options, columns), ..options.clone() };
+                let out = temp.path().join(format!("{layout}-{threads}-{columns}"));
+                let mut watch = Counted::default();
+                let made = made(propagate(&dataset, &out, &options, false, &mut watch).unwrap());
+                assert_eq!((made.estimate.panels, watch.panels), (panels, panels), "{columns} columns");
+                assert!(made.estimate.memory_bytes <= options.memory.max(64 << 20));
+                assert_eq!(made.set.bytes(), made.estimate.set_bytes, "what was said first");
+                let (done, total) = watch.last.unwrap();
+                assert_eq!(done, total, "progress ends at its end");
+                let found = arrays(&out);
+                assert_eq!(
+                    *expected.get_or_insert_with(|| found.clone()),
+                    found,
+                    "{threads} threads, {columns}"
+                );
+                assert!(!folder_of(&out).exists());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_run_that_is_stopped_anywhere_goes_on_to_the_same_bytes_with_other_memory_and_threads() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = graph(temp.path(), NpyType::F32);
+    let dataset = Dataset::open(&path).unwrap();
+    for layout in Layout::ALL {
+        let wanted = Options { layout, ..asked() };
+        let whole = temp.path().join(format!("{layout}-whole"));
+        make(&path, &whole, &wanted);
+        let expected = arrays(&whole);
+        let out = temp.path().join(format!("{layout}-stopped"));
+        let (mut stops, mut ended) = (0, false);
+        while !ended {
+            let columns = [16, 16, 32][stops % 3];
+            let options = Options { threads: 1 + stops % 3, ..wanted.clone() };
+            let options = Options { memory: memory_of(&dataset, &options, columns), ..options };
+            // Just far enough that a panel of any operator is finished each time.
+            let mut watch = Counted { stop_at: Some(8), ..Counted::default() };
+            match propagate(&dataset, &out, &options, stops > 0, &mut watch).unwrap() {
+                Ended::Made(made) => {
+                    assert!(made.resumed > 0);
+                    ended = true;
+                }
+                Ended::Stopped => {
+                    assert!(!out.exists() && folder_of(&out).is_dir());
+                    stops += 1;
+                    assert!(stops < 60, "it comes nowhere");
+                }
+            }
+        }
+        assert!(stops >= 4, "{stops}");
+        assert_eq!(arrays(&out), expected, "{layout}");
+        assert!(!folder_of(&out).exists());
+        // What is complete stays so, and what a run that was killed as it cleaned up has left goes away.
+        std::fs::create_dir(folder_of(&out)).unwrap();
+        std::fs::write(folder_of(&out).join("lock"), "").unwrap();
+        let again = made(propagate(&dataset, &out, &wanted, true, &mut Counted::default()).unwrap());
+        assert!(again.was_there && !folder_of(&out).exists());
+        assert_eq!(arrays(&out), expected);
+    }
+}
+
+#[test]
+fn a_part_that_has_changed_meanwhile_is_computed_again() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = graph(temp.path(), NpyType::F32);
+    let dataset = Dataset::open(&path).unwrap();
+    let (whole, out) = (temp.path().join("whole"), temp.path().join("set"));
+    let options = asked();
+    make(&path, &whole, &options);
+    let narrow = Options { memory: memory_of(&dataset, &options, 16), ..options.clone() };
+    let mut watch = Counted { stop_at: Some(11), ..Counted::default() };
+    assert!(matches!(propagate(&dataset, &out, &narrow, false, &mut watch).unwrap(), Ended::Stopped));
+    let parts = folder_of(&out).join("parts");
+    let mut changed = 0;
+    for entry in std::fs::read_dir(&parts).unwrap() {
+        let path = entry.unwrap().path();
+        let mut bytes = std::fs::read(&path).unwrap();
+        // The one that was stopped may have nothing yet.
+        let Some(last) = bytes.last_mut() else { continue };
+        *last ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        changed += 1;
+    }
+    assert!(changed >= 3, "{changed}");
+    std::fs::write(parts.join("unknown.npy"), b"x").unwrap();
+    let made = made(propagate(&dataset, &out, &options, true, &mut Counted::default()).unwrap());
+    // Node ids and labels are whole.
+    assert!(made.resumed < 10_000, "{}", made.resumed);
+    assert_eq!(arrays(&out), arrays(&whole));
+}
+
+#[test]
+fn what_was_begun_with_other_options_is_not_taken_up_and_the_option_is_named() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = graph(temp.path(), NpyType::F32);
+    let dataset = Dataset::open(&path).unwrap();
+    let out = temp.path().join("set");
+    let begun = asked();
+    let mut watch = Counted { stop_at: Some(3), ..Counted::default() };
+    assert!(matches!(propagate(&dataset, &out, &begun, false, &mut watch).unwrap(), Ended::Stopped));
+    let error = propagate(&dataset, &out, &begun, false, &mut Counted::default()).unwrap_err();
+    let message = error.to_string();
+    assert!(error.is_bad_input() && message.contains("--resume") && message.contains("rm -r"), "{message}");
+    let check = |option: &str, dataset: &Dataset, other: Options, place: &str| {
+        let error = propagate(dataset, &out, &other, true, &mut Counted::default()).unwrap_err();
+        let message = error.to_string();
+        assert!(error.is_bad_input() && message.starts_with(&format!("{option}: ")), "{message}");
+        assert!(message.contains(place), "{message}");
+    };
+    let mut place = "set.propagating";
+    for _ in 0..2 {
+        check(
+            "--operator",
+            &dataset,
+            Options { operators: options("sym", 1).operators, ..begun.clone() },
+            place,
+        );
+        check("--hops", &dataset, Options { hops: 3, ..begun.clone() }, place);
+        check("--nodes", &dataset, Options { nodes: KeptNodes::All, ..begun.clone() }, place);
+        check("--type", &dataset, Options { element: HopType::Bf16, ..begun.clone() }, place);
+        check("--layout", &dataset, Options { layout: Layout::Rows, ..begun.clone() }, place);
+        check("--row-order", &dataset, Options { row_order: RowOrder::File, ..begun.clone() }, place);
+        check("--seed", &dataset, Options { seed: 1, ..begun.clone() }, place);
+        check("--weighted", &dataset, Options { weighted: false, ..begun.clone() }, place);
+        let norm = uva_model::FeatureNorm::Row;
+        check("--feature-norm", &dataset, Options { feature_norm: norm, ..begun.clone() }, place);
+        let other = tempfile::tempdir().unwrap();
+        let other = Dataset::open(&graph(other.path(), NpyType::F16)).unwrap();
+        check("DATA", &other, begun.clone(), place);
+        // The same of a set that is complete.
+        made(propagate(&dataset, &out, &begun, true, &mut Counted::default()).unwrap());
+        place = "/set:";
+    }
+}

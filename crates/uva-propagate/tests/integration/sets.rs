@@ -1,0 +1,215 @@
+//! What a hop set holds: rows, their order, types, and what is refused.
+
+use std::fs;
+
+use uva_graph::npy::{NpyArray, NpyType, write_array};
+use uva_graph::{Dataset, GraphError, Split};
+use uva_propagate::{HopSet, HopType, KeptNodes, Layout, Options, RowOrder, propagate};
+use uva_sample::philox::{Purpose, StreamKey};
+
+use crate::support::{Counted, DIM, NODES, floats, graph, ids, make, options};
+
+#[test]
+fn kept_rows_are_those_of_the_splits_of_labelled_nodes_or_of_all() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = graph(temp.path(), NpyType::F32);
+    let (train, valid) = (ids(&path.join("train_idx.npy")), ids(&path.join("valid_idx.npy")));
+    let test = ids(&path.join("test_idx.npy"));
+    let mut all = None;
+    for nodes in [KeptNodes::All, KeptNodes::Splits, KeptNodes::Labelled] {
+        let out = temp.path().join(nodes.name());
+        let made = make(&path, &out, &Options { nodes, ..options("sym", 2) });
+        let found = ids(&out.join("node_idx.npy"));
+        let mut expected = [&train[..], &valid, &test].concat();
+        match nodes {
+            KeptNodes::Splits => {}
+            KeptNodes::Labelled => expected.retain(|node| *node < 490),
+            KeptNodes::All => {
+                let rest: Vec<i64> = (0..NODES as i64).filter(|node| !expected.contains(node)).collect();
+                expected.extend(rest);
+            }
+        }
+        assert_eq!(found, expected, "{nodes}");
+        let [tests, end] = made.set.split("test");
+        assert_eq!((made.set.split("train"), made.set.split("valid")), ([0, 200], [200, 250]));
+        assert_eq!((tests, end), (250, if nodes == KeptNodes::Labelled { 252 } else { 253 }));
+        let labels = ids(&path.join("label.npy"));
+        let of_rows: Vec<i64> = found.iter().map(|node| labels[*node as usize]).collect();
+        assert_eq!(ids(&out.join("label.npy")), of_rows);
+        // Other rows do not change these.
+        let rows = floats(&out.join("sym.2.npy"));
+        let all = all.get_or_insert_with(|| (found.clone(), rows.clone()));
+        for (node, row) in found.iter().zip(rows.chunks(DIM)) {
+            let place = all.0.iter().position(|other| other == node).unwrap();
+            assert_eq!(row, &all.1[place * DIM..][..DIM]);
+        }
+    }
+}
+
+#[test]
+fn training_rows_are_in_the_order_of_their_keys_and_a_seed_draws_another() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = graph(temp.path(), NpyType::F32);
+    let train = ids(&path.join("train_idx.npy"));
+    let mut orders = Vec::new();
+    for seed in [0, 1, 1 << 40] {
+        let out = temp.path().join(seed.to_string());
+        let nodes = KeptNodes::Splits;
+        let made =
+            make(&path, &out, &Options { row_order: RowOrder::Shuffled, seed, nodes, ..options("row", 1) });
+        assert_eq!((made.set.order.seed, made.set.order.purpose), (seed, 6));
+        let mut keyed: Vec<(u64, i64)> = (0..train.len() as u64)
+            .map(|place| {
+                let key = StreamKey {
+                    seed,
+                    node: place,
+                    purpose: Purpose::HopRows,
+                    layer: 0,
+                    batch: 0,
+                    epoch: 0,
+                    split: Split::Train,
+                };
+                let mut words = key.stream();
+                let (low, high) = (words.next_u32(), words.next_u32());
+                (u64::from(high) << 32 | u64::from(low), train[place as usize])
+            })
+            .collect();
+        keyed.sort_unstable();
+        let expected: Vec<i64> = keyed.into_iter().map(|(_, node)| node).collect();
+        let found = ids(&out.join("node_idx.npy"));
+        assert_eq!(found[..200], expected);
+        assert_eq!(found[200..250], ids(&path.join("valid_idx.npy"))[..]);
+        orders.push(expected);
+    }
+    assert!(orders[0] != orders[1] && orders[1] != orders[2] && orders[0] != train);
+}
+
+#[test]
+fn narrow_types_are_the_float32_rounded_to_nearest_and_layouts_hold_the_same_values() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = graph(temp.path(), NpyType::F32);
+    let plain = temp.path().join("plain");
+    let set = make(&path, &plain, &options("sym,row", 2)).set;
+    let files = set.hop_files();
+    assert_eq!(files, ["x.npy", "sym.1.npy", "sym.2.npy", "row.1.npy", "row.2.npy"]);
+    let hops: Vec<Vec<f32>> = files.iter().map(|name| floats(&plain.join(name))).collect();
+    for element in HopType::ALL {
+        for layout in Layout::ALL {
+            let out = temp.path().join(format!("{element}-{layout}"));
+            let set = make(&path, &out, &Options { element, layout, ..options("sym,row", 2) }).set;
+            for (place, name) in set.hop_files().iter().enumerate() {
+                let array = NpyArray::open(&out.join(name)).unwrap();
+                assert_eq!((array.header().data_offset, array.kind()), (4096, element.npy()));
+                let narrow = |value: f32| match element {
+                    HopType::F32 => value.to_le_bytes().to_vec(),
+                    HopType::F16 => half::f16::from_f32(value).to_le_bytes().to_vec(),
+                    HopType::Bf16 => half::bf16::from_f32(value).to_le_bytes().to_vec(),
+                };
+                let expected: Vec<u8> = match layout {
+                    Layout::Hops => hops[place].iter().flat_map(|value| narrow(*value)).collect(),
+                    Layout::Rows => {
+                        assert_eq!(array.shape(), [set.rows, 5, DIM]);
+                        let row = |row: usize| hops.iter().flat_map(move |hop| &hop[row * DIM..][..DIM]);
+                        (0..set.rows).flat_map(row).flat_map(|value| narrow(*value)).collect()
+                    }
+                };
+                assert_eq!(array.bytes(), expected, "{element} {layout} {name}");
+            }
+            HopSet::open(&out).unwrap().verify(&out).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_changed_or_gone_is_named_with_what_was_expected() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = graph(temp.path(), NpyType::F32);
+    let out = temp.path().join("set");
+    let made = make(&path, &out, &options("sym", 2));
+    let opened = HopSet::open(&out).unwrap();
+    assert_eq!(opened, made.set);
+    opened.verify(&out).unwrap();
+    let refused = |says: &[&str]| {
+        let error = HopSet::open(&out).and_then(|set| set.verify(&out)).unwrap_err();
+        let message = error.to_string();
+        assert!(error.is_bad_input(), "{message}");
+        assert!(says.iter().all(|says| message.contains(says)), "{message}");
+    };
+    let file = out.join("sym.2.npy");
+    let whole = fs::read(&file).unwrap();
+    let size = whole.len();
+    fs::write(&file, &whole[..size - 1]).unwrap();
+    refused(&["sym.2.npy", &format!("{} bytes", size - 1), &size.to_string()]);
+    let mut changed = whole.clone();
+    changed[size - 5] ^= 1;
+    fs::write(&file, &changed).unwrap();
+    refused(&["sym.2.npy", "has been changed", &made.set.files["sym.2.npy"].hash]);
+    fs::remove_file(&file).unwrap();
+    refused(&["sym.2.npy", "No such file"]);
+    fs::write(&file, &whole).unwrap();
+    fs::write(out.join("hops.json"), "{}").unwrap();
+    refused(&["hops.json", "format"]);
+}
+
+#[test]
+fn a_feature_that_is_no_number_is_named_by_hop_row_and_node() {
+    for layout in Layout::ALL {
+        let temp = tempfile::tempdir().unwrap();
+        let path = graph(temp.path(), NpyType::F32);
+        let mut features = floats(&path.join("feat.npy"));
+        features[489 * DIM + 3] = f32::NAN;
+        fs::remove_file(path.join("feat.npy")).unwrap();
+        write_array(&path.join("feat.npy"), NpyType::F32, &[DIM], &features).unwrap();
+        let out = temp.path().join("set");
+        let nodes = KeptNodes::Splits;
+        let set = make(&path, &out, &Options { layout, nodes, ..options("sym", 1) }).set;
+        let message = set.verify(&out).unwrap_err().to_string();
+        // Row 200 is the first of validation, node 489; in the layout by rows another row's hop may come first.
+        let node = message.split("(node ").nth(1).unwrap().split(')').next().unwrap().parse::<i64>().unwrap();
+        assert!(message.contains("column 3") && message.contains("NaN"), "{message}");
+        if layout == Layout::Hops {
+            let place = ids(&out.join("node_idx.npy")).iter().position(|node| *node == 489).unwrap();
+            assert_eq!(node, 489, "{message}");
+            assert!(message.contains(&format!("hop 0 of row {place} ")), "{message}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_made_is_refused_before_anything_is_written() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = graph(temp.path(), NpyType::F32);
+    let out = temp.path().join("set");
+    let dataset = Dataset::open(&path).unwrap();
+    let refused = |dataset: &Dataset, options: &Options, says: &[&str]| -> GraphError {
+        let error = propagate(dataset, &out, options, false, &mut Counted::default()).unwrap_err();
+        let message = error.to_string();
+        assert!(says.iter().all(|says| message.contains(says)), "{message}");
+        let left = fs::read_dir(temp.path()).unwrap().count();
+        assert_eq!(left, 1, "only the graph: {message}");
+        error
+    };
+    for hops in [0, 65] {
+        assert!(refused(&dataset, &options("sym", hops), &["--hops", "from 1 to 64"]).is_bad_input());
+    }
+    let tight = Options { memory: 1 << 20, ..options("sym", 1) };
+    let error = refused(&dataset, &tight, &["--memory 1.0 MiB", "16 columns of 500 nodes", "at least"]);
+    assert!(matches!(error, GraphError::Lacking { .. }));
+    let weighted = Options { weighted: true, ..options("sym", 1) };
+    let mut weights = floats(&path.join("weight.npy"));
+    fs::remove_file(path.join("weight.npy")).unwrap();
+    let bare = Dataset::open(&path).unwrap();
+    assert!(refused(&bare, &weighted, &["--weighted", "weight.npy: there is none"]).is_bad_input());
+    weights[5] = -1.0;
+    write_array(&path.join("weight.npy"), NpyType::F32, &[], &weights).unwrap();
+    let negative = Dataset::open(&path).unwrap();
+    assert!(refused(&negative, &weighted, &["--weighted", "edge 5 is -1"]).is_bad_input());
+    fs::remove_file(path.join("train_idx.npy")).unwrap();
+    write_array::<i64>(&path.join("train_idx.npy"), NpyType::I64, &[], &[]).unwrap();
+    let empty = Dataset::open(&path).unwrap();
+    let splits = Options { nodes: KeptNodes::Splits, ..options("sym", 1) };
+    assert!(refused(&empty, &splits, &["train_idx.npy", "is empty", "--nodes all"]).is_bad_input());
+    make(&path, &out, &options("sym", 1));
+    let error = propagate(&empty, &out, &options("sym", 1), false, &mut Counted::default()).unwrap_err();
+    assert!(error.is_bad_input() && error.to_string().contains("exists already"), "{error}");
+}

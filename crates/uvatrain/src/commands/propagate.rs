@@ -1,0 +1,179 @@
+//! `uvatrain propagate`: features multiplied by graph operators.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::Context;
+use serde_json::json;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag::{register, register_conditional_shutdown, register_usize};
+use uva_cuda::memory::HostMemory;
+use uva_graph::{Dataset, GraphError};
+use uva_propagate::{Ended, Estimate, Made, Options, Progress, Watch, folder_of, propagate};
+use uva_runtime::spec::ByteSize;
+
+use super::pipeline::check_paths;
+use crate::exit;
+use crate::flags::PropagateFlags;
+use crate::ui::work::Work;
+use crate::ui::{format, out};
+
+/// Says what it takes, makes the hop set, and says what is in it.
+pub fn run(flags: &PropagateFlags) -> anyhow::Result<()> {
+    check_paths(&[("DATA", Some(flags.data.as_path())), ("OUT", Some(flags.out.as_path()))])?;
+    let start = Instant::now();
+    let signal = Arc::new(AtomicUsize::new(0));
+    let again = Arc::new(AtomicBool::new(false));
+    for number in [SIGINT, SIGTERM] {
+        // In this order, so that only the second signal ends the process at once.
+        let at_once = register_conditional_shutdown(number, 128 + number, Arc::clone(&again));
+        at_once.and_then(|_| register(number, Arc::clone(&again))).context("cannot listen for signals")?;
+        let noted = register_usize(number, Arc::clone(&signal), number as usize);
+        noted.context("cannot listen for signals")?;
+    }
+    let dataset = Dataset::open(&flags.data)?;
+    let options = options(flags)?;
+    let mut watch = Shown { work: Work::with_remaining_time(), signal: Arc::clone(&signal), flags };
+    let ended = propagate(&dataset, &flags.out, &options, flags.resume, &mut watch);
+    drop(watch);
+    match ended {
+        Ok(Ended::Made(made)) => say(flags, &made, start.elapsed().as_secs_f64()),
+        Ok(Ended::Stopped) => {
+            kept(flags);
+            let signal = i32::try_from(signal.load(Ordering::Relaxed)).unwrap_or(SIGTERM);
+            Err(exit::signalled(signal).into())
+        }
+        Err(error) => {
+            if matches!(error, GraphError::Io { .. }) && folder_of(&flags.out).is_dir() {
+                kept(flags);
+            }
+            Err(error.into())
+        }
+    }
+}
+
+fn options(flags: &PropagateFlags) -> anyhow::Result<Options> {
+    let memory = match flags.memory {
+        Some(memory) => memory.bytes(),
+        None => {
+            HostMemory::read().context("cannot find out how much memory there is: give --memory")?.to_be_had()
+                / 2
+        }
+    };
+    Ok(Options {
+        operators: flags.operator.0.clone(),
+        hops: flags.hops,
+        nodes: flags.nodes,
+        element: flags.element,
+        layout: flags.layout,
+        row_order: flags.row_order,
+        seed: flags.seed,
+        weighted: flags.weighted,
+        feature_norm: flags.feature_norm,
+        memory,
+        threads: flags.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from)),
+    })
+}
+
+fn kept(flags: &PropagateFlags) {
+    let folder = folder_of(&flags.out);
+    out::say(&format!(
+        "what is finished is kept in {}: the same command with --resume goes on from there",
+        folder.display()
+    ));
+}
+
+fn say(flags: &PropagateFlags, made: &Made, seconds: f64) -> anyhow::Result<()> {
+    let (set, estimate) = (&made.set, &made.estimate);
+    if flags.json {
+        return out::json(&json!({
+            "path": flags.out,
+            "rows": set.rows,
+            "dim": set.dim,
+            "hops": set.hops(),
+            "operators": set.operators,
+            "dtype": set.dtype,
+            "layout": set.layout,
+            "splits": set.splits,
+            "bytes": set.bytes(),
+            "estimate": estimate,
+            "resumed_bytes": made.resumed,
+            "complete_before": made.was_there,
+            "fingerprint": set.dataset.fingerprint,
+            "seconds": seconds,
+        }));
+    }
+    let path = flags.out.display();
+    if made.was_there {
+        out::say(&format!("{path}: an earlier run has made all of it"));
+    }
+    out::say(&format!(
+        "{path}: {} rows, {} hops of {} features as {}, {}, in {}",
+        format::count(set.rows as u64),
+        set.hops(),
+        set.dim,
+        set.dtype,
+        ByteSize::from_bytes(set.bytes()),
+        format::seconds(seconds)
+    ));
+    out::say(&format!("next: uvatrain info {path}"));
+    Ok(())
+}
+
+/// The bar on the terminal, and the signals.
+struct Shown<'f> {
+    work: Work,
+    /// The signal that arrived; 0 as long as none has.
+    signal: Arc<AtomicUsize>,
+    flags: &'f PropagateFlags,
+}
+
+impl Watch for Shown<'_> {
+    fn begins(&mut self, estimate: &Estimate, finished: u64) {
+        let size = |bytes: u64| ByteSize::from_bytes(bytes).to_string();
+        let passes = match estimate.panels {
+            1 => "all columns at once".to_owned(),
+            panels => format!("{panels} panels of {} columns", estimate.columns),
+        };
+        let meanwhile = match estimate.disk_bytes > estimate.set_bytes {
+            true => format!(", up to {} meanwhile", size(estimate.disk_bytes)),
+            false => String::new(),
+        };
+        let lines = [
+            Some(format!(
+                "{}: {} rows × {} hops × {} features, {} on disk{meanwhile}",
+                self.flags.out.display(),
+                format::count(estimate.rows),
+                estimate.hops,
+                estimate.dim,
+                size(estimate.set_bytes),
+            )),
+            Some(format!(
+                "{passes}; {} of memory, {} to read, {} to write; about {} for the sums",
+                size(estimate.memory_bytes),
+                size(estimate.read_bytes),
+                size(estimate.write_bytes),
+                format::seconds(estimate.seconds)
+            )),
+            (finished > 0).then(|| format!("{} of it are finished already", size(finished))),
+        ];
+        self.work.beside(|| lines.iter().flatten().for_each(|line| out::say(line)));
+    }
+
+    fn progress(&mut self, progress: Progress<'_>) {
+        let (hop, panel) = (progress.hop, progress.panel);
+        let name = match panel.1 {
+            0 => progress.what.to_owned(),
+            1 => format!("{} hop {}/{}", progress.what, hop.0, hop.1),
+            panels => format!("{} hop {}/{}, panel {}/{panels}", progress.what, hop.0, hop.1, panel.0),
+        };
+        self.work.show_named(&name, progress.done, progress.total);
+    }
+
+    fn stops(&mut self) -> bool {
+        // The number stands alone.
+        self.signal.load(Ordering::Relaxed) != 0
+    }
+}
