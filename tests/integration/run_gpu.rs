@@ -73,18 +73,36 @@ fn rows_go_to_a_gpu_as_the_table_has_them_and_anything_else_is_refused_with_what
 }
 
 #[test]
-fn aggregated_rows_do_not_go_to_a_gpu_and_are_made_with_slots_in_host_memory() {
+fn aggregated_rows_go_to_a_gpu_by_copies_and_are_those_of_slots_in_host_memory() {
     let temp = directory();
     small_graph(temp.path());
-    let expected = batches_of(temp.path(), run(temp.path(), "--device cpu", None, STEPS));
+    let steps = "attach; contents; close";
+    let contents = |run: Uvatrain| -> Vec<String> {
+        let told = run.run().succeeds();
+        let lines = told.stdout.lines().filter(|line| line.starts_with(|first: char| first.is_ascii_digit()));
+        lines.map(str::to_owned).collect()
+    };
     for how in ["mean", "sum", "max", "gcn"] {
-        let asked = format!("--partition none --aggregate {how}");
-        let told = format!("--aggregate {how}");
-        let parts = ["with --gather dma", "Leave --aggregate out", "--gather cpu", told.as_str()];
-        on_gpu(temp.path(), &format!("{asked} --gather dma"), "file started").run().refuses(2, &parts);
+        let asked = format!("--aggregate {how}");
+        let expected = contents(run(temp.path(), &format!("--device cpu {asked}"), None, steps));
+        assert!(expected.len() > 5, "{expected:?}");
+        for gather in ["dma", "cpu"] {
+            let gpu = on_gpu(temp.path(), &format!("--partition none {asked} --gather {gather}"), steps);
+            assert_eq!(contents(gpu), expected, "{how} {gather}");
+        }
+        let parts = [
+            "with --gather zero-copy",
+            "Leave --aggregate out",
+            "--gather dma",
+            "--gather cpu",
+            asked.as_str(),
+        ];
+        let refused = on_gpu(temp.path(), &format!("--partition none {asked}"), "file started");
+        refused.run().refuses(2, &parts);
+        let on_gpu_sampler = format!("--partition none {asked} --gather dma --sampler gpu");
+        let refused = on_gpu(temp.path(), &on_gpu_sampler, "file started");
+        refused.run().refuses(2, &["with --sampler gpu", "Leave --aggregate out", "--sampler cpu"]);
         assert!(!temp.path().join("started").exists());
-        let gpu = on_gpu(temp.path(), &format!("{asked} --gather cpu"), STEPS);
-        assert_eq!(batches_of(temp.path(), gpu), expected, "{how}");
     }
 }
 
