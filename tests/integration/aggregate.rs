@@ -154,15 +154,24 @@ fn sums_that_the_producer_cannot_make_are_refused_with_another_way_and_left_by_a
 }
 
 /// Many small batches, with few slots, so that `auto` can try both ways in an epoch.
-const SMALL_BATCHES: &str = "train graph --fanouts 5,4 --batch-size 5 --train-threads 1 --gather-threads 1 --samplers 1 \
-                             --slots 2 --batch-slots 3";
+const SMALL_BATCHES: &str = "train graph --fanouts 5,4 --batch-size 5 --train-threads 1 --slots 2";
+
+/// The other stages of such a run.
+const BY_ROLES: &str = "--gather-threads 1 --samplers 1 --batch-slots 3";
+
+/// Or workers in their place.
+const BY_WORKERS: &str = "--prepare whole --samplers 3";
 
 /// How many of them an epoch has.
 const EPOCH: usize = 325;
 
 /// A run of them.
 fn small_batches(directory: &Path, metrics: &str, options: &str) -> Metrics {
-    let line = format!("{SMALL_BATCHES} --metrics {metrics} {options}");
+    made_by(BY_ROLES, directory, metrics, options)
+}
+
+fn made_by(stages: &str, directory: &Path, metrics: &str, options: &str) -> Metrics {
+    let line = format!("{SMALL_BATCHES} {stages} --metrics {metrics} {options}");
     crate::support::uvatrain(directory, line.split_whitespace()).run().succeeds();
     Metrics::read(&directory.join(metrics))
 }
@@ -172,15 +181,20 @@ fn at_start(metrics: &Metrics) -> Value {
     metrics.of("start").last().unwrap()["in_force"]["aggregate"].clone()
 }
 
-/// Batches of a window of these runs that are not timed, since they may be in flight when the way changes; and those of
-/// a whole window, and of a round.
-const SETTLING: usize = 2 + 3;
-const WINDOW: usize = SETTLING + 16;
-const ROUND: usize = 4 * WINDOW;
-
 /// Checks that the batches of a file's last run were tried in windows, and went on as the line says that the choice put
 /// among them.
 fn check_the_trial(metrics: &Metrics) {
+    // Feature slots, and batch slots.
+    check_the_trial_with(2, 3, metrics);
+}
+
+/// With so many slots that the consumer takes, and so many behind those.
+fn check_the_trial_with(slots: usize, behind: usize, metrics: &Metrics) {
+    // Batches of a window that are not timed, since they may be in flight when the way changes; those of a whole window, and
+    // of a round.
+    let settling = slots + behind;
+    let window = settling + 16;
+    let round = 4 * window;
     let start = metrics.0.iter().rposition(|line| line["event"] == "start").unwrap();
     let run = Metrics(metrics.0[start..].to_vec());
     assert_eq!(at_start(&run)["way"], "auto");
@@ -199,14 +213,14 @@ fn check_the_trial(metrics: &Metrics) {
     let place = |batch: &Value| (batch["epoch"].as_u64().unwrap(), batch["batch"].as_u64().unwrap());
     let from = batches.iter().position(|batch| place(batch) == place(&chosen["from"])).unwrap();
     // It falls when a batch behind a round is taken, and holds for the batch that gets the slot of that one.
-    let rounds = (from - WINDOW) / ROUND;
-    assert_eq!(from, WINDOW + rounds * ROUND + 2, "{chosen}");
+    let rounds = (from - window) / round;
+    assert_eq!(from, window + rounds * round + slots, "{chosen}");
     assert!((1..=3).contains(&rounds), "{chosen}");
     for (number, found) in ways.iter().enumerate() {
-        let tried = number.checked_sub(WINDOW).filter(|tried| *tried < 3 * ROUND);
+        let tried = number.checked_sub(window).filter(|tried| *tried < 3 * round);
         let expected = match tried {
             _ if number >= from => way,
-            Some(tried) if [1, 2].contains(&(tried / WINDOW % 4)) => "host",
+            Some(tried) if [1, 2].contains(&(tried / window % 4)) => "host",
             _ => "off",
         };
         assert_eq!(*found, expected, "batch {number}: {chosen}");
@@ -246,6 +260,13 @@ fn auto_tries_both_ways_in_the_first_batches_and_goes_on_with_one() {
             check_the_trial(&auto);
             assert_eq!(slot(&auto), slot(&off).max(slot(&host)), "{model}");
         }
+        for options in ["", "--in-process"] {
+            let options = format!("--hidden 16 --model {model} --epochs 2 {options}");
+            let auto = made_by(BY_WORKERS, temp.path(), "run.jsonl", &options);
+            assert_eq!(learned(&auto), learned(&off), "{model} {options}");
+            // Three workers have two slots more.
+            check_the_trial_with(2 + 2, 0, &auto);
+        }
         let hits = |metrics: &Metrics| {
             metrics.of("batch").map(|batch| batch["cache"]["row_hits"].as_u64().unwrap()).collect::<Vec<_>>()
         };
@@ -274,7 +295,8 @@ fn a_resumed_run_tries_again_and_goes_on_with_the_same_losses() {
 fn auto_tries_nothing_in_a_run_that_is_over_before_it_pays_or_has_slots_of_a_given_size() {
     let temp = directory();
     small_graph(temp.path());
-    let enough = WINDOW + 5 * ROUND;
+    let window = 2 + 3 + 16;
+    let enough = window + 5 * 4 * window;
     for (options, part) in [
         ("--epochs 1", format!("the run has {EPOCH} training batches, and from {enough} on")),
         ("--epochs 2 --slot-bytes 64MiB", "--slot-bytes 67108864".to_owned()),
@@ -322,7 +344,7 @@ fn a_run_whose_trainer_multiplies_first_never_sums() {
 fn the_choice_is_told_on_the_screen_once() {
     let temp = directory();
     small_graph(temp.path());
-    let line = format!("{SMALL_BATCHES} --hidden 16 --epochs 2 --metrics run.jsonl");
+    let line = format!("{SMALL_BATCHES} {BY_ROLES} --hidden 16 --epochs 2 --metrics run.jsonl");
     let outcome = crate::support::uvatrain(temp.path(), line.split_whitespace()).run().succeeds();
     let metrics = Metrics::read(&temp.path().join("run.jsonl"));
     let reason = metrics.of("in_force").next().unwrap()["in_force"]["aggregate"]["reason"].clone();

@@ -44,7 +44,7 @@ pub struct BatchHeader {
     pace: u32,
     kind: u32,
     split: u16,
-    /// 1 where the producer chooses batch by batch whether it sums, and summed this one.
+    /// 1 where the producer, or a worker, chooses batch by batch whether it sums, and summed this one.
     summed: u16,
     epoch: u32,
     batch: u32,
@@ -234,7 +234,7 @@ impl BatchHeader {
         self.rows_cached = rows;
     }
 
-    /// Whether the producer, which chooses batch by batch, summed this batch's rows. A producer that sums in every batch
+    /// Whether the producer or worker, which chooses batch by batch, summed this batch's rows. A producer that sums in every batch
     /// leaves it false.
     pub fn is_summed(&self) -> bool {
         self.summed == 1

@@ -127,6 +127,15 @@ impl AggregateCounts {
         })
     }
 
+    /// Leaves these of a batch's rows out of what a gather on a GPU read over the link: a cache had them.
+    pub fn set_row_hits(&mut self, hits: u64, rows: u64) {
+        if self.way == SumsMade::Gpu.way() {
+            let row_bytes = self.amounts.raw_slot_bytes / rows.max(1);
+            let link_bytes = rows.saturating_sub(hits) * row_bytes;
+            (self.amounts.link_bytes, self.amounts.raw_link_bytes) = (link_bytes, link_bytes);
+        }
+    }
+
     /// Whether the producer made the sums.
     #[must_use]
     pub fn is_summed(&self) -> bool {

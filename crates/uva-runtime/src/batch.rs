@@ -153,7 +153,7 @@ impl Batch {
     /// How many rows crossed the link to a GPU: those of its nodes that no cache had. Known when
     /// [`rows_cached`](Self::rows_cached) is.
     pub fn rows_over_link(&self) -> u64 {
-        if self.over_link { self.node_count() as u64 - self.rows_cached() } else { 0 }
+        if self.over_link { (self.node_count() as u64).saturating_sub(self.rows_cached()) } else { 0 }
     }
 
     /// How long the producer worked on it, on the CPU and on a GPU. The GPU's part is known once the batch is confirmed.

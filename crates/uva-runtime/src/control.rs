@@ -7,7 +7,7 @@
 //! | counters of a role | that role | launcher |
 //! | tally | the consumer, where that is a command of the user's | launcher |
 //! | evaluation | the consumer, while it evaluates on full neighbourhoods | launcher |
-//! | who sums | the consumer, where that is tried in the run | producer at each batch (see `sums_trial`) |
+//! | who sums | the consumer, where that is tried in the run | producer or worker at each batch (see `sums_trial`) |
 //!
 //! So a sampler or the producer notices a stop only when it has to wait. The slots limit that to a few batches.
 

@@ -151,6 +151,12 @@ impl DryRun {
         }
         dry.add_device(dataset, plan);
         dry.add_caches(dataset, plan, caches);
+        if plan.options.sums_chosen_for.is_some() {
+            dry.decided_at_start.push(
+                "sums of the first layer: the run's first training batches try both ways, and slots have room for either"
+                    .to_owned(),
+            );
+        }
         dry.memory.extend(more);
         dry
     }

@@ -213,7 +213,8 @@ pub(crate) fn as_asked_for<'d>(
     })
 }
 
-fn failed(error: GatherError) -> RuntimeError {
+/// An error of rows or sums as one of the run.
+pub(crate) fn failed(error: GatherError) -> RuntimeError {
     match error {
         GatherError::Threads { .. } => RuntimeError::Missing(format!("--gather-threads: {error}")),
         GatherError::Lists(error) => RuntimeError::Failed(format!("the outermost block of a batch: {error}")),

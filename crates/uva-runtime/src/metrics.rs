@@ -183,6 +183,17 @@ impl BatchEvent {
     }
 }
 
+impl BatchEvent {
+    /// Counts the rows that came from the cache, once they are known. They have not crossed the link.
+    pub fn set_row_hits(&mut self, hits: u64) {
+        let Some(cache) = &mut self.cache else { return };
+        cache.row_hits = hits;
+        if let Some(sums) = &mut self.aggregate {
+            sums.set_row_hits(hits, cache.rows);
+        }
+    }
+}
+
 /// An epoch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EpochEvent {

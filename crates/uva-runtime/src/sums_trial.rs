@@ -9,10 +9,11 @@
 //! alone says what a batch is tried with, so each role computes it for itself ([`Windows`]).
 //!
 //! The consumer times the windows ([`SumsTrial`]). Before each batch that counts come as many of its window and of its
-//! epoch as there are slots. So all that is in flight is of that window, and no evaluation is among it. When a round
+//! epoch as there are slots. So whatever can delay a batch that counts is of that window, and no evaluation. When a round
 //! ends, the consumer chooses, if the ways lie further apart than the windows of one way do. After the last round it
 //! chooses in any case. It writes the choice to the control page with the first sequence number that it holds for. The
-//! slot of that batch is free only after the store, so the producer sees the choice in time.
+//! slot of that batch is free only after the store. So the producer, or the worker that fills that slot, sees the choice
+//! in time.
 
 use std::time::Duration;
 
@@ -48,7 +49,7 @@ const LEAST_GAIN: f64 = 0.05;
 /// Which training batches of a run are tried with which way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windows {
-    /// Batches that may be in flight when the way changes: the slots of both rings.
+    /// Batches that may be in flight when the way changes: the slots of all rings.
     settling: u64,
     /// Batches of a window behind those.
     counted: u64,
@@ -58,7 +59,7 @@ impl Windows {
     /// Those of a run with this plan.
     #[must_use]
     pub fn of(plan: &RunPlan) -> Self {
-        let settling = (plan.options.feature_slots + plan.batch_slots()) as u64;
+        let settling = (plan.options.all_feature_slots() + plan.batch_slots()) as u64;
         Self { settling, counted: (2 * settling).max(LEAST_COUNTED) }
     }
 

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use uva_graph::{Dataset, Split};
 use uva_launch::training::{
@@ -50,6 +50,8 @@ pub fn train(
 struct Pending {
     /// Complete but for what the GPU tells.
     event: BatchEvent,
+    /// How long the producer's CPU threads worked on it.
+    on_cpu: Duration,
     /// Of a batch on a GPU.
     receipt: Option<Arc<Receipt>>,
 }
@@ -268,7 +270,8 @@ impl<'a> Session<'a> {
         if self.trainer.runs_ahead() {
             self.trainer.enqueue_batch(epoch, index, arrays.input(), told).map_err(train_error)?;
             event.loss = told.then_some(0.0);
-            self.pending.push_back(Pending { event, receipt: batch.receipt() });
+            let on_cpu = Duration::from_nanos(batch.header().gather_ns());
+            self.pending.push_back(Pending { event, on_cpu, receipt: batch.receipt() });
             return self.read_results(last, observer);
         }
         let mut confirm = || batch.confirm().map_err(|error| error.to_string());
@@ -281,9 +284,7 @@ impl<'a> Session<'a> {
         self.state.sums.labelled += step.labelled as u64;
         // Known only now, if the batch is on a GPU.
         event.gather_us = batch.gather_time().as_micros() as u64;
-        if let Some(counts) = &mut event.cache {
-            counts.row_hits = batch.rows_cached();
-        }
+        event.set_row_hits(batch.rows_cached());
         event.loss = told.then_some(step.loss);
         event.train_us = since_boot().saturating_sub(began).as_micros() as u64;
         self.tell(event, observer)
@@ -316,13 +317,11 @@ impl<'a> Session<'a> {
         self.state.sums.correct += reading.correct;
         self.state.sums.labelled += reading.labelled;
         let pending: Vec<Pending> = self.pending.drain(..reading.batches.len()).collect();
-        for (read, Pending { mut event, receipt }) in reading.batches.iter().zip(pending) {
+        for (read, Pending { mut event, on_cpu, receipt }) in reading.batches.iter().zip(pending) {
             event.train_us = read.time.as_micros() as u64;
             if let Some(receipt) = receipt {
-                event.gather_us = receipt.gather_time().as_micros() as u64;
-                if let Some(counts) = &mut event.cache {
-                    counts.row_hits = receipt.rows_cached();
-                }
+                event.gather_us = (on_cpu + receipt.gather_time()).as_micros() as u64;
+                event.set_row_hits(receipt.rows_cached());
             }
             // A batch whose loss is told is the last of its reading.
             event.loss = event.loss.map(|_| reading.loss);

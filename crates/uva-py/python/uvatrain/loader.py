@@ -265,6 +265,8 @@ class Batches:
     def stats(self) -> dict[str, Any]:
         """What sampler, producer and consumer did with their time, in seconds, and which is the bottleneck.
 
+        With `prepare="whole"`, "worker" is there in place of "sampler" and "producer".
+
         "unpadded", with `pad="auto"`, counts batches that did not fit `shapes`. "skipped" counts hand-overs without a batch: what it costs to jump to another epoch.
         """
         return self._source.stats()

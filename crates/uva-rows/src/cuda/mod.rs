@@ -29,7 +29,7 @@ mod upload;
 pub use balance::{Balance, Measured};
 pub use cache::DeviceCache;
 pub use error::FillError;
-pub use filler::{Fill, MadeOnHost, OnDevice, SlotFiller, SlotPlace};
+pub use filler::{Fill, MadeOnHost, MakeRows, OnDevice, SlotFiller, SlotPlace};
 pub use kernel_read::{DeviceRows, KernelRead, KernelTable, LanedCache, Pinned};
 pub use place::{DevicePlace, DeviceSource};
 pub use read_back::ReadBack;

@@ -253,11 +253,15 @@ impl Backend {
                 remedy: "`gather=dma`, or `gather=cpu` with slots in host memory",
             });
         }
-        (cuda.sampler != SamplerChoice::Cpu).then(|| SumObstacle {
-            option: format!("`sampler={}`", cuda.sampler.name()),
-            why: "the lists of a sampler on the GPU stay there, and the CPU sums by them".to_owned(),
-            remedy: "`sampler=cpu`",
-        })
+        let why = match cuda.sampler {
+            SamplerChoice::Cpu => return None,
+            SamplerChoice::Gpu => "the lists of a sampler on the GPU stay there, and the CPU sums by them",
+            SamplerChoice::Auto => {
+                "a measurement decides where to sample, and the CPU sums by lists that a sampler on the CPU makes"
+            }
+        };
+        let option = format!("`sampler={}`", cuda.sampler.name());
+        Some(SumObstacle { option, why: why.to_owned(), remedy: "`sampler=cpu`" })
     }
 
     /// The GPU, where feature slots are on one.

@@ -1,9 +1,11 @@
 //! Errors of the GPU as errors of a run.
 
 use uva_cuda::{CudaError, ErrorKind};
+use uva_rows::GatherError;
 use uva_rows::cuda::FillError;
 
 use crate::RuntimeError;
+use crate::host_rows::failed as of_rows;
 
 impl From<CudaError> for RuntimeError {
     fn from(error: CudaError) -> Self {
@@ -13,11 +15,13 @@ impl From<CudaError> for RuntimeError {
 
 impl From<FillError> for RuntimeError {
     fn from(error: FillError) -> Self {
-        let message = match &error {
-            FillError::Rows(_) => format!("feat.npy: {error}"),
-            _ => error.to_string(),
-        };
-        of_kind(error.kind(), message)
+        let kind = error.kind();
+        match error {
+            // Of rows and sums that the CPU makes.
+            FillError::Rows(error @ (GatherError::Lists(_) | GatherError::Threads { .. })) => of_rows(error),
+            FillError::Rows(_) => of_kind(kind, format!("feat.npy: {error}")),
+            _ => of_kind(kind, error.to_string()),
+        }
     }
 }
 

@@ -268,12 +268,12 @@ impl BatchReceiver {
         Ok(Some(Batch::new(slot, loan, &self.plan, header)))
     }
 
-    /// Whether the producer sums from now on, and why, if that has been chosen since the last call.
+    /// Whether the producer, or each worker, sums from now on, and why, if that has been chosen since the last call.
     pub fn take_sums_choice(&mut self) -> Option<SumsChoice> {
         self.choice.take()
     }
 
-    /// Times the batch of this header, which is taken now, where it is tried who sums. Tells the producer the choice.
+    /// Times the batch of this header, which is taken now, where it is tried who sums. Tells whoever fills slots the choice.
     fn try_sums(&mut self, header: &BatchHeader) {
         let (schedule, key) = (&self.plan.schedule, header.key());
         let Some(trial) = self.trial.as_mut().filter(|_| key.split == Split::Train) else { return };
@@ -281,8 +281,8 @@ impl BatchReceiver {
         let taken = Taken { number, in_epoch, summed: header.is_summed(), at: since_boot() };
         let Some(choice) = trial.taken(taken) else { return };
         self.trial = None;
-        // The producer cannot have begun this batch: the slot that it gets is the one being taken.
-        let from = self.position + self.plan.options.feature_slots as u64;
+        // Nobody can have begun this batch: the slot that it gets is the one being taken.
+        let from = self.position + self.plan.options.all_feature_slots() as u64;
         self.control.set_sums_choice(from, choice.sums);
         let turn = self.control.turn();
         let from = (from..=from + schedule.valid_batches()).find_map(|sequence| {

@@ -28,6 +28,9 @@ pub struct OnDevice<'p> {
     pub taken: &'p Event,
 }
 
+/// Writes rows to these places.
+pub type MakeRows<'p> = dyn Fn(&mut [&mut [u8]]) -> Result<(), GatherError> + 'p;
+
 /// Rows of a slot that the host makes, in place of those that the source reads.
 #[derive(Clone, Copy)]
 pub struct MadeOnHost<'p> {
@@ -35,7 +38,7 @@ pub struct MadeOnHost<'p> {
     pub ranges: &'p [Range<usize>],
     /// Makes them, in page-locked memory: a slice of each range's length. Called once by `submit`, before anything is
     /// enqueued.
-    pub make: &'p dyn Fn(&mut [&mut [u8]]) -> Result<(), GatherError>,
+    pub make: &'p MakeRows<'p>,
 }
 
 impl MadeOnHost<'_> {
@@ -90,7 +93,7 @@ pub struct Fill {
     pub slot: usize,
     /// Its stamp.
     pub stamp: u64,
-    /// Rows gathered.
+    /// Rows gathered; none where the host makes them.
     pub rows: usize,
     /// Where they were read.
     pub read: RowsRead,

@@ -160,7 +160,8 @@ impl<S: DeviceSource> Held<S> {
                 error => CudaError::System(error.to_string()),
             })?;
         }
-        *pending = Some(Pending { number: self.fills, stamp: place.stamp, rows: plan.count, ticket });
+        let rows = if by_host { 0 } else { plan.count };
+        *pending = Some(Pending { number: self.fills, stamp: place.stamp, rows, ticket });
         // SAFETY: report and ids as above.
         unsafe { kernels.finish(stream, IdWidth::I64, report_address, ids_address, place.stamp)? };
         place.ready.record(stream)?;

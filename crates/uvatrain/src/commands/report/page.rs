@@ -181,8 +181,12 @@ mod tests {
                 "waiting_output_s": output, "peak_rss_bytes": 7 })
         };
         let [sampler, producer, consumer] = working;
-        let roles = json!({ "sampler": role(sampler, 0.0), "producer": role(producer, waiting_output),
+        let mut roles = json!({ "sampler": role(sampler, 0.0), "producer": role(producer, waiting_output),
             "consumer": role(consumer, 0.0) });
+        if run.start.in_force["prepare"] == "whole" {
+            roles["sampler"] = role(sampler, waiting_output);
+            roles["producer"]["processes"] = json!(0);
+        }
         let end = json!({ "event": "end", "stopped_early": false, "bottleneck": "", "epochs": 1, "seconds": 10.0,
             "batches": 1, "batches_per_second": 1.0, "roles": roles });
         run.take(serde_json::from_value::<Event>(end).unwrap()).unwrap();
@@ -196,6 +200,7 @@ mod tests {
             "feature_slots": 2 });
         let gpu = json!({ "device": "cuda:0", "sampler": "gpu" });
         let command = json!({ "device": "cpu", "command": ["python", "x.py"] });
+        let workers = json!({ "device": "cpu", "samplers": 2, "prepare": "whole", "feature_slots": 2 });
         for (working, output, in_force, parts) in [
             ([9.5, 1.0, 4.0], 0.0, &cpu, ["95.0 %", "<code>--samplers 3</code> (2 now)"]),
             ([1.0, 8.0, 4.0], 0.0, &cpu, ["80.0 %", "<code>--gather-threads 4</code> (3 now)"]),
@@ -212,6 +217,9 @@ mod tests {
             ([1.0, 2.0, 9.0], 0.0, &command, ["The command is", "in the command itself"]),
             ([1.0, 2.0, 3.0], 8.0, &command, ["waited 80.0 %", "what the command does besides"]),
             ([1.0, 2.0, 3.0], 8.0, &cpu, ["waited 80.0 %", "its start, and evaluation"]),
+            ([9.5, 0.0, 4.0], 0.0, &workers, ["waits for the workers", "<code>--samplers 3</code> (2 now)"]),
+            ([1.0, 0.0, 1.5], 8.0, &workers, ["the workers waited 80.0 %", "its start, and evaluation"]),
+            ([4.0, 0.0, 3.0], 0.0, &workers, ["the worker worked most", "<code>--slots 3</code> (2 now)"]),
         ] {
             let verdict = verdict(working, output, in_force.clone()).unwrap();
             assert!(parts.iter().all(|part| verdict.contains(part)), "{working:?}: {verdict}");
