@@ -68,32 +68,60 @@ pub(crate) fn of(
     rows: usize,
     out: &Path,
 ) -> Result<Estimate, GraphError> {
-    let (csc, features) = (dataset.csc(), dataset.features());
-    let graph = Graph { offsets: csc.indptr, indices: csc.indices, weights: None };
-    let (nodes, dim) = (features.rows as u64, features.dim);
-    let fixed = nodes * (8 + Features::bytes_a_row(options.feature_norm))
-        + 8 * rows as u64
-        + WRITE_BYTES
-        + options.threads as u64 * Matrix::bytes_a_thread(&graph);
-    let tables = options.operators.iter().map(|operator| operator.tables()).max().unwrap_or(2);
-    let column = nodes * 4 * u64::from(tables);
-    let least = fixed + column * COLUMNS.min(dim) as u64;
-    let fit = options.memory.saturating_sub(fixed) / column.max(1);
-    let width = match usize::try_from(fit) {
-        Ok(fit) if fit < dim => fit / COLUMNS * COLUMNS,
-        _ => dim,
-    };
-    if width == 0 || options.memory < least {
+    let (dim, fixed) = (dataset.features().dim, fixed_bytes(dataset, options, rows));
+    if dim == 0 {
+        return Err(GraphError::usage("DATA", "its nodes have no features: there is nothing to multiply"));
+    }
+    let least = fixed + column_bytes(dataset, options) * narrowest(dim) as u64;
+    if options.memory < least {
         let message = format!(
-            "--memory {} holds no {} columns of {nodes} nodes: it takes {} at least ({least} bytes)",
+            "--memory {} holds no {} columns of {} nodes: it takes {} at least ({least} bytes)",
             BytesOnDisk(options.memory),
-            COLUMNS.min(dim),
+            narrowest(dim),
+            dataset.nodes(),
             BytesOnDisk(least),
         );
         return Err(GraphError::Lacking { path: out.to_owned(), message });
     }
-    let panels = dim.div_ceil(width) as u64;
-    Ok(with_panels(dataset, options, (rows, width, panels), fixed + column * width as u64))
+    Ok(within(dataset, options, rows, fixed))
+}
+
+/// The same where nothing is left to compute, so that memory need not hold the narrowest panel.
+pub(crate) fn of_finished(dataset: &Dataset, options: &Options, rows: usize) -> Estimate {
+    within(dataset, options, rows, fixed_bytes(dataset, options, rows))
+}
+
+/// With panels as wide as memory holds, and the narrowest if it holds none.
+fn within(dataset: &Dataset, options: &Options, rows: usize, fixed: u64) -> Estimate {
+    let (dim, column) = (dataset.features().dim, column_bytes(dataset, options));
+    let fit = options.memory.saturating_sub(fixed) / column.max(1);
+    let width = match usize::try_from(fit) {
+        Ok(fit) if fit < dim => (fit / COLUMNS * COLUMNS).max(narrowest(dim)),
+        _ => dim,
+    };
+    let panels = dim.div_ceil(width.max(1)) as u64;
+    with_panels(dataset, options, (rows, width, panels), fixed + column * width as u64)
+}
+
+/// Columns of the narrowest panel.
+fn narrowest(dim: usize) -> usize {
+    COLUMNS.min(dim)
+}
+
+/// Bytes that do not depend on the columns of a panel.
+fn fixed_bytes(dataset: &Dataset, options: &Options, rows: usize) -> u64 {
+    let csc = dataset.csc();
+    let graph = Graph { offsets: csc.indptr, indices: csc.indices, weights: None };
+    dataset.nodes() as u64 * (8 + Features::bytes_a_row(options.feature_norm))
+        + 8 * rows as u64
+        + WRITE_BYTES
+        + options.threads as u64 * Matrix::bytes_a_thread(&graph)
+}
+
+/// Bytes of a column in all tables of a panel.
+fn column_bytes(dataset: &Dataset, options: &Options) -> u64 {
+    let tables = options.operators.iter().map(|operator| operator.tables()).max().unwrap_or(2);
+    dataset.nodes() as u64 * 4 * u64::from(tables)
 }
 
 fn with_panels(

@@ -16,6 +16,7 @@ mod features;
 mod hop_set;
 mod journal;
 mod kept;
+mod lock;
 mod operator;
 mod options;
 mod panel;
@@ -27,7 +28,7 @@ mod transposed;
 
 pub use estimate::Estimate;
 pub use hop_set::{AppliedOperator, FileFacts, HopSet, Order, Source};
-pub use journal::folder_of;
+pub use lock::folder_of;
 pub use operator::{OPERATORS, Operator, parse_operators};
 pub use options::{HopType, KeptNodes, Layout, MOST_HOPS, Options, RowOrder};
 pub use run::{Ended, Made, Progress, Watch, propagate};

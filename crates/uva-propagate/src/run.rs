@@ -15,8 +15,9 @@ use crate::assemble;
 use crate::estimate::{self, Estimate};
 use crate::features::Features;
 use crate::hop_set::{self, AppliedOperator, FileFacts, HopSet, Order, Source};
-use crate::journal::{self, FinishedFile, Journal};
+use crate::journal::{FinishedFile, Journal};
 use crate::kept::Kept;
+use crate::lock::{FolderLock, folder_of};
 use crate::operator::Operator;
 use crate::options::{Decisive, HopType, Layout, Options};
 use crate::panel::{self, Follow, Task};
@@ -96,15 +97,24 @@ pub fn propagate(
     let graph = graph(dataset, options)?;
     let decisive = Decisive::of(options, dataset.fingerprint());
     if resume && HopSet::is_at(out) {
-        return finished_before(dataset, out, options, &decisive, &pool);
+        return finished_before(dataset, out, options, &decisive);
     }
     staged::refuse_existing(out)?;
     let kept = pool.install(|| Kept::of(dataset, options))?;
     let mut estimate = pool.install(|| estimate::of(dataset, options, kept.nodes.len(), out))?;
-    if !resume || journal::folder_of(out).symlink_metadata().is_err() {
+    if folder_of(out).symlink_metadata().is_err() {
         check_disk(out, estimate.disk_bytes, &estimate)?;
     }
-    let journal = Journal::open(out, decisive, resume)?;
+    let lock = FolderLock::take(out, resume)?;
+    if out.symlink_metadata().is_ok() {
+        // Another process has finished since the first look, and let the lock go.
+        lock.remove_if_new()?;
+        if resume && HopSet::is_at(out) {
+            return finished_before(dataset, out, options, &decisive);
+        }
+        return Err(GraphError::usage("OUT", format!("{} has been made by another process", out.display())));
+    }
+    let journal = pool.install(|| Journal::open(lock, decisive))?;
     let finished = journal.bytes();
     check_disk(out, estimate.disk_bytes.saturating_sub(finished), &estimate)?;
     let speed = speed::multiply_adds_a_second(dataset.nodes(), &pool);
@@ -126,12 +136,14 @@ fn finished_before(
     out: &Path,
     options: &Options,
     decisive: &Decisive,
-    pool: &ThreadPool,
 ) -> Result<Ended, GraphError> {
     let set = HopSet::open(out)?;
     decisive.check_same(&set.decisive(), &out.display().to_string())?;
-    journal::remove(&journal::folder_of(out))?;
-    let estimate = pool.install(|| estimate::of(dataset, options, set.rows, out))?;
+    if let Some(lock) = FolderLock::of_left(out)? {
+        lock.remove()?;
+    }
+    // Nothing is computed, so it does not matter whether memory or disk would be enough.
+    let estimate = estimate::of_finished(dataset, options, set.rows);
     let resumed = set.bytes();
     Ok(Ended::Made(Box::new(Made { set, estimate, resumed, was_there: true })))
 }
@@ -487,6 +499,7 @@ impl Work<'_> {
     /// Gives the set its name, and removes the folder.
     fn commit(self, out: &Path) -> Result<(), GraphError> {
         let set = self.journal.set();
+        self.journal.check_lock()?;
         staged::flush(&set)?;
         staged::rename_without_replacing(&set, out)?;
         let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -4,7 +4,9 @@ use std::path::Path;
 
 use uva_graph::npy::NpyType;
 use uva_graph::{Dataset, GraphError};
-use uva_propagate::{Ended, HopType, KeptNodes, Layout, Options, RowOrder, folder_of, propagate};
+use uva_propagate::{
+    Ended, Estimate, HopType, KeptNodes, Layout, Options, Progress, RowOrder, Watch, folder_of, propagate,
+};
 
 use crate::support::{Counted, arrays, graph, made, make, options};
 
@@ -103,6 +105,58 @@ fn a_run_that_is_stopped_anywhere_goes_on_to_the_same_bytes_with_other_memory_an
         assert!(again.was_there && !folder_of(&out).exists());
         assert_eq!(arrays(&out), expected);
     }
+}
+
+/// Does something to the folder before anything is computed.
+struct Meddling<'m>(&'m dyn Fn());
+
+impl Watch for Meddling<'_> {
+    fn begins(&mut self, _: &Estimate, _: u64) {
+        self.0();
+    }
+
+    fn progress(&mut self, _: Progress<'_>) {}
+
+    fn stops(&mut self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_folder_whose_lock_was_taken_away_meanwhile_does_not_become_the_hop_set() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = graph(temp.path(), NpyType::F32);
+    let dataset = Dataset::open(&path).unwrap();
+    let out = temp.path().join("set");
+    let lock = folder_of(&out).join("lock");
+    // As if the folder were removed and made anew by another process, which then holds the lock.
+    let made_anew = || {
+        std::fs::remove_file(&lock).unwrap();
+        std::fs::write(&lock, "").unwrap();
+    };
+    let error = propagate(&dataset, &out, &asked(), false, &mut Meddling(&made_anew)).unwrap_err();
+    let message = error.to_string();
+    assert!(matches!(error, GraphError::Io { .. }) && !error.is_bad_input(), "{message}");
+    assert!(message.contains("set.propagating") && message.contains("made anew"), "{message}");
+    assert!(!out.exists() && lock.is_file());
+}
+
+#[test]
+fn a_complete_hop_set_leaves_the_folder_of_another_process_alone_and_needs_no_memory() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = graph(temp.path(), NpyType::F32);
+    let dataset = Dataset::open(&path).unwrap();
+    let out = temp.path().join("set");
+    make(&path, &out, &asked());
+    let lock = folder_of(&out).join("lock");
+    std::fs::create_dir(folder_of(&out)).unwrap();
+    let held = std::fs::File::create(&lock).unwrap();
+    rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let tight = Options { memory: 1, ..asked() };
+    let again = || made(propagate(&dataset, &out, &tight, true, &mut Counted::default()).unwrap());
+    assert!(again().was_there && lock.is_file());
+    drop(held);
+    assert!(again().was_there && !folder_of(&out).exists());
 }
 
 #[test]
