@@ -13,6 +13,7 @@ use uva_graph::quote;
 use uva_mem::files::read_regular;
 use uva_model::FeatureNorm;
 
+use crate::checks;
 use crate::options::{Decisive, HopType, KeptNodes, Layout, RowOrder};
 use crate::part::DATA_OFFSET;
 
@@ -154,33 +155,40 @@ impl HopSet {
             if found != facts.bytes {
                 return Err(GraphError::invalid(&path, SetProblem::Length { found, said: facts.bytes }));
             }
-            if let Some(said_shape) = set.shape_of(name) {
-                let (array, said) = (NpyArray::open(&path)?, set.dtype.npy());
-                let (found, shape) = (array.kind(), array.shape().to_vec());
-                if (found, &shape) != (said, &said_shape) {
-                    let problem = SetProblem::Shape { found, shape, said, said_shape };
-                    return Err(GraphError::invalid(&path, problem));
-                }
-                if array.header().data_offset != DATA_OFFSET {
-                    let problem = SetProblem::Offset(array.header().data_offset);
-                    return Err(GraphError::invalid(&path, problem));
-                }
+            let array = NpyArray::open(&path)?;
+            let (found, shape) = (array.kind(), array.shape().to_vec());
+            let (said, said_shape) = match (name.as_str(), set.layout) {
+                (NODE_IDS, _) => (NpyType::I64, vec![set.rows]),
+                // Classes and columns of labels are those of the dataset.
+                (LABELS, _) => (found, [set.rows].into_iter().chain(shape.iter().skip(1).copied()).collect()),
+                (_, Layout::Hops) => (set.dtype.npy(), vec![set.rows, set.dim]),
+                (_, Layout::Rows) => (set.dtype.npy(), vec![set.rows, set.hops(), set.dim]),
+            };
+            if (found, &shape) != (said, &said_shape) {
+                let problem = SetProblem::Shape { found, shape, said, said_shape };
+                return Err(GraphError::invalid(&path, problem));
+            }
+            let is_hop = ![NODE_IDS, LABELS].contains(&name.as_str());
+            if is_hop && array.header().data_offset != DATA_OFFSET {
+                let problem = SetProblem::Offset(array.header().data_offset);
+                return Err(GraphError::invalid(&path, problem));
             }
         }
         Ok(set)
     }
 
-    /// `hops.json` alone.
+    /// `hops.json` alone, whose sizes and names are those of a hop set.
     pub(crate) fn read(path: &Path) -> Result<HopSet, GraphError> {
         let path = path.join(FILE_NAME);
         let bytes = read_regular(&path, MOST_BYTES).map_err(GraphError::io(&path, "read"))?;
         let set: HopSet = serde_json::from_slice(&bytes).map_err(|error| {
             GraphError::invalid(&path, SetProblem::NotASet(quote::message(&error.to_string())))
         })?;
-        match set.format {
-            FORMAT => Ok(set),
-            other => Err(GraphError::invalid(&path, SetProblem::Format(other))),
+        if set.format != FORMAT {
+            return Err(GraphError::invalid(&path, SetProblem::Format(set.format)));
         }
+        checks::check(&set).map_err(|problem| GraphError::invalid(&path, problem))?;
+        Ok(set)
     }
 
     /// Hops of a row, the features themselves among them.
@@ -208,16 +216,6 @@ impl HopSet {
     /// Bytes of all arrays.
     pub fn bytes(&self) -> u64 {
         self.files.values().map(|file| file.bytes).sum()
-    }
-
-    fn shape_of(&self, file: &str) -> Option<Vec<usize>> {
-        if !self.hop_files().iter().any(|name| name == file) {
-            return None;
-        }
-        Some(match self.layout {
-            Layout::Hops => vec![self.rows, self.dim],
-            Layout::Rows => vec![self.rows, self.hops(), self.dim],
-        })
     }
 
     /// Checks every element: the hashes of all files, and that no value of a hop is NaN or infinite. Uses the current

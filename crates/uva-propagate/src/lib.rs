@@ -11,6 +11,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod assemble;
+mod checks;
 mod estimate;
 mod features;
 mod hop_set;
@@ -30,5 +31,5 @@ pub use estimate::Estimate;
 pub use hop_set::{AppliedOperator, FileFacts, HopSet, Order, Source};
 pub use lock::folder_of;
 pub use operator::{OPERATORS, Operator, parse_operators};
-pub use options::{HopType, KeptNodes, Layout, MOST_HOPS, Options, RowOrder};
+pub use options::{HopType, KeptNodes, Layout, MOST_HOPS, MOST_OPERATORS, Options, RowOrder};
 pub use run::{Ended, Made, Progress, Watch, propagate};

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use serde_json::{Value, json};
 use uva_graph::npy::{NpyArray, NpyType, write_array};
 use uva_graph::{Dataset, GraphError, Split};
 use uva_propagate::{HopSet, HopType, KeptNodes, Layout, Options, RowOrder, propagate};
@@ -149,6 +150,71 @@ fn a_file_that_is_cut_changed_or_gone_is_named_with_what_was_expected() {
     fs::write(&file, &whole).unwrap();
     fs::write(out.join("hops.json"), "{}").unwrap();
     refused(&["hops.json", "format"]);
+}
+
+#[test]
+fn a_description_that_no_hop_set_has_is_refused_and_the_key_is_named() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = graph(temp.path(), NpyType::F32);
+    let out = temp.path().join("set");
+    make(&path, &out, &Options { nodes: KeptNodes::Splits, ..options("sym,row", 2) });
+    let file = out.join("hops.json");
+    let whole: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    let check = |change: &dyn Fn(&mut Value), says: &[&str]| {
+        let mut set = whole.clone();
+        change(&mut set);
+        fs::write(&file, serde_json::to_vec(&set).unwrap()).unwrap();
+        let error = HopSet::open(&out).unwrap_err();
+        let message = error.to_string();
+        assert!(error.is_bad_input() && message.contains("hops.json"), "{message}");
+        assert!(says.iter().all(|says| message.contains(says)), "{says:?}: {message}");
+    };
+    for (key, value, says) in [
+        ("/operators/0/hops", json!(u32::MAX), "operators[0].hops is 4294967295"),
+        ("/operators/1/hops", json!(0), "operators[1].hops is 0"),
+        ("/operators/0/name", json!("../sym"), "operators[0].name"),
+        ("/operators/0/file", json!("../../sym"), "operators[0].file"),
+        ("/operators/1", whole["operators"][0].clone(), "operators[1].name is sym, which is there twice"),
+        ("/operators", json!([]), "operators has 0 entries"),
+        ("/dim", json!(0), "dim is 0"),
+        ("/data_offset", json!(128), "data_offset is 128"),
+        ("/splits/train", json!([5, 3]), "splits.train is [5, 3]"),
+        ("/splits/train", json!([0, 1_000_000_000]), "splits.train is [0, 1000000000]"),
+        ("/splits/valid", json!([199, 250]), "splits.valid is [199, 250]"),
+        ("/splits/test", json!([250, 254]), "within 253 rows"),
+        ("/splits", json!({"train": [0, 1], "valid": [1, 1]}), "splits has no test"),
+        ("/files", json!({}), "files has no x.npy"),
+    ] {
+        check(&|set| *set.pointer_mut(key).unwrap() = value.clone(), &[says]);
+    }
+    for name in ["x.npy", "row.2.npy", "node_idx.npy"] {
+        let says = format!("files has no {name}");
+        check(&|set| drop(set["files"].as_object_mut().unwrap().remove(name)), &[&says]);
+    }
+    for name in ["../graph/feat.npy", "/etc/passwd", "other.npy"] {
+        let facts = json!({"bytes": 1, "hash": "0"});
+        check(&|set| set["files"][name] = facts.clone(), &[name, "no file of this hop set"]);
+    }
+    check(&|set| set["splits"]["more"] = json!([0, 0]), &["splits has others"]);
+    let many = vec![whole["operators"][0].clone(); 65];
+    check(&|set| set["operators"] = json!(many), &["operators has 65 entries", "from 1 to 64"]);
+    // Ids and labels are those of the rows.
+    let ids = ids(&out.join("node_idx.npy"));
+    for (name, kind) in [("node_idx.npy", "int64"), ("label.npy", "int64")] {
+        let file = out.join(name);
+        let bytes = fs::read(&file).unwrap();
+        fs::remove_file(&file).unwrap();
+        write_array(&file, NpyType::I64, &[], &ids[1..]).unwrap();
+        let length = fs::metadata(&file).unwrap().len();
+        let mut set = whole.clone();
+        set["files"][name]["bytes"] = json!(length);
+        fs::write(out.join("hops.json"), serde_json::to_vec(&set).unwrap()).unwrap();
+        let message = HopSet::open(&out).unwrap_err().to_string();
+        for says in [name, kind, "[252]", "[253]"] {
+            assert!(message.contains(says), "{says}: {message}");
+        }
+        fs::write(&file, bytes).unwrap();
+    }
 }
 
 #[test]
