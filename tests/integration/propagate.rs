@@ -295,6 +295,7 @@ fn what_cannot_be_propagated_is_refused_by_name_and_nothing_is_written() {
         ("graph hops --hops 65", 2, &["--hops", "65 is not from 1 to 64"]),
         ("graph hops --operator sum", 2, &["--operator", "'sum' is no operator", "sym-noloop"]),
         ("graph hops --operator ppr:1", 2, &["--operator", "between 0 and 1"]),
+        ("graph hops --operator ppr:1e-300,1", 2, &["--operator", "1e-9 at least"]),
         ("graph hops --operator ppr:-0.1", 2, &["--operator", "between 0 and 1"]),
         ("graph hops --operator sym,sym", 2, &["--operator", "sym is there twice"]),
         ("graph hops --type e4m3", 2, &["--type", "e4m3"]),
