@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 
+use uva_graph::csc::LEAST_MEMORY;
 use uva_graph::disk_space::BytesOnDisk;
 use uva_graph::{Dataset, FeatureTable, GraphError};
 use uva_model::FeatureNorm;
@@ -18,9 +19,6 @@ const COLUMNS: usize = 16;
 
 /// Bytes of the headers of node ids and labels.
 const SMALL_HEADER: u64 = 128;
-
-/// The least memory for turning edges round.
-const LEAST_TO_TRANSPOSE: u64 = 64 << 20;
 
 /// Sizes, memory and traffic.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -50,6 +48,27 @@ pub struct Estimate {
     pub multiply_adds: u64,
     /// Seconds that the sums take, by a short measurement. Reading and writing come on top.
     pub seconds: f64,
+    /// Bytes of `disk_bytes` for turning edges round, sorting included.
+    #[serde(skip)]
+    pub(crate) turned_bytes: u64,
+}
+
+/// Bytes on the disk that are still to come.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// For the hop set.
+    pub(crate) set: u64,
+    /// For what is only there meanwhile.
+    pub(crate) meanwhile: u64,
+}
+
+impl Estimate {
+    /// What is to come where so many bytes are finished; `turns`: the transposed graph has to be written.
+    pub(crate) fn room(&self, finished: u64, turns: bool) -> Room {
+        let all = self.disk_bytes - if turns { 0 } else { self.turned_bytes };
+        let set = self.set_bytes.saturating_sub(finished);
+        Room { set, meanwhile: all.saturating_sub(finished).saturating_sub(set) }
+    }
 }
 
 /// The columns of each panel.
@@ -170,10 +189,40 @@ fn with_panels(
         disk_bytes: set_bytes + meanwhile + turned,
         columns: width as u64,
         panels,
-        memory_bytes: memory_bytes.max(if transposes { LEAST_TO_TRANSPOSE } else { 0 }),
+        memory_bytes: memory_bytes.max(if transposes { LEAST_MEMORY } else { 0 }),
         read_bytes: reads + again + turned,
         write_bytes: set_bytes + again + turned,
         multiply_adds: sums * edges * dim as u64,
         seconds: 0.0,
+        turned_bytes: turned,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_left_for_what_is_neither_finished_nor_turned_already() {
+        let estimate = Estimate {
+            rows: 10,
+            dim: 1,
+            hops: 2,
+            set_bytes: 1000,
+            disk_bytes: 1700,
+            columns: 1,
+            panels: 1,
+            memory_bytes: 1,
+            read_bytes: 1,
+            write_bytes: 1,
+            multiply_adds: 1,
+            seconds: 0.0,
+            turned_bytes: 500,
+        };
+        assert_eq!(estimate.room(0, true), Room { set: 1000, meanwhile: 700 });
+        assert_eq!(estimate.room(0, false), Room { set: 1000, meanwhile: 200 });
+        assert_eq!(estimate.room(300, false), Room { set: 700, meanwhile: 200 });
+        assert_eq!(estimate.room(1100, false), Room { set: 0, meanwhile: 100 });
+        assert_eq!(estimate.room(5000, true), Room { set: 0, meanwhile: 0 });
     }
 }

@@ -11,6 +11,7 @@
 //! A part is on the disk before the journal names it, and the journal is replaced in one step. So whatever the journal
 //! names is there, however the process ended; the rest is removed when work goes on.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use uva_graph::GraphError;
 use uva_mem::files::{Replacement, read_regular};
 
+use crate::hop_set;
 use crate::lock::FolderLock;
 use crate::options::Decisive;
 use crate::part::{self, Part};
@@ -56,11 +58,16 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Begins in the locked folder, or goes on with what an earlier process has left there. Uses the current rayon pool.
+    /// Begins in the locked folder, or goes on with what an earlier process has left there: `rows` of `dim` features a
+    /// hop. Uses the current rayon pool.
     ///
     /// # Errors
-    /// If what is there was begun with other options.
-    pub(crate) fn open(lock: FolderLock, options: Decisive) -> Result<Journal, GraphError> {
+    /// If what is there was begun with other options, or the system refuses to read it.
+    pub(crate) fn open(
+        lock: FolderLock,
+        options: Decisive,
+        (rows, dim): (usize, usize),
+    ) -> Result<Journal, GraphError> {
         let folder = lock.folder();
         let content = match read(folder)? {
             Some(found) => {
@@ -74,24 +81,39 @@ impl Journal {
             let path = journal.folder().join(name);
             fs::create_dir_all(&path).map_err(GraphError::io(&path, "create"))?;
         }
-        journal.keep_what_is_whole()?;
+        journal.keep_what_is_whole(rows, dim)?;
         journal.write()?;
         Ok(journal)
     }
 
     /// Forgets what is not there as it was written, and removes what is not in the journal.
-    fn keep_what_is_whole(&mut self) -> Result<(), GraphError> {
+    fn keep_what_is_whole(&mut self, rows: usize, dim: usize) -> Result<(), GraphError> {
         let (parts, set) = (self.parts_folder(), self.set());
-        self.content.parts.retain(|part| part.is_whole(&parts));
-        self.content
-            .files
-            .retain(|file| part::is_whole(&set.join(&file.name), file.tag, file.bytes, &file.hash));
-        let named: Vec<PathBuf> = self
-            .content
-            .parts
+        let Content { options, parts: noted, files, .. } = &mut self.content;
+        let hops = 1 + options.operators.len() * options.hops as usize;
+        let mut whole = Vec::new();
+        for part in noted.drain(..) {
+            if part.is_whole(&parts, options.element, rows)? {
+                whole.push(part);
+            }
+        }
+        *noted = whole;
+        let mut whole = Vec::new();
+        for file in files.drain(..) {
+            let shape = match file.name.as_str() {
+                hop_set::NODE_IDS | hop_set::LABELS => None,
+                hop_set::ROWS => Some((options.element.npy(), vec![rows, hops, dim])),
+                _ => Some((options.element.npy(), vec![rows, dim])),
+            };
+            if part::is_whole(&set.join(&file.name), file.tag, shape, (file.bytes, &file.hash))? {
+                whole.push(file);
+            }
+        }
+        *files = whole;
+        let named: HashSet<PathBuf> = noted
             .iter()
             .map(|part| part::path(&parts, part.operator, part.hop, &part.columns))
-            .chain(self.content.files.iter().map(|file| set.join(&file.name)))
+            .chain(files.iter().map(|file| set.join(&file.name)))
             .collect();
         for folder in [parts, set] {
             for entry in fs::read_dir(&folder).map_err(GraphError::io(&folder, "read"))? {

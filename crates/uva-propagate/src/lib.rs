@@ -22,6 +22,7 @@ mod operator;
 mod options;
 mod panel;
 mod part;
+mod remaining;
 mod run;
 mod speed;
 mod sums;

@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use uva_graph::GraphError;
 use uva_graph::hash::ArrayHash;
-use uva_graph::npy::{NpyArray, NpyWriter};
+use uva_graph::npy::{NpyArray, NpyType, NpyWriter};
 use uva_mem::files::{open_directory, open_regular};
 
 use crate::options::HopType;
@@ -144,16 +144,41 @@ fn narrowed(values: &[f32], narrow: impl Fn(f32) -> u16 + Sync) -> Vec<u16> {
 
 impl Part {
     /// Whether the part's file is there as it was written.
-    pub(crate) fn is_whole(&self, folder: &Path) -> bool {
+    ///
+    /// # Errors
+    /// If the system refuses to read it: that says nothing about the part.
+    pub(crate) fn is_whole(&self, folder: &Path, element: HopType, rows: usize) -> Result<bool, GraphError> {
         let path = path(folder, self.operator, self.hop, &self.columns);
-        is_whole(&path, self.hop, self.bytes, &self.hash)
+        let shape = Some((element.npy(), vec![rows, self.columns.len()]));
+        is_whole(&path, self.hop, shape, (self.bytes, &self.hash))
     }
 }
 
-/// Whether an array is there with this length and hash.
-pub(crate) fn is_whole(path: &Path, tag: u32, bytes: u64, hash: &str) -> bool {
-    fs::metadata(path).is_ok_and(|metadata| metadata.len() == bytes)
-        && NpyArray::open(path).is_ok_and(|array| {
-            format!("{:016x}", uva_graph::hash::of_array(tag as u8, array.bytes())) == hash
-        })
+/// Whether an array is there with this length and hash; of hops also with this type and shape, and its elements where a
+/// hop has them.
+///
+/// # Errors
+/// If the system refuses to read it.
+pub(crate) fn is_whole(
+    path: &Path,
+    tag: u32,
+    hop: Option<(NpyType, Vec<usize>)>,
+    (bytes, hash): (u64, &str),
+) -> Result<bool, GraphError> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.len() == bytes => {}
+        Ok(_) => return Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(GraphError::io(path, "examine")(error)),
+    }
+    let array = match NpyArray::open(path) {
+        Ok(array) => array,
+        Err(GraphError::Invalid { .. }) => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    let is_hop = |(kind, shape): &(NpyType, Vec<usize>)| {
+        (array.kind(), array.shape()) == (*kind, shape) && array.header().data_offset == DATA_OFFSET
+    };
+    Ok(hop.as_ref().is_none_or(is_hop)
+        && format!("{:016x}", uva_graph::hash::of_array(tag as u8, array.bytes())) == hash)
 }

@@ -12,7 +12,7 @@ use uva_mem::files::{open_directory, write_new};
 use uva_sample::philox::Purpose;
 
 use crate::assemble;
-use crate::estimate::{self, Estimate};
+use crate::estimate::{self, Estimate, Room};
 use crate::features::Features;
 use crate::hop_set::{self, AppliedOperator, FileFacts, HopSet, Order, Source};
 use crate::journal::{FinishedFile, Journal};
@@ -22,6 +22,7 @@ use crate::operator::Operator;
 use crate::options::{Decisive, HopType, Layout, Options};
 use crate::panel::{self, Follow, Task};
 use crate::part::{self, DATA_OFFSET, Part};
+use crate::remaining::Remaining;
 use crate::speed;
 use crate::sums::{Graph, Matrix};
 use crate::transposed::Transposed;
@@ -33,9 +34,9 @@ pub struct Progress<'a> {
     pub what: &'a str,
     /// The hop, from 1, and all hops.
     pub hop: (u32, u32),
-    /// The panel, from 1, and all panels of this run.
+    /// The panel, from 1, and all panels of this run, of this operator.
     pub panel: (usize, usize),
-    /// Rows that are summed, in all hops and panels of this run.
+    /// Rows that are summed, in all hops and panels of this run, of this operator.
     pub done: u64,
     /// All of them.
     pub total: u64,
@@ -103,7 +104,7 @@ pub fn propagate(
     let kept = pool.install(|| Kept::of(dataset, options))?;
     let mut estimate = pool.install(|| estimate::of(dataset, options, kept.nodes.len(), out))?;
     if folder_of(out).symlink_metadata().is_err() {
-        check_disk(out, estimate.disk_bytes, &estimate)?;
+        check_disk(out, &estimate.room(0, true))?;
     }
     let lock = FolderLock::take(out, resume)?;
     if out.symlink_metadata().is_ok() {
@@ -114,14 +115,16 @@ pub fn propagate(
         }
         return Err(GraphError::usage("OUT", format!("{} has been made by another process", out.display())));
     }
-    let journal = pool.install(|| Journal::open(lock, decisive))?;
+    let (rows, dim) = (kept.nodes.len(), dataset.features().dim);
+    let mut journal = pool.install(|| Journal::open(lock, decisive, (rows, dim)))?;
+    let remaining = pool.install(|| Remaining::of(&mut journal, options, dim))?;
     let finished = journal.bytes();
-    check_disk(out, estimate.disk_bytes.saturating_sub(finished), &estimate)?;
+    check_disk(out, &estimate.room(finished, remaining.turns))?;
     let speed = speed::multiply_adds_a_second(dataset.nodes(), &pool);
     estimate.seconds = estimate.multiply_adds as f64 / speed;
     watch.begins(&estimate, finished);
-    let mut work =
-        Work { dataset, options, kept: &kept, pool: &pool, journal, watch, width: estimate.columns as usize };
+    let width = estimate.columns as usize;
+    let mut work = Work { dataset, options, kept: &kept, pool: &pool, journal, remaining, watch, width };
     if !work.arrays()? || !work.features()? || !work.operators(graph)? || !work.files()? {
         return Ok(Ended::Stopped);
     }
@@ -182,12 +185,13 @@ fn graph<'d>(dataset: &'d Dataset, options: &Options) -> Result<Graph<'d>, Graph
     Ok(Graph { offsets: csc.indptr, indices: csc.indices, weights })
 }
 
-fn check_disk(out: &Path, needs: u64, estimate: &Estimate) -> Result<(), GraphError> {
+fn check_disk(out: &Path, room: &Room) -> Result<(), GraphError> {
+    let needs = room.set + room.meanwhile;
     let what = format!(
         "it takes {} more: {} for the hop set and {} meanwhile. Name a directory on another disk, or ask for less",
         BytesOnDisk(needs),
-        BytesOnDisk(estimate.set_bytes),
-        BytesOnDisk(estimate.disk_bytes - estimate.set_bytes),
+        BytesOnDisk(room.set),
+        BytesOnDisk(room.meanwhile),
     );
     disk_space::check(out, needs, what)
 }
@@ -199,6 +203,7 @@ struct Work<'w> {
     kept: &'w Kept,
     pool: &'w ThreadPool,
     journal: Journal,
+    remaining: Remaining,
     watch: &'w mut dyn Watch,
     /// Columns of a panel.
     width: usize,
@@ -310,14 +315,27 @@ impl Work<'_> {
     fn operators(&mut self, graph: Graph<'_>) -> Result<bool, GraphError> {
         let (mut features, table) = (None, self.dataset.features());
         for (place, &operator) in self.options.operators.iter().enumerate() {
-            let missing = self.missing(place, operator)?;
-            let panels: Vec<Range<usize>> =
-                missing.iter().flat_map(|columns| estimate::panels(columns, self.width)).collect();
+            let panels: Vec<Range<usize>> = self.remaining.columns[place]
+                .iter()
+                .flat_map(|columns| estimate::panels(columns, self.width))
+                .collect();
             if panels.is_empty() {
                 continue;
             }
             let turned = match operator {
-                Operator::Col => Some(Transposed::of(graph, self.journal.folder(), self.options.memory)?),
+                Operator::Col => {
+                    let watch = &mut *self.watch;
+                    let mut stops = |done: u64| {
+                        let total = table.rows as u64;
+                        watch.progress(Progress { what: "edges", hop: (0, 0), panel: (0, 0), done, total });
+                        watch.stops()
+                    };
+                    let (folder, memory) = (self.journal.folder(), self.options.memory);
+                    match Transposed::of(graph, folder, memory, &mut stops)? {
+                        None => return Ok(false),
+                        turned => turned,
+                    }
+                }
                 _ => None,
             };
             let (graph, lists) = match &turned {
@@ -360,49 +378,6 @@ impl Work<'_> {
         Ok(true)
     }
 
-    /// Columns of which not all hops of an operator are finished. Hops of which a later one is missing are forgotten: they
-    /// have to be computed again in any case.
-    fn missing(&mut self, place: usize, operator: Operator) -> Result<Vec<Range<usize>>, GraphError> {
-        let files: Vec<(u32, String)> = (1..).zip(self.hop_files(operator)).collect();
-        // A finished file has taken the parts of its hop away.
-        let unfinished: Vec<u32> =
-            files.iter().filter(|(_, name)| self.journal.file(name).is_none()).map(|(hop, _)| *hop).collect();
-        if unfinished.is_empty() {
-            return Ok(Vec::new());
-        }
-        let columns_of = |hop: u32| self.journal.parts(Some(place), hop).into_iter().map(|part| part.columns);
-        let mut whole: Vec<Range<usize>> = unfinished.iter().flat_map(|&hop| columns_of(hop)).collect();
-        let has_all = |columns: &Range<usize>| {
-            unfinished.iter().all(|&hop| columns_of(hop).any(|other| other == *columns))
-        };
-        whole.sort_by_key(|columns| (columns.start, columns.end));
-        whole.dedup();
-        whole.retain(has_all);
-        let mut useless = Vec::new();
-        for hop in 1..=self.options.hops {
-            let parts = self.journal.parts(Some(place), hop);
-            useless.extend(parts.into_iter().filter(|part| !whole.contains(&part.columns)));
-        }
-        self.journal.forget(&useless)?;
-        let (mut missing, mut end) = (Vec::new(), 0);
-        for columns in whole {
-            missing.push(end..columns.start);
-            end = columns.end;
-        }
-        missing.push(end..self.dataset.features().dim);
-        missing.retain(|columns| !columns.is_empty());
-        Ok(missing)
-    }
-
-    /// Files of an operator's hops.
-    fn hop_files(&self, operator: Operator) -> Vec<String> {
-        let name = |hop: u32| match self.options.layout {
-            Layout::Hops => format!("{}.{hop}.npy", operator.file_stem()),
-            Layout::Rows => hop_set::ROWS.to_owned(),
-        };
-        (1..=self.options.hops).map(name).collect()
-    }
-
     /// Puts parts together. False if it was stopped.
     fn files(&mut self) -> Result<bool, GraphError> {
         let dim = self.dataset.features().dim;
@@ -425,7 +400,7 @@ impl Work<'_> {
         };
         for (name, row, tag, parts) in files {
             if self.journal.file(&name).is_some() {
-                self.journal.forget(&parts)?;
+                self.pool.install(|| self.journal.forget(&parts))?;
                 continue;
             }
             let folders = (&*self.journal.parts_folder(), &*self.journal.set());
@@ -433,7 +408,7 @@ impl Work<'_> {
             let watch = &mut *self.watch;
             let file = assemble::file(folders, (&name, &row, tag), shape, &parts, &mut || watch.stops())?;
             let Some(file) = file else { return Ok(false) };
-            self.journal.add_file(file, &parts)?;
+            self.pool.install(|| self.journal.add_file(file, &parts))?;
         }
         Ok(true)
     }
