@@ -69,7 +69,7 @@ pub struct HopSet {
     pub files: BTreeMap<String, FileFacts>,
     /// The program that made it.
     pub made_by: String,
-    /// How long that took, without interruptions.
+    /// How long its last run took. Runs that were interrupted do not count.
     pub seconds: f64,
 }
 
@@ -132,7 +132,8 @@ enum SetProblem {
     #[error("elements begin at byte {0}, and hops.json says {DATA_OFFSET}")]
     Offset(usize),
     #[error(
-        "hop {hop} of row {row} (node {node}) has {value} in column {column}: features have to be finite"
+        "hop {hop} of row {row} (node {node}) has {value} in column {column}: features and their sums have to be \
+         finite"
     )]
     NotFinite { hop: usize, row: usize, node: i64, column: usize, value: f32 },
 }

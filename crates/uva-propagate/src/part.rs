@@ -115,20 +115,28 @@ pub(crate) fn write(
     let mut file = HashedArray::create(&path(folder, operator, hop, columns), element, &[width], hop)?;
     let block_rows = (BLOCK_BYTES / 4 / width).max(1);
     let mut block = vec![0.0; block_rows.min(nodes.len()) * width];
+    let mut first = 0;
     for nodes in nodes.chunks(block_rows) {
         let block = &mut block[..nodes.len() * width];
         pool.install(|| rows(nodes, block))?;
-        match element {
-            HopType::F32 => file.write(bytemuck::cast_slice(block))?,
-            HopType::F16 => {
-                let bits = pool.install(|| narrowed(block, |value| f16::from_f32(value).to_bits()));
-                file.write(bytemuck::cast_slice(&bits))?;
-            }
-            HopType::Bf16 => {
-                let bits = pool.install(|| narrowed(block, |value| bf16::from_f32(value).to_bits()));
-                file.write(bytemuck::cast_slice(&bits))?;
+        let bits = match element {
+            HopType::F32 => None,
+            HopType::F16 => Some(pool.install(|| {
+                narrowed(block, f16::INFINITY.to_bits(), |value| f16::from_f32(value).to_bits())
+            })),
+            HopType::Bf16 => Some(pool.install(|| {
+                narrowed(block, bf16::INFINITY.to_bits(), |value| bf16::from_f32(value).to_bits())
+            })),
+        };
+        match bits {
+            None => file.write(bytemuck::cast_slice(block))?,
+            Some(Ok(bits)) => file.write(bytemuck::cast_slice(&bits))?,
+            Some(Err(at)) => {
+                let (row, column) = (at / width, columns.start + at % width);
+                return Err(too_large(element, block[at], (hop, first + row, nodes[row], column)));
             }
         }
+        first += nodes.len();
         if stops(nodes.len()) {
             return Ok(None);
         }
@@ -137,9 +145,32 @@ pub(crate) fn write(
     Ok(Some(Part { operator, hop, columns: columns.clone(), bytes, hash }))
 }
 
-/// The values rounded to the nearest of a narrower type.
-fn narrowed(values: &[f32], narrow: impl Fn(f32) -> u16 + Sync) -> Vec<u16> {
-    values.par_iter().with_min_len(1 << 14).map(|&value| narrow(value)).collect()
+/// The values rounded to the nearest of a narrower type with this infinity; or the place of the first finite value that
+/// becomes infinite.
+fn narrowed(values: &[f32], infinity: u16, narrow: impl Fn(f32) -> u16 + Sync) -> Result<Vec<u16>, usize> {
+    // All but the sign.
+    const MAGNITUDE: u16 = 0x7fff;
+    let values = values.par_iter().with_min_len(1 << 14);
+    let bits: Vec<u16> = values.clone().map(|&value| narrow(value)).collect();
+    let lost = |(&value, &bits): (&f32, &u16)| bits & MAGNITUDE == infinity && value.is_finite();
+    match values.zip(&bits).position_first(lost) {
+        Some(at) => Err(at),
+        None => Ok(bits),
+    }
+}
+
+fn too_large(element: HopType, value: f32, (hop, row, node, column): (u32, usize, i64, usize)) -> GraphError {
+    let (most, wider) = match element {
+        HopType::F16 => (f16::MAX.to_f32(), "bf16 or f32"),
+        HopType::Bf16 | HopType::F32 => (bf16::MAX.to_f32(), "f32"),
+    };
+    GraphError::usage(
+        "--type",
+        format!(
+            "hop {hop} of row {row} (node {node}) has {value} in column {column}, and {element} holds {most} at most: \
+             take {wider}"
+        ),
+    )
 }
 
 impl Part {

@@ -242,6 +242,38 @@ fn a_feature_that_is_no_number_is_named_by_hop_row_and_node() {
 }
 
 #[test]
+fn a_value_that_a_narrow_type_does_not_hold_is_named_and_a_wider_type_advised() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = graph(temp.path(), NpyType::F32);
+    let mut features = floats(&path.join("feat.npy"));
+    (features[489 * DIM + 3], features[488 * DIM + 5]) = (-65520.0, f32::MAX);
+    fs::remove_file(path.join("feat.npy")).unwrap();
+    write_array(&path.join("feat.npy"), NpyType::F32, &[DIM], &features).unwrap();
+    let dataset = Dataset::open(&path).unwrap();
+    for (element, says) in [
+        (HopType::F16, "(node 489) has -65520 in column 3, and f16 holds 65504 at most: take bf16 or f32"),
+        (HopType::Bf16, "(node 488) has 340282350000000000000000000000000000000 in column 5, and bf16 holds"),
+    ] {
+        let out = temp.path().join(element.name());
+        let asked = Options { element, nodes: KeptNodes::Splits, ..options("row", 1) };
+        let error = propagate(&dataset, &out, &asked, false, &mut Counted::default()).unwrap_err();
+        let message = error.to_string();
+        assert!(error.is_bad_input() && message.starts_with("--type: hop 0 of row "), "{message}");
+        assert!(message.contains(says) && message.ends_with("f32"), "{message}");
+        assert!(!out.exists());
+    }
+    // What is infinite before is stored as it is, and found when the set is checked.
+    features[489 * DIM + 3] = f32::INFINITY;
+    features[488 * DIM + 5] = 0.0;
+    fs::remove_file(path.join("feat.npy")).unwrap();
+    write_array(&path.join("feat.npy"), NpyType::F32, &[DIM], &features).unwrap();
+    let out = temp.path().join("infinite");
+    let set = make(&path, &out, &Options { element: HopType::F16, ..options("row", 1) }).set;
+    let message = set.verify(&out).unwrap_err().to_string();
+    assert!(message.contains("has inf in column 3: features and their sums"), "{message}");
+}
+
+#[test]
 fn what_cannot_be_made_is_refused_before_anything_is_written() {
     let temp = tempfile::tempdir().unwrap();
     let path = graph(temp.path(), NpyType::F32);
