@@ -34,9 +34,9 @@ pub struct Progress<'a> {
     pub what: &'a str,
     /// The hop, from 1, and all hops.
     pub hop: (u32, u32),
-    /// The panel, from 1, and all panels of this run, of this operator.
+    /// The panel, from 1, and all panels of this operator in this run.
     pub panel: (usize, usize),
-    /// Rows that are summed, in all hops and panels of this run, of this operator.
+    /// Rows that are summed, in all these panels and their hops. It starts anew with each operator.
     pub done: u64,
     /// All of them.
     pub total: u64,
