@@ -112,31 +112,37 @@ impl FolderLock {
     }
 
     /// Removes the folder, the lock last: what a killed process leaves is known as this program's.
+    ///
+    /// # Errors
+    /// If the system refuses. What is gone already is none.
     pub(crate) fn remove(self) -> Result<(), GraphError> {
         for entry in fs::read_dir(&self.folder).map_err(GraphError::io(&self.folder, "read"))? {
             let entry = entry.map_err(GraphError::io(&self.folder, "read"))?;
-            if entry.file_name() == LOCK {
-                continue;
+            if entry.file_name() != LOCK {
+                let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+                let remove = if is_folder { fs::remove_dir_all } else { fs::remove_file };
+                removed(&entry.path(), remove(&entry.path()))?;
             }
-            let path = entry.path();
-            let removed = match entry.file_type() {
-                Ok(kind) if kind.is_dir() => fs::remove_dir_all(&path),
-                _ => fs::remove_file(&path),
-            };
-            removed.map_err(GraphError::io(&path, "remove"))?;
         }
         let lock = self.folder.join(LOCK);
-        fs::remove_file(&lock).map_err(GraphError::io(&lock, "remove"))?;
+        removed(&lock, fs::remove_file(&lock))?;
         match fs::remove_dir(&self.folder) {
             // Another process has begun in it between the two steps.
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
-            result => result.map_err(GraphError::io(&self.folder, "remove")),
+            result => removed(&self.folder, result),
         }
     }
 
     /// Removes the folder if [`take`](Self::take) has created it.
     pub(crate) fn remove_if_new(self) -> Result<(), GraphError> {
         if self.is_new { self.remove() } else { Ok(()) }
+    }
+}
+
+fn removed(path: &Path, result: io::Result<()>) -> Result<(), GraphError> {
+    match result {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(GraphError::io(path, "remove")(error)),
+        _ => Ok(()),
     }
 }
 
@@ -231,7 +237,10 @@ mod tests {
         FolderLock::take(&out, true).unwrap().remove_if_new().unwrap();
         assert!(folder_of(&out).is_dir());
         FolderLock::of_left(&out).unwrap().unwrap().remove().unwrap();
-        FolderLock::take(&out, false).unwrap().remove_if_new().unwrap();
+        let new = FolderLock::take(&out, false).unwrap();
+        // What somebody else has removed meanwhile is no reason to fail.
+        fs::remove_file(folder_of(&out).join(LOCK)).unwrap();
+        new.remove_if_new().unwrap();
         assert!(!folder_of(&out).exists());
     }
 }
