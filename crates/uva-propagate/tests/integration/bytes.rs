@@ -238,6 +238,24 @@ fn a_part_that_cannot_be_read_is_not_taken_for_a_changed_one() {
 }
 
 #[test]
+fn a_part_of_another_shape_is_computed_again_though_its_values_are_the_same() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = graph(temp.path(), NpyType::F32);
+    let dataset = Dataset::open(&path).unwrap();
+    let (whole, out) = (temp.path().join("whole"), temp.path().join("set"));
+    make(&path, &whole, &asked());
+    let mut watch = Counted { stop_at: Some(3), ..Counted::default() };
+    assert!(matches!(propagate(&dataset, &out, &asked(), false, &mut watch).unwrap(), Ended::Stopped));
+    let features = folder_of(&out).join("parts/x.0.0-40.npy");
+    let mut bytes = std::fs::read(&features).unwrap();
+    let at = bytes.windows(9).position(|text| text == b"(253, 40)").unwrap();
+    bytes[at..at + 9].copy_from_slice(b"(506, 20)");
+    std::fs::write(&features, bytes).unwrap();
+    made(propagate(&dataset, &out, &asked(), true, &mut Counted::default()).unwrap());
+    assert_eq!(arrays(&out), arrays(&whole));
+}
+
+#[test]
 fn a_part_that_has_changed_meanwhile_is_computed_again() {
     let temp = tempfile::tempdir().unwrap();
     let path = graph(temp.path(), NpyType::F32);
