@@ -1,7 +1,7 @@
 //! Whether `hops.json` says what a hop set can be. Whoever reads one may have it from anywhere, so nothing that it says is
 //! used as a size, a row or a file name before.
 
-use crate::hop_set::{HopSet, LABELS, NODE_IDS};
+use crate::description::{HopSet, LABELS, NODE_IDS};
 use crate::operator::Operator;
 use crate::options::{MOST_HOPS, MOST_OPERATORS};
 use crate::part::DATA_OFFSET;

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use uva_graph::GraphError;
 use uva_mem::files::{Replacement, read_regular};
 
-use crate::hop_set;
+use crate::description;
 use crate::lock::FolderLock;
 use crate::options::Decisive;
 use crate::part::{self, Part};
@@ -101,8 +101,8 @@ impl Journal {
         let mut whole = Vec::new();
         for file in files.drain(..) {
             let shape = match file.name.as_str() {
-                hop_set::NODE_IDS | hop_set::LABELS => None,
-                hop_set::ROWS => Some((options.element.npy(), vec![rows, hops, dim])),
+                description::NODE_IDS | description::LABELS => None,
+                description::ROWS => Some((options.element.npy(), vec![rows, hops, dim])),
                 _ => Some((options.element.npy(), vec![rows, dim])),
             };
             if part::is_whole(&set.join(&file.name), file.tag, shape, (file.bytes, &file.hash))? {

@@ -12,6 +12,7 @@
 
 mod assemble;
 mod checks;
+mod description;
 mod estimate;
 mod features;
 mod hop_set;
@@ -28,8 +29,8 @@ mod speed;
 mod sums;
 mod transposed;
 
+pub use description::{AppliedOperator, FileFacts, HopSet, Order, Source};
 pub use estimate::Estimate;
-pub use hop_set::{AppliedOperator, FileFacts, HopSet, Order, Source};
 pub use lock::folder_of;
 pub use operator::{OPERATORS, Operator, parse_operators};
 pub use options::{HopType, KeptNodes, Layout, MOST_HOPS, MOST_OPERATORS, Options, RowOrder};

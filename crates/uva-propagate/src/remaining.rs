@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use uva_graph::GraphError;
 
-use crate::hop_set;
+use crate::description;
 use crate::journal::Journal;
 use crate::operator::Operator;
 use crate::options::{Layout, Options};
@@ -83,6 +83,6 @@ fn columns(
 fn file_of(layout: Layout, operator: Operator, hop: u32) -> String {
     match layout {
         Layout::Hops => format!("{}.{hop}.npy", operator.file_stem()),
-        Layout::Rows => hop_set::ROWS.to_owned(),
+        Layout::Rows => description::ROWS.to_owned(),
     }
 }

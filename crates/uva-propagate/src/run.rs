@@ -12,9 +12,12 @@ use uva_mem::files::{open_directory, write_new};
 use uva_sample::philox::Purpose;
 
 use crate::assemble;
+use crate::description::{
+    AppliedOperator, FEATURES, FORMAT, FileFacts, HopSet, LABELS, NODE_IDS, Order, ROWS, Source,
+};
 use crate::estimate::{self, Estimate, Room};
 use crate::features::Features;
-use crate::hop_set::{self, AppliedOperator, FileFacts, HopSet, Order, Source};
+use crate::hop_set;
 use crate::journal::{FinishedFile, Journal};
 use crate::kept::Kept;
 use crate::lock::{FolderLock, folder_of};
@@ -242,8 +245,8 @@ impl Work<'_> {
     /// Node ids and labels of the rows.
     fn arrays(&mut self) -> Result<bool, GraphError> {
         let nodes = &self.kept.nodes;
-        if self.journal.file(hop_set::NODE_IDS).is_none() {
-            self.array(hop_set::NODE_IDS, NpyType::I64, &[], &mut |file| file.write(nodes))?;
+        if self.journal.file(NODE_IDS).is_none() {
+            self.array(NODE_IDS, NpyType::I64, &[], &mut |file| file.write(nodes))?;
         }
         let labels = self.dataset.labels();
         let (kind, row) = match labels {
@@ -252,9 +255,9 @@ impl Work<'_> {
             Labels::Multi { classes, .. } => (NpyType::U8, vec![classes]),
             Labels::Regression { columns, .. } => (NpyType::F32, columns.into_iter().collect()),
         };
-        if self.journal.file(hop_set::LABELS).is_none() {
+        if self.journal.file(LABELS).is_none() {
             let size = labels.row_bytes();
-            self.array(hop_set::LABELS, kind, &row, &mut |file| {
+            self.array(LABELS, kind, &row, &mut |file| {
                 nodes
                     .iter()
                     .try_for_each(|&node| file.write_bytes(&labels.bytes()[node as usize * size..][..size]))
@@ -285,8 +288,8 @@ impl Work<'_> {
     fn features(&mut self) -> Result<bool, GraphError> {
         let table = self.dataset.features();
         let columns = 0..table.dim;
-        if self.journal.file(hop_set::FEATURES).is_some()
-            || self.journal.file(hop_set::ROWS).is_some()
+        if self.journal.file(FEATURES).is_some()
+            || self.journal.file(ROWS).is_some()
             || !self.journal.parts(None, 0).is_empty()
         {
             return Ok(true);
@@ -385,13 +388,13 @@ impl Work<'_> {
         let files: Vec<(String, Vec<usize>, u32, Vec<Part>)> = match self.options.layout {
             Layout::Rows => {
                 let parts = hops.iter().flat_map(|&(operator, hop)| self.journal.parts(operator, hop));
-                vec![(hop_set::ROWS.to_owned(), vec![hops.len(), dim], 0, parts.collect())]
+                vec![(ROWS.to_owned(), vec![hops.len(), dim], 0, parts.collect())]
             }
             Layout::Hops => hops
                 .iter()
                 .map(|&(operator, hop)| {
                     let name = match operator {
-                        None => hop_set::FEATURES.to_owned(),
+                        None => FEATURES.to_owned(),
                         Some(place) => format!("{}.{hop}.npy", self.options.operators[place].file_stem()),
                     };
                     (name, vec![dim], hop, self.journal.parts(operator, hop))
@@ -434,7 +437,7 @@ impl Work<'_> {
         };
         let decisive = Decisive::of(self.options, self.dataset.fingerprint());
         let set = HopSet {
-            format: hop_set::FORMAT,
+            format: FORMAT,
             dataset: Source { name: self.dataset.name().to_owned(), fingerprint: decisive.data },
             dim: self.dataset.features().dim,
             dtype: self.options.element,
