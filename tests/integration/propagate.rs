@@ -182,6 +182,7 @@ fn an_interrupt_keeps_the_journal_and_says_how_to_go_on() {
         let run = call(temp.path(), &format!("{line} {resume}")).start();
         let outcome = interrupted(run, &folder, 3, signal).ends_with(code);
         assert!(outcome.stderr.contains("hops.propagating: the same command with --resume"), "{outcome}");
+        assert!(outcome.stderr.contains("a smaller --memory makes shorter ones"), "{outcome}");
         assert!(entries(&folder) > 0 && !temp.path().join("hops").exists());
     }
     // Without --resume nothing is overwritten, and both ways out are said.
@@ -205,7 +206,11 @@ fn two_processes_do_not_make_the_same_hop_set() {
     wait_until("the first is at it", || entries(&folder) > 2);
     // The first stands still, so that it is not done before the second looks.
     send(&first, Signal::STOP);
-    call(temp.path(), &format!("{line} --resume")).run().refuses(2, &["another process is making it"]);
+    // Neither is told to remove what the first is working in.
+    for line in [line, &format!("{line} --resume")] {
+        let second = call(temp.path(), line).run().refuses(2, &["another process is making it"]);
+        assert!(!second.stderr.contains("rm -r"), "{second}");
+    }
     send(&first, Signal::CONT);
     send(&first, Signal::KILL);
     first.wait();
@@ -238,6 +243,34 @@ fn a_disk_that_fills_up_keeps_the_journal_and_one_that_is_too_small_is_refused_b
     let resumed = call(temp.path(), &resumed).run().succeeds().json();
     assert!(resumed["resumed_bytes"].as_u64().unwrap() > 500_000, "{resumed}");
     assert_eq!(arrays(&temp.path().join("after/hops")), arrays(&temp.path().join("hops")));
+}
+
+#[test]
+fn a_run_that_goes_on_needs_no_room_for_the_transposed_graph_that_is_there() {
+    let temp = directory();
+    generated(temp.path());
+    let line = "propagate graph small/hops --operator col,ppr:0.1,100 --hops 8 --nodes all --threads 1";
+    let begun = line.replace("small/", "");
+    let estimate =
+        call(temp.path(), &format!("{} --json", begun.replace(" hops ", " whole "))).run().succeeds().json();
+    let number = |name: &str| estimate["estimate"][name].as_u64().unwrap();
+    let (set, disk) = (number("set_bytes"), number("disk_bytes"));
+    let folder = temp.path().join("hops.propagating");
+    interrupted(call(temp.path(), &begun).start(), &folder, 4, Signal::KILL).ends_with(137);
+    let turned: u64 = fs::read_dir(folder.join("transposed"))
+        .unwrap()
+        .map(|entry| entry.unwrap().metadata().unwrap().len())
+        .sum();
+    // What is there, what is missing, and less beside it than turning edges round would take.
+    let room = set + turned + (disk - set) / 3;
+    let mount = format!(
+        "mkdir -p small after\nmount -t tmpfs -o size={room} none small\ncp -r hops.propagating small\n\
+         code=0\n\"$@\" || code=$?\ncp -r small/. after\nexit $code"
+    );
+    let resumed = format!("{line} --resume");
+    let Some(run) = uvatrain_behind_mounts(temp.path(), &mount, resumed.split_whitespace()) else { return };
+    run.run().succeeds();
+    assert_eq!(arrays(&temp.path().join("after/hops")), arrays(&temp.path().join("whole")));
 }
 
 #[test]
@@ -291,6 +324,7 @@ fn what_cannot_be_propagated_is_refused_by_name_and_nothing_is_written() {
         ("graph hops --hops 65", 2, &["--hops", "65 is not from 1 to 64"]),
         ("graph hops --operator sum", 2, &["--operator", "'sum' is no operator", "sym-noloop"]),
         ("graph hops --operator ppr:1", 2, &["--operator", "between 0 and 1"]),
+        ("graph hops --operator ppr:1e-300,1", 2, &["--operator", "1e-9 at least"]),
         ("graph hops --operator ppr:-0.1", 2, &["--operator", "between 0 and 1"]),
         ("graph hops --operator sym,sym", 2, &["--operator", "sym is there twice"]),
         ("graph hops --type e4m3", 2, &["--type", "e4m3"]),

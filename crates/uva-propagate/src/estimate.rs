@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 
+use uva_graph::csc::LEAST_MEMORY;
 use uva_graph::disk_space::BytesOnDisk;
 use uva_graph::{Dataset, FeatureTable, GraphError};
 use uva_model::FeatureNorm;
@@ -18,9 +19,6 @@ const COLUMNS: usize = 16;
 
 /// Bytes of the headers of node ids and labels.
 const SMALL_HEADER: u64 = 128;
-
-/// The least memory for turning edges round.
-const LEAST_TO_TRANSPOSE: u64 = 64 << 20;
 
 /// Sizes, memory and traffic.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -50,6 +48,27 @@ pub struct Estimate {
     pub multiply_adds: u64,
     /// Seconds that the sums take, by a short measurement. Reading and writing come on top.
     pub seconds: f64,
+    /// Bytes of `disk_bytes` for turning edges round, sorting included.
+    #[serde(skip)]
+    pub(crate) turned_bytes: u64,
+}
+
+/// Bytes on the disk that are still to come.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// For the hop set.
+    pub(crate) set: u64,
+    /// For what is only there meanwhile.
+    pub(crate) meanwhile: u64,
+}
+
+impl Estimate {
+    /// What is to come where so many bytes are finished; `turns`: the transposed graph has to be written.
+    pub(crate) fn room(&self, finished: u64, turns: bool) -> Room {
+        let all = self.disk_bytes - if turns { 0 } else { self.turned_bytes };
+        let set = self.set_bytes.saturating_sub(finished);
+        Room { set, meanwhile: all.saturating_sub(finished).saturating_sub(set) }
+    }
 }
 
 /// The columns of each panel.
@@ -68,32 +87,60 @@ pub(crate) fn of(
     rows: usize,
     out: &Path,
 ) -> Result<Estimate, GraphError> {
-    let (csc, features) = (dataset.csc(), dataset.features());
-    let graph = Graph { offsets: csc.indptr, indices: csc.indices, weights: None };
-    let (nodes, dim) = (features.rows as u64, features.dim);
-    let fixed = nodes * (8 + Features::bytes_a_row(options.feature_norm))
-        + 8 * rows as u64
-        + WRITE_BYTES
-        + options.threads as u64 * Matrix::bytes_a_thread(&graph);
-    let tables = options.operators.iter().map(|operator| operator.tables()).max().unwrap_or(2);
-    let column = nodes * 4 * u64::from(tables);
-    let least = fixed + column * COLUMNS.min(dim) as u64;
-    let fit = options.memory.saturating_sub(fixed) / column.max(1);
-    let width = match usize::try_from(fit) {
-        Ok(fit) if fit < dim => fit / COLUMNS * COLUMNS,
-        _ => dim,
-    };
-    if width == 0 || options.memory < least {
+    let (dim, fixed) = (dataset.features().dim, fixed_bytes(dataset, options, rows));
+    if dim == 0 {
+        return Err(GraphError::usage("DATA", "its nodes have no features: there is nothing to multiply"));
+    }
+    let least = fixed + column_bytes(dataset, options) * narrowest(dim) as u64;
+    if options.memory < least {
         let message = format!(
-            "--memory {} holds no {} columns of {nodes} nodes: it takes {} at least ({least} bytes)",
+            "--memory {} holds no {} columns of {} nodes: it takes {} at least ({least} bytes)",
             BytesOnDisk(options.memory),
-            COLUMNS.min(dim),
+            narrowest(dim),
+            dataset.nodes(),
             BytesOnDisk(least),
         );
         return Err(GraphError::Lacking { path: out.to_owned(), message });
     }
-    let panels = dim.div_ceil(width) as u64;
-    Ok(with_panels(dataset, options, (rows, width, panels), fixed + column * width as u64))
+    Ok(within(dataset, options, rows, fixed))
+}
+
+/// The same where nothing is left to compute, so that memory need not hold the narrowest panel.
+pub(crate) fn of_finished(dataset: &Dataset, options: &Options, rows: usize) -> Estimate {
+    within(dataset, options, rows, fixed_bytes(dataset, options, rows))
+}
+
+/// With panels as wide as memory holds, and the narrowest if it holds none.
+fn within(dataset: &Dataset, options: &Options, rows: usize, fixed: u64) -> Estimate {
+    let (dim, column) = (dataset.features().dim, column_bytes(dataset, options));
+    let fit = options.memory.saturating_sub(fixed) / column.max(1);
+    let width = match usize::try_from(fit) {
+        Ok(fit) if fit < dim => (fit / COLUMNS * COLUMNS).max(narrowest(dim)),
+        _ => dim,
+    };
+    let panels = dim.div_ceil(width.max(1)) as u64;
+    with_panels(dataset, options, (rows, width, panels), fixed + column * width as u64)
+}
+
+/// Columns of the narrowest panel.
+fn narrowest(dim: usize) -> usize {
+    COLUMNS.min(dim)
+}
+
+/// Bytes that do not depend on the columns of a panel.
+fn fixed_bytes(dataset: &Dataset, options: &Options, rows: usize) -> u64 {
+    let csc = dataset.csc();
+    let graph = Graph { offsets: csc.indptr, indices: csc.indices, weights: None };
+    dataset.nodes() as u64 * (8 + Features::bytes_a_row(options.feature_norm))
+        + 8 * rows as u64
+        + WRITE_BYTES
+        + options.threads as u64 * Matrix::bytes_a_thread(&graph)
+}
+
+/// Bytes of a column in all tables of a panel.
+fn column_bytes(dataset: &Dataset, options: &Options) -> u64 {
+    let tables = options.operators.iter().map(|operator| operator.tables()).max().unwrap_or(2);
+    dataset.nodes() as u64 * 4 * u64::from(tables)
 }
 
 fn with_panels(
@@ -142,10 +189,40 @@ fn with_panels(
         disk_bytes: set_bytes + meanwhile + turned,
         columns: width as u64,
         panels,
-        memory_bytes: memory_bytes.max(if transposes { LEAST_TO_TRANSPOSE } else { 0 }),
+        memory_bytes: memory_bytes.max(if transposes { LEAST_MEMORY } else { 0 }),
         read_bytes: reads + again + turned,
         write_bytes: set_bytes + again + turned,
         multiply_adds: sums * edges * dim as u64,
         seconds: 0.0,
+        turned_bytes: turned,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_left_for_what_is_neither_finished_nor_turned_already() {
+        let estimate = Estimate {
+            rows: 10,
+            dim: 1,
+            hops: 2,
+            set_bytes: 1000,
+            disk_bytes: 1700,
+            columns: 1,
+            panels: 1,
+            memory_bytes: 1,
+            read_bytes: 1,
+            write_bytes: 1,
+            multiply_adds: 1,
+            seconds: 0.0,
+            turned_bytes: 500,
+        };
+        assert_eq!(estimate.room(0, true), Room { set: 1000, meanwhile: 700 });
+        assert_eq!(estimate.room(0, false), Room { set: 1000, meanwhile: 200 });
+        assert_eq!(estimate.room(300, false), Room { set: 700, meanwhile: 200 });
+        assert_eq!(estimate.room(1100, false), Room { set: 0, meanwhile: 100 });
+        assert_eq!(estimate.room(5000, true), Room { set: 0, meanwhile: 0 });
     }
 }

@@ -1,120 +1,22 @@
-//! A hop set on disk: what `hops.json` says, and whether the files are as it says.
+//! A hop set on disk: whether `hops.json` and the files agree.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
 use uva_graph::GraphError;
 use uva_graph::hash;
 use uva_graph::npy::{NpyArray, NpyType};
 use uva_graph::quote;
 use uva_mem::files::read_regular;
-use uva_model::FeatureNorm;
 
-use crate::options::{Decisive, HopType, KeptNodes, Layout, RowOrder};
+use crate::checks;
+use crate::description::{AppliedOperator, FILE_NAME, FORMAT, HopSet, LABELS, NODE_IDS};
+use crate::options::{Decisive, HopType, Layout};
 use crate::part::DATA_OFFSET;
 
-/// The file that makes a directory a hop set.
-pub const FILE_NAME: &str = "hops.json";
-
-/// Dataset ids of the rows.
-pub(crate) const NODE_IDS: &str = "node_idx.npy";
-/// Labels of the rows.
-pub(crate) const LABELS: &str = "label.npy";
-/// The features themselves.
-pub(crate) const FEATURES: &str = "x.npy";
-/// All hops of every row, with the layout `rows`.
-pub(crate) const ROWS: &str = "rows.npy";
-
-/// The version of the format.
-pub(crate) const FORMAT: u32 = 1;
-
+/// More than the description of the largest hop set takes.
 const MOST_BYTES: u64 = 16 << 20;
-
-/// The content of `hops.json`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct HopSet {
-    /// The version of the format: 1.
-    pub format: u32,
-    /// What it was made of.
-    pub dataset: Source,
-    /// Features of a row.
-    pub dim: usize,
-    /// The element type.
-    pub dtype: HopType,
-    /// How many rows.
-    pub rows: usize,
-    /// Classes of the labels.
-    pub classes: usize,
-    /// The operators, in the order of their hops.
-    pub operators: Vec<AppliedOperator>,
-    /// Which rows lie side by side.
-    pub layout: Layout,
-    /// Where elements of hop files begin.
-    pub data_offset: usize,
-    /// Rows of train, valid and test, from the first to that behind the last; behind them are nodes of no split.
-    pub splits: BTreeMap<String, [usize; 2]>,
-    /// The order of the training rows.
-    pub order: Order,
-    /// Which nodes have rows.
-    pub nodes: KeptNodes,
-    /// How features were normalised before the first hop.
-    pub feature_norm: FeatureNorm,
-    /// The element type between hops: always `f32`.
-    pub scratch: HopType,
-    /// Every array: its length, and the hash of its elements.
-    pub files: BTreeMap<String, FileFacts>,
-    /// The program that made it.
-    pub made_by: String,
-    /// How long that took, without interruptions.
-    pub seconds: f64,
-}
-
-/// A dataset that hops were made of.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Source {
-    /// Its name.
-    pub name: String,
-    /// Its [fingerprint](uva_graph::Dataset::fingerprint).
-    pub fingerprint: String,
-}
-
-/// An operator of a hop set.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AppliedOperator {
-    /// Its name, all parameters said.
-    pub name: String,
-    /// What the names of its files begin with.
-    pub file: String,
-    /// Whether the node itself was among those that were summed.
-    pub self_loops: bool,
-    /// Whether entries counted by `weight.npy`.
-    pub weighted: bool,
-    /// How often it was applied.
-    pub hops: u32,
-}
-
-/// The order of the training rows.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Order {
-    /// Which.
-    pub kind: RowOrder,
-    /// What a shuffled order was drawn by; 0 for others.
-    pub seed: u64,
-    /// The purpose of the random words.
-    pub purpose: u32,
-}
-
-/// An array of a hop set.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileFacts {
-    /// Its length, header and all.
-    pub bytes: u64,
-    /// The [hash](uva_graph::hash::of_array) of its elements: 16 hex digits. The tag is the hop.
-    pub hash: String,
-}
 
 #[derive(Debug, thiserror::Error)]
 enum SetProblem {
@@ -131,7 +33,8 @@ enum SetProblem {
     #[error("elements begin at byte {0}, and hops.json says {DATA_OFFSET}")]
     Offset(usize),
     #[error(
-        "hop {hop} of row {row} (node {node}) has {value} in column {column}: features have to be finite"
+        "hop {hop} of row {row} (node {node}) has {value} in column {column}: features and their sums have to be \
+         finite"
     )]
     NotFinite { hop: usize, row: usize, node: i64, column: usize, value: f32 },
 }
@@ -154,70 +57,40 @@ impl HopSet {
             if found != facts.bytes {
                 return Err(GraphError::invalid(&path, SetProblem::Length { found, said: facts.bytes }));
             }
-            if let Some(said_shape) = set.shape_of(name) {
-                let (array, said) = (NpyArray::open(&path)?, set.dtype.npy());
-                let (found, shape) = (array.kind(), array.shape().to_vec());
-                if (found, &shape) != (said, &said_shape) {
-                    let problem = SetProblem::Shape { found, shape, said, said_shape };
-                    return Err(GraphError::invalid(&path, problem));
-                }
-                if array.header().data_offset != DATA_OFFSET {
-                    let problem = SetProblem::Offset(array.header().data_offset);
-                    return Err(GraphError::invalid(&path, problem));
-                }
+            let array = NpyArray::open(&path)?;
+            let (found, shape) = (array.kind(), array.shape().to_vec());
+            let (said, said_shape) = match (name.as_str(), set.layout) {
+                (NODE_IDS, _) => (NpyType::I64, vec![set.rows]),
+                // Classes and columns of labels are those of the dataset.
+                (LABELS, _) => (found, [set.rows].into_iter().chain(shape.iter().skip(1).copied()).collect()),
+                (_, Layout::Hops) => (set.dtype.npy(), vec![set.rows, set.dim]),
+                (_, Layout::Rows) => (set.dtype.npy(), vec![set.rows, set.hops(), set.dim]),
+            };
+            if (found, &shape) != (said, &said_shape) {
+                let problem = SetProblem::Shape { found, shape, said, said_shape };
+                return Err(GraphError::invalid(&path, problem));
+            }
+            let is_hop = ![NODE_IDS, LABELS].contains(&name.as_str());
+            if is_hop && array.header().data_offset != DATA_OFFSET {
+                let problem = SetProblem::Offset(array.header().data_offset);
+                return Err(GraphError::invalid(&path, problem));
             }
         }
         Ok(set)
     }
 
-    /// `hops.json` alone.
+    /// `hops.json` alone, whose sizes and names are those of a hop set.
     pub(crate) fn read(path: &Path) -> Result<HopSet, GraphError> {
         let path = path.join(FILE_NAME);
         let bytes = read_regular(&path, MOST_BYTES).map_err(GraphError::io(&path, "read"))?;
         let set: HopSet = serde_json::from_slice(&bytes).map_err(|error| {
             GraphError::invalid(&path, SetProblem::NotASet(quote::message(&error.to_string())))
         })?;
-        match set.format {
-            FORMAT => Ok(set),
-            other => Err(GraphError::invalid(&path, SetProblem::Format(other))),
+        if set.format != FORMAT {
+            return Err(GraphError::invalid(&path, SetProblem::Format(set.format)));
         }
-    }
-
-    /// Hops of a row, the features themselves among them.
-    pub fn hops(&self) -> usize {
-        1 + self.operators.iter().map(|operator| operator.hops as usize).sum::<usize>()
-    }
-
-    /// Names of the hops' files in order; with the layout `rows` there is one for all.
-    pub fn hop_files(&self) -> Vec<String> {
-        if self.layout == Layout::Rows {
-            return vec![ROWS.to_owned()];
-        }
-        let of_operators = self
-            .operators
-            .iter()
-            .flat_map(|operator| (1..=operator.hops).map(|hop| format!("{}.{hop}.npy", operator.file)));
-        std::iter::once(FEATURES.to_owned()).chain(of_operators).collect()
-    }
-
-    /// The rows of a split.
-    pub fn split(&self, name: &str) -> [usize; 2] {
-        self.splits.get(name).copied().unwrap_or_default()
-    }
-
-    /// Bytes of all arrays.
-    pub fn bytes(&self) -> u64 {
-        self.files.values().map(|file| file.bytes).sum()
-    }
-
-    fn shape_of(&self, file: &str) -> Option<Vec<usize>> {
-        if !self.hop_files().iter().any(|name| name == file) {
-            return None;
-        }
-        Some(match self.layout {
-            Layout::Hops => vec![self.rows, self.dim],
-            Layout::Rows => vec![self.rows, self.hops(), self.dim],
-        })
+        checks::check(&set).map_err(|problem| GraphError::invalid(&path, problem))?;
+        Ok(set)
     }
 
     /// Checks every element: the hashes of all files, and that no value of a hop is NaN or infinite. Uses the current

@@ -11,18 +11,18 @@
 //! A part is on the disk before the journal names it, and the journal is replaced in one step. So whatever the journal
 //! names is there, however the process ended; the rest is removed when work goes on.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::collections::HashSet;
+use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use uva_graph::GraphError;
-use uva_mem::files::{Replacement, open_lock_file, read_regular};
+use uva_mem::files::{Replacement, read_regular};
 
+use crate::description;
+use crate::lock::FolderLock;
 use crate::options::Decisive;
 use crate::part::{self, Part};
 
@@ -33,7 +33,6 @@ const FORMAT: u32 = 1;
 const MOST_BYTES: u64 = 256 << 20;
 
 const JOURNAL: &str = "journal.json";
-const LOCK: &str = "lock";
 
 /// A finished file of the hop set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,81 +53,67 @@ struct Content {
 
 /// The folder, locked.
 pub(crate) struct Journal {
-    folder: PathBuf,
+    lock: FolderLock,
     content: Content,
-    /// Held for as long as this lives.
-    _lock: File,
-}
-
-/// The folder beside `out`.
-pub fn folder_of(out: &Path) -> PathBuf {
-    let mut name = out.file_name().map(OsStr::to_owned).unwrap_or_default();
-    name.push(OsString::from(".propagating"));
-    out.with_file_name(name)
 }
 
 impl Journal {
-    /// Begins, or goes on with what an earlier process has left if `resume`.
+    /// Begins in the locked folder, or goes on with what an earlier process has left there: `rows` of `dim` features a
+    /// hop. Uses the current rayon pool.
     ///
     /// # Errors
-    /// If something was left and is not to be resumed, was begun with other options, or another process is at it.
-    pub(crate) fn open(out: &Path, options: Decisive, resume: bool) -> Result<Journal, GraphError> {
-        let folder = folder_of(out);
-        let is_there = folder.symlink_metadata().is_ok();
-        if is_there && !resume {
-            return Err(GraphError::usage(
-                "OUT",
-                format!(
-                    "an earlier run has left {}: go on with it by --resume, or remove it (rm -r) and begin anew",
-                    folder.display()
-                ),
-            ));
-        }
-        if is_there && !is_ours(&folder) {
-            let message =
-                format!("{} is no folder of this program's: move it out of the way", folder.display());
-            return Err(GraphError::usage("OUT", message));
-        }
-        if !is_there {
-            fs::create_dir_all(&folder).map_err(GraphError::io(&folder, "create"))?;
-        }
-        let lock_path = folder.join(LOCK);
-        let lock = open_lock_file(&lock_path, true).map_err(GraphError::io(&lock_path, "open"))?;
-        // A file system without locks does without.
-        if flock(&lock, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
-            let message = format!("another process is making it, in {}", folder.display());
-            return Err(GraphError::usage("OUT", message));
-        }
-        let content = match read(&folder)? {
+    /// If what is there was begun with other options, or the system refuses to read it.
+    pub(crate) fn open(
+        lock: FolderLock,
+        options: Decisive,
+        (rows, dim): (usize, usize),
+    ) -> Result<Journal, GraphError> {
+        let folder = lock.folder();
+        let content = match read(folder)? {
             Some(found) => {
                 options.check_same(&found.options, &folder.display().to_string())?;
                 found
             }
             None => Content { format: FORMAT, options, parts: Vec::new(), files: Vec::new() },
         };
-        let mut journal = Journal { folder, content, _lock: lock };
+        let mut journal = Journal { lock, content };
         for name in ["parts", "set"] {
-            let path = journal.folder.join(name);
+            let path = journal.folder().join(name);
             fs::create_dir_all(&path).map_err(GraphError::io(&path, "create"))?;
         }
-        journal.keep_what_is_whole()?;
+        journal.keep_what_is_whole(rows, dim)?;
         journal.write()?;
         Ok(journal)
     }
 
     /// Forgets what is not there as it was written, and removes what is not in the journal.
-    fn keep_what_is_whole(&mut self) -> Result<(), GraphError> {
+    fn keep_what_is_whole(&mut self, rows: usize, dim: usize) -> Result<(), GraphError> {
         let (parts, set) = (self.parts_folder(), self.set());
-        self.content.parts.retain(|part| part.is_whole(&parts));
-        self.content
-            .files
-            .retain(|file| part::is_whole(&set.join(&file.name), file.tag, file.bytes, &file.hash));
-        let named: Vec<PathBuf> = self
-            .content
-            .parts
+        let Content { options, parts: noted, files, .. } = &mut self.content;
+        let hops = 1 + options.operators.len() * options.hops as usize;
+        let mut whole = Vec::new();
+        for part in noted.drain(..) {
+            if part.is_whole(&parts, options.element, rows)? {
+                whole.push(part);
+            }
+        }
+        *noted = whole;
+        let mut whole = Vec::new();
+        for file in files.drain(..) {
+            let shape = match file.name.as_str() {
+                description::NODE_IDS | description::LABELS => None,
+                description::ROWS => Some((options.element.npy(), vec![rows, hops, dim])),
+                _ => Some((options.element.npy(), vec![rows, dim])),
+            };
+            if part::is_whole(&set.join(&file.name), file.tag, shape, (file.bytes, &file.hash))? {
+                whole.push(file);
+            }
+        }
+        *files = whole;
+        let named: HashSet<PathBuf> = noted
             .iter()
             .map(|part| part::path(&parts, part.operator, part.hop, &part.columns))
-            .chain(self.content.files.iter().map(|file| set.join(&file.name)))
+            .chain(files.iter().map(|file| set.join(&file.name)))
             .collect();
         for folder in [parts, set] {
             for entry in fs::read_dir(&folder).map_err(GraphError::io(&folder, "read"))? {
@@ -142,17 +127,17 @@ impl Journal {
     }
 
     pub(crate) fn folder(&self) -> &Path {
-        &self.folder
+        self.lock.folder()
     }
 
     /// The folder of parts.
     pub(crate) fn parts_folder(&self) -> PathBuf {
-        self.folder.join("parts")
+        self.folder().join("parts")
     }
 
     /// What becomes the hop set.
     pub(crate) fn set(&self) -> PathBuf {
-        self.folder.join("set")
+        self.folder().join("set")
     }
 
     /// Finished parts of an operator's hop, by columns.
@@ -201,7 +186,7 @@ impl Journal {
     }
 
     fn write(&self) -> Result<(), GraphError> {
-        let path = self.folder.join(JOURNAL);
+        let path = self.folder().join(JOURNAL);
         let written = || -> std::io::Result<()> {
             let mut file = Replacement::of(&path, 0o666)?;
             let mut text = serde_json::to_vec_pretty(&self.content)?;
@@ -214,27 +199,14 @@ impl Journal {
         written().map_err(GraphError::io(&path, "write"))
     }
 
+    /// Refuses unless the folder is this process's still.
+    pub(crate) fn check_lock(&self) -> Result<(), GraphError> {
+        self.lock.check()
+    }
+
     /// Removes the folder, whose set has its final name.
     pub(crate) fn remove(self) -> Result<(), GraphError> {
-        remove(&self.folder)
-    }
-}
-
-/// Whether a run has made the folder: its lock is there, or a run was killed before it made one.
-fn is_ours(folder: &Path) -> bool {
-    folder.join(LOCK).is_file() || fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none())
-}
-
-/// Removes what is left of a finished run.
-pub(crate) fn remove(folder: &Path) -> Result<(), GraphError> {
-    if !is_ours(folder) {
-        return Ok(());
-    }
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(GraphError::io(folder, "remove")(error))
-        }
-        _ => Ok(()),
+        self.lock.remove()
     }
 }
 

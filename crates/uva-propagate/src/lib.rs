@@ -11,23 +11,27 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod assemble;
+mod checks;
+mod description;
 mod estimate;
 mod features;
 mod hop_set;
 mod journal;
 mod kept;
+mod lock;
 mod operator;
 mod options;
 mod panel;
 mod part;
+mod remaining;
 mod run;
 mod speed;
 mod sums;
 mod transposed;
 
+pub use description::{AppliedOperator, FileFacts, HopSet, Order, Source};
 pub use estimate::Estimate;
-pub use hop_set::{AppliedOperator, FileFacts, HopSet, Order, Source};
-pub use journal::folder_of;
+pub use lock::folder_of;
 pub use operator::{OPERATORS, Operator, parse_operators};
-pub use options::{HopType, KeptNodes, Layout, MOST_HOPS, Options, RowOrder};
+pub use options::{HopType, KeptNodes, Layout, MOST_HOPS, MOST_OPERATORS, Options, RowOrder};
 pub use run::{Ended, Made, Progress, Watch, propagate};

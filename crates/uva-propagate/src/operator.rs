@@ -3,11 +3,17 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Sums that one application of `ppr` or `heat` takes unless it is said.
+/// The default number of sums in one application of `ppr` or `heat`.
 const DEFAULT_STEPS: u32 = 10;
 
 /// The most of them.
 const MOST_STEPS: u32 = 100;
+
+/// The least ALPHA and TIME. Far below float32's precision they say nothing, and file names have all their digits.
+const LEAST_PARAMETER: f64 = 1e-9;
+
+/// The most TIME.
+const MOST_TIME: f64 = 100.0;
 
 /// Name, parameters and help of every operator.
 pub const OPERATORS: &[(&str, &str)] = &[
@@ -115,16 +121,20 @@ impl FromStr for Operator {
             "col" => plain(Self::Col),
             "ppr" => {
                 let (alpha, steps) = numbers(text, "ppr:0.1", parameters)?;
-                match alpha > 0.0 && alpha < 1.0 {
+                match (LEAST_PARAMETER..1.0).contains(&alpha) {
                     true => Ok(Self::Ppr { alpha, steps }),
-                    false => Err(format!("'{text}': ALPHA is {alpha}, it has to be between 0 and 1")),
+                    false => Err(format!(
+                        "'{text}': ALPHA has to be between 0 and 1, {LEAST_PARAMETER:e} at least"
+                    )),
                 }
             }
             "heat" => {
                 let (time, steps) = numbers(text, "heat:3", parameters)?;
-                match time > 0.0 && time <= 100.0 {
+                match (LEAST_PARAMETER..=MOST_TIME).contains(&time) {
                     true => Ok(Self::Heat { time, steps }),
-                    false => Err(format!("'{text}': TIME is {time}, it has to be above 0 and at most 100")),
+                    false => Err(format!(
+                        "'{text}': TIME has to be above 0, {LEAST_PARAMETER:e} at least, and {MOST_TIME} at most"
+                    )),
                 }
             }
             _ => {
@@ -205,6 +215,15 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_name_of_an_operator_is_that_of_a_file() {
+        for text in ["ppr:1.2345678901234567e-9,100", "heat:1.2345678901234567e-9,100"] {
+            let operator: Operator = text.parse().unwrap();
+            assert!(operator.file_stem().len() < 60, "{}", operator.file_stem());
+            assert_eq!(operator.to_string().parse(), Ok(operator));
+        }
+    }
+
+    #[test]
     fn what_is_no_operator_is_refused_with_what_would_do() {
         for (text, says) in [
             ("sum", "'sum' is no operator; there are sym, "),
@@ -218,6 +237,10 @@ mod tests {
             ("ppr:NaN", "'NaN' is no number"),
             ("ppr:0.1,0", "from 1 to 100"),
             ("ppr:0.1,101", "from 1 to 100"),
+            ("ppr:1e-300,1", "'ppr:1e-300,1': ALPHA has to be between 0 and 1, 1e-9 at least"),
+            ("ppr:9.9e-10", "1e-9 at least"),
+            ("heat:1e-300", "1e-9 at least"),
+            ("heat:100.5", "100 at most"),
             ("heat:-1", "above 0"),
             ("heat:0", "above 0"),
             ("sym,row,sym", "sym is there twice"),

@@ -11,6 +11,9 @@ use crate::operator::Operator;
 /// The most hops.
 pub const MOST_HOPS: u32 = 64;
 
+/// The most operators of a hop set.
+pub const MOST_OPERATORS: usize = 64;
+
 named! {
     /// The nodes whose rows are kept.
     pub enum KeptNodes = Splits {
@@ -107,6 +110,11 @@ impl Options {
         }
         if self.operators.is_empty() {
             return Err(GraphError::usage("--operator", "name one at least"));
+        }
+        if self.operators.len() > MOST_OPERATORS {
+            let message =
+                format!("{} are named: a hop set has {MOST_OPERATORS} at most", self.operators.len());
+            return Err(GraphError::usage("--operator", message));
         }
         if self.threads == 0 {
             return Err(GraphError::usage("--threads", "0 is not 1 or more"));

@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use uva_graph::GraphError;
 use uva_graph::hash::ArrayHash;
-use uva_graph::npy::{NpyArray, NpyWriter};
+use uva_graph::npy::{NpyArray, NpyType, NpyWriter};
 use uva_mem::files::{open_directory, open_regular};
 
 use crate::options::HopType;
@@ -115,20 +115,28 @@ pub(crate) fn write(
     let mut file = HashedArray::create(&path(folder, operator, hop, columns), element, &[width], hop)?;
     let block_rows = (BLOCK_BYTES / 4 / width).max(1);
     let mut block = vec![0.0; block_rows.min(nodes.len()) * width];
+    let mut first = 0;
     for nodes in nodes.chunks(block_rows) {
         let block = &mut block[..nodes.len() * width];
         pool.install(|| rows(nodes, block))?;
-        match element {
-            HopType::F32 => file.write(bytemuck::cast_slice(block))?,
-            HopType::F16 => {
-                let bits = pool.install(|| narrowed(block, |value| f16::from_f32(value).to_bits()));
-                file.write(bytemuck::cast_slice(&bits))?;
-            }
-            HopType::Bf16 => {
-                let bits = pool.install(|| narrowed(block, |value| bf16::from_f32(value).to_bits()));
-                file.write(bytemuck::cast_slice(&bits))?;
+        let bits = match element {
+            HopType::F32 => None,
+            HopType::F16 => Some(pool.install(|| {
+                narrowed(block, f16::INFINITY.to_bits(), |value| f16::from_f32(value).to_bits())
+            })),
+            HopType::Bf16 => Some(pool.install(|| {
+                narrowed(block, bf16::INFINITY.to_bits(), |value| bf16::from_f32(value).to_bits())
+            })),
+        };
+        match bits {
+            None => file.write(bytemuck::cast_slice(block))?,
+            Some(Ok(bits)) => file.write(bytemuck::cast_slice(&bits))?,
+            Some(Err(at)) => {
+                let (row, column) = (at / width, columns.start + at % width);
+                return Err(too_large(element, block[at], (hop, first + row, nodes[row], column)));
             }
         }
+        first += nodes.len();
         if stops(nodes.len()) {
             return Ok(None);
         }
@@ -137,23 +145,71 @@ pub(crate) fn write(
     Ok(Some(Part { operator, hop, columns: columns.clone(), bytes, hash }))
 }
 
-/// The values rounded to the nearest of a narrower type.
-fn narrowed(values: &[f32], narrow: impl Fn(f32) -> u16 + Sync) -> Vec<u16> {
-    values.par_iter().with_min_len(1 << 14).map(|&value| narrow(value)).collect()
+/// The values rounded to the nearest of a narrower type with this infinity; or the place of the first finite value that
+/// becomes infinite.
+fn narrowed(values: &[f32], infinity: u16, narrow: impl Fn(f32) -> u16 + Sync) -> Result<Vec<u16>, usize> {
+    // All but the sign.
+    const MAGNITUDE: u16 = 0x7fff;
+    let values = values.par_iter().with_min_len(1 << 14);
+    let bits: Vec<u16> = values.clone().map(|&value| narrow(value)).collect();
+    let lost = |(&value, &bits): (&f32, &u16)| bits & MAGNITUDE == infinity && value.is_finite();
+    match values.zip(&bits).position_first(lost) {
+        Some(at) => Err(at),
+        None => Ok(bits),
+    }
+}
+
+fn too_large(element: HopType, value: f32, (hop, row, node, column): (u32, usize, i64, usize)) -> GraphError {
+    let (most, wider) = match element {
+        HopType::F16 => (f16::MAX.to_f32(), "bf16 or f32"),
+        HopType::Bf16 | HopType::F32 => (bf16::MAX.to_f32(), "f32"),
+    };
+    GraphError::usage(
+        "--type",
+        format!(
+            "hop {hop} of row {row} (node {node}) has {value} in column {column}, and {element} holds {most} at most: \
+             take {wider}"
+        ),
+    )
 }
 
 impl Part {
     /// Whether the part's file is there as it was written.
-    pub(crate) fn is_whole(&self, folder: &Path) -> bool {
+    ///
+    /// # Errors
+    /// If the system refuses to read it: that says nothing about the part.
+    pub(crate) fn is_whole(&self, folder: &Path, element: HopType, rows: usize) -> Result<bool, GraphError> {
         let path = path(folder, self.operator, self.hop, &self.columns);
-        is_whole(&path, self.hop, self.bytes, &self.hash)
+        let shape = Some((element.npy(), vec![rows, self.columns.len()]));
+        is_whole(&path, self.hop, shape, (self.bytes, &self.hash))
     }
 }
 
-/// Whether an array is there with this length and hash.
-pub(crate) fn is_whole(path: &Path, tag: u32, bytes: u64, hash: &str) -> bool {
-    fs::metadata(path).is_ok_and(|metadata| metadata.len() == bytes)
-        && NpyArray::open(path).is_ok_and(|array| {
-            format!("{:016x}", uva_graph::hash::of_array(tag as u8, array.bytes())) == hash
-        })
+/// Whether an array is there with this length and hash; of hops also with this type and shape, and its elements where a
+/// hop has them.
+///
+/// # Errors
+/// If the system refuses to read it.
+pub(crate) fn is_whole(
+    path: &Path,
+    tag: u32,
+    hop: Option<(NpyType, Vec<usize>)>,
+    (bytes, hash): (u64, &str),
+) -> Result<bool, GraphError> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.len() == bytes => {}
+        Ok(_) => return Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(GraphError::io(path, "examine")(error)),
+    }
+    let array = match NpyArray::open(path) {
+        Ok(array) => array,
+        Err(GraphError::Invalid { .. }) => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    let is_hop = |(kind, shape): &(NpyType, Vec<usize>)| {
+        (array.kind(), array.shape()) == (*kind, shape) && array.header().data_offset == DATA_OFFSET
+    };
+    Ok(hop.as_ref().is_none_or(is_hop)
+        && format!("{:016x}", uva_graph::hash::of_array(tag as u8, array.bytes())) == hash)
 }

@@ -12,15 +12,20 @@ use uva_mem::files::{open_directory, write_new};
 use uva_sample::philox::Purpose;
 
 use crate::assemble;
-use crate::estimate::{self, Estimate};
+use crate::description::{
+    AppliedOperator, FEATURES, FORMAT, FileFacts, HopSet, LABELS, NODE_IDS, Order, ROWS, Source,
+};
+use crate::estimate::{self, Estimate, Room};
 use crate::features::Features;
-use crate::hop_set::{self, AppliedOperator, FileFacts, HopSet, Order, Source};
-use crate::journal::{self, FinishedFile, Journal};
+use crate::hop_set;
+use crate::journal::{FinishedFile, Journal};
 use crate::kept::Kept;
+use crate::lock::{FolderLock, folder_of};
 use crate::operator::Operator;
 use crate::options::{Decisive, HopType, Layout, Options};
 use crate::panel::{self, Follow, Task};
 use crate::part::{self, DATA_OFFSET, Part};
+use crate::remaining::Remaining;
 use crate::speed;
 use crate::sums::{Graph, Matrix};
 use crate::transposed::Transposed;
@@ -32,9 +37,9 @@ pub struct Progress<'a> {
     pub what: &'a str,
     /// The hop, from 1, and all hops.
     pub hop: (u32, u32),
-    /// The panel, from 1, and all panels of this run.
+    /// The panel, from 1, and all panels of this operator in this run.
     pub panel: (usize, usize),
-    /// Rows that are summed, in all hops and panels of this run.
+    /// Rows that are summed, in all these panels and their hops. It starts anew with each operator.
     pub done: u64,
     /// All of them.
     pub total: u64,
@@ -96,22 +101,33 @@ pub fn propagate(
     let graph = graph(dataset, options)?;
     let decisive = Decisive::of(options, dataset.fingerprint());
     if resume && HopSet::is_at(out) {
-        return finished_before(dataset, out, options, &decisive, &pool);
+        return finished_before(dataset, out, options, &decisive);
     }
     staged::refuse_existing(out)?;
     let kept = pool.install(|| Kept::of(dataset, options))?;
     let mut estimate = pool.install(|| estimate::of(dataset, options, kept.nodes.len(), out))?;
-    if !resume || journal::folder_of(out).symlink_metadata().is_err() {
-        check_disk(out, estimate.disk_bytes, &estimate)?;
+    if folder_of(out).symlink_metadata().is_err() {
+        check_disk(out, &estimate.room(0, true))?;
     }
-    let journal = Journal::open(out, decisive, resume)?;
+    let lock = FolderLock::take(out, resume)?;
+    if out.symlink_metadata().is_ok() {
+        // Another process has finished since the first look, and let the lock go.
+        lock.remove_if_new()?;
+        if resume && HopSet::is_at(out) {
+            return finished_before(dataset, out, options, &decisive);
+        }
+        return Err(GraphError::usage("OUT", format!("{} has been made by another process", out.display())));
+    }
+    let (rows, dim) = (kept.nodes.len(), dataset.features().dim);
+    let mut journal = pool.install(|| Journal::open(lock, decisive, (rows, dim)))?;
+    let remaining = pool.install(|| Remaining::of(&mut journal, options, dim))?;
     let finished = journal.bytes();
-    check_disk(out, estimate.disk_bytes.saturating_sub(finished), &estimate)?;
+    check_disk(out, &estimate.room(finished, remaining.turns))?;
     let speed = speed::multiply_adds_a_second(dataset.nodes(), &pool);
     estimate.seconds = estimate.multiply_adds as f64 / speed;
     watch.begins(&estimate, finished);
-    let mut work =
-        Work { dataset, options, kept: &kept, pool: &pool, journal, watch, width: estimate.columns as usize };
+    let width = estimate.columns as usize;
+    let mut work = Work { dataset, options, kept: &kept, pool: &pool, journal, remaining, watch, width };
     if !work.arrays()? || !work.features()? || !work.operators(graph)? || !work.files()? {
         return Ok(Ended::Stopped);
     }
@@ -126,12 +142,14 @@ fn finished_before(
     out: &Path,
     options: &Options,
     decisive: &Decisive,
-    pool: &ThreadPool,
 ) -> Result<Ended, GraphError> {
     let set = HopSet::open(out)?;
     decisive.check_same(&set.decisive(), &out.display().to_string())?;
-    journal::remove(&journal::folder_of(out))?;
-    let estimate = pool.install(|| estimate::of(dataset, options, set.rows, out))?;
+    if let Some(lock) = FolderLock::of_left(out)? {
+        lock.remove()?;
+    }
+    // Nothing is computed, so it does not matter whether memory or disk would be enough.
+    let estimate = estimate::of_finished(dataset, options, set.rows);
     let resumed = set.bytes();
     Ok(Ended::Made(Box::new(Made { set, estimate, resumed, was_there: true })))
 }
@@ -170,12 +188,13 @@ fn graph<'d>(dataset: &'d Dataset, options: &Options) -> Result<Graph<'d>, Graph
     Ok(Graph { offsets: csc.indptr, indices: csc.indices, weights })
 }
 
-fn check_disk(out: &Path, needs: u64, estimate: &Estimate) -> Result<(), GraphError> {
+fn check_disk(out: &Path, room: &Room) -> Result<(), GraphError> {
+    let needs = room.set + room.meanwhile;
     let what = format!(
         "it takes {} more: {} for the hop set and {} meanwhile. Name a directory on another disk, or ask for less",
         BytesOnDisk(needs),
-        BytesOnDisk(estimate.set_bytes),
-        BytesOnDisk(estimate.disk_bytes - estimate.set_bytes),
+        BytesOnDisk(room.set),
+        BytesOnDisk(room.meanwhile),
     );
     disk_space::check(out, needs, what)
 }
@@ -187,6 +206,7 @@ struct Work<'w> {
     kept: &'w Kept,
     pool: &'w ThreadPool,
     journal: Journal,
+    remaining: Remaining,
     watch: &'w mut dyn Watch,
     /// Columns of a panel.
     width: usize,
@@ -225,8 +245,8 @@ impl Work<'_> {
     /// Node ids and labels of the rows.
     fn arrays(&mut self) -> Result<bool, GraphError> {
         let nodes = &self.kept.nodes;
-        if self.journal.file(hop_set::NODE_IDS).is_none() {
-            self.array(hop_set::NODE_IDS, NpyType::I64, &[], &mut |file| file.write(nodes))?;
+        if self.journal.file(NODE_IDS).is_none() {
+            self.array(NODE_IDS, NpyType::I64, &[], &mut |file| file.write(nodes))?;
         }
         let labels = self.dataset.labels();
         let (kind, row) = match labels {
@@ -235,9 +255,9 @@ impl Work<'_> {
             Labels::Multi { classes, .. } => (NpyType::U8, vec![classes]),
             Labels::Regression { columns, .. } => (NpyType::F32, columns.into_iter().collect()),
         };
-        if self.journal.file(hop_set::LABELS).is_none() {
+        if self.journal.file(LABELS).is_none() {
             let size = labels.row_bytes();
-            self.array(hop_set::LABELS, kind, &row, &mut |file| {
+            self.array(LABELS, kind, &row, &mut |file| {
                 nodes
                     .iter()
                     .try_for_each(|&node| file.write_bytes(&labels.bytes()[node as usize * size..][..size]))
@@ -268,8 +288,8 @@ impl Work<'_> {
     fn features(&mut self) -> Result<bool, GraphError> {
         let table = self.dataset.features();
         let columns = 0..table.dim;
-        if self.journal.file(hop_set::FEATURES).is_some()
-            || self.journal.file(hop_set::ROWS).is_some()
+        if self.journal.file(FEATURES).is_some()
+            || self.journal.file(ROWS).is_some()
             || !self.journal.parts(None, 0).is_empty()
         {
             return Ok(true);
@@ -298,14 +318,27 @@ impl Work<'_> {
     fn operators(&mut self, graph: Graph<'_>) -> Result<bool, GraphError> {
         let (mut features, table) = (None, self.dataset.features());
         for (place, &operator) in self.options.operators.iter().enumerate() {
-            let missing = self.missing(place, operator)?;
-            let panels: Vec<Range<usize>> =
-                missing.iter().flat_map(|columns| estimate::panels(columns, self.width)).collect();
+            let panels: Vec<Range<usize>> = self.remaining.columns[place]
+                .iter()
+                .flat_map(|columns| estimate::panels(columns, self.width))
+                .collect();
             if panels.is_empty() {
                 continue;
             }
             let turned = match operator {
-                Operator::Col => Some(Transposed::of(graph, self.journal.folder(), self.options.memory)?),
+                Operator::Col => {
+                    let watch = &mut *self.watch;
+                    let mut stops = |done: u64| {
+                        let total = table.rows as u64;
+                        watch.progress(Progress { what: "edges", hop: (0, 0), panel: (0, 0), done, total });
+                        watch.stops()
+                    };
+                    let (folder, memory) = (self.journal.folder(), self.options.memory);
+                    match Transposed::of(graph, folder, memory, &mut stops)? {
+                        None => return Ok(false),
+                        turned => turned,
+                    }
+                }
                 _ => None,
             };
             let (graph, lists) = match &turned {
@@ -348,49 +381,6 @@ impl Work<'_> {
         Ok(true)
     }
 
-    /// Columns of which not all hops of an operator are finished. Hops of which a later one is missing are forgotten: they
-    /// have to be computed again in any case.
-    fn missing(&mut self, place: usize, operator: Operator) -> Result<Vec<Range<usize>>, GraphError> {
-        let files: Vec<(u32, String)> = (1..).zip(self.hop_files(operator)).collect();
-        // A finished file has taken the parts of its hop away.
-        let unfinished: Vec<u32> =
-            files.iter().filter(|(_, name)| self.journal.file(name).is_none()).map(|(hop, _)| *hop).collect();
-        if unfinished.is_empty() {
-            return Ok(Vec::new());
-        }
-        let columns_of = |hop: u32| self.journal.parts(Some(place), hop).into_iter().map(|part| part.columns);
-        let mut whole: Vec<Range<usize>> = unfinished.iter().flat_map(|&hop| columns_of(hop)).collect();
-        let has_all = |columns: &Range<usize>| {
-            unfinished.iter().all(|&hop| columns_of(hop).any(|other| other == *columns))
-        };
-        whole.sort_by_key(|columns| (columns.start, columns.end));
-        whole.dedup();
-        whole.retain(has_all);
-        let mut useless = Vec::new();
-        for hop in 1..=self.options.hops {
-            let parts = self.journal.parts(Some(place), hop);
-            useless.extend(parts.into_iter().filter(|part| !whole.contains(&part.columns)));
-        }
-        self.journal.forget(&useless)?;
-        let (mut missing, mut end) = (Vec::new(), 0);
-        for columns in whole {
-            missing.push(end..columns.start);
-            end = columns.end;
-        }
-        missing.push(end..self.dataset.features().dim);
-        missing.retain(|columns| !columns.is_empty());
-        Ok(missing)
-    }
-
-    /// Files of an operator's hops.
-    fn hop_files(&self, operator: Operator) -> Vec<String> {
-        let name = |hop: u32| match self.options.layout {
-            Layout::Hops => format!("{}.{hop}.npy", operator.file_stem()),
-            Layout::Rows => hop_set::ROWS.to_owned(),
-        };
-        (1..=self.options.hops).map(name).collect()
-    }
-
     /// Puts parts together. False if it was stopped.
     fn files(&mut self) -> Result<bool, GraphError> {
         let dim = self.dataset.features().dim;
@@ -398,13 +388,13 @@ impl Work<'_> {
         let files: Vec<(String, Vec<usize>, u32, Vec<Part>)> = match self.options.layout {
             Layout::Rows => {
                 let parts = hops.iter().flat_map(|&(operator, hop)| self.journal.parts(operator, hop));
-                vec![(hop_set::ROWS.to_owned(), vec![hops.len(), dim], 0, parts.collect())]
+                vec![(ROWS.to_owned(), vec![hops.len(), dim], 0, parts.collect())]
             }
             Layout::Hops => hops
                 .iter()
                 .map(|&(operator, hop)| {
                     let name = match operator {
-                        None => hop_set::FEATURES.to_owned(),
+                        None => FEATURES.to_owned(),
                         Some(place) => format!("{}.{hop}.npy", self.options.operators[place].file_stem()),
                     };
                     (name, vec![dim], hop, self.journal.parts(operator, hop))
@@ -413,7 +403,7 @@ impl Work<'_> {
         };
         for (name, row, tag, parts) in files {
             if self.journal.file(&name).is_some() {
-                self.journal.forget(&parts)?;
+                self.pool.install(|| self.journal.forget(&parts))?;
                 continue;
             }
             let folders = (&*self.journal.parts_folder(), &*self.journal.set());
@@ -421,7 +411,7 @@ impl Work<'_> {
             let watch = &mut *self.watch;
             let file = assemble::file(folders, (&name, &row, tag), shape, &parts, &mut || watch.stops())?;
             let Some(file) = file else { return Ok(false) };
-            self.journal.add_file(file, &parts)?;
+            self.pool.install(|| self.journal.add_file(file, &parts))?;
         }
         Ok(true)
     }
@@ -447,7 +437,7 @@ impl Work<'_> {
         };
         let decisive = Decisive::of(self.options, self.dataset.fingerprint());
         let set = HopSet {
-            format: hop_set::FORMAT,
+            format: FORMAT,
             dataset: Source { name: self.dataset.name().to_owned(), fingerprint: decisive.data },
             dim: self.dataset.features().dim,
             dtype: self.options.element,
@@ -487,6 +477,7 @@ impl Work<'_> {
     /// Gives the set its name, and removes the folder.
     fn commit(self, out: &Path) -> Result<(), GraphError> {
         let set = self.journal.set();
+        self.journal.check_lock()?;
         staged::flush(&set)?;
         staged::rename_without_replacing(&set, out)?;
         let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -1,4 +1,4 @@
-//! How fast this machine sums, measured for a moment, so that a long job can be told from a short one beforehand.
+//! A short measurement of how fast this machine sums, for the time estimate.
 
 use std::time::Instant;
 

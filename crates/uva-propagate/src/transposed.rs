@@ -1,17 +1,21 @@
 //! The graph with all edges turned round, as files beside the journal.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use uva_graph::csc::{Changes, CscBuilder};
+use uva_graph::csc::{Changes, CscBuilder, LEAST_MEMORY};
 use uva_graph::npy::{NpyArray, NpyType};
 use uva_graph::{GraphError, Indices, names, staged};
 use uva_mem::files::open_directory;
 
 use crate::sums::Graph;
 
-/// The least memory that the builder of lists takes.
-const LEAST_MEMORY: u64 = 64 << 20;
+const DONE: &str = "transposed";
+const PARTIAL: &str = "transposed.partial";
+
+/// Nodes between two looks at whether to stop.
+const BLOCK_NODES: usize = 1 << 16;
 
 /// Lists of out-neighbours, mapped.
 pub(crate) struct Transposed {
@@ -21,17 +25,39 @@ pub(crate) struct Transposed {
 }
 
 impl Transposed {
-    /// Those of `graph`, made in `folder` unless an earlier run has made them. Entries of a list are in the order of the
-    /// lists that they were in.
-    pub(crate) fn of(graph: Graph<'_>, folder: &Path, memory: u64) -> Result<Transposed, GraphError> {
-        let done = folder.join("transposed");
-        if !done.is_dir() {
-            let partial = folder.join("transposed.partial");
-            if partial.exists() {
-                fs::remove_dir_all(&partial).map_err(GraphError::io(&partial, "remove"))?;
+    /// Whether an earlier run has made it.
+    pub(crate) fn is_in(folder: &Path) -> bool {
+        folder.join(DONE).is_dir()
+    }
+
+    /// Removes what an earlier run has not finished of it.
+    pub(crate) fn remove_unfinished(folder: &Path) -> Result<(), GraphError> {
+        let partial = folder.join(PARTIAL);
+        match fs::remove_dir_all(&partial) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(GraphError::io(&partial, "remove")(error))
             }
+            _ => Ok(()),
+        }
+    }
+
+    /// Those of `graph`, made in `folder` unless an earlier run has made them. Entries of a list are in the order of the
+    /// lists that they were in. `stops` is told how many nodes' lists have been read, and asked whether to stop. `None` if
+    /// it was stopped.
+    pub(crate) fn of(
+        graph: Graph<'_>,
+        folder: &Path,
+        memory: u64,
+        stops: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Option<Transposed>, GraphError> {
+        let done = folder.join(DONE);
+        if !Self::is_in(folder) {
+            Self::remove_unfinished(folder)?;
+            let partial = folder.join(PARTIAL);
             fs::create_dir(&partial).map_err(GraphError::io(&partial, "create"))?;
-            write(graph, &partial, memory.max(LEAST_MEMORY))?;
+            if !write(graph, &partial, memory.max(LEAST_MEMORY), stops)? {
+                return Ok(None);
+            }
             staged::flush(&partial)?;
             open_directory(&partial)
                 .and_then(|directory| directory.sync_all())
@@ -47,7 +73,7 @@ impl Transposed {
         };
         let edges = transposed.offsets.elements::<i64>(NpyType::I64)?.last().copied();
         match edges == Some(graph.indices.len() as i64) && transposed.graph()?.nodes() == graph.nodes() {
-            true => Ok(transposed),
+            true => Ok(Some(transposed)),
             false => Err(transposed.offsets.wrong_shape("that of the dataset: remove the folder above it")),
         }
     }
@@ -68,14 +94,27 @@ impl Transposed {
     }
 }
 
-fn write(graph: Graph<'_>, directory: &Path, memory: u64) -> Result<(), GraphError> {
+/// False if it was stopped.
+fn write(
+    graph: Graph<'_>,
+    directory: &Path,
+    memory: u64,
+    stops: &mut dyn FnMut(u64) -> bool,
+) -> Result<bool, GraphError> {
     let weighted = graph.weights.is_some();
     let mut builder = CscBuilder::new(directory, graph.nodes() as u64, Changes::NONE, weighted, memory)?;
     for node in 0..graph.nodes() {
+        if node % BLOCK_NODES == 0 && stops(node as u64) {
+            return Ok(false);
+        }
         for entry in graph.offsets[node] as usize..graph.offsets[node + 1] as usize {
             let weight = graph.weights.map_or(0.0, |weights| weights[entry]);
             builder.push(node as u64, graph.indices.get(entry) as u64, weight)?;
         }
     }
-    builder.finish(&|_| ()).map(drop)
+    if stops(graph.nodes() as u64) {
+        return Ok(false);
+    }
+    builder.finish(&|_| ())?;
+    Ok(true)
 }

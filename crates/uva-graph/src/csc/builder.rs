@@ -19,8 +19,8 @@ const MOST_BUCKETS: u64 = 256;
 /// Lists that one task sorts.
 const NODES_PER_TASK: usize = 4096;
 
-/// The least accepted memory: a chunk for every bucket, twice, and as much again for sorting.
-pub(super) const LEAST_MEMORY: u64 = 4 * MOST_BUCKETS * CHUNK_BYTES as u64;
+/// The least accepted memory, in bytes: a chunk for every bucket, twice, and as much again for sorting.
+pub const LEAST_MEMORY: u64 = 4 * MOST_BUCKETS * CHUNK_BYTES as u64;
 
 /// Builds the lists of all nodes, in two halves: [`push`](CscBuilder::push) every edge, then
 /// [`finish`](CscBuilder::finish).

@@ -9,5 +9,5 @@ mod buckets;
 mod builder;
 mod changes;
 
-pub use builder::{CscBuilder, Numbers};
+pub use builder::{CscBuilder, LEAST_MEMORY, Numbers};
 pub use changes::{Changes, SelfLoops};

@@ -4,7 +4,10 @@ use std::path::Path;
 
 use uva_graph::npy::NpyType;
 use uva_graph::{Dataset, GraphError};
-use uva_propagate::{Ended, HopType, KeptNodes, Layout, Options, RowOrder, folder_of, propagate};
+use uva_propagate::{
+    Ended, Estimate, HopSet, HopType, KeptNodes, Layout, Options, Progress, RowOrder, Watch, folder_of,
+    propagate,
+};
 
 use crate::support::{Counted, arrays, graph, made, make, options};
 
@@ -103,6 +106,153 @@ fn a_run_that_is_stopped_anywhere_goes_on_to_the_same_bytes_with_other_memory_an
         assert!(again.was_there && !folder_of(&out).exists());
         assert_eq!(arrays(&out), expected);
     }
+}
+
+/// Does something to the folder before anything is computed.
+struct Meddling<'m>(&'m dyn Fn());
+
+impl Watch for Meddling<'_> {
+    fn begins(&mut self, _: &Estimate, _: u64) {
+        self.0();
+    }
+
+    fn progress(&mut self, _: Progress<'_>) {}
+
+    fn stops(&mut self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_folder_whose_lock_was_taken_away_meanwhile_does_not_become_the_hop_set() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = graph(temp.path(), NpyType::F32);
+    let dataset = Dataset::open(&path).unwrap();
+    let out = temp.path().join("set");
+    let lock = folder_of(&out).join("lock");
+    // As if the folder were removed and made anew by another process, which then holds the lock.
+    let made_anew = || {
+        std::fs::remove_file(&lock).unwrap();
+        std::fs::write(&lock, "").unwrap();
+    };
+    let error = propagate(&dataset, &out, &asked(), false, &mut Meddling(&made_anew)).unwrap_err();
+    let message = error.to_string();
+    assert!(matches!(error, GraphError::Io { .. }) && !error.is_bad_input(), "{message}");
+    assert!(message.contains("set.propagating") && message.contains("made anew"), "{message}");
+    assert!(!out.exists() && lock.is_file());
+}
+
+#[test]
+fn a_complete_hop_set_leaves_the_folder_of_another_process_alone_and_needs_no_memory() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = graph(temp.path(), NpyType::F32);
+    let dataset = Dataset::open(&path).unwrap();
+    let out = temp.path().join("set");
+    make(&path, &out, &asked());
+    let lock = folder_of(&out).join("lock");
+    std::fs::create_dir(folder_of(&out)).unwrap();
+    let held = std::fs::File::create(&lock).unwrap();
+    rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let tight = Options { memory: 1, ..asked() };
+    let again = || made(propagate(&dataset, &out, &tight, true, &mut Counted::default()).unwrap());
+    assert!(again().was_there && lock.is_file());
+    drop(held);
+    assert!(again().was_there && !folder_of(&out).exists());
+}
+
+#[test]
+fn what_is_said_to_be_finished_leaves_out_a_panel_that_was_interrupted() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = graph(temp.path(), NpyType::F32);
+    let dataset = Dataset::open(&path).unwrap();
+    let out = temp.path().join("set");
+    let options = options("sym,row", 3);
+    let options = Options { memory: memory_of(&dataset, &options, 16), ..options };
+    let parts = || -> Vec<serde_json::Value> {
+        let Ok(text) = std::fs::read(folder_of(&out).join("journal.json")) else { return Vec::new() };
+        let journal: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        journal["parts"].as_array().unwrap().clone()
+    };
+    // Until the first operator has a whole panel, and one that is not.
+    let mut stop_at = 1;
+    let (lost, kept) = loop {
+        let mut watch = Counted { stop_at: Some(stop_at), ..Counted::default() };
+        assert!(matches!(propagate(&dataset, &out, &options, false, &mut watch).unwrap(), Ended::Stopped));
+        let (lost, kept): (Vec<_>, Vec<_>) =
+            parts().into_iter().partition(|part| part["operator"] == 0 && part["columns"]["start"] == 16);
+        if kept.len() == 4 && lost.len() == 1 {
+            break (lost, kept);
+        }
+        std::fs::remove_dir_all(folder_of(&out)).unwrap();
+        stop_at += 1;
+    };
+    let journal: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(folder_of(&out).join("journal.json")).unwrap()).unwrap();
+    let files = journal["files"].as_array().unwrap();
+    let survive: u64 = kept.iter().chain(files).map(|entry| entry["bytes"].as_u64().unwrap()).sum();
+    assert!(lost[0]["bytes"].as_u64().unwrap() > 0);
+    let mut watch = Counted::default();
+    let made = made(propagate(&dataset, &out, &options, true, &mut watch).unwrap());
+    assert_eq!((made.resumed, watch.finished), (survive, survive));
+}
+
+#[test]
+fn a_run_stops_while_it_turns_edges_round() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = graph(temp.path(), NpyType::F32);
+    let dataset = Dataset::open(&path).unwrap();
+    let out = temp.path().join("set");
+    let options = options("col", 1);
+    // The first two looks are behind the features and before the first edge.
+    for (stop_at, resume) in [(1, false), (1, true)] {
+        let mut watch = Counted { stop_at: Some(stop_at), ..Counted::default() };
+        let ended = propagate(&dataset, &out, &options, resume, &mut watch).unwrap();
+        assert!(matches!(ended, Ended::Stopped));
+        assert!(!folder_of(&out).join("transposed").exists());
+        assert!(folder_of(&out).join("transposed.partial").exists());
+    }
+    made(propagate(&dataset, &out, &options, true, &mut Counted::default()).unwrap());
+    HopSet::open(&out).unwrap().verify(&out).unwrap();
+}
+
+#[test]
+fn a_part_that_cannot_be_read_is_not_taken_for_a_changed_one() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = graph(temp.path(), NpyType::F32);
+    let dataset = Dataset::open(&path).unwrap();
+    let out = temp.path().join("set");
+    let mut watch = Counted { stop_at: Some(3), ..Counted::default() };
+    assert!(matches!(propagate(&dataset, &out, &asked(), false, &mut watch).unwrap(), Ended::Stopped));
+    let features = folder_of(&out).join("parts/x.0.0-40.npy");
+    let aside = temp.path().join("aside");
+    std::fs::rename(&features, &aside).unwrap();
+    // A loop of links is an error of the system for whoever looks, root among them.
+    std::os::unix::fs::symlink(&features, &features).unwrap();
+    let error = propagate(&dataset, &out, &asked(), true, &mut Counted::default()).unwrap_err();
+    assert!(matches!(error, GraphError::Io { .. }), "{error}");
+    assert!(error.to_string().contains("x.0.0-40.npy"), "{error}");
+    std::fs::rename(&aside, &features).unwrap();
+    let mut watch = Counted::default();
+    made(propagate(&dataset, &out, &asked(), true, &mut watch).unwrap());
+    assert!(watch.finished >= 253 * 80, "the features are finished still: {}", watch.finished);
+}
+
+#[test]
+fn a_part_of_another_shape_is_computed_again_though_its_values_are_the_same() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = graph(temp.path(), NpyType::F32);
+    let dataset = Dataset::open(&path).unwrap();
+    let (whole, out) = (temp.path().join("whole"), temp.path().join("set"));
+    make(&path, &whole, &asked());
+    let mut watch = Counted { stop_at: Some(3), ..Counted::default() };
+    assert!(matches!(propagate(&dataset, &out, &asked(), false, &mut watch).unwrap(), Ended::Stopped));
+    let features = folder_of(&out).join("parts/x.0.0-40.npy");
+    let mut bytes = std::fs::read(&features).unwrap();
+    let at = bytes.windows(9).position(|text| text == b"(253, 40)").unwrap();
+    bytes[at..at + 9].copy_from_slice(b"(506, 20)");
+    std::fs::write(&features, bytes).unwrap();
+    made(propagate(&dataset, &out, &asked(), true, &mut Counted::default()).unwrap());
+    assert_eq!(arrays(&out), arrays(&whole));
 }
 
 #[test]

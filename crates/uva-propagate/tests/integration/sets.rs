@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use serde_json::{Value, json};
 use uva_graph::npy::{NpyArray, NpyType, write_array};
 use uva_graph::{Dataset, GraphError, Split};
 use uva_propagate::{HopSet, HopType, KeptNodes, Layout, Options, RowOrder, propagate};
@@ -152,6 +153,71 @@ fn a_file_that_is_cut_changed_or_gone_is_named_with_what_was_expected() {
 }
 
 #[test]
+fn a_description_that_no_hop_set_has_is_refused_and_the_key_is_named() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = graph(temp.path(), NpyType::F32);
+    let out = temp.path().join("set");
+    make(&path, &out, &Options { nodes: KeptNodes::Splits, ..options("sym,row", 2) });
+    let file = out.join("hops.json");
+    let whole: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    let check = |change: &dyn Fn(&mut Value), says: &[&str]| {
+        let mut set = whole.clone();
+        change(&mut set);
+        fs::write(&file, serde_json::to_vec(&set).unwrap()).unwrap();
+        let error = HopSet::open(&out).unwrap_err();
+        let message = error.to_string();
+        assert!(error.is_bad_input() && message.contains("hops.json"), "{message}");
+        assert!(says.iter().all(|says| message.contains(says)), "{says:?}: {message}");
+    };
+    for (key, value, says) in [
+        ("/operators/0/hops", json!(u32::MAX), "operators[0].hops is 4294967295"),
+        ("/operators/1/hops", json!(0), "operators[1].hops is 0"),
+        ("/operators/0/name", json!("../sym"), "operators[0].name"),
+        ("/operators/0/file", json!("../../sym"), "operators[0].file"),
+        ("/operators/1", whole["operators"][0].clone(), "operators[1].name is sym, which is there twice"),
+        ("/operators", json!([]), "operators has 0 entries"),
+        ("/dim", json!(0), "dim is 0"),
+        ("/data_offset", json!(128), "data_offset is 128"),
+        ("/splits/train", json!([5, 3]), "splits.train is [5, 3]"),
+        ("/splits/train", json!([0, 1_000_000_000]), "splits.train is [0, 1000000000]"),
+        ("/splits/valid", json!([199, 250]), "splits.valid is [199, 250]"),
+        ("/splits/test", json!([250, 254]), "within 253 rows"),
+        ("/splits", json!({"train": [0, 1], "valid": [1, 1]}), "splits has no test"),
+        ("/files", json!({}), "files has no x.npy"),
+    ] {
+        check(&|set| *set.pointer_mut(key).unwrap() = value.clone(), &[says]);
+    }
+    for name in ["x.npy", "row.2.npy", "node_idx.npy"] {
+        let says = format!("files has no {name}");
+        check(&|set| drop(set["files"].as_object_mut().unwrap().remove(name)), &[&says]);
+    }
+    for name in ["../graph/feat.npy", "/etc/passwd", "other.npy"] {
+        let facts = json!({"bytes": 1, "hash": "0"});
+        check(&|set| set["files"][name] = facts.clone(), &[name, "no file of this hop set"]);
+    }
+    check(&|set| set["splits"]["more"] = json!([0, 0]), &["splits has others"]);
+    let many = vec![whole["operators"][0].clone(); 65];
+    check(&|set| set["operators"] = json!(many), &["operators has 65 entries", "from 1 to 64"]);
+    // Ids and labels are those of the rows.
+    let ids = ids(&out.join("node_idx.npy"));
+    for (name, kind) in [("node_idx.npy", "int64"), ("label.npy", "int64")] {
+        let file = out.join(name);
+        let bytes = fs::read(&file).unwrap();
+        fs::remove_file(&file).unwrap();
+        write_array(&file, NpyType::I64, &[], &ids[1..]).unwrap();
+        let length = fs::metadata(&file).unwrap().len();
+        let mut set = whole.clone();
+        set["files"][name]["bytes"] = json!(length);
+        fs::write(out.join("hops.json"), serde_json::to_vec(&set).unwrap()).unwrap();
+        let message = HopSet::open(&out).unwrap_err().to_string();
+        for says in [name, kind, "[252]", "[253]"] {
+            assert!(message.contains(says), "{says}: {message}");
+        }
+        fs::write(&file, bytes).unwrap();
+    }
+}
+
+#[test]
 fn a_feature_that_is_no_number_is_named_by_hop_row_and_node() {
     for layout in Layout::ALL {
         let temp = tempfile::tempdir().unwrap();
@@ -173,6 +239,38 @@ fn a_feature_that_is_no_number_is_named_by_hop_row_and_node() {
             assert!(message.contains(&format!("hop 0 of row {place} ")), "{message}");
         }
     }
+}
+
+#[test]
+fn a_value_that_a_narrow_type_does_not_hold_is_named_and_a_wider_type_advised() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = graph(temp.path(), NpyType::F32);
+    let mut features = floats(&path.join("feat.npy"));
+    (features[489 * DIM + 3], features[488 * DIM + 5]) = (-65520.0, f32::MAX);
+    fs::remove_file(path.join("feat.npy")).unwrap();
+    write_array(&path.join("feat.npy"), NpyType::F32, &[DIM], &features).unwrap();
+    let dataset = Dataset::open(&path).unwrap();
+    for (element, says) in [
+        (HopType::F16, "(node 489) has -65520 in column 3, and f16 holds 65504 at most: take bf16 or f32"),
+        (HopType::Bf16, "(node 488) has 340282350000000000000000000000000000000 in column 5, and bf16 holds"),
+    ] {
+        let out = temp.path().join(element.name());
+        let asked = Options { element, nodes: KeptNodes::Splits, ..options("row", 1) };
+        let error = propagate(&dataset, &out, &asked, false, &mut Counted::default()).unwrap_err();
+        let message = error.to_string();
+        assert!(error.is_bad_input() && message.starts_with("--type: hop 0 of row "), "{message}");
+        assert!(message.contains(says) && message.ends_with("f32"), "{message}");
+        assert!(!out.exists());
+    }
+    // What is infinite before is stored as it is, and found when the set is checked.
+    features[489 * DIM + 3] = f32::INFINITY;
+    features[488 * DIM + 5] = 0.0;
+    fs::remove_file(path.join("feat.npy")).unwrap();
+    write_array(&path.join("feat.npy"), NpyType::F32, &[DIM], &features).unwrap();
+    let out = temp.path().join("infinite");
+    let set = make(&path, &out, &Options { element: HopType::F16, ..options("row", 1) }).set;
+    let message = set.verify(&out).unwrap_err().to_string();
+    assert!(message.contains("has inf in column 3: features and their sums"), "{message}");
 }
 
 #[test]

@@ -80,7 +80,8 @@ fn options(flags: &PropagateFlags) -> anyhow::Result<Options> {
 fn kept(flags: &PropagateFlags) {
     let folder = folder_of(&flags.out);
     out::say(&format!(
-        "what is finished is kept in {}: the same command with --resume goes on from there",
+        "what is finished is kept in {}: the same command with --resume goes on from there. A panel that is not \
+         finished starts again; a smaller --memory makes shorter ones",
         folder.display()
     ));
 }

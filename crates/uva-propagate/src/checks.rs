@@ -1,0 +1,88 @@
+//! Whether `hops.json` says what a hop set can be. Whoever reads one may have it from anywhere, so nothing that it says is
+//! used as a size, a row or a file name before.
+
+use crate::description::{HopSet, LABELS, NODE_IDS};
+use crate::operator::Operator;
+use crate::options::{MOST_HOPS, MOST_OPERATORS};
+use crate::part::DATA_OFFSET;
+
+/// What is wrong with a key.
+#[derive(Debug, thiserror::Error)]
+#[error("{key} {problem}")]
+pub(crate) struct WrongKey {
+    key: String,
+    problem: String,
+}
+
+/// Checks every key that something depends on.
+///
+/// # Errors
+/// About the first that no hop set has.
+pub(crate) fn check(set: &HopSet) -> Result<(), WrongKey> {
+    operators(set)?;
+    require(set.dim > 0, "dim", || "is 0: a row has one feature at least".to_owned())?;
+    require(set.data_offset == DATA_OFFSET, "data_offset", || {
+        format!("is {}, and elements begin at byte {DATA_OFFSET}", set.data_offset)
+    })?;
+    splits(set)?;
+    files(set)
+}
+
+fn operators(set: &HopSet) -> Result<(), WrongKey> {
+    require((1..=MOST_OPERATORS).contains(&set.operators.len()), "operators", || {
+        format!("has {} entries: there are from 1 to {MOST_OPERATORS}", set.operators.len())
+    })?;
+    for (place, operator) in set.operators.iter().enumerate() {
+        let key = |name: &str| format!("operators[{place}].{name}");
+        let parsed: Operator =
+            operator.name.parse().map_err(|problem: String| wrong(&key("name"), format!("is {problem}")))?;
+        let stem = parsed.file_stem();
+        require(operator.file == stem, &key("file"), || {
+            format!("is {:?}, and files of {parsed} are called {stem:?}", operator.file)
+        })?;
+        require((1..=MOST_HOPS).contains(&operator.hops), &key("hops"), || {
+            format!("is {}, not from 1 to {MOST_HOPS}", operator.hops)
+        })?;
+        let is_new = set.operators[..place].iter().all(|other| other.file != operator.file);
+        require(is_new, &key("name"), || format!("is {parsed}, which is there twice"))?;
+    }
+    Ok(())
+}
+
+/// The three splits lie one behind the other, from the first row.
+fn splits(set: &HopSet) -> Result<(), WrongKey> {
+    let mut behind = 0;
+    for name in ["train", "valid", "test"] {
+        let key = format!("splits.{name}");
+        let Some(&[first, end]) = set.splits.get(name) else {
+            return Err(wrong("splits", format!("has no {name}")));
+        };
+        require(first == behind && first <= end && end <= set.rows, &key, || {
+            format!("is [{first}, {end}]: it has to begin at row {behind} and end within {} rows", set.rows)
+        })?;
+        behind = end;
+    }
+    require(set.splits.len() == 3, "splits", || "has others than train, valid and test".to_owned())
+}
+
+/// All arrays are named, and no other file: so names lead out of the hop set in no way.
+fn files(set: &HopSet) -> Result<(), WrongKey> {
+    let mut names = set.hop_files();
+    names.push(NODE_IDS.to_owned());
+    if let Some(name) = names.iter().find(|name| !set.files.contains_key(*name)) {
+        return Err(wrong("files", format!("has no {name}")));
+    }
+    names.push(LABELS.to_owned());
+    match set.files.keys().find(|name| !names.contains(name)) {
+        Some(name) => Err(wrong("files", format!("has {name:?}, which is no file of this hop set"))),
+        None => Ok(()),
+    }
+}
+
+fn require(holds: bool, key: &str, problem: impl FnOnce() -> String) -> Result<(), WrongKey> {
+    if holds { Ok(()) } else { Err(wrong(key, problem())) }
+}
+
+fn wrong(key: &str, problem: String) -> WrongKey {
+    WrongKey { key: key.to_owned(), problem }
+}
