@@ -76,9 +76,7 @@ impl Usage {
         if let Some(Used { at, gather_time, rows_cached }) = used.get() {
             until = at;
             event.gather_us = gather_time.as_micros() as u64;
-            if let Some(cache) = &mut event.cache {
-                cache.row_hits = rows_cached;
-            }
+            event.set_row_hits(rows_cached);
         }
         event.train_us = until.duration_since(since).as_micros() as u64;
         let mut cache = CacheTotals::default();

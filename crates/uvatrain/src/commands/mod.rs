@@ -9,6 +9,7 @@ mod export;
 mod generate;
 mod import;
 mod info;
+mod interrupt;
 mod mps;
 mod pipeline;
 mod plan;

@@ -2,20 +2,16 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use anyhow::Context;
 use serde_json::json;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag::{register, register_conditional_shutdown, register_usize};
 use uva_graph::npy::{NpyArray, NpyType, NpyWriter};
 use uva_graph::{Dataset, GraphError, Progress, Split, names, node_file};
 use uva_launch::training::{Nodes, PredictionFile, PredictionJob, PredictionWatch};
 use uva_mem::files::{Replacement, is_about_the_name, read_regular_text};
 use uva_model::Answer;
 
+use super::interrupt::Interrupt;
 use super::pipeline::check_paths;
 use super::trained_model;
 use crate::exit;
@@ -40,15 +36,7 @@ pub fn run(flags: &PredictFlags, models: Option<Models>) -> anyhow::Result<()> {
     check_paths(&paths)?;
     let models = trained_model::models(model_flags, models)?;
     let start = Instant::now();
-    let signal = Arc::new(AtomicUsize::new(0));
-    let again = Arc::new(AtomicBool::new(false));
-    for number in [SIGINT, SIGTERM] {
-        // In this order, so that only the second signal ends the process at once.
-        let at_once = register_conditional_shutdown(number, 128 + number, Arc::clone(&again));
-        at_once.and_then(|_| register(number, Arc::clone(&again))).context("cannot listen for signals")?;
-        let noted = register_usize(number, Arc::clone(&signal), number as usize);
-        noted.context("cannot listen for signals")?;
-    }
+    let interrupt = Interrupt::listen()?;
     let (dataset, model) = trained_model::open(model_flags)?;
     if let (Some(path), Some(_)) = (&flags.probabilities, model.task.regression()) {
         let problem = "the model is of regression and has none: --output writes what it predicts";
@@ -63,13 +51,12 @@ pub fn run(flags: &PredictFlags, models: Option<Models>) -> anyhow::Result<()> {
     };
     refuse_existing_ids(flags)?;
     let ids = flags.ids.as_deref().map(|path| Ids::of(&dataset, path)).transpose()?;
-    let mut watch = Watch { work: Work::with_remaining_time(), signal: Arc::clone(&signal) };
+    let mut watch = Watch { work: Work::with_remaining_time(), interrupt: interrupt.clone() };
     let predicted = (models.predict)(dataset, &model, &job, &mut watch)?;
     drop(watch);
     if predicted.stopped {
-        let signal = i32::try_from(signal.load(Ordering::Relaxed)).unwrap_or(SIGTERM);
         out::say("what is done is kept beside the outputs: the same command goes on from there");
-        return Err(exit::signalled(signal).into());
+        return Err(exit::signalled(interrupt.signal()).into());
     }
     if let Some(ids) = ids {
         ids.write(&job.nodes)?;
@@ -246,8 +233,7 @@ impl<'p> Ids<'p> {
 /// The bar on the terminal, and the signals.
 struct Watch {
     work: Work,
-    /// The signal that arrived; 0 as long as none has.
-    signal: Arc<AtomicUsize>,
+    interrupt: Interrupt,
 }
 
 impl PredictionWatch for Watch {
@@ -256,8 +242,7 @@ impl PredictionWatch for Watch {
     }
 
     fn stops(&self) -> bool {
-        // The number stands alone.
-        self.signal.load(Ordering::Relaxed) != 0
+        self.interrupt.has_arrived()
     }
 
     fn note(&mut self, line: &str) {

@@ -1,19 +1,16 @@
 //! `uvatrain propagate`: features multiplied by graph operators.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
 use anyhow::Context;
 use serde_json::json;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag::{register, register_conditional_shutdown, register_usize};
 use uva_cuda::memory::HostMemory;
 use uva_graph::{Dataset, GraphError};
 use uva_propagate::{Ended, Estimate, Made, Options, Progress, Watch, folder_of, propagate};
 use uva_runtime::spec::ByteSize;
 
+use super::interrupt::Interrupt;
 use super::pipeline::check_paths;
 use crate::exit;
 use crate::flags::PropagateFlags;
@@ -24,26 +21,17 @@ use crate::ui::{format, out};
 pub fn run(flags: &PropagateFlags) -> anyhow::Result<()> {
     check_paths(&[("DATA", Some(flags.data.as_path())), ("OUT", Some(flags.out.as_path()))])?;
     let start = Instant::now();
-    let signal = Arc::new(AtomicUsize::new(0));
-    let again = Arc::new(AtomicBool::new(false));
-    for number in [SIGINT, SIGTERM] {
-        // In this order, so that only the second signal ends the process at once.
-        let at_once = register_conditional_shutdown(number, 128 + number, Arc::clone(&again));
-        at_once.and_then(|_| register(number, Arc::clone(&again))).context("cannot listen for signals")?;
-        let noted = register_usize(number, Arc::clone(&signal), number as usize);
-        noted.context("cannot listen for signals")?;
-    }
+    let interrupt = Interrupt::listen()?;
     let dataset = Dataset::open(&flags.data)?;
     let options = options(flags)?;
-    let mut watch = Shown { work: Work::with_remaining_time(), signal: Arc::clone(&signal), flags };
+    let mut watch = Shown { work: Work::with_remaining_time(), interrupt: interrupt.clone(), flags };
     let ended = propagate(&dataset, &flags.out, &options, flags.resume, &mut watch);
     drop(watch);
     match ended {
         Ok(Ended::Made(made)) => say(flags, &made, start.elapsed().as_secs_f64()),
         Ok(Ended::Stopped) => {
             kept(flags);
-            let signal = i32::try_from(signal.load(Ordering::Relaxed)).unwrap_or(SIGTERM);
-            Err(exit::signalled(signal).into())
+            Err(exit::signalled(interrupt.signal()).into())
         }
         Err(error) => {
             if matches!(error, GraphError::Io { .. }) && folder_of(&flags.out).is_dir() {
@@ -126,8 +114,7 @@ fn say(flags: &PropagateFlags, made: &Made, seconds: f64) -> anyhow::Result<()> 
 /// The bar on the terminal, and the signals.
 struct Shown<'f> {
     work: Work,
-    /// The signal that arrived; 0 as long as none has.
-    signal: Arc<AtomicUsize>,
+    interrupt: Interrupt,
     flags: &'f PropagateFlags,
 }
 
@@ -174,7 +161,6 @@ impl Watch for Shown<'_> {
     }
 
     fn stops(&mut self) -> bool {
-        // The number stands alone.
-        self.signal.load(Ordering::Relaxed) != 0
+        self.interrupt.has_arrived()
     }
 }

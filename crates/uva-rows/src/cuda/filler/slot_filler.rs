@@ -222,8 +222,9 @@ impl<S: DeviceSource> SlotFiller<S> {
     }
 }
 
-/// In this order on the device: wait for `after`; copy a prepared report and the arrays; gather the rows; take misses
-/// into a dynamic cache; sum the rows, if they are summed; complete the report, the stamp last; record `ready`. The arrays are free when `submit` returns.
+/// In this order on the device: wait for `after`; copy a prepared report and the arrays, and the rows that the host makes;
+/// gather the other rows; take misses into a dynamic cache; sum the rows, if a kernel sums; complete the report, the stamp
+/// last; record `ready`. The arrays are free when `submit` returns.
 ///
 /// An id that is no row: a kernel notes it in the report and in [`Fill::bad`], and `wait` returns an error. A source on
 /// the CPU refuses it as [`FillError::Rows`] before anything is enqueued.
