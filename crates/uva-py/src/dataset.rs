@@ -5,32 +5,22 @@ use std::sync::Arc;
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use uva_graph::npy::NpyArray;
 use uva_graph::{Dataset as Graph, Indices, Labels, Split, Verify};
-use uva_mem::PrivateFile;
 use uva_rows::{GatherError, HostPlace, Mapped, RowSource};
 
 use crate::array::Array;
 use crate::batch::of_features;
-use crate::dlpack::{Device, Element};
-use crate::errors::{UvatrainError, of_graph, of_io};
+use crate::dlpack::Element;
+use crate::errors::{UvatrainError, of_graph};
 use crate::input::Input;
+use crate::table::Table;
 
 /// A dataset of docs/data-format.md, checked and mapped. `uvatrain.Dataset` is what a person uses.
 #[pyclass(frozen, module = "uvatrain._core")]
 pub struct Dataset {
     graph: Arc<Graph>,
-    tables: Vec<Table>,
-}
-
-/// One of its arrays, mapped once more for Python, which cannot be kept from writing to it.
-struct Table {
-    name: &'static str,
-    file: Arc<PrivateFile>,
-    offset: usize,
-    rows: usize,
-    columns: Option<usize>,
-    element: Element,
+    /// With what Python calls them.
+    tables: Vec<(&'static str, Table)>,
 }
 
 /// Opens a dataset on threads made for that: the ones that others share do not survive a fork, these need not.
@@ -52,7 +42,7 @@ impl Dataset {
         &self.graph
     }
 
-    fn tables(graph: &Graph) -> PyResult<Vec<Table>> {
+    fn tables(graph: &Graph) -> PyResult<Vec<(&'static str, Table)>> {
         let csc = graph.csc();
         let (nodes, edges) = (csc.nodes(), csc.edges());
         let indices = match csc.indices {
@@ -89,44 +79,9 @@ impl Dataset {
             wanted.push(("orig_id", "orig_id.npy", nodes, None, Element::I64));
         }
         let table = |(name, file, rows, columns, element)| {
-            Table::map(name, &graph.path().join(file), rows, columns, element)
+            Table::map(&graph.path().join(file), rows, columns, element).map(|table| (name, table))
         };
         wanted.into_iter().map(table).collect()
-    }
-
-    fn table(&self, name: &str) -> Option<&Table> {
-        self.tables.iter().find(|table| table.name == name)
-    }
-}
-
-impl Table {
-    fn map(
-        name: &'static str,
-        path: &Path,
-        rows: usize,
-        columns: Option<usize>,
-        element: Element,
-    ) -> PyResult<Self> {
-        let array = NpyArray::open(path).map_err(of_graph)?;
-        let file =
-            PrivateFile::open(path).map_err(|error| of_io(&error, "map", &path.display().to_string()))?;
-        let offset = array.header().data_offset;
-        let shape = array.shape();
-        let as_before = shape.first() == Some(&rows) && shape.get(1).copied() == columns;
-        let bytes = rows * columns.unwrap_or(1) * element.bytes();
-        if !as_before || array.bytes().len() != bytes || file.len() != offset + bytes {
-            let message =
-                format!("{}: the file was changed while the dataset was being opened", path.display());
-            return Err(UvatrainError::new_err(message));
-        }
-        if !offset.is_multiple_of(element.bytes()) {
-            return Err(PyValueError::new_err(format!(
-                "{}: the elements start at offset {offset}, which is no multiple of {}: save the array again with numpy",
-                path.display(),
-                element.bytes()
-            )));
-        }
-        Ok(Self { name, file: Arc::new(file), offset, rows, columns, element })
     }
 }
 
@@ -231,13 +186,7 @@ impl Dataset {
 
     /// One of the tables without a copy; None where the dataset has no such table.
     fn array(&self, name: &str) -> Option<Array> {
-        let table = self.table(name)?;
-        let pointer = table.file.as_ptr().wrapping_add(table.offset);
-        let owner = Arc::clone(&table.file);
-        // SAFETY: the elements end where the file does (`Table::map`), whose mapping the owner keeps, in C order. Who
-        // writes to them writes to pages of the mapping's own, which nothing in Rust reads. Every bit pattern is an
-        // element.
-        Some(unsafe { Array::new(pointer, table.rows, table.columns, table.element, Device::HOST, owner) })
+        self.tables.iter().find(|(of, _)| *of == name).map(|(_, table)| table.lent())
     }
 
     /// Copies rows of "features" or "labels" to `out`: `out[i]` is the row of node `ids[i]`. ids is int64 [n].

@@ -15,12 +15,14 @@ mod edges;
 mod ending;
 mod errors;
 mod fork;
+mod hops;
 mod input;
 mod interrupt;
 mod keywords;
 mod lists;
 mod loader;
 mod neighbors;
+mod table;
 mod writing;
 mod zeros;
 
@@ -45,6 +47,8 @@ mod _core {
     use crate::edges::lists_of_edges;
     #[pymodule_export]
     use crate::ending::_interpreter_ends;
+    #[pymodule_export]
+    use crate::hops::{HopSet, propagate};
     #[pymodule_export]
     use crate::keywords::_loader_options;
     #[pymodule_export]

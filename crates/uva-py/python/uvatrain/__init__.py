@@ -10,6 +10,7 @@ from .attach import Session, attach
 from .batch import Batch, Block
 from .datasets import Dataset, write_dataset
 from .errors import BatchGone, PeerDied, SlotInUse, Unavailable, UvatrainError, UvatrainWarning
+from .hops import HopSet, propagate
 from .loader import Loader
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ __all__ = [
     "BatchGone",
     "Block",
     "Dataset",
+    "HopSet",
     "Loader",
     "PeerDied",
     "Session",
@@ -35,6 +37,7 @@ __all__ = [
     "from_pyg",
     "infer",
     "load_model",
+    "propagate",
     "write_dataset",
 ]
 
