@@ -62,7 +62,7 @@ impl AggregateVerdict {
                 Some(reason) => Self::off(&reason),
                 None => Self {
                     aggregation: sums,
-                    chosen_for: Some(if options.layers > 1 { options.hidden } else { outputs }),
+                    chosen_for: Some(if options.blocks > 1 { options.hidden } else { outputs }),
                     way: Aggregate::Auto,
                     reason: "the first training batches try both ways, and whoever is faster then sums"
                         .to_owned(),

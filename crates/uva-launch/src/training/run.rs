@@ -94,7 +94,7 @@ impl TrainingRun {
         let task = task(&dataset, options.metric.0, options.loss.0)?;
         (options.metric, options.loss) =
             (MetricChoice(Some(task.metric)), LossChoice(task.kind.regression()));
-        (options.layers, options.seed) = (loader.fanouts.len(), loader.seed);
+        (options.blocks, options.seed) = (loader.fanouts.len(), loader.seed);
         let edge_attr = loader.edge_attr || options.model.row().needs_edge_features();
         options.edge_dim = match dataset.edge_features() {
             Some(table) if edge_attr => table.dim,
