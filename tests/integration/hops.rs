@@ -272,6 +272,8 @@ fn options_of_no_use_with_a_hop_set_are_refused_by_name() {
     call("train hops --model sage").refuses(2, &["--model sage", "sgc"]);
     call("train graph --model sgc").refuses(2, &["--model sgc", "uvatrain propagate"]);
     call("train graph --shuffle chunks").refuses(2, &["--shuffle", "uvatrain propagate"]);
+    call("train graph --chunk 5").refuses(2, &["--chunk", "uvatrain propagate"]);
+    call("train graph --shuffle full --epochs 1 --device cpu").succeeds();
     for command in
         ["run hops -- true", "evaluate hops --model kept", "plan hops plan.json", "export hops out"]
     {
@@ -363,5 +365,5 @@ fn what_a_run_takes_and_reads_is_shown() {
     );
     assert_eq!(start["dataset"]["hop_set"], serde_json::json!({ "hops": 3, "operators": 2 }), "{start}");
     let outcome = train(temp.path(), "hops", "run.jsonl", line).run().succeeds();
-    assert!(outcome.stderr.contains("4000 rows, 5 of 7 tables read, rows shuffled"), "{outcome}");
+    assert!(outcome.stderr.contains(&format!("{rows} rows, 5 of 7 tables read, rows shuffled")), "{outcome}");
 }

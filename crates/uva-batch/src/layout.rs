@@ -877,4 +877,31 @@ mod tests {
             prop_assert!(rows as u64 <= slot_bytes);
         }
     }
+
+    #[test]
+    fn batches_of_a_hop_set_have_a_table_for_each_hop_that_is_read_and_no_layers() {
+        let temp = tempfile::tempdir().expect("a directory");
+        let dataset = small_graph(temp.path());
+        let spec = BatchSpec { tables: Some(3), ..options(&[], 10, None) };
+        let layout = BatchLayout::new(&dataset, &spec).expect("a layout");
+        assert!(layout.is_of_hops() && layout.layers().is_empty());
+        assert_eq!((layout.tables(), layout.row_bytes(), layout.table_row_bytes()), (3, 12, 36));
+        let key = BatchKey { split: Split::Train, epoch: 0, batch: 0 };
+        let counts = BatchCounts { seeds: 7, nodes: 7, ..BatchCounts::default() };
+        let header = BatchHeader::of_batch(key, &counts);
+        let ranges: Vec<_> = (0..3).map(|table| layout.range(&header, Column::X, table)).collect();
+        for (range, next) in ranges.iter().zip(&ranges[1..]) {
+            assert_eq!((range.len(), range.start % 64), (7 * 12, 0));
+            // Room for ten rows, and the rest of a cache line.
+            assert_eq!(next.start - range.start, 128);
+        }
+        assert_eq!(ranges[0].start % PAGE, 0);
+        assert_eq!(layout.used_bytes(&header), ranges[2].end);
+        assert_eq!(layout.range(&header, Column::X, 3), 0..0);
+        let mut payload = vec![0_u8; layout.feature_slot_bytes()];
+        header.write(&mut payload);
+        assert_eq!(layout.read_header(&payload).map(|header| header.seeds()), Ok(7));
+        let graph = BatchLayout::new(&dataset, &options(&[2], 10, None)).expect("a layout");
+        assert!(!graph.is_of_hops() && graph.tables() == 1 && graph.table_row_bytes() == 12);
+    }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use uva_launch::training::TrainingOptions;
 use uva_runtime::RuntimeError;
-use uva_runtime::hop_options::HopOptions;
+use uva_runtime::hop_options::{HopOptions, Shuffle};
 use uva_runtime::spec::{Field, OptionError};
 
 use super::declared::Declared;
@@ -115,9 +115,12 @@ impl TrainFlags {
     /// # Errors
     /// Bad usage; the message names the options and what would do instead.
     pub fn check(&self) -> anyhow::Result<()> {
-        if let Some(field) = self.hops.typed.first() {
-            let reason = "DATA is no hop set: `uvatrain propagate` makes one of it";
-            return Err(RuntimeError::from(OptionError::of(field.name, reason)).into());
+        // A full shuffle is what a dataset has.
+        let of_hops =
+            [("shuffle", self.hops.options().shuffle != Shuffle::Full), ("chunk", self.hops.gives("chunk"))];
+        if let Some((name, _)) = of_hops.into_iter().find(|(_, given)| *given) {
+            let reason = "DATA is no hop set, whose rows it is about: `uvatrain propagate` makes one";
+            return Err(RuntimeError::from(OptionError::of(name, reason)).into());
         }
         self.loader.check()?;
         self.training.options().check(&self.loader.options()).map_err(RuntimeError::from)?;
