@@ -10,6 +10,7 @@ use crate::support::{directory, uvatrain};
 use uva_launch::training::TrainingOptions;
 use uva_runtime::LoaderOptions;
 use uva_runtime::backend::BackendOptions;
+use uva_runtime::hop_options::HopOptions;
 use uva_runtime::planning::CacheOptions;
 use uva_runtime::spec::{Options, Spelling};
 
@@ -276,6 +277,7 @@ fn the_tables_of_options_are_those_of_their_declarations() {
     for (of, table) in [
         ("the loader", table_of::<LoaderOptions>(true)),
         ("training", table_of::<TrainingOptions>(false)),
+        ("hop sets", table_of::<HopOptions>(false)),
         ("the caches", table_of::<CacheOptions>(false)),
         ("the backend", table_of::<BackendOptions>(false)),
     ] {

@@ -23,6 +23,8 @@ mod faults;
 #[cfg(feature = "train")]
 mod gpu_suite;
 #[cfg(feature = "train")]
+mod hops;
+#[cfg(feature = "train")]
 mod input_nodes;
 #[cfg(feature = "train")]
 mod logs;

@@ -58,6 +58,12 @@ def hop_order(seed, count):
     return [place for _, place in sorted(keyed)]
 
 
+def chunk_order(seed, count, chunk, epoch):
+    """Training rows of a hop set in the order in which an epoch visits them: chunk by chunk."""
+    chunks = seed_order(seed, "train", -(-count // chunk), epoch)
+    return [row for which in chunks for row in range(which * chunk, min((which + 1) * chunk, count))]
+
+
 # --- Picks ----------------------------------------------------------------------------------------------------
 
 
@@ -587,6 +593,10 @@ def vectors():
         hop_orders=[
             dict(seed=seed, count=count, places=hop_order(seed, count))
             for seed, count in [(0, 10), (1, 10), (0xFEDCBA9876543210, 100)]
+        ],
+        chunk_orders=[
+            dict(seed=seed, epoch=epoch, count=count, chunk=chunk, rows=chunk_order(seed, count, chunk, epoch))
+            for seed, epoch, count, chunk in [(0, 0, 10, 1), (0, 1, 10, 4), (3, 2, 12, 4), (0xFEDCBA9876543210, 12, 103, 10)]
         ],
         picks=[
             picks_vector(stream(seed=5, node=node), degree, fanout, replace)

@@ -10,7 +10,7 @@ use crate::{BatchHeader, Column, Element};
 pub struct ColumnPlace {
     /// The column.
     pub column: Column,
-    /// The layer; 0 where the column is none of layers.
+    /// The layer; 0 where the column is none of layers. Of feature rows the number of the table.
     pub layer: usize,
     /// The type of its values.
     pub element: Element,

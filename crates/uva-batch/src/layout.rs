@@ -40,6 +40,8 @@ pub struct BatchLayout {
     aggregation: Aggregation,
     /// Whether it does so in some batches alone.
     chooses_sums: bool,
+    /// Tables of feature rows that a batch of a hop set has; `None`: it is of a graph.
+    tables: Option<usize>,
     batch_bytes: usize,
     arrays_bytes: usize,
 }
@@ -59,7 +61,10 @@ impl BatchLayout {
         let element = if widened_from.is_some() { ElementType::F32 } else { features.element };
         let row_bytes = features.dim * element.bytes();
         let bytes = spec.slot_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        let mut bounds = BatchBounds::for_options(&spec.sampling, spec.batch_size, nodes, edges, bytes)?;
+        let mut bounds = match spec.tables {
+            None => BatchBounds::for_options(&spec.sampling, spec.batch_size, nodes, edges, bytes)?,
+            Some(_) => of_rows(spec.batch_size)?,
+        };
         if let Some(bytes) = bytes {
             bounds = limit_rows(bounds, bytes, row_bytes, features.dim, spec)?;
         }
@@ -98,7 +103,8 @@ impl BatchLayout {
         let mut places: Vec<ColumnPlace> = Vec::new();
         let (mut batch_bytes, mut arrays_bytes) = (BatchHeader::BYTES, 0);
         let (mut end, mut summed_end) = (BatchHeader::BYTES, 0);
-        for (column, layer) in in_slot_order(spec, labelled, bounds.layers.len()) {
+        let tables = spec.tables.unwrap_or(1);
+        for (column, layer) in in_slot_order(spec, labelled, bounds.layers.len(), tables) {
             let of_column = column.spec();
             let (element, width) = of_values(of_column.values);
             let [counted, counted_if_summed] = counted_rows(spec, column);
@@ -147,6 +153,7 @@ impl BatchLayout {
             shapes: spec.shapes.clone(),
             aggregation,
             chooses_sums: spec.chooses_sums,
+            tables: spec.tables,
             batch_bytes,
             arrays_bytes,
         })
@@ -183,9 +190,9 @@ impl BatchLayout {
     }
 
     /// Where a column lies; `None` where these batches have no such column, or no such layer. The layer counts for
-    /// columns of layers only.
+    /// columns of layers only, and of the feature rows it is the number of the [table](Self::tables).
     pub fn place(&self, column: Column, layer: usize) -> Option<&ColumnPlace> {
-        let layer = if column.spec().is_of_layers() { layer } else { 0 };
+        let layer = if column.spec().is_of_layers() || column == Column::X { layer } else { 0 };
         self.places.iter().find(|place| place.column == column && place.layer == layer)
     }
 
@@ -281,9 +288,19 @@ impl BatchLayout {
         self.dim
     }
 
-    /// Bytes of one feature row in the table.
+    /// Bytes of one feature row in the dataset: of a hop set the rows of a node in all tables that batches have.
     pub fn table_row_bytes(&self) -> usize {
-        self.dim * self.widened_from.unwrap_or(self.element).bytes()
+        self.tables() * self.dim * self.widened_from.unwrap_or(self.element).bytes()
+    }
+
+    /// Tables of feature rows that a batch has: several of a hop set, otherwise one.
+    pub fn tables(&self) -> usize {
+        self.tables.unwrap_or(1)
+    }
+
+    /// Whether batches are of a hop set: without layers.
+    pub fn is_of_hops(&self) -> bool {
+        self.tables.is_some()
     }
 
     /// The features' type in a slot.
@@ -364,12 +381,28 @@ fn counted_rows(spec: &BatchSpec, column: Column) -> [Option<Rows>; 2] {
     }
 }
 
-/// The columns of batches of `layers` layers, in the order of [`COLUMNS`].
-fn in_slot_order(spec: &BatchSpec, labelled: bool, layers: usize) -> impl Iterator<Item = (Column, usize)> {
+/// The bounds of batches of a hop set: a row a seed, and no layers.
+fn of_rows(seeds: usize) -> Result<BatchBounds, LayoutError> {
+    // Headers count in 32 bits.
+    u32::try_from(seeds).map_err(|_| LayoutError::TooLarge)?;
+    Ok(BatchBounds { seeds, nodes: seeds, layers: Vec::new(), edge_ids: false, weights: false })
+}
+
+/// The columns of batches of `layers` layers with `tables` tables of feature rows, in the order of [`COLUMNS`].
+fn in_slot_order(
+    spec: &BatchSpec,
+    labelled: bool,
+    layers: usize,
+    tables: usize,
+) -> impl Iterator<Item = (Column, usize)> {
     let beside =
         |a: &ColumnSpec, b: &ColumnSpec| a.is_of_layers() && b.is_of_layers() && a.presence == b.presence;
     COLUMNS.chunk_by(beside).flat_map(move |group| {
-        let layers = if group[0].is_of_layers() { layers } else { 1 };
+        let layers = match group[0].column {
+            Column::X => tables,
+            _ if group[0].is_of_layers() => layers,
+            _ => 1,
+        };
         (0..layers).flat_map(move |layer| {
             group.iter().filter(move |of| spec.has(of.column, labelled)).map(move |of| (of.column, layer))
         })
@@ -489,6 +522,7 @@ mod tests {
             chooses_sums: false,
             asked: Vec::new(),
             shapes: None,
+            tables: None,
         }
     }
 
@@ -842,5 +876,32 @@ mod tests {
             prop_assert_eq!(end, layout.used_bytes(&header));
             prop_assert!(rows as u64 <= slot_bytes);
         }
+    }
+
+    #[test]
+    fn batches_of_a_hop_set_have_a_table_for_each_hop_that_is_read_and_no_layers() {
+        let temp = tempfile::tempdir().expect("a directory");
+        let dataset = small_graph(temp.path());
+        let spec = BatchSpec { tables: Some(3), ..options(&[], 10, None) };
+        let layout = BatchLayout::new(&dataset, &spec).expect("a layout");
+        assert!(layout.is_of_hops() && layout.layers().is_empty());
+        assert_eq!((layout.tables(), layout.row_bytes(), layout.table_row_bytes()), (3, 12, 36));
+        let key = BatchKey { split: Split::Train, epoch: 0, batch: 0 };
+        let counts = BatchCounts { seeds: 7, nodes: 7, ..BatchCounts::default() };
+        let header = BatchHeader::of_batch(key, &counts);
+        let ranges: Vec<_> = (0..3).map(|table| layout.range(&header, Column::X, table)).collect();
+        for (range, next) in ranges.iter().zip(&ranges[1..]) {
+            assert_eq!((range.len(), range.start % 64), (7 * 12, 0));
+            // Room for ten rows, and the rest of a cache line.
+            assert_eq!(next.start - range.start, 128);
+        }
+        assert_eq!(ranges[0].start % PAGE, 0);
+        assert_eq!(layout.used_bytes(&header), ranges[2].end);
+        assert_eq!(layout.range(&header, Column::X, 3), 0..0);
+        let mut payload = vec![0_u8; layout.feature_slot_bytes()];
+        header.write(&mut payload);
+        assert_eq!(layout.read_header(&payload).map(|header| header.seeds()), Ok(7));
+        let graph = BatchLayout::new(&dataset, &options(&[2], 10, None)).expect("a layout");
+        assert!(!graph.is_of_hops() && graph.tables() == 1 && graph.table_row_bytes() == 12);
     }
 }

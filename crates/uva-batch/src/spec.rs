@@ -28,6 +28,8 @@ pub struct BatchSpec {
     pub asked: Vec<Column>,
     /// The shapes that batches are padded to, where they are.
     pub shapes: Option<StaticShapes>,
+    /// Of a hop set, the tables of rows that a batch has; `None`: batches are sampled in a graph.
+    pub tables: Option<usize>,
 }
 
 impl BatchSpec {

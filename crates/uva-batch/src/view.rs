@@ -256,6 +256,16 @@ impl<M: SlotMemory> BatchView<M> {
         }
     }
 
+    /// Of a hop set, the seeds' rows in one of the tables that its model reads, row `i` for `seeds()[i]`; 64-byte
+    /// aligned. [`features`](Self::features) is the first.
+    ///
+    /// # Panics
+    /// When there is no such table, and on a GPU.
+    pub fn table(&self, table: usize) -> FeatureTable<'_> {
+        assert!(table < self.layout.tables(), "table {table} of {}", self.layout.tables());
+        FeatureTable { bytes: self.slice(Column::X, table), ..self.features() }
+    }
+
     /// The sums or maxima of the outermost layer's lists, row `i` for `input_nodes()[i]`; `None` where the producer makes
     /// none.
     pub fn aggregated(&self) -> Option<FeatureRows<'_, f32>> {

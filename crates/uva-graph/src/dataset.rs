@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use crate::files::{Files, IndexArray, LabelArray};
+use crate::files::{Files, IndexArray};
+use crate::hop_rows::{HopFiles, HopRows, Hops};
 use crate::stamp::Stamp;
 use crate::{Csc, FeatureTable, GraphError, Indices, Labels, Meta, Split};
 use crate::{fingerprint, hash, meta, names, node_file, verify};
@@ -73,13 +74,25 @@ impl Repeats {
     }
 }
 
+/// What an open dataset consists of.
+#[derive(Clone, Debug)]
+enum Content {
+    /// A graph, with features and labels of its nodes.
+    Graph(Arc<Files>),
+    /// Rows of hops, with their labels.
+    Hops(Arc<HopFiles>),
+}
+
 /// An open dataset: its mapped files and their metadata. Clones share the mappings.
+///
+/// A hop set can stand for one ([`Dataset::of_hops`]). Its nodes are its rows, and it has no graph: lists, edges and
+/// original ids are absent. [`Dataset::hops`] lends its rows.
 #[derive(Clone, Debug)]
 pub struct Dataset {
     path: PathBuf,
     name: String,
     classes: usize,
-    files: Arc<Files>,
+    content: Content,
     chosen: Option<Chosen>,
     verification: Verification,
 }
@@ -122,7 +135,35 @@ impl Dataset {
         verification.seconds = start.elapsed().as_secs_f64();
         let classes = files.classes();
         let name = files.meta.name.clone().unwrap_or_else(|| directory_name(path));
-        Ok(Dataset { path: path.to_owned(), name, classes, files, chosen: None, verification })
+        let content = Content::Graph(files);
+        Ok(Dataset { path: path.to_owned(), name, classes, content, chosen: None, verification })
+    }
+
+    /// The rows of a hop set as a dataset without a graph. Checks the labels, unless `how` leaves content out.
+    ///
+    /// # Errors
+    /// If labels or node ids have another type or shape, or a label is wrong: with the file, the offset and the value.
+    pub fn of_hops(rows: HopRows, how: Verify) -> Result<Dataset, GraphError> {
+        let (start, path) = (Instant::now(), rows.path.clone());
+        let files = HopFiles::of(rows, how != Verify::HeadersOnly)?;
+        let (name, classes) = (files.name.clone(), files.classes);
+        let verification = Verification { seconds: start.elapsed().as_secs_f64(), ..Verification::default() };
+        Ok(Dataset {
+            path,
+            name,
+            classes,
+            content: Content::Hops(Arc::new(files)),
+            chosen: None,
+            verification,
+        })
+    }
+
+    /// The rows of a hop set; `None` if the dataset has a graph.
+    pub fn hops(&self) -> Option<Hops<'_>> {
+        match &self.content {
+            Content::Graph(_) => None,
+            Content::Hops(files) => Some(Hops::of(files)),
+        }
     }
 
     /// The directory, as it was given.
@@ -135,9 +176,12 @@ impl Dataset {
         &self.name
     }
 
-    /// How many nodes there are.
+    /// How many nodes there are; of a hop set its rows.
     pub fn nodes(&self) -> usize {
-        self.csc().nodes()
+        match &self.content {
+            Content::Graph(files) => files.nodes(),
+            Content::Hops(files) => files.nodes.values().len(),
+        }
     }
 
     /// How many edges there are; both directions of an undirected edge count.
@@ -154,19 +198,25 @@ impl Dataset {
     /// The source of [`classes`](Self::classes), in words that name the file.
     pub fn classes_from(&self) -> String {
         let file = |name: &str| self.path.join(name).display().to_string();
-        match (self.labels(), self.files.meta.classes) {
+        match (self.labels(), self.meta().classes) {
             (Labels::Absent | Labels::Regression { .. }, _) => "no class labels".to_owned(),
             (Labels::Multi { .. }, _) => format!("the columns of {}", file(names::LABELS)),
+            (Labels::Single(_), _) if self.hops().is_some() => {
+                format!("\"classes\" in {}", file(names::HOP_SET))
+            }
             (Labels::Single(_), Some(_)) => format!("\"classes\" in {}", file(meta::FILE_NAME)),
             (Labels::Single(_), None) => format!("the largest label in {}", file(names::LABELS)),
         }
     }
 
-    /// The graph.
+    /// The graph; that of no nodes if this is a hop set.
     pub fn csc(&self) -> Csc<'_> {
+        let Some(files) = self.graph() else {
+            return Csc { indptr: &[0], indices: Indices::I32(&[]), original_ids: None };
+        };
         Csc {
-            indptr: self.files.indptr.values(),
-            indices: match &self.files.indices {
+            indptr: files.indptr.values(),
+            indices: match &files.indices {
                 IndexArray::I32(ids) => Indices::I32(ids.values()),
                 IndexArray::I64(ids) => Indices::I64(ids.values()),
             },
@@ -174,43 +224,43 @@ impl Dataset {
         }
     }
 
-    /// The feature rows.
+    /// The feature rows. Of a hop set shape and type of one hop, without bytes: [`hops`](Self::hops) lends its rows.
     pub fn features(&self) -> FeatureTable<'_> {
-        let features = &self.files.features;
-        FeatureTable {
-            bytes: features.bytes(),
-            rows: features.shape()[0],
-            dim: features.shape()[1],
-            element: self.files.element,
+        match &self.content {
+            Content::Graph(files) => FeatureTable {
+                bytes: files.features.bytes(),
+                rows: files.features.shape()[0],
+                dim: files.features.shape()[1],
+                element: files.element,
+            },
+            Content::Hops(files) => {
+                FeatureTable { bytes: &[], rows: self.nodes(), dim: files.dim, element: files.element }
+            }
         }
     }
 
     /// The feature rows of the edges, row `i` for entry `i` of the neighbour lists; `None` if the dataset has none.
     pub fn edge_features(&self) -> Option<FeatureTable<'_>> {
-        let (array, element) = self.files.edge_features.as_ref()?;
+        let (array, element) = self.graph()?.edge_features.as_ref()?;
         let (rows, dim) = (array.shape()[0], array.shape()[1]);
         Some(FeatureTable { bytes: array.bytes(), rows, dim, element: *element })
     }
 
     /// The labels.
     pub fn labels(&self) -> Labels<'_> {
-        match &self.files.labels {
-            LabelArray::Absent => Labels::Absent,
-            LabelArray::Single(values) => Labels::Single(values.values()),
-            LabelArray::Multi { classes, array } => {
-                Labels::Multi { classes: *classes, values: array.bytes() }
-            }
-            LabelArray::Regression { columns, array } => {
-                Labels::Regression { columns: *columns, values: array.values() }
-            }
+        match &self.content {
+            Content::Graph(files) => files.labels.values(),
+            Content::Hops(files) => files.labels.values(),
         }
     }
 
-    /// The node ids of a split, in the order of the file, or those that stand in for them.
+    /// The node ids of a split, in the order of the file, or those that stand in for them. Of a hop set the ids that
+    /// the nodes of the split's rows have in the dataset that it was made of.
     pub fn split(&self, split: Split) -> &[i64] {
-        match &self.chosen {
-            Some(chosen) if chosen.split == split => &chosen.ids,
-            _ => self.files.splits[split as usize].values(),
+        match (&self.chosen, &self.content) {
+            (Some(chosen), _) if chosen.split == split => &chosen.ids,
+            (_, Content::Graph(files)) => files.splits[split as usize].values(),
+            (_, Content::Hops(files)) => files.split(split),
         }
     }
 
@@ -238,18 +288,24 @@ impl Dataset {
 
     /// The id that each node had before the dataset was reordered; `None` if it never was.
     pub fn original_ids(&self) -> Option<&[i64]> {
-        self.files.original_ids.as_ref().map(|ids| ids.values())
+        self.graph()?.original_ids.as_ref().map(|ids| ids.values())
     }
 
     /// The content of `meta.json`.
     pub fn meta(&self) -> &Meta {
-        &self.files.meta
+        match &self.content {
+            Content::Graph(files) => &files.meta,
+            Content::Hops(files) => &files.meta,
+        }
     }
 
     /// 16 hex digits that identify the content: equal for every copy of the dataset, regardless of its name and
     /// location. Shapes and classes count completely, each array by a sample of at most 16,384 words.
     pub fn fingerprint(&self) -> String {
-        fingerprint::of(&self.files)
+        match &self.content {
+            Content::Graph(files) => fingerprint::of(files),
+            Content::Hops(files) => files.fingerprint.clone(),
+        }
     }
 
     /// The dataset as its files have it, with the split's own nodes.
@@ -269,7 +325,7 @@ impl Dataset {
 
     /// The weights of the edges, in the order of the lists; `None` if the dataset has none.
     pub fn weights(&self) -> Option<&[f32]> {
-        self.files.weights.as_ref().map(|weights| weights.values())
+        self.graph()?.weights.as_ref().map(|weights| weights.values())
     }
 
     /// The same for samplers that pick edges by their weights, after one parallel pass over them. With
@@ -278,7 +334,7 @@ impl Dataset {
     /// # Errors
     /// If the dataset has no weights, or one is negative: with the file, the offset and the value.
     pub fn weights_to_pick_by(&self) -> Result<&[f32], GraphError> {
-        let Some(weights) = &self.files.weights else {
+        let Some(weights) = self.graph().and_then(|files| files.weights.as_ref()) else {
             let missing = std::io::Error::new(
                 std::io::ErrorKind::NotFound,
                 "there is none: edges that are picked by weight need one (docs/data-format.md)",
@@ -297,23 +353,36 @@ impl Dataset {
     /// # Errors
     /// About the first wrong value.
     pub fn check_edges(&self) -> Result<(), GraphError> {
-        if self.verification.edges_checked { Ok(()) } else { verify::edges(&self.files) }
+        match self.graph() {
+            Some(files) if !self.verification.edges_checked => verify::edges(files),
+            _ => Ok(()),
+        }
     }
 
     /// The error about entry `position` of `indices.npy`, which is no node.
     pub(crate) fn wrong_neighbour(&self, position: usize) -> GraphError {
-        verify::wrong_neighbour(&self.files, position, self.csc().indices.get(position))
+        verify::wrong_neighbour(self.files(), position, self.csc().indices.get(position))
     }
 
     /// The same for a split.
     pub(crate) fn wrong_split_id(&self, split: Split, position: usize) -> GraphError {
-        let ids = &self.files.splits[split as usize];
+        let ids = &self.files().splits[split as usize];
         verify::wrong_id(ids.array(), position, ids.values()[position], self.nodes())
     }
 
     /// The files behind the views, for code that copies them.
+    ///
+    /// # Panics
+    /// On a hop set, which nobody reorders.
     pub(crate) fn files(&self) -> &Files {
-        &self.files
+        self.graph().expect("a hop set has no graph to copy")
+    }
+
+    fn graph(&self) -> Option<&Files> {
+        match &self.content {
+            Content::Graph(files) => Some(files),
+            Content::Hops(_) => None,
+        }
     }
 
     /// The checks done when the dataset was opened, and their duration.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::feature_element::{edge_feature_element, feature_element};
 use crate::npy::{NpyArray, NpyType, TypedArray};
-use crate::{ElementType, GraphError, Meta, Split, meta, names};
+use crate::{ElementType, GraphError, Labels, Meta, Split, meta, names};
 
 /// `indices.npy`, in the width of the file.
 #[derive(Debug)]
@@ -46,6 +46,20 @@ pub fn label_columns(array: &NpyArray, nodes: usize) -> Result<Option<usize>, Gr
 }
 
 impl LabelArray {
+    /// As views of a dataset.
+    pub(crate) fn values(&self) -> Labels<'_> {
+        match self {
+            LabelArray::Absent => Labels::Absent,
+            LabelArray::Single(values) => Labels::Single(values.values()),
+            LabelArray::Multi { classes, array } => {
+                Labels::Multi { classes: *classes, values: array.bytes() }
+            }
+            LabelArray::Regression { columns, array } => {
+                Labels::Regression { columns: *columns, values: array.values() }
+            }
+        }
+    }
+
     pub(crate) fn array(&self) -> Option<&NpyArray> {
         match self {
             LabelArray::Absent => None,
@@ -56,7 +70,12 @@ impl LabelArray {
     }
 
     /// Checks type and shape against the number of nodes and the classes that `meta.json` names.
-    fn of(array: Option<NpyArray>, nodes: usize, meta: &Meta, directory: &Path) -> Result<Self, GraphError> {
+    pub(crate) fn of(
+        array: Option<NpyArray>,
+        nodes: usize,
+        meta: &Meta,
+        directory: &Path,
+    ) -> Result<Self, GraphError> {
         let in_meta = |problem| GraphError::invalid(&directory.join(meta::FILE_NAME), problem);
         let Some(array) = array else { return Ok(Self::Absent) };
         let columns = label_columns(&array, nodes)?;
@@ -99,6 +118,13 @@ pub(crate) struct Files {
 }
 
 #[derive(Debug, thiserror::Error)]
+#[error(
+    "this is a hop set, whose rows are trained on without a graph: `uvatrain train` and `uvatrain info` take it, and \
+     everything else takes the dataset that it was made of"
+)]
+struct IsHopSet;
+
+#[derive(Debug, thiserror::Error)]
 enum MetaProblem {
     #[error("\"classes\" is {0}, it has to be at least 1 and fit 32 bits")]
     Classes(u64),
@@ -121,6 +147,10 @@ impl Files {
                     "a dataset is a directory of .npy files",
                 ),
             });
+        }
+        let of_hops = directory.join(names::HOP_SET);
+        if of_hops.is_file() {
+            return Err(GraphError::invalid(&of_hops, IsHopSet));
         }
         let meta = Meta::read(directory)?;
         if let Some(classes) = meta.classes

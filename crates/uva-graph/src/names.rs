@@ -22,6 +22,9 @@ pub const NODE_IDS: &str = "node_id.npy";
 /// The same where ids are text: line k is the name of node k.
 pub const NODE_NAMES: &str = "node_names.txt";
 
+/// What describes a hop set: a directory that has it is no dataset.
+pub const HOP_SET: &str = "hops.json";
+
 /// The files that opening a dataset reads, the optional ones included.
 pub(crate) fn of_an_open_dataset() -> impl Iterator<Item = &'static str> {
     let arrays = [INDPTR, INDICES, FEATURES, LABELS, WEIGHTS, EDGE_FEATURES, ORIGINAL_IDS, meta::FILE_NAME];

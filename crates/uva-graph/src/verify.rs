@@ -98,17 +98,22 @@ pub fn directory(directory: &Path) -> Result<(), GraphError> {
 /// Checks everything whose size grows with the nodes: `indptr`, labels, splits.
 pub(crate) fn nodes(files: &Files) -> Result<(), GraphError> {
     indptr(files.indptr.array(), files.indptr.values(), files.indices.array().shape()[0])?;
-    match &files.labels {
-        LabelArray::Single(labels) => class_labels(labels.array(), labels.values(), files.meta.classes)?,
-        LabelArray::Multi { array, .. } => label_bits(array, array.bytes())?,
-        LabelArray::Regression { array, .. } => regression_targets(array.array(), array.values())?,
-        LabelArray::Absent => {}
-    }
+    labels(&files.labels, files.meta.classes)?;
     for split in Split::ALL {
         let ids = &files.splits[split as usize];
         split_ids(ids.array(), ids.values(), files.nodes())?;
     }
     Ok(())
+}
+
+/// Checks every label. `classes` bounds those that are one a node.
+pub(crate) fn labels(labels: &LabelArray, classes: Option<u64>) -> Result<(), GraphError> {
+    match labels {
+        LabelArray::Single(labels) => class_labels(labels.array(), labels.values(), classes),
+        LabelArray::Multi { array, .. } => label_bits(array, array.bytes()),
+        LabelArray::Regression { array, .. } => regression_targets(array.array(), array.values()),
+        LabelArray::Absent => Ok(()),
+    }
 }
 
 /// Runs the checks that a stamp may replace: neighbour ids, weights and original ids. `indptr` has been checked.

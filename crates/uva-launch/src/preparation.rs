@@ -302,6 +302,9 @@ impl Prepared {
             "train_batches": schedule.train_batches(),
             "start": schedule.passes().start,
         });
+        if let Some(hops) = &loader.hops {
+            in_force["hops"] = json!({ "tables": hops.tables, "chunk": hops.chunk });
+        }
         if let Some(walks) = loader.sampling().walks_in_force() {
             in_force["walks"] = walks.into();
         }
@@ -312,25 +315,25 @@ impl Prepared {
         for (name, value) in more {
             in_force[*name] = value.clone();
         }
-        Event::Start(Start {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            dataset: json!({
-                "name": dataset.name(),
-                "path": dataset.path(),
-                "nodes": dataset.nodes(),
-                "edges": dataset.edges(),
-                "feature_dim": features.dim,
-                "feature_dtype": features.element.name(),
-                "classes": dataset.classes(),
-                "train": split(Split::Train),
-                "valid": split(Split::Valid),
-                "test": split(Split::Test),
-                "fingerprint": dataset.fingerprint(),
-                "verification": dataset.verification(),
-            }),
-            options,
-            in_force,
-        })
+        let mut of_dataset = json!({
+            "name": dataset.name(),
+            "path": dataset.path(),
+            "nodes": dataset.nodes(),
+            "edges": dataset.edges(),
+            "feature_dim": features.dim,
+            "feature_dtype": features.element.name(),
+            "classes": dataset.classes(),
+            "train": split(Split::Train),
+            "valid": split(Split::Valid),
+            "test": split(Split::Test),
+            "fingerprint": dataset.fingerprint(),
+            "verification": dataset.verification(),
+        });
+        if let Some(hops) = dataset.hops() {
+            of_dataset["hop_set"] = json!({ "hops": hops.per_operator(), "operators": hops.operators() });
+        }
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        Event::Start(Start { version, dataset: of_dataset, options, in_force })
     }
 
     /// Traces the run's input: the dataset, and the plan of its batches.
@@ -383,6 +386,20 @@ impl Prepared {
     pub fn opened(&self) -> String {
         let dataset = &self.dataset;
         let verification = dataset.verification();
+        if let (Some(hops), Some(batches)) = (dataset.hops(), &self.plan.options.hops) {
+            let order = match batches.chunk {
+                1 => "rows shuffled".to_owned(),
+                chunk => format!("chunks of {chunk} rows shuffled"),
+            };
+            return format!(
+                "{}: {} rows, {} of {} tables read, {order}; checked in {:.2} s",
+                dataset.name(),
+                dataset.nodes(),
+                batches.tables.len(),
+                hops.count(),
+                verification.seconds,
+            );
+        }
         format!(
             "{}: {} nodes, {} edges; checked in {:.2} s{}",
             dataset.name(),

@@ -3,8 +3,9 @@
 //! It counts the unavoidable memory, without the part that depends on a batch's neighbours. So it is a lower bound: a
 //! machine with less cannot train, and one with that much may still have too little.
 
+use crate::hop_model::ActivationKind;
 use crate::layer_size::{LayerSize, product};
-use crate::model_kind::ModelRow;
+use crate::model_kind::{ModelKind, ModelRow};
 use crate::options::{NormKind, TrainerOptions};
 
 /// Bytes of a number.
@@ -78,10 +79,15 @@ struct Network {
     linear: Vec<(u64, u64)>,
     /// Widths of normalisations.
     norms: Vec<u64>,
+    /// Numbers of everything else.
+    others: u64,
 }
 
 impl Network {
     fn of(options: &TrainerOptions, shapes: &Shapes) -> Self {
+        if options.model.row().reads_hops() {
+            return Self::over_hops(options, shapes);
+        }
         let [hidden, inputs, classes] =
             [options.hidden, shapes.input_dim, shapes.classes].map(|width| width as u64);
         let edge_dim = options.edge_dim as u64;
@@ -99,7 +105,7 @@ impl Network {
             let mut linear = vec![(inputs, hidden), (hidden, classes)];
             linear.extend(std::iter::repeat_n((hidden, hidden), layers));
             let hops = vec![hop(hidden, hidden, false); layers];
-            return Self { model, hops, linear, norms: norms(layers + 1) };
+            return Self { model, hops, linear, norms: norms(layers + 1), others: 0 };
         }
         let of_hop = |number: usize| {
             let last = number + 1 == layers;
@@ -110,6 +116,46 @@ impl Network {
             hops: (0..layers).map(of_hop).collect(),
             linear: Vec::new(),
             norms: norms(layers.saturating_sub(1)),
+            others: 0,
+        }
+    }
+
+    /// One over a hop set.
+    fn over_hops(options: &TrainerOptions, shapes: &Shapes) -> Self {
+        let [hidden, inputs, classes, layers, hops, operators] = [
+            options.hidden,
+            shapes.input_dim,
+            shapes.classes,
+            options.layers,
+            options.hops,
+            options.operators,
+        ]
+        .map(|number| number as u64);
+        let model = options.model.row();
+        let alone = Self { model, hops: Vec::new(), linear: Vec::new(), norms: Vec::new(), others: 0 };
+        match options.model {
+            ModelKind::Sign => {
+                let wide = product(&[hops.saturating_add(1), hidden]);
+                let behind = (1..layers).map(|layer| {
+                    (
+                        if layer == 1 { wide } else { hidden },
+                        if layer + 1 == layers { classes } else { hidden },
+                    )
+                });
+                let linear = std::iter::once((inputs, hidden)).chain(behind).collect();
+                let of_hop = product(&[operators, inputs]).saturating_add(1);
+                let slopes =
+                    if options.activation == ActivationKind::Prelu { layers.saturating_sub(1) } else { 0 };
+                Self { linear, others: product(&[hops, of_hop, hidden]).saturating_add(slopes), ..alone }
+            }
+            // Its linear maps have no bias: the input's, five a layer, the scores of the readout, and two behind it.
+            ModelKind::Hoga => {
+                let squares = product(&[5, layers]).saturating_add(1);
+                let maps = [&[inputs, hidden][..], &[squares, hidden, hidden], &[hidden], &[hidden, classes]];
+                let others = maps.iter().map(|map| product(map)).fold(0, u64::saturating_add);
+                Self { norms: vec![hidden; options.layers.saturating_add(1)], others, ..alone }
+            }
+            _ => Self { linear: vec![(inputs, classes)], ..alone },
         }
     }
 
@@ -118,7 +164,7 @@ impl Network {
         let linear =
             self.linear.iter().map(|(inputs, outputs)| product(&[inputs.saturating_add(1), *outputs]));
         let norms = self.norms.iter().map(|width| product(&[2, *width]));
-        hops.chain(linear).chain(norms).fold(0, u64::saturating_add)
+        hops.chain(linear).chain(norms).fold(self.others, u64::saturating_add)
     }
 
     /// Numbers per node in the tables that coexist while the widest layer is evaluated: the products, the result, and

@@ -12,6 +12,7 @@
 mod answer;
 pub mod checkpoint;
 mod footprint;
+mod hop_model;
 mod layer_size;
 mod model_kind;
 mod options;
@@ -20,6 +21,7 @@ mod task;
 
 pub use answer::Answer;
 pub use footprint::{Footprint, Shapes};
+pub use hop_model::{ActivationKind, HopModel, LayerCount};
 pub use model_kind::{ModelKind, ModelRow, Nonlinearity, Weighting};
 pub use options::{FeatureNorm, NormKind, TrainerOptions};
 pub use options_error::OptionsError;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use uva_options::Named;
 
+use crate::hop_model::{HopModel, LayerCount};
 use crate::layer_size::{LayerSize, product};
 
 /// Which network.
@@ -20,6 +21,14 @@ pub enum ModelKind {
     Gin,
     /// GINE (Hu et al. 2020): GIN over the sum of ReLU(neighbour's row + linear map of the edge's features).
     Gine,
+    /// SGC (Wu et al. 2019): a linear map of a node's features after the last hop of a hop set.
+    Sgc,
+    /// S²GC (Zhu & Koniusz 2021): a linear map of the mean over the hops, each mixed with the features themselves.
+    S2gc,
+    /// SIGN (Frasca et al. 2020): a linear map for each hop, and a perceptron over all of them.
+    Sign,
+    /// HOGA (Deng et al. 2024): attention between the hops of a node.
+    Hoga,
 }
 
 /// The weight of a neighbour in a layer's sum.
@@ -33,6 +42,8 @@ pub enum Weighting {
     Attention,
     /// 1.
     Sum,
+    /// `uvatrain propagate` has multiplied the features beforehand, and the model sees no neighbours.
+    Beforehand,
 }
 
 /// What a model makes of the features of edges.
@@ -69,16 +80,28 @@ pub struct ModelRow {
     pub edge_features: EdgeFeatures,
     /// The function between its layers.
     pub nonlinearity: Nonlinearity,
-    /// Numbers that a layer trains.
+    /// What it reads of a hop set; `None` for a model over sampled blocks.
+    pub hops: Option<HopModel>,
+    /// Numbers that a layer over a block trains.
     pub(crate) parameters: fn(LayerSize) -> u64,
     /// Columns of a node's products while the layer is evaluated on all nodes.
     pub(crate) products: fn(LayerSize) -> u64,
 }
 
 impl ModelRow {
-    /// Whether it has attention, and so takes `--heads`, `--output-heads` and `--attention-dropout`.
+    /// Whether it has attention between neighbours, and so takes `--output-heads` and `--attention-dropout`.
     pub fn has_attention(&self) -> bool {
         self.weighting == Weighting::Attention
+    }
+
+    /// Whether it has attention between neighbours or hops, and so takes `--heads`.
+    pub fn has_heads(&self) -> bool {
+        self.has_attention() || self.hops.is_some_and(|hops| hops.has_heads)
+    }
+
+    /// Whether it trains on a hop set, and not on sampled blocks.
+    pub fn reads_hops(&self) -> bool {
+        self.hops.is_some()
     }
 
     /// Whether a batch has to hold the degrees of its nodes.
@@ -103,7 +126,7 @@ impl ModelRow {
 }
 
 /// Every model. Tests, help and messages go through it.
-static TABLE: [ModelRow; 5] = [
+static TABLE: [ModelRow; 9] = [
     ModelRow {
         kind: ModelKind::Sage,
         name: "sage",
@@ -111,6 +134,7 @@ static TABLE: [ModelRow; 5] = [
         weighting: Weighting::Mean,
         edge_features: EdgeFeatures::Ignored,
         nonlinearity: Nonlinearity::Relu,
+        hops: None,
         parameters: |LayerSize { inputs, outputs, .. }| {
             product(&[2, inputs, outputs]).saturating_add(outputs)
         },
@@ -123,6 +147,7 @@ static TABLE: [ModelRow; 5] = [
         weighting: Weighting::Degrees,
         edge_features: EdgeFeatures::Ignored,
         nonlinearity: Nonlinearity::Relu,
+        hops: None,
         parameters: |LayerSize { inputs, outputs, .. }| product(&[inputs, outputs]).saturating_add(outputs),
         products: |layer| layer.outputs,
     },
@@ -133,6 +158,7 @@ static TABLE: [ModelRow; 5] = [
         weighting: Weighting::Attention,
         edge_features: EdgeFeatures::Optional,
         nonlinearity: Nonlinearity::Elu,
+        hops: None,
         // The weight, two vectors a head, and the bias; with features of edges another weight and vector.
         parameters: |layer| {
             let LayerSize { inputs, outputs, edge_dim, .. } = layer;
@@ -149,6 +175,7 @@ static TABLE: [ModelRow; 5] = [
         weighting: Weighting::Sum,
         edge_features: EdgeFeatures::Ignored,
         nonlinearity: Nonlinearity::Relu,
+        hops: None,
         parameters: perceptron,
         products: |layer| layer.outputs,
     },
@@ -159,6 +186,7 @@ static TABLE: [ModelRow; 5] = [
         weighting: Weighting::Sum,
         edge_features: EdgeFeatures::Needed,
         nonlinearity: Nonlinearity::Relu,
+        hops: None,
         // Those of GIN, and a linear map of the edges' features to the width of the input.
         parameters: |layer| {
             let of_edges = product(&[layer.inputs, layer.edge_dim.saturating_add(1)]);
@@ -167,7 +195,56 @@ static TABLE: [ModelRow; 5] = [
         // Neighbours' rows are read at random: a table of them.
         products: |layer| layer.inputs,
     },
+    over_hops(
+        ModelKind::Sgc,
+        "sgc",
+        "SGC, of a hop set: a linear map of the features after the last hop",
+        HopModel { last_alone: true, several_operators: false, layers: None, has_heads: false },
+    ),
+    over_hops(
+        ModelKind::S2gc,
+        "s2gc",
+        "S²GC, of a hop set: a linear map of the mean over the hops",
+        HopModel { last_alone: false, several_operators: false, layers: None, has_heads: false },
+    ),
+    over_hops(
+        ModelKind::Sign,
+        "sign",
+        "SIGN, of a hop set: a linear map for each hop, and a perceptron over all of them",
+        HopModel {
+            last_alone: false,
+            several_operators: true,
+            layers: Some(LayerCount { least: 2, usual: 2 }),
+            has_heads: false,
+        },
+    ),
+    over_hops(
+        ModelKind::Hoga,
+        "hoga",
+        "HOGA, of a hop set: attention between the hops of a node",
+        HopModel {
+            last_alone: false,
+            several_operators: false,
+            layers: Some(LayerCount { least: 1, usual: 1 }),
+            has_heads: true,
+        },
+    ),
 ];
+
+/// A model that has no layers over blocks.
+const fn over_hops(kind: ModelKind, name: &'static str, help: &'static str, hops: HopModel) -> ModelRow {
+    ModelRow {
+        kind,
+        name,
+        help,
+        weighting: Weighting::Beforehand,
+        edge_features: EdgeFeatures::Ignored,
+        nonlinearity: Nonlinearity::Relu,
+        hops: Some(hops),
+        parameters: |_| 0,
+        products: |_| 0,
+    }
+}
 
 /// ε, and the perceptron's two linear maps.
 fn perceptron(LayerSize { inputs, outputs, .. }: LayerSize) -> u64 {
@@ -230,5 +307,7 @@ mod tests {
         }
         assert_eq!(ModelKind::names_of(ModelRow::takes_edge_weights), "sage or gcn");
         assert_eq!(ModelKind::names_of(ModelRow::takes_edge_features), "gat or gine");
+        assert_eq!(ModelKind::names_of(ModelRow::reads_hops), "sgc, s2gc, sign or hoga");
+        assert_eq!(ModelKind::names_of(ModelRow::has_heads), "gat or hoga");
     }
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use uva_options::named;
 
+use crate::hop_model::ActivationKind;
 use crate::model_kind::{ModelKind, Weighting};
 use crate::options_error::OptionsError;
 
@@ -37,6 +38,17 @@ fn are_usual_heads(heads: &usize) -> bool {
     *heads == HEADS
 }
 
+/// The default share of the features in a mean over hops, as published for S²GC.
+const ALPHA: f64 = 0.05;
+
+fn usual_alpha() -> f64 {
+    ALPHA
+}
+
+fn is_usual_alpha(alpha: &f64) -> bool {
+    *alpha == ALPHA
+}
+
 fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
@@ -50,7 +62,7 @@ pub struct TrainerOptions {
     pub model: ModelKind,
     /// Width of every layer but the last, which is as wide as there are classes.
     pub hidden: usize,
-    /// GAT: heads of a hidden layer, which share its width and stand beside each other.
+    /// GAT, HOGA: heads of a hidden layer, which share its width and stand beside each other.
     #[serde(default = "usual_heads", skip_serializing_if = "are_usual_heads")]
     pub heads: usize,
     /// GAT: heads of the last layer, each as wide as there are classes, which are averaged; `None` for as many as the
@@ -70,8 +82,20 @@ pub struct TrainerOptions {
     /// The normalisation of rows between layers: behind each but the last; with `residual` before each, and at the end.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub norm: NormKind,
-    /// Number of layers, and so of blocks in a batch.
+    /// Number of layers; of a model over blocks also that of blocks in a batch.
     pub layers: usize,
+    /// Hops of each operator that a model over a hop set reads besides the features; 0 for other models.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub hops: usize,
+    /// Operators of that hop set; 0 for other models.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub operators: usize,
+    /// S²GC: the share of the features in each hop of the mean, between 0 and 1.
+    #[serde(default = "usual_alpha", skip_serializing_if = "is_usual_alpha")]
+    pub alpha: f64,
+    /// SIGN: the function between layers.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub activation: ActivationKind,
     /// Probability of dropping an element between two layers; 0 ≤ p < 1.
     pub dropout: f64,
     /// Probability of dropping an element of the features; 0 ≤ p < 1.
@@ -101,6 +125,10 @@ impl Default for TrainerOptions {
             residual: false,
             norm: NormKind::None,
             layers: 2,
+            hops: 0,
+            operators: 0,
+            alpha: ALPHA,
+            activation: ActivationKind::Relu,
             dropout: 0.5,
             input_dropout: 0.0,
             learning_rate: 0.01,
@@ -139,6 +167,12 @@ impl TrainerOptions {
                     "its sums are not among those that are made yet",
                 ));
             }
+            Weighting::Beforehand => {
+                return Some((
+                    format!("`model={}`", model.name),
+                    "it has no layer over neighbours: its sums are in the hop set",
+                ));
+            }
         }
         let refused = |option: &str, why| Some((option.to_owned(), why));
         if self.residual {
@@ -165,10 +199,15 @@ impl TrainerOptions {
         if self.hidden == 0 || self.hidden > Self::MAX_WIDTH {
             return refuse("--hidden", format!("{} is not between 1 and {}", self.hidden, Self::MAX_WIDTH));
         }
+        let hops = self.model.row().hops;
         if self.layers == 0 || self.layers > 32 {
-            return refuse("--fanouts", format!("{} layers, and between 1 and 32 are possible", self.layers));
+            let option = if hops.is_some() { "--layers" } else { "--fanouts" };
+            return refuse(option, format!("{} layers, and between 1 and 32 are possible", self.layers));
         }
-        if self.model.row().has_attention() && (self.heads == 0 || !self.hidden.is_multiple_of(self.heads)) {
+        if let Some(hops) = hops {
+            self.check_hops(&hops)?;
+        }
+        if self.model.row().has_heads() && (self.heads == 0 || !self.hidden.is_multiple_of(self.heads)) {
             let problem = format!("{} heads do not divide a --hidden of {}", self.heads, self.hidden);
             return refuse("--heads", problem);
         }

@@ -24,6 +24,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`options`], [`schedule`], [`plan`] | the options, the sequence numbers of batches, the memory they need |
+//! | [`hop_options`] | the order in which epochs visit the rows of a hop set |
 //! | [`input_nodes`] | nodes that a user gives in place of a split |
 //! | [`batch`] | a batch and its slot; columns and layout are `uva-batch`'s |
 //! | [`backend`], [`device`] | where rows are gathered and batches used; feature slots on a GPU |
@@ -55,6 +56,8 @@ pub mod dry_run;
 mod edge_rows;
 mod error;
 pub mod gauges;
+pub mod hop_options;
+mod hop_rows;
 mod host_rows;
 pub mod input_nodes;
 mod lane;

@@ -6,9 +6,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uva_batch::{Aggregation, BatchSpec, Column, FeatureType, StaticShapes};
 use uva_graph::{Dataset, Split, Verify};
+use uva_propagate::HopSet;
 use uva_sample::{Expand, MAX_LAYERS, SampleError, SamplerKind, SamplerOptions, Walks};
 
 use crate::RuntimeError;
+use crate::hop_options::HopBatches;
 use crate::input_nodes::NodesFile;
 use crate::machine::share_of_cores;
 use crate::pin_cores::PinCores;
@@ -140,6 +142,8 @@ options! {
         /// The shapes that batches are padded to. The process that sees the options first estimates them, and tells the
         /// others.
         shapes: Option<StaticShapes> = None => Field::internal(),
+        /// Where the batches are of a hop set: its tables that they have, and the order of its rows.
+        hops: Option<HopBatches> = None => Field::internal(),
         /// Which of an epoch's batches are this run's, where several processes divide them.
         part: Part = Part::default() => Field::internal(),
     }
@@ -294,11 +298,15 @@ impl LoaderOptions {
         self.degrees || self.aggregation == Aggregation::Degrees
     }
 
-    /// Opens the dataset of a run in another of its processes, which has checked it: with the same nodes as there.
+    /// Opens the dataset or hop set of a run in another of its processes, which has checked it: with the same nodes as
+    /// there.
     ///
     /// # Errors
     /// If the dataset or the file of nodes has changed since.
     pub fn open_again(&self, dataset: &Path) -> Result<Dataset, RuntimeError> {
+        if self.hops.is_some() {
+            return Ok(HopSet::open_dataset(dataset, Verify::HeadersOnly)?);
+        }
         let dataset = Dataset::open_verified(dataset, Verify::HeadersOnly)?;
         match &self.input_nodes {
             Some(file) => file.in_place(dataset),
@@ -324,6 +332,7 @@ impl LoaderOptions {
             chooses_sums: self.sums_chosen_for.is_some(),
             asked: asked.into_iter().filter(|(asked, _)| *asked).map(|(_, column)| column).collect(),
             shapes: self.shapes.clone(),
+            tables: self.hops.as_ref().map(|hops| hops.tables.len()),
         }
     }
 
@@ -341,6 +350,9 @@ impl LoaderOptions {
     /// [`RuntimeError::Input`] naming the file, and the place in it; [`RuntimeError::Option`] naming the option and the
     /// node.
     pub fn check_dataset(&self, dataset: &Dataset) -> Result<(), RuntimeError> {
+        if self.hops.is_some() {
+            return Ok(());
+        }
         self.sampling().check(&dataset.csc())?;
         let kind = self.sampler_kind;
         if kind.needs_weights()
@@ -357,6 +369,9 @@ impl LoaderOptions {
     /// [`RuntimeError::Option`] naming the option and its valid values.
     pub fn check(&self) -> Result<(), RuntimeError> {
         self.check_ranges()?;
+        if self.hops.is_some() {
+            return Ok(());
+        }
         let kind = self.sampler_kind;
         if self.edge_attr && !kind.picks_in_lists() {
             let reason = format!(
@@ -382,6 +397,13 @@ impl LoaderOptions {
             return Err(OptionError::new("batch_slots", slots, reason).into());
         }
         Ok(())
+    }
+
+    /// The same for a hop set: workers read its rows, and nothing is sampled.
+    #[must_use]
+    pub fn of_hops(self, hops: HopBatches) -> Self {
+        let (prepare, feature_type) = (Prepare::Whole, FeatureType::Table);
+        Self { hops: Some(hops), prepare, feature_type, fanouts: Vec::new(), gather_threads: 1, ..self }
     }
 
     fn check_whole(&self) -> Result<(), RuntimeError> {
@@ -415,6 +437,11 @@ impl LoaderOptions {
         if self.replace {
             // Earlier versions took short lists whole: such a run now has other batches.
             found.insert("replacement".to_owned(), "as many picks as the fanout".into());
+        }
+        if let Some(hops) = &self.hops {
+            // No neighbours are picked.
+            found.retain(|name, _| !["fanouts", "replace"].contains(&name.as_str()));
+            found.insert("chunk".to_owned(), hops.chunk.into());
         }
         if let Some(file) = &self.input_nodes {
             found.insert("input_nodes".to_owned(), file.nodes.clone().into());

@@ -96,8 +96,12 @@ impl RunPlan {
         };
         let options = &LoaderOptions { batch_size, gather_threads, ..options.clone() };
         if passes.epochs > 0 && dataset.split(Split::Train).is_empty() {
+            let empty = match dataset.hops() {
+                Some(_) => "the hop set has no training rows",
+                None => "train_idx.npy is empty",
+            };
             return Err(RuntimeError::Input(format!(
-                "{}: train_idx.npy is empty: there is nothing to train on",
+                "{}: {empty}: there is nothing to train on",
                 dataset.path().display()
             )));
         }

@@ -98,6 +98,12 @@ pub fn batch_hash(original_ids: &[i64], seeds: usize, blocks: &[BlockRef<'_>]) -
     })
 }
 
+/// The hash of a batch of a hop set: that of its nodes' ids as seeds, and of nothing else.
+#[must_use]
+pub fn rows_hash(nodes: &[i64]) -> u64 {
+    ids(Vectors::widest(), TAG_SEEDS, nodes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,6 +146,10 @@ mod tests {
             BlockRef { destinations: 1, sources: 3, indptr: &indptr, indices, edge_ids, weights }
         };
         let base = batch_hash(&[5, 6, 7], 1, &[block(&[1, 2])]);
+        assert_eq!(
+            rows_hash(&[5, 6]).wrapping_add(array::<1, _>(TAG_NODES, &[5, 6], |id| id)),
+            batch_hash(&[5, 6], 2, &[])
+        );
         assert_ne!(base, batch_hash(&[5, 7, 6], 1, &[block(&[1, 2])]));
         assert_ne!(base, batch_hash(&[5, 6, 7], 2, &[block(&[1, 2])]));
         assert_ne!(base, batch_hash(&[5, 6, 7], 1, &[block(&[2, 1])]));

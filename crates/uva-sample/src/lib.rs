@@ -21,6 +21,7 @@
 mod batch;
 mod batch_key;
 mod bounds;
+mod chunk_order;
 #[allow(unsafe_code, reason = "kernels are launched on memory that their arguments name")]
 pub mod cuda;
 mod error;
@@ -38,8 +39,9 @@ mod seed_order;
 pub use batch::{BatchCounts, BatchMut, BlockMut, BlockRef, LayerCounts, ListReads, MiniBatch};
 pub use batch_key::BatchKey;
 pub use bounds::{BatchBounds, LayerBounds};
+pub use chunk_order::ChunkOrder;
 pub use error::{Capacity, InvalidOption, SampleError};
-pub use hash::batch_hash;
+pub use hash::{batch_hash, rows_hash};
 pub use kind::SamplerKind;
 pub use kinds::{NeighborSampler, sampler};
 pub use limits::{MAX_EPOCH, MAX_LAYERS};

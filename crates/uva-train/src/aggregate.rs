@@ -147,7 +147,8 @@ impl<'a> Block<'a> {
                 }
                 _ => (HostWeights::Single(block.weights.to_vec()), None),
             },
-            Weighting::Attention => {
+            // Computed from the rows, or none at all: a model over a hop set gets no block.
+            Weighting::Attention | Weighting::Beforehand => {
                 refuse_weights(model, !block.weights.is_empty())?;
                 (HostWeights::None, None)
             }

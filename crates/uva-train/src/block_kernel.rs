@@ -49,8 +49,8 @@ impl BlockPreparer {
                 return Err(TrainError::Input("a GCN's batch without degrees".to_owned()));
             }
             (Weighting::Sum, _) => EdgeWeights::Sum,
-            // Computed from the rows.
-            (Weighting::Attention, _) => EdgeWeights::None,
+            // Computed from the rows, or none at all: a model over a hop set gets no block.
+            (Weighting::Attention | Weighting::Beforehand, _) => EdgeWeights::None,
         };
         if blocks.is_empty() {
             // The only block of a batch of one layer whose sums came with it.

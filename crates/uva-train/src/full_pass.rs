@@ -57,7 +57,7 @@ enum RowStep {
 }
 
 impl Rowwise {
-    /// `None` where one of the steps looks at neighbours.
+    /// `None` where one of the steps is none of these.
     fn of(steps: &[Named], activation: Activation) -> Result<Option<Self>, TrainError> {
         let mut own = Vec::new();
         for named in steps {
@@ -68,6 +68,8 @@ impl Rowwise {
                 // Nothing is dropped where nothing is trained.
                 Step::Drop => continue,
                 Step::Hop(_) | Step::Residual(_) => return Ok(None),
+                // Of a model over a hop set, which makes no such pass.
+                Step::Prelu(_) => return Ok(None),
             });
         }
         Ok(Some(Self(own)))
@@ -162,6 +164,13 @@ impl Trainer {
         graph: &WholeGraph<'_>,
         features: &FeatureTable<'_>,
     ) -> Result<(), TrainError> {
+        let model = self.options().model.row();
+        if model.reads_hops() {
+            return Err(TrainError::Input(format!(
+                "a pass over the whole graph for `model={}`, which takes rows of a hop set",
+                model.name
+            )));
+        }
         let (nodes, edges, edge_dim) = (graph.csc.nodes(), graph.csc.edges(), self.options().edge_dim);
         if features.rows != nodes {
             return Err(TrainError::Input(format!("{nodes} nodes with {} feature rows", features.rows)));

@@ -61,6 +61,12 @@ impl Layer {
                 let of_options = (options.attention_dropout, options.edge_dim);
                 Self::Attention(Attention::new((inputs, outputs), heads, of_options, place, random)?)
             }
+            ModelKind::Sgc | ModelKind::S2gc | ModelKind::Sign | ModelKind::Hoga => {
+                return Err(TrainError::Input(format!(
+                    "`model={}` has no layer over blocks",
+                    options.model.name()
+                )));
+            }
         })
     }
 

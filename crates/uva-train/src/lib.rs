@@ -1,7 +1,7 @@
 //! GNN models over sampled blocks, their loss, their optimiser, and checkpoints of both.
 //!
 //! A [`Trainer`] takes one mini-batch at a time as borrowed memory (feature rows, labels and blocks as they lie in a
-//! slot: [`BatchInput`] on the host, [`DeviceBatch`] on a CUDA device) and trains on it there. Only data that needs
+//! slot: [`BatchInput`] on the host, [`DeviceBatch`] on a CUDA device; of a hop set [`HopBatch`] and [`DeviceHopBatch`]) and trains on it there. Only data that needs
 //! conversion is copied out of the slot. From a device, only a batch's loss and counts are copied back: at once, or with
 //! [`Trainer::enqueue_batch`] while the host goes on.
 //!
@@ -42,6 +42,8 @@ mod evaluation;
 mod full_layer;
 mod full_pass;
 mod full_table;
+mod hop_batch;
+mod hops;
 mod host;
 mod initial;
 mod input;
@@ -70,6 +72,7 @@ pub use error::TrainError;
 pub use evaluation::Evaluation;
 pub use full_layer::WholeGraph;
 pub use full_table::Tables;
+pub use hop_batch::{DeviceHopBatch, DeviceHopRows, HopBatch, HopRows};
 pub use input::{BatchInput, BlockInput, EdgeRows};
 pub use late::{ReadBatch, Reading};
 pub use predict::{Answered, Questions, Take};

@@ -4,11 +4,12 @@ use crate::TrainError;
 use crate::activation::{self, Activation};
 use crate::aggregate::Block;
 use crate::dropout::Draws;
+use crate::hops::{self, Front, Inputs};
 use crate::layer::{Layer, Saved};
 use crate::random::SplitMix64;
-use crate::rowwise::{LayerNorm, Linear, Normalised};
+use crate::rowwise::{LayerNorm, Linear, Normalised, Prelu};
 use tch::{Device, Kind, Tensor};
-use uva_model::{NormKind, TrainerOptions};
+use uva_model::{ActivationKind, ModelKind, NormKind, TrainerOptions};
 
 /// One thing that is done to all rows.
 pub(crate) enum Step {
@@ -20,6 +21,8 @@ pub(crate) enum Step {
     Norm(LayerNorm),
     /// The activation, then dropout.
     Activate,
+    /// The activation with a trained slope, without dropout.
+    Prelu(Prelu),
     /// Dropout alone.
     Drop,
     /// The output of the steps is added to the destinations' rows from before.
@@ -37,7 +40,10 @@ pub(crate) struct Named {
 /// A plain one is layer, then normalisation where asked for, activation, layer, and so on. One with residuals follows
 /// Platonov et al. 2023: a linear map to the hidden width; for each hop x + linear(activation(layer(norm(x)))); at the
 /// end, norm and a linear map to the logits. Their layers' second linear map is ours, their first is the layer's own.
+///
+/// One over a hop set has no blocks: its front makes one row a node of the tables of hops.
 pub(crate) struct Model {
+    front: Front,
     pub(crate) steps: Vec<Named>,
     pub(crate) activation: Activation,
     dropout: f64,
@@ -87,6 +93,32 @@ impl Builder<'_> {
         Ok(steps)
     }
 
+    /// What follows the front of a model over a hop set.
+    fn over_hops(&mut self, input_dim: usize, classes: usize) -> Result<Vec<Named>, TrainError> {
+        let TrainerOptions { model, hidden, layers, hops, .. } = *self.options;
+        match model {
+            ModelKind::Sign => {}
+            // The front makes the logits.
+            ModelKind::Hoga => return Ok(Vec::new()),
+            _ => return Ok(vec![self.linear("output.".to_owned(), input_dim, classes)?]),
+        }
+        let mut steps = Vec::new();
+        for layer in 1..layers {
+            match self.options.activation {
+                ActivationKind::Relu => steps.push(Named::without_parameters(Step::Activate)),
+                ActivationKind::Prelu => {
+                    let step = Step::Prelu(Prelu::new(self.place)?);
+                    steps.push(Named { name: format!("layers.{}.", layer - 1), step });
+                    steps.push(Named::without_parameters(Step::Drop));
+                }
+            }
+            let inputs = if layer == 1 { (1 + hops) * hidden } else { hidden };
+            let outputs = if layer + 1 == layers { classes } else { hidden };
+            steps.push(self.linear(format!("layers.{layer}."), inputs, outputs)?);
+        }
+        Ok(steps)
+    }
+
     fn residual(&mut self, input_dim: usize, classes: usize) -> Result<Vec<Named>, TrainError> {
         let TrainerOptions { hidden, layers, .. } = *self.options;
         let mut steps = vec![self.linear("input.".to_owned(), input_dim, hidden)?];
@@ -116,6 +148,7 @@ impl Named {
             Step::Hop(layer) => layer.parameters(),
             Step::Linear(linear) => linear.parameters(),
             Step::Norm(norm) => norm.parameters(),
+            Step::Prelu(prelu) => prelu.parameters(),
             Step::Activate | Step::Drop => Vec::new(),
             Step::Residual(branch) => {
                 branch.iter().for_each(|named| named.add_parameters(parameters));
@@ -137,19 +170,22 @@ impl Model {
         place: (Kind, Device),
     ) -> Result<Self, TrainError> {
         let mut builder = Builder { options, place, random: SplitMix64::new(options.seed) };
-        let steps = if options.residual {
+        let front = Front::new(options, (input_dim, classes), place, &mut builder.random)?;
+        let steps = if options.model.row().reads_hops() {
+            builder.over_hops(input_dim, classes)?
+        } else if options.residual {
             builder.residual(input_dim, classes)?
         } else {
             builder.plain(input_dim, classes)?
         };
         let activation = Activation::of(options.model);
-        Ok(Self { steps, activation, dropout: options.dropout, input_dropout: options.input_dropout })
+        Ok(Self { front, steps, activation, dropout: options.dropout, input_dropout: options.input_dropout })
     }
 
     /// Every parameter with its name (`layers.0.own.weight`), in an order that never changes. The tensors share
     /// storage with the model.
     pub(crate) fn parameters(&self) -> Vec<(String, Tensor)> {
-        let mut parameters = Vec::new();
+        let mut parameters = self.front.parameters();
         self.steps.iter().for_each(|named| named.add_parameters(&mut parameters));
         parameters
     }
@@ -167,36 +203,41 @@ impl Model {
         }
     }
 
-    /// From the input nodes' rows to the seeds' logits, and to the input nodes' rows behind `steps` steps on the way.
-    /// Nothing is dropped.
+    /// From the input nodes' rows, or the tables of their hops, to the seeds' logits, and to the input nodes' rows behind
+    /// `steps` steps on the way. Nothing is dropped.
     pub(crate) fn forward_by(
         &self,
-        features: Tensor,
+        inputs: impl Into<Inputs>,
         blocks: &[Block<'_>],
         steps: usize,
     ) -> Result<(Tensor, Tensor), TrainError> {
         let (before, behind) = self.steps.split_at(steps);
         let mut pass = ForwardPass { model: self, blocks, draws: None, begun: false, tape: Vec::new() };
-        let hidden = pass.run(before, features)?;
+        let (rows, _) = self.front.forward(inputs.into(), None)?;
+        let hidden = pass.run(before, rows)?;
         let logits = pass.run(behind, hidden.shallow_clone())?;
         Ok((hidden, logits))
     }
 
-    /// From the input nodes' rows to the seeds' logits. `blocks[0]` is the hop at the seeds, so hops take the blocks
-    /// from the last to the first. With `draws` it is a training pass, and they choose the dropped elements.
+    /// From the input nodes' rows, or the tables of their hops, to the seeds' logits. `blocks[0]` is the hop at the seeds,
+    /// so hops take the blocks from the last to the first. With `draws` it is a training pass, and they choose the dropped
+    /// elements.
     pub(crate) fn forward(
         &self,
-        features: Tensor,
+        inputs: impl Into<Inputs>,
         blocks: &[Block<'_>],
         mut draws: Option<&mut Draws>,
     ) -> Result<Forward, TrainError> {
-        let mut x = features;
+        let mut inputs = inputs.into();
         if let Some(draws) = &mut draws {
-            x = draws.dropout(&x, self.input_dropout)?;
+            for rows in &mut inputs.0 {
+                *rows = draws.dropout(rows, self.input_dropout)?;
+            }
         }
+        let (rows, front) = self.front.forward(inputs, draws.as_deref_mut())?;
         let mut pass = ForwardPass { model: self, blocks, draws, begun: false, tape: Vec::new() };
-        let logits = pass.run(&self.steps, x)?;
-        Ok(Forward { logits, tape: pass.tape })
+        let logits = pass.run(&self.steps, rows)?;
+        Ok(Forward { logits, front, tape: pass.tape })
     }
 
     /// Gradients of all parameters, in the order of [`Model::parameters`], from that of the logits. `forward` is of
@@ -208,14 +249,16 @@ impl Model {
         of_logits: Tensor,
     ) -> Result<Vec<Tensor>, TrainError> {
         let mut pass = BackwardPass { blocks, tape: &forward.tape, gradients: Vec::new() };
-        drop(pass.run(&self.steps, of_logits, true)?);
-        Ok(pass.gradients.into_iter().rev().flatten().collect())
+        let of_rows = pass.run(&self.steps, of_logits, !self.front.is_trained())?;
+        let of_front = self.front.backward(&forward.front, &of_rows)?;
+        Ok(of_front.into_iter().chain(pass.gradients.into_iter().rev().flatten()).collect())
     }
 }
 
 /// A forward pass: its result, and after training what its steps left, in their order.
 pub(crate) struct Forward {
     pub(crate) logits: Tensor,
+    front: hops::Saved,
     tape: Vec<Left>,
 }
 
@@ -227,6 +270,8 @@ enum Left {
     Linear(Tensor),
     Norm(Normalised),
     Activated(activation::Saved),
+    /// Its input.
+    Prelu(Tensor),
     /// The factors of the rows.
     Dropped(Option<Tensor>),
 }
@@ -262,6 +307,7 @@ impl ForwardPass<'_, '_> {
                     let (out, saved) = activation.forward(x, self.draws.as_deref_mut(), *dropout)?;
                     (out, Left::Activated(saved))
                 }
+                Step::Prelu(prelu) => (prelu.forward(&x)?, Left::Prelu(x)),
                 Step::Drop => {
                     let mask = match self.draws.as_deref_mut() {
                         Some(draws) => draws.mask(&x, self.model.dropout)?,
@@ -324,6 +370,10 @@ impl<'p> BackwardPass<'p, '_> {
                     (of_parameters, Some(of_x))
                 }
                 (Step::Activate, Left::Activated(saved)) => (Vec::new(), Some(saved.backward(gradient)?)),
+                (Step::Prelu(prelu), Left::Prelu(x)) => {
+                    let (of_parameters, of_x) = prelu.backward(x, &gradient)?;
+                    (of_parameters, Some(of_x))
+                }
                 (Step::Drop, Left::Dropped(Some(mask))) => (Vec::new(), Some(gradient.f_mul(mask)?)),
                 (Step::Drop, Left::Dropped(None)) => (Vec::new(), Some(gradient)),
                 _ => return Err(another_tape()),

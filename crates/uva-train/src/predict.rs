@@ -123,13 +123,19 @@ impl Trainer {
     ) -> Result<(), TrainError> {
         self.use_threads();
         let _no_grad = tch::no_grad_guard();
-        let Some(Prepared { rows, blocks }) = Prepared::without_targets(&self.trains(), &input.into())?
+        if questions.hidden.is_some() && self.options().model.row().reads_hops() {
+            return Err(TrainError::Input(format!(
+                "hidden rows of `model={}`: models over a hop set have none",
+                self.options().model.name()
+            )));
+        }
+        let Some(Prepared { tables, blocks }) = Prepared::without_targets(&self.trains(), &input.into())?
         else {
             self.wait_for_device()?;
             return confirm().map_err(TrainError::Unconfirmed);
         };
         let steps = self.model.behind(questions.hidden.unwrap_or(self.options().layers));
-        let (hidden, logits) = self.model.forward_by(self.features(&rows)?, &blocks, steps)?;
+        let (hidden, logits) = self.model.forward_by(self.inputs(&tables)?, &blocks, steps)?;
         let hidden = questions
             .hidden
             .map(|_| hidden.f_narrow(0, 0, places.len() as i64)?.f_to_device(Device::Cpu))

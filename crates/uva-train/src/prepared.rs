@@ -32,9 +32,10 @@ pub(crate) struct Trains<'t> {
 
 /// A batch that has at least one seed.
 pub(crate) struct Prepared<'a> {
-    /// Feature rows of the input nodes, as they lie; or beside sums those of the last block's destinations.
-    pub(crate) rows: Borrowed<'a>,
-    /// The hops, that at the seeds first.
+    /// Feature rows as they lie: one table of the input nodes, or beside sums of the last block's destinations; of a hop
+    /// set a table for each hop that the model reads.
+    pub(crate) tables: Vec<Borrowed<'a>>,
+    /// The hops, that at the seeds first; none of a hop set.
     pub(crate) blocks: Vec<Block<'a>>,
 }
 
@@ -62,7 +63,8 @@ impl<'a> Prepared<'a> {
         trainer: &Trains<'_>,
         batch: &Batch<'a>,
     ) -> Result<Option<(Self, Targets<'a>)>, TrainError> {
-        let (seeds, padding) = seeds_of(batch);
+        let (seeds, padding) = batch.seeds();
+        check_sort(trainer, batch)?;
         let prepared = Self::with_targets(trainer, batch)?;
         Ok(match prepared {
             Some((prepared, targets)) if padding > 0 => Some((prepared, targets.first(seeds - padding)?)),
@@ -95,7 +97,34 @@ impl<'a> Prepared<'a> {
                 let targets = targets.within_range(trainer.task)?;
                 Ok(Some((Self::from_tensors(trainer, tensors)?, targets)))
             }
-            (Batch::Device(_), TrainDevice::Cpu) => Err(on_another_device()),
+            (Batch::Hops(input), _) => {
+                let tables = input.tables(hops_wanted(trainer))?;
+                let Some(targets) = Targets::on_host(input.labels, trainer.task, input.seeds)? else {
+                    return Ok(None);
+                };
+                let (tables, targets) = match trainer.device {
+                    TrainDevice::Cpu | TrainDevice::StandIn => (tables, targets),
+                    TrainDevice::Cuda(_) => {
+                        let device = trainer.device.torch();
+                        let targets = targets.to(device)?.within_range(trainer.task)?;
+                        (copies(tables, device)?, targets)
+                    }
+                };
+                Ok(Some((Self { tables, blocks: Vec::new() }, targets)))
+            }
+            (Batch::DeviceHops(input), device @ (TrainDevice::StandIn | TrainDevice::Cuda(_))) => {
+                let tables = input.tables(hops_wanted(trainer), device)?;
+                let Some(labels) = input.labels else {
+                    return Err(TrainError::Input("a batch without labels".to_owned()));
+                };
+                let targets = Targets::on_device(labels, trainer.task, input.seeds, device)?;
+                if input.seeds == 0 {
+                    return Ok(None);
+                }
+                let targets = targets.within_range(trainer.task)?;
+                Ok(Some((Self { tables, blocks: Vec::new() }, targets)))
+            }
+            (Batch::Device(_) | Batch::DeviceHops(_), TrainDevice::Cpu) => Err(on_another_device()),
         }
     }
 
@@ -104,7 +133,8 @@ impl<'a> Prepared<'a> {
         trainer: &Trains<'_>,
         batch: &Batch<'a>,
     ) -> Result<Option<Self>, TrainError> {
-        let (seeds, _) = seeds_of(batch);
+        let (seeds, _) = batch.seeds();
+        check_sort(trainer, batch)?;
         let prepared = match (batch, trainer.device) {
             (Batch::Host(input), TrainDevice::Cpu | TrainDevice::StandIn) => {
                 check(trainer, input)?;
@@ -121,7 +151,20 @@ impl<'a> Prepared<'a> {
                 }
                 Self::from_tensors(trainer, tensors)?
             }
-            (Batch::Device(_), TrainDevice::Cpu) => return Err(on_another_device()),
+            (Batch::Hops(input), device) => {
+                let tables = input.tables(hops_wanted(trainer))?;
+                let tables = match device {
+                    TrainDevice::Cpu | TrainDevice::StandIn => tables,
+                    TrainDevice::Cuda(_) => copies(tables, device.torch())?,
+                };
+                Self { tables, blocks: Vec::new() }
+            }
+            (Batch::DeviceHops(input), device @ (TrainDevice::StandIn | TrainDevice::Cuda(_))) => {
+                Self { tables: input.tables(hops_wanted(trainer), device)?, blocks: Vec::new() }
+            }
+            (Batch::Device(_) | Batch::DeviceHops(_), TrainDevice::Cpu) => {
+                return Err(on_another_device());
+            }
         };
         Ok((seeds > 0).then_some(prepared))
     }
@@ -131,7 +174,7 @@ impl<'a> Prepared<'a> {
         let (model, kind) = (trainer.model, trainer.kind);
         let listed = input.listed().iter().map(|block| Block::new(model, block, input.degrees, kind));
         let blocks: Result<_, TrainError> = listed.chain(summed(input, None).transpose()).collect();
-        Ok(Self { rows: input.feature_rows()?, blocks: blocks? })
+        Ok(Self { tables: vec![input.feature_rows()?], blocks: blocks? })
     }
 
     /// Host memory, checked as on the CPU, then copied to `device` and treated like device memory.
@@ -161,7 +204,7 @@ impl<'a> Prepared<'a> {
         let made = Block::from_tensors(trainer.preparer, model, &raw, degrees, kind)?;
         let rows_of_edges: Vec<_> = blocks.into_iter().map(|block| block.edge_attr).collect();
         let blocks = made.into_iter().zip(rows_of_edges).map(|(block, rows)| block.with_edge_attr(rows));
-        Ok(Self { rows, blocks: blocks.chain(summed).collect() })
+        Ok(Self { tables: vec![rows], blocks: blocks.chain(summed).collect() })
     }
 }
 
@@ -237,12 +280,26 @@ impl<'a> Tensors<'a> {
     }
 }
 
-/// Seeds of a batch, and how many of them are padding.
-fn seeds_of(batch: &Batch<'_>) -> (usize, usize) {
-    match batch {
-        Batch::Host(input) => (input.seeds(), input.padding),
-        Batch::Device(input) => (input.seeds(), input.padding),
-    }
+/// Refuses a batch of the other sort than the model's.
+fn check_sort(trainer: &Trains<'_>, batch: &Batch<'_>) -> Result<(), TrainError> {
+    let model = trainer.model.row();
+    let (found, wanted) = match (batch.is_of_hops(), model.reads_hops()) {
+        (true, false) => ("a hop set", "sampled blocks"),
+        (false, true) => ("sampled blocks", "rows of a hop set"),
+        _ => return Ok(()),
+    };
+    Err(TrainError::Input(format!("a batch of {found} for `model={}`, which takes {wanted}", model.name)))
+}
+
+/// Tables of a hop set that the model reads, and their columns.
+fn hops_wanted(trainer: &Trains<'_>) -> (usize, usize) {
+    (trainer.options.tables_read(trainer.options.hops).len(), trainer.input_dim)
+}
+
+/// Copies on `device`.
+fn copies<'a>(tables: Vec<Borrowed<'a>>, device: Device) -> Result<Vec<Borrowed<'a>>, TrainError> {
+    let copy = |table: &Borrowed<'a>| Ok(Borrowed::owned(table.tensor().f_to_device(device)?));
+    tables.iter().map(copy).collect()
 }
 
 /// The last block of a checked batch, if its sums were made with the batch: on that device, or where they lie.

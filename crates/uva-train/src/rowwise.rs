@@ -1,4 +1,4 @@
-//! Steps that look at one row at a time: a linear map with bias, and layer normalisation.
+//! Steps that look at one row at a time: a linear map with bias, layer normalisation, and PReLU.
 
 use crate::TrainError;
 use crate::initial::glorot;
@@ -16,6 +16,15 @@ fn column_sums(rows: &Tensor) -> Result<Tensor, TrainError> {
 /// x Wᵀ.
 pub(crate) fn linear(x: &Tensor, weight: &Tensor) -> Result<Tensor, TrainError> {
     Ok(x.f_linear::<Tensor>(weight, None)?)
+}
+
+/// Layer normalisation of each row, scaled and shifted; besides it each row's mean and 1 / standard deviation.
+pub(crate) fn layer_norm(
+    x: &Tensor,
+    weight: &Tensor,
+    bias: &Tensor,
+) -> Result<(Tensor, Tensor, Tensor), TrainError> {
+    Ok(x.f_native_layer_norm([weight.numel() as i64], Some(weight), Some(bias), EPSILON)?)
 }
 
 /// x Wᵀ + b.
@@ -90,9 +99,7 @@ impl LayerNorm {
     }
 
     pub(crate) fn forward(&self, x: Tensor) -> Result<(Tensor, Normalised), TrainError> {
-        let width = [self.weight.numel() as i64];
-        let (out, mean, scale) =
-            x.f_native_layer_norm(width, Some(&self.weight), Some(&self.bias), EPSILON)?;
+        let (out, mean, scale) = layer_norm(&x, &self.weight, &self.bias)?;
         Ok((out, Normalised { x, mean, scale }))
     }
 
@@ -109,5 +116,39 @@ impl LayerNorm {
         let along = normalised.f_mul(&mean(&scaled.f_mul(&normalised)?)?)?;
         let of_x = scaled.f_sub(&mean(&scaled)?)?.f_sub(&along)?.f_mul(&saved.scale)?;
         Ok((vec![of_weight, column_sums(gradient)?], of_x))
+    }
+}
+
+/// x above 0, and below it x times a slope that is trained (He et al. 2015), one slope for all columns.
+pub(crate) struct Prelu {
+    slope: Tensor,
+}
+
+impl Prelu {
+    /// The slope before training, as PyTorch has it.
+    const SLOPE: f64 = 0.25;
+
+    pub(crate) fn new(place: (Kind, Device)) -> Result<Self, TrainError> {
+        Ok(Self { slope: Tensor::f_full([1i64], Self::SLOPE, place)? })
+    }
+
+    pub(crate) fn parameters(&self) -> Vec<(&'static str, &Tensor)> {
+        vec![("slope", &self.slope)]
+    }
+
+    pub(crate) fn forward(&self, x: &Tensor) -> Result<Tensor, TrainError> {
+        Ok(x.f_prelu(&self.slope)?)
+    }
+
+    /// The gradients of the slope, and of `x`, from that of the result.
+    pub(crate) fn backward(
+        &self,
+        x: &Tensor,
+        gradient: &Tensor,
+    ) -> Result<(Vec<Tensor>, Tensor), TrainError> {
+        let below = x.f_clamp_max(0.0)?;
+        let of_slope = gradient.f_mul(&below)?.f_sum(gradient.f_kind()?)?.f_view([1i64])?;
+        let of_x = gradient.f_where_self(&x.f_gt(0.0)?, &gradient.f_mul(&self.slope)?)?;
+        Ok((vec![of_slope], of_x))
     }
 }

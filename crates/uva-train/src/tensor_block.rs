@@ -104,8 +104,8 @@ impl TensorBlock {
                 refuse_weights(model, sampled.is_some())?;
                 Ok((Tensor::f_ones([self.indices.numel() as i64], (kind, picks.device()))?, None))
             }
-            // Computed from the rows.
-            (Weighting::Attention, _) => {
+            // Computed from the rows, or none at all: a model over a hop set gets no block.
+            (Weighting::Attention | Weighting::Beforehand, _) => {
                 refuse_weights(model, sampled.is_some())?;
                 Ok((Tensor::f_zeros([0], (kind, picks.device()))?, None))
             }

@@ -8,6 +8,7 @@ use crate::cuda::TorchCuda;
 use crate::device::TrainDevice;
 use crate::dropout::Draws;
 use crate::evaluation::Evaluation;
+use crate::hops::Inputs;
 use crate::late::{LateResults, OwnNumbers, Reading};
 use crate::model::{self, Model};
 use crate::prepared::{Prepared, Trains};
@@ -153,7 +154,7 @@ impl Trainer {
 
     /// Trains on one batch: forward with dropout, loss, `confirm`, gradients, one step of Adam.
     ///
-    /// `input` is a [`crate::BatchInput`]. On a CUDA device this returns once the gradients and the step are enqueued
+    /// `input` is a [`crate::BatchInput`], or of a hop set a [`crate::HopBatch`]. On a CUDA device this returns once the gradients and the step are enqueued
     /// on libtorch's current stream of the calling thread. They read the batch's memory.
     ///
     /// # Errors
@@ -238,10 +239,7 @@ impl Trainer {
         late: &mut LateResults,
     ) -> Result<(), TrainError> {
         late.begin()?;
-        let proof = match input {
-            Batch::Host(_) => None,
-            Batch::Device(input) => input.proof,
-        };
+        let proof = input.proof();
         let prepared = Prepared::new(&self.trains(), input)?;
         let Some((prepared, targets)) = &prepared else {
             late.judge(None, proof, self.device)?;
@@ -306,14 +304,14 @@ impl Trainer {
     fn forward(
         &self,
         (epoch, batch): (u32, u32),
-        Prepared { rows, blocks }: &Prepared<'_>,
+        Prepared { tables, blocks }: &Prepared<'_>,
         targets: &Targets<'_>,
     ) -> Result<Forward, TrainError> {
-        let features = self.features(rows)?;
+        let inputs = self.inputs(tables)?;
         let forward = {
             let seed = batch_seed(self.options.seed, epoch, batch);
             let mut draws = Draws::new(self.device, seed);
-            self.model.forward(features, blocks, Some(&mut draws))?
+            self.model.forward(inputs, blocks, Some(&mut draws))?
         };
         // The loss alone is differentiated by autograd; its leaf is a fresh name for the logits.
         let logits = forward.logits.f_detach()?.f_set_requires_grad(true)?;
@@ -357,8 +355,8 @@ impl Trainer {
             confirm().map_err(TrainError::Unconfirmed)?;
             return Ok(Evaluation::default());
         };
-        let Prepared { rows, blocks } = &prepared;
-        let forward = self.model.forward(self.features(rows)?, blocks, None)?;
+        let Prepared { tables, blocks } = &prepared;
+        let forward = self.model.forward(self.inputs(tables)?, blocks, None)?;
         let evaluation = targets.evaluate(&targets.rows_of(&forward.logits)?, self.task)?;
         confirm().map_err(TrainError::Unconfirmed)?;
         Ok(evaluation)
@@ -416,6 +414,11 @@ impl Trainer {
         if let Some(threads) = self.options.threads {
             tch::set_num_threads(threads as i32);
         }
+    }
+
+    /// The tables of a batch as the model takes them.
+    pub(crate) fn inputs(&self, tables: &[Borrowed<'_>]) -> Result<Inputs, TrainError> {
+        Ok(Inputs(tables.iter().map(|rows| self.features(rows)).collect::<Result<_, _>>()?))
     }
 
     /// Rows as the first layer takes them: converted where they are not of the model's kind, and normalised.

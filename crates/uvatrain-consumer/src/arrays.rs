@@ -1,6 +1,9 @@
 //! A batch as the trainer takes it.
 
-use uva_train::{BatchInput, BlockInput, DeviceBatch, DeviceBlock, DeviceEdgeRows, DeviceProof, EdgeRows};
+use uva_train::{
+    BatchInput, BlockInput, DeviceBatch, DeviceBlock, DeviceEdgeRows, DeviceProof, EdgeRows, HopBatch,
+    HopRows,
+};
 
 use uva_runtime::Batch;
 
@@ -10,6 +13,8 @@ pub(crate) enum BatchArrays<'b> {
     Host(BatchInput<'b>, Vec<BlockInput<'b>>),
     /// On the GPU, likewise.
     Device(DeviceBatch<'b>, Vec<DeviceBlock<'b>>),
+    /// Rows of a hop set in host memory: everything but the tables, and the tables.
+    Hops(HopBatch<'b>, Vec<&'b [u8]>),
 }
 
 impl<'b> BatchArrays<'b> {
@@ -55,6 +60,9 @@ impl<'b> BatchArrays<'b> {
     }
 
     fn on_host(batch: &'b Batch) -> Self {
+        if batch.layout().is_of_hops() {
+            return Self::of_hops(batch);
+        }
         let blocks = (0..batch.layers())
             .map(|layer| {
                 let block = batch.block(layer);
@@ -88,11 +96,28 @@ impl<'b> BatchArrays<'b> {
         Self::Host(input, blocks)
     }
 
+    fn of_hops(batch: &'b Batch) -> Self {
+        let features = batch.features();
+        let tables = (0..batch.layout().tables()).map(|table| batch.table(table).bytes).collect();
+        let input = HopBatch {
+            rows: HopRows::Tables(&[]),
+            element: features.element,
+            seeds: batch.seed_count(),
+            dim: features.dim,
+            padding: 0,
+            labels: batch.labels(),
+        };
+        Self::Hops(input, tables)
+    }
+
     /// The trainer's input.
     pub fn input(&self) -> uva_train::Batch<'_> {
         match self {
             Self::Host(input, blocks) => uva_train::Batch::Host(BatchInput { blocks, ..*input }),
             Self::Device(input, blocks) => uva_train::Batch::Device(DeviceBatch { blocks, ..*input }),
+            Self::Hops(input, tables) => {
+                uva_train::Batch::Hops(HopBatch { rows: HopRows::Tables(tables), ..*input })
+            }
         }
     }
 }

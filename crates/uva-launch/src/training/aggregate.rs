@@ -23,6 +23,12 @@ pub(super) struct AggregateVerdict {
 }
 
 impl AggregateVerdict {
+    /// The consumer, or nobody.
+    pub fn off(reason: &str) -> Self {
+        let reason = reason.to_owned();
+        Self { aggregation: Aggregation::None, chosen_for: None, way: Aggregate::Off, reason }
+    }
+
     /// By what was asked for. `auto` leaves the choice to the run, where there is one to make and the run is long enough
     /// for it. The model's last layer has `outputs` columns.
     ///
@@ -35,18 +41,12 @@ impl AggregateVerdict {
         plan: &RunPlan,
         outputs: usize,
     ) -> Result<Self, OptionError> {
-        let off = |reason: String| Self {
-            aggregation: Aggregation::None,
-            chosen_for: None,
-            way: Aggregate::Off,
-            reason,
-        };
         let sums = match options.model.row().weighting {
             Weighting::Degrees => Aggregation::Degrees,
             _ => Aggregation::Mean,
         };
         match (options.aggregate, obstacle(options, dataset, backend)) {
-            (Aggregate::Off, _) => Ok(off("asked for".to_owned())),
+            (Aggregate::Off, _) => Ok(Self::off("asked for")),
             (way @ (Aggregate::Host | Aggregate::Device), None) => {
                 Ok(Self { aggregation: sums, chosen_for: None, way, reason: "asked for".to_owned() })
             }
@@ -55,12 +55,14 @@ impl AggregateVerdict {
                 let reason = format!("with {option}: {why}. Use `aggregate=off`, or {remedy}");
                 Err(OptionError::new("aggregate", way, reason))
             }
-            (Aggregate::Auto, Some(SumObstacle { option, why, .. })) => Ok(off(format!("{option}: {why}"))),
+            (Aggregate::Auto, Some(SumObstacle { option, why, .. })) => {
+                Ok(Self::off(&format!("{option}: {why}")))
+            }
             (Aggregate::Auto, None) => Ok(match not_tried(plan) {
-                Some(reason) => off(reason),
+                Some(reason) => Self::off(&reason),
                 None => Self {
                     aggregation: sums,
-                    chosen_for: Some(if options.layers > 1 { options.hidden } else { outputs }),
+                    chosen_for: Some(if options.blocks > 1 { options.hidden } else { outputs }),
                     way: Aggregate::Auto,
                     reason: "the first training batches try both ways, and whoever is faster then sums"
                         .to_owned(),

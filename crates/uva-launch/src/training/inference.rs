@@ -98,6 +98,12 @@ impl TrainedModel {
         let of = fingerprint.get("dataset").and_then(Value::as_str).unwrap_or("unknown");
         let here = dataset.fingerprint();
         let stored = checkpoint.model().map_err(checkpoint_error)?;
+        if stored.options.model.row().reads_hops() {
+            return Err(refuse(format!(
+                "its model is of a hop set (`model={}`), and a dataset has none",
+                stored.options.model.name()
+            )));
+        }
         // Nothing is trained on a dataset without labels: a model for it is of another one.
         if !dataset.labels().are_there() {
             let (columns, wanted) = (dataset.features().dim, stored.input_dim);

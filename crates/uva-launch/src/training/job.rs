@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uva_model::checkpoint::Keep;
-use uva_model::{FeatureNorm, Metric, ModelKind, ModelRow, NormKind, RegressionLoss, TrainerOptions};
+use uva_model::{
+    ActivationKind, FeatureNorm, Metric, ModelKind, ModelRow, NormKind, RegressionLoss, TrainerOptions,
+};
 use uva_options::Purpose::{Speed, Training};
 use uva_options::{Field, Named, OptionError, Options as _, Real, named, options};
 use uva_sample::SamplerKind;
@@ -25,7 +27,20 @@ options! {
         model: ModelKind = ModelKind::Sage => Field::choice::<ModelKind>("MODEL").of(MODEL, &[Training]),
         /// Width of the hidden layers
         hidden: usize = 128 => Field::within("UNITS", 1, 65536).of(MODEL, &[Training]),
-        /// GAT: attention heads of a hidden layer, which divide `hidden` between them
+        /// SIGN and HOGA: layers. For SIGN the linear maps on a row's way, that of its hop among them; for HOGA those of
+        /// attention
+        layers: Option<usize> = None
+            => Field::within("N", 1, 32).of(MODEL, &[Training]).unless_given("2 for sign, 1 for hoga"),
+        /// Models of a hop set: read so many of its hops only
+        use_hops: Option<usize> = None
+            => Field::within("HOPS", 1, 64).of(MODEL, &[Training]).unless_given("all of them"),
+        /// S²GC: share of the features themselves in each hop of the mean, 0 to below 1
+        alpha: Option<f64> = None
+            => Field::real("SHARE", Real::Probability).of(MODEL, &[Training]).unless_given("0.05"),
+        /// SIGN: what stands between layers
+        activation: Option<ActivationKind> = None
+            => Field::choice::<ActivationKind>("ACTIVATION").of(MODEL, &[Training]).unless_given("relu"),
+        /// GAT and HOGA: attention heads of a hidden layer, which divide `hidden` between them
         heads: Option<usize> = None => Field::at_least("HEADS", 1).of(MODEL, &[Training]).unless_given("8"),
         /// GAT: attention heads of the last layer, which are averaged
         output_heads: Option<usize> = None
@@ -90,8 +105,12 @@ options! {
         threads: Option<usize> = None
             => Field::within("T", 1, 1024).of(MACHINE, &[Speed]).named("train_threads")
                 .unless_given("half the CPU cores, at least 1; with `resume` as many as the checkpoint was trained with"),
-        /// Layers of the model: one a hop.
-        layers: usize = 2 => Field::internal(),
+        /// Blocks of a batch, and so layers of a model over them.
+        blocks: usize = 2 => Field::internal(),
+        /// Hops of each operator of the hop set; 0 for a dataset.
+        stored_hops: usize = 0 => Field::internal(),
+        /// Operators of the hop set; 0 for a dataset.
+        operators: usize = 0 => Field::internal(),
         /// Features of an edge that the model gets; 0 for none.
         edge_dim: usize = 0 => Field::internal(),
         /// Seeds the parameters and the dropout of every batch.
@@ -109,21 +128,15 @@ impl TrainingOptions {
     pub fn check(&self, loader: &LoaderOptions) -> Result<(), OptionError> {
         self.check_ranges()?;
         let model = self.model.row();
-        for (option, given) in [
-            ("heads", self.heads.is_some()),
-            ("output_heads", self.output_heads.is_some()),
-            ("attention_dropout", self.attention_dropout.is_some()),
-        ] {
-            if given && !model.has_attention() {
-                let models = ModelKind::names_of(ModelRow::has_attention);
-                return Err(OptionError::of(option, format!("only `model={models}` has attention")));
-            }
+        if model.reads_hops() {
+            let reason = format!(
+                "it trains on a hop set, and this is a dataset: `uvatrain propagate` makes a hop set of it; or use \
+                 `model={}`",
+                ModelKind::names_of(|row| !row.reads_hops())
+            );
+            return Err(OptionError::new("model", model.name, reason));
         }
-        let heads = self.trainer().heads;
-        if model.has_attention() && !self.hidden.is_multiple_of(heads) {
-            let reason = format!("{heads} heads do not divide `hidden={}` between them", self.hidden);
-            return Err(OptionError::of("heads", reason));
-        }
+        self.check_model()?;
         let kind = loader.sampler_kind;
         if !model.takes_edge_weights() && kind.weighs_edges() {
             let reason = format!(
@@ -157,6 +170,123 @@ impl TrainingOptions {
         Ok(())
     }
 
+    /// Checks the options for a hop set of so many hops of each of so many operators, and keeps both. What sampling takes
+    /// part in is the caller's to check.
+    ///
+    /// # Errors
+    /// An option that is out of range, that contradicts another, or that models over hop sets do not have.
+    pub fn check_for_hops(&mut self, stored_hops: usize, operators: usize) -> Result<(), OptionError> {
+        self.check_ranges()?;
+        let model = self.model.row();
+        let Some(hops) = model.hops else {
+            let models = ModelKind::names_of(ModelRow::reads_hops);
+            let reason =
+                format!("it trains on sampled neighbours, and a hop set has none: use `model={models}`");
+            return Err(OptionError::new("model", model.name, reason));
+        };
+        self.check_model()?;
+        let summed = matches!(self.aggregate, Aggregate::Host | Aggregate::Device);
+        for (option, given, reason) in [
+            (
+                "residual",
+                self.residual,
+                "only models over sampled neighbours have layers that add to their rows",
+            ),
+            (
+                "norm",
+                self.norm != NormKind::None,
+                "only models over sampled neighbours take it; hoga always has layer \
+                normalisation",
+            ),
+            (
+                "feature_norm",
+                self.feature_norm != FeatureNorm::None,
+                "features are normalised before they are \
+                multiplied: give it to `uvatrain propagate`",
+            ),
+            ("aggregate", summed, "the sums of a hop set have been made"),
+            (
+                "eval",
+                self.evaluate_by == EvaluateBy::Full,
+                "rows of a hop set hold all neighbours, so that every \
+                evaluation is full",
+            ),
+        ] {
+            if given {
+                return Err(OptionError::of(option, reason.to_owned()));
+            }
+        }
+        if operators > 1 && !hops.several_operators {
+            let several = |row: &ModelRow| row.hops.is_some_and(|hops| hops.several_operators);
+            let reason = format!(
+                "it takes hops of one operator, and this hop set has {operators}: use `model={}`",
+                ModelKind::names_of(several)
+            );
+            return Err(OptionError::new("model", model.name, reason));
+        }
+        if let Some(more) = self.use_hops.filter(|&hops| hops > stored_hops) {
+            let reason = format!("the hop set has {stored_hops}: `uvatrain propagate` makes more");
+            return Err(OptionError::new("use_hops", more, reason));
+        }
+        (self.stored_hops, self.operators) = (stored_hops, operators);
+        Ok(())
+    }
+
+    /// Checks the options of the model with each other.
+    fn check_model(&self) -> Result<(), OptionError> {
+        let model = self.model.row();
+        let has = |holds: fn(&ModelRow) -> bool, what: &str| {
+            (holds, format!("only `model={}` {what}", ModelKind::names_of(holds)))
+        };
+        let attends = || has(ModelRow::has_attention, "has attention between neighbours");
+        for (option, given, (holds, reason)) in [
+            ("heads", self.heads.is_some(), has(ModelRow::has_heads, "has attention")),
+            ("output_heads", self.output_heads.is_some(), attends()),
+            ("attention_dropout", self.attention_dropout.is_some(), attends()),
+            (
+                "layers",
+                self.layers.is_some(),
+                has(
+                    |row| row.hops.is_some_and(|hops| hops.layers.is_some()),
+                    "takes it; models over sampled \
+                    neighbours have a layer for each number of `fanouts`",
+                ),
+            ),
+            ("use_hops", self.use_hops.is_some(), has(ModelRow::reads_hops, "trains on a hop set")),
+            ("alpha", self.alpha.is_some(), has(|row| row.name == ModelKind::S2gc.name(), "has it")),
+            (
+                "activation",
+                self.activation.is_some(),
+                has(|row| row.name == ModelKind::Sign.name(), "has a choice"),
+            ),
+        ] {
+            if given && !holds(model) {
+                return Err(OptionError::of(option, reason));
+            }
+        }
+        if let (Some(given), Some(layers)) = (self.layers, model.hops.and_then(|hops| hops.layers))
+            && given < layers.least
+        {
+            let reason = format!("`model={}` has at least {} layers", model.name, layers.least);
+            return Err(OptionError::new("layers", given, reason));
+        }
+        let heads = self.trainer().heads;
+        if model.has_heads() && !self.hidden.is_multiple_of(heads) {
+            let reason = format!("{heads} heads do not divide `hidden={}` between them", self.hidden);
+            return Err(OptionError::of("heads", reason));
+        }
+        Ok(())
+    }
+
+    /// Layers of the model.
+    fn layers(&self) -> usize {
+        let usual = match self.model.row().hops {
+            Some(hops) => hops.layers.map_or(1, |layers| layers.usual),
+            None => self.blocks,
+        };
+        self.layers.unwrap_or(usual)
+    }
+
     /// Model and optimiser.
     #[must_use]
     pub fn trainer(&self) -> TrainerOptions {
@@ -170,7 +300,11 @@ impl TrainingOptions {
             edge_dim: self.edge_dim,
             residual: self.residual,
             norm: self.norm,
-            layers: self.layers,
+            layers: self.layers(),
+            hops: self.use_hops.unwrap_or(self.stored_hops),
+            operators: self.operators,
+            alpha: self.alpha.unwrap_or(usual.alpha),
+            activation: self.activation.unwrap_or(usual.activation),
             dropout: self.dropout,
             input_dropout: self.input_dropout,
             learning_rate: self.learning_rate,

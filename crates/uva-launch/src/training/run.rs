@@ -22,7 +22,7 @@ use crate::checkpoint_files::CheckpointDirectory;
 use crate::launcher::{Consume, Environments, Launch, Launcher, Outcome};
 use crate::mps;
 use crate::preparation::{Draft, Prepared};
-use uva_runtime::backend::{self, Backend, BackendOptions, Decision};
+use uva_runtime::backend::{self, Backend, BackendOptions, Decision, DeviceChoice};
 use uva_runtime::control::{Control, Stop};
 use uva_runtime::dry_run::{DryRun, MemoryKind, MemoryLine};
 use uva_runtime::memory::ProcessMemory;
@@ -77,11 +77,24 @@ impl TrainingRun {
         caches: Option<CacheRequest>,
         trainer: Trainer,
     ) -> Result<Self, RuntimeError> {
-        options.check(loader)?;
+        let mut loader = loader.clone();
+        let backend = &match (dataset.hops(), &mut loader.hops) {
+            (Some(hops), Some(batches)) => {
+                let stored = hops.per_operator();
+                options.check_for_hops(stored, hops.operators())?;
+                batches.tables = options.trainer().tables_read(stored);
+                on_cpu(backend)?
+            }
+            _ => {
+                options.check(&loader)?;
+                backend.clone()
+            }
+        };
+        let loader = &loader;
         let task = task(&dataset, options.metric.0, options.loss.0)?;
         (options.metric, options.loss) =
             (MetricChoice(Some(task.metric)), LossChoice(task.kind.regression()));
-        (options.layers, options.seed) = (loader.fanouts.len(), loader.seed);
+        (options.blocks, options.seed) = (loader.fanouts.len(), loader.seed);
         let edge_attr = loader.edge_attr || options.model.row().needs_edge_features();
         options.edge_dim = match dataset.edge_features() {
             Some(table) if edge_attr => table.dim,
@@ -126,7 +139,10 @@ impl TrainingRun {
         preflight::check(&dataset, &options, plan.largest_batch(&dataset), &decision.backend)?;
         // Only now is it known which role widens: the model takes what the producer does not widen.
         loader.feature_type = asked.for_models(dataset.features().element, decision.backend.cuda().is_some());
-        let aggregate = AggregateVerdict::new(&options, &dataset, &decision.backend, &plan, task.outputs)?;
+        let aggregate = match dataset.hops() {
+            Some(_) => AggregateVerdict::off("a hop set has its sums"),
+            None => AggregateVerdict::new(&options, &dataset, &decision.backend, &plan, task.outputs)?,
+        };
         (loader.aggregation, loader.sums_chosen_for) = (aggregate.aggregation, aggregate.chosen_for);
         loader.gathers_before_sums = aggregate.gathers_before_sums();
         let planned = &plan.options;
@@ -387,6 +403,19 @@ struct Told {
     roles: Roles,
     memory: Vec<ProcessMemory>,
     seconds: f64,
+}
+
+/// The backend of a run over a hop set, whose rows go to a model on the CPU.
+fn on_cpu(asked: &BackendOptions) -> Result<BackendOptions, OptionError> {
+    match asked.device {
+        DeviceChoice::Auto | DeviceChoice::Cpu => {
+            Ok(BackendOptions { device: DeviceChoice::Cpu, ..asked.clone() })
+        }
+        DeviceChoice::Cuda(_) => {
+            let reason = "a hop set trains on the CPU so far: give `device=cpu`, or leave it out";
+            Err(OptionError::new("device", asked.device, reason))
+        }
+    }
 }
 
 /// Settles the number of training threads: the requested one, else `before`, the number of the run being resumed, else

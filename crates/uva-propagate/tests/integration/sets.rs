@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 use uva_graph::npy::{NpyArray, NpyType, write_array};
-use uva_graph::{Dataset, GraphError, Split};
+use uva_graph::{Dataset, GraphError, Split, Verify};
 use uva_propagate::{HopSet, HopType, KeptNodes, Layout, Options, RowOrder, propagate};
 use uva_sample::philox::{Purpose, StreamKey};
 
@@ -310,4 +310,62 @@ fn what_cannot_be_made_is_refused_before_anything_is_written() {
     make(&path, &out, &options("sym", 1));
     let error = propagate(&empty, &out, &options("sym", 1), false, &mut Counted::default()).unwrap_err();
     assert!(error.is_bad_input() && error.to_string().contains("exists already"), "{error}");
+}
+
+#[test]
+fn a_hop_set_opened_as_a_dataset_lends_the_rows_of_its_files_in_both_layouts() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = graph(temp.path(), NpyType::F32);
+    let mut found = Vec::new();
+    for layout in [Layout::Hops, Layout::Rows] {
+        let out = temp.path().join(layout.name());
+        make(&path, &out, &Options { layout, nodes: KeptNodes::Splits, ..options("sym,row", 2) });
+        let dataset = HopSet::open_dataset(&out, Verify::Stamp).unwrap();
+        let hops = dataset.hops().unwrap();
+        assert_eq!((hops.count(), hops.operators(), hops.per_operator()), (5, 2, 2));
+        assert_eq!(hops.row_stride(), if layout == Layout::Rows { 5 * 4 * DIM } else { 4 * DIM });
+        assert_eq!((dataset.nodes(), dataset.edges(), dataset.classes()), (253, 0, 3));
+        let features = dataset.features();
+        assert_eq!((features.rows, features.dim), (253, DIM));
+        assert_eq!(hops.nodes(), ids(&out.join("node_idx.npy")));
+        assert_eq!(dataset.split(Split::Valid), &hops.nodes()[hops.rows_of(Split::Valid)]);
+        assert_eq!(hops.rows_of(Split::Test), 250..253);
+        let rows: Vec<u8> =
+            (0..5).flat_map(|hop| (0..253).flat_map(move |row| hops.table(hop).row(row).to_vec())).collect();
+        found.push(rows);
+        if layout == Layout::Hops {
+            let files = ["x", "sym.1", "sym.2", "row.1", "row.2"]
+                .map(|name| NpyArray::open(&out.join(format!("{name}.npy"))).unwrap().bytes().to_vec());
+            assert_eq!(found[0], files.concat());
+            assert!(hops.table(1).is_dense());
+            assert_eq!(hops.table(1).rows(3..5), &files[1][3 * 4 * DIM..5 * 4 * DIM]);
+        }
+    }
+    assert!(found[0] == found[1]);
+    // Whoever opens it as a graph learns what it is.
+    let error = Dataset::open(&temp.path().join("hops")).unwrap_err();
+    assert!(error.is_bad_input() && error.to_string().contains("hop set"), "{error}");
+}
+
+#[test]
+fn a_fingerprint_is_of_the_content_and_not_of_the_time_it_took() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = graph(temp.path(), NpyType::F32);
+    let fingerprint = |name: &str, options: &Options| {
+        let out = temp.path().join(name);
+        make(&path, &out, options);
+        HopSet::open_dataset(&out, Verify::HeadersOnly).unwrap().fingerprint()
+    };
+    let one = fingerprint("one", &options("sym", 2));
+    assert_eq!(one, fingerprint("again", &Options { memory: 1 << 22, ..options("sym", 2) }));
+    assert_ne!(one, fingerprint("fewer", &options("sym", 1)));
+    assert_ne!(one, fingerprint("narrow", &Options { element: HopType::F16, ..options("sym", 2) }));
+    let description = temp.path().join("one/hops.json");
+    let mut json: Value = serde_json::from_slice(&fs::read(&description).unwrap()).unwrap();
+    json["seconds"] = json!(77.5);
+    fs::write(&description, json.to_string()).unwrap();
+    assert_eq!(one, HopSet::open(&temp.path().join("one")).unwrap().fingerprint());
+    json["operators"][0]["hops"] = json!(1);
+    fs::write(&description, json.to_string()).unwrap();
+    HopSet::open(&temp.path().join("one")).unwrap_err();
 }

@@ -1,4 +1,4 @@
-//! The worker: samples a batch into a feature slot and gathers its rows there, alone.
+//! The worker: samples a batch into a feature slot and gathers its rows there, alone. Of a hop set nothing is sampled.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +15,7 @@ use super::sampler::Sampling;
 use crate::cache::{Engine, SampledGraph};
 use crate::clock::since_boot;
 use crate::control::{Control, FIRST_SAMPLER, Stop};
+use crate::hop_rows::HopSampling;
 use crate::host_rows::chosen_rows;
 use crate::machine::share_of_cores;
 use crate::peer::Peer;
@@ -38,6 +39,75 @@ impl Crew {
     pub fn new(dataset: &Dataset, cached_rows: Option<&FrozenBytes>) -> Result<Self, RuntimeError> {
         let cached = cached_rows.map(|ids| chosen_rows(dataset, share_of_cores(4), ids)).transpose()?;
         Ok(Self { cached: cached.map(Arc::new), broken: AtomicBool::new(false) })
+    }
+}
+
+/// Makes batches in feature slots, one after the other.
+trait MakesBatches {
+    /// Writes all but rows into the payload of this slot.
+    fn sample(&mut self, key: BatchKey, slot: usize, payload: &mut [u8])
+    -> Result<BatchHeader, RuntimeError>;
+
+    /// Writes the rows of the batch sampled last, whose sequence number is given, and notes in its header when they were
+    /// complete.
+    fn gather(
+        &mut self,
+        sequence: u64,
+        header: &mut BatchHeader,
+        payload: &mut [u8],
+    ) -> Result<(), RuntimeError>;
+}
+
+/// Batches that are sampled in a graph.
+struct SampledBatches<'a> {
+    plan: &'a RunPlan,
+    control: &'a Control,
+    sampling: Sampling<'a>,
+    rows: SlotRows<'a>,
+}
+
+impl MakesBatches for SampledBatches<'_> {
+    fn sample(
+        &mut self,
+        key: BatchKey,
+        slot: usize,
+        payload: &mut [u8],
+    ) -> Result<BatchHeader, RuntimeError> {
+        self.sampling.sample(key, slot, payload)
+    }
+
+    fn gather(
+        &mut self,
+        sequence: u64,
+        header: &mut BatchHeader,
+        payload: &mut [u8],
+    ) -> Result<(), RuntimeError> {
+        let layout = &self.plan.layout;
+        header.set_summed(sums_batch(self.plan, self.control, sequence, header));
+        // The sampler's columns come first in a feature slot, where they are in a batch slot.
+        let (from, to) = payload.split_at_mut(layout.batch_bytes());
+        self.rows.fill(layout, header, 1, from, (to, from.len()))
+    }
+}
+
+impl MakesBatches for HopSampling<'_> {
+    fn sample(
+        &mut self,
+        key: BatchKey,
+        _slot: usize,
+        payload: &mut [u8],
+    ) -> Result<BatchHeader, RuntimeError> {
+        HopSampling::sample(self, key, payload)
+    }
+
+    fn gather(
+        &mut self,
+        _sequence: u64,
+        header: &mut BatchHeader,
+        payload: &mut [u8],
+    ) -> Result<(), RuntimeError> {
+        HopSampling::gather(self, header, payload);
+        Ok(())
     }
 }
 
@@ -86,16 +156,25 @@ impl WorkerRole<'_> {
     }
 
     fn make_all(&self, clock: &mut StageClock) -> Result<(), RuntimeError> {
-        let Self { index, dataset, plan, control, crew, .. } = *self;
-        let (layout, place) = (&plan.layout, FIRST_SAMPLER + index);
+        let Self { dataset, plan, control, crew, .. } = *self;
         // Threads of the shuffle would otherwise inherit the one core.
         machine::start_threads()?;
         self.keep_on_core();
+        if let (Some(hops), Some(batches)) = (dataset.hops(), &plan.options.hops) {
+            return self.hand_over(clock, &mut HopSampling::new(dataset, hops, plan, batches)?);
+        }
         let graph = SampledGraph::new(dataset, self.reordered.map(FrozenBytes::bytes))?;
         let engine = Engine::on_host(dataset, &graph, &plan.options, plan.caches.lists)?;
-        let mut sampling = Sampling::new(dataset, plan, &graph, engine, None)?;
+        let sampling = Sampling::new(dataset, plan, &graph, engine, None)?;
         let cache = crew.cached.as_ref().map(|rows| Arc::clone(rows).into());
-        let mut rows = SlotRows::of_one_thread(dataset, layout, cache)?;
+        let rows = SlotRows::of_one_thread(dataset, &plan.layout, cache)?;
+        self.hand_over(clock, &mut SampledBatches { plan, control, sampling, rows })
+    }
+
+    /// Makes its batches one after the other, each in the slot of its sequence number.
+    fn hand_over(&self, clock: &mut StageClock, batches: &mut dyn MakesBatches) -> Result<(), RuntimeError> {
+        let Self { index, plan, control, .. } = *self;
+        let place = FIRST_SAMPLER + index;
         let mut features = self.features.writer();
         tracing::info!(index, of = plan.options.samplers, "ready to make batches");
         for sequence in (index as u64..).step_by(plan.options.samplers) {
@@ -109,19 +188,16 @@ impl WorkerRole<'_> {
                 Item::Batch(key) => {
                     let (began, number) = (since_boot(), slot.slot());
                     let payload = slot.payload_mut();
-                    let mut header = sampling.sample(key, number as usize, payload)?;
+                    let mut header = batches.sample(key, number as usize, payload)?;
                     let sampled = since_boot();
                     header.set_sampled(index as u32, began, sampled);
                     header.set_gather_began(sampled);
-                    header.set_summed(sums_batch(plan, control, sequence, &header));
                     header.set_pace(self.ready_batches(), 1);
-                    // The sampler's columns come first in a feature slot, where they are in a batch slot.
-                    let (from, to) = payload.split_at_mut(layout.batch_bytes());
-                    rows.fill(layout, &mut header, 1, from, (to, from.len()))?;
+                    batches.gather(sequence, &mut header, payload)?;
                     let microseconds = (since_boot() - began).as_micros() as u64;
                     let BatchKey { split, epoch, batch } = key;
                     tracing::trace!(sequence, %split, epoch, batch, slot = number, microseconds, "made");
-                    (header, layout.used_bytes(&header))
+                    (header, plan.layout.used_bytes(&header))
                 }
                 Item::Skipped => (BatchHeader::without_batch(HandOver::Skipped), BatchHeader::BYTES),
                 Item::End if plan.schedule.end(turn) == Some(sequence) => {

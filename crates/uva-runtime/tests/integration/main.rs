@@ -10,6 +10,7 @@ mod caches;
 mod consumer;
 mod edge_attr;
 mod feature_types;
+mod hops;
 mod input_nodes;
 mod pad;
 mod pipeline;

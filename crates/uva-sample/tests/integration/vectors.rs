@@ -8,7 +8,8 @@ use serde_json::Value;
 use uva_graph::Split;
 use uva_sample::philox::{Purpose, StreamKey, philox4x32};
 use uva_sample::{
-    BatchBounds, BatchKey, BatchSampler, Expand, MiniBatch, SamplerKind, SamplerOptions, SeedOrder, Walks,
+    BatchBounds, BatchKey, BatchSampler, ChunkOrder, Expand, MiniBatch, SamplerKind, SamplerOptions,
+    SeedOrder, Walks,
 };
 
 fn repository() -> PathBuf {
@@ -115,6 +116,18 @@ fn shuffles_agree() {
             SeedOrder::new(integer(&case["seed"]), split(&case["split"]), count, true, count, false).unwrap();
         order.prepare(integer(&case["epoch"])).unwrap();
         assert_eq!(order.batch(0), integers::<u32>(&case["positions"]), "{case}");
+    }
+}
+
+#[test]
+fn orders_of_chunks_agree() {
+    for case in entries(&vectors(), "chunk_orders") {
+        let (count, chunk) = (integer(&case["count"]), integer(&case["chunk"]));
+        let seed = integer(&case["seed"]);
+        let mut order = ChunkOrder::new(seed, Split::Train, count, Some(chunk), count, false).unwrap();
+        order.prepare(integer(&case["epoch"])).unwrap();
+        let rows: Vec<usize> = order.batch(0).flatten().collect();
+        assert_eq!(rows, integers::<usize>(&case["rows"]), "{case}");
     }
 }
 

@@ -42,6 +42,7 @@ fn aggregation(graph: &Graph, model: ModelKind) -> Matrix {
                 ModelKind::Sage | ModelKind::Gat => 1.0 / degree(v),
                 ModelKind::Gin | ModelKind::Gine => 1.0,
                 ModelKind::Gcn => 1.0 / ((degree(v) + 1.0) * (degree(u as usize) + 1.0)).sqrt(),
+                _ => unreachable!("it has no layers over neighbours"),
             };
         }
         if model == ModelKind::Gcn {
@@ -197,7 +198,6 @@ pub(super) fn dense_forward(graph: &Graph, trainer: &Trainer, x: Matrix) -> Matr
         }
         let bias = values("bias");
         let out = match model {
-            ModelKind::Gin | ModelKind::Gine => unreachable!("above"),
             ModelKind::Sage => {
                 let own = linear(x, values("own.weight"), bias.len());
                 add(&own, &linear(&product(&matrix, x), values("neighbours.weight"), bias.len()))
@@ -212,6 +212,7 @@ pub(super) fn dense_forward(graph: &Graph, trainer: &Trainer, x: Matrix) -> Matr
                 let layer = parts.map(|part| parameters.get(&name(part)));
                 attention(graph, layer, of_edges, heads, averaged, x)
             }
+            _ => unreachable!("above, or without layers over neighbours"),
         };
         add_row(out, bias)
     };
@@ -378,13 +379,13 @@ fn picked_neighbours_get_the_documented_weights() {
             for &u in picks {
                 let weight = match model {
                     ModelKind::Sage => 1.0 / picks.len() as f64,
-                    ModelKind::Gat => unreachable!("its weights are no constants"),
                     ModelKind::Gin | ModelKind::Gine => 1.0,
                     ModelKind::Gcn => {
                         degree(v)
                             / picks.len() as f64
                             / ((degree(v) + 1.0) * (degree(u as usize) + 1.0)).sqrt()
                     }
+                    _ => unreachable!("its weights are no constants"),
                 };
                 expected += weight * f64::from(batch.features[u as usize]);
             }

@@ -1,10 +1,11 @@
 //! The computed footprint of a network, compared with its real one.
 
+use super::hop_rows::HOP_MODELS;
 use super::support::MODELS;
 use crate::device::TrainDevice;
 use crate::trainer::Trainer;
+use uva_model::{ActivationKind, ModelKind, NormKind, TrainerOptions};
 use uva_model::{Footprint, Shapes};
-use uva_model::{ModelKind, NormKind, TrainerOptions};
 
 const SHAPES: Shapes = Shapes { input_dim: 7, classes: 5, seeds: 10, nodes_evaluated: None };
 
@@ -40,6 +41,32 @@ fn the_parameters_told_from_shapes_are_those_that_a_trainer_has() {
 }
 
 #[test]
+fn the_parameters_of_models_over_hop_sets_are_told_from_shapes_too() {
+    for model in HOP_MODELS {
+        let hops_of_model = model.row().hops.unwrap();
+        let layers = match hops_of_model.layers {
+            Some(layers) => layers.least..layers.least + 3,
+            None => 1..2,
+        };
+        for layers in layers {
+            for (hops, operators, activation) in
+                [(1, 1, ActivationKind::Relu), (3, 1, ActivationKind::Prelu), (2, 3, ActivationKind::Relu)]
+            {
+                if operators > 1 && !hops_of_model.several_operators {
+                    continue;
+                }
+                let of_model =
+                    TrainerOptions { model, layers, hops, operators, activation, ..Default::default() };
+                let options = TrainerOptions { hidden: 12, heads: 4, ..of_model };
+                let trainer = Trainer::new(&options, 7, 5, TrainDevice::Cpu).unwrap();
+                let told = Footprint::new(&options, &SHAPES);
+                assert_eq!(told.parameters, trainer.parameter_count() as u64, "{options:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn bytes_are_of_parameters_moments_gradients_logits_and_the_tables_of_an_evaluation() {
     let options =
         TrainerOptions { model: ModelKind::Sage, hidden: 16, layers: 2, ..TrainerOptions::default() };
@@ -61,9 +88,10 @@ fn bytes_are_of_parameters_moments_gradients_logits_and_the_tables_of_an_evaluat
 
 #[test]
 fn sizes_beyond_64_bits_are_the_largest_and_nothing_overflows() {
-    for model in MODELS {
-        let options =
-            TrainerOptions { model, hidden: usize::MAX, heads: 1, edge_dim: 3, ..TrainerOptions::default() };
+    for model in MODELS.into_iter().chain(HOP_MODELS) {
+        let (hops, operators) = (usize::MAX, usize::MAX);
+        let wide = TrainerOptions { model, hidden: usize::MAX, heads: 1, edge_dim: 3, ..Default::default() };
+        let options = TrainerOptions { hops, operators, ..wide };
         let shapes = Shapes {
             input_dim: usize::MAX,
             classes: usize::MAX,

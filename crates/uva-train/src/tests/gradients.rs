@@ -14,7 +14,12 @@ const TOLERANCE: f64 = 1e-7;
 
 /// Compares `gradients` with differences of `loss` at every element of every leaf. A ReLU's kink within a step would
 /// show as a wrong difference; with random values none is that near.
-fn check(leaves: &[(String, Tensor)], gradients: &[Tensor], loss: &dyn Fn() -> Tensor, what: &str) {
+pub(super) fn check(
+    leaves: &[(String, Tensor)],
+    gradients: &[Tensor],
+    loss: &dyn Fn() -> Tensor,
+    what: &str,
+) {
     assert_eq!(leaves.len(), gradients.len());
     let mut largest: f64 = 0.0;
     for ((name, leaf), gradient) in leaves.iter().zip(gradients) {

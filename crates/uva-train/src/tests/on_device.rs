@@ -121,7 +121,7 @@ impl OnDevice {
     }
 }
 
-fn slice(tensor: &Tensor) -> DeviceSlice<'_> {
+pub(super) fn slice(tensor: &Tensor) -> DeviceSlice<'_> {
     let bytes = tensor.numel() * tensor.kind().elt_size_in_bytes();
     // SAFETY: the tensor is contiguous, on device 0 or on the host in its place, and lives as long as the slice.
     unsafe { DeviceSlice::from_raw(tensor.data_ptr() as u64, bytes, 0) }

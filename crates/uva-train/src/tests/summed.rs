@@ -155,7 +155,7 @@ fn a_batch_of_sums_that_is_copied_to_a_device_gives_the_same_logits() {
         let (whole, _) =
             Prepared::copied(&trainer.trains(), &batch.input(&blocks), Device::Cpu).unwrap().unwrap();
         let logits = |prepared: &Prepared<'_>| {
-            let x = trainer.features(&prepared.rows).unwrap();
+            let x = trainer.inputs(&prepared.tables).unwrap();
             trainer.model.forward(x, &prepared.blocks, None).unwrap().logits
         };
         let difference = (logits(&copied) - logits(&whole)).abs().max().double_value(&[]);

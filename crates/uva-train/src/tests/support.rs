@@ -182,7 +182,7 @@ impl Batch {
     }
 }
 
-/// Every network.
+/// Every network over sampled blocks.
 pub(crate) const MODELS: [ModelKind; 5] =
     [ModelKind::Sage, ModelKind::Gcn, ModelKind::Gat, ModelKind::Gin, ModelKind::Gine];
 
@@ -209,14 +209,16 @@ pub(crate) fn options(model: ModelKind, hidden: usize, layers: usize) -> Trainer
         feature_norm: FeatureNorm::None,
         seed: 17,
         threads: Some(1),
+        ..TrainerOptions::default()
     }
 }
 
-/// Gives the biases and GIN's ε, which start as zeros, and the scales of norms, which start as ones, values that show where they
-/// are used.
+/// Gives the biases and GIN's ε, which start as zeros, the scales of norms, which start as ones, and the slopes of PReLUs
+/// values that show where they are used.
 pub(crate) fn fill_biases(trainer: &Trainer) {
     let mut random = SplitMix64::new(3);
-    let start_alike = |name: &String| ["bias", "norm.weight", "eps"].iter().any(|end| name.ends_with(end));
+    let start_alike =
+        |name: &String| ["bias", "norm.weight", "eps", "slope"].iter().any(|end| name.ends_with(end));
     for (_, tensor) in trainer.model.parameters().into_iter().filter(|(name, _)| start_alike(name)) {
         let values: Vec<f64> = (0..tensor.numel()).map(|_| 0.5 * random.symmetric()).collect();
         tch::no_grad(|| tensor.shallow_clone().copy_(&tch::Tensor::from_slice(&values)));

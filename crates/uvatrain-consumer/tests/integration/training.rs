@@ -31,7 +31,7 @@ pub(crate) fn training(checkpoint: Option<PathBuf>, evaluate_by: EvaluateBy) -> 
         hidden: 8,
         learning_rate: 0.01,
         weight_decay: 5e-4,
-        layers: 2,
+        blocks: 2,
         seed: 5,
         threads: Some(1),
         evaluate_by,

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context;
-use uva_graph::Dataset;
+use uva_graph::{Dataset, Verify};
 use uva_launch::training::{Trainer, TrainingRun};
+use uva_propagate::HopSet;
 use uva_runtime::metrics::Event;
 
 use super::pipeline::{Observers, Outputs, backend_options, check_paths, loader_options, with_input_nodes};
@@ -19,7 +20,12 @@ use uva_runtime::machine::share_of_cores;
 /// Trains a built-in model: in processes, where `uvatrain-consumer` has the model, or with `--in-process` in that
 /// program alone.
 pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
-    flags.check()?;
+    let of_hops = HopSet::is_at(&flags.data);
+    if of_hops {
+        flags.check_for_hops()?
+    } else {
+        flags.check()?
+    }
     // In one process the thread of the command is the consumer.
     log::name_process(if flags.loader.in_process { "consumer" } else { "launcher" });
     check_paths(&[
@@ -29,7 +35,8 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
         ("--input-nodes", flags.input_nodes.as_deref()),
         ("--libtorch", flags.libtorch.as_deref()),
     ])?;
-    let dataset = Dataset::open(&flags.data)?;
+    let dataset =
+        if of_hops { HopSet::open_dataset(&flags.data, Verify::Stamp)? } else { Dataset::open(&flags.data)? };
     let trainer = match models {
         Some(models) if flags.loader.in_process => Trainer::Here(models.consume),
         _ => {
@@ -40,8 +47,17 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
             Trainer::Program(program)
         }
     };
-    let loader = loader_options(flags.loader.options_of_models(), &flags.loader, &flags.backend)?;
-    let (dataset, loader) = with_input_nodes(dataset, loader, flags.input_nodes.as_deref())?;
+    let (dataset, loader) = match dataset.hops() {
+        Some(hops) => {
+            let loader = flags.loader.options();
+            let batches = flags.hops.options().batches(hops, loader.batch_size);
+            (dataset, loader.of_hops(batches))
+        }
+        None => {
+            let loader = loader_options(flags.loader.options_of_models(), &flags.loader, &flags.backend)?;
+            with_input_nodes(dataset, loader, flags.input_nodes.as_deref())?
+        }
+    };
     let asked = flags.training.options();
     let mut options = asked.clone();
     if flags.dry_run {

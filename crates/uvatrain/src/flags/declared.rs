@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 use std::path::PathBuf;
 
 use clap::builder::{PathBufValueParser, PossibleValue, PossibleValuesParser, TypedValueParser, ValueHint};
+use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -110,6 +111,8 @@ impl Shown for All {
 pub struct Declared<O, S = All> {
     /// What was given.
     pub given: Given<O>,
+    /// The options that somebody gave, those with a default among them.
+    pub typed: Vec<&'static Field>,
     shown: PhantomData<fn() -> S>,
 }
 
@@ -127,7 +130,9 @@ impl<O: Options, S> Declared<O, S> {
 
 impl<O: Options, S: Shown> FromArgMatches for Declared<O, S> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        Ok(Self { given: given(matches, S::shows)?, shown: PhantomData })
+        let typed = |field: &&Field| matches.value_source(field.name) == Some(ValueSource::CommandLine);
+        let typed = O::declared().filter(|field| S::shows(field)).filter(typed).collect();
+        Ok(Self { given: given(matches, S::shows)?, typed, shown: PhantomData })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {

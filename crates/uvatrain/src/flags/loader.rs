@@ -60,6 +60,11 @@ impl LoaderFlags {
         self.declared.gives(name)
     }
 
+    /// The options that somebody gave, those with a default among them.
+    pub fn typed(&self) -> &[&'static Field] {
+        &self.declared.typed
+    }
+
     /// The options that decide what batches are and how large, as one would give them again. Defaults are left out.
     pub fn given_again(&self) -> String {
         let words = self.declared.given.that_make_batches().map(|(field, value)| match field.kind {

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use uva_launch::training::TrainingOptions;
 use uva_runtime::RuntimeError;
+use uva_runtime::hop_options::{HopOptions, Shuffle};
+use uva_runtime::spec::{Field, OptionError};
 
 use super::declared::Declared;
 use super::{BackendFlags, CacheFlags, LoaderFlags};
@@ -25,7 +27,7 @@ Example:
   uvatrain train data/demo --checkpoint run1 --epochs 40 --resume")]
 pub struct TrainFlags {
     /// The dataset: a directory of .npy files, as `generate` and `import` write it. Features may be float32, float16,
-    /// bfloat16, uint8 or int8; the model computes in float32
+    /// bfloat16, uint8 or int8; the model computes in float32. Or a hop set, which `propagate` writes
     #[arg(value_name = "DATA")]
     pub data: PathBuf,
 
@@ -39,6 +41,11 @@ pub struct TrainFlags {
     #[arg(long, value_name = "FILE", help_heading = "Batches")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_nodes: Option<PathBuf>,
+
+    /// In which order epochs visit the rows of a hop set.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub hops: Declared<HopOptions>,
 
     /// How batches are made and handed on.
     #[command(flatten)]
@@ -81,12 +88,40 @@ pub struct TrainFlags {
     pub json: bool,
 }
 
+/// The loader's options that a hop set has a use for. The others are about sampling, or about roles that it has not.
+const OF_HOP_SETS: [&str; 5] = ["batch_size", "drop_last", "seed", "samplers", "slots"];
+
 impl TrainFlags {
+    /// What clap cannot see, for a hop set: options that are of no use with it, or contradict each other.
+    ///
+    /// # Errors
+    /// Bad usage; the message names the option.
+    pub fn check_for_hops(&self) -> Result<(), RuntimeError> {
+        let hops = self.hops.options();
+        self.hops.given.check_use(&hops)?;
+        let of_loader = self.loader.typed().iter().filter(|field| !OF_HOP_SETS.contains(&field.name));
+        let input_nodes = self.input_nodes.is_some().then_some("input_nodes");
+        let mut refused =
+            of_loader.chain(&self.cache.typed).map(|field: &&Field| field.name).chain(input_nodes);
+        if let Some(name) = refused.next() {
+            let reason = "DATA is a hop set, whose rows are read without sampling: leave the option out";
+            return Err(OptionError::of(name, reason).into());
+        }
+        Ok(self.backend.options().check()?)
+    }
+
     /// What clap cannot see: options that contradict each other.
     ///
     /// # Errors
     /// Bad usage; the message names the options and what would do instead.
     pub fn check(&self) -> anyhow::Result<()> {
+        // A full shuffle is what a dataset has.
+        let of_hops =
+            [("shuffle", self.hops.options().shuffle != Shuffle::Full), ("chunk", self.hops.gives("chunk"))];
+        if let Some((name, _)) = of_hops.into_iter().find(|(_, given)| *given) {
+            let reason = "DATA is no hop set, whose rows it is about: `uvatrain propagate` makes one";
+            return Err(RuntimeError::from(OptionError::of(name, reason)).into());
+        }
         self.loader.check()?;
         self.training.options().check(&self.loader.options()).map_err(RuntimeError::from)?;
         Ok(self.backend.options().check().map_err(RuntimeError::from)?)

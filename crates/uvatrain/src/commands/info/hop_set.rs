@@ -16,6 +16,8 @@ struct Facts<'a> {
     path: String,
     bytes: u64,
     hops: usize,
+    /// That of the hop set, which checkpoints name; the dataset's is within `dataset`.
+    fingerprint: String,
     /// Whether every hash and value has been checked, and not only lengths and shapes.
     verified: bool,
     #[serde(flatten)]
@@ -34,6 +36,7 @@ pub fn run(path: &Path, verify: bool, json: bool) -> anyhow::Result<()> {
             path: path.display().to_string(),
             bytes: set.bytes(),
             hops: set.hops(),
+            fingerprint: set.fingerprint(),
             verified: verify,
             set: &set,
         });
@@ -61,6 +64,7 @@ fn table(path: &Path, set: &HopSet, verified: bool) -> String {
     fact("order of training rows", format!("{}{drawn}", set.order.kind));
     fact("classes", count(set.classes));
     fact("on disk", ByteSize::from_bytes(set.bytes()).to_string());
+    fact("fingerprint", set.fingerprint());
     fact("dataset", format!("fingerprint {}", set.dataset.fingerprint));
     fact("made by", format!("{}, in {}", set.made_by, format::seconds(set.seconds)));
     let checked = match verified {

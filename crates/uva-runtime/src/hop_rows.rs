@@ -1,0 +1,124 @@
+//! Fills feature slots with rows of a hop set.
+
+use std::ops::Range;
+
+use uva_batch::{BatchHeader, BatchLayout, Column};
+use uva_graph::{Dataset, Hops, Split};
+use uva_sample::{BatchCounts, BatchKey, ChunkOrder, rows_hash};
+
+use crate::clock::since_boot;
+use crate::hop_options::HopBatches;
+use crate::plan::RunPlan;
+use crate::{LoaderOptions, RuntimeError, machine};
+
+/// The state of a worker that makes batches of a hop set, allocated once.
+pub(crate) struct HopSampling<'a> {
+    dataset: &'a Dataset,
+    hops: Hops<'a>,
+    layout: &'a BatchLayout,
+    /// The tables that batches have.
+    tables: &'a [usize],
+    /// The order of each split, and the epoch that it is prepared for.
+    orders: [ChunkOrder; 3],
+    prepared: [Option<u32>; 3],
+    /// The rows of the batch at hand.
+    runs: Vec<Range<usize>>,
+}
+
+impl<'a> HopSampling<'a> {
+    /// For batches of this plan, of the rows of this dataset.
+    pub fn new(
+        dataset: &'a Dataset,
+        hops: Hops<'a>,
+        plan: &'a RunPlan,
+        batches: &'a HopBatches,
+    ) -> Result<Self, RuntimeError> {
+        let order = |split| order(dataset, &plan.options, batches, split);
+        Ok(Self {
+            dataset,
+            hops,
+            layout: &plan.layout,
+            tables: &batches.tables,
+            orders: [order(Split::Train)?, order(Split::Valid)?, order(Split::Test)?],
+            prepared: [None; 3],
+            runs: Vec::new(),
+        })
+    }
+
+    /// Writes nodes and labels of a batch into the payload of a feature slot. [`gather`](Self::gather) copies its rows.
+    pub fn sample(&mut self, key: BatchKey, payload: &mut [u8]) -> Result<BatchHeader, RuntimeError> {
+        let order = &mut self.orders[key.split as usize];
+        let prepared = &mut self.prepared[key.split as usize];
+        if *prepared != Some(key.epoch) {
+            if order.uses_threads() {
+                machine::start_threads()?;
+            }
+            order.prepare(key.epoch)?;
+            *prepared = Some(key.epoch);
+        }
+        let first = self.hops.rows_of(key.split).start;
+        self.runs.clear();
+        self.runs.extend(order.batch(key.batch as usize).map(|run| first + run.start..first + run.end));
+        let mut columns = self.layout.columns_mut(payload);
+        let input_id: &mut [i64] = columns.take(Column::InputId, 0);
+        let places = self.runs.iter().cloned().flatten();
+        input_id.iter_mut().zip(places).for_each(|(to, row)| *to = (row - first) as i64);
+        let nodes: &mut [i64] = columns.take(Column::InputNodes, 0);
+        let rows = copy_runs(&self.runs, self.hops.nodes(), 1, nodes);
+        let labels = self.dataset.labels();
+        let label_bytes: &mut [u8] = columns.take(Column::Labels, 0);
+        copy_runs(&self.runs, labels.bytes(), labels.row_bytes(), label_bytes);
+        let hash = rows_hash(&nodes[..rows]);
+        Ok(BatchHeader::of_batch(
+            key,
+            &BatchCounts { seeds: rows, nodes: rows, hash, ..BatchCounts::default() },
+        ))
+    }
+
+    /// Copies the rows of the batch sampled last into its slot: table by table, run by run.
+    pub fn gather(&self, header: &mut BatchHeader, payload: &mut [u8]) {
+        for (place, table) in self.tables.iter().enumerate() {
+            let mut to = &mut payload[self.layout.range(header, Column::X, place)];
+            let table = self.hops.table(*table);
+            for run in &self.runs {
+                if table.is_dense() {
+                    put(&mut to, table.rows(run.clone()));
+                } else {
+                    run.clone().for_each(|row| put(&mut to, table.row(row)));
+                }
+            }
+        }
+        header.set_gathered(since_boot());
+    }
+}
+
+/// Copies runs of rows of `width` values each to the front of `to`, and returns how many rows these are.
+fn copy_runs<T: Copy>(runs: &[Range<usize>], from: &[T], width: usize, to: &mut [T]) -> usize {
+    let mut rows = 0;
+    for run in runs {
+        let end = rows + run.len();
+        to[rows * width..end * width].copy_from_slice(&from[run.start * width..run.end * width]);
+        rows = end;
+    }
+    rows
+}
+
+/// Copies `from` to the front of `to`, which then begins behind it.
+fn put(to: &mut &mut [u8], from: &[u8]) {
+    let (front, rest) = std::mem::take(to).split_at_mut(from.len());
+    front.copy_from_slice(from);
+    *to = rest;
+}
+
+/// The order of a split's rows. Only training may drop its last batch.
+fn order(
+    dataset: &Dataset,
+    options: &LoaderOptions,
+    batches: &HopBatches,
+    split: Split,
+) -> Result<ChunkOrder, RuntimeError> {
+    let drop_last = split == Split::Train && options.drop_last;
+    let chunk = options.shuffled.has(split).then_some(batches.chunk);
+    let rows = dataset.split(split).len();
+    Ok(ChunkOrder::new(options.seed, split, rows, chunk, options.batch_size, drop_last)?)
+}

@@ -1,0 +1,113 @@
+//! What a model over a hop set does first: from a batch's tables, one a hop, to one row a node.
+
+pub(crate) mod attention;
+pub(crate) mod maps;
+pub(crate) mod mean;
+
+use self::attention::HopAttention;
+use self::maps::HopMaps;
+use crate::TrainError;
+use crate::dropout::Draws;
+use crate::random::SplitMix64;
+use tch::{Device, Kind, Tensor};
+use uva_model::{ModelKind, TrainerOptions};
+
+/// The rows that a network takes, each [nodes, columns]: those of the input nodes, or a table for each hop.
+pub(crate) struct Inputs(pub(crate) Vec<Tensor>);
+
+impl From<Tensor> for Inputs {
+    fn from(rows: Tensor) -> Self {
+        Self(vec![rows])
+    }
+}
+
+/// From tables to rows.
+pub(crate) enum Front {
+    /// There is one table, which is taken as it is: that of a model over blocks, and of SGC.
+    Alone,
+    /// S²GC: the mean over the hops, in which the features have this share.
+    Mean(f64),
+    /// SIGN: a linear map for each hop, side by side.
+    Maps(HopMaps),
+    /// HOGA: all of it, up to the logits.
+    Attention(HopAttention),
+}
+
+/// The state that the backward pass needs.
+pub(crate) enum Saved {
+    Nothing,
+    /// What the maps were given.
+    Maps(Vec<Tensor>),
+    Attention(attention::Saved),
+}
+
+impl Front {
+    /// That of `options.model`, for tables of `input_dim` columns.
+    pub(crate) fn new(
+        options: &TrainerOptions,
+        (input_dim, outputs): (usize, usize),
+        place: (Kind, Device),
+        random: &mut SplitMix64,
+    ) -> Result<Self, TrainError> {
+        Ok(match options.model {
+            ModelKind::S2gc => Self::Mean(options.alpha),
+            ModelKind::Sign => Self::Maps(HopMaps::new(options, input_dim, place, random)?),
+            ModelKind::Hoga => {
+                Self::Attention(HopAttention::new(options, (input_dim, outputs), place, random)?)
+            }
+            _ => Self::Alone,
+        })
+    }
+
+    /// Its parameters by name, in an order that never changes.
+    pub(crate) fn parameters(&self) -> Vec<(String, Tensor)> {
+        match self {
+            Self::Alone | Self::Mean(_) => Vec::new(),
+            Self::Maps(maps) => maps.parameters(),
+            Self::Attention(attention) => attention.parameters(),
+        }
+    }
+
+    /// Whether it has parameters, and so needs the gradient of its result.
+    pub(crate) fn is_trained(&self) -> bool {
+        matches!(self, Self::Maps(_) | Self::Attention(_))
+    }
+
+    /// One row a node, and what [`Front::backward`] needs. With `draws` it is a training pass.
+    pub(crate) fn forward(
+        &self,
+        Inputs(mut tables): Inputs,
+        draws: Option<&mut Draws>,
+    ) -> Result<(Tensor, Saved), TrainError> {
+        Ok(match self {
+            Self::Alone => {
+                let rows = tables.pop().filter(|_| tables.is_empty());
+                (rows.ok_or_else(|| another_number(1))?, Saved::Nothing)
+            }
+            Self::Mean(alpha) => (mean::mean(&tables, *alpha)?, Saved::Nothing),
+            Self::Maps(maps) => {
+                let (rows, inputs) = maps.forward(tables)?;
+                (rows, Saved::Maps(inputs))
+            }
+            Self::Attention(attention) => {
+                let (logits, saved) = attention.forward(&tables, draws)?;
+                (logits, Saved::Attention(saved))
+            }
+        })
+    }
+
+    /// Gradients of the parameters, in their order, from that of the result. `saved` is of a training pass.
+    pub(crate) fn backward(&self, saved: &Saved, gradient: &Tensor) -> Result<Vec<Tensor>, TrainError> {
+        match (self, saved) {
+            (Self::Alone | Self::Mean(_), Saved::Nothing) => Ok(Vec::new()),
+            (Self::Maps(maps), Saved::Maps(inputs)) => maps.backward(inputs, gradient),
+            (Self::Attention(_), Saved::Attention(saved)) => saved.backward(gradient),
+            _ => Err(TrainError::Input("a backward pass behind another model's forward pass".to_owned())),
+        }
+    }
+}
+
+/// Another number of tables than `wanted`.
+fn another_number(wanted: usize) -> TrainError {
+    TrainError::Input(format!("another number of tables than {wanted} for the model's hops"))
+}

@@ -1,0 +1,215 @@
+//! Hop-wise graph attention, HOGA (Deng et al. 2024): attention between the hops of a node.
+//!
+//! ```text
+//! Z = z W_in                                                          [nodes, hops, hidden]
+//! Z = dropout(ReLU(norm((Z W_gate) ⊙ (softmax(Q Kᵀ / √d) V) W_out)))  for each layer; heads of width d, side by side
+//! y = Z_0 + Σ_k softmax_k(a · Z_k) Z_k                                over the hops k from 1
+//! logits = W_2 dropout(norm(ReLU(W_1 y)))
+//! ```
+//!
+//! The softmax of a layer goes over the keys: each hop of a node weighs all hops of that node, head by head. As published
+//! the scores of the last line but one are a · [Z_0 ‖ Z_k]. The part of Z_0 is the same for every k, so the softmax does
+//! not depend on it, and `a` here is the part for Z_k.
+
+use crate::TrainError;
+use crate::dropout::Draws;
+use crate::initial::glorot;
+use crate::random::SplitMix64;
+use crate::rowwise::{layer_norm, linear};
+use tch::{Device, Kind, Tensor};
+use uva_model::TrainerOptions;
+
+/// The whole network. Linear maps have no bias.
+pub(crate) struct HopAttention {
+    /// [hidden, features].
+    input: Tensor,
+    layers: Vec<Layer>,
+    /// a, [hidden].
+    readout: Tensor,
+    /// W_1, [hidden, hidden].
+    first: Tensor,
+    norm: Norm,
+    /// W_2, [outputs, hidden].
+    second: Tensor,
+    heads: i64,
+    dropout: f64,
+}
+
+/// A layer's parameters, each [hidden, hidden] but those of the normalisation.
+struct Layer {
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    gate: Tensor,
+    out: Tensor,
+    norm: Norm,
+}
+
+/// Scale and shift of a layer normalisation, [hidden] each.
+struct Norm {
+    weight: Tensor,
+    bias: Tensor,
+}
+
+/// A training pass as autograd has recorded it. All of it is dense, and autograd's backward pass of that is no slower
+/// than one by hand.
+pub(crate) struct Saved {
+    /// Empty behind a pass that is not of training.
+    leaves: Vec<Tensor>,
+    logits: Tensor,
+}
+
+impl HopAttention {
+    pub(crate) fn new(
+        options: &TrainerOptions,
+        (input_dim, outputs): (usize, usize),
+        place: (Kind, Device),
+        random: &mut SplitMix64,
+    ) -> Result<Self, TrainError> {
+        let TrainerOptions { hidden, layers, heads, dropout, .. } = *options;
+        let input = glorot(&[hidden, input_dim], hidden + input_dim, place, random)?;
+        let layers: Result<_, TrainError> = (0..layers)
+            .map(|_| {
+                let mut square = || glorot(&[hidden, hidden], 2 * hidden, place, random);
+                let (query, key, value) = (square()?, square()?, square()?);
+                let (gate, out) = (square()?, square()?);
+                Ok(Layer { query, key, value, gate, out, norm: Norm::new(hidden, place)? })
+            })
+            .collect();
+        Ok(Self {
+            input,
+            layers: layers?,
+            readout: glorot(&[hidden], hidden + 1, place, random)?,
+            first: glorot(&[hidden, hidden], 2 * hidden, place, random)?,
+            norm: Norm::new(hidden, place)?,
+            second: glorot(&[outputs, hidden], hidden + outputs, place, random)?,
+            heads: heads as i64,
+            dropout,
+        })
+    }
+
+    pub(crate) fn parameters(&self) -> Vec<(String, Tensor)> {
+        let mut parameters = vec![("input.weight".to_owned(), self.input.shallow_clone())];
+        let mut add = |name: String, tensor: &Tensor| parameters.push((name, tensor.shallow_clone()));
+        for (number, layer) in self.layers.iter().enumerate() {
+            let Layer { query, key, value, gate, out, norm } = layer;
+            let maps = [("query", query), ("key", key), ("value", value), ("gate", gate), ("out", out)];
+            for (name, map) in maps {
+                add(format!("layers.{number}.{name}.weight"), map);
+            }
+            add(format!("layers.{number}.norm.weight"), &norm.weight);
+            add(format!("layers.{number}.norm.bias"), &norm.bias);
+        }
+        add("readout.weight".to_owned(), &self.readout);
+        add("first.weight".to_owned(), &self.first);
+        add("first.norm.weight".to_owned(), &self.norm.weight);
+        add("first.norm.bias".to_owned(), &self.norm.bias);
+        add("second.weight".to_owned(), &self.second);
+        parameters
+    }
+
+    /// The same network with a leaf of autograd for each parameter, of the same storage.
+    fn leaves(&self) -> Result<Self, TrainError> {
+        let leaf = |tensor: &Tensor| tensor.f_detach()?.f_set_requires_grad(true);
+        let norm = |norm: &Norm| -> Result<Norm, TrainError> {
+            Ok(Norm { weight: leaf(&norm.weight)?, bias: leaf(&norm.bias)? })
+        };
+        let layer = |layer: &Layer| -> Result<Layer, TrainError> {
+            let Layer { query, key, value, gate, out, norm: of_layer } = layer;
+            let (query, key, value) = (leaf(query)?, leaf(key)?, leaf(value)?);
+            Ok(Layer { query, key, value, gate: leaf(gate)?, out: leaf(out)?, norm: norm(of_layer)? })
+        };
+        Ok(Self {
+            input: leaf(&self.input)?,
+            layers: self.layers.iter().map(layer).collect::<Result<_, _>>()?,
+            readout: leaf(&self.readout)?,
+            first: leaf(&self.first)?,
+            norm: norm(&self.norm)?,
+            second: leaf(&self.second)?,
+            heads: self.heads,
+            dropout: self.dropout,
+        })
+    }
+
+    /// The logits from the tables of hops 0 to R, [nodes, features] each. Only a training pass, one with `draws`, can be
+    /// followed by a backward pass.
+    pub(crate) fn forward(
+        &self,
+        tables: &[Tensor],
+        draws: Option<&mut Draws>,
+    ) -> Result<(Tensor, Saved), TrainError> {
+        if tables.len() < 2 {
+            return Err(super::another_number(2));
+        }
+        let Some(draws) = draws else {
+            let logits = self.logits(tables, None)?;
+            return Ok((logits.shallow_clone(), Saved { leaves: Vec::new(), logits }));
+        };
+        let recorded = self.leaves()?;
+        let logits = tch::with_grad(|| recorded.logits(tables, Some(draws)))?;
+        let leaves = recorded.parameters().into_iter().map(|(_, leaf)| leaf).collect();
+        Ok((logits.f_detach()?, Saved { leaves, logits }))
+    }
+
+    fn logits(&self, tables: &[Tensor], mut draws: Option<&mut Draws>) -> Result<Tensor, TrainError> {
+        let (nodes, hops, hidden) = (tables[0].size2()?.0, tables.len() as i64, self.input.size2()?.0);
+        let dropped = |x: Tensor, draws: Option<&mut Draws>| -> Result<Tensor, TrainError> {
+            let mask = draws.map(|draws| draws.mask(&x, self.dropout)).transpose()?.flatten();
+            Ok(match mask {
+                Some(mask) => x.f_mul(&mask)?,
+                None => x,
+            })
+        };
+        // A row for each hop of each node.
+        let rows = Tensor::f_stack(tables, 1)?.f_flatten(0, 1)?;
+        let mut z = linear(&rows, &self.input)?;
+        for layer in &self.layers {
+            let attended = linear(&layer.attended(&z, (nodes, hops, self.heads))?, &layer.out)?;
+            let gated = linear(&z, &layer.gate)?.f_mul(&attended)?;
+            z = dropped(layer.norm.of(&gated)?.f_relu()?, draws.as_deref_mut())?;
+        }
+        let z = z.f_view([nodes, hops, hidden])?;
+        let (own, others) = (z.f_select(1, 0)?, z.f_narrow(1, 1, hops - 1)?);
+        let shares = others.f_matmul(&self.readout)?.f_softmax(1, None)?.f_unsqueeze(2)?;
+        let sums = others.f_mul(&shares)?.f_sum_dim_intlist([1i64].as_slice(), false, None)?;
+        let y = linear(&own.f_add(&sums)?, &self.first)?.f_relu()?;
+        linear(&dropped(self.norm.of(&y)?, draws)?, &self.second)
+    }
+}
+
+impl Layer {
+    /// What each hop takes from the hops of its node, heads side by side: [nodes · hops, hidden] to as many.
+    fn attended(&self, z: &Tensor, (nodes, hops, heads): (i64, i64, i64)) -> Result<Tensor, TrainError> {
+        let hidden = z.size2()?.1;
+        let width = hidden / heads;
+        // [nodes, heads, hops, width].
+        let by_head = |map: &Tensor| -> Result<Tensor, TrainError> {
+            Ok(linear(z, map)?.f_view([nodes, hops, heads, width])?.f_transpose(1, 2)?)
+        };
+        let (queries, keys, values) = (by_head(&self.query)?, by_head(&self.key)?, by_head(&self.value)?);
+        let scores = queries.f_matmul(&keys.f_transpose(2, 3)?)?.f_div_scalar((width as f64).sqrt())?;
+        // The last axis is that of the keys.
+        let taken = scores.f_softmax(3, None)?.f_matmul(&values)?;
+        Ok(taken.f_transpose(1, 2)?.f_reshape([nodes * hops, hidden])?)
+    }
+}
+
+impl Norm {
+    fn new(width: usize, place: (Kind, Device)) -> Result<Self, TrainError> {
+        let width = [width as i64];
+        Ok(Self { weight: Tensor::f_ones(width, place)?, bias: Tensor::f_zeros(width, place)? })
+    }
+
+    fn of(&self, x: &Tensor) -> Result<Tensor, TrainError> {
+        Ok(layer_norm(x, &self.weight, &self.bias)?.0)
+    }
+}
+
+impl Saved {
+    /// Gradients of the parameters, in their order, from that of the logits.
+    pub(crate) fn backward(&self, gradient: &Tensor) -> Result<Vec<Tensor>, TrainError> {
+        // The derivative of this number by a logit is the logit's gradient.
+        let number = tch::with_grad(|| self.logits.f_mul(gradient)?.f_sum(self.logits.f_kind()?))?;
+        Ok(Tensor::f_run_backward(&[&number], &self.leaves, false, false)?)
+    }
+}

@@ -1,0 +1,101 @@
+//! A small hop set in memory, and options of the models that train on one.
+
+use super::support;
+use crate::hop_batch::{HopBatch, HopRows};
+use crate::hops::Inputs;
+use crate::host;
+use crate::random::SplitMix64;
+use crate::trainer::Trainer;
+use tch::{Kind, Tensor};
+use uva_graph::{ElementType, Labels};
+use uva_model::{ModelKind, TrainerOptions};
+
+/// Every model over a hop set.
+pub(crate) const HOP_MODELS: [ModelKind; 4] =
+    [ModelKind::Sgc, ModelKind::S2gc, ModelKind::Sign, ModelKind::Hoga];
+
+/// Classes of the labels.
+pub(crate) const CLASSES: usize = 3;
+
+/// Rows of some nodes in the tables of a hop set.
+pub(crate) struct HopSet {
+    /// x, hops 1 to R of the first operator, of the second, and so on: f32 [seeds, dim], on 64-byte boundaries.
+    pub(crate) tables: Vec<Tensor>,
+    pub(crate) labels: Vec<i64>,
+    pub(crate) seeds: usize,
+    pub(crate) dim: usize,
+    /// Hops of each operator.
+    pub(crate) hops: usize,
+}
+
+impl HopSet {
+    /// Values are multiples of 1/64 within ±2, which every element type of hop sets holds but for bfloat16. The label is
+    /// planted in every table; some are missing.
+    pub(crate) fn random((seeds, dim): (usize, usize), (hops, operators): (usize, usize), seed: u64) -> Self {
+        let mut random = SplitMix64::new(seed);
+        let labels: Vec<i64> = (0..seeds).map(|_| support::below(&mut random, CLASSES) as i64).collect();
+        let mut table = || {
+            let mut values: Vec<f32> =
+                (0..seeds * dim).map(|_| (random.symmetric() * 64.0).round() as f32 / 64.0).collect();
+            for (node, &label) in labels.iter().enumerate() {
+                values[node * dim + label as usize % dim] += 1.0;
+            }
+            Tensor::from_slice(&values).view([seeds as i64, dim as i64])
+        };
+        let tables = (0..1 + hops * operators).map(|_| table()).collect();
+        let labels = labels.into_iter().zip(0..).map(|(label, node)| if node % 5 == 4 { -1 } else { label });
+        Self { tables, labels: labels.collect(), seeds, dim, hops }
+    }
+
+    /// Those that a model of `options` reads.
+    pub(crate) fn read(&self, options: &TrainerOptions) -> Vec<&Tensor> {
+        options.tables_read(self.hops).into_iter().map(|table| &self.tables[table]).collect()
+    }
+
+    /// The same in f64, as the network takes them.
+    pub(crate) fn inputs(&self, options: &TrainerOptions) -> Inputs {
+        Inputs(self.read(options).into_iter().map(|table| table.to_kind(Kind::Double)).collect())
+    }
+
+    /// [seeds, tables, dim].
+    pub(crate) fn joined(&self) -> Tensor {
+        Tensor::stack(&self.tables, 1).contiguous()
+    }
+
+    /// A batch of all nodes, of f32.
+    pub(crate) fn batch<'a>(&'a self, rows: HopRows<'a>) -> HopBatch<'a> {
+        let Self { seeds, dim, .. } = *self;
+        let labels = Labels::Single(&self.labels);
+        HopBatch { rows, element: ElementType::F32, seeds, dim, padding: 0, labels }
+    }
+}
+
+/// The bytes of a table.
+pub(crate) fn bytes(table: &Tensor) -> &[u8] {
+    match table.kind() {
+        Kind::Float => bytemuck::cast_slice(host::values::<f32>(table).unwrap()),
+        kind => panic!("{kind:?}"),
+    }
+}
+
+/// The bytes of several.
+pub(crate) fn all_bytes<'a>(tables: &[&'a Tensor]) -> Vec<&'a [u8]> {
+    tables.iter().map(|table| bytes(table)).collect()
+}
+
+/// Options without dropout or weight decay, one thread, of the fewest layers that have all kinds of parameters.
+pub(crate) fn options(model: ModelKind, hidden: usize, hops: usize) -> TrainerOptions {
+    let layers = match model {
+        ModelKind::Sign => 3,
+        ModelKind::Hoga => 2,
+        _ => 1,
+    };
+    TrainerOptions { hops, operators: 1, ..support::options(model, hidden, layers) }
+}
+
+/// A training step on a batch.
+pub(crate) fn step(trainer: &mut Trainer, number: u32, batch: &HopBatch<'_>) -> u32 {
+    let step = trainer.train_batch(number / 4, number % 4, batch, &mut || Ok(())).unwrap();
+    assert!(step.labelled > 0);
+    step.loss.to_bits()
+}
