@@ -206,7 +206,15 @@ impl Batch {
                 names.join(", ")
             ));
         };
+        // Of a hop set, feature rows of each hop have a table of their own.
+        let layout = held.batch().layout();
         match (column.spec().is_of_layers(), layer) {
+            (_, table) if column == Column::X && layout.is_of_hops() => {
+                let tables = layout.tables();
+                if table.is_some_and(|table| table >= tables) {
+                    return value(format!("this batch has the hops 0 to {}", tables - 1));
+                }
+            }
             (true, None) => return value(format!("{name} is an array of a layer: say which by layer=")),
             (false, Some(_)) => return value(format!("{name} is the batch's, not a layer's")),
             _ => {}
@@ -270,7 +278,8 @@ pub fn of_features(element: ElementType) -> dlpack::Element {
 
 #[pymethods]
 impl Batch {
-    /// One of the batch's arrays by its column's name, or y for the labels; of a layer also edge_index, a copy.
+    /// One of the batch's arrays by its column's name, or y for the labels; of a layer also edge_index, a copy. Of x in a
+    /// batch of a hop set, layer is the number of the table.
     #[pyo3(signature = (name, layer=None))]
     fn array(&self, name: &str, layer: Option<usize>) -> PyResult<Array> {
         self.lend(name, layer)
@@ -295,6 +304,12 @@ impl Batch {
     #[getter]
     fn has_input_id(&self) -> PyResult<bool> {
         Ok(self.held()?.batch().layout().place(Column::InputId, 0).is_some())
+    }
+
+    /// Tables of feature rows: one, and of a hop set one for each hop.
+    #[getter]
+    fn tables(&self) -> PyResult<usize> {
+        Ok(self.held()?.batch().layout().tables())
     }
 
     /// Whether the dataset has labels, and so the batch.

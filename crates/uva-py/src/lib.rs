@@ -15,6 +15,7 @@ mod edges;
 mod ending;
 mod errors;
 mod fork;
+mod hop_loader;
 mod hops;
 mod input;
 mod interrupt;
@@ -47,6 +48,8 @@ mod _core {
     use crate::edges::lists_of_edges;
     #[pymodule_export]
     use crate::ending::_interpreter_ends;
+    #[pymodule_export]
+    use crate::hop_loader::_open_hop_loader;
     #[pymodule_export]
     use crate::hops::{HopSet, propagate};
     #[pymodule_export]

@@ -379,6 +379,9 @@ impl Source {
             // States of before have it not: short lists were taken whole then.
             told.set_item("replacement", "as many picks as the fanout")?;
         }
+        if let Some(hops) = &options.hops {
+            told.set_item("chunk", hops.chunk)?;
+        }
         let nodes = self.dataset.chosen_nodes();
         if let Some(nodes) = &nodes {
             told.set_item("input_nodes", nodes)?;

@@ -10,7 +10,7 @@ from .attach import Session, attach
 from .batch import Batch, Block
 from .datasets import Dataset, write_dataset
 from .errors import BatchGone, PeerDied, SlotInUse, Unavailable, UvatrainError, UvatrainWarning
-from .hops import HopSet, propagate
+from .hops import HopBatch, HopLoader, HopSet, propagate
 from .loader import Loader
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ __all__ = [
     "BatchGone",
     "Block",
     "Dataset",
+    "HopBatch",
+    "HopLoader",
     "HopSet",
     "Loader",
     "PeerDied",

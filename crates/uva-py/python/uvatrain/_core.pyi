@@ -66,6 +66,8 @@ class Batch:
     @property
     def has_x(self) -> bool: ...
     @property
+    def tables(self) -> int: ...
+    @property
     def real_nodes(self) -> list[int]: ...
     @property
     def real_edges(self) -> list[int]: ...
@@ -180,6 +182,17 @@ def _open_loader(
     options: Mapping[str, Any],
     input_nodes: Any = None,
     shuffle: bool | None = None,
+) -> Source: ...
+def _open_hop_loader(
+    path: str,
+    *,
+    split: str,
+    rank: int,
+    world_size: int,
+    options: Mapping[str, Any],
+    hops: list[int] | None,
+    shuffle: str,
+    chunk: str | None,
 ) -> Source: ...
 def _loader_options() -> list[dict[str, Any]]: ...
 def write_dataset(

@@ -152,20 +152,20 @@ class _EdgeIndices(Sequence[Any]):
         return self._blocks[layer].edge_index
 
 
-class Batch:
-    """A mini-batch: seed nodes, the neighbourhood that was sampled for them, and its features.
+class SlotBatch:
+    """What batches of every sort have in common: a slot, which they keep until the next step of the loop."""
 
-    Tensors view the batch's slot: making them copies nothing, and they can be written to. The batch ends at
-    the next step of the loop. A tensor of it that is kept longer keeps the slot, so `.clone()` what a step is
-    to leave behind. What is computed from the tensors is not concerned.
-    """
-
-    __slots__ = ("__weakref__", "_blocks", "_core", "_tensors")
+    __slots__ = ("__weakref__", "_core", "_tensors")
 
     def __init__(self, core: _core.Batch) -> None:
         self._core = core
-        self._tensors: dict[str, Any] = {}
-        self._blocks: tuple[Block, ...] | None = None
+        self._tensors: dict[Any, Any] = {}
+
+    def _tensor(self, name: str, table: int | None = None) -> Any:
+        made = self._tensors.get((name, table))
+        if made is None:
+            made = self._tensors[name, table] = (_tensor or _maker())(self._core, name, table)
+        return made
 
     @property
     def split(self) -> str:
@@ -188,14 +188,57 @@ class Batch:
         return self._core.hash
 
     @property
-    def num_nodes(self) -> int:
-        """How many nodes there are, the seeds among them."""
-        return self._core.num_nodes
-
-    @property
     def num_seeds(self) -> int:
         """How many seeds there are."""
         return self._core.num_seeds
+
+    @property
+    def seeds(self) -> torch.Tensor:
+        """int64 [num_seeds]: the nodes to train on. They are the first of `input_nodes`."""
+        return self._tensor("seeds")
+
+    @property
+    def input_id(self) -> torch.Tensor:
+        """int64 [num_seeds]: each seed's position in its split, as in PyG's loaders.
+
+        Only where it was asked for: `Loader(..., input_id=True)`, `uvatrain run --input-id`.
+        """
+        return self._tensor("input_id")
+
+    @property
+    def y(self) -> torch.Tensor | None:
+        """int64 [num_seeds]: the seeds' classes, -1 for none; uint8 [num_seeds, classes] if multi-label.
+
+        With padding, -1 for its seeds too, and zeros where labels are no classes: `seed_mask` tells them apart.
+        For regression float32 [num_seeds] or [num_seeds, targets], as `label.npy` has it. None in a dataset without
+        labels.
+        """
+        return self._tensor("y") if self._core.has_labels else None
+
+    def _release(self) -> None:
+        """Ends the batch's own hold on its slot."""
+        self._tensors = {}
+        self._core.release()
+
+
+class Batch(SlotBatch):
+    """A mini-batch: seed nodes, the neighbourhood that was sampled for them, and its features.
+
+    Tensors view the batch's slot: making them copies nothing, and they can be written to. The batch ends at
+    the next step of the loop. A tensor of it that is kept longer keeps the slot, so `.clone()` what a step is
+    to leave behind. What is computed from the tensors is not concerned.
+    """
+
+    __slots__ = ("_blocks",)
+
+    def __init__(self, core: _core.Batch) -> None:
+        super().__init__(core)
+        self._blocks: tuple[Block, ...] | None = None
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes there are, the seeds among them."""
+        return self._core.num_nodes
 
     @property
     def padded(self) -> bool:
@@ -238,12 +281,6 @@ class Batch:
         """Whether blocks have `weights`."""
         return self._core.weighs_edges
 
-    def _tensor(self, name: str) -> Any:
-        made = self._tensors.get(name)
-        if made is None:
-            made = self._tensors[name] = (_tensor or _maker())(self._core, name, None)
-        return made
-
     @property
     def x(self) -> torch.Tensor:
         """[num_nodes, features], of the dataset's type or as `feature_type` says: row `i` belongs to `input_nodes[i]`.
@@ -266,29 +303,6 @@ class Batch:
         Only where it was asked for: `Loader(..., aggregate="mean")`, `uvatrain run --aggregate mean`.
         """
         return self._tensor("aggregated")
-
-    @property
-    def y(self) -> torch.Tensor | None:
-        """int64 [num_seeds]: the seeds' classes, -1 for none; uint8 [num_seeds, classes] if multi-label.
-
-        With padding, -1 for its seeds too, and zeros where labels are no classes: `seed_mask` tells them apart.
-        For regression float32 [num_seeds] or [num_seeds, targets], as `label.npy` has it. None in a dataset without
-        labels.
-        """
-        return self._tensor("y") if self._core.has_labels else None
-
-    @property
-    def seeds(self) -> torch.Tensor:
-        """int64 [num_seeds]: the nodes to train on. They are the first of `input_nodes`."""
-        return self._tensor("seeds")
-
-    @property
-    def input_id(self) -> torch.Tensor:
-        """int64 [num_seeds]: each seed's position in its split, as in PyG's loaders.
-
-        Only where it was asked for: `Loader(..., input_id=True)`, `uvatrain run --input-id`.
-        """
-        return self._tensor("input_id")
 
     @property
     def has_input_id(self) -> bool:
@@ -415,12 +429,10 @@ class Batch:
         return minibatch(self)
 
     def _release(self) -> None:
-        """Ends the batch's own hold on its slot."""
-        self._tensors = {}
         if self._blocks is not None:
             for block in self._blocks:
                 block._tensors = {}
-        self._core.release()
+        super()._release()
 
     def __repr__(self) -> str:
         gone = ", gone" if self._core.gone else ""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from . import _core
 from ._arrays import readable
 from ._in_memory import dataset_of
-from .batch import Batch
+from .batch import Batch, SlotBatch
 from .datasets import Dataset
 from .errors import SlotInUse, UvatrainError
 
@@ -92,6 +92,8 @@ class Batches:
     #: Which part of every epoch's batches comes here, and of how many.
     rank: int
     world_size: int
+    #: What the loop has of a batch.
+    _wrap: Callable[[_core.Batch], Any] = Batch
 
     def __init__(self, source: _core.Source, split: str) -> None:
         self._source = source
@@ -106,7 +108,7 @@ class Batches:
         self._begun = 0
         self._running: weakref.ref[_Epoch] | None = None
         # The batch that was handed out last: its hold on the slot, and what the loop has of it.
-        self._out: tuple[_core.Batch, weakref.ref[Batch]] | None = None
+        self._out: tuple[_core.Batch, weakref.ref[SlotBatch]] | None = None
         self._stream = _current_stream(source.device)
         self._dataset: Dataset | None = None
         # What the user makes of each batch before the loop has it.
@@ -155,7 +157,7 @@ class Batches:
             raise StopIteration
         received = self._receive(epoch, batch)
         self._at = (epoch, batch + 1)
-        handed_out = Batch(received)
+        handed_out = self._wrap(received)
         self._out = received, weakref.ref(handed_out)
         if self._transform is None:
             return handed_out
