@@ -218,3 +218,22 @@ fn attention_residuals_and_norms_learn_in_any_mode_and_resume_with_the_same_loss
         assert_eq!(whole, parts, "{name}");
     }
 }
+
+#[test]
+fn models_of_hop_sets_and_their_options_are_refused_for_a_dataset_by_name() {
+    let temp = directory();
+    small_graph(temp.path());
+    let refused = |options: &str, message: &[&str]| {
+        train(temp.path(), "run.jsonl", options).run().refuses(2, message);
+    };
+    for model in ["sgc", "s2gc", "sign", "hoga"] {
+        let name = format!("--model {model}");
+        refused(&name, &[&name, "hop set", "`uvatrain propagate`", "sage, gcn, gat, gin or gine"]);
+    }
+    refused("--layers 3", &["--layers", "sign or hoga", "--fanouts"]);
+    refused("--model gcn --use-hops 2", &["--use-hops", "sgc, s2gc, sign or hoga"]);
+    refused("--alpha 0.1", &["--alpha", "s2gc"]);
+    refused("--activation prelu", &["--activation", "sign"]);
+    refused("--heads 4", &["--heads", "gat or hoga"]);
+    refused("--use-hops 0", &["--use-hops"]);
+}

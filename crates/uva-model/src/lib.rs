@@ -13,6 +13,7 @@ mod answer;
 pub mod checkpoint;
 mod footprint;
 mod hop_model;
+mod hop_options;
 mod layer_size;
 mod model_kind;
 mod options;

@@ -403,7 +403,7 @@ impl LoaderOptions {
     #[must_use]
     pub fn of_hops(self, hops: HopBatches) -> Self {
         let (prepare, feature_type) = (Prepare::Whole, FeatureType::Table);
-        Self { hops: Some(hops), prepare, feature_type, fanouts: Vec::new(), gather_threads: 1, ..self }
+        Self { hops: Some(hops), prepare, feature_type, gather_threads: 1, ..self }
     }
 
     fn check_whole(&self) -> Result<(), RuntimeError> {

@@ -1,25 +1,18 @@
 //! What a model over a hop set does first: from a batch's tables, one a hop, to one row a node.
 
 pub(crate) mod attention;
+pub(crate) mod inputs;
 pub(crate) mod maps;
 pub(crate) mod mean;
 
 use self::attention::HopAttention;
+use self::inputs::{Inputs, another_number};
 use self::maps::HopMaps;
 use crate::TrainError;
 use crate::dropout::Draws;
 use crate::random::SplitMix64;
 use tch::{Device, Kind, Tensor};
 use uva_model::{ModelKind, TrainerOptions};
-
-/// The rows that a network takes, each [nodes, columns]: those of the input nodes, or a table for each hop.
-pub(crate) struct Inputs(pub(crate) Vec<Tensor>);
-
-impl From<Tensor> for Inputs {
-    fn from(rows: Tensor) -> Self {
-        Self(vec![rows])
-    }
-}
 
 /// From tables to rows.
 pub(crate) enum Front {
@@ -105,9 +98,4 @@ impl Front {
             _ => Err(TrainError::Input("a backward pass behind another model's forward pass".to_owned())),
         }
     }
-}
-
-/// Another number of tables than `wanted`.
-fn another_number(wanted: usize) -> TrainError {
-    TrainError::Input(format!("another number of tables than {wanted} for the model's hops"))
 }

@@ -8,7 +8,7 @@ use crate::cuda::TorchCuda;
 use crate::device::TrainDevice;
 use crate::dropout::Draws;
 use crate::evaluation::Evaluation;
-use crate::hops::Inputs;
+use crate::hops::inputs::Inputs;
 use crate::late::{LateResults, OwnNumbers, Reading};
 use crate::model::{self, Model};
 use crate::prepared::{Prepared, Trains};

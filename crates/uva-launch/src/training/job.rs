@@ -467,4 +467,85 @@ mod tests {
         let read: TrainingOptions = serde_json::from_value(to_value(&options).unwrap()).unwrap();
         assert_eq!(read, options);
     }
+
+    fn of(model: ModelKind) -> TrainingOptions {
+        TrainingOptions { model, ..TrainingOptions::default() }
+    }
+
+    #[test]
+    fn a_hop_set_decides_the_hops_and_operators_of_its_model_and_options_its_shape() {
+        let mut options = of(ModelKind::Sign);
+        options.check_for_hops(3, 2).unwrap();
+        let trainer = options.trainer();
+        assert_eq!((trainer.layers, trainer.hops, trainer.operators), (2, 3, 2));
+        let (layers, use_hops, alpha) = (Some(3), Some(2), Some(0.2));
+        let mut options = TrainingOptions { layers, use_hops, ..of(ModelKind::Hoga) };
+        options.check_for_hops(3, 1).unwrap();
+        let trainer = options.trainer();
+        assert_eq!((trainer.layers, trainer.hops, trainer.operators), (3, 2, 1));
+        let mut options = TrainingOptions { use_hops, alpha, ..of(ModelKind::S2gc) };
+        options.check_for_hops(2, 1).unwrap();
+        assert_eq!((options.trainer().layers, options.trainer().alpha), (1, 0.2));
+        assert_eq!(of(ModelKind::Sage).trainer().layers, 2);
+    }
+
+    #[test]
+    fn hops_that_are_not_stored_train_as_those_of_a_set_without_them() {
+        let fingerprint = |use_hops, stored| {
+            let mut options = TrainingOptions { use_hops, ..of(ModelKind::Hoga) };
+            options.check_for_hops(stored, 1).unwrap();
+            fingerprint(&options)
+        };
+        assert_eq!(fingerprint(Some(2), 5), fingerprint(None, 2));
+        assert_ne!(fingerprint(None, 5), fingerprint(None, 2));
+    }
+
+    #[test]
+    fn options_of_the_other_sort_of_model_are_refused_by_name_with_what_would_do() {
+        let usual = TrainingOptions::default;
+        let sampled =
+            |options: TrainingOptions| options.check(&LoaderOptions::default()).unwrap_err().to_string();
+        let hops = |mut options: TrainingOptions| options.check_for_hops(3, 1).unwrap_err().to_string();
+        for model in [ModelKind::Sgc, ModelKind::S2gc, ModelKind::Sign, ModelKind::Hoga] {
+            let refused = sampled(of(model));
+            assert!(refused.contains("model=") && refused.contains("uvatrain propagate"), "{refused}");
+            assert!(of(model).check_for_hops(3, 1).is_ok());
+        }
+        let refused = hops(usual());
+        assert!(refused.contains("model=sage") && refused.contains("sgc, s2gc, sign or hoga"), "{refused}");
+        for (options, name) in [
+            (TrainingOptions { layers: Some(3), ..usual() }, "layers"),
+            (TrainingOptions { use_hops: Some(3), ..usual() }, "use_hops"),
+            (TrainingOptions { alpha: Some(0.3), ..usual() }, "alpha"),
+            (TrainingOptions { activation: Some(ActivationKind::Prelu), ..usual() }, "activation"),
+        ] {
+            let refused = sampled(options);
+            assert!(refused.starts_with(&format!("`{name}`: only `model=")), "{refused}");
+        }
+        let aggregate = Aggregate::Host;
+        for (options, name) in [
+            (TrainingOptions { residual: true, ..of(ModelKind::Sign) }, "residual"),
+            (TrainingOptions { norm: NormKind::Layer, ..of(ModelKind::Hoga) }, "norm"),
+            (TrainingOptions { feature_norm: FeatureNorm::Row, ..of(ModelKind::Sgc) }, "feature_norm"),
+            (TrainingOptions { aggregate, ..of(ModelKind::Sign) }, "aggregate"),
+            (TrainingOptions { evaluate_by: EvaluateBy::Full, ..of(ModelKind::Sign) }, "eval"),
+            (TrainingOptions { heads: Some(2), ..of(ModelKind::Sign) }, "heads"),
+            (TrainingOptions { output_heads: Some(2), ..of(ModelKind::Hoga) }, "output_heads"),
+            (TrainingOptions { attention_dropout: Some(0.5), ..of(ModelKind::Hoga) }, "attention_dropout"),
+            (TrainingOptions { layers: Some(2), ..of(ModelKind::Sgc) }, "layers"),
+            (TrainingOptions { alpha: Some(0.5), ..of(ModelKind::Sign) }, "alpha"),
+            (TrainingOptions { activation: Some(ActivationKind::Relu), ..of(ModelKind::Hoga) }, "activation"),
+        ] {
+            let refused = hops(options);
+            assert!(refused.starts_with(&format!("`{name}`: ")), "{name}: {refused}");
+        }
+        let refused = hops(TrainingOptions { layers: Some(1), ..of(ModelKind::Sign) });
+        assert_eq!(refused, "`layers=1`: `model=sign` has at least 2 layers");
+        let refused = hops(TrainingOptions { heads: Some(3), ..of(ModelKind::Hoga) });
+        assert_eq!(refused, "`heads`: 3 heads do not divide `hidden=128` between them");
+        let refused = hops(TrainingOptions { use_hops: Some(4), ..of(ModelKind::Hoga) });
+        assert_eq!(refused, "`use_hops=4`: the hop set has 3: `uvatrain propagate` makes more");
+        let refused = of(ModelKind::S2gc).check_for_hops(3, 2).unwrap_err().to_string();
+        assert!(refused.contains("hops of one operator") && refused.contains("model=sign"), "{refused}");
+    }
 }

@@ -189,6 +189,9 @@ _LAYERS: dict[str, tuple[type[nn.Module], Any]] = {
     "gine": (_Gine, functional.relu),
 }
 
+#: Models without layers over neighbours.
+_OF_HOP_SETS = ("sgc", "s2gc", "sign", "hoga")
+
 
 class Model(nn.Module):
     """A model of `uvatrain train`, as a PyTorch module of plain tensor operations.
@@ -202,6 +205,10 @@ class Model(nn.Module):
         self.options = dict(options)
         self.metadata: dict[str, Any] = {}
         kind = options["model"]
+        if kind in _OF_HOP_SETS:
+            raise ValueError(
+                f"the model is {kind!r}, which reads a hop set: read its parameters with load_tensors (docs/checkpoints.md)"
+            )
         if kind not in _LAYERS:
             raise ValueError(f"the model is {kind!r}, and this version has {', '.join(_LAYERS)}")
         layer, self._activate = _LAYERS[kind]

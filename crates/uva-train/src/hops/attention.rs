@@ -13,6 +13,7 @@
 
 use crate::TrainError;
 use crate::dropout::Draws;
+use crate::hops::inputs::another_number;
 use crate::initial::glorot;
 use crate::random::SplitMix64;
 use crate::rowwise::{layer_norm, linear};
@@ -139,7 +140,7 @@ impl HopAttention {
         draws: Option<&mut Draws>,
     ) -> Result<(Tensor, Saved), TrainError> {
         if tables.len() < 2 {
-            return Err(super::another_number(2));
+            return Err(another_number(2));
         }
         let Some(draws) = draws else {
             let logits = self.logits(tables, None)?;

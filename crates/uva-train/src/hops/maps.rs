@@ -1,6 +1,7 @@
 //! Scalable inception graph networks, SIGN (Frasca et al. 2020): a linear map of each hop, side by side.
 
 use crate::TrainError;
+use crate::hops::inputs::another_number;
 use crate::random::SplitMix64;
 use crate::rowwise::Linear;
 use tch::{Device, Kind, Tensor};
@@ -42,7 +43,7 @@ impl HopMaps {
     pub(crate) fn forward(&self, tables: Vec<Tensor>) -> Result<(Tensor, Vec<Tensor>), TrainError> {
         let hops = self.maps.len() - 1;
         if tables.len() != 1 + hops * self.operators {
-            return Err(super::another_number(1 + hops * self.operators));
+            return Err(another_number(1 + hops * self.operators));
         }
         let inputs = match self.operators {
             1 => tables,

@@ -2,7 +2,7 @@
 
 use super::support;
 use crate::hop_batch::{HopBatch, HopRows};
-use crate::hops::Inputs;
+use crate::hops::inputs::Inputs;
 use crate::host;
 use crate::random::SplitMix64;
 use crate::trainer::Trainer;

@@ -107,7 +107,7 @@ fn say(flags: &PropagateFlags, made: &Made, seconds: f64) -> anyhow::Result<()> 
         ByteSize::from_bytes(set.bytes()),
         format::seconds(seconds)
     ));
-    out::say(&format!("next: uvatrain train {path} --model sgc"));
+    out::say(&format!("next: uvatrain info {path}, uvatrain train {path} --model sign"));
     Ok(())
 }
 
