@@ -119,8 +119,8 @@ pub(crate) struct Files {
 
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "this is a hop set, whose rows are trained on without a graph: `uvatrain train` and `uvatrain info` take it, and \
-     everything else takes the dataset that it was made of"
+    "this is a hop set, whose rows are trained on without a graph: `uvatrain train`, `uvatrain info` and \
+     Python's HopLoader take it, and everything else takes the dataset that it was made of"
 )]
 struct IsHopSet;
 

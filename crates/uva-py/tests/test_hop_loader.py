@@ -93,7 +93,7 @@ def test_batches_do_not_depend_on_slots_threads_or_layout(hops, tmp_path):
 
 def test_hops_are_picked_by_their_positions(hops):
     with uvatrain.HopLoader(hops, batch_size=300, hops=[4, 0], shuffle="chunks", chunk=300) as loader:
-        [batch] = loader
+        batch = next(iter(loader))
         train = hops.splits["train"]
         assert [torch.equal(x, hops.hops[hop][train]) for x, hop in zip(batch.xs, [4, 0], strict=True)] == [True] * 2
         with pytest.raises(ValueError, match="hops 0 to 1"):
@@ -147,7 +147,7 @@ def test_tensors_view_the_slot_and_a_batch_ends_at_the_next_step(hops):
         (dict(shuffle="some"), "shuffle"),
         (dict(shuffle="chunks", chunk=0), "chunk"),
         (dict(chunk=10), "chunk"),
-        (dict(slots=1), "slots"),
+        (dict(slots=0), "slots"),
         (dict(seed=-1), "seed"),
     ],
 )
@@ -160,5 +160,5 @@ def test_an_option_that_cannot_be_is_named(hops, options, field):
 def test_a_dataset_is_no_hop_set_and_a_hop_set_no_dataset(hops, graph):
     with pytest.raises(FileNotFoundError, match=r"hops\.json"):
         uvatrain.HopLoader(graph, batch_size=64)
-    with pytest.raises(FileNotFoundError, match=r"indptr\.npy"):
+    with pytest.raises(ValueError, match="HopLoader"):
         uvatrain.Loader(hops.path, fanouts=(2,), batch_size=64)
