@@ -5,7 +5,8 @@
 
 Each row is a graph and a model, and in some a sampler or a type of stored features, trained with several seeds by the
 real binary; the mean may be at most one point below the reference, which is a published figure, for a sampler the mean
-of neighbour sampling, or for a narrower type the mean with the features as they are.
+of neighbour sampling, or for a narrower type the mean with the features as they are. Rows of a hop set train on one that
+`uvatrain propagate` makes with the row's options; their reference is a published figure, or the graph's best sampled model.
 What is compared is the accuracy, or with `--metric roc-auc` among a row's options the area under the ROC curve.
 Hyper-parameters are ours and chosen on the validation nodes; a run keeps the model that is best on them (--patience).
 Needs nothing but Python and the graphs (scripts/setup/datasets.sh unpacks them). Exit code 1 if a row falls short.
@@ -100,23 +101,37 @@ SAMPLERS = [
 ]
 # Graphs whose features float8 rounds, counts up to 77 and logarithms; the other graphs' are zeros and ones.
 FLOAT8 = [("coauthor_physics", "gcn"), ("cnr2000_web", "sage")]
-# The same as rows: graph, model, sampler, stored type, reference, options. Instead of a reference in % there may be the
-# sampler and the type of the row that is the reference.
-ROWS = [(graph, model, "", "", reference, options) for graph, model, reference, options in PUBLISHED] + [
+# Models of hop sets: graph, model, options of `propagate`, reference in % or the model whose row is the reference, options.
+SGC = "--lr 0.2 --epochs 100 --patience 100 --batch-size 140"
+HOPS = [
+    ("cora", "sgc", "--hops 2 --feature-norm row", 81.0, f"{SGC} --weight-decay 1e-5"),
+    ("citeseer", "sgc", "--hops 2 --feature-norm row", 71.9, f"{SGC} --weight-decay 1e-4"),
+    ("oewn", "sign", "--hops 3", "sage", "--hidden 256"),
+    ("oewn", "hoga", "--hops 3", "sage", "--hidden 256"),
+    ("cnr2000_web", "sign", "--hops 3", "sage", "--hidden 256"),
+    ("cnr2000_web", "hoga", "--hops 3", "sage", "--hidden 256"),
+]
+# The same as rows: graph, model, sampler, stored type, options of `propagate`, reference, options. Instead of a reference
+# in % there may be the row that is the reference: its model, sampler and stored type.
+ROWS = [(graph, model, "", "", "", reference, options) for graph, model, reference, options in PUBLISHED] + [
     (
         graph,
         model,
         sampler,
         "",
-        (samplers[0][0], "") if sampler.split()[0] in SAME_QUALITY else None,
+        "",
+        (model, samplers[0][0], "") if sampler.split()[0] in SAME_QUALITY else None,
         f"{options.replace('--eval full', '') if '--eval' in more else options} {more}",
     )
     for graph, model, options, samplers in SAMPLERS
     for sampler, more in samplers
 ] + [
-    (graph, model, "", "e4m3", ("", ""), options)
+    (graph, model, "", "e4m3", "", (model, "", ""), options)
     for graph, model, _, options in PUBLISHED
     if (graph, model) in FLOAT8
+] + [
+    (graph, model, "", "", hops, (reference, "", "") if isinstance(reference, str) else reference, options)
+    for graph, model, hops, reference, options in HOPS
 ]
 
 
@@ -136,6 +151,14 @@ def stored_as(kind, binary, graph, folder):
     return copy
 
 
+def propagated(hops, binary, graph, folder):
+    """The hop set that these options make of the graph."""
+    made = Path(folder) / f"{graph.name} {hops}".replace("/", " ")
+    if not made.is_dir():
+        subprocess.run([binary, "propagate", graph, made, *hops.split()], stdout=subprocess.DEVNULL, check=True)
+    return made
+
+
 def train(binary, graph, model, options, seed):
     command = [binary, "train", graph, "--model", model, "--seed", str(seed), "--json", *options.split()]
     ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -145,8 +168,8 @@ def train(binary, graph, model, options, seed):
 
 
 def key(row):
-    """What tells a row from the others; rows of former runs may have no stored type."""
-    return row["graph"], row["model"], row["sampler"], row.get("features", "")
+    """What tells a row from the others; rows of former runs may have no stored type and no hop set."""
+    return row["graph"], row["model"], row["sampler"], row.get("features", ""), row.get("hops", "")
 
 
 def main():
@@ -164,7 +187,7 @@ def main():
     rows, short = [], []
     copies = tempfile.TemporaryDirectory()
     print(f"{'graph':<17} {'model':<5} {'sampler, type':<15} {'mean':>6} {'± std':>6} {'reference':>9} {'seconds':>8}  seeds")
-    for name, model, sampler, features, reference, options in ROWS:
+    for name, model, sampler, features, hops, reference, options in ROWS:
         row = "/".join([name, model, *sampler.split()[:1], *features.split()])
         if only and not {name, row} & set(only):
             continue
@@ -172,13 +195,15 @@ def main():
         if not graph.is_dir():
             sys.exit(f"{graph} is not there: run scripts/setup/datasets.sh, or give --graphs")
         if isinstance(reference, tuple):
-            same = [row["mean"] for row in former + rows if key(row) == (name, model, *reference)]
+            same = [row["mean"] for row in former + rows if key(row) == (name, *reference, "")]
             if not same:
-                other = reference[0] or "the features as they are"
+                other = f"{reference[0]} {reference[1] or 'with the features as they are'}"
                 sys.exit(f"{row} is compared with {other}, which was not measured: add it to --only")
             reference = same[-1]
         if features:
             graph = stored_as(features, chosen.binary, graph, copies.name)
+        if hops:
+            graph = propagated(hops, chosen.binary, graph, copies.name)
         since = time.monotonic()
         ends = [train(chosen.binary, graph, model, options, seed) for seed in range(chosen.seeds)]
         seconds = time.monotonic() - since
@@ -188,20 +213,20 @@ def main():
         spread = statistics.stdev(values) if len(values) > 1 else 0.0
         reached = reference is None or mean >= reference - TOLERANCE
         told = "" if reference is None else f"{reference:.1f}"
-        print(f"{name:<17} {model:<5} {sampler or features:<15} {mean:6.2f} {spread:6.2f} {told:>9} {seconds:8.1f}  "
+        print(f"{name:<17} {model:<5} {sampler or features or hops[:15]:<15} {mean:6.2f} {spread:6.2f} {told:>9} {seconds:8.1f}  "
               + " ".join(f"{value:.2f}" for value in values) + ("" if reached else "   SHORT"), flush=True)
         rows.append({
-            "graph": name, "model": model, "sampler": sampler, "features": features, "options": options, "reference": reference,
+            "graph": name, "model": model, "sampler": sampler, "features": features, "hops": hops, "options": options, "reference": reference,
             "mean": round(mean, 3), "stdev": round(spread, 3), "measure": measure,
             "values": [round(value, 3) for value in values], "epochs": [end["epochs"] for end in ends],
             "seconds": round(seconds, 1), "reached": reached,
         })
         if not reached:
-            short.append(f"{name}/{model} {sampler}{features}".strip())
+            short.append(f"{name}/{model} {sampler}{features}{hops}".strip())
     if chosen.out:
         machine = {"system": platform.system(), "machine": platform.machine(), "cores": os.cpu_count()}
         measured = {key(row): row for row in former + rows}
-        rows = [measured[row[:4]] for row in ROWS if row[:4] in measured]
+        rows = [measured[row[:5]] for row in ROWS if row[:5] in measured]
         chosen.out.parent.mkdir(parents=True, exist_ok=True)
         chosen.out.write_text(json.dumps({"tolerance": TOLERANCE, "machine": machine, "rows": rows}, indent=1) + "\n")
     if short:
