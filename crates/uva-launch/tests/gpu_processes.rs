@@ -18,8 +18,8 @@ use uva_graph::npy::{NpyType, write_array};
 use uva_graph::{Dataset, Labels};
 use uva_launch::launcher::{Consumer, Environments, Helper, Launch, Launcher, Role, run_helper, run_role};
 use uva_runtime::backend::{
-    Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PinPages, PreflightPolicy, SamplerChoice,
-    SignalKind,
+    Backend, CudaBackend, GatherChoice, GpuSlots, IpcKind, Kernel, Partition, PinPages, PreflightPolicy,
+    SamplerChoice, SignalKind,
 };
 use uva_runtime::cache::{CacheContents, CachePlan, CachePolicy};
 use uva_runtime::control::Stop;
@@ -271,6 +271,7 @@ fn backend(partition: Partition, gather: GatherChoice, kernel: Kernel, ipc: IpcK
         partition,
         ipc,
         ipc_signals,
+        gpu_slots: GpuSlots::Sampled,
         nvrtc: None,
         preflight,
         table_pages: PinPages::InPlace,

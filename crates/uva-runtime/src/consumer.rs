@@ -108,7 +108,7 @@ impl BatchStream {
                 options.with_shapes(&dataset, main)?
             }
         };
-        let plan = RunPlan::new(&dataset, &options, steered())?.on(backend);
+        let plan = RunPlan::new(&dataset, &options, steered())?.sized(&dataset, &backend, main)?.on(backend);
         Ok(Self::over(Runtime::start(dataset, plan)?, main))
     }
 

@@ -7,7 +7,7 @@ use uva_plan::CachePlan;
 
 use crate::backend::{GatherChoice, SamplerChoice};
 use crate::device::{bytes_on_gpu, stays_on_gpu};
-use crate::plan::{RingName, RunPlan};
+use crate::plan::{RingName, RunPlan, SlotsInForce};
 use crate::planning::{Budget, CacheRequest};
 use crate::topology::{Placement, Topology};
 
@@ -18,6 +18,9 @@ pub struct DryRun {
     pub stages: Vec<StageLine>,
     /// The rings, in the same order.
     pub rings: Vec<RingLine>,
+    /// The room of feature slots on a GPU; absent where they are in host memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_slots: Option<SlotsInForce>,
     /// A lower bound on the run's memory, item by item.
     pub memory: Vec<MemoryLine>,
     /// What is decided only when the run starts.
@@ -132,7 +135,8 @@ impl DryRun {
                 writes: role.writes().map(|ring| ring.name()),
             }
         });
-        let device_slot_bytes = backend.device_slots().map_or(0, |_| plan.layout.device_slot_bytes() as u64);
+        let gpu_slots = plan.gpu_slots();
+        let device_slot_bytes = gpu_slots.as_ref().map_or(0, |slots| slots.bytes);
         let rings = topology.rings.iter().map(|ring| RingLine {
             ring: ring.name.name(),
             slots: ring.shape.slots,
@@ -142,6 +146,7 @@ impl DryRun {
         let mut dry = Self {
             stages: stages.collect(),
             rings: rings.collect(),
+            gpu_slots,
             memory: Vec::new(),
             decided_at_start: Vec::new(),
         };
@@ -184,7 +189,7 @@ impl DryRun {
                 let bytes = (bytes as u64).saturating_mul(plan.options.feature_slots as u64);
                 self.takes("staging of sums", MemoryKind::Pinned, bytes);
             }
-            let staging = plan.layout.upload_bytes(batches_on_gpu) as u64;
+            let staging = plan.upload_bytes(batches_on_gpu) as u64;
             let staging = staging.saturating_mul(plan.options.feature_slots as u64);
             self.takes("staging of ids and blocks", MemoryKind::Pinned, staging);
             if batches_on_gpu {

@@ -236,6 +236,7 @@ mod tests {
             training_seconds: 10.0,
             batches_per_second: Some(120.0),
             unpadded: None,
+            oversized: None,
             cache: None,
             aggregate: None,
             memory: Vec::new(),
