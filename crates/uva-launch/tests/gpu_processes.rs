@@ -27,7 +27,7 @@ use uva_runtime::metrics::{Event, Observer, Progress};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::planning::Search;
 use uva_runtime::roles::BatchReceiver;
-use uva_runtime::{LoaderOptions, Passes, RuntimeError};
+use uva_runtime::{LoaderOptions, Passes, RuntimeError, SlotRoom};
 use uva_sample::{SamplerKind, batch_hash};
 
 /// A run that takes longer hangs: it has some twenty small batches. Generous, for machines that do other things too.
@@ -100,7 +100,7 @@ fn hold_against_the_dataset(
     let table = dataset.features();
     let row = table.row_bytes();
     let table_of_edges = dataset.edge_features();
-    let (mut list_hits, mut row_hits, mut edge_rows, mut columns) = (0, 0, 0, 0);
+    let (mut list_hits, mut row_hits, mut edge_rows, mut columns, mut oversized) = (0, 0, 0, 0, 0);
     let mut hashes = Vec::new();
     let mut resident = Vec::new();
     let wrong = |what: String| RuntimeError::Failed(format!("WRONG DATA: {what}"));
@@ -167,6 +167,10 @@ fn hold_against_the_dataset(
         hashes.push(format!("{:016x}", batch.hash()));
         list_hits += batch.list_reads().cached;
         row_hits += batch.rows_cached();
+        oversized += usize::from(batch.is_oversized());
+        if std::env::var_os("SHOW").is_some() {
+            eprintln!("note: {} bytes", batch.layout().packed_bytes(batch.header()));
+        }
         if job["note"] == true {
             observer.note(&format!("batch {}", batch.index()));
         }
@@ -174,7 +178,7 @@ fn hold_against_the_dataset(
     }
     Ok(json!({
         "hashes": hashes, "resident": resident, "list_hits": list_hits, "row_hits": row_hits,
-        "edge_rows": edge_rows, "columns": columns,
+        "edge_rows": edge_rows, "columns": columns, "oversized": oversized,
     }))
 }
 
@@ -199,6 +203,9 @@ fn launch(dataset: &Path, what: &str) -> i32 {
             edge_ids: what["edge_ids"] == true,
             degrees: what["degrees"] == true,
             input_id: what["input_id"] == true,
+            slot_room: what["slot_bytes"]
+                .as_u64()
+                .map(|bytes| SlotRoom { bytes: bytes as usize, nodes: 600 }),
             ..LoaderOptions::default()
         };
         let backend: Backend = serde_json::from_value(what["backend"].clone()).expect("a backend");

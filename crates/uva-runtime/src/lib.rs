@@ -90,7 +90,7 @@ pub use pipeline::{Runtime, RuntimeBuilder};
 pub use sums::{SumObstacle, is_summed, obstacle_in_table};
 pub use sums_trial::{SumsChoice, Windows};
 pub use uva_batch::{
-    Aggregation, BatchView, Column, ColumnError, ColumnRef, FeatureRows, FeatureType, StaticShapes,
+    Aggregation, BatchView, Column, ColumnError, ColumnRef, FeatureRows, FeatureType, SlotRoom, StaticShapes,
 };
 pub use uva_graph::{Dataset, ElementType, FeatureTable, Labels, Split};
 pub use uva_options as spec;

@@ -145,6 +145,16 @@ fn facts(end: &End, besides: &Besides<'_>) -> String {
             ),
         );
     }
+    if let Some(oversized) = end.oversized.filter(|oversized| *oversized > 0) {
+        fact(
+            "oversized",
+            format!(
+                "{} training batches had no room in their slots on the GPU, and went through host memory (--gpu-slots \
+                 largest: room for all)",
+                format::count(oversized)
+            ),
+        );
+    }
     if let Some(cache) = &end.cache {
         caches(cache, &mut fact);
     }
