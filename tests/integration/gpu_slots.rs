@@ -1,5 +1,5 @@
-//! Feature slots on a GPU that have room for batches as they are sampled, under the stand-in for NVIDIA's driver: a batch
-//! that is larger goes another way, and changes neither hash nor loss.
+//! Feature slots on a GPU that have room for batches as they are sampled, under the stand-in for NVIDIA's driver: a
+//! batch that is larger goes another way, and changes neither hash nor loss.
 
 use std::fs;
 use std::path::Path;
@@ -18,11 +18,12 @@ const NODES: usize = 4000;
 /// In-neighbours of the hub; every other node has three.
 const HUB: usize = 600;
 
-/// Options of all runs: a batch takes all in-neighbours of its seeds, so that the hub's is ten times as large as the others.
+/// Options of all runs: a batch takes all in-neighbours of its seeds, so that the hub's is ten times as large as the
+/// others.
 const BATCHES: &str = "--fanouts 600,2 --batch-size 20 --gather-threads 1";
 
-/// A graph in which the one batch of each epoch that has the hub among its seeds is far larger than the others. With the
-/// default seed it is none of those that are sampled beforehand in the first epoch.
+/// A graph in which the one batch of each epoch that has the hub among its seeds is far larger than the others. With
+/// the default seed it is none of those that are sampled beforehand in the first epoch.
 fn hub_graph(directory: &Path) {
     let graph = directory.join("graph");
     fs::create_dir(&graph).unwrap();
@@ -159,8 +160,8 @@ fn a_batch_larger_than_its_slot_has_the_hash_and_the_loss_of_a_run_whose_slots_h
     }
 }
 
-/// The stand-in's way to train as on a GPU: batches stay where they are, the consumer enqueues its work and reads results
-/// later.
+/// The stand-in's way to train as on a GPU: batches stay where they are, the consumer enqueues its work and reads
+/// results later.
 #[test]
 fn a_consumer_that_runs_ahead_trains_on_a_larger_batch_where_it_was_copied_to() {
     let temp = directory();

@@ -254,9 +254,9 @@ impl BatchLayout {
         side_by_side(REPORT_BYTES, self.own_room(false).chain(self.own_room(true)), header)
     }
 
-    /// The columns of feature rows of a slot on a GPU, likewise. They lie behind the [packed](Self::packed) columns, the
-    /// first on a page of its own. So a batch takes no more of a slot than it fills, and a slot need not have room for the
-    /// largest one.
+    /// The columns of feature rows of a slot on a GPU, likewise. They lie behind the [packed](Self::packed) columns,
+    /// the first on a page of its own. So a batch takes no more of a slot than it fills, and a slot need not have room
+    /// for the largest one.
     pub fn packed_features(
         &self,
         header: &BatchHeader,
@@ -363,8 +363,8 @@ impl BatchLayout {
     }
 }
 
-/// These columns from byte `end` on, one behind the other, each on a cache line, with the bytes that the batch of this header
-/// uses.
+/// These columns from byte `end` on, one behind the other, each on a cache line, with the bytes that the batch of this
+/// header uses.
 fn side_by_side<'l>(
     mut end: usize,
     places: impl Iterator<Item = &'l ColumnPlace>,

@@ -12,8 +12,8 @@ use crate::{BatchHeader, BatchLayout};
 /// Slots begin on pages.
 const PAGE: usize = 4096;
 
-/// What a feature slot on a GPU has room for. It is memory whether a batch fills it or not, and so may be smaller than the
-/// largest batch.
+/// What a feature slot on a GPU has room for. It is memory whether a batch fills it or not, and so may be smaller than
+/// the largest batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlotRoom {
     /// Bytes of the slot: whole pages.
@@ -29,8 +29,8 @@ impl SlotRoom {
         Self { bytes: layout.device_slot_bytes(), nodes: layout.node_capacity() }
     }
 
-    /// Room for batches like `samples`: mean and five standard deviations of their bytes and of their nodes, and no more
-    /// than the largest batch takes.
+    /// Room for batches like `samples`: mean and five standard deviations of their bytes and of their nodes, and no
+    /// more than the largest batch takes.
     ///
     /// # Panics
     /// If `samples` is empty.

@@ -282,7 +282,8 @@ pub struct End {
     /// Training batches that did not fit the static shapes and kept their size; absent in a run that does not pad.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub unpadded: Option<u64>,
-    /// Training batches that had no room in their feature slots on a GPU; absent in a run whose slots have room for all.
+    /// Training batches that had no room in their feature slots on a GPU; absent in a run whose slots have room for
+    /// all.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub oversized: Option<u64>,
     /// Time totals of each role.

@@ -140,8 +140,8 @@ options! {
         /// The shapes that batches are padded to. The process that sees the options first estimates them, and tells the
         /// others.
         shapes: Option<StaticShapes> = None => Field::internal(),
-        /// What feature slots on a GPU have room for, where that is less than the largest batch takes. Estimated and told
-        /// likewise.
+        /// What feature slots on a GPU have room for, where that is less than the largest batch takes. Estimated and
+        /// told likewise.
         slot_room: Option<SlotRoom> = None => Field::internal(),
         /// Which of an epoch's batches are this run's, where several processes divide them.
         part: Part = Part::default() => Field::internal(),

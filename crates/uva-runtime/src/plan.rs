@@ -172,9 +172,10 @@ impl RunPlan {
         self.options.batch_size.min(longest)
     }
 
-    /// The same for a run on this backend, whose feature slots have room for batches as they are sampled, where they are on a
-    /// GPU and its options leave them that. `main` is the split whose batches are sampled; in a run that evaluates sampled
-    /// batches of other splits, those are, too. For the process that plans a run: it tells the others.
+    /// The same for a run on this backend, whose feature slots have room for batches as they are sampled, where they
+    /// are on a GPU and its options leave them that. `main` is the split whose batches are sampled; in a run that
+    /// evaluates sampled batches of other splits, those are, too. For the process that plans a run: it tells the
+    /// others.
     ///
     /// # Errors
     /// As sampling 20 batches of each of these splits.
@@ -200,8 +201,8 @@ impl RunPlan {
         self.options.slot_room.unwrap_or_else(|| SlotRoom::largest(&self.layout))
     }
 
-    /// Whether the batch of this header has room in a feature slot on a GPU. Another goes through the ring's memory on the
-    /// host, and each role that asks gets the same answer.
+    /// Whether the batch of this header has room in a feature slot on a GPU. Another goes through the ring's memory on
+    /// the host, and each role that asks gets the same answer.
     pub fn fits_slot(&self, header: &BatchHeader) -> bool {
         self.slot_room().holds(&self.layout, header)
     }
@@ -315,8 +316,8 @@ impl RunPlan {
             }
             RingName::Feature => RingShape {
                 slots: self.options.all_feature_slots() as u32,
-                // With the rows on a GPU, the ring carries only headers, and behind them batches that have no room there.
-                // Until one comes, its pages do not exist.
+                // With the rows on a GPU, the ring carries only headers, and behind them batches that have no room
+                // there. Until one comes, its pages do not exist.
                 payload_bytes: match (self.backend.device_slots(), self.options.slot_room) {
                     (None, _) => self.layout.feature_slot_bytes(),
                     (Some(_), None) => BatchHeader::BYTES,

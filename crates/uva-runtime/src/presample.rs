@@ -1,5 +1,5 @@
-//! What a run's batches are like, by batches that are sampled beforehand: the static shapes that they are padded to, and the
-//! room of feature slots on a GPU.
+//! What a run's batches are like, by batches that are sampled beforehand: the static shapes that they are padded to,
+//! and the room of feature slots on a GPU.
 
 use uva_batch::{BatchLayout, SlotRoom, StaticShapes};
 use uva_graph::{Dataset, Split};
@@ -32,8 +32,8 @@ impl LoaderOptions {
     }
 
     /// The room of feature slots on a GPU that batches of these splits will likely not exceed: for each, by batches as
-    /// [`with_shapes`](Self::with_shapes) takes them, or by the shapes that batches are padded to. `None` where the splits
-    /// have no batch to sample.
+    /// [`with_shapes`](Self::with_shapes) takes them, or by the shapes that batches are padded to. `None` where the
+    /// splits have no batch to sample.
     ///
     /// # Errors
     /// As sampling these batches.

@@ -389,8 +389,8 @@ impl SharedBuffer {
             .sub(range)
     }
 
-    /// Copies parts of it to the host, each from its bytes of the memory, on this stream, and waits for them. What the device
-    /// writes there at the same time may arrive or not.
+    /// Copies parts of it to the host, each from its bytes of the memory, on this stream, and waits for them. What the
+    /// device writes there at the same time may arrive or not.
     ///
     /// # Errors
     /// [`CudaError::Refused`] for bytes outside the memory, or another number of them; [`CudaError::Call`].

@@ -8,8 +8,8 @@ use uva_cuda::{Context, CudaError, DeviceSlice, Stream};
 
 use super::slot::REPORT;
 
-/// Memory of one batch, with what its slot would hold: the report, the arrays, the rows. It is the device's own; where that
-/// has no room, page-locked memory of the host, which the device reads over the link.
+/// Memory of one batch, with what its slot would hold: the report, the arrays, the rows. It is the device's own; where
+/// that has no room, page-locked memory of the host, which the device reads over the link.
 ///
 /// Whoever drops it has waited for the work on it, as [`SlotReader::put_away`](super::SlotReader::put_away) does.
 #[derive(Debug)]
@@ -37,8 +37,8 @@ impl Aside {
     /// Copies the batch there on this stream, and waits for it.
     pub(super) fn bring(&self, stream: &Stream, image: &[u8]) -> Result<(), CudaError> {
         let to = self.slice(0..image.len())?.address();
-        // SAFETY: as many bytes of our own memory, which nobody else knows of yet. The image is borrowed until the copy has
-        // been waited for, below, whether or not it was enqueued.
+        // SAFETY: as many bytes of our own memory, which nobody else knows of yet. The image is borrowed until the
+        // copy has been waited for, below, whether or not it was enqueued.
         let enqueued = unsafe { host_to_device(stream, image, to) };
         let waited = stream.synchronize();
         enqueued.and(waited)

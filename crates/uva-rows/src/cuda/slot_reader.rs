@@ -119,9 +119,9 @@ impl SlotReader {
         })
     }
 
-    /// Takes a batch that the slot has no room for, and whose filler left the slot alone. `image` is what the slot would
-    /// hold, the report first. It is copied to memory of its own, and has arrived when this returns. Its owner hands that to
-    /// [`SlotReader::put_away`] when the slot is given back.
+    /// Takes a batch that the slot has no room for, and whose filler left the slot alone. `image` is what the slot
+    /// would hold, the report first. It is copied to memory of its own, and has arrived when this returns. Its owner
+    /// hands that to [`SlotReader::put_away`] when the slot is given back.
     ///
     /// # Errors
     /// As [`SlotReader::take`]; also where neither device nor host have the memory.
@@ -180,8 +180,8 @@ impl SlotReader {
         // SAFETY: `to` is this entry's 64 bytes of a buffer that lives until the stream has been waited for (`drop`).
         // The reference ends with the call; the copy continues with the address. Until it has run, the bytes are read
         // by volatile loads only (`report`). These cannot mislead: a report without the right stamp is ignored. `from`
-        // is the slot's report, written before `ready`, or that of a batch aside, which has arrived. A batch aside is put
-        // away only once the stream has passed this.
+        // is the slot's report, written before `ready`, or that of a batch aside, which has arrived. A batch aside is
+        // put away only once the stream has passed this.
         unsafe { device_to_host(stream, from, std::slice::from_raw_parts_mut(to, REPORT_BYTES)) }?;
         match taken_on {
             UseStream::Waited(stream) => stream.synchronize(),
@@ -276,10 +276,10 @@ impl SlotReader {
     fn lent<'a>(&self, slot: usize, slice: DeviceSlice<'a>) -> Option<&'a [u8]> {
         match &*self.taken_on(slot) {
             UseStream::Ordered(_) => None,
-            // SAFETY: `take` has waited for the fill, and the filler touches the slot again only when it has been given
-            // back. The keeper of the slots' order gives it back only after these bytes are no longer lent. Writes by a
-            // process outside the protocol are its launcher's fault, as with the slots of a ring. Nobody writes to a batch
-            // aside once it has arrived.
+            // SAFETY: `take` has waited for the fill, and the filler touches the slot again only when it has been
+            // given back. The keeper of the slots' order gives it back only after these bytes are no longer lent.
+            // Writes by a process outside the protocol are its launcher's fault, as with the slots of a ring. Nobody
+            // writes to a batch aside once it has arrived.
             UseStream::Waited(_) => unsafe { slice.as_host() },
         }
     }
@@ -295,7 +295,8 @@ impl SlotReader {
         free.record(self.taken_on(slot).stream())
     }
 
-    /// Waits for all work so far on the stream on which the slot was taken, and frees the batch aside that was taken with it.
+    /// Waits for all work so far on the stream on which the slot was taken, and frees the batch aside that was taken
+    /// with it.
     ///
     /// # Errors
     /// [`CudaError`]. The memory then stays, since the device may still use it.

@@ -95,8 +95,8 @@ impl DeviceBatches {
         self.parts(slot, header, columns, |column| self.is_on_host(column))
     }
 
-    /// The whole batch of this header as a batch slot would hold it, had the CPU sampled it. `from` is what its batch slot
-    /// holds; the columns that are on the device come over this stream, and are waited for.
+    /// The whole batch of this header as a batch slot would hold it, had the CPU sampled it. `from` is what its batch
+    /// slot holds; the columns that are on the device come over this stream, and are waited for.
     pub fn on_host(
         &self,
         slot: usize,
@@ -117,7 +117,8 @@ impl DeviceBatches {
         Ok(pages)
     }
 
-    /// These columns, each with its room in a batch slot and the bytes of the memory that the batch of this header uses.
+    /// These columns, each with its room in a batch slot and the bytes of the memory that the batch of this header
+    /// uses.
     fn parts<'c>(
         &self,
         slot: usize,

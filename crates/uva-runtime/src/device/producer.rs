@@ -275,8 +275,8 @@ impl<'d> DeviceGather<'d> {
         Ok(())
     }
 
-    /// Writes the batch to `to` as it would lie in a slot on the GPU, where it has no [room](RunPlan::fits_slot): report,
-    /// arrays, and rows or sums. The CPU does all of it, and the device's slot is left as it is. `from` as in
+    /// Writes the batch to `to` as it would lie in a slot on the GPU, where it has no [room](RunPlan::fits_slot):
+    /// report, arrays, and rows or sums. The CPU does all of it, and the device's slot is left as it is. `from` as in
     /// [`fill`](Self::fill). Returns how many bytes that are.
     pub fn fill_aside(
         &mut self,
