@@ -545,7 +545,7 @@ fn batches_larger_than_their_slots_bring_the_datasets_own_bytes() {
             ] {
                 // With two columns of the host's, and all that a sampler on the GPU makes there.
                 let mut what = json!({
-                    "backend": sampling(partition, gather), "kind": kind, "most_nodes": SOME_NODES,
+                    "backend": sampling(partition, gather), "kind": kind, "most_nodes": 200,
                     "edge_attr": policy.is_none(), "edge_ids": true, "degrees": true, "input_id": true,
                 });
                 if let Some(policy) = policy {
