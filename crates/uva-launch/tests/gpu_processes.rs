@@ -534,7 +534,7 @@ fn batches_larger_than_their_slots_bring_the_datasets_own_bytes() {
             }
         }
     }
-    for kind in ["neighbor", "labor", "weighted"] {
+    for kind in ["neighbor", "weighted"] {
         let hashes = expected_of(&place, kind);
         for partition in [Partition::None, GREEN, few] {
             for (gather, policy) in [

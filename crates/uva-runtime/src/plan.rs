@@ -192,7 +192,10 @@ impl RunPlan {
             }
         }
         let room = self.options.likely_room(dataset, &self.layout, &splits)?;
-        self.options.slot_room = room.filter(|room| room.bytes < SlotRoom::largest(&self.layout).bytes);
+        let largest = SlotRoom::largest(&self.layout);
+        let beside = self.options.gathers_before_sums;
+        let saves = |room: &SlotRoom| room.bytes < largest.bytes || beside && room.nodes < largest.nodes;
+        self.options.slot_room = room.filter(saves);
         Ok(self)
     }
 

@@ -24,21 +24,26 @@ enum Memory {
 }
 
 impl Aside {
-    /// Room for `bytes` bytes.
-    pub(super) fn new(context: &Arc<Context>, bytes: usize) -> Result<Self, CudaError> {
+    /// Memory for this batch, which is [brought](Self::bring) there next.
+    pub(super) fn new(context: &Arc<Context>, image: &[u8]) -> Result<Self, CudaError> {
         const WHAT: &str = "a batch that is larger than its feature slot";
-        let memory = match DeviceBuffer::new(context, bytes, WHAT) {
-            Err(CudaError::OutOfMemory { .. }) => Memory::Host(PinnedBuffer::new(context, bytes, WHAT)?),
+        let memory = match DeviceBuffer::new(context, image.len(), WHAT) {
+            Err(CudaError::OutOfMemory { .. }) => {
+                let mut buffer = PinnedBuffer::new(context, image.len(), WHAT)?;
+                buffer.as_mut_slice().copy_from_slice(image);
+                Memory::Host(buffer)
+            }
             made => Memory::Device(made?),
         };
         Ok(Self { memory })
     }
 
-    /// Copies the batch there on this stream, and waits for it.
+    /// Copies the batch to the device on this stream, and waits for that. The host has its own copy already.
     pub(super) fn bring(&self, stream: &Stream, image: &[u8]) -> Result<(), CudaError> {
-        let to = self.slice(0..image.len())?.address();
-        // SAFETY: as many bytes of our own memory, which nobody else knows of yet. The image is borrowed until the
-        // copy has been waited for, below, whether or not it was enqueued.
+        let Memory::Device(buffer) = &self.memory else { return Ok(()) };
+        let to = buffer.slice().sub(0..image.len())?.address();
+        // SAFETY: as many bytes of our own memory, which nobody else knows of yet. The image is borrowed until the copy
+        // has been waited for, below, whether or not it was enqueued.
         let enqueued = unsafe { host_to_device(stream, image, to) };
         let waited = stream.synchronize();
         enqueued.and(waited)

@@ -33,6 +33,8 @@ pub struct Taking {
     entry: usize,
     /// Whether the host has waited for the fill.
     waited: bool,
+    /// The report, where it was there from the beginning and none arrives.
+    report: Option<GatherReport>,
 }
 
 /// Takes filled slots, and gives them back.
@@ -113,10 +115,7 @@ impl SlotReader {
     /// # Panics
     /// When there is no such slot.
     pub fn take(&self, slot: usize, ready: &dyn Signal) -> Result<Taking, CudaError> {
-        self.begin(slot, |stream| {
-            ready.wait(stream)?;
-            self.report_slice(slot)
-        })
+        self.begin(slot, None, |stream| ready.wait(stream))
     }
 
     /// Takes a batch that the slot has no room for, and whose filler left the slot alone. `image` is what the slot
@@ -127,28 +126,28 @@ impl SlotReader {
     /// As [`SlotReader::take`]; also where neither device nor host have the memory.
     ///
     /// # Panics
-    /// When there is no such slot.
+    /// When there is no such slot, or the image has no report.
     pub fn take_aside(&self, slot: usize, image: &[u8]) -> Result<(Taking, Aside), CudaError> {
-        let aside = Aside::new(self.context(), image.len())?;
-        let taking = self.begin(slot, |stream| {
-            aside.bring(stream, image)?;
-            aside.report_slice()
-        });
-        match taking {
+        let mut report = [0; REPORT_BYTES];
+        report.copy_from_slice(&image[REPORT]);
+        let aside = Aside::new(self.context(), image)?;
+        match self.begin(slot, Some(GatherReport::from_bytes(&report)), |stream| aside.bring(stream, image)) {
             Ok(taking) => Ok((taking, aside)),
             Err(error) => {
-                // The copy of its report may be under way. What this says, the error has said.
+                // The copy may be under way. What this says, the error has said.
                 let _ = self.put_away(slot, aside);
                 Err(error)
             }
         }
     }
 
-    /// Takes a slot. `arrives` enqueues what its work waits for, and says where the report is then.
-    fn begin<'r>(
+    /// Takes a slot. `arrives` enqueues what its work waits for. `report` is there beforehand where the device brings
+    /// none.
+    fn begin(
         &self,
         slot: usize,
-        arrives: impl FnOnce(&Stream) -> Result<DeviceSlice<'r>, CudaError>,
+        report: Option<GatherReport>,
+        arrives: impl FnOnce(&Stream) -> Result<(), CudaError>,
     ) -> Result<Taking, CudaError> {
         let Some(entry) = lock(&self.entries).pop_front() else {
             return Err(CudaError::Refused(format!("{} reports of slots are unread", self.around.len())));
@@ -156,8 +155,8 @@ impl SlotReader {
         let taken_on = Arc::clone(&lock(&self.stream));
         *lock(&self.taken_on[slot]) = Arc::clone(&taken_on);
         let waited = matches!(*taken_on, UseStream::Waited(_));
-        let taking = Taking { entry, waited };
-        match self.enqueue_take(entry, &taken_on, arrives) {
+        let taking = Taking { entry, waited, report };
+        match self.enqueue_take(slot, &taking, &taken_on, arrives) {
             Ok(()) => Ok(taking),
             Err(error) => {
                 self.done(taking);
@@ -166,23 +165,26 @@ impl SlotReader {
         }
     }
 
-    fn enqueue_take<'r>(
+    fn enqueue_take(
         &self,
-        entry: usize,
+        slot: usize,
+        taking: &Taking,
         taken_on: &UseStream,
-        arrives: impl FnOnce(&Stream) -> Result<DeviceSlice<'r>, CudaError>,
+        arrives: impl FnOnce(&Stream) -> Result<(), CudaError>,
     ) -> Result<(), CudaError> {
-        let (stream, (before, behind)) = (taken_on.stream(), &self.around[entry]);
+        let (stream, (before, behind)) = (taken_on.stream(), &self.around[taking.entry]);
         before.record(stream)?;
-        let from = arrives(stream)?.address();
+        arrives(stream)?;
         behind.record(stream)?;
-        let to = self.report_words(entry).cast::<u8>();
-        // SAFETY: `to` is this entry's 64 bytes of a buffer that lives until the stream has been waited for (`drop`).
-        // The reference ends with the call; the copy continues with the address. Until it has run, the bytes are read
-        // by volatile loads only (`report`). These cannot mislead: a report without the right stamp is ignored. `from`
-        // is the slot's report, written before `ready`, or that of a batch aside, which has arrived. A batch aside is
-        // put away only once the stream has passed this.
-        unsafe { device_to_host(stream, from, std::slice::from_raw_parts_mut(to, REPORT_BYTES)) }?;
+        if taking.report.is_none() {
+            let from = self.report_slice(slot)?.address();
+            let to = self.report_words(taking.entry).cast::<u8>();
+            // SAFETY: `to` is this entry's 64 bytes of a buffer that lives until the stream has been waited for
+            // (`drop`). The reference ends with the call; the copy continues with the address. Until it has run, the
+            // bytes are read by volatile loads only (`report`). These cannot mislead: a report without the right stamp
+            // is ignored. `from` is the slot's report, written before `ready`.
+            unsafe { device_to_host(stream, from, std::slice::from_raw_parts_mut(to, REPORT_BYTES)) }?;
+        }
         match taken_on {
             UseStream::Waited(stream) => stream.synchronize(),
             // A consumer that stands in for a device reads the slot at once.
@@ -212,6 +214,9 @@ impl SlotReader {
     /// The report of a slot taken, as far as it has arrived. Its stamp shows whether it belongs to the requested fill.
     /// After a wait for the stream it does.
     pub fn report(&self, taking: &Taking) -> GatherReport {
+        if let Some(report) = taking.report {
+            return report;
+        }
         let words = self.report_words(taking.entry);
         // SAFETY: the entry's words, initialised when the buffer was made. The device may be writing them: volatile, and
         // any value of a word is one.
