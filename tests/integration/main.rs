@@ -21,6 +21,8 @@ mod dry_run;
 #[cfg(feature = "train")]
 mod faults;
 #[cfg(feature = "train")]
+mod gpu_slots;
+#[cfg(feature = "train")]
 mod gpu_suite;
 #[cfg(feature = "train")]
 mod hops;

@@ -249,7 +249,7 @@ impl BatchLayout {
         })
     }
 
-    /// Bytes of a feature slot on a GPU. Feature rows lie as on the host, and [packed](Self::packed) columns before them.
+    /// Bytes of a feature slot on a GPU that has room for the largest batch.
     pub fn device_slot_bytes(&self) -> usize {
         self.feature_slot_bytes().next_multiple_of(PAGE)
     }
@@ -258,23 +258,39 @@ impl BatchLayout {
     /// behind the report without unused room between them, so that one copy brings them all. Each begins on a cache line.
     /// Columns that a sampler on a GPU makes there come last, so that one copy still brings the others.
     pub fn packed(&self, header: &BatchHeader) -> impl Iterator<Item = (&ColumnPlace, Range<usize>)> {
-        let header = *header;
-        self.own_room(false).chain(self.own_room(true)).scan(REPORT_BYTES, move |end, place| {
-            let range = *end..*end + place.rows(&header) * place.row_bytes();
-            *end = range.end.next_multiple_of(CACHE_LINE);
-            Some((place, range))
-        })
+        side_by_side(REPORT_BYTES, self.own_room(false).chain(self.own_room(true)), header)
+    }
+
+    /// The columns of feature rows of a slot on a GPU, likewise. They lie behind the [packed](Self::packed) columns,
+    /// the first on a page of its own. So a batch takes no more of a slot than it fills, and a slot need not have room
+    /// for the largest one.
+    pub fn packed_features(
+        &self,
+        header: &BatchHeader,
+    ) -> impl Iterator<Item = (&ColumnPlace, Range<usize>)> {
+        let arrays = self.packed(header).last().map_or(REPORT_BYTES, |(_, range)| range.end);
+        side_by_side(arrays.next_multiple_of(PAGE), self.of_features(), header)
+    }
+
+    /// Bytes that the batch of this header takes of a slot on a GPU.
+    pub fn packed_bytes(&self, header: &BatchHeader) -> usize {
+        let columns = self.packed(header).chain(self.packed_features(header));
+        columns
+            .filter(|(_, range)| !range.is_empty())
+            .map(|(_, range)| range.end)
+            .max()
+            .unwrap_or(REPORT_BYTES)
     }
 
     /// As [`range`](Self::range), in a slot on a GPU.
     pub fn packed_range(&self, header: &BatchHeader, column: Column, layer: usize) -> Range<usize> {
         let Some(of) = self.place(column, layer) else { return 0..0 };
-        if of_features(column) {
-            return of.used(header);
-        }
         let whole = column.spec().first_of.unwrap_or(column);
-        let mut packed = self.packed(header);
-        let found = packed.find(|(place, _)| place.column == whole && place.layer == of.layer);
+        let is_whole = |(place, _): &(&ColumnPlace, _)| place.column == whole && place.layer == of.layer;
+        let found = match of_features(column) {
+            true => self.packed_features(header).find(is_whole),
+            false => self.packed(header).find(is_whole),
+        };
         found.map_or(0..0, |(_, range)| range.start..range.start + of.rows(header) * of.row_bytes())
     }
 
@@ -362,6 +378,21 @@ impl BatchLayout {
         let header = *header;
         self.places.iter().filter(|place| place.is_copied()).map(move |place| place.used(&header))
     }
+}
+
+/// These columns from byte `end` on, one behind the other, each on a cache line, with the bytes that the batch of this
+/// header uses.
+fn side_by_side<'l>(
+    mut end: usize,
+    places: impl Iterator<Item = &'l ColumnPlace>,
+    header: &BatchHeader,
+) -> impl Iterator<Item = (&'l ColumnPlace, Range<usize>)> {
+    let header = *header;
+    places.map(move |place| {
+        let range = end..end + place.rows(&header) * place.row_bytes();
+        end = range.end.next_multiple_of(CACHE_LINE);
+        (place, range)
+    })
 }
 
 /// Whether it is one of the columns of feature rows, which come last.
@@ -468,7 +499,7 @@ mod tests {
     use uva_sample::{BatchCounts, BatchKey, LayerCounts, SamplerKind, SamplerOptions};
 
     use super::*;
-    use crate::FeatureType;
+    use crate::{FeatureType, SlotRoom};
 
     /// 500 nodes with rows of 12 bytes, edges with rows of 20.
     fn small_graph(directory: &Path) -> Dataset {
@@ -875,6 +906,16 @@ mod tests {
             prop_assert!(layout.device_slot_bytes() >= end);
             prop_assert_eq!(end, layout.used_bytes(&header));
             prop_assert!(rows as u64 <= slot_bytes);
+            // The same without unused room: no batch takes more than the largest.
+            prop_assert!(SlotRoom::largest(&layout).holds(&layout, &header));
+            let arrays = layout.packed(&header).last().map_or(0, |(_, range)| range.end);
+            let mut end = arrays.next_multiple_of(PAGE);
+            for (place, range) in layout.packed_features(&header) {
+                prop_assert_eq!(range.start, end);
+                prop_assert_eq!(range.len(), place.used(&header).len());
+                end = range.end.next_multiple_of(CACHE_LINE);
+            }
+            prop_assert_eq!(layout.packed_bytes(&header).next_multiple_of(CACHE_LINE), end);
         }
     }
 

@@ -11,6 +11,7 @@
 //! | [`BatchLayout`] | where each column lies in a slot |
 //! | [`BatchHeader`] | how much of each column a batch uses |
 //! | [`StaticShapes`] | the sizes that batches are padded to, and [`pad`](pad()) |
+//! | [`SlotRoom`] | what a feature slot on a GPU has room for |
 //! | [`BatchView`] | reading a batch, typed or by column name |
 //!
 //! ```text
@@ -20,7 +21,7 @@
 //!
 //! With a feature slot on a GPU the header is in the ring, in host memory. The slot begins with the gather's report
 //! ([`uva_cuda::kernels::gather::GatherReport`]). The columns behind it are packed ([`BatchLayout::packed`]), so that one
-//! copy brings them all; `x` lies where it does on the host.
+//! copy brings them all; `x` follows on the next page.
 //!
 //! This crate must not know rings, processes, who samples or gathers, or what a consumer computes.
 #![forbid(unsafe_code)]
@@ -37,6 +38,7 @@ mod header;
 mod layout;
 mod pad;
 pub mod schema;
+mod slot_room;
 mod spec;
 mod static_shapes;
 mod view;
@@ -52,6 +54,7 @@ pub use header::{BatchHeader, HandOver};
 pub use layout::BatchLayout;
 pub use pad::pad;
 pub use schema::{COLUMNS, Column, ColumnSpec, Stage};
+pub use slot_room::SlotRoom;
 pub use spec::BatchSpec;
 pub use static_shapes::{Padding, StaticShapes};
 pub use view::{BatchView, ColumnRef, DeviceView, RawArray, SlotMemory};

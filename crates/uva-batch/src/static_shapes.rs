@@ -218,9 +218,9 @@ impl Padding {
 }
 
 /// The smallest whole number that is no less than mean plus [`DEVIATIONS`] standard deviations.
-fn likely_most(counts: impl ExactSizeIterator<Item = usize> + Clone) -> usize {
+pub(crate) fn likely_most(counts: impl ExactSizeIterator<Item = usize> + Clone) -> usize {
     let length = counts.len() as f64;
-    // Counts are below 2^31, so their sum is exact.
+    // Counts are below 2^31, and bytes below 2^47, so sums of some of them are exact.
     let mean = counts.clone().map(|count| count as f64).sum::<f64>() / length;
     let squares: f64 = counts.map(|count| (count as f64 - mean).powi(2)).sum();
     let deviation = if length > 1.0 { (squares / (length - 1.0)).sqrt() } else { 0.0 };

@@ -70,6 +70,7 @@ impl Draft {
             ));
         }
         backend.check_features(&plan.layout, plan.options.gathers_before_sums)?;
+        let plan = plan.sized(&dataset, backend, Split::Train)?;
         let dataset = Arc::new(dataset);
         let planned = match &caches {
             Some(CacheRequest::Planned(path)) => Some(read_plan(path, &dataset, &plan.options)?),
@@ -311,6 +312,9 @@ impl Prepared {
         InForce::of(&self.plan.backend).replace_in(&mut in_force);
         if let Some(shapes) = &loader.shapes {
             in_force["pad"] = padded(shapes);
+        }
+        if let Some(slots) = self.plan.gpu_slots() {
+            in_force["gpu_slots"] = json!(slots);
         }
         for (name, value) in more {
             in_force[*name] = value.clone();

@@ -94,7 +94,7 @@ impl CommandRun {
 
 fn end(prepared: &Prepared, outcome: Outcome) -> End {
     let Outcome { roles, seconds, tally, memory, .. } = outcome;
-    let Tally { batches, epochs, nanoseconds, cache, unpadded, aggregate } = tally;
+    let Tally { batches, epochs, nanoseconds, cache, unpadded, oversized, aggregate } = tally;
     let training_seconds = nanoseconds as f64 * 1e-9;
     let (batches_per_second, bottleneck) = End::speed(batches, training_seconds, &roles);
     End {
@@ -116,6 +116,7 @@ fn end(prepared: &Prepared, outcome: Outcome) -> End {
         training_seconds,
         batches_per_second,
         unpadded: prepared.plan.options.shapes.as_ref().map(|_| unpadded),
+        oversized: prepared.plan.options.slot_room.map(|_| oversized),
         roles,
         memory,
         cache: prepared.cache_outcome(&cache),

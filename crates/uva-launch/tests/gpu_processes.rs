@@ -18,8 +18,8 @@ use uva_graph::npy::{NpyType, write_array};
 use uva_graph::{Dataset, Labels};
 use uva_launch::launcher::{Consumer, Environments, Helper, Launch, Launcher, Role, run_helper, run_role};
 use uva_runtime::backend::{
-    Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PinPages, PreflightPolicy, SamplerChoice,
-    SignalKind,
+    Backend, CudaBackend, GatherChoice, GpuSlots, IpcKind, Kernel, Partition, PinPages, PreflightPolicy,
+    SamplerChoice, SignalKind,
 };
 use uva_runtime::cache::{CacheContents, CachePlan, CachePolicy};
 use uva_runtime::control::Stop;
@@ -27,7 +27,7 @@ use uva_runtime::metrics::{Event, Observer, Progress};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::planning::Search;
 use uva_runtime::roles::BatchReceiver;
-use uva_runtime::{LoaderOptions, Passes, RuntimeError};
+use uva_runtime::{LoaderOptions, Passes, RuntimeError, SlotRoom};
 use uva_sample::{SamplerKind, batch_hash};
 
 /// A run that takes longer hangs: it has some twenty small batches. Generous, for machines that do other things too.
@@ -48,10 +48,14 @@ fn main() {
     if word == "launch" {
         std::process::exit(launch(Path::new(&arguments[2]), &arguments[3]));
     }
-    let tests: [(&str, fn()); 7] = [
+    let tests: [(&str, fn()); 8] = [
         (
             "every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes",
             every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes,
+        ),
+        (
+            "batches_larger_than_their_slots_bring_the_datasets_own_bytes",
+            batches_larger_than_their_slots_bring_the_datasets_own_bytes,
         ),
         (
             "a_way_of_sharing_that_fails_on_either_side_is_replaced_or_refused_where_it_was_asked_for",
@@ -100,7 +104,7 @@ fn hold_against_the_dataset(
     let table = dataset.features();
     let row = table.row_bytes();
     let table_of_edges = dataset.edge_features();
-    let (mut list_hits, mut row_hits, mut edge_rows, mut columns) = (0, 0, 0, 0);
+    let (mut list_hits, mut row_hits, mut edge_rows, mut columns, mut oversized) = (0, 0, 0, 0, 0);
     let mut hashes = Vec::new();
     let mut resident = Vec::new();
     let wrong = |what: String| RuntimeError::Failed(format!("WRONG DATA: {what}"));
@@ -167,6 +171,7 @@ fn hold_against_the_dataset(
         hashes.push(format!("{:016x}", batch.hash()));
         list_hits += batch.list_reads().cached;
         row_hits += batch.rows_cached();
+        oversized += usize::from(batch.is_oversized());
         if job["note"] == true {
             observer.note(&format!("batch {}", batch.index()));
         }
@@ -174,7 +179,7 @@ fn hold_against_the_dataset(
     }
     Ok(json!({
         "hashes": hashes, "resident": resident, "list_hits": list_hits, "row_hits": row_hits,
-        "edge_rows": edge_rows, "columns": columns,
+        "edge_rows": edge_rows, "columns": columns, "oversized": oversized,
     }))
 }
 
@@ -188,7 +193,7 @@ fn launch(dataset: &Path, what: &str) -> i32 {
     let what: Value = serde_json::from_str(what).expect("a description of the run");
     let ended = (|| {
         let opened = Dataset::open(dataset)?;
-        let options = LoaderOptions {
+        let mut options = LoaderOptions {
             fanouts: vec![4, 3],
             batch_size: what["batch_size"].as_u64().unwrap_or(40) as usize,
             samplers: what["samplers"].as_u64().unwrap_or(1) as usize,
@@ -204,6 +209,11 @@ fn launch(dataset: &Path, what: &str) -> i32 {
         let backend: Backend = serde_json::from_value(what["backend"].clone()).expect("a backend");
         let epochs = what["epochs"].as_u64().unwrap_or(1) as u32;
         let passes = Passes { epochs, test: true, ..Passes::default() };
+        let largest = RunPlan::new(&opened, &options, passes)?.slot_room();
+        let asked = |name: &str, most: usize| what[name].as_u64().map_or(most, |asked| asked as usize);
+        let room =
+            SlotRoom { bytes: asked("slot_bytes", largest.bytes), nodes: asked("most_nodes", largest.nodes) };
+        options.slot_room = (room != largest).then_some(room);
         let mut launcher = Launcher::begin(dataset, None)?;
         let mut contents = CacheContents::default();
         if let Some(bytes) = what["gpu_cache"].as_u64() {
@@ -271,6 +281,7 @@ fn backend(partition: Partition, gather: GatherChoice, kernel: Kernel, ipc: IpcK
         partition,
         ipc,
         ipc_signals,
+        gpu_slots: GpuSlots::Sampled,
         nvrtc: None,
         preflight,
         table_pages: PinPages::InPlace,
@@ -485,6 +496,73 @@ fn every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes() {
     place.nothing_is_left("clean runs");
 }
 
+/// Bytes that some batches of a run take in a slot on a GPU, and others exceed.
+const SOME_FIT: u64 = 13_696;
+
+/// Nodes that some batches of a run have, and others exceed, whatever columns they have.
+const SOME_NODES: u64 = 272;
+
+fn batches_larger_than_their_slots_bring_the_datasets_own_bytes() {
+    let place = Place::new();
+    let hashes = expected(&place);
+    let oversized = |what: &Value, hashes: &Value, variables: &[(&str, String)]| {
+        let ended = place.run(what, variables);
+        assert_eq!((ended.code, &ended.done["hashes"]), (Some(0), hashes), "{what}\n{}", ended.stderr);
+        let oversized = ended.done["oversized"].as_u64().expect("a count") as usize;
+        assert!(oversized > 0, "{what}: every batch fits");
+        (oversized, ended)
+    };
+    let late = || [("CUDA_SIM_DELAY_US", "300".to_owned())];
+    let few = Partition::Grid { multiprocessors: 2, sampler: None };
+    for partition in [Partition::None, GREEN, few] {
+        for gather in [GatherChoice::ZeroCopy, GatherChoice::Dma, GatherChoice::Split, GatherChoice::Device] {
+            for (kernel, ipc, signals, slots) in [
+                (Kernel::Wide, IpcKind::Vmm, SignalKind::Events, 2),
+                (Kernel::Shift, IpcKind::Legacy, SignalKind::Stamps, 1),
+                (Kernel::Wide, IpcKind::Vmm, SignalKind::Stamps, 3),
+            ] {
+                let backend = signalling(backend(partition, gather, kernel, ipc), signals);
+                let mut what = json!({ "backend": backend, "slots": slots, "samplers": slots });
+                if slots == 2 {
+                    what["slot_bytes"] = SOME_FIT.into();
+                } else {
+                    (what["most_nodes"], what["edge_attr"]) = (SOME_NODES.into(), true.into());
+                }
+                let (oversized, ended) = oversized(&what, &hashes, &late());
+                assert!(oversized < hashes.as_array().expect("hashes").len(), "{what}: no batch fits");
+                assert_eq!(ended.done["edge_rows"].as_u64() > Some(0), slots != 2, "{what}");
+            }
+        }
+    }
+    for kind in ["neighbor", "weighted"] {
+        let hashes = expected_of(&place, kind);
+        for partition in [Partition::None, GREEN, few] {
+            for (gather, policy) in [
+                (GatherChoice::ZeroCopy, Some("presample")),
+                (GatherChoice::ZeroCopy, Some("fifo")),
+                (GatherChoice::Split, None),
+                (GatherChoice::Device, None),
+            ] {
+                // With two columns of the host's, and all that a sampler on the GPU makes there.
+                let mut what = json!({
+                    "backend": sampling(partition, gather), "kind": kind, "most_nodes": 200,
+                    "edge_attr": policy.is_none(), "edge_ids": true, "degrees": true, "input_id": true,
+                });
+                if let Some(policy) = policy {
+                    (what["gpu_cache"], what["policy"]) = (CACHE.into(), policy.into());
+                }
+                let (_, ended) = oversized(&what, &hashes, &late());
+                assert_eq!(ended.done["edge_rows"].as_u64() > Some(0), policy.is_none(), "{what}");
+            }
+        }
+    }
+    // A GPU without memory for such a batch reads it from the host's.
+    let what = json!({ "backend": two_processes(), "slot_bytes": SOME_FIT });
+    let full = [("CUDA_SIM_FAIL", "consumer:cuMemAlloc:*=2".to_owned())];
+    oversized(&what, &hashes, &full);
+    place.nothing_is_left("larger batches");
+}
+
 /// A way that fails (a fault, or a feature that the machine lacks), the side that says so, and a part of what it says.
 type Failing = (&'static str, &'static str, &'static str, &'static str);
 
@@ -633,6 +711,11 @@ fn every_call_of_the_driver_that_fails_is_told_by_name_and_role_or_does_no_harm(
             "batches that stay on the GPU",
             way(sampling(Partition::Grid { multiprocessors: 2, sampler: None }, GatherChoice::ZeroCopy)),
         ),
+        ("larger batches", json!({ "backend": two_processes(), "slot_bytes": SOME_FIT })),
+        (
+            "larger batches of a sampler on the GPU",
+            json!({ "backend": sampling(GREEN, GatherChoice::ZeroCopy), "slot_bytes": SOME_FIT }),
+        ),
     ];
     let mut cases = Vec::new();
     let mut seen = std::collections::BTreeSet::new();
@@ -753,21 +836,24 @@ fn a_producer_killed_at_any_moment_leaves_no_wrong_batch_and_no_process() {
     let cached = json!({ "backend": sampling, "epochs": 10_000, "note": true, "gpu_cache": CACHE });
     let stamps =
         json!({ "backend": sharing(IpcKind::Auto, SignalKind::Stamps), "epochs": 10_000, "note": true });
-    for round in 0..18_u64 {
-        let what = [&plain, &cached, &stamps][round as usize % 3];
+    let larger = json!({
+        "backend": sharing(IpcKind::Auto, SignalKind::Stamps), "epochs": 10_000, "note": true, "slot_bytes": SOME_FIT
+    });
+    for round in 0..24_u64 {
+        let what = [&plain, &cached, &stamps, &larger][round as usize % 4];
         let mut command = place.command(what, &[("CUDA_SIM_DELAY_US", "300".into())]);
         let mut child = command.spawn().expect("this executable runs");
         // Some batches on, and then a moment that differs from round to round by what the machine does.
         let stderr = std::io::BufReader::new(child.stderr.take().expect("stderr"));
         let mut lines = std::io::BufRead::lines(stderr);
         let mut batches = 0;
-        while batches < 3 + round * 4 {
+        while batches < 3 + round * 3 {
             let line = lines.next().expect("the run goes on").expect("text");
             batches += u64::from(line.starts_with("note: batch"));
         }
         // A sampler on the GPU is a thread of the producer's process.
-        let role = match round / 3 {
-            5 if round % 3 != 1 => "sampler",
+        let role = match round / 4 {
+            5 if round % 4 != 1 => "sampler",
             2 | 4 => "consumer",
             _ => "producer",
         };
@@ -806,15 +892,20 @@ fn child_of(parent: u32, role: &str) -> Option<rustix::process::Pid> {
 
 fn memory_does_not_grow_with_the_batches() {
     let place = Place::new();
-    let what = json!({ "backend": two_processes(), "epochs": 100 });
-    let ended = place.run(&what, &[]);
-    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-    let resident: Vec<u64> =
-        ended.done["resident"].as_array().expect("sizes").iter().filter_map(Value::as_u64).collect();
-    assert!(resident.len() >= 500, "{} batches", resident.len());
-    // Behind the first quarter every slot has been used and every buffer has grown.
-    let (early, late) = (resident[resident.len() / 4], resident[resident.len() - 1]);
-    assert!(late <= early + (2 << 20), "the consumer grew from {early} to {late} bytes");
+    // Also where most batches have memory of their own.
+    for slot_bytes in [Value::Null, 13_376.into()] {
+        let what = json!({ "backend": two_processes(), "epochs": 100, "slot_bytes": slot_bytes });
+        let ended = place.run(&what, &[]);
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        let resident: Vec<u64> =
+            ended.done["resident"].as_array().expect("sizes").iter().filter_map(Value::as_u64).collect();
+        assert!(resident.len() >= 500, "{} batches", resident.len());
+        let oversized = ended.done["oversized"].as_u64().expect("a count");
+        assert_eq!(oversized > 400, !slot_bytes.is_null(), "{oversized} of {}", resident.len());
+        // Behind the first quarter every slot has been used and every buffer has grown.
+        let (early, late) = (resident[resident.len() / 4], resident[resident.len() - 1]);
+        assert!(late <= early + (2 << 20), "the consumer grew from {early} to {late} bytes");
+    }
 }
 
 /// Calls of one batch: those of a long run without those of a short one.

@@ -46,6 +46,8 @@ pub struct Source {
     options: LoaderOptions,
     /// Batches handed out that did not fit the static shapes.
     unpadded: AtomicU64,
+    /// Those that had no room in their slots on a GPU.
+    oversized: AtomicU64,
     /// The GPU that batches are on, where they are on one that torch can see.
     device: Option<usize>,
     /// Where these are, batches can be prepared anew: the backend, and the split whose epochs follow one another.
@@ -72,8 +74,8 @@ impl Source {
         backend: Backend,
         main: Option<Split>,
     ) -> Self {
-        // So that threads that start anew pad likewise.
-        options.shapes = stream.shapes().cloned();
+        // So that threads that start anew pad likewise, and have slots like these.
+        (options.shapes, options.slot_room) = (stream.shapes().cloned(), stream.slot_room());
         let dataset = Arc::clone(stream.dataset());
         let batches = Split::ALL.map(|split| stream.batches(split));
         let simulated = || Driver::load().is_ok_and(Driver::device_memory_is_host_memory);
@@ -87,6 +89,7 @@ impl Source {
             batches,
             options,
             unpadded: AtomicU64::new(0),
+            oversized: AtomicU64::new(0),
             device,
             own: main.map(|main| (backend, main)),
         }
@@ -265,6 +268,7 @@ impl Source {
                 if self.options.shapes.is_some() && !received.is_padded() {
                     self.unpadded.fetch_add(1, Ordering::Relaxed);
                 }
+                self.oversized.fetch_add(u64::from(received.is_oversized()), Ordering::Relaxed);
                 let held = Arc::new(Held::new(received, open.ordered_on));
                 open.out.retain(|held| held.strong_count() > 0);
                 open.out.push_back(Arc::downgrade(&held));
@@ -331,6 +335,9 @@ impl Source {
         told.set_item("skipped", open.stream.skipped())?;
         if self.options.shapes.is_some() {
             told.set_item("unpadded", self.unpadded.load(Ordering::Relaxed))?;
+        }
+        if self.options.slot_room.is_some() {
+            told.set_item("oversized", self.oversized.load(Ordering::Relaxed))?;
         }
         Ok(told)
     }

@@ -118,6 +118,11 @@ impl Batch {
         self.loan().is_some()
     }
 
+    /// Whether it had no room in its slot on a GPU, and came through host memory.
+    pub fn is_oversized(&self) -> bool {
+        self.loan().is_some_and(Loan::is_aside)
+    }
+
     /// Whether the batch was whole when it was used. Ask after waiting for the work on it, and before its result
     /// counts: the producer of a batch on a GPU may have died while filling it. In host memory a batch is always whole.
     ///

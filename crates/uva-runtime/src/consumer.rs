@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use uva_batch::StaticShapes;
+use uva_batch::{SlotRoom, StaticShapes};
 use uva_graph::{Dataset, Split};
 use uva_sample::MAX_EPOCH;
 
@@ -108,7 +108,7 @@ impl BatchStream {
                 options.with_shapes(&dataset, main)?
             }
         };
-        let plan = RunPlan::new(&dataset, &options, steered())?.on(backend);
+        let plan = RunPlan::new(&dataset, &options, steered())?.sized(&dataset, &backend, main)?.on(backend);
         Ok(Self::over(Runtime::start(dataset, plan)?, main))
     }
 
@@ -148,6 +148,11 @@ impl BatchStream {
     /// The shapes that batches are padded to; `None`: they are not.
     pub fn shapes(&self) -> Option<&StaticShapes> {
         self.runtime.options().shapes.as_ref()
+    }
+
+    /// What feature slots on a GPU have room for; `None`: the largest batch, or they are in host memory.
+    pub fn slot_room(&self) -> Option<SlotRoom> {
+        self.runtime.options().slot_room
     }
 
     /// Time totals of each role so far.

@@ -36,7 +36,7 @@ const COUNTERS: usize = LINE;
 const COUNTERS_PER_ROLE: usize = LINE;
 /// Words after the last role's counters that only the consumer writes: its tally, and what it evaluates.
 const CONSUMERS_OWN: usize = 3 * LINE;
-const TALLY: usize = 12 + AggregateAmounts::WORDS;
+const TALLY: usize = 13 + AggregateAmounts::WORDS;
 /// Among them: 0, or the split under full-neighbourhood evaluation + 1, and the epoch it follows.
 const EVALUATING: usize = TALLY;
 /// Among them: 0, or who sums, and from which sequence number on.
@@ -94,6 +94,8 @@ pub struct Tally {
     pub cache: CacheTotals,
     /// Those of the batches that did not fit the shapes that batches are padded to.
     pub unpadded: u64,
+    /// Those of the batches that had no room in their feature slots on a GPU.
+    pub oversized: u64,
     /// The producer's sums in those batches.
     pub aggregate: AggregateAmounts,
 }
@@ -272,7 +274,7 @@ impl Control {
             |CacheCounts { list_reads, list_hits, rows, row_hits }| [list_reads, list_hits, rows, row_hits];
         let amounts = [more.batches, more.epochs, more.nanoseconds].into_iter();
         let amounts = amounts.chain(counts(more.cache.counted)).chain(counts(more.cache.others));
-        let amounts = amounts.chain([more.unpadded]).chain(more.aggregate.to_words());
+        let amounts = amounts.chain([more.unpadded, more.oversized]).chain(more.aggregate.to_words());
         for (place, amount) in amounts.enumerate() {
             self.page.fetch_add(self.tally_at() + place, amount);
         }
@@ -288,13 +290,14 @@ impl Control {
             row_hits: word(first + 3),
         };
         let cache = CacheTotals { counted: counts(3), others: counts(7) };
-        let aggregate = AggregateAmounts::from_words(std::array::from_fn(|at| word(12 + at)));
+        let aggregate = AggregateAmounts::from_words(std::array::from_fn(|at| word(13 + at)));
         Tally {
             batches: word(0),
             epochs: word(1),
             nanoseconds: word(2),
             cache,
             unpadded: word(11),
+            oversized: word(12),
             aggregate,
         }
     }
@@ -407,7 +410,8 @@ mod tests {
         let counts = |row_hits| CacheCounts { list_reads: 4, list_hits: 3, rows: 2, row_hits };
         let cache = CacheTotals { counted: counts(1), others: counts(2) };
         let aggregate = AggregateAmounts::from_words([11, 12, 13, 14, 15, 16, 17, 18]);
-        let one = Tally { batches: 1, epochs: 7, nanoseconds: 9, cache, unpadded: 5, aggregate };
+        let one =
+            Tally { batches: 1, epochs: 7, nanoseconds: 9, cache, unpadded: 5, oversized: 6, aggregate };
         control.add_to_tally(&one);
         control.add_to_tally(&Tally { batches: 1, ..Tally::default() });
         assert_eq!(control.tally(), Tally { batches: 2, ..one });

@@ -1,15 +1,17 @@
 //! What a run would start, and the memory it would use: `--dry-run`.
 
 use serde::Serialize;
+use uva_batch::BatchHeader;
 use uva_graph::Dataset;
 use uva_graph::reorder::ReorderedLayout;
+use uva_mem::ring::RingShape;
 use uva_plan::CachePlan;
 
 use crate::backend::{GatherChoice, SamplerChoice};
 use crate::device::{bytes_on_gpu, stays_on_gpu};
-use crate::plan::{RingName, RunPlan};
+use crate::plan::{RingName, RunPlan, SlotsInForce};
 use crate::planning::{Budget, CacheRequest};
-use crate::topology::{Placement, Topology};
+use crate::topology::{PlacedRing, Placement, Topology};
 
 /// What a run would start and use. Nothing of it has been started or allocated.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -18,6 +20,9 @@ pub struct DryRun {
     pub stages: Vec<StageLine>,
     /// The rings, in the same order.
     pub rings: Vec<RingLine>,
+    /// The room of feature slots on a GPU; absent where they are in host memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_slots: Option<SlotsInForce>,
     /// A lower bound on the run's memory, item by item.
     pub memory: Vec<MemoryLine>,
     /// What is decided only when the run starts.
@@ -132,21 +137,28 @@ impl DryRun {
                 writes: role.writes().map(|ring| ring.name()),
             }
         });
-        let device_slot_bytes = backend.device_slots().map_or(0, |_| plan.layout.device_slot_bytes() as u64);
+        let gpu_slots = plan.gpu_slots();
+        let device_slot_bytes = gpu_slots.as_ref().map_or(0, |slots| slots.bytes);
+        // Pages for batches that have no room on the GPU do not exist until one comes.
+        let in_memory = |ring: &PlacedRing| match (ring.name, &gpu_slots) {
+            (RingName::Feature, Some(_)) => RingShape { payload_bytes: BatchHeader::BYTES, ..ring.shape },
+            _ => ring.shape,
+        };
         let rings = topology.rings.iter().map(|ring| RingLine {
             ring: ring.name.name(),
             slots: ring.shape.slots,
-            slot_bytes: ring.shape.payload_bytes as u64,
+            slot_bytes: in_memory(ring).payload_bytes as u64,
             device_slot_bytes: if ring.name == RingName::Feature { device_slot_bytes } else { 0 },
         });
         let mut dry = Self {
             stages: stages.collect(),
             rings: rings.collect(),
+            gpu_slots: gpu_slots.clone(),
             memory: Vec::new(),
             decided_at_start: Vec::new(),
         };
         for ring in &topology.rings {
-            let bytes = ring.shape.region_bytes().unwrap_or(usize::MAX) as u64;
+            let bytes = in_memory(ring).region_bytes().unwrap_or(usize::MAX) as u64;
             dry.takes(&format!("{} ring", ring.name), MemoryKind::Host, bytes);
         }
         dry.add_device(dataset, plan);
@@ -184,7 +196,7 @@ impl DryRun {
                 let bytes = (bytes as u64).saturating_mul(plan.options.feature_slots as u64);
                 self.takes("staging of sums", MemoryKind::Pinned, bytes);
             }
-            let staging = plan.layout.upload_bytes(batches_on_gpu) as u64;
+            let staging = plan.upload_bytes(batches_on_gpu) as u64;
             let staging = staging.saturating_mul(plan.options.feature_slots as u64);
             self.takes("staging of ids and blocks", MemoryKind::Pinned, staging);
             if batches_on_gpu {

@@ -77,7 +77,19 @@ impl<'d> HostRows<'d> {
         from: &[u8],
         (to, skipped): (&mut [u8], usize),
     ) -> Result<u64, RuntimeError> {
-        let [x, sums] = FEATURES.map(|column| behind(layout.range(header, column, 0), skipped));
+        let ranges = FEATURES.map(|column| behind(layout.range(header, column, 0), skipped));
+        self.fill_ranges(layout, header, threads, from, (to, ranges))
+    }
+
+    /// As [`fill`](Self::fill), to these ranges of `to` for the [`FEATURES`].
+    pub fn fill_ranges(
+        &mut self,
+        layout: &BatchLayout,
+        header: &BatchHeader,
+        threads: usize,
+        from: &[u8],
+        (to, [x, sums]): (&mut [u8], [Range<usize>; 2]),
+    ) -> Result<u64, RuntimeError> {
         let (x, sums) = match sums.is_empty() {
             true => (&mut to[x], &mut [][..]),
             // Rows of their own lie before the sums, or there are none.

@@ -71,12 +71,12 @@ pub mod pin_cores;
 pub mod pipeline;
 pub mod plan;
 pub mod planning;
+mod presample;
 mod role_times;
 pub mod roles;
 pub mod schedule;
 mod slot_rows;
 mod stage;
-mod static_shapes;
 mod sums;
 mod sums_trial;
 pub mod topology;
@@ -93,7 +93,7 @@ pub use pipeline::{Runtime, RuntimeBuilder};
 pub use sums::{SumObstacle, is_summed, obstacle_in_table};
 pub use sums_trial::{SumsChoice, Windows};
 pub use uva_batch::{
-    Aggregation, BatchView, Column, ColumnError, ColumnRef, FeatureRows, FeatureType, StaticShapes,
+    Aggregation, BatchView, Column, ColumnError, ColumnRef, FeatureRows, FeatureType, SlotRoom, StaticShapes,
 };
 pub use uva_graph::{Dataset, ElementType, FeatureTable, Labels, Split};
 pub use uva_options as spec;

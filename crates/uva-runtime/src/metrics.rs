@@ -138,6 +138,9 @@ pub struct BatchEvent {
     /// edges leave padding out.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub padded: Option<bool>,
+    /// Whether it had no room in its feature slot on a GPU; absent where it had.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub oversized: bool,
     /// Its cache counts; absent in a run without caches.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cache: Option<CacheCounts>,
@@ -170,6 +173,7 @@ impl BatchEvent {
             queue: batch.queue(),
             pace: batch.pace(),
             padded: batch.layout().shapes().map(|_| batch.is_padded()),
+            oversized: batch.is_oversized(),
             cache: cached.then(|| CacheCounts {
                 list_reads: lists.all,
                 list_hits: lists.cached,
@@ -278,6 +282,10 @@ pub struct End {
     /// Training batches that did not fit the static shapes and kept their size; absent in a run that does not pad.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub unpadded: Option<u64>,
+    /// Training batches that had no room in their feature slots on a GPU; absent in a run whose slots have room for
+    /// all.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub oversized: Option<u64>,
     /// Time totals of each role.
     pub roles: Roles,
     /// Each process's memory at the end of its work; without processes that never finished, such as a command that was

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use uva_batch::{Aggregation, BatchSpec, Column, FeatureType, StaticShapes};
+use uva_batch::{Aggregation, BatchSpec, Column, FeatureType, SlotRoom, StaticShapes};
 use uva_graph::{Dataset, Split, Verify};
 use uva_propagate::HopSet;
 use uva_sample::{Expand, MAX_LAYERS, SampleError, SamplerKind, SamplerOptions, Walks};
@@ -144,6 +144,9 @@ options! {
         shapes: Option<StaticShapes> = None => Field::internal(),
         /// Where the batches are of a hop set: its tables that they have, and the order of its rows.
         hops: Option<HopBatches> = None => Field::internal(),
+        /// What feature slots on a GPU have room for, where that is less than the largest batch takes. Estimated and
+        /// told likewise.
+        slot_room: Option<SlotRoom> = None => Field::internal(),
         /// Which of an epoch's batches are this run's, where several processes divide them.
         part: Part = Part::default() => Field::internal(),
     }

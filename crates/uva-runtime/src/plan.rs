@@ -5,18 +5,19 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use uva_batch::{Aggregation, BatchHeader, BatchLayout};
+use uva_batch::{Aggregation, BatchHeader, BatchLayout, SlotRoom};
 use uva_graph::{Dataset, Split};
 use uva_mem::ring::{Ring, RingShape};
 use uva_rows::cache::eviction::Eviction;
 use uva_sample::SeedOrder;
 
 use crate::aggregate_counts::SumsMade;
-use crate::backend::Backend;
+use crate::backend::{Backend, GpuSlots};
 use crate::cache::Caches;
 use crate::control::{CONSUMER, Control};
 use crate::machine;
 use crate::options::Prepare;
+use crate::presample::{SAMPLES, with_nodes};
 use crate::schedule::{Item, Schedule, Turn};
 use crate::{LoaderOptions, Passes, RuntimeError};
 use uva_options::OptionError;
@@ -175,6 +176,66 @@ impl RunPlan {
         self.options.batch_size.min(longest)
     }
 
+    /// The same for a run on this backend, whose feature slots have room for batches as they are sampled, where they
+    /// are on a GPU and its options leave them that. `main` is the split whose batches are sampled; in a run that
+    /// evaluates sampled batches of other splits, those are, too. For the process that plans a run: it tells the
+    /// others.
+    ///
+    /// # Errors
+    /// As sampling 20 batches of each of these splits.
+    pub fn sized(mut self, dataset: &Dataset, backend: &Backend, main: Split) -> Result<Self, RuntimeError> {
+        let asked = backend.device_slots().is_some_and(|cuda| cuda.gpu_slots == GpuSlots::Sampled);
+        if !asked || self.options.slot_bytes.is_some() || self.options.slot_room.is_some() {
+            return Ok(self);
+        }
+        let passes = self.schedule.passes();
+        let mut splits = vec![with_nodes(dataset, main)];
+        for (split, is_used) in [(Split::Valid, passes.validate), (Split::Test, passes.test)] {
+            if is_used && !splits.contains(&split) {
+                splits.push(split);
+            }
+        }
+        let room = self.options.likely_room(dataset, &self.layout, &splits)?;
+        let largest = SlotRoom::largest(&self.layout);
+        let beside = self.options.gathers_before_sums;
+        let saves = |room: &SlotRoom| room.bytes < largest.bytes || beside && room.nodes < largest.nodes;
+        self.options.slot_room = room.filter(saves);
+        Ok(self)
+    }
+
+    /// What a feature slot on a GPU has room for.
+    pub fn slot_room(&self) -> SlotRoom {
+        self.options.slot_room.unwrap_or_else(|| SlotRoom::largest(&self.layout))
+    }
+
+    /// Whether the batch of this header has room in a feature slot on a GPU. Another goes through the ring's memory on
+    /// the host, and each role that asks gets the same answer.
+    pub fn fits_slot(&self, header: &BatchHeader) -> bool {
+        self.slot_room().holds(&self.layout, header)
+    }
+
+    /// The room of feature slots on a GPU, and why; `None` where they are in host memory.
+    pub fn gpu_slots(&self) -> Option<SlotsInForce> {
+        let cuda = self.backend.device_slots()?;
+        let reason = match (self.options.slot_room, self.options.slot_bytes, cuda.gpu_slots) {
+            (Some(_), ..) if self.layout.shapes().is_some() => {
+                "batches are padded to static shapes; one that does not fit these and is larger goes through host memory"
+                    .to_owned()
+            }
+            (Some(_), ..) => format!(
+                "mean and five standard deviations of {SAMPLES} sampled batches; a larger one goes through host memory"
+            ),
+            (None, Some(bytes), _) => format!("no batch is larger, with --slot-bytes {bytes}"),
+            (None, None, GpuSlots::Largest) => "asked for".to_owned(),
+            (None, None, GpuSlots::Sampled) => "sampled batches come near to the largest possible one".to_owned(),
+        };
+        Some(SlotsInForce {
+            bytes: self.slot_room().bytes as u64,
+            largest_bytes: self.layout.device_slot_bytes() as u64,
+            reason,
+        })
+    }
+
     /// The same on another backend.
     pub fn on(mut self, backend: Backend) -> Self {
         self.backend = backend;
@@ -213,13 +274,18 @@ impl RunPlan {
     pub fn feature_slot_bytes(&self) -> usize {
         match self.backend.device_slots() {
             None => self.layout.feature_slot_bytes(),
-            Some(_) => self.layout.device_slot_bytes(),
+            Some(_) => self.slot_room().bytes,
         }
     }
 
     /// Bytes of all feature slots on a GPU.
     pub fn device_bytes(&self) -> usize {
-        self.layout.device_slot_bytes().saturating_mul(self.options.feature_slots)
+        self.slot_room().bytes.saturating_mul(self.options.feature_slots)
+    }
+
+    /// The most bytes that one upload brings to a slot on a GPU, where a sampler there makes its columns, or not.
+    pub fn upload_bytes(&self, sampled_on_gpu: bool) -> usize {
+        self.layout.upload_bytes(sampled_on_gpu).min(self.slot_room().bytes)
     }
 
     /// Where the producer sums, if it does.
@@ -235,13 +301,13 @@ impl RunPlan {
     /// it does not sum there.
     pub fn summed_rows(&self) -> Option<usize> {
         let sums = self.layout.aggregation() != Aggregation::None && self.sums_made() == SumsMade::Gpu;
-        sums.then(|| self.layout.node_capacity())
+        sums.then(|| self.slot_room().nodes)
     }
 
     /// The most bytes of a batch's own rows and sums that the CPU makes for a slot on a GPU; `None` where it makes none.
     pub fn made_bytes(&self) -> Option<usize> {
         let sums = self.layout.aggregation() != Aggregation::None && self.sums_made() == SumsMade::HostForGpu;
-        sums.then(|| self.layout.features_bytes())
+        sums.then(|| self.layout.features_bytes().min(self.slot_room().bytes))
     }
 
     /// Bytes of these rows on the GPU: one batch's, whatever the number of slots.
@@ -257,10 +323,12 @@ impl RunPlan {
             }
             RingName::Feature => RingShape {
                 slots: self.options.all_feature_slots() as u32,
-                // With the rows on a GPU, the ring carries only headers.
-                payload_bytes: match self.backend.device_slots() {
-                    None => self.layout.feature_slot_bytes(),
-                    Some(_) => BatchHeader::BYTES,
+                // With the rows on a GPU, the ring carries only headers, and behind them batches that have no room
+                // there. Until one comes, its pages do not exist.
+                payload_bytes: match (self.backend.device_slots(), self.options.slot_room) {
+                    (None, _) => self.layout.feature_slot_bytes(),
+                    (Some(_), None) => BatchHeader::BYTES,
+                    (Some(_), Some(_)) => BatchHeader::BYTES + self.layout.device_slot_bytes(),
                 },
             },
         }
@@ -306,6 +374,17 @@ impl RunPlan {
             Item::Skipped | Item::End => format!("behind the last batch (sequence {sequence})"),
         }
     }
+}
+
+/// The room of feature slots on a GPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SlotsInForce {
+    /// Bytes of each.
+    pub bytes: u64,
+    /// Bytes that the largest possible batch takes.
+    pub largest_bytes: u64,
+    /// Why they have this room.
+    pub reason: String,
 }
 
 /// The full evaluation that a consumer is in, for messages.

@@ -318,7 +318,7 @@ mod tests {
     use uva_mem::handover::MAX_FDS;
 
     use super::*;
-    use crate::backend::{CudaBackend, GatherChoice, Partition, SamplerChoice, SignalKind};
+    use crate::backend::{CudaBackend, GatherChoice, GpuSlots, Partition, SamplerChoice, SignalKind};
     use crate::options::MAX_SAMPLERS;
     use crate::{LoaderOptions, Passes};
 
@@ -402,6 +402,7 @@ mod tests {
                 partition,
                 ipc: IpcKind::Auto,
                 ipc_signals: SignalKind::Auto,
+                gpu_slots: GpuSlots::Largest,
                 nvrtc: None,
                 preflight: PreflightPolicy::Warn,
                 table_pages: PinPages::InPlace,

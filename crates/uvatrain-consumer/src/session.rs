@@ -266,6 +266,7 @@ impl<'a> Session<'a> {
         self.state.cursor = Cursor { epoch, batch: index + 1 };
         self.outcome.batches += 1;
         self.outcome.unpadded += u64::from(event.padded == Some(false));
+        self.outcome.oversized += u64::from(event.oversized);
         self.since_checkpoint += 1;
         if self.trainer.runs_ahead() {
             self.trainer.enqueue_batch(epoch, index, arrays.input(), told).map_err(train_error)?;

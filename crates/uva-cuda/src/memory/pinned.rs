@@ -7,6 +7,7 @@ use cudarc::driver::sys::CU_MEMHOSTALLOC_DEVICEMAP;
 
 use crate::context::Context;
 use crate::error::{CudaError, OUT_OF_MEMORY};
+use crate::slice::DeviceSlice;
 
 /// Host memory that the driver has page-locked, initially zeroed. It begins on a page boundary.
 ///
@@ -74,6 +75,12 @@ impl PinnedBuffer {
     /// How many bytes were asked for.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// All of it, for the device.
+    pub fn slice(&self) -> DeviceSlice<'_> {
+        // SAFETY: page-locked and mapped for the device, as long as the borrow.
+        unsafe { DeviceSlice::from_raw(self.address, self.bytes, self.context.device().ordinal() as i32) }
     }
 
     /// The first byte on the host.

@@ -24,8 +24,10 @@ use uva_options::named;
 use crate::context::Context;
 use crate::device::Feature;
 use crate::error::{CudaError, NOT_SUPPORTED};
+use crate::memory::copy::device_to_host;
 use crate::memory::lack::explain_lack;
 use crate::slice::DeviceSlice;
+use crate::stream::Stream;
 
 /// CUDA_ERROR_NOT_PERMITTED.
 const NOT_PERMITTED: u32 = 800;
@@ -385,6 +387,33 @@ impl SharedBuffer {
         // SAFETY: mapped, readable by the context's device, as long as the borrow.
         unsafe { DeviceSlice::from_raw(self.address(), self.bytes, self.context.device().ordinal() as i32) }
             .sub(range)
+    }
+
+    /// Copies parts of it to the host, each from its bytes of the memory, on this stream, and waits for them. What the
+    /// device writes there at the same time may arrive or not.
+    ///
+    /// # Errors
+    /// [`CudaError::Refused`] for bytes outside the memory, or another number of them; [`CudaError::Call`].
+    pub fn read_back(
+        &self,
+        stream: &Stream,
+        parts: &mut [(Range<usize>, &mut [u8])],
+    ) -> Result<(), CudaError> {
+        for (from, to) in parts.iter() {
+            if self.slice(from.clone())?.bytes() != to.len() {
+                let what = format!("bytes {from:?} of {} to {} bytes on the host", self.what, to.len());
+                return Err(CudaError::Refused(what));
+            }
+        }
+        let mut enqueued = Ok(());
+        for (from, to) in parts {
+            let from = self.address() + from.start as u64;
+            // SAFETY: within the memory, by the check above. Memory and `to` are borrowed until the copies have been
+            // waited for, below, whether or not all of them were enqueued.
+            enqueued = enqueued.and_then(|()| unsafe { device_to_host(stream, from, to) });
+        }
+        let waited = stream.synchronize();
+        enqueued.and(waited)
     }
 
     /// The context it's mapped in.

@@ -113,7 +113,7 @@ mod tests {
         .Welcome.loader.pad .Welcome.loader.part.index \
         .Welcome.loader.part.of .Welcome.loader.pin_cores .Welcome.loader.pin_samplers .Welcome.loader.prepare \
         .Welcome.loader.replace .Welcome.loader.sampler_kind .Welcome.loader.samplers .Welcome.loader.seed .Welcome.loader.shapes \
-        .Welcome.loader.shuffled.test .Welcome.loader.shuffled.train .Welcome.loader.shuffled.valid .Welcome.loader.slot_bytes .Welcome.loader.sums_chosen_for .Welcome.loader.walk_length .Welcome.loader.walk_stop .Welcome.loader.walks \
+        .Welcome.loader.shuffled.test .Welcome.loader.shuffled.train .Welcome.loader.shuffled.valid .Welcome.loader.slot_bytes .Welcome.loader.slot_room .Welcome.loader.sums_chosen_for .Welcome.loader.walk_length .Welcome.loader.walk_stop .Welcome.loader.walks \
         .Welcome.passes.epochs .Welcome.passes.start.batch \
         .Welcome.passes.start.epoch .Welcome.passes.steered .Welcome.passes.test .Welcome.passes.validate \
         .Welcome.stages knock.pid knock.protocol knock.version";

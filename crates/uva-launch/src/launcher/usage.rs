@@ -88,6 +88,7 @@ impl Usage {
             nanoseconds: until.duration_since(asked).as_nanos() as u64,
             cache,
             unpadded: u64::from(event.padded == Some(false)),
+            oversized: u64::from(event.oversized),
             aggregate: event.aggregate.as_ref().map(|counts| counts.amounts).unwrap_or_default(),
         });
         if self.events { self.observer.event(&Event::Batch(event)) } else { Ok(()) }

@@ -273,6 +273,7 @@ impl Training {
             training_seconds,
             batches_per_second,
             unpadded: prepared.plan.options.shapes.as_ref().map(|_| outcome.unpadded),
+            oversized: prepared.plan.options.slot_room.map(|_| outcome.oversized),
             roles,
             memory,
             cache,

@@ -73,6 +73,9 @@ pub struct TrainingOutcome {
     /// Those of the batches that did not fit the static shapes.
     #[serde(default)]
     pub unpadded: u64,
+    /// Those of the batches that had no room in their feature slots on a GPU.
+    #[serde(default)]
+    pub oversized: u64,
     /// SIGINT or SIGTERM ended it; a checkpoint was written where there is a directory for them.
     pub interrupted: bool,
 }

@@ -269,7 +269,7 @@ class Batches:
 
         With `prepare="whole"`, "worker" is there in place of "sampler" and "producer".
 
-        "unpadded", with `pad="auto"`, counts batches that did not fit `shapes`. "skipped" counts hand-overs without a batch: what it costs to jump to another epoch.
+        "unpadded", with `pad="auto"`, counts batches that did not fit `shapes`. "oversized", on a GPU, counts batches that had no room in their slot and came through host memory. "skipped" counts hand-overs without a batch: what it costs to jump to another epoch.
         """
         return self._source.stats()
 

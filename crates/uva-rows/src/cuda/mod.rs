@@ -11,6 +11,7 @@
 //! [`SlotFiller`] is a producer's: it fills slots of device memory one after another and waits for nothing.
 //! [`SlotReader`] is a consumer's side of such slots. [`ReadBack`] waits for each fill and copies its rows to the host.
 
+mod aside;
 mod balance;
 mod cache;
 mod error;
@@ -26,6 +27,7 @@ mod sums;
 mod table;
 mod upload;
 
+pub use aside::Aside;
 pub use balance::{Balance, Measured};
 pub use cache::DeviceCache;
 pub use error::FillError;

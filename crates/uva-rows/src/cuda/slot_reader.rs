@@ -9,6 +9,7 @@ use uva_cuda::kernels::gather::GatherReport;
 use uva_cuda::memory::{PinnedBuffer, SharedBuffer, device_to_host};
 use uva_cuda::{Context, CudaError, DeviceSlice, Event, Signal, Stream};
 
+use super::aside::Aside;
 use super::error::FillError;
 use super::slot::{REPORT, SlotShape};
 
@@ -32,6 +33,8 @@ pub struct Taking {
     entry: usize,
     /// Whether the host has waited for the fill.
     waited: bool,
+    /// The report, where it was there from the beginning and none arrives.
+    report: Option<GatherReport>,
 }
 
 /// Takes filled slots, and gives them back.
@@ -112,14 +115,48 @@ impl SlotReader {
     /// # Panics
     /// When there is no such slot.
     pub fn take(&self, slot: usize, ready: &dyn Signal) -> Result<Taking, CudaError> {
+        self.begin(slot, None, |stream| ready.wait(stream))
+    }
+
+    /// Takes a batch that the slot has no room for, and whose filler left the slot alone. `image` is what the slot
+    /// would hold, the report first. It is copied to memory of its own, and has arrived when this returns. Its owner
+    /// hands that to [`SlotReader::put_away`] when the slot is given back.
+    ///
+    /// # Errors
+    /// As [`SlotReader::take`]; also where neither device nor host have the memory.
+    ///
+    /// # Panics
+    /// When there is no such slot, or the image has no report.
+    pub fn take_aside(&self, slot: usize, image: &[u8]) -> Result<(Taking, Aside), CudaError> {
+        let mut report = [0; REPORT_BYTES];
+        report.copy_from_slice(&image[REPORT]);
+        let aside = Aside::new(self.context(), image)?;
+        match self.begin(slot, Some(GatherReport::from_bytes(&report)), |stream| aside.bring(stream, image)) {
+            Ok(taking) => Ok((taking, aside)),
+            Err(error) => {
+                // The copy may be under way. What this says, the error has said.
+                let _ = self.put_away(slot, aside);
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes a slot. `arrives` enqueues what its work waits for. `report` is there beforehand where the device brings
+    /// none.
+    fn begin(
+        &self,
+        slot: usize,
+        report: Option<GatherReport>,
+        arrives: impl FnOnce(&Stream) -> Result<(), CudaError>,
+    ) -> Result<Taking, CudaError> {
         let Some(entry) = lock(&self.entries).pop_front() else {
             return Err(CudaError::Refused(format!("{} reports of slots are unread", self.around.len())));
         };
         let taken_on = Arc::clone(&lock(&self.stream));
         *lock(&self.taken_on[slot]) = Arc::clone(&taken_on);
         let waited = matches!(*taken_on, UseStream::Waited(_));
-        let taking = Taking { entry, waited };
-        match self.enqueue_take(slot, ready, entry, &taken_on) {
+        let taking = Taking { entry, waited, report };
+        match self.enqueue_take(slot, &taking, &taken_on, arrives) {
             Ok(()) => Ok(taking),
             Err(error) => {
                 self.done(taking);
@@ -131,21 +168,23 @@ impl SlotReader {
     fn enqueue_take(
         &self,
         slot: usize,
-        ready: &dyn Signal,
-        entry: usize,
+        taking: &Taking,
         taken_on: &UseStream,
+        arrives: impl FnOnce(&Stream) -> Result<(), CudaError>,
     ) -> Result<(), CudaError> {
-        let (stream, (before, behind)) = (taken_on.stream(), &self.around[entry]);
+        let (stream, (before, behind)) = (taken_on.stream(), &self.around[taking.entry]);
         before.record(stream)?;
-        ready.wait(stream)?;
+        arrives(stream)?;
         behind.record(stream)?;
-        let from = self.report_slice(slot)?.address();
-        let to = self.report_words(entry).cast::<u8>();
-        // SAFETY: `to` is this entry's 64 bytes of a buffer that lives until the stream has been waited for (`drop`).
-        // The reference ends with the call; the copy continues with the address. Until it has run, the bytes are read
-        // by volatile loads only (`report`). These cannot mislead: a report without the right stamp is ignored. `from`
-        // is the slot's report, written before `ready`.
-        unsafe { device_to_host(stream, from, std::slice::from_raw_parts_mut(to, REPORT_BYTES)) }?;
+        if taking.report.is_none() {
+            let from = self.report_slice(slot)?.address();
+            let to = self.report_words(taking.entry).cast::<u8>();
+            // SAFETY: `to` is this entry's 64 bytes of a buffer that lives until the stream has been waited for
+            // (`drop`). The reference ends with the call; the copy continues with the address. Until it has run, the
+            // bytes are read by volatile loads only (`report`). These cannot mislead: a report without the right stamp
+            // is ignored. `from` is the slot's report, written before `ready`.
+            unsafe { device_to_host(stream, from, std::slice::from_raw_parts_mut(to, REPORT_BYTES)) }?;
+        }
         match taken_on {
             UseStream::Waited(stream) => stream.synchronize(),
             // A consumer that stands in for a device reads the slot at once.
@@ -175,6 +214,9 @@ impl SlotReader {
     /// The report of a slot taken, as far as it has arrived. Its stamp shows whether it belongs to the requested fill.
     /// After a wait for the stream it does.
     pub fn report(&self, taking: &Taking) -> GatherReport {
+        if let Some(report) = taking.report {
+            return report;
+        }
         let words = self.report_words(taking.entry);
         // SAFETY: the entry's words, initialised when the buffer was made. The device may be writing them: volatile, and
         // any value of a word is one.
@@ -220,14 +262,31 @@ impl SlotReader {
     /// # Errors
     /// As [`SlotReader::slice`].
     pub fn host_bytes(&self, slot: usize, range: Range<usize>) -> Result<Option<&[u8]>, CudaError> {
-        let slice = self.slice(slot, range)?;
-        Ok(match &*self.taken_on(slot) {
+        Ok(self.lent(slot, self.slice(slot, range)?))
+    }
+
+    /// As [`SlotReader::host_bytes`], of the batch aside that was taken last with this slot.
+    ///
+    /// # Errors
+    /// As [`Aside::slice`].
+    pub fn host_bytes_aside<'a>(
+        &self,
+        slot: usize,
+        aside: &'a Aside,
+        range: Range<usize>,
+    ) -> Result<Option<&'a [u8]>, CudaError> {
+        Ok(self.lent(slot, aside.slice(range)?))
+    }
+
+    fn lent<'a>(&self, slot: usize, slice: DeviceSlice<'a>) -> Option<&'a [u8]> {
+        match &*self.taken_on(slot) {
             UseStream::Ordered(_) => None,
-            // SAFETY: `take` has waited for the fill, and the filler touches the slot again only when it has been given
-            // back. The keeper of the slots' order gives it back only after these bytes are no longer lent. Writes by a
-            // process outside the protocol are its launcher's fault, as with the slots of a ring.
+            // SAFETY: `take` has waited for the fill, and the filler touches the slot again only when it has been
+            // given back. The keeper of the slots' order gives it back only after these bytes are no longer lent.
+            // Writes by a process outside the protocol are its launcher's fault, as with the slots of a ring. Nobody
+            // writes to a batch aside once it has arrived.
             UseStream::Waited(_) => unsafe { slice.as_host() },
-        })
+        }
     }
 
     /// Records `free` behind all work so far on the stream on which the slot was taken.
@@ -239,6 +298,20 @@ impl SlotReader {
     /// When there is no such slot.
     pub fn give_back(&self, slot: usize, free: &dyn Signal) -> Result<(), CudaError> {
         free.record(self.taken_on(slot).stream())
+    }
+
+    /// Waits for all work so far on the stream on which the slot was taken, and frees the batch aside that was taken
+    /// with it.
+    ///
+    /// # Errors
+    /// [`CudaError`]. The memory then stays, since the device may still use it.
+    pub fn put_away(&self, slot: usize, aside: Aside) -> Result<(), CudaError> {
+        let waited = self.taken_on(slot).stream().synchronize();
+        match waited {
+            Ok(()) => drop(aside),
+            Err(_) => std::mem::forget(aside),
+        }
+        waited
     }
 }
 

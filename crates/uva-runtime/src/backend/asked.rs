@@ -47,6 +47,9 @@ options! {
         ipc: IpcKind = IpcKind::Auto => Field::choice::<IpcKind>("IPC").of(GPU, &[Speed]),
         /// How they tell each other there that a slot is ready, or free
         ipc_signals: SignalKind = SignalKind::Auto => Field::choice::<SignalKind>("SIGNALS").of(GPU, &[Speed]),
+        /// Room of feature slots in the GPU's memory, unless `slot_bytes` says: for batches as they are sampled, and a
+        /// larger one takes a slower way, or for the largest batch that `batch_size` and `fanouts` allow
+        gpu_slots: GpuSlots = GpuSlots::Sampled => Field::choice::<GpuSlots>("ROOM").of(GPU, &[Speed]),
         /// Pages of the feature table that kernels read over the link: those it is mapped on, or a copy on others; auto
         /// copies only where the measurement shows that it pays
         table_pages: TablePagesChoice = TablePagesChoice::Auto
@@ -221,6 +224,17 @@ named! {
         Events = "events",
         /// By values in the slots' memory, which streams write and wait for.
         Stamps = "stamps",
+    }
+}
+
+named! {
+    /// What feature slots in a GPU's memory have room for.
+    pub enum GpuSlots = Sampled {
+        /// The mean of 20 batches that are sampled beforehand, and five standard deviations. A larger batch goes
+        /// through host memory.
+        Sampled = "sampled",
+        /// The largest batch that the options allow.
+        Largest = "largest",
     }
 }
 

@@ -7,7 +7,7 @@ use uva_batch::BatchLayout;
 use uva_cuda::kernels::gather::Kernel;
 use uva_cuda::memory::{IpcKind, PinOptions, PinPages, PreflightPolicy};
 
-use super::asked::{BackendOptions, GatherChoice, SamplerChoice, SignalKind, TablePagesChoice};
+use super::asked::{BackendOptions, GatherChoice, GpuSlots, SamplerChoice, SignalKind, TablePagesChoice};
 use super::chosen::Chosen;
 use crate::RuntimeError;
 use crate::sums::{SumObstacle, check_sums};
@@ -40,6 +40,8 @@ pub struct CudaBackend {
     pub ipc: IpcKind,
     /// How producer and consumer tell each other there that a slot is ready, or free.
     pub ipc_signals: SignalKind,
+    /// What the feature slots there have room for.
+    pub gpu_slots: GpuSlots,
     /// The NVRTC library, or its folder.
     pub nvrtc: Option<PathBuf>,
     /// What to do where memory seems too short to pin.
@@ -69,6 +71,7 @@ impl CudaBackend {
             partition,
             ipc: options.ipc,
             ipc_signals: options.ipc_signals,
+            gpu_slots: options.gpu_slots,
             nvrtc: options.nvrtc.clone(),
             preflight: options.preflight,
             table_pages: chosen.table_pages,

@@ -7,8 +7,8 @@ mod granted;
 mod probe;
 
 pub use asked::{
-    BackendOptions, DeviceChoice, GatherChoice, GpuShare, MpsChoice, PartitionChoice, SamplerChoice,
-    SignalKind, TablePagesChoice,
+    BackendOptions, DeviceChoice, GatherChoice, GpuShare, GpuSlots, MpsChoice, PartitionChoice,
+    SamplerChoice, SignalKind, TablePagesChoice,
 };
 pub use choose::{Decision, MpsWish, OpenChoices, decide};
 pub use chosen::Chosen;

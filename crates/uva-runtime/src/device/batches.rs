@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use uva_batch::{BatchHeader, BatchLayout, Column, ColumnPlace, ColumnsMut};
 use uva_cuda::memory::SharedBuffer;
-use uva_cuda::{Context, Event};
+use uva_cuda::{Context, Event, Stream};
+use uva_mem::ZeroedPages;
 use uva_rows::cuda::OnDevice;
 use uva_sample::cuda::{BatchPlace, BlockPlace};
 
@@ -91,7 +92,41 @@ impl DeviceBatches {
         header: &BatchHeader,
         columns: &mut ColumnsMut<'c>,
     ) -> Vec<(Range<usize>, &'c mut [u8])> {
-        let places = self.layout.columns().iter().filter(|place| self.is_on_host(place.column));
+        self.parts(slot, header, columns, |column| self.is_on_host(column))
+    }
+
+    /// The whole batch of this header as a batch slot would hold it, had the CPU sampled it. `from` is what its batch
+    /// slot holds; the columns that are on the device come over this stream, and are waited for.
+    pub fn on_host(
+        &self,
+        slot: usize,
+        header: &BatchHeader,
+        from: &[u8],
+        stream: &Stream,
+    ) -> Result<ZeroedPages, RuntimeError> {
+        let no_memory =
+            |error| RuntimeError::Failed(format!("a batch of the GPU's sampler in host memory: {error}"));
+        let mut pages = ZeroedPages::new(self.layout.batch_bytes()).map_err(no_memory)?;
+        // Those on the device are nothing yet.
+        for range in self.layout.copied(header) {
+            pages.bytes_mut()[range.clone()].copy_from_slice(&from[range]);
+        }
+        let on_device = |column: Column| column.spec().made_on_gpu && column.spec().first_of.is_none();
+        let mut columns = self.layout.columns_mut(pages.bytes_mut());
+        self.memory.read_back(stream, &mut self.parts(slot, header, &mut columns, on_device))?;
+        Ok(pages)
+    }
+
+    /// These columns, each with its room in a batch slot and the bytes of the memory that the batch of this header
+    /// uses.
+    fn parts<'c>(
+        &self,
+        slot: usize,
+        header: &BatchHeader,
+        columns: &mut ColumnsMut<'c>,
+        wanted: impl Fn(Column) -> bool,
+    ) -> Vec<(Range<usize>, &'c mut [u8])> {
+        let places = self.layout.columns().iter().filter(|place| wanted(place.column));
         let with_room = |place: &ColumnPlace| {
             let used = place.used(header);
             let room: &mut [u8] = columns.take(place.column, place.layer);

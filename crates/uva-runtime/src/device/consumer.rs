@@ -9,7 +9,7 @@ use std::time::Duration;
 use uva_cuda::kernels::gather::GatherReport;
 use uva_cuda::memory::SharedBuffer;
 use uva_cuda::{Context, DeviceSlice, Stream};
-use uva_rows::cuda::{SlotReader, Taking};
+use uva_rows::cuda::{Aside, SlotReader, Taking};
 
 use super::slots::{Gathered, SlotSignals, out_of_range, slot_shape, stamp};
 use crate::RuntimeError;
@@ -77,12 +77,32 @@ impl DeviceSlots {
     /// confirms it too.
     pub(crate) fn take(slots: &Arc<Self>, slot: usize, sequence: u64) -> Result<Loan, RuntimeError> {
         let taking = slots.reader.take(slot, &*slots.signals.ready(slot, sequence)?)?;
+        Self::lend(slots, slot, sequence, (taking, None))
+    }
+
+    /// The same of a batch that has no room in its slot. `image` is what the slot would hold; it is copied.
+    pub(crate) fn take_aside(
+        slots: &Arc<Self>,
+        slot: usize,
+        sequence: u64,
+        image: &[u8],
+    ) -> Result<Loan, RuntimeError> {
+        let (taking, aside) = slots.reader.take_aside(slot, image)?;
+        Self::lend(slots, slot, sequence, (taking, Some(aside)))
+    }
+
+    fn lend(
+        slots: &Arc<Self>,
+        slot: usize,
+        sequence: u64,
+        (taking, aside): (Taking, Option<Aside>),
+    ) -> Result<Loan, RuntimeError> {
         let waited = taking.waited_on_the_host();
         let receipt = Receipt { slots: Arc::clone(slots), taking: Some(taking), slot, sequence };
         if waited {
             receipt.confirm()?;
         }
-        Ok(Loan { receipt: Arc::new(receipt) })
+        Ok(Loan { receipt: Arc::new(receipt), aside })
     }
 
     /// How long the stream waited for producers since the last reading.
@@ -175,6 +195,8 @@ pub struct Proof<'a> {
 #[derive(Debug)]
 pub(crate) struct Loan {
     receipt: Arc<Receipt>,
+    /// The batch, where it has no room in the slot.
+    aside: Option<Aside>,
 }
 
 impl Loan {
@@ -187,12 +209,21 @@ impl Loan {
         self.receipt.slots.context().device().ordinal()
     }
 
-    /// Bytes of the slot.
+    /// Whether the batch has no room in the slot.
+    pub fn is_aside(&self) -> bool {
+        self.aside.is_some()
+    }
+
+    /// Bytes of the slot, or of what it would hold.
     ///
     /// # Panics
     /// When they are outside the slot. Ranges from a header that was checked against the layout are always inside.
     pub fn slice(&self, range: Range<usize>) -> DeviceSlice<'_> {
-        self.reader().slice(self.receipt.slot, range).unwrap_or_else(|error| panic!("{error}"))
+        let slice = match &self.aside {
+            None => self.reader().slice(self.receipt.slot, range),
+            Some(aside) => aside.slice(range),
+        };
+        slice.unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// The bytes themselves, where device memory is host memory.
@@ -200,7 +231,12 @@ impl Loan {
     /// # Panics
     /// As [`Loan::slice`].
     pub fn host_bytes(&self, range: Range<usize>) -> Option<&[u8]> {
-        self.reader().host_bytes(self.receipt.slot, range).unwrap_or_else(|error| panic!("{error}"))
+        let (reader, slot) = (self.reader(), self.receipt.slot);
+        let bytes = match &self.aside {
+            None => reader.host_bytes(slot, range),
+            Some(aside) => reader.host_bytes_aside(slot, aside, range),
+        };
+        bytes.unwrap_or_else(|error| panic!("{error}"))
     }
 
     pub fn receipt(&self) -> &Arc<Receipt> {
@@ -212,7 +248,11 @@ impl Loan {
     /// # Panics
     /// Never: every slot has a report.
     pub fn proof(&self) -> Proof<'_> {
-        let words = self.reader().report_slice(self.receipt.slot).unwrap_or_else(|error| panic!("{error}"));
+        let words = match &self.aside {
+            None => self.reader().report_slice(self.receipt.slot),
+            Some(aside) => aside.report_slice(),
+        };
+        let words = words.unwrap_or_else(|error| panic!("{error}"));
         let (stamped, bad) =
             (offset_of!(GatherReport, stamp) / 8, offset_of!(GatherReport, bad_position) / 8);
         // All ones where every id was a row.
@@ -224,7 +264,9 @@ impl Loan {
     pub fn give_back(self) -> bool {
         let Receipt { slots, slot, sequence, .. } = &*self.receipt;
         let free = slots.signals.free(*slot, *sequence);
-        match free.and_then(|free| slots.reader.give_back(*slot, &*free)) {
+        let given_back = free.and_then(|free| slots.reader.give_back(*slot, &*free));
+        let put_away = self.aside.map_or(Ok(()), |aside| slots.reader.put_away(*slot, aside));
+        match given_back.and(put_away) {
             Ok(()) => true,
             Err(error) => {
                 slots.fail(error);

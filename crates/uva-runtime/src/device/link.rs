@@ -130,7 +130,7 @@ fn what(plan: &RunPlan) -> String {
     format!(
         "{} feature slots of {} bytes (--slots, --batch-size, --fanouts and --slot-bytes decide their size)",
         plan.options.feature_slots,
-        plan.layout.device_slot_bytes()
+        plan.slot_room().bytes
     )
 }
 

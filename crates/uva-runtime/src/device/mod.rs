@@ -16,6 +16,11 @@
 //! The producer works on two streams: uploads wait for `free`, gathers for their upload. Batches of a sampler on the GPU
 //! need no upload of their columns where sampler and producer share a process (`batches`).
 //!
+//! A batch that has no room in its slot ([`RunPlan::fits_slot`](crate::plan::RunPlan::fits_slot)) is behind the header
+//! in the ring's payload, as the slot would hold it. The producer then leaves the device's slot and `ready` alone. The
+//! consumer copies the batch to memory of its own, and signals `free` as always: the next batch of the slot waits for
+//! that.
+//!
 //! Invariants:
 //! - A wait for an event sees only what was recorded before it was enqueued. The ring's state is stored (release) after
 //!   the record has returned, and the wait is enqueued after that state was seen (acquire). So it is always the right

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use uva_batch::{Aggregation, BatchHeader, BatchLayout, Column, Stage};
-use uva_cuda::kernels::gather::GatherKernels;
+use uva_cuda::kernels::gather::{GatherKernels, GatherReport};
 use uva_cuda::memory::{PinHow, PinOptions, PinReport, PinnedTable, SharedBuffer, TableBytes};
 use uva_cuda::{Context, Module, ModuleOptions};
 use uva_graph::Dataset;
-use uva_mem::FrozenBytes;
+use uva_mem::{FrozenBytes, ZeroedPages};
 use uva_rows::cuda::{
     DeviceCache, DeviceRows, DeviceSource, DeviceTable, Fill, FillError, GridBound, Kernel, MadeOnHost,
     Pinned, SlotFiller, SlotPlace, SlotSums, Split, Staged,
@@ -108,6 +108,7 @@ fn grid(multiprocessors: Option<u32>) -> GridBound {
 pub(crate) struct DeviceGather<'d> {
     filler: SlotFiller<Box<dyn DeviceSource>>,
     signals: SlotSignals,
+    dataset: &'d Arc<Dataset>,
     batches: Option<Arc<DeviceBatches>>,
     rows: usize,
     edges: Option<EdgesOnHost>,
@@ -192,7 +193,7 @@ impl<'d> DeviceGather<'d> {
             "{how}; {slots:.2} GB of feature slots on the GPU ({memory}, {by}); kernels ready in {seconds:.2} s"
         );
         let mut filler = SlotFiller::new(lane.stream()?, kernels, source, buffer, slot_shape(plan))?;
-        filler.reserve_room(plan.layout.upload_bytes(batches.is_some()), plan.layout.node_capacity())?;
+        filler.reserve_room(plan.upload_bytes(batches.is_some()), plan.slot_room().nodes)?;
         if let Some(rows) = plan.summed_rows() {
             filler.sum_rows(rows, narrow_float(Some(plan.layout.element())), bound)?;
         }
@@ -206,7 +207,7 @@ impl<'d> DeviceGather<'d> {
         };
         let edges = EdgeRows::new(dataset, &plan.layout, threads)?;
         let edges = edges.map(|source| EdgesOnHost { source, rows: Vec::new(), threads });
-        Ok(Self { filler, signals, batches, rows: plan.table_rows, edges, sums, note })
+        Ok(Self { filler, signals, dataset, batches, rows: plan.table_rows, edges, sums, note })
     }
 
     /// Whether the CPU makes what a batch has in the place of rows.
@@ -272,6 +273,42 @@ impl<'d> DeviceGather<'d> {
         };
         self.filler.submit(ids, place)?;
         Ok(())
+    }
+
+    /// Writes the batch to `to` as it would lie in a slot on the GPU, where it has no [room](RunPlan::fits_slot):
+    /// report, arrays, and rows or sums. The CPU does all of it, and the device's slot is left as it is. `from` as in
+    /// [`fill`](Self::fill). Returns how many bytes that are.
+    pub fn fill_aside(
+        &mut self,
+        plan: &RunPlan,
+        sequence: u64,
+        header: &BatchHeader,
+        (batch_slot, from): (usize, &[u8]),
+        to: &mut [u8],
+    ) -> Result<usize, RuntimeError> {
+        let (layout, threads) = (&plan.layout, plan.options.gather_threads);
+        let sampled_on_gpu = match &self.batches {
+            None => None,
+            Some(batches) => Some(batches.on_host(batch_slot, header, from, self.filler.stream())?),
+        };
+        let from = sampled_on_gpu.as_ref().map_or(from, ZeroedPages::bytes);
+        let report = GatherReport { stamp: stamp(sequence), ..GatherReport::PREPARED };
+        to[..GatherReport::BYTES].copy_from_slice(report.bytes());
+        if let Some(edges) = &mut self.edges {
+            edges.gather(layout, header, from)?;
+        }
+        for (place, range) in layout.packed(header) {
+            to[range].copy_from_slice(match (place.column.spec().written_by, &self.edges) {
+                (Stage::Sampler, _) => &from[place.used(header)],
+                (Stage::Producer, edges) => {
+                    edges.as_ref().map_or(&[][..], |edges| edges.of_layer(place.layer))
+                }
+            });
+        }
+        let ranges = FEATURES.map(|column| layout.packed_range(header, column, 0));
+        let mut rows = HostRows::behind(self.dataset, layout, threads, None)?;
+        rows.fill_ranges(layout, header, threads, from, (&mut *to, ranges))?;
+        Ok(layout.packed_bytes(header))
     }
 
     /// The total time of the gathers that completed since the last call.

@@ -109,7 +109,7 @@ impl StampWords {
 }
 
 pub(super) fn slot_shape(plan: &RunPlan) -> SlotShape {
-    SlotShape { slots: plan.options.feature_slots, stride: plan.layout.device_slot_bytes() }
+    SlotShape { slots: plan.options.feature_slots, stride: plan.slot_room().bytes }
 }
 
 pub(super) fn out_of_range(position: u64, id: i64, rows: usize) -> RuntimeError {

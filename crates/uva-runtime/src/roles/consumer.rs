@@ -257,7 +257,17 @@ impl BatchReceiver {
                     let stopping = self.control.stop() >= Stop::Soon;
                     return if stopping { Ok(None) } else { Err(RuntimeError::PeerGone(gone.reason)) };
                 }
-                Some(DeviceSlots::take(device, slot.slot() as usize, self.position)?)
+                let (number, sequence) = (slot.slot() as usize, self.position);
+                Some(if self.plan.fits_slot(&header) {
+                    DeviceSlots::take(device, number, sequence)?
+                } else {
+                    let payload = slot.payload();
+                    let needed = BatchHeader::BYTES + self.plan.layout.packed_bytes(&header);
+                    let image = payload
+                        .get(BatchHeader::BYTES..needed)
+                        .ok_or_else(|| wrong(format!("{} bytes where {needed} are needed", payload.len())))?;
+                    DeviceSlots::take_aside(device, number, sequence, image)?
+                })
             }
         };
         self.clock.now(Doing::Working);

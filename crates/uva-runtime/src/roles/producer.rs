@@ -146,6 +146,14 @@ impl ProducerRole<'_> {
                     rows.fill(layout, &mut header, threads as usize, from, (to, 0))?;
                     layout.used_bytes(&header)
                 }
+                Gather::Device(device) if !plan.fits_slot(&header) => {
+                    header.set_pace(queue as u32, 0);
+                    let to = &mut slot.payload_mut()[BatchHeader::BYTES..];
+                    let bytes =
+                        device.fill_aside(plan, sequence, &header, (batch.slot() as usize, from), to)?;
+                    header.set_gathered(since_boot());
+                    BatchHeader::BYTES + bytes
+                }
                 Gather::Device(device) => {
                     header.set_pace(queue as u32, 0);
                     device.fill(plan, sequence, &header, (batch.slot() as usize, from))?;

@@ -8,8 +8,8 @@ use uva_graph::npy::{NpyType, write_array};
 use uva_graph::{Dataset, Split};
 use uva_plan::CachePolicy;
 use uva_runtime::backend::{
-    Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PinPages, PreflightPolicy, SamplerChoice,
-    SignalKind,
+    Backend, CudaBackend, GatherChoice, GpuSlots, IpcKind, Kernel, Partition, PinPages, PreflightPolicy,
+    SamplerChoice, SignalKind,
 };
 use uva_runtime::cache::CacheContents;
 use uva_runtime::plan::RunPlan;
@@ -39,6 +39,7 @@ fn on_gpu(sampler: SamplerChoice) -> Backend {
         partition: Partition::None,
         ipc: IpcKind::Auto,
         ipc_signals: SignalKind::Auto,
+        gpu_slots: GpuSlots::Largest,
         nvrtc: None,
         preflight: PreflightPolicy::Warn,
         table_pages: PinPages::InPlace,

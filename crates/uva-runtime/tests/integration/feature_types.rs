@@ -8,8 +8,8 @@ use half::{bf16, f16};
 use uva_graph::{Dataset, ElementType, Split};
 use uva_rows::NarrowFloat;
 use uva_runtime::backend::{
-    Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PinPages, PreflightPolicy, SamplerChoice,
-    SignalKind,
+    Backend, CudaBackend, GatherChoice, GpuSlots, IpcKind, Kernel, Partition, PinPages, PreflightPolicy,
+    SamplerChoice, SignalKind,
 };
 use uva_runtime::cache::{CacheContents, CachePolicy};
 use uva_runtime::consumer::BatchStream;
@@ -40,6 +40,7 @@ fn on_gpu(gather: GatherChoice) -> Backend {
         partition: Partition::None,
         ipc: IpcKind::Auto,
         ipc_signals: SignalKind::Auto,
+        gpu_slots: GpuSlots::Largest,
         nvrtc: None,
         preflight: PreflightPolicy::Warn,
         table_pages: PinPages::InPlace,

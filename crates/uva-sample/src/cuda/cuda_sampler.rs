@@ -275,21 +275,7 @@ impl CudaSampler {
         memory: &SharedBuffer,
         parts: &mut [(Range<usize>, &mut [u8])],
     ) -> Result<(), CudaSampleError> {
-        for (from, to) in parts.iter() {
-            if memory.slice(from.clone())?.bytes() != to.len() {
-                let what = format!("bytes {from:?} of a batch to {} bytes on the host", to.len());
-                return Err(CudaError::Refused(what).into());
-            }
-        }
-        let mut enqueued = Ok(());
-        for (from, to) in parts {
-            let from = memory.address() + from.start as u64;
-            // SAFETY: within the memory, by the check above. The batch is complete, and memory and `to` are borrowed
-            // until the copies have been waited for, below, whether or not all of them were enqueued.
-            enqueued = enqueued.and_then(|()| unsafe { device_to_host(&self.stream, from, to) });
-        }
-        let waited = self.stream.synchronize();
-        Ok(enqueued.and(waited)?)
+        Ok(memory.read_back(&self.stream, parts)?)
     }
 
     /// The last batch, on the device, until the next one is sampled.

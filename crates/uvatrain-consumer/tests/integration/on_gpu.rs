@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use uva_graph::Dataset;
 use uva_launch::training::{EvaluateBy, TrainingOptions, TrainingOutcome, saved_state};
 use uva_runtime::backend::{
-    Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PinPages, PreflightPolicy, SamplerChoice,
-    SignalKind,
+    Backend, CudaBackend, GatherChoice, GpuSlots, IpcKind, Kernel, Partition, PinPages, PreflightPolicy,
+    SamplerChoice, SignalKind,
 };
 use uva_runtime::control::{Control, Stop};
 use uva_runtime::metrics::{BatchEvent, EpochEvent, Event, Observer, Progress};
@@ -34,6 +34,7 @@ fn on_gpu() -> Backend {
         partition: Partition::None,
         ipc: IpcKind::Auto,
         ipc_signals: SignalKind::Auto,
+        gpu_slots: GpuSlots::Largest,
         nvrtc: None,
         preflight: PreflightPolicy::Warn,
         table_pages: PinPages::InPlace,

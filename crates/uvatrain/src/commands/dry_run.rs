@@ -34,7 +34,16 @@ fn text(dry: &DryRun) -> String {
     }
     let [host, pinned, device] = MemoryKind::ALL.map(|kind| bytes(dry.bytes(kind)));
     memory.row(&["in all, at least".to_owned(), host, pinned, device]);
-    let mut text = format!("{}\n{}\n{}", stages.render(), rings.render(), memory.render());
+    let mut text = format!("{}\n{}\n", stages.render(), rings.render());
+    if let Some(slots) = &dry.gpu_slots {
+        text += &format!(
+            "feature slots on the GPU: {} each, where the largest possible batch takes {}: {}\n\n",
+            bytes(slots.bytes),
+            bytes(slots.largest_bytes),
+            slots.reason
+        );
+    }
+    text += &memory.render();
     if !dry.decided_at_start.is_empty() {
         text += "\ndecided when the run starts\n";
         for line in &dry.decided_at_start {

@@ -12,8 +12,8 @@ mod tests {
     use clap::Parser;
     use uva_runtime::RuntimeError;
     use uva_runtime::backend::{
-        DeviceChoice, GatherChoice, GpuShare, IpcKind, Kernel, MpsChoice, PartitionChoice, PreflightPolicy,
-        SamplerChoice, SignalKind, TablePagesChoice,
+        DeviceChoice, GatherChoice, GpuShare, GpuSlots, IpcKind, Kernel, MpsChoice, PartitionChoice,
+        PreflightPolicy, SamplerChoice, SignalKind, TablePagesChoice,
     };
 
     use super::*;
@@ -53,7 +53,7 @@ mod tests {
         let given = options(
             "--device cuda:2 --gather split --kernel shift --mps require --mps-percentage 12 --partition mps \
              --ipc legacy --ipc-signals stamps --nvrtc lib --sampler gpu --mps-sampler-percentage 7 --preflight refuse \
-             --table-pages hugetlb --remeasure",
+             --table-pages hugetlb --remeasure --gpu-slots largest",
         );
         let expected = BackendOptions {
             device: DeviceChoice::Cuda(2),
@@ -66,6 +66,7 @@ mod tests {
             partition: PartitionChoice::Mps,
             ipc: IpcKind::Legacy,
             ipc_signals: SignalKind::Stamps,
+            gpu_slots: GpuSlots::Largest,
             nvrtc: Some("lib".into()),
             preflight: PreflightPolicy::Refuse,
             table_pages: TablePagesChoice::Hugetlb,

@@ -145,6 +145,16 @@ fn facts(end: &End, besides: &Besides<'_>) -> String {
             ),
         );
     }
+    if let Some(oversized) = end.oversized.filter(|oversized| *oversized > 0) {
+        fact(
+            "oversized",
+            format!(
+                "{} training batches had no room in their slots on the GPU, and went through host memory (--gpu-slots \
+                 largest: room for all)",
+                format::count(oversized)
+            ),
+        );
+    }
     if let Some(cache) = &end.cache {
         caches(cache, &mut fact);
     }
@@ -236,6 +246,7 @@ mod tests {
             training_seconds: 10.0,
             batches_per_second: Some(120.0),
             unpadded: None,
+            oversized: None,
             cache: None,
             aggregate: None,
             memory: Vec::new(),
