@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::Path;
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::arrays::header;
 use crate::support::directory;
-use crate::support::runs::{Metrics, small_graph, train};
+use crate::support::runs::{Metrics, role_of, small_graph, train, wait_for_batches};
 
 /// What must not depend on who sums: hashes and losses of all batches, and the validation of each epoch.
 type Learned = (Vec<(u64, u64, String, String)>, Vec<String>);
@@ -181,7 +182,7 @@ fn at_start(metrics: &Metrics) -> Value {
     metrics.of("start").last().unwrap()["in_force"]["aggregate"].clone()
 }
 
-/// Checks that the batches of a file's last run were tried in windows, and went on as the line says that the choice put
+/// Checks that the batches of a file's last run were tried in windows, and went on as the lines say that the choices put
 /// among them.
 fn check_the_trial(metrics: &Metrics) {
     // Feature slots, and batch slots.
@@ -198,40 +199,110 @@ fn check_the_trial_with(slots: usize, behind: usize, metrics: &Metrics) {
     let start = metrics.0.iter().rposition(|line| line["event"] == "start").unwrap();
     let run = Metrics(metrics.0[start..].to_vec());
     assert_eq!(at_start(&run)["way"], "auto");
-    let chosen: Vec<&Value> = run.of("in_force").collect();
-    let [chosen] = chosen[..] else { panic!("{chosen:?}") };
-    let chosen = &chosen["in_force"]["aggregate"];
+    let choices: Vec<&Value> = run.of("in_force").map(|line| &line["in_force"]["aggregate"]).collect();
+    // One that falls with the last batches holds for none.
+    let choices: Vec<&Value> = choices.into_iter().filter(|choice| choice["from"].is_object()).collect();
+    let chosen = *choices.first().expect("a choice");
     let way = chosen["way"].as_str().unwrap();
     let speed = |way: &str| chosen["batches_per_second"][way].as_f64().unwrap();
     assert_eq!(way == "host", speed("off") <= 0.95 * speed("host"), "{chosen}");
     assert_eq!(way == "off", chosen["sums"] == "none", "{chosen}");
+    assert_eq!(chosen["share"].as_f64(), Some(if way == "host" { 1.0 } else { 0.0 }), "{chosen}");
     let reason = chosen["reason"].as_str().unwrap();
     assert!(reason.contains(if way == "host" { "the producer sums" } else { "the consumer sums" }));
 
     let batches: Vec<&Value> = run.of("batch").collect();
     let ways: Vec<&str> = batches.iter().map(|batch| batch["aggregate"]["way"].as_str().unwrap()).collect();
     let place = |batch: &Value| (batch["epoch"].as_u64().unwrap(), batch["batch"].as_u64().unwrap());
-    let from = batches.iter().position(|batch| place(batch) == place(&chosen["from"])).unwrap();
+    let index = |of: &Value| batches.iter().position(|batch| place(batch) == place(of)).unwrap();
+    let from = index(&chosen["from"]);
     // It falls when a batch behind a round is taken, and holds for the batch that gets the slot of that one.
     let rounds = (from - window) / round;
     assert_eq!(from, window + rounds * round + slots, "{chosen}");
     assert!((1..=3).contains(&rounds), "{chosen}");
-    for (number, found) in ways.iter().enumerate() {
+    for (number, found) in ways.iter().enumerate().take(from) {
         let tried = number.checked_sub(window).filter(|tried| *tried < 3 * round);
-        let expected = match tried {
-            _ if number >= from => way,
-            Some(tried) if [1, 2].contains(&(tried / window % 4)) => "host",
-            _ => "off",
-        };
-        assert_eq!(*found, expected, "batch {number}: {chosen}");
+        let sums = tried.is_some_and(|tried| [1, 2].contains(&(tried / window % 4)));
+        assert_eq!(*found, if sums { "host" } else { "off" }, "batch {number}: {chosen}");
     }
     assert!(chosen["measured_batches"].as_u64().unwrap() <= (rounds * 4 * 15) as u64, "{chosen}");
+
+    // What follows is the search, as far as the run gets.
+    let parts = if behind == 0 { slots - 1 } else { 4 };
+    let whole = |share: &Value| (share.as_f64().unwrap() * parts as f64).round() as usize;
+    let kept: Vec<(usize, usize)> =
+        choices.iter().map(|choice| (index(&choice["from"]), whole(&choice["share"]))).collect();
+    for (pair, choice) in kept.windows(2).zip(&choices[1..]) {
+        assert_eq!(pair[0].1.abs_diff(pair[1].1), 1, "{choices:?}");
+        let mut speeds: Vec<f64> = choice["batches_per_second"]
+            .as_object()
+            .unwrap()
+            .values()
+            .map(|speed| speed.as_f64().unwrap())
+            .collect();
+        speeds.sort_by(f64::total_cmp);
+        assert!(speeds.len() == 2 && speeds[0] <= 0.98 * speeds[1] + 1e-9, "{choice}");
+        let expected = match pair[1].1 {
+            0 => "off",
+            all if all == parts => "host",
+            _ => "mixed",
+        };
+        assert_eq!(choice["way"], expected, "{choice}");
+        assert_eq!(choice["sums"] == "none", expected == "off", "{choice}");
+    }
+    // The sequence number of a batch counts validation batches, too. Batches have five nodes.
+    let validation = run.of("start").next().unwrap()["dataset"]["valid"].as_u64().unwrap().div_ceil(5);
+    let absolute = |batch: &Value| place(batch).0 * (EPOCH as u64 + validation) + place(batch).1;
+    let sequences: Vec<u64> = batches.iter().map(|batch| absolute(batch) - absolute(batches[0])).collect();
+    check_the_search(&kept, parts, window, &ways, &sequences);
 
     let end = &run.of("end").next().unwrap()["aggregate"];
     assert_eq!(end["way"], "auto");
     for way in ["off", "host"] {
         let count = ways.iter().filter(|found| **found == way).count();
         assert_eq!(end["batches"][way].as_u64(), Some(count as u64), "{end}");
+    }
+}
+
+/// Checks that batches have the ways of the kept share of that many parts, given by the batches that it holds from, but
+/// for windows of a share beside it. A window has so many batches at least. A search leaves no other trace.
+fn check_the_search(kept: &[(usize, usize)], parts: usize, window: usize, ways: &[&str], sequences: &[u64]) {
+    let has = |share: usize, sequence: u64| {
+        // The order in which parts join a share.
+        let order = [0, 2, 1, 3].into_iter().filter(|part| *part < parts);
+        order.take(share).any(|part| sequence % parts as u64 == part as u64)
+    };
+    let (first, mut share) = kept[0];
+    // Steps away from the kept share at which the batches so far can have been made, and for how many batches.
+    let mut possible = vec![(0_isize, 0_usize)];
+    for (number, (way, sequence)) in ways.iter().zip(sequences).enumerate().skip(first) {
+        let mut next: Vec<(isize, usize)> = Vec::new();
+        let changed = kept[1..].iter().find(|(from, _)| *from == number);
+        for (step, batches) in possible {
+            if batches >= window {
+                match changed {
+                    Some(_) if step == 0 => next.push((0, 0)),
+                    None if step == 0 => next.extend([(1, 0), (-1, 0)]),
+                    None => next.push((0, 0)),
+                    Some(_) => {}
+                }
+            }
+            if changed.is_none() {
+                next.push((step, batches));
+            }
+        }
+        if let Some((_, to)) = changed {
+            share = *to;
+        }
+        next.retain(|(step, _)| {
+            let share = share.checked_add_signed(*step).filter(|share| *share <= parts);
+            share.is_some_and(|share| has(share, *sequence) == (*way == "host"))
+        });
+        next.iter_mut().for_each(|(_, batches)| *batches = (*batches + 1).min(window));
+        next.sort_unstable();
+        next.dedup();
+        assert!(!next.is_empty(), "batch {number}, {share} of {parts} parts kept: {:?}", &ways[..=number]);
+        possible = next;
     }
 }
 
@@ -292,6 +363,40 @@ fn a_resumed_run_tries_again_and_goes_on_with_the_same_losses() {
 }
 
 #[test]
+fn a_run_that_is_killed_while_it_tries_and_searches_goes_on_with_the_same_losses_and_chooses_again() {
+    let temp = directory();
+    small_graph(temp.path());
+    let options = "--hidden 16 --epochs 4";
+    let off = small_batches(temp.path(), "off.jsonl", &format!("{options} --aggregate off")).trained();
+    let expected: std::collections::BTreeMap<_, _> =
+        off.into_iter().map(|(epoch, batch, hash, loss)| ((epoch, batch), (hash, loss))).collect();
+    for (stages, role, slots, behind) in [(BY_WORKERS, "worker", 4, 0), (BY_ROLES, "producer", 2, 3)] {
+        // In the trial, at its choice, and in a window of the search.
+        for batches in [40, 110, 150, 200] {
+            let name = format!("{role}-{batches}");
+            let metrics = format!("{name}.jsonl");
+            let line = format!(
+                "{SMALL_BATCHES} {stages} --metrics {metrics} {options} --checkpoint {name} --checkpoint-every 25"
+            );
+            let mut run = crate::support::uvatrain(temp.path(), line.split_whitespace()).start();
+            let process = role_of(&run, role);
+            wait_for_batches(&mut run, &temp.path().join(&metrics), batches);
+            process.signal(Signal::KILL);
+            run.wait().refuses(1, &["killed by SIGKILL"]);
+            let resumed =
+                made_by(stages, temp.path(), &metrics, &format!("{options} --checkpoint {name} --resume"));
+            let trained = resumed.trained();
+            assert!(trained.len() >= expected.len(), "{name}");
+            for (epoch, batch, hash, loss) in trained {
+                let found = Some(&(hash, loss));
+                assert_eq!(expected.get(&(epoch, batch)), found, "{name}: epoch {epoch}, batch {batch}");
+            }
+            check_the_trial_with(slots, behind, &resumed);
+        }
+    }
+}
+
+#[test]
 fn auto_tries_nothing_in_a_run_that_is_over_before_it_pays_or_has_slots_of_a_given_size() {
     let temp = directory();
     small_graph(temp.path());
@@ -347,11 +452,17 @@ fn the_choice_is_told_on_the_screen_once() {
     let line = format!("{SMALL_BATCHES} {BY_ROLES} --hidden 16 --epochs 2 --metrics run.jsonl");
     let outcome = crate::support::uvatrain(temp.path(), line.split_whitespace()).run().succeeds();
     let metrics = Metrics::read(&temp.path().join("run.jsonl"));
-    let reason = metrics.of("in_force").next().unwrap()["in_force"]["aggregate"]["reason"].clone();
-    let told = format!("--aggregate auto: {}", reason.as_str().unwrap());
-    assert_eq!(outcome.stderr.matches(&told).count(), 1, "{told} in {outcome}");
+    let mut last = Value::Null;
+    for line in metrics.of("in_force") {
+        last = line["in_force"]["aggregate"].clone();
+        let told = format!("--aggregate auto: {}", last["reason"].as_str().unwrap());
+        assert_eq!(outcome.stderr.matches(&told).count(), 1, "{told} in {outcome}");
+    }
     // The report takes the line where it stands, in the middle of the batches.
     crate::support::uvatrain(temp.path(), ["report", "run.jsonl", "--out", "page.html"]).run().succeeds();
+    let page = fs::read_to_string(temp.path().join("page.html")).unwrap();
+    let [way, reason] = ["way", "reason"].map(|name| last[name].as_str().unwrap());
+    assert!(page.contains(&format!("{way} (")) && page.contains(reason), "{last}");
 }
 
 #[test]
