@@ -341,6 +341,36 @@ mod tests {
     }
 
     #[test]
+    fn a_window_times_whole_periods_of_its_share_alone() {
+        // Batches of the four parts take 1, 2, 3 and 10 seconds, and before the share a thousand.
+        let (settling, from) = (4, 30);
+        let mut window = Window::new(Windows::with(settling), 4, from);
+        let (mut at, mut found, mut first) = (0.0, None, None);
+        for sequence in 0..200_u64 {
+            let batch = Taken {
+                sequence,
+                number: sequence,
+                in_epoch: sequence % 23,
+                summed: false,
+                at: Duration::from_secs_f64(at),
+            };
+            let measured = window.taken(batch);
+            assert!(measured.is_none() || sequence > from + settling + window.wanted, "{sequence}");
+            first = first.or(measured.map(|_| sequence));
+            found = found.or(measured);
+            at += if sequence < from + settling {
+                1000.0
+            } else {
+                [1.0, 2.0, 3.0, 10.0][sequence as usize % 4]
+            };
+            at += if (sequence + 1) % 23 == 0 { OFF } else { 0.0 };
+        }
+        assert_eq!(found, Some(4.0));
+        // Two periods in the rest of the epoch that the share begins in, and two behind the first batches of the next.
+        assert_eq!(first, Some(46 + 4 + 8));
+    }
+
+    #[test]
     fn epochs_and_their_pauses_are_not_timed() {
         let (producer, consumer) = (of_ways([0.4, 1.0]), of_ways([1.0, 0.4]));
         for epoch in [25, 50, 333] {

@@ -191,7 +191,7 @@ fn judge(times: &[Vec<f64>; 2]) -> Option<bool> {
         return Some(false);
     }
     let in_all = windows(times);
-    if in_all % ROUND.len() != 0 {
+    if !in_all.is_multiple_of(ROUND.len()) {
         return None;
     }
     let gain = 1.0 - median(next) / median(kept);
@@ -384,6 +384,23 @@ mod tests {
             climb.measured(1.0 + 0.11 * f64::from(summed), f64::INFINITY);
         }
         assert_eq!(asked, [0, 1, 0, 0]);
+    }
+
+    #[test]
+    fn a_step_that_would_cost_more_than_its_part_of_the_rest_is_not_tried_again() {
+        for (host, again) in [(1.4, true), (60.0, false)] {
+            let mut climb = Climb::new(4, false, [1.0, host], f64::INFINITY);
+            let mut asked = Vec::new();
+            for window in 0..5000 {
+                let summed = climb.next_window();
+                if summed == 1 {
+                    asked.push(window);
+                }
+                climb.measured([1.0, 2.0][summed as usize], f64::INFINITY);
+            }
+            assert_eq!(asked[0], 1);
+            assert_eq!(asked.len() > 1, again, "{host}: {asked:?}");
+        }
     }
 
     #[test]
