@@ -255,7 +255,7 @@ fn weights_by_degrees_are_those_of_one_thread_bit_by_bit() {
     // Enough edges to be divided.
     let sample = Sample::random(3000, 4000, 1, 29);
     let lists = sample.checked();
-    let degrees: Vec<i32> = (0..4000).map(|row| (row * 37 % 101) as i32).collect();
+    let degrees: Vec<i32> = (0..4000).map(|row| row * 37 % 101).collect();
     let sampled: Vec<f32> = (0..sample.indices.len()).map(|edge| 1.0 / (1 + edge % 7) as f32).collect();
     assert!(10 * sample.indices.len() > 1 << 17, "{} edges", sample.indices.len());
     for sampled in [&[][..], &sampled] {
