@@ -4,9 +4,10 @@
     scripts/measure/aggregate_choice.py [--binary target/release/uvatrain] [--rounds 5] [--out choice.json]
 
 Each graph is trained with the consumer's sums (`off`), the producer's (`host`) and `auto`, in turn, as often as there
-are rounds; each round begins with another way. It prints the medians of training batches a second, the trial of `auto`
-included, and how many times the speed of the best way `auto` has. Losses of all runs must agree. The graphs are
-generated into a temporary folder, or once into `--data`. Needs nothing but Python.
+are rounds; each round begins with another way. It prints the medians of training batches a second, the trial and the
+search of `auto` included, how many times the speed of the best way `auto` has, and the shares of the batches that it
+let the producer sum, one after another. Losses of all runs must agree. The graphs are generated into a temporary folder,
+or once into `--data`. Needs nothing but Python.
 """
 import argparse
 import json
@@ -65,8 +66,8 @@ def measure(binary, data, options, batches, rounds, folder):
                 sys.exit(f"{data.name}: the losses of --aggregate {way} are others")
             speeds[way].append(lines[-1]["batches_per_second"])
             if way == "auto":
-                told = [lines[0], *(line for line in lines if line["event"] == "in_force")][-1]
-                choices.append(told["in_force"]["aggregate"])
+                told = [lines[0], *(line for line in lines if line["event"] == "in_force")]
+                choices.append([line["in_force"]["aggregate"] for line in told])
     medians = {way: statistics.median(found) for way, found in speeds.items()}
     best = max(medians["off"], medians["host"])
     return {
@@ -88,7 +89,7 @@ def main():
     arguments.add_argument("--out", type=Path)
     chosen = arguments.parse_args()
     found = {}
-    print(f"{'graph':10} {'off':>8} {'host':>8} {'auto':>8}  auto/best  chosen")
+    print(f"{'graph':10} {'off':>8} {'host':>8} {'auto':>8}  auto/best  shares")
     with tempfile.TemporaryDirectory() as temporary:
         for name in chosen.graphs:
             generated, options = GRAPHS[name]
@@ -99,7 +100,9 @@ def main():
             result = measure(chosen.binary, data, options, chosen.batches, chosen.rounds, Path(temporary))
             found[name] = {"graph": generated, **result}
             speeds = " ".join(f"{result['medians'][way]:8.1f}" for way in WAYS)
-            ways = ", ".join(choice["way"] for choice in result["choices"])
+            # The first line says who may sum. Where nothing is tried that is all.
+            shares = ([f"{told['share']:g}" for told in run[1:]] for run in result["choices"])
+            ways = ", ".join("→".join(run) or "off" for run in shares)
             print(f"{name:10} {speeds}  {result['auto_over_best']:9.3f}  {ways}", flush=True)
     if chosen.out:
         chosen.out.write_text(json.dumps(found, indent=1) + "\n")

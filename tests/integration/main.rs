@@ -7,6 +7,7 @@ mod support;
 
 #[cfg(feature = "train")]
 mod aggregate;
+mod aggregate_auto;
 mod aggregate_gpu;
 #[cfg(feature = "train")]
 mod bench_aggregate;

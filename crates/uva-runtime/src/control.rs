@@ -7,7 +7,7 @@
 //! | counters of a role | that role | launcher |
 //! | tally | the consumer, where that is a command of the user's | launcher |
 //! | evaluation | the consumer, while it evaluates on full neighbourhoods | launcher |
-//! | who sums | the consumer, where that is tried in the run | producer or worker at each batch (see `sums_trial`) |
+//! | who sums | the consumer, where that is tried in the run | producer or worker at each batch (see `sums_chooser`) |
 //!
 //! So a sampler or the producer notices a stop only when it has to wait. The slots limit that to a few batches.
 
@@ -20,7 +20,7 @@ use crate::RuntimeError;
 use crate::aggregate_counts::AggregateAmounts;
 use crate::cache_counts::{CacheCounts, CacheTotals};
 use crate::memory::Resident;
-use crate::options::{LoaderOptions, Prepare};
+use crate::options::{LoaderOptions, MAX_SAMPLERS, Prepare};
 use crate::role_times::{RoleTimes, Roles};
 use crate::schedule::{TURN_WORDS, Turn};
 
@@ -39,13 +39,14 @@ const CONSUMERS_OWN: usize = 3 * LINE;
 const TALLY: usize = 13 + AggregateAmounts::WORDS;
 /// Among them: 0, or the split under full-neighbourhood evaluation + 1, and the epoch it follows.
 const EVALUATING: usize = TALLY;
-/// Among them: 0, or who sums, and from which sequence number on.
+/// Among them: 0, or how many parts of the batches are summed, and from which sequence number on.
 const SUMS: usize = EVALUATING + 1;
 const _: () = assert!(SUMS < CONSUMERS_OWN);
 
-const CHOSEN: u64 = 1;
-const PRODUCER_SUMS: u64 = 1 << 1;
-const FROM_SHIFT: u32 = 2;
+/// Numbers of parts, each of them plus 1 in a byte: now, and above that before.
+const PARTS_BITS: u32 = 8;
+const _: () = assert!(MAX_SAMPLERS + 1 < 1 << PARTS_BITS);
+const FROM_SHIFT: u32 = 2 * PARTS_BITS;
 
 const EPOCH_SHIFT: u32 = 32;
 
@@ -250,17 +251,20 @@ impl Control {
         Some((split, (word >> EPOCH_SHIFT) as u32))
     }
 
-    /// Chooses whether the producer sums, from this sequence number on. For the consumer alone, once, before it gives back
-    /// the slot that this number's batch gets.
-    pub(crate) fn set_sums_choice(&self, from: u64, sums: bool) {
-        let word = from << FROM_SHIFT | if sums { PRODUCER_SUMS } else { 0 } | CHOSEN;
-        self.page.store(self.tally_at() + SUMS, word);
+    /// Lets so many parts of the batches be summed, from this sequence number on. For the consumer alone, before it gives
+    /// back the slot that this number's batch gets, and when it has taken a batch that the last call holds for.
+    pub(crate) fn sum_parts(&self, from: u64, parts: u32) {
+        let at = self.tally_at() + SUMS;
+        let before = self.page.load(at) % (1 << PARTS_BITS);
+        self.page.store(at, from << FROM_SHIFT | before << PARTS_BITS | (u64::from(parts) + 1));
     }
 
-    /// From which sequence number on it is chosen whether the producer sums, and whether it does.
-    pub(crate) fn sums_choice(&self) -> Option<(u64, bool)> {
+    /// How many parts of the batches are summed, for the batch of this sequence number; `None` before the first choice.
+    /// For whoever holds the slot of that batch.
+    pub(crate) fn parts_summed(&self, sequence: u64) -> Option<u32> {
         let word = self.page.load(self.tally_at() + SUMS);
-        (word & CHOSEN != 0).then_some((word >> FROM_SHIFT, word & PRODUCER_SUMS != 0))
+        let parts = if sequence >= word >> FROM_SHIFT { word } else { word >> PARTS_BITS };
+        ((parts % (1 << PARTS_BITS)) as u32).checked_sub(1)
     }
 
     /// The batch a role was last at.
@@ -426,10 +430,14 @@ mod tests {
         }
         control.note_evaluation(None);
         assert_eq!(control.evaluation(), None);
-        assert_eq!(control.sums_choice(), None);
-        for sums in [false, true] {
-            control.set_sums_choice(1 << 40, sums);
-            assert_eq!((control.sums_choice(), control.evaluation()), (Some((1 << 40, sums)), None));
+        assert_eq!((control.parts_summed(0), control.parts_summed(u64::MAX)), (None, None));
+        let mut before = None;
+        for (from, parts) in [(1, 0), (1 << 40, 4), ((1 << 40) + 1, MAX_SAMPLERS as u32)] {
+            control.sum_parts(from, parts);
+            let found = [from - 1, from, u64::MAX].map(|sequence| control.parts_summed(sequence));
+            assert_eq!(found, [before, Some(parts), Some(parts)]);
+            assert_eq!(control.evaluation(), None);
+            before = Some(parts);
         }
         assert_eq!(control.tally(), Tally { batches: 2, ..one });
     }

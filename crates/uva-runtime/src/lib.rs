@@ -78,6 +78,9 @@ pub mod schedule;
 mod slot_rows;
 mod stage;
 mod sums;
+mod sums_chooser;
+mod sums_climb;
+mod sums_share;
 mod sums_trial;
 pub mod topology;
 pub mod trace;
@@ -91,7 +94,9 @@ pub use input_nodes::InputNodes;
 pub use options::{Cursor, LoaderOptions, Passes};
 pub use pipeline::{Runtime, RuntimeBuilder};
 pub use sums::{SumObstacle, is_summed, obstacle_in_table};
-pub use sums_trial::{SumsChoice, Windows};
+pub use sums_chooser::SumsChoice;
+pub use sums_share::SumsShare;
+pub use sums_trial::Windows;
 pub use uva_batch::{
     Aggregation, BatchView, Column, ColumnError, ColumnRef, FeatureRows, FeatureType, SlotRoom, StaticShapes,
 };

@@ -17,7 +17,7 @@ use crate::backend::Backend;
 use crate::batch::Batch;
 use crate::gauges::Gauges;
 use crate::memory::ProcessMemory;
-use crate::sums_trial::SumsChoice;
+use crate::sums_chooser::SumsChoice;
 
 pub use crate::cache_counts::{CacheCounts, CacheOutcome, CacheTotals, CountedBeforehand};
 pub use crate::role_times::{RoleTimes, Roles};
@@ -70,12 +70,21 @@ impl InForce {
     /// The field that says who sums, and why. The producer of the run can make sums of this kind.
     #[must_use]
     pub fn of_sums(choice: &SumsChoice, aggregation: Aggregation) -> Self {
-        let SumsChoice { sums, reason, batches_per_second, batches, from } = choice;
-        let (way, sums) = if *sums { ("host", aggregation) } else { ("off", Aggregation::None) };
-        let mut aggregate =
-            json!({ "way": way, "sums": sums.name(), "reason": reason, "measured_batches": batches });
-        if let Some([off, host]) = batches_per_second {
-            aggregate["batches_per_second"] = json!({ "off": off, "host": host });
+        let SumsChoice { share, reason, batches_per_second, batches, from } = choice;
+        let (way, sums) = match share {
+            share if share.is_none() => ("off", Aggregation::None),
+            share if share.is_all() => ("host", aggregation),
+            _ => ("mixed", aggregation),
+        };
+        let mut aggregate = json!({
+            "way": way,
+            "share": share.value(),
+            "sums": sums.name(),
+            "reason": reason,
+            "measured_batches": batches,
+        });
+        for (share, speed) in batches_per_second.iter().flatten() {
+            aggregate["batches_per_second"][share.name()] = json!(speed);
         }
         if let Some(BatchKey { epoch, batch, .. }) = from {
             aggregate["from"] = json!({ "epoch": epoch, "batch": batch });

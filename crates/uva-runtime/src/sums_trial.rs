@@ -11,23 +11,13 @@
 //! The consumer times the windows ([`SumsTrial`]). Before each batch that counts come as many of its window and of its
 //! epoch as there are slots. So whatever can delay a batch that counts is of that window, and no evaluation. When a round
 //! ends, the consumer chooses, if the ways lie further apart than the windows of one way do. After the last round it
-//! chooses in any case. It writes the choice to the control page with the first sequence number that it holds for. The
-//! slot of that batch is free only after the store. So the producer, or the worker that fills that slot, sees the choice
-//! in time.
+//! chooses in any case. A search among the shares between both ways follows (`sums_chooser`).
 
 use std::time::Duration;
 
-use uva_batch::BatchHeader;
-use uva_graph::Split;
-use uva_ops::lists::projects_first;
-use uva_sample::BatchKey;
-
-use crate::control::Control;
 use crate::plan::RunPlan;
 use crate::schedule::Schedule;
-
-/// Whether the producer sums, window by window of a round.
-const ROUND: [bool; 4] = [false, true, true, false];
+use crate::sums_climb::ROUND;
 
 /// Rounds after which the choice falls in any case. A round more costs little where the ways are that close.
 const MOST_ROUNDS: u64 = 3;
@@ -59,8 +49,27 @@ impl Windows {
     /// Those of a run with this plan.
     #[must_use]
     pub fn of(plan: &RunPlan) -> Self {
-        let settling = (plan.options.all_feature_slots() + plan.batch_slots()) as u64;
-        Self { settling, counted: (2 * settling).max(LEAST_COUNTED) }
+        Self::with((plan.options.all_feature_slots() + plan.batch_slots()) as u64)
+    }
+
+    /// Those of a run with so many slots in all.
+    pub(crate) fn with(slots: u64) -> Self {
+        Self { settling: slots, counted: (2 * slots).max(LEAST_COUNTED) }
+    }
+
+    /// Batches that may be in flight when the way changes.
+    pub(crate) fn settling(self) -> u64 {
+        self.settling
+    }
+
+    /// Batches of a window behind those.
+    pub(crate) fn counted(self) -> u64 {
+        self.counted
+    }
+
+    /// How many windows so many batches are.
+    pub(crate) fn windows_in(self, batches: u64) -> f64 {
+        batches as f64 / self.window() as f64
     }
 
     fn window(self) -> u64 {
@@ -84,7 +93,7 @@ impl Windows {
     }
 
     /// Whether this training batch is to be tried with sums.
-    fn tries_sums(self, number: u64) -> bool {
+    pub(crate) fn tries_sums(self, number: u64) -> bool {
         self.place(number).is_some_and(|(window, _)| ROUND[window as usize % ROUND.len()])
     }
 
@@ -109,27 +118,9 @@ impl Windows {
     }
 }
 
-/// Whether the producer, which chooses batch by batch, sums the batch of this header and sequence number. Where the
-/// trainer would multiply before it sums, it does not: losses would differ in their last digits.
-pub(crate) fn sums_batch(plan: &RunPlan, control: &Control, sequence: u64, header: &BatchHeader) -> bool {
-    let Some(outputs) = plan.options.sums_chosen_for else { return false };
-    let block = header.outermost();
-    let inputs = plan.layout.dim();
-    if projects_first(block.destinations, block.sources, block.edges, inputs, outputs, false) {
-        return false;
-    }
-    match control.sums_choice() {
-        Some((from, sums)) if sequence >= from => sums,
-        _ => {
-            let key = header.key();
-            key.split == Split::Train && Windows::of(plan).tries_sums(plan.schedule.training_number(key))
-        }
-    }
-}
-
-/// What a run chose, and why.
+/// What a trial found.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SumsChoice {
+pub(crate) struct Tried {
     /// Whether the producer sums from now on.
     pub sums: bool,
     /// Why, with both speeds.
@@ -139,8 +130,6 @@ pub struct SumsChoice {
     pub batches_per_second: Option<[f64; 2]>,
     /// Batches that were timed.
     pub batches: u64,
-    /// The first training batch that it holds for; `None` where none is left.
-    pub from: Option<BatchKey>,
 }
 
 /// What the consumer has timed.
@@ -160,7 +149,9 @@ pub(crate) struct SumsTrial {
 /// A training batch that the consumer took.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
-    /// Its number in the run.
+    /// Its sequence number.
+    pub sequence: u64,
+    /// Its number among the run's training batches.
     pub number: u64,
     /// Its number in its epoch.
     pub in_epoch: u64,
@@ -176,8 +167,8 @@ impl SumsTrial {
         Self { windows, timed: vec![(0.0, 0); windows_in_all], judged: 0, tried: 0, summed: 0, last: None }
     }
 
-    /// Notes that the consumer takes this batch now. Returns the choice when it falls.
-    pub fn taken(&mut self, batch: Taken) -> Option<SumsChoice> {
+    /// Notes that the consumer takes this batch now. Returns what the trial found when it ends.
+    pub fn taken(&mut self, batch: Taken) -> Option<Tried> {
         if let Some(before) = self.last.replace(batch) {
             self.time(before, batch);
         }
@@ -207,10 +198,10 @@ impl SumsTrial {
     }
 
     /// The choice by what is timed so far; `None` where further rounds shall decide.
-    fn choose(&self, last: bool) -> Option<SumsChoice> {
+    fn choose(&self, last: bool) -> Option<Tried> {
         let batches = self.timed.iter().map(|(_, batches)| batches).sum();
         let choice = |sums, reason: String, batches_per_second| {
-            Some(SumsChoice { sums, reason, batches_per_second, batches, from: None })
+            Some(Tried { sums, reason, batches_per_second, batches })
         };
         if self.summed == 0 && self.tried > 0 {
             let reason = "the trainer multiplies rows by the weights before it sums: summing first would cost more, and \
@@ -276,7 +267,7 @@ impl Judged {
 }
 
 /// A speed with two significant digits at least.
-fn speed(rate: f64) -> String {
+pub(crate) fn speed(rate: f64) -> String {
     if rate >= 100.0 {
         format!("{rate:.0}")
     } else if rate >= 10.0 {
@@ -288,6 +279,9 @@ fn speed(rate: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use uva_graph::Split;
+    use uva_sample::BatchKey;
+
     use super::*;
     use crate::options::{Cursor, Part, Passes};
 
@@ -297,13 +291,14 @@ mod tests {
     /// A run with epochs of `epoch` batches. `seconds` says how long a batch takes, by its number and by whether the
     /// producer sums it. Pauses at the end of each epoch take 1000 seconds. Returns the choice, and the number of the
     /// batch at which it fell.
-    fn run(epoch: u64, seconds: &dyn Fn(u64, bool) -> f64) -> Option<(SumsChoice, u64)> {
+    fn run(epoch: u64, seconds: &dyn Fn(u64, bool) -> f64) -> Option<(Tried, u64)> {
         let mut trial = SumsTrial::new(WINDOWS);
         let mut now = 0.0;
         (0..1000).find_map(|number| {
             let summed = WINDOWS.tries_sums(number);
             let at = Duration::from_secs_f64(now);
-            let choice = trial.taken(Taken { number, in_epoch: number % epoch, summed, at });
+            let choice =
+                trial.taken(Taken { sequence: number, number, in_epoch: number % epoch, summed, at });
             now += seconds(number, summed) + if (number + 1) % epoch == 0 { 1000.0 } else { 0.0 };
             choice.map(|choice| (choice, number))
         })
@@ -399,7 +394,7 @@ mod tests {
         let mut trial = SumsTrial::new(WINDOWS);
         let mut taken = |number: u64, summed| {
             let at = Duration::from_secs(number);
-            trial.taken(Taken { number, in_epoch: number, summed, at })
+            trial.taken(Taken { sequence: number, number, in_epoch: number, summed, at })
         };
         assert!((0..150).all(|number| taken(number, false).is_none()));
         let choice = taken(150, false).unwrap();

@@ -158,13 +158,15 @@ impl<'a> Block<'a> {
             }
             Weighting::Degrees => {
                 let lists = CheckedLists::new(block.indptr, block.indices, block.sources)?;
+                let threads = host::threads();
+                let pool = threads.as_deref();
                 let (weights, own) = match kind {
                     Kind::Double => {
-                        let (weights, own) = degree_weights::<f64, _>(&lists, block.weights, degrees);
+                        let (weights, own) = degree_weights::<f64, _>(&lists, block.weights, degrees, pool);
                         (HostWeights::Double(weights), Tensor::f_from_slice(&own)?)
                     }
                     _ => {
-                        let (weights, own) = degree_weights::<f32, _>(&lists, block.weights, degrees);
+                        let (weights, own) = degree_weights::<f32, _>(&lists, block.weights, degrees, pool);
                         (HostWeights::Single(weights), Tensor::f_from_slice(&own)?)
                     }
                 };

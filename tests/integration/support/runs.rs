@@ -67,6 +67,13 @@ impl Metrics {
     }
 }
 
+/// What must not depend on who sums: hashes and losses of all batches, and the validation of each epoch.
+pub type Learned = (Vec<(u64, u64, String, String)>, Vec<String>);
+
+pub fn learned(metrics: &Metrics) -> Learned {
+    (metrics.trained(), metrics.of("epoch").map(|epoch| epoch["valid_accuracy"].to_string()).collect())
+}
+
 /// The names in a directory of checkpoints, but for the file that runs lock.
 pub fn checkpoint_files(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).unwrap_or_else(|e| panic!("{}: {e}", directory.display()));

@@ -123,7 +123,7 @@ impl Case {
         let rows: Vec<f32> = self.rows.chunks_exact(bytes).map(|value| widened(self.values, value)).collect();
         let lists = Lists::new(&self.indptr, &self.indices, self.degrees.len()).unwrap();
         let sampled = if way.sampled { &self.sampled[..] } else { &[] };
-        let (weights, own) = degree_weights(&lists, sampled, &self.degrees);
+        let (weights, own) = degree_weights(&lists, sampled, &self.degrees, None);
         let of_edges = match (way.by_degrees, sampled) {
             (true, _) => Weights::Each(&weights[..]),
             (false, []) => Weights::Mean,

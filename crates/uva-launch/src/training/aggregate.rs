@@ -64,7 +64,7 @@ impl AggregateVerdict {
                     aggregation: sums,
                     chosen_for: Some(if options.blocks > 1 { options.hidden } else { outputs }),
                     way: Aggregate::Auto,
-                    reason: "the first training batches try both ways, and whoever is faster then sums"
+                    reason: "the first training batches try both ways, and later ones shares between them; what is faster stays"
                         .to_owned(),
                 },
             }),

@@ -2,6 +2,11 @@
 
 use super::checked::{Id, Lists};
 use super::sums::Element;
+use super::tasks::by_edge;
+use rayon::ThreadPool;
+
+/// How many multiply-adds take as long as the weight of an edge, whose row's degree may lie anywhere.
+const WORK: usize = 10;
 
 /// Kipf & Welling's D̂^-½ (A + I) D̂^-½ for sampled lists, where D̂ = in-degree in the whole graph + 1. Returns the weight
 /// of each edge u → v, and that of each list's own row, which is row `v` of those that lists name.
@@ -12,7 +17,8 @@ use super::sums::Element;
 /// and with weights that are right in expectation, the sum is right in expectation. With whole neighbourhoods of an
 /// undirected graph it is Kipf & Welling's. On a directed graph both degrees are in-degrees.
 ///
-/// All is computed in f64, and rounded once.
+/// All is computed in f64, and rounded once. The threads of `pool` take a part of the lists each; weights do not depend on
+/// them.
 ///
 /// # Panics
 /// With fewer degrees than rows, fewer rows than lists, or fewer weights than edges, unless there are none.
@@ -20,22 +26,27 @@ pub fn degree_weights<T: Element, I: Id>(
     lists: &Lists<'_, I>,
     sampled: &[f32],
     degrees: &[i32],
+    pool: Option<&ThreadPool>,
 ) -> (Vec<T>, Vec<T>) {
     let inverse_root: Vec<f64> =
         degrees[..lists.rows()].iter().map(|&degree| inverse_root(i64::from(degree))).collect();
-    let mut weights = Vec::with_capacity(lists.indices().len());
-    for v in 0..lists.len() {
-        let edges = lists.edges(v);
-        let degree = f64::from(degrees[v]);
-        let mean = degree / edges.len() as f64 * inverse_root[v];
-        for edge in edges {
-            let scale = match sampled {
-                [] => mean,
-                sampled => degree * f64::from(sampled[edge]) * inverse_root[v],
-            };
-            weights.push(T::from_f64(scale * inverse_root[lists.row(edge)]));
+    let edges = lists.indices().len();
+    let mut weights = vec![T::from_f64(0.0); edges];
+    by_edge(lists, &mut weights, 1, WORK * edges, pool, |of, out| {
+        let mut out = out.iter_mut();
+        for v in of {
+            let edges = lists.edges(v);
+            let degree = f64::from(degrees[v]);
+            let mean = degree / edges.len() as f64 * inverse_root[v];
+            for (edge, weight) in edges.zip(&mut out) {
+                let scale = match sampled {
+                    [] => mean,
+                    sampled => degree * f64::from(sampled[edge]) * inverse_root[v],
+                };
+                *weight = T::from_f64(scale * inverse_root[lists.row(edge)]);
+            }
         }
-    }
+    });
     let own = inverse_root[..lists.len()].iter().map(|root| T::from_f64(root * root)).collect();
     (weights, own)
 }

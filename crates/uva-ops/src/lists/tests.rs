@@ -3,7 +3,9 @@
 
 use super::attention::{self, Scores, attention};
 use super::maxima::{maxima, shares, spread};
-use super::{Element, Id, Lists, ListsError, WeightedSums, Weights, dots, offsets, transpose, with_own};
+use super::{
+    Element, Id, Lists, ListsError, WeightedSums, Weights, degree_weights, dots, offsets, transpose, with_own,
+};
 use crate::Vectors;
 use std::mem::MaybeUninit;
 
@@ -246,6 +248,32 @@ fn gradients_of_maxima_go_to_the_largest_elements_in_equal_shares() {
     let transposed = Lists::new(&offsets, &picked_by, 3).unwrap();
     spread(&transposed, (&rows, &out, &of_lists), 2, &mut back, None).unwrap();
     assert_eq!(back, [0.5, 0.0, 100.0, 1010.0, 0.5, 0.0]);
+}
+
+#[test]
+fn weights_by_degrees_are_those_of_one_thread_bit_by_bit() {
+    // Enough edges to be divided.
+    let sample = Sample::random(3000, 4000, 1, 29);
+    let lists = sample.checked();
+    let degrees: Vec<i32> = (0..4000).map(|row| row * 37 % 101).collect();
+    let sampled: Vec<f32> = (0..sample.indices.len()).map(|edge| 1.0 / (1 + edge % 7) as f32).collect();
+    assert!(10 * sample.indices.len() > 1 << 17, "{} edges", sample.indices.len());
+    for sampled in [&[][..], &sampled] {
+        let (alone, own) = degree_weights::<f32, _>(&lists, sampled, &degrees, None);
+        let last = (0..3000).rev().find(|&v| !lists.edges(v).is_empty()).unwrap();
+        let edge = lists.edges(last).start;
+        let scale = match sampled {
+            [] => f64::from(degrees[last]) / lists.edges(last).len() as f64,
+            sampled => f64::from(degrees[last]) * f64::from(sampled[edge]),
+        };
+        let roots = [last, lists.row(edge)].map(|row| 1.0 / f64::from(degrees[row] + 1).sqrt());
+        let expected = (scale * roots[0] * roots[1]) as f32;
+        assert!((alone[edge] - expected).abs() <= 1e-6 * expected, "{} against {expected}", alone[edge]);
+        for threads in [1, 2, 5] {
+            let found = degree_weights::<f32, _>(&lists, sampled, &degrees, Some(&pool(threads)));
+            assert!(found == (alone.clone(), own.clone()), "{threads} threads");
+        }
+    }
 }
 
 /// The loss is the sum of products of the weights with `upstream`; its differences are the gradient.

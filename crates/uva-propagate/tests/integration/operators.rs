@@ -174,7 +174,7 @@ fn one_hop_of_sym_is_the_gcn_sum_of_whole_neighbourhoods_bit_for_bit() {
     let indices: Vec<i32> = (0..csc.edges()).map(|entry| csc.indices.get(entry) as i32).collect();
     let degrees: Vec<i32> = (0..NODES).map(|node| csc.degree(node) as i32).collect();
     let lists = Lists::new(&offsets, &indices, NODES).unwrap();
-    let (weights, own) = degree_weights::<f32, i32>(&lists, &[], &degrees);
+    let (weights, own) = degree_weights::<f32, i32>(&lists, &[], &degrees, None);
     let features = floats(&path.join("feat.npy"));
     let sums = WeightedSums::new(&features, DIM, lists, Weights::Each(&weights)).unwrap();
     let mut expected = vec![0.0; NODES * DIM];

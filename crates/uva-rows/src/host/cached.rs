@@ -215,6 +215,10 @@ impl InMemory for Cached<Mapped<'_>, RowCache> {
         self.source.row_bytes()
     }
 
+    fn pool(&self) -> Option<&rayon::ThreadPool> {
+        self.source.pool()
+    }
+
     fn copy_to(
         &mut self,
         ids: &[i64],

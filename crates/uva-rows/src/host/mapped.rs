@@ -274,6 +274,10 @@ impl InMemory for Mapped<'_> {
         self.row_bytes
     }
 
+    fn pool(&self) -> Option<&rayon::ThreadPool> {
+        self.pool.as_ref()
+    }
+
     fn copy_to(
         &mut self,
         ids: &[i64],

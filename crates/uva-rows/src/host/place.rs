@@ -69,6 +69,9 @@ impl<S: for<'p> RowSource<HostPlace<'p>> + ?Sized> HostSource for S {}
 
 /// A source of sums in host memory, and of the rows that it sums.
 pub trait SumSource: for<'p> RowSource<SumPlace<'p>> {
+    /// Its threads, for what else a batch's sums take; `None` for one, which is the caller's.
+    fn pool(&self) -> Option<&rayon::ThreadPool>;
+
     /// Fills the place with the rows themselves, delivered as the rows beside sums are.
     ///
     /// # Errors
@@ -80,6 +83,9 @@ pub trait SumSource: for<'p> RowSource<SumPlace<'p>> {
 pub trait InMemory {
     /// Bytes of a row in the table.
     fn table_row_bytes(&self) -> usize;
+
+    /// Its threads; `None` for one, which is the caller's.
+    fn pool(&self) -> Option<&rayon::ThreadPool>;
 
     /// Copies the rows, widened from `widened` where that is given.
     ///

@@ -43,6 +43,10 @@ impl<S: InMemory + HostSource> RowSource<SumPlace<'_>> for Summed<S> {
 }
 
 impl<S: InMemory + HostSource> SumSource for Summed<S> {
+    fn pool(&self) -> Option<&rayon::ThreadPool> {
+        self.source.pool()
+    }
+
     fn fill_rows(&mut self, ids: &[i64], place: HostPlace<'_>) -> Result<RowsRead, GatherError> {
         self.source.copy_to(ids, place, self.values.own())
     }

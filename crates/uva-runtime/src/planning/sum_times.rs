@@ -264,7 +264,8 @@ impl<'d> Ways<'d> {
         let by_degrees;
         let sums = match (self.aggregation, sampled) {
             (Aggregation::Degrees, sampled) => {
-                by_degrees = degree_weights(&lists, sampled, bytemuck::cast_slice(column(Column::Degrees)));
+                let degrees = bytemuck::cast_slice(column(Column::Degrees));
+                by_degrees = degree_weights(&lists, sampled, degrees, self.pool.as_ref());
                 WeightedSums::new(rows, width, lists, Weights::Each(&by_degrees.0))?
                     .with_own(&by_degrees.1)?
             }

@@ -19,7 +19,9 @@ use crate::peer::Peer;
 use crate::plan::RunPlan;
 use crate::schedule::{Item, Order, Schedule, Turn};
 use crate::stage::{Doing, StageClock};
-use crate::sums_trial::{SumsChoice, SumsTrial, Taken, Windows};
+use crate::sums_chooser::{Decision, SumsChoice, SumsChooser};
+use crate::sums_share::SumsShare;
+use crate::sums_trial::{Taken, Windows};
 use crate::{LoaderOptions, RuntimeError};
 
 /// Receives the batches of a run.
@@ -38,9 +40,9 @@ pub struct BatchReceiver {
     /// Slots that were given back unread.
     passed_over: u64,
     ended: bool,
-    /// Until it is chosen whether the producer sums, where that is tried in the run.
-    trial: Option<SumsTrial>,
-    /// The choice, until it is told.
+    /// Chooses how many of the batches the producer sums, where that is tried in the run.
+    sums: Option<SumsChooser>,
+    /// What it has chosen, until it is told.
     choice: Option<SumsChoice>,
 }
 
@@ -54,7 +56,8 @@ impl BatchReceiver {
     ) -> Self {
         let clock = StageClock::start(Arc::clone(&control), CONSUMER);
         let device = device.map(Arc::new);
-        let trial = plan.options.sums_chosen_for.map(|_| SumsTrial::new(Windows::of(&plan)));
+        let parts = SumsShare::parts(&plan.options);
+        let sums = plan.options.sums_chosen_for.map(|_| SumsChooser::new(Windows::of(&plan), parts));
         Self {
             plan,
             control,
@@ -65,7 +68,7 @@ impl BatchReceiver {
             position: 0,
             passed_over: 0,
             ended: false,
-            trial,
+            sums,
             choice: None,
         }
     }
@@ -278,22 +281,26 @@ impl BatchReceiver {
         Ok(Some(Batch::new(slot, loan, &self.plan, header)))
     }
 
-    /// Whether the producer, or each worker, sums from now on, and why, if that has been chosen since the last call.
+    /// How many of the batches the producer or the workers sum from now on, and why, if that has been chosen since the last
+    /// call.
     pub fn take_sums_choice(&mut self) -> Option<SumsChoice> {
         self.choice.take()
     }
 
-    /// Times the batch of this header, which is taken now, where it is tried who sums. Tells whoever fills slots the choice.
+    /// Times the batch of this header, which is taken now, where it is tried who sums. Tells whoever fills slots what is
+    /// chosen.
     fn try_sums(&mut self, header: &BatchHeader) {
         let (schedule, key) = (&self.plan.schedule, header.key());
-        let Some(trial) = self.trial.as_mut().filter(|_| key.split == Split::Train) else { return };
+        let Some(sums) = self.sums.as_mut().filter(|_| key.split == Split::Train) else { return };
         let (number, in_epoch) = (schedule.training_number(key), schedule.in_epoch(key));
-        let taken = Taken { number, in_epoch, summed: header.is_summed(), at: since_boot() };
-        let Some(choice) = trial.taken(taken) else { return };
-        self.trial = None;
+        let left = schedule.training_left().saturating_sub(number + 1);
         // Nobody can have begun this batch: the slot that it gets is the one being taken.
         let from = self.position + self.plan.options.all_feature_slots() as u64;
-        self.control.set_sums_choice(from, choice.sums);
+        let summed = header.is_summed();
+        let taken = Taken { sequence: self.position, number, in_epoch, summed, at: since_boot() };
+        let Some(Decision { share, choice }) = sums.taken(taken, left, from) else { return };
+        self.control.sum_parts(from, share.summed());
+        let Some(choice) = choice else { return };
         let turn = self.control.turn();
         let from = (from..=from + schedule.valid_batches()).find_map(|sequence| {
             let Item::Batch(key) = schedule.item(sequence, turn) else { return None };

@@ -20,7 +20,7 @@ use crate::peer::Peer;
 use crate::plan::RunPlan;
 use crate::slot_rows::SlotRows;
 use crate::stage::{Doing, StageClock};
-use crate::sums_trial::sums_batch;
+use crate::sums_chooser::sums_batch;
 
 /// The one producer: it takes the batches in order, from any sampler.
 pub(crate) struct ProducerRole<'a> {

@@ -23,7 +23,7 @@ use crate::plan::RunPlan;
 use crate::schedule::Item;
 use crate::slot_rows::SlotRows;
 use crate::stage::{Doing, StageClock};
-use crate::sums_trial::sums_batch;
+use crate::sums_chooser::sums_batch;
 use crate::{RuntimeError, machine};
 
 /// What the workers of a process share.

@@ -23,7 +23,7 @@ const SUMMING: [ModelKind; 2] = [ModelKind::Sage, ModelKind::Gcn];
 fn summed(model: ModelKind, batch: &Batch) -> (Vec<f32>, Vec<f32>) {
     let block = batch.blocks.last().unwrap();
     let lists = Lists::new(&block.indptr, &block.indices, block.sources).unwrap();
-    let (weights, own) = degree_weights(&lists, &block.weights, &batch.degrees);
+    let (weights, own) = degree_weights(&lists, &block.weights, &batch.degrees, None);
     let weights = match (model, &block.weights[..]) {
         (ModelKind::Gcn, _) => Weights::Each(&weights[..]),
         (_, []) => Weights::Mean,

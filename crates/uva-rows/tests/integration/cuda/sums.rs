@@ -152,7 +152,7 @@ fn sums_are_the_hosts<S: DeviceSource>(
 
         let listed = Lists::new(&batch.offsets, &batch.indices, batch.ids.len()).unwrap();
         let sampled = if weighed { &batch.sampled[..] } else { &[] };
-        let (weights, own_weights) = degree_weights(&listed, sampled, &batch.degrees);
+        let (weights, own_weights) = degree_weights(&listed, sampled, &batch.degrees, None);
         let mut expected = vec![0.0; lists * WIDTH];
         let mut rows = vec![0; if by_degrees { 0 } else { lists * row_bytes }];
         let place = SumPlace {

@@ -1,0 +1,150 @@
+//! The share of a run's batches that the producer sums, and which batches these are.
+//!
+//! The sequence number alone says whether a batch belongs to the share. Numbers are divided into as many *parts* as
+//! [`SumsShare::parts`] says, by their remainder. A share is a number of parts, and a larger share has the parts of
+//! every smaller one, and others. So a step up or down changes the way of one part.
+//!
+//! Workers that make whole batches are the parts themselves: a worker makes the batches of one remainder. So each
+//! worker keeps its way until it is the one that a step moves.
+
+use crate::options::{LoaderOptions, Prepare};
+
+/// Parts of the batches of samplers and a producer. With fewer, the best share may lie further from those that there
+/// are. With more, a step changes less, and is lost among what windows of equal shares differ by. A pattern of four
+/// batches is short enough for two slots to even it out in part.
+const PARTS_OF_A_PRODUCER: u32 = 4;
+
+/// A share of a run's batches: those that the producer sums, or the worker that makes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SumsShare {
+    summed: u32,
+    of: u32,
+}
+
+impl SumsShare {
+    /// So many of so many parts; all of them, if `summed` is more.
+    #[must_use]
+    pub fn new(summed: u32, of: u32) -> Self {
+        Self { summed: summed.min(of), of }
+    }
+
+    /// Into how many parts the batches of a run with these options are divided.
+    #[must_use]
+    pub fn parts(options: &LoaderOptions) -> u32 {
+        match options.prepare {
+            Prepare::Roles => PARTS_OF_A_PRODUCER,
+            Prepare::Whole => options.samplers as u32,
+        }
+    }
+
+    /// How many parts are summed.
+    #[must_use]
+    pub fn summed(self) -> u32 {
+        self.summed
+    }
+
+    /// Of how many.
+    #[must_use]
+    pub fn of(self) -> u32 {
+        self.of
+    }
+
+    /// The share of the batches, from 0 to 1.
+    #[must_use]
+    pub fn value(self) -> f64 {
+        f64::from(self.summed) / f64::from(self.of.max(1))
+    }
+
+    /// Whether no batch is summed.
+    #[must_use]
+    pub fn is_none(self) -> bool {
+        self.summed == 0
+    }
+
+    /// Whether all are.
+    #[must_use]
+    pub fn is_all(self) -> bool {
+        self.summed == self.of
+    }
+
+    /// The name in the metrics of the speed with it: `off`, `host`, or a fraction.
+    #[must_use]
+    pub fn name(self) -> String {
+        match self {
+            _ if self.is_none() => "off".to_owned(),
+            _ if self.is_all() => "host".to_owned(),
+            Self { summed, of } => format!("{summed}/{of}"),
+        }
+    }
+
+    /// Who sums, as a sentence without an end.
+    #[must_use]
+    pub fn sentence(self) -> String {
+        match self {
+            _ if self.is_none() => "the consumer sums".to_owned(),
+            _ if self.is_all() => "the producer sums".to_owned(),
+            Self { summed, of } => format!("the producer sums {summed} of {of} batches"),
+        }
+    }
+
+    /// Whether the batch of this sequence number belongs to it.
+    pub(crate) fn has(self, sequence: u64) -> bool {
+        let part = (sequence % u64::from(self.of.max(1))) as u32;
+        // Parts join a share in the order of their numbers read backwards in binary. So those of a share are spread.
+        let before = (0..self.of).filter(|other| other.reverse_bits() < part.reverse_bits()).count();
+        (before as u32) < self.summed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(share: SumsShare) -> Vec<u64> {
+        (0..u64::from(share.of())).filter(|&sequence| share.has(sequence)).collect()
+    }
+
+    #[test]
+    fn a_share_has_as_many_batches_of_each_period_as_it_says_and_all_those_of_smaller_shares() {
+        for of in 1..=120 {
+            let mut smaller: Vec<u64> = Vec::new();
+            for summed in 0..=of {
+                let share = SumsShare::new(summed, of);
+                let found = parts(share);
+                assert_eq!(found.len() as u32, summed, "{share:?}");
+                assert!(smaller.iter().all(|part| found.contains(part)), "{share:?}: {found:?}");
+                let later = (0..u64::from(of)).filter(|part| share.has(part + 7 * u64::from(of)));
+                assert!(later.eq(found.iter().copied()), "{share:?}");
+                smaller = found;
+            }
+        }
+    }
+
+    #[test]
+    fn the_batches_of_a_share_are_spread() {
+        assert_eq!(parts(SumsShare::new(2, 4)), [0, 2]);
+        assert_eq!(parts(SumsShare::new(3, 4)), [0, 1, 2]);
+        assert_eq!(parts(SumsShare::new(2, 6)), [0, 4]);
+        assert_eq!(parts(SumsShare::new(4, 8)), [0, 2, 4, 6]);
+        // From one to the next it is less than twice as far as it would be if they were even.
+        for of in 1..=64_u32 {
+            for summed in 1..=of {
+                let found = parts(SumsShare::new(summed, of));
+                let after = found.iter().skip(1).copied().chain([found[0] + u64::from(of)]);
+                let widest = found.iter().zip(after).map(|(at, next)| next - at).max().unwrap();
+                let most = of.div_ceil(summed).next_power_of_two();
+                assert!(widest <= u64::from(most), "{summed} of {of}: {found:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn pure_shares_have_the_names_of_their_ways() {
+        let of_four = |summed| SumsShare::new(summed, 4);
+        assert_eq!([0, 1, 4, 9].map(|summed| of_four(summed).name()), ["off", "1/4", "host", "host"]);
+        assert_eq!(of_four(3).value(), 0.75);
+        assert!(of_four(3).sentence().contains("3 of 4"), "{}", of_four(3).sentence());
+        // One worker has no shares but the pure ones.
+        assert_eq!(SumsShare::new(1, 1).name(), "host");
+    }
+}
