@@ -83,7 +83,9 @@ fn batches(
         None => Ok(all),
         Some(hops) if hops.is_empty() || hops.iter().any(|&hop| hop >= set.count()) => {
             let last = set.count() - 1;
-            Err(refused(format!("hops {hops:?}: positions in the set are from 0 to {last}, and one at least is needed")))
+            Err(refused(format!(
+                "hops {hops:?}: positions in the set are from 0 to {last}, and one at least is needed"
+            )))
         }
         Some(tables) => Ok(HopBatches { tables, ..all }),
     }

@@ -145,10 +145,12 @@ fn told(step: Step, parts: u32, batches: u64) -> SumsChoice {
 }
 
 /// Times the batches of a share, by when the consumer takes them. Before each that counts come as many of the share and
-/// of its epoch as there are slots. Batches of all parts count equally often.
+/// of its epoch as there are slots, and batches of all parts count equally often. Or epochs are timed whole.
 #[derive(Debug)]
 struct Window {
     settling: u64,
+    whole_epochs: bool,
+    /// Batches of a period.
     parts: u64,
     /// Batches that are to be timed: whole periods.
     wanted: u64,
@@ -164,11 +166,14 @@ struct Window {
 
 impl Window {
     fn new(windows: Windows, parts: u32, from: u64) -> Self {
-        let parts = u64::from(parts);
+        let whole_epochs = windows.whole_epochs();
+        // Whole epochs are counted batch by batch: so each window has equally many pauses.
+        let parts = if whole_epochs { 1 } else { u64::from(parts) };
         let wanted = windows.counted().next_multiple_of(parts);
         let nothing = (0.0, 0);
         Self {
             settling: windows.settling(),
+            whole_epochs,
             parts,
             wanted,
             from,
@@ -192,8 +197,10 @@ impl Window {
         self.taken += 1;
         let before = self.last.replace(batch)?;
         // As many as `settling` were taken before the batch whose time ends now.
-        let settled = (self.taken - 2).min(before.in_epoch) >= self.settling;
-        let follows = batch.sequence == before.sequence + 1 && batch.in_epoch == before.in_epoch + 1;
+        let within = |in_epoch: u64| self.whole_epochs || in_epoch >= self.settling;
+        let settled = self.taken - 2 >= self.settling && within(before.in_epoch);
+        let follows =
+            batch.number == before.number + 1 && (self.whole_epochs || batch.in_epoch == before.in_epoch + 1);
         if !(settled && follows) {
             self.period = (0.0, 0);
             return None;
@@ -255,7 +262,7 @@ mod tests {
 
     impl Simulated<'_> {
         fn windows(&self) -> Windows {
-            Windows::with(self.slots)
+            Windows::with(self.slots, self.epoch)
         }
 
         /// The producer, or workers that take batches by turns, and a consumer that takes them in order. Between epochs
@@ -344,7 +351,7 @@ mod tests {
     fn a_window_times_whole_periods_of_its_share_alone() {
         // Batches of the four parts take 1, 2, 3 and 10 seconds, and before the share a thousand.
         let (settling, from) = (4, 30);
-        let mut window = Window::new(Windows::with(settling), 4, from);
+        let mut window = Window::new(Windows::with(settling, 0), 4, from);
         let (mut at, mut found, mut first) = (0.0, None, None);
         for sequence in 0..200_u64 {
             let batch = Taken {

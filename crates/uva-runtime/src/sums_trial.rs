@@ -9,7 +9,8 @@
 //! alone says what a batch is tried with, so each role computes it for itself ([`Windows`]).
 //!
 //! The consumer times the windows ([`SumsTrial`]). Before each batch that counts come as many of its window and of its
-//! epoch as there are slots. So whatever can delay a batch that counts is of that window, and no evaluation. When a round
+//! epoch as there are slots. So whatever can delay a batch that counts is of that window, and no evaluation. Epochs that
+//! are too short for that are timed whole, with what is done between them: it is the same for both ways. When a round
 //! ends, the consumer chooses, if the ways lie further apart than the windows of one way do. After the last round it
 //! chooses in any case. A search among the shares between both ways follows (`sums_chooser`).
 
@@ -43,18 +44,34 @@ pub struct Windows {
     settling: u64,
     /// Batches of a window behind those.
     counted: u64,
+    /// Whether windows are whole epochs, and pauses between epochs are timed.
+    whole_epochs: bool,
 }
 
 impl Windows {
     /// Those of a run with this plan.
     #[must_use]
     pub fn of(plan: &RunPlan) -> Self {
-        Self::with((plan.options.all_feature_slots() + plan.batch_slots()) as u64)
+        let slots = plan.options.all_feature_slots() + plan.batch_slots();
+        Self::with(slots as u64, plan.schedule.train_batches())
     }
 
-    /// Those of a run with so many slots in all.
-    pub(crate) fn with(slots: u64) -> Self {
-        Self { settling: slots, counted: (2 * slots).max(LEAST_COUNTED) }
+    /// Those of a run with so many slots in all, whose epochs have so many training batches.
+    pub(crate) fn with(slots: u64, epoch: u64) -> Self {
+        let counted = (2 * slots).max(LEAST_COUNTED);
+        if epoch == 0 || epoch >= 2 * slots {
+            return Self { settling: slots, counted, whole_epochs: false };
+        }
+        Self {
+            settling: slots.next_multiple_of(epoch),
+            counted: counted.next_multiple_of(epoch),
+            whole_epochs: true,
+        }
+    }
+
+    /// Whether windows are whole epochs, and pauses between epochs are timed.
+    pub(crate) fn whole_epochs(self) -> bool {
+        self.whole_epochs
     }
 
     /// Batches that may be in flight when the way changes.
@@ -100,19 +117,12 @@ impl Windows {
     /// Why a run with this schedule tries nothing, if it should not.
     #[must_use]
     pub fn obstacle(self, schedule: &Schedule) -> Option<String> {
-        let (batches, epoch) = (schedule.training_left(), schedule.train_batches());
-        let (enough, slots) = (self.window() + ROUNDS_THAT_PAY * self.round(), self.settling);
-        if batches < enough {
-            return Some(format!(
+        let batches = schedule.training_left();
+        let enough = self.window() + ROUNDS_THAT_PAY * self.round();
+        (batches < enough).then(|| {
+            format!(
                 "the run has {batches} training batches, and from {enough} on it pays to try whether the producer should \
                  sum; --aggregate host lets it"
-            ));
-        }
-        (epoch < 2 * slots).then(|| {
-            format!(
-                "an epoch has {epoch} training batches; with {slots} slots between the stages, speed can be measured from \
-                 {} on; --aggregate host lets the producer sum",
-                2 * slots
             )
         })
     }
@@ -184,12 +194,15 @@ impl SumsTrial {
         self.choose(rounds >= MOST_ROUNDS)
     }
 
-    /// Adds the time of a batch, up to the next one of its window and epoch, if enough of both lie before it.
+    /// Adds the time of a batch, up to the next one of its window, if enough of it lie before; and where epochs are not
+    /// timed whole, of its epoch likewise.
     fn time(&mut self, batch: Taken, next: Taken) {
         let places = [batch, next].map(|batch| self.windows.place(batch.number));
         let [Some((window, at)), Some((next_window, _))] = places else { return };
-        let settled = at.min(batch.in_epoch) >= self.windows.settling;
-        let follows = next.number == batch.number + 1 && next.in_epoch == batch.in_epoch + 1;
+        let Windows { settling, whole_epochs, .. } = self.windows;
+        let settled = at >= settling && (whole_epochs || batch.in_epoch >= settling);
+        let follows =
+            next.number == batch.number + 1 && (whole_epochs || next.in_epoch == batch.in_epoch + 1);
         if settled && follows && window == next_window {
             let (seconds, batches) = &mut self.timed[window as usize];
             *seconds += next.at.saturating_sub(batch.at).as_secs_f64();
@@ -286,7 +299,7 @@ mod tests {
     use crate::options::{Cursor, Part, Passes};
 
     /// Ten slots, so windows of 30 batches, of which 20 count.
-    const WINDOWS: Windows = Windows { settling: 10, counted: 20 };
+    const WINDOWS: Windows = Windows { settling: 10, counted: 20, whole_epochs: false };
 
     /// A run with epochs of `epoch` batches. `seconds` says how long a batch takes, by its number and by whether the
     /// producer sums it. Pauses at the end of each epoch take 1000 seconds. Returns the choice, and the number of the
@@ -390,6 +403,36 @@ mod tests {
     }
 
     #[test]
+    fn epochs_with_fewer_batches_than_two_times_the_slots_are_timed_whole() {
+        let of_long = Windows { settling: 10, counted: 20, whole_epochs: false };
+        assert_eq!([Windows::with(10, 20), Windows::with(10, 0)], [of_long; 2]);
+        for (epoch, settling, counted) in [(19, 19, 38), (7, 14, 21), (1, 10, 20)] {
+            assert_eq!(Windows::with(10, epoch), Windows { settling, counted, whole_epochs: true });
+        }
+        // Epochs of seven batches, and a pause of three seconds behind each. A run that was resumed begins within one.
+        for (host, sums, first) in [(0.5, true, 0), (2.0, false, 0), (0.5, true, 3)] {
+            let windows = Windows::with(10, 7);
+            let mut trial = SumsTrial::new(windows);
+            let mut now = 0.0;
+            let choice = (0..1000_u64).find_map(|number| {
+                let (summed, in_epoch) = (windows.tries_sums(number), (first + number) % 7);
+                let at = Duration::from_secs_f64(now);
+                let choice = trial.taken(Taken { sequence: number, number, in_epoch, summed, at });
+                now += if summed { host } else { 1.0 } + if in_epoch == 6 { 3.0 } else { 0.0 };
+                choice
+            });
+            let choice = choice.unwrap();
+            assert_eq!(choice.sums, sums, "{choice:?}");
+            // 20 batches of a window of 35 are timed. Where it ends with an epoch, the pause behind it is not.
+            let pauses = if first == 0 { 2.0 } else { 3.0 } * 3.0;
+            let expected = [1.0, host].map(|batch| 20.0 / (20.0 * batch + pauses));
+            for (found, expected) in choice.batches_per_second.unwrap().into_iter().zip(expected) {
+                assert!((found - expected).abs() < 1e-9, "{first}: {found} {expected}");
+            }
+        }
+    }
+
+    #[test]
     fn where_no_batch_may_be_summed_the_first_round_says_so() {
         let mut trial = SumsTrial::new(WINDOWS);
         let mut taken = |number: u64, summed| {
@@ -424,8 +467,6 @@ mod tests {
             (schedule(7, from(0, 1), 90), Some("629 training")),
             (schedule(9, from(2, 0), 90), None),
             (schedule(9, from(3, 0), 90), Some("540 training")),
-            (schedule(100, from(0, 0), 20), None),
-            (schedule(100, from(0, 0), 19), Some("an epoch has 19 training batches; with 10 slots")),
         ] {
             let obstacle = WINDOWS.obstacle(&schedule);
             assert_eq!(obstacle.is_some(), part.is_some(), "{obstacle:?}");
