@@ -259,7 +259,10 @@ fn slots_of_sums_are_smaller_and_the_rows_beside_them_are_told_and_bounded() {
     let temp = directory();
     small_graph(temp.path());
     let dry = |options: &str| {
-        let args = format!("train graph --device cuda:0 --partition none --dry-run --json {options}");
+        // Slots with room for the largest batch: what that takes can be said.
+        let args = format!(
+            "train graph --device cuda:0 --partition none --gpu-slots largest --dry-run --json {options}"
+        );
         uvatrain(temp.path(), args.split_whitespace()).simulated().run().succeeds().json()
     };
     let bytes = |dry: &serde_json::Value, item: &str| {
@@ -293,7 +296,8 @@ fn slots_of_sums_are_smaller_and_the_rows_beside_them_are_told_and_bounded() {
     };
     // Memory that is shared is taken in pieces of 2 MiB; behind the slots lie their signals.
     let room = (slots + 4096).next_multiple_of(2 << 20) + rows / 2;
-    let small = on_gpu(temp.path(), "a.jsonl", "--epochs 1 --partition none --aggregate device");
+    let options = "--epochs 1 --partition none --gpu-slots largest --aggregate device";
+    let small = on_gpu(temp.path(), "a.jsonl", options);
     small
         .env("CUDA_SIM_MEMORY", room.to_string())
         .run()
