@@ -127,7 +127,8 @@ impl<'d> HostRows<'d> {
                 let sampled: &[f32] = bytemuck::cast_slice(column(Column::Weights));
                 let of_degrees = (layout.aggregation() == Aggregation::Degrees).then(|| {
                     let degrees = bytemuck::cast_slice(column(Column::Degrees));
-                    degree_weights(&lists, sampled, degrees, source.pool())
+                    let pool = source.pool().filter(|_| threads > 1);
+                    degree_weights(&lists, sampled, degrees, pool)
                 });
                 let reduction = match (layout.aggregation(), &of_degrees) {
                     (Aggregation::Max, _) => Reduction::Max,
