@@ -520,7 +520,7 @@ mod tests {
             (TrainingOptions { activation: Some(ActivationKind::Prelu), ..usual() }, "activation"),
         ] {
             let refused = sampled(options);
-            assert!(refused.starts_with(&format!("`{name}`: only `model=")), "{refused}");
+            assert!(refused.starts_with(&format!("{name}: only model=")), "{refused}");
         }
         let aggregate = Aggregate::Host;
         for (options, name) in [
@@ -537,14 +537,14 @@ mod tests {
             (TrainingOptions { activation: Some(ActivationKind::Relu), ..of(ModelKind::Hoga) }, "activation"),
         ] {
             let refused = hops(options);
-            assert!(refused.starts_with(&format!("`{name}`: ")), "{name}: {refused}");
+            assert!(refused.starts_with(&format!("{name}: ")), "{name}: {refused}");
         }
         let refused = hops(TrainingOptions { layers: Some(1), ..of(ModelKind::Sign) });
-        assert_eq!(refused, "`layers=1`: `model=sign` has at least 2 layers");
+        assert_eq!(refused, "layers=1: model=sign has at least 2 layers");
         let refused = hops(TrainingOptions { heads: Some(3), ..of(ModelKind::Hoga) });
-        assert_eq!(refused, "`heads`: 3 heads do not divide `hidden=128` between them");
+        assert_eq!(refused, "heads: 3 heads do not divide hidden=128 between them");
         let refused = hops(TrainingOptions { use_hops: Some(4), ..of(ModelKind::Hoga) });
-        assert_eq!(refused, "`use_hops=4`: the hop set has 3: `uvatrain propagate` makes more");
+        assert_eq!(refused, "use_hops=4: the hop set has 3: `uvatrain propagate` makes more");
         let refused = of(ModelKind::S2gc).check_for_hops(3, 2).unwrap_err().to_string();
         assert!(refused.contains("hops of one operator") && refused.contains("model=sign"), "{refused}");
     }

@@ -357,7 +357,7 @@ fn a_fingerprint_is_of_the_content_and_not_of_the_time_it_took() {
         HopSet::open_dataset(&out, Verify::HeadersOnly).unwrap().fingerprint()
     };
     let one = fingerprint("one", &options("sym", 2));
-    assert_eq!(one, fingerprint("again", &Options { memory: 1 << 22, ..options("sym", 2) }));
+    assert_eq!(one, fingerprint("again", &Options { memory: 1 << 23, ..options("sym", 2) }));
     assert_ne!(one, fingerprint("fewer", &options("sym", 1)));
     assert_ne!(one, fingerprint("narrow", &Options { element: HopType::F16, ..options("sym", 2) }));
     let description = temp.path().join("one/hops.json");
