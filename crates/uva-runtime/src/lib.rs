@@ -51,6 +51,7 @@ pub mod clock;
 pub mod consumer;
 pub mod control;
 pub mod device;
+mod disk_counts;
 pub mod dry_run;
 mod edge_rows;
 mod error;
@@ -70,6 +71,7 @@ pub mod plan;
 pub mod planning;
 mod role_times;
 pub mod roles;
+mod rows_from;
 pub mod schedule;
 mod slot_rows;
 mod stage;
@@ -83,10 +85,12 @@ pub mod wiring;
 
 pub use aggregate_counts::{AggregateAmounts, AggregateCounts, AggregateTotals, SumsMade};
 pub use batch::Batch;
+pub use disk_counts::DiskCounts;
 pub use error::{RuntimeError, signal_name};
 pub use input_nodes::InputNodes;
 pub use options::{Cursor, LoaderOptions, Passes};
 pub use pipeline::{Runtime, RuntimeBuilder};
+pub use rows_from::{FeatureChoice, Features, Reader};
 pub use sums::{SumObstacle, is_summed, obstacle_in_table};
 pub use sums_trial::{SumsChoice, Windows};
 pub use uva_batch::{

@@ -19,6 +19,7 @@ use crate::host_rows::chosen_rows;
 use crate::machine::share_of_cores;
 use crate::peer::Peer;
 use crate::plan::RunPlan;
+use crate::rows_from::RowsFrom;
 use crate::schedule::Item;
 use crate::slot_rows::SlotRows;
 use crate::stage::{Doing, StageClock};
@@ -35,8 +36,14 @@ pub(crate) struct Crew {
 
 impl Crew {
     /// With a cache of the rows with these ids.
-    pub fn new(dataset: &Dataset, cached_rows: Option<&FrozenBytes>) -> Result<Self, RuntimeError> {
-        let cached = cached_rows.map(|ids| chosen_rows(dataset, share_of_cores(4), ids)).transpose()?;
+    pub fn new(
+        dataset: &Dataset,
+        from: RowsFrom,
+        cached_rows: Option<&FrozenBytes>,
+    ) -> Result<Self, RuntimeError> {
+        let by = (share_of_cores(4), from);
+        let chosen = |ids: &FrozenBytes| chosen_rows(dataset, by, bytemuck::cast_slice(ids.bytes()));
+        let cached = cached_rows.map(chosen).transpose()?;
         Ok(Self { cached: cached.map(Arc::new), broken: AtomicBool::new(false) })
     }
 }
@@ -95,7 +102,7 @@ impl WorkerRole<'_> {
         let engine = Engine::on_host(dataset, &graph, &plan.options, plan.caches.lists)?;
         let mut sampling = Sampling::new(dataset, plan, &graph, engine, None)?;
         let cache = crew.cached.as_ref().map(|rows| Arc::clone(rows).into());
-        let mut rows = SlotRows::of_one_thread(dataset, layout, cache)?;
+        let mut rows = SlotRows::of_one_thread(dataset, layout, plan.options.rows_from(), cache)?;
         let mut features = self.features.writer();
         tracing::info!(index, of = plan.options.samplers, "ready to make batches");
         for sequence in (index as u64..).step_by(plan.options.samplers) {
@@ -118,6 +125,7 @@ impl WorkerRole<'_> {
                     // The sampler's columns come first in a feature slot, where they are in a batch slot.
                     let (from, to) = payload.split_at_mut(layout.batch_bytes());
                     rows.fill(layout, &mut header, 1, from, (to, from.len()))?;
+                    control.count_disk_reads(place, rows.disk_reads());
                     let microseconds = (since_boot() - began).as_micros() as u64;
                     let BatchKey { split, epoch, batch } = key;
                     tracing::trace!(sequence, %split, epoch, batch, slot = number, microseconds, "made");

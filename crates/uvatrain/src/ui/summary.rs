@@ -148,6 +148,10 @@ fn facts(end: &End, besides: &Besides<'_>) -> String {
     if let Some(cache) = &end.cache {
         caches(cache, &mut fact);
     }
+    if let Some(disk) = &end.disk {
+        let [asked, read] = [disk.bytes_asked, disk.bytes_read].map(ByteSize);
+        fact("read from disk", format!("{asked} of rows, by {} reads of {read}", format::count(disk.reads)));
+    }
     if let Some(path) = besides.metrics {
         fact("metrics", path.display().to_string());
     }
@@ -237,6 +241,7 @@ mod tests {
             batches_per_second: Some(120.0),
             unpadded: None,
             cache: None,
+            disk: None,
             aggregate: None,
             memory: Vec::new(),
             roles: Roles {

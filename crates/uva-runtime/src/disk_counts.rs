@@ -1,0 +1,21 @@
+//! What reads of rows from disk took.
+
+use serde::{Deserialize, Serialize};
+use uva_rows::DiskReads;
+
+/// Reads of feature rows from disk, over all batches of a run: also those of validation and test.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskCounts {
+    /// Bytes of the rows that batches needed from disk: those of cached rows are not among them.
+    pub bytes_asked: u64,
+    /// Bytes that were read for them: whole blocks, each once a batch.
+    pub bytes_read: u64,
+    /// Reads that brought these.
+    pub reads: u64,
+}
+
+impl From<DiskReads> for DiskCounts {
+    fn from(DiskReads { bytes_asked, bytes_read, reads }: DiskReads) -> Self {
+        Self { bytes_asked, bytes_read, reads }
+    }
+}
