@@ -133,9 +133,15 @@ fn a_command_gets_the_same_columns_and_half_precision_rows_are_widened_alike() {
     }
     let pipeline = |from: &str| {
         let args = format!("bench pipeline graph --fanouts 5,4 --batch-size 100 --features {from} --json");
-        uvatrain(temp.path(), args.split_whitespace()).run().succeeds().json()["hash"].clone()
+        uvatrain(temp.path(), args.split_whitespace()).run().succeeds().json()
     };
-    assert_eq!(pipeline("disk"), pipeline("memory"));
+    let (disk, memory) = (pipeline("disk"), pipeline("memory"));
+    assert_eq!(disk["hash"], memory["hash"]);
+    assert!(memory.get("disk").is_none());
+    // Two bytes a value in the table.
+    let asked = disk["disk"]["bytes_asked"].as_u64().unwrap();
+    assert!(asked > 0 && asked.is_multiple_of(24 * 2), "{disk}");
+    assert!(disk["disk"]["reads_per_second"].as_f64().unwrap() > 0.0, "{disk}");
 }
 
 #[test]
@@ -223,12 +229,11 @@ fn the_filter() {
     panic!("{}: {error}", words[0]);
 }
 
-/// Training by a program to which io_uring is forbidden.
-fn train_behind_filter(directory: &Path, options: &str) -> Uvatrain {
+/// `uvatrain` with io_uring forbidden to it.
+fn behind_filter(directory: &Path, line: &str) -> Uvatrain {
     let own = std::env::current_exe().unwrap();
     let words = format!("export {BEHIND}=\"$(printf '%s\\n' \"$@\")\"");
     let shell = format!("{words}\nexec '{}' disk::the_filter --exact --nocapture", own.display());
-    let line = format!("{TRAIN} --metrics run.jsonl {options}");
     uvatrain_behind(directory, &shell, line.split_whitespace())
 }
 
@@ -241,18 +246,21 @@ fn where_a_filter_forbids_io_uring_a_run_reads_by_threads_with_a_line_or_refuses
         println!("skipped: the file system has no O_DIRECT, so that io_uring is not asked for");
         return;
     }
-    let told = train_behind_filter(temp.path(), "--epochs 1 --features disk").run().succeeds();
-    let line =
+    let line = format!("{TRAIN} --metrics run.jsonl --epochs 1 --features disk");
+    let told = behind_filter(temp.path(), &line).run().succeeds();
+    let says =
         "uring is not used: io_uring is refused: Operation not permitted (os error 1): a seccomp filter";
-    assert!(told.stderr.contains(line), "{}", told.stderr);
+    assert!(told.stderr.contains(says), "{}", told.stderr);
     let metrics = Metrics::read(&temp.path().join("run.jsonl"));
     assert_eq!(metrics.trained(), expected.0);
     let features = &metrics.of("start").last().unwrap()["in_force"]["features"];
     assert_eq!(features["reader"], "pread");
-    assert!(features["passed_over"][0].as_str().unwrap().starts_with(line), "{features}");
-    let refused = train_behind_filter(temp.path(), "--epochs 1 --features disk --reader uring").run();
+    assert!(features["passed_over"][0].as_str().unwrap().starts_with(says), "{features}");
+    let refused = behind_filter(temp.path(), &format!("{line} --reader uring")).run();
     let refused = refused.ends_with(3);
     for part in ["--reader uring", "graph/feat.npy", "a seccomp filter", "--reader auto"] {
         assert!(refused.stderr.contains(part), "{}", refused.stderr);
     }
+    let doctor = behind_filter(temp.path(), "doctor").run().succeeds().stdout;
+    assert!(doctor.contains("io_uring is refused") && doctor.contains("seccomp profile"), "{doctor}");
 }

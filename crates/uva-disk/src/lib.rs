@@ -45,3 +45,4 @@ pub use kind::ReaderKind;
 pub use reader::RangeReader;
 pub use row_file::{DiskReads, RowFile};
 pub use shape::TableShape;
+pub use uring::io_uring_refusal;

@@ -135,6 +135,12 @@ fn no_call(why: &str) -> Failure {
     Failure { offset: 0, length: 0, reason: format!("io_uring_enter: {why}") }
 }
 
+/// Why the system has no io_uring for this process; `None` where it has.
+#[must_use]
+pub fn io_uring_refusal() -> Option<String> {
+    IoUring::new(1).err().map(|error| refusal(&error))
+}
+
 /// Why there is no ring, and what to do.
 fn refusal(error: &std::io::Error) -> String {
     let why = match Errno::from_io_error(error) {

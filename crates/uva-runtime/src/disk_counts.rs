@@ -1,7 +1,6 @@
 //! What reads of rows from disk took.
 
 use serde::{Deserialize, Serialize};
-use uva_rows::DiskReads;
 
 /// Reads of feature rows from disk, over all batches of a run: also those of validation and test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,8 +13,14 @@ pub struct DiskCounts {
     pub reads: u64,
 }
 
-impl From<DiskReads> for DiskCounts {
-    fn from(DiskReads { bytes_asked, bytes_read, reads }: DiskReads) -> Self {
-        Self { bytes_asked, bytes_read, reads }
+impl DiskCounts {
+    /// What came since these.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            bytes_asked: self.bytes_asked - before.bytes_asked,
+            bytes_read: self.bytes_read - before.bytes_read,
+            reads: self.reads - before.reads,
+        }
     }
 }

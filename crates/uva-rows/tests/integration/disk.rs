@@ -113,24 +113,24 @@ fn caches_that_evict_before_a_table_on_disk_conform() {
 
 #[test]
 fn rows_of_disk_are_widened_and_summed_like_those_of_memory() {
-    for disk in [ReaderKind::Pread, ReaderKind::Mmap].into_iter().filter_map(Disk::new) {
-        conformance::widening(&|table, row_bytes, narrow, _| {
-            Box::new(Widened::new(disk.rows(table, row_bytes, 3), narrow).unwrap())
-        });
-        conformance::summed(&|table, row_bytes, values, _| {
-            Box::new(Summed::new(disk.rows(table, row_bytes, 3), values).unwrap())
-        });
-        conformance::widening(&|table, row_bytes, narrow, ids| {
-            let rows = disk.rows(table, row_bytes, 1);
-            let cache = evicting("sieve", &rows, ids.len());
-            Box::new(Widened::new(cached(rows, cache), narrow).unwrap())
-        });
-        conformance::summed(&|table, row_bytes, values, ids| {
-            let mut rows = disk.rows(table, row_bytes, 1);
-            let cache = CachedRows::read(&mut rows, ids).unwrap();
-            Box::new(Summed::new(cached(rows, cache), values).unwrap())
-        });
-    }
+    // Both begin with rows in memory, whichever reader brought them: this one is the quickest to make.
+    let disk = Disk::new(ReaderKind::Mmap).unwrap();
+    conformance::widening(&|table, row_bytes, narrow, _| {
+        Box::new(Widened::new(disk.rows(table, row_bytes, 3), narrow).unwrap())
+    });
+    conformance::summed(&|table, row_bytes, values, _| {
+        Box::new(Summed::new(disk.rows(table, row_bytes, 3), values).unwrap())
+    });
+    conformance::widening(&|table, row_bytes, narrow, ids| {
+        let rows = disk.rows(table, row_bytes, 1);
+        let cache = evicting("sieve", &rows, ids.len());
+        Box::new(Widened::new(cached(rows, cache), narrow).unwrap())
+    });
+    conformance::summed(&|table, row_bytes, values, ids| {
+        let mut rows = disk.rows(table, row_bytes, 1);
+        let cache = CachedRows::read(&mut rows, ids).unwrap();
+        Box::new(Summed::new(cached(rows, cache), values).unwrap())
+    });
 }
 
 #[test]

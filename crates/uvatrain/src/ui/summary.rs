@@ -149,7 +149,7 @@ fn facts(end: &End, besides: &Besides<'_>) -> String {
         caches(cache, &mut fact);
     }
     if let Some(disk) = &end.disk {
-        let [asked, read] = [disk.bytes_asked, disk.bytes_read].map(ByteSize);
+        let [asked, read] = [disk.bytes_asked, disk.bytes_read].map(ByteSize::from_bytes);
         fact("read from disk", format!("{asked} of rows, by {} reads of {read}", format::count(disk.reads)));
     }
     if let Some(path) = besides.metrics {
