@@ -9,13 +9,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::support::arrays::npy;
+use crate::support::arrays::header;
 use crate::support::command::{recorded, run_with};
 use crate::support::runs::{Metrics, small_graph, wait_for_batches};
 use crate::support::{Uvatrain, directory, uvatrain, uvatrain_behind};
 
-const TRAIN: &str =
-    "train graph --fanouts 5,4 --batch-size 100 --hidden 16 --train-threads 1 --device cpu --eval sampled";
+const TRAIN: &str = "train graph --fanouts 5,4 --batch-size 100 --hidden 16 --train-threads 1 --device cpu";
 
 fn train(directory: &Path, options: &str) -> Uvatrain {
     uvatrain(directory, format!("{TRAIN} --metrics run.jsonl {options}").split_whitespace())
@@ -48,12 +47,13 @@ fn hashes_and_losses_of_rows_from_disk_are_those_of_memory_for_every_reader_and_
         ("--model gcn --aggregate host --epochs 1", &["", sieve]),
         ("--aggregate host --epochs 1", &["--prepare whole --samplers 2"]),
     ] {
-        let (expected, features, end) = learned(temp.path(), &format!("{options} --features memory"));
+        let (expected, features, end) =
+            learned(temp.path(), &format!("{options} --eval sampled --features memory"));
         assert_eq!((&features["from"], &features["reason"]), (&"memory".into(), &"asked for".into()));
         assert!(end.get("disk").is_none(), "{end}");
         for way in ways {
             for reader in ["auto", "pread", "mmap"] {
-                let line = format!("{options} {way} --features disk --reader {reader}");
+                let line = format!("{options} --eval sampled {way} --features disk --reader {reader}");
                 let (found, features, end) = learned(temp.path(), &line);
                 assert_eq!(found, expected, "{line}");
                 assert_eq!(features["from"], "disk", "{line}");
@@ -115,9 +115,9 @@ fn where_the_table_fits_auto_reads_from_memory_and_says_why() {
 fn a_command_gets_the_same_columns_and_half_precision_rows_are_widened_alike() {
     let temp = directory();
     let graph = small_graph(temp.path());
-    let values: Vec<half::f16> =
-        (0..4000 * 24).map(|value| half::f16::from_f32((value % 613) as f32 / 7.0)).collect();
-    fs::write(graph.join("feat.npy"), npy(&[4000, 24], false, &values)).unwrap();
+    let mut table = header("<f2", &[4000, 24], false);
+    table.extend((0..4000_u32 * 24).flat_map(|value| (0x3800 + (value * 37 % 1021) as u16).to_le_bytes()));
+    fs::write(graph.join("feat.npy"), table).unwrap();
     for options in ["", "--feature-type float32"] {
         let said = |from: &str| {
             let steps = "attach; take 2; features; pass valid 0; contents; close";
@@ -179,13 +179,16 @@ fn a_table_truncated_replaced_or_written_to_under_a_run_ends_it_with_the_files_n
             "it was written to",
         ),
     ];
-    for (way, reader) in
-        [("", "auto"), ("--prepare whole --samplers 2", "auto"), ("", "mmap"), ("--in-process", "pread")]
-    {
+    for (way, reader, deeds) in [
+        ("", "auto", &deeds[..]),
+        ("", "mmap", &deeds[..1]),
+        ("--prepare whole --samplers 2", "auto", &deeds[..1]),
+        ("--in-process", "pread", &deeds[..1]),
+    ] {
         for (deed, says) in deeds {
             fs::write(&table, &whole).unwrap();
             let _ = fs::remove_file(temp.path().join("run.jsonl"));
-            let options = format!("--epochs 100000 --features disk --reader {reader} {way}");
+            let options = format!("--epochs 100000 --eval sampled --features disk --reader {reader} {way}");
             let mut run = train(temp.path(), &options).limit(Duration::from_secs(60)).start();
             wait_for_batches(&mut run, &temp.path().join("run.jsonl"), 3);
             deed(&table);

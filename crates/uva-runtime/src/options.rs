@@ -131,7 +131,8 @@ options! {
             => Field::choice::<Features>("FROM").of(PIPELINE, &[Speed]),
         /// How rows are read from disk
         reader: Reader = Reader::Auto
-            => Field::choice::<Reader>("HOW").of(PIPELINE, &[Speed]).only_with("features", from_disk),
+            => Field::choice::<Reader>("HOW").of(PIPELINE, &[Speed]).only_with("features", from_disk)
+                .unless_given("auto"),
         /// Whether batches carry the in-degree, in the whole graph, of each input node. It is the model's wish: GCN
         /// weighs by them.
         degrees: bool = false => Field::internal(),

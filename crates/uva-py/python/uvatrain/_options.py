@@ -35,4 +35,4 @@ class LoaderOptions(TypedDict, total=False):
     slot_bytes: int | str | None
     gather_threads: int | None
     features: str
-    reader: str
+    reader: str | None
