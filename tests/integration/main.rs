@@ -16,6 +16,7 @@ mod cli;
 #[cfg(feature = "train")]
 mod cuda;
 mod datasets;
+mod disk;
 mod docs;
 #[cfg(feature = "train")]
 mod dry_run;

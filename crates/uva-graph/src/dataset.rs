@@ -239,6 +239,12 @@ impl Dataset {
         }
     }
 
+    /// The file of the feature table, and the byte at which its first row begins.
+    pub fn features_file(&self) -> (&Path, u64) {
+        let features = &self.files.features;
+        (features.path(), features.header().data_offset as u64)
+    }
+
     /// The feature rows of the edges, row `i` for entry `i` of the neighbour lists; `None` if the dataset has none.
     pub fn edge_features(&self) -> Option<FeatureTable<'_>> {
         let (array, element) = self.graph()?.edge_features.as_ref()?;

@@ -20,7 +20,7 @@ use uva_runtime::planning::{
     read_plan, workload,
 };
 use uva_runtime::topology::Placement;
-use uva_runtime::{LoaderOptions, RuntimeError, StaticShapes};
+use uva_runtime::{FeatureChoice, Features, LoaderOptions, RuntimeError, StaticShapes};
 
 /// Computes what `--gpu-cache auto` amounts to on a GPU, in bytes, for a run with this plan.
 pub(crate) type BytesLeft<'a> = &'a mut dyn FnMut(
@@ -82,6 +82,7 @@ impl Draft {
             (_, None) => None,
         };
         plan.check_prepare(backend, eviction)?;
+        let plan = plan.with_features(&dataset, backend)?;
         Ok(Self { dataset, plan, caches, planned })
     }
 
@@ -189,8 +190,12 @@ impl Draft {
         let plan = plan.with_caches(contents.caches().clone());
         observer.note(&format!("caches: {}", summary(&cache_plan)));
         if plan.backend.device_slots().is_none() && plan.caches.are_there() {
-            observer
-                .note("they are in host memory, where a hit saves no time: they show what a GPU's would hit");
+            observer.note(match plan.options.features {
+                Features::Disk => "they are in host memory, where a row that hits saves a read from disk",
+                Features::Auto | Features::Memory => {
+                    "they are in host memory, where a hit saves no time: they show what a GPU's would hit"
+                }
+            });
         }
         Ok(Prepared { dataset, plan, contents, cache_plan: Some(cache_plan) })
     }
@@ -245,7 +250,8 @@ fn sample_where(
         // Exactly one sampler works on a GPU.
         let options = LoaderOptions { samplers: 1, ..plan.options.clone() };
         let alone = RunPlan::new(dataset, &options, plan.schedule.passes())?;
-        return Ok(alone.on(backend).checkpointed(plan.checkpointed));
+        let alone = RunPlan { features: plan.features, ..alone.on(backend) };
+        return Ok(alone.checkpointed(plan.checkpointed));
     }
     if let Some(launcher) = launcher {
         backend = launcher.without_gpu_sampler(&backend)?;
@@ -310,6 +316,9 @@ impl Prepared {
             in_force["walks"] = walks.into();
         }
         InForce::of(&self.plan.backend).replace_in(&mut in_force);
+        if let Some(features) = &self.plan.features {
+            in_force["features"] = features.in_force();
+        }
         if let Some(shapes) = &loader.shapes {
             in_force["pad"] = padded(shapes);
         }
@@ -384,6 +393,11 @@ impl Prepared {
             bottleneck = end.bottleneck.as_deref().unwrap_or("unknown"),
             "the run has ended"
         );
+    }
+
+    /// Where feature rows are read, as lines for people; none where that is memory.
+    pub fn features(&self) -> Vec<String> {
+        self.plan.features.iter().flat_map(FeatureChoice::notes).collect()
     }
 
     /// The opened dataset, and what checking it took, as a line for people.

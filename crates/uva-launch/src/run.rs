@@ -75,6 +75,7 @@ impl CommandRun {
         prepared.log_start("processes");
         observer.event(&prepared.start_event(options, "processes", &more))?;
         observer.note(&prepared.opened());
+        prepared.features().iter().for_each(|line| observer.note(line));
         if let Some(cuda) = prepared.plan.backend.cuda() {
             observer.note(&format!("batches on cuda:{}, {}", cuda.ordinal, cuda.partition));
         }
@@ -93,7 +94,7 @@ impl CommandRun {
 }
 
 fn end(prepared: &Prepared, outcome: Outcome) -> End {
-    let Outcome { roles, seconds, tally, memory, .. } = outcome;
+    let Outcome { roles, seconds, tally, memory, disk, .. } = outcome;
     let Tally { batches, epochs, nanoseconds, cache, unpadded, oversized, aggregate } = tally;
     let training_seconds = nanoseconds as f64 * 1e-9;
     let (batches_per_second, bottleneck) = End::speed(batches, training_seconds, &roles);
@@ -120,6 +121,7 @@ fn end(prepared: &Prepared, outcome: Outcome) -> End {
         roles,
         memory,
         cache: prepared.cache_outcome(&cache),
+        disk,
         aggregate: AggregateTotals::new(
             &prepared.plan.layout,
             prepared.plan.sums_made(),

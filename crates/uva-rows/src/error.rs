@@ -1,5 +1,6 @@
 //! Failures of the sources of rows.
 
+use uva_disk::DiskError;
 use uva_ops::lists::ListsError;
 
 /// Why rows were not gathered, or a gather was not made.
@@ -99,6 +100,9 @@ pub enum GatherError {
         /// What the system said.
         reason: String,
     },
+    /// The table's file could not be read.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
     /// The device failed.
     #[error("the gather on the GPU failed: {reason}")]
     Device {

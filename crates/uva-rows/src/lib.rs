@@ -2,11 +2,11 @@
 //!
 //! A row is opaque bytes, at least one (or half-precision values, which are widened on the way); an id is its position
 //! in the table. Every source keeps the contract of [`RowSource`]; the `conformance` module (behind the feature of that
-//! name) checks it. [`Mapped`] reads on the CPU, those in [`cuda`] on a GPU; building them needs no CUDA. [`Cached`],
+//! name) checks it. [`Mapped`] and [`File`] read on the CPU, those in [`cuda`] on a GPU; building them needs no CUDA. [`Cached`],
 //! [`cuda::Split`], [`Widened`], [`Summed`] and [`cuda::Staged`] wrap sources. [`cache`] has the decisions of caches.
 //!
 //! This crate must not know what a row means, where a table comes from, or how a slot is handed over. Next: `uva-ops`
-//! (the loops), `uva-cuda` (the kernels).
+//! (the loops), `uva-disk` (reads of files), `uva-cuda` (the kernels).
 
 #![deny(unsafe_op_in_unsafe_fn)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
@@ -23,9 +23,10 @@ mod stack;
 pub use cache::Hits;
 pub use error::GatherError;
 pub use host::{
-    CachedRows, EvictingRows, HostPlace, HostSource, InMemory, Mapped, Reduction, RowCache, SumPlace,
+    CachedRows, EvictingRows, File, HostPlace, HostSource, HostTable, Mapped, Reduction, RowCache, SumPlace,
     SumSource,
 };
 pub use source::{Origin, Place, RowSource, RowsRead, Ticket};
 pub use stack::{Cached, Summed, SummedValues, Widened};
+pub use uva_disk::{DiskError, DiskReads};
 pub use uva_ops::rows::{NarrowFloat, RowCopy};

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use uva_disk::DiskReads;
+
 /// Where rows are written: host memory ([`HostPlace`](crate::HostPlace)), device memory in the order of a stream
 /// ([`DevicePlace`](crate::cuda::DevicePlace)), or a slot ([`SlotPlace`](crate::cuda::SlotPlace)).
 pub trait Place {
@@ -23,6 +25,7 @@ pub trait Place {
 /// | source | reads rows from | fills |
 /// |---|---|---|
 /// | [`Mapped`](crate::Mapped) | a table in host memory, such as a mapped file | host memory |
+/// | [`File`](crate::File) | a file, past the page cache where that works | host memory |
 /// | [`Pinned`](crate::cuda::Pinned) | pinned host memory, by kernels over the link (zero-copy) | device memory |
 /// | [`DeviceRows`](crate::cuda::DeviceRows) | a whole table in device memory | device memory |
 /// | [`Staged<S>`](crate::cuda::Staged) | any host source, whose rows a copy engine takes over (DMA) | device memory |
@@ -34,9 +37,9 @@ pub trait Place {
 /// | [`ReadBack<S>`](crate::cuda::ReadBack) | a source of device memory, copied back | host memory |
 ///
 /// # Sources to come
-/// - `File` (rows on disk, by io_uring) and `Remote` (rows of another rank) are host sources: `Staged<File>` puts them
-///   on a GPU. Their fills continue after `submit`, so they need a place that they own or that outlives the ticket. A
-///   borrowed `HostPlace` requires a wait inside `submit`. A cache in front of them submits the misses alone.
+/// - `Remote` (rows of another rank) is a host source: `Staged<Remote>` puts its rows on a GPU. Its fills continue after
+///   `submit`, so they need a place that they own or that outlives the ticket. A borrowed `HostPlace` requires a wait
+///   inside `submit`. A cache in front of it submits the misses alone.
 /// - `Tables` (one source for each node type) sends each stretch of ids to its source.
 ///
 /// Each brings its own [`Origin`].
@@ -149,6 +152,8 @@ pub enum Origin {
     HostTable,
     /// A cache in host memory.
     HostCache,
+    /// A file, read by the CPU for the CPU.
+    Disk,
     /// A table in pinned host memory, read by kernels over the link.
     ZeroCopy,
     /// Host memory, gathered by the CPU and sent by a copy engine.
@@ -161,8 +166,15 @@ pub enum Origin {
 
 impl Origin {
     /// Every origin.
-    pub const ALL: [Self; 6] =
-        [Self::HostTable, Self::HostCache, Self::ZeroCopy, Self::Dma, Self::DeviceTable, Self::DeviceCache];
+    pub const ALL: [Self; 7] = [
+        Self::HostTable,
+        Self::HostCache,
+        Self::Disk,
+        Self::ZeroCopy,
+        Self::Dma,
+        Self::DeviceTable,
+        Self::DeviceCache,
+    ];
 }
 
 /// How many rows a fill read from where.
@@ -170,6 +182,7 @@ impl Origin {
 pub struct RowsRead {
     rows: [u64; Origin::ALL.len()],
     row_bytes: usize,
+    disk: DiskReads,
 }
 
 impl RowsRead {
@@ -199,7 +212,20 @@ impl RowsRead {
             *rows += more;
         }
         self.row_bytes = self.row_bytes.max(other.row_bytes);
+        self.disk += other.disk;
         self
+    }
+
+    /// The same, where those from [`Origin::Disk`] took these reads.
+    #[must_use]
+    pub fn with_disk(mut self, reads: DiskReads) -> Self {
+        self.disk = reads;
+        self
+    }
+
+    /// The reads that the rows from [`Origin::Disk`] took.
+    pub fn disk(&self) -> DiskReads {
+        self.disk
     }
 
     /// Rows from there.

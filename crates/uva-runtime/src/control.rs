@@ -15,10 +15,12 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use uva_graph::Split;
 use uva_mem::{ControlPage, RegionError};
+use uva_rows::DiskReads;
 
 use crate::RuntimeError;
 use crate::aggregate_counts::AggregateAmounts;
 use crate::cache_counts::{CacheCounts, CacheTotals};
+use crate::disk_counts::DiskCounts;
 use crate::memory::Resident;
 use crate::options::{LoaderOptions, MAX_SAMPLERS, Prepare};
 use crate::role_times::{RoleTimes, Roles};
@@ -30,10 +32,10 @@ const TURNS: usize = 0;
 const STOP: usize = 1;
 const TURN: usize = 2;
 const _: () = assert!(TURN + 2 * TURN_WORDS <= LINE);
-/// Words of a cache line. Each role's counters have a line of their own, apart from the words that all roles read.
+/// Words of a cache line. Each role's counters have two lines of their own, apart from the words that all roles read.
 const LINE: usize = 8;
 const COUNTERS: usize = LINE;
-const COUNTERS_PER_ROLE: usize = LINE;
+const COUNTERS_PER_ROLE: usize = 2 * LINE;
 /// Words after the last role's counters that only the consumer writes: its tally, and what it evaluates.
 const CONSUMERS_OWN: usize = 3 * LINE;
 const TALLY: usize = 13 + AggregateAmounts::WORDS;
@@ -76,10 +78,16 @@ pub enum Counter {
     Files = 6,
     /// Resident bytes of shared memory.
     Shared = 7,
+    /// Bytes of rows that batches needed from disk.
+    DiskAsked = 8,
+    /// Bytes that were read from disk for them.
+    DiskRead = 9,
+    /// Reads that brought these.
+    DiskReads = 10,
 }
 
 /// The number of counters.
-pub const COUNTERS_USED: usize = 8;
+pub const COUNTERS_USED: usize = 11;
 const _: () = assert!(COUNTERS_USED <= COUNTERS_PER_ROLE);
 
 /// A consumer's results so far, for a launcher that can no longer ask it once it has ended.
@@ -195,6 +203,29 @@ impl Control {
     /// Adds to a role's counter.
     pub fn count(&self, role: usize, counter: Counter, amount: u64) {
         self.page.fetch_add(COUNTERS + role * COUNTERS_PER_ROLE + counter as usize, amount);
+    }
+
+    /// Adds a batch's reads from disk to the role's.
+    pub(crate) fn count_disk_reads(&self, role: usize, reads: DiskReads) {
+        let DiskReads { bytes_asked, bytes_read, reads } = reads;
+        let amounts =
+            [(Counter::DiskAsked, bytes_asked), (Counter::DiskRead, bytes_read), (Counter::DiskReads, reads)];
+        for (counter, amount) in amounts.into_iter().filter(|&(_, amount)| amount > 0) {
+            self.count(role, counter, amount);
+        }
+    }
+
+    /// All reads of rows from disk so far.
+    pub fn disk_reads(&self) -> DiskCounts {
+        let sum = |counter: Counter| {
+            let word = |role| self.page.load(COUNTERS + role * COUNTERS_PER_ROLE + counter as usize);
+            (0..FIRST_SAMPLER + self.samplers).map(word).sum()
+        };
+        DiskCounts {
+            bytes_asked: sum(Counter::DiskAsked),
+            bytes_read: sum(Counter::DiskRead),
+            reads: sum(Counter::DiskReads),
+        }
     }
 
     /// Records this process's current memory as the role's. Call it when the role has done its work and still holds its
@@ -455,6 +486,23 @@ mod tests {
         for other in [CONSUMER, PRODUCER, FIRST_SAMPLER + 1] {
             assert_eq!(control.memory(other), None);
         }
+    }
+
+    #[test]
+    fn reads_from_disk_add_up_over_all_roles_beside_their_other_counters() {
+        let control = Control::create(&of_samplers(2)).unwrap();
+        assert_eq!(control.disk_reads(), DiskCounts::default());
+        for role in [PRODUCER, FIRST_SAMPLER, FIRST_SAMPLER + 1] {
+            control.count_disk_reads(role, DiskReads { bytes_asked: 96, bytes_read: 4096, reads: 1 });
+            control.count_disk_reads(role, DiskReads { bytes_asked: 0, bytes_read: 512, reads: 2 });
+            control.note_position(role, 7);
+        }
+        let all = DiskCounts { bytes_asked: 3 * 96, bytes_read: 3 * 4608, reads: 9 };
+        assert_eq!((control.disk_reads(), control.tally()), (all, Tally::default()));
+        assert_eq!(
+            (control.times(PRODUCER), control.position(PRODUCER)),
+            (RoleTimes { processes: 1, ..RoleTimes::default() }, 7)
+        );
     }
 
     #[test]

@@ -7,19 +7,20 @@ use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
 use uva_ops::lists::{Lists, Weights, degree_weights};
 use uva_rows::{
-    Cached, CachedRows, EvictingRows, GatherError, HostPlace, HostSource, InMemory, Mapped, NarrowFloat,
-    Reduction, RowCache, SumPlace, SumSource, Summed, SummedValues, Widened,
+    Cached, CachedRows, EvictingRows, File, GatherError, HostPlace, HostSource, HostTable, Mapped,
+    NarrowFloat, Reduction, RowCache, RowsRead, SumPlace, SumSource, Summed, SummedValues, Widened,
 };
 
 use crate::RuntimeError;
 use crate::cache::Caches;
+use crate::rows_from::{RowsFrom, row_file};
 use crate::sums::{check_sums, obstacle_in_table};
 use crate::widening::narrow_float;
 
 /// The columns of feature rows.
 pub(crate) const FEATURES: [Column; 2] = [Column::X, Column::Aggregated];
 
-/// Fills these columns of a slot, from tables in host memory.
+/// Fills these columns of a slot, from tables in host memory or on disk.
 pub(crate) enum HostRows<'d> {
     /// A row a node.
     Gathered(Box<dyn HostSource + 'd>),
@@ -33,23 +34,24 @@ impl<'d> HostRows<'d> {
     pub fn new(
         dataset: &'d Dataset,
         layout: &BatchLayout,
-        threads: usize,
+        (threads, from): (usize, RowsFrom),
         caches: &Caches,
         cached_rows: Option<&FrozenBytes>,
     ) -> Result<Self, RuntimeError> {
-        let cache = cache_of_run(dataset, threads, caches, cached_rows)?;
-        Self::behind(dataset, layout, threads, cache)
+        let cache = cache_of_run(dataset, (threads, from), caches, cached_rows)?;
+        Self::behind(dataset, layout, (threads, from), cache)
     }
 
     /// For slots of this layout, with this cache.
     pub fn behind(
         dataset: &'d Dataset,
         layout: &BatchLayout,
-        threads: usize,
+        (threads, from): (usize, RowsFrom),
         cache: Option<RowCache>,
     ) -> Result<Self, RuntimeError> {
         if layout.aggregation() == Aggregation::None {
-            return gathered_on_host(dataset, layout, threads, cache).map(Self::Gathered);
+            let narrow = narrow_float(layout.widened_from());
+            return gathered_on_host(dataset, narrow, (threads, from), cache).map(Self::Gathered);
         }
         let element = dataset.features().element;
         check_sums(layout.aggregation(), obstacle_in_table(element))?;
@@ -57,18 +59,27 @@ impl<'d> HostRows<'d> {
             narrow: narrow_float(Some(element)),
             widened_own: layout.widened_from().is_some(),
         };
-        let rows = table(dataset, threads)?;
-        let summed: Result<Box<dyn SumSource + 'd>, GatherError> = match cache {
-            None => Summed::new(rows, values).map(|sums| Box::new(sums) as _),
-            Some(cache) => Cached::in_memory(rows, cache)
-                .and_then(|rows| Summed::new(rows, values))
-                .map(|sums| Box::new(sums) as _),
+        fn summed<'d>(
+            rows: impl HostTable + HostSource + 'd,
+            values: SummedValues,
+        ) -> Result<Box<dyn SumSource + 'd>, GatherError> {
+            Ok(Box::new(Summed::new(rows, values)?))
+        }
+        let summed = match (table(dataset, threads, from)?, cache) {
+            (Table::Memory(rows), None) => summed(rows, values),
+            (Table::Memory(rows), Some(cache)) => {
+                Cached::in_memory(rows, cache).and_then(|rows| summed(rows, values))
+            }
+            (Table::Disk(rows), None) => summed(rows, values),
+            (Table::Disk(rows), Some(cache)) => {
+                Cached::on_disk(rows, cache).and_then(|rows| summed(rows, values))
+            }
         };
         summed.map(Self::Summed).map_err(failed)
     }
 
     /// Fills the columns of the batch of this header. `from` is the batch slot's payload, `to` the feature slot's from
-    /// byte `skipped` on. Returns how many of the batch's rows came from the cache.
+    /// byte `skipped` on. Returns where the batch's rows came from.
     pub fn fill(
         &mut self,
         layout: &BatchLayout,
@@ -76,7 +87,7 @@ impl<'d> HostRows<'d> {
         threads: usize,
         from: &[u8],
         (to, skipped): (&mut [u8], usize),
-    ) -> Result<u64, RuntimeError> {
+    ) -> Result<RowsRead, RuntimeError> {
         let ranges = FEATURES.map(|column| behind(layout.range(header, column, 0), skipped));
         self.fill_ranges(layout, header, threads, from, (to, ranges))
     }
@@ -89,7 +100,7 @@ impl<'d> HostRows<'d> {
         threads: usize,
         from: &[u8],
         (to, [x, sums]): (&mut [u8], [Range<usize>; 2]),
-    ) -> Result<u64, RuntimeError> {
+    ) -> Result<RowsRead, RuntimeError> {
         let (x, sums) = match sums.is_empty() {
             true => (&mut to[x], &mut [][..]),
             // Rows of their own lie before the sums, or there are none.
@@ -109,9 +120,9 @@ impl<'d> HostRows<'d> {
         threads: usize,
         from: &[u8],
         [x, sums]: [&mut [u8]; 2],
-    ) -> Result<u64, GatherError> {
+    ) -> Result<RowsRead, GatherError> {
         let nodes: &[i64] = bytemuck::cast_slice(&from[layout.range(header, Column::InputNodes, 0)]);
-        let read = match self {
+        match self {
             Self::Gathered(source) => source.fill(nodes, HostPlace { out: x, threads }),
             Self::Summed(source) if layout.aggregation_of(header) == Aggregation::None => {
                 source.fill_rows(nodes, HostPlace { out: x, threads })
@@ -144,8 +155,7 @@ impl<'d> HostRows<'d> {
                     SumPlace { out: bytemuck::cast_slice_mut(sums), own: x, lists, reduction, threads };
                 source.fill(nodes, place)
             }
-        };
-        Ok(read?.hits())
+        }
     }
 }
 
@@ -155,7 +165,7 @@ pub(crate) fn behind(range: Range<usize>, skipped: usize) -> Range<usize> {
     range.start.saturating_sub(skipped)..range.end.saturating_sub(skipped)
 }
 
-/// The source of rows for slots of this layout in host memory, with a cache as [`HostRows::new`] makes it.
+/// The source of rows of a table in memory for slots of this layout, with a cache as [`HostRows::new`] makes it.
 pub(crate) fn source_on_host<'d>(
     dataset: &'d Dataset,
     layout: &BatchLayout,
@@ -163,39 +173,60 @@ pub(crate) fn source_on_host<'d>(
     caches: &Caches,
     cached_rows: Option<&FrozenBytes>,
 ) -> Result<Box<dyn HostSource + 'd>, RuntimeError> {
-    gathered_on_host(dataset, layout, threads, cache_of_run(dataset, threads, caches, cached_rows)?)
+    let by = (threads, RowsFrom::Memory);
+    let cache = cache_of_run(dataset, by, caches, cached_rows)?;
+    gathered_on_host(dataset, narrow_float(layout.widened_from()), by, cache)
 }
 
-fn gathered_on_host<'d>(
+/// The table's rows, widened from this type where one is given, by so many threads and through this cache.
+pub(crate) fn gathered_on_host<'d>(
     dataset: &'d Dataset,
-    layout: &BatchLayout,
-    threads: usize,
+    narrow: Option<NarrowFloat>,
+    (threads, from): (usize, RowsFrom),
     cache: Option<RowCache>,
 ) -> Result<Box<dyn HostSource + 'd>, RuntimeError> {
-    let rows = table(dataset, threads)?;
-    let narrow = narrow_float(layout.widened_from());
-    match cache {
-        None => as_asked_for(rows, narrow),
-        Some(cache) => Cached::in_memory(rows, cache).and_then(|rows| as_asked_for(rows, narrow)),
+    match (table(dataset, threads, from)?, cache) {
+        (Table::Memory(rows), None) => as_asked_for(rows, narrow),
+        (Table::Memory(rows), Some(cache)) => {
+            Cached::in_memory(rows, cache).and_then(|rows| as_asked_for(rows, narrow))
+        }
+        (Table::Disk(rows), None) => as_asked_for(rows, narrow),
+        (Table::Disk(rows), Some(cache)) => {
+            Cached::on_disk(rows, cache).and_then(|rows| as_asked_for(rows, narrow))
+        }
     }
     .map_err(failed)
 }
 
-fn table(dataset: &Dataset, threads: usize) -> Result<Mapped<'_>, RuntimeError> {
+/// A table and who reads it.
+enum Table<'d> {
+    Memory(Mapped<'d>),
+    Disk(File),
+}
+
+fn table(dataset: &Dataset, threads: usize, from: RowsFrom) -> Result<Table<'_>, RuntimeError> {
     let table = dataset.features();
-    Mapped::new(table.bytes, table.row_bytes(), threads).map_err(failed)
+    match from {
+        RowsFrom::Memory => Mapped::new(table.bytes, table.row_bytes(), threads).map(Table::Memory),
+        RowsFrom::Disk(reader) => {
+            let file = row_file(dataset, reader)?;
+            tracing::info!(reader = %file.reader(), how = file.how(), "rows are read from disk");
+            File::new(file, threads).map(Table::Disk)
+        }
+    }
+    .map_err(failed)
 }
 
 /// A cache of the table's rows, where the run has one.
 fn cache_of_run(
     dataset: &Dataset,
-    threads: usize,
+    by: (usize, RowsFrom),
     caches: &Caches,
     cached_rows: Option<&FrozenBytes>,
 ) -> Result<Option<RowCache>, RuntimeError> {
     let table = dataset.features();
     Ok(match (cached_rows, caches.dynamic) {
-        (Some(ids), _) => Some(chosen_rows(dataset, threads, ids)?.into()),
+        (Some(ids), _) => Some(chosen_rows(dataset, by, bytemuck::cast_slice(ids.bytes()))?.into()),
         (None, Some(policy)) => {
             let rows = EvictingRows::new(policy, table.rows, table.row_bytes(), caches.rows);
             Some(rows.map_err(failed)?.into())
@@ -207,17 +238,19 @@ fn cache_of_run(
 /// A copy of the rows with these ids, made by `threads` threads.
 pub(crate) fn chosen_rows(
     dataset: &Dataset,
-    threads: usize,
-    ids: &FrozenBytes,
+    (threads, from): (usize, RowsFrom),
+    ids: &[i64],
 ) -> Result<CachedRows, RuntimeError> {
-    let table = dataset.features();
-    CachedRows::new(table.bytes, table.row_bytes(), bytemuck::cast_slice(ids.bytes()), threads)
-        .map_err(failed)
+    match table(dataset, threads, from)? {
+        Table::Memory(mut rows) => CachedRows::read(&mut rows, ids),
+        Table::Disk(mut rows) => CachedRows::read(&mut rows, ids),
+    }
+    .map_err(failed)
 }
 
 /// The rows unchanged, or widened.
-pub(crate) fn as_asked_for<'d>(
-    rows: impl InMemory + HostSource + 'd,
+fn as_asked_for<'d>(
+    rows: impl HostTable + HostSource + 'd,
     narrow: Option<NarrowFloat>,
 ) -> Result<Box<dyn HostSource + 'd>, GatherError> {
     Ok(match narrow {
@@ -230,6 +263,8 @@ pub(crate) fn as_asked_for<'d>(
 pub(crate) fn failed(error: GatherError) -> RuntimeError {
     match error {
         GatherError::Threads { .. } => RuntimeError::Missing(format!("--gather-threads: {error}")),
+        // It names the file.
+        GatherError::Disk(error) => RuntimeError::Failed(error.to_string()),
         GatherError::Lists(error) => RuntimeError::Failed(format!("the outermost block of a batch: {error}")),
         _ => RuntimeError::Failed(format!("feat.npy: {error}")),
     }

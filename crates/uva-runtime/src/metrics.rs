@@ -15,6 +15,7 @@ use crate::RuntimeError;
 use crate::aggregate_counts::{AggregateCounts, AggregateTotals};
 use crate::backend::Backend;
 use crate::batch::Batch;
+use crate::disk_counts::DiskCounts;
 use crate::gauges::Gauges;
 use crate::memory::ProcessMemory;
 use crate::sums_chooser::SumsChoice;
@@ -304,6 +305,9 @@ pub struct End {
     /// Cache counts of this run's training batches, and the expectations; absent in a run without caches.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cache: Option<CacheOutcome>,
+    /// Reads of feature rows from disk, over all batches; absent where rows are read from memory.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub disk: Option<DiskCounts>,
     /// The producer's sums in this run's training batches; absent where it gathers all rows.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub aggregate: Option<AggregateTotals>,

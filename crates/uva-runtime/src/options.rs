@@ -14,6 +14,7 @@ use crate::hop_options::HopBatches;
 use crate::input_nodes::NodesFile;
 use crate::machine::share_of_cores;
 use crate::pin_cores::PinCores;
+use crate::rows_from::{Features, Reader, RowsFrom};
 use crate::sums::{check_sums, obstacle_in_table};
 use uva_options::Purpose::{Identity, Layout, Plan, Speed};
 use uva_options::{Field, OptionError, OptionValue, Options as _, named, options};
@@ -127,6 +128,13 @@ options! {
         gather_threads: usize = 1
             => Field::within("T", 1, 1024).of(PIPELINE, &[Speed]).only_with("prepare", by_roles)
                 .computed("a quarter of the CPU cores, at least 1", || share_of_cores(4).to_string()),
+        /// Where feature rows are read by the CPU: from memory, or from disk for each batch (docs/disk.md)
+        features: Features = Features::Auto
+            => Field::choice::<Features>("FROM").of(PIPELINE, &[Speed]),
+        /// How rows are read from disk
+        reader: Reader = Reader::Auto
+            => Field::choice::<Reader>("HOW").of(PIPELINE, &[Speed]).only_with("features", from_disk)
+                .unless_given("auto"),
         /// Whether batches carry the in-degree, in the whole graph, of each input node. It is the model's wish: GCN
         /// weighs by them.
         degrees: bool = false => Field::internal(),
@@ -178,6 +186,10 @@ fn by_roles() -> Vec<&'static str> {
 
 fn by_workers() -> Vec<&'static str> {
     vec![Prepare::Whole.name()]
+}
+
+fn from_disk() -> Vec<&'static str> {
+    vec![Features::Auto.name(), Features::Disk.name()]
 }
 
 /// The kinds that use the options of walks.
@@ -299,6 +311,14 @@ impl LoaderOptions {
     /// Whether batches have the in-degrees of their nodes: where a model asks for them, and for sums that weigh by them.
     pub(crate) fn has_degrees(&self) -> bool {
         self.degrees || self.aggregation == Aggregation::Degrees
+    }
+
+    /// Where rows are read by the CPU. What is left open reads from memory.
+    pub(crate) fn rows_from(&self) -> RowsFrom {
+        match self.features {
+            Features::Disk => RowsFrom::Disk(self.reader),
+            Features::Auto | Features::Memory => RowsFrom::Memory,
+        }
     }
 
     /// Opens the dataset or hop set of a run in another of its processes, which has checked it: with the same nodes as

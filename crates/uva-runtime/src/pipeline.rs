@@ -27,6 +27,7 @@ use crate::backend::Backend;
 use crate::batch::Batch;
 use crate::cache::CacheContents;
 use crate::control::{Control, Stop, peak_rss_bytes};
+use crate::disk_counts::DiskCounts;
 use crate::dry_run::{DryRun, PlannedCaches};
 use crate::gauges::{Gauges, RoleProcess};
 use crate::input_nodes::InputNodes;
@@ -35,6 +36,7 @@ use crate::metrics::{Event, InForce, Roles};
 use crate::options::{Cursor, LoaderOptions, Passes};
 use crate::plan::RunPlan;
 use crate::roles::{BatchReceiver, RoleThreads};
+use crate::rows_from::RowsFrom;
 use crate::schedule::{Order, Schedule};
 use crate::topology::{Placement, Role, Stage, Topology};
 use crate::wiring::{Connections, Wired, wire};
@@ -203,6 +205,8 @@ impl Runtime {
         plan: RunPlan,
         contents: CacheContents,
     ) -> Result<Self, RuntimeError> {
+        let backend = plan.backend.clone();
+        let plan = plan.with_features(&dataset, &backend)?;
         plan.backend.check_features(&plan.layout, plan.options.gathers_before_sums)?;
         plan.check_prepare(&plan.backend, contents.caches().dynamic)?;
         let plan = Arc::new(plan.with_caches(contents.caches().clone()));
@@ -271,6 +275,11 @@ impl Runtime {
             role.peak_rss_bytes = peak;
         }
         roles
+    }
+
+    /// What reads of rows from disk took so far; `None` where rows are read from memory.
+    pub fn disk_reads(&self) -> Option<DiskCounts> {
+        matches!(self.options().rows_from(), RowsFrom::Disk(_)).then(|| self.control.disk_reads())
     }
 
     /// The memory of this process now, if the whole run is in it: one element, else none.

@@ -18,6 +18,7 @@ use crate::control::{CONSUMER, Control};
 use crate::machine;
 use crate::options::Prepare;
 use crate::presample::{SAMPLES, with_nodes};
+use crate::rows_from::FeatureChoice;
 use crate::schedule::{Item, Schedule, Turn};
 use crate::{LoaderOptions, Passes, RuntimeError};
 use uva_options::OptionError;
@@ -74,6 +75,8 @@ pub struct RunPlan {
     pub caches: Caches,
     /// Rows of the feature table, for messages.
     pub table_rows: usize,
+    /// Where rows are read, in the process that chose it.
+    pub features: Option<FeatureChoice>,
     /// Whether the run leaves checkpoints: a failure's message then says how to go on.
     pub checkpointed: bool,
 }
@@ -130,6 +133,7 @@ impl RunPlan {
             backend: Backend::Cpu,
             caches: Caches::default(),
             table_rows: dataset.features().rows,
+            features: None,
             checkpointed: false,
         })
     }
@@ -240,6 +244,20 @@ impl RunPlan {
     pub fn on(mut self, backend: Backend) -> Self {
         self.backend = backend;
         self
+    }
+
+    /// The same, with it settled where rows are read on this backend, unless it is already.
+    ///
+    /// # Errors
+    /// As [`FeatureChoice::new`].
+    pub fn with_features(mut self, dataset: &Dataset, backend: &Backend) -> Result<Self, RuntimeError> {
+        if self.features.is_none() {
+            let asked = (self.options.features, self.options.reader);
+            let choice = FeatureChoice::new(asked, dataset, backend)?;
+            self.options.features = choice.features;
+            self.features = Some(choice);
+        }
+        Ok(self)
     }
 
     /// The same with caches.

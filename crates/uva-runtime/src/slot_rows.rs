@@ -5,17 +5,19 @@ use std::sync::Arc;
 
 use uva_batch::{BatchHeader, BatchLayout};
 use uva_graph::Dataset;
-use uva_rows::{HostPlace, RowCache};
+use uva_rows::{DiskReads, HostPlace, RowCache};
 
 use crate::RuntimeError;
 use crate::clock::since_boot;
 use crate::edge_rows::EdgeRows;
 use crate::host_rows::{HostRows, behind};
+use crate::rows_from::RowsFrom;
 
 /// Fills a slot's columns of rows.
 pub(crate) struct SlotRows<'d> {
     nodes: HostRows<'d>,
     edges: Option<EdgeRows>,
+    disk: DiskReads,
 }
 
 impl<'d> SlotRows<'d> {
@@ -26,16 +28,18 @@ impl<'d> SlotRows<'d> {
         threads: usize,
         nodes: HostRows<'d>,
     ) -> Result<Self, RuntimeError> {
-        Ok(Self { nodes, edges: EdgeRows::new(dataset, layout, threads)? })
+        let edges = EdgeRows::new(dataset, layout, threads)?;
+        Ok(Self { nodes, edges, disk: DiskReads::default() })
     }
 
     /// By the calling thread alone, through this cache.
     pub fn of_one_thread(
         dataset: &'d Arc<Dataset>,
         layout: &BatchLayout,
+        from: RowsFrom,
         cache: Option<RowCache>,
     ) -> Result<Self, RuntimeError> {
-        Self::new(dataset, layout, 1, HostRows::behind(dataset, layout, 1, cache)?)
+        Self::new(dataset, layout, 1, HostRows::behind(dataset, layout, (1, from), cache)?)
     }
 
     /// Fills the columns of the batch of this header, and writes into it what that took. `from` is the payload with the
@@ -54,8 +58,15 @@ impl<'d> SlotRows<'d> {
                 edges.fill(layout, header, layer, from, place)?;
             }
         }
-        header.set_rows_cached(self.nodes.fill(layout, header, threads, from, (to, skipped))?);
+        let read = self.nodes.fill(layout, header, threads, from, (to, skipped))?;
+        header.set_rows_cached(read.hits());
+        self.disk = read.disk();
         header.set_gathered(since_boot());
         Ok(())
+    }
+
+    /// What the last batch's rows took from disk.
+    pub fn disk_reads(&self) -> DiskReads {
+        self.disk
     }
 }

@@ -16,12 +16,12 @@ use super::watch;
 use crate::checkpoint_files::CheckpointDirectory;
 use crate::mps;
 use uva_cuda::partition::Shares;
-use uva_runtime::RuntimeError;
 use uva_runtime::backend::{Backend, CudaBackend, Decision, MpsWish, Partition, Probe, SamplerShare};
 use uva_runtime::control::{Control, Tally};
 use uva_runtime::memory::{ProcessMemory, Resident};
 use uva_runtime::metrics::{Observer, Roles};
 use uva_runtime::topology::Stage;
+use uva_runtime::{DiskCounts, Features, RuntimeError};
 
 /// How long an MPS daemon may take to answer.
 const MPS_PATIENCE: Duration = Duration::from_secs(5);
@@ -37,6 +37,8 @@ pub struct Outcome {
     pub tally: Tally,
     /// Each process's memory at the end of its work: the launcher, the janitor and the roles.
     pub memory: Vec<ProcessMemory>,
+    /// What reads of rows from disk took; `None` where rows are read from memory.
+    pub disk: Option<DiskCounts>,
     /// Seconds from the first process's start to the last one's end.
     pub seconds: f64,
 }
@@ -226,6 +228,7 @@ impl Launcher {
             Some(ProcessMemory::new(name, control.memory(stage.counters())?))
         };
         let memory = own.into_iter().chain(janitor).chain(stages.into_iter().filter_map(noted)).collect();
-        Ok(Outcome { done, roles, tally, memory, seconds: started.elapsed().as_secs_f64() })
+        let disk = (plan.options.features == Features::Disk).then(|| control.disk_reads());
+        Ok(Outcome { done, roles, tally, memory, disk, seconds: started.elapsed().as_secs_f64() })
     }
 }

@@ -30,7 +30,9 @@ use uva_runtime::metrics::{End, Event, Observer, Roles};
 use uva_runtime::plan::{RunPlan, evaluating};
 use uva_runtime::planning::CacheRequest;
 use uva_runtime::topology::Placement;
-use uva_runtime::{AggregateTotals, FeatureType, LoaderOptions, Passes, Runtime, RuntimeError, machine};
+use uva_runtime::{
+    AggregateTotals, DiskCounts, FeatureType, LoaderOptions, Passes, Runtime, RuntimeError, machine,
+};
 
 /// glibc serves a consumer's allocations up to this many bytes from its heap, and keeps up to `KEPT_MEMORY` freed bytes
 /// at the heap's end. So it does not return them to the kernel and fault in fresh pages for the next batch. Larger
@@ -239,7 +241,7 @@ impl Training {
     }
 
     fn end(&self, prepared: &Prepared, outcome: TrainingOutcome, told: Told) -> End {
-        let Told { roles, memory, seconds } = told;
+        let Told { roles, memory, disk, seconds } = told;
         let cache = outcome.cache.and_then(|totals| prepared.cache_outcome(&totals));
         let aggregate = AggregateTotals::new(
             &prepared.plan.layout,
@@ -277,6 +279,7 @@ impl Training {
             roles,
             memory,
             cache,
+            disk,
             aggregate,
         }
     }
@@ -313,6 +316,7 @@ impl Training {
         prepared.log_start(roles);
         observer.event(&prepared.start_event(options, roles, &more))?;
         observer.note(&prepared.opened());
+        prepared.features().iter().for_each(|line| observer.note(line));
         self.notes.iter().for_each(|note| observer.note(note));
         if let Some(cuda) = prepared.plan.backend.cuda() {
             observer.note(&format!("training on cuda:{}, {}", cuda.ordinal, cuda.partition));
@@ -346,8 +350,8 @@ impl Training {
             environments: self.environments(program),
         };
         let outcome = launcher.run(launch, observer)?;
-        let Outcome { done, roles, memory, seconds, .. } = outcome;
-        Ok((outcome_of(done)?, Told { roles, memory, seconds }))
+        let Outcome { done, roles, memory, disk, seconds, .. } = outcome;
+        Ok((outcome_of(done)?, Told { roles, memory, disk, seconds }))
     }
 
     fn in_this_process(
@@ -379,8 +383,8 @@ impl Training {
             (_, _, Some(signal)) => return Err(RuntimeError::Interrupted(signal)),
             (trained, ..) => outcome_of(trained?)?,
         };
-        let (roles, seconds) = (runtime.roles(), started.elapsed().as_secs_f64());
-        Ok((outcome, Told { roles, memory, seconds }))
+        let (roles, disk, seconds) = (runtime.roles(), runtime.disk_reads(), started.elapsed().as_secs_f64());
+        Ok((outcome, Told { roles, memory, disk, seconds }))
     }
 }
 
@@ -403,6 +407,7 @@ fn within_evaluation(error: RuntimeError, control: &Control) -> RuntimeError {
 struct Told {
     roles: Roles,
     memory: Vec<ProcessMemory>,
+    disk: Option<DiskCounts>,
     seconds: f64,
 }
 

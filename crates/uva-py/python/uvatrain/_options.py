@@ -34,3 +34,5 @@ class LoaderOptions(TypedDict, total=False):
     batch_slots: int | None
     slot_bytes: int | str | None
     gather_threads: int | None
+    features: str
+    reader: str | None

@@ -9,7 +9,7 @@ use uva_mem::ZeroedPages;
 use uva_ops::rows::{CachedTable, NarrowFloat};
 
 use super::mapped::Mapped;
-use super::place::{HostPlace, InMemory, SumPlace};
+use super::place::{HostPlace, HostSource, HostTable, SumPlace};
 use crate::cache::eviction::{EvictingSlots, Eviction};
 use crate::cache::{SlotMap, zeroed_pages};
 use crate::error::GatherError;
@@ -41,7 +41,15 @@ impl CachedRows {
     /// As [`Mapped::new`]; [`GatherError::IdOutOfRange`] and [`GatherError::RepeatedId`] for the ids;
     /// `GatherError::TooManyCached` above `MOST_CACHED_ROWS`; `GatherError::CacheMemory`.
     pub fn new(table: &[u8], row_bytes: usize, ids: &[i64], threads: usize) -> Result<Self, GatherError> {
-        let mut source = Mapped::new(table, row_bytes, threads)?;
+        Self::read(&mut Mapped::new(table, row_bytes, threads)?, ids)
+    }
+
+    /// Copies the rows `ids` of the table that `source` reads.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new) for the ids, and those of the source.
+    pub fn read(source: &mut impl HostSource, ids: &[i64]) -> Result<Self, GatherError> {
+        let row_bytes = source.row_bytes();
         let mut map = SlotMap::new(source.rows())?;
         map.assign(ids)?;
         let mut rows = zeroed_pages(row_bytes, ids.len())?;
@@ -148,7 +156,7 @@ impl EvictingRows {
     }
 }
 
-/// A cache in host memory, for [`Cached`] over [`Mapped`].
+/// A cache in host memory, for [`Cached`] over [`Mapped`] or [`File`](crate::File).
 #[derive(Debug)]
 pub enum RowCache {
     /// Chosen once. Other sources may read the same.
@@ -177,11 +185,20 @@ impl From<EvictingRows> for RowCache {
 
 impl RowCache {
     /// Rows of the table that it is for, and bytes of each.
-    pub(super) fn shape(&self) -> (usize, usize) {
+    fn shape(&self) -> (usize, usize) {
         match self {
             Self::Static(cache) => (cache.map.slots().len(), cache.row_bytes),
             Self::Evicting(cache) => (cache.slots.map().len(), cache.row_bytes),
         }
+    }
+
+    /// Refuses to be the cache of a table of another shape.
+    pub(super) fn check_table(&self, table_rows: usize, table_row_bytes: usize) -> Result<(), GatherError> {
+        let (rows, row_bytes) = self.shape();
+        if (rows, row_bytes) == (table_rows, table_row_bytes) {
+            return Ok(());
+        }
+        Err(GatherError::OtherTable { rows, row_bytes, table_rows, table_row_bytes })
     }
 
     /// The slot map, and the rows in the slots. Every slot in the map is one of the rows.
@@ -201,16 +218,12 @@ impl<'t> Cached<Mapped<'t>, RowCache> {
     /// [`GatherError::OtherTable`] for a cache of another number of rows, or of rows of another size.
     pub fn in_memory(source: Mapped<'t>, cache: impl Into<RowCache>) -> Result<Self, GatherError> {
         let cache = cache.into();
-        let (rows, row_bytes) = cache.shape();
-        let (table_rows, table_row_bytes) = (source.rows(), source.row_bytes());
-        if (rows, row_bytes) != (table_rows, table_row_bytes) {
-            return Err(GatherError::OtherTable { rows, row_bytes, table_rows, table_row_bytes });
-        }
+        cache.check_table(source.rows(), source.row_bytes())?;
         Ok(Self { source, cache })
     }
 }
 
-impl InMemory for Cached<Mapped<'_>, RowCache> {
+impl HostTable for Cached<Mapped<'_>, RowCache> {
     fn table_row_bytes(&self) -> usize {
         self.source.row_bytes()
     }

@@ -1,53 +1,23 @@
 //! A table in host memory, read by several threads.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use uva_cuda::memory::TableBytes;
-use uva_ops::lists::{Largest, ListsError, Picked, WeightedSums};
-use uva_ops::rows::{LINE, NarrowFloat, RowCopy, RowKind, Source, TableRows, Way, any_outside, copy_rows};
+use uva_ops::rows::{NarrowFloat, RowCopy, Source, TableRows};
 
-use super::place::{HostPlace, InMemory, Reduction, SumPlace};
+use super::mover::Mover;
+use super::place::{HostPlace, HostTable, SumPlace};
 use crate::error::GatherError;
 use crate::source::{Origin, RowSource, RowsRead, Ticket};
 use crate::stack::SummedValues;
-
-/// Bytes that a thread takes at a time. Large enough to hide the cost of handing out work (a few microseconds against
-/// tens), small enough that threads end together.
-const TASK_BYTES: usize = 256 << 10;
-
-/// Lists that a thread sums at a time.
-const TASK_LISTS: usize = 128;
-
-/// Outputs of at least this many bytes are written with streaming stores, past the caches.
-///
-/// 400-byte rows are gathered into slots used in turns; another thread then reads each slot in full. Figures are GB/s
-/// of the gather, of the read, and of both one after the other. They are medians by the threads' own time, from a
-/// separate loop with masked loads (3 slots on 4 KiB pages, the table on 2 MiB):
-///
-/// | a slot's bytes | cached: gather, read, both | streamed: gather, read, both |
-/// |---|---|---|
-/// | 512 KiB | 7.4, 80, 6.8 | 9.2, 17, 6.0 |
-/// | 1 MiB | 7.0, 55, 6.2 | 9.2, 17, 5.9 |
-/// | 2 MiB | 7.6, 34, 6.2 | 9.3, 16, 5.9 |
-/// | 4 MiB | 6.3, 30, 5.2 | 9.3, 16, 5.8 |
-/// | 8 MiB | 5.6, 19, 4.3 | 9.4, 16, 5.9 |
-/// | 40 MiB | 5.1, 17, 3.9 | 9.5, 16, 6.0 |
-///
-/// A store that misses all caches reads the line first and writes it back later. That is three times the bytes, which
-/// streaming avoids. An output that fits in the second-level cache is better left there.
-const STREAMED_FROM: usize = 4 << 20;
 
 /// A table in this process's memory, such as a mapped file, read by a pool of threads of its own.
 #[derive(Debug)]
 pub struct Mapped<'t> {
     table: Table<'t>,
-    row_bytes: usize,
     rows: usize,
-    copy: RowCopy,
-    /// `None` for one thread: the caller's. The caller takes part in copying, so that one of the pool's rests then.
-    pool: Option<rayon::ThreadPool>,
+    mover: Mover,
 }
 
 enum Table<'t> {
@@ -71,34 +41,24 @@ impl<'t> Mapped<'t> {
         if row_bytes == 0 || !length.is_multiple_of(row_bytes) {
             return Err(GatherError::TableLength { length, row_bytes });
         }
-        let pool = if threads > 1 {
-            let pool = rayon::ThreadPoolBuilder::new()
-                .num_threads(threads)
-                .thread_name(|index| format!("gather-{index}"))
-                .build()
-                .map_err(|error| GatherError::Threads { threads, reason: error.to_string() })?;
-            Some(pool)
-        } else {
-            None
-        };
-        Ok(Self { table, row_bytes, rows: length / row_bytes, copy: RowCopy::best(), pool })
+        Ok(Self { table, rows: length / row_bytes, mover: Mover::new(row_bytes, threads)? })
     }
 
     /// Uses this copy method from now on: for measurements and tests.
     #[must_use]
     pub fn with_copy(mut self, copy: RowCopy) -> Self {
-        self.copy = copy;
+        self.mover.copy = copy;
         self
     }
 
     /// How many threads it has.
     pub fn threads(&self) -> usize {
-        self.pool.as_ref().map_or(1, rayon::ThreadPool::current_num_threads)
+        self.mover.threads()
     }
 
     /// Its threads; `None` for one, which is the caller's.
     pub fn pool(&self) -> Option<&rayon::ThreadPool> {
-        self.pool.as_ref()
+        self.mover.pool()
     }
 
     /// The table.
@@ -107,11 +67,11 @@ impl<'t> Mapped<'t> {
     /// When its owner gives another slice than before.
     pub fn table(&self) -> &[u8] {
         let table = self.table.bytes();
-        assert_eq!(table.len(), self.rows * self.row_bytes, "the table has changed its size");
+        assert_eq!(table.len(), self.rows * self.mover.row_bytes, "the table has changed its size");
         table
     }
 
-    /// Checks ids and place, and copies the rows that `source` finds. Returns the rows that came from a cache.
+    /// As [`Mover::copy`].
     ///
     /// # Safety
     /// `source` has the rows of this table.
@@ -122,39 +82,11 @@ impl<'t> Mapped<'t> {
         ids: &[i64],
         place: &mut HostPlace<'_>,
     ) -> Result<u64, GatherError> {
-        let kind = RowKind { row_bytes: self.row_bytes, widened };
-        let row_bytes = kind.out_bytes();
-        let out = &mut *place.out;
-        if ids.len().checked_mul(row_bytes) != Some(out.len()) {
-            return Err(GatherError::OutputLength { ids: ids.len(), row_bytes, length: out.len() });
-        }
-        self.check(ids)?;
-        let way = Way {
-            vectors: self.copy.vectors,
-            streamed: self.copy.streamed.unwrap_or(out.len() >= STREAMED_FROM),
-            ahead: self.copy.ahead,
-        };
-        // SAFETY: all ids were found below `rows` above, and nothing can have changed them since. The source has as
-        // many rows, by our caller's promise; `out` is as many rows as there are ids.
-        let copy = |ids: &[i64], out: &mut [u8]| unsafe { copy_rows(way, source, kind, ids, out) };
-        let task_rows = task_rows(row_bytes);
-        let threads = place.threads.clamp(1, self.threads()).min(ids.len().div_ceil(task_rows));
-        Ok(match &self.pool {
-            Some(pool) if threads > 1 => {
-                let hits = AtomicU64::new(0);
-                let tasks = out.chunks_mut(task_rows * row_bytes).zip(ids.chunks(task_rows));
-                divide(pool, threads, tasks, |(out, ids)| {
-                    // Read when all threads have come to an end, which orders it.
-                    hits.fetch_add(copy(ids, out), Ordering::Relaxed);
-                });
-                hits.into_inner()
-            }
-            _ => copy(ids, out),
-        })
+        // SAFETY: by our caller's promise.
+        unsafe { self.mover.copy(source, self.rows, widened, ids, place) }
     }
 
-    /// Checks ids and place, sums the rows that `source` finds, and copies those that the place asks for. Returns how
-    /// many of the ids were in a cache.
+    /// As [`Mover::sum`].
     ///
     /// # Safety
     /// `source` has the rows of this table.
@@ -165,47 +97,8 @@ impl<'t> Mapped<'t> {
         ids: &[i64],
         place: SumPlace<'_>,
     ) -> Result<u64, GatherError> {
-        let SumPlace { out, own, lists, reduction, threads } = place;
-        let width = self.row_bytes / values.bytes();
-        if lists.len().checked_mul(width) != Some(out.len()) {
-            let row_bytes = width * size_of::<f32>();
-            return Err(GatherError::OutputLength { ids: lists.len(), row_bytes, length: size_of_val(out) });
-        }
-        self.check(ids)?;
-        // SAFETY: all ids were found to be rows of the table, and so of the source; here and below.
-        let hits = ids.iter().map(|&id| unsafe { source.row(id) }.1).sum();
-        // SAFETY: the same.
-        let rows = unsafe { Picked::new(source, ids, values.narrow) };
-        let vectors = self.copy.vectors;
-        let write: Box<WriteLists<'_>> = match reduction {
-            Reduction::Sum { weights, own } => {
-                // SAFETY: the source's rows are `width` values long.
-                let mut sums = unsafe { WeightedSums::of_table(rows, width, lists, weights)? };
-                if let Some(weights) = own {
-                    sums = sums.with_own(weights)?;
-                }
-                Box::new(move |first, out| sums.write_some(first, out, vectors))
-            }
-            Reduction::Max => {
-                // SAFETY: the same.
-                let largest = unsafe { Largest::of_table(rows, width, lists)? };
-                Box::new(move |first, out| largest.write_some(first, out, vectors))
-            }
-        };
-        if !own.is_empty() {
-            let of_lists = ids.get(..lists.len()).ok_or(ListsError::Index(ids.len()))?;
-            // SAFETY: by our caller.
-            unsafe { self.copy(source, values.own(), of_lists, &mut HostPlace { out: own, threads })? };
-        }
-        let threads = threads.clamp(1, self.threads()).min(lists.len().div_ceil(TASK_LISTS));
-        match &self.pool {
-            Some(pool) if threads > 1 => {
-                let tasks = out.chunks_mut(TASK_LISTS * width).enumerate();
-                divide(pool, threads, tasks, |(task, out)| write(task * TASK_LISTS, out));
-            }
-            _ => write(0, out),
-        }
-        Ok(hits)
+        // SAFETY: by our caller's promise.
+        unsafe { self.mover.sum(source, self.rows, values, ids, place) }
     }
 }
 
@@ -234,44 +127,9 @@ impl fmt::Debug for Table<'_> {
     }
 }
 
-/// Writes the rows of as many lists as there is room for, from a first one.
-type WriteLists<'w> = dyn Fn(usize, &mut [f32]) + Sync + 'w;
-
-/// Runs the tasks on `threads` threads, the caller's among them. Each takes the next when it has done one.
-fn divide<T>(
-    pool: &rayon::ThreadPool,
-    threads: usize,
-    tasks: impl Iterator<Item = T> + Send,
-    run: impl Fn(T) + Sync,
-) {
-    let tasks = Mutex::new(tasks);
-    let take_part = || {
-        // The lock is held for as long as it takes to find out where the next task is.
-        let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).next();
-        while let Some(task) = next() {
-            run(task);
-        }
-    };
-    pool.in_place_scope(|scope| {
-        for _ in 1..threads {
-            scope.spawn(|_| take_part());
-        }
-        // This thread starts work at once: waking a sleeping thread may take as long as a whole task.
-        take_part();
-    });
-}
-
-/// Rows that a thread takes at a time. Their bytes are whole lines, so that no two threads write to one where the output
-/// begins on a line.
-fn task_rows(row_bytes: usize) -> usize {
-    // As a power of two divides a line, the fewest rows that are whole lines are one too.
-    let whole_lines = LINE >> row_bytes.trailing_zeros().min(LINE.trailing_zeros());
-    TASK_BYTES.div_ceil(row_bytes).next_multiple_of(whole_lines)
-}
-
-impl InMemory for Mapped<'_> {
+impl HostTable for Mapped<'_> {
     fn table_row_bytes(&self) -> usize {
-        self.row_bytes
+        self.mover.row_bytes
     }
 
     fn pool(&self) -> Option<&rayon::ThreadPool> {
@@ -284,10 +142,10 @@ impl InMemory for Mapped<'_> {
         mut place: HostPlace<'_>,
         widened: Option<NarrowFloat>,
     ) -> Result<RowsRead, GatherError> {
-        let source = TableRows { table: self.table(), row_bytes: self.row_bytes };
+        let source = TableRows { table: self.table(), row_bytes: self.mover.row_bytes };
         // SAFETY: it is this table.
         unsafe { self.copy(source, widened, ids, &mut place) }?;
-        Ok(RowsRead::of(Origin::HostTable, ids.len() as u64, self.row_bytes))
+        Ok(RowsRead::of(Origin::HostTable, ids.len() as u64, self.mover.row_bytes))
     }
 
     fn sum_to(
@@ -296,10 +154,10 @@ impl InMemory for Mapped<'_> {
         place: SumPlace<'_>,
         values: SummedValues,
     ) -> Result<RowsRead, GatherError> {
-        let source = TableRows { table: self.table(), row_bytes: self.row_bytes };
+        let source = TableRows { table: self.table(), row_bytes: self.mover.row_bytes };
         // SAFETY: it is this table.
         unsafe { self.sum(source, values, ids, place) }?;
-        Ok(RowsRead::of(Origin::HostTable, ids.len() as u64, self.row_bytes))
+        Ok(RowsRead::of(Origin::HostTable, ids.len() as u64, self.mover.row_bytes))
     }
 }
 
@@ -309,16 +167,11 @@ impl RowSource<HostPlace<'_>> for Mapped<'_> {
     }
 
     fn row_bytes(&self) -> usize {
-        self.row_bytes
+        self.mover.row_bytes
     }
 
     fn check(&self, ids: &[i64]) -> Result<(), GatherError> {
-        if any_outside(self.copy.vectors, ids, self.rows)
-            && let Some(position) = ids.iter().position(|&id| id as u64 >= self.rows as u64)
-        {
-            return Err(GatherError::IdOutOfRange { position, id: ids[position], rows: self.rows });
-        }
-        Ok(())
+        self.mover.check(ids, self.rows)
     }
 
     fn submit(&mut self, ids: &[i64], place: HostPlace<'_>) -> Result<Ticket, GatherError> {

@@ -1,11 +1,14 @@
 //! Sources of rows on the CPU.
 
 mod cached;
+mod file;
 mod mapped;
+mod mover;
 mod place;
 mod summed;
 mod widened;
 
 pub use cached::{CachedRows, EvictingRows, RowCache};
+pub use file::File;
 pub use mapped::Mapped;
-pub use place::{HostPlace, HostSource, InMemory, Reduction, SumPlace, SumSource};
+pub use place::{HostPlace, HostSource, HostTable, Reduction, SumPlace, SumSource};

@@ -79,8 +79,8 @@ pub trait SumSource: for<'p> RowSource<SumPlace<'p>> {
     fn fill_rows(&mut self, ids: &[i64], place: HostPlace<'_>) -> Result<RowsRead, GatherError>;
 }
 
-/// A source whose rows lie in this process's memory, so that one pass finds each row and moves it.
-pub trait InMemory {
+/// A table whose rows the CPU itself brings, in memory or from disk: it copies them, widens them on the way, or sums them.
+pub trait HostTable {
     /// Bytes of a row in the table.
     fn table_row_bytes(&self) -> usize;
 

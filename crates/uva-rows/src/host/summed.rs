@@ -1,11 +1,11 @@
 //! Sums of listed rows, made where the rows are read.
 
-use super::place::{HostPlace, HostSource, InMemory, SumPlace, SumSource};
+use super::place::{HostPlace, HostSource, HostTable, SumPlace, SumSource};
 use crate::error::GatherError;
 use crate::source::{RowSource, RowsRead, Ticket};
 use crate::stack::{Summed, SummedValues};
 
-impl<S: InMemory + HostSource> Summed<S> {
+impl<S: HostTable + HostSource> Summed<S> {
     /// Sums rows of the source, which are of these values.
     ///
     /// # Errors
@@ -20,7 +20,7 @@ impl<S: InMemory + HostSource> Summed<S> {
 }
 
 /// `row_bytes` is that of a sum. Each id counts once in what was read, however many lists name it.
-impl<S: InMemory + HostSource> RowSource<SumPlace<'_>> for Summed<S> {
+impl<S: HostTable + HostSource> RowSource<SumPlace<'_>> for Summed<S> {
     fn rows(&self) -> usize {
         self.source.rows()
     }
@@ -42,7 +42,7 @@ impl<S: InMemory + HostSource> RowSource<SumPlace<'_>> for Summed<S> {
     }
 }
 
-impl<S: InMemory + HostSource> SumSource for Summed<S> {
+impl<S: HostTable + HostSource> SumSource for Summed<S> {
     fn pool(&self) -> Option<&rayon::ThreadPool> {
         self.source.pool()
     }

@@ -2,12 +2,12 @@
 
 use uva_ops::rows::NarrowFloat;
 
-use super::place::{HostPlace, HostSource, InMemory};
+use super::place::{HostPlace, HostSource, HostTable};
 use crate::error::GatherError;
 use crate::source::{RowSource, RowsRead, Ticket};
 use crate::stack::Widened;
 
-impl<S: InMemory + HostSource> Widened<S> {
+impl<S: HostTable + HostSource> Widened<S> {
     /// Takes the source's rows for values of type `from`.
     ///
     /// # Errors
@@ -21,7 +21,7 @@ impl<S: InMemory + HostSource> Widened<S> {
     }
 }
 
-impl<S: InMemory + HostSource> RowSource<HostPlace<'_>> for Widened<S> {
+impl<S: HostTable + HostSource> RowSource<HostPlace<'_>> for Widened<S> {
     fn rows(&self) -> usize {
         self.source.rows()
     }

@@ -26,6 +26,7 @@ use crate::edge_rows::EdgeRows;
 use crate::host_rows::{FEATURES, HostRows};
 use crate::lane::Lane;
 use crate::plan::RunPlan;
+use crate::rows_from::RowsFrom;
 use crate::widening::narrow_float;
 
 /// The feature table's bytes, for as long as the dataset is mapped.
@@ -201,7 +202,7 @@ impl<'d> DeviceGather<'d> {
             None => None,
             Some(bytes) => {
                 filler.reserve_made(bytes)?;
-                let rows = HostRows::behind(dataset, &plan.layout, threads, None)?;
+                let rows = HostRows::behind(dataset, &plan.layout, (threads, RowsFrom::Memory), None)?;
                 Some(SumsOnHost { rows: RefCell::new(rows), threads })
             }
         };
@@ -306,7 +307,7 @@ impl<'d> DeviceGather<'d> {
             });
         }
         let ranges = FEATURES.map(|column| layout.packed_range(header, column, 0));
-        let mut rows = HostRows::behind(self.dataset, layout, threads, None)?;
+        let mut rows = HostRows::behind(self.dataset, layout, (threads, RowsFrom::Memory), None)?;
         rows.fill_ranges(layout, header, threads, from, (&mut *to, ranges))?;
         Ok(layout.packed_bytes(header))
     }

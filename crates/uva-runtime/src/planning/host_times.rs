@@ -11,11 +11,11 @@ use uva_batch::BatchLayout;
 use uva_graph::reorder::{NodeOrder, ReorderedLayout};
 use uva_graph::{Dataset, Split};
 use uva_plan::{Timed, TimedCaches};
-use uva_rows::{Cached, CachedRows, Hits, HostPlace, Mapped};
+use uva_rows::{Hits, HostPlace};
 use uva_sample::{BatchBounds, BatchKey, GraphView, MiniBatch, sampler};
 
 use crate::cache::SampledGraph;
-use crate::host_rows::as_asked_for;
+use crate::host_rows::{chosen_rows, gathered_on_host};
 use crate::plan::seed_order;
 use crate::widening::narrow_float;
 use crate::{LoaderOptions, RuntimeError};
@@ -115,16 +115,13 @@ impl TimedCaches for HostTimes<'_> {
 
     fn gathering(&mut self, cached: &[i64]) -> Result<Timed, Failure> {
         self.nodes()?;
-        let table = self.dataset.features();
-        let (row_bytes, threads) = (table.row_bytes(), self.loader.gather_threads);
-        let rows = Mapped::new(table.bytes, row_bytes, threads)?;
-        let narrow = narrow_float(self.layout.widened_from());
-        let mut source = if cached.is_empty() {
-            as_asked_for(rows, narrow)?
-        } else {
-            let cache = CachedRows::new(table.bytes, row_bytes, cached, threads)?;
-            as_asked_for(Cached::in_memory(rows, cache)?, narrow)?
+        let by = (self.loader.gather_threads, self.loader.rows_from());
+        let cache = match cached {
+            [] => None,
+            ids => Some(chosen_rows(self.dataset, by, ids)?.into()),
         };
+        let narrow = narrow_float(self.layout.widened_from());
+        let mut source = gathered_on_host(self.dataset, narrow, by, cache)?;
         let most = self.nodes.iter().map(Vec::len).max().unwrap_or(0);
         // The table's rows, and their form in a slot.
         let row_bytes = self.layout.row_bytes();

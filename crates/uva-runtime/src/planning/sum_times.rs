@@ -216,7 +216,13 @@ impl<'d> Ways<'d> {
         let threads = off.options.gather_threads;
         let rows = |plan: &RunPlan| {
             let cached = asked.contents.rows().map(|rows| &**rows);
-            HostRows::new(dataset, &plan.layout, threads, asked.contents.caches(), cached)
+            HostRows::new(
+                dataset,
+                &plan.layout,
+                (threads, plan.options.rows_from()),
+                asked.contents.caches(),
+                cached,
+            )
         };
         let pool = if threads > 1 {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();

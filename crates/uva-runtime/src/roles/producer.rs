@@ -81,7 +81,8 @@ impl ProducerRole<'_> {
         let mut gather = match self.device.take() {
             None => {
                 let (layout, threads) = (&plan.layout, plan.options.gather_threads);
-                let rows = HostRows::new(self.dataset, layout, threads, &plan.caches, self.cached_rows)?;
+                let by = (threads, plan.options.rows_from());
+                let rows = HostRows::new(self.dataset, layout, by, &plan.caches, self.cached_rows)?;
                 Gather::Host(SlotRows::new(self.dataset, layout, threads, rows)?)
             }
             Some(setup) => {
@@ -144,6 +145,7 @@ impl ProducerRole<'_> {
                         to[range.clone()].copy_from_slice(&from[range]);
                     }
                     rows.fill(layout, &mut header, threads as usize, from, (to, 0))?;
+                    control.count_disk_reads(PRODUCER, rows.disk_reads());
                     layout.used_bytes(&header)
                 }
                 Gather::Device(device) if !plan.fits_slot(&header) => {

@@ -20,6 +20,7 @@ use crate::host_rows::chosen_rows;
 use crate::machine::share_of_cores;
 use crate::peer::Peer;
 use crate::plan::RunPlan;
+use crate::rows_from::RowsFrom;
 use crate::schedule::Item;
 use crate::slot_rows::SlotRows;
 use crate::stage::{Doing, StageClock};
@@ -36,8 +37,14 @@ pub(crate) struct Crew {
 
 impl Crew {
     /// With a cache of the rows with these ids.
-    pub fn new(dataset: &Dataset, cached_rows: Option<&FrozenBytes>) -> Result<Self, RuntimeError> {
-        let cached = cached_rows.map(|ids| chosen_rows(dataset, share_of_cores(4), ids)).transpose()?;
+    pub fn new(
+        dataset: &Dataset,
+        from: RowsFrom,
+        cached_rows: Option<&FrozenBytes>,
+    ) -> Result<Self, RuntimeError> {
+        let by = (share_of_cores(4), from);
+        let chosen = |ids: &FrozenBytes| chosen_rows(dataset, by, bytemuck::cast_slice(ids.bytes()));
+        let cached = cached_rows.map(chosen).transpose()?;
         Ok(Self { cached: cached.map(Arc::new), broken: AtomicBool::new(false) })
     }
 }
@@ -62,6 +69,8 @@ trait MakesBatches {
 struct SampledBatches<'a> {
     plan: &'a RunPlan,
     control: &'a Control,
+    /// The worker's place on the control page.
+    place: usize,
     sampling: Sampling<'a>,
     rows: SlotRows<'a>,
 }
@@ -86,7 +95,9 @@ impl MakesBatches for SampledBatches<'_> {
         header.set_summed(sums_batch(self.plan, self.control, sequence, header));
         // The sampler's columns come first in a feature slot, where they are in a batch slot.
         let (from, to) = payload.split_at_mut(layout.batch_bytes());
-        self.rows.fill(layout, header, 1, from, (to, from.len()))
+        self.rows.fill(layout, header, 1, from, (to, from.len()))?;
+        self.control.count_disk_reads(self.place, self.rows.disk_reads());
+        Ok(())
     }
 }
 
@@ -167,8 +178,8 @@ impl WorkerRole<'_> {
         let engine = Engine::on_host(dataset, &graph, &plan.options, plan.caches.lists)?;
         let sampling = Sampling::new(dataset, plan, &graph, engine, None)?;
         let cache = crew.cached.as_ref().map(|rows| Arc::clone(rows).into());
-        let rows = SlotRows::of_one_thread(dataset, &plan.layout, cache)?;
-        self.hand_over(clock, &mut SampledBatches { plan, control, sampling, rows })
+        let rows = SlotRows::of_one_thread(dataset, &plan.layout, plan.options.rows_from(), cache)?;
+        self.hand_over(clock, &mut SampledBatches { plan, control, place: FIRST_SAMPLER + self.index, sampling, rows })
     }
 
     /// Makes its batches one after the other, each in the slot of its sequence number.

@@ -158,6 +158,10 @@ fn facts(end: &End, besides: &Besides<'_>) -> String {
     if let Some(cache) = &end.cache {
         caches(cache, &mut fact);
     }
+    if let Some(disk) = &end.disk {
+        let [asked, read] = [disk.bytes_asked, disk.bytes_read].map(ByteSize::from_bytes);
+        fact("read from disk", format!("{asked} of rows, by {} reads of {read}", format::count(disk.reads)));
+    }
     if let Some(path) = besides.metrics {
         fact("metrics", path.display().to_string());
     }
@@ -248,6 +252,7 @@ mod tests {
             unpadded: None,
             oversized: None,
             cache: None,
+            disk: None,
             aggregate: None,
             memory: Vec::new(),
             roles: Roles {

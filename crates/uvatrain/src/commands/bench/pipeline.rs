@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use serde::Serialize;
-use uva_runtime::Runtime;
 use uva_runtime::memory::ProcessMemory;
 use uva_runtime::metrics::Roles;
 use uva_runtime::options::Prepare;
+use uva_runtime::{DiskCounts, Runtime};
 
 use super::spread::Spread;
 use crate::commands::dry_run;
@@ -38,7 +38,19 @@ struct Report {
     hash: String,
     /// Likewise behind the first batch.
     roles: Roles,
+    /// Rows from disk, likewise; absent where rows are read from memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disk: Option<Disk>,
     memory: Vec<ProcessMemory>,
+}
+
+/// Reads of rows from disk.
+#[derive(Serialize)]
+struct Disk {
+    #[serde(flatten)]
+    counts: DiskCounts,
+    reads_per_second: f64,
+    read_gb_per_second: f64,
 }
 
 /// Measures and prints.
@@ -74,10 +86,12 @@ pub fn run(flags: &PipelineBenchFlags) -> anyhow::Result<()> {
         }
         drop(batch);
         taken.push(Instant::now());
-        before.get_or_insert_with(|| runtime.roles());
+        before.get_or_insert_with(|| (runtime.roles(), runtime.disk_reads()));
     }
     let seconds = taken.first().map_or(0.0, |begun| begun.elapsed().as_secs_f64());
-    let (roles, memory) = (runtime.roles().since(&before.unwrap_or_default()), runtime.memory());
+    let (roles_before, disk_before) = before.unwrap_or_default();
+    let (roles, memory) = (runtime.roles().since(&roles_before), runtime.memory());
+    let disk = runtime.disk_reads().map(|counts| counts.since(disk_before.unwrap_or_default()));
     runtime.stop()?;
     let rate = |count: u64| if batches > 0 { count as f64 / seconds } else { 0.0 };
     let report = Report {
@@ -98,6 +112,11 @@ pub fn run(flags: &PipelineBenchFlags) -> anyhow::Result<()> {
         gather_threads,
         hash: format!("{hash:016x}"),
         roles,
+        disk: disk.map(|counts| Disk {
+            reads_per_second: rate(counts.reads),
+            read_gb_per_second: rate(counts.bytes_read) / 1e9,
+            counts,
+        }),
         memory,
     };
     if flags.json { out::json(&report) } else { out::text(&report.text()) }
@@ -111,6 +130,15 @@ impl Report {
         fact("batches", format!("{:.1} a second", self.batches_per_second));
         fact("input nodes", format!("{:.2} million a second", self.input_nodes_per_second / 1e6));
         fact("features", format!("{:.2} GB/s", self.feature_gb_per_second));
+        if let Some(Disk { counts, reads_per_second, read_gb_per_second }) = &self.disk {
+            let more = counts.bytes_read as f64 / counts.bytes_asked.max(1) as f64;
+            fact(
+                "disk",
+                format!(
+                    "{reads_per_second:.0} reads a second, {read_gb_per_second:.2} GB/s: {more:.2} times the rows"
+                ),
+            );
+        }
         fact("bottleneck", format!("the {}", self.bottleneck));
         let threads = if self.roles.are_of_workers() {
             format!("workers: {}", self.samplers)

@@ -19,6 +19,7 @@ pub fn checks() -> Vec<Check> {
         transparent_huge_pages(),
         reserved_huge_pages(),
         locked_memory(),
+        io_uring(),
     ]
 }
 
@@ -138,6 +139,19 @@ fn locked_memory() -> Check {
             "locked memory",
             format!("limited to {}; only pinning for a GPU needs more", ByteSize::from_bytes(bytes)),
             "ulimit -l unlimited (or a memlock line in /etc/security/limits.conf)",
+        ),
+    }
+}
+
+/// Rows of disk are read by it where the file system allows that, too.
+fn io_uring() -> Check {
+    match uva_disk::io_uring_refusal() {
+        None => Check::ok("io_uring", "allowed, for --features disk"),
+        Some(reason) => Check::note(
+            "io_uring",
+            format!("{reason}; --features disk reads by threads in its place"),
+            "allow io_uring_setup, io_uring_enter and io_uring_register in the container's seccomp profile, and: sudo \
+             sysctl kernel.io_uring_disabled=0",
         ),
     }
 }

@@ -1,0 +1,48 @@
+//! Rows of a table, read from its file without mapping the file.
+//!
+//! [`RowFile`] reads the rows of a batch: it reads each page once, in the order of the file, and says how many bytes that
+//! took. Below it, one of three readers of byte ranges works. The first that the system allows is taken:
+//!
+//! | reader | reads | needs |
+//! |---|---|---|
+//! | [`Uring`](ReaderKind::Uring) | `O_DIRECT`, many reads under way from one thread, registered file and buffers | io_uring, and a file system with `O_DIRECT` |
+//! | [`Pread`](ReaderKind::Pread) | `O_DIRECT` where the file system has it, else the page cache; one read a thread | threads |
+//! | [`Mmap`](ReaderKind::Mmap) | the mapped file, copied by the kernel | nothing else |
+//!
+//! Invariants:
+//!
+//! - A row handed over is whole and that of the file. Short reads and interrupted ones are read on.
+//! - A file that was truncated, changed or replaced since it was opened is an error with the file's name. No reader gets
+//!   SIGBUS, since none touches mapped pages itself.
+//! - When a read returns, nothing of it is under way: no kernel writes to a buffer then.
+//!
+//! This crate must not know what a row means, nor graphs, batches and processes.
+
+#![deny(unsafe_op_in_unsafe_fn)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
+mod error;
+mod extent;
+mod guard;
+mod kind;
+mod mapped;
+mod open_file;
+mod plan;
+mod pread;
+mod probe;
+mod progress;
+mod reader;
+mod row_file;
+mod seam;
+mod shape;
+#[cfg(test)]
+mod tests;
+mod uring;
+
+pub use error::DiskError;
+pub use extent::Extent;
+pub use kind::ReaderKind;
+pub use reader::RangeReader;
+pub use row_file::{DiskReads, RowFile};
+pub use shape::TableShape;
+pub use uring::io_uring_refusal;

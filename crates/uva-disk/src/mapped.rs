@@ -1,0 +1,101 @@
+//! Reads of a mapped file.
+
+use rustix::io::Errno;
+use uva_mem::{MappedFile, ZeroedPages};
+
+use crate::error::DiskError;
+use crate::extent::Extent;
+use crate::kind::ReaderKind;
+use crate::open_file::OpenFile;
+use crate::progress::{Failure, Progress, Request, Step, text};
+use crate::reader::RangeReader;
+use crate::seam::Answer;
+
+/// A mapped file, whose pages the kernel copies.
+///
+/// A program that reads a page itself gets SIGBUS where the file was truncated, or where the device fails. The kernel
+/// returns an error instead.
+pub(crate) struct Mapped {
+    file: OpenFile,
+    map: MappedFile,
+    buffer: ZeroedPages,
+}
+
+impl Mapped {
+    /// For extents of at most `longest` bytes.
+    ///
+    /// # Errors
+    /// Why the system refuses it.
+    pub fn new(file: OpenFile, longest: usize) -> Result<Self, String> {
+        let map = MappedFile::of(&file.file, &file.path)
+            .map_err(|error| format!("it cannot be mapped: {error} (ulimit -v)"))?;
+        map.expect_random_reads();
+        let buffer = ZeroedPages::new(longest)
+            .map_err(|error| format!("there is no memory for its buffer: {error}"))?;
+        Ok(Self { file, map, buffer })
+    }
+}
+
+/// Copies bytes of the mapping from `offset` on, up to its end.
+fn copy(map: &MappedFile, offset: u64, into: &mut [u8]) -> Answer {
+    let rest = (map.bytes().len() as u64).saturating_sub(offset);
+    let length = into.len().min(usize::try_from(rest).unwrap_or(usize::MAX));
+    if length == 0 {
+        return Ok(0);
+    }
+    let from = map.bytes().as_ptr().wrapping_add(offset as usize);
+    let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: length };
+    let remote = libc::iovec { iov_base: from.cast_mut().cast(), iov_len: length };
+    // SAFETY: the kernel writes `length` bytes of `into`, which holds at least as many and which nobody else uses
+    // meanwhile. It reads the mapping like another process's memory: pages that cannot be read are an error.
+    let copied = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+    match usize::try_from(copied) {
+        Ok(copied) => Ok(copied),
+        Err(_) => match Errno::from_io_error(&std::io::Error::last_os_error()) {
+            // What a read of the file would say.
+            None | Some(Errno::FAULT) => Err(Errno::IO),
+            Some(error) => Err(error),
+        },
+    }
+}
+
+/// Why the kernel does not copy, and what to do.
+fn refusal(error: Errno) -> Failure {
+    let reason = format!("process_vm_readv is refused: {}: a seccomp filter may forbid it", text(error));
+    Failure { offset: 0, length: 0, reason }
+}
+
+impl RangeReader for Mapped {
+    fn kind(&self) -> ReaderKind {
+        ReaderKind::Mmap
+    }
+
+    fn how(&self) -> String {
+        "through the page cache, one read at a time".to_owned()
+    }
+
+    fn alignment(&self) -> usize {
+        self.file.alignment
+    }
+
+    fn read(&mut self, extents: &[Extent], deliver: &mut dyn FnMut(usize, &[u8])) -> Result<(), DiskError> {
+        let Self { file, map, buffer } = self;
+        for (index, &extent) in extents.iter().enumerate() {
+            let mut progress = Progress::new(extent, file.alignment);
+            loop {
+                let Request { offset, from, length } = progress.request();
+                let into = &mut buffer.bytes_mut()[from..from + length];
+                let answer = copy(map, offset, into);
+                if let Err(error @ (Errno::PERM | Errno::NOSYS)) = answer {
+                    return Err(file.failed(refusal(error)));
+                }
+                let answer = file.seam.pass(offset, answer, into);
+                if progress.take(answer).map_err(|failure| file.failed(failure))? == Step::Done {
+                    break;
+                }
+            }
+            deliver(index, &buffer.bytes()[..extent.needed]);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,87 @@
+//! A file opened for reads past the page cache, where its file system has them.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{Advice, AtFlags, OFlags, StatxFlags, fadvise, fcntl_setfl, fstat, statx};
+
+use crate::error::DiskError;
+use crate::progress::Failure;
+use crate::seam::Seam;
+
+/// The alignment where the system does not say, and the unit in which rows are merged: a page.
+pub(crate) const PAGE: usize = 4096;
+
+/// A regular file, open for reading.
+#[derive(Clone)]
+pub(crate) struct OpenFile {
+    pub file: Arc<File>,
+    pub path: PathBuf,
+    /// Bytes.
+    pub length: u64,
+    /// What offsets, lengths and places in memory of reads are multiples of.
+    pub alignment: usize,
+    /// `None`: reads pass by the page cache (`O_DIRECT`). Otherwise why they do not.
+    pub cached: Option<String>,
+    pub seam: Seam,
+}
+
+impl OpenFile {
+    /// Opens the file at `path`, with `O_DIRECT` where that works and is wanted.
+    pub fn new(path: &Path, direct: bool, seam: Seam) -> Result<Self, DiskError> {
+        let refused =
+            |error: std::io::Error| DiskError::Open { file: path.to_owned(), reason: error.to_string() };
+        let file = uva_mem::files::open_regular(path).map_err(refused)?;
+        let length = fstat(&file).map_err(|error| refused(error.into()))?.st_size as u64;
+        let (alignment, cached) =
+            match if direct { go_direct(&file, &seam) } else { Err("not asked for".into()) } {
+                Ok(alignment) => (alignment, None),
+                Err(reason) => {
+                    // Without NONBLOCK, with which it was opened: io_uring answers reads of such a file by EAGAIN.
+                    fcntl_setfl(&file, OFlags::empty()).map_err(|error| refused(error.into()))?;
+                    // A hint: the kernel would read ahead of random reads in vain.
+                    let _ = fadvise(&file, 0, None, Advice::Random);
+                    (PAGE, Some(reason))
+                }
+            };
+        let file = Arc::new(file);
+        Ok(Self { file, path: path.to_owned(), length, alignment, cached, seam })
+    }
+
+    /// Whether reads pass by the page cache, for people.
+    pub fn way(&self) -> String {
+        match &self.cached {
+            None => format!("O_DIRECT in blocks of {} bytes", self.alignment),
+            Some(reason) => format!("through the page cache, without O_DIRECT: {reason}"),
+        }
+    }
+
+    /// A failed read as an error with the file's name.
+    pub fn failed(&self, failure: Failure) -> DiskError {
+        let Failure { offset, length, reason } = failure;
+        DiskError::Read { file: self.path.clone(), offset, length, reason }
+    }
+}
+
+/// Makes reads of the file pass by the page cache, and says what they have to be aligned to.
+fn go_direct(file: &File, seam: &Seam) -> Result<usize, String> {
+    let refused = || "the file system does not offer it".to_owned();
+    let alignment = match statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) {
+        Ok(found) if found.stx_mask & StatxFlags::DIOALIGN.bits() != 0 => {
+            if found.stx_dio_offset_align == 0 {
+                return Err(refused());
+            }
+            found.stx_dio_offset_align.max(found.stx_dio_mem_align) as usize
+        }
+        // Kernels before 6.1 do not say.
+        _ => PAGE,
+    };
+    // Buffers begin on pages.
+    if !alignment.is_power_of_two() || alignment > PAGE {
+        return Err(format!("the file system wants an alignment of {alignment} bytes"));
+    }
+    // It replaces NONBLOCK, too.
+    seam.pass_direct(fcntl_setfl(file, OFlags::DIRECT)).map_err(|_| refused())?;
+    Ok(alignment)
+}

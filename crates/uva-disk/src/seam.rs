@@ -1,0 +1,59 @@
+//! Where tests put other answers in the place of the system's.
+
+use rustix::io::Errno;
+
+/// What a read answered: bytes, or why not.
+pub(crate) type Answer = Result<usize, Errno>;
+
+#[cfg(test)]
+type Inject = std::sync::Arc<dyn Fn(u64, Answer) -> Answer + Send + Sync>;
+
+/// Every answer of the system passes through it. Outside of tests it changes nothing.
+#[derive(Clone, Default)]
+pub(crate) struct Seam {
+    #[cfg(test)]
+    inject: Option<Inject>,
+    #[cfg(test)]
+    refuses_direct: bool,
+}
+
+impl Seam {
+    /// Answers by this function of a read's offset and the true answer.
+    #[cfg(test)]
+    pub fn injecting(inject: impl Fn(u64, Answer) -> Answer + Send + Sync + 'static) -> Self {
+        Self { inject: Some(std::sync::Arc::new(inject)), refuses_direct: false }
+    }
+
+    /// Answers as a file system without `O_DIRECT` does.
+    #[cfg(test)]
+    pub fn refusing_direct() -> Self {
+        Self { inject: None, refuses_direct: true }
+    }
+
+    /// The answer to the wish for `O_DIRECT`.
+    #[cfg(not(test))]
+    pub fn pass_direct(&self, answer: Result<(), Errno>) -> Result<(), Errno> {
+        answer
+    }
+
+    /// The answer to the wish for `O_DIRECT`.
+    #[cfg(test)]
+    pub fn pass_direct(&self, answer: Result<(), Errno>) -> Result<(), Errno> {
+        if self.refuses_direct { Err(Errno::INVAL) } else { answer }
+    }
+
+    /// The answer to a read at `offset` into `bytes`.
+    #[cfg(not(test))]
+    pub fn pass(&self, _offset: u64, answer: Answer, _bytes: &mut [u8]) -> Answer {
+        answer
+    }
+
+    /// The answer to a read at `offset` into `bytes`. What it says was not read is spoilt, so that nobody can use it.
+    #[cfg(test)]
+    pub fn pass(&self, offset: u64, answer: Answer, bytes: &mut [u8]) -> Answer {
+        let Some(inject) = &self.inject else { return answer };
+        let answer = inject(offset, answer);
+        bytes[answer.unwrap_or(0)..].fill(0xEE);
+        answer
+    }
+}

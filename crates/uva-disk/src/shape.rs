@@ -1,0 +1,20 @@
+//! Where a table lies.
+
+/// Where a table lies in its file: rows of the same size, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableShape {
+    /// The byte at which the first row begins.
+    pub offset: u64,
+    /// Rows.
+    pub rows: usize,
+    /// Bytes of a row, at least 1.
+    pub row_bytes: usize,
+}
+
+impl TableShape {
+    /// The byte at which the table ends.
+    pub(crate) fn end(&self) -> u64 {
+        let bytes = (self.rows as u64).checked_mul(self.row_bytes as u64);
+        bytes.and_then(|bytes| bytes.checked_add(self.offset)).unwrap_or(u64::MAX)
+    }
+}

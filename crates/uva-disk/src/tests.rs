@@ -1,0 +1,166 @@
+//! Readers whose reads fail or fall short, by answers that tests put in the place of the system's.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::io::Errno;
+
+use crate::seam::Seam;
+use crate::{DiskError, ReaderKind, RowFile, TableShape};
+
+const ROW_BYTES: usize = 700;
+const OFFSET: u64 = 131;
+const SHAPE: TableShape = TableShape { offset: OFFSET, rows: 3000, row_bytes: ROW_BYTES };
+
+/// A table of bytes that differ between neighbours and rows, and its folder.
+fn table() -> (tempfile::TempDir, PathBuf, Vec<u8>) {
+    let bytes: Vec<u8> = (0..OFFSET + (SHAPE.rows * ROW_BYTES) as u64)
+        .map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8)
+        .collect();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("feat.npy");
+    std::fs::write(&path, &bytes).unwrap();
+    (folder, path, bytes)
+}
+
+/// More extents than any reader has under way, with rows that repeat.
+fn rows() -> Vec<u64> {
+    (0..1200_u64).map(|i| i * 7919 % 1500 * 2).collect()
+}
+
+fn read(file: &mut RowFile, rows: &[u64]) -> Result<Vec<u8>, DiskError> {
+    let mut out = vec![0; rows.len() * ROW_BYTES];
+    file.read(rows.iter().copied().enumerate(), |place, row| {
+        out[place * ROW_BYTES..][..ROW_BYTES].copy_from_slice(row);
+    })?;
+    Ok(out)
+}
+
+fn expected(bytes: &[u8], rows: &[u64]) -> Vec<u8> {
+    rows.iter()
+        .flat_map(|&row| &bytes[OFFSET as usize + row as usize * ROW_BYTES..][..ROW_BYTES])
+        .copied()
+        .collect()
+}
+
+/// The file by each reader that works here, with these answers. A system without io_uring has two.
+fn by_each_reader(path: &Path, seam: impl Fn() -> Seam, check: impl Fn(ReaderKind, RowFile)) {
+    for kind in ReaderKind::ALL {
+        match RowFile::through(path, SHAPE, Some(kind), seam()) {
+            Ok(file) => check(kind, file),
+            Err(DiskError::Refused { reader: ReaderKind::Uring, reason, .. }) => eprintln!("{reason}"),
+            Err(error) => panic!("{kind}: {error}"),
+        }
+    }
+}
+
+/// Scattered numbers that are the same in each test.
+fn scatter(x: u64) -> u64 {
+    let x = (x + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (x ^ (x >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 17
+}
+
+#[test]
+fn short_reads_interrupted_ones_and_those_without_room_are_read_on_and_no_row_is_wrong() {
+    let (_folder, path, bytes) = table();
+    let seam = || {
+        let calls = AtomicU64::new(0);
+        Seam::injecting(move |_, answer| {
+            let x = scatter(calls.fetch_add(1, Ordering::Relaxed));
+            match (x % 8, answer) {
+                (0, _) => Err(Errno::INTR),
+                (1, _) if x.is_multiple_of(3) => Err(Errno::AGAIN),
+                // At least a byte, since none is the file's end.
+                (2 | 3, Ok(read)) if read > 1 => Ok(1 + (x / 8) as usize % (read - 1)),
+                (_, answer) => answer,
+            }
+        })
+    };
+    by_each_reader(&path, seam, |kind, mut file| {
+        let rows = rows();
+        assert!(read(&mut file, &rows).unwrap() == expected(&bytes, &rows), "{kind}: other bytes");
+    });
+}
+
+#[test]
+fn an_error_of_the_device_is_named_with_file_and_offset_and_later_reads_are_whole() {
+    let (_folder, path, bytes) = table();
+    // Within the rows that are read.
+    let bad = 4096 * 200;
+    let seam = || {
+        let failures = AtomicU64::new(0);
+        Seam::injecting(move |offset, answer| {
+            let hit = offset <= bad && answer.is_ok_and(|read| bad < offset + read as u64);
+            if hit && failures.fetch_add(1, Ordering::Relaxed) == 0 { Err(Errno::IO) } else { answer }
+        })
+    };
+    by_each_reader(&path, seam, |kind, mut file| {
+        let rows = rows();
+        let error = read(&mut file, &rows).unwrap_err();
+        let DiskError::Read { offset, length, reason, .. } = &error else { panic!("{kind}: {error:?}") };
+        assert!(*offset <= bad && bad < offset + *length as u64, "{kind}: {error}");
+        assert!(reason.contains("os error 5"), "{kind}: {error}");
+        assert!(error.to_string().starts_with(path.to_str().unwrap()), "{kind}: {error}");
+        assert!(read(&mut file, &rows).unwrap() == expected(&bytes, &rows), "{kind}: other bytes");
+    });
+}
+
+#[test]
+fn answers_that_never_bring_anything_end_the_read_with_the_files_name() {
+    let (_folder, path, _) = table();
+    let seam = || {
+        Seam::injecting(|offset, answer| {
+            // The probe reads the file's beginning.
+            if offset > 4096 { Err(Errno::AGAIN) } else { answer }
+        })
+    };
+    by_each_reader(&path, seam, |kind, mut file| {
+        let error = read(&mut file, &[2990]).unwrap_err().to_string();
+        assert!(error.contains("feat.npy") && error.contains("however often"), "{kind}: {error}");
+    });
+}
+
+#[test]
+fn what_was_not_read_is_never_delivered() {
+    let (_folder, path, bytes) = table();
+    // A reader that takes a short read for a whole one delivers what the seam spoils.
+    let seam = || Seam::injecting(|_, answer| answer.map(|read| read.min(4096)));
+    by_each_reader(&path, seam, |kind, mut file| {
+        let rows: Vec<u64> = (0..400).collect();
+        assert!(read(&mut file, &rows).unwrap() == expected(&bytes, &rows), "{kind}: other bytes");
+    });
+}
+
+#[test]
+fn a_delivery_that_panics_leaves_nothing_under_way() {
+    let (_folder, path, bytes) = table();
+    by_each_reader(&path, Seam::default, |kind, mut file| {
+        let rows = rows();
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let _ = file.read(rows.iter().copied().enumerate(), |_, _| panic!("a delivery that fails"));
+        }));
+        assert!(panicked.is_err(), "{kind}");
+        match read(&mut file, &rows) {
+            Ok(read) => assert!(read == expected(&bytes, &rows), "{kind}: other bytes"),
+            Err(error) => {
+                assert!(error.to_string().contains("an earlier read has failed"), "{kind}: {error}")
+            }
+        }
+    });
+}
+
+#[test]
+fn a_file_system_without_direct_reads_is_read_through_the_page_cache_by_threads_and_says_so() {
+    let (_folder, path, bytes) = table();
+    let mut file = RowFile::through(&path, SHAPE, None, Seam::refusing_direct()).unwrap();
+    assert_eq!(file.reader(), ReaderKind::Pread);
+    let [line] = file.passed_over() else { panic!("{:?}", file.passed_over()) };
+    assert!(line.starts_with("uring is not used: it needs O_DIRECT"), "{line}");
+    assert!(file.how().contains("without O_DIRECT"), "{}", file.how());
+    let rows = rows();
+    assert!(read(&mut file, &rows).unwrap() == expected(&bytes, &rows));
+    let refused = RowFile::through(&path, SHAPE, Some(ReaderKind::Uring), Seam::refusing_direct());
+    let error = refused.err().unwrap().to_string();
+    assert!(error.contains("feat.npy: uring cannot read it: it needs O_DIRECT"), "{error}");
+}

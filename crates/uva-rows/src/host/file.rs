@@ -1,0 +1,221 @@
+//! A table on disk.
+
+use std::fmt;
+use std::mem;
+
+use uva_disk::RowFile;
+use uva_ops::rows::{NarrowFloat, TableRows};
+
+use super::cached::RowCache;
+use super::mover::Mover;
+use super::place::{HostPlace, HostTable, SumPlace};
+use crate::error::GatherError;
+use crate::source::{Origin, RowSource, RowsRead, Ticket};
+use crate::stack::{Cached, SummedValues};
+
+/// A table in a file, whose rows are read for each fill: each page once, in the order of the file.
+///
+/// Rows that are wanted as they are go straight to their place. Rows that are widened or summed are read into memory beside
+/// it first, as many as the fill has ids.
+pub struct File {
+    file: RowFile,
+    mover: Mover,
+    /// Rows as they lie in the file, in the order of a fill's ids.
+    staged: Vec<u8>,
+    /// 0, 1, …: the ids of staged rows.
+    places: Vec<i64>,
+}
+
+impl File {
+    /// A source of the rows of this file. `threads` threads widen and sum them (0 counts as 1).
+    ///
+    /// # Errors
+    /// [`GatherError::Threads`] when no thread can be spawned.
+    pub fn new(file: RowFile, threads: usize) -> Result<Self, GatherError> {
+        let mover = Mover::new(file.shape().row_bytes, threads)?;
+        Ok(Self { file, mover, staged: Vec::new(), places: Vec::new() })
+    }
+
+    /// The file, and how it is read.
+    pub fn file(&self) -> &RowFile {
+        &self.file
+    }
+
+    /// Reads rows of checked ids into their places among the rows of `out`.
+    fn read(
+        &mut self,
+        wanted: impl Iterator<Item = (usize, i64)>,
+        out: &mut [u8],
+    ) -> Result<RowsRead, GatherError> {
+        let row_bytes = self.mover.row_bytes;
+        let mut rows = 0;
+        let wanted = wanted.inspect(|_| rows += 1).map(|(place, id)| (place, id as u64));
+        let reads = self.file.read(wanted, |place, row| {
+            out[place * row_bytes..][..row_bytes].copy_from_slice(row);
+        })?;
+        Ok(RowsRead::of(Origin::Disk, rows, row_bytes).with_disk(reads))
+    }
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "File({:?}, {})", self.file.shape(), self.file.reader())
+    }
+}
+
+impl Cached<File, RowCache> {
+    /// Reads cached rows from `cache`, and the others from disk.
+    ///
+    /// # Errors
+    /// [`GatherError::OtherTable`] for a cache of another number of rows, or of rows of another size.
+    pub fn on_disk(source: File, cache: impl Into<RowCache>) -> Result<Self, GatherError> {
+        let cache = cache.into();
+        cache.check_table(source.file.shape().rows, source.mover.row_bytes)?;
+        Ok(Self { source, cache })
+    }
+}
+
+/// A source that brings rows as they lie in the table.
+trait Fetch {
+    /// Brings the rows of ids that were checked into `out`, which is as long as they are.
+    fn fetch(&mut self, ids: &[i64], out: &mut [u8]) -> Result<RowsRead, GatherError>;
+
+    fn disk(&self) -> &File;
+
+    fn disk_mut(&mut self) -> &mut File;
+}
+
+impl Fetch for File {
+    fn fetch(&mut self, ids: &[i64], out: &mut [u8]) -> Result<RowsRead, GatherError> {
+        self.read(ids.iter().copied().enumerate(), out)
+    }
+
+    fn disk(&self) -> &File {
+        self
+    }
+
+    fn disk_mut(&mut self) -> &mut File {
+        self
+    }
+}
+
+impl Fetch for Cached<File, RowCache> {
+    fn fetch(&mut self, ids: &[i64], out: &mut [u8]) -> Result<RowsRead, GatherError> {
+        let Self { source, cache } = self;
+        let row_bytes = source.mover.row_bytes;
+        let (map, rows) = cache.view();
+        let mut hits = 0;
+        for (place, &id) in ids.iter().enumerate() {
+            if let Ok(slot) = usize::try_from(map[id as usize]) {
+                out[place * row_bytes..][..row_bytes].copy_from_slice(&rows[slot * row_bytes..][..row_bytes]);
+                hits += 1;
+            }
+        }
+        let misses = ids.iter().copied().enumerate().filter(|&(_, id)| map[id as usize] < 0);
+        let read = source.read(misses, out)?;
+        if let RowCache::Evicting(cache) = cache {
+            let row = |place: usize| &out[place * row_bytes..][..row_bytes];
+            cache.insert_misses(ids, row, source.mover.pool());
+        }
+        Ok(read.and(RowsRead::of(Origin::HostCache, hits, row_bytes)))
+    }
+
+    fn disk(&self) -> &File {
+        &self.source
+    }
+
+    fn disk_mut(&mut self) -> &mut File {
+        &mut self.source
+    }
+}
+
+/// Brings the rows beside the place, and lets the mover take them from there, as the rows 0, 1, ….
+fn staged<S: Fetch>(
+    source: &mut S,
+    ids: &[i64],
+    moved: impl FnOnce(&Mover, TableRows<'_>, &[i64]) -> Result<u64, GatherError>,
+) -> Result<RowsRead, GatherError> {
+    let file = source.disk_mut();
+    file.mover.check(ids, file.file.shape().rows)?;
+    let row_bytes = file.mover.row_bytes;
+    let (mut rows, mut places) = (mem::take(&mut file.staged), mem::take(&mut file.places));
+    rows.resize(ids.len() * row_bytes, 0);
+    places.truncate(ids.len());
+    places.extend(places.len() as i64..ids.len() as i64);
+    let read = source.fetch(ids, &mut rows);
+    let file = source.disk_mut();
+    let moved = read.and_then(|read| {
+        moved(&file.mover, TableRows { table: &rows, row_bytes }, &places)?;
+        Ok(read)
+    });
+    (file.staged, file.places) = (rows, places);
+    moved
+}
+
+impl<S: Fetch> HostTable for S {
+    fn table_row_bytes(&self) -> usize {
+        self.disk().mover.row_bytes
+    }
+
+    fn copy_to(
+        &mut self,
+        ids: &[i64],
+        mut place: HostPlace<'_>,
+        widened: Option<NarrowFloat>,
+    ) -> Result<RowsRead, GatherError> {
+        if widened.is_some() {
+            return staged(self, ids, |mover, rows, places| {
+                // SAFETY: `rows` are as many rows as there are places.
+                unsafe { mover.copy(rows, places.len(), widened, places, &mut place) }
+            });
+        }
+        let (row_bytes, length) = (self.table_row_bytes(), place.out.len());
+        if ids.len().checked_mul(row_bytes) != Some(length) {
+            return Err(GatherError::OutputLength { ids: ids.len(), row_bytes, length });
+        }
+        self.disk().mover.check(ids, self.disk().file.shape().rows)?;
+        self.fetch(ids, place.out)
+    }
+
+    fn sum_to(
+        &mut self,
+        ids: &[i64],
+        place: SumPlace<'_>,
+        values: SummedValues,
+    ) -> Result<RowsRead, GatherError> {
+        staged(self, ids, |mover, rows, places| {
+            // SAFETY: `rows` are as many rows as there are places.
+            unsafe { mover.sum(rows, places.len(), values, places, place) }
+        })
+    }
+}
+
+/// The same for each of them: an implementation for all that fetch would be one for boxes, too.
+macro_rules! row_source {
+    ($source:ty) => {
+        impl RowSource<HostPlace<'_>> for $source {
+            fn rows(&self) -> usize {
+                self.disk().file.shape().rows
+            }
+
+            fn row_bytes(&self) -> usize {
+                self.table_row_bytes()
+            }
+
+            fn check(&self, ids: &[i64]) -> Result<(), GatherError> {
+                self.disk().mover.check(ids, self.disk().file.shape().rows)
+            }
+
+            fn submit(&mut self, ids: &[i64], place: HostPlace<'_>) -> Result<Ticket, GatherError> {
+                Ok(Ticket::of(0, self.copy_to(ids, place, None)?))
+            }
+
+            fn wait(&mut self, ticket: Ticket) -> Result<RowsRead, GatherError> {
+                Ok(ticket.read)
+            }
+        }
+    };
+}
+
+row_source!(File);
+row_source!(Cached<File, RowCache>);

@@ -1,0 +1,218 @@
+//! The loops that move rows of host memory: by several threads, checked.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use uva_ops::lists::{Largest, ListsError, Picked, WeightedSums};
+use uva_ops::rows::{LINE, NarrowFloat, RowCopy, RowKind, Source, Way, any_outside, copy_rows};
+
+use super::place::{HostPlace, Reduction, SumPlace};
+use crate::error::GatherError;
+use crate::stack::SummedValues;
+
+/// Bytes that a thread takes at a time. Large enough to hide the cost of handing out work (a few microseconds against
+/// tens), small enough that threads end together.
+const TASK_BYTES: usize = 256 << 10;
+
+/// Lists that a thread sums at a time.
+const TASK_LISTS: usize = 128;
+
+/// Outputs of at least this many bytes are written with streaming stores, past the caches.
+///
+/// 400-byte rows are gathered into slots used in turns; another thread then reads each slot in full. Figures are GB/s
+/// of the gather, of the read, and of both one after the other. They are medians by the threads' own time, from a
+/// separate loop with masked loads (3 slots on 4 KiB pages, the table on 2 MiB):
+///
+/// | a slot's bytes | cached: gather, read, both | streamed: gather, read, both |
+/// |---|---|---|
+/// | 512 KiB | 7.4, 80, 6.8 | 9.2, 17, 6.0 |
+/// | 1 MiB | 7.0, 55, 6.2 | 9.2, 17, 5.9 |
+/// | 2 MiB | 7.6, 34, 6.2 | 9.3, 16, 5.9 |
+/// | 4 MiB | 6.3, 30, 5.2 | 9.3, 16, 5.8 |
+/// | 8 MiB | 5.6, 19, 4.3 | 9.4, 16, 5.9 |
+/// | 40 MiB | 5.1, 17, 3.9 | 9.5, 16, 6.0 |
+///
+/// A store that misses all caches reads the line first and writes it back later. That is three times the bytes, which
+/// streaming avoids. An output that fits in the second-level cache is better left there.
+const STREAMED_FROM: usize = 4 << 20;
+
+/// Moves rows of one size, by a pool of threads of its own.
+#[derive(Debug)]
+pub(super) struct Mover {
+    pub row_bytes: usize,
+    pub copy: RowCopy,
+    /// `None` for one thread: the caller's. The caller takes part in copying, so that one of the pool's rests then.
+    pool: Option<rayon::ThreadPool>,
+}
+
+impl Mover {
+    /// For rows of `row_bytes` bytes, by `threads` threads (0 counts as 1).
+    pub fn new(row_bytes: usize, threads: usize) -> Result<Self, GatherError> {
+        let pool = if threads > 1 {
+            let pool = rayon::ThreadPoolBuilder::new()
+                .num_threads(threads)
+                .thread_name(|index| format!("gather-{index}"))
+                .build()
+                .map_err(|error| GatherError::Threads { threads, reason: error.to_string() })?;
+            Some(pool)
+        } else {
+            None
+        };
+        Ok(Self { row_bytes, copy: RowCopy::best(), pool })
+    }
+
+    pub fn threads(&self) -> usize {
+        self.pool.as_ref().map_or(1, rayon::ThreadPool::current_num_threads)
+    }
+
+    /// Its threads; `None` for one, which is the caller's.
+    pub fn pool(&self) -> Option<&rayon::ThreadPool> {
+        self.pool.as_ref()
+    }
+
+    /// Refuses the first id that is none of `rows` rows.
+    pub fn check(&self, ids: &[i64], rows: usize) -> Result<(), GatherError> {
+        if any_outside(self.copy.vectors, ids, rows)
+            && let Some(position) = ids.iter().position(|&id| id as u64 >= rows as u64)
+        {
+            return Err(GatherError::IdOutOfRange { position, id: ids[position], rows });
+        }
+        Ok(())
+    }
+
+    /// Checks ids and place, and copies the rows that `source` finds. Returns the rows that came from a cache.
+    ///
+    /// # Safety
+    /// `source` has this many rows, of `row_bytes` bytes each.
+    pub unsafe fn copy(
+        &self,
+        source: impl Source + Sync,
+        rows: usize,
+        widened: Option<NarrowFloat>,
+        ids: &[i64],
+        place: &mut HostPlace<'_>,
+    ) -> Result<u64, GatherError> {
+        let kind = RowKind { row_bytes: self.row_bytes, widened };
+        let row_bytes = kind.out_bytes();
+        let out = &mut *place.out;
+        if ids.len().checked_mul(row_bytes) != Some(out.len()) {
+            return Err(GatherError::OutputLength { ids: ids.len(), row_bytes, length: out.len() });
+        }
+        self.check(ids, rows)?;
+        let way = Way {
+            vectors: self.copy.vectors,
+            streamed: self.copy.streamed.unwrap_or(out.len() >= STREAMED_FROM),
+            ahead: self.copy.ahead,
+        };
+        // SAFETY: all ids were found below `rows` above, and nothing can have changed them since. The source has as
+        // many rows, by our caller's promise; `out` is as many rows as there are ids.
+        let copy = |ids: &[i64], out: &mut [u8]| unsafe { copy_rows(way, source, kind, ids, out) };
+        let task_rows = task_rows(row_bytes);
+        let threads = place.threads.clamp(1, self.threads()).min(ids.len().div_ceil(task_rows));
+        Ok(match &self.pool {
+            Some(pool) if threads > 1 => {
+                let hits = AtomicU64::new(0);
+                let tasks = out.chunks_mut(task_rows * row_bytes).zip(ids.chunks(task_rows));
+                divide(pool, threads, tasks, |(out, ids)| {
+                    // Read when all threads have come to an end, which orders it.
+                    hits.fetch_add(copy(ids, out), Ordering::Relaxed);
+                });
+                hits.into_inner()
+            }
+            _ => copy(ids, out),
+        })
+    }
+
+    /// Checks ids and place, sums the rows that `source` finds, and copies those that the place asks for. Returns how
+    /// many of the ids were in a cache.
+    ///
+    /// # Safety
+    /// `source` has this many rows, of `row_bytes` bytes each.
+    pub unsafe fn sum(
+        &self,
+        source: impl Source + Sync,
+        table_rows: usize,
+        values: SummedValues,
+        ids: &[i64],
+        place: SumPlace<'_>,
+    ) -> Result<u64, GatherError> {
+        let SumPlace { out, own, lists, reduction, threads } = place;
+        let width = self.row_bytes / values.bytes();
+        if lists.len().checked_mul(width) != Some(out.len()) {
+            let row_bytes = width * size_of::<f32>();
+            return Err(GatherError::OutputLength { ids: lists.len(), row_bytes, length: size_of_val(out) });
+        }
+        self.check(ids, table_rows)?;
+        // SAFETY: all ids were found to be rows of the table, and so of the source; here and below.
+        let hits = ids.iter().map(|&id| unsafe { source.row(id) }.1).sum();
+        // SAFETY: the same.
+        let rows = unsafe { Picked::new(source, ids, values.narrow) };
+        let vectors = self.copy.vectors;
+        let write: Box<WriteLists<'_>> = match reduction {
+            Reduction::Sum { weights, own } => {
+                // SAFETY: the source's rows are `width` values long.
+                let mut sums = unsafe { WeightedSums::of_table(rows, width, lists, weights)? };
+                if let Some(weights) = own {
+                    sums = sums.with_own(weights)?;
+                }
+                Box::new(move |first, out| sums.write_some(first, out, vectors))
+            }
+            Reduction::Max => {
+                // SAFETY: the same.
+                let largest = unsafe { Largest::of_table(rows, width, lists)? };
+                Box::new(move |first, out| largest.write_some(first, out, vectors))
+            }
+        };
+        if !own.is_empty() {
+            let of_lists = ids.get(..lists.len()).ok_or(ListsError::Index(ids.len()))?;
+            // SAFETY: by our caller.
+            unsafe {
+                self.copy(source, table_rows, values.own(), of_lists, &mut HostPlace { out: own, threads })?
+            };
+        }
+        let threads = threads.clamp(1, self.threads()).min(lists.len().div_ceil(TASK_LISTS));
+        match &self.pool {
+            Some(pool) if threads > 1 => {
+                let tasks = out.chunks_mut(TASK_LISTS * width).enumerate();
+                divide(pool, threads, tasks, |(task, out)| write(task * TASK_LISTS, out));
+            }
+            _ => write(0, out),
+        }
+        Ok(hits)
+    }
+}
+
+/// Writes the rows of as many lists as there is room for, from a first one.
+type WriteLists<'w> = dyn Fn(usize, &mut [f32]) + Sync + 'w;
+
+/// Runs the tasks on `threads` threads, the caller's among them. Each takes the next when it has done one.
+fn divide<T>(
+    pool: &rayon::ThreadPool,
+    threads: usize,
+    tasks: impl Iterator<Item = T> + Send,
+    run: impl Fn(T) + Sync,
+) {
+    let tasks = Mutex::new(tasks);
+    let take_part = || {
+        // The lock is held for as long as it takes to find out where the next task is.
+        let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).next();
+        while let Some(task) = next() {
+            run(task);
+        }
+    };
+    pool.in_place_scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(|_| take_part());
+        }
+        // This thread starts work at once: waking a sleeping thread may take as long as a whole task.
+        take_part();
+    });
+}
+
+/// Rows that a thread takes at a time. Their bytes are whole lines, so that no two threads write to one where the output
+/// begins on a line.
+fn task_rows(row_bytes: usize) -> usize {
+    // As a power of two divides a line, the fewest rows that are whole lines are one too.
+    let whole_lines = LINE >> row_bytes.trailing_zeros().min(LINE.trailing_zeros());
+    TASK_BYTES.div_ceil(row_bytes).next_multiple_of(whole_lines)
+}

@@ -1,0 +1,186 @@
+//! Where the CPU reads feature rows: from the mapped table, or from disk for each batch.
+
+use serde_json::{Value, json};
+use uva_cuda::memory::HostMemory;
+use uva_disk::{DiskError, ReaderKind, RowFile, TableShape};
+use uva_graph::Dataset;
+use uva_options::{OptionError, named};
+
+use crate::RuntimeError;
+use crate::backend::Backend;
+
+named! {
+    /// Where feature rows are read.
+    pub enum Features = Auto {
+        /// From memory where the table fits into what is available, else from disk.
+        Auto = "auto",
+        /// From the mapped file, which the system keeps in memory as far as it can.
+        Memory = "memory",
+        /// From the file, for each batch anew and past the system's page cache.
+        Disk = "disk",
+    }
+}
+
+named! {
+    /// How rows are read from disk.
+    pub enum Reader = Auto {
+        /// By the first of the others that the system allows.
+        Auto = "auto",
+        /// By io_uring: one thread, many reads under way.
+        Uring = "uring",
+        /// By several threads.
+        Pread = "pread",
+        /// From the mapped file, page by page.
+        Mmap = "mmap",
+    }
+}
+
+impl Reader {
+    fn kind(self) -> Option<ReaderKind> {
+        match self {
+            Self::Auto => None,
+            Self::Uring => Some(ReaderKind::Uring),
+            Self::Pread => Some(ReaderKind::Pread),
+            Self::Mmap => Some(ReaderKind::Mmap),
+        }
+    }
+}
+
+/// Where rows are read, as a role needs to know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RowsFrom {
+    Memory,
+    Disk(Reader),
+}
+
+/// Where the rows of a run are read, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FeatureChoice {
+    /// Never [`Features::Auto`].
+    pub(crate) features: Features,
+    reason: String,
+    disk: Option<DiskChoice>,
+}
+
+/// The reader that works here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct DiskChoice {
+    reader: ReaderKind,
+    how: String,
+    passed_over: Vec<String>,
+}
+
+impl FeatureChoice {
+    /// What these options come to on this machine, for a run on this backend. Tries the reader.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Option`] where rows cannot come from disk; [`RuntimeError::Missing`] for a reader that the system
+    /// refuses.
+    pub fn new(
+        (features, reader): (Features, Reader),
+        dataset: &Dataset,
+        backend: &Backend,
+    ) -> Result<Self, RuntimeError> {
+        let on_gpu = backend.device_slots().map(|_| backend.gather_name());
+        let (features, reason) = match (features, on_gpu) {
+            (Features::Disk, Some(gather)) => {
+                let reason = format!(
+                    "rows of disk are read by the CPU into host memory, and this run has `gather={gather}`: give \
+                     `gather=cpu`, or leave `features` out"
+                );
+                return Err(OptionError::new("features", features, reason).into());
+            }
+            (Features::Auto, Some(gather)) => {
+                (Features::Memory, format!("`gather={gather}` reads a table in memory"))
+            }
+            (Features::Auto, None) => by_memory(dataset.features().bytes.len() as u64),
+            (asked, _) => (asked, "asked for".to_owned()),
+        };
+        let disk = match features {
+            Features::Disk => {
+                let file = row_file(dataset, reader)?;
+                let passed_over = file.passed_over().to_vec();
+                Some(DiskChoice { reader: file.reader(), how: file.how(), passed_over })
+            }
+            Features::Auto | Features::Memory => None,
+        };
+        Ok(Self { features, reason, disk })
+    }
+
+    /// As the metrics' first line has it.
+    #[must_use]
+    pub fn in_force(&self) -> Value {
+        let mut said = json!({ "from": self.features.name(), "reason": self.reason });
+        if let Some(DiskChoice { reader, how, passed_over }) = &self.disk {
+            said["reader"] = reader.name().into();
+            said["how"] = how.as_str().into();
+            said["passed_over"] = passed_over.as_slice().into();
+        }
+        said
+    }
+
+    /// Lines for people; none where rows are read from memory.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let Some(DiskChoice { reader, how, passed_over }) = &self.disk else { return Vec::new() };
+        let first = format!("feature rows are read from disk by {reader} ({how}): {}", self.reason);
+        std::iter::once(first).chain(passed_over.iter().cloned()).collect()
+    }
+}
+
+/// Memory where a table of so many bytes fits into what is available.
+fn by_memory(table: u64) -> (Features, String) {
+    let gib = |bytes: u64| format!("{:.2} GiB", bytes as f64 / (1_u64 << 30) as f64);
+    let Ok(memory) = HostMemory::read() else {
+        return (Features::Memory, "the system does not say how much memory is available".to_owned());
+    };
+    let (available, bound) = memory.tightest_limit();
+    let (features, fits) =
+        if table <= available { (Features::Memory, "fits") } else { (Features::Disk, "does not fit") };
+    let (table, available) = (gib(table), gib(available));
+    (features, format!("the table of {table} {fits} into the {available} available of {bound}"))
+}
+
+/// Opens the dataset's feature table for reads from disk.
+///
+/// # Errors
+/// [`RuntimeError::Missing`] for a reader that the system refuses; [`RuntimeError::Input`] for a file that is no longer
+/// what was opened.
+pub(crate) fn row_file(dataset: &Dataset, reader: Reader) -> Result<RowFile, RuntimeError> {
+    let (path, offset) = dataset.features_file();
+    let table = dataset.features();
+    let shape = TableShape { offset, rows: table.rows, row_bytes: table.row_bytes() };
+    RowFile::open(path, shape, reader.kind()).map_err(|error| match error {
+        DiskError::Refused { .. } => RuntimeError::Missing(format!(
+            "--reader {reader}: {error}. --reader auto takes what works here, and --features memory reads the mapped file"
+        )),
+        _ => RuntimeError::Input(error.to_string()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_larger_than_the_available_memory_is_read_from_disk_and_a_small_one_is_not() {
+        let (features, reason) = by_memory(u64::MAX);
+        assert_eq!(features, Features::Disk);
+        assert!(
+            reason.contains("GiB does not fit into the ") && reason.contains(" available of "),
+            "{reason}"
+        );
+        let (features, reason) = by_memory(1);
+        assert_eq!(features, Features::Memory);
+        assert!(reason.contains("GiB fits into the "), "{reason}");
+    }
+
+    #[test]
+    fn every_reader_of_the_crate_below_has_an_option_of_its_name() {
+        for kind in ReaderKind::ALL {
+            let reader = Reader::from_name(kind.name()).unwrap();
+            assert_eq!(reader.kind(), Some(kind));
+        }
+        assert_eq!(Reader::ALL.len(), ReaderKind::ALL.len() + 1);
+    }
+}

@@ -1,0 +1,269 @@
+//! Feature rows read from disk for each batch: the batches and losses of rows in memory, by every reader and every way to
+//! prepare; what the metrics say of it; and runs whose system or file is not as it should be.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::support::arrays::header;
+use crate::support::command::{recorded, run_with};
+use crate::support::runs::{Metrics, small_graph, wait_for_batches};
+use crate::support::{Uvatrain, directory, uvatrain, uvatrain_behind};
+
+const TRAIN: &str = "train graph --fanouts 5,4 --batch-size 100 --hidden 16 --train-threads 1 --device cpu";
+
+fn train(directory: &Path, options: &str) -> Uvatrain {
+    uvatrain(directory, format!("{TRAIN} --metrics run.jsonl {options}").split_whitespace())
+}
+
+/// What must not depend on where rows are read.
+type Learned = (Vec<(u64, u64, String, String)>, Vec<String>, String);
+
+/// Trains, and says what was learned, the start's `features`, and the end.
+fn learned(directory: &Path, options: &str) -> (Learned, Value, Value) {
+    train(directory, options).run().succeeds();
+    let metrics = Metrics::read(&directory.join("run.jsonl"));
+    let valid = metrics.of("epoch").map(|epoch| epoch["valid_accuracy"].to_string()).collect();
+    let end = metrics.of("end").last().expect("an end").clone();
+    let start = metrics.of("start").last().expect("a start");
+    let learned = (metrics.trained(), valid, end["test_accuracy"].to_string());
+    (learned, start["in_force"]["features"].clone(), end)
+}
+
+#[test]
+fn hashes_and_losses_of_rows_from_disk_are_those_of_memory_for_every_reader_and_way_to_prepare() {
+    let temp = directory();
+    small_graph(temp.path());
+    let sieve = "--gpu-cache 96KiB --cache-policy sieve";
+    for (options, ways) in [
+        (
+            "--epochs 2",
+            &["", "--in-process", "--prepare whole --samplers 2", "--gather-threads 3 --samplers 2", sieve][..],
+        ),
+        ("--model gcn --aggregate host --epochs 1", &["", sieve]),
+        ("--aggregate host --epochs 1", &["--prepare whole --samplers 2"]),
+    ] {
+        let (expected, features, end) =
+            learned(temp.path(), &format!("{options} --eval sampled --features memory"));
+        assert_eq!((&features["from"], &features["reason"]), (&"memory".into(), &"asked for".into()));
+        assert!(end.get("disk").is_none(), "{end}");
+        for way in ways {
+            for reader in ["auto", "pread", "mmap"] {
+                let line = format!("{options} --eval sampled {way} --features disk --reader {reader}");
+                let (found, features, end) = learned(temp.path(), &line);
+                assert_eq!(found, expected, "{line}");
+                assert_eq!(features["from"], "disk", "{line}");
+                let taken = features["reader"].as_str().unwrap();
+                assert!(reader == "auto" || reader == taken, "{line}: {features}");
+                assert!(features["how"].as_str().unwrap().len() > 10, "{features}");
+                let number = |name: &str| end["disk"][name].as_u64().unwrap();
+                let (asked, read, reads) = (number("bytes_asked"), number("bytes_read"), number("reads"));
+                // Rows of 96 bytes.
+                assert!(asked > 0 && asked.is_multiple_of(96) && read > 0 && reads > 0, "{end}");
+                assert!(reads * 64 * 1024 >= read, "{end}");
+            }
+        }
+    }
+}
+
+#[test]
+fn bytes_asked_are_those_of_all_rows_that_no_cache_had() {
+    let temp = directory();
+    small_graph(temp.path());
+    let rows = |metrics: &Metrics, of: &str| -> u64 {
+        metrics.of("batch").map(|batch| batch["cache"][of].as_u64().unwrap()).sum()
+    };
+    // A full evaluation reads the mapped table: only training batches ask for rows.
+    let line = "--epochs 2 --features disk --eval full --gpu-cache 96KiB --cache-policy";
+    let mut shares = Vec::new();
+    for policy in ["sieve", "presample", "fifo"] {
+        let (_, _, end) = learned(temp.path(), &format!("{line} {policy}"));
+        let metrics = Metrics::read(&temp.path().join("run.jsonl"));
+        let (all, hits) = (rows(&metrics, "rows"), rows(&metrics, "row_hits"));
+        assert!(hits > 0 && hits < all, "{policy}: {hits} of {all}");
+        assert_eq!(end["disk"]["bytes_asked"], (all - hits) * 96, "{policy}: {end}");
+        assert_eq!(end["cache"]["row_hits"], hits);
+        shares.push(hits);
+    }
+    let (_, _, end) = learned(temp.path(), "--epochs 2 --features disk --eval full");
+    let metrics = Metrics::read(&temp.path().join("run.jsonl"));
+    let nodes: u64 = metrics.of("batch").map(|batch| batch["input_nodes"].as_u64().unwrap()).sum();
+    assert_eq!(end["disk"]["bytes_asked"], nodes * 96);
+}
+
+#[test]
+fn where_the_table_fits_auto_reads_from_memory_and_says_why() {
+    let temp = directory();
+    small_graph(temp.path());
+    let (_, features, _) = learned(temp.path(), "--epochs 1");
+    assert_eq!(features["from"], "memory");
+    let reason = features["reason"].as_str().unwrap();
+    assert!(
+        reason.starts_with("the table of 0.00 GiB fits into the ") && reason.contains("GiB available of")
+    );
+    // Given out loud, it is a fact for people, too.
+    let told = train(temp.path(), "--epochs 1 --features disk --reader mmap").run().succeeds();
+    assert!(told.stderr.contains("feature rows are read from disk by mmap"), "{}", told.stderr);
+    assert!(told.stderr.contains("read from disk") && told.stderr.contains("reads of"), "{}", told.stderr);
+}
+
+#[test]
+fn a_command_gets_the_same_columns_and_half_precision_rows_are_widened_alike() {
+    let temp = directory();
+    let graph = small_graph(temp.path());
+    let mut table = header("<f2", &[4000, 24], false);
+    table.extend((0..4000_u32 * 24).flat_map(|value| (0x3800 + (value * 37 % 1021) as u16).to_le_bytes()));
+    fs::write(graph.join("feat.npy"), table).unwrap();
+    for options in ["", "--feature-type float32"] {
+        let said = |from: &str| {
+            let steps = "attach; take 2; features; pass valid 0; contents; close";
+            let run = run_with(temp.path(), &format!("{options} --features {from}"), None, steps);
+            let said = run.run().succeeds().stdout;
+            let found = (said, recorded(temp.path()));
+            let _ = fs::remove_file(temp.path().join("record"));
+            found
+        };
+        let expected = said("memory");
+        assert!(expected.0.lines().count() > 5 && expected.1.len() == 2, "{expected:?}");
+        assert_eq!(said("disk"), expected, "{options}");
+    }
+    let pipeline = |from: &str| {
+        let args = format!("bench pipeline graph --fanouts 5,4 --batch-size 100 --features {from} --json");
+        uvatrain(temp.path(), args.split_whitespace()).run().succeeds().json()
+    };
+    let (disk, memory) = (pipeline("disk"), pipeline("memory"));
+    assert_eq!(disk["hash"], memory["hash"]);
+    assert!(memory.get("disk").is_none());
+    // Two bytes a value in the table.
+    let asked = disk["disk"]["bytes_asked"].as_u64().unwrap();
+    assert!(asked > 0 && asked.is_multiple_of(24 * 2), "{disk}");
+    assert!(disk["disk"]["reads_per_second"].as_f64().unwrap() > 0.0, "{disk}");
+}
+
+#[test]
+fn options_that_cannot_work_are_refused_with_what_to_do() {
+    let temp = directory();
+    small_graph(temp.path());
+    train(temp.path(), "--features tape").run().refuses(2, &["--features", "memory", "disk"]);
+    train(temp.path(), "--features memory --reader pread").run().refuses(2, &["--reader", "--features"]);
+    let on_gpu = "run graph --fanouts 5,4 --batch-size 100 --device cuda:0 --features disk -- true";
+    let refused = uvatrain(temp.path(), on_gpu.split_whitespace()).simulated().run();
+    refused.refuses(2, &["--features disk", "--gather zero-copy", "--gather cpu"]);
+}
+
+#[test]
+fn a_table_truncated_replaced_or_written_to_under_a_run_ends_it_with_the_files_name() {
+    let temp = directory();
+    let graph = small_graph(temp.path());
+    let table = graph.join("feat.npy");
+    let whole = fs::read(&table).unwrap();
+    type Deed = fn(&Path);
+    let deeds: [(Deed, &str); 3] = [
+        (|table| File::options().write(true).open(table).unwrap().set_len(4096).unwrap(), "and has 4096"),
+        (
+            |table| {
+                fs::copy(table, table.with_extension("new")).unwrap();
+                fs::rename(table.with_extension("new"), table).unwrap();
+            },
+            "another file has taken its place",
+        ),
+        (
+            |table| {
+                let file = File::options().write(true).open(table).unwrap();
+                file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+            },
+            "it was written to",
+        ),
+    ];
+    for (way, reader, deeds) in [
+        ("", "auto", &deeds[..]),
+        ("", "mmap", &deeds[..1]),
+        ("--prepare whole --samplers 2", "auto", &deeds[..1]),
+        ("--in-process", "pread", &deeds[..1]),
+    ] {
+        for (deed, says) in deeds {
+            fs::write(&table, &whole).unwrap();
+            let _ = fs::remove_file(temp.path().join("run.jsonl"));
+            let options = format!("--epochs 100000 --eval sampled --features disk --reader {reader} {way}");
+            let mut run = train(temp.path(), &options).limit(Duration::from_secs(60)).start();
+            wait_for_batches(&mut run, &temp.path().join("run.jsonl"), 3);
+            deed(&table);
+            let ended = run.wait().ends_with(1);
+            for what in ["graph/feat.npy: it changed while it was read", says] {
+                assert!(ended.stderr.contains(what), "{options}: {}", ended.stderr);
+            }
+            assert!(!ended.stderr.contains("SIGBUS"), "{options}: {}", ended.stderr);
+        }
+    }
+}
+
+/// Tells the test below which program to start behind a filter, and its arguments, a line each.
+const BEHIND: &str = "UVATRAIN_TEST_BEHIND_FILTER";
+
+/// Starts a program to which io_uring is forbidden, as Docker's default filter does it.
+#[test]
+fn the_filter() {
+    let Ok(words) = std::env::var(BEHIND) else { return };
+    let words: Vec<&str> = words.lines().collect();
+    let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
+    let mut program = [
+        // The number of the system call is the first field of what a filter sees.
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0),
+        libc::sock_filter {
+            code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
+            jt: 0,
+            jf: 1,
+            k: libc::SYS_io_uring_setup as u32,
+        },
+        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: the program outlives the calls, which copy it; its length is that of the array.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program), 0);
+    }
+    let error = Command::new(words[0]).args(&words[1..]).env_remove(BEHIND).exec();
+    panic!("{}: {error}", words[0]);
+}
+
+/// `uvatrain` with io_uring forbidden to it.
+fn behind_filter(directory: &Path, line: &str) -> Uvatrain {
+    let own = std::env::current_exe().unwrap();
+    let words = format!("export {BEHIND}=\"$(printf '%s\\n' \"$@\")\"");
+    let shell = format!("{words}\nexec '{}' disk::the_filter --exact --nocapture", own.display());
+    uvatrain_behind(directory, &shell, line.split_whitespace())
+}
+
+#[test]
+fn where_a_filter_forbids_io_uring_a_run_reads_by_threads_with_a_line_or_refuses_the_option() {
+    let temp = directory();
+    small_graph(temp.path());
+    let (expected, features, _) = learned(temp.path(), "--epochs 1 --features disk --reader pread");
+    if features["how"].as_str().unwrap().contains("without O_DIRECT") {
+        println!("skipped: the file system has no O_DIRECT, so that io_uring is not asked for");
+        return;
+    }
+    let line = format!("{TRAIN} --metrics run.jsonl --epochs 1 --features disk");
+    let told = behind_filter(temp.path(), &line).run().succeeds();
+    let says =
+        "uring is not used: io_uring is refused: Operation not permitted (os error 1): a seccomp filter";
+    assert!(told.stderr.contains(says), "{}", told.stderr);
+    let metrics = Metrics::read(&temp.path().join("run.jsonl"));
+    assert_eq!(metrics.trained(), expected.0);
+    let features = &metrics.of("start").last().unwrap()["in_force"]["features"];
+    assert_eq!(features["reader"], "pread");
+    assert!(features["passed_over"][0].as_str().unwrap().starts_with(says), "{features}");
+    let refused = behind_filter(temp.path(), &format!("{line} --reader uring")).run();
+    let refused = refused.ends_with(3);
+    for part in ["--reader uring", "graph/feat.npy", "a seccomp filter", "--reader auto"] {
+        assert!(refused.stderr.contains(part), "{}", refused.stderr);
+    }
+    let doctor = behind_filter(temp.path(), "doctor").run().succeeds().stdout;
+    assert!(doctor.contains("io_uring is refused") && doctor.contains("seccomp profile"), "{doctor}");
+}
