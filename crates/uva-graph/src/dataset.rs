@@ -239,10 +239,10 @@ impl Dataset {
         }
     }
 
-    /// The file of the feature table, and the byte at which its first row begins.
-    pub fn features_file(&self) -> (&Path, u64) {
-        let features = &self.files.features;
-        (features.path(), features.header().data_offset as u64)
+    /// The file of the feature table, and the byte at which its first row begins; `None` of a hop set, which has several.
+    pub fn features_file(&self) -> Option<(&Path, u64)> {
+        let features = &self.graph()?.features;
+        Some((features.path(), features.header().data_offset as u64))
     }
 
     /// The feature rows of the edges, row `i` for entry `i` of the neighbour lists; `None` if the dataset has none.

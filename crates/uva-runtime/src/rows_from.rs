@@ -93,6 +93,7 @@ impl FeatureChoice {
             (Features::Auto, Some(gather)) => {
                 (Features::Memory, format!("`gather={gather}` reads a table in memory"))
             }
+            (_, None) if dataset.hops().is_some() => (Features::Memory, FILES_OF_HOPS.to_owned()),
             (Features::Auto, None) => by_memory(dataset.features().bytes.len() as u64),
             (asked, _) => (asked, "asked for".to_owned()),
         };
@@ -128,6 +129,8 @@ impl FeatureChoice {
     }
 }
 
+const FILES_OF_HOPS: &str = "the files of a hop set are mapped";
+
 /// Memory where a table of so many bytes fits into what is available.
 fn by_memory(table: u64) -> (Features, String) {
     let gib = |bytes: u64| format!("{:.2} GiB", bytes as f64 / (1_u64 << 30) as f64);
@@ -147,7 +150,8 @@ fn by_memory(table: u64) -> (Features, String) {
 /// [`RuntimeError::Missing`] for a reader that the system refuses; [`RuntimeError::Input`] for a file that is no longer
 /// what was opened.
 pub(crate) fn row_file(dataset: &Dataset, reader: Reader) -> Result<RowFile, RuntimeError> {
-    let (path, offset) = dataset.features_file();
+    let (path, offset) =
+        dataset.features_file().ok_or_else(|| RuntimeError::Input(FILES_OF_HOPS.to_owned()))?;
     let table = dataset.features();
     let shape = TableShape { offset, rows: table.rows, row_bytes: table.row_bytes() };
     RowFile::open(path, shape, reader.kind()).map_err(|error| match error {

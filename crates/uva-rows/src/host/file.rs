@@ -157,6 +157,10 @@ impl<S: Fetch> HostTable for S {
         self.disk().mover.row_bytes
     }
 
+    fn pool(&self) -> Option<&rayon::ThreadPool> {
+        self.disk().mover.pool()
+    }
+
     fn copy_to(
         &mut self,
         ids: &[i64],

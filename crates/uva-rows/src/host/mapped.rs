@@ -133,7 +133,7 @@ impl HostTable for Mapped<'_> {
     }
 
     fn pool(&self) -> Option<&rayon::ThreadPool> {
-        self.pool.as_ref()
+        self.mover.pool()
     }
 
     fn copy_to(
