@@ -838,8 +838,9 @@ mod tests {
             let nodes = layout.packed_range(&header, Column::InputNodes, 0);
             assert_eq!(layout.packed_range(&header, Column::Seeds, 0).start, nodes.start);
             let features = layout.packed_range(&header, Column::X, 0);
-            assert_eq!(features, layout.range(&header, Column::X, 0));
-            assert!(end <= layout.upload_bytes(false) && layout.upload_bytes(false) <= features.start);
+            assert_eq!(features.start, end.next_multiple_of(PAGE));
+            assert_eq!(features.end, layout.packed_bytes(&header));
+            assert!(end <= layout.upload_bytes(false));
             // A batch that fills its slot leaves only what rounding up takes.
             assert!(!is_full || end.next_multiple_of(CACHE_LINE) == layout.upload_bytes(false));
             assert!(is_full || end < layout.upload_bytes(false), "{end} of {}", layout.upload_bytes(false));
