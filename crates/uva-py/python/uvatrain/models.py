@@ -207,7 +207,7 @@ class Model(nn.Module):
         kind = options["model"]
         if kind in _OF_HOP_SETS:
             raise ValueError(
-                f"the model is {kind!r}, which reads a hop set: read its parameters with load_tensors (docs/checkpoints.md)"
+                f"the model is {kind!r}, which reads a hop set: load_tensors reads its parameters (docs/checkpoints.md)"
             )
         if kind not in _LAYERS:
             raise ValueError(f"the model is {kind!r}, and this version has {', '.join(_LAYERS)}")

@@ -1,11 +1,12 @@
-//! Simple spectral graph convolution, S²GC (Zhu & Koniusz 2021): the mean over the hops, each with a share of the features.
+//! Simple spectral graph convolution, S²GC (Zhu & Koniusz 2021): the mean over the hops, each with a share of the
+//! features.
 
 use crate::TrainError;
 use crate::hops::inputs::another_number;
 use tch::Tensor;
 
-/// (1/R) Σ_r ((1 − α) z_r + α x) = α x + (1 − α)/R Σ_r z_r, from the tables x, z_1, …, z_R. Sums go from the first hop to
-/// the last.
+/// (1/R) Σ_r ((1 − α) z_r + α x) = α x + (1 − α)/R Σ_r z_r, from the tables x, z_1, …, z_R. The sum goes from the first
+/// hop to the last.
 pub(crate) fn mean(tables: &[Tensor], alpha: f64) -> Result<Tensor, TrainError> {
     let [features, first, others @ ..] = tables else { return Err(another_number(2)) };
     let mut sum = first.shallow_clone();

@@ -1,6 +1,7 @@
 //! Training on hop sets: layouts, element types, padding, devices, checkpoints, and what is refused.
 
 use super::hop_rows::{CLASSES, HOP_MODELS, HopSet, all_bytes, bytes, options, step};
+use super::late;
 use super::on_device::slice;
 use super::support::{Graph, parameter_bits, parameters};
 use crate::checkpoint;
@@ -207,7 +208,7 @@ fn a_batch_of_hops_on_a_device_trains_as_the_one_on_the_host() {
         // A device draws other numbers.
         let options = options(model, 16, 2);
         let set = HopSet::random((60, DIM), (3, 1), 7);
-        let place = super::late::place();
+        let place = late::place();
         let device = place.torch();
         let tables: Vec<Tensor> = set.read(&options).iter().map(|table| table.to_device(device)).collect();
         let (joined, labels) =
@@ -245,6 +246,44 @@ fn a_batch_of_hops_on_a_device_trains_as_the_one_on_the_host() {
             let on_cpu = expected.train_batch(0, 0, &batch, &mut || Ok(())).unwrap_err();
             assert!(on_cpu.to_string().contains("device memory for a trainer on the CPU"), "{on_cpu}");
         }
+    }
+}
+
+#[test]
+fn results_of_batches_of_hops_that_are_read_late_are_those_read_at_once() {
+    if !cuda_sim::in_process_with(
+        "tests::hop_training::results_of_batches_of_hops_that_are_read_late_are_those_read_at_once",
+        &[("CUDA_SIM_DELAY_US", "300")],
+    ) {
+        return;
+    }
+    for model in HOP_MODELS {
+        let options = training(model, 2);
+        let set = HopSet::random((60, DIM), (2, 1), 7);
+        let device = late::place().torch();
+        let tables: Vec<Tensor> = set.read(&options).iter().map(|table| table.to_device(device)).collect();
+        let labels = Tensor::from_slice(&set.labels).to_device(device);
+        let slices: Vec<_> = tables.iter().map(slice).collect();
+        let rows = DeviceHopRows::Tables(&slices);
+        let (seeds, labels) = (set.seeds, Some(slice(&labels)));
+        let element = ElementType::F32;
+        let batch = DeviceHopBatch { rows, element, seeds, dim: DIM, padding: 0, labels, proof: None };
+        let (mut at_once, mut ahead) =
+            (late::trainer_of(&options, DIM, false), late::trainer_of(&options, DIM, true));
+        for number in 0..4 {
+            let expected = at_once.train_batch(1, number, &batch, &mut || Ok(())).unwrap();
+            ahead.enqueue_batch(1, number, &batch, true).unwrap();
+            let found = ahead.reading(true).unwrap().unwrap();
+            assert_eq!((found.correct, found.labelled), (expected.correct as u64, expected.labelled as u64));
+            let near = if cuda_sim::on_a_gpu() { 1e-3 } else { 0.0 };
+            assert!(
+                (found.loss - expected.loss).abs() <= near,
+                "{model:?}: {} {}",
+                found.loss,
+                expected.loss
+            );
+        }
+        assert_eq!(ahead.steps().unwrap(), 4);
     }
 }
 

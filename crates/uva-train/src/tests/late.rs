@@ -19,8 +19,13 @@ pub(super) fn place() -> TrainDevice {
 
 fn trainer(ahead: bool) -> Trainer {
     let options = TrainerOptions { dropout: 0.5, weight_decay: 5e-4, ..options(ModelKind::Sage, 8, 2) };
+    trainer_of(&options, 6, ahead)
+}
+
+/// A trainer of three classes on that place; with `ahead`, one that runs ahead of it.
+pub(super) fn trainer_of(options: &TrainerOptions, input_dim: usize, ahead: bool) -> Trainer {
     let torch = cuda_sim::on_a_gpu().then(|| TorchCuda::load().unwrap());
-    let mut trainer = Trainer::new(&options, 6, 3, place()).unwrap();
+    let mut trainer = Trainer::new(options, input_dim, 3, place()).unwrap();
     if ahead {
         let context = Context::primary(0).unwrap();
         let stream = match torch {
