@@ -145,8 +145,9 @@ mod tests {
     #[test]
     fn an_order_that_is_not_shuffled_is_one_run_a_batch() {
         let order = order(10, None, 4, false);
-        let runs = |batch| order.batch(batch).collect::<Vec<_>>();
-        assert_eq!([runs(0), runs(1), runs(2), runs(3)], [vec![0..4], vec![4..8], vec![8..10], vec![]]);
+        let runs = |batch| order.batch(batch).map(|run| (run.start, run.end)).collect::<Vec<_>>();
+        let expected = [vec![(0, 4)], vec![(4, 8)], vec![(8, 10)], vec![]];
+        assert_eq!([runs(0), runs(1), runs(2), runs(3)], expected);
     }
 
     #[test]
