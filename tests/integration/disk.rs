@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::support::arrays::header;
 use crate::support::command::{recorded, run_with};
 use crate::support::runs::{Metrics, small_graph, wait_for_batches};
 use crate::support::{Uvatrain, directory, uvatrain, uvatrain_behind};
@@ -51,8 +50,10 @@ fn hashes_and_losses_of_rows_from_disk_are_those_of_memory_for_every_reader_and_
             learned(temp.path(), &format!("{options} --eval sampled --features memory"));
         assert_eq!((&features["from"], &features["reason"]), (&"memory".into(), &"asked for".into()));
         assert!(end.get("disk").is_none(), "{end}");
-        for way in ways {
-            for reader in ["auto", "pread", "mmap"] {
+        for (number, way) in ways.iter().enumerate() {
+            // Every reader with the first way; the others by the first that the system allows.
+            let readers = if number == 0 { &["auto", "pread", "mmap"][..] } else { &["auto"] };
+            for &reader in readers {
                 let line = format!("{options} --eval sampled {way} --features disk --reader {reader}");
                 let (found, features, end) = learned(temp.path(), &line);
                 assert_eq!(found, expected, "{line}");
@@ -114,10 +115,8 @@ fn where_the_table_fits_auto_reads_from_memory_and_says_why() {
 #[test]
 fn a_command_gets_the_same_columns_and_half_precision_rows_are_widened_alike() {
     let temp = directory();
-    let graph = small_graph(temp.path());
-    let mut table = header("<f2", &[4000, 24], false);
-    table.extend((0..4000_u32 * 24).flat_map(|value| (0x3800 + (value * 37 % 1021) as u16).to_le_bytes()));
-    fs::write(graph.join("feat.npy"), table).unwrap();
+    let generate = "generate graph --nodes 4000 --avg-degree 12 --feat-dim 24 --classes 4 --feat-dtype f16";
+    uvatrain(temp.path(), generate.split_whitespace()).run().succeeds();
     for options in ["", "--feature-type float32"] {
         let said = |from: &str| {
             let steps = "attach; take 2; features; pass valid 0; contents; close";

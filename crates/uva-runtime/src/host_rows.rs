@@ -70,9 +70,9 @@ impl<'d> HostRows<'d> {
             (Table::Memory(rows), Some(cache)) => {
                 Cached::in_memory(rows, cache).and_then(|rows| summed(rows, values))
             }
-            (Table::Disk(rows), None) => summed(rows, values),
+            (Table::Disk(rows), None) => summed(*rows, values),
             (Table::Disk(rows), Some(cache)) => {
-                Cached::on_disk(rows, cache).and_then(|rows| summed(rows, values))
+                Cached::on_disk(*rows, cache).and_then(|rows| summed(rows, values))
             }
         };
         summed.map(Self::Summed).map_err(failed)
@@ -190,9 +190,9 @@ pub(crate) fn gathered_on_host<'d>(
         (Table::Memory(rows), Some(cache)) => {
             Cached::in_memory(rows, cache).and_then(|rows| as_asked_for(rows, narrow))
         }
-        (Table::Disk(rows), None) => as_asked_for(rows, narrow),
+        (Table::Disk(rows), None) => as_asked_for(*rows, narrow),
         (Table::Disk(rows), Some(cache)) => {
-            Cached::on_disk(rows, cache).and_then(|rows| as_asked_for(rows, narrow))
+            Cached::on_disk(*rows, cache).and_then(|rows| as_asked_for(rows, narrow))
         }
     }
     .map_err(failed)
@@ -201,7 +201,7 @@ pub(crate) fn gathered_on_host<'d>(
 /// A table and who reads it.
 enum Table<'d> {
     Memory(Mapped<'d>),
-    Disk(File),
+    Disk(Box<File>),
 }
 
 fn table(dataset: &Dataset, threads: usize, from: RowsFrom) -> Result<Table<'_>, RuntimeError> {
@@ -211,7 +211,7 @@ fn table(dataset: &Dataset, threads: usize, from: RowsFrom) -> Result<Table<'_>,
         RowsFrom::Disk(reader) => {
             let file = row_file(dataset, reader)?;
             tracing::info!(reader = %file.reader(), how = file.how(), "rows are read from disk");
-            File::new(file, threads).map(Table::Disk)
+            File::new(file, threads).map(|rows| Table::Disk(Box::new(rows)))
         }
     }
     .map_err(failed)
@@ -243,7 +243,7 @@ pub(crate) fn chosen_rows(
 ) -> Result<CachedRows, RuntimeError> {
     match table(dataset, threads, from)? {
         Table::Memory(mut rows) => CachedRows::read(&mut rows, ids),
-        Table::Disk(mut rows) => CachedRows::read(&mut rows, ids),
+        Table::Disk(mut rows) => CachedRows::read(&mut *rows, ids),
     }
     .map_err(failed)
 }
