@@ -179,7 +179,10 @@ impl WorkerRole<'_> {
         let sampling = Sampling::new(dataset, plan, &graph, engine, None)?;
         let cache = crew.cached.as_ref().map(|rows| Arc::clone(rows).into());
         let rows = SlotRows::of_one_thread(dataset, &plan.layout, plan.options.rows_from(), cache)?;
-        self.hand_over(clock, &mut SampledBatches { plan, control, place: FIRST_SAMPLER + self.index, sampling, rows })
+        self.hand_over(
+            clock,
+            &mut SampledBatches { plan, control, place: FIRST_SAMPLER + self.index, sampling, rows },
+        )
     }
 
     /// Makes its batches one after the other, each in the slot of its sequence number.
