@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from conftest import REPOSITORY, run_python_well
@@ -56,6 +57,40 @@ with uvatrain.Loader(sys.argv[1], device="cuda:0", **options) as loader:
 kept += 1
 """
     assert "batch 0 of epoch 1 (train)" in run_python_well(script, graph, **simulator)
+
+
+def test_a_batch_larger_than_its_slot_is_the_same_and_counted(tmp_path, simulator):
+    # The first node has 400 in-neighbours, all others have three. With 45 batches an epoch, the one that has it among its
+    # seeds is none of those that slots are sized by.
+    path, nodes = tmp_path / "hub", 2000
+    path.mkdir()
+    degrees = np.where(np.arange(nodes) == 0, 400, 3)
+    edges = np.arange(degrees.sum())
+    arrays = {
+        "indptr": np.concatenate([[0], np.cumsum(degrees)]),
+        "indices": 1 + (edges * 613 + 7) % (nodes - 1),
+        "feat": (np.arange(nodes * 16) % 101).astype(np.float32).reshape(nodes, 16),
+        "label": np.arange(nodes) % 4,
+        "train_idx": np.arange(900),
+        "valid_idx": np.arange(900, 950),
+        "test_idx": np.arange(950, 1000),
+    }
+    for name, array in arrays.items():
+        np.save(path / f"{name}.npy", array)
+    script = """
+import sys, uvatrain
+
+def seen(**options):
+    with uvatrain.Loader(sys.argv[1], fanouts=(400, 2), batch_size=20, **options) as loader:
+        batches = [(batch.hash, batch.x.tolist(), batch.blocks[1].indices.tolist()) for batch in loader]
+        return batches, loader.stats().get("oversized")
+
+expected, oversized = seen()
+assert len(expected) == 45 and oversized is None
+assert seen(device="cuda:0") == (expected, 1)
+assert seen(device="cuda:0", slot_bytes="4MiB") == (expected, None)
+"""
+    run_python_well(script, path, **simulator)
 
 
 def test_halves_go_to_a_gpu_as_they_are_and_float32_is_refused_with_what_to_write_instead(tmp_path, simulator):
