@@ -69,6 +69,8 @@ impl Pread {
 
     /// Hands a read to the threads.
     fn hand_out(&mut self, index: usize, extent: Extent, buffer: ZeroedPages) {
+        // Here and not in a thread, whose panic nobody would wait for.
+        assert!(extent.length <= buffer.bytes().len(), "the extent is longer than the reader was made for");
         let jobs = self.jobs.as_ref().expect("it is there until the value is dropped");
         let handed = jobs.send(Job { index, extent, buffer, result: Ok(()) });
         assert!(handed.is_ok(), "threads receive until the value is dropped");
@@ -126,6 +128,11 @@ impl RangeReader for Pread {
         while self.outstanding > 0 {
             let job = self.take_back();
             self.free.push(job.buffer);
+        }
+        // Such a delivery keeps its buffer. Without any, nothing would be read.
+        if self.free.is_empty() {
+            let reason = "an earlier read has failed".to_owned();
+            return Err(self.file.failed(Failure { offset: 0, length: 0, reason }));
         }
         let mut waiting = extents.iter().enumerate();
         let mut failed = None;

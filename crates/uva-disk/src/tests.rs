@@ -137,10 +137,13 @@ fn a_delivery_that_panics_leaves_nothing_under_way() {
     let (_folder, path, bytes) = table();
     by_each_reader(&path, Seam::default, |kind, mut file| {
         let rows = rows();
-        let panicked = catch_unwind(AssertUnwindSafe(|| {
-            let _ = file.read(rows.iter().copied().enumerate(), |_, _| panic!("a delivery that fails"));
-        }));
-        assert!(panicked.is_err(), "{kind}");
+        // More often than any reader has buffers.
+        for _ in 0..100 {
+            let panicked = catch_unwind(AssertUnwindSafe(|| {
+                file.read(rows.iter().copied().enumerate(), |_, _| panic!("a delivery that fails"))
+            }));
+            assert!(panicked.is_err() || panicked.is_ok_and(|read| read.is_err()), "{kind}");
+        }
         match read(&mut file, &rows) {
             Ok(read) => assert!(read == expected(&bytes, &rows), "{kind}: other bytes"),
             Err(error) => {

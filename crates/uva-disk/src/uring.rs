@@ -170,7 +170,8 @@ impl RangeReader for Uring {
     }
 
     fn read(&mut self, extents: &[Extent], deliver: &mut dyn FnMut(usize, &[u8])) -> Result<(), DiskError> {
-        if self.outstanding > 0 {
+        // A call that failed, or a delivery that panicked, keeps the buffers of what it had completed.
+        if self.outstanding > 0 || self.free.len() != DEPTH {
             return Err(self.file.failed(no_call("an earlier read has failed")));
         }
         let mut waiting = extents.iter().enumerate();

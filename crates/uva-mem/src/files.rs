@@ -22,8 +22,8 @@ mod unique;
 
 pub use output::{Former, open_output, write_output};
 pub use read::{
-    is_about_the_name, open_directory, open_lock_file, open_own, open_regular, read_kernel, read_kernel_text,
-    read_regular, read_regular_text,
+    is_about_the_name, lies_in_memory, open_directory, open_lock_file, open_own, open_regular, read_kernel,
+    read_kernel_text, read_regular, read_regular_text,
 };
 pub use replacement::{Replacement, nameless, replace, target_of_partial, write_new};
 pub use unique::{is_word, random_word};

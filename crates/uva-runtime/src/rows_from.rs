@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use uva_cuda::memory::HostMemory;
 use uva_disk::{DiskError, ReaderKind, RowFile, TableShape};
 use uva_graph::Dataset;
+use uva_mem::files;
 use uva_options::{OptionError, named};
 
 use crate::RuntimeError;
@@ -82,6 +83,7 @@ impl FeatureChoice {
         backend: &Backend,
     ) -> Result<Self, RuntimeError> {
         let on_gpu = backend.device_slots().map(|_| backend.gather_name());
+        let is_open = (features, reader) == (Features::Auto, Reader::Auto);
         let (features, reason) = match (features, on_gpu) {
             (Features::Disk, Some(gather)) => {
                 let reason = format!(
@@ -93,19 +95,34 @@ impl FeatureChoice {
             (Features::Auto, Some(gather)) => {
                 (Features::Memory, format!("`gather={gather}` reads a table in memory"))
             }
-            (_, None) if dataset.hops().is_some() => (Features::Memory, FILES_OF_HOPS.to_owned()),
-            (Features::Auto, None) => by_memory(dataset.features().bytes.len() as u64),
-            (asked, _) => (asked, "asked for".to_owned()),
-        };
-        let disk = match features {
-            Features::Disk => {
-                let file = row_file(dataset, reader)?;
-                let passed_over = file.passed_over().to_vec();
-                Some(DiskChoice { reader: file.reader(), how: file.how(), passed_over })
+            (Features::Disk, None) if dataset.hops().is_some() => {
+                let reason =
+                    format!("{FILES_OF_HOPS}, and its rows are not read from disk: leave `features` out");
+                return Err(OptionError::new("features", features, reason).into());
             }
-            Features::Auto | Features::Memory => None,
+            (_, None) if dataset.hops().is_some() => (Features::Memory, FILES_OF_HOPS.to_owned()),
+            (Features::Auto, None) if lies_in_memory(dataset) => {
+                (Features::Memory, "the file system keeps the table in memory".to_owned())
+            }
+            (Features::Auto, None) => by_memory(dataset.features().bytes.len() as u64),
+            (asked, _) => (asked, ASKED_FOR.to_owned()),
         };
-        Ok(Self { features, reason, disk })
+        if features != Features::Disk {
+            return Ok(Self { features, reason, disk: None });
+        }
+        match row_file(dataset, reader) {
+            Ok(file) => {
+                let passed_over = file.passed_over().to_vec();
+                let disk = DiskChoice { reader: file.reader(), how: file.how(), passed_over };
+                Ok(Self { features, reason, disk: Some(disk) })
+            }
+            // Nobody asked for the disk, and a mapped file is read everywhere.
+            Err(RuntimeError::Missing(why)) if is_open => {
+                let reason = format!("{reason}, and no reader works here: {why}");
+                Ok(Self { features: Features::Memory, reason, disk: None })
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// As the metrics' first line has it.
@@ -124,12 +141,25 @@ impl FeatureChoice {
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let Some(DiskChoice { reader, how, passed_over }) = &self.disk else { return Vec::new() };
-        let first = format!("feature rows are read from disk by {reader} ({how}): {}", self.reason);
+        let remedy = match self.reason.as_str() {
+            ASKED_FOR => "",
+            _ => {
+                ". Rows that several batches need are read for each: --gpu-cache auto keeps the most-read ones in memory, \
+                 and --features memory maps the table"
+            }
+        };
+        let first = format!("feature rows are read from disk by {reader} ({how}): {}{remedy}", self.reason);
         std::iter::once(first).chain(passed_over.iter().cloned()).collect()
     }
 }
 
+const ASKED_FOR: &str = "asked for";
 const FILES_OF_HOPS: &str = "the files of a hop set are mapped";
+
+/// Whether the feature table is on a file system in memory. What the system counts as available leaves such files out.
+fn lies_in_memory(dataset: &Dataset) -> bool {
+    dataset.features_file().is_some_and(|(path, _)| files::lies_in_memory(path))
+}
 
 /// Memory where a table of so many bytes fits into what is available.
 fn by_memory(table: u64) -> (Features, String) {
@@ -155,6 +185,9 @@ pub(crate) fn row_file(dataset: &Dataset, reader: Reader) -> Result<RowFile, Run
     let table = dataset.features();
     let shape = TableShape { offset, rows: table.rows, row_bytes: table.row_bytes() };
     RowFile::open(path, shape, reader.kind()).map_err(|error| match error {
+        DiskError::Refused { .. } if reader == Reader::Auto => {
+            RuntimeError::Missing(format!("{error}. --features memory reads the mapped file"))
+        }
         DiskError::Refused { .. } => RuntimeError::Missing(format!(
             "--reader {reader}: {error}. --reader auto takes what works here, and --features memory reads the mapped file"
         )),

@@ -41,6 +41,14 @@ pub(super) fn not_regular(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, format!("it is {what}, not a regular file"))
 }
 
+/// Whether the bytes of the file at `path` are memory already: it is on a tmpfs, ramfs or hugetlbfs.
+pub fn lies_in_memory(path: &Path) -> bool {
+    /// `TMPFS_MAGIC`, `RAMFS_MAGIC` and `HUGETLBFS_MAGIC` of linux/magic.h.
+    const MAGIC: [u32; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
+    // Types are 32 bits, in a word whose width and sign differ between machines.
+    rustix::fs::statfs(path).is_ok_and(|found| MAGIC.contains(&(found.f_type as u32)))
+}
+
 /// Whether an error of opening or reading concerns the name and not the system, so that another path would help. These
 /// are: nothing there, not a regular file, too large, not the expected text, a loop of links, and a name that is too
 /// long.

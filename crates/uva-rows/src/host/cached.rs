@@ -22,6 +22,9 @@ const PARALLEL_FROM: usize = 1 << 20;
 /// Insertions that a thread takes at a time.
 const TASK: usize = 256;
 
+/// Rows that a cache is filled with at a time.
+const FILLED: usize = 1 << 20;
+
 /// Rows of a table, chosen once and copied: a static cache in host memory.
 ///
 /// It is a copy of its own, so the table's rows must not change while it is used.
@@ -53,7 +56,10 @@ impl CachedRows {
         let mut map = SlotMap::new(source.rows())?;
         map.assign(ids)?;
         let mut rows = zeroed_pages(row_bytes, ids.len())?;
-        source.fill(ids, HostPlace::new(rows.bytes_mut()))?;
+        // A source plans its reads for all rows of a call, which takes memory for each.
+        for (ids, rows) in ids.chunks(FILLED).zip(rows.bytes_mut().chunks_mut(FILLED * row_bytes.max(1))) {
+            source.fill(ids, HostPlace::new(rows))?;
+        }
         Ok(Self { map, rows, row_bytes, count: ids.len() })
     }
 

@@ -168,17 +168,18 @@ impl WorkerRole<'_> {
 
     fn make_all(&self, clock: &mut StageClock) -> Result<(), RuntimeError> {
         let Self { dataset, plan, control, crew, .. } = *self;
-        // Threads of the shuffle would otherwise inherit the one core.
+        // Threads of the shuffle, and those that read from disk, would otherwise inherit the one core.
         machine::start_threads()?;
-        self.keep_on_core();
         if let (Some(hops), Some(batches)) = (dataset.hops(), &plan.options.hops) {
+            self.keep_on_core();
             return self.hand_over(clock, &mut HopSampling::new(dataset, hops, plan, batches)?);
         }
+        let cache = crew.cached.as_ref().map(|rows| Arc::clone(rows).into());
+        let rows = SlotRows::of_one_thread(dataset, &plan.layout, plan.options.rows_from(), cache)?;
+        self.keep_on_core();
         let graph = SampledGraph::new(dataset, self.reordered.map(FrozenBytes::bytes))?;
         let engine = Engine::on_host(dataset, &graph, &plan.options, plan.caches.lists)?;
         let sampling = Sampling::new(dataset, plan, &graph, engine, None)?;
-        let cache = crew.cached.as_ref().map(|rows| Arc::clone(rows).into());
-        let rows = SlotRows::of_one_thread(dataset, &plan.layout, plan.options.rows_from(), cache)?;
         self.hand_over(
             clock,
             &mut SampledBatches { plan, control, place: FIRST_SAMPLER + self.index, sampling, rows },
