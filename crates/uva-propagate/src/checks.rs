@@ -21,6 +21,11 @@ pub(crate) struct WrongKey {
 pub(crate) fn check(set: &HopSet) -> Result<(), WrongKey> {
     operators(set)?;
     require(set.dim > 0, "dim", || "is 0: a row has one feature at least".to_owned())?;
+    let row = set.dim.checked_mul(set.hops()).and_then(|values| values.checked_mul(set.dtype.bytes()));
+    let all = row.and_then(|bytes| bytes.checked_mul(set.rows.max(1)));
+    require(all.is_some_and(|bytes| isize::try_from(bytes).is_ok()), "dim", || {
+        format!("is {}: so many features of all rows and hops are too large", set.dim)
+    })?;
     require(set.data_offset == DATA_OFFSET, "data_offset", || {
         format!("is {}, and elements begin at byte {DATA_OFFSET}", set.data_offset)
     })?;

@@ -33,12 +33,12 @@ pub fn _open_hop_loader(
     rank: &Bound<'_, PyAny>,
     world_size: &Bound<'_, PyAny>,
     options: &Bound<'_, PyDict>,
-    hops: Option<Vec<usize>>,
+    hops: Option<Vec<i64>>,
     shuffle: &str,
     chunk: Option<&str>,
 ) -> PyResult<Source> {
     let split = split_named(split)?;
-    let mut options = options_given(options)?;
+    let mut options = options_given(options).map_err(|raised| named_threads(py, raised))?;
     options.part = Part { index: count("rank", rank)?, of: count("world_size", world_size)? };
     let refused = |error: OptionError| of_runtime(error.into());
     let mut order = Given::<HopOptions>::default();
@@ -53,12 +53,22 @@ pub fn _open_hop_loader(
         let dataset = Arc::new(opened(&path)?);
         let batches = batches(&dataset, &order_options, options.batch_size, hops)?;
         let options = options.of_hops(batches);
-        options.check().or_raise()?;
+        options.check().map_err(|error| Python::attach(|py| named_threads(py, of_runtime(error))))?;
         let cpu = BackendOptions { device: DeviceChoice::Cpu, ..BackendOptions::default() };
         let backend = decide_here(&cpu, &dataset, options.gather_threads).or_raise()?.backend;
         let stream = BatchStream::in_this_process(dataset, &options, backend.clone(), split).or_raise()?;
         Ok(Source::new(stream, options, backend, Some(split)))
     })
+}
+
+/// The exception, with the workers' number called as in Python.
+fn named_threads(py: Python<'_>, raised: PyErr) -> PyErr {
+    let field = raised.value(py).getattr("field").and_then(|field| field.extract::<String>());
+    if field.is_ok_and(|field| field == "samplers") {
+        let message = raised.value(py).to_string().replace("samplers", "threads");
+        return with(PyValueError::new_err(message), "field", Some("threads"));
+    }
+    raised
 }
 
 /// The hop set at `path` as a dataset of rows, checked on threads made for that.
@@ -74,19 +84,20 @@ fn batches(
     dataset: &Dataset,
     order: &HopOptions,
     batch_size: usize,
-    hops: Option<Vec<usize>>,
+    hops: Option<Vec<i64>>,
 ) -> PyResult<HopBatches> {
     let refused = |message: String| with(PyValueError::new_err(message), "field", Some("hops"));
     let set = dataset.hops().ok_or_else(|| refused("the dataset has none".to_owned()))?;
-    let all = order.batches(set, batch_size);
+    let all = order.batches(set, batch_size).map_err(|error| of_runtime(error.into()))?;
+    let is_there = |hop: &i64| usize::try_from(*hop).is_ok_and(|hop| hop < set.count());
     match hops {
         None => Ok(all),
-        Some(hops) if hops.is_empty() || hops.iter().any(|&hop| hop >= set.count()) => {
+        Some(hops) if hops.is_empty() || !hops.iter().all(is_there) => {
             let last = set.count() - 1;
             Err(refused(format!(
                 "hops {hops:?}: positions in the set are from 0 to {last}, and one at least is needed"
             )))
         }
-        Some(tables) => Ok(HopBatches { tables, ..all }),
+        Some(hops) => Ok(HopBatches { tables: hops.into_iter().map(|hop| hop as usize).collect(), ..all }),
     }
 }

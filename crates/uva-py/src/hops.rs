@@ -233,7 +233,11 @@ impl HopSet {
         let element = match array.kind() {
             NpyType::U8 => Element::U8,
             NpyType::F32 => Element::F32,
-            _ => Element::I64,
+            NpyType::I64 => Element::I64,
+            other => {
+                let message = format!("{}: labels of type {other} are of no task", array.path().display());
+                return Err(PyValueError::new_err(message));
+            }
         };
         self.array(file, array.shape().get(1).copied(), element).map(Some)
     }

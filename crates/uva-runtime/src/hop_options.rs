@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uva_graph::Hops;
 use uva_options::Purpose::Identity;
-use uva_options::{Field, OptionValue, named, options};
+use uva_options::{Field, OptionError, OptionValue, named, options};
 
 const BATCHES: &str = "Batches";
 
@@ -114,14 +114,22 @@ impl OptionValue for HopBatches {
 
 impl HopOptions {
     /// Batches of this size with all tables of the hop set.
-    #[must_use]
-    pub fn batches(&self, hops: Hops<'_>, batch_size: usize) -> HopBatches {
+    ///
+    /// # Errors
+    /// For a chunk that is larger than a batch.
+    pub fn batches(&self, hops: Hops<'_>, batch_size: usize) -> Result<HopBatches, OptionError> {
         let chunk = match (self.shuffle, self.chunk) {
             (Shuffle::Full, _) => 1,
+            (Shuffle::Chunks, Chunk::Rows(rows)) if rows as usize > batch_size => {
+                let reason = format!(
+                    "a chunk is at most a batch (`batch_size={batch_size}`): larger ones leave little to shuffle"
+                );
+                return Err(OptionError::new("chunk", rows, reason));
+            }
             (Shuffle::Chunks, Chunk::Rows(rows)) => rows as usize,
             (Shuffle::Chunks, Chunk::Auto) => chosen_chunk(hops.row_stride(), batch_size),
         };
-        HopBatches { tables: (0..hops.count()).collect(), chunk }
+        Ok(HopBatches { tables: (0..hops.count()).collect(), chunk })
     }
 }
 

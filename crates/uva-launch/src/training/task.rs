@@ -5,6 +5,10 @@ use uva_model::{Metric, RegressionLoss, Task, TaskKind};
 
 use uva_runtime::RuntimeError;
 
+/// What to do about a hop set without labels.
+const OF_HOPS: &str =
+    "give labels to the dataset that it was made of, and make it again by `uvatrain propagate`";
+
 /// What a model predicts for a node, judged by `metric`. The default metric is accuracy for one class a node, the area
 /// under the ROC curve for several labels, and the loss for regression. `loss` is for regression; its default is the
 /// mean squared error.
@@ -24,6 +28,12 @@ pub fn task(
         ))
     };
     let kind = match dataset.labels() {
+        Labels::Absent if dataset.hops().is_some() => {
+            return Err(RuntimeError::Input(format!("{name}: the hop set has no labels: {OF_HOPS}")));
+        }
+        Labels::Single(labels) if dataset.hops().is_some() && labels.iter().all(|&label| label < 0) => {
+            return Err(RuntimeError::Input(format!("{name}: no row has a label: {OF_HOPS}")));
+        }
         Labels::Absent => {
             return Err(RuntimeError::Input(format!(
                 "{name}: the dataset has no labels, so there is nothing to train on or to evaluate: import it again with \

@@ -194,14 +194,15 @@ class SlotBatch:
 
     @property
     def seeds(self) -> torch.Tensor:
-        """int64 [num_seeds]: the nodes to train on. They are the first of `input_nodes`."""
+        """int64 [num_seeds]: the nodes to train on. Of a `Batch` they are the first of `input_nodes`."""
         return self._tensor("seeds")
 
     @property
     def input_id(self) -> torch.Tensor:
         """int64 [num_seeds]: each seed's position in its split, as in PyG's loaders.
 
-        Only where it was asked for: `Loader(..., input_id=True)`, `uvatrain run --input-id`.
+        Only where it was asked for: `Loader(..., input_id=True)`, `HopLoader(..., input_id=True)`, `uvatrain run
+        --input-id`.
         """
         return self._tensor("input_id")
 

@@ -23,9 +23,10 @@ __all__ = ["HopBatch", "HopLoader", "HopSet", "propagate"]
 
 
 class HopSet:
-    """A hop set that is open: features after 0, 1, ... hops for the rows of the splits. It can be read only.
+    """A hop set that is open: features after 0, 1, ... hops for the rows of the splits.
 
-    Its arrays are tensors (numpy arrays where torch is not installed) that view the mapped files without a copy.
+    Its arrays are tensors (numpy arrays where torch is not installed) that view the mapped files without a copy. What is
+    written to them stays in this object, and reaches neither the files nor what loaders read.
 
     path: the directory.
     verify: also compare all bytes with the hashes in hops.json, and refuse values that are not finite.
@@ -33,6 +34,7 @@ class HopSet:
 
     def __init__(self, path: str | os.PathLike[str], *, verify: bool = False) -> None:
         self._core = _core.HopSet(os.fspath(path))
+        self._tables: dict[str, Any] = {}
         if verify:
             self._core.verify()
 
@@ -81,7 +83,7 @@ class HopSet:
         """For each hop [rows, feature_dim]: the features, then the hops of the first operator, and so on."""
         files = self._core.hop_files
         if self.meta["layout"] == "hops":
-            return [lent(self._core.rows_of(file)) for file in files]
+            return [self._table(file, lambda file=file: self._core.rows_of(file)) for file in files]
         rows = self.rows
         return [rows[:, hop] for hop in range(self.num_hops)]
 
@@ -91,18 +93,25 @@ class HopSet:
         if self.meta["layout"] != "rows":
             raise ValueError(f"{self.path}: each hop has a file of its own (layout='hops'): take .hops")
         [file] = self._core.hop_files
-        return lent(self._core.rows_of(file)).reshape(self.num_rows, self.num_hops, self.feature_dim)
+        rows = self._table(file, lambda: self._core.rows_of(file))
+        return rows.reshape(self.num_rows, self.num_hops, self.feature_dim)
 
     @property
     def node_idx(self) -> Any:
         """int64 [rows]: the node in the dataset that each row belongs to."""
-        return lent(self._core.node_idx())
+        return self._table("node_idx", self._core.node_idx)
 
     @property
     def labels(self) -> Any:
         """The labels of the rows, as the dataset has them; None where it has none."""
-        array = self._core.labels()
-        return None if array is None else lent(array)
+        return self._table("labels", self._core.labels)
+
+    def _table(self, name: str, array: Callable[[], Any]) -> Any:
+        """The file of this name, mapped at the first use."""
+        if name not in self._tables:
+            found = array()
+            self._tables[name] = None if found is None else lent(found)
+        return self._tables[name]
 
     def __repr__(self) -> str:
         operators = ", ".join(f"{hops} of {name}" for name, hops in self.operators.items())
@@ -144,7 +153,8 @@ class HopLoader(Batches):
     batch_size: rows of a batch.
     split: "train", "valid" (or "val") or "test".
     hops: which hops batches have, as positions in `HopSet.hops`. None: all.
-    shuffle: what each epoch orders anew: "full", each training row, or "chunks", chunks of consecutive rows.
+    shuffle: what each epoch orders anew: "full", each training row, or "chunks", chunks of consecutive rows. Rows of
+        validation and test keep their order.
     chunk: rows of a chunk, with shuffle="chunks". None: what makes reads of 1 MiB at least.
     drop_last: leave out a last training batch that is smaller.
     seed: of the order.
@@ -241,7 +251,8 @@ def propagate(
     memory: bytes, or a size such as "4GiB", for tables and buffers. What does not fit takes several passes over the
         graph. None: half of what can be had.
     threads: that sum. None: one for each core.
-    progress: called with the operator's name, the rows that are summed, and all rows of this operator.
+    progress: called with what is worked on ("features", "edges", or an operator's name), the rows that are done, and
+        all rows of it.
 
     Raises ValueError for options, and where memory or the disk are too small; OSError for what the system refuses.
     """

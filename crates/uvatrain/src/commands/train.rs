@@ -50,7 +50,11 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     let (dataset, loader) = match dataset.hops() {
         Some(hops) => {
             let loader = flags.loader.options();
-            let batches = flags.hops.options().batches(hops, loader.batch_size);
+            let batches = flags
+                .hops
+                .options()
+                .batches(hops, loader.batch_size)
+                .map_err(uva_runtime::RuntimeError::from)?;
             (dataset, loader.of_hops(batches))
         }
         None => {
