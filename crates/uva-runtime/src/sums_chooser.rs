@@ -13,6 +13,7 @@ use uva_ops::lists::projects_first;
 use uva_sample::BatchKey;
 
 use crate::control::Control;
+use crate::options::{LoaderOptions, Prepare};
 use crate::plan::RunPlan;
 use crate::sums_climb::{Climb, Step};
 use crate::sums_share::SumsShare;
@@ -29,14 +30,27 @@ pub(crate) fn sums_batch(plan: &RunPlan, control: &Control, sequence: u64, heade
     }
     let key = header.key();
     let number = (key.split == Split::Train).then(|| plan.schedule.training_number(key));
-    way_of(control, Windows::of(plan), SumsShare::parts(&plan.options), sequence, number)
+    way_of(control, Windows::of(plan), &plan.options, sequence, number)
 }
 
 /// Whether the batch of this sequence number is to be summed, and of this number among the training batches, if it is
 /// one.
-fn way_of(control: &Control, windows: Windows, parts: u32, sequence: u64, number: Option<u64>) -> bool {
+fn way_of(
+    control: &Control,
+    windows: Windows,
+    options: &LoaderOptions,
+    sequence: u64,
+    number: Option<u64>,
+) -> bool {
     match control.parts_summed(sequence) {
-        Some(summed) => SumsShare::new(summed, parts).has(sequence),
+        Some(summed) => {
+            // Workers are the parts themselves. Those of a producer are of the training batches, whatever comes between.
+            let place = match options.prepare {
+                Prepare::Roles => number.unwrap_or(sequence),
+                Prepare::Whole => sequence,
+            };
+            SumsShare::new(summed, SumsShare::parts(options)).has(place)
+        }
         None => number.is_some_and(|number| windows.tries_sums(number)),
     }
 }
@@ -167,9 +181,14 @@ struct Window {
 impl Window {
     fn new(windows: Windows, parts: u32, from: u64) -> Self {
         let whole_epochs = windows.whole_epochs();
-        // Whole epochs are counted batch by batch: so each window has equally many pauses.
-        let parts = if whole_epochs { 1 } else { u64::from(parts) };
-        let wanted = windows.counted().next_multiple_of(parts);
+        let parts = u64::from(parts);
+        let (parts, wanted) = if whole_epochs {
+            // Counted batch by batch, so that each window has equally many pauses; and equally many of each part.
+            let counted = windows.counted();
+            (1, (1..=parts).map(|times| times * counted).find(|all| all % parts == 0).unwrap_or(counted))
+        } else {
+            (parts, windows.counted().next_multiple_of(parts))
+        };
         let nothing = (0.0, 0);
         Self {
             settling: windows.settling(),
@@ -223,7 +242,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::options::{LoaderOptions, Prepare};
 
     /// A run that is simulated: seconds that a batch takes in each stage, by its number and by whether it is summed.
     struct Simulated<'a> {
@@ -286,7 +304,7 @@ mod tests {
                         .map_or(Some(0.0), |of| released.get(of as usize).copied());
                     let Some(slot) = slot.filter(|_| next < self.length) else { break };
                     let maker = next.checked_sub(self.makers).map_or(0.0, |last| made[last as usize].0);
-                    let summed = way_of(&control, self.windows(), parts, next, Some(next));
+                    let summed = way_of(&control, self.windows(), &options, next, Some(next));
                     made.push((slot.max(maker) + (self.producer)(next, summed), summed));
                 }
                 let (ready, summed) = made[sequence as usize];

@@ -59,7 +59,7 @@ impl Windows {
     /// Those of a run with so many slots in all, whose epochs have so many training batches.
     pub(crate) fn with(slots: u64, epoch: u64) -> Self {
         let counted = (2 * slots).max(LEAST_COUNTED);
-        if epoch == 0 || epoch >= 2 * slots {
+        if epoch == 0 || epoch > 2 * slots {
             return Self { settling: slots, counted, whole_epochs: false };
         }
         Self {
@@ -200,7 +200,8 @@ impl SumsTrial {
         let places = [batch, next].map(|batch| self.windows.place(batch.number));
         let [Some((window, at)), Some((next_window, _))] = places else { return };
         let Windows { settling, whole_epochs, .. } = self.windows;
-        let settled = at >= settling && (whole_epochs || batch.in_epoch >= settling);
+        // The step into whole epochs counts, and that out of them does not: as many pauses as epochs.
+        let settled = if whole_epochs { at + 1 >= settling } else { at.min(batch.in_epoch) >= settling };
         let follows =
             next.number == batch.number + 1 && (whole_epochs || next.in_epoch == batch.in_epoch + 1);
         if settled && follows && window == next_window {
@@ -403,10 +404,10 @@ mod tests {
     }
 
     #[test]
-    fn epochs_with_fewer_batches_than_two_times_the_slots_are_timed_whole() {
+    fn epochs_of_at_most_twice_as_many_batches_as_slots_are_timed_whole() {
         let of_long = Windows { settling: 10, counted: 20, whole_epochs: false };
-        assert_eq!([Windows::with(10, 20), Windows::with(10, 0)], [of_long; 2]);
-        for (epoch, settling, counted) in [(19, 19, 38), (7, 14, 21), (1, 10, 20)] {
+        assert_eq!([Windows::with(10, 21), Windows::with(10, 0)], [of_long; 2]);
+        for (epoch, settling, counted) in [(20, 20, 20), (19, 19, 38), (7, 14, 21), (1, 10, 20)] {
             assert_eq!(Windows::with(10, epoch), Windows { settling, counted, whole_epochs: true });
         }
         // Epochs of seven batches, and a pause of three seconds behind each. A run that was resumed begins within one.
@@ -423,9 +424,8 @@ mod tests {
             });
             let choice = choice.unwrap();
             assert_eq!(choice.sums, sums, "{choice:?}");
-            // 20 batches of a window of 35 are timed. Where it ends with an epoch, the pause behind it is not.
-            let pauses = if first == 0 { 2.0 } else { 3.0 } * 3.0;
-            let expected = [1.0, host].map(|batch| 20.0 / (20.0 * batch + pauses));
+            // 21 batches of a window of 35 are timed, three epochs with the pause behind each.
+            let expected = [1.0, host].map(|batch| 21.0 / (21.0 * batch + 3.0 * 3.0));
             for (found, expected) in choice.batches_per_second.unwrap().into_iter().zip(expected) {
                 assert!((found - expected).abs() < 1e-9, "{first}: {found} {expected}");
             }

@@ -130,6 +130,12 @@ impl SlotReader {
     pub fn take_aside(&self, slot: usize, image: &[u8]) -> Result<(Taking, Aside), CudaError> {
         let mut report = [0; REPORT_BYTES];
         report.copy_from_slice(&image[REPORT]);
+        // No fill orders this batch's stream behind that of the slot's last one, as `ready` does elsewhere. Work on two
+        // streams would then signal `free` in any order.
+        let (before, now) = (self.taken_on(slot), Arc::clone(&lock(&self.stream)));
+        if !Arc::ptr_eq(&before, &now) {
+            before.stream().synchronize()?;
+        }
         let aside = Aside::new(self.context(), image)?;
         match self.begin(slot, Some(GatherReport::from_bytes(&report)), |stream| aside.bring(stream, image)) {
             Ok(taking) => Ok((taking, aside)),

@@ -128,7 +128,7 @@ fn buffer_bytes(plan: &RunPlan) -> usize {
 
 fn what(plan: &RunPlan) -> String {
     format!(
-        "{} feature slots of {} bytes (--slots, --batch-size, --fanouts and --slot-bytes decide their size)",
+        "{} feature slots of {} bytes (--slots, --batch-size, --fanouts, --gpu-slots and --slot-bytes decide their size)",
         plan.options.feature_slots,
         plan.slot_room().bytes
     )
