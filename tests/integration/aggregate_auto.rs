@@ -106,11 +106,15 @@ fn check_the_trial_with(slots: usize, behind: usize, metrics: &Metrics) {
         assert_eq!(choice["way"], expected, "{choice}");
         assert_eq!(choice["sums"] == "none", expected == "off", "{choice}");
     }
-    // The sequence number of a batch counts validation batches, too. Batches have five nodes.
+    // Parts are of the training batches, or of all batches where they are workers: a sequence number counts validation
+    // batches, too. Batches have five nodes.
     let validation = run.of("start").next().unwrap()["dataset"]["valid"].as_u64().unwrap().div_ceil(5);
     let absolute = |batch: &Value| place(batch).0 * (EPOCH as u64 + validation) + place(batch).1;
-    let sequences: Vec<u64> = batches.iter().map(|batch| absolute(batch) - absolute(batches[0])).collect();
-    check_the_search(&kept, parts, window, &ways, &sequences);
+    let places: Vec<u64> = match behind {
+        0 => batches.iter().map(|batch| absolute(batch) - absolute(batches[0])).collect(),
+        _ => (0..batches.len() as u64).collect(),
+    };
+    check_the_search(&kept, parts, window, &ways, &places);
 
     let end = &run.of("end").next().unwrap()["aggregate"];
     assert_eq!(end["way"], "auto");
@@ -122,16 +126,16 @@ fn check_the_trial_with(slots: usize, behind: usize, metrics: &Metrics) {
 
 /// Checks that batches have the ways of the kept share of that many parts, given by the batches that it holds from, but
 /// for windows of a share beside it. A window has so many batches at least. A search leaves no other trace.
-fn check_the_search(kept: &[(usize, usize)], parts: usize, window: usize, ways: &[&str], sequences: &[u64]) {
-    let has = |share: usize, sequence: u64| {
+fn check_the_search(kept: &[(usize, usize)], parts: usize, window: usize, ways: &[&str], places: &[u64]) {
+    let has = |share: usize, place: u64| {
         // The order in which parts join a share.
         let order = [0, 2, 1, 3].into_iter().filter(|part| *part < parts);
-        order.take(share).any(|part| sequence % parts as u64 == part as u64)
+        order.take(share).any(|part| place % parts as u64 == part as u64)
     };
     let (first, mut share) = kept[0];
     // Steps away from the kept share at which the batches so far can have been made, and for how many batches.
     let mut possible = vec![(0_isize, 0_usize)];
-    for (number, (way, sequence)) in ways.iter().zip(sequences).enumerate().skip(first) {
+    for (number, (way, place)) in ways.iter().zip(places).enumerate().skip(first) {
         let mut next: Vec<(isize, usize)> = Vec::new();
         let changed = kept[1..].iter().find(|(from, _)| *from == number);
         for (step, batches) in possible {
@@ -152,7 +156,7 @@ fn check_the_search(kept: &[(usize, usize)], parts: usize, window: usize, ways: 
         }
         next.retain(|(step, _)| {
             let share = share.checked_add_signed(*step).filter(|share| *share <= parts);
-            share.is_some_and(|share| has(share, *sequence) == (*way == "host"))
+            share.is_some_and(|share| has(share, *place) == (*way == "host"))
         });
         next.iter_mut().for_each(|(_, batches)| *batches = (*batches + 1).min(window));
         next.sort_unstable();

@@ -260,7 +260,7 @@ fn options_of_no_use_with_a_hop_set_are_refused_by_name() {
         ("--input-nodes nodes.npy", ["--input-nodes", "hop set"]),
         ("--chunk 5", ["--chunk", "--shuffle chunks"]),
         ("--chunk 0 --shuffle chunks", ["--chunk", "whole number"]),
-        ("--chunk 101 --shuffle chunks --batch-size 100", ["--chunk 101", "at most a batch"]),
+        ("--chunk 101 --shuffle chunks", ["--chunk 101", "at most a batch"]),
         ("--eval full", ["--eval", ""]),
         ("--use-hops 4", ["--use-hops 4", "3"]),
         ("--device cuda:0", ["--device cuda:0", "--device cpu"]),

@@ -1,6 +1,7 @@
 //! The share of a run's batches that the producer sums, and which batches these are.
 //!
-//! The sequence number alone says whether a batch belongs to the share. Numbers are divided into as many *parts* as
+//! A batch's number alone says whether it belongs to the share: for samplers and a producer that among the training batches
+//! (others have their sequence number), for workers the sequence number. Numbers are divided into as many *parts* as
 //! [`SumsShare::parts`] says, by their remainder. A share is a number of parts, and a larger share has the parts of
 //! every smaller one, and others. So a step up or down changes the way of one part.
 //!
@@ -87,9 +88,9 @@ impl SumsShare {
         }
     }
 
-    /// Whether the batch of this sequence number belongs to it.
-    pub(crate) fn has(self, sequence: u64) -> bool {
-        let part = (sequence % u64::from(self.of.max(1))) as u32;
+    /// Whether the batch of this number belongs to it.
+    pub(crate) fn has(self, number: u64) -> bool {
+        let part = (number % u64::from(self.of.max(1))) as u32;
         // Parts join a share in the order of their numbers read backwards in binary. So those of a share are spread.
         let before = (0..self.of).filter(|other| other.reverse_bits() < part.reverse_bits()).count();
         (before as u32) < self.summed
