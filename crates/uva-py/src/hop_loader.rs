@@ -38,7 +38,7 @@ pub fn _open_hop_loader(
     chunk: Option<&str>,
 ) -> PyResult<Source> {
     let split = split_named(split)?;
-    let mut options = options_given(options).map_err(|raised| named_threads(py, raised))?;
+    let mut options = options_given(options)?;
     options.part = Part { index: count("rank", rank)?, of: count("world_size", world_size)? };
     let refused = |error: OptionError| of_runtime(error.into());
     let mut order = Given::<HopOptions>::default();
@@ -53,22 +53,12 @@ pub fn _open_hop_loader(
         let dataset = Arc::new(opened(&path)?);
         let batches = batches(&dataset, &order_options, options.batch_size, hops)?;
         let options = options.of_hops(batches);
-        options.check().map_err(|error| Python::attach(|py| named_threads(py, of_runtime(error))))?;
+        options.check().or_raise()?;
         let cpu = BackendOptions { device: DeviceChoice::Cpu, ..BackendOptions::default() };
         let backend = decide_here(&cpu, &dataset, options.gather_threads).or_raise()?.backend;
         let stream = BatchStream::in_this_process(dataset, &options, backend.clone(), split).or_raise()?;
         Ok(Source::new(stream, options, backend, Some(split)))
     })
-}
-
-/// The exception, with the workers' number called as in Python.
-fn named_threads(py: Python<'_>, raised: PyErr) -> PyErr {
-    let field = raised.value(py).getattr("field").and_then(|field| field.extract::<String>());
-    if field.is_ok_and(|field| field == "samplers") {
-        let message = raised.value(py).to_string().replace("samplers", "threads");
-        return with(PyValueError::new_err(message), "field", Some("threads"));
-    }
-    raised
 }
 
 /// The hop set at `path` as a dataset of rows, checked on threads made for that.

@@ -80,13 +80,13 @@ def test_chunks_of_one_row_are_the_full_shuffle_and_others_stay_together(hops):
     assert not torch.equal(chunks[:, 0].sort().values, chunks[:, 0])
 
 
-def test_batches_do_not_depend_on_slots_threads_or_layout(hops, tmp_path):
+def test_batches_do_not_depend_on_slots_samplers_or_layout(hops, tmp_path):
     together = uvatrain.propagate(
         hops.path.removesuffix("set") + "graph", tmp_path / "rows", operator="sym,row", hops=2, layout="rows"
     )
     with uvatrain.HopLoader(hops, batch_size=64) as loader:
         expected = seen(loader)
-    for path, options in [(hops, dict(slots=2)), (hops, dict(slots=2, threads=3)), (together, dict(threads=2))]:
+    for path, options in [(hops, dict(slots=2)), (hops, dict(slots=2, samplers=3)), (together, dict(samplers=2))]:
         with uvatrain.HopLoader(path, batch_size=64, **options) as loader:
             assert equal(seen(loader), expected)
 
@@ -108,7 +108,7 @@ def test_a_state_goes_on_behind_the_batch_at_hand(hops):
             if number == 2:
                 state = loader.state_dict()
                 break
-    with uvatrain.HopLoader(hops, batch_size=64, threads=2) as resumed:
+    with uvatrain.HopLoader(hops, batch_size=64, samplers=2) as resumed:
         resumed.load_state_dict(state)
         assert equal(seen(resumed) + seen(resumed), whole[3:])
     for options in (dict(seed=1), dict(shuffle="chunks", chunk=10)):
@@ -145,7 +145,7 @@ def test_tensors_view_the_slot_and_a_batch_ends_at_the_next_step(hops):
         (dict(hops=[]), "hops"),
         (dict(hops=[5]), "hops"),
         (dict(hops=[-1]), "hops"),
-        (dict(threads=0), "threads"),
+        (dict(samplers=0), "samplers"),
         (dict(shuffle="chunks", chunk=65), "chunk"),
         (dict(shuffle="some"), "shuffle"),
         (dict(shuffle="chunks", chunk=0), "chunk"),

@@ -159,7 +159,7 @@ class HopLoader(Batches):
     drop_last: leave out a last training batch that is smaller.
     seed: of the order.
     slots: batches that are prepared or in use at a time.
-    threads: that copy rows, each a batch of its own.
+    samplers: workers that copy rows, each a batch of its own.
     input_id: batches have `input_id`, each row's position in its split.
     rank, world_size: which part of an epoch's batches comes here, as for `uvatrain.Loader`.
     """
@@ -178,7 +178,7 @@ class HopLoader(Batches):
         drop_last: bool = False,
         seed: int = 0,
         slots: int = 3,
-        threads: int = 1,
+        samplers: int = 1,
         input_id: bool = False,
         rank: int | None = None,
         world_size: int | None = None,
@@ -186,7 +186,7 @@ class HopLoader(Batches):
         rank, world_size = ranks(rank, world_size)
         split = split_name(split)
         options = dict(
-            batch_size=batch_size, drop_last=drop_last, seed=seed, slots=slots, samplers=threads, input_id=input_id
+            batch_size=batch_size, drop_last=drop_last, seed=seed, slots=slots, samplers=samplers, input_id=input_id
         )
         source = _core._open_hop_loader(
             path.path if isinstance(path, HopSet) else os.fspath(path),
