@@ -12,11 +12,12 @@ or once into `--data`. Needs nothing but Python.
 import argparse
 import json
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from splits import shorten
 
 ROOT = Path(__file__).resolve().parents[2]
 WAYS = ["off", "host", "auto"]
@@ -35,15 +36,6 @@ def run(command):
     ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if ended.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))}\nended with {ended.returncode}:\n{ended.stderr}")
-
-
-def with_small_splits(data):
-    """Leaves 64 nodes to validation and to the test: they are not timed."""
-    for name in ("valid_idx.npy", "test_idx.npy"):
-        content = (data / name).read_bytes()
-        nodes = content[10 + struct.unpack("<H", content[8:10])[0] :][: 8 * 64]
-        header = f"{{'descr': '<i8', 'fortran_order': False, 'shape': ({len(nodes) // 8},), }}".ljust(117) + "\n"
-        (data / name).write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + nodes)
 
 
 def trained(binary, data, options, batches, way, metrics):
@@ -96,7 +88,9 @@ def main():
             data = (chosen.data or Path(temporary)) / name
             if not data.exists():
                 run([chosen.binary, "generate", data, *generated.split()])
-                with_small_splits(data)
+                for split in ("valid", "test"):
+                    # They are not timed.
+                    shorten(data / f"{split}_idx.npy", 64)
             result = measure(chosen.binary, data, options, chosen.batches, chosen.rounds, Path(temporary))
             found[name] = {"graph": generated, **result}
             speeds = " ".join(f"{result['medians'][way]:8.1f}" for way in WAYS)
