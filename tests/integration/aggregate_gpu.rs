@@ -66,7 +66,7 @@ fn losses_and_hashes_are_those_of_the_cpu_whoever_gathers_and_however_the_gpu_is
             ],
         ),
     ] {
-        let options = format!("--epochs 2 --seed 3 --model {model}");
+        let options = format!("--epochs 1 --seed 3 --model {model}");
         let cpu = train(temp.path(), "cpu.jsonl", &format!("{options} --device cpu --aggregate host"));
         let expected = learned(&metrics_of(temp.path(), "cpu.jsonl", cpu));
         let off = on_gpu(temp.path(), "off.jsonl", &format!("{options} --partition none --aggregate off"));
@@ -179,7 +179,7 @@ fn a_row_cache_on_the_gpu_has_the_hits_of_whole_rows_and_changes_no_loss() {
         for policy in ["degree", "fifo"] {
             let run = |way: &str| {
                 let options = format!(
-                    "--epochs 2 --partition none --model {model} --gpu-cache 100KB --cache-policy {policy} --aggregate \
+                    "--epochs 1 --partition none --model {model} --gpu-cache 100KB --cache-policy {policy} --aggregate \
                      {way}"
                 );
                 let name = format!("{way}.jsonl");
