@@ -6,6 +6,7 @@ use std::mem;
 use uva_disk::RowFile;
 use uva_ops::rows::{NarrowFloat, TableRows};
 
+use super::ahead::LookAhead;
 use super::cached::RowCache;
 use super::mover::Mover;
 use super::place::{HostPlace, HostTable, SumPlace};
@@ -36,13 +37,18 @@ impl File {
         Ok(Self { file, mover, staged: Vec::new(), places: Vec::new() })
     }
 
+    /// Bytes of a row.
+    pub(super) fn row_bytes(&self) -> usize {
+        self.mover.row_bytes
+    }
+
     /// The file, and how it is read.
     pub fn file(&self) -> &RowFile {
         &self.file
     }
 
     /// Reads rows of checked ids into their places among the rows of `out`.
-    fn read(
+    pub(super) fn read(
         &mut self,
         wanted: impl Iterator<Item = (usize, i64)>,
         out: &mut [u8],
@@ -76,9 +82,12 @@ impl Cached<File, RowCache> {
 }
 
 /// A source that brings rows as they lie in the table.
-trait Fetch {
+pub(super) trait Fetch {
     /// Brings the rows of ids that were checked into `out`, which is as long as they are.
     fn fetch(&mut self, ids: &[i64], out: &mut [u8]) -> Result<RowsRead, GatherError>;
+
+    /// As [`RowSource::expect`].
+    fn expect(&mut self, _coming: &[&[i64]]) {}
 
     fn disk(&self) -> &File;
 
@@ -210,6 +219,10 @@ macro_rules! row_source {
                 self.disk().mover.check(ids, self.disk().file.shape().rows)
             }
 
+            fn expect(&mut self, coming: &[&[i64]]) {
+                Fetch::expect(self, coming);
+            }
+
             fn submit(&mut self, ids: &[i64], place: HostPlace<'_>) -> Result<Ticket, GatherError> {
                 Ok(Ticket::of(0, self.copy_to(ids, place, None)?))
             }
@@ -223,3 +236,4 @@ macro_rules! row_source {
 
 row_source!(File);
 row_source!(Cached<File, RowCache>);
+row_source!(LookAhead);
