@@ -14,13 +14,13 @@ use uva_runtime::cache::{CacheContents, described, summary};
 use uva_runtime::dry_run::{DryRun, MemoryLine, PlannedCaches};
 use uva_runtime::measurement::{self, Wanted};
 use uva_runtime::metrics::{CacheOutcome, CacheTotals, End, Event, InForce, Observer, Start};
+use uva_runtime::options::Prepare;
 use uva_runtime::plan::RunPlan;
 use uva_runtime::planning::{
     Budget, CacheRequest, Found, SamplerVerdict, Search, budget_on_cpu, cacheable, check_host_budget,
     check_plan_fits, read_plan, rows_kept_in, workload,
 };
 use uva_runtime::topology::Placement;
-use uva_runtime::options::Prepare;
 use uva_runtime::{FeatureChoice, Features, LoaderOptions, RuntimeError, StaticShapes};
 
 /// Computes what `--gpu-cache auto` amounts to on a GPU, in bytes, for a run with this plan.
@@ -116,7 +116,8 @@ impl Draft {
     fn wanted(&self) -> Wanted {
         let gather_threads = self.plan.options.gather_threads;
         let row_bytes = self.dataset.features().row_bytes();
-        let cached = self.caches.as_ref().is_some_and(|asked| !matches!(asked, CacheRequest::BeforeDisk { .. }));
+        let cached =
+            self.caches.as_ref().is_some_and(|asked| !matches!(asked, CacheRequest::BeforeDisk { .. }));
         Wanted { row_bytes, gather_threads, cached }
     }
 
@@ -254,7 +255,8 @@ fn host_cache(
         Prepare::Whole => bytes,
     };
     let kept_rows = rows_kept_in(bytes - planned_bytes, dataset);
-    observer.note(&format!("host cache: room for {kept_rows} rows that batches need, beside the planned ones"));
+    observer
+        .note(&format!("host cache: room for {kept_rows} rows that batches need, beside the planned ones"));
     Ok(Some(HostCacheParts { planned_bytes, kept_rows }))
 }
 

@@ -211,7 +211,8 @@ impl Control {
     /// All reads of rows from disk so far.
     pub fn disk_reads(&self) -> DiskCounts {
         let sum = |at| {
-            let word = |role| self.page.load(COUNTERS + role * COUNTERS_PER_ROLE + Counter::Disk as usize + at);
+            let word =
+                |role| self.page.load(COUNTERS + role * COUNTERS_PER_ROLE + Counter::Disk as usize + at);
             (0..FIRST_SAMPLER + self.samplers).map(word).sum()
         };
         DiskCounts::from_words(std::array::from_fn(sum))

@@ -8,8 +8,8 @@ use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
 use uva_ops::lists::{Lists, Weights, degree_weights};
 use uva_rows::{
-    Cached, CachedRows, EvictingRows, File, GatherError, HostPlace, HostSource, HostTable,
-    LookAhead, Mapped, NarrowFloat, Reduction, RowCache, RowsRead, SumPlace, SumSource, Summed, SummedValues, Widened,
+    Cached, CachedRows, EvictingRows, File, GatherError, HostPlace, HostSource, HostTable, LookAhead, Mapped,
+    NarrowFloat, Reduction, RowCache, RowsRead, SumPlace, SumSource, Summed, SummedValues, Widened,
 };
 
 use crate::RuntimeError;

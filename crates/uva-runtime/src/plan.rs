@@ -464,7 +464,8 @@ fn batch_slots(options: &LoaderOptions, layout: &BatchLayout) -> usize {
         return 0;
     }
     let fewest = options.fewest_batch_slots();
-    let usual = if layout.batch_bytes() <= SMALL_BATCH_BYTES { fewest.max(SLOTS_OF_SMALL_BATCHES) } else { fewest };
+    let usual =
+        if layout.batch_bytes() <= SMALL_BATCH_BYTES { fewest.max(SLOTS_OF_SMALL_BATCHES) } else { fewest };
     options.batch_slots.unwrap_or(usual)
 }
 

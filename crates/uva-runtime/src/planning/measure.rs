@@ -178,7 +178,11 @@ pub fn read_plan(
 /// # Errors
 /// [`RuntimeError::Missing`] with both numbers.
 pub fn check_plan_fits(plan: &CachePlan, dataset: &Dataset, backend: &Backend) -> Result<(), RuntimeError> {
-    if backend.device_slots().is_some() { Ok(()) } else { check_host_budget("--gpu-cache", plan.bytes(), dataset) }
+    if backend.device_slots().is_some() {
+        Ok(())
+    } else {
+        check_host_budget("--gpu-cache", plan.bytes(), dataset)
+    }
 }
 
 /// Bytes for `--gpu-cache auto` where nothing has been trained, with the reason: on the CPU as for a run, on a GPU the

@@ -161,7 +161,10 @@ fn facts(end: &End, besides: &Besides<'_>) -> String {
     if let Some(disk) = &end.disk {
         let counts = &disk.counts;
         let [asked, read] = [counts.bytes_asked, counts.bytes_read].map(ByteSize::from_bytes);
-        fact("read from disk", format!("{asked} of rows, by {} reads of {read}", format::count(counts.reads)));
+        fact(
+            "read from disk",
+            format!("{asked} of rows, by {} reads of {read}", format::count(counts.reads)),
+        );
         let found = [
             ("cached", counts.cached_rows),
             ("kept in memory", counts.kept_rows),

@@ -199,40 +199,36 @@ impl Kept {
         let bit = self.bit(position);
         self.loads.push_back(0);
         let mut needed = Vec::new();
-        // What might be kept until then, with the gap in which its interval begins.
-        let mut intervals = Vec::new();
         for id in ids {
             let place = self.row(id);
             if self.rows[place].uses & bit != 0 {
                 continue;
             }
+            // The gap in which its interval begins: behind its last use so far, or now.
             let uses = self.positions(self.rows[place].uses);
-            if uses != 0 {
-                intervals.push((64 - uses.leading_zeros() as usize, place));
-            } else if !matches!(self.rows[place].frame, Frame::None) {
-                intervals.push((0, place));
-            }
+            let begins = match (uses, &self.rows[place].frame) {
+                (0, Frame::None) => None,
+                (0, _) => Some(0),
+                (uses, _) => Some(64 - uses.leading_zeros() as usize),
+            };
             self.rows[place].uses |= bit;
             needed.push(place as u32);
-        }
-        self.window.push_back(needed);
-        // All end here. The shortest first: they leave the most frames to others.
-        intervals.sort_by_key(|&(begins, _)| std::cmp::Reverse(begins));
-        for (begins, place) in intervals {
-            if self.has_room(begins..=position) {
+            // All intervals of this batch end here, and which of them comes first changes no number of reads.
+            if let Some(begins) = begins.filter(|&begins| self.has_room(begins..=position)) {
                 self.promise(place, begins..=position);
             }
         }
+        self.window.push_back(needed);
     }
 
     /// The rows to be read ahead now, each with a frame: of the batches of the window in their order, as far as there are
     /// frames that no promise needs. Those of its first batch come first, and are counted.
     pub fn to_read(&mut self) -> (Vec<AheadRow>, usize) {
         let (mut wanted, mut of_first) = (Vec::new(), 0);
-        for position in 0..self.window.len() {
+        'window: for position in 0..self.window.len() {
             for at in 0..self.window[position].len() {
                 if !self.has_room(0..=position) {
-                    break;
+                    break 'window;
                 }
                 let place = self.window[position][at] as usize;
                 let awaits = matches!(self.rows[place].frame, Frame::None)
@@ -240,14 +236,11 @@ impl Kept {
                 if !awaits {
                     continue;
                 }
-                let Some(bytes) = self.take_frame(0) else { return (wanted, of_first) };
+                let Some(bytes) = self.take_frame(0) else { break 'window };
                 self.promise(place, 0..=position);
-                self.rows[place].fresh = true;
-                self.put(place, Frame::Reading);
+                self.put(place, Frame::Reading, true);
                 wanted.push(AheadRow { tag: place as u32, row: self.rows[place].id as u64, bytes });
-            }
-            if position == 0 {
-                of_first = wanted.len();
+                of_first += usize::from(position == 0);
             }
         }
         (wanted, of_first)
@@ -310,7 +303,11 @@ impl Kept {
 
     /// The batch with these rows has had its turn; `bytes` has those of the row at a place among the ids. It is the first of
     /// the window, unless that is empty.
-    pub fn pass<'r>(&mut self, ids: impl Iterator<Item = (usize, i64)> + Clone, bytes: impl Fn(usize) -> &'r [u8]) {
+    pub fn pass<'r>(
+        &mut self,
+        ids: impl Iterator<Item = (usize, i64)> + Clone,
+        bytes: impl Fn(usize) -> &'r [u8],
+    ) {
         let bit = self.bit(0);
         let needed = self.window.pop_front().unwrap_or_default();
         if self.loads.pop_front().is_some() {
@@ -341,8 +338,8 @@ impl Kept {
                     }
                     Frame::None => {
                         if promised == self.is_needed(place) {
-                            owed -= usize::from(promised);
                             self.keep(place, owed, bytes(at));
+                            owed -= usize::from(promised);
                         }
                     }
                     Frame::Filled(_) | Frame::Reading => {}
@@ -359,7 +356,7 @@ impl Kept {
         match self.take_frame(owed) {
             Some(mut frame) => {
                 frame.copy_from_slice(bytes);
-                self.put(place, Frame::Filled(frame));
+                self.put(place, Frame::Filled(frame), false);
             }
             None => {
                 self.break_promise(place);
@@ -411,11 +408,11 @@ impl Kept {
     }
 
     /// Gives the row a frame, as the newest.
-    fn put(&mut self, place: usize, frame: Frame) {
+    fn put(&mut self, place: usize, frame: Frame, fresh: bool) {
         let newest = std::mem::replace(&mut self.newest, place as u32);
         let row = &mut self.rows[place];
         row.frame = frame;
-        row.visited = false;
+        (row.visited, row.fresh) = (false, fresh);
         (row.newer, row.older) = (NONE, newest);
         match newest {
             NONE => self.oldest = place as u32,
@@ -443,7 +440,10 @@ impl Kept {
     pub fn unpromised(&self) -> usize {
         let of = |position: usize| {
             let bit = self.bit(position);
-            self.window[position].iter().filter(|&&place| self.rows[place as usize].promised & bit == 0).count()
+            self.window[position]
+                .iter()
+                .filter(|&&place| self.rows[place as usize].promised & bit == 0)
+                .count()
         };
         (0..self.window.len()).map(of).sum()
     }
