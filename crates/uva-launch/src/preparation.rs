@@ -378,6 +378,10 @@ impl Prepared {
         if let Some(features) = &self.plan.features {
             in_force["features"] = features.in_force();
         }
+        if loader.features == Features::Disk {
+            in_force["look_ahead"] = self.plan.look_ahead().into();
+            in_force["kept_rows"] = self.plan.kept_rows().into();
+        }
         if let Some(shapes) = &loader.shapes {
             in_force["pad"] = padded(shapes);
         }

@@ -326,6 +326,14 @@ impl RunPlan {
         }
     }
 
+    /// Rows of a table on disk that are kept in memory as batches come, at most; `None` where none are.
+    pub fn kept_rows(&self) -> Option<usize> {
+        match self.rows_from() {
+            RowsFrom::DiskAhead(_, kept) => Some(kept.rows),
+            RowsFrom::Memory | RowsFrom::Disk(_) => None,
+        }
+    }
+
     /// Where rows are read by the CPU, and which of them are kept in memory.
     pub(crate) fn rows_from(&self) -> RowsFrom {
         let from = self.options.rows_from();

@@ -222,7 +222,7 @@ impl FeatureChoice {
         let remedy = match self.reason.as_str() {
             ASKED_FOR => "",
             _ => {
-                ". Rows that several batches need are read for each: --gpu-cache auto keeps the most-read ones in memory, \
+                ". Rows that several batches need are read for each: --host-cache auto keeps the most-read ones in memory, \
                  and --features memory maps the table"
             }
         };

@@ -6,7 +6,6 @@ use std::mem;
 use uva_disk::RowFile;
 use uva_ops::rows::{NarrowFloat, TableRows};
 
-use super::ahead::LookAhead;
 use super::cached::RowCache;
 use super::mover::Mover;
 use super::place::{HostPlace, HostTable, SumPlace};
@@ -234,6 +233,7 @@ macro_rules! row_source {
     };
 }
 
+pub(super) use row_source;
+
 row_source!(File);
 row_source!(Cached<File, RowCache>);
-row_source!(LookAhead);

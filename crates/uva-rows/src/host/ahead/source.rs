@@ -8,8 +8,9 @@ use uva_disk::{AheadReader, Answer, DiskReads, RowFile};
 use super::kept::{Found, Kept, MOST_BATCHES};
 use crate::error::GatherError;
 use crate::host::cached::CachedRows;
-use crate::host::file::{Fetch, File};
-use crate::source::{Origin, RowsRead};
+use crate::host::file::{Fetch, File, row_source};
+use crate::host::place::{HostPlace, HostTable};
+use crate::source::{Origin, RowSource, RowsRead, Ticket};
 
 /// The most fills that [`LookAhead`] may be told of before the first of them is made, less that one.
 pub const LOOK_AHEAD_MOST: usize = MOST_BATCHES - 1;
@@ -23,7 +24,7 @@ pub fn kept_row_bytes(row_bytes: usize) -> u64 {
 
 /// A table in a file, with rows of it in memory: chosen ones throughout, and others as fills come.
 ///
-/// Of the rows that fills have brought, as many are kept as there is room for. What is [expected](crate::RowSource::expect)
+/// Of the rows that fills have brought, as many are kept as there is room for. What is [expected](RowSource::expect)
 /// decides which: Belady's rule among the expected fills, and SIEVE behind them. Rows of expected fills that are nowhere
 /// are read ahead, as far as the same room has a place for them; the fill itself reads the others.
 ///
@@ -172,3 +173,5 @@ impl Fetch for LookAhead {
         &mut self.file
     }
 }
+
+row_source!(LookAhead);
