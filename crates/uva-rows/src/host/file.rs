@@ -41,6 +41,11 @@ impl File {
         self.mover.row_bytes
     }
 
+    /// Refuses the first id that is no row.
+    pub(super) fn check_ids(&self, ids: &[i64]) -> Result<(), GatherError> {
+        self.mover.check(ids, self.file.shape().rows)
+    }
+
     /// The file, and how it is read.
     pub fn file(&self) -> &RowFile {
         &self.file
@@ -144,7 +149,7 @@ fn staged<S: Fetch>(
     moved: impl FnOnce(&Mover, TableRows<'_>, &[i64]) -> Result<u64, GatherError>,
 ) -> Result<RowsRead, GatherError> {
     let file = source.disk_mut();
-    file.mover.check(ids, file.file.shape().rows)?;
+    file.check_ids(ids)?;
     let row_bytes = file.mover.row_bytes;
     let (mut rows, mut places) = (mem::take(&mut file.staged), mem::take(&mut file.places));
     rows.resize(ids.len() * row_bytes, 0);
@@ -185,7 +190,7 @@ impl<S: Fetch> HostTable for S {
         if ids.len().checked_mul(row_bytes) != Some(length) {
             return Err(GatherError::OutputLength { ids: ids.len(), row_bytes, length });
         }
-        self.disk().mover.check(ids, self.disk().file.shape().rows)?;
+        self.disk().check_ids(ids)?;
         self.fetch(ids, place.out)
     }
 
@@ -207,7 +212,7 @@ macro_rules! row_source {
     ($source:ty) => {
         impl RowSource<HostPlace<'_>> for $source {
             fn rows(&self) -> usize {
-                self.disk().file.shape().rows
+                self.disk().file().shape().rows
             }
 
             fn row_bytes(&self) -> usize {
@@ -215,7 +220,7 @@ macro_rules! row_source {
             }
 
             fn check(&self, ids: &[i64]) -> Result<(), GatherError> {
-                self.disk().mover.check(ids, self.disk().file.shape().rows)
+                self.disk().check_ids(ids)
             }
 
             fn expect(&mut self, coming: &[&[i64]]) {
