@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::command::{recorded, run_with};
-use crate::support::runs::{Metrics, small_graph, wait_for_batches};
+use crate::support::runs::{Metrics, role_of, small_graph, wait_for_batches};
 use crate::support::{Uvatrain, directory, uvatrain, uvatrain_behind};
 
 const TRAIN: &str = "train graph --fanouts 5,4 --batch-size 100 --hidden 16 --train-threads 1 --device cpu";
@@ -38,12 +38,25 @@ fn hashes_and_losses_of_rows_from_disk_are_those_of_memory_for_every_reader_and_
     let temp = directory();
     small_graph(temp.path());
     let sieve = "--gpu-cache 96KiB --cache-policy sieve";
+    // 4000 rows of 96 bytes, and half of it for the rows that are read most. The second is smaller than a batch.
+    let (kept, little) =
+        ("--host-cache 300KiB --look-ahead 5", "--host-cache 60KiB --look-ahead 1 --in-process");
+    let of_workers = "--host-cache 200KiB --prepare whole --samplers 2";
     for (options, ways) in [
         (
             "--epochs 2",
-            &["", "--in-process", "--prepare whole --samplers 2", "--gather-threads 3 --samplers 2", sieve][..],
+            &[
+                "",
+                "--in-process --look-ahead 0",
+                "--prepare whole --samplers 2",
+                "--gather-threads 3 --samplers 2",
+                sieve,
+                kept,
+                little,
+                of_workers,
+            ][..],
         ),
-        ("--model gcn --aggregate host --epochs 1", &["", sieve]),
+        ("--model gcn --aggregate host --epochs 1", &["", sieve, kept]),
         ("--aggregate host --epochs 1", &["--prepare whole --samplers 2"]),
     ] {
         let (expected, features, end) =
@@ -79,7 +92,7 @@ fn bytes_asked_are_those_of_all_rows_that_no_cache_had() {
         metrics.of("batch").map(|batch| batch["cache"][of].as_u64().unwrap()).sum()
     };
     // A full evaluation reads the mapped table: only training batches ask for rows.
-    let line = "--epochs 2 --features disk --eval full --gpu-cache 96KiB --cache-policy";
+    let line = "--epochs 2 --features disk --look-ahead 0 --eval full --gpu-cache 96KiB --cache-policy";
     let mut shares = Vec::new();
     for policy in ["sieve", "presample", "fifo"] {
         let (_, _, end) = learned(temp.path(), &format!("{line} {policy}"));
@@ -90,10 +103,68 @@ fn bytes_asked_are_those_of_all_rows_that_no_cache_had() {
         assert_eq!(end["cache"]["row_hits"], hits);
         shares.push(hits);
     }
-    let (_, _, end) = learned(temp.path(), "--epochs 2 --features disk --eval full");
+    let (_, _, end) = learned(temp.path(), "--epochs 2 --features disk --look-ahead 0 --eval full");
     let metrics = Metrics::read(&temp.path().join("run.jsonl"));
     let nodes: u64 = metrics.of("batch").map(|batch| batch["input_nodes"].as_u64().unwrap()).sum();
     assert_eq!(end["disk"]["bytes_asked"], nodes * 96);
+}
+
+/// Of an object that says what rows took from disk: bytes asked for, bytes read, reads, and rows by where they were.
+fn counts(disk: &Value) -> [u64; 7] {
+    let names =
+        ["bytes_asked", "bytes_read", "reads", "cached_rows", "kept_rows", "ahead_rows", "demanded_rows"];
+    names.map(|name| disk[name].as_u64().unwrap_or_else(|| panic!("no {name}: {disk}")))
+}
+
+#[test]
+fn what_batches_took_from_disk_adds_up_to_that_of_the_run_and_what_is_kept_saves_reads() {
+    let temp = directory();
+    small_graph(temp.path());
+    let took = |options: &str| {
+        let line = format!("--epochs 3 --eval full --features disk {options}");
+        let (_, _, end) = learned(temp.path(), &line);
+        let metrics = Metrics::read(&temp.path().join("run.jsonl"));
+        let mut sum = [0; 7];
+        for batch in metrics.of("batch") {
+            let of_batch = counts(&batch["disk"]);
+            let rows: u64 = of_batch[3..].iter().sum();
+            assert_eq!(rows, batch["input_nodes"].as_u64().unwrap(), "{batch}");
+            if let Some(cache) = batch.get("cache") {
+                assert_eq!(cache["row_hits"], of_batch[3], "{batch}");
+            }
+            sum = std::array::from_fn(|at| sum[at] + of_batch[at]);
+        }
+        assert_eq!(sum, counts(&end["disk"]), "{options}");
+        assert!(end["disk"]["iops"].as_f64().unwrap() > 0.0, "{end}");
+        sum
+    };
+    // Nothing in memory, and nothing ahead.
+    let [all, _, _, cached, kept, ahead, demanded] = took("--look-ahead 0");
+    assert_eq!((cached, kept, ahead, demanded * 96), (0, 0, 0, all));
+    let [known, _, _, cached, kept, ahead, _] = took("--host-cache 300KiB --look-ahead 3");
+    assert!(cached > 0 && kept > 0 && ahead > 0 && known < all, "{cached} {kept} {ahead} {known}");
+    let [asked, _, _, cached, kept, ahead, _] = took("--host-cache 300KiB --look-ahead 0");
+    assert!(cached > 0 && kept > 0 && ahead == 0 && asked < all, "{cached} {kept} {asked}");
+    // Without a cache of its own, rows of batches that are known together are read once for them.
+    let [asked, _, _, cached, _, ahead, _] = took("--look-ahead 6");
+    assert!(cached == 0 && ahead > 0 && asked < all, "{ahead} {asked}");
+    let [.., cached, kept, ahead, _] = took("--host-cache 300KiB --prepare whole");
+    assert!(cached > 0 && (kept, ahead) == (0, 0), "{cached} {kept} {ahead}");
+    let report = uvatrain(temp.path(), ["report", "run.jsonl", "--out", "page.html"]).run().succeeds();
+    drop(report);
+    let page = fs::read_to_string(temp.path().join("page.html")).unwrap();
+    assert!(page.contains("read when they were needed") && page.contains("Reads from disk"));
+}
+
+#[test]
+fn a_sampler_that_is_killed_while_its_batches_are_looked_at_ends_the_run_by_name() {
+    let temp = directory();
+    small_graph(temp.path());
+    let options = "--epochs 100000 --features disk --look-ahead 6 --host-cache 200KiB --samplers 2";
+    let mut run = train(temp.path(), options).limit(Duration::from_secs(60)).start();
+    wait_for_batches(&mut run, &temp.path().join("run.jsonl"), 3);
+    role_of(&run, "sampler 1").signal(rustix::process::Signal::KILL);
+    run.wait().refuses(1, &["the sampler 1", "killed by SIGKILL"]);
 }
 
 #[test]
@@ -150,6 +221,23 @@ fn options_that_cannot_work_are_refused_with_what_to_do() {
     small_graph(temp.path());
     train(temp.path(), "--features tape").run().refuses(2, &["--features", "memory", "disk"]);
     train(temp.path(), "--features memory --reader pread").run().refuses(2, &["--reader", "--features"]);
+    let ahead = "--features disk --look-ahead";
+    train(temp.path(), &format!("{ahead} 8"))
+        .run()
+        .refuses(2, &["--look-ahead 8", "8 batch slots", "7 or less"]);
+    train(temp.path(), &format!("{ahead} 64")).run().refuses(2, &["--look-ahead", "62, or auto"]);
+    let whole = train(temp.path(), &format!("{ahead} 2 --prepare whole")).run();
+    whole.refuses(2, &["--look-ahead 2", "--prepare whole"]);
+    let sieve = train(temp.path(), &format!("{ahead} 1 --gpu-cache 1MiB --cache-policy sieve")).run();
+    sieve.refuses(2, &["--look-ahead 1", "--cache-policy sieve", "--host-cache"]);
+    train(temp.path(), "--host-cache 1MiB --gpu-cache 1MiB")
+        .run()
+        .refuses(2, &["--host-cache", "--gpu-cache"]);
+    train(temp.path(), "--features disk --host-cache 900TiB")
+        .run()
+        .refuses(3, &["--host-cache", "can be had"]);
+    let told = train(temp.path(), "--epochs 1 --host-cache 1MiB").run().succeeds().stderr;
+    assert!(told.contains("--host-cache is not used"), "{told}");
     let on_gpu = "run graph --fanouts 5,4 --batch-size 100 --device cuda:0 --features disk -- true";
     let refused = uvatrain(temp.path(), on_gpu.split_whitespace()).simulated().run();
     refused.refuses(2, &["--features disk", "--gather zero-copy", "--gather cpu"]);
@@ -184,6 +272,8 @@ fn a_table_truncated_replaced_or_written_to_under_a_run_ends_it_with_the_files_n
         ("", "mmap", &deeds[..1]),
         ("--prepare whole --samplers 2", "auto", &deeds[..1]),
         ("--in-process", "pread", &deeds[..1]),
+        // All of it is in memory before long.
+        ("--host-cache 10MiB --look-ahead 5", "auto", &deeds[2..]),
     ] {
         for (deed, says) in deeds {
             fs::write(&table, &whole).unwrap();

@@ -27,6 +27,26 @@ struct LayerHeader {
     edges: u32,
 }
 
+/// What the rows of a batch took from disk, and where they were found.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct BatchReads {
+    /// Bytes of rows that were asked from disk: for this batch, and ahead for later ones, since the batch before.
+    pub bytes_asked: u64,
+    /// Bytes that were read for them.
+    pub bytes_read: u64,
+    /// Reads that brought these.
+    pub reads: u64,
+    /// Rows of this batch that a cache of rows had.
+    pub cached_rows: u64,
+    /// Rows that lay in memory since an earlier batch.
+    pub kept_rows: u64,
+    /// Rows that had been read ahead, and that no batch had used before.
+    pub ahead_rows: u64,
+    /// Rows that this batch had to read itself.
+    pub demanded_rows: u64,
+}
+
 /// The first bytes of a slot. The sampler writes it; the producer adds when and how long it gathered.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -40,6 +60,7 @@ pub struct BatchHeader {
     list_reads: u64,
     list_reads_cached: u64,
     rows_cached: u64,
+    disk: BatchReads,
     queue: u32,
     pace: u32,
     kind: u32,
@@ -232,6 +253,16 @@ impl BatchHeader {
     /// Notes how many rows came from the feature cache.
     pub fn set_rows_cached(&mut self, rows: u64) {
         self.rows_cached = rows;
+    }
+
+    /// What its rows took from disk; all zeros where rows are read from memory.
+    pub fn disk(&self) -> BatchReads {
+        self.disk
+    }
+
+    /// Notes what its rows took from disk.
+    pub fn set_disk(&mut self, reads: BatchReads) {
+        self.disk = reads;
     }
 
     /// Whether the producer or worker, which chooses batch by batch, summed this batch's rows. A producer that sums in every batch

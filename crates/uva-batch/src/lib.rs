@@ -50,7 +50,7 @@ pub use element::Element;
 pub use error::{ColumnError, LayoutError};
 pub use feature_rows::FeatureRows;
 pub use feature_type::FeatureType;
-pub use header::{BatchHeader, HandOver};
+pub use header::{BatchHeader, BatchReads, HandOver};
 pub use layout::BatchLayout;
 pub use pad::pad;
 pub use schema::{COLUMNS, Column, ColumnSpec, Stage};

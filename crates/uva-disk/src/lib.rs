@@ -1,7 +1,7 @@
 //! Rows of a table, read from its file without mapping the file.
 //!
 //! [`RowFile`] reads the rows of a batch: it reads each page once, in the order of the file, and says how many bytes that
-//! took. Below it, one of three readers of byte ranges works. The first that the system allows is taken:
+//! took. [`AheadReader`] has a thread read rows while its caller does something else. Below, one of three readers of byte ranges works. The first that the system allows is taken:
 //!
 //! | reader | reads | needs |
 //! |---|---|---|
@@ -21,6 +21,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+mod ahead;
 mod error;
 mod extent;
 mod guard;
@@ -39,6 +40,7 @@ mod shape;
 mod tests;
 mod uring;
 
+pub use ahead::{AheadReader, AheadRow, Answer};
 pub use error::DiskError;
 pub use extent::Extent;
 pub use kind::ReaderKind;

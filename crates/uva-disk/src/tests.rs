@@ -2,12 +2,13 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::Errno;
 
 use crate::seam::Seam;
-use crate::{DiskError, ReaderKind, RowFile, TableShape};
+use crate::{AheadReader, AheadRow, Answer, DiskError, ReaderKind, RowFile, TableShape};
 
 const ROW_BYTES: usize = 700;
 const OFFSET: u64 = 131;
@@ -80,6 +81,84 @@ fn short_reads_interrupted_ones_and_those_without_room_are_read_on_and_no_row_is
     by_each_reader(&path, seam, |kind, mut file| {
         let rows = rows();
         assert!(read(&mut file, &rows).unwrap() == expected(&bytes, &rows), "{kind}: other bytes");
+    });
+}
+
+/// Rows to be read ahead, each with memory of its own.
+fn wanted(rows: impl Iterator<Item = u64>) -> Vec<AheadRow> {
+    rows.map(|row| AheadRow { tag: row as u32 + 1, row, bytes: vec![0; ROW_BYTES].into() }).collect()
+}
+
+/// Waits for all that is under way.
+fn answers(ahead: &mut AheadReader) -> Vec<Answer> {
+    std::iter::from_fn(|| ahead.wait()).collect()
+}
+
+#[test]
+fn rows_read_ahead_are_whole_after_short_reads_and_an_error_comes_with_its_rows_alone() {
+    let (_folder, path, bytes) = table();
+    // In a row of the first job, and not in the pages of the second.
+    let bad = 4096 * 40;
+    let seam = || {
+        let (calls, failures) = (AtomicU64::new(0), AtomicU64::new(0));
+        Seam::injecting(move |offset, answer| {
+            let x = scatter(calls.fetch_add(1, Ordering::Relaxed));
+            let is_bad = |read: usize| offset <= bad && bad < offset + read as u64;
+            match answer {
+                Ok(read) if is_bad(read) && failures.fetch_add(1, Ordering::Relaxed) == 0 => Err(Errno::IO),
+                Ok(read) if x.is_multiple_of(3) && read > 1 => Ok(1 + (x / 8) as usize % (read - 1)),
+                _ if x.is_multiple_of(7) => Err(Errno::INTR),
+                answer => answer,
+            }
+        })
+    };
+    by_each_reader(&path, seam, |kind, file| {
+        let mut ahead = AheadReader::new(file).unwrap();
+        ahead.read(wanted((100..400).rev()));
+        ahead.read(wanted((1000..3000).step_by(3)));
+        let found = answers(&mut ahead);
+        let [first, second] = &found[..] else { panic!("{kind}: {} answers", found.len()) };
+        let error = first.read.as_ref().unwrap_err();
+        assert!(matches!(error, DiskError::Read { .. }), "{kind}: {error:?}");
+        assert!(error.to_string().starts_with(path.to_str().unwrap()), "{kind}: {error}");
+        assert_eq!((first.rows.len(), second.rows.len()), (300, 667));
+        // Asked for again, they are there.
+        ahead.read(wanted(100..400));
+        let again = ahead.wait().unwrap();
+        for Answer { rows, read } in [second, &again] {
+            let read = read.as_ref().unwrap();
+            assert_eq!(read.bytes_asked, (rows.len() * ROW_BYTES) as u64, "{kind}");
+            for AheadRow { tag, row, bytes: found } in rows {
+                assert_eq!(u64::from(*tag), row + 1);
+                assert!(found[..] == expected(&bytes, &[*row]), "{kind}: row {row}");
+            }
+        }
+        assert!(ahead.wait().is_none() && ahead.answered().is_none());
+    });
+}
+
+#[test]
+fn when_a_reader_ahead_is_gone_nothing_is_read_any_more_however_much_was_asked_for() {
+    let (_folder, path, _) = table();
+    let calls = Arc::new(AtomicU64::new(0));
+    let counted = || {
+        let calls = Arc::clone(&calls);
+        Seam::injecting(move |_, answer| {
+            calls.fetch_add(1, Ordering::Relaxed);
+            answer
+        })
+    };
+    by_each_reader(&path, counted, |kind, file| {
+        let before = calls.load(Ordering::Relaxed);
+        let mut ahead = AheadReader::new(file).unwrap();
+        // Each page is a read of its own.
+        (0..500).for_each(|_| ahead.read(wanted((0..3000).step_by(13))));
+        ahead.wait().unwrap();
+        drop(ahead);
+        let after = calls.load(Ordering::Relaxed);
+        assert!(after - before < 500 * 200, "{kind}: all of it was read");
+        std::thread::yield_now();
+        assert_eq!(calls.load(Ordering::Relaxed), after, "{kind}");
     });
 }
 

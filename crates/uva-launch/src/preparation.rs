@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use uva_graph::{Dataset, Split};
-use uva_plan::CachePlan;
+use uva_plan::{CachePlan, CachePolicy};
 
 use crate::launcher::Launcher;
 use uva_options::OptionError;
@@ -14,10 +14,11 @@ use uva_runtime::cache::{CacheContents, described, summary};
 use uva_runtime::dry_run::{DryRun, MemoryLine, PlannedCaches};
 use uva_runtime::measurement::{self, Wanted};
 use uva_runtime::metrics::{CacheOutcome, CacheTotals, End, Event, InForce, Observer, Start};
+use uva_runtime::options::Prepare;
 use uva_runtime::plan::RunPlan;
 use uva_runtime::planning::{
-    Budget, CacheRequest, Found, SamplerVerdict, Search, budget_on_cpu, cacheable, check_plan_fits,
-    read_plan, workload,
+    Budget, CacheRequest, Found, SamplerVerdict, Search, budget_on_cpu, cacheable, check_host_budget,
+    check_plan_fits, read_plan, rows_kept_in, workload,
 };
 use uva_runtime::topology::Placement;
 use uva_runtime::{FeatureChoice, Features, LoaderOptions, RuntimeError, StaticShapes};
@@ -82,6 +83,7 @@ impl Draft {
             (_, None) => None,
         };
         plan.check_prepare(backend, eviction)?;
+        plan.check_look_ahead(eviction)?;
         let plan = plan.with_features(&dataset, backend)?;
         Ok(Self { dataset, plan, caches, planned })
     }
@@ -114,7 +116,9 @@ impl Draft {
     fn wanted(&self) -> Wanted {
         let gather_threads = self.plan.options.gather_threads;
         let row_bytes = self.dataset.features().row_bytes();
-        Wanted { row_bytes, gather_threads, cached: self.caches.is_some() }
+        let cached =
+            self.caches.as_ref().is_some_and(|asked| !matches!(asked, CacheRequest::BeforeDisk { .. }));
+        Wanted { row_bytes, gather_threads, cached }
     }
 
     /// What the run would start and use, with its stages placed like this. `more` is memory that the plan does not
@@ -143,6 +147,14 @@ impl Draft {
             warnings.iter().for_each(|warning| observer.note(warning));
             cache_plan
         });
+        let (caches, before_disk) = match caches {
+            Some(CacheRequest::BeforeDisk { budget }) => (None, Some(budget)),
+            caches => (caches, None),
+        };
+        let before_disk = match before_disk {
+            Some(budget) => host_cache(&dataset, &plan, budget, observer)?,
+            None => None,
+        };
         let measured = plan.backend.cuda().is_some_and(|cuda| cuda.sampler == SamplerChoice::Auto);
         let kinds = cacheable(&plan.backend);
         if caches.is_some() && !kinds.lists && !kinds.rows && !measured {
@@ -169,9 +181,12 @@ impl Draft {
                 };
                 Some((bytes, policy))
             }
-            Some(CacheRequest::Planned(_)) | None => None,
+            Some(CacheRequest::Planned(_) | CacheRequest::BeforeDisk { .. }) | None => {
+                before_disk.map(|parts| (parts.planned_bytes, CachePolicy::PRESAMPLE))
+            }
         };
-        let wanted = Search { caches: find, sampler: measured, gathers: false };
+        let rows_only = before_disk.is_some();
+        let wanted = Search { caches: find, rows_only, sampler: measured, gathers: false };
         let found = search(&dataset, &plan, &wanted, launcher.as_deref_mut(), observer)?;
         let plan = match &found.sampler {
             Some(verdict) => sample_where(&dataset, plan, verdict, launcher.as_deref_mut(), observer)?,
@@ -187,6 +202,10 @@ impl Draft {
             None => CacheContents::of_plan(&dataset, &cache_plan)?,
         };
         let contents = contents.chosen_by(cache_plan.counted_epochs(&workload(&dataset, &plan.options)));
+        let contents = match before_disk {
+            Some(parts) => contents.keeping(parts.kept_rows),
+            None => contents,
+        };
         let plan = plan.with_caches(contents.caches().clone());
         observer.note(&format!("caches: {}", summary(&cache_plan)));
         if plan.backend.device_slots().is_none() && plan.caches.are_there() {
@@ -199,6 +218,46 @@ impl Draft {
         }
         Ok(Prepared { dataset, plan, contents, cache_plan: Some(cache_plan) })
     }
+}
+
+/// The two parts of a host cache in front of a table on disk.
+#[derive(Clone, Copy)]
+struct HostCacheParts {
+    /// For the rows that are read most, and their map.
+    planned_bytes: u64,
+    /// Rows as batches need them.
+    kept_rows: usize,
+}
+
+/// Divides the memory for rows in front of the disk; `None` where rows are read from memory.
+fn host_cache(
+    dataset: &Dataset,
+    plan: &RunPlan,
+    budget: Budget,
+    observer: &mut dyn Observer,
+) -> Result<Option<HostCacheParts>, RuntimeError> {
+    if plan.options.features != Features::Disk {
+        observer.note("--host-cache is not used: no feature rows are read from disk by the producer");
+        return Ok(None);
+    }
+    let bytes = match budget {
+        Budget::Bytes(bytes) => bytes,
+        Budget::Auto => {
+            let (bytes, reason) = budget_on_cpu(dataset)?;
+            observer.note(&format!("--host-cache auto: {reason}"));
+            bytes
+        }
+    };
+    check_host_budget("--host-cache", bytes, dataset)?;
+    let planned_bytes = match plan.options.prepare {
+        Prepare::Roles => bytes / 2,
+        // A worker sees no batch before its own.
+        Prepare::Whole => bytes,
+    };
+    let kept_rows = rows_kept_in(bytes - planned_bytes, dataset);
+    observer
+        .note(&format!("host cache: room for {kept_rows} rows that batches need, beside the planned ones"));
+    Ok(Some(HostCacheParts { planned_bytes, kept_rows }))
 }
 
 /// The shapes that batches are padded to, for the metrics.
@@ -318,6 +377,10 @@ impl Prepared {
         InForce::of(&self.plan.backend).replace_in(&mut in_force);
         if let Some(features) = &self.plan.features {
             in_force["features"] = features.in_force();
+        }
+        if loader.features == Features::Disk {
+            in_force["look_ahead"] = self.plan.look_ahead().into();
+            in_force["kept_rows"] = self.plan.kept_rows().into();
         }
         if let Some(shapes) = &loader.shapes {
             in_force["pad"] = padded(shapes);

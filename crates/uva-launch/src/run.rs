@@ -16,7 +16,7 @@ use uva_runtime::metrics::{End, Event, Observer};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::planning::CacheRequest;
 use uva_runtime::topology::Placement;
-use uva_runtime::{AggregateTotals, Aggregation, LoaderOptions, RuntimeError};
+use uva_runtime::{AggregateTotals, Aggregation, DiskTotals, LoaderOptions, RuntimeError};
 
 /// A run that is ready to start: its options fit each other and its dataset, and its command can be started.
 #[derive(Debug)]
@@ -121,7 +121,7 @@ fn end(prepared: &Prepared, outcome: Outcome) -> End {
         roles,
         memory,
         cache: prepared.cache_outcome(&cache),
-        disk,
+        disk: disk.map(|counts| DiskTotals::new(counts, seconds)),
         aggregate: AggregateTotals::new(
             &prepared.plan.layout,
             prepared.plan.sums_made(),

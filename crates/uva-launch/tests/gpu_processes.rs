@@ -220,7 +220,7 @@ fn launch(dataset: &Path, what: &str) -> i32 {
             let policy = what["policy"]
                 .as_str()
                 .map_or(CachePolicy::PRESAMPLE, |name| name.parse().expect("a policy"));
-            let search = Search { caches: Some((bytes, policy)), sampler: false, gathers: false };
+            let search = Search { caches: Some((bytes, policy)), ..Search::default() };
             let found = launcher.find_caches(dataset, &options, &backend, &search, &mut Printing)?;
             let found = found.plan.expect("a plan");
             contents = CacheContents::of_plan(&opened, &found)?;

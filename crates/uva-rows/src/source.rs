@@ -26,6 +26,7 @@ pub trait Place {
 /// |---|---|---|
 /// | [`Mapped`](crate::Mapped) | a table in host memory, such as a mapped file | host memory |
 /// | [`File`](crate::File) | a file, past the page cache where that works | host memory |
+/// | [`LookAhead`](crate::LookAhead) | a file, also before the fill that asks for them, and memory in front of it | host memory |
 /// | [`Pinned`](crate::cuda::Pinned) | pinned host memory, by kernels over the link (zero-copy) | device memory |
 /// | [`DeviceRows`](crate::cuda::DeviceRows) | a whole table in device memory | device memory |
 /// | [`Staged<S>`](crate::cuda::Staged) | any host source, whose rows a copy engine takes over (DMA) | device memory |
@@ -74,6 +75,13 @@ pub trait RowSource<P: Place> {
         Ok(())
     }
 
+    /// Says which rows fills to come will ask for: those after the fills that were said before, in their order. A source
+    /// may read them early. It says nothing, and does what it can of it, also with no fill at all. No row is wrong where
+    /// other fills come than were said.
+    fn expect(&mut self, coming: &[&[i64]]) {
+        let _ = coming;
+    }
+
     /// Starts filling `place` with the rows of `ids`.
     ///
     /// # Errors
@@ -118,6 +126,10 @@ impl<P: Place, S: RowSource<P> + ?Sized> RowSource<P> for Box<S> {
         (**self).check(ids)
     }
 
+    fn expect(&mut self, coming: &[&[i64]]) {
+        (**self).expect(coming);
+    }
+
     fn submit(&mut self, ids: &[i64], place: P) -> Result<Ticket, P::Error> {
         (**self).submit(ids, place)
     }
@@ -154,6 +166,10 @@ pub enum Origin {
     HostCache,
     /// A file, read by the CPU for the CPU.
     Disk,
+    /// A file, read ahead: the row's first use.
+    ReadAhead,
+    /// Host memory, where the row lay since an earlier fill from disk.
+    Kept,
     /// A table in pinned host memory, read by kernels over the link.
     ZeroCopy,
     /// Host memory, gathered by the CPU and sent by a copy engine.
@@ -166,10 +182,12 @@ pub enum Origin {
 
 impl Origin {
     /// Every origin.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::HostTable,
         Self::HostCache,
         Self::Disk,
+        Self::ReadAhead,
+        Self::Kept,
         Self::ZeroCopy,
         Self::Dma,
         Self::DeviceTable,
@@ -216,14 +234,14 @@ impl RowsRead {
         self
     }
 
-    /// The same, where those from [`Origin::Disk`] took these reads.
+    /// The same, where these reads ended meanwhile.
     #[must_use]
     pub fn with_disk(mut self, reads: DiskReads) -> Self {
         self.disk = reads;
         self
     }
 
-    /// The reads that the rows from [`Origin::Disk`] took.
+    /// The reads that ended for them, or ahead, since the fill before.
     pub fn disk(&self) -> DiskReads {
         self.disk
     }
@@ -243,7 +261,7 @@ impl RowsRead {
         self.rows.iter().sum()
     }
 
-    /// Rows from a cache: the hits.
+    /// Rows from a cache: the hits. Those that were only kept in front of a disk are not among them.
     pub fn hits(&self) -> u64 {
         self.rows(Origin::HostCache) + self.rows(Origin::DeviceCache)
     }

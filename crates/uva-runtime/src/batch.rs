@@ -12,7 +12,9 @@ use crate::RuntimeError;
 use crate::aggregate_counts::SumsMade;
 use crate::backend::GatherChoice;
 use crate::device::{Loan, Proof, Receipt};
+use crate::disk_counts::DiskCounts;
 use crate::plan::RunPlan;
+use crate::rows_from::RowsFrom;
 
 /// A batch with its features, in the slot where the producer put them. It owns the slot: dropping it, on any thread,
 /// gives the slot back, and nothing borrowed from it outlives it. Several may be held at once, as long as the next
@@ -25,6 +27,8 @@ pub struct Batch {
     view: BatchView<Slot>,
     /// Whether the producer reads the table over the link to a GPU.
     over_link: bool,
+    /// Whether its rows are read from disk.
+    from_disk: bool,
     sums_made: SumsMade,
     /// Notified when the batch is dropped.
     used: Option<Arc<UsedBatch>>,
@@ -101,7 +105,8 @@ impl Batch {
         let over_link = loan.is_some() && plan.backend.gather_name() != GatherChoice::Device.name();
         let memory = Slot { loan, slot: Some(slot) };
         let view = BatchView::new(memory, Arc::clone(&plan.layout), header);
-        Self { view, over_link, sums_made: plan.sums_made(), used: None }
+        let from_disk = plan.options.rows_from() != RowsFrom::Memory;
+        Self { view, over_link, from_disk, sums_made: plan.sums_made(), used: None }
     }
 
     /// Makes it record when it is given back.
@@ -148,6 +153,11 @@ impl Batch {
     /// before.
     pub fn rows_cached(&self) -> u64 {
         self.loan().map_or_else(|| self.header().rows_cached(), |loan| loan.receipt().rows_cached())
+    }
+
+    /// What its rows took from disk; `None` where rows are read from memory.
+    pub fn disk_reads(&self) -> Option<DiskCounts> {
+        self.from_disk.then(|| self.header().disk().into())
     }
 
     /// Where its producer sums, if it does.

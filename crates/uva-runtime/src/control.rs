@@ -15,7 +15,6 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use uva_graph::Split;
 use uva_mem::{ControlPage, RegionError};
-use uva_rows::DiskReads;
 
 use crate::RuntimeError;
 use crate::aggregate_counts::AggregateAmounts;
@@ -78,16 +77,12 @@ pub enum Counter {
     Files = 6,
     /// Resident bytes of shared memory.
     Shared = 7,
-    /// Bytes of rows that batches needed from disk.
-    DiskAsked = 8,
-    /// Bytes that were read from disk for them.
-    DiskRead = 9,
-    /// Reads that brought these.
-    DiskReads = 10,
+    /// The first of the [`DiskCounts`]; the others follow.
+    Disk = 8,
 }
 
 /// The number of counters.
-pub const COUNTERS_USED: usize = 11;
+pub const COUNTERS_USED: usize = Counter::Disk as usize + DiskCounts::WORDS;
 const _: () = assert!(COUNTERS_USED <= COUNTERS_PER_ROLE);
 
 /// A consumer's results so far, for a launcher that can no longer ask it once it has ended.
@@ -206,26 +201,21 @@ impl Control {
     }
 
     /// Adds a batch's reads from disk to the role's.
-    pub(crate) fn count_disk_reads(&self, role: usize, reads: DiskReads) {
-        let DiskReads { bytes_asked, bytes_read, reads } = reads;
-        let amounts =
-            [(Counter::DiskAsked, bytes_asked), (Counter::DiskRead, bytes_read), (Counter::DiskReads, reads)];
-        for (counter, amount) in amounts.into_iter().filter(|&(_, amount)| amount > 0) {
-            self.count(role, counter, amount);
+    pub(crate) fn count_disk_reads(&self, role: usize, counts: DiskCounts) {
+        let first = COUNTERS + role * COUNTERS_PER_ROLE + Counter::Disk as usize;
+        for (at, amount) in counts.to_words().into_iter().enumerate().filter(|&(_, amount)| amount > 0) {
+            self.page.fetch_add(first + at, amount);
         }
     }
 
     /// All reads of rows from disk so far.
     pub fn disk_reads(&self) -> DiskCounts {
-        let sum = |counter: Counter| {
-            let word = |role| self.page.load(COUNTERS + role * COUNTERS_PER_ROLE + counter as usize);
+        let sum = |at| {
+            let word =
+                |role| self.page.load(COUNTERS + role * COUNTERS_PER_ROLE + Counter::Disk as usize + at);
             (0..FIRST_SAMPLER + self.samplers).map(word).sum()
         };
-        DiskCounts {
-            bytes_asked: sum(Counter::DiskAsked),
-            bytes_read: sum(Counter::DiskRead),
-            reads: sum(Counter::DiskReads),
-        }
+        DiskCounts::from_words(std::array::from_fn(sum))
     }
 
     /// Records this process's current memory as the role's. Call it when the role has done its work and still holds its
@@ -493,11 +483,11 @@ mod tests {
         let control = Control::create(&of_samplers(2)).unwrap();
         assert_eq!(control.disk_reads(), DiskCounts::default());
         for role in [PRODUCER, FIRST_SAMPLER, FIRST_SAMPLER + 1] {
-            control.count_disk_reads(role, DiskReads { bytes_asked: 96, bytes_read: 4096, reads: 1 });
-            control.count_disk_reads(role, DiskReads { bytes_asked: 0, bytes_read: 512, reads: 2 });
+            control.count_disk_reads(role, DiskCounts::from_words([96, 4096, 1, 0, 5, 6, 7]));
+            control.count_disk_reads(role, DiskCounts { bytes_read: 512, reads: 2, ..DiskCounts::default() });
             control.note_position(role, 7);
         }
-        let all = DiskCounts { bytes_asked: 3 * 96, bytes_read: 3 * 4608, reads: 9 };
+        let all = DiskCounts::from_words([3 * 96, 3 * 4608, 9, 0, 15, 18, 21]);
         assert_eq!((control.disk_reads(), control.tally()), (all, Tally::default()));
         assert_eq!(
             (control.times(PRODUCER), control.position(PRODUCER)),

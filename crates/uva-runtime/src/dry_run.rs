@@ -6,11 +6,14 @@ use uva_graph::Dataset;
 use uva_graph::reorder::ReorderedLayout;
 use uva_mem::ring::RingShape;
 use uva_plan::CachePlan;
+use uva_rows::cache::map_bytes;
+use uva_rows::kept_row_bytes;
 
 use crate::backend::{GatherChoice, SamplerChoice};
 use crate::device::{bytes_on_gpu, stays_on_gpu};
 use crate::plan::{RingName, RunPlan, SlotsInForce};
 use crate::planning::{Budget, CacheRequest};
+use crate::rows_from::{Features, RowsFrom};
 use crate::topology::{PlacedRing, Placement, Topology};
 
 /// What a run would start and use. Nothing of it has been started or allocated.
@@ -163,6 +166,11 @@ impl DryRun {
         }
         dry.add_device(dataset, plan);
         dry.add_caches(dataset, plan, caches);
+        let is_asked = matches!(caches, PlannedCaches::Find(CacheRequest::BeforeDisk { .. }));
+        if let (RowsFrom::DiskAhead(_, kept), false) = (plan.rows_from(), is_asked) {
+            let rows = kept.rows as u64 * kept_row_bytes(plan.layout.table_row_bytes());
+            dry.takes("rows read ahead, at most", MemoryKind::Host, rows + map_bytes(plan.table_rows));
+        }
         if plan.options.sums_chosen_for.is_some() {
             dry.decided_at_start.push(
                 "sums of the first layer: the run's first training batches try both ways, and slots have room for either"
@@ -239,6 +247,15 @@ impl DryRun {
                 self.takes("caches, at most", kind, *bytes);
                 self.decided_at_start.push("caches: the lists and rows that they hold".to_owned());
             }
+            PlannedCaches::Find(CacheRequest::BeforeDisk { .. }) if plan.options.features != Features::Disk => {}
+            PlannedCaches::Find(CacheRequest::BeforeDisk { budget: Budget::Bytes(bytes) }) => {
+                self.takes("rows in front of the disk, at most", MemoryKind::Host, *bytes);
+                self.decided_at_start.push("host cache: the rows that it holds throughout".to_owned());
+            }
+            PlannedCaches::Find(CacheRequest::BeforeDisk { budget: Budget::Auto }) => self.decided_at_start.push(
+                "host cache: its size, which is a quarter of the memory available, and the rows that it holds throughout"
+                    .to_owned(),
+            ),
             PlannedCaches::Find(_) => self.decided_at_start.push(
                 "caches: their size, which is what one training batch leaves free, and what they hold"
                     .to_owned(),

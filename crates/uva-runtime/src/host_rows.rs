@@ -1,19 +1,20 @@
 //! The feature rows of a batch on the CPU: gathered into its slot, or summed by the outermost layer's lists.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use uva_batch::{Aggregation, BatchHeader, BatchLayout, Column};
 use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
 use uva_ops::lists::{Lists, Weights, degree_weights};
 use uva_rows::{
-    Cached, CachedRows, EvictingRows, File, GatherError, HostPlace, HostSource, HostTable, Mapped,
+    Cached, CachedRows, EvictingRows, File, GatherError, HostPlace, HostSource, HostTable, LookAhead, Mapped,
     NarrowFloat, Reduction, RowCache, RowsRead, SumPlace, SumSource, Summed, SummedValues, Widened,
 };
 
 use crate::RuntimeError;
 use crate::cache::Caches;
-use crate::rows_from::{RowsFrom, row_file};
+use crate::rows_from::{KeptRows, Reader, RowsFrom, row_file};
 use crate::sums::{check_sums, obstacle_in_table};
 use crate::widening::narrow_float;
 
@@ -38,6 +39,10 @@ impl<'d> HostRows<'d> {
         caches: &Caches,
         cached_rows: Option<&FrozenBytes>,
     ) -> Result<Self, RuntimeError> {
+        if let RowsFrom::DiskAhead(reader, kept) = from {
+            let rows = kept_before_disk(dataset, (threads, reader), kept, cached_rows)?;
+            return Self::over(rows, dataset, layout);
+        }
         let cache = cache_of_run(dataset, (threads, from), caches, cached_rows)?;
         Self::behind(dataset, layout, (threads, from), cache)
     }
@@ -49,9 +54,27 @@ impl<'d> HostRows<'d> {
         (threads, from): (usize, RowsFrom),
         cache: Option<RowCache>,
     ) -> Result<Self, RuntimeError> {
+        match (table(dataset, threads, from)?, cache) {
+            (Table::Memory(rows), None) => Self::over(rows, dataset, layout),
+            (Table::Memory(rows), Some(cache)) => {
+                Self::over(Cached::in_memory(rows, cache).map_err(failed)?, dataset, layout)
+            }
+            (Table::Disk(rows), None) => Self::over(*rows, dataset, layout),
+            (Table::Disk(rows), Some(cache)) => {
+                Self::over(Cached::on_disk(*rows, cache).map_err(failed)?, dataset, layout)
+            }
+        }
+    }
+
+    /// For slots of this layout, over the rows of the dataset's table.
+    fn over(
+        rows: impl HostTable + HostSource + 'd,
+        dataset: &Dataset,
+        layout: &BatchLayout,
+    ) -> Result<Self, RuntimeError> {
         if layout.aggregation() == Aggregation::None {
             let narrow = narrow_float(layout.widened_from());
-            return gathered_on_host(dataset, narrow, (threads, from), cache).map(Self::Gathered);
+            return as_asked_for(rows, narrow).map(Self::Gathered).map_err(failed);
         }
         let element = dataset.features().element;
         check_sums(layout.aggregation(), obstacle_in_table(element))?;
@@ -59,23 +82,15 @@ impl<'d> HostRows<'d> {
             narrow: narrow_float(Some(element)),
             widened_own: layout.widened_from().is_some(),
         };
-        fn summed<'d>(
-            rows: impl HostTable + HostSource + 'd,
-            values: SummedValues,
-        ) -> Result<Box<dyn SumSource + 'd>, GatherError> {
-            Ok(Box::new(Summed::new(rows, values)?))
+        Ok(Self::Summed(Box::new(Summed::new(rows, values).map_err(failed)?)))
+    }
+
+    /// Says which nodes' rows the fills to come will ask for, as [`RowSource::expect`](uva_rows::RowSource::expect).
+    pub fn expect(&mut self, coming: &[&[i64]]) {
+        match self {
+            Self::Gathered(source) => source.expect(coming),
+            Self::Summed(source) => source.expect(coming),
         }
-        let summed = match (table(dataset, threads, from)?, cache) {
-            (Table::Memory(rows), None) => summed(rows, values),
-            (Table::Memory(rows), Some(cache)) => {
-                Cached::in_memory(rows, cache).and_then(|rows| summed(rows, values))
-            }
-            (Table::Disk(rows), None) => summed(*rows, values),
-            (Table::Disk(rows), Some(cache)) => {
-                Cached::on_disk(*rows, cache).and_then(|rows| summed(rows, values))
-            }
-        };
-        summed.map(Self::Summed).map_err(failed)
     }
 
     /// Fills the columns of the batch of this header. `from` is the batch slot's payload, `to` the feature slot's from
@@ -198,6 +213,23 @@ pub(crate) fn gathered_on_host<'d>(
     .map_err(failed)
 }
 
+/// A table on disk with the rows of the cache in front of it, and others as batches come.
+fn kept_before_disk(
+    dataset: &Dataset,
+    (threads, reader): (usize, Reader),
+    kept: KeptRows,
+    cached_rows: Option<&FrozenBytes>,
+) -> Result<LookAhead, RuntimeError> {
+    let from = RowsFrom::Disk(reader);
+    let chosen = |ids: &FrozenBytes| chosen_rows(dataset, (threads, from), bytemuck::cast_slice(ids.bytes()));
+    let chosen = cached_rows.map(chosen).transpose()?.map(Arc::new);
+    let file = File::new(row_file(dataset, reader)?, threads).map_err(failed)?;
+    let ahead = if kept.look_ahead { Some(row_file(dataset, reader)?) } else { None };
+    let how = file.file().how();
+    tracing::info!(reader = %file.file().reader(), how, rows = kept.rows, ahead = ahead.is_some(), "rows are read from disk");
+    LookAhead::new(file, ahead, chosen, kept.rows).map_err(failed)
+}
+
 /// A table and who reads it.
 enum Table<'d> {
     Memory(Mapped<'d>),
@@ -208,7 +240,7 @@ fn table(dataset: &Dataset, threads: usize, from: RowsFrom) -> Result<Table<'_>,
     let table = dataset.features();
     match from {
         RowsFrom::Memory => Mapped::new(table.bytes, table.row_bytes(), threads).map(Table::Memory),
-        RowsFrom::Disk(reader) => {
+        RowsFrom::Disk(reader) | RowsFrom::DiskAhead(reader, _) => {
             let file = row_file(dataset, reader)?;
             tracing::info!(reader = %file.reader(), how = file.how(), "rows are read from disk");
             File::new(file, threads).map(|rows| Table::Disk(Box::new(rows)))

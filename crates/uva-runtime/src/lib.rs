@@ -91,12 +91,12 @@ pub mod wiring;
 
 pub use aggregate_counts::{AggregateAmounts, AggregateCounts, AggregateTotals, SumsMade};
 pub use batch::Batch;
-pub use disk_counts::DiskCounts;
+pub use disk_counts::{DiskCounts, DiskTotals};
 pub use error::{RuntimeError, signal_name};
 pub use input_nodes::InputNodes;
 pub use options::{Cursor, LoaderOptions, Passes};
 pub use pipeline::{Runtime, RuntimeBuilder};
-pub use rows_from::{FeatureChoice, Features, Reader};
+pub use rows_from::{FeatureChoice, Features, LookAhead, Reader};
 pub use sums::{SumObstacle, is_summed, obstacle_in_table};
 pub use sums_chooser::SumsChoice;
 pub use sums_share::SumsShare;

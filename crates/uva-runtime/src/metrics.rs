@@ -15,7 +15,7 @@ use crate::RuntimeError;
 use crate::aggregate_counts::{AggregateCounts, AggregateTotals};
 use crate::backend::Backend;
 use crate::batch::Batch;
-use crate::disk_counts::DiskCounts;
+use crate::disk_counts::{DiskCounts, DiskTotals};
 use crate::gauges::Gauges;
 use crate::memory::ProcessMemory;
 use crate::sums_chooser::SumsChoice;
@@ -154,6 +154,9 @@ pub struct BatchEvent {
     /// Its cache counts; absent in a run without caches.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cache: Option<CacheCounts>,
+    /// What its rows took from disk; absent where rows are read from memory.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub disk: Option<DiskCounts>,
     /// The producer's sums; absent in a run in which it gathers all rows.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub aggregate: Option<AggregateCounts>,
@@ -190,6 +193,7 @@ impl BatchEvent {
                 rows: batch.node_count() as u64,
                 row_hits: batch.rows_cached(),
             }),
+            disk: batch.disk_reads(),
             aggregate: {
                 AggregateCounts::of(batch.layout(), batch.header(), batch.sums_made(), batch.rows_over_link())
             },
@@ -307,7 +311,7 @@ pub struct End {
     pub cache: Option<CacheOutcome>,
     /// Reads of feature rows from disk, over all batches; absent where rows are read from memory.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub disk: Option<DiskCounts>,
+    pub disk: Option<DiskTotals>,
     /// The producer's sums in this run's training batches; absent where it gathers all rows.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub aggregate: Option<AggregateTotals>,

@@ -14,7 +14,7 @@ use crate::hop_options::HopBatches;
 use crate::input_nodes::NodesFile;
 use crate::machine::share_of_cores;
 use crate::pin_cores::PinCores;
-use crate::rows_from::{Features, Reader, RowsFrom};
+use crate::rows_from::{Features, LookAhead, Reader, RowsFrom};
 use crate::sums::{check_sums, obstacle_in_table};
 use uva_options::Purpose::{Identity, Layout, Plan, Speed};
 use uva_options::{Field, OptionError, OptionValue, Options as _, named, options};
@@ -135,6 +135,12 @@ options! {
         reader: Reader = Reader::Auto
             => Field::choice::<Reader>("HOW").of(PIPELINE, &[Speed]).only_with("features", from_disk)
                 .unless_given("auto"),
+        /// Batches whose rows are read from disk before their turn: of those that are sampled already, at most one fewer
+        /// than there are batch slots; 0 reads nothing ahead (docs/disk.md)
+        look_ahead: LookAhead = LookAhead::Auto
+            => Field::text::<LookAhead>("BATCHES|auto", "0, 4, `auto`").of(PIPELINE, &[Speed])
+                .only_with("features", from_disk)
+                .unless_given("2, where the caches allow it"),
         /// Whether batches carry the in-degree, in the whole graph, of each input node. It is the model's wish: GCN
         /// weighs by them.
         degrees: bool = false => Field::internal(),
@@ -430,6 +436,11 @@ impl LoaderOptions {
     }
 
     fn check_whole(&self) -> Result<(), RuntimeError> {
+        if let LookAhead::Batches(batches @ 1..) = self.look_ahead {
+            let reason = "with `prepare=whole` a worker reads the rows of its batch when it has sampled it, and no batch waits \
+                          before that: leave `look_ahead` out, or give 0";
+            return Err(OptionError::new("look_ahead", batches, reason).into());
+        }
         if self.feature_slots < 2 {
             let reason = "with `prepare=whole` each worker fills a slot while the consumer holds another: give 2 or more";
             return Err(OptionError::new("slots", self.feature_slots, reason).into());

@@ -209,6 +209,7 @@ impl Runtime {
         let plan = plan.with_features(&dataset, &backend)?;
         plan.backend.check_features(&plan.layout, plan.options.gathers_before_sums)?;
         plan.check_prepare(&plan.backend, contents.caches().dynamic)?;
+        plan.check_look_ahead(contents.caches().dynamic)?;
         let plan = Arc::new(plan.with_caches(contents.caches().clone()));
         let topology = Topology::new(&plan, Placement::Threads);
         let stages: Vec<Stage> = topology.stages_of(0).collect();
@@ -279,7 +280,7 @@ impl Runtime {
 
     /// What reads of rows from disk took so far; `None` where rows are read from memory.
     pub fn disk_reads(&self) -> Option<DiskCounts> {
-        matches!(self.options().rows_from(), RowsFrom::Disk(_)).then(|| self.control.disk_reads())
+        (self.options().rows_from() != RowsFrom::Memory).then(|| self.control.disk_reads())
     }
 
     /// The memory of this process now, if the whole run is in it: one element, else none.

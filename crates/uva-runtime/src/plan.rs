@@ -9,6 +9,7 @@ use uva_batch::{Aggregation, BatchHeader, BatchLayout, SlotRoom};
 use uva_graph::{Dataset, Split};
 use uva_mem::ring::{Ring, RingShape};
 use uva_rows::cache::eviction::Eviction;
+use uva_rows::kept_row_bytes;
 use uva_sample::SeedOrder;
 
 use crate::aggregate_counts::SumsMade;
@@ -18,7 +19,7 @@ use crate::control::{CONSUMER, Control};
 use crate::machine;
 use crate::options::Prepare;
 use crate::presample::{SAMPLES, with_nodes};
-use crate::rows_from::FeatureChoice;
+use crate::rows_from::{FeatureChoice, Features, KeptRows, LookAhead, RowsFrom};
 use crate::schedule::{Item, Schedule, Turn};
 use crate::{LoaderOptions, Passes, RuntimeError};
 use uva_options::OptionError;
@@ -29,6 +30,10 @@ const SLOTS_OF_SMALL_BATCHES: usize = 8;
 /// A batch is small if the largest one has at most this many bytes: all slots together are then smaller than a usual
 /// feature slot.
 const SMALL_BATCH_BYTES: usize = 1 << 20;
+
+/// Memory for rows that are read ahead, at most, where none was given for them. It holds the rows of some batches of
+/// usual models, and is little beside a table that does not fit into memory.
+const KEPT_BYTES: u64 = 256 << 20;
 
 /// The rings of a run, in the order in which a batch passes through them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -125,6 +130,18 @@ impl RunPlan {
             .into());
         }
         let layout = Arc::new(BatchLayout::new(dataset, &options.batch_spec())?);
+        let batch_slots = batch_slots(options, &layout);
+        if let LookAhead::Batches(batches) = options.look_ahead
+            && batches > 0
+            && batches >= batch_slots
+        {
+            let reason = format!(
+                "there are {batch_slots} batch slots, of which the batch at hand has one: give {} or less, or `batch_slots={}`",
+                batch_slots.saturating_sub(1),
+                batches + 1
+            );
+            return Err(OptionError::new("look_ahead", batches, reason).into());
+        }
         let schedule = Schedule::new(passes, options.part, [train, valid, test]);
         Ok(Self {
             options: options.clone(),
@@ -171,6 +188,24 @@ impl RunPlan {
             None => Ok(()),
             // Workers that cannot be kept on a core say so, and work elsewhere.
             Some(pin) => machine::allowed_cores().map_or(Ok(()), |allowed| pin.check(&allowed)),
+        }
+    }
+
+    /// Checks that what is looked ahead has a use beside a feature cache with this eviction, if there is such a cache.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Option`] with an alternative.
+    pub fn check_look_ahead(&self, eviction: Option<&'static Eviction>) -> Result<(), RuntimeError> {
+        match (self.options.look_ahead, eviction) {
+            (LookAhead::Batches(batches @ 1..), Some(eviction)) => {
+                let reason = format!(
+                    "with `cache_policy={}`: such a cache evicts by what was, and not by what is known to come. Give \
+                     `host_cache` in place of `gpu_cache`",
+                    eviction.name
+                );
+                Err(OptionError::new("look_ahead", batches, reason).into())
+            }
+            _ => Ok(()),
         }
     }
 
@@ -275,17 +310,43 @@ impl RunPlan {
     /// Batch slots between samplers and producer: as requested, otherwise the least that suffice, or
     /// `SLOTS_OF_SMALL_BATCHES` where batches are small. None where workers prepare whole batches.
     pub fn batch_slots(&self) -> usize {
-        if self.options.prepare == Prepare::Whole {
+        batch_slots(&self.options, &self.layout)
+    }
+
+    /// Batches that the producer looks ahead: 0 where rows are not read from disk, or a cache evicts by itself.
+    pub fn look_ahead(&self) -> usize {
+        let from_disk = self.options.features == Features::Disk && self.backend.device_slots().is_none();
+        if !from_disk || self.options.prepare == Prepare::Whole {
             return 0;
         }
-        let fewest = self.options.fewest_batch_slots();
-        self.options.batch_slots.unwrap_or_else(|| {
-            if self.layout.batch_bytes() <= SMALL_BATCH_BYTES {
-                fewest.max(SLOTS_OF_SMALL_BATCHES)
-            } else {
-                fewest
-            }
-        })
+        match self.options.look_ahead {
+            LookAhead::Auto if self.caches.dynamic.is_some() => 0,
+            LookAhead::Auto => LookAhead::AUTO.min(self.batch_slots().saturating_sub(1)),
+            LookAhead::Batches(batches) => batches,
+        }
+    }
+
+    /// Rows of a table on disk that are kept in memory as batches come, at most; `None` where none are.
+    pub fn kept_rows(&self) -> Option<usize> {
+        match self.rows_from() {
+            RowsFrom::DiskAhead(_, kept) => Some(kept.rows),
+            RowsFrom::Memory | RowsFrom::Disk(_) => None,
+        }
+    }
+
+    /// Where rows are read by the CPU, and which of them are kept in memory.
+    pub(crate) fn rows_from(&self) -> RowsFrom {
+        let from = self.options.rows_from();
+        let RowsFrom::Disk(reader) = from else { return from };
+        let ahead = self.look_ahead();
+        if (ahead == 0 && self.caches.kept_rows.is_none()) || self.options.prepare == Prepare::Whole {
+            return from;
+        }
+        let row_bytes = self.layout.table_row_bytes();
+        let most = self.layout.bounds().nodes.saturating_mul(ahead + 1);
+        let unasked = || most.min((KEPT_BYTES / kept_row_bytes(row_bytes)) as usize);
+        let rows = self.caches.kept_rows.unwrap_or_else(unasked).min(self.table_rows);
+        RowsFrom::DiskAhead(reader, KeptRows { rows, look_ahead: ahead > 0 })
     }
 
     /// Bytes of a feature slot, in host memory or on a GPU.
@@ -403,6 +464,17 @@ pub struct SlotsInForce {
     pub largest_bytes: u64,
     /// Why they have this room.
     pub reason: String,
+}
+
+/// As [`RunPlan::batch_slots`].
+fn batch_slots(options: &LoaderOptions, layout: &BatchLayout) -> usize {
+    if options.prepare == Prepare::Whole {
+        return 0;
+    }
+    let fewest = options.fewest_batch_slots();
+    let usual =
+        if layout.batch_bytes() <= SMALL_BATCH_BYTES { fewest.max(SLOTS_OF_SMALL_BATCHES) } else { fewest };
+    options.batch_slots.unwrap_or(usual)
 }
 
 /// The full evaluation that a consumer is in, for messages.

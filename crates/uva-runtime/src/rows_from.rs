@@ -1,11 +1,15 @@
 //! Where the CPU reads feature rows: from the mapped table, or from disk for each batch.
 
+use std::fmt;
+use std::str::FromStr;
+
 use serde_json::{Value, json};
 use uva_cuda::memory::HostMemory;
 use uva_disk::{DiskError, ReaderKind, RowFile, TableShape};
 use uva_graph::Dataset;
 use uva_mem::files;
-use uva_options::{OptionError, named};
+use uva_options::{OptionError, OptionValue, named};
+use uva_rows::LOOK_AHEAD_MOST;
 
 use crate::RuntimeError;
 use crate::backend::Backend;
@@ -36,6 +40,69 @@ named! {
     }
 }
 
+/// How many batches the producer looks ahead, where rows are read from disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LookAhead {
+    /// As many as [`AUTO`](Self::AUTO), where the run's caches allow it.
+    #[default]
+    Auto,
+    /// So many; 0 for none.
+    Batches(usize),
+}
+
+impl LookAhead {
+    /// The number that is taken unless one is given. The reads of two batches keep a disk busy while a third is handed
+    /// over, and the fewest batch slots of any run have room for them.
+    pub const AUTO: usize = 2;
+}
+
+impl FromStr for LookAhead {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        match text.parse() {
+            Ok(batches) if batches <= LOOK_AHEAD_MOST => Ok(Self::Batches(batches)),
+            _ => Err(format!("give a number of batches from 0 to {LOOK_AHEAD_MOST}, or auto")),
+        }
+    }
+}
+
+impl fmt::Display for LookAhead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Batches(batches) => write!(f, "{batches}"),
+        }
+    }
+}
+
+impl OptionValue for LookAhead {
+    fn of_text(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+
+    fn text(&self) -> String {
+        self.to_string()
+    }
+
+    fn json(&self) -> Value {
+        match self {
+            Self::Auto => "auto".into(),
+            Self::Batches(batches) => (*batches).into(),
+        }
+    }
+
+    fn of_json(value: &Value) -> Option<Self> {
+        match value.as_u64() {
+            Some(batches) => Self::of_text(&batches.to_string()),
+            None => Self::of_text(value.as_str()?),
+        }
+    }
+}
+
 impl Reader {
     fn kind(self) -> Option<ReaderKind> {
         match self {
@@ -52,6 +119,17 @@ impl Reader {
 pub(crate) enum RowsFrom {
     Memory,
     Disk(Reader),
+    /// With rows kept in memory as batches come, and read ahead of them.
+    DiskAhead(Reader, KeptRows),
+}
+
+/// Rows of a table on disk that are kept in memory as batches come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeptRows {
+    /// At most so many.
+    pub rows: usize,
+    /// Whether rows are read ahead.
+    pub look_ahead: bool,
 }
 
 /// Where the rows of a run are read, and why.
@@ -144,7 +222,7 @@ impl FeatureChoice {
         let remedy = match self.reason.as_str() {
             ASKED_FOR => "",
             _ => {
-                ". Rows that several batches need are read for each: --gpu-cache auto keeps the most-read ones in memory, \
+                ". Rows that several batches need are read for each: --host-cache auto keeps the most-read ones in memory, \
                  and --features memory maps the table"
             }
         };

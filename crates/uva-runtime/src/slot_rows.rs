@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use uva_batch::{BatchHeader, BatchLayout};
 use uva_graph::Dataset;
-use uva_rows::{DiskReads, HostPlace, RowCache};
+use uva_rows::{HostPlace, RowCache};
 
 use crate::RuntimeError;
 use crate::clock::since_boot;
+use crate::disk_counts::DiskCounts;
 use crate::edge_rows::EdgeRows;
 use crate::host_rows::{HostRows, behind};
 use crate::rows_from::RowsFrom;
@@ -17,19 +18,21 @@ use crate::rows_from::RowsFrom;
 pub(crate) struct SlotRows<'d> {
     nodes: HostRows<'d>,
     edges: Option<EdgeRows>,
-    disk: DiskReads,
+    from_disk: bool,
+    disk: DiskCounts,
 }
 
 impl<'d> SlotRows<'d> {
-    /// With this source of nodes' rows.
+    /// With this source of nodes' rows, which are read from disk or not.
     pub fn new(
         dataset: &'d Arc<Dataset>,
         layout: &BatchLayout,
         threads: usize,
         nodes: HostRows<'d>,
+        from_disk: bool,
     ) -> Result<Self, RuntimeError> {
         let edges = EdgeRows::new(dataset, layout, threads)?;
-        Ok(Self { nodes, edges, disk: DiskReads::default() })
+        Ok(Self { nodes, edges, from_disk, disk: DiskCounts::default() })
     }
 
     /// By the calling thread alone, through this cache.
@@ -39,7 +42,13 @@ impl<'d> SlotRows<'d> {
         from: RowsFrom,
         cache: Option<RowCache>,
     ) -> Result<Self, RuntimeError> {
-        Self::new(dataset, layout, 1, HostRows::behind(dataset, layout, (1, from), cache)?)
+        let nodes = HostRows::behind(dataset, layout, (1, from), cache)?;
+        Self::new(dataset, layout, 1, nodes, from != RowsFrom::Memory)
+    }
+
+    /// Says which nodes' rows the batches to come will ask for.
+    pub fn expect(&mut self, coming: &[&[i64]]) {
+        self.nodes.expect(coming);
     }
 
     /// Fills the columns of the batch of this header, and writes into it what that took. `from` is the payload with the
@@ -60,13 +69,14 @@ impl<'d> SlotRows<'d> {
         }
         let read = self.nodes.fill(layout, header, threads, from, (to, skipped))?;
         header.set_rows_cached(read.hits());
-        self.disk = read.disk();
+        self.disk = if self.from_disk { DiskCounts::of(&read) } else { DiskCounts::default() };
+        header.set_disk(self.disk.into());
         header.set_gathered(since_boot());
         Ok(())
     }
 
     /// What the last batch's rows took from disk.
-    pub fn disk_reads(&self) -> DiskReads {
+    pub fn disk_reads(&self) -> DiskCounts {
         self.disk
     }
 }

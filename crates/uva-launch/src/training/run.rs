@@ -31,7 +31,8 @@ use uva_runtime::plan::{RunPlan, evaluating};
 use uva_runtime::planning::CacheRequest;
 use uva_runtime::topology::Placement;
 use uva_runtime::{
-    AggregateTotals, DiskCounts, FeatureType, LoaderOptions, Passes, Runtime, RuntimeError, machine,
+    AggregateTotals, DiskCounts, DiskTotals, FeatureType, LoaderOptions, Passes, Runtime, RuntimeError,
+    machine,
 };
 
 /// glibc serves a consumer's allocations up to this many bytes from its heap, and keeps up to `KEPT_MEMORY` freed bytes
@@ -279,7 +280,7 @@ impl Training {
             roles,
             memory,
             cache,
-            disk,
+            disk: disk.map(|counts| DiskTotals::new(counts, seconds)),
             aggregate,
         }
     }

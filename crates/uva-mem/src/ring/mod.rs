@@ -391,9 +391,7 @@ impl Reader {
     /// and would wait forever. [`RingError::PeerDied`] when `liveness` says so first. [`RingError::Corrupt`] when the
     /// protocol does not allow the slot's state or header, or when that was found as an earlier slot was dropped.
     pub fn acquire(&mut self, sequence: u64, liveness: &dyn Liveness) -> Result<ReadSlot, RingError> {
-        if let Some(error) = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            return Err(error);
-        }
+        self.check_drops()?;
         let (slot, generation) = position(sequence, self.inner.shape.slots);
         self.check_given_back(sequence)?;
         let capacity = self.inner.shape.payload_bytes as u64;
@@ -402,9 +400,36 @@ impl Reader {
             .header(slot)
             .claim_for_reading(sequence, generation, capacity, self.inner.patience, liveness)
             .map_err(|fault| self.inner.error(slot, sequence, fault))?;
+        Ok(self.taken(sequence, length))
+    }
+
+    /// Takes `sequence` if it is published, without waiting; `None` where it is not. Ask for sequences in order, and for
+    /// none twice: what was taken is not there any more.
+    ///
+    /// A slot that is taken early keeps no writer from anything: it would be occupied all the same.
+    ///
+    /// # Errors
+    /// [`RingError::Corrupt`] as [`acquire`](Self::acquire).
+    pub fn acquire_if_ready(&mut self, sequence: u64) -> Result<Option<ReadSlot>, RingError> {
+        self.check_drops()?;
+        let (slot, generation) = position(sequence, self.inner.shape.slots);
+        let capacity = self.inner.shape.payload_bytes as u64;
+        let claimed = self.inner.header(slot).claim_if_ready(sequence, generation, capacity);
+        let length = claimed.map_err(|fault| self.inner.error(slot, sequence, fault))?;
+        Ok(length.map(|length| self.taken(sequence, length)))
+    }
+
+    /// The error of a slot that was dropped, once.
+    fn check_drops(&self) -> Result<(), RingError> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+    }
+
+    /// The slot of a sequence that was claimed, with so many bytes.
+    fn taken(&self, sequence: u64, length: u64) -> ReadSlot {
+        let (slot, generation) = position(sequence, self.inner.shape.slots);
         let (inner, failed) = (Arc::clone(&self.inner), Arc::clone(&self.failed));
-        // Cannot truncate: it is at most `capacity`, a usize.
-        Ok(ReadSlot { inner, failed, sequence, slot, generation, length: length as usize, released: false })
+        // Cannot truncate: it is at most a slot's capacity, a usize.
+        ReadSlot { inner, failed, sequence, slot, generation, length: length as usize, released: false }
     }
 
     /// Whether the slot of `sequence` has been given back since it was last read.

@@ -9,7 +9,7 @@
 //! | free(g)    | nobody      | filling(g) | the writer of the sequence, [`claim_for_writing`](SlotHeader::claim_for_writing) | acquire, with S4 |
 //! | filling(g) | that writer | ready(g)   | the writer, [`publish`](SlotHeader::publish), after the header is written | release, S2 |
 //! | filling(g) | that writer | free(g)    | the writer, [`give_up`](SlotHeader::give_up) | release, S2' |
-//! | ready(g)   | nobody      | reading(g) | the reader, [`claim_for_reading`](SlotHeader::claim_for_reading) | acquire, with S2 |
+//! | ready(g)   | nobody      | reading(g) | the reader, [`claim_for_reading`](SlotHeader::claim_for_reading) or [`claim_if_ready`](SlotHeader::claim_if_ready) | acquire, with S2 |
 //! | reading(g) | the reader  | free(g+1)  | the reader, [`release`](SlotHeader::release) | release, S4 |
 //!
 //! Every move is a compare-and-exchange from the one state it may start at. The side whose move is broken detects a
@@ -247,6 +247,26 @@ impl<W: Word> SlotHeader<W> {
             Ok(false)
         })?;
         self.checked_length(sequence, generation, capacity)
+    }
+
+    /// Takes `sequence` if it is published, without waiting, and returns the length of its payload; `None` where it is
+    /// not published yet.
+    ///
+    /// # Errors
+    /// [`Fault::Corrupt`] for a header that the protocol does not allow, or a length that exceeds `capacity`. A state
+    /// that it does not allow is no error here: whoever waits for the sequence finds it.
+    pub fn claim_if_ready(
+        &self,
+        sequence: u64,
+        generation: u32,
+        capacity: u64,
+    ) -> Result<Option<u64>, Fault> {
+        let ready = StateWord::new(generation, State::Ready);
+        // S3, acquire: partner S2 in `publish`, as in `claim_for_reading`. A failed exchange concludes nothing.
+        if self.exchange(ready, StateWord::new(generation, State::Reading), Ordering::Acquire).is_err() {
+            return Ok(None);
+        }
+        self.checked_length(sequence, generation, capacity).map(Some)
     }
 
     /// Gives a slot back to the writers after reading, for the next generation.

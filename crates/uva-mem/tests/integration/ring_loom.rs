@@ -175,6 +175,16 @@ impl<W: Word> Slots<W> {
         self.payloads[slot as usize].check(sequence);
         header.release(generation)
     }
+
+    /// Takes the sequence if it is there, and leaves the slot to the caller.
+    fn take_if_ready(&self, sequence: u64) -> bool {
+        let (slot, generation) = position(sequence, self.headers.len() as u32);
+        let length = self.headers[slot as usize].claim_if_ready(sequence, generation, CAPACITY).unwrap();
+        let Some(length) = length else { return false };
+        assert_eq!(length, sequence);
+        self.payloads[slot as usize].check(sequence);
+        true
+    }
 }
 
 fn model(preemptions: Option<usize>, body: impl Fn() + Sync + Send + 'static) {
@@ -223,6 +233,43 @@ fn one_slot_passes_batches_without_a_lost_wake_up() {
 fn two_slots_pass_batches_without_a_lost_wake_up() {
     all_pass(2, 1, 0, 3, Some(3), Flaw::None);
     all_pass(2, 1, 0, 5, Some(2), Flaw::None);
+}
+
+/// A reader that takes the next sequences too, as far as they are there, before it gives the first back.
+fn looks_ahead(slots: u32, count: u64, preemptions: Option<usize>, flaw: Flaw) {
+    model(preemptions, move || {
+        let ring = Arc::new(Slots::new(slots, 0, Life::endless(), |value| SleepingWord::new(value, flaw)));
+        let writer = Arc::clone(&ring);
+        let writer = thread::spawn(move || {
+            (0..count).for_each(|sequence| writer.write(sequence, &AlwaysAlive).unwrap());
+        });
+        let mut taken = 0;
+        for sequence in 0..count {
+            while taken < (sequence + u64::from(slots)).min(count) && ring.take_if_ready(taken) {
+                taken += 1;
+            }
+            if taken > sequence {
+                let (slot, generation) = position(sequence, slots);
+                ring.headers[slot as usize].release(generation).unwrap();
+            } else {
+                ring.read(sequence, &AlwaysAlive).unwrap();
+                taken += 1;
+            }
+        }
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_reader_that_takes_what_is_there_gets_whole_batches_and_no_wake_up_is_lost() {
+    looks_ahead(1, 2, Some(3), Flaw::None);
+    looks_ahead(2, 3, Some(2), Flaw::None);
+}
+
+#[test]
+#[should_panic]
+fn the_model_sees_a_missing_release_before_a_batch_that_is_taken_early() {
+    looks_ahead(2, 3, Some(2), Flaw::AllRelaxed);
 }
 
 #[test]

@@ -114,6 +114,30 @@ fn a_sequence_written_twice_or_read_twice_is_an_error_and_no_wait() {
 }
 
 #[test]
+fn what_is_published_is_taken_without_waiting_and_nothing_else() {
+    let ring = ring(2, 10);
+    let (mut writer, mut reader) = (ring.writer(), ring.reader());
+    assert!(reader.acquire_if_ready(0).unwrap().is_none());
+    let slot = writer.acquire(0, &AlwaysAlive).unwrap();
+    assert!(reader.acquire_if_ready(0).unwrap().is_none());
+    slot.publish(3).unwrap();
+    writer.acquire(1, &AlwaysAlive).unwrap().publish(4).unwrap();
+    let first = reader.acquire_if_ready(0).unwrap().unwrap();
+    let second = reader.acquire_if_ready(1).unwrap().unwrap();
+    assert_eq!((first.sequence(), first.payload().len(), second.payload().len()), (0, 3, 4));
+    // Taken already, and the next turn of a slot that is still held.
+    assert!(reader.acquire_if_ready(1).unwrap().is_none() && reader.acquire_if_ready(2).unwrap().is_none());
+    first.release().unwrap();
+    writer.acquire(2, &AlwaysAlive).unwrap().publish(5).unwrap();
+    assert_eq!(reader.acquire_if_ready(2).unwrap().unwrap().payload().len(), 5);
+    // Another sequence in the slot than the one asked for.
+    second.release().unwrap();
+    writer.acquire(3, &AlwaysAlive).unwrap().publish(6).unwrap();
+    assert!(reader.acquire_if_ready(1).unwrap().is_none());
+    assert_eq!(reader.acquire(3, &AlwaysAlive).unwrap().payload().len(), 6);
+}
+
+#[test]
 fn whoever_waits_learns_that_its_peer_is_gone_in_every_state() {
     let gone = || Err(Gone::new("the peer was ended by the test"));
     let says_so = |result: Result<(), RingError>| {

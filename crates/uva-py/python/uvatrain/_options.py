@@ -36,3 +36,4 @@ class LoaderOptions(TypedDict, total=False):
     gather_threads: int | None
     features: str
     reader: str | None
+    look_ahead: str | None

@@ -78,6 +78,17 @@ impl CachedRows {
         self.rows.bytes().len() as u64
     }
 
+    /// The row of this id, where it is cached.
+    pub(super) fn row(&self, id: i64) -> Option<&[u8]> {
+        let slot = usize::try_from(self.map.slots()[id as usize]).ok()?;
+        Some(&self.rows.bytes()[slot * self.row_bytes..][..self.row_bytes])
+    }
+
+    /// Refuses to be the cache of a table of another shape.
+    pub(super) fn check_table(&self, table_rows: usize, table_row_bytes: usize) -> Result<(), GatherError> {
+        check_shape((self.map.slots().len(), self.row_bytes), table_rows, table_row_bytes)
+    }
+
     /// Whether row `id` of the table is cached.
     pub fn contains(&self, id: i64) -> bool {
         usize::try_from(id).ok().and_then(|id| self.map.slots().get(id)).is_some_and(|&slot| slot >= 0)
@@ -200,11 +211,7 @@ impl RowCache {
 
     /// Refuses to be the cache of a table of another shape.
     pub(super) fn check_table(&self, table_rows: usize, table_row_bytes: usize) -> Result<(), GatherError> {
-        let (rows, row_bytes) = self.shape();
-        if (rows, row_bytes) == (table_rows, table_row_bytes) {
-            return Ok(());
-        }
-        Err(GatherError::OtherTable { rows, row_bytes, table_rows, table_row_bytes })
+        check_shape(self.shape(), table_rows, table_row_bytes)
     }
 
     /// The slot map, and the rows in the slots. Every slot in the map is one of the rows.
@@ -214,6 +221,18 @@ impl RowCache {
             Self::Evicting(cache) => (cache.slots.map(), cache.rows.bytes()),
         }
     }
+}
+
+/// Refuses a cache of so many rows of so many bytes for a table of another shape.
+fn check_shape(
+    (rows, row_bytes): (usize, usize),
+    table_rows: usize,
+    table_row_bytes: usize,
+) -> Result<(), GatherError> {
+    if (rows, row_bytes) == (table_rows, table_row_bytes) {
+        return Ok(());
+    }
+    Err(GatherError::OtherTable { rows, row_bytes, table_rows, table_row_bytes })
 }
 
 impl<'t> Cached<Mapped<'t>, RowCache> {

@@ -36,13 +36,23 @@ impl File {
         Ok(Self { file, mover, staged: Vec::new(), places: Vec::new() })
     }
 
+    /// Bytes of a row.
+    pub(super) fn row_bytes(&self) -> usize {
+        self.mover.row_bytes
+    }
+
+    /// Refuses the first id that is no row.
+    pub(super) fn check_ids(&self, ids: &[i64]) -> Result<(), GatherError> {
+        self.mover.check(ids, self.file.shape().rows)
+    }
+
     /// The file, and how it is read.
     pub fn file(&self) -> &RowFile {
         &self.file
     }
 
     /// Reads rows of checked ids into their places among the rows of `out`.
-    fn read(
+    pub(super) fn read(
         &mut self,
         wanted: impl Iterator<Item = (usize, i64)>,
         out: &mut [u8],
@@ -76,9 +86,12 @@ impl Cached<File, RowCache> {
 }
 
 /// A source that brings rows as they lie in the table.
-trait Fetch {
+pub(super) trait Fetch {
     /// Brings the rows of ids that were checked into `out`, which is as long as they are.
     fn fetch(&mut self, ids: &[i64], out: &mut [u8]) -> Result<RowsRead, GatherError>;
+
+    /// As [`RowSource::expect`].
+    fn expect(&mut self, _coming: &[&[i64]]) {}
 
     fn disk(&self) -> &File;
 
@@ -136,7 +149,7 @@ fn staged<S: Fetch>(
     moved: impl FnOnce(&Mover, TableRows<'_>, &[i64]) -> Result<u64, GatherError>,
 ) -> Result<RowsRead, GatherError> {
     let file = source.disk_mut();
-    file.mover.check(ids, file.file.shape().rows)?;
+    file.check_ids(ids)?;
     let row_bytes = file.mover.row_bytes;
     let (mut rows, mut places) = (mem::take(&mut file.staged), mem::take(&mut file.places));
     rows.resize(ids.len() * row_bytes, 0);
@@ -177,7 +190,7 @@ impl<S: Fetch> HostTable for S {
         if ids.len().checked_mul(row_bytes) != Some(length) {
             return Err(GatherError::OutputLength { ids: ids.len(), row_bytes, length });
         }
-        self.disk().mover.check(ids, self.disk().file.shape().rows)?;
+        self.disk().check_ids(ids)?;
         self.fetch(ids, place.out)
     }
 
@@ -199,7 +212,7 @@ macro_rules! row_source {
     ($source:ty) => {
         impl RowSource<HostPlace<'_>> for $source {
             fn rows(&self) -> usize {
-                self.disk().file.shape().rows
+                self.disk().file().shape().rows
             }
 
             fn row_bytes(&self) -> usize {
@@ -207,7 +220,11 @@ macro_rules! row_source {
             }
 
             fn check(&self, ids: &[i64]) -> Result<(), GatherError> {
-                self.disk().mover.check(ids, self.disk().file.shape().rows)
+                self.disk().check_ids(ids)
+            }
+
+            fn expect(&mut self, coming: &[&[i64]]) {
+                Fetch::expect(self, coming);
             }
 
             fn submit(&mut self, ids: &[i64], place: HostPlace<'_>) -> Result<Ticket, GatherError> {
@@ -220,6 +237,8 @@ macro_rules! row_source {
         }
     };
 }
+
+pub(super) use row_source;
 
 row_source!(File);
 row_source!(Cached<File, RowCache>);

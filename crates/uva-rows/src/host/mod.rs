@@ -1,5 +1,6 @@
 //! Sources of rows on the CPU.
 
+mod ahead;
 mod cached;
 mod file;
 mod mapped;
@@ -8,6 +9,7 @@ mod place;
 mod summed;
 mod widened;
 
+pub use ahead::{LOOK_AHEAD_MOST, LookAhead, kept_row_bytes};
 pub use cached::{CachedRows, EvictingRows, RowCache};
 pub use file::File;
 pub use mapped::Mapped;

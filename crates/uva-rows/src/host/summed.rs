@@ -33,6 +33,10 @@ impl<S: HostTable + HostSource> RowSource<SumPlace<'_>> for Summed<S> {
         self.source.check(ids)
     }
 
+    fn expect(&mut self, coming: &[&[i64]]) {
+        self.source.expect(coming);
+    }
+
     fn submit(&mut self, ids: &[i64], place: SumPlace<'_>) -> Result<Ticket, GatherError> {
         Ok(Ticket::of(0, self.source.sum_to(ids, place, self.values)?))
     }

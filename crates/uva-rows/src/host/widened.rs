@@ -34,6 +34,10 @@ impl<S: HostTable + HostSource> RowSource<HostPlace<'_>> for Widened<S> {
         self.source.check(ids)
     }
 
+    fn expect(&mut self, coming: &[&[i64]]) {
+        self.source.expect(coming);
+    }
+
     fn submit(&mut self, ids: &[i64], place: HostPlace<'_>) -> Result<Ticket, GatherError> {
         Ok(Ticket::of(0, self.source.copy_to(ids, place, Some(self.from))?))
     }

@@ -1,15 +1,17 @@
 //! Tables on disk against the conformance checks, by every reader.
 
+use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use uva_disk::{DiskError, ReaderKind, RowFile, TableShape};
 use uva_rows::cache::eviction;
 use uva_rows::conformance::{self, FifoReference, SieveReference};
 use uva_rows::{
-    Cached, CachedRows, EvictingRows, File, GatherError, HostPlace, Origin, RowCache, RowSource, Summed,
-    SummedValues, Widened,
+    Cached, CachedRows, EvictingRows, File, GatherError, HostPlace, LookAhead, Origin, RowCache, RowSource,
+    RowsRead, Summed, SummedValues, Widened,
 };
 
 /// A folder for one table at a time.
@@ -47,6 +49,12 @@ impl Disk {
         let shape = TableShape { offset, rows: table.len() / row_bytes, row_bytes };
         File::new(RowFile::open(&self.path(), shape, Some(self.reader)).unwrap(), threads).unwrap()
     }
+}
+
+/// The same rows, ahead of fills too, with room for so many of them in memory beside the chosen ones.
+fn ahead(disk: &Disk, file: File, chosen: Option<Arc<CachedRows>>, room: usize) -> LookAhead {
+    let again = RowFile::open(&disk.path(), file.file().shape(), Some(disk.reader)).unwrap();
+    LookAhead::new(file, Some(again), chosen, room).unwrap()
 }
 
 /// Every reader that works here.
@@ -131,6 +139,100 @@ fn rows_of_disk_are_widened_and_summed_like_those_of_memory() {
         let cache = CachedRows::read(&mut rows, ids).unwrap();
         Box::new(Summed::new(cached(rows, cache), values).unwrap())
     });
+}
+
+#[test]
+fn rows_that_are_kept_and_read_ahead_conform() {
+    for disk in disks() {
+        for room in [0, 3, 1000] {
+            conformance::whole_tables(&|table, row_bytes| {
+                Box::new(ahead(&disk, disk.rows(table, row_bytes, 1), None, room))
+            });
+        }
+        conformance::static_cache(&|table, row_bytes, ids| {
+            let mut rows = disk.rows(table, row_bytes, 1);
+            let chosen = Arc::new(CachedRows::read(&mut rows, ids).unwrap());
+            Box::new(ahead(&disk, rows, Some(chosen), 2))
+        });
+    }
+    let disk = Disk::new(ReaderKind::Mmap).unwrap();
+    conformance::widening(&|table, row_bytes, narrow, ids| {
+        let rows = disk.rows(table, row_bytes, 2);
+        Box::new(Widened::new(ahead(&disk, rows, None, ids.len()), narrow).unwrap())
+    });
+    conformance::summed(&|table, row_bytes, values, ids| {
+        let rows = disk.rows(table, row_bytes, 2);
+        Box::new(Summed::new(ahead(&disk, rows, None, ids.len()), values).unwrap())
+    });
+}
+
+/// Fills of a table of 2000 rows of 20 bytes, of which some hundred recur.
+fn fills() -> Vec<Vec<i64>> {
+    let mut x = 7_u64;
+    let mut next = || {
+        x = x.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (x >> 33) as i64
+    };
+    let id = |x: i64| if x % 3 == 0 { x / 3 % 2000 } else { x / 3 % 120 };
+    (0..40).map(|_| (0..150).map(|_| id(next())).collect()).collect()
+}
+
+#[test]
+fn whatever_is_known_ahead_the_rows_are_the_same_and_more_is_read_the_less_is_kept() {
+    let table: Vec<u8> = (0..40_000_u32).map(|i| (i * 31 % 251) as u8).collect();
+    let fills = fills();
+    for disk in disks() {
+        let mut asked = Vec::new();
+        for (known, room) in [(0, 0), (0, 300), (1, 300), (5, 300), (5, 40), (5, 3000)] {
+            let mut rows = ahead(&disk, disk.rows(&table, 20, 1), None, room);
+            let (mut told, mut total) = (0, RowsRead::default());
+            for (turn, ids) in fills.iter().enumerate() {
+                let until = (turn + 1 + known).min(fills.len());
+                if known > 0 {
+                    let coming: Vec<&[i64]> = fills[told..until].iter().map(Vec::as_slice).collect();
+                    RowSource::expect(&mut rows, &coming);
+                    told = until;
+                }
+                let mut out = vec![0; ids.len() * 20];
+                let read = rows.fill(ids, HostPlace::new(&mut out)).unwrap();
+                assert_eq!(read.total(), ids.len() as u64);
+                let same = ids
+                    .iter()
+                    .zip(out.chunks_exact(20))
+                    .all(|(&id, row)| row == &table[id as usize * 20..][..20]);
+                assert!(same, "{}: {known} known, room for {room}", disk.reader);
+                total = total.and(read);
+            }
+            let by = |origin| total.rows(origin);
+            assert_eq!(by(Origin::ReadAhead) > 0, known > 0 && room > 0, "{total:?}");
+            assert_eq!(by(Origin::Kept) > 0, room > 0, "{total:?}");
+            // What was read ahead was used, too; a row that a fill names twice is one of a read and one that was kept.
+            let disk_rows = total.disk().bytes_asked / 20;
+            assert!(disk_rows <= by(Origin::ReadAhead) + by(Origin::Disk), "{disk_rows} {total:?}");
+            asked.push(disk_rows);
+        }
+        let [none, kept, one, five, little, all] = asked[..] else { panic!("{asked:?}") };
+        assert!(none > kept && kept > one && one > five && little > five && five > all, "{asked:?}");
+        let distinct: HashSet<i64> = fills.iter().flatten().copied().collect();
+        assert_eq!(all, distinct.len() as u64, "each row is read once");
+    }
+}
+
+#[test]
+fn rows_read_ahead_of_a_file_that_changes_meanwhile_end_in_its_name() {
+    for disk in disks() {
+        let rows = disk.rows(&[7; 100_000], 100, 1);
+        let mut source = ahead(&disk, rows, None, 1000);
+        let ids: Vec<i64> = (0..900).collect();
+        let later: Vec<i64> = (500..1000).collect();
+        RowSource::expect(&mut source, &[&ids, &later]);
+        OpenOptions::new().write(true).open(disk.path()).unwrap().set_len(500).unwrap();
+        for ids in [&ids, &later] {
+            let error = source.fill(ids, HostPlace::new(&mut vec![0; ids.len() * 100])).unwrap_err();
+            assert!(error.to_string().starts_with(disk.path().to_str().unwrap()), "{error}");
+            assert!(error.to_string().contains("it changed while it was read"), "{error}");
+        }
+    }
 }
 
 #[test]

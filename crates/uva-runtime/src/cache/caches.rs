@@ -15,6 +15,10 @@ pub struct Caches {
     /// The eviction policy of a feature cache that changes during the run; `None` where it holds the same rows
     /// throughout.
     pub dynamic: Option<&'static Eviction>,
+    /// How many rows of a table on disk are kept in host memory as batches come, beside the rows that the feature cache
+    /// holds throughout; `None` without `host_cache`.
+    #[serde(default)]
+    pub kept_rows: Option<usize>,
     /// How many of the run's first epochs the choice was based on: their hit rates say nothing about other epochs.
     #[serde(default)]
     pub counted_epochs: u32,

@@ -65,6 +65,13 @@ impl CacheContents {
         self
     }
 
+    /// The same in a run that also keeps so many rows of a table on disk, as batches come.
+    #[must_use]
+    pub fn keeping(mut self, rows: usize) -> Self {
+        self.caches.kept_rows = Some(rows);
+        self
+    }
+
     /// What is cached.
     pub fn caches(&self) -> &Caches {
         &self.caches

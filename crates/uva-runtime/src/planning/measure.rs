@@ -10,7 +10,9 @@ use uva_graph::{Dataset, Split};
 use uva_plan::{
     CacheError, CachePlan, CachePolicy, CachedKinds, Objective, PlanRequest, Profile, TimedCaches, Workload,
 };
+use uva_rows::cache::map_bytes;
 use uva_rows::cuda::FillError;
+use uva_rows::kept_row_bytes;
 use uva_sample::SampleError;
 use uva_sample::cuda::CudaSampleError;
 
@@ -84,6 +86,17 @@ pub fn plan<'d>(
     policy: CachePolicy,
     note: &dyn Fn(&str),
 ) -> Result<(CachePlan, Option<Profile<'d>>), RuntimeError> {
+    plan_kinds(dataset, loader, backend, (cacheable(backend), bytes, policy), note)
+}
+
+/// As [`plan`], of these kinds of caches.
+pub(super) fn plan_kinds<'d>(
+    dataset: &'d Arc<Dataset>,
+    loader: &LoaderOptions,
+    backend: &Backend,
+    (kinds, bytes, policy): (CachedKinds, u64, CachePolicy),
+    note: &dyn Fn(&str),
+) -> Result<(CachePlan, Option<Profile<'d>>), RuntimeError> {
     loader.check_dataset(dataset)?;
     let workload = workload(dataset, loader);
     let batches = workload.batches()?;
@@ -93,14 +106,13 @@ pub fn plan<'d>(
             format!("finding out what to cache: sampling {epochs} epochs of {batches} batches beforehand")
         }
     });
-    let kinds = cacheable(backend);
     let objective = objective(backend);
     let request = PlanRequest { policy, kinds, objective, ..PlanRequest::new(dataset, workload, bytes) };
     let mut on_host;
     let mut on_gpu;
     let times: &mut dyn TimedCaches = match backend.device_slots() {
         None => {
-            check_host_budget(bytes, dataset)?;
+            check_host_budget("--gpu-cache", bytes, dataset)?;
             on_host = HostTimes::new(dataset, loader)?;
             &mut on_host
         }
@@ -166,7 +178,11 @@ pub fn read_plan(
 /// # Errors
 /// [`RuntimeError::Missing`] with both numbers.
 pub fn check_plan_fits(plan: &CachePlan, dataset: &Dataset, backend: &Backend) -> Result<(), RuntimeError> {
-    if backend.device_slots().is_some() { Ok(()) } else { check_host_budget(plan.bytes(), dataset) }
+    if backend.device_slots().is_some() {
+        Ok(())
+    } else {
+        check_host_budget("--gpu-cache", plan.bytes(), dataset)
+    }
 }
 
 /// Bytes for `--gpu-cache auto` where nothing has been trained, with the reason: on the CPU as for a run, on a GPU the
@@ -207,13 +223,17 @@ pub fn budget_on_cpu(dataset: &Dataset) -> Result<(u64, String), RuntimeError> {
     Ok((bytes, reason))
 }
 
-/// Caches that host memory cannot hold would make the kernel kill the run later.
-fn check_host_budget(bytes: u64, dataset: &Dataset) -> Result<(), RuntimeError> {
+/// Checks that host memory can hold so many bytes of caches, which this option asked for. More would make the kernel kill
+/// the run later.
+///
+/// # Errors
+/// [`RuntimeError::Missing`] with both numbers.
+pub fn check_host_budget(option: &str, bytes: u64, dataset: &Dataset) -> Result<(), RuntimeError> {
     let graph = ReorderedLayout::new(dataset).bytes() as u64;
     let available = host_memory()?;
     if bytes.saturating_add(graph) > available {
         return Err(RuntimeError::Missing(format!(
-            "--gpu-cache {bytes}: these caches are in host memory, of which only {available} bytes can be had, and the \
+            "{option} {bytes}: these caches are in host memory, of which only {available} bytes can be had, and the \
              reordered graph beside them takes {graph}; give less, or auto"
         )));
     }
@@ -230,6 +250,14 @@ fn check_device_budget(bytes: u64, context: &Context, cuda: &CudaBackend) -> Res
         )));
     }
     Ok(())
+}
+
+/// Rows of the dataset's table that so many bytes keep in memory as batches come, beside the map that finds them.
+#[must_use]
+pub fn rows_kept_in(bytes: u64, dataset: &Dataset) -> usize {
+    let table = dataset.features();
+    let rows = bytes.saturating_sub(map_bytes(table.rows)) / kept_row_bytes(table.row_bytes());
+    usize::try_from(rows).unwrap_or(usize::MAX).min(table.rows)
 }
 
 fn host_memory() -> Result<u64, RuntimeError> {

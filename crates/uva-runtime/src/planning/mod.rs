@@ -11,8 +11,10 @@ mod search;
 mod sum_times;
 
 pub use cached_dataset::CachedDataset;
-pub use measure::cacheable;
-pub use measure::{budget_left, budget_on_cpu, check_plan_fits, measure_sampler, plan, read_plan, workload};
+pub use measure::{
+    budget_left, budget_on_cpu, cacheable, check_host_budget, check_plan_fits, measure_sampler, plan,
+    read_plan, rows_kept_in, workload,
+};
 pub use request::{Budget, CacheOptions, CacheRequest, SamplerVerdict};
 pub use search::FoundParts;
 pub use search::{Found, Search};

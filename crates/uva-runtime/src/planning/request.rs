@@ -24,6 +24,12 @@ options! {
         cache_policy: CachePolicy = CachePolicy::PRESAMPLE
             => Field::choice::<CachePolicy>("CACHE_POLICY").of(CACHES, &[Speed]).unless_given("presample")
                 .needs("gpu_cache"),
+        /// Host memory for rows of a table that is read from disk: 512MiB, 6GiB, or auto for a quarter of what is available.
+        /// Half is for the rows that are read most, as `gpu_cache` chooses them, and half for rows as batches need them
+        /// (docs/disk.md)
+        host_cache: Option<Budget> = None
+            => Field::text::<Budget>("SIZE|auto", "512MiB, 6GiB, `auto`").of(CACHES, &[Speed])
+                .excludes(&["gpu_cache", "cache_policy", "plan"]).unless_given("rows are read anew for each batch"),
         /// Cache what this file says, as `uvatrain plan` wrote it, instead of finding out anew
         plan: Option<PathBuf> = None
             => Field::path("FILE").of(CACHES, &[Speed]).excludes(&["gpu_cache", "cache_policy"]),
@@ -35,7 +41,9 @@ impl CacheOptions {
     #[must_use]
     pub fn request(&self) -> Option<CacheRequest> {
         let find = |budget| CacheRequest::Find { budget, policy: self.cache_policy };
-        self.plan.clone().map(CacheRequest::Planned).or_else(|| self.gpu_cache.map(find))
+        let before_disk = |budget| CacheRequest::BeforeDisk { budget };
+        let asked = self.plan.clone().map(CacheRequest::Planned).or_else(|| self.gpu_cache.map(find));
+        asked.or_else(|| self.host_cache.map(before_disk))
     }
 }
 
@@ -104,6 +112,11 @@ pub enum CacheRequest {
         budget: Budget,
         /// By this policy.
         policy: CachePolicy,
+    },
+    /// Rows in front of a table on disk: those that are read most, and others as batches need them.
+    BeforeDisk {
+        /// Within this budget.
+        budget: Budget,
     },
 }
 

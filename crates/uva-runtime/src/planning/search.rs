@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
-use uva_plan::{CachePlan, CachePolicy};
+use uva_plan::{CachePlan, CachePolicy, CachedKinds};
 
-use super::measure::{measure_sampler, plan};
+use super::measure::{cacheable, measure_sampler, plan_kinds};
 use super::request::SamplerVerdict;
 use crate::backend::Backend;
 use crate::cache::{ids, no_memory};
@@ -20,6 +20,8 @@ use crate::{LoaderOptions, RuntimeError};
 pub struct Search {
     /// What to cache within this many bytes, and by which policy.
     pub caches: Option<(u64, CachePolicy)>,
+    /// Of these, rows alone.
+    pub rows_only: bool,
     /// Whether sampling is faster on the GPU.
     pub sampler: bool,
     /// How fast gathers are ([`measurement`]).
@@ -50,7 +52,9 @@ impl Search {
             found.sampler = measure_sampler(dataset, loader, &mut backend)?;
         }
         if let Some((bytes, policy)) = self.caches {
-            found.plan = Some(plan(dataset, loader, &backend, bytes, policy, note)?.0);
+            let kinds = cacheable(&backend);
+            let kinds = CachedKinds { lists: kinds.lists && !self.rows_only, ..kinds };
+            found.plan = Some(plan_kinds(dataset, loader, &backend, (kinds, bytes, policy), note)?.0);
         }
         Ok(found)
     }

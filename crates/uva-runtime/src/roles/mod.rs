@@ -5,6 +5,7 @@ mod back_pressure;
 mod consumer;
 mod producer;
 mod sampler;
+mod taken_ahead;
 mod thread;
 mod worker;
 

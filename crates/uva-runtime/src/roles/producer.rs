@@ -11,6 +11,7 @@ use uva_mem::ring::{Gone, Liveness, Reader, RingError, Writer};
 use uva_sample::BatchKey;
 
 use super::BackPressure;
+use super::taken_ahead::TakenAhead;
 use crate::RuntimeError;
 use crate::clock::since_boot;
 use crate::control::{CONSUMER, Control, PRODUCER, Stop};
@@ -18,6 +19,7 @@ use crate::device::{DeviceGather, DeviceSetup};
 use crate::host_rows::HostRows;
 use crate::peer::Peer;
 use crate::plan::RunPlan;
+use crate::rows_from::RowsFrom;
 use crate::slot_rows::SlotRows;
 use crate::stage::{Doing, StageClock};
 use crate::sums_chooser::sums_batch;
@@ -81,9 +83,10 @@ impl ProducerRole<'_> {
         let mut gather = match self.device.take() {
             None => {
                 let (layout, threads) = (&plan.layout, plan.options.gather_threads);
-                let by = (threads, plan.options.rows_from());
+                let by = (threads, plan.rows_from());
                 let rows = HostRows::new(self.dataset, layout, by, &plan.caches, self.cached_rows)?;
-                Gather::Host(SlotRows::new(self.dataset, layout, threads, rows)?)
+                let from_disk = by.1 != RowsFrom::Memory;
+                Gather::Host(SlotRows::new(self.dataset, layout, threads, rows, from_disk)?)
             }
             Some(setup) => {
                 let device = setup.open(plan, self.dataset, self.cached_rows)?;
@@ -115,19 +118,30 @@ impl ProducerRole<'_> {
     fn gather_all(&mut self, gather: &mut Gather<'_>, clock: &mut StageClock) -> Result<(), RuntimeError> {
         let (plan, control) = (self.plan, self.control);
         let mut end = 0;
+        let mut taken = TakenAhead::new(plan.look_ahead());
         let mut pace = BackPressure::new(plan.options.gather_threads, plan.options.feature_slots);
         for sequence in 0.. {
             control.note_position(PRODUCER, sequence);
             clock.now(Doing::WaitingInput);
             let sampler = &self.samplers[(sequence % self.samplers.len() as u64) as usize];
             let sampler = sampler.watched(control, Stop::Now);
-            let batch = gather.watch(sampler, |watched| self.batches.acquire(sequence, watched))?;
+            let batch = match taken.next() {
+                Some(batch) => batch,
+                None => gather.watch(sampler, |watched| self.batches.acquire(sequence, watched))?,
+            };
+            // Before the wait for the consumer, during which rows are read, and after it, for batches that came meanwhile.
+            if let Gather::Host(rows) = gather {
+                taken.look(&mut self.batches, &batch, &plan.layout, rows)?;
+            }
             // The batches handed over that the consumer has neither used nor begun: it is at its position.
             let queue = (sequence.saturating_sub(1)).saturating_sub(control.position(CONSUMER));
             clock.now(Doing::WaitingOutput);
             let consumer = self.consumer.watched(control, Stop::Now);
             let mut slot = gather.watch(consumer, |watched| self.features.acquire(sequence, watched))?;
             clock.now(Doing::Working);
+            if let Gather::Host(rows) = gather {
+                taken.look(&mut self.batches, &batch, &plan.layout, rows)?;
+            }
             let from = batch.payload();
             let mut header = plan
                 .layout

@@ -159,8 +159,23 @@ fn facts(end: &End, besides: &Besides<'_>) -> String {
         caches(cache, &mut fact);
     }
     if let Some(disk) = &end.disk {
-        let [asked, read] = [disk.bytes_asked, disk.bytes_read].map(ByteSize::from_bytes);
-        fact("read from disk", format!("{asked} of rows, by {} reads of {read}", format::count(disk.reads)));
+        let counts = &disk.counts;
+        let [asked, read] = [counts.bytes_asked, counts.bytes_read].map(ByteSize::from_bytes);
+        fact(
+            "read from disk",
+            format!("{asked} of rows, by {} reads of {read}", format::count(counts.reads)),
+        );
+        let found = [
+            ("cached", counts.cached_rows),
+            ("kept in memory", counts.kept_rows),
+            ("read ahead", counts.ahead_rows),
+            ("read when needed", counts.demanded_rows),
+        ];
+        let all = found.iter().map(|(_, rows)| rows).sum::<u64>().max(1) as f64;
+        let share = |(name, rows): &(&str, u64)| {
+            (*rows > 0).then(|| format!("{:.1} % {name}", 100.0 * *rows as f64 / all))
+        };
+        fact("rows", found.iter().filter_map(share).collect::<Vec<_>>().join(", "));
     }
     if let Some(path) = besides.metrics {
         fact("metrics", path.display().to_string());

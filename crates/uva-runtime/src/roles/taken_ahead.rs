@@ -1,0 +1,62 @@
+//! Batches that the producer has taken before their turn, to say early which rows they need.
+
+use std::collections::VecDeque;
+
+use uva_batch::{BatchLayout, Column, HandOver};
+use uva_mem::ring::{ReadSlot, Reader, RingError};
+
+use crate::slot_rows::SlotRows;
+
+/// Batches that were sampled early enough. It takes only what is there: a sampler may wait for the very slot that the
+/// producer holds, so a producer that waited for a later batch could wait forever.
+pub(super) struct TakenAhead {
+    most: usize,
+    /// In their order, the first is the next.
+    slots: VecDeque<ReadSlot>,
+    /// The sequence number of the first batch that the rows' source was not told of.
+    untold: u64,
+}
+
+impl TakenAhead {
+    /// At most so many.
+    pub fn new(most: usize) -> Self {
+        Self { most, slots: VecDeque::new(), untold: 0 }
+    }
+
+    /// The next batch, if it was taken.
+    pub fn next(&mut self) -> Option<ReadSlot> {
+        self.slots.pop_front()
+    }
+
+    /// Takes what is there behind the batch whose turn it is, and tells the source of rows.
+    pub fn look(
+        &mut self,
+        batches: &mut Reader,
+        current: &ReadSlot,
+        layout: &BatchLayout,
+        rows: &mut SlotRows<'_>,
+    ) -> Result<(), RingError> {
+        if self.most == 0 {
+            return Ok(());
+        }
+        while self.slots.len() < self.most {
+            let next = current.sequence() + 1 + self.slots.len() as u64;
+            let Some(slot) = batches.acquire_if_ready(next)? else { break };
+            self.slots.push_back(slot);
+        }
+        let coming: Vec<&[i64]> = std::iter::once(current)
+            .chain(&self.slots)
+            .filter(|slot| slot.sequence() >= self.untold)
+            .filter_map(|slot| nodes(layout, slot.payload()))
+            .collect();
+        rows.expect(&coming);
+        self.untold = current.sequence() + 1 + self.slots.len() as u64;
+        Ok(())
+    }
+}
+
+/// The nodes of a batch; `None` for a hand-over without one. What is wrong with a header is told when its turn comes.
+fn nodes<'s>(layout: &BatchLayout, payload: &'s [u8]) -> Option<&'s [i64]> {
+    let header = layout.read_header(payload).ok().filter(|header| header.kind() == HandOver::Batch)?;
+    Some(bytemuck::cast_slice(&payload[layout.range(&header, Column::InputNodes, 0)]))
+}
