@@ -1,7 +1,8 @@
-//! Rows of a table, read from its file without mapping the file.
+//! Rows of tables, read from their files without mapping them.
 //!
-//! [`RowFile`] reads the rows of a batch: it reads each page once, in the order of the file, and says how many bytes that
-//! took. Below it, one of three readers of byte ranges works. The first that the system allows is taken:
+//! [`RowFile`] reads single rows of one table: each page once, in the order of the file. [`RunFiles`] reads runs of rows of
+//! several tables side by side. Both say how many bytes that took. Below them, one of three readers of byte ranges works.
+//! The first that the system allows is taken:
 //!
 //! | reader | reads | needs |
 //! |---|---|---|
@@ -33,6 +34,8 @@ mod probe;
 mod progress;
 mod reader;
 mod row_file;
+mod run_files;
+mod run_plan;
 mod seam;
 mod shape;
 #[cfg(test)]
@@ -44,5 +47,6 @@ pub use extent::Extent;
 pub use kind::ReaderKind;
 pub use reader::RangeReader;
 pub use row_file::{DiskReads, RowFile};
+pub use run_files::RunFiles;
 pub use shape::TableShape;
 pub use uring::io_uring_refusal;

@@ -12,6 +12,7 @@ use uva_options::OptionError;
 use uva_runtime::backend::{Backend, Decision, SamplerChoice};
 use uva_runtime::cache::{CacheContents, described, summary};
 use uva_runtime::dry_run::{DryRun, MemoryLine, PlannedCaches};
+use uva_runtime::hop_options::Place;
 use uva_runtime::measurement::{self, Wanted};
 use uva_runtime::metrics::{CacheOutcome, CacheTotals, End, Event, InForce, Observer, Start};
 use uva_runtime::plan::RunPlan;
@@ -310,7 +311,11 @@ impl Prepared {
             "start": schedule.passes().start,
         });
         if let Some(hops) = &loader.hops {
-            in_force["hops"] = json!({ "tables": hops.tables, "chunk": hops.chunk });
+            let place = self.plan.features.as_ref().map(|choice| (choice.place(), choice.reason()));
+            let (place, reason) = place.unzip();
+            in_force["hops"] = json!({
+                "tables": hops.tables, "chunk": hops.chunk, "place": place.map(Place::name), "reason": reason,
+            });
         }
         if let Some(walks) = loader.sampling().walks_in_force() {
             in_force["walks"] = walks.into();
@@ -395,7 +400,7 @@ impl Prepared {
         );
     }
 
-    /// Where feature rows are read, as lines for people; none where that is memory.
+    /// Where feature rows are read, as lines for people; none where that is a table in memory.
     pub fn features(&self) -> Vec<String> {
         self.plan.features.iter().flat_map(FeatureChoice::notes).collect()
     }

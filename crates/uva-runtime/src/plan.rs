@@ -15,10 +15,10 @@ use crate::aggregate_counts::SumsMade;
 use crate::backend::{Backend, GpuSlots};
 use crate::cache::Caches;
 use crate::control::{CONSUMER, Control};
+use crate::feature_choice::FeatureChoice;
 use crate::machine;
 use crate::options::Prepare;
 use crate::presample::{SAMPLES, with_nodes};
-use crate::rows_from::FeatureChoice;
 use crate::schedule::{Item, Schedule, Turn};
 use crate::{LoaderOptions, Passes, RuntimeError};
 use uva_options::OptionError;
@@ -253,7 +253,7 @@ impl RunPlan {
     pub fn with_features(mut self, dataset: &Dataset, backend: &Backend) -> Result<Self, RuntimeError> {
         if self.features.is_none() {
             let asked = (self.options.features, self.options.reader);
-            let choice = FeatureChoice::new(asked, dataset, backend)?;
+            let choice = FeatureChoice::new(asked, dataset, self.options.hops.as_ref(), backend)?;
             self.options.features = choice.features;
             self.features = Some(choice);
         }

@@ -16,6 +16,7 @@ use crate::flags::TrainFlags;
 use crate::models::Models;
 use crate::ui::{log, out, progress, summary};
 use uva_runtime::machine::share_of_cores;
+use uva_runtime::{LoaderOptions, RuntimeError};
 
 /// Trains a built-in model: in processes, where `uvatrain-consumer` has the model, or with `--in-process` in that
 /// program alone.
@@ -49,13 +50,10 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     };
     let (dataset, loader) = match dataset.hops() {
         Some(hops) => {
-            let loader = flags.loader.options();
-            let batches = flags
-                .hops
-                .options()
-                .batches(hops, loader.batch_size)
-                .map_err(uva_runtime::RuntimeError::from)?;
-            (dataset, loader.of_hops(batches))
+            let (loader, asked) = (flags.loader.options(), flags.hops.options());
+            let batches = asked.batches(hops, loader.batch_size).map_err(RuntimeError::from)?;
+            let features = asked.place.features(loader.features).map_err(RuntimeError::from)?;
+            (dataset, LoaderOptions { features, ..loader.of_hops(batches) })
         }
         None => {
             let loader = loader_options(flags.loader.options_of_models(), &flags.loader, &flags.backend)?;
