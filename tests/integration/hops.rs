@@ -188,7 +188,7 @@ fn a_hop_file_that_is_truncated_or_replaced_under_a_run_ends_it_with_the_files_n
     for (mode, replaced, says) in [("", false, "and has 4096"), ("--in-process", true, "another file")] {
         fs::write(&file, &whole).unwrap();
         let options =
-            format!("--model sgc --shuffle chunks --chunk 50 --epochs 100000 --place disk {mode}");
+            format!("--model sign --shuffle chunks --chunk 50 --epochs 100000 --place disk {mode}");
         let mut run = train(temp.path(), "hops", "changed.jsonl", &options).start();
         wait_for_batches(&mut run, &temp.path().join("changed.jsonl"), 3);
         if replaced {
