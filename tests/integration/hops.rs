@@ -348,7 +348,6 @@ fn options_of_no_use_with_a_hop_set_are_refused_by_name() {
         ("--place disk --features memory", ["--place disk", "--features memory"]),
         ("--place host --features disk", ["--place host", "--features disk"]),
         ("--features memory --reader pread", ["--reader", "--features"]),
-        ("--device cuda:0", ["--device cuda:0", "--device cpu"]),
     ] {
         let refused = train(temp.path(), "hops", "refused.jsonl", &format!("--model sgc {options}")).run();
         refused.refuses(2, &parts);

@@ -95,8 +95,21 @@ pub(crate) fn gather(
     Ok(read)
 }
 
+/// The rows of a batch whose slot has their places in the split.
+pub(crate) fn runs_at(places: &[i64], first: usize) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for place in places {
+        let row = first + *place as usize;
+        match runs.last_mut() {
+            Some(run) if run.end == row => run.end += 1,
+            _ => runs.push(row..row + 1),
+        }
+    }
+    runs
+}
+
 /// These ranges of `bytes`, which lie one behind the other.
-fn parts(bytes: &mut [u8], ranges: impl Iterator<Item = Range<usize>>) -> Vec<&mut [u8]> {
+pub(crate) fn parts(bytes: &mut [u8], ranges: impl Iterator<Item = Range<usize>>) -> Vec<&mut [u8]> {
     let (mut rest, mut taken) = (bytes, 0);
     let part = |range: Range<usize>| {
         let (before, behind) = std::mem::take(&mut rest).split_at_mut(range.end - taken);
@@ -129,4 +142,22 @@ fn order(
     let chunk = options.shuffled.has(split).then_some(batches.chunk);
     let rows = dataset.split(split).len();
     Ok(ChunkOrder::new(options.seed, split, rows, chunk, options.batch_size, drop_last)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_side_by_side_are_a_run() {
+        assert_eq!(runs_at(&[4, 5, 6, 2, 3, 9, 8], 10), [14..17, 12..14, 19..20, 18..19]);
+        assert!(runs_at(&[], 10).is_empty());
+    }
+
+    #[test]
+    fn parts_are_the_ranges_and_nothing_between_them() {
+        let mut bytes: Vec<u8> = (0..20).collect();
+        let parts = parts(&mut bytes, [2..5, 5..5, 8..12].into_iter());
+        assert_eq!(parts, [&[2, 3, 4][..], &[], &[8, 9, 10, 11]]);
+    }
 }

@@ -429,6 +429,12 @@ impl LoaderOptions {
         Self { hops: Some(hops), prepare, feature_type, gather_threads: 1, ..self }
     }
 
+    /// The same for a model on a GPU: a producer copies rows to the GPU by the places that samplers give it.
+    #[must_use]
+    pub fn of_hops_on_gpu(self) -> Self {
+        Self { prepare: Prepare::Roles, input_id: true, ..self }
+    }
+
     fn check_whole(&self) -> Result<(), RuntimeError> {
         if self.feature_slots < 2 {
             let reason = "with `prepare=whole` each worker fills a slot while the consumer holds another: give 2 or more";

@@ -189,6 +189,8 @@ impl RunPlan {
     /// As sampling 20 batches of each of these splits.
     pub fn sized(mut self, dataset: &Dataset, backend: &Backend, main: Split) -> Result<Self, RuntimeError> {
         let asked = backend.device_slots().is_some_and(|cuda| cuda.gpu_slots == GpuSlots::Sampled);
+        // Batches of a hop set are of one size.
+        let asked = asked && self.options.hops.is_none();
         if !asked || self.options.slot_bytes.is_some() || self.options.slot_room.is_some() {
             return Ok(self);
         }
@@ -230,6 +232,7 @@ impl RunPlan {
                 "mean and five standard deviations of {SAMPLES} sampled batches; a larger one goes through host memory"
             ),
             (None, Some(bytes), _) => format!("no batch is larger, with --slot-bytes {bytes}"),
+            (None, None, _) if self.options.hops.is_some() => "batches of a hop set have one size".to_owned(),
             (None, None, GpuSlots::Largest) => "asked for".to_owned(),
             (None, None, GpuSlots::Sampled) => "sampled batches come near to the largest possible one".to_owned(),
         };
@@ -322,10 +325,12 @@ impl RunPlan {
         sums.then(|| self.slot_room().nodes)
     }
 
-    /// The most bytes of a batch's own rows and sums that the CPU makes for a slot on a GPU; `None` where it makes none.
+    /// The most bytes of a batch's rows that the CPU makes for a slot on a GPU: own rows and sums, or rows of hops. `None`
+    /// where it makes none.
     pub fn made_bytes(&self) -> Option<usize> {
         let sums = self.layout.aggregation() != Aggregation::None && self.sums_made() == SumsMade::HostForGpu;
-        sums.then(|| self.layout.features_bytes().min(self.slot_room().bytes))
+        let hops = self.layout.is_of_hops() && self.backend.device_slots().is_some();
+        (sums || hops).then(|| self.layout.features_bytes().min(self.slot_room().bytes))
     }
 
     /// Bytes of these rows on the GPU: one batch's, whatever the number of slots.

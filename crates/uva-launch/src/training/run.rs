@@ -22,7 +22,7 @@ use crate::checkpoint_files::CheckpointDirectory;
 use crate::launcher::{Consume, Environments, Launch, Launcher, Outcome};
 use crate::mps;
 use crate::preparation::{Draft, Prepared};
-use uva_runtime::backend::{self, Backend, BackendOptions, Decision, DeviceChoice};
+use uva_runtime::backend::{self, Backend, BackendOptions, Decision, GatherChoice};
 use uva_runtime::control::{Control, Stop};
 use uva_runtime::dry_run::{DryRun, MemoryKind, MemoryLine};
 use uva_runtime::memory::ProcessMemory;
@@ -85,7 +85,8 @@ impl TrainingRun {
                 let stored = hops.per_operator();
                 options.check_for_hops(stored, hops.operators())?;
                 batches.tables = options.trainer().tables_read(stored);
-                on_cpu(backend)?
+                // Rows come to a GPU by copies. Nothing is measured.
+                BackendOptions { gather: GatherChoice::Dma, ..backend.clone() }
             }
             _ => {
                 options.check(&loader)?;
@@ -147,8 +148,13 @@ impl TrainingRun {
         };
         (loader.aggregation, loader.sums_chosen_for) = (aggregate.aggregation, aggregate.chosen_for);
         loader.gathers_before_sums = aggregate.gathers_before_sums();
+        if loader.hops.is_some() && decision.backend.cuda().is_some() {
+            loader = loader.of_hops_on_gpu();
+        }
         let planned = &plan.options;
-        if (loader.feature_type, loader.aggregation) != (planned.feature_type, planned.aggregation) {
+        if (loader.feature_type, loader.aggregation, loader.prepare)
+            != (planned.feature_type, planned.aggregation, planned.prepare)
+        {
             plan = RunPlan::new(&dataset, &loader, passes)?;
         }
         let plan = plan.checkpointed(options.checkpoint.is_some());
@@ -409,19 +415,6 @@ struct Told {
     memory: Vec<ProcessMemory>,
     disk: Option<DiskCounts>,
     seconds: f64,
-}
-
-/// The backend of a run over a hop set, whose rows go to a model on the CPU.
-fn on_cpu(asked: &BackendOptions) -> Result<BackendOptions, OptionError> {
-    match asked.device {
-        DeviceChoice::Auto | DeviceChoice::Cpu => {
-            Ok(BackendOptions { device: DeviceChoice::Cpu, ..asked.clone() })
-        }
-        DeviceChoice::Cuda(_) => {
-            let reason = "a hop set trains on the CPU so far: give `device=cpu`, or leave it out";
-            Err(OptionError::new("device", asked.device, reason))
-        }
-    }
 }
 
 /// Settles the number of training threads: the requested one, else `before`, the number of the run being resumed, else

@@ -159,9 +159,10 @@ impl ProducerRole<'_> {
                 Gather::Device(device) => {
                     header.set_pace(queue as u32, 0);
                     device.fill(plan, sequence, &header, (batch.slot() as usize, from))?;
-                    if device.sums_on_host() {
+                    if device.works_on_host() {
                         header.set_gathered(since_boot());
                     }
+                    control.count_disk_reads(PRODUCER, device.disk_reads());
                     BatchHeader::BYTES
                 }
             };

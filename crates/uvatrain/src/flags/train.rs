@@ -92,6 +92,10 @@ pub struct TrainFlags {
 const OF_HOP_SETS: [&str; 7] =
     ["batch_size", "drop_last", "seed", "samplers", "slots", "features", "reader"];
 
+/// Options of a GPU that a hop set has no use for: its rows come there by copies, and nothing is sampled.
+const OF_GATHERS: [&str; 7] =
+    ["gather", "kernel", "sampler", "mps_sampler_percentage", "gpu_slots", "table_pages", "remeasure"];
+
 impl TrainFlags {
     /// What clap cannot see, for a hop set: options that are of no use with it, or contradict each other.
     ///
@@ -102,10 +106,11 @@ impl TrainFlags {
         self.hops.given.check_use(&hops)?;
         let of_loader = self.loader.typed().iter().filter(|field| !OF_HOP_SETS.contains(&field.name));
         let input_nodes = self.input_nodes.is_some().then_some("input_nodes");
-        let mut refused =
-            of_loader.chain(&self.cache.typed).map(|field: &&Field| field.name).chain(input_nodes);
+        let of_gpu = self.backend.typed.iter().filter(|field| OF_GATHERS.contains(&field.name));
+        let fields = of_loader.chain(&self.cache.typed).chain(of_gpu);
+        let mut refused = fields.map(|field: &&Field| field.name).chain(input_nodes);
         if let Some(name) = refused.next() {
-            let reason = "DATA is a hop set, whose rows are read without sampling: leave the option out";
+            let reason = "DATA is a hop set, whose rows are copied without sampling or gathering: leave the option out";
             return Err(OptionError::of(name, reason).into());
         }
         self.loader.check_use()?;
