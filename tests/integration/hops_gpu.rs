@@ -5,10 +5,12 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
+use tempfile::TempDir;
+use uva_graph::npy::NpyArray;
 
 use crate::support::mps::Machine;
 use crate::support::runs::{Metrics, small_graph, wait_for_batches};
-use crate::support::{Uvatrain, directory, uvatrain};
+use crate::support::{Outcome, Uvatrain, directory, uvatrain};
 
 const TRAIN: &str = "--batch-size 100 --hidden 16 --lr 0.05 --train-threads 1";
 
@@ -52,26 +54,34 @@ fn losses_and_hashes_are_those_of_the_cpu_wherever_rows_lie_and_however_the_gpu_
         (
             "sign",
             &[
-                ("hops", "--partition none"),
-                ("hops", "--partition none --slots 1 --ipc-signals stamps --place disk"),
-                ("rows", "--partition green --samplers 2 --slots 3"),
-                ("rows", "--in-process --place disk --reader pread"),
+                ("hops", "host", "--partition none"),
+                ("hops", "disk", "--partition none --slots 1 --ipc-signals stamps"),
+                ("rows", "host", "--partition green --samplers 2 --slots 3"),
+                ("rows", "disk", "--in-process --reader pread"),
+                ("hops", "gpu", "--partition none --slots 1 --features disk"),
+                ("rows", "gpu", "--partition green --slots 3 --samplers 2"),
             ][..],
         ),
-        ("hoga --heads 2 --use-hops 2", &[("hops", "--partition grid --place host"), ("rows", "--in-process")]),
+        (
+            "hoga --heads 2 --use-hops 2",
+            &[("hops", "host", "--partition grid"), ("rows", "gpu", "--in-process --ipc-signals stamps")],
+        ),
     ] {
         let options = format!("--epochs 2 --model {model} --shuffle chunks --chunk 30");
         let cpu = train(temp.path(), "hops", &format!("{options} --device cpu --in-process"));
         let expected = learned(temp.path(), cpu).0;
         assert!(expected.0.len() > 20 && expected.1.len() == 2);
-        for (set, way) in ways {
-            let (found, start, end) = learned(temp.path(), on_gpu(temp.path(), set, &format!("{options} {way}")));
-            assert_eq!(found, expected, "{model} {set} {way}");
-            assert_eq!((&start["device"], &start["gather"]), (&"cuda:0".into(), &"dma".into()), "{start}");
-            let of_disk = way.contains("--place disk");
-            assert_eq!(start["hops"]["place"], if of_disk { "disk" } else { "host" }, "{start}");
+        for (set, place, way) in ways {
+            let run = on_gpu(temp.path(), set, &format!("{options} --place {place} {way}"));
+            let (found, start, end) = learned(temp.path(), run);
+            assert_eq!(found, expected, "{model} {set} {place} {way}");
+            let gather = if *place == "gpu" { "device" } else { "dma" };
+            assert_eq!((&start["device"], &start["gather"]), (&"cuda:0".into(), &gather.into()), "{start}");
+            let hops = &start["hops"];
+            assert_eq!((&hops["place"], &hops["reason"]), (&(*place).into(), &"asked for".into()), "{start}");
             let read = end["disk"]["bytes_asked"].as_u64();
-            assert_eq!(read.is_some_and(|bytes| bytes > 0), of_disk, "{end}");
+            assert_eq!(read.is_some_and(|bytes| bytes > 0), start["features"]["from"] == "disk", "{end}");
+            assert_eq!(start["features"]["from"] == "disk", *place == "disk" || way.contains("disk"));
         }
     }
 }
@@ -84,7 +94,8 @@ fn a_consumer_that_takes_batches_where_they_lie_has_the_losses_of_the_cpu_to_rou
     for model in ["sgc", "s2gc", "sign --dropout 0", "hoga --heads 2 --dropout 0"] {
         let options = format!("--epochs 2 --model {model}");
         let cpu = learned(temp.path(), train(temp.path(), "half", &format!("{options} --device cpu"))).0;
-        let run = on_gpu(temp.path(), "half", &format!("{options} --partition none"));
+        let place = if model.starts_with('s') { "gpu" } else { "host" };
+        let run = on_gpu(temp.path(), "half", &format!("{options} --partition none --place {place}"));
         let gpu = learned(temp.path(), run.env("CUDA_SIM_DROPOUT", "device")).0;
         assert_eq!(gpu.0.len(), cpu.0.len());
         for (one, other) in cpu.0.iter().zip(&gpu.0) {
@@ -103,7 +114,7 @@ fn under_mps_the_losses_are_those_of_the_cpu() {
     propagated(folder, "hops", "--hops 2");
     let options = "--epochs 1 --model sign";
     let expected = learned(folder, train(folder, "hops", &format!("{options} --device cpu"))).0;
-    let run = on_gpu(folder, "hops", &format!("{options} --mps require"));
+    let run = on_gpu(folder, "hops", &format!("{options} --mps require --place gpu"));
     let run = machine.with(run).env("CUDA_MPS_PIPE_DIRECTORY", "");
     assert_eq!(learned(folder, run).0, expected);
     machine.assert_clean();
@@ -117,7 +128,7 @@ fn a_run_on_a_gpu_goes_on_from_a_checkpoint_of_the_cpu_and_its_faults_name_the_f
     let expected = learned(temp.path(), train(temp.path(), "hops", &format!("{options} --epochs 2"))).0;
     let kept = format!("{options} --checkpoint kept --device cpu --epochs 1");
     train(temp.path(), "hops", &kept).run().succeeds();
-    let more = format!("{options} --checkpoint kept --epochs 2 --resume --partition none");
+    let more = format!("{options} --checkpoint kept --epochs 2 --resume --partition none --place host");
     let found = learned(temp.path(), on_gpu(temp.path(), "hops", &more)).0;
     let second: Vec<_> = expected.0.iter().filter(|batch| batch.0 == 1).cloned().collect();
     assert_eq!((found.0, found.2), (second, expected.2));
@@ -129,6 +140,32 @@ fn a_run_on_a_gpu_goes_on_from_a_checkpoint_of_the_cpu_and_its_faults_name_the_f
     let ended = run.wait().ends_with(1);
     assert!(ended.stderr.contains("hops/x.npy: it changed while it was read"), "{}", ended.stderr);
     assert!(!ended.stderr.contains("feat.npy"), "{}", ended.stderr);
+}
+
+#[test]
+fn auto_puts_training_rows_where_a_batch_leaves_room_and_says_why() {
+    let temp = directory();
+    propagated(temp.path(), "hops", "--hops 2");
+    let options = "--epochs 1 --model sgc --partition none";
+    let run = |more: &str, memory: &str| {
+        let run = on_gpu(temp.path(), "hops", &format!("{options} {more}")).env("CUDA_SIM_MEMORY", memory);
+        let outcome = run.run().succeeds();
+        let metrics = Metrics::read(&temp.path().join("run.jsonl"));
+        let hops = metrics.of("start").last().expect("a start")["in_force"]["hops"].clone();
+        (hops["place"].as_str().unwrap().to_owned(), hops["reason"].as_str().unwrap().to_owned(), outcome.stderr)
+    };
+    let (place, reason, told) = run("", "17179869184");
+    assert_eq!(place, "gpu", "{told}");
+    assert!(reason.starts_with("0.00 GiB of training rows fit into the "), "{reason}");
+    assert!(told.contains("training rows lie in the GPU's memory: 0.00 GiB"), "{told}");
+    assert!(told.contains("--place auto: one training batch left"), "{told}");
+    // 256 MiB are kept in reserve at least.
+    let (place, reason, told) = run("", "200000000");
+    assert_eq!(place, "host", "{told}");
+    assert!(reason.contains("training rows do not fit into the 0.00 GiB that a batch leaves"), "{reason}");
+    let (place, reason, _) = run("--in-process", "17179869184");
+    assert_eq!(place, "host");
+    assert!(reason.contains("--in-process"), "{reason}");
 }
 
 #[test]
@@ -153,7 +190,18 @@ fn what_a_run_takes_is_shown_and_options_without_use_are_refused() {
         let refused = on_gpu(temp.path(), "hops", &format!("--model sign {option}")).run();
         refused.refuses(2, &[option.split(' ').next().unwrap(), "hop set"]);
     }
+    let told = on_gpu(temp.path(), "hops", &format!("{line} --place gpu")).run().succeeds().json();
+    let train = NpyArray::open(&temp.path().join("graph/train_idx.npy")).unwrap().shape()[0] as u64;
+    let rows = told["memory"].as_array().unwrap().iter().find(|line| line["item"] == "training rows").unwrap();
+    assert_eq!((&rows["kind"], &rows["bytes"]), (&"device".into(), &(train * 3 * 96).into()));
+    let on_cpu = train_on(&temp, "--model sign --place gpu --device cpu");
+    on_cpu.refuses(2, &["--place gpu", "--device cuda:0"]);
     // Without a GPU one that is asked for is missing.
-    let lacking = train(temp.path(), "hops", "--model sign --device cuda:0").run();
+    let lacking = train_on(&temp, "--model sign --device cuda:0");
     lacking.refuses(3, &["--device cuda:0"]);
+}
+
+/// A run on the hop set without the stand-in.
+fn train_on(temp: &TempDir, options: &str) -> Outcome {
+    train(temp.path(), "hops", options).run()
 }

@@ -207,6 +207,9 @@ impl DryRun {
                 GatherChoice::Auto | GatherChoice::ZeroCopy | GatherChoice::Split => {
                     self.takes("feature table", MemoryKind::Pinned, table);
                 }
+                GatherChoice::Device if plan.layout.is_of_hops() => {
+                    self.takes("training rows", MemoryKind::Device, plan.training_bytes(dataset));
+                }
                 GatherChoice::Device => self.takes("feature table", MemoryKind::Device, table),
                 GatherChoice::Dma | GatherChoice::Cpu => {}
             }

@@ -10,7 +10,7 @@ use uva_mem::files;
 use uva_options::OptionError;
 
 use crate::RuntimeError;
-use crate::backend::Backend;
+use crate::backend::{Backend, GatherChoice};
 use crate::hop_options::{HopBatches, Place};
 use crate::hop_source::HopFiles;
 use crate::rows_from::{Features, Reader, row_file};
@@ -24,6 +24,8 @@ pub struct FeatureChoice {
     disk: Option<DiskChoice>,
     /// Consecutive rows of a hop set that stay together; `None`: the rows are of a table.
     chunk: Option<usize>,
+    /// Why training rows of a hop set are in the memory of a GPU; `None` where they are not.
+    on_gpu: Option<String>,
 }
 
 /// The reader that works here.
@@ -48,10 +50,13 @@ impl FeatureChoice {
     ) -> Result<Self, RuntimeError> {
         let read = Read::of(dataset, hops);
         // Rows of hops pass through the CPU on their way to a GPU.
-        let on_gpu = backend.device_slots().filter(|_| hops.is_none()).map(|_| backend.gather_name());
+        let gather = backend.device_slots().map(|_| backend.gather_name());
+        let by_gather = gather.filter(|_| hops.is_none());
         let chunk = hops.map(|hops| hops.chunk);
+        let on_device = gather == Some(GatherChoice::Device.name());
+        let on_gpu = (hops.is_some() && on_device).then(|| ASKED_FOR.to_owned());
         let is_open = (features, reader) == (Features::Auto, Reader::Auto);
-        let (features, reason) = match (features, on_gpu) {
+        let (features, reason) = match (features, by_gather) {
             (Features::Disk, Some(gather)) => {
                 let reason = format!(
                     "rows of disk are read by the CPU into host memory, and this run has `gather={gather}`: give \
@@ -69,14 +74,14 @@ impl FeatureChoice {
             (asked, _) => (asked, ASKED_FOR.to_owned()),
         };
         if features != Features::Disk {
-            return Ok(Self { features, reason, disk: None, chunk });
+            return Ok(Self { features, reason, disk: None, chunk, on_gpu });
         }
         match read.tried(dataset, reader) {
-            Ok(disk) => Ok(Self { features, reason, disk: Some(disk), chunk }),
+            Ok(disk) => Ok(Self { features, reason, disk: Some(disk), chunk, on_gpu }),
             // Nobody asked for the disk, and a mapped file is read everywhere.
             Err(RuntimeError::Missing(why)) if is_open => {
                 let reason = format!("{reason}, and no reader works here: {why}");
-                Ok(Self { features: Features::Memory, reason, disk: None, chunk })
+                Ok(Self { features: Features::Memory, reason, disk: None, chunk, on_gpu })
             }
             Err(error) => Err(error),
         }
@@ -94,27 +99,46 @@ impl FeatureChoice {
         said
     }
 
-    /// Where the rows of a hop set lie, as `place` takes it.
+    /// The same with the training rows of a hop set in the memory of a GPU, for this reason.
+    #[must_use]
+    pub fn on_gpu(self, reason: String) -> Self {
+        Self { on_gpu: Some(reason), ..self }
+    }
+
+    /// The same where they are not, with what forbids it.
+    #[must_use]
+    pub fn beside_gpu(self, obstacle: &str) -> Self {
+        Self { reason: format!("{}; {obstacle}", self.reason), ..self }
+    }
+
+    /// Where the training rows of a hop set lie, as `place` takes it.
     #[must_use]
     pub fn place(&self) -> Place {
-        match self.features {
-            Features::Disk => Place::Disk,
-            Features::Auto | Features::Memory => Place::Host,
+        match (&self.on_gpu, self.features) {
+            (Some(_), _) => Place::Gpu,
+            (None, Features::Disk) => Place::Disk,
+            (None, Features::Auto | Features::Memory) => Place::Host,
         }
     }
 
-    /// Why they are read there.
+    /// Why they lie there.
     #[must_use]
     pub fn reason(&self) -> &str {
-        &self.reason
+        self.on_gpu.as_ref().unwrap_or(&self.reason)
     }
 
     /// Lines for people; none where the rows of a table are read from memory.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
+        let (on_gpu, others) = match &self.on_gpu {
+            Some(reason) => {
+                (Some(format!("training rows lie in the GPU's memory: {reason}")), "rows of validation and test")
+            }
+            None => (None, "rows"),
+        };
         let Some(DiskChoice { reader, how, passed_over }) = &self.disk else {
-            let of_hops = |_| format!("rows are read from host memory: {}", self.reason);
-            return self.chunk.map(of_hops).into_iter().collect();
+            let of_hops = self.chunk.map(|_| format!("{others} are read from host memory: {}", self.reason));
+            return on_gpu.into_iter().chain(of_hops).collect();
         };
         let remedy = match (self.chunk, self.reason.as_str()) {
             (Some(1), _) => {
@@ -126,8 +150,9 @@ impl FeatureChoice {
                  and --features memory maps the table"
             }
         };
-        let first = format!("feature rows are read from disk by {reader} ({how}): {}{remedy}", self.reason);
-        std::iter::once(first).chain(passed_over.iter().cloned()).collect()
+        let others = self.chunk.map_or("feature rows", |_| others);
+        let first = format!("{others} are read from disk by {reader} ({how}): {}{remedy}", self.reason);
+        on_gpu.into_iter().chain([first]).chain(passed_over.iter().cloned()).collect()
     }
 }
 

@@ -9,6 +9,7 @@ use uva_graph::Hops;
 use uva_options::Purpose::{Identity, Speed};
 use uva_options::{Field, OptionError, OptionValue, named, options};
 
+use crate::backend::GatherChoice;
 use crate::rows_from::Features;
 
 const BATCHES: &str = "Batches";
@@ -36,8 +37,11 @@ options! {
 named! {
     /// Where the rows of a hop set lie during a run.
     pub enum Place = Auto {
-        /// In host memory where they fit into what is available, else on disk.
+        /// On the GPU that trains where a training batch leaves it room, else in host memory where that suffices, else on disk.
         Auto = "auto",
+        /// In the memory of the GPU that trains, to which those of the training part are copied once. The others lie where
+        /// `features` says.
+        Gpu = "gpu",
         /// In host memory: the mapped files, as with `features=memory`.
         Host = "host",
         /// On disk, from which each batch is read, as with `features=disk`.
@@ -46,13 +50,23 @@ named! {
 }
 
 impl Place {
+    /// How rows get to a GPU then.
+    #[must_use]
+    pub fn gather(self) -> GatherChoice {
+        match self {
+            Self::Auto => GatherChoice::Auto,
+            Self::Gpu => GatherChoice::Device,
+            Self::Host | Self::Disk => GatherChoice::Dma,
+        }
+    }
+
     /// Where the CPU reads rows then.
     ///
     /// # Errors
     /// If `asked` is another place.
     pub fn features(self, asked: Features) -> Result<Features, OptionError> {
         let wanted = match self {
-            Self::Auto => return Ok(asked),
+            Self::Auto | Self::Gpu => return Ok(asked),
             Self::Host => Features::Memory,
             Self::Disk => Features::Disk,
         };
@@ -197,6 +211,7 @@ mod tests {
     fn a_place_is_where_the_cpu_reads_rows_and_another_one_contradicts_it() {
         for features in Features::ALL {
             assert_eq!(Place::Auto.features(features), Ok(features));
+            assert_eq!(Place::Gpu.features(features), Ok(features));
         }
         assert_eq!(Place::Host.features(Features::Auto), Ok(Features::Memory));
         assert_eq!(Place::Disk.features(Features::Disk), Ok(Features::Disk));

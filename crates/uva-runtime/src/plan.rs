@@ -12,7 +12,7 @@ use uva_rows::cache::eviction::Eviction;
 use uva_sample::SeedOrder;
 
 use crate::aggregate_counts::SumsMade;
-use crate::backend::{Backend, GpuSlots};
+use crate::backend::{Backend, GatherChoice, GpuSlots};
 use crate::cache::Caches;
 use crate::control::{CONSUMER, Control};
 use crate::feature_choice::FeatureChoice;
@@ -263,6 +263,21 @@ impl RunPlan {
         Ok(self)
     }
 
+    /// The same with the training rows of a hop set in the memory of its GPU, for this reason.
+    pub fn on_device(mut self, reason: String) -> Self {
+        if let Backend::Cuda(cuda) = &mut self.backend {
+            cuda.gather = GatherChoice::Device;
+        }
+        self.features = self.features.map(|choice| choice.on_gpu(reason));
+        self
+    }
+
+    /// The same where they are not, with what forbids it.
+    pub fn beside_device(mut self, obstacle: &str) -> Self {
+        self.features = self.features.map(|choice| choice.beside_gpu(obstacle));
+        self
+    }
+
     /// The same with caches.
     pub fn with_caches(mut self, caches: Caches) -> Self {
         self.caches = caches;
@@ -331,6 +346,11 @@ impl RunPlan {
         let sums = self.layout.aggregation() != Aggregation::None && self.sums_made() == SumsMade::HostForGpu;
         let hops = self.layout.is_of_hops() && self.backend.device_slots().is_some();
         (sums || hops).then(|| self.layout.features_bytes().min(self.slot_room().bytes))
+    }
+
+    /// Bytes of the training rows in all tables that batches have.
+    pub fn training_bytes(&self, dataset: &Dataset) -> u64 {
+        dataset.split(Split::Train).len() as u64 * self.layout.table_row_bytes() as u64
     }
 
     /// Bytes of these rows on the GPU: one batch's, whatever the number of slots.

@@ -80,13 +80,18 @@ impl TrainingRun {
         trainer: Trainer,
     ) -> Result<Self, RuntimeError> {
         let mut loader = loader.clone();
+        let asked_gather = backend.gather;
         let backend = &match (dataset.hops(), &mut loader.hops) {
             (Some(hops), Some(batches)) => {
                 let stored = hops.per_operator();
                 options.check_for_hops(stored, hops.operators())?;
                 batches.tables = options.trainer().tables_read(stored);
-                // Rows come to a GPU by copies. Nothing is measured.
-                BackendOptions { gather: GatherChoice::Dma, ..backend.clone() }
+                // Whose gather of rows is the fastest need not be measured: they come by copies, or are on the GPU.
+                let gather = match asked_gather {
+                    GatherChoice::Device => GatherChoice::Device,
+                    _ => GatherChoice::Dma,
+                };
+                BackendOptions { gather, ..backend.clone() }
             }
             _ => {
                 options.check(&loader)?;
@@ -148,8 +153,13 @@ impl TrainingRun {
         };
         (loader.aggregation, loader.sums_chosen_for) = (aggregate.aggregation, aggregate.chosen_for);
         loader.gathers_before_sums = aggregate.gathers_before_sums();
-        if loader.hops.is_some() && decision.backend.cuda().is_some() {
+        let on_gpu = decision.backend.cuda().is_some();
+        if loader.hops.is_some() && on_gpu {
             loader = loader.of_hops_on_gpu();
+        }
+        if loader.hops.is_some() && !on_gpu && asked_gather == GatherChoice::Device {
+            let reason = "this run trains on the CPU: leave `place` out, or give `device=cuda:0`";
+            return Err(OptionError::new("place", "gpu", reason).into());
         }
         let planned = &plan.options;
         if (loader.feature_type, loader.aggregation, loader.prepare)
@@ -159,6 +169,7 @@ impl TrainingRun {
         }
         let plan = plan.checkpointed(options.checkpoint.is_some());
         let draft = Draft::new(dataset, plan, &decision.backend, caches)?;
+        let draft = draft.place_is_open(on_gpu && asked_gather == GatherChoice::Auto);
         Ok(Self { draft, training: Training { options, decision, aggregate, trainer, checkpoint, notes } })
     }
 

@@ -8,6 +8,8 @@
 //! | [`DeviceRows`] | multiprocessors, from a copy of the table on the device | device memory |
 //! | [`Cached`](crate::Cached) over [`Pinned`] | multiprocessors, rows of a [`DeviceCache`] on the device | device memory |
 //!
+//! [`DeviceTables`] is no source: a filler that has one writes rows of several tables into a slot.
+//!
 //! [`SlotFiller`] is a producer's: it fills slots of device memory one after another and waits for nothing.
 //! [`SlotReader`] is a consumer's side of such slots. [`ReadBack`] waits for each fill and copies its rows to the host.
 
@@ -25,6 +27,7 @@ mod split;
 mod staged;
 mod sums;
 mod table;
+mod tables;
 mod upload;
 
 pub use aside::Aside;
@@ -41,4 +44,5 @@ pub use split::Split;
 pub use staged::Staged;
 pub use sums::SlotSums;
 pub use table::DeviceTable;
+pub use tables::{DeviceTables, ReadRows};
 pub use uva_cuda::kernels::gather::{GridBound, Kernel};

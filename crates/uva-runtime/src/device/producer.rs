@@ -13,7 +13,7 @@ use uva_cuda::{Context, Module, ModuleOptions};
 use uva_graph::{Dataset, Hops};
 use uva_mem::{FrozenBytes, ZeroedPages};
 use uva_rows::cuda::{
-    DeviceCache, DeviceRows, DeviceSource, DeviceTable, Fill, FillError, GridBound, Kernel, MadeOnHost,
+    DeviceCache, DeviceRows, DeviceSource, DeviceTable, DeviceTables, Fill, FillError, GridBound, Kernel, MadeOnHost,
     Pinned, SlotFiller, SlotPlace, SlotSums, Split, Staged,
 };
 use uva_rows::{Cached, DiskReads, GatherError, HostPlace, Mapped, RowSource};
@@ -162,6 +162,10 @@ impl<'d> DeviceGather<'d> {
             Staged::new(context, table)
         };
         let (source, how): (Box<dyn DeviceSource>, String) = match cuda.gather {
+            // It has no rows: those of hops are made on the host, or lie in tables of the filler's.
+            _ if of_hops.is_some() => {
+                (Box::new(by_copies()?), "rows of hops: the CPU copies them to pinned memory".to_owned())
+            }
             // `Auto` is never granted; it would be this.
             GatherChoice::ZeroCopy | GatherChoice::Auto => {
                 let (table, how) = pinned_once(context, dataset, &cuda.pin_table_options(&what))?;
@@ -181,9 +185,6 @@ impl<'d> DeviceGather<'d> {
                 let how = format!("feature table: {gigabytes:.2} GB copied to the GPU in {seconds:.2} s");
                 (Box::new(DeviceRows::new(kernels.clone(), table, row_bytes, cuda.kernel, bound)?), how)
             }
-            GatherChoice::Dma | GatherChoice::Cpu if of_hops.is_some() => {
-                (Box::new(by_copies()?), "rows of hops: the CPU copies them to pinned memory".to_owned())
-            }
             GatherChoice::Dma | GatherChoice::Cpu => {
                 (Box::new(by_copies()?), "feature table: not pinned, the CPU reads it".to_owned())
             }
@@ -197,6 +198,17 @@ impl<'d> DeviceGather<'d> {
                 (Box::new(split), how)
             }
         };
+        let (tables, how) = match of_hops {
+            Some((hops, batches)) if cuda.gather == GatherChoice::Device => {
+                let began = Instant::now();
+                let rows = HopSource::new(hops, &batches.tables, plan.options.rows_from())?;
+                let tables = training_rows(context, hops, rows, batches.tables.len(), (cuda.kernel, bound))?;
+                let (gigabytes, seconds) = (tables.bytes() as f64 * 1e-9, began.elapsed().as_secs_f64());
+                let how = format!("training rows: {gigabytes:.2} GB copied to the GPU in {seconds:.2} s");
+                (Some(tables), how)
+            }
+            _ => (None, how),
+        };
         let slots = buffer.bytes() as f64 * 1e-9;
         let (memory, by) = (buffer.kind().name(), signals.name());
         let seconds = compiled.as_secs_f64();
@@ -204,6 +216,9 @@ impl<'d> DeviceGather<'d> {
             "{how}; {slots:.2} GB of feature slots on the GPU ({memory}, {by}); kernels ready in {seconds:.2} s"
         );
         let mut filler = SlotFiller::new(lane.stream()?, kernels, source, buffer, slot_shape(plan))?;
+        if let Some(tables) = tables {
+            filler = filler.with_tables(tables);
+        }
         // Of a hop set the source has no rows.
         let rows = if of_hops.is_some() { 0 } else { plan.slot_room().nodes };
         filler.reserve_room(plan.upload_bytes(batches.is_some()), rows)?;
@@ -263,9 +278,12 @@ impl<'d> DeviceGather<'d> {
         let ready = self.signals.ready(slot, sequence)?;
         let layout = &plan.layout;
         let batches = self.batches.as_deref();
+        // Training rows of a hop set may be on the GPU, by their places in the split.
+        let of_tables = self.filler.tables().is_some() && header.key().split == uva_graph::Split::Train;
+        let ids_in = if layout.is_of_hops() { Column::InputId } else { Column::InputNodes };
         let on_host = batches.is_none_or(|batches| batches.is_on_host(Column::InputNodes));
-        let ids: &[i64] = match on_host && !layout.is_of_hops() {
-            true => bytemuck::cast_slice(&from[layout.range(header, Column::InputNodes, 0)]),
+        let ids: &[i64] = match on_host && (of_tables || !layout.is_of_hops()) {
+            true => bytemuck::cast_slice(&from[layout.range(header, ids_in, 0)]),
             // No rows are read by them.
             false => &[],
         };
@@ -283,6 +301,8 @@ impl<'d> DeviceGather<'d> {
             })
             .collect();
         let ranges = feature_ranges(layout, header);
+        let begins: Vec<usize> = ranges.iter().map(|range| range.start).collect();
+        self.disk.set(DiskReads::default());
         let make = |parts: &mut [&mut [u8]]| {
             let read = self.on_host.as_ref().map(|rows| rows.make(layout, header, from, parts));
             self.disk.set(read.transpose()?.unwrap_or_default());
@@ -292,10 +312,11 @@ impl<'d> DeviceGather<'d> {
             slot,
             arrays: &arrays,
             on_device: batches.map(|batches| batches.lent(batch_slot, header, &columns)),
-            ids_at: layout.packed_range(header, Column::InputNodes, 0).start,
+            ids_at: layout.packed_range(header, ids_in, 0).start,
             features_at: layout.packed_range(header, Column::X, 0).start,
             sums: self.filler.sums_rows().then(|| slot_sums(layout, header)).flatten(),
-            made: self.on_host.is_some().then_some(MadeOnHost { ranges: &ranges, make: &make }),
+            made: (self.on_host.is_some() && !of_tables).then_some(MadeOnHost { ranges: &ranges, make: &make }),
+            tables_at: of_tables.then_some(&begins[..]),
             stamp: stamp(sequence),
             after: free.as_deref(),
             ready: &*ready,
@@ -378,6 +399,23 @@ impl<'d> DeviceGather<'d> {
         }
         Ok(sum)
     }
+}
+
+/// Copies the training rows of so many tables of a hop set to the GPU.
+fn training_rows(
+    context: &Arc<Context>,
+    hops: Hops<'_>,
+    mut source: HopSource<'_>,
+    tables: usize,
+    by: (Kernel, GridBound),
+) -> Result<DeviceTables, RuntimeError> {
+    let train = hops.rows_of(uva_graph::Split::Train);
+    let mut read = |rows: Range<usize>, parts: &mut [&mut [u8]]| {
+        let rows = train.start + rows.start..train.start + rows.end;
+        source.gather(&[rows], parts).map(drop)
+    };
+    let what = "the training rows of the hop set (--place host reads them from host memory)";
+    Ok(DeviceTables::new(context, (tables, train.len(), hops.row_bytes()), by, what, &mut read)?)
 }
 
 /// The bytes of a slot that the rows of the batch of this header take, or what it has in their place: of a hop set, a range

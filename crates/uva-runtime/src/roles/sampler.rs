@@ -62,11 +62,12 @@ impl SamplerRole<'_> {
             let mut sampling = HopSampling::new(self.dataset, hops, plan, batches)?;
             return self.hand_over(clock, &mut |key, _, payload| sampling.sample(key, payload));
         }
-        let graph = SampledGraph::new(self.dataset, self.reordered.as_ref().map(|bytes| bytes.bytes()))?;
+        let (reordered, gpu) = (self.reordered.take(), self.gpu.take());
+        let graph = SampledGraph::new(self.dataset, reordered.as_ref().map(|bytes| bytes.bytes()))?;
         let lists = plan.caches.lists;
-        let engine = match (&self.gpu, plan.backend.gpu_sampler()) {
+        let engine = match (&gpu, plan.backend.gpu_sampler()) {
             (Some(lane), Some(cuda)) => {
-                let (dataset, reordered) = (self.dataset, self.reordered.as_ref());
+                let (dataset, reordered) = (self.dataset, reordered.as_ref());
                 let at = OnGpu { lane, cuda, dataset, reordered, own_batch: self.on_device.is_none() };
                 Engine::on_gpu(&at, &graph, &plan.options, plan.layout.bounds(), lists)?
             }
@@ -87,7 +88,7 @@ impl SamplerRole<'_> {
         tracing::info!(
             index = self.index,
             of = plan.options.samplers,
-            on_gpu = self.gpu.is_some(),
+            on_gpu = self.plan.backend.gpu_sampler().is_some(),
             "ready to sample"
         );
         let stride = plan.options.samplers as u64;

@@ -60,6 +60,10 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
             with_input_nodes(dataset, loader, flags.input_nodes.as_deref())?
         }
     };
+    let mut backend = backend_options(&flags.backend, &flags.cache);
+    if of_hops {
+        backend.gather = flags.hops.options().place.gather();
+    }
     let asked = flags.training.options();
     let mut options = asked.clone();
     if flags.dry_run {
@@ -70,7 +74,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
         dataset,
         &loader,
         options,
-        &backend_options(&flags.backend, &flags.cache),
+        &backend,
         flags.cache.options().request(),
         trainer,
     )?;
