@@ -91,7 +91,7 @@ fn losses_and_hashes_are_those_of_the_cpu_wherever_rows_lie_and_however_the_gpu_
 fn a_consumer_that_takes_batches_where_they_lie_has_the_losses_of_the_cpu_to_rounding() {
     let temp = directory();
     propagated(temp.path(), "half", "--hops 2 --type f16");
-    for model in ["sgc", "s2gc", "sign --dropout 0", "hoga --heads 2 --dropout 0"] {
+    for model in ["sign --dropout 0", "hoga --heads 2 --dropout 0"] {
         let options = format!("--epochs 2 --model {model}");
         let cpu = learned(temp.path(), train(temp.path(), "half", &format!("{options} --device cpu"))).0;
         let place = if model.starts_with('s') { "gpu" } else { "host" };
@@ -152,7 +152,11 @@ fn auto_puts_training_rows_where_a_batch_leaves_room_and_says_why() {
         let outcome = run.run().succeeds();
         let metrics = Metrics::read(&temp.path().join("run.jsonl"));
         let hops = metrics.of("start").last().expect("a start")["in_force"]["hops"].clone();
-        (hops["place"].as_str().unwrap().to_owned(), hops["reason"].as_str().unwrap().to_owned(), outcome.stderr)
+        (
+            hops["place"].as_str().unwrap().to_owned(),
+            hops["reason"].as_str().unwrap().to_owned(),
+            outcome.stderr,
+        )
     };
     let (place, reason, told) = run("", "17179869184");
     assert_eq!(place, "gpu", "{told}");
@@ -186,13 +190,16 @@ fn what_a_run_takes_is_shown_and_options_without_use_are_refused() {
     let rows = 3 * 3 * 100 * 96;
     assert!((rows..rows + 3 * 16_384).contains(&bytes("feature slots")), "{told}");
     assert!((rows..rows + 3 * 4096).contains(&bytes("staging of rows")), "{told}");
-    for option in ["--gather zero-copy", "--kernel wide", "--sampler gpu", "--gpu-slots largest", "--table-pages thp"] {
+    for option in
+        ["--gather zero-copy", "--kernel wide", "--sampler gpu", "--gpu-slots largest", "--table-pages thp"]
+    {
         let refused = on_gpu(temp.path(), "hops", &format!("--model sign {option}")).run();
         refused.refuses(2, &[option.split(' ').next().unwrap(), "hop set"]);
     }
     let told = on_gpu(temp.path(), "hops", &format!("{line} --place gpu")).run().succeeds().json();
     let train = NpyArray::open(&temp.path().join("graph/train_idx.npy")).unwrap().shape()[0] as u64;
-    let rows = told["memory"].as_array().unwrap().iter().find(|line| line["item"] == "training rows").unwrap();
+    let rows =
+        told["memory"].as_array().unwrap().iter().find(|line| line["item"] == "training rows").unwrap();
     assert_eq!((&rows["kind"], &rows["bytes"]), (&"device".into(), &(train * 3 * 96).into()));
     let on_cpu = train_on(&temp, "--model sign --place gpu --device cpu");
     on_cpu.refuses(2, &["--place gpu", "--device cuda:0"]);

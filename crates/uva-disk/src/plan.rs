@@ -48,7 +48,12 @@ impl Planner {
         let mut open: Option<(u64, u64)> = None;
         let mut close = |(begins, ends): (u64, u64)| {
             let needed = (ends - begins) as usize;
-            extents.push(Extent { file: 0, offset: begins, length: needed.next_multiple_of(*alignment), needed });
+            extents.push(Extent {
+                file: 0,
+                offset: begins,
+                length: needed.next_multiple_of(*alignment),
+                needed,
+            });
         };
         for (pick, &(row, _)) in picks.iter().enumerate() {
             let begins = shape.offset + row * shape.row_bytes as u64;

@@ -96,8 +96,7 @@ impl RunFiles {
         // A change explains a failed read better than what the read says.
         guards.iter().try_for_each(Guard::check)?;
         read?;
-        let of =
-            |extent: &crate::Extent| (extent.length as u64).min(lengths[extent.file] - extent.offset);
+        let of = |extent: &crate::Extent| (extent.length as u64).min(lengths[extent.file] - extent.offset);
         Ok(DiskReads {
             bytes_asked: planner.asked(),
             bytes_read: planner.extents().iter().map(of).sum(),

@@ -81,8 +81,9 @@ impl RunPlanner {
                 let run_ends = shape.offset + run.end * row_bytes;
                 let mut to = before * row_bytes;
                 while begins < run_ends {
-                    let joins =
-                        open.filter(|&(first, last)| page(begins) <= page(last - 1) + 1 && begins < first + longest);
+                    let joins = open.filter(|&(first, last)| {
+                        page(begins) <= page(last - 1) + 1 && begins < first + longest
+                    });
                     let first = match joins {
                         Some((first, _)) => first,
                         None => {
@@ -95,7 +96,11 @@ impl RunPlanner {
                     let ends = run_ends.min(first + longest);
                     open = Some((first, ends));
                     let bytes = ends - begins;
-                    parts.push(Part { from: (begins - first) as usize, to: to as usize, bytes: bytes as usize });
+                    parts.push(Part {
+                        from: (begins - first) as usize,
+                        to: to as usize,
+                        bytes: bytes as usize,
+                    });
                     (begins, to) = (ends, to + bytes);
                 }
             }

@@ -157,7 +157,8 @@ fn a_delivery_that_panics_leaves_nothing_under_way() {
 fn tables(folder: &Path) -> Vec<(PathBuf, TableShape, Vec<u8>)> {
     let table = |(number, row_bytes): (u64, usize)| {
         let shape = TableShape { offset: 4096, rows: 900, row_bytes };
-        let bytes: Vec<u8> = (0..4096 + 900 * row_bytes as u64).map(|i| scatter(i << 2 | number) as u8).collect();
+        let bytes: Vec<u8> =
+            (0..4096 + 900 * row_bytes as u64).map(|i| scatter(i << 2 | number) as u8).collect();
         let path = folder.join(format!("hop{number}.npy"));
         std::fs::write(&path, &bytes).unwrap();
         (path, shape, bytes)

@@ -232,7 +232,9 @@ fn placed(
     Ok(if need <= left {
         plan.on_device(format!("{rows} of training rows fit into the {room} that a batch leaves"))
     } else {
-        let why = format!("{rows} of training rows do not fit into the {room} that a batch leaves of the GPU's memory");
+        let why = format!(
+            "{rows} of training rows do not fit into the {room} that a batch leaves of the GPU's memory"
+        );
         plan.beside_device(&why)
     })
 }

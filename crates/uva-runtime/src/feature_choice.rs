@@ -131,9 +131,10 @@ impl FeatureChoice {
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let (on_gpu, others) = match &self.on_gpu {
-            Some(reason) => {
-                (Some(format!("training rows lie in the GPU's memory: {reason}")), "rows of validation and test")
-            }
+            Some(reason) => (
+                Some(format!("training rows lie in the GPU's memory: {reason}")),
+                "rows of validation and test",
+            ),
             None => (None, "rows"),
         };
         let Some(DiskChoice { reader, how, passed_over }) = &self.disk else {

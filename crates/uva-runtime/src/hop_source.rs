@@ -32,11 +32,7 @@ impl<'a> HopSource<'a> {
     }
 
     /// Brings the rows of these runs: of each table into the slice of its place, which is as long as they are.
-    pub fn gather(
-        &mut self,
-        runs: &[Range<usize>],
-        out: &mut [&mut [u8]],
-    ) -> Result<DiskReads, GatherError> {
+    pub fn gather(&mut self, runs: &[Range<usize>], out: &mut [&mut [u8]]) -> Result<DiskReads, GatherError> {
         if let Some(disk) = &mut self.disk {
             return disk.read(runs, self.hops.row_bytes(), out);
         }

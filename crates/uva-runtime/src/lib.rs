@@ -95,10 +95,10 @@ pub use aggregate_counts::{AggregateAmounts, AggregateCounts, AggregateTotals, S
 pub use batch::Batch;
 pub use disk_counts::DiskCounts;
 pub use error::{RuntimeError, signal_name};
+pub use feature_choice::FeatureChoice;
 pub use input_nodes::InputNodes;
 pub use options::{Cursor, LoaderOptions, Passes};
 pub use pipeline::{Runtime, RuntimeBuilder};
-pub use feature_choice::FeatureChoice;
 pub use rows_from::{Features, Reader};
 pub use sums::{SumObstacle, is_summed, obstacle_in_table};
 pub use sums_chooser::SumsChoice;

@@ -8,7 +8,8 @@
 //! | [`DeviceRows`] | multiprocessors, from a copy of the table on the device | device memory |
 //! | [`Cached`](crate::Cached) over [`Pinned`] | multiprocessors, rows of a [`DeviceCache`] on the device | device memory |
 //!
-//! [`DeviceTables`] is no source: a filler that has one writes rows of several tables into a slot.
+//! [`DeviceTables`] is no source: a filler that has one writes rows of several tables into a slot. [`NoRows`] is the source of
+//! fillers whose slots get rows in such ways alone.
 //!
 //! [`SlotFiller`] is a producer's: it fills slots of device memory one after another and waits for nothing.
 //! [`SlotReader`] is a consumer's side of such slots. [`ReadBack`] waits for each fill and copies its rows to the host.
@@ -19,6 +20,7 @@ mod cache;
 mod error;
 mod filler;
 mod kernel_read;
+mod no_rows;
 mod place;
 mod read_back;
 mod slot;
@@ -36,6 +38,7 @@ pub use cache::DeviceCache;
 pub use error::FillError;
 pub use filler::{Fill, MadeOnHost, MakeRows, OnDevice, SlotFiller, SlotPlace};
 pub use kernel_read::{DeviceRows, KernelRead, KernelTable, LanedCache, Pinned};
+pub use no_rows::NoRows;
 pub use place::{DevicePlace, DeviceSource};
 pub use read_back::ReadBack;
 pub use slot::SlotShape;

@@ -13,8 +13,8 @@ use uva_cuda::{Context, Module, ModuleOptions};
 use uva_graph::{Dataset, Hops};
 use uva_mem::{FrozenBytes, ZeroedPages};
 use uva_rows::cuda::{
-    DeviceCache, DeviceRows, DeviceSource, DeviceTable, DeviceTables, Fill, FillError, GridBound, Kernel, MadeOnHost,
-    Pinned, SlotFiller, SlotPlace, SlotSums, Split, Staged,
+    DeviceCache, DeviceRows, DeviceSource, DeviceTable, DeviceTables, Fill, FillError, GridBound, Kernel,
+    MadeOnHost, NoRows, Pinned, SlotFiller, SlotPlace, SlotSums, Split, Staged,
 };
 use uva_rows::{Cached, DiskReads, GatherError, HostPlace, Mapped, RowSource};
 
@@ -164,7 +164,7 @@ impl<'d> DeviceGather<'d> {
         let (source, how): (Box<dyn DeviceSource>, String) = match cuda.gather {
             // It has no rows: those of hops are made on the host, or lie in tables of the filler's.
             _ if of_hops.is_some() => {
-                (Box::new(by_copies()?), "rows of hops: the CPU copies them to pinned memory".to_owned())
+                (Box::new(NoRows), "rows of hops: the CPU copies them to pinned memory".to_owned())
             }
             // `Auto` is never granted; it would be this.
             GatherChoice::ZeroCopy | GatherChoice::Auto => {
@@ -236,7 +236,10 @@ impl<'d> DeviceGather<'d> {
                     }
                     None => {
                         let by = (threads, RowsFrom::Memory);
-                        OnHost::Sums(RefCell::new(HostRows::behind(dataset, &plan.layout, by, None)?), threads)
+                        OnHost::Sums(
+                            RefCell::new(HostRows::behind(dataset, &plan.layout, by, None)?),
+                            threads,
+                        )
                     }
                 })
             }
@@ -315,7 +318,8 @@ impl<'d> DeviceGather<'d> {
             ids_at: layout.packed_range(header, ids_in, 0).start,
             features_at: layout.packed_range(header, Column::X, 0).start,
             sums: self.filler.sums_rows().then(|| slot_sums(layout, header)).flatten(),
-            made: (self.on_host.is_some() && !of_tables).then_some(MadeOnHost { ranges: &ranges, make: &make }),
+            made: (self.on_host.is_some() && !of_tables)
+                .then_some(MadeOnHost { ranges: &ranges, make: &make }),
             tables_at: of_tables.then_some(&begins[..]),
             stamp: stamp(sequence),
             after: free.as_deref(),

@@ -70,14 +70,8 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
         // Nothing is written: the folder of the checkpoints is neither made nor claimed.
         (options.checkpoint, options.resume) = (None, false);
     }
-    let run = TrainingRun::new(
-        dataset,
-        &loader,
-        options,
-        &backend,
-        flags.cache.options().request(),
-        trainer,
-    )?;
+    let run =
+        TrainingRun::new(dataset, &loader, options, &backend, flags.cache.options().request(), trainer)?;
     if flags.dry_run {
         return dry_run::show(&run.dry_run(), flags.json);
     }

@@ -89,8 +89,7 @@ pub struct TrainFlags {
 }
 
 /// The loader's options that a hop set has a use for. The others are about sampling, or about roles that it has not.
-const OF_HOP_SETS: [&str; 7] =
-    ["batch_size", "drop_last", "seed", "samplers", "slots", "features", "reader"];
+const OF_HOP_SETS: [&str; 7] = ["batch_size", "drop_last", "seed", "samplers", "slots", "features", "reader"];
 
 /// Options of a GPU that a hop set has no use for: its rows come there by copies, and nothing is sampled.
 const OF_GATHERS: [&str; 7] =
@@ -124,8 +123,11 @@ impl TrainFlags {
     pub fn check(&self) -> anyhow::Result<()> {
         // A full shuffle is what a dataset has.
         let hops = self.hops.options();
-        let of_hops =
-            [("shuffle", hops.shuffle != Shuffle::Full), ("chunk", self.hops.gives("chunk")), ("place", hops.place != Place::Auto)];
+        let of_hops = [
+            ("shuffle", hops.shuffle != Shuffle::Full),
+            ("chunk", self.hops.gives("chunk")),
+            ("place", hops.place != Place::Auto),
+        ];
         if let Some((name, _)) = of_hops.into_iter().find(|(_, given)| *given) {
             let reason = "DATA is no hop set, whose rows it is about: `uvatrain propagate` makes one";
             return Err(RuntimeError::from(OptionError::of(name, reason)).into());

@@ -276,7 +276,8 @@ impl<S: DeviceSource> RowSource<SlotPlace<'_>> for SlotFiller<S> {
         let room = held.slots[slot].made.as_ref().map(PinnedBuffer::bytes);
         let (lists, written) = match (&held.scratch, &place.sums) {
             _ if place.tables_at.is_some() => {
-                let (places, other) = (place.tables_at.unwrap_or_default(), place.made.is_some() || place.sums.is_some());
+                let (places, other) =
+                    (place.tables_at.unwrap_or_default(), place.made.is_some() || place.sums.is_some());
                 match held.tables.as_ref().filter(|tables| !other && tables.tables() == places.len()) {
                     Some(tables) => {
                         let bytes = tables.row_bytes();
@@ -284,7 +285,10 @@ impl<S: DeviceSource> RowSource<SlotPlace<'_>> for SlotFiller<S> {
                     }
                     None => {
                         let tables = held.tables.as_ref().map_or(0, DeviceTables::tables);
-                        let what = format!("rows of {} tables, and of others: {other}; there are {tables}", places.len());
+                        let what = format!(
+                            "rows of {} tables, and of others: {other}; there are {tables}",
+                            places.len()
+                        );
                         return Err(FillError::Layout(what));
                     }
                 }

@@ -7,8 +7,8 @@ use uva_cuda::memory::{IpcKind, PinOptions, PinnedTable, SharedBuffer, device_to
 use uva_cuda::partition::GreenPartition;
 use uva_cuda::{Context, Event, Stream};
 use uva_rows::cuda::{
-    DeviceRows, DeviceSource, DeviceTable, DeviceTables, FillError, GridBound, MadeOnHost, Pinned, SlotFiller, SlotPlace,
-    SlotShape, Split, Staged,
+    DeviceRows, DeviceSource, DeviceTable, DeviceTables, FillError, GridBound, MadeOnHost, NoRows, Pinned,
+    SlotFiller, SlotPlace, SlotShape, Split, Staged,
 };
 use uva_rows::{GatherError, Mapped, Origin, RowSource};
 
@@ -199,10 +199,8 @@ fn a_fill_has_the_rows_of_its_ids_in_every_table_on_the_device_or_what_the_host_
     let shape = SlotShape { slots: 2, stride: (1024 + TABLES * (6 * row_bytes)).next_multiple_of(64) };
     let buffer =
         Arc::new(SharedBuffer::create(&context, 2 * shape.stride, IpcKind::Auto, "two slots").unwrap());
-    let none = Mapped::owned(Arc::new(Aside::of(&[])), row_bytes, 1).unwrap();
-    let source = Staged::new(&context, none).unwrap();
     let stream = Stream::new(&context).unwrap();
-    let filler = SlotFiller::new(stream, kernels(&context), source, buffer.clone(), shape).unwrap();
+    let filler = SlotFiller::new(stream, kernels(&context), NoRows, buffer.clone(), shape).unwrap();
     let mut filler = filler.with_tables(tables);
     filler.reserve_room(256, 0).unwrap();
     filler.reserve_made(128).unwrap();
@@ -252,13 +250,16 @@ fn a_fill_has_the_rows_of_its_ids_in_every_table_on_the_device_or_what_the_host_
         }
         assert_eq!(of_host[2048..2148], [turn as u8; 100]);
     }
+    // The filler's source has none.
+    assert!(matches!(filler.submit(&[], place), Err(FillError::Layout(_))));
     // An id that is no row is found, and other numbers of tables and mixtures are refused.
     let payload = (rows as i64).to_ne_bytes();
     let arrays = [(64, &payload[..])];
     let one = SlotPlace { arrays: &arrays, tables_at: Some(&begins), ..place };
     filler.submit(&[rows as i64], one).unwrap();
     assert_eq!(filler.drain().unwrap()[0].bad, Some((0, rows as i64)));
-    let never = |_: &mut [&mut [u8]]| -> Result<(), GatherError> { panic!("called for a fill that is refused") };
+    let never =
+        |_: &mut [&mut [u8]]| -> Result<(), GatherError> { panic!("called for a fill that is refused") };
     let made = Some(MadeOnHost { ranges: &[], make: &never });
     for place in [SlotPlace { tables_at: Some(&begins[..2]), ..one }, SlotPlace { made, ..one }] {
         let refused = filler.submit(&[1], place);
