@@ -47,8 +47,12 @@ fn learned(directory: &Path, set: &str, options: &str) -> Learned {
     (metrics.trained(), valid, end["test_accuracy"].to_string())
 }
 
+fn last(directory: &Path, event: &str) -> Value {
+    Metrics::read(&directory.join("run.jsonl")).of(event).last().expect(event).clone()
+}
+
 fn start(directory: &Path) -> Value {
-    Metrics::read(&directory.join("run.jsonl")).of("start").last().expect("a start").clone()
+    last(directory, "start")
 }
 
 #[test]
@@ -120,6 +124,88 @@ fn narrow_rows_are_trained_on_and_differ_by_their_rounding_alone() {
         propagated(temp.path(), name, &format!("--type {name}"));
         let found = first(name);
         assert!((found - expected).abs() < 0.02 && found != expected, "{name}: {found}, {expected}");
+    }
+}
+
+/// Rows that the batches of so many epochs, their validation and a test have, and the runs that these rows are.
+fn rows_and_runs(set: &Path, epochs: u32, chunk: usize) -> (usize, usize) {
+    let description: Value = serde_json::from_slice(&fs::read(set.join("hops.json")).unwrap()).unwrap();
+    let (mut rows, mut runs) = (0, 0);
+    for (split, passes) in [(Split::Train, epochs), (Split::Valid, epochs), (Split::Test, 1)] {
+        let of = |end: usize| description["splits"][split.name()][end].as_u64().unwrap() as usize;
+        let count = of(1) - of(0);
+        let chunk = (split == Split::Train).then_some(chunk);
+        let mut order = ChunkOrder::new(5, split, count, chunk, 100, false).unwrap();
+        for epoch in 0..passes {
+            order.prepare(epoch).unwrap();
+            rows += count;
+            runs += (0..order.batches()).map(|batch| order.batch(batch).count()).sum::<usize>();
+        }
+    }
+    (rows, runs)
+}
+
+#[test]
+fn rows_from_disk_have_the_losses_of_memory_by_every_reader_and_no_more_is_read_than_pages_around_runs() {
+    let temp = directory();
+    propagated(temp.path(), "hops", "--hops 3");
+    propagated(temp.path(), "rows", "--hops 3 --layout rows");
+    for (order, chunk) in [("--shuffle chunks --chunk 30", 30), ("", 1)] {
+        let run = |set: &str, more: &str| {
+            learned(temp.path(), set, &format!("--epochs 2 --seed 5 --model sign {order} {more}"))
+        };
+        let expected = run("hops", "--in-process --place host");
+        assert_eq!(start(temp.path())["in_force"]["hops"]["place"], "host");
+        assert!(last(temp.path(), "end").get("disk").is_none());
+        let (rows, runs) = rows_and_runs(&temp.path().join("hops"), 2, chunk);
+        let ways = [
+            ("hops", 4, "--features disk"),
+            ("rows", 1, "--place disk --reader mmap --samplers 3 --slots 1"),
+            ("hops", 4, "--place disk --reader pread --samplers 2 --in-process"),
+            ("rows", 1, "--place disk --features disk --in-process"),
+        ];
+        // Every way with chunks.
+        for (set, files, more) in ways.into_iter().take(if chunk > 1 { 4 } else { 2 }) {
+            assert_eq!(run(set, more), expected, "{set} {order} {more}");
+            let (start, end) = (start(temp.path()), last(temp.path(), "end"));
+            let hops = &start["in_force"]["hops"];
+            assert_eq!((&hops["place"], &hops["reason"]), (&"disk".into(), &"asked for".into()), "{start}");
+            assert_eq!(start["in_force"]["features"]["from"], "disk");
+            let number = |name: &str| end["disk"][name].as_u64().unwrap() as usize;
+            // Four hops of 24 float32.
+            assert_eq!(number("bytes_asked"), rows * 4 * 96, "{set} {more}");
+            let read = number("bytes_read");
+            assert!(
+                read >= rows * 4 * 96 && read <= rows * 4 * 96 + 8192 * runs * files,
+                "{set} {more}: {end}"
+            );
+            assert!(number("reads") > 0 && number("reads") <= runs * files, "{set} {more}: {end}");
+        }
+    }
+}
+
+#[test]
+fn a_hop_file_that_is_truncated_or_replaced_under_a_run_ends_it_with_the_files_name() {
+    let temp = directory();
+    propagated(temp.path(), "hops", "");
+    let file = temp.path().join("hops/sym.2.npy");
+    let whole = fs::read(&file).unwrap();
+    for (mode, replaced, says) in [("", false, "and has 4096"), ("--in-process", true, "another file")] {
+        fs::write(&file, &whole).unwrap();
+        let options = format!("--model sign --shuffle chunks --chunk 50 --epochs 100000 --place disk {mode}");
+        let mut run = train(temp.path(), "hops", "changed.jsonl", &options).start();
+        wait_for_batches(&mut run, &temp.path().join("changed.jsonl"), 3);
+        if replaced {
+            fs::write(file.with_extension("new"), &whole).unwrap();
+            fs::rename(file.with_extension("new"), &file).unwrap();
+        } else {
+            fs::File::options().write(true).open(&file).unwrap().set_len(4096).unwrap();
+        }
+        let ended = run.wait().ends_with(1);
+        for what in ["hops/sym.2.npy: it changed while it was read", says] {
+            assert!(ended.stderr.contains(what), "{mode}: {}", ended.stderr);
+        }
+        fs::remove_file(temp.path().join("changed.jsonl")).unwrap();
     }
 }
 
@@ -263,7 +349,9 @@ fn options_of_no_use_with_a_hop_set_are_refused_by_name() {
         ("--chunk 101 --shuffle chunks", ["--chunk 101", "at most a batch"]),
         ("--eval full", ["--eval", ""]),
         ("--use-hops 4", ["--use-hops 4", "3"]),
-        ("--device cuda:0", ["--device cuda:0", "--device cpu"]),
+        ("--place disk --features memory", ["--place disk", "--features memory"]),
+        ("--place host --features disk", ["--place host", "--features disk"]),
+        ("--features memory --reader pread", ["--reader", "--features"]),
     ] {
         let refused = train(temp.path(), "hops", "refused.jsonl", &format!("--model sgc {options}")).run();
         refused.refuses(2, &parts);
@@ -275,6 +363,7 @@ fn options_of_no_use_with_a_hop_set_are_refused_by_name() {
     call("train graph --model sgc").refuses(2, &["--model sgc", "uvatrain propagate"]);
     call("train graph --shuffle chunks").refuses(2, &["--shuffle", "uvatrain propagate"]);
     call("train graph --chunk 5").refuses(2, &["--chunk", "uvatrain propagate"]);
+    call("train graph --place disk").refuses(2, &["--place", "uvatrain propagate"]);
     call("train graph --shuffle full --epochs 1 --device cpu").succeeds();
     for command in [
         "run hops -- true",
@@ -363,4 +452,10 @@ fn what_a_run_takes_and_reads_is_shown() {
     assert_eq!(start["dataset"]["hop_set"], serde_json::json!({ "hops": 3, "operators": 2 }), "{start}");
     let outcome = train(temp.path(), "hops", "run.jsonl", line).run().succeeds();
     assert!(outcome.stderr.contains(&format!("{rows} rows, 5 of 7 tables read, rows shuffled")), "{outcome}");
+    // Where they lie, and why.
+    let hops = &start["in_force"]["hops"];
+    assert_eq!(hops["place"], "host");
+    let reason = hops["reason"].as_str().unwrap();
+    assert!(reason.starts_with("the hop set, of which 0.00 GiB are read, fits into the "), "{start}");
+    assert!(outcome.stderr.contains("rows are read from host memory: the hop set"), "{outcome}");
 }

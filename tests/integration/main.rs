@@ -29,6 +29,8 @@ mod gpu_suite;
 #[cfg(feature = "train")]
 mod hops;
 #[cfg(feature = "train")]
+mod hops_gpu;
+#[cfg(feature = "train")]
 mod input_nodes;
 #[cfg(feature = "train")]
 mod logs;

@@ -534,6 +534,14 @@ impl<'a> DeviceView<'a> {
         self.column(Column::X, 0)
     }
 
+    /// Of a hop set, the seeds' rows in one of the tables that its model reads. [`features`](Self::features) is the first.
+    ///
+    /// # Panics
+    /// When there is no such table.
+    pub fn table(&self, table: usize) -> DeviceSlice<'a> {
+        self.column(Column::X, table).unwrap_or_else(|| panic!("table {table} of {}", self.layout.tables()))
+    }
+
     /// float32, the sums that the producer made: a row for each destination of the outermost layer. `None` where it
     /// makes none.
     pub fn aggregated(&self) -> Option<DeviceSlice<'a>> {

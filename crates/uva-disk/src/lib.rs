@@ -1,7 +1,9 @@
-//! Rows of a table, read from its file without mapping the file.
+//! Rows of tables, read from their files without mapping them.
 //!
-//! [`RowFile`] reads the rows of a batch: it reads each page once, in the order of the file, and says how many bytes that
-//! took. [`AheadReader`] has a thread read rows while its caller does something else. Below, one of three readers of byte ranges works. The first that the system allows is taken:
+//! [`RowFile`] reads single rows of one table: each page once, in the order of the file. [`RunFiles`] reads runs of rows of
+//! several tables side by side. Both say how many bytes that took. [`AheadReader`] has a thread read rows while its
+//! caller does something else. Below them, one of three readers of byte ranges works.
+//! The first that the system allows is taken:
 //!
 //! | reader | reads | needs |
 //! |---|---|---|
@@ -34,6 +36,8 @@ mod probe;
 mod progress;
 mod reader;
 mod row_file;
+mod run_files;
+mod run_plan;
 mod seam;
 mod shape;
 #[cfg(test)]
@@ -46,5 +50,6 @@ pub use extent::Extent;
 pub use kind::ReaderKind;
 pub use reader::RangeReader;
 pub use row_file::{DiskReads, RowFile};
+pub use run_files::RunFiles;
 pub use shape::TableShape;
 pub use uring::io_uring_refusal;

@@ -6,18 +6,19 @@ use uva_mem::{MappedFile, ZeroedPages};
 use crate::error::DiskError;
 use crate::extent::Extent;
 use crate::kind::ReaderKind;
-use crate::open_file::OpenFile;
+use crate::open_file::OpenFiles;
 use crate::progress::{Failure, Progress, Request, Step, text};
 use crate::reader::RangeReader;
 use crate::seam::Answer;
 
-/// A mapped file, whose pages the kernel copies.
+/// Mapped files, whose pages the kernel copies.
 ///
 /// A program that reads a page itself gets SIGBUS where the file was truncated, or where the device fails. The kernel
 /// returns an error instead.
 pub(crate) struct Mapped {
-    file: OpenFile,
-    map: MappedFile,
+    files: OpenFiles,
+    /// Of each file.
+    maps: Vec<MappedFile>,
     buffer: ZeroedPages,
 }
 
@@ -26,13 +27,17 @@ impl Mapped {
     ///
     /// # Errors
     /// Why the system refuses it.
-    pub fn new(file: OpenFile, longest: usize) -> Result<Self, String> {
-        let map = MappedFile::of(&file.file, &file.path)
-            .map_err(|error| format!("it cannot be mapped: {error} (ulimit -v)"))?;
-        map.expect_random_reads();
+    pub fn new(files: OpenFiles, longest: usize) -> Result<Self, String> {
+        let mut maps = Vec::with_capacity(files.len());
+        for file in files.iter() {
+            let map = MappedFile::of(&file.file, &file.path)
+                .map_err(|error| format!("it cannot be mapped: {error} (ulimit -v)"))?;
+            map.expect_random_reads();
+            maps.push(map);
+        }
         let buffer = ZeroedPages::new(longest)
             .map_err(|error| format!("there is no memory for its buffer: {error}"))?;
-        Ok(Self { file, map, buffer })
+        Ok(Self { files, maps, buffer })
     }
 }
 
@@ -60,9 +65,9 @@ fn copy(map: &MappedFile, offset: u64, into: &mut [u8]) -> Answer {
 }
 
 /// Why the kernel does not copy, and what to do.
-fn refusal(error: Errno) -> Failure {
+fn refusal(file: usize, error: Errno) -> Failure {
     let reason = format!("process_vm_readv is refused: {}: a seccomp filter may forbid it", text(error));
-    Failure { offset: 0, length: 0, reason }
+    Failure { file, offset: 0, length: 0, reason }
 }
 
 impl RangeReader for Mapped {
@@ -75,22 +80,23 @@ impl RangeReader for Mapped {
     }
 
     fn alignment(&self) -> usize {
-        self.file.alignment
+        self.files.alignment()
     }
 
     fn read(&mut self, extents: &[Extent], deliver: &mut dyn FnMut(usize, &[u8])) -> Result<(), DiskError> {
-        let Self { file, map, buffer } = self;
+        let Self { files, maps, buffer } = self;
+        let alignment = files.alignment();
         for (index, &extent) in extents.iter().enumerate() {
-            let mut progress = Progress::new(extent, file.alignment);
+            let mut progress = Progress::new(extent, alignment);
             loop {
                 let Request { offset, from, length } = progress.request();
                 let into = &mut buffer.bytes_mut()[from..from + length];
-                let answer = copy(map, offset, into);
+                let answer = copy(&maps[extent.file], offset, into);
                 if let Err(error @ (Errno::PERM | Errno::NOSYS)) = answer {
-                    return Err(file.failed(refusal(error)));
+                    return Err(files.failed(refusal(extent.file, error)));
                 }
-                let answer = file.seam.pass(offset, answer, into);
-                if progress.take(answer).map_err(|failure| file.failed(failure))? == Step::Done {
+                let answer = files[extent.file].seam.pass(offset, answer, into);
+                if progress.take(answer).map_err(|failure| files.failed(failure))? == Step::Done {
                     break;
                 }
             }

@@ -1,6 +1,7 @@
 //! A file opened for reads past the page cache, where its file system has them.
 
 use std::fs::File;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -48,19 +49,61 @@ impl OpenFile {
         let file = Arc::new(file);
         Ok(Self { file, path: path.to_owned(), length, alignment, cached, seam })
     }
+}
+
+/// The files of a reader, at least one.
+#[derive(Clone)]
+pub(crate) struct OpenFiles(Arc<[OpenFile]>);
+
+impl OpenFiles {
+    /// Opens the files at these paths, with `O_DIRECT` where that works and is wanted: all of them or none.
+    pub fn new<'p>(
+        paths: impl Iterator<Item = &'p Path> + Clone,
+        direct: bool,
+        seam: &Seam,
+    ) -> Result<Self, DiskError> {
+        let opened = |direct| paths.clone().map(move |path| OpenFile::new(path, direct, seam.clone()));
+        let files: Vec<OpenFile> = opened(direct).collect::<Result<_, _>>()?;
+        let cached = files.iter().find_map(|file| file.cached.clone());
+        let is_mixed = cached.is_some() && files.iter().any(|file| file.cached.is_none());
+        if !is_mixed {
+            return Ok(Self(files.into()));
+        }
+        let mut files: Vec<OpenFile> = opened(false).collect::<Result<_, _>>()?;
+        files.iter_mut().for_each(|file| file.cached.clone_from(&cached));
+        Ok(Self(files.into()))
+    }
+
+    /// What offsets, lengths and places in memory of reads are multiples of, whichever file they are of.
+    pub fn alignment(&self) -> usize {
+        self.iter().map(|file| file.alignment).max().unwrap_or(PAGE)
+    }
+
+    /// Why reads do not pass by the page cache; `None` where they do.
+    pub fn cached(&self) -> Option<&str> {
+        self.iter().find_map(|file| file.cached.as_deref())
+    }
 
     /// Whether reads pass by the page cache, for people.
     pub fn way(&self) -> String {
-        match &self.cached {
-            None => format!("O_DIRECT in blocks of {} bytes", self.alignment),
+        match self.cached() {
+            None => format!("O_DIRECT in blocks of {} bytes", self.alignment()),
             Some(reason) => format!("through the page cache, without O_DIRECT: {reason}"),
         }
     }
 
     /// A failed read as an error with the file's name.
     pub fn failed(&self, failure: Failure) -> DiskError {
-        let Failure { offset, length, reason } = failure;
-        DiskError::Read { file: self.path.clone(), offset, length, reason }
+        let Failure { file, offset, length, reason } = failure;
+        DiskError::Read { file: self[file].path.clone(), offset, length, reason }
+    }
+}
+
+impl Deref for OpenFiles {
+    type Target = [OpenFile];
+
+    fn deref(&self) -> &[OpenFile] {
+        &self.0
     }
 }
 

@@ -48,7 +48,12 @@ impl Planner {
         let mut open: Option<(u64, u64)> = None;
         let mut close = |(begins, ends): (u64, u64)| {
             let needed = (ends - begins) as usize;
-            extents.push(Extent { offset: begins, length: needed.next_multiple_of(*alignment), needed });
+            extents.push(Extent {
+                file: 0,
+                offset: begins,
+                length: needed.next_multiple_of(*alignment),
+                needed,
+            });
         };
         for (pick, &(row, _)) in picks.iter().enumerate() {
             let begins = shape.offset + row * shape.row_bytes as u64;
@@ -111,8 +116,8 @@ mod tests {
         assert_eq!(
             planner.extents(),
             [
-                Extent { offset: 0, length: 12288, needed: 128 + 21 * 400 },
-                Extent { offset: 20480, length: 4096, needed: 128 + 61 * 400 - 20480 }
+                Extent { file: 0, offset: 0, length: 12288, needed: 128 + 21 * 400 },
+                Extent { file: 0, offset: 20480, length: 4096, needed: 128 + 61 * 400 - 20480 }
             ]
         );
         let first: Vec<_> = planner.rows_in(0).collect();
@@ -128,8 +133,8 @@ mod tests {
         assert_eq!(
             planner.extents(),
             [
-                Extent { offset: 512, length: 1536, needed: 1536 },
-                Extent { offset: 20480, length: 512, needed: 512 }
+                Extent { file: 0, offset: 512, length: 1536, needed: 1536 },
+                Extent { file: 0, offset: 20480, length: 512, needed: 512 }
             ]
         );
     }

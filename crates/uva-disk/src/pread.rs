@@ -9,7 +9,7 @@ use uva_mem::ZeroedPages;
 use crate::error::DiskError;
 use crate::extent::Extent;
 use crate::kind::ReaderKind;
-use crate::open_file::OpenFile;
+use crate::open_file::OpenFiles;
 use crate::progress::{Failure, Progress, Request, Step};
 use crate::reader::RangeReader;
 
@@ -29,7 +29,7 @@ struct Job {
 
 /// Threads that read, and the calling thread, which takes over what they have read.
 pub(crate) struct Pread {
-    file: OpenFile,
+    files: OpenFiles,
     /// `None` only while the value is dropped: the threads end when it is.
     jobs: Option<Sender<Job>>,
     done: Receiver<Job>,
@@ -44,21 +44,21 @@ impl Pread {
     ///
     /// # Errors
     /// Why the system refuses it.
-    pub fn new(file: OpenFile, longest: usize) -> Result<Self, String> {
+    pub fn new(files: OpenFiles, longest: usize) -> Result<Self, String> {
         let (jobs, waiting) = channel();
         let (finished, done) = channel();
         let free = (0..BUFFERS)
             .map(|_| ZeroedPages::new(longest))
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| format!("there is no memory for its buffers: {error}"))?;
-        let mut reader = Self { file, jobs: Some(jobs), done, free, outstanding: 0, threads: Vec::new() };
+        let mut reader = Self { files, jobs: Some(jobs), done, free, outstanding: 0, threads: Vec::new() };
         let waiting = Arc::new(Mutex::new(waiting));
         for thread in 0..THREADS {
-            let (file, waiting, finished) =
-                (reader.file.clone(), Arc::clone(&waiting), Sender::clone(&finished));
+            let (files, waiting, finished) =
+                (reader.files.clone(), Arc::clone(&waiting), Sender::clone(&finished));
             let spawned = thread::Builder::new()
                 .name(format!("read-{thread}"))
-                .spawn(move || work(&file, &waiting, &finished));
+                .spawn(move || work(&files, &waiting, &finished));
             match spawned {
                 Ok(handle) => reader.threads.push(handle),
                 Err(error) => return Err(format!("its threads cannot be started: {error} (ulimit -u)")),
@@ -86,20 +86,21 @@ impl Pread {
 }
 
 /// Reads what comes, until nothing comes any more.
-fn work(file: &OpenFile, waiting: &Mutex<Receiver<Job>>, finished: &Sender<Job>) {
+fn work(files: &OpenFiles, waiting: &Mutex<Receiver<Job>>, finished: &Sender<Job>) {
     loop {
         // The lock is held while this thread waits for work, and the others wait for the lock.
         let job = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(mut job) = job else { return };
-        job.result = read(file, job.extent, job.buffer.bytes_mut());
+        job.result = read(files, job.extent, job.buffer.bytes_mut());
         if finished.send(job).is_err() {
             return;
         }
     }
 }
 
-fn read(file: &OpenFile, extent: Extent, buffer: &mut [u8]) -> Result<(), Failure> {
-    let mut progress = Progress::new(extent, file.alignment);
+fn read(files: &OpenFiles, extent: Extent, buffer: &mut [u8]) -> Result<(), Failure> {
+    let file = &files[extent.file];
+    let mut progress = Progress::new(extent, files.alignment());
     loop {
         let Request { offset, from, length } = progress.request();
         let into = &mut buffer[from..from + length];
@@ -116,11 +117,11 @@ impl RangeReader for Pread {
     }
 
     fn how(&self) -> String {
-        format!("{}, {THREADS} threads", self.file.way())
+        format!("{}, {THREADS} threads", self.files.way())
     }
 
     fn alignment(&self) -> usize {
-        self.file.alignment
+        self.files.alignment()
     }
 
     fn read(&mut self, extents: &[Extent], deliver: &mut dyn FnMut(usize, &[u8])) -> Result<(), DiskError> {
@@ -132,7 +133,7 @@ impl RangeReader for Pread {
         // Such a delivery keeps its buffer. Without any, nothing would be read.
         if self.free.is_empty() {
             let reason = "an earlier read has failed".to_owned();
-            return Err(self.file.failed(Failure { offset: 0, length: 0, reason }));
+            return Err(self.files.failed(Failure { file: 0, offset: 0, length: 0, reason }));
         }
         let mut waiting = extents.iter().enumerate();
         let mut failed = None;
@@ -156,7 +157,7 @@ impl RangeReader for Pread {
             }
             self.free.push(job.buffer);
         }
-        failed.map_or(Ok(()), |failure| Err(self.file.failed(failure)))
+        failed.map_or(Ok(()), |failure| Err(self.files.failed(failure)))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Which reader a file gets.
+//! Which reader files get.
 
 use std::path::Path;
 
@@ -6,42 +6,45 @@ use crate::error::DiskError;
 use crate::extent::Extent;
 use crate::kind::ReaderKind;
 use crate::mapped::Mapped;
-use crate::open_file::OpenFile;
-use crate::plan::Planner;
+use crate::open_file::OpenFiles;
 use crate::pread::Pread;
 use crate::reader::RangeReader;
 use crate::seam::Seam;
 use crate::shape::TableShape;
 use crate::uring::Uring;
 
-/// A reader that has read the file's beginning, and why those before it in the order were not taken, a line each.
+/// A reader that has read the beginning of every file, and why those before it in the order were not taken, a line each.
 pub(crate) struct Probed {
     pub reader: Box<dyn RangeReader>,
-    pub file: OpenFile,
+    pub files: OpenFiles,
     pub passed_over: Vec<String>,
 }
 
-/// Opens the file for the rows of a table: by this reader, or by the first that works.
+/// Opens the files of these tables, at least one: by this reader, or by the first that works. `longest` is the longest
+/// extent for reads of that alignment.
 pub(crate) fn probe(
-    path: &Path,
-    shape: &TableShape,
+    tables: &[(&Path, TableShape)],
+    longest: impl Fn(usize) -> usize,
     wanted: Option<ReaderKind>,
     seam: Seam,
 ) -> Result<Probed, DiskError> {
     let mut passed_over = Vec::new();
-    let direct = OpenFile::new(path, wanted != Some(ReaderKind::Mmap), seam.clone())?;
-    let (length, needed) = (direct.length, shape.end());
-    if length < needed {
-        return Err(DiskError::TooShort { file: path.to_owned(), length, needed });
+    let paths = tables.iter().map(|(path, _)| *path);
+    let direct = OpenFiles::new(paths.clone(), wanted != Some(ReaderKind::Mmap), &seam)?;
+    for (file, (_, shape)) in direct.iter().zip(tables) {
+        let (length, needed) = (file.length, shape.end());
+        if length < needed {
+            return Err(DiskError::TooShort { file: file.path.clone(), length, needed });
+        }
     }
     for kind in ReaderKind::ALL.into_iter().filter(|&kind| wanted.is_none_or(|wanted| wanted == kind)) {
-        // Reads of mapped pages pass through the page cache anyway: by another open file, without O_DIRECT.
-        let file = match kind {
-            ReaderKind::Mmap if direct.cached.is_none() => OpenFile::new(path, false, seam.clone())?,
+        // Reads of mapped pages pass through the page cache anyway: by other open files, without O_DIRECT.
+        let files = match kind {
+            ReaderKind::Mmap if direct.cached().is_none() => OpenFiles::new(paths.clone(), false, &seam)?,
             _ => direct.clone(),
         };
-        match reader(kind, file.clone(), shape) {
-            Ok(reader) => return Ok(Probed { reader, file, passed_over }),
+        match reader(kind, files.clone(), longest(files.alignment())) {
+            Ok(reader) => return Ok(Probed { reader, files, passed_over }),
             Err(reason) => passed_over.push(format!("{kind} is not used: {reason}")),
         }
     }
@@ -50,22 +53,24 @@ pub(crate) fn probe(
         Some(kind) => passed_over.remove(0).replacen(&format!("{kind} is not used: "), "", 1),
         None => passed_over.join("; "),
     };
-    Err(DiskError::Refused { file: path.to_owned(), reader: wanted.unwrap_or(ReaderKind::Mmap), reason })
+    let file = direct[0].path.clone();
+    Err(DiskError::Refused { file, reader: wanted.unwrap_or(ReaderKind::Mmap), reason })
 }
 
-/// A reader of this kind that reads the file's first block, if it has one.
-fn reader(kind: ReaderKind, file: OpenFile, shape: &TableShape) -> Result<Box<dyn RangeReader>, String> {
-    let (length, alignment) = (file.length, file.alignment);
-    let longest = Planner::longest(shape, alignment);
+/// A reader of this kind that reads the first block of every file that has one.
+fn reader(kind: ReaderKind, files: OpenFiles, longest: usize) -> Result<Box<dyn RangeReader>, String> {
+    let lengths: Vec<u64> = files.iter().map(|file| file.length).collect();
     let mut reader: Box<dyn RangeReader> = match kind {
-        ReaderKind::Uring => Box::new(Uring::new(file, longest)?),
-        ReaderKind::Pread => Box::new(Pread::new(file, longest)?),
-        ReaderKind::Mmap => Box::new(Mapped::new(file, longest)?),
+        ReaderKind::Uring => Box::new(Uring::new(files, longest)?),
+        ReaderKind::Pread => Box::new(Pread::new(files, longest)?),
+        ReaderKind::Mmap => Box::new(Mapped::new(files, longest)?),
     };
-    if length > 0 {
+    let alignment = reader.alignment();
+    let first = |(file, &length): (usize, &u64)| {
         let needed = alignment.min(usize::try_from(length).unwrap_or(alignment));
-        let first = Extent { offset: 0, length: alignment, needed };
-        reader.read(&[first], &mut |_, _| {}).map_err(|error| error.to_string())?;
-    }
+        (needed > 0).then_some(Extent { file, offset: 0, length: alignment, needed })
+    };
+    let firsts: Vec<Extent> = lengths.iter().enumerate().filter_map(first).collect();
+    reader.read(&firsts, &mut |_, _| {}).map_err(|error| error.to_string())?;
     Ok(reader)
 }

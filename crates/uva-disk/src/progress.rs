@@ -46,6 +46,7 @@ pub(crate) enum Step {
 /// A read that cannot be completed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
+    pub file: usize,
     pub offset: u64,
     pub length: usize,
     pub reason: String,
@@ -55,6 +56,11 @@ impl Progress {
     /// Of an extent to be read in blocks of `alignment` bytes.
     pub fn new(extent: Extent, alignment: usize) -> Self {
         Self { extent, alignment, done: 0, in_vain: 0 }
+    }
+
+    /// Which of the reader's files.
+    pub fn file(&self) -> usize {
+        self.extent.file
     }
 
     /// The bytes that have to be there.
@@ -104,7 +110,7 @@ impl Progress {
 
     fn failed(&self, reason: String) -> Failure {
         let Request { offset, length, .. } = self.request();
-        Failure { offset, length, reason }
+        Failure { file: self.extent.file, offset, length, reason }
     }
 }
 
@@ -117,7 +123,7 @@ pub(crate) fn text(error: Errno) -> String {
 mod tests {
     use super::*;
 
-    const EXTENT: Extent = Extent { offset: 8192, length: 16384, needed: 13000 };
+    const EXTENT: Extent = Extent { file: 3, offset: 8192, length: 16384, needed: 13000 };
 
     #[test]
     fn a_short_read_goes_on_at_the_last_whole_block() {
@@ -138,7 +144,7 @@ mod tests {
         let mut progress = Progress::new(EXTENT, 512);
         assert_eq!(progress.take(Ok(1024)), Ok(Step::Again));
         let ended = progress.take(Ok(0)).unwrap_err();
-        assert_eq!((ended.offset, ended.length), (9216, 15360));
+        assert_eq!((ended.file, ended.offset, ended.length), (3, 9216, 15360));
         assert!(ended.reason.contains("ends there"), "{}", ended.reason);
         let failed = progress.take(Err(Errno::IO)).unwrap_err();
         assert!(failed.reason.contains("os error 5"), "{}", failed.reason);

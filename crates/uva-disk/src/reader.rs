@@ -4,7 +4,7 @@ use crate::error::DiskError;
 use crate::extent::Extent;
 use crate::kind::ReaderKind;
 
-/// Reads ranges of one file.
+/// Reads ranges of files, of several side by side.
 pub trait RangeReader: Send {
     /// Which reader it is.
     fn kind(&self) -> ReaderKind;

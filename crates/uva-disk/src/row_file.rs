@@ -61,10 +61,11 @@ impl RowFile {
         seam: Seam,
     ) -> Result<Self, DiskError> {
         assert!(shape.row_bytes > 0, "rows have at least one byte");
-        let Probed { reader, file, passed_over } = probe(path, &shape, wanted, seam)?;
+        let longest = |alignment| Planner::longest(&shape, alignment);
+        let Probed { reader, files, passed_over } = probe(&[(path, shape)], longest, wanted, seam)?;
         let planner = Planner::new(shape, reader.alignment());
-        let guard = Guard::new(&file)?;
-        Ok(Self { shape, length: file.length, reader, guard, planner, passed_over })
+        let guard = Guard::new(&files[0])?;
+        Ok(Self { shape, length: files[0].length, reader, guard, planner, passed_over })
     }
 
     /// Where the table lies.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::io::Errno;
 
 use crate::seam::Seam;
-use crate::{AheadReader, AheadRow, Answer, DiskError, ReaderKind, RowFile, TableShape};
+use crate::{AheadReader, AheadRow, Answer, DiskError, ReaderKind, RowFile, RunFiles, TableShape};
 
 const ROW_BYTES: usize = 700;
 const OFFSET: u64 = 131;
@@ -230,6 +230,71 @@ fn a_delivery_that_panics_leaves_nothing_under_way() {
             }
         }
     });
+}
+
+/// Three tables of rows of different sizes.
+fn tables(folder: &Path) -> Vec<(PathBuf, TableShape, Vec<u8>)> {
+    let table = |(number, row_bytes): (u64, usize)| {
+        let shape = TableShape { offset: 4096, rows: 900, row_bytes };
+        let bytes: Vec<u8> =
+            (0..4096 + 900 * row_bytes as u64).map(|i| scatter(i << 2 | number) as u8).collect();
+        let path = folder.join(format!("hop{number}.npy"));
+        std::fs::write(&path, &bytes).unwrap();
+        (path, shape, bytes)
+    };
+    [(0, 90), (1, 700), (2, 4096)].into_iter().map(table).collect()
+}
+
+#[test]
+fn runs_of_several_files_come_whole_however_short_the_answers_are_and_faults_name_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let tables = tables(folder.path());
+    let opened: Vec<(&Path, TableShape)> = tables.iter().map(|(path, shape, _)| (&**path, *shape)).collect();
+    let runs = [500..640, 0..1, 3..200, 899..900, 220..221];
+    let rows: usize = runs.iter().map(ExactSizeIterator::len).sum();
+    for kind in ReaderKind::ALL {
+        let calls = AtomicU64::new(0);
+        let seam = Seam::injecting(move |_, answer| {
+            let x = scatter(calls.fetch_add(1, Ordering::Relaxed));
+            match (x % 4, answer) {
+                (0, _) => Err(Errno::INTR),
+                (1 | 2, Ok(read)) if read > 1 => Ok(1 + (x / 8) as usize % (read - 1)),
+                (_, answer) => answer,
+            }
+        });
+        let mut files = match RunFiles::through(&opened, Some(kind), seam) {
+            Ok(files) => files,
+            Err(DiskError::Refused { reader: ReaderKind::Uring, reason, .. }) => {
+                eprintln!("{reason}");
+                continue;
+            }
+            Err(error) => panic!("{kind}: {error}"),
+        };
+        let mut found: Vec<Vec<u8>> =
+            tables.iter().map(|(_, shape, _)| vec![0; rows * shape.row_bytes]).collect();
+        let read = files
+            .read(&runs, |table, at, bytes| found[table][at..at + bytes.len()].copy_from_slice(bytes))
+            .unwrap();
+        let wanted = |(_, shape, bytes): &(PathBuf, TableShape, Vec<u8>)| -> Vec<u8> {
+            let of = |run: &std::ops::Range<usize>| {
+                let at = |row: usize| 4096 + row * shape.row_bytes;
+                bytes[at(run.start)..at(run.end)].to_vec()
+            };
+            runs.iter().flat_map(of).collect()
+        };
+        assert!(found == tables.iter().map(wanted).collect::<Vec<_>>(), "{kind}: other bytes");
+        let asked: usize = tables.iter().map(|(_, shape, _)| rows * shape.row_bytes).sum();
+        assert_eq!(read.bytes_asked, asked as u64);
+        assert!(read.bytes_read <= read.bytes_asked + 8192 * (runs.len() * tables.len()) as u64, "{kind}");
+        // The last table changes length: whatever was read is worth nothing.
+        let (path, _, bytes) = &tables[2];
+        std::fs::File::options().write(true).open(path).unwrap().set_len(8000).unwrap();
+        let error = files.read(&runs, |_, _, _| {}).unwrap_err().to_string();
+        assert!(error.contains("hop2.npy: it changed while it was read"), "{kind}: {error}");
+        let error = RunFiles::open(&opened, Some(kind)).err().unwrap().to_string();
+        assert!(error.contains("hop2.npy: it ends at byte 8000"), "{kind}: {error}");
+        std::fs::write(path, bytes).unwrap();
+    }
 }
 
 #[test]

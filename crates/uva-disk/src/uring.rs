@@ -12,7 +12,7 @@ use uva_mem::ZeroedPages;
 use crate::error::DiskError;
 use crate::extent::Extent;
 use crate::kind::ReaderKind;
-use crate::open_file::OpenFile;
+use crate::open_file::OpenFiles;
 use crate::progress::{Failure, Progress, Request, Step, text};
 use crate::reader::RangeReader;
 
@@ -31,7 +31,7 @@ const MOST_RESTS: u32 = 100_000;
 /// Every buffer is either free, or belongs to one read that is in the queue or in the kernel. Only a completion hands it
 /// back. A call returns, and the buffers are unmapped, when no read is outstanding.
 pub(crate) struct Uring {
-    file: OpenFile,
+    files: OpenFiles,
     /// `None` only while the value is dropped.
     ring: Option<IoUring>,
     /// Each in pages of its own.
@@ -52,12 +52,13 @@ impl Uring {
     ///
     /// # Errors
     /// Why the system refuses it, and what to do.
-    pub fn new(file: OpenFile, longest: usize) -> Result<Self, String> {
-        if let Some(reason) = &file.cached {
+    pub fn new(files: OpenFiles, longest: usize) -> Result<Self, String> {
+        if let Some(reason) = files.cached() {
             return Err(format!("it needs O_DIRECT: {reason}"));
         }
         let ring = IoUring::new(DEPTH as u32).map_err(|error| refusal(&error))?;
-        ring.submitter().register_files(&[file.file.as_raw_fd()]).map_err(|error| refusal(&error))?;
+        let descriptors: Vec<_> = files.iter().map(|file| file.file.as_raw_fd()).collect();
+        ring.submitter().register_files(&descriptors).map_err(|error| refusal(&error))?;
         let mut buffers = (0..DEPTH)
             .map(|_| ZeroedPages::new(longest))
             .collect::<Result<Vec<_>, _>>()
@@ -71,7 +72,7 @@ impl Uring {
         // the ring first.
         let registered = unsafe { ring.submitter().register_buffers(&vectors) }.is_ok();
         Ok(Self {
-            file,
+            files,
             ring: Some(ring),
             buffers,
             registered,
@@ -91,7 +92,7 @@ impl Uring {
         let Request { offset, from, length } = progress.request();
         let memory = &mut self.buffers[buffer].bytes_mut()[from..from + length];
         let (pointer, length) = (memory.as_mut_ptr(), memory.len() as u32);
-        let file = types::Fixed(0);
+        let file = types::Fixed(progress.file() as u32);
         let read = if self.registered {
             opcode::ReadFixed::new(file, pointer, length, buffer as u16).offset(offset).build()
         } else {
@@ -132,7 +133,7 @@ impl Uring {
 
 /// A call that failed for all reads together.
 fn no_call(why: &str) -> Failure {
-    Failure { offset: 0, length: 0, reason: format!("io_uring_enter: {why}") }
+    Failure { file: 0, offset: 0, length: 0, reason: format!("io_uring_enter: {why}") }
 }
 
 /// Why the system has no io_uring for this process; `None` where it has.
@@ -162,17 +163,17 @@ impl RangeReader for Uring {
 
     fn how(&self) -> String {
         let buffers = if self.registered { "" } else { ", buffers not registered (ulimit -l)" };
-        format!("{}, {DEPTH} reads at a time{buffers}", self.file.way())
+        format!("{}, {DEPTH} reads at a time{buffers}", self.files.way())
     }
 
     fn alignment(&self) -> usize {
-        self.file.alignment
+        self.files.alignment()
     }
 
     fn read(&mut self, extents: &[Extent], deliver: &mut dyn FnMut(usize, &[u8])) -> Result<(), DiskError> {
         // A call that failed, or a delivery that panicked, keeps the buffers of what it had completed.
         if self.outstanding > 0 || self.free.len() != DEPTH {
-            return Err(self.file.failed(no_call("an earlier read has failed")));
+            return Err(self.files.failed(no_call("an earlier read has failed")));
         }
         let mut waiting = extents.iter().enumerate();
         let mut failed = None;
@@ -182,14 +183,14 @@ impl RangeReader for Uring {
                 && let Some((index, &extent)) = waiting.next()
             {
                 let buffer = self.free.pop().expect("one is free");
-                let progress = Progress::new(extent, self.file.alignment);
+                let progress = Progress::new(extent, self.files.alignment());
                 self.queue(buffer, &progress);
                 self.under_way[buffer] = Some((index, progress));
             }
             if self.outstanding == 0 {
                 break;
             }
-            self.enter(GROUP.min(self.outstanding)).map_err(|failure| self.file.failed(failure))?;
+            self.enter(GROUP.min(self.outstanding)).map_err(|failure| self.files.failed(failure))?;
             for at in 0..self.completed.len() {
                 let (buffer, answer) = self.completed[at];
                 let (index, mut progress) =
@@ -197,7 +198,7 @@ impl RangeReader for Uring {
                 let Request { offset, from, length } = progress.request();
                 let answer = usize::try_from(answer).map_err(|_| Errno::from_raw_os_error(-answer));
                 let into = &mut self.buffers[buffer].bytes_mut()[from..from + length];
-                let answer = self.file.seam.pass(offset, answer, into);
+                let answer = self.files[progress.file()].seam.pass(offset, answer, into);
                 match progress.take(answer) {
                     // Others still wait for their turn: after a failure no read is begun anew.
                     Ok(Step::Again) if failed.is_none() => {
@@ -214,7 +215,7 @@ impl RangeReader for Uring {
                 self.free.push(buffer);
             }
         }
-        failed.map_or(Ok(()), |failure| Err(self.file.failed(failure)))
+        failed.map_or(Ok(()), |failure| Err(self.files.failed(failure)))
     }
 }
 

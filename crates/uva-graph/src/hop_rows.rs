@@ -1,7 +1,7 @@
 //! Rows of several hops in place of a graph: what a run sees of a hop set.
 
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::files::LabelArray;
 use crate::npy::{NpyArray, NpyType, TypedArray};
@@ -151,6 +151,31 @@ impl<'a> Hops<'a> {
         self.files.hops.first().map_or(0, |hop| hop.stride)
     }
 
+    /// Where the rows of one hop lie.
+    ///
+    /// # Panics
+    /// If there is no such hop.
+    #[must_use]
+    pub fn place(self, hop: usize) -> HopPlace {
+        self.files.hops[hop]
+    }
+
+    /// The file that has this number in a [`HopPlace`], and the byte at which its elements begin.
+    ///
+    /// # Panics
+    /// If there is no such file.
+    #[must_use]
+    pub fn file(self, array: usize) -> (&'a Path, u64) {
+        let array = &self.files.arrays[array];
+        (array.path(), array.header().data_offset as u64)
+    }
+
+    /// Bytes of one row of a hop.
+    #[must_use]
+    pub fn row_bytes(self) -> usize {
+        self.files.dim * self.files.element.bytes()
+    }
+
     /// The rows of one hop.
     ///
     /// # Panics
@@ -158,8 +183,8 @@ impl<'a> Hops<'a> {
     #[must_use]
     pub fn table(self, hop: usize) -> HopTable<'a> {
         let HopPlace { array, first, stride } = self.files.hops[hop];
-        let row_bytes = self.files.dim * self.files.element.bytes();
-        HopTable { bytes: &self.files.arrays[array].bytes()[first..], row_bytes, stride }
+        let bytes = &self.files.arrays[array].bytes()[first..];
+        HopTable { bytes, row_bytes: self.row_bytes(), stride }
     }
 }
 

@@ -12,6 +12,7 @@ use uva_options::OptionError;
 use uva_runtime::backend::{Backend, Decision, SamplerChoice};
 use uva_runtime::cache::{CacheContents, described, summary};
 use uva_runtime::dry_run::{DryRun, MemoryLine, PlannedCaches};
+use uva_runtime::hop_options::Place;
 use uva_runtime::measurement::{self, Wanted};
 use uva_runtime::metrics::{CacheOutcome, CacheTotals, End, Event, InForce, Observer, Start};
 use uva_runtime::options::Prepare;
@@ -23,7 +24,7 @@ use uva_runtime::planning::{
 use uva_runtime::topology::Placement;
 use uva_runtime::{FeatureChoice, Features, LoaderOptions, RuntimeError, StaticShapes};
 
-/// Computes what `--gpu-cache auto` amounts to on a GPU, in bytes, for a run with this plan.
+/// Computes what a training batch leaves of the GPU's memory, in bytes, for a run with this plan.
 pub(crate) type BytesLeft<'a> = &'a mut dyn FnMut(
     &Arc<Dataset>,
     &RunPlan,
@@ -41,6 +42,8 @@ pub(crate) struct Draft {
     caches: Option<CacheRequest>,
     /// The plan from a file, and the warnings about it.
     planned: Option<(CachePlan, Vec<String>)>,
+    /// Whether the training rows of a hop set go to the GPU's memory if that has room for them.
+    place_is_open: bool,
 }
 
 /// A run before its roles start, with nothing left open.
@@ -85,7 +88,13 @@ impl Draft {
         plan.check_prepare(backend, eviction)?;
         plan.check_look_ahead(eviction)?;
         let plan = plan.with_features(&dataset, backend)?;
-        Ok(Self { dataset, plan, caches, planned })
+        Ok(Self { dataset, plan, caches, planned, place_is_open: false })
+    }
+
+    /// The same with it left open, or not, whether the training rows of a hop set go to the GPU's memory.
+    pub fn place_is_open(self, open: bool) -> Self {
+        let place_is_open = open && self.dataset.hops().is_some();
+        Self { place_is_open, ..self }
     }
 
     /// Settles the choices that the decision leaves to a measurement, before the GPU is divided. Measures where nothing
@@ -141,8 +150,11 @@ impl Draft {
         bytes_left: BytesLeft<'_>,
         observer: &mut dyn Observer,
     ) -> Result<Prepared, RuntimeError> {
-        let Self { dataset, plan, caches, planned } = self;
-        let plan = plan.on(backend);
+        let Self { dataset, plan, caches, planned, place_is_open } = self;
+        let plan = match place_is_open {
+            true => placed(&dataset, plan.on(backend), launcher.as_deref_mut(), &mut *bytes_left, observer)?,
+            false => plan.on(backend),
+        };
         let planned = planned.map(|(cache_plan, warnings)| {
             warnings.iter().for_each(|warning| observer.note(warning));
             cache_plan
@@ -260,6 +272,32 @@ fn host_cache(
     Ok(Some(HostCacheParts { planned_bytes, kept_rows }))
 }
 
+/// The run over a hop set with its training rows in the GPU's memory, if a training batch leaves room for them.
+fn placed(
+    dataset: &Arc<Dataset>,
+    plan: RunPlan,
+    launcher: Option<&mut Launcher>,
+    bytes_left: BytesLeft<'_>,
+    observer: &mut dyn Observer,
+) -> Result<RunPlan, RuntimeError> {
+    if launcher.is_none() {
+        let why = "with --in-process nothing shows what a batch leaves of the GPU's memory";
+        return Ok(plan.beside_device(why));
+    }
+    let need = plan.training_bytes(dataset);
+    let left = bytes_left(dataset, &plan, launcher, observer)?;
+    let gib = |bytes: u64| format!("{:.2} GiB", bytes as f64 / (1_u64 << 30) as f64);
+    let (rows, room) = (gib(need), gib(left));
+    Ok(if need <= left {
+        plan.on_device(format!("{rows} of training rows fit into the {room} that a batch leaves"))
+    } else {
+        let why = format!(
+            "{rows} of training rows do not fit into the {room} that a batch leaves of the GPU's memory"
+        );
+        plan.beside_device(&why)
+    })
+}
+
 /// The shapes that batches are padded to, for the metrics.
 fn padded(shapes: &StaticShapes) -> Value {
     let (nodes, edges) = shapes.waste();
@@ -369,7 +407,11 @@ impl Prepared {
             "start": schedule.passes().start,
         });
         if let Some(hops) = &loader.hops {
-            in_force["hops"] = json!({ "tables": hops.tables, "chunk": hops.chunk });
+            let place = self.plan.features.as_ref().map(|choice| (choice.place(), choice.reason()));
+            let (place, reason) = place.unzip();
+            in_force["hops"] = json!({
+                "tables": hops.tables, "chunk": hops.chunk, "place": place.map(Place::name), "reason": reason,
+            });
         }
         if let Some(walks) = loader.sampling().walks_in_force() {
             in_force["walks"] = walks.into();
@@ -458,7 +500,7 @@ impl Prepared {
         );
     }
 
-    /// Where feature rows are read, as lines for people; none where that is memory.
+    /// Where feature rows are read, as lines for people; none where that is a table in memory.
     pub fn features(&self) -> Vec<String> {
         self.plan.features.iter().flat_map(FeatureChoice::notes).collect()
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use uva_batch::BatchReads;
-use uva_rows::{Origin, RowsRead};
+use uva_rows::{DiskReads, Origin, RowsRead};
 
 /// Feature rows of one or of many batches, and what they took from disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +60,13 @@ impl DiskCounts {
     pub(crate) fn from_words(words: [u64; Self::WORDS]) -> Self {
         let [bytes_asked, bytes_read, reads, cached_rows, kept_rows, ahead_rows, demanded_rows] = words;
         Self { bytes_asked, bytes_read, reads, cached_rows, kept_rows, ahead_rows, demanded_rows }
+    }
+}
+
+/// Reads of rows that no cache can have and that nothing is kept of.
+impl From<DiskReads> for DiskCounts {
+    fn from(DiskReads { bytes_asked, bytes_read, reads }: DiskReads) -> Self {
+        Self { bytes_asked, bytes_read, reads, ..Self::default() }
     }
 }
 

@@ -202,7 +202,8 @@ impl DryRun {
             }
             if let Some(bytes) = plan.made_bytes() {
                 let bytes = (bytes as u64).saturating_mul(plan.options.feature_slots as u64);
-                self.takes("staging of sums", MemoryKind::Pinned, bytes);
+                let what = if plan.layout.is_of_hops() { "staging of rows" } else { "staging of sums" };
+                self.takes(what, MemoryKind::Pinned, bytes);
             }
             let staging = plan.upload_bytes(batches_on_gpu) as u64;
             let staging = staging.saturating_mul(plan.options.feature_slots as u64);
@@ -213,6 +214,9 @@ impl DryRun {
             match cuda.gather {
                 GatherChoice::Auto | GatherChoice::ZeroCopy | GatherChoice::Split => {
                     self.takes("feature table", MemoryKind::Pinned, table);
+                }
+                GatherChoice::Device if plan.layout.is_of_hops() => {
+                    self.takes("training rows", MemoryKind::Device, plan.training_bytes(dataset));
                 }
                 GatherChoice::Device => self.takes("feature table", MemoryKind::Device, table),
                 GatherChoice::Dma | GatherChoice::Cpu => {}

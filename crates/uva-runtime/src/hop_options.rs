@@ -1,4 +1,4 @@
-//! The order in which an epoch visits the training rows of a hop set.
+//! Which rows of a hop set an epoch visits in which order, and where they lie.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,8 +6,11 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uva_graph::Hops;
-use uva_options::Purpose::Identity;
+use uva_options::Purpose::{Identity, Speed};
 use uva_options::{Field, OptionError, OptionValue, named, options};
+
+use crate::backend::GatherChoice;
+use crate::rows_from::Features;
 
 const BATCHES: &str = "Batches";
 
@@ -18,7 +21,7 @@ const CHUNK_BYTES: usize = 1 << 20;
 const LEAST_CHUNK: usize = 125;
 
 options! {
-    /// How epochs visit the training rows of a hop set.
+    /// How epochs visit the training rows of a hop set, and where these lie.
     pub struct HopOptions {
         /// Of a hop set: what each epoch orders anew
         shuffle: Shuffle = Shuffle::Full => Field::choice::<Shuffle>("WHAT").of(BATCHES, &[Identity]),
@@ -26,6 +29,55 @@ options! {
         chunk: Chunk = Chunk::Auto
             => Field::text::<Chunk>("ROWS", "`auto`, or 1 or more").of(BATCHES, &[Identity])
                 .only_with("shuffle", by_chunks).unless_given("auto"),
+        /// Of a hop set: where its rows lie while a model trains on them (docs/propagation.md)
+        place: Place = Place::Auto => Field::choice::<Place>("WHERE").of(BATCHES, &[Speed]),
+    }
+}
+
+named! {
+    /// Where the rows of a hop set lie during a run.
+    pub enum Place = Auto {
+        /// On the GPU that trains where a training batch leaves it room, else in host memory where that suffices, else on disk.
+        Auto = "auto",
+        /// In the memory of the GPU that trains, to which those of the training part are copied once. The others lie where
+        /// `features` says.
+        Gpu = "gpu",
+        /// In host memory: the mapped files, as with `features=memory`.
+        Host = "host",
+        /// On disk, from which each batch is read, as with `features=disk`.
+        Disk = "disk",
+    }
+}
+
+impl Place {
+    /// How rows get to a GPU then.
+    #[must_use]
+    pub fn gather(self) -> GatherChoice {
+        match self {
+            Self::Auto => GatherChoice::Auto,
+            Self::Gpu => GatherChoice::Device,
+            Self::Host | Self::Disk => GatherChoice::Dma,
+        }
+    }
+
+    /// Where the CPU reads rows then.
+    ///
+    /// # Errors
+    /// If `asked` is another place.
+    pub fn features(self, asked: Features) -> Result<Features, OptionError> {
+        let wanted = match self {
+            Self::Auto | Self::Gpu => return Ok(asked),
+            Self::Host => Features::Memory,
+            Self::Disk => Features::Disk,
+        };
+        match asked {
+            Features::Auto => Ok(wanted),
+            asked if asked == wanted => Ok(wanted),
+            asked => {
+                let reason = format!("it contradicts `features={asked}`: leave one of them out");
+                Err(OptionError::new("place", self, reason))
+            }
+        }
     }
 }
 
@@ -153,6 +205,19 @@ mod tests {
         for text in ["0", "-1", "many", "", "1.5", "4294967296"] {
             assert!(text.parse::<Chunk>().unwrap_err().contains("neither auto nor"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_place_is_where_the_cpu_reads_rows_and_another_one_contradicts_it() {
+        for features in Features::ALL {
+            assert_eq!(Place::Auto.features(features), Ok(features));
+            assert_eq!(Place::Gpu.features(features), Ok(features));
+        }
+        assert_eq!(Place::Host.features(Features::Auto), Ok(Features::Memory));
+        assert_eq!(Place::Disk.features(Features::Disk), Ok(Features::Disk));
+        let refused = Place::Disk.features(Features::Memory).unwrap_err().to_string();
+        assert_eq!(refused, "place=disk: it contradicts features=memory: leave one of them out");
+        assert!(Place::Host.features(Features::Disk).is_err());
     }
 
     #[test]

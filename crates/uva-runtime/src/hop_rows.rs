@@ -1,4 +1,4 @@
-//! Fills feature slots with rows of a hop set.
+//! Batches of a hop set: which rows they have, and what a slot holds of them.
 
 use std::ops::Range;
 
@@ -7,17 +7,18 @@ use uva_graph::{Dataset, Hops, Split};
 use uva_sample::{BatchCounts, BatchKey, ChunkOrder, rows_hash};
 
 use crate::clock::since_boot;
+use crate::disk_counts::DiskCounts;
 use crate::hop_options::HopBatches;
+use crate::hop_source::HopSource;
+use crate::host_rows::failed;
 use crate::plan::RunPlan;
 use crate::{LoaderOptions, RuntimeError, machine};
 
-/// The state of a worker that makes batches of a hop set, allocated once.
+/// The state of a role that decides which rows a batch has, allocated once.
 pub(crate) struct HopSampling<'a> {
     dataset: &'a Dataset,
     hops: Hops<'a>,
     layout: &'a BatchLayout,
-    /// The tables that batches have.
-    tables: &'a [usize],
     /// The order of each split, and the epoch that it is prepared for.
     orders: [ChunkOrder; 3],
     prepared: [Option<u32>; 3],
@@ -38,14 +39,13 @@ impl<'a> HopSampling<'a> {
             dataset,
             hops,
             layout: &plan.layout,
-            tables: &batches.tables,
             orders: [order(Split::Train)?, order(Split::Valid)?, order(Split::Test)?],
             prepared: [None; 3],
             runs: Vec::new(),
         })
     }
 
-    /// Writes nodes and labels of a batch into the payload of a feature slot. [`gather`](Self::gather) copies its rows.
+    /// Writes nodes and labels of a batch into the payload of a slot. [`runs`](Self::runs) are its rows then.
     pub fn sample(&mut self, key: BatchKey, payload: &mut [u8]) -> Result<BatchHeader, RuntimeError> {
         let order = &mut self.orders[key.split as usize];
         let prepared = &mut self.prepared[key.split as usize];
@@ -75,21 +75,51 @@ impl<'a> HopSampling<'a> {
         ))
     }
 
-    /// Copies the rows of the batch sampled last into its slot: table by table, run by run.
-    pub fn gather(&self, header: &mut BatchHeader, payload: &mut [u8]) {
-        for (place, table) in self.tables.iter().enumerate() {
-            let mut to = &mut payload[self.layout.range(header, Column::X, place)];
-            let table = self.hops.table(*table);
-            for run in &self.runs {
-                if table.is_dense() {
-                    put(&mut to, table.rows(run.clone()));
-                } else {
-                    run.clone().for_each(|row| put(&mut to, table.row(row)));
-                }
-            }
-        }
-        header.set_gathered(since_boot());
+    /// The rows of the batch sampled last.
+    pub fn runs(&self) -> &[Range<usize>] {
+        &self.runs
     }
+}
+
+/// Brings rows of these runs into the slot in host memory of the batch of this header. Says what that took from disk.
+pub(crate) fn gather(
+    source: &mut HopSource<'_>,
+    layout: &BatchLayout,
+    runs: &[Range<usize>],
+    header: &mut BatchHeader,
+    payload: &mut [u8],
+) -> Result<DiskCounts, RuntimeError> {
+    let ranges = (0..layout.tables()).map(|table| layout.range(header, Column::X, table));
+    let read = source.gather(runs, &mut parts(payload, ranges)).map_err(failed)?;
+    let counts = DiskCounts::from(read);
+    header.set_disk(counts.into());
+    header.set_gathered(since_boot());
+    Ok(counts)
+}
+
+/// The rows of a batch whose slot has their places in the split.
+pub(crate) fn runs_at(places: &[i64], first: usize) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for place in places {
+        let row = first + *place as usize;
+        match runs.last_mut() {
+            Some(run) if run.end == row => run.end += 1,
+            _ => runs.push(row..row + 1),
+        }
+    }
+    runs
+}
+
+/// These ranges of `bytes`, which lie one behind the other.
+pub(crate) fn parts(bytes: &mut [u8], ranges: impl Iterator<Item = Range<usize>>) -> Vec<&mut [u8]> {
+    let (mut rest, mut taken) = (bytes, 0);
+    let part = |range: Range<usize>| {
+        let (before, behind) = std::mem::take(&mut rest).split_at_mut(range.end - taken);
+        (rest, taken) = (behind, range.end);
+        let begins = before.len() - range.len();
+        &mut before[begins..]
+    };
+    ranges.map(part).collect()
 }
 
 /// Copies runs of rows of `width` values each to the front of `to`, and returns how many rows these are.
@@ -103,13 +133,6 @@ fn copy_runs<T: Copy>(runs: &[Range<usize>], from: &[T], width: usize, to: &mut 
     rows
 }
 
-/// Copies `from` to the front of `to`, which then begins behind it.
-fn put(to: &mut &mut [u8], from: &[u8]) {
-    let (front, rest) = std::mem::take(to).split_at_mut(from.len());
-    front.copy_from_slice(from);
-    *to = rest;
-}
-
 /// The order of a split's rows. Only training may drop its last batch.
 fn order(
     dataset: &Dataset,
@@ -121,4 +144,22 @@ fn order(
     let chunk = options.shuffled.has(split).then_some(batches.chunk);
     let rows = dataset.split(split).len();
     Ok(ChunkOrder::new(options.seed, split, rows, chunk, options.batch_size, drop_last)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_side_by_side_are_a_run() {
+        assert_eq!(runs_at(&[4, 5, 6, 2, 3, 9, 8], 10), [14..17, 12..14, 19..20, 18..19]);
+        assert!(runs_at(&[], 10).is_empty());
+    }
+
+    #[test]
+    fn parts_are_the_ranges_and_nothing_between_them() {
+        let mut bytes: Vec<u8> = (0..20).collect();
+        let parts = parts(&mut bytes, [2..5, 5..5, 8..12].into_iter());
+        assert_eq!(parts, [&[2, 3, 4][..], &[], &[8, 9, 10, 11]]);
+    }
 }

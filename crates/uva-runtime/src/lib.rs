@@ -24,7 +24,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`options`], [`schedule`], [`plan`] | the options, the sequence numbers of batches, the memory they need |
-//! | [`hop_options`] | the order in which epochs visit the rows of a hop set |
+//! | [`hop_options`] | in which order epochs visit the rows of a hop set, and where these lie |
 //! | [`input_nodes`] | nodes that a user gives in place of a split |
 //! | [`batch`] | a batch and its slot; columns and layout are `uva-batch`'s |
 //! | [`backend`], [`device`] | where rows are gathered and batches used; feature slots on a GPU |
@@ -56,12 +56,15 @@ mod disk_counts;
 pub mod dry_run;
 mod edge_rows;
 mod error;
+mod feature_choice;
 pub mod gauges;
 pub mod hop_options;
 mod hop_rows;
+mod hop_source;
 mod host_rows;
 pub mod input_nodes;
 mod lane;
+mod look_ahead;
 pub mod machine;
 pub mod measurement;
 pub mod memory;
@@ -93,10 +96,12 @@ pub use aggregate_counts::{AggregateAmounts, AggregateCounts, AggregateTotals, S
 pub use batch::Batch;
 pub use disk_counts::{DiskCounts, DiskTotals};
 pub use error::{RuntimeError, signal_name};
+pub use feature_choice::FeatureChoice;
 pub use input_nodes::InputNodes;
+pub use look_ahead::LookAhead;
 pub use options::{Cursor, LoaderOptions, Passes};
 pub use pipeline::{Runtime, RuntimeBuilder};
-pub use rows_from::{FeatureChoice, Features, LookAhead, Reader};
+pub use rows_from::{Features, Reader};
 pub use sums::{SumObstacle, is_summed, obstacle_in_table};
 pub use sums_chooser::SumsChoice;
 pub use sums_share::SumsShare;

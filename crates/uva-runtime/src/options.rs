@@ -12,9 +12,10 @@ use uva_sample::{Expand, MAX_LAYERS, SampleError, SamplerKind, SamplerOptions, W
 use crate::RuntimeError;
 use crate::hop_options::HopBatches;
 use crate::input_nodes::NodesFile;
+use crate::look_ahead::LookAhead;
 use crate::machine::share_of_cores;
 use crate::pin_cores::PinCores;
-use crate::rows_from::{Features, LookAhead, Reader, RowsFrom};
+use crate::rows_from::{Features, Reader, RowsFrom};
 use crate::sums::{check_sums, obstacle_in_table};
 use uva_options::Purpose::{Identity, Layout, Plan, Speed};
 use uva_options::{Field, OptionError, OptionValue, Options as _, named, options};
@@ -433,6 +434,12 @@ impl LoaderOptions {
     pub fn of_hops(self, hops: HopBatches) -> Self {
         let (prepare, feature_type) = (Prepare::Whole, FeatureType::Table);
         Self { hops: Some(hops), prepare, feature_type, gather_threads: 1, ..self }
+    }
+
+    /// The same for a model on a GPU: a producer copies rows to the GPU by the places that samplers give it.
+    #[must_use]
+    pub fn of_hops_on_gpu(self) -> Self {
+        Self { prepare: Prepare::Roles, input_id: true, ..self }
     }
 
     fn check_whole(&self) -> Result<(), RuntimeError> {

@@ -13,13 +13,15 @@ use uva_rows::kept_row_bytes;
 use uva_sample::SeedOrder;
 
 use crate::aggregate_counts::SumsMade;
-use crate::backend::{Backend, GpuSlots};
+use crate::backend::{Backend, GatherChoice, GpuSlots};
 use crate::cache::Caches;
 use crate::control::{CONSUMER, Control};
+use crate::feature_choice::FeatureChoice;
+use crate::look_ahead::LookAhead;
 use crate::machine;
 use crate::options::Prepare;
 use crate::presample::{SAMPLES, with_nodes};
-use crate::rows_from::{FeatureChoice, Features, KeptRows, LookAhead, RowsFrom};
+use crate::rows_from::{Features, KeptRows, RowsFrom};
 use crate::schedule::{Item, Schedule, Turn};
 use crate::{LoaderOptions, Passes, RuntimeError};
 use uva_options::OptionError;
@@ -224,6 +226,8 @@ impl RunPlan {
     /// As sampling 20 batches of each of these splits.
     pub fn sized(mut self, dataset: &Dataset, backend: &Backend, main: Split) -> Result<Self, RuntimeError> {
         let asked = backend.device_slots().is_some_and(|cuda| cuda.gpu_slots == GpuSlots::Sampled);
+        // Batches of a hop set are of one size.
+        let asked = asked && self.options.hops.is_none();
         if !asked || self.options.slot_bytes.is_some() || self.options.slot_room.is_some() {
             return Ok(self);
         }
@@ -265,6 +269,7 @@ impl RunPlan {
                 "mean and five standard deviations of {SAMPLES} sampled batches; a larger one goes through host memory"
             ),
             (None, Some(bytes), _) => format!("no batch is larger, with --slot-bytes {bytes}"),
+            (None, None, _) if self.options.hops.is_some() => "batches of a hop set have one size".to_owned(),
             (None, None, GpuSlots::Largest) => "asked for".to_owned(),
             (None, None, GpuSlots::Sampled) => "sampled batches come near to the largest possible one".to_owned(),
         };
@@ -288,11 +293,26 @@ impl RunPlan {
     pub fn with_features(mut self, dataset: &Dataset, backend: &Backend) -> Result<Self, RuntimeError> {
         if self.features.is_none() {
             let asked = (self.options.features, self.options.reader);
-            let choice = FeatureChoice::new(asked, dataset, backend)?;
+            let choice = FeatureChoice::new(asked, dataset, self.options.hops.as_ref(), backend)?;
             self.options.features = choice.features;
             self.features = Some(choice);
         }
         Ok(self)
+    }
+
+    /// The same with the training rows of a hop set in the memory of its GPU, for this reason.
+    pub fn on_device(mut self, reason: String) -> Self {
+        if let Backend::Cuda(cuda) = &mut self.backend {
+            cuda.gather = GatherChoice::Device;
+        }
+        self.features = self.features.map(|choice| choice.on_gpu(reason));
+        self
+    }
+
+    /// The same where they are not, with what forbids it.
+    pub fn beside_device(mut self, obstacle: &str) -> Self {
+        self.features = self.features.map(|choice| choice.beside_gpu(obstacle));
+        self
     }
 
     /// The same with caches.
@@ -313,9 +333,11 @@ impl RunPlan {
         batch_slots(&self.options, &self.layout)
     }
 
-    /// Batches that the producer looks ahead: 0 where rows are not read from disk, or a cache evicts by itself.
+    /// Batches that the producer looks ahead: 0 where rows are not read from disk, or a cache evicts by itself, and for hop
+    /// sets, whose rows come in runs.
     pub fn look_ahead(&self) -> usize {
-        let from_disk = self.options.features == Features::Disk && self.backend.device_slots().is_none();
+        let rows_of_table = self.options.hops.is_none() && self.backend.device_slots().is_none();
+        let from_disk = self.options.features == Features::Disk && rows_of_table;
         if !from_disk || self.options.prepare == Prepare::Whole {
             return 0;
         }
@@ -383,10 +405,17 @@ impl RunPlan {
         sums.then(|| self.slot_room().nodes)
     }
 
-    /// The most bytes of a batch's own rows and sums that the CPU makes for a slot on a GPU; `None` where it makes none.
+    /// The most bytes of a batch's rows that the CPU makes for a slot on a GPU: own rows and sums, or rows of hops. `None`
+    /// where it makes none.
     pub fn made_bytes(&self) -> Option<usize> {
         let sums = self.layout.aggregation() != Aggregation::None && self.sums_made() == SumsMade::HostForGpu;
-        sums.then(|| self.layout.features_bytes().min(self.slot_room().bytes))
+        let hops = self.layout.is_of_hops() && self.backend.device_slots().is_some();
+        (sums || hops).then(|| self.layout.features_bytes().min(self.slot_room().bytes))
+    }
+
+    /// Bytes of the training rows in all tables that batches have.
+    pub fn training_bytes(&self, dataset: &Dataset) -> u64 {
+        dataset.split(Split::Train).len() as u64 * self.layout.table_row_bytes() as u64
     }
 
     /// Bytes of these rows on the GPU: one batch's, whatever the number of slots.

@@ -1,10 +1,11 @@
 //! A batch as the trainer takes it.
 
 use uva_train::{
-    BatchInput, BlockInput, DeviceBatch, DeviceBlock, DeviceEdgeRows, DeviceProof, EdgeRows, HopBatch,
-    HopRows,
+    BatchInput, BlockInput, DeviceBatch, DeviceBlock, DeviceEdgeRows, DeviceHopBatch, DeviceHopRows,
+    DeviceProof, EdgeRows, HopBatch, HopRows,
 };
 
+use uva_cuda::DeviceSlice;
 use uva_runtime::Batch;
 
 /// The arrays of a batch, borrowed from its slot.
@@ -15,6 +16,8 @@ pub(crate) enum BatchArrays<'b> {
     Device(DeviceBatch<'b>, Vec<DeviceBlock<'b>>),
     /// Rows of a hop set in host memory: everything but the tables, and the tables.
     Hops(HopBatch<'b>, Vec<&'b [u8]>),
+    /// On the GPU, likewise.
+    DeviceHops(DeviceHopBatch<'b>, Vec<DeviceSlice<'b>>),
 }
 
 impl<'b> BatchArrays<'b> {
@@ -22,6 +25,19 @@ impl<'b> BatchArrays<'b> {
         let padding = batch.seed_count() - batch.real_seed_count();
         match batch.on_device() {
             None => Self::on_host(batch),
+            Some(view) if batch.layout().is_of_hops() => {
+                let tables = (0..batch.layout().tables()).map(|table| view.table(table)).collect();
+                let input = DeviceHopBatch {
+                    rows: DeviceHopRows::Tables(&[]),
+                    element: view.element(),
+                    seeds: batch.seed_count(),
+                    dim: view.dim(),
+                    padding,
+                    labels: view.labels(),
+                    proof: proof(batch),
+                };
+                Self::DeviceHops(input, tables)
+            }
             Some(view) => {
                 let blocks = (0..batch.layers())
                     .map(|layer| {
@@ -50,9 +66,7 @@ impl<'b> BatchArrays<'b> {
                     labels: view.labels(),
                     degrees: view.degrees(),
                     blocks: &[],
-                    proof: batch
-                        .proof()
-                        .map(|proof| DeviceProof { words: proof.words, expected: proof.expected }),
+                    proof: proof(batch),
                 };
                 Self::Device(input, blocks)
             }
@@ -118,6 +132,15 @@ impl<'b> BatchArrays<'b> {
             Self::Hops(input, tables) => {
                 uva_train::Batch::Hops(HopBatch { rows: HopRows::Tables(tables), ..*input })
             }
+            Self::DeviceHops(input, tables) => {
+                let rows = DeviceHopRows::Tables(tables);
+                uva_train::Batch::DeviceHops(DeviceHopBatch { rows, ..*input })
+            }
         }
     }
+}
+
+/// What shows on the device that the batch is whole.
+fn proof(batch: &Batch) -> Option<DeviceProof<'_>> {
+    batch.proof().map(|proof| DeviceProof { words: proof.words, expected: proof.expected })
 }

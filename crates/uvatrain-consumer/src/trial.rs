@@ -21,7 +21,9 @@ pub(crate) fn run(
         session.train_batch(&batch, true, &mut Nobody)?;
     }
     let slots = receiver.device_slots().ok_or_else(|| {
-        RuntimeError::Usage("--gpu-cache auto: this run has no feature slots on a GPU to cache beside".into())
+        RuntimeError::Usage(
+            "this run has no feature slots on a GPU, so that no trial shows what it leaves".into(),
+        )
     })?;
     let (free, total) = slots.context().memory()?;
     receiver.end_training();

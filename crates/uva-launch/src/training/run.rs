@@ -22,7 +22,7 @@ use crate::checkpoint_files::CheckpointDirectory;
 use crate::launcher::{Consume, Environments, Launch, Launcher, Outcome};
 use crate::mps;
 use crate::preparation::{Draft, Prepared};
-use uva_runtime::backend::{self, Backend, BackendOptions, Decision, DeviceChoice};
+use uva_runtime::backend::{self, Backend, BackendOptions, Decision, GatherChoice};
 use uva_runtime::control::{Control, Stop};
 use uva_runtime::dry_run::{DryRun, MemoryKind, MemoryLine};
 use uva_runtime::memory::ProcessMemory;
@@ -81,12 +81,18 @@ impl TrainingRun {
         trainer: Trainer,
     ) -> Result<Self, RuntimeError> {
         let mut loader = loader.clone();
+        let asked_gather = backend.gather;
         let backend = &match (dataset.hops(), &mut loader.hops) {
             (Some(hops), Some(batches)) => {
                 let stored = hops.per_operator();
                 options.check_for_hops(stored, hops.operators())?;
                 batches.tables = options.trainer().tables_read(stored);
-                on_cpu(backend)?
+                // Whose gather of rows is the fastest need not be measured: they come by copies, or are on the GPU.
+                let gather = match asked_gather {
+                    GatherChoice::Device => GatherChoice::Device,
+                    _ => GatherChoice::Dma,
+                };
+                BackendOptions { gather, ..backend.clone() }
             }
             _ => {
                 options.check(&loader)?;
@@ -148,12 +154,23 @@ impl TrainingRun {
         };
         (loader.aggregation, loader.sums_chosen_for) = (aggregate.aggregation, aggregate.chosen_for);
         loader.gathers_before_sums = aggregate.gathers_before_sums();
+        let on_gpu = decision.backend.cuda().is_some();
+        if loader.hops.is_some() && on_gpu {
+            loader = loader.of_hops_on_gpu();
+        }
+        if loader.hops.is_some() && !on_gpu && asked_gather == GatherChoice::Device {
+            let reason = "this run trains on the CPU: leave `place` out, or give `device=cuda:0`";
+            return Err(OptionError::new("place", "gpu", reason).into());
+        }
         let planned = &plan.options;
-        if (loader.feature_type, loader.aggregation) != (planned.feature_type, planned.aggregation) {
+        if (loader.feature_type, loader.aggregation, loader.prepare)
+            != (planned.feature_type, planned.aggregation, planned.prepare)
+        {
             plan = RunPlan::new(&dataset, &loader, passes)?;
         }
         let plan = plan.checkpointed(options.checkpoint.is_some());
         let draft = Draft::new(dataset, plan, &decision.backend, caches)?;
+        let draft = draft.place_is_open(on_gpu && asked_gather == GatherChoice::Auto);
         Ok(Self { draft, training: Training { options, decision, aggregate, trainer, checkpoint, notes } })
     }
 
@@ -410,19 +427,6 @@ struct Told {
     memory: Vec<ProcessMemory>,
     disk: Option<DiskCounts>,
     seconds: f64,
-}
-
-/// The backend of a run over a hop set, whose rows go to a model on the CPU.
-fn on_cpu(asked: &BackendOptions) -> Result<BackendOptions, OptionError> {
-    match asked.device {
-        DeviceChoice::Auto | DeviceChoice::Cpu => {
-            Ok(BackendOptions { device: DeviceChoice::Cpu, ..asked.clone() })
-        }
-        DeviceChoice::Cuda(_) => {
-            let reason = "a hop set trains on the CPU so far: give `device=cpu`, or leave it out";
-            Err(OptionError::new("device", asked.device, reason))
-        }
-    }
 }
 
 /// Settles the number of training threads: the requested one, else `before`, the number of the run being resumed, else

@@ -1,4 +1,5 @@
-//! The bytes that `--gpu-cache auto` may take on a GPU: what a trial run of one training batch leaves free.
+//! The bytes that `--gpu-cache auto` and the rows of a hop set may take on a GPU: what a trial run of one training batch leaves
+//! free.
 
 use std::sync::Arc;
 
@@ -13,13 +14,13 @@ use uva_runtime::metrics::{Event, Observer, Progress};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::{Passes, RuntimeError};
 
-/// The share of the GPU's memory that `--gpu-cache auto` leaves free beyond one batch's use: later batches may be
+/// The share of the GPU's memory that is left free beyond one batch's use: later batches may be
 /// larger, and memory fragments.
 const RESERVE_SHARE: f64 = 0.05;
 /// The least reserve in bytes.
 const RESERVE_BYTES: u64 = 256 << 20;
 
-/// Bytes for `--gpu-cache auto` on a GPU: what a trial run with this training leaves.
+/// What a trial run with this training leaves of a GPU's memory, for what `--gpu-cache auto` caches or for rows of a hop set.
 pub(super) fn bytes_left(
     dataset: &Arc<Dataset>,
     plan: &RunPlan,
@@ -57,12 +58,15 @@ pub(super) fn bytes_left(
     let outcome = launcher.run_once(launch, &mut NotesOnly(observer))?;
     let TrialOutcome { free, total } = serde_json::from_value(outcome.done)
         .map_err(|error| RuntimeError::Failed(format!("the trial's result cannot be read: {error}")))?;
+    let (option, use_of_it) = match dataset.hops() {
+        None => ("--gpu-cache auto", "may be cached"),
+        Some(_) => ("--place auto", "are for training rows"),
+    };
     let reserve = ((total as f64 * RESERVE_SHARE) as u64).max(RESERVE_BYTES);
     let left = free.saturating_sub(reserve);
     let gib = |bytes: u64| bytes as f64 / (1_u64 << 30) as f64;
     observer.note(&format!(
-        "--gpu-cache auto: one training batch left {:.2} of {:.2} GiB; {:.2} GiB are kept in reserve, {:.2} GiB may \
-         be cached",
+        "{option}: one training batch left {:.2} of {:.2} GiB; {:.2} GiB are kept in reserve, {:.2} GiB {use_of_it}",
         gib(free),
         gib(total),
         gib(reserve),

@@ -8,6 +8,9 @@
 //! | [`DeviceRows`] | multiprocessors, from a copy of the table on the device | device memory |
 //! | [`Cached`](crate::Cached) over [`Pinned`] | multiprocessors, rows of a [`DeviceCache`] on the device | device memory |
 //!
+//! [`DeviceTables`] is no source: a filler that has one writes rows of several tables into a slot. [`NoRows`] is the source of
+//! fillers whose slots get rows in such ways alone.
+//!
 //! [`SlotFiller`] is a producer's: it fills slots of device memory one after another and waits for nothing.
 //! [`SlotReader`] is a consumer's side of such slots. [`ReadBack`] waits for each fill and copies its rows to the host.
 
@@ -17,6 +20,7 @@ mod cache;
 mod error;
 mod filler;
 mod kernel_read;
+mod no_rows;
 mod place;
 mod read_back;
 mod slot;
@@ -25,6 +29,7 @@ mod split;
 mod staged;
 mod sums;
 mod table;
+mod tables;
 mod upload;
 
 pub use aside::Aside;
@@ -33,6 +38,7 @@ pub use cache::DeviceCache;
 pub use error::FillError;
 pub use filler::{Fill, MadeOnHost, MakeRows, OnDevice, SlotFiller, SlotPlace};
 pub use kernel_read::{DeviceRows, KernelRead, KernelTable, LanedCache, Pinned};
+pub use no_rows::NoRows;
 pub use place::{DevicePlace, DeviceSource};
 pub use read_back::ReadBack;
 pub use slot::SlotShape;
@@ -41,4 +47,5 @@ pub use split::Split;
 pub use staged::Staged;
 pub use sums::SlotSums;
 pub use table::DeviceTable;
+pub use tables::{DeviceTables, ReadRows};
 pub use uva_cuda::kernels::gather::{GridBound, Kernel};

@@ -18,7 +18,9 @@ impl From<FillError> for RuntimeError {
         let kind = error.kind();
         match error {
             // Of rows and sums that the CPU makes.
-            FillError::Rows(error @ (GatherError::Lists(_) | GatherError::Threads { .. })) => of_rows(error),
+            FillError::Rows(
+                error @ (GatherError::Lists(_) | GatherError::Threads { .. } | GatherError::Disk(_)),
+            ) => of_rows(error),
             FillError::Rows(_) => of_kind(kind, format!("feat.npy: {error}")),
             _ => of_kind(kind, error.to_string()),
         }

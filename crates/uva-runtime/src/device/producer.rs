@@ -1,6 +1,7 @@
 //! The producer's side of feature slots on a GPU.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -9,13 +10,13 @@ use uva_batch::{Aggregation, BatchHeader, BatchLayout, Column, Stage};
 use uva_cuda::kernels::gather::{GatherKernels, GatherReport};
 use uva_cuda::memory::{PinHow, PinOptions, PinReport, PinnedTable, SharedBuffer, TableBytes};
 use uva_cuda::{Context, Module, ModuleOptions};
-use uva_graph::Dataset;
+use uva_graph::{Dataset, Hops};
 use uva_mem::{FrozenBytes, ZeroedPages};
 use uva_rows::cuda::{
-    DeviceCache, DeviceRows, DeviceSource, DeviceTable, Fill, FillError, GridBound, Kernel, MadeOnHost,
-    Pinned, SlotFiller, SlotPlace, SlotSums, Split, Staged,
+    DeviceCache, DeviceRows, DeviceSource, DeviceTable, DeviceTables, Fill, FillError, GridBound, Kernel,
+    MadeOnHost, NoRows, Pinned, SlotFiller, SlotPlace, SlotSums, Split, Staged,
 };
-use uva_rows::{Cached, HostPlace, Mapped, RowSource};
+use uva_rows::{Cached, DiskReads, GatherError, HostPlace, Mapped, RowSource};
 
 use super::batches::DeviceBatches;
 use super::slots::{SlotSignals, out_of_range, slot_shape, stamp};
@@ -23,7 +24,9 @@ use crate::RuntimeError;
 use crate::backend::{CudaBackend, GatherChoice};
 use crate::cache::Caches;
 use crate::edge_rows::EdgeRows;
-use crate::host_rows::{FEATURES, HostRows};
+use crate::hop_rows::{parts, runs_at};
+use crate::hop_source::HopSource;
+use crate::host_rows::{FEATURES, HostRows, failed};
 use crate::lane::Lane;
 use crate::plan::RunPlan;
 use crate::rows_from::RowsFrom;
@@ -52,7 +55,7 @@ impl DeviceSetup {
     /// are the ids of the rows in the feature cache, if it holds the same ones throughout.
     pub fn open<'d>(
         self,
-        plan: &RunPlan,
+        plan: &'d RunPlan,
         dataset: &'d Arc<Dataset>,
         cached_rows: Option<&FrozenBytes>,
     ) -> Result<DeviceGather<'d>, RuntimeError> {
@@ -113,16 +116,19 @@ pub(crate) struct DeviceGather<'d> {
     batches: Option<Arc<DeviceBatches>>,
     rows: usize,
     edges: Option<EdgesOnHost>,
-    /// Where the CPU makes sums, and the source's rows are not read.
-    sums: Option<SumsOnHost<'d>>,
+    /// What the CPU makes, where the source's rows are not read.
+    on_host: Option<OnHost<'d>>,
+    /// What the last batch's rows took from disk.
+    disk: Cell<DiskReads>,
     note: String,
 }
 
-/// Own rows and sums on their way, made by the CPU.
-struct SumsOnHost<'d> {
-    /// Lent to the closure that a fill calls once.
-    rows: RefCell<HostRows<'d>>,
-    threads: usize,
+/// Who makes a batch's rows on the CPU. It is lent to the closure that a fill calls once.
+enum OnHost<'d> {
+    /// Own rows and sums, by so many threads.
+    Sums(RefCell<HostRows<'d>>, usize),
+    /// Rows of a hop set.
+    Hops(RefCell<HopSource<'d>>, Hops<'d>),
 }
 
 /// The feature rows of edges on their way: gathered by the CPU, and sent to the slot with the batch's arrays.
@@ -136,7 +142,7 @@ struct EdgesOnHost {
 impl<'d> DeviceGather<'d> {
     fn new(
         setup: DeviceSetup,
-        plan: &RunPlan,
+        plan: &'d RunPlan,
         dataset: &'d Arc<Dataset>,
         cache: Option<DeviceCache>,
     ) -> Result<Self, RuntimeError> {
@@ -145,6 +151,7 @@ impl<'d> DeviceGather<'d> {
         let options = ModuleOptions { nvrtc: cuda.nvrtc.clone(), ..ModuleOptions::default() };
         let kernels = GatherKernels::new(&Module::gather(context, &options)?)?;
         let compiled = began.elapsed();
+        let of_hops = dataset.hops().zip(plan.options.hops.as_ref());
         let what = format!("the feature table {}", dataset.path().join("feat.npy").display());
         let (multiprocessors, bound) = (lane.multiprocessors(), lane.grid());
         let (threads, row_bytes) = (plan.options.gather_threads, plan.layout.row_bytes());
@@ -155,6 +162,10 @@ impl<'d> DeviceGather<'d> {
             Staged::new(context, table)
         };
         let (source, how): (Box<dyn DeviceSource>, String) = match cuda.gather {
+            // It has no rows: those of hops are made on the host, or lie in tables of the filler's.
+            _ if of_hops.is_some() => {
+                (Box::new(NoRows), "rows of hops: the CPU copies them to pinned memory".to_owned())
+            }
             // `Auto` is never granted; it would be this.
             GatherChoice::ZeroCopy | GatherChoice::Auto => {
                 let (table, how) = pinned_once(context, dataset, &cuda.pin_table_options(&what))?;
@@ -187,6 +198,17 @@ impl<'d> DeviceGather<'d> {
                 (Box::new(split), how)
             }
         };
+        let (tables, how) = match of_hops {
+            Some((hops, batches)) if cuda.gather == GatherChoice::Device => {
+                let began = Instant::now();
+                let rows = HopSource::new(hops, &batches.tables, plan.options.rows_from())?;
+                let tables = training_rows(context, hops, rows, batches.tables.len(), (cuda.kernel, bound))?;
+                let (gigabytes, seconds) = (tables.bytes() as f64 * 1e-9, began.elapsed().as_secs_f64());
+                let how = format!("training rows: {gigabytes:.2} GB copied to the GPU in {seconds:.2} s");
+                (Some(tables), how)
+            }
+            _ => (None, how),
+        };
         let slots = buffer.bytes() as f64 * 1e-9;
         let (memory, by) = (buffer.kind().name(), signals.name());
         let seconds = compiled.as_secs_f64();
@@ -194,26 +216,48 @@ impl<'d> DeviceGather<'d> {
             "{how}; {slots:.2} GB of feature slots on the GPU ({memory}, {by}); kernels ready in {seconds:.2} s"
         );
         let mut filler = SlotFiller::new(lane.stream()?, kernels, source, buffer, slot_shape(plan))?;
-        filler.reserve_room(plan.upload_bytes(batches.is_some()), plan.slot_room().nodes)?;
+        if let Some(tables) = tables {
+            filler = filler.with_tables(tables);
+        }
+        // Of a hop set the source has no rows.
+        let rows = if of_hops.is_some() { 0 } else { plan.slot_room().nodes };
+        filler.reserve_room(plan.upload_bytes(batches.is_some()), rows)?;
         if let Some(rows) = plan.summed_rows() {
             filler.sum_rows(rows, narrow_float(Some(plan.layout.element())), bound)?;
         }
-        let sums = match plan.made_bytes() {
+        let on_host = match plan.made_bytes() {
             None => None,
             Some(bytes) => {
                 filler.reserve_made(bytes)?;
-                let rows = HostRows::behind(dataset, &plan.layout, (threads, RowsFrom::Memory), None)?;
-                Some(SumsOnHost { rows: RefCell::new(rows), threads })
+                Some(match of_hops {
+                    Some((hops, batches)) => {
+                        let rows = HopSource::new(hops, &batches.tables, plan.options.rows_from())?;
+                        OnHost::Hops(RefCell::new(rows), hops)
+                    }
+                    None => {
+                        let by = (threads, RowsFrom::Memory);
+                        OnHost::Sums(
+                            RefCell::new(HostRows::behind(dataset, &plan.layout, by, None)?),
+                            threads,
+                        )
+                    }
+                })
             }
         };
         let edges = EdgeRows::new(dataset, &plan.layout, threads)?;
         let edges = edges.map(|source| EdgesOnHost { source, rows: Vec::new(), threads });
-        Ok(Self { filler, signals, dataset, batches, rows: plan.table_rows, edges, sums, note })
+        let (disk, rows) = (Cell::default(), plan.table_rows);
+        Ok(Self { filler, signals, dataset, batches, rows, edges, on_host, disk, note })
     }
 
-    /// Whether the CPU makes what a batch has in the place of rows.
-    pub fn sums_on_host(&self) -> bool {
-        self.sums.is_some()
+    /// Whether the CPU makes the rows that a batch has, or what it has in their place.
+    pub fn works_on_host(&self) -> bool {
+        self.on_host.is_some()
+    }
+
+    /// What the last batch's rows took from disk.
+    pub fn disk_reads(&self) -> DiskReads {
+        self.disk.get()
     }
 
     /// A line for people about its set-up.
@@ -237,8 +281,13 @@ impl<'d> DeviceGather<'d> {
         let ready = self.signals.ready(slot, sequence)?;
         let layout = &plan.layout;
         let batches = self.batches.as_deref();
-        let ids: &[i64] = match batches.is_none_or(|batches| batches.is_on_host(Column::InputNodes)) {
-            true => bytemuck::cast_slice(&from[layout.range(header, Column::InputNodes, 0)]),
+        // Training rows of a hop set may be on the GPU, by their places in the split.
+        let of_tables = self.filler.tables().is_some() && header.key().split == uva_graph::Split::Train;
+        let ids_in = if layout.is_of_hops() { Column::InputId } else { Column::InputNodes };
+        let on_host = batches.is_none_or(|batches| batches.is_on_host(Column::InputNodes));
+        let ids: &[i64] = match on_host && (of_tables || !layout.is_of_hops()) {
+            true => bytemuck::cast_slice(&from[layout.range(header, ids_in, 0)]),
+            // No rows are read by them.
             false => &[],
         };
         let columns = batches.map(|batches| batches.columns(batch_slot, header)).unwrap_or_default();
@@ -254,20 +303,24 @@ impl<'d> DeviceGather<'d> {
                 Stage::Producer => (to.start, edges.map_or(&[][..], |edges| edges.of_layer(place.layer))),
             })
             .collect();
-        let ranges = FEATURES.map(|column| layout.packed_range(header, column, 0));
+        let ranges = feature_ranges(layout, header);
+        let begins: Vec<usize> = ranges.iter().map(|range| range.start).collect();
+        self.disk.set(DiskReads::default());
         let make = |parts: &mut [&mut [u8]]| {
-            let (Some(sums), [x, aggregated]) = (&self.sums, parts) else { return Ok(()) };
-            let mut rows = sums.rows.borrow_mut();
-            rows.fill_columns(layout, header, sums.threads, from, [x, aggregated]).map(drop)
+            let read = self.on_host.as_ref().map(|rows| rows.make(layout, header, from, parts));
+            self.disk.set(read.transpose()?.unwrap_or_default());
+            Ok(())
         };
         let place = SlotPlace {
             slot,
             arrays: &arrays,
             on_device: batches.map(|batches| batches.lent(batch_slot, header, &columns)),
-            ids_at: layout.packed_range(header, Column::InputNodes, 0).start,
+            ids_at: layout.packed_range(header, ids_in, 0).start,
             features_at: layout.packed_range(header, Column::X, 0).start,
             sums: self.filler.sums_rows().then(|| slot_sums(layout, header)).flatten(),
-            made: self.sums.is_some().then_some(MadeOnHost { ranges: &ranges, make: &make }),
+            made: (self.on_host.is_some() && !of_tables)
+                .then_some(MadeOnHost { ranges: &ranges, make: &make }),
+            tables_at: of_tables.then_some(&begins[..]),
             stamp: stamp(sequence),
             after: free.as_deref(),
             ready: &*ready,
@@ -305,6 +358,11 @@ impl<'d> DeviceGather<'d> {
                     edges.as_ref().map_or(&[][..], |edges| edges.of_layer(place.layer))
                 }
             });
+        }
+        if let Some(rows @ OnHost::Hops(..)) = &self.on_host {
+            let ranges = feature_ranges(layout, header).into_iter();
+            self.disk.set(rows.make(layout, header, from, &mut parts(to, ranges)).map_err(failed)?);
+            return Ok(layout.packed_bytes(header));
         }
         let ranges = FEATURES.map(|column| layout.packed_range(header, column, 0));
         let mut rows = HostRows::behind(self.dataset, layout, (threads, RowsFrom::Memory), None)?;
@@ -344,6 +402,57 @@ impl<'d> DeviceGather<'d> {
             sum += Duration::from_nanos(fill.ended_ns.saturating_sub(fill.began_ns));
         }
         Ok(sum)
+    }
+}
+
+/// Copies the training rows of so many tables of a hop set to the GPU.
+fn training_rows(
+    context: &Arc<Context>,
+    hops: Hops<'_>,
+    mut source: HopSource<'_>,
+    tables: usize,
+    by: (Kernel, GridBound),
+) -> Result<DeviceTables, RuntimeError> {
+    let train = hops.rows_of(uva_graph::Split::Train);
+    let mut read = |rows: Range<usize>, parts: &mut [&mut [u8]]| {
+        let rows = train.start + rows.start..train.start + rows.end;
+        source.gather(&[rows], parts).map(drop)
+    };
+    let what = "the training rows of the hop set (--place host reads them from host memory)";
+    Ok(DeviceTables::new(context, (tables, train.len(), hops.row_bytes()), by, what, &mut read)?)
+}
+
+/// The bytes of a slot that the rows of the batch of this header take, or what it has in their place: of a hop set, a range
+/// for each table.
+fn feature_ranges(layout: &BatchLayout, header: &BatchHeader) -> Vec<Range<usize>> {
+    match layout.is_of_hops() {
+        true => (0..layout.tables()).map(|table| layout.packed_range(header, Column::X, table)).collect(),
+        false => FEATURES.map(|column| layout.packed_range(header, column, 0)).to_vec(),
+    }
+}
+
+impl OnHost<'_> {
+    /// Makes the rows of the batch of this header in the parts of [`feature_ranges`]. `from` is its batch slot's payload.
+    fn make(
+        &self,
+        layout: &BatchLayout,
+        header: &BatchHeader,
+        from: &[u8],
+        parts: &mut [&mut [u8]],
+    ) -> Result<DiskReads, GatherError> {
+        match self {
+            Self::Sums(rows, threads) => {
+                let [x, aggregated] = parts else { return Ok(DiskReads::default()) };
+                let mut rows = rows.borrow_mut();
+                let read = rows.fill_columns(layout, header, *threads, from, [x, aggregated])?;
+                Ok(read.disk())
+            }
+            Self::Hops(rows, hops) => {
+                let places = bytemuck::cast_slice(&from[layout.range(header, Column::InputId, 0)]);
+                let runs = runs_at(places, hops.rows_of(header.key().split).start);
+                rows.borrow_mut().gather(&runs, parts)
+            }
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use crate::RuntimeError;
 use crate::clock::since_boot;
 use crate::control::{CONSUMER, Control, PRODUCER, Stop};
 use crate::device::{DeviceGather, DeviceSetup};
+use crate::disk_counts::DiskCounts;
 use crate::host_rows::HostRows;
 use crate::peer::Peer;
 use crate::plan::RunPlan;
@@ -173,9 +174,12 @@ impl ProducerRole<'_> {
                 Gather::Device(device) => {
                     header.set_pace(queue as u32, 0);
                     device.fill(plan, sequence, &header, (batch.slot() as usize, from))?;
-                    if device.sums_on_host() {
+                    if device.works_on_host() {
                         header.set_gathered(since_boot());
                     }
+                    let read = DiskCounts::from(device.disk_reads());
+                    header.set_disk(read.into());
+                    control.count_disk_reads(PRODUCER, read);
                     BatchHeader::BYTES
                 }
             };

@@ -1,4 +1,5 @@
-//! The sampler: writes seeds and their neighbourhoods into batch slots.
+//! The sampler: writes seeds and their neighbourhoods into batch slots. Of a hop set there are no neighbours: it writes which
+//! rows a batch has.
 
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use crate::cache::{Engine, OnGpu, SampledGraph};
 use crate::clock::since_boot;
 use crate::control::{Control, FIRST_SAMPLER, Stop};
 use crate::device::DeviceBatches;
+use crate::hop_rows::HopSampling;
 use crate::lane::Lane;
 use crate::machine;
 use crate::peer::Peer;
@@ -50,17 +52,22 @@ impl SamplerRole<'_> {
     }
 
     fn sample_all(&mut self, clock: &mut StageClock) -> Result<(), RuntimeError> {
-        let (plan, control, place) = (self.plan, self.control, FIRST_SAMPLER + self.index);
+        let plan = self.plan;
         if plan.options.pin_samplers {
             // Threads of the shuffle would otherwise inherit the one core.
             machine::start_threads()?;
             machine::pin_to_core(self.index)?;
         }
-        let graph = SampledGraph::new(self.dataset, self.reordered.as_ref().map(|bytes| bytes.bytes()))?;
+        if let (Some(hops), Some(batches)) = (self.dataset.hops(), &plan.options.hops) {
+            let mut sampling = HopSampling::new(self.dataset, hops, plan, batches)?;
+            return self.hand_over(clock, &mut |key, _, payload| sampling.sample(key, payload));
+        }
+        let (reordered, gpu) = (self.reordered.take(), self.gpu.take());
+        let graph = SampledGraph::new(self.dataset, reordered.as_ref().map(|bytes| bytes.bytes()))?;
         let lists = plan.caches.lists;
-        let engine = match (&self.gpu, plan.backend.gpu_sampler()) {
+        let engine = match (&gpu, plan.backend.gpu_sampler()) {
             (Some(lane), Some(cuda)) => {
-                let (dataset, reordered) = (self.dataset, self.reordered.as_ref());
+                let (dataset, reordered) = (self.dataset, reordered.as_ref());
                 let at = OnGpu { lane, cuda, dataset, reordered, own_batch: self.on_device.is_none() };
                 Engine::on_gpu(&at, &graph, &plan.options, plan.layout.bounds(), lists)?
             }
@@ -68,10 +75,20 @@ impl SamplerRole<'_> {
         };
         let on_device = self.on_device.clone();
         let mut sampling = Sampling::new(self.dataset, plan, &graph, engine, on_device)?;
+        self.hand_over(clock, &mut |key, slot, payload| sampling.sample(key, slot, payload))
+    }
+
+    /// Makes its batches one after the other, by this function of a batch, its slot's number and its slot's payload.
+    fn hand_over(
+        &mut self,
+        clock: &mut StageClock,
+        sample: &mut dyn FnMut(BatchKey, usize, &mut [u8]) -> Result<BatchHeader, RuntimeError>,
+    ) -> Result<(), RuntimeError> {
+        let (plan, control, place) = (self.plan, self.control, FIRST_SAMPLER + self.index);
         tracing::info!(
             index = self.index,
             of = plan.options.samplers,
-            on_gpu = self.gpu.is_some(),
+            on_gpu = self.plan.backend.gpu_sampler().is_some(),
             "ready to sample"
         );
         let stride = plan.options.samplers as u64;
@@ -87,7 +104,7 @@ impl SamplerRole<'_> {
                 Item::Batch(key) => {
                     let began = since_boot();
                     let number = slot.slot() as usize;
-                    let mut header = sampling.sample(key, number, slot.payload_mut())?;
+                    let mut header = sample(key, number, slot.payload_mut())?;
                     let ended = since_boot();
                     header.set_sampled(self.index as u32, began, ended);
                     let microseconds = (ended - began).as_micros() as u64;

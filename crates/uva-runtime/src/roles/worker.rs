@@ -15,7 +15,8 @@ use super::sampler::Sampling;
 use crate::cache::{Engine, SampledGraph};
 use crate::clock::since_boot;
 use crate::control::{Control, FIRST_SAMPLER, Stop};
-use crate::hop_rows::HopSampling;
+use crate::hop_rows::{self, HopSampling};
+use crate::hop_source::HopSource;
 use crate::host_rows::chosen_rows;
 use crate::machine::share_of_cores;
 use crate::peer::Peer;
@@ -101,14 +102,24 @@ impl MakesBatches for SampledBatches<'_> {
     }
 }
 
-impl MakesBatches for HopSampling<'_> {
+/// Batches of a hop set.
+struct HopBatches<'a> {
+    plan: &'a RunPlan,
+    control: &'a Control,
+    /// The worker's place on the control page.
+    place: usize,
+    sampling: HopSampling<'a>,
+    rows: HopSource<'a>,
+}
+
+impl MakesBatches for HopBatches<'_> {
     fn sample(
         &mut self,
         key: BatchKey,
         _slot: usize,
         payload: &mut [u8],
     ) -> Result<BatchHeader, RuntimeError> {
-        HopSampling::sample(self, key, payload)
+        self.sampling.sample(key, payload)
     }
 
     fn gather(
@@ -117,7 +128,9 @@ impl MakesBatches for HopSampling<'_> {
         header: &mut BatchHeader,
         payload: &mut [u8],
     ) -> Result<(), RuntimeError> {
-        HopSampling::gather(self, header, payload);
+        let (layout, runs) = (&self.plan.layout, self.sampling.runs());
+        let read = hop_rows::gather(&mut self.rows, layout, runs, header, payload)?;
+        self.control.count_disk_reads(self.place, read);
         Ok(())
     }
 }
@@ -168,11 +181,14 @@ impl WorkerRole<'_> {
 
     fn make_all(&self, clock: &mut StageClock) -> Result<(), RuntimeError> {
         let Self { dataset, plan, control, crew, .. } = *self;
+        let place = FIRST_SAMPLER + self.index;
         // Threads of the shuffle, and those that read from disk, would otherwise inherit the one core.
         machine::start_threads()?;
         if let (Some(hops), Some(batches)) = (dataset.hops(), &plan.options.hops) {
+            let rows = HopSource::new(hops, &batches.tables, plan.options.rows_from())?;
             self.keep_on_core();
-            return self.hand_over(clock, &mut HopSampling::new(dataset, hops, plan, batches)?);
+            let sampling = HopSampling::new(dataset, hops, plan, batches)?;
+            return self.hand_over(clock, &mut HopBatches { plan, control, place, sampling, rows });
         }
         let cache = crew.cached.as_ref().map(|rows| Arc::clone(rows).into());
         let rows = SlotRows::of_one_thread(dataset, &plan.layout, plan.options.rows_from(), cache)?;
@@ -180,10 +196,7 @@ impl WorkerRole<'_> {
         let graph = SampledGraph::new(dataset, self.reordered.map(FrozenBytes::bytes))?;
         let engine = Engine::on_host(dataset, &graph, &plan.options, plan.caches.lists)?;
         let sampling = Sampling::new(dataset, plan, &graph, engine, None)?;
-        self.hand_over(
-            clock,
-            &mut SampledBatches { plan, control, place: FIRST_SAMPLER + self.index, sampling, rows },
-        )
+        self.hand_over(clock, &mut SampledBatches { plan, control, place, sampling, rows })
     }
 
     /// Makes its batches one after the other, each in the slot of its sequence number.

@@ -14,7 +14,7 @@ use uva_propagate::{
 };
 use uva_runtime::hop_options::HopBatches;
 use uva_runtime::plan::RunPlan;
-use uva_runtime::{LoaderOptions, Passes, Runtime, Split};
+use uva_runtime::{Features, LoaderOptions, Passes, Runtime, Split};
 use uva_sample::rows_hash;
 
 const DIM: usize = 5;
@@ -111,10 +111,16 @@ fn batches_hold_the_bytes_of_the_files_for_every_type_layout_and_chunk() {
         let other = hop_set(temp.path(), &graph, element, Layout::Rows);
         let description = HopSet::open(&set).unwrap();
         for chunk in [1, 10, 100, 100_000] {
-            for (set, samplers, slots) in [(&set, 1, 2), (&set, 3, 2), (&set, 1, 1), (&other, 2, 3)] {
-                let more = LoaderOptions { samplers, feature_slots: slots, ..LoaderOptions::default() };
+            for (set, samplers, feature_slots, features) in [
+                (&set, 1, 2, Features::Memory),
+                (&set, 3, 2, Features::Disk),
+                (&set, 1, 1, Features::Memory),
+                (&other, 2, 3, Features::Memory),
+                (&other, 1, 2, Features::Disk),
+            ] {
+                let more = LoaderOptions { samplers, feature_slots, features, ..LoaderOptions::default() };
                 let made = batches(set, hops(&tables, chunk), more);
-                let what = format!("{element}, chunks of {chunk}, {samplers} workers");
+                let what = format!("{element}, chunks of {chunk}, {samplers} workers, {features}");
                 for split in Split::ALL {
                     let [first, end] = description.split(split.name());
                     for epoch in 0..if split == Split::Test { 1 } else { 2 } {

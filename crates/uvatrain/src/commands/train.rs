@@ -16,6 +16,7 @@ use crate::flags::TrainFlags;
 use crate::models::Models;
 use crate::ui::{log, out, progress, summary};
 use uva_runtime::machine::share_of_cores;
+use uva_runtime::{LoaderOptions, RuntimeError};
 
 /// Trains a built-in model: in processes, where `uvatrain-consumer` has the model, or with `--in-process` in that
 /// program alone.
@@ -49,33 +50,28 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     };
     let (dataset, loader) = match dataset.hops() {
         Some(hops) => {
-            let loader = flags.loader.options();
-            let batches = flags
-                .hops
-                .options()
-                .batches(hops, loader.batch_size)
-                .map_err(uva_runtime::RuntimeError::from)?;
-            (dataset, loader.of_hops(batches))
+            let (loader, asked) = (flags.loader.options(), flags.hops.options());
+            let batches = asked.batches(hops, loader.batch_size).map_err(RuntimeError::from)?;
+            let features = asked.place.features(loader.features).map_err(RuntimeError::from)?;
+            (dataset, LoaderOptions { features, ..loader.of_hops(batches) })
         }
         None => {
             let loader = loader_options(flags.loader.options_of_models(), &flags.loader, &flags.backend)?;
             with_input_nodes(dataset, loader, flags.input_nodes.as_deref())?
         }
     };
+    let mut backend = backend_options(&flags.backend, &flags.cache);
+    if of_hops {
+        backend.gather = flags.hops.options().place.gather();
+    }
     let asked = flags.training.options();
     let mut options = asked.clone();
     if flags.dry_run {
         // Nothing is written: the folder of the checkpoints is neither made nor claimed.
         (options.checkpoint, options.resume) = (None, false);
     }
-    let run = TrainingRun::new(
-        dataset,
-        &loader,
-        options,
-        &backend_options(&flags.backend, &flags.cache),
-        flags.cache.options().request(),
-        trainer,
-    )?;
+    let run =
+        TrainingRun::new(dataset, &loader, options, &backend, flags.cache.options().request(), trainer)?;
     if flags.dry_run {
         return dry_run::show(&run.dry_run(), flags.json);
     }

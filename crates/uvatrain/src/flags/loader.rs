@@ -74,6 +74,14 @@ impl LoaderFlags {
         words.collect()
     }
 
+    /// Options that are of no use beside the others.
+    ///
+    /// # Errors
+    /// The first, and what would do.
+    pub fn check_use(&self) -> Result<(), RuntimeError> {
+        Ok(self.declared.given.check_use(&self.options())?)
+    }
+
     /// Options that contradict each other.
     ///
     /// # Errors
@@ -81,7 +89,7 @@ impl LoaderFlags {
     pub fn check(&self) -> Result<(), RuntimeError> {
         let options = self.options();
         options.check()?;
-        self.declared.given.check_use(&options)?;
+        self.check_use()?;
         if options.fanouts.contains(&-1) && options.slot_bytes.is_none() {
             let fanouts = self.declared.given.get("fanouts").unwrap_or_default();
             return Err(OptionError::new(

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use uva_launch::training::TrainingOptions;
 use uva_runtime::RuntimeError;
-use uva_runtime::hop_options::{HopOptions, Shuffle};
+use uva_runtime::hop_options::{HopOptions, Place, Shuffle};
 use uva_runtime::spec::{Field, OptionError};
 
 use super::declared::Declared;
@@ -89,7 +89,11 @@ pub struct TrainFlags {
 }
 
 /// The loader's options that a hop set has a use for. The others are about sampling, or about roles that it has not.
-const OF_HOP_SETS: [&str; 5] = ["batch_size", "drop_last", "seed", "samplers", "slots"];
+const OF_HOP_SETS: [&str; 7] = ["batch_size", "drop_last", "seed", "samplers", "slots", "features", "reader"];
+
+/// Options of a GPU that a hop set has no use for: its rows come there by copies, and nothing is sampled.
+const OF_GATHERS: [&str; 7] =
+    ["gather", "kernel", "sampler", "mps_sampler_percentage", "gpu_slots", "table_pages", "remeasure"];
 
 impl TrainFlags {
     /// What clap cannot see, for a hop set: options that are of no use with it, or contradict each other.
@@ -101,12 +105,14 @@ impl TrainFlags {
         self.hops.given.check_use(&hops)?;
         let of_loader = self.loader.typed().iter().filter(|field| !OF_HOP_SETS.contains(&field.name));
         let input_nodes = self.input_nodes.is_some().then_some("input_nodes");
-        let mut refused =
-            of_loader.chain(&self.cache.typed).map(|field: &&Field| field.name).chain(input_nodes);
+        let of_gpu = self.backend.typed.iter().filter(|field| OF_GATHERS.contains(&field.name));
+        let fields = of_loader.chain(&self.cache.typed).chain(of_gpu);
+        let mut refused = fields.map(|field: &&Field| field.name).chain(input_nodes);
         if let Some(name) = refused.next() {
-            let reason = "DATA is a hop set, whose rows are read without sampling: leave the option out";
+            let reason = "DATA is a hop set, whose rows are copied without sampling or gathering: leave the option out";
             return Err(OptionError::of(name, reason).into());
         }
+        self.loader.check_use()?;
         Ok(self.backend.options().check()?)
     }
 
@@ -116,8 +122,12 @@ impl TrainFlags {
     /// Bad usage; the message names the options and what would do instead.
     pub fn check(&self) -> anyhow::Result<()> {
         // A full shuffle is what a dataset has.
-        let of_hops =
-            [("shuffle", self.hops.options().shuffle != Shuffle::Full), ("chunk", self.hops.gives("chunk"))];
+        let hops = self.hops.options();
+        let of_hops = [
+            ("shuffle", hops.shuffle != Shuffle::Full),
+            ("chunk", self.hops.gives("chunk")),
+            ("place", hops.place != Place::Auto),
+        ];
         if let Some((name, _)) = of_hops.into_iter().find(|(_, given)| *given) {
             let reason = "DATA is no hop set, whose rows it is about: `uvatrain propagate` makes one";
             return Err(RuntimeError::from(OptionError::of(name, reason)).into());

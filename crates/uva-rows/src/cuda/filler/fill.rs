@@ -74,6 +74,9 @@ pub struct SlotPlace<'p> {
     /// Rows that the host makes: for a filler with [room for them](crate::cuda::SlotFiller::reserve_made). The source
     /// then reads none.
     pub made: Option<MadeOnHost<'p>>,
+    /// Where in the slot the rows of each of the filler's [tables](crate::cuda::SlotFiller::with_tables) begin, in the place
+    /// of all other rows.
+    pub tables_at: Option<&'p [usize]>,
     /// The report's stamp, written behind everything else.
     pub stamp: u64,
     /// The device waits for it, as it was last recorded before the submission.

@@ -13,6 +13,7 @@ use crate::cuda::error::FillError;
 use crate::cuda::place::{DevicePlace, DeviceSource};
 use crate::cuda::slot::{Plan, REPORT, SlotShape};
 use crate::cuda::sums::Scratch;
+use crate::cuda::tables::DeviceTables;
 use crate::source::{Origin, Ticket};
 
 pub(super) struct Held<S> {
@@ -25,6 +26,8 @@ pub(super) struct Held<S> {
     pub kernels: GatherKernels,
     /// Where the rows of each fill go that are summed.
     pub scratch: Option<Scratch>,
+    /// Whose rows the fills get that ask for them.
+    pub tables: Option<DeviceTables>,
     pub slots: Vec<Slot>,
     /// Completed fills that have not been collected yet, by their numbers.
     pub finished: Vec<(u64, Fill)>,
@@ -67,8 +70,10 @@ impl<S: DeviceSource> Held<S> {
     pub fn submit(&mut self, ids: &[i64], place: &SlotPlace<'_>, plan: &Plan) -> Result<u64, FillError> {
         let slot = place.slot;
         self.reclaim(slot)?;
-        self.source.check(ids)?;
-        let Self { source, stream, uploads, kernels, scratch, slots, .. } = self;
+        if place.tables_at.is_none() {
+            self.source.check(ids)?;
+        }
+        let Self { source, stream, uploads, kernels, scratch, tables, slots, .. } = self;
         let Slot { staging, made, lent, report, uploaded, done, pending } = &mut slots[slot];
         // `SlotFiller::submit` has seen to it that there is room.
         let made = match (made, &place.made) {
@@ -142,9 +147,17 @@ impl<S: DeviceSource> Held<S> {
         let on_device = unsafe {
             DevicePlace::new(slot, stream, kernels, (ids_address, plan.count), rows, report_address)
         };
-        let ticket = match by_host {
-            false => source.submit(ids, on_device).map(Some),
-            true => on_device.note_beginning().map(|()| None),
+        let ticket = match (place.tables_at.zip(tables.as_ref()), by_host) {
+            (Some((places, tables)), _) => {
+                let outs = places.iter().map(|at| base + *at as u64);
+                let ids = (ids_address, plan.count);
+                // SAFETY: ids, report and stream as above. Rows of every table have their place in the slot (`Plan::new`), and
+                // the tables live as long as the stream is in use.
+                unsafe { tables.enqueue(stream, kernels, ids, outs, report_address) }?;
+                Ok(None)
+            }
+            (None, false) => source.submit(ids, on_device).map(Some),
+            (None, true) => on_device.note_beginning().map(|()| None),
         };
         let ticket = ticket.map_err(|error| match error {
             FillError::Cuda(error) => error,
@@ -160,7 +173,8 @@ impl<S: DeviceSource> Held<S> {
                 error => CudaError::System(error.to_string()),
             })?;
         }
-        let rows = if by_host { 0 } else { plan.count };
+        // Those that the source has not read are not among them.
+        let rows = if ticket.is_some() { plan.count } else { 0 };
         *pending = Some(Pending { number: self.fills, stamp: place.stamp, rows, ticket });
         // SAFETY: report and ids as above.
         unsafe { kernels.finish(stream, IdWidth::I64, report_address, ids_address, place.stamp)? };

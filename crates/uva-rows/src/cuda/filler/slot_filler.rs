@@ -15,6 +15,7 @@ use crate::cuda::error::FillError;
 use crate::cuda::place::DeviceSource;
 use crate::cuda::slot::{Plan, Rows, SlotShape};
 use crate::cuda::sums::Scratch;
+use crate::cuda::tables::DeviceTables;
 use crate::error::GatherError;
 use crate::source::{RowSource, RowsRead, Ticket};
 
@@ -70,6 +71,7 @@ impl<S: DeviceSource> SlotFiller<S> {
             uploads: Stream::new(&context)?,
             kernels,
             scratch: None,
+            tables: None,
             slots,
             finished: Vec::new(),
             fills: 0,
@@ -119,8 +121,8 @@ impl<S: DeviceSource> SlotFiller<S> {
     }
 
     /// Allocates page-locked room in every slot for the rows that the host makes: `bytes` bytes, with each of their ranges
-    /// on cache lines of its own. Every [`SlotPlace`] has [`made`](SlotPlace::made) then, and the source reads no rows. Call
-    /// it before the first fill.
+    /// on cache lines of its own. Every [`SlotPlace`] has [`made`](SlotPlace::made) then, unless its rows are of
+    /// [tables](Self::with_tables), and the source reads no rows. Call it before the first fill.
     ///
     /// # Errors
     /// [`FillError::Layout`] after the first fill; [`FillError::Cuda`].
@@ -156,6 +158,17 @@ impl<S: DeviceSource> SlotFiller<S> {
         }
         held.scratch = Some(Scratch::new(&held.context, (rows, held.row_bytes), narrow, bound)?);
         Ok(())
+    }
+
+    /// The same with tables, for each [`SlotPlace`] that has [`tables_at`](SlotPlace::tables_at).
+    pub fn with_tables(mut self, tables: DeviceTables) -> Self {
+        self.held.tables = Some(tables);
+        self
+    }
+
+    /// The tables, if it has any.
+    pub fn tables(&self) -> Option<&DeviceTables> {
+        self.held.tables.as_ref()
     }
 
     /// Whether a kernel sums: see [`sum_rows`](SlotFiller::sum_rows).
@@ -262,6 +275,24 @@ impl<S: DeviceSource> RowSource<SlotPlace<'_>> for SlotFiller<S> {
         let ids_range = ids_at..ids_at.saturating_add(count.saturating_mul(size_of::<i64>()));
         let room = held.slots[slot].made.as_ref().map(PinnedBuffer::bytes);
         let (lists, written) = match (&held.scratch, &place.sums) {
+            _ if place.tables_at.is_some() => {
+                let (places, other) =
+                    (place.tables_at.unwrap_or_default(), place.made.is_some() || place.sums.is_some());
+                match held.tables.as_ref().filter(|tables| !other && tables.tables() == places.len()) {
+                    Some(tables) => {
+                        let bytes = tables.row_bytes();
+                        (Vec::new(), places.iter().map(|&at| Rows { at, count, bytes }).collect())
+                    }
+                    None => {
+                        let tables = held.tables.as_ref().map_or(0, DeviceTables::tables);
+                        let what = format!(
+                            "rows of {} tables, and of others: {other}; there are {tables}",
+                            places.len()
+                        );
+                        return Err(FillError::Layout(what));
+                    }
+                }
+            }
             _ if room.is_some() || place.made.is_some() => match place.made {
                 Some(made) if place.sums.is_none() && room.is_some_and(|room| made.bytes() <= room) => {
                     let rows = |range: &Range<usize>| Rows { at: range.start, count: 1, bytes: range.len() };

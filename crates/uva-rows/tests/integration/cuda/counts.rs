@@ -207,6 +207,7 @@ fn arrays_on_the_device_are_copied_by_one_launch_whatever_their_number() {
             features_at: FEATURES_AT,
             sums: None,
             made: None,
+            tables_at: None,
             stamp,
             after: None,
             ready: &ready,

@@ -7,8 +7,8 @@ use uva_cuda::memory::{IpcKind, PinOptions, PinnedTable, SharedBuffer, device_to
 use uva_cuda::partition::GreenPartition;
 use uva_cuda::{Context, Event, Stream};
 use uva_rows::cuda::{
-    DeviceRows, DeviceSource, DeviceTable, FillError, GridBound, MadeOnHost, Pinned, SlotFiller, SlotPlace,
-    SlotShape, Split, Staged,
+    DeviceRows, DeviceSource, DeviceTable, DeviceTables, FillError, GridBound, MadeOnHost, NoRows, Pinned,
+    SlotFiller, SlotPlace, SlotShape, Split, Staged,
 };
 use uva_rows::{GatherError, Mapped, Origin, RowSource};
 
@@ -101,6 +101,7 @@ fn pieces_on_their_way_are_not_overwritten() {
             features_at,
             sums: None,
             made: None,
+            tables_at: None,
             stamp: 1,
             after: None,
             ready: &ready,
@@ -153,6 +154,7 @@ fn a_table_on_the_device_has_the_rows_that_it_was_copied_from() {
         features_at,
         sums: None,
         made: None,
+        tables_at: None,
         stamp: 1,
         after: None,
         ready: &ready,
@@ -160,6 +162,109 @@ fn a_table_on_the_device_has_the_rows_that_it_was_copied_from() {
     let read = filler.fill(&ids, place).unwrap();
     assert_eq!(read.rows(Origin::DeviceTable), ids.len() as u64);
     assert_rows(&context, &buffer, features_at, &ids, (&table_bytes, ROW_BYTES), "on the device");
+}
+
+/// Tables of several blocks, so that rows on both sides of a border are wanted. Fills of tables and of the host take turns.
+#[test]
+fn a_fill_has_the_rows_of_its_ids_in_every_table_on_the_device_or_what_the_host_makes() {
+    if !cuda_sim::in_process_with(
+        "cuda::slots::a_fill_has_the_rows_of_its_ids_in_every_table_on_the_device_or_what_the_host_makes",
+        &SHAKEN,
+    ) {
+        return;
+    }
+    const TABLES: usize = 3;
+    // 16 MiB of a table are copied at once.
+    let (row_bytes, at_once) = (30_011, (16 << 20) / 30_011);
+    let rows = at_once + 7;
+    let context = Context::primary(0).unwrap();
+    let byte = |table: usize, row: usize, byte: usize| (table * 101 + row * 31 + byte % 251) as u8;
+    let mut blocks = Vec::new();
+    let mut read = |block: std::ops::Range<usize>, parts: &mut [&mut [u8]]| {
+        for (table, part) in parts.iter_mut().enumerate() {
+            for (row, bytes) in block.clone().zip(part.chunks_exact_mut(row_bytes)) {
+                bytes.iter_mut().enumerate().for_each(|(at, to)| *to = byte(table, row, at));
+            }
+        }
+        blocks.push(block);
+        Ok(())
+    };
+    let by = (Kernel::Wide, GridBound::Multiprocessors(1));
+    let tables =
+        DeviceTables::new(&context, (TABLES, rows, row_bytes), by, "three tables", &mut read).unwrap();
+    assert_eq!(blocks, [0..at_once, at_once..rows]);
+    assert_eq!(tables.bytes(), TABLES * rows * row_bytes);
+    let ids = [at_once as i64, 0, at_once as i64 - 1, rows as i64 - 1, 0];
+    let begins: [usize; TABLES] = std::array::from_fn(|table| 1024 + table * (ids.len() * row_bytes + 90));
+    let shape = SlotShape { slots: 2, stride: (1024 + TABLES * (6 * row_bytes)).next_multiple_of(64) };
+    let buffer =
+        Arc::new(SharedBuffer::create(&context, 2 * shape.stride, IpcKind::Auto, "two slots").unwrap());
+    let stream = Stream::new(&context).unwrap();
+    let filler = SlotFiller::new(stream, kernels(&context), NoRows, buffer.clone(), shape).unwrap();
+    let mut filler = filler.with_tables(tables);
+    filler.reserve_room(256, 0).unwrap();
+    filler.reserve_made(128).unwrap();
+    let ready = Event::local(&context).unwrap();
+    let place = SlotPlace {
+        slot: 0,
+        arrays: &[],
+        on_device: None,
+        ids_at: 64,
+        features_at: 1024,
+        sums: None,
+        made: None,
+        tables_at: None,
+        stamp: 1,
+        after: None,
+        ready: &ready,
+    };
+    for turn in 0..4_usize {
+        let ids: Vec<i64> = ids.iter().cycle().skip(turn).take(ids.len()).copied().collect();
+        let payload: Vec<u8> = ids.iter().flat_map(|id| id.to_ne_bytes()).collect();
+        let arrays = [(64, &payload[..])];
+        let (slot, stamp) = (turn % 2, turn as u64 + 1);
+        let from_tables = SlotPlace { slot, arrays: &arrays, tables_at: Some(&begins), stamp, ..place };
+        filler.submit(&ids, from_tables).unwrap();
+        let made = |parts: &mut [&mut [u8]]| {
+            parts[0].fill(turn as u8);
+            Ok(())
+        };
+        let ranges = [2048..2048 + 100];
+        let made = Some(MadeOnHost { ranges: &ranges, make: &made });
+        filler.submit(&[], SlotPlace { slot: 1 - slot, made, stamp: stamp + 100, ..place }).unwrap();
+        let fills = filler.drain().unwrap();
+        assert_eq!(fills.len(), 2);
+        assert!(fills.iter().all(|fill| fill.bad.is_none() && fill.ended_ns >= fill.began_ns));
+        let mut out = vec![0; buffer.bytes()];
+        let stream = Stream::new(&context).unwrap();
+        // SAFETY: both ends live until the synchronisation.
+        unsafe { device_to_host(&stream, buffer.address(), &mut out) }.unwrap();
+        stream.synchronize().unwrap();
+        let (of_tables, of_host) = (&out[slot * shape.stride..], &out[(1 - slot) * shape.stride..]);
+        for (table, begins) in begins.iter().enumerate() {
+            for (place, id) in ids.iter().enumerate() {
+                let found = &of_tables[begins + place * row_bytes..][..row_bytes];
+                let right = (0..row_bytes).all(|at| found[at] == byte(table, *id as usize, at));
+                assert!(right, "turn {turn}, table {table}, place {place}");
+            }
+        }
+        assert_eq!(of_host[2048..2148], [turn as u8; 100]);
+    }
+    // The filler's source has none.
+    assert!(matches!(filler.submit(&[], place), Err(FillError::Layout(_))));
+    // An id that is no row is found, and other numbers of tables and mixtures are refused.
+    let payload = (rows as i64).to_ne_bytes();
+    let arrays = [(64, &payload[..])];
+    let one = SlotPlace { arrays: &arrays, tables_at: Some(&begins), ..place };
+    filler.submit(&[rows as i64], one).unwrap();
+    assert_eq!(filler.drain().unwrap()[0].bad, Some((0, rows as i64)));
+    let never =
+        |_: &mut [&mut [u8]]| -> Result<(), GatherError> { panic!("called for a fill that is refused") };
+    let made = Some(MadeOnHost { ranges: &[], make: &never });
+    for place in [SlotPlace { tables_at: Some(&begins[..2]), ..one }, SlotPlace { made, ..one }] {
+        let refused = filler.submit(&[1], place);
+        assert!(matches!(refused, Err(FillError::Layout(_))), "{refused:?}");
+    }
 }
 
 /// Rows of the host in two ranges of a slot, made anew for each of several fills in turns. The simulator copies late, so
@@ -194,6 +299,7 @@ fn rows_that_the_host_makes_come_to_their_ranges_and_others_are_refused() {
         features_at: 1024,
         sums: None,
         made: None,
+        tables_at: None,
         stamp: 99,
         after: None,
         ready: &ready,
