@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::command::{recorded, run_with};
-use crate::support::runs::{Metrics, role_of, small_graph, wait_for_batches};
+use crate::support::runs::{Metrics, samplers_of, small_graph, wait_for_batches};
 use crate::support::{Uvatrain, directory, uvatrain, uvatrain_behind};
 
 const TRAIN: &str = "train graph --fanouts 5,4 --batch-size 100 --hidden 16 --train-threads 1 --device cpu";
@@ -163,8 +163,8 @@ fn a_sampler_that_is_killed_while_its_batches_are_looked_at_ends_the_run_by_name
     let options = "--epochs 100000 --features disk --look-ahead 6 --host-cache 200KiB --samplers 2";
     let mut run = train(temp.path(), options).limit(Duration::from_secs(60)).start();
     wait_for_batches(&mut run, &temp.path().join("run.jsonl"), 3);
-    role_of(&run, "sampler 1").signal(rustix::process::Signal::KILL);
-    run.wait().refuses(1, &["the sampler 1", "killed by SIGKILL"]);
+    samplers_of(&run, 2)[1].signal(rustix::process::Signal::KILL);
+    run.wait().refuses(1, &["sampler 1", "killed by SIGKILL"]);
 }
 
 #[test]

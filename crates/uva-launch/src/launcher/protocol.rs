@@ -102,7 +102,7 @@ mod tests {
         assert_eq!((PROTOCOL, stands_for.as_str()), (20, STANDS_FOR));
     }
 
-    const STANDS_FOR: &str = "ring 1, hand-over 1, control page of 2 samplers 96 words, 15 a role, 896 bytes of BatchHeader { hash, \
+    const STANDS_FOR: &str = "ring 1, hand-over 1, control page of 2 samplers 96 words, 15 a role, 960 bytes of BatchHeader { hash, \
         sample_began, sample_ns, gather_began, gather_ns, list_reads, list_reads_cached, rows_cached, disk: BatchReads { bytes_asked, bytes_read, reads, cached_rows, \
         kept_rows, ahead_rows, demanded_rows }, queue, pace, kind, \
         split, summed, epoch, batch, seeds, nodes, layer_count, sampler, real_seeds, real_nodes, layers, .Welcome.backend \

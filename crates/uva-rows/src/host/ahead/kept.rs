@@ -223,7 +223,7 @@ impl Kept {
 
     /// The rows to be read ahead now, each with a frame: of the batches of the window in their order, as far as there are
     /// frames that no promise needs. Those of its first batch come first, and are counted.
-    pub fn to_read(&mut self) -> (Vec<AheadRow>, usize) {
+    pub fn claim_reads(&mut self) -> (Vec<AheadRow>, usize) {
         let (mut wanted, mut of_first) = (Vec::new(), 0);
         'window: for position in 0..self.window.len() {
             for at in 0..self.window[position].len() {

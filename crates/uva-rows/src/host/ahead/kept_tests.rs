@@ -57,7 +57,7 @@ impl Turns {
     }
 
     fn read_ahead(&mut self) {
-        let (rows, of_first) = self.kept.to_read();
+        let (rows, of_first) = self.kept.claim_reads();
         assert!(of_first <= rows.len());
         self.reads += rows.len();
         self.under_way.extend(rows);

@@ -100,7 +100,7 @@ impl Fetch for LookAhead {
             let is_chosen = |id| chosen.as_ref().is_some_and(|chosen| chosen.row(id).is_some());
             self.kept.expect(ids.iter().copied().filter(|&id| !is_chosen(id)));
         }
-        let (mut first, of_first) = self.kept.to_read();
+        let (mut first, of_first) = self.kept.claim_reads();
         // The batch whose turn it is waits for its own rows only.
         let others = first.split_off(of_first);
         if let Some(ahead) = &mut self.ahead {
