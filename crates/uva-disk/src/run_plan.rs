@@ -146,7 +146,8 @@ mod tests {
         // Of the second table rows 30 to 39 are 4000 bytes: less than two pages lie between.
         assert_eq!(planner.extents()[2], extent(1, 4096, 20_480, 20_000));
         assert_eq!(planner.asked(), 50 * 500);
-        planner.plan(&[0..10_000]);
+        // Runs that touch are as one.
+        planner.plan(&[0..5000, 5000..10_000]);
         let of_first: Vec<_> = planner.extents().iter().filter(|extent| extent.file == 0).collect();
         assert_eq!(of_first.len(), 4);
         assert!(of_first[..3].iter().all(|extent| extent.length == LONGEST && extent.needed == LONGEST));
@@ -157,14 +158,14 @@ mod tests {
     proptest! {
         #[test]
         fn every_byte_comes_once_and_less_than_two_pages_a_run_and_table_come_beside_them(
-            row_bytes in proptest::collection::vec(prop_oneof![1usize..=600, Just(4096), 5000usize..300_000], 1..4),
+            row_bytes in proptest::collection::vec(prop_oneof![1usize..=600, Just(4096), 5000usize..20_000], 1..4),
             offset in prop_oneof![Just(4096u64), 0u64..5000],
             block in prop_oneof![Just(512usize), Just(4096)],
-            cuts in proptest::collection::btree_set(0usize..600, 0..40),
+            cuts in proptest::collection::btree_set(0usize..60, 0..40),
             order in any::<u64>(),
         ) {
             let shapes: Vec<_> =
-                row_bytes.iter().map(|&row_bytes| TableShape { offset, rows: 600, row_bytes }).collect();
+                row_bytes.iter().map(|&row_bytes| TableShape { offset, rows: 60, row_bytes }).collect();
             // Every other stretch between two cuts is a run.
             let cuts: Vec<usize> = cuts.into_iter().collect();
             let mut runs: Vec<_> = cuts.chunks_exact(2).map(|cut| cut[0]..cut[1]).collect();

@@ -128,7 +128,7 @@ enum OnHost<'d> {
     /// Own rows and sums, by so many threads.
     Sums(RefCell<HostRows<'d>>, usize),
     /// Rows of a hop set.
-    Hops(RefCell<HopSource<'d>>, Hops<'d>),
+    Hops(Box<RefCell<HopSource<'d>>>, Hops<'d>),
 }
 
 /// The feature rows of edges on their way: gathered by the CPU, and sent to the slot with the batch's arrays.
@@ -232,7 +232,7 @@ impl<'d> DeviceGather<'d> {
                 Some(match of_hops {
                     Some((hops, batches)) => {
                         let rows = HopSource::new(hops, &batches.tables, plan.options.rows_from())?;
-                        OnHost::Hops(RefCell::new(rows), hops)
+                        OnHost::Hops(Box::new(RefCell::new(rows)), hops)
                     }
                     None => {
                         let by = (threads, RowsFrom::Memory);

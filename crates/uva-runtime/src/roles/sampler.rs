@@ -22,6 +22,9 @@ use crate::plan::{RunPlan, seed_order};
 use crate::schedule::Item;
 use crate::stage::{Doing, StageClock};
 
+/// Writes a batch into a slot of this number and with this payload.
+type Sample<'s> = dyn FnMut(BatchKey, usize, &mut [u8]) -> Result<BatchHeader, RuntimeError> + 's;
+
 /// One of `W` samplers. It makes the batches whose sequence number equals its own index modulo `W`.
 pub(crate) struct SamplerRole<'a> {
     pub index: usize,
@@ -78,12 +81,8 @@ impl SamplerRole<'_> {
         self.hand_over(clock, &mut |key, slot, payload| sampling.sample(key, slot, payload))
     }
 
-    /// Makes its batches one after the other, by this function of a batch, its slot's number and its slot's payload.
-    fn hand_over(
-        &mut self,
-        clock: &mut StageClock,
-        sample: &mut dyn FnMut(BatchKey, usize, &mut [u8]) -> Result<BatchHeader, RuntimeError>,
-    ) -> Result<(), RuntimeError> {
+    /// Makes its batches one after the other.
+    fn hand_over(&mut self, clock: &mut StageClock, sample: &mut Sample<'_>) -> Result<(), RuntimeError> {
         let (plan, control, place) = (self.plan, self.control, FIRST_SAMPLER + self.index);
         tracing::info!(
             index = self.index,

@@ -203,7 +203,7 @@ fn a_fill_has_the_rows_of_its_ids_in_every_table_on_the_device_or_what_the_host_
     let filler = SlotFiller::new(stream, kernels(&context), NoRows, buffer.clone(), shape).unwrap();
     let mut filler = filler.with_tables(tables);
     filler.reserve_room(256, 0).unwrap();
-    filler.reserve_made(128).unwrap();
+    filler.reserve_made(128 + 64).unwrap();
     let ready = Event::local(&context).unwrap();
     let place = SlotPlace {
         slot: 0,
@@ -226,10 +226,10 @@ fn a_fill_has_the_rows_of_its_ids_in_every_table_on_the_device_or_what_the_host_
         let from_tables = SlotPlace { slot, arrays: &arrays, tables_at: Some(&begins), stamp, ..place };
         filler.submit(&ids, from_tables).unwrap();
         let made = |parts: &mut [&mut [u8]]| {
-            parts[0].fill(turn as u8);
+            parts.iter_mut().for_each(|part| part.fill(turn as u8));
             Ok(())
         };
-        let ranges = [2048..2048 + 100];
+        let ranges = [2048..2048 + 100, 3000..3000 + 20];
         let made = Some(MadeOnHost { ranges: &ranges, make: &made });
         filler.submit(&[], SlotPlace { slot: 1 - slot, made, stamp: stamp + 100, ..place }).unwrap();
         let fills = filler.drain().unwrap();
@@ -248,7 +248,10 @@ fn a_fill_has_the_rows_of_its_ids_in_every_table_on_the_device_or_what_the_host_
                 assert!(right, "turn {turn}, table {table}, place {place}");
             }
         }
-        assert_eq!(of_host[2048..2148], [turn as u8; 100]);
+        assert_eq!(
+            (&of_host[2048..2148], &of_host[3000..3020]),
+            (&[turn as u8; 100][..], &[turn as u8; 20][..])
+        );
     }
     // The filler's source has none.
     assert!(matches!(filler.submit(&[], place), Err(FillError::Layout(_))));
