@@ -23,8 +23,8 @@ mod stack;
 pub use cache::Hits;
 pub use error::GatherError;
 pub use host::{
-    CachedRows, EvictingRows, File, HostPlace, HostSource, HostTable, Mapped, Reduction, RowCache, SumPlace,
-    SumSource,
+    BeginPlace, Begun, BegunBytes, CachedRows, EvictingRows, File, HostPlace, HostSource, HostTable,
+    KeptRows, Mapped, Reduction, RowCache, SumBeginner, SumPlace, SumSource,
 };
 pub use source::{Origin, Place, RowSource, RowsRead, Ticket};
 pub use stack::{Cached, Summed, SummedValues, Widened};

@@ -4,7 +4,7 @@
 //! with its own before it trusts anything else.
 
 /// Raised with every change of that layout; a test in this file detects such changes.
-pub const PROTOCOL: u32 = 19;
+pub const PROTOCOL: u32 = 20;
 
 /// The version that both sides must have: that of this crate, in the program and in the attached process.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -99,11 +99,11 @@ mod tests {
             BatchHeader::BYTES
         );
         // If this fails: raise PROTOCOL, and write down here what it stands for from then on.
-        assert_eq!((PROTOCOL, stands_for.as_str()), (19, STANDS_FOR));
+        assert_eq!((PROTOCOL, stands_for.as_str()), (20, STANDS_FOR));
     }
 
     const STANDS_FOR: &str = "ring 1, hand-over 1, control page of 2 samplers 96 words, 11 a role, 896 bytes of BatchHeader { hash, \
-        sample_began, sample_ns, gather_began, gather_ns, list_reads, list_reads_cached, rows_cached, queue, pace, kind, \
+        sample_began, sample_ns, gather_began, gather_ns, list_reads, list_reads_cached, rows_cached, link_bytes, queue, pace, kind, \
         split, summed, epoch, batch, seeds, nodes, layer_count, sampler, real_seeds, real_nodes, layers, .Welcome.backend \
         .Welcome.caches.counted_epochs .Welcome.caches.dynamic .Welcome.caches.lists .Welcome.caches.reordered .Welcome.caches.rows \
         .Welcome.dataset .Welcome.handed .Welcome.job.events .Welcome.loader.aggregation .Welcome.loader.batch_dependency \

@@ -1,5 +1,6 @@
 //! Sources of rows on the CPU.
 
+mod begun;
 mod cached;
 mod file;
 mod mapped;
@@ -8,6 +9,7 @@ mod place;
 mod summed;
 mod widened;
 
+pub use begun::{BeginPlace, Begun, BegunBytes, KeptRows, SumBeginner};
 pub use cached::{CachedRows, EvictingRows, RowCache};
 pub use file::File;
 pub use mapped::Mapped;

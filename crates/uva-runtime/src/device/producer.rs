@@ -1,6 +1,6 @@
 //! The producer's side of feature slots on a GPU.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -12,18 +12,19 @@ use uva_cuda::{Context, Module, ModuleOptions};
 use uva_graph::Dataset;
 use uva_mem::{FrozenBytes, ZeroedPages};
 use uva_rows::cuda::{
-    DeviceCache, DeviceRows, DeviceSource, DeviceTable, Fill, FillError, GridBound, Kernel, MadeOnHost,
-    Pinned, SlotFiller, SlotPlace, SlotSums, Split, Staged,
+    BegunOnHost, DeviceCache, DeviceRows, DeviceSource, DeviceTable, Fill, FillError, GridBound, Kernel,
+    MadeOnHost, Pinned, SlotFiller, SlotPlace, SlotSums, Split, Staged,
 };
-use uva_rows::{Cached, HostPlace, Mapped, RowSource};
+use uva_rows::{Cached, HostPlace, KeptRows, Mapped, RowSource, SumBeginner};
 
 use super::batches::DeviceBatches;
 use super::slots::{SlotSignals, out_of_range, slot_shape, stamp};
 use crate::RuntimeError;
+use crate::aggregate_counts::SumsMade;
 use crate::backend::{CudaBackend, GatherChoice};
 use crate::cache::Caches;
 use crate::edge_rows::EdgeRows;
-use crate::host_rows::{FEATURES, HostRows};
+use crate::host_rows::{FEATURES, HostRows, failed};
 use crate::lane::Lane;
 use crate::plan::RunPlan;
 use crate::rows_from::RowsFrom;
@@ -58,7 +59,7 @@ impl DeviceSetup {
     ) -> Result<DeviceGather<'d>, RuntimeError> {
         let threads = plan.options.gather_threads;
         let cache = cache_on_gpu(self.lane.context(), dataset, threads, &plan.caches, cached_rows)?;
-        DeviceGather::new(self, plan, dataset, cache)
+        DeviceGather::new(self, plan, dataset, (cache, cached_rows))
     }
 }
 
@@ -113,7 +114,7 @@ pub(crate) struct DeviceGather<'d> {
     batches: Option<Arc<DeviceBatches>>,
     rows: usize,
     edges: Option<EdgesOnHost>,
-    /// Where the CPU makes sums, and the source's rows are not read.
+    /// Where the CPU makes sums, or begins them, and the source's rows are not read.
     sums: Option<SumsOnHost<'d>>,
     note: String,
 }
@@ -122,6 +123,8 @@ pub(crate) struct DeviceGather<'d> {
 struct SumsOnHost<'d> {
     /// Lent to the closure that a fill calls once.
     rows: RefCell<HostRows<'d>>,
+    /// Where a cache on the GPU has some of the rows, with which a kernel continues the sums.
+    beginner: Option<RefCell<SumBeginner>>,
     threads: usize,
 }
 
@@ -138,8 +141,10 @@ impl<'d> DeviceGather<'d> {
         setup: DeviceSetup,
         plan: &RunPlan,
         dataset: &'d Arc<Dataset>,
-        cache: Option<DeviceCache>,
+        (mut cache, cached_rows): (Option<DeviceCache>, Option<&FrozenBytes>),
     ) -> Result<Self, RuntimeError> {
+        let begins = plan.sums_made() == SumsMade::HostAndCache;
+        let kept = cache.take_if(|_| begins);
         let DeviceSetup { lane, cuda, slots: (buffer, signals), batches } = setup;
         let (began, context) = (Instant::now(), lane.context());
         let options = ModuleOptions { nvrtc: cuda.nvrtc.clone(), ..ModuleOptions::default() };
@@ -160,10 +165,10 @@ impl<'d> DeviceGather<'d> {
                 let (table, how) = pinned_once(context, dataset, &cuda.pin_table_options(&what))?;
                 (zero_copy(&kernels, table, row_bytes, cuda.kernel, multiprocessors, cache)?, how)
             }
-            // Rows are cached only for zero-copy reads: `cache::cacheable`.
+            // Other gathers read no cached rows: `planning::cacheable`.
             _ if cache.is_some() => {
                 return Err(RuntimeError::Failed(
-                    "rows can be cached for the zero-copy gather only".to_owned(),
+                    "rows can be cached for the zero-copy gather, and for sums that the CPU begins".to_owned(),
                 ));
             }
             GatherChoice::Device => {
@@ -198,12 +203,19 @@ impl<'d> DeviceGather<'d> {
         if let Some(rows) = plan.summed_rows() {
             filler.sum_rows(rows, narrow_float(Some(plan.layout.element())), bound)?;
         }
-        let sums = match plan.made_bytes() {
-            None => None,
-            Some(bytes) => {
-                filler.reserve_made(bytes)?;
+        let mut beginner = None;
+        if let (Some(cache), Some(room), Some(ids)) = (kept, plan.begun_room(), cached_rows) {
+            filler.continue_sums(cache, room, narrow_float(Some(plan.layout.element())), bound)?;
+            let kept = KeptRows::new(plan.table_rows, bytemuck::cast_slice(ids.bytes()));
+            beginner = Some(RefCell::new(SumBeginner::new(kept.map_err(failed)?, plan.begun_bytes())));
+        } else if let Some(bytes) = plan.made_bytes() {
+            filler.reserve_made(bytes)?;
+        }
+        let sums = match beginner.is_some() || plan.made_bytes().is_some() {
+            false => None,
+            true => {
                 let rows = HostRows::behind(dataset, &plan.layout, (threads, RowsFrom::Memory), None)?;
-                Some(SumsOnHost { rows: RefCell::new(rows), threads })
+                Some(SumsOnHost { rows: RefCell::new(rows), beginner, threads })
             }
         };
         let edges = EdgeRows::new(dataset, &plan.layout, threads)?;
@@ -211,7 +223,7 @@ impl<'d> DeviceGather<'d> {
         Ok(Self { filler, signals, dataset, batches, rows: plan.table_rows, edges, sums, note })
     }
 
-    /// Whether the CPU makes what a batch has in the place of rows.
+    /// Whether the CPU makes what a batch has in the place of rows, or begins it.
     pub fn sums_on_host(&self) -> bool {
         self.sums.is_some()
     }
@@ -222,14 +234,16 @@ impl<'d> DeviceGather<'d> {
     }
 
     /// Enqueues the upload of a batch's arrays and the gather of its rows into the slot of `sequence`, after the
-    /// consumer's last use of it. `from` is the payload of batch slot `batch_slot`; it is not read after this returns.
+    /// consumer's last use of it. `from` is the payload of batch slot `batch_slot`; it is not read after this returns. The
+    /// header gets what the CPU alone knows.
     pub fn fill(
         &mut self,
         plan: &RunPlan,
         sequence: u64,
-        header: &BatchHeader,
+        noted: &mut BatchHeader,
         (batch_slot, from): (usize, &[u8]),
     ) -> Result<(), RuntimeError> {
+        let header = &*noted;
         let slots = plan.options.feature_slots as u64;
         let slot = (sequence % slots) as usize;
         // In a slot's first generation there is nothing to wait for.
@@ -260,6 +274,15 @@ impl<'d> DeviceGather<'d> {
             let mut rows = sums.rows.borrow_mut();
             rows.fill_columns(layout, header, sums.threads, from, [x, aggregated]).map(drop)
         };
+        let beginner = self.sums.as_ref().and_then(|sums| Some((sums, sums.beginner.as_ref()?)));
+        let counts = Cell::new((0, 0));
+        let begin = |room: &mut [u8]| {
+            let Some((sums, beginner)) = beginner else { unreachable!("asked for where sums are begun") };
+            let (mut rows, mut beginner) = (sums.rows.borrow_mut(), beginner.borrow_mut());
+            let begun = rows.begin_sums(layout, header, sums.threads, from, (&mut beginner, room))?;
+            counts.set((begun.kept, begun.row_bytes() as u64));
+            Ok(begun)
+        };
         let place = SlotPlace {
             slot,
             arrays: &arrays,
@@ -267,12 +290,17 @@ impl<'d> DeviceGather<'d> {
             ids_at: layout.packed_range(header, Column::InputNodes, 0).start,
             features_at: layout.packed_range(header, Column::X, 0).start,
             sums: self.filler.sums_rows().then(|| slot_sums(layout, header)).flatten(),
-            made: self.sums.is_some().then_some(MadeOnHost { ranges: &ranges, make: &make }),
+            made: (self.sums.is_some() && beginner.is_none())
+                .then_some(MadeOnHost { ranges: &ranges, make: &make }),
+            begun: beginner.map(|_| BegunOnHost { begin: &begin }),
             stamp: stamp(sequence),
             after: free.as_deref(),
             ready: &*ready,
         };
         self.filler.submit(ids, place)?;
+        let (kept, link_bytes) = counts.get();
+        noted.set_rows_cached(kept);
+        noted.set_link_bytes(link_bytes);
         Ok(())
     }
 
@@ -283,10 +311,11 @@ impl<'d> DeviceGather<'d> {
         &mut self,
         plan: &RunPlan,
         sequence: u64,
-        header: &BatchHeader,
+        noted: &mut BatchHeader,
         (batch_slot, from): (usize, &[u8]),
         to: &mut [u8],
     ) -> Result<usize, RuntimeError> {
+        let header = &*noted;
         let (layout, threads) = (&plan.layout, plan.options.gather_threads);
         let sampled_on_gpu = match &self.batches {
             None => None,
@@ -308,8 +337,12 @@ impl<'d> DeviceGather<'d> {
         }
         let ranges = FEATURES.map(|column| layout.packed_range(header, column, 0));
         let mut rows = HostRows::behind(self.dataset, layout, (threads, RowsFrom::Memory), None)?;
+        let feature_bytes: usize = ranges.iter().map(ExactSizeIterator::len).sum();
         rows.fill_ranges(layout, header, threads, from, (&mut *to, ranges))?;
-        Ok(layout.packed_bytes(header))
+        let bytes = layout.packed_bytes(header);
+        // All of it crosses the link.
+        noted.set_link_bytes(feature_bytes as u64);
+        Ok(bytes)
     }
 
     /// The total time of the gathers that completed since the last call.

@@ -232,6 +232,7 @@ impl Filling {
             features_at: self.features_at,
             sums: None,
             made: None,
+            begun: None,
             stamp,
             after: None,
             ready: &self.ready,

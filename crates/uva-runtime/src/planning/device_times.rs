@@ -166,6 +166,7 @@ impl TimedCaches for DeviceTimes<'_> {
                 features_at,
                 sums: None,
                 made: None,
+                begun: None,
                 stamp,
                 after: None,
                 ready: &ready,

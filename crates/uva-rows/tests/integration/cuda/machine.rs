@@ -275,6 +275,7 @@ impl Batch {
             features_at: FEATURES_AT,
             sums: None,
             made: None,
+            begun: None,
             stamp: self.stamp,
             after: after.map(|event| event as _),
             ready,
