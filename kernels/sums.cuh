@@ -151,15 +151,12 @@ __device__ __forceinline__ void begin_with(float (&sums)[VALUES], const Continue
   }
 }
 
-// Where the own row of a destination lies; null where it is nowhere. `row` is its place among the rows.
-__device__ __forceinline__ const u8* own_row(const SumArguments& lists, const GatheredRows&, u64 destination, int) {
-  return lists.rows + destination * lists.row_bytes;
-}
-
-__device__ __forceinline__ const u8* own_row(const SumArguments& lists, const CachedRows& rows, u64 destination, int row) {
-  if (row >= 0) return lists.rows + (u64)row * lists.row_bytes;
-  const int missed = rows.arguments.missed_of == nullptr ? NOWHERE : rows.arguments.missed_of[destination];
-  return missed < 0 ? nullptr : rows.arguments.missed + (u64)missed * lists.row_bytes;
+// Where the own row of a destination lies, whose place in the cache is `row`; null where it is nowhere.
+__device__ __forceinline__ const u8* own_row(const ContinuedArguments& arguments, u64 destination, int row) {
+  const u64 row_bytes = arguments.lists.row_bytes;
+  if (row >= 0) return arguments.lists.rows + (u64)row * row_bytes;
+  const int missed = arguments.missed_of == nullptr ? NOWHERE : arguments.missed_of[destination];
+  return missed < 0 ? nullptr : arguments.missed + (u64)missed * row_bytes;
 }
 
 // By pieces of WIDTH bytes: a lane has one at a time. A row of more pieces than a warp has lanes is summed in panels,
@@ -167,8 +164,8 @@ __device__ __forceinline__ const u8* own_row(const SumArguments& lists, const Ca
 template <class Value, int WIDTH, class Rows>
 __device__ __forceinline__ void sum_pieces(const SumArguments& arguments, const Rows& rows) {
   constexpr int VALUES = WIDTH / Value::BYTES;
-  // Sixteen sums and four pieces are more than 64 registers hold.
-  constexpr u32 DEPTH = VALUES > 8 ? SUMS_DEPTH / 2 : SUMS_DEPTH;
+  // Sixteen sums and four pieces are more than 64 registers hold; and eight, where rows are looked up.
+  constexpr u32 DEPTH = VALUES > (Rows::SOME_MISS ? 4 : 8) ? SUMS_DEPTH / 2 : SUMS_DEPTH;
   const u64 row_bytes = arguments.row_bytes, pieces = row_bytes / WIDTH;
   u32 group = SUMS_DEPTH;
   while (group < LANES && group < pieces) group *= 2;
@@ -197,7 +194,7 @@ __device__ __forceinline__ void sum_pieces(const SumArguments& arguments, const 
       // Every lane of the warp makes every turn, since loads and shuffles are operations of all of them.
       for (u32 done = 0; __ballot_sync(ALL_LANES, done < picks) != 0; done += group) {
         const u32 here = done >= picks ? 0 : picks - done < group ? picks - done : group;
-        int row = NOWHERE;
+        int row = Rows::SOME_MISS ? NOWHERE : 0;
         float weight = 0;
         if (place < here) {
           const u64 edge = (u64)begin + done + place;
@@ -229,11 +226,18 @@ __device__ __forceinline__ void sum_pieces(const SumArguments& arguments, const 
         }
       }
       if (arguments.degrees != nullptr || arguments.own != nullptr) {
-        const int row = !Rows::SOME_MISS ? 0 : mine ? rows.row_of((int)destination) : NOWHERE;
-        const u8* const from = mine ? own_row(arguments, rows, destination, row) : nullptr;
-        const Piece<WIDTH> own = load<WIDTH>(from + at, from != nullptr);
-        // An own row that the host read is in its part.
-        if (mine && arguments.degrees != nullptr && row >= 0) {
+        // An own row that the host read is in its part of the sum.
+        bool added = mine;
+        Piece<WIDTH> own;
+        if constexpr (Rows::SOME_MISS) {
+          const int row = mine ? rows.row_of((int)destination) : NOWHERE;
+          const u8* const from = mine ? own_row(rows.arguments, destination, row) : nullptr;
+          own = load<WIDTH>(from + at, from != nullptr);
+          added = row >= 0;
+        } else {
+          own = load<WIDTH>(arguments.rows + destination * row_bytes + at, mine);
+        }
+        if (added && arguments.degrees != nullptr) {
           const double factor = root(arguments.degrees[destination]);
           add<Value, WIDTH>(sums, own, (float)(factor * factor));
         }

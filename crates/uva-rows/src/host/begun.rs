@@ -206,7 +206,7 @@ impl SumBeginner {
         let Self { kept, is_kept, offsets, indices, weights: weighed, sum_of, own_of, own_ids, .. } = self;
         is_kept.clear();
         is_kept.extend(ids.iter().map(|&id| kept.has(id)));
-        [&mut *offsets, &mut *indices, &mut *sum_of, &mut *own_of].map(Vec::clear);
+        [&mut *offsets, indices, sum_of, own_of].into_iter().for_each(Vec::clear);
         weighed.clear();
         own_ids.clear();
         offsets.push(0);
@@ -262,11 +262,11 @@ mod tests {
     }
 
     fn floats(bytes: &[u8]) -> Vec<f32> {
-        bytemuck::pod_collect_to_vec(bytes)
+        bytes.as_chunks().0.iter().map(|value| f32::from_ne_bytes(*value)).collect()
     }
 
     fn numbers(bytes: &[u8]) -> Vec<i32> {
-        bytemuck::pod_collect_to_vec(bytes)
+        bytes.as_chunks().0.iter().map(|number| i32::from_ne_bytes(*number)).collect()
     }
 
     /// Three lists over six ids, of which the cache has two: {20, 21, 20}, {}, {10, 22}; the destinations are 10, 11, 12.

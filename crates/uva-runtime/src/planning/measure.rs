@@ -108,7 +108,8 @@ pub fn plan<'d>(
         // Rows for sums that the CPU begins: what a hit saves there is the CPU's time, and depends on which lists name
         // the row. Bytes of the link stand for it.
         Some(cuda) if kinds.rows && cuda.gather != GatherChoice::ZeroCopy => {
-            check_device_budget(bytes, &Context::primary(cuda.ordinal)?, cuda)?;
+            let context = Context::primary(cuda.ordinal)?;
+            check_device_budget(bytes, &context, cuda)?;
             None
         }
         Some(cuda) => {

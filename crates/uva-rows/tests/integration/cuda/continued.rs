@@ -22,9 +22,13 @@ const ROW: usize = 4 * WIDTH;
 const BATCHES: usize = 24;
 const BYTES: [BegunBytes; 2] = [BegunBytes { sum: ROW, own: ROW }, BegunBytes { sum: ROW, own: 0 }];
 
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.as_chunks().0.iter().map(|value| f32::from_ne_bytes(*value)).collect()
+}
+
 /// Row `id` of the table.
 fn row(table: &[u8], id: i64) -> Vec<f32> {
-    bytemuck::pod_collect_to_vec(&table[id as usize * ROW..][..ROW])
+    floats(&table[id as usize * ROW..][..ROW])
 }
 
 /// The sums in their order: rows that are not cached, list by list, and then those that are. An own row ends its part.
@@ -158,7 +162,7 @@ fn sums_in_slots_are_those_of_missed_rows_continued_with_cached_ones() {
             let bytes: Vec<u8> = sums.iter().flat_map(|sum| sum.to_ne_bytes()).collect();
             assert!(slot[SUMS_AT..][..bytes.len()] == bytes, "{case}: other sums");
             for (list, &id) in batch.ids[..batch.offsets.len() - 1].iter().enumerate().filter(|_| !by_degrees) {
-                let own: Vec<f32> = bytemuck::pod_collect_to_vec(&slot[ROWS_AT + list * ROW..][..ROW]);
+                let own = floats(&slot[ROWS_AT + list * ROW..][..ROW]);
                 assert!(own == row(&table, id), "{case}: another own row of list {list}");
             }
             // The seventh number of the report.
