@@ -753,10 +753,7 @@ fn every_call_of_the_driver_that_fails_is_told_by_name_and_role_or_does_no_harm(
         ("one process", way(backend(green, split, Kernel::Wide, IpcKind::Auto))),
         ("stamps", way(sharing(IpcKind::Auto, SignalKind::Stamps))),
         ("legacy", way(backend(Partition::None, GatherChoice::Dma, Kernel::Shift, IpcKind::Legacy))),
-        (
-            "sums that are continued",
-            json!({ "backend": copying(), "sums": true, "plan": rows }),
-        ),
+        ("sums that are continued", json!({ "backend": copying(), "sums": true, "plan": rows })),
         (CACHES, caches),
         (
             "batches that stay on the GPU",
@@ -895,7 +892,8 @@ fn a_producer_killed_at_any_moment_leaves_no_wrong_batch_and_no_process() {
     });
     for round in 0..24_u64 {
         // Every second round of the plain one is one of sums that the CPU begins.
-        let what = [&plain, &cached, &stamps, &larger, &continued, &cached, &stamps, &larger][round as usize % 8];
+        let what =
+            [&plain, &cached, &stamps, &larger, &continued, &cached, &stamps, &larger][round as usize % 8];
         let mut command = place.command(what, &[("CUDA_SIM_DELAY_US", "300".into())]);
         let mut child = command.spawn().expect("this executable runs");
         // Some batches on, and then a moment that differs from round to round by what the machine does.

@@ -7,8 +7,9 @@ use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
 use uva_ops::lists::{Lists, Weights, degree_weights};
 use uva_rows::{
-    BeginPlace, Begun, Cached, CachedRows, EvictingRows, File, GatherError, HostPlace, HostSource, HostTable, Mapped,
-    NarrowFloat, Reduction, RowCache, RowsRead, SumBeginner, SumPlace, SumSource, Summed, SummedValues, Widened,
+    BeginPlace, Begun, Cached, CachedRows, EvictingRows, File, GatherError, HostPlace, HostSource, HostTable,
+    Mapped, NarrowFloat, Reduction, RowCache, RowsRead, SumBeginner, SumPlace, SumSource, Summed,
+    SummedValues, Widened,
 };
 
 use crate::RuntimeError;

@@ -369,8 +369,7 @@ impl RunPlan {
     pub fn begun_room(&self) -> Option<usize> {
         let bytes = self.begun_bytes();
         let rows = self.layout.features_bytes().min(self.slot_room().bytes);
-        self.continues_sums(&self.backend)
-            .then(|| bytes.room(rows.div_ceil((bytes.sum + bytes.own).max(1))))
+        self.continues_sums(&self.backend).then(|| bytes.room(rows.div_ceil((bytes.sum + bytes.own).max(1))))
     }
 
     /// Bytes of these rows on the GPU: one batch's, whatever the number of slots.

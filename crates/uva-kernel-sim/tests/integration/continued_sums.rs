@@ -93,8 +93,7 @@ impl Cached {
     fn begun(&self, way: Way) -> Begun {
         let (entries, own_weights) = self.entries(way);
         let row_bytes = self.case.row_bytes();
-        let mut begun =
-            Begun { sums: Vec::new(), sum_of: Vec::new(), own: Vec::new(), own_of: Vec::new() };
+        let mut begun = Begun { sums: Vec::new(), sum_of: Vec::new(), own: Vec::new(), own_of: Vec::new() };
         for (list, entries) in entries.iter().enumerate() {
             let (terms, by_host) = self.terms(list, entries, &own_weights);
             let number = (begun.sums.len() / self.case.width) as i32;
@@ -159,9 +158,11 @@ impl Cached {
         unsafe { launch_logged(values.continuing_entry(), grid, block, 0, parameters.as_ptr(), &mut log) }
             .unwrap();
         // Of the cache only rows of this batch's ids are read, each within itself.
-        let wanted = |slot: u64| self.ids.iter().any(|&id| {
-            self.slot_map.get(id as usize).is_some_and(|&known| i64::from(known) == slot as i64)
-        });
+        let wanted = |slot: u64| {
+            self.ids.iter().any(|&id| {
+                self.slot_map.get(id as usize).is_some_and(|&known| i64::from(known) == slot as i64)
+            })
+        };
         let within = |address: u64, from: &Placed, length: usize| {
             address.checked_sub(from.address()).is_some_and(|at| at < length as u64)
         };
@@ -198,7 +199,8 @@ impl Cached {
             let (terms, _) = self.terms(list, entries, &own_weights);
             let bits = |sums: &[f32]| sums.iter().map(|sum| sum.to_bits()).collect::<Vec<_>>();
             assert!(bits(sums) == bits(&self.added(&terms)), "{name}: another sum of list {list}");
-            let rows: Vec<_> = terms.iter().map(|&(source, weight)| (self.row(source), f64::from(weight))).collect();
+            let rows: Vec<_> =
+                terms.iter().map(|&(source, weight)| (self.row(source), f64::from(weight))).collect();
             for (column, &sum) in sums.iter().enumerate() {
                 let products = || rows.iter().map(|(row, weight)| f64::from(row[column]) * weight);
                 let sizes: f64 = products().map(f64::abs).sum();

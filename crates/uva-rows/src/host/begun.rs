@@ -326,7 +326,10 @@ mod tests {
     fn ids_that_are_no_rows_and_too_little_room_are_refused() {
         assert!(matches!(KeptRows::new(100, &[3, 100]), Err(GatherError::IdOutOfRange { position: 1, .. })));
         let kept = KeptRows::new(100, &[99, 0]).unwrap();
-        assert_eq!([-1, 0, 1, 99, 100, i64::MAX].map(|id| kept.has(id)), [false, true, false, true, false, false]);
+        assert_eq!(
+            [-1, 0, 1, 99, 100, i64::MAX].map(|id| kept.has(id)),
+            [false, true, false, true, false, false]
+        );
         let table = table();
         let values = SummedValues { narrow: None, widened_own: false };
         let mut source = Summed::new(Mapped::new(&table, 8, 1).unwrap(), values).unwrap();

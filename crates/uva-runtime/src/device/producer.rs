@@ -168,7 +168,8 @@ impl<'d> DeviceGather<'d> {
             // Other gathers read no cached rows: `planning::cacheable`.
             _ if cache.is_some() => {
                 return Err(RuntimeError::Failed(
-                    "rows can be cached for the zero-copy gather, and for sums that the CPU begins".to_owned(),
+                    "rows can be cached for the zero-copy gather, and for sums that the CPU begins"
+                        .to_owned(),
                 ));
             }
             GatherChoice::Device => {

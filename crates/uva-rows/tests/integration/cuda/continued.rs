@@ -38,7 +38,8 @@ fn expected(table: &[u8], batch: &Listed, kept: &dyn Fn(i64) -> bool, by_degrees
     let sums = (0..lists.len()).flat_map(|list| {
         let edges = lists.edges(list);
         let mean = (1.0 / edges.len() as f64) as f32;
-        let of_edge = |edge: usize| (batch.ids[lists.row(edge)], if by_degrees { weights[edge] } else { mean });
+        let of_edge =
+            |edge: usize| (batch.ids[lists.row(edge)], if by_degrees { weights[edge] } else { mean });
         let mut terms: Vec<(i64, f32)> = edges.map(of_edge).collect();
         if by_degrees {
             terms.push((batch.ids[list], own[list]));
@@ -154,14 +155,17 @@ fn sums_in_slots_are_those_of_missed_rows_continued_with_cached_ones() {
         }
         consumer.synchronize().unwrap();
         let fills = filler.drain().unwrap();
-        assert!(fills.iter().all(|fill| fill.bad.is_none() && fill.rows == 0 && fill.began_ns <= fill.ended_ns));
+        assert!(
+            fills.iter().all(|fill| fill.bad.is_none() && fill.rows == 0 && fill.began_ns <= fill.ended_ns)
+        );
         for (number, (slot, by_degrees, batch)) in seen.iter().enumerate() {
             let case = format!("{share} of three rows cached, batch {number}");
             let slot = slot.as_slice();
             let sums = expected(&table, batch, &|id| kept.has(id), *by_degrees);
             let bytes: Vec<u8> = sums.iter().flat_map(|sum| sum.to_ne_bytes()).collect();
             assert!(slot[SUMS_AT..][..bytes.len()] == bytes, "{case}: other sums");
-            for (list, &id) in batch.ids[..batch.offsets.len() - 1].iter().enumerate().filter(|_| !by_degrees) {
+            for (list, &id) in batch.ids[..batch.offsets.len() - 1].iter().enumerate().filter(|_| !by_degrees)
+            {
                 let own = floats(&slot[ROWS_AT + list * ROW..][..ROW]);
                 assert!(own == row(&table, id), "{case}: another own row of list {list}");
             }
@@ -178,7 +182,8 @@ fn sums_in_slots_are_those_of_missed_rows_continued_with_cached_ones() {
                 (count(&behind) - count(&before)) as f64 / BATCHES as f64
             };
             // One upload of the batch and one of the CPU's part; a launch that sums and one that completes the report.
-            let calls = ["cuMemcpyHtoDAsync", "cuLaunchKernel"].map(|name| of_batches([name, &format!("{name}_v2")]));
+            let calls =
+                ["cuMemcpyHtoDAsync", "cuLaunchKernel"].map(|name| of_batches([name, &format!("{name}_v2")]));
             assert_eq!(calls, [2.0, 2.0]);
         }
     }
@@ -239,16 +244,19 @@ fn sums_that_cannot_be_continued_are_refused_with_nothing_enqueued() {
     let mut continuing = filler();
     continuing.continue_sums(cache(20), 512, None, bound).unwrap();
     let nothing = |_: &mut [&mut [u8]]| Ok(());
-    for (filler, wrong) in [
-        (&mut filler(), place),
-        (&mut continuing, SlotPlace { begun: None, ..place }),
-        (&mut continuing, SlotPlace { sums: None, ..place }),
-        (&mut continuing, SlotPlace { sums: Some(SlotSums { destinations: 4, ..sums }), ..place }),
-        (&mut continuing, SlotPlace { sums: Some(SlotSums { sums_at: 1040, ..sums }), ..place }),
-        (&mut continuing, SlotPlace { made: Some(MadeOnHost { ranges: &[], make: &nothing }), ..place }),
-    ] {
+    let refused = |filler: &mut SlotFiller<_>, wrong| {
         let refused = filler.submit(&ids, wrong);
         assert!(matches!(refused, Err(FillError::Layout(_))), "{refused:?}");
+    };
+    refused(&mut filler(), place);
+    for wrong in [
+        SlotPlace { begun: None, ..place },
+        SlotPlace { sums: None, ..place },
+        SlotPlace { sums: Some(SlotSums { destinations: 4, ..sums }), ..place },
+        SlotPlace { sums: Some(SlotSums { sums_at: 1040, ..sums }), ..place },
+        SlotPlace { made: Some(MadeOnHost { ranges: &[], make: &nothing }), ..place },
+    ] {
+        refused(&mut continuing, wrong);
     }
     // What the CPU cannot begin is no fill, either.
     let fails = |_: &mut [u8]| Err(GatherError::Threads { threads: 0, reason: String::new() });
