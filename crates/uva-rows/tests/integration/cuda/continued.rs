@@ -19,7 +19,7 @@ use super::machine::*;
 use super::sums::{Gpu, Listed, ROWS_AT, ROWS_OF_TABLE, SLOT, SUMS_AT, WIDTH};
 
 const ROW: usize = 4 * WIDTH;
-const BATCHES: usize = 24;
+const BATCHES: usize = 12;
 const BYTES: [BegunBytes; 2] = [BegunBytes { sum: ROW, own: ROW }, BegunBytes { sum: ROW, own: 0 }];
 
 fn floats(bytes: &[u8]) -> Vec<f32> {
