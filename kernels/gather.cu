@@ -6,6 +6,7 @@
 //   cache_insert                               any grid; a FIFO cache takes in rows that were gathered
 //   copy_arrays                                any grid; arrays of a batch from one place on the device to another
 //   sum_rows_TYPE                              any grid; sums of gathered rows by lists
+//   continue_sums_TYPE                         any grid; the host's sums continued with cached rows; in place of a gather
 //   gather_finish_{i32,i64}                    one thread; completes the report
 //   spin_until                                 one thread; holds the stream until the host lets go
 //
@@ -78,6 +79,11 @@ UVA_GATHER sum_rows_f32(SumArguments arguments) { uva::sum_rows<uva::Float32>(ar
 UVA_GATHER sum_rows_f16(SumArguments arguments) { uva::sum_rows<uva::Float16>(arguments); }
 UVA_GATHER sum_rows_bf16(SumArguments arguments) { uva::sum_rows<uva::Bfloat16>(arguments); }
 UVA_GATHER sum_rows_e4m3(SumArguments arguments) { uva::sum_rows<uva::Float8E4m3>(arguments); }
+
+UVA_GATHER continue_sums_f32(ContinuedArguments arguments) { uva::continue_sums<uva::Float32>(arguments); }
+UVA_GATHER continue_sums_f16(ContinuedArguments arguments) { uva::continue_sums<uva::Float16>(arguments); }
+UVA_GATHER continue_sums_bf16(ContinuedArguments arguments) { uva::continue_sums<uva::Bfloat16>(arguments); }
+UVA_GATHER continue_sums_e4m3(ContinuedArguments arguments) { uva::continue_sums<uva::Float8E4m3>(arguments); }
 
 __global__ void gather_finish_i32(GatherReport* report, const void* ids, unsigned long long stamp) {
   uva::finish<int>(report, ids, stamp);

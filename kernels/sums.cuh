@@ -1,9 +1,11 @@
 // Sums of listed rows, which lie in device memory already: what the first layer of some models begins with. A group of
 // lanes makes the sum of a list, each lane of its own columns and in the order of the list's edges, so the bits depend
-// on no grid. docs/aggregation.md has the formulas.
+// on no grid. The rows are those that were gathered for the batch. Or they are those of a cache, and continue sums that
+// the host began with the others. docs/aggregation.md has the formulas.
 #pragma once
 
 #include "cache.cuh"
+#include "gather.cuh"
 #include "lists.cuh"
 
 // Passed by value; declared in crates/uva-kernels too. Numbers in the lists may have any value: they are held to their
@@ -20,6 +22,23 @@ struct SumArguments {
   unsigned long long edges;
   float* sums;                      // destinations rows of as many values, aligned to their size
   unsigned char* own;               // destinations rows of row_bytes, aligned to a value: copies of the first rows; or null
+};
+
+// Passed by value; declared in crates/uva-kernels too. Sums of which the host made a part: those of the listed rows that
+// are not in a cache. The list's rows that are there continue it, in the list's order.
+struct ContinuedArguments {
+  SumArguments lists;               // `rows` are those of the cache, slot by slot, in place of the sources'
+  unsigned long long cached;        // how many of them
+  const long long* ids;             // sources entries: the row of the table that each is. They may have any value
+  const int* slot_map;              // table_rows entries: the slot of each row in the cache, negative: none
+  unsigned long long table_rows;
+  const float* begun;               // begun_rows sums, aligned to their size
+  const int* begun_of;              // destinations entries: which of these the list's is, negative: it begins at zero
+  unsigned long long begun_rows;
+  const unsigned char* missed;      // missed_rows rows of row_bytes, aligned to a value: own rows that are not cached
+  const int* missed_of;             // destinations entries: which of these the own row is, negative: none; or null
+  unsigned long long missed_rows;
+  GatherReport* report;             // gets the time of the beginning
 };
 
 namespace uva {
@@ -86,13 +105,67 @@ __device__ __forceinline__ void add(float (&sums)[WIDTH / Value::BYTES], const P
   }
 }
 
+// No row: any negative number is.
+constexpr int NOWHERE = -1;
+
+// Rows of a batch, gathered beforehand: that of a source has its number.
+struct GatheredRows {
+  static constexpr bool SOME_MISS = false;
+
+  // Addresses that the pieces of own rows, and of sums, are aligned to.
+  __device__ __forceinline__ u64 rows_at() const { return 0; }
+  __device__ __forceinline__ u64 sums_at() const { return 0; }
+
+  // Which row is that of the source; negative: none.
+  __device__ __forceinline__ int row_of(int source) const { return source; }
+};
+
+// Rows of a cache. Those of the other sources are in the sums that the host began.
+struct CachedRows {
+  static constexpr bool SOME_MISS = true;
+  const ContinuedArguments& arguments;
+
+  __device__ __forceinline__ u64 rows_at() const { return reinterpret_cast<u64>(arguments.missed); }
+  __device__ __forceinline__ u64 sums_at() const { return reinterpret_cast<u64>(arguments.begun); }
+
+  __device__ __forceinline__ int row_of(int source) const {
+    const u64 id = (u64)arguments.ids[source];
+    // A negative id is a huge unsigned one.
+    return id < arguments.table_rows ? arguments.slot_map[id] : NOWHERE;
+  }
+};
+
+// The host's part of a sum: columns from `first` on, of which the lane has some if it is `mine`.
+template <int VALUES, int WIDTH>
+__device__ __forceinline__ void begin_with(float (&sums)[VALUES], const ContinuedArguments& arguments, u64 destination,
+                                           u64 columns, u64 first, bool mine) {
+  const int row = mine ? arguments.begun_of[destination] : NOWHERE;
+  const u8* const from = reinterpret_cast<const u8*>(arguments.begun) + ((u64)row * columns + first) * sizeof(float);
+  // Sums of pieces of 16 bytes are whole pieces, too.
+  constexpr int WORDS = WIDTH == 16 ? 4 : 1;
+#pragma unroll
+  for (int value = 0; value < VALUES; value += WORDS) {
+    const Piece<4 * WORDS> piece = load<4 * WORDS>(from + value * sizeof(float), row >= 0);
+#pragma unroll
+    for (int word = 0; word < WORDS; ++word) sums[value + word] = __uint_as_float(piece.word[word]);
+  }
+}
+
+// Where the own row of a destination lies, whose place in the cache is `row`; null where it is nowhere.
+__device__ __forceinline__ const u8* own_row(const ContinuedArguments& arguments, u64 destination, int row) {
+  const u64 row_bytes = arguments.lists.row_bytes;
+  if (row >= 0) return arguments.lists.rows + (u64)row * row_bytes;
+  const int missed = arguments.missed_of == nullptr ? NOWHERE : arguments.missed_of[destination];
+  return missed < 0 ? nullptr : arguments.missed + (u64)missed * row_bytes;
+}
+
 // By pieces of WIDTH bytes: a lane has one at a time. A row of more pieces than a warp has lanes is summed in panels,
 // and its list is read again for each.
-template <class Value, int WIDTH>
-__device__ __forceinline__ void sum_pieces(const SumArguments& arguments) {
+template <class Value, int WIDTH, class Rows>
+__device__ __forceinline__ void sum_pieces(const SumArguments& arguments, const Rows& rows) {
   constexpr int VALUES = WIDTH / Value::BYTES;
-  // Sixteen sums and four pieces are more than 64 registers hold.
-  constexpr u32 DEPTH = VALUES > 8 ? SUMS_DEPTH / 2 : SUMS_DEPTH;
+  // Sixteen sums and four pieces are more than 64 registers hold; and eight, where rows are looked up.
+  constexpr u32 DEPTH = VALUES > (Rows::SOME_MISS ? 4 : 8) ? SUMS_DEPTH / 2 : SUMS_DEPTH;
   const u64 row_bytes = arguments.row_bytes, pieces = row_bytes / WIDTH;
   u32 group = SUMS_DEPTH;
   while (group < LANES && group < pieces) group *= 2;
@@ -115,22 +188,31 @@ __device__ __forceinline__ void sum_pieces(const SumArguments& arguments) {
       const u64 at = (panel + place) * WIDTH;
       const bool mine = there && at < row_bytes;
       float sums[VALUES] = {};
+      if constexpr (Rows::SOME_MISS) {
+        begin_with<VALUES, WIDTH>(sums, rows.arguments, destination, row_bytes / Value::BYTES, at / Value::BYTES, mine);
+      }
       // Every lane of the warp makes every turn, since loads and shuffles are operations of all of them.
       for (u32 done = 0; __ballot_sync(ALL_LANES, done < picks) != 0; done += group) {
         const u32 here = done >= picks ? 0 : picks - done < group ? picks - done : group;
-        int source = 0;
+        int row = Rows::SOME_MISS ? NOWHERE : 0;
         float weight = 0;
         if (place < here) {
           const u64 edge = (u64)begin + done + place;
-          source = within(arguments.indices[edge], last_source);
-          weight = weight_in_sum(arguments, edge, destination, source, picks);
+          const int source = within(arguments.indices[edge], last_source);
+          row = rows.row_of(source);
+          if (!Rows::SOME_MISS || row >= 0) {
+            weight = weight_in_sum(arguments, edge, destination, source, picks);
+          }
         }
+        // The group's edges whose rows are here, as bits.
+        const u32 found = Rows::SOME_MISS ? __ballot_sync(ALL_LANES, row >= 0) >> leader : 0;
         for (u32 next = 0; __ballot_sync(ALL_LANES, next < here) != 0; next += DEPTH) {
           Piece<WIDTH> read[DEPTH];
 #pragma unroll
           for (u32 ahead = 0; ahead < DEPTH; ++ahead) {
-            const u64 row = (u64)__shfl_sync(ALL_LANES, source, (int)(leader + next + ahead));
-            read[ahead] = load<WIDTH>(arguments.rows + row * row_bytes + at, mine && next + ahead < here);
+            const u64 of_edge = (u64)__shfl_sync(ALL_LANES, row, (int)(leader + next + ahead));
+            const bool wanted = next + ahead < here && (!Rows::SOME_MISS || (found >> (next + ahead) & 1) != 0);
+            read[ahead] = load<WIDTH>(arguments.rows + of_edge * row_bytes + at, mine && wanted);
           }
           // Keeps ptxas from using the first load before it has sent the last (see `load`).
           __syncwarp();
@@ -138,13 +220,24 @@ __device__ __forceinline__ void sum_pieces(const SumArguments& arguments) {
           for (u32 ahead = 0; ahead < DEPTH; ++ahead) {
             const float of_edge = __shfl_sync(ALL_LANES, weight, (int)(leader + next + ahead));
             // An edge that is not there must not add: even a zero would turn -0 into 0.
-            if (next + ahead < here) add<Value, WIDTH>(sums, read[ahead], of_edge);
+            const bool wanted = next + ahead < here && (!Rows::SOME_MISS || (found >> (next + ahead) & 1) != 0);
+            if (wanted) add<Value, WIDTH>(sums, read[ahead], of_edge);
           }
         }
       }
       if (arguments.degrees != nullptr || arguments.own != nullptr) {
-        const Piece<WIDTH> own = load<WIDTH>(arguments.rows + destination * row_bytes + at, mine);
-        if (mine && arguments.degrees != nullptr) {
+        // An own row that the host read is in its part of the sum.
+        bool added = mine;
+        Piece<WIDTH> own;
+        if constexpr (Rows::SOME_MISS) {
+          const int row = mine ? rows.row_of((int)destination) : NOWHERE;
+          const u8* const from = mine ? own_row(rows.arguments, destination, row) : nullptr;
+          own = load<WIDTH>(from + at, from != nullptr);
+          added = row >= 0;
+        } else {
+          own = load<WIDTH>(arguments.rows + destination * row_bytes + at, mine);
+        }
+        if (added && arguments.degrees != nullptr) {
           const double factor = root(arguments.degrees[destination]);
           add<Value, WIDTH>(sums, own, (float)(factor * factor));
         }
@@ -169,16 +262,30 @@ __device__ __forceinline__ void sum_pieces(const SumArguments& arguments) {
 }
 
 // By the widest pieces that rows on both sides consist of.
+template <class Value, class Rows>
+__device__ __forceinline__ void sum_by_pieces(const SumArguments& arguments, const Rows& rows) {
+  const u64 mixed = reinterpret_cast<u64>(arguments.rows) | reinterpret_cast<u64>(arguments.own) | arguments.row_bytes |
+                    rows.rows_at();
+  if ((mixed | reinterpret_cast<u64>(arguments.sums) | rows.sums_at()) % 16 == 0) {
+    sum_pieces<Value, 16>(arguments, rows);
+  } else if (mixed % 4 == 0) {
+    sum_pieces<Value, 4>(arguments, rows);
+  } else {
+    sum_pieces<Value, Value::BYTES>(arguments, rows);
+  }
+}
+
 template <class Value>
 __device__ __forceinline__ void sum_rows(const SumArguments& arguments) {
-  const u64 mixed = reinterpret_cast<u64>(arguments.rows) | reinterpret_cast<u64>(arguments.own) | arguments.row_bytes;
-  if ((mixed | reinterpret_cast<u64>(arguments.sums)) % 16 == 0) {
-    sum_pieces<Value, 16>(arguments);
-  } else if (mixed % 4 == 0) {
-    sum_pieces<Value, 4>(arguments);
-  } else {
-    sum_pieces<Value, Value::BYTES>(arguments);
-  }
+  sum_by_pieces<Value>(arguments, GatheredRows());
+}
+
+// No gather has noted when the batch began.
+template <class Value>
+__device__ __forceinline__ void continue_sums(const ContinuedArguments& arguments) {
+  if (threadIdx.x == 0) atomicMin(&arguments.report->began_ns, (u64)global_nanoseconds());
+  const CachedRows rows = {arguments};
+  sum_by_pieces<Value>(arguments.lists, rows);
 }
 
 }  // namespace uva

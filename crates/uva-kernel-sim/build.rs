@@ -8,7 +8,7 @@ use uva_kernels::cache::{CacheInsertion, InsertArguments};
 use uva_kernels::copies::{CopyArguments, DeviceCopy};
 use uva_kernels::gather::{GatherArguments, GatherReport};
 use uva_kernels::sample::{SampleArguments, SampleReport};
-use uva_kernels::sums::SumArguments;
+use uva_kernels::sums::{ContinuedArguments, SumArguments};
 use uva_kernels::verdict::VerdictArguments;
 
 fn main() {
@@ -28,6 +28,7 @@ fn main() {
             ("BatchBlocks", BatchBlocks::BYTES),
             ("BlockArguments", BlockArguments::BYTES),
             ("CacheInsertion", CacheInsertion::BYTES),
+            ("ContinuedArguments", ContinuedArguments::BYTES),
             ("CopyArguments", CopyArguments::BYTES),
             ("DeviceCopy", DeviceCopy::BYTES),
             ("InsertArguments", InsertArguments::BYTES),

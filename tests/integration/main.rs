@@ -8,6 +8,8 @@ mod support;
 #[cfg(feature = "train")]
 mod aggregate;
 mod aggregate_auto;
+#[cfg(feature = "train")]
+mod aggregate_cached;
 mod aggregate_gpu;
 #[cfg(feature = "train")]
 mod bench_aggregate;

@@ -7,7 +7,7 @@ use uva_kernels::cache::InsertArguments;
 use uva_kernels::copies::CopyArguments;
 use uva_kernels::gather::{GatherArguments, GatherReport};
 use uva_kernels::sample::SampleArguments;
-use uva_kernels::sums::SumArguments;
+use uva_kernels::sums::{ContinuedArguments, SumArguments};
 use uva_kernels::verdict::VerdictArguments;
 use uva_kernels::{Access, EntryPoint, KernelArray, Takes};
 
@@ -92,6 +92,7 @@ fn hold_all(takes: Takes, parameters: &Parameters) -> Result<Vec<Hold>, Code> {
             hold_arrays(&arrays)
         }
         Takes::Sums(values) => hold_arrays(&parameters.first::<SumArguments>().arrays(values)),
+        Takes::Continued(values) => hold_arrays(&parameters.first::<ContinuedArguments>().arrays(values)),
         Takes::Blocks => {
             let batch: BatchBlocks = parameters.first();
             let arrays: Vec<_> = batch.blocks().iter().flat_map(BlockArguments::arrays).collect();

@@ -61,6 +61,7 @@ pub struct BatchHeader {
     list_reads_cached: u64,
     rows_cached: u64,
     disk: BatchReads,
+    link_bytes: u64,
     queue: u32,
     pace: u32,
     kind: u32,
@@ -230,9 +231,21 @@ impl BatchHeader {
         ListReads { all: self.list_reads, cached: self.list_reads_cached }
     }
 
-    /// Rows that came from the feature cache; in a slot on a GPU the gather's report says.
+    /// Rows that came from the feature cache, as far as the CPU looks them up; where a kernel does, the gather's report
+    /// says.
     pub fn rows_cached(&self) -> u64 {
         self.rows_cached
+    }
+
+    /// Bytes of own rows and sums that crossed the link to a GPU, where the CPU made some of them and a cache on the GPU had
+    /// the rest.
+    pub fn link_bytes(&self) -> u64 {
+        self.link_bytes
+    }
+
+    /// Notes them.
+    pub fn set_link_bytes(&mut self, bytes: u64) {
+        self.link_bytes = bytes;
     }
 
     /// Batches that waited for the consumer when the producer turned to this one.

@@ -5,7 +5,7 @@ use crate::cache::{CACHE_INSERT, InsertArguments};
 use crate::copies::{COPY_ARRAYS, CopyArguments};
 use crate::gather::{GATHER_BEGIN, GatherArguments, IdWidth, Kernel, SPIN_UNTIL, finish_entry};
 use crate::sample::{SampleArguments, SampleKernel};
-use crate::sums::{SumArguments, SummedType};
+use crate::sums::{ContinuedArguments, SumArguments, SummedType};
 use crate::verdict::{BATCH_VERDICT, VerdictArguments};
 
 /// A kernel that can be launched.
@@ -34,6 +34,8 @@ pub enum Takes {
     Copies,
     /// [`SumArguments`] of rows of these values.
     Sums(SummedType),
+    /// [`ContinuedArguments`] of rows of these values.
+    Continued(SummedType),
     /// [`BatchBlocks`].
     Blocks,
     /// [`VerdictArguments`].
@@ -52,6 +54,7 @@ impl Takes {
             Self::Insert => &[InsertArguments::BYTES],
             Self::Copies => &[CopyArguments::BYTES],
             Self::Sums(_) => &[SumArguments::BYTES],
+            Self::Continued(_) => &[ContinuedArguments::BYTES],
             Self::Blocks => &[BatchBlocks::BYTES],
             Self::Verdict => &[VerdictArguments::BYTES],
             Self::Sample(_) => &[SampleArguments::BYTES],
@@ -69,7 +72,10 @@ pub fn entry_points() -> Vec<EntryPoint> {
         EntryPoint { name: BATCH_VERDICT, takes: Takes::Verdict },
         EntryPoint { name: SPIN_UNTIL, takes: Takes::Flag },
     ];
-    all.extend(SummedType::ALL.map(|values| EntryPoint { name: values.entry(), takes: Takes::Sums(values) }));
+    for values in SummedType::ALL {
+        all.push(EntryPoint { name: values.entry(), takes: Takes::Sums(values) });
+        all.push(EntryPoint { name: values.continuing_entry(), takes: Takes::Continued(values) });
+    }
     for width in IdWidth::ALL {
         all.push(EntryPoint { name: finish_entry(width), takes: Takes::Finish });
         for kernel in Kernel::ALL {

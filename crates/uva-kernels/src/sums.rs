@@ -1,6 +1,7 @@
 //! Sums of listed rows in device memory: `kernels/sums.cuh`.
 
 use crate::arrays::KernelArray;
+use crate::gather::GatherReport;
 use crate::source::SUMS_CUH;
 
 /// Loads of a lane in flight, and the fewest lanes of a group.
@@ -42,6 +43,16 @@ impl SummedType {
             Self::F16 => "sum_rows_f16",
             Self::Bf16 => "sum_rows_bf16",
             Self::E4m3 => "sum_rows_e4m3",
+        }
+    }
+
+    /// The entry point that continues sums of such values with cached rows. It runs with any grid.
+    pub const fn continuing_entry(self) -> &'static str {
+        match self {
+            Self::F32 => "continue_sums_f32",
+            Self::F16 => "continue_sums_f16",
+            Self::Bf16 => "continue_sums_bf16",
+            Self::E4m3 => "continue_sums_e4m3",
         }
     }
 }
@@ -97,7 +108,12 @@ impl SumArguments {
     /// # Errors
     /// The reason why no memory can match these arguments.
     pub fn check(&self, values: SummedType) -> Result<(), String> {
-        let refuse = |what: String| Err(format!("rows cannot be summed: {what}"));
+        self.check_counts(values)?;
+        check_arrays(&self.arrays(values))
+    }
+
+    fn check_counts(&self, values: SummedType) -> Result<(), String> {
+        let refuse = |what: String| Err(refusal(&what));
         let Self { row_bytes, sources, destinations, edges, .. } = *self;
         if row_bytes == 0 || !row_bytes.is_multiple_of(values.bytes()) {
             return refuse(format!("{row_bytes} bytes are no values of {} bytes", values.bytes()));
@@ -108,7 +124,7 @@ impl SumArguments {
         if destinations > sources {
             return refuse(format!("{destinations} destinations are more than {sources} sources"));
         }
-        self.arrays(values).iter().find_map(KernelArray::refusal).map_or(Ok(()), refuse)
+        Ok(())
     }
 
     /// Warps with work: a group of lanes makes a sum, and a warp has as many groups as fit.
@@ -120,14 +136,103 @@ impl SumArguments {
     /// that crossed the link. A warp needs three turns of four loads a list, some 2 µs. On 8 multiprocessors of 32
     /// resident warps each that is 1 ms, beside 4 ms or more on a link of 55 GB/s. No GPU has measured it yet.
     pub fn useful_warps(&self, values: SummedType) -> u64 {
-        let mixed = self.rows | self.own | self.row_bytes;
-        let piece = match (mixed | self.sums, mixed) {
+        self.warps_of_pieces(values, 0, 0)
+    }
+
+    /// The same where more rows and more sums begin at these addresses.
+    fn warps_of_pieces(&self, values: SummedType, more_rows: u64, more_sums: u64) -> u64 {
+        let mixed = self.rows | self.own | self.row_bytes | more_rows;
+        let piece = match (mixed | self.sums | more_sums, mixed) {
             (all, _) if all.is_multiple_of(16) => 16,
             (_, rows) if rows.is_multiple_of(4) => 4,
             _ => values.bytes(),
         };
         let lanes = self.row_bytes.div_ceil(piece).next_power_of_two().clamp(DEPTH, LANES);
         self.destinations.div_ceil(LANES / lanes)
+    }
+}
+
+fn refusal(what: &str) -> String {
+    format!("rows cannot be summed: {what}")
+}
+
+fn check_arrays(arrays: &[KernelArray]) -> Result<(), String> {
+    arrays.iter().find_map(KernelArray::refusal).map_or(Ok(()), |what| Err(refusal(&what)))
+}
+
+shared_struct! {
+    in SUMS_CUH;
+    /// The arguments of sums that the host began with the rows that no cache has. Addresses are the device's. The
+    /// numbers of the block and the ids may have any value; those of `begun_of`, `missed_of` and the slot map may not.
+    pub struct ContinuedArguments {
+        /// The lists. `rows` are the cache's, slot by slot.
+        pub lists: SumArguments,
+        /// Rows of the cache.
+        pub cached: u64,
+        /// int64, `sources`: the row of the table that each source is.
+        pub ids: u64,
+        /// int32 for each row of the table: its slot in the cache, negative for none.
+        pub slot_map: u64,
+        /// Rows of the table.
+        pub table_rows: u64,
+        /// float32, `begun_rows` rows of as many values as a row has: the host's sums.
+        pub begun: u64,
+        /// int32, `destinations`: which of these a list's sum begins with, negative for zeros.
+        pub begun_of: u64,
+        /// The host's sums.
+        pub begun_rows: u64,
+        /// `missed_rows` rows, aligned to a value: own rows that the cache has not.
+        pub missed: u64,
+        /// int32, `destinations`: which of these is the own row, negative for none. 0 where nobody wants own rows.
+        pub missed_of: u64,
+        /// Own rows that the cache has not.
+        pub missed_rows: u64,
+        /// A [`GatherReport`], which gets the time of the beginning.
+        pub report: u64,
+    }
+}
+
+impl ContinuedArguments {
+    /// The arrays that these arguments name.
+    pub fn arrays(&self, values: SummedType) -> Vec<KernelArray> {
+        let SumArguments { row_bytes, sources, destinations, .. } = self.lists;
+        let sum_bytes = row_bytes / values.bytes() * 4;
+        let rows = |array: KernelArray, alignment| KernelArray { alignment, ..array };
+        let mut arrays = self.lists.arrays(values).to_vec();
+        arrays[0].count = self.cached;
+        arrays.extend([
+            KernelArray::read("the ids", self.ids, sources, 8),
+            KernelArray::read("the slot map", self.slot_map, self.table_rows, 4),
+            rows(KernelArray::read("the begun sums", self.begun, self.begun_rows, sum_bytes), 4),
+            KernelArray::read("the numbers of begun sums", self.begun_of, destinations, 4),
+            rows(
+                KernelArray::read("the missed own rows", self.missed, self.missed_rows, row_bytes),
+                values.bytes(),
+            ),
+            KernelArray::read("the numbers of missed own rows", self.missed_of, destinations, 4).if_any(),
+            KernelArray::write("the report", self.report, 1, GatherReport::BYTES as u64),
+        ]);
+        arrays
+    }
+
+    /// # Errors
+    /// The reason why no memory can match these arguments.
+    pub fn check(&self, values: SummedType) -> Result<(), String> {
+        self.lists.check_counts(values)?;
+        let Self { cached, begun_rows, missed_rows, .. } = *self;
+        if [cached, begun_rows, missed_rows].iter().any(|&count| count > i32::MAX as u64) {
+            let what = format!("{cached} cached rows, {begun_rows} begun sums or {missed_rows} missed rows");
+            return Err(refusal(&format!("{what} are more than i32 can count")));
+        }
+        if (self.missed_of == 0) != (self.lists.own == 0) {
+            return Err(refusal("own rows and the numbers of those that are missed go together"));
+        }
+        check_arrays(&self.arrays(values))
+    }
+
+    /// As [`SumArguments::useful_warps`].
+    pub fn useful_warps(&self, values: SummedType) -> u64 {
+        self.lists.warps_of_pieces(values, self.missed, self.begun)
     }
 }
 
@@ -164,6 +269,55 @@ mod tests {
             (SumArguments { sums: 0x6002, ..good }, "the sums"),
             (SumArguments { indptr: 0, ..good }, "the offsets"),
             (SumArguments { degrees: 0x5002, ..good }, "the degrees"),
+        ] {
+            let error = wrong.check(SummedType::F16).unwrap_err();
+            assert!(error.contains(told), "{error} should tell {told}");
+        }
+    }
+
+    #[test]
+    fn arguments_of_continued_sums_that_no_memory_can_satisfy_are_refused() {
+        let good = ContinuedArguments {
+            lists: SumArguments {
+                rows: 0x1002,
+                row_bytes: 6,
+                sources: 5,
+                indptr: 0x2004,
+                indices: 0x3004,
+                destinations: 3,
+                edges: 7,
+                sums: 0x6004,
+                own: 0x7002,
+                ..SumArguments::default()
+            },
+            // No row is cached: there may be no memory for one.
+            cached: 0,
+            ids: 0x8008,
+            slot_map: 0x9004,
+            table_rows: 20,
+            begun: 0xa004,
+            begun_of: 0xb004,
+            begun_rows: 2,
+            missed: 0xc002,
+            missed_of: 0xd004,
+            missed_rows: 1,
+            report: 0xe008,
+        };
+        good.check(SummedType::F16).unwrap();
+        ContinuedArguments { begun: 0, begun_rows: 0, missed: 0, missed_rows: 0, ..good }
+            .check(SummedType::F16)
+            .unwrap();
+        for (wrong, told) in [
+            (ContinuedArguments { lists: SumArguments { row_bytes: 7, ..good.lists }, ..good }, "no values"),
+            (ContinuedArguments { lists: SumArguments { own: 0, ..good.lists }, ..good }, "go together"),
+            (ContinuedArguments { missed_of: 0, ..good }, "go together"),
+            (ContinuedArguments { cached: 1 << 31, ..good }, "more than i32"),
+            (ContinuedArguments { ids: 0x8004, ..good }, "the ids"),
+            (ContinuedArguments { slot_map: 0, ..good }, "the slot map"),
+            (ContinuedArguments { begun: 0xa002, ..good }, "the begun sums"),
+            (ContinuedArguments { begun_of: 0, ..good }, "the numbers of begun sums"),
+            (ContinuedArguments { missed: 0xc001, ..good }, "the missed own rows"),
+            (ContinuedArguments { report: 0, ..good }, "the report"),
         ] {
             let error = wrong.check(SummedType::F16).unwrap_err();
             assert!(error.contains(told), "{error} should tell {told}");

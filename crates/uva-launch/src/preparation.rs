@@ -87,6 +87,7 @@ impl Draft {
         };
         plan.check_prepare(backend, eviction)?;
         plan.check_look_ahead(eviction)?;
+        plan.check_eviction(backend, eviction)?;
         let plan = plan.with_features(&dataset, backend)?;
         Ok(Self { dataset, plan, caches, planned, place_is_open: false })
     }
@@ -168,13 +169,14 @@ impl Draft {
             None => None,
         };
         let measured = plan.backend.cuda().is_some_and(|cuda| cuda.sampler == SamplerChoice::Auto);
-        let kinds = cacheable(&plan.backend);
+        let kinds = cacheable(&plan.backend, &plan.options);
         if caches.is_some() && !kinds.lists && !kinds.rows && !measured {
             return Err(OptionError::of(
                 "gpu_cache",
                 format!(
-                    "caches on the GPU are read by `sampler=gpu` (lists) and `gather=zero-copy` (rows), and this run has \
-                     `sampler=cpu` and `gather={}`",
+                    "caches on the GPU are read by `sampler=gpu` (lists) and `gather=zero-copy` (rows), or by a kernel that \
+                     continues sums of the CPU, `mean` or `gcn` with `gather=dma` (rows). This run has `sampler=cpu` and \
+                     `gather={}`",
                     plan.backend.gather_name()
                 ),
             )
@@ -208,7 +210,7 @@ impl Draft {
             let contents = CacheContents::default();
             return Ok(Prepared { dataset, plan, contents, cache_plan: None });
         };
-        let cache_plan = usable(cache_plan, &dataset, &plan.backend, observer)?;
+        let cache_plan = usable(cache_plan, &dataset, &plan, observer)?;
         let contents = match launcher {
             Some(launcher) => launcher.fill_caches(&dataset, &cache_plan)?,
             None => CacheContents::of_plan(&dataset, &cache_plan)?,
@@ -356,14 +358,14 @@ fn sample_where(
     Ok(plan.on(backend))
 }
 
-/// The part of a cache plan that this backend reads.
+/// The part of a cache plan that this run reads.
 fn usable(
     mut plan: CachePlan,
     dataset: &Dataset,
-    backend: &Backend,
+    run: &RunPlan,
     observer: &mut dyn Observer,
 ) -> Result<CachePlan, RuntimeError> {
-    let kinds = cacheable(backend);
+    let kinds = cacheable(&run.backend, &run.options);
     if !kinds.lists && plan.lists.count > 0 {
         observer.note(
             "the plan's lists are not cached: the CPU samples, and lists on the GPU are for a sampler there",
@@ -372,11 +374,12 @@ fn usable(
     }
     if !kinds.rows && plan.rows.count > 0 {
         observer.note(
-            "the plan's rows are not cached: only --gather zero-copy reads rows that are kept on the GPU",
+            "the plan's rows are not cached: only --gather zero-copy, and sums of the CPU with --gather dma, read rows \
+             that are kept on the GPU",
         );
         plan.leave_out_rows();
     }
-    check_plan_fits(&plan, dataset, backend)?;
+    check_plan_fits(&plan, dataset, &run.backend)?;
     Ok(plan)
 }
 

@@ -70,7 +70,8 @@ impl CommandRun {
         let mut more = vec![("command", json!(command.words()))];
         let sums = prepared.plan.options.aggregation;
         if sums != Aggregation::None {
-            more.push(("aggregate", json!({ "way": "host", "sums": sums.name(), "reason": "asked for" })));
+            let way = prepared.plan.sums_made().way();
+            more.push(("aggregate", json!({ "way": way, "sums": sums.name(), "reason": "asked for" })));
         }
         prepared.log_start("processes");
         observer.event(&prepared.start_event(options, "processes", &more))?;

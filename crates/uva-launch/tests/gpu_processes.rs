@@ -27,7 +27,7 @@ use uva_runtime::metrics::{Event, Observer, Progress};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::planning::Search;
 use uva_runtime::roles::BatchReceiver;
-use uva_runtime::{LoaderOptions, Passes, RuntimeError, SlotRoom};
+use uva_runtime::{Aggregation, Batch, LoaderOptions, Passes, RuntimeError, SlotRoom};
 use uva_sample::{SamplerKind, batch_hash};
 
 /// A run that takes longer hangs: it has some twenty small batches. Generous, for machines that do other things too.
@@ -119,8 +119,13 @@ fn hold_against_the_dataset(
                 return Err(wrong(format!("row {position} of batch {} is not node {node}'s", batch.index())));
             }
         }
-        if batch.features().rows != batch.node_count() {
-            return Err(wrong("fewer rows than nodes".into()));
+        let expected = match sums_are_means(&batch, table.bytes) {
+            None => batch.node_count(),
+            Some(true) => batch.counts(batch.layers() - 1).destinations,
+            Some(false) => return Err(wrong(format!("a sum of batch {}", batch.index()))),
+        };
+        if batch.features().rows != expected {
+            return Err(wrong("fewer rows than nodes, or than destinations".into()));
         }
         let blocks: Vec<_> = (0..batch.layers()).map(|layer| batch.block(layer)).collect();
         if batch_hash(batch.input_nodes(), batch.seed_count(), &blocks) != batch.hash() {
@@ -183,6 +188,27 @@ fn hold_against_the_dataset(
     }))
 }
 
+/// Whether the batch's sums are the means of the table's rows, which are float32, to their rounding; `None` without sums.
+fn sums_are_means(batch: &Batch, table: &[u8]) -> Option<bool> {
+    let (sums, nodes) = (batch.aggregated()?, batch.input_nodes());
+    let block = batch.block(batch.layers() - 1);
+    let width = batch.layout().dim();
+    let value = |node: i64, column: usize| {
+        let at = (node as usize * width + column) * 4;
+        f64::from(f32::from_ne_bytes([table[at], table[at + 1], table[at + 2], table[at + 3]]))
+    };
+    Some(block.indptr.windows(2).zip(sums).all(|(ends, sum)| {
+        let list = &block.indices[ends[0] as usize..ends[1] as usize];
+        let picks = list.len().max(1) as f64;
+        sum.iter().enumerate().all(|(column, &sum)| {
+            let terms = || list.iter().map(|&local| value(nodes[local as usize], column) / picks);
+            let sizes: f64 = terms().map(f64::abs).sum();
+            // One rounding more: the weight is rounded, too.
+            (f64::from(sum) - terms().sum::<f64>()).abs() <= (picks + 3.0) * 2_f64.powi(-24) * sizes
+        })
+    }))
+}
+
 fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).map_or(0, |pages| pages * 4096)
@@ -204,6 +230,7 @@ fn launch(dataset: &Path, what: &str) -> i32 {
             edge_ids: what["edge_ids"] == true,
             degrees: what["degrees"] == true,
             input_id: what["input_id"] == true,
+            aggregation: if what["sums"] == true { Aggregation::Mean } else { Aggregation::None },
             ..LoaderOptions::default()
         };
         let backend: Backend = serde_json::from_value(what["backend"].clone()).expect("a backend");
@@ -319,6 +346,11 @@ const CACHE: u64 = 14_000;
 
 fn two_processes() -> Backend {
     backend(Partition::None, GatherChoice::ZeroCopy, Kernel::Wide, IpcKind::Auto)
+}
+
+/// Two processes, where the CPU's rows and sums go to the GPU by copies.
+fn copying() -> Backend {
+    backend(Partition::None, GatherChoice::Dma, Kernel::Wide, IpcKind::Auto)
 }
 
 /// A graph, and the cache of compiled kernels that all runs of a test share.
@@ -456,6 +488,16 @@ fn every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes() {
             let hit = |name: &str| ended.done[name].as_u64().expect("a count") > 0;
             assert_eq!(hit("list_hits") || hit("row_hits"), policy.is_some(), "{what}: {}", ended.done);
         }
+    }
+    for (gpu_cache, room) in [(None, None), (Some(CACHE), None), (Some(CACHE), Some(SOME_FIT))] {
+        // Sums of the CPU, which it only begins where rows are cached; some batches are larger than their slots.
+        let mut what = json!({ "backend": copying(), "sums": true, "policy": "degree" });
+        (what["gpu_cache"], what["slot_bytes"]) = (gpu_cache.into(), room.into());
+        let ended = place.run(&what, &[("CUDA_SIM_DELAY_US", "300".into())]);
+        assert_eq!(ended.code, Some(0), "{what}\n{}", ended.stderr);
+        assert_eq!(ended.done["hashes"], hashes, "{what}");
+        assert_eq!(ended.done["row_hits"].as_u64() > Some(0), gpu_cache.is_some(), "{what}: {}", ended.done);
+        assert_eq!(ended.done["oversized"].as_u64() > Some(0), room.is_some(), "{what}: {}", ended.done);
     }
     for kind in ["neighbor", "labor", "weighted"] {
         let hashes = expected_of(&place, kind);
@@ -700,12 +742,18 @@ fn every_call_of_the_driver_that_fails_is_told_by_name_and_role_or_does_no_harm(
     let caches = json!({ "backend": caching, "gpu_cache": CACHE, "keep": plan });
     // The planner costs more than the run: only its own faults are tried with it.
     let planned = json!({ "backend": caching, "plan": plan });
+    let rows = place.directory.path().join("rows.json");
+    let mut continued = json!({ "backend": copying(), "sums": true, "policy": "degree" });
+    (continued["gpu_cache"], continued["keep"]) = (CACHE.into(), json!(rows));
+    let ended = place.run(&continued, &[]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     let way = |backend: Backend| json!({ "backend": backend });
     let ways = [
         ("two processes", way(two_processes())),
         ("one process", way(backend(green, split, Kernel::Wide, IpcKind::Auto))),
         ("stamps", way(sharing(IpcKind::Auto, SignalKind::Stamps))),
         ("legacy", way(backend(Partition::None, GatherChoice::Dma, Kernel::Shift, IpcKind::Legacy))),
+        ("sums that are continued", json!({ "backend": copying(), "sums": true, "plan": rows })),
         (CACHES, caches),
         (
             "batches that stay on the GPU",
@@ -839,8 +887,13 @@ fn a_producer_killed_at_any_moment_leaves_no_wrong_batch_and_no_process() {
     let larger = json!({
         "backend": sharing(IpcKind::Auto, SignalKind::Stamps), "epochs": 10_000, "note": true, "slot_bytes": SOME_FIT
     });
+    let continued = json!({
+        "backend": copying(), "epochs": 10_000, "note": true, "gpu_cache": CACHE, "policy": "degree", "sums": true
+    });
     for round in 0..24_u64 {
-        let what = [&plain, &cached, &stamps, &larger][round as usize % 4];
+        // Every second round of the plain one is one of sums that the CPU begins.
+        let what =
+            [&plain, &cached, &stamps, &larger, &continued, &cached, &stamps, &larger][round as usize % 8];
         let mut command = place.command(what, &[("CUDA_SIM_DELAY_US", "300".into())]);
         let mut child = command.spawn().expect("this executable runs");
         // Some batches on, and then a moment that differs from round to round by what the machine does.

@@ -23,8 +23,9 @@ mod stack;
 pub use cache::Hits;
 pub use error::GatherError;
 pub use host::{
-    CachedRows, EvictingRows, File, HostPlace, HostSource, HostTable, LOOK_AHEAD_MOST, LookAhead, Mapped,
-    Reduction, RowCache, SumPlace, SumSource, kept_row_bytes,
+    BeginPlace, Begun, BegunBytes, CachedRows, EvictingRows, File, HostPlace, HostSource, HostTable,
+    KeptRows, LOOK_AHEAD_MOST, LookAhead, Mapped, Reduction, RowCache, SumBeginner, SumPlace, SumSource,
+    kept_row_bytes,
 };
 pub use source::{Origin, Place, RowSource, RowsRead, Ticket};
 pub use stack::{Cached, Summed, SummedValues, Widened};

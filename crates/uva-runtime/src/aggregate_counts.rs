@@ -13,6 +13,8 @@ pub enum SumsMade {
     Host,
     /// In its CPU threads, for slots on a GPU.
     HostForGpu,
+    /// There, with the rows that a cache on the GPU has not; a kernel continues the sums with the others.
+    HostAndCache,
     /// In a kernel.
     Gpu,
 }
@@ -23,6 +25,7 @@ impl SumsMade {
     pub fn way(self) -> &'static str {
         match self {
             Self::Host | Self::HostForGpu => "host",
+            Self::HostAndCache => "host+cache",
             Self::Gpu => "device",
         }
     }
@@ -31,8 +34,8 @@ impl SumsMade {
 /// The sums of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AggregateCounts {
-    /// Where they were made: `host`, by the producer's CPU threads, or `device`, by a kernel of its. `off`: by the
-    /// consumer, in a run that tries both.
+    /// Where they were made: `host`, by the producer's CPU threads, or `device`, by a kernel of its; `host+cache`, by both,
+    /// where a cache on the GPU has some of the rows. `off`: by the consumer, in a run that tries both.
     pub way: String,
     /// How many, and how large.
     #[serde(flatten)]
@@ -109,6 +112,10 @@ impl AggregateCounts {
         let (link_bytes, raw_link_bytes) = match made {
             SumsMade::Host => (0, 0),
             SumsMade::HostForGpu => (slot_bytes as u64, of_rows(header.nodes() as u64)),
+            SumsMade::HostAndCache => {
+                let missed = (header.nodes() as u64).saturating_sub(header.rows_cached());
+                (header.link_bytes(), of_rows(missed))
+            }
             SumsMade::Gpu => (of_rows(rows_over_link), of_rows(rows_over_link)),
         };
         Some(Self {

@@ -164,7 +164,13 @@ impl DryRun {
             let bytes = in_memory(ring).region_bytes().unwrap_or(usize::MAX) as u64;
             dry.takes(&format!("{} ring", ring.name), MemoryKind::Host, bytes);
         }
-        dry.add_device(dataset, plan);
+        // Which rows a cache holds is not known yet, but that there is one.
+        let has_rows = match caches {
+            PlannedCaches::None => false,
+            PlannedCaches::Plan(cached) => !cached.row_ids.is_empty(),
+            PlannedCaches::Find(_) => true,
+        };
+        dry.add_device(dataset, plan, has_rows);
         dry.add_caches(dataset, plan, caches);
         let is_asked = matches!(caches, PlannedCaches::Find(CacheRequest::BeforeDisk { .. }));
         if let (RowsFrom::DiskAhead(_, kept), false) = (plan.rows_from(), is_asked) {
@@ -192,7 +198,7 @@ impl DryRun {
         self.memory.push(MemoryLine { item: item.to_owned(), kind, bytes });
     }
 
-    fn add_device(&mut self, dataset: &Dataset, plan: &RunPlan) {
+    fn add_device(&mut self, dataset: &Dataset, plan: &RunPlan, has_rows: bool) {
         let batches_on_gpu = stays_on_gpu(plan);
         let table = dataset.features().bytes.len() as u64;
         if let Some(cuda) = plan.backend.device_slots() {
@@ -200,10 +206,17 @@ impl DryRun {
             if plan.summed_rows().is_some() {
                 self.takes("rows that are summed", MemoryKind::Device, plan.summed_bytes() as u64);
             }
-            if let Some(bytes) = plan.made_bytes() {
-                let bytes = (bytes as u64).saturating_mul(plan.options.feature_slots as u64);
-                let what = if plan.layout.is_of_hops() { "staging of rows" } else { "staging of sums" };
-                self.takes(what, MemoryKind::Pinned, bytes);
+            let of_slots = |bytes: usize| (bytes as u64).saturating_mul(plan.options.feature_slots as u64);
+            match (plan.begun_room(), plan.made_bytes()) {
+                (Some(room), _) if has_rows => {
+                    self.takes("begun sums", MemoryKind::Device, of_slots(room));
+                    self.takes("staging of sums", MemoryKind::Pinned, of_slots(room));
+                }
+                (_, Some(bytes)) => {
+                    let what = if plan.layout.is_of_hops() { "staging of rows" } else { "staging of sums" };
+                    self.takes(what, MemoryKind::Pinned, of_slots(bytes));
+                }
+                (_, None) => {}
             }
             let staging = plan.upload_bytes(batches_on_gpu) as u64;
             let staging = staging.saturating_mul(plan.options.feature_slots as u64);

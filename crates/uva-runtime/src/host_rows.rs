@@ -8,8 +8,9 @@ use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
 use uva_ops::lists::{Lists, Weights, degree_weights};
 use uva_rows::{
-    Cached, CachedRows, EvictingRows, File, GatherError, HostPlace, HostSource, HostTable, LookAhead, Mapped,
-    NarrowFloat, Reduction, RowCache, RowsRead, SumPlace, SumSource, Summed, SummedValues, Widened,
+    BeginPlace, Begun, Cached, CachedRows, EvictingRows, File, GatherError, HostPlace, HostSource, HostTable,
+    LookAhead, Mapped, NarrowFloat, Reduction, RowCache, RowsRead, SumBeginner, SumPlace, SumSource, Summed,
+    SummedValues, Widened,
 };
 
 use crate::RuntimeError;
@@ -143,33 +144,78 @@ impl<'d> HostRows<'d> {
                 source.fill_rows(nodes, HostPlace { out: x, threads })
             }
             Self::Summed(source) => {
-                let outermost = layout.layers().len() - 1;
-                let column = |column| &from[layout.range(header, column, outermost)];
-                let lists = Lists::new(
-                    bytemuck::cast_slice(column(Column::Indptr)),
-                    bytemuck::cast_slice(column(Column::Indices)),
-                    nodes.len(),
-                )?;
-                let sampled: &[f32] = bytemuck::cast_slice(column(Column::Weights));
-                let of_degrees = (layout.aggregation() == Aggregation::Degrees).then(|| {
-                    let degrees = bytemuck::cast_slice(column(Column::Degrees));
-                    let pool = source.pool().filter(|_| threads > 1);
-                    degree_weights(&lists, sampled, degrees, pool)
-                });
-                let reduction = match (layout.aggregation(), &of_degrees) {
-                    (Aggregation::Max, _) => Reduction::Max,
-                    (Aggregation::Sum, _) => Reduction::Sum { weights: Weights::One, own: None },
-                    (_, Some((weights, own))) => {
-                        Reduction::Sum { weights: Weights::Each(weights), own: Some(own) }
+                let weighed = WeighedLists::of(layout, header, from, source.pool().filter(|_| threads > 1))?;
+                let reduction = match layout.aggregation() {
+                    Aggregation::Max => Reduction::Max,
+                    _ => {
+                        let (weights, own) = weighed.weights();
+                        Reduction::Sum { weights, own }
                     }
-                    // Samplers that weigh no edges leave the column out.
-                    (_, None) if sampled.is_empty() => Reduction::Sum { weights: Weights::Mean, own: None },
-                    (_, None) => Reduction::Sum { weights: Weights::Each(sampled), own: None },
                 };
-                let place =
-                    SumPlace { out: bytemuck::cast_slice_mut(sums), own: x, lists, reduction, threads };
-                source.fill(nodes, place)
+                let (out, lists) = (bytemuck::cast_slice_mut(sums), weighed.lists);
+                source.fill(nodes, SumPlace { out, own: x, lists, reduction, threads })
             }
+        }
+    }
+
+    /// Begins the sums of the batch of this header, in this room, as `beginner` does. It is for sums that are not maxima.
+    pub fn begin_sums(
+        &mut self,
+        layout: &BatchLayout,
+        header: &BatchHeader,
+        threads: usize,
+        from: &[u8],
+        (beginner, room): (&mut SumBeginner, &mut [u8]),
+    ) -> Result<Begun, GatherError> {
+        let Self::Summed(source) = self else { unreachable!("a run whose rows are gathered begins no sums") };
+        let nodes: &[i64] = bytemuck::cast_slice(&from[layout.range(header, Column::InputNodes, 0)]);
+        let weighed = WeighedLists::of(layout, header, from, source.pool().filter(|_| threads > 1))?;
+        let (weights, own) = weighed.weights();
+        let place = BeginPlace { room, lists: weighed.lists, weights, own, threads };
+        beginner.begin(&mut **source, nodes, place)
+    }
+}
+
+/// The outermost layer's lists, and what their rows are multiplied by.
+struct WeighedLists<'b> {
+    aggregation: Aggregation,
+    lists: Lists<'b, i32>,
+    /// Empty where the sampler weighs no edges: it leaves the column out.
+    sampled: &'b [f32],
+    /// By degrees: of the edges, and of the lists' own rows.
+    of_degrees: Option<(Vec<f32>, Vec<f32>)>,
+}
+
+impl<'b> WeighedLists<'b> {
+    /// Those of the batch of this header, whose batch slot's payload is `from`. `pool` shares the work.
+    fn of(
+        layout: &BatchLayout,
+        header: &BatchHeader,
+        from: &'b [u8],
+        pool: Option<&rayon::ThreadPool>,
+    ) -> Result<Self, GatherError> {
+        let (aggregation, outermost) = (layout.aggregation(), layout.layers().len() - 1);
+        let column = |column| &from[layout.range(header, column, outermost)];
+        let lists = Lists::new(
+            bytemuck::cast_slice(column(Column::Indptr)),
+            bytemuck::cast_slice(column(Column::Indices)),
+            header.nodes(),
+        )?;
+        let sampled: &[f32] = bytemuck::cast_slice(column(Column::Weights));
+        let of_degrees = (aggregation == Aggregation::Degrees).then(|| {
+            let degrees = bytemuck::cast_slice(column(Column::Degrees));
+            degree_weights(&lists, sampled, degrees, pool)
+        });
+        Ok(Self { aggregation, lists, sampled, of_degrees })
+    }
+
+    /// The weights of the edges, and of own rows where they are in the sums.
+    fn weights(&self) -> (Weights<'_, f32>, Option<&[f32]>) {
+        match (self.aggregation, &self.of_degrees) {
+            (Aggregation::Sum, _) => (Weights::One, None),
+            (_, Some((weights, own))) => (Weights::Each(weights), Some(own)),
+            (_, None) if self.sampled.is_empty() => (Weights::Mean, None),
+            (_, None) => (Weights::Each(self.sampled), None),
         }
     }
 }

@@ -210,6 +210,7 @@ impl Runtime {
         plan.backend.check_features(&plan.layout, plan.options.gathers_before_sums)?;
         plan.check_prepare(&plan.backend, contents.caches().dynamic)?;
         plan.check_look_ahead(contents.caches().dynamic)?;
+        plan.check_eviction(&plan.backend, contents.caches().dynamic)?;
         let plan = Arc::new(plan.with_caches(contents.caches().clone()));
         let topology = Topology::new(&plan, Placement::Threads);
         let stages: Vec<Stage> = topology.stages_of(0).collect();

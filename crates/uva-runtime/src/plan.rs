@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use uva_batch::{Aggregation, BatchHeader, BatchLayout, SlotRoom};
 use uva_graph::{Dataset, Split};
 use uva_mem::ring::{Ring, RingShape};
+use uva_rows::BegunBytes;
 use uva_rows::cache::eviction::Eviction;
 use uva_rows::kept_row_bytes;
 use uva_sample::SeedOrder;
@@ -211,6 +212,27 @@ impl RunPlan {
         }
     }
 
+    /// Checks that the run's sums go with a feature cache of this eviction on this backend, if there is such a cache.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Option`] with an alternative.
+    pub fn check_eviction(
+        &self,
+        backend: &Backend,
+        eviction: Option<&'static Eviction>,
+    ) -> Result<(), RuntimeError> {
+        match eviction {
+            Some(eviction) if self.continues_sums(backend) => {
+                let reason = "with `gather=dma` and sums of the CPU: the CPU leaves out the rows that the cache on the GPU \
+                              has, and a cache that evicts has others when the kernel comes to them. Choose a policy that \
+                              keeps the same rows, such as `cache_policy=presample`, or let a kernel make all of the sums: \
+                              `aggregate=device` with `gather=zero-copy`";
+                Err(OptionError::new("cache_policy", eviction.name, reason).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Seeds of the largest batch in any pass over this dataset's splits.
     pub fn largest_batch(&self, dataset: &Dataset) -> usize {
         let longest = Split::ALL.into_iter().map(|split| dataset.split(split).len()).max().unwrap_or(0);
@@ -394,6 +416,9 @@ impl RunPlan {
         match self.backend.device_slots() {
             None => SumsMade::Host,
             Some(_) if self.options.gathers_before_sums => SumsMade::Gpu,
+            Some(_) if self.caches.holds_chosen_rows() && self.continues_sums(&self.backend) => {
+                SumsMade::HostAndCache
+            }
             Some(_) => SumsMade::HostForGpu,
         }
     }
@@ -416,6 +441,25 @@ impl RunPlan {
     /// Bytes of the training rows in all tables that batches have.
     pub fn training_bytes(&self, dataset: &Dataset) -> u64 {
         dataset.split(Split::Train).len() as u64 * self.layout.table_row_bytes() as u64
+    }
+
+    fn continues_sums(&self, backend: &Backend) -> bool {
+        backend.continues_sums(self.options.aggregation, self.options.gathers_before_sums)
+    }
+
+    /// The bytes of a sum that the CPU begins, and of an own row beside it.
+    pub(crate) fn begun_bytes(&self) -> BegunBytes {
+        let own = if self.layout.aggregation().keeps_own_rows() { self.layout.row_bytes() } else { 0 };
+        BegunBytes { sum: self.layout.dim() * size_of::<f32>(), own }
+    }
+
+    /// The most bytes of what the CPU makes of a batch's sums where a cache of rows on the GPU has the others: in
+    /// page-locked memory and on the GPU, in each slot's room. `None` where this run would not make them so even with such a
+    /// cache.
+    pub fn begun_room(&self) -> Option<usize> {
+        let bytes = self.begun_bytes();
+        let rows = self.layout.features_bytes().min(self.slot_room().bytes);
+        self.continues_sums(&self.backend).then(|| bytes.room(rows.div_ceil((bytes.sum + bytes.own).max(1))))
     }
 
     /// Bytes of these rows on the GPU: one batch's, whatever the number of slots.

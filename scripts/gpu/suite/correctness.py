@@ -102,6 +102,8 @@ WAYS = [
     ("none, slots for the largest batch", (*NONE, "--gpu-slots", "largest")),
     ("none, sums of a kernel", (*NONE, "--aggregate", "device")),
     ("none, copied sums of the CPU", (*NONE, "--aggregate", "host", "--gather", "dma")),
+    ("none, sums of the CPU continued with cached rows",
+     (*NONE, "--aggregate", "host", "--gather", "dma", "--sampler", "cpu", "--gpu-cache", "300KiB")),
     ("green", GREEN),
     ("grid", GRID),
     ("grid, a sampler on the GPU", (*GRID, "--sampler", "gpu")),

@@ -62,6 +62,8 @@ pub struct GatherKernels {
     pub(super) copies: Entry,
     /// By type of values.
     pub(super) sums: Arc<[Entry]>,
+    /// The same, for sums that the host began.
+    pub(super) continued_sums: Arc<[Entry]>,
     multiprocessors: u32,
 }
 
@@ -103,6 +105,10 @@ impl GatherKernels {
             sums: SummedType::ALL
                 .into_iter()
                 .map(|values| entry(values.entry()))
+                .collect::<Result<_, _>>()?,
+            continued_sums: SummedType::ALL
+                .into_iter()
+                .map(|values| entry(values.continuing_entry()))
                 .collect::<Result<_, _>>()?,
             multiprocessors: module.context().device().multiprocessors(),
         })

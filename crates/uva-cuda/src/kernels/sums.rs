@@ -4,7 +4,7 @@ use crate::error::CudaError;
 use crate::kernels::gather::{GatherKernels, GridBound, pointer};
 use crate::stream::Stream;
 
-pub use uva_kernels::sums::{SumArguments, SummedType};
+pub use uva_kernels::sums::{ContinuedArguments, SumArguments, SummedType};
 
 impl GatherKernels {
     /// Enqueues the sums of a block's lists, and the copies of own rows if they are wanted. Without destinations nothing
@@ -30,6 +30,35 @@ impl GatherKernels {
             return Ok(());
         }
         let entry = &self.sums[values as usize];
+        let shape = self.shape(entry, bound, arguments.useful_warps(values));
+        let mut copy = *arguments;
+        // SAFETY: one parameter, the arguments by value, whose layout the header shares; the caller promises everything
+        // that they name.
+        unsafe { entry.function.launch(stream, shape, &mut [pointer(&mut copy)]) }
+    }
+
+    /// Enqueues the rest of a block's sums, which the host began with the rows that no cache has, and its own rows if they
+    /// are wanted. Without destinations nothing is enqueued. Returns without waiting.
+    ///
+    /// # Errors
+    /// As [`GatherKernels::sum`].
+    ///
+    /// # Safety
+    /// As [`GatherKernels::sum`], with the arrays of [`ContinuedArguments`]. Every slot in the map is a row of the cache,
+    /// and every number of a begun sum or a missed row is one of them. The report is a prepared one
+    /// ([`GatherReport::PREPARED`](uva_kernels::gather::GatherReport::PREPARED)).
+    pub unsafe fn continue_sums(
+        &self,
+        stream: &Stream,
+        values: SummedType,
+        arguments: &ContinuedArguments,
+        bound: GridBound,
+    ) -> Result<(), CudaError> {
+        arguments.check(values).map_err(CudaError::Refused)?;
+        if arguments.lists.destinations == 0 {
+            return Ok(());
+        }
+        let entry = &self.continued_sums[values as usize];
         let shape = self.shape(entry, bound, arguments.useful_warps(values));
         let mut copy = *arguments;
         // SAFETY: one parameter, the arguments by value, whose layout the header shares; the caller promises everything

@@ -3,6 +3,7 @@
 mod block;
 mod cache;
 mod conformance;
+mod continued_sums;
 mod copies;
 mod requests;
 mod shim;

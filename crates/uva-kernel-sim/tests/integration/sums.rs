@@ -12,22 +12,22 @@ use uva_kernels::sums::{SumArguments, SummedType};
 use uva_ops::Vectors;
 use uva_ops::lists::{Lists, WeightedSums, Weights, degree_weights};
 
-const UNTOUCHED: u8 = 0xEE;
+pub const UNTOUCHED: u8 = 0xEE;
 /// Bytes on either side of what a kernel writes.
 const AROUND: usize = 64;
 
 /// Numbers without a pattern.
-struct Noise(u64);
+pub struct Noise(pub u64);
 
 impl Noise {
-    fn below(&mut self, bound: usize) -> usize {
+    pub fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
         ((self.0 >> 33) as usize * bound) >> 31
     }
 }
 
 /// The value as float32, by the definition of its type.
-fn widened(values: SummedType, bytes: &[u8]) -> f32 {
+pub fn widened(values: SummedType, bytes: &[u8]) -> f32 {
     let narrow = |exponent_bits: u32, fraction_bits: u32, bits: u32| {
         let bias = (1 << (exponent_bits - 1)) - 1;
         let (exponent, fraction) =
@@ -60,25 +60,25 @@ fn is_number(values: SummedType, bytes: &[u8]) -> bool {
 }
 
 /// Rows and lists over them.
-struct Case {
-    values: SummedType,
-    width: usize,
-    rows: Vec<u8>,
-    indptr: Vec<i32>,
-    indices: Vec<i32>,
-    sampled: Vec<f32>,
-    degrees: Vec<i32>,
+pub struct Case {
+    pub values: SummedType,
+    pub width: usize,
+    pub rows: Vec<u8>,
+    pub indptr: Vec<i32>,
+    pub indices: Vec<i32>,
+    pub sampled: Vec<f32>,
+    pub degrees: Vec<i32>,
 }
 
 /// How rows are weighted.
 #[derive(Clone, Copy, Debug)]
-struct Way {
-    sampled: bool,
-    by_degrees: bool,
-    own: bool,
+pub struct Way {
+    pub sampled: bool,
+    pub by_degrees: bool,
+    pub own: bool,
 }
 
-const WAYS: [Way; 5] = [
+pub const WAYS: [Way; 5] = [
     Way { sampled: false, by_degrees: false, own: true },
     Way { sampled: true, by_degrees: false, own: true },
     Way { sampled: false, by_degrees: true, own: false },
@@ -87,7 +87,7 @@ const WAYS: [Way; 5] = [
 ];
 
 impl Case {
-    fn new(values: SummedType, width: usize, sources: usize, lengths: &[usize], seed: u64) -> Self {
+    pub fn new(values: SummedType, width: usize, sources: usize, lengths: &[usize], seed: u64) -> Self {
         assert!(lengths.len() <= sources);
         let mut noise = Noise(seed);
         let bytes = values.bytes() as usize;
@@ -113,7 +113,7 @@ impl Case {
         Self { values, width, rows, indptr, indices, sampled, degrees }
     }
 
-    fn row_bytes(&self) -> usize {
+    pub fn row_bytes(&self) -> usize {
         self.width * self.values.bytes() as usize
     }
 
@@ -197,14 +197,14 @@ impl Case {
 }
 
 /// Bytes so far behind a line, among others that must stay.
-struct Placed {
+pub struct Placed {
     memory: Vec<u8>,
     start: usize,
     length: usize,
 }
 
 impl Placed {
-    fn of(bytes: &[u8], offset: usize) -> Self {
+    pub fn of(bytes: &[u8], offset: usize) -> Self {
         let mut memory = vec![UNTOUCHED; bytes.len() + 2 * AROUND + 128 + offset];
         let first = memory.as_ptr() as usize + AROUND;
         let start = AROUND + first.next_multiple_of(128) - first + offset;
@@ -212,12 +212,12 @@ impl Placed {
         Self { memory, start, length: bytes.len() }
     }
 
-    fn address(&self) -> u64 {
+    pub fn address(&self) -> u64 {
         self.memory[self.start..].as_ptr() as u64
     }
 
     /// The bytes, once those around them are seen to be as they were.
-    fn bytes(&mut self) -> &[u8] {
+    pub fn bytes(&mut self) -> &[u8] {
         let (before, from) = self.memory.split_at(self.start);
         let (bytes, behind) = from.split_at(self.length);
         assert!(before.iter().chain(behind).all(|&byte| byte == UNTOUCHED), "something is written outside");
@@ -225,7 +225,7 @@ impl Placed {
     }
 }
 
-const SMALL: Shape = Shape { blocks: 1, threads: 64 };
+pub const SMALL: Shape = Shape { blocks: 1, threads: 64 };
 
 #[test]
 fn sums_of_every_type_and_width_are_the_hosts_bit_for_bit() {

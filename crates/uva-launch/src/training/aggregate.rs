@@ -76,9 +76,13 @@ impl AggregateVerdict {
         self.way == Aggregate::Device
     }
 
-    /// As the metrics' first line has it.
-    pub fn in_force(&self) -> Value {
-        json!({ "way": self.way.name(), "sums": self.aggregation.name(), "reason": self.reason })
+    /// As the metrics' first line has it, of a run with this plan.
+    pub fn in_force(&self, plan: &RunPlan) -> Value {
+        let way = match self.way {
+            Aggregate::Host => plan.sums_made().way(),
+            way => way.name(),
+        };
+        json!({ "way": way, "sums": self.aggregation.name(), "reason": self.reason })
     }
 }
 

@@ -329,7 +329,7 @@ impl Training {
         let more = [
             ("train_threads", json!(self.options.threads)),
             ("metric", json!(self.options.metric.0.map(Metric::name))),
-            ("aggregate", self.aggregate.in_force()),
+            ("aggregate", self.aggregate.in_force(&prepared.plan)),
         ];
         prepared.log_start(roles);
         observer.event(&prepared.start_event(options, roles, &more))?;

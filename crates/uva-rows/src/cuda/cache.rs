@@ -158,6 +158,11 @@ impl DeviceCache {
         Err(GatherError::OtherTable { rows, row_bytes, table_rows, table_row_bytes })
     }
 
+    /// Rows of the table that it is for.
+    pub(super) fn table_rows(&self) -> usize {
+        self.table_rows
+    }
+
     /// Where slot map and rows are.
     pub(super) fn addresses(&self) -> (u64, u64) {
         (self.map.address(), self.rows.address())

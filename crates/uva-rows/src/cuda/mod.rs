@@ -17,6 +17,7 @@
 mod aside;
 mod balance;
 mod cache;
+mod continued;
 mod error;
 mod filler;
 mod kernel_read;
@@ -36,7 +37,7 @@ pub use aside::Aside;
 pub use balance::{Balance, Measured};
 pub use cache::DeviceCache;
 pub use error::FillError;
-pub use filler::{Fill, MadeOnHost, MakeRows, OnDevice, SlotFiller, SlotPlace};
+pub use filler::{BeginSums, BegunOnHost, Fill, MadeOnHost, MakeRows, OnDevice, SlotFiller, SlotPlace};
 pub use kernel_read::{DeviceRows, KernelRead, KernelTable, LanedCache, Pinned};
 pub use no_rows::NoRows;
 pub use place::{DevicePlace, DeviceSource};

@@ -84,6 +84,7 @@ impl<S: DeviceSource> ReadBack<S> {
                 sums: None,
                 made: None,
                 tables_at: None,
+                begun: None,
                 stamp: self.fills,
                 after: None,
                 ready: &self.ready,

@@ -42,6 +42,25 @@ impl SlotSums {
         always.into_iter().chain(weights).chain(self.degrees_at.map(|at| of(at, ids)))
     }
 
+    /// The kernel's arguments for the slot that begins at `base`, and rows of `sources` ids that begin at `rows`; without
+    /// own rows.
+    pub(super) fn arguments(&self, base: u64, rows: u64, row_bytes: usize, sources: usize) -> SumArguments {
+        let at = |at: usize| base + at as u64;
+        SumArguments {
+            rows,
+            row_bytes: row_bytes as u64,
+            sources: sources as u64,
+            indptr: at(self.indptr_at),
+            indices: at(self.indices_at),
+            sampled: self.weights_at.map_or(0, at),
+            degrees: self.degrees_at.map_or(0, at),
+            destinations: self.destinations as u64,
+            edges: self.edges as u64,
+            sums: at(self.sums_at),
+            own: 0,
+        }
+    }
+
     /// The rows of the slot that the kernel writes, for rows of `row_bytes` bytes that begin at `features_at`, and sums
     /// of `sum_bytes`.
     pub(super) fn written(&self, features_at: usize, row_bytes: usize, sum_bytes: usize) -> [Rows; 2] {
@@ -51,6 +70,20 @@ impl SlotSums {
             Rows { at: self.sums_at, count: self.destinations, bytes: sum_bytes },
         ]
     }
+}
+
+/// The kernels' name for these values (`None`: float32), of which rows of `row_bytes` bytes consist.
+pub(super) fn summed_type(narrow: Option<NarrowFloat>, row_bytes: usize) -> Result<SummedType, FillError> {
+    let values = match narrow {
+        None => SummedType::F32,
+        Some(NarrowFloat::F16) => SummedType::F16,
+        Some(NarrowFloat::Bf16) => SummedType::Bf16,
+        Some(NarrowFloat::E4m3) => SummedType::E4m3,
+    };
+    if !row_bytes.is_multiple_of(values.bytes() as usize) {
+        return Err(FillError::Layout(format!("rows of {row_bytes} bytes are not whole {values:?}")));
+    }
+    Ok(values)
 }
 
 /// Room for the rows of one batch, and how they are summed. One does for all slots: its fills are ordered by one stream.
@@ -70,15 +103,7 @@ impl Scratch {
         narrow: Option<NarrowFloat>,
         bound: GridBound,
     ) -> Result<Self, FillError> {
-        let values = match narrow {
-            None => SummedType::F32,
-            Some(NarrowFloat::F16) => SummedType::F16,
-            Some(NarrowFloat::Bf16) => SummedType::Bf16,
-            Some(NarrowFloat::E4m3) => SummedType::E4m3,
-        };
-        if !row_bytes.is_multiple_of(values.bytes() as usize) {
-            return Err(FillError::Layout(format!("rows of {row_bytes} bytes are not whole {values:?}")));
-        }
+        let values = summed_type(narrow, row_bytes)?;
         let bytes = rows.checked_mul(row_bytes).ok_or_else(|| {
             FillError::Layout(format!("{rows} rows of {row_bytes} bytes are more than 64 bits can count"))
         })?;
@@ -117,20 +142,9 @@ impl Scratch {
         sources: usize,
         sums: &SlotSums,
     ) -> Result<(), FillError> {
-        let at = |at: usize| base + at as u64;
-        let arguments = SumArguments {
-            rows: self.rows.address(),
-            row_bytes: self.row_bytes as u64,
-            sources: sources as u64,
-            indptr: at(sums.indptr_at),
-            indices: at(sums.indices_at),
-            sampled: sums.weights_at.map_or(0, at),
-            degrees: sums.degrees_at.map_or(0, at),
-            destinations: sums.destinations as u64,
-            edges: sums.edges as u64,
-            sums: at(sums.sums_at),
-            own: if sums.own { at(features_at) } else { 0 },
-        };
+        let own = if sums.own { base + features_at as u64 } else { 0 };
+        let arguments =
+            SumArguments { own, ..sums.arguments(base, self.rows.address(), self.row_bytes, sources) };
         // SAFETY: the rows are ours, and so are as many as the kernel is told (`holds`); the slot's are promised by our
         // caller.
         unsafe { kernels.sum(stream, self.values, &arguments, self.bound)? };

@@ -1,6 +1,7 @@
 //! Sources of rows on the CPU.
 
 mod ahead;
+mod begun;
 mod cached;
 mod file;
 mod mapped;
@@ -10,6 +11,7 @@ mod summed;
 mod widened;
 
 pub use ahead::{LOOK_AHEAD_MOST, LookAhead, kept_row_bytes};
+pub use begun::{BeginPlace, Begun, BegunBytes, KeptRows, SumBeginner};
 pub use cached::{CachedRows, EvictingRows, RowCache};
 pub use file::File;
 pub use mapped::Mapped;

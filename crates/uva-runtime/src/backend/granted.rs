@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use uva_batch::BatchLayout;
+use uva_batch::{Aggregation, BatchLayout};
 use uva_cuda::kernels::gather::Kernel;
 use uva_cuda::memory::{IpcKind, PinOptions, PinPages, PreflightPolicy};
 
@@ -265,6 +265,13 @@ impl Backend {
         };
         let option = format!("`sampler={}`", cuda.sampler.name());
         Some(SumObstacle { option, why: why.to_owned(), remedy: "`sampler=cpu`" })
+    }
+
+    /// Whether the producer's CPU threads only begin such sums, if a cache of chosen rows is on the GPU: a kernel then
+    /// continues them with the rows of the cache. A producer that `gathers_before_sums` makes none on the CPU.
+    pub fn continues_sums(&self, aggregation: Aggregation, gathers_before_sums: bool) -> bool {
+        let by_kernel = matches!(aggregation, Aggregation::Mean | Aggregation::Degrees);
+        by_kernel && !gathers_before_sums && self.device_slots().is_some() && self.sum_obstacle().is_none()
     }
 
     /// The GPU, where feature slots are on one.

@@ -13,14 +13,15 @@ use uva_cuda::{Context, Module, ModuleOptions};
 use uva_graph::{Dataset, Hops};
 use uva_mem::{FrozenBytes, ZeroedPages};
 use uva_rows::cuda::{
-    DeviceCache, DeviceRows, DeviceSource, DeviceTable, DeviceTables, Fill, FillError, GridBound, Kernel,
-    MadeOnHost, NoRows, Pinned, SlotFiller, SlotPlace, SlotSums, Split, Staged,
+    BegunOnHost, DeviceCache, DeviceRows, DeviceSource, DeviceTable, DeviceTables, Fill, FillError,
+    GridBound, Kernel, MadeOnHost, NoRows, Pinned, SlotFiller, SlotPlace, SlotSums, Split, Staged,
 };
-use uva_rows::{Cached, DiskReads, GatherError, HostPlace, Mapped, RowSource};
+use uva_rows::{Cached, DiskReads, GatherError, HostPlace, KeptRows, Mapped, RowSource, SumBeginner};
 
 use super::batches::DeviceBatches;
 use super::slots::{SlotSignals, out_of_range, slot_shape, stamp};
 use crate::RuntimeError;
+use crate::aggregate_counts::SumsMade;
 use crate::backend::{CudaBackend, GatherChoice};
 use crate::cache::Caches;
 use crate::edge_rows::EdgeRows;
@@ -61,7 +62,7 @@ impl DeviceSetup {
     ) -> Result<DeviceGather<'d>, RuntimeError> {
         let threads = plan.options.gather_threads;
         let cache = cache_on_gpu(self.lane.context(), dataset, threads, &plan.caches, cached_rows)?;
-        DeviceGather::new(self, plan, dataset, cache)
+        DeviceGather::new(self, plan, dataset, (cache, cached_rows))
     }
 }
 
@@ -123,12 +124,21 @@ pub(crate) struct DeviceGather<'d> {
     note: String,
 }
 
-/// Who makes a batch's rows on the CPU. It is lent to the closure that a fill calls once.
+/// Who makes a batch's rows on the CPU, or what it has in their place.
 enum OnHost<'d> {
-    /// Own rows and sums, by so many threads.
-    Sums(RefCell<HostRows<'d>>, usize),
+    /// Own rows and sums, made or begun.
+    Sums(Box<SumsOnHost<'d>>),
     /// Rows of a hop set.
     Hops(Box<RefCell<HopSource<'d>>>, Hops<'d>),
+}
+
+/// Own rows and sums on their way, made by the CPU.
+struct SumsOnHost<'d> {
+    /// Lent to the closure that a fill calls once.
+    rows: RefCell<HostRows<'d>>,
+    /// Where a cache on the GPU has some of the rows, with which a kernel continues the sums.
+    beginner: Option<RefCell<SumBeginner>>,
+    threads: usize,
 }
 
 /// The feature rows of edges on their way: gathered by the CPU, and sent to the slot with the batch's arrays.
@@ -144,8 +154,10 @@ impl<'d> DeviceGather<'d> {
         setup: DeviceSetup,
         plan: &'d RunPlan,
         dataset: &'d Arc<Dataset>,
-        cache: Option<DeviceCache>,
+        (mut cache, cached_rows): (Option<DeviceCache>, Option<&FrozenBytes>),
     ) -> Result<Self, RuntimeError> {
+        let begins = plan.sums_made() == SumsMade::HostAndCache;
+        let kept = cache.take_if(|_| begins);
         let DeviceSetup { lane, cuda, slots: (buffer, signals), batches } = setup;
         let (began, context) = (Instant::now(), lane.context());
         let options = ModuleOptions { nvrtc: cuda.nvrtc.clone(), ..ModuleOptions::default() };
@@ -171,10 +183,11 @@ impl<'d> DeviceGather<'d> {
                 let (table, how) = pinned_once(context, dataset, &cuda.pin_table_options(&what))?;
                 (zero_copy(&kernels, table, row_bytes, cuda.kernel, multiprocessors, cache)?, how)
             }
-            // Rows are cached only for zero-copy reads: `cache::cacheable`.
+            // Other gathers read no cached rows: `planning::cacheable`.
             _ if cache.is_some() => {
                 return Err(RuntimeError::Failed(
-                    "rows can be cached for the zero-copy gather only".to_owned(),
+                    "rows can be cached for the zero-copy gather, and for sums that the CPU begins"
+                        .to_owned(),
                 ));
             }
             GatherChoice::Device => {
@@ -225,23 +238,23 @@ impl<'d> DeviceGather<'d> {
         if let Some(rows) = plan.summed_rows() {
             filler.sum_rows(rows, narrow_float(Some(plan.layout.element())), bound)?;
         }
-        let on_host = match plan.made_bytes() {
-            None => None,
-            Some(bytes) => {
-                filler.reserve_made(bytes)?;
-                Some(match of_hops {
-                    Some((hops, batches)) => {
-                        let rows = HopSource::new(hops, &batches.tables, plan.options.rows_from())?;
-                        OnHost::Hops(Box::new(RefCell::new(rows)), hops)
-                    }
-                    None => {
-                        let by = (threads, RowsFrom::Memory);
-                        OnHost::Sums(
-                            RefCell::new(HostRows::behind(dataset, &plan.layout, by, None)?),
-                            threads,
-                        )
-                    }
-                })
+        let mut beginner = None;
+        if let (Some(cache), Some(room), Some(ids)) = (kept, plan.begun_room(), cached_rows) {
+            filler.continue_sums(cache, room, narrow_float(Some(plan.layout.element())), bound)?;
+            let kept = KeptRows::new(plan.table_rows, bytemuck::cast_slice(ids.bytes()));
+            beginner = Some(RefCell::new(SumBeginner::new(kept.map_err(failed)?, plan.begun_bytes())));
+        } else if let Some(bytes) = plan.made_bytes() {
+            filler.reserve_made(bytes)?;
+        }
+        let on_host = match of_hops {
+            _ if beginner.is_none() && plan.made_bytes().is_none() => None,
+            Some((hops, batches)) => {
+                let rows = HopSource::new(hops, &batches.tables, plan.options.rows_from())?;
+                Some(OnHost::Hops(Box::new(RefCell::new(rows)), hops))
+            }
+            None => {
+                let rows = HostRows::behind(dataset, &plan.layout, (threads, RowsFrom::Memory), None)?;
+                Some(OnHost::Sums(Box::new(SumsOnHost { rows: RefCell::new(rows), beginner, threads })))
             }
         };
         let edges = EdgeRows::new(dataset, &plan.layout, threads)?;
@@ -266,14 +279,16 @@ impl<'d> DeviceGather<'d> {
     }
 
     /// Enqueues the upload of a batch's arrays and the gather of its rows into the slot of `sequence`, after the
-    /// consumer's last use of it. `from` is the payload of batch slot `batch_slot`; it is not read after this returns.
+    /// consumer's last use of it. `from` is the payload of batch slot `batch_slot`; it is not read after this returns. The
+    /// header gets what the CPU alone knows.
     pub fn fill(
         &mut self,
         plan: &RunPlan,
         sequence: u64,
-        header: &BatchHeader,
+        noted: &mut BatchHeader,
         (batch_slot, from): (usize, &[u8]),
     ) -> Result<(), RuntimeError> {
+        let header = &*noted;
         let slots = plan.options.feature_slots as u64;
         let slot = (sequence % slots) as usize;
         // In a slot's first generation there is nothing to wait for.
@@ -311,6 +326,18 @@ impl<'d> DeviceGather<'d> {
             self.disk.set(read.transpose()?.unwrap_or_default());
             Ok(())
         };
+        let beginner = match &self.on_host {
+            Some(OnHost::Sums(sums)) => sums.beginner.as_ref().map(|beginner| (sums, beginner)),
+            _ => None,
+        };
+        let counts = Cell::new((0, 0));
+        let begin = |room: &mut [u8]| {
+            let Some((sums, beginner)) = beginner else { unreachable!("asked for where sums are begun") };
+            let (mut rows, mut beginner) = (sums.rows.borrow_mut(), beginner.borrow_mut());
+            let begun = rows.begin_sums(layout, header, sums.threads, from, (&mut beginner, room))?;
+            counts.set((begun.kept, begun.row_bytes() as u64));
+            Ok(begun)
+        };
         let place = SlotPlace {
             slot,
             arrays: &arrays,
@@ -318,14 +345,18 @@ impl<'d> DeviceGather<'d> {
             ids_at: layout.packed_range(header, ids_in, 0).start,
             features_at: layout.packed_range(header, Column::X, 0).start,
             sums: self.filler.sums_rows().then(|| slot_sums(layout, header)).flatten(),
-            made: (self.on_host.is_some() && !of_tables)
+            made: (self.on_host.is_some() && beginner.is_none() && !of_tables)
                 .then_some(MadeOnHost { ranges: &ranges, make: &make }),
+            begun: beginner.map(|_| BegunOnHost { begin: &begin }),
             tables_at: of_tables.then_some(&begins[..]),
             stamp: stamp(sequence),
             after: free.as_deref(),
             ready: &*ready,
         };
         self.filler.submit(ids, place)?;
+        let (kept, link_bytes) = counts.get();
+        noted.set_rows_cached(kept);
+        noted.set_link_bytes(link_bytes);
         Ok(())
     }
 
@@ -336,10 +367,11 @@ impl<'d> DeviceGather<'d> {
         &mut self,
         plan: &RunPlan,
         sequence: u64,
-        header: &BatchHeader,
+        noted: &mut BatchHeader,
         (batch_slot, from): (usize, &[u8]),
         to: &mut [u8],
     ) -> Result<usize, RuntimeError> {
+        let header = &*noted;
         let (layout, threads) = (&plan.layout, plan.options.gather_threads);
         let sampled_on_gpu = match &self.batches {
             None => None,
@@ -366,8 +398,12 @@ impl<'d> DeviceGather<'d> {
         }
         let ranges = FEATURES.map(|column| layout.packed_range(header, column, 0));
         let mut rows = HostRows::behind(self.dataset, layout, (threads, RowsFrom::Memory), None)?;
+        let feature_bytes: usize = ranges.iter().map(ExactSizeIterator::len).sum();
         rows.fill_ranges(layout, header, threads, from, (&mut *to, ranges))?;
-        Ok(layout.packed_bytes(header))
+        let bytes = layout.packed_bytes(header);
+        // All of it crosses the link.
+        noted.set_link_bytes(feature_bytes as u64);
+        Ok(bytes)
     }
 
     /// The total time of the gathers that completed since the last call.
@@ -441,10 +477,10 @@ impl OnHost<'_> {
         parts: &mut [&mut [u8]],
     ) -> Result<DiskReads, GatherError> {
         match self {
-            Self::Sums(rows, threads) => {
+            Self::Sums(sums) => {
                 let [x, aggregated] = parts else { return Ok(DiskReads::default()) };
-                let mut rows = rows.borrow_mut();
-                let read = rows.fill_columns(layout, header, *threads, from, [x, aggregated])?;
+                let mut rows = sums.rows.borrow_mut();
+                let read = rows.fill_columns(layout, header, sums.threads, from, [x, aggregated])?;
                 Ok(read.disk())
             }
             Self::Hops(rows, hops) => {

@@ -233,6 +233,7 @@ impl Filling {
             sums: None,
             made: None,
             tables_at: None,
+            begun: None,
             stamp,
             after: None,
             ready: &self.ready,

@@ -167,6 +167,7 @@ impl TimedCaches for DeviceTimes<'_> {
                 sums: None,
                 made: None,
                 tables_at: None,
+                begun: None,
                 stamp,
                 after: None,
                 ready: &ready,

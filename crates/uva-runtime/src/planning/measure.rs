@@ -74,7 +74,8 @@ fn where_to_sample(
 /// What to cache within this many bytes, and the profile behind that decision (`None` where the policy ranks nothing).
 /// Works in this process, and on the GPU where the backend has one.
 ///
-/// On a GPU, lists are cached for a sampler there, and rows for the zero-copy gather: nothing else reads them.
+/// On a GPU, lists are cached for a sampler there, and rows for the zero-copy gather or for sums that the CPU begins:
+/// nothing else reads them.
 ///
 /// # Errors
 /// As [`Search::run`](super::Search::run).
@@ -86,7 +87,7 @@ pub fn plan<'d>(
     policy: CachePolicy,
     note: &dyn Fn(&str),
 ) -> Result<(CachePlan, Option<Profile<'d>>), RuntimeError> {
-    plan_kinds(dataset, loader, backend, (cacheable(backend), bytes, policy), note)
+    plan_kinds(dataset, loader, backend, (cacheable(backend, loader), bytes, policy), note)
 }
 
 /// As [`plan`], of these kinds of caches.
@@ -110,31 +111,39 @@ pub(super) fn plan_kinds<'d>(
     let request = PlanRequest { policy, kinds, objective, ..PlanRequest::new(dataset, workload, bytes) };
     let mut on_host;
     let mut on_gpu;
-    let times: &mut dyn TimedCaches = match backend.device_slots() {
+    let times: Option<&mut dyn TimedCaches> = match backend.device_slots() {
         None => {
             check_host_budget("--gpu-cache", bytes, dataset)?;
             on_host = HostTimes::new(dataset, loader)?;
-            &mut on_host
+            Some(&mut on_host)
+        }
+        // Rows for sums that the CPU begins: what a hit saves there is the CPU's time, and depends on which lists name
+        // the row. Bytes of the link stand for it.
+        Some(cuda) if kinds.rows && cuda.gather != GatherChoice::ZeroCopy => {
+            let context = Context::primary(cuda.ordinal)?;
+            check_device_budget(bytes, &context, cuda)?;
+            None
         }
         Some(cuda) => {
             let context = Context::primary(cuda.ordinal)?;
             check_device_budget(bytes, &context, cuda)?;
             on_gpu = DeviceTimes::new(context, cuda, dataset, loader)?;
-            &mut on_gpu
+            Some(&mut on_gpu)
         }
     };
-    let (plan, profile) = uva_plan::plan_and_profile(&request, Some(times))?;
+    let (plan, profile) = uva_plan::plan_and_profile(&request, times)?;
     plan.notes.iter().for_each(|line| note(line));
     Ok((plan, profile))
 }
 
-/// Which caches a run on this backend reads.
-pub fn cacheable(backend: &Backend) -> CachedKinds {
+/// Which caches a run with these options reads on this backend.
+pub fn cacheable(backend: &Backend, loader: &LoaderOptions) -> CachedKinds {
     match backend.device_slots() {
         None => CachedKinds::default(),
         Some(cuda) => CachedKinds {
             lists: cuda.sampler == SamplerChoice::Gpu,
-            rows: cuda.gather == GatherChoice::ZeroCopy,
+            rows: cuda.gather == GatherChoice::ZeroCopy
+                || backend.continues_sums(loader.aggregation, loader.gathers_before_sums),
         },
     }
 }

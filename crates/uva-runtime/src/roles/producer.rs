@@ -167,13 +167,13 @@ impl ProducerRole<'_> {
                     header.set_pace(queue as u32, 0);
                     let to = &mut slot.payload_mut()[BatchHeader::BYTES..];
                     let bytes =
-                        device.fill_aside(plan, sequence, &header, (batch.slot() as usize, from), to)?;
+                        device.fill_aside(plan, sequence, &mut header, (batch.slot() as usize, from), to)?;
                     header.set_gathered(since_boot());
                     BatchHeader::BYTES + bytes
                 }
                 Gather::Device(device) => {
                     header.set_pace(queue as u32, 0);
-                    device.fill(plan, sequence, &header, (batch.slot() as usize, from))?;
+                    device.fill(plan, sequence, &mut header, (batch.slot() as usize, from))?;
                     if device.works_on_host() {
                         header.set_gathered(since_boot());
                     }

@@ -10,6 +10,7 @@ use uva_cuda::{Event, Signal};
 use crate::cuda::error::FillError;
 use crate::cuda::sums::SlotSums;
 use crate::error::GatherError;
+use crate::host::Begun;
 use crate::source::{Origin, Place, RowsRead};
 
 /// Where a range of rows that the host makes begins in page-locked memory: vector stores of two never share a line.
@@ -54,6 +55,23 @@ impl fmt::Debug for MadeOnHost<'_> {
     }
 }
 
+/// Makes the CPU's part of a batch's sums, in this room.
+pub type BeginSums<'p> = dyn Fn(&mut [u8]) -> Result<Begun, GatherError> + 'p;
+
+/// Sums of a slot that the host begins, with the rows that the filler's cache has not.
+#[derive(Clone, Copy)]
+pub struct BegunOnHost<'p> {
+    /// Begins them, as [`SumBeginner`](crate::SumBeginner) does, in page-locked memory of as many bytes as were reserved.
+    /// Called once by `submit`, before anything is enqueued.
+    pub begin: &'p BeginSums<'p>,
+}
+
+impl fmt::Debug for BegunOnHost<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BegunOnHost").finish_non_exhaustive()
+    }
+}
+
 /// A slot, and the batch that goes there.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotPlace<'p> {
@@ -77,6 +95,9 @@ pub struct SlotPlace<'p> {
     /// Where in the slot the rows of each of the filler's [tables](crate::cuda::SlotFiller::with_tables) begin, in the place
     /// of all other rows.
     pub tables_at: Option<&'p [usize]>,
+    /// What the host makes of the [`sums`](Self::sums), of which a kernel makes the rest: for a filler that
+    /// [continues sums](crate::cuda::SlotFiller::continue_sums). The source then reads no rows.
+    pub begun: Option<BegunOnHost<'p>>,
     /// The report's stamp, written behind everything else.
     pub stamp: u64,
     /// The device waits for it, as it was last recorded before the submission.
@@ -96,7 +117,7 @@ pub struct Fill {
     pub slot: usize,
     /// Its stamp.
     pub stamp: u64,
-    /// Rows gathered; none where the host makes them.
+    /// Rows gathered; none where the host makes them, or begins their sums.
     pub rows: usize,
     /// Where they were read.
     pub read: RowsRead,

@@ -9,12 +9,13 @@ use uva_cuda::memory::{PinnedBuffer, SharedBuffer, device_to_host, host_to_devic
 use uva_cuda::{Context, CudaError, Event, Stream};
 
 use super::fill::{CACHE_LINE, Fill, OnDevice, SlotPlace};
+use crate::cuda::continued::{Continued, ContinuedBatch};
 use crate::cuda::error::FillError;
 use crate::cuda::place::{DevicePlace, DeviceSource};
 use crate::cuda::slot::{Plan, REPORT, SlotShape};
 use crate::cuda::sums::Scratch;
 use crate::cuda::tables::DeviceTables;
-use crate::source::{Origin, Ticket};
+use crate::source::{Origin, RowsRead, Ticket};
 
 pub(super) struct Held<S> {
     /// Dropped before the stream and the buffer that its work uses. None of its work is in flight then.
@@ -28,6 +29,8 @@ pub(super) struct Held<S> {
     pub scratch: Option<Scratch>,
     /// Whose rows the fills get that ask for them.
     pub tables: Option<DeviceTables>,
+    /// The cache with whose rows a kernel continues the host's sums.
+    pub continued: Option<Continued>,
     pub slots: Vec<Slot>,
     /// Completed fills that have not been collected yet, by their numbers.
     pub finished: Vec<(u64, Fill)>,
@@ -42,7 +45,8 @@ pub(super) struct Held<S> {
 pub(super) struct Slot {
     /// Report and arrays on their way to the device: `SlotFiller::reserve_room` makes it.
     pub staging: Option<PinnedBuffer>,
-    /// Rows that the host makes, on their way: `SlotFiller::reserve_made` makes room for them.
+    /// Rows or begun sums that the host makes, on their way: `SlotFiller::reserve_made` and
+    /// `SlotFiller::continue_sums` make room for them.
     pub made: Option<PinnedBuffer>,
     /// Memory that the fill in flight copies arrays from.
     pub lent: Option<Arc<SharedBuffer>>,
@@ -61,7 +65,7 @@ pub(super) struct Pending {
     number: u64,
     stamp: u64,
     rows: usize,
-    /// Of the source, unless the host made the rows.
+    /// Of the source, unless the host made the rows or began their sums.
     ticket: Option<Ticket>,
 }
 
@@ -73,10 +77,24 @@ impl<S: DeviceSource> Held<S> {
         if place.tables_at.is_none() {
             self.source.check(ids)?;
         }
-        let Self { source, stream, uploads, kernels, scratch, tables, slots, .. } = self;
+        let Self { source, stream, uploads, kernels, scratch, tables, continued, slots, .. } = self;
         let Slot { staging, made, lent, report, uploaded, done, pending } = &mut slots[slot];
+        // The host's part of the sums, where it lies, and where it goes.
+        let mut begun = None;
         // `SlotFiller::submit` has seen to it that there is room.
         let made = match (made, &place.made) {
+            (Some(room), None) => {
+                if let (Some(continued), Some(on_host)) = (&*continued, &place.begun) {
+                    let (to, device_room) = continued.part(slot);
+                    let of_host = (on_host.begin)(room.as_mut_slice())?;
+                    if of_host.bytes() > room.bytes().min(device_room) {
+                        let (bytes, room) = (of_host.bytes(), room.bytes());
+                        return Err(FillError::Layout(format!("{bytes} bytes of begun sums in {room}")));
+                    }
+                    begun = Some((of_host, &*room, to));
+                }
+                None
+            }
             (Some(room), Some(rows)) => {
                 let mut rest = room.as_mut_slice();
                 let mut parts = Vec::with_capacity(rows.ranges.len());
@@ -97,7 +115,9 @@ impl<S: DeviceSource> Held<S> {
         let mut write = |at: usize, bytes: &[u8]| {
             staged[at - plan.upload.start..][..bytes.len()].copy_from_slice(bytes);
         };
-        write(REPORT.start, GatherReport::PREPARED.bytes());
+        // Only the host knows the hits where no kernel gathers.
+        let hits = begun.as_ref().map_or(0, |(begun, ..)| begun.kept);
+        write(REPORT.start, GatherReport { hits, ..GatherReport::PREPARED }.bytes());
         place.arrays.iter().for_each(|(at, bytes)| write(*at, bytes));
         debug_assert!(
             place.on_device.is_some()
@@ -119,7 +139,13 @@ impl<S: DeviceSource> Held<S> {
         // `ready`: that is what the caller's events say. The staging buffer is written again only once `done` has been
         // reached (`reclaim`), and lives as long as the streams are in use (`SlotFiller::drop`).
         unsafe { host_to_device(uploads, staged, base + plan.upload.start as u64)? };
-        let by_host = made.is_some();
+        let by_host = made.is_some() || begun.is_some();
+        if let Some((begun, room, to)) = &begun {
+            // SAFETY: the slot's part of the device's room, which holds as much (above), and which only this slot's fills
+            // use. The last kernel that read it ran before `done`, as did the last copy from the page-locked memory, and
+            // `reclaim` waited for that.
+            unsafe { host_to_device(uploads, &room.as_slice()[..begun.bytes()], *to)? };
+        }
         for (rows, range) in made.into_iter().flatten().filter(|(rows, _)| !rows.is_empty()) {
             // SAFETY: as above; the room is written again only once `done` has been reached, too.
             unsafe { host_to_device(uploads, rows, base + range.start as u64)? };
@@ -157,6 +183,8 @@ impl<S: DeviceSource> Held<S> {
                 Ok(None)
             }
             (None, false) => source.submit(ids, on_device).map(Some),
+            // A kernel that continues sums notes the beginning itself.
+            (None, true) if begun.is_some() => Ok(None),
             (None, true) => on_device.note_beginning().map(|()| None),
         };
         let ticket = ticket.map_err(|error| match error {
@@ -168,6 +196,25 @@ impl<S: DeviceSource> Held<S> {
             // SAFETY: the rows were gathered just now. The lists are in the slot's arrays, and own rows and sums are
             // within it and on nothing else (`Plan::new`).
             let summed = unsafe { scratch.sum(stream, kernels, (base, place.features_at), plan.count, sums) };
+            summed.map_err(|error| match error {
+                FillError::Cuda(error) => error,
+                error => CudaError::System(error.to_string()),
+            })?;
+        }
+        if let (Some(continued), Some(sums), Some((begun, ..))) = (&*continued, &place.sums, &begun) {
+            let batch = ContinuedBatch {
+                slot,
+                base,
+                features_at: place.features_at,
+                ids: ids_address,
+                count: plan.count,
+                report: report_address,
+                sums,
+                begun,
+            };
+            // SAFETY: the uploads, which the stream waits for, brought ids, lists, a prepared report and the host's part.
+            // Own rows and sums are within the slot and on nothing else (`Plan::new`).
+            let summed = unsafe { continued.sum(stream, kernels, &batch) };
             summed.map_err(|error| match error {
                 FillError::Cuda(error) => error,
                 error => CudaError::System(error.to_string()),
@@ -229,13 +276,18 @@ impl<S: DeviceSource> Held<S> {
             ))
             .into());
         }
-        let read = pending.ticket.map(|ticket| self.source.wait(ticket)).transpose()?.unwrap_or_default();
+        let read = match pending.ticket {
+            // Only the kernel knows the hits of the rows that it read.
+            Some(ticket) => {
+                self.source.wait(ticket)?.with_hits(Origin::ZeroCopy, Origin::DeviceCache, report.hits)
+            }
+            None => RowsRead::default(),
+        };
         let fill = Fill {
             slot,
             stamp: pending.stamp,
             rows: pending.rows,
-            // Only the kernel knows the hits of the rows that it read.
-            read: read.with_hits(Origin::ZeroCopy, Origin::DeviceCache, report.hits),
+            read,
             began_ns: report.began_ns,
             ended_ns: report.ended_ns,
             bad: report.bad(),

@@ -11,6 +11,8 @@ use uva_ops::rows::NarrowFloat;
 
 use super::fill::{Fill, SlotPlace};
 use super::held::{Held, Slot};
+use crate::cuda::cache::DeviceCache;
+use crate::cuda::continued::Continued;
 use crate::cuda::error::FillError;
 use crate::cuda::place::DeviceSource;
 use crate::cuda::slot::{Plan, Rows, SlotShape};
@@ -72,6 +74,7 @@ impl<S: DeviceSource> SlotFiller<S> {
             kernels,
             scratch: None,
             tables: None,
+            continued: None,
             slots,
             finished: Vec::new(),
             fills: 0,
@@ -171,9 +174,38 @@ impl<S: DeviceSource> SlotFiller<S> {
         self.held.tables.as_ref()
     }
 
-    /// Whether a kernel sums: see [`sum_rows`](SlotFiller::sum_rows).
+    /// From now on the host begins the sums of each slot with the rows that `cache` has not, and a kernel continues them
+    /// with those that it has: every [`SlotPlace`] has [`sums`](SlotPlace::sums) and [`begun`](SlotPlace::begun) then, and
+    /// the source reads no rows. The host's part takes at most `room` bytes a slot, in page-locked memory and on the
+    /// device. The values are of that type, float32 for `None`; the kernel's grid is bounded by `bound`. Call it before
+    /// the first fill.
+    ///
+    /// # Errors
+    /// [`FillError::Layout`] after the first fill, for rows that are not whole values, and for a cache that evicts;
+    /// [`FillError::Rows`] for one of another table or device; [`FillError::Cuda`].
+    pub fn continue_sums(
+        &mut self,
+        cache: DeviceCache,
+        room: usize,
+        narrow: Option<NarrowFloat>,
+        bound: GridBound,
+    ) -> Result<(), FillError> {
+        self.sound()?;
+        let held = &mut *self.held;
+        if held.fills > 0 {
+            return Err(FillError::Layout("what is summed is said before the first fill".to_owned()));
+        }
+        let (table, slots) = ((held.source.rows(), held.row_bytes), (held.shape.slots, room));
+        held.continued = Some(Continued::new(&held.context, cache, table, slots, narrow, bound)?);
+        for slot in &mut held.slots {
+            slot.made = Some(PinnedBuffer::new(&held.context, room, "sums that the host begins")?);
+        }
+        Ok(())
+    }
+
+    /// Whether a kernel sums: see [`sum_rows`](SlotFiller::sum_rows) and [`continue_sums`](SlotFiller::continue_sums).
     pub fn sums_rows(&self) -> bool {
-        self.held.scratch.is_some()
+        self.held.scratch.is_some() || self.held.continued.is_some()
     }
 
     /// The fills that have completed since the last call, in the order in which they were enqueued. Waits for nothing.
@@ -236,8 +268,8 @@ impl<S: DeviceSource> SlotFiller<S> {
 }
 
 /// In this order on the device: wait for `after`; copy a prepared report and the arrays, and the rows that the host makes;
-/// gather the other rows; take misses into a dynamic cache; sum the rows, if a kernel sums; complete the report, the stamp
-/// last; record `ready`. The arrays are free when `submit` returns.
+/// gather the other rows; take misses into a dynamic cache; sum the rows, or continue the host's sums, if a kernel sums;
+/// complete the report, the stamp last; record `ready`. The arrays are free when `submit` returns.
 ///
 /// An id that is no row: a kernel notes it in the report and in [`Fill::bad`], and `wait` returns an error. A source on
 /// the CPU refuses it as [`FillError::Rows`] before anything is enqueued.
@@ -290,6 +322,22 @@ impl<S: DeviceSource> RowSource<SlotPlace<'_>> for SlotFiller<S> {
                             places.len()
                         );
                         return Err(FillError::Layout(what));
+                    }
+                }
+            }
+            _ if held.continued.is_some() || place.begun.is_some() => {
+                match (&held.continued, place.sums, place.begun, place.made) {
+                    (Some(continued), Some(sums), Some(_), None)
+                        if sums.destinations <= count && held.scratch.is_none() =>
+                    {
+                        let written = sums.written(features_at, held.row_bytes, continued.sum_bytes());
+                        (sums.read(count).collect(), written.to_vec())
+                    }
+                    (_, sums, begun, made) => {
+                        return Err(FillError::Layout(format!(
+                            "{count} rows with the lists {sums:?}, {begun:?} and {made:?}, where a kernel continues {}",
+                            if held.continued.is_some() { "sums" } else { "no sums" }
+                        )));
                     }
                 }
             }

@@ -30,7 +30,7 @@ const COLUMNS: [(&str, &[&str]); 6] = [
 const BATCHES: u64 = 8;
 
 /// How often this process has called each function so far.
-fn counts(folder: &Path) -> BTreeMap<String, u64> {
+pub fn counts(folder: &Path) -> BTreeMap<String, u64> {
     let file = std::fs::read_dir(folder).unwrap().next().expect("a process counts").unwrap();
     let text = std::fs::read_to_string(file.path()).unwrap();
     let line = |line: &str| {
@@ -208,6 +208,7 @@ fn arrays_on_the_device_are_copied_by_one_launch_whatever_their_number() {
             sums: None,
             made: None,
             tables_at: None,
+            begun: None,
             stamp,
             after: None,
             ready: &ready,

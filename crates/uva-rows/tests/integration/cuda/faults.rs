@@ -76,6 +76,7 @@ fn what_lies_outside_a_slot_is_refused_and_the_filler_goes_on() {
             sums: None,
             made: None,
             tables_at: None,
+            begun: None,
             stamp: 1,
             after: None,
             ready: &ready,

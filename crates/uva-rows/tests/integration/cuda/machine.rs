@@ -276,6 +276,7 @@ impl Batch {
             sums: None,
             made: None,
             tables_at: None,
+            begun: None,
             stamp: self.stamp,
             after: after.map(|event| event as _),
             ready,

@@ -3,6 +3,7 @@
 
 mod cache;
 mod conformance;
+mod continued;
 mod counts;
 mod faults;
 mod machine;

@@ -15,16 +15,16 @@ use uva_rows::{Cached, Mapped, NarrowFloat, Reduction, RowSource, SumPlace, Summ
 use super::machine::*;
 
 /// A batch's ids and lists, packed as in a slot.
-struct Listed {
-    ids: Vec<i64>,
-    offsets: Vec<i32>,
-    indices: Vec<i32>,
-    sampled: Vec<f32>,
-    degrees: Vec<i32>,
+pub struct Listed {
+    pub ids: Vec<i64>,
+    pub offsets: Vec<i32>,
+    pub indices: Vec<i32>,
+    pub sampled: Vec<f32>,
+    pub degrees: Vec<i32>,
 }
 
 impl Listed {
-    fn new(random: &mut Random, rows: usize) -> Self {
+    pub fn new(random: &mut Random, rows: usize) -> Self {
         let nodes = 1 + random.below(rows / 2);
         // Each row of the table at most once, as in a batch.
         let first = random.below(rows);
@@ -42,13 +42,13 @@ impl Listed {
 }
 
 /// The GPU, and the kernels, which take seconds to compile.
-struct Gpu {
-    context: Arc<Context>,
-    kernels: GatherKernels,
+pub struct Gpu {
+    pub context: Arc<Context>,
+    pub kernels: GatherKernels,
 }
 
 impl Gpu {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let context = Context::primary(0).unwrap();
         Self { kernels: kernels(&context), context }
     }
@@ -59,18 +59,18 @@ impl Gpu {
         Pinned::new(self.kernels.clone(), table, row_bytes, Kernel::Wide, GridBound::Blocks(2)).unwrap()
     }
 
-    fn staged(&self, table: &[u8], row_bytes: usize) -> Staged<Mapped<'static>> {
+    pub fn staged(&self, table: &[u8], row_bytes: usize) -> Staged<Mapped<'static>> {
         let table = Mapped::owned(Arc::new(Aside::of(table)), row_bytes, 1).unwrap();
         Staged::new(&self.context, table).unwrap()
     }
 }
 
 /// Bytes of a slot and of its parts: enough for every batch below.
-const ROWS_OF_TABLE: usize = 160;
-const WIDTH: usize = 50;
-const SLOT: usize = 128 << 10;
-const ROWS_AT: usize = 16 << 10;
-const SUMS_AT: usize = ROWS_AT + ROWS_OF_TABLE * WIDTH * 4;
+pub const ROWS_OF_TABLE: usize = 160;
+pub const WIDTH: usize = 50;
+pub const SLOT: usize = 128 << 10;
+pub const ROWS_AT: usize = 16 << 10;
+pub const SUMS_AT: usize = ROWS_AT + ROWS_OF_TABLE * WIDTH * 4;
 
 /// Fills slots with sums of a table's rows and compares each with the host's.
 fn sums_are_the_hosts<S: DeviceSource>(
@@ -139,6 +139,7 @@ fn sums_are_the_hosts<S: DeviceSource>(
             sums: Some(sums),
             made: None,
             tables_at: None,
+            begun: None,
             stamp: number as u64 + 1,
             after: (number >= 2).then_some(&free[slot] as _),
             ready: &ready[slot],
@@ -273,6 +274,7 @@ fn lists_without_a_scratch_and_rows_that_it_cannot_hold_are_refused_with_nothing
         sums,
         made: None,
         tables_at: None,
+        begun: None,
         stamp: 1,
         after: None,
         ready: &ready,

@@ -1,0 +1,350 @@
+//! The part of a batch's sums that the CPU makes where a cache elsewhere has the other rows.
+
+use std::ops::Range;
+
+use uva_ops::lists::{Lists, ListsError, Weights};
+
+use super::place::{HostPlace, Reduction, SumPlace, SumSource};
+use crate::error::GatherError;
+
+/// Arrays in the room for begun sums begin on multiples of this, so that no two share a cache line.
+const ALIGNMENT: usize = 64;
+
+/// The rows of a table that a cache elsewhere has: a bit a row.
+#[derive(Debug)]
+pub struct KeptRows {
+    bits: Vec<u64>,
+    rows: usize,
+}
+
+impl KeptRows {
+    /// The rows `ids` of a table of `rows` rows.
+    ///
+    /// # Errors
+    /// [`GatherError::IdOutOfRange`].
+    pub fn new(rows: usize, ids: &[i64]) -> Result<Self, GatherError> {
+        let mut bits = vec![0; rows.div_ceil(64)];
+        for (position, &id) in ids.iter().enumerate() {
+            let row = usize::try_from(id).ok().filter(|&row| row < rows);
+            let row = row.ok_or(GatherError::IdOutOfRange { position, id, rows })?;
+            bits[row / 64] |= 1_u64 << (row % 64);
+        }
+        Ok(Self { bits, rows })
+    }
+
+    /// Whether the cache has this row; not one that is no row of the table.
+    pub fn has(&self, id: i64) -> bool {
+        let row = usize::try_from(id).ok().filter(|&row| row < self.rows);
+        row.is_some_and(|row| self.bits[row / 64] >> (row % 64) & 1 == 1)
+    }
+}
+
+/// What the CPU has made of a batch's sums, and where it lies in the room for it. Each range begins on a cache line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// int32 for each list: the number of the sum that it begins with, or -1 where it begins at zero.
+    pub sum_of: Range<usize>,
+    /// int32 for each list: the number of its own row among those here, or -1 where the cache has it. Empty where own
+    /// rows are in the sums.
+    pub own_of: Range<usize>,
+    /// The sums: of those lists that have a row which the cache has not.
+    pub sums: Range<usize>,
+    /// The own rows that the cache has not.
+    pub own: Range<usize>,
+    /// How many sums there are.
+    pub sum_rows: usize,
+    /// How many own rows.
+    pub own_rows: usize,
+    /// How many of the batch's ids the cache has.
+    pub kept: u64,
+}
+
+/// Bytes of a sum and of an own row; 0 for the latter where own rows are in the sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BegunBytes {
+    /// Of a sum.
+    pub sum: usize,
+    /// Of an own row.
+    pub own: usize,
+}
+
+impl BegunBytes {
+    /// The bytes of room that any batch of `lists` lists fits in.
+    #[must_use]
+    pub fn room(self, lists: usize) -> usize {
+        Begun::new(lists, self, lists, lists, 0).bytes()
+    }
+}
+
+impl Begun {
+    fn new(lists: usize, bytes: BegunBytes, sum_rows: usize, own_rows: usize, kept: u64) -> Self {
+        let mut end = 0_usize;
+        let mut take = |bytes: usize| {
+            let start = end.next_multiple_of(ALIGNMENT);
+            end = start.saturating_add(bytes);
+            start..end
+        };
+        let numbers = lists.saturating_mul(size_of::<i32>());
+        Self {
+            sum_of: take(numbers),
+            own_of: take(if bytes.own == 0 { 0 } else { numbers }),
+            sums: take(sum_rows.saturating_mul(bytes.sum)),
+            own: take(own_rows.saturating_mul(bytes.own)),
+            sum_rows,
+            own_rows,
+            kept,
+        }
+    }
+
+    /// Bytes of the room that are used.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.own.end
+    }
+
+    /// Bytes of sums and rows among them.
+    #[must_use]
+    pub fn row_bytes(&self) -> usize {
+        self.sums.len() + self.own.len()
+    }
+}
+
+/// A batch's lists, and the room for the sums that the CPU begins.
+pub struct BeginPlace<'p> {
+    /// Aligned to a float32, of [`BegunBytes::room`] bytes for these lists.
+    pub room: &'p mut [u8],
+    /// The lists, over the batch's ids.
+    pub lists: Lists<'p, i32>,
+    /// What each row is multiplied by.
+    pub weights: Weights<'p, f32>,
+    /// The weight of id `v`'s row in the sum of list `v`; `None` where own rows lie beside the sums.
+    pub own: Option<&'p [f32]>,
+    /// The maximum of the source's threads that work, at least one.
+    pub threads: usize,
+}
+
+/// Begins sums: adds the rows that a cache elsewhere has not, in the lists' order, and leaves the others out. A list's own
+/// row comes behind them, if it is in the sum and the cache has it not.
+#[derive(Debug)]
+pub struct SumBeginner {
+    kept: KeptRows,
+    bytes: BegunBytes,
+    /// Of the present batch: whether each id is kept, the lists of the others' positions, and the own rows.
+    is_kept: Vec<bool>,
+    offsets: Vec<i32>,
+    indices: Vec<i32>,
+    weights: Vec<f32>,
+    sum_of: Vec<i32>,
+    own_of: Vec<i32>,
+    own_ids: Vec<i64>,
+}
+
+impl SumBeginner {
+    /// For sums and own rows of these bytes, where the cache has those rows.
+    #[must_use]
+    pub fn new(kept: KeptRows, bytes: BegunBytes) -> Self {
+        let (is_kept, own_ids, weights) = (Vec::new(), Vec::new(), Vec::new());
+        let [offsets, indices, sum_of, own_of] = [const { Vec::new() }; 4];
+        Self { kept, bytes, is_kept, offsets, indices, weights, sum_of, own_of, own_ids }
+    }
+
+    /// Begins the sums of a batch of these ids, with rows of `source`.
+    ///
+    /// # Errors
+    /// As [`RowSource::submit`](crate::RowSource::submit), [`GatherError::Lists`], and [`GatherError::OutputLength`] for
+    /// less room than [`BegunBytes::room`].
+    ///
+    /// # Panics
+    /// With less than one weight an edge, or room that is not aligned.
+    pub fn begin(
+        &mut self,
+        source: &mut dyn SumSource,
+        ids: &[i64],
+        place: BeginPlace<'_>,
+    ) -> Result<Begun, GatherError> {
+        source.check(ids)?;
+        let BeginPlace { room, lists, weights, own, threads } = place;
+        if lists.rows() != ids.len() || lists.len() > ids.len() {
+            return Err(ListsError::Index(ids.len()).into());
+        }
+        self.split(ids, &lists, weights, own)?;
+        let (sum_rows, own_rows) = (self.offsets.len() - 1, self.own_ids.len());
+        let kept = self.is_kept.iter().filter(|&&kept| kept).count() as u64;
+        let begun = Begun::new(lists.len(), self.bytes, sum_rows, own_rows, kept);
+        if begun.bytes() > room.len() {
+            let (ids, row_bytes, length) = (sum_rows, self.bytes.sum, room.len());
+            return Err(GatherError::OutputLength { ids, row_bytes, length });
+        }
+        room[begun.sum_of.clone()].copy_from_slice(bytemuck::cast_slice(&self.sum_of));
+        if !begun.own_of.is_empty() {
+            room[begun.own_of.clone()].copy_from_slice(bytemuck::cast_slice(&self.own_of));
+        }
+        if sum_rows > 0 {
+            let place = SumPlace {
+                out: bytemuck::cast_slice_mut(&mut room[begun.sums.clone()]),
+                own: &mut [],
+                lists: Lists::new(&self.offsets, &self.indices, ids.len())?,
+                reduction: Reduction::Sum { weights: Weights::Each(&self.weights), own: None },
+                threads,
+            };
+            source.fill(ids, place)?;
+        }
+        if own_rows > 0 {
+            source.fill_rows(&self.own_ids, HostPlace { out: &mut room[begun.own.clone()], threads })?;
+        }
+        Ok(begun)
+    }
+
+    /// Notes the lists of what is not kept.
+    fn split(
+        &mut self,
+        ids: &[i64],
+        lists: &Lists<'_, i32>,
+        weights: Weights<'_, f32>,
+        own: Option<&[f32]>,
+    ) -> Result<(), GatherError> {
+        let Self { kept, is_kept, offsets, indices, weights: weighed, sum_of, own_of, own_ids, .. } = self;
+        is_kept.clear();
+        is_kept.extend(ids.iter().map(|&id| kept.has(id)));
+        [&mut *offsets, indices, sum_of, own_of].into_iter().for_each(Vec::clear);
+        weighed.clear();
+        own_ids.clear();
+        offsets.push(0);
+        for list in 0..lists.len() {
+            let edges = lists.edges(list);
+            let mean = (1.0 / edges.len() as f64) as f32;
+            for edge in edges {
+                if is_kept[lists.row(edge)] {
+                    continue;
+                }
+                indices.push(lists.indices()[edge]);
+                weighed.push(match weights {
+                    Weights::Each(weights) => weights[edge],
+                    Weights::Mean => mean,
+                    Weights::One => 1.0,
+                    Weights::Heads(_, heads) => return Err(ListsError::Heads { width: 1, heads }.into()),
+                });
+            }
+            let missed = !is_kept[list];
+            match own {
+                Some(own) if missed => {
+                    // Local ids are 32 bits.
+                    indices.push(list as i32);
+                    weighed.push(own[list]);
+                }
+                None if missed => {
+                    own_of.push(own_ids.len() as i32);
+                    own_ids.push(ids[list]);
+                }
+                _ => own_of.push(-1),
+            }
+            let entries = i32::try_from(indices.len()).map_err(|_| ListsError::Offsets(indices.len()))?;
+            if offsets.last() == Some(&entries) {
+                sum_of.push(-1);
+            } else {
+                sum_of.push(offsets.len() as i32 - 1);
+                offsets.push(entries);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::Mapped;
+    use crate::stack::{Summed, SummedValues};
+
+    /// A table of rows of two float32: row `i` is `[i, 10 i]`.
+    fn table() -> Vec<u8> {
+        (0..100).flat_map(|row| [row as f32, 10.0 * row as f32]).flat_map(f32::to_le_bytes).collect()
+    }
+
+    fn floats(bytes: &[u8]) -> Vec<f32> {
+        bytes.as_chunks().0.iter().map(|value| f32::from_ne_bytes(*value)).collect()
+    }
+
+    fn numbers(bytes: &[u8]) -> Vec<i32> {
+        bytes.as_chunks().0.iter().map(|number| i32::from_ne_bytes(*number)).collect()
+    }
+
+    /// Three lists over six ids, of which the cache has two: {20, 21, 20}, {}, {10, 22}; the destinations are 10, 11, 12.
+    fn begun(kept: &[i64], own: Option<&[f32]>) -> (Begun, Vec<u8>) {
+        let table = table();
+        let values = SummedValues { narrow: None, widened_own: false };
+        let mut source = Summed::new(Mapped::new(&table, 8, 2).unwrap(), values).unwrap();
+        let ids = [10, 11, 12, 20, 21, 22];
+        let bytes = BegunBytes { sum: 8, own: if own.is_some() { 0 } else { 8 } };
+        let mut beginner = SumBeginner::new(KeptRows::new(100, kept).unwrap(), bytes);
+        // Words, so that floats are aligned.
+        let mut room = vec![0_u64; bytes.room(3) / 8];
+        let place = BeginPlace {
+            room: bytemuck::cast_slice_mut(&mut room),
+            lists: Lists::new(&[0, 3, 3, 5], &[3, 4, 3, 0, 5], 6).unwrap(),
+            weights: Weights::Mean,
+            own,
+            threads: 2,
+        };
+        let begun = beginner.begin(&mut source, &ids, place).unwrap();
+        (begun, bytemuck::cast_slice(&room).to_vec())
+    }
+
+    #[test]
+    fn rows_that_are_kept_are_left_out_with_the_weights_of_whole_lists() {
+        let (begun, room) = begun(&[20, 11, 22], None);
+        assert_eq!((begun.sum_rows, begun.own_rows, begun.kept, begun.row_bytes()), (2, 2, 3, 32));
+        assert_eq!(numbers(&room[begun.sum_of]), [0, -1, 1]);
+        assert_eq!(numbers(&room[begun.own_of]), [0, -1, 1]);
+        let third = (1.0_f64 / 3.0) as f32;
+        assert_eq!(floats(&room[begun.sums]), [21.0 * third, 210.0 * third, 5.0, 50.0]);
+        assert_eq!(floats(&room[begun.own]), [10.0, 100.0, 12.0, 120.0]);
+    }
+
+    #[test]
+    fn an_own_row_that_is_not_kept_ends_the_begun_sum_where_it_belongs_to_sums() {
+        let (begun, room) = begun(&[20, 21, 10], Some(&[0.5, 0.25, 2.0]));
+        // The first list hits wholly, and so does its own row.
+        assert_eq!((begun.sum_rows, begun.own_rows, begun.kept), (2, 0, 3));
+        assert_eq!(numbers(&room[begun.sum_of]), [-1, 0, 1]);
+        assert_eq!((begun.own_of.len(), begun.own.len()), (0, 0));
+        assert_eq!(floats(&room[begun.sums]), [2.75, 27.5, 11.0 + 24.0, 110.0 + 240.0]);
+    }
+
+    #[test]
+    fn nothing_is_begun_where_everything_is_kept_and_everything_where_nothing_is() {
+        let (all, room) = begun(&[10, 11, 12, 20, 21, 22], None);
+        assert_eq!((all.sum_rows, all.own_rows, all.kept, all.row_bytes()), (0, 0, 6, 0));
+        assert_eq!(numbers(&room[all.sum_of]), [-1; 3]);
+        let (none, room) = begun(&[], None);
+        // An empty list is begun by nobody.
+        assert_eq!((none.sum_rows, none.own_rows, none.kept), (2, 3, 0));
+        assert_eq!(numbers(&room[none.sum_of]), [0, -1, 1]);
+    }
+
+    #[test]
+    fn ids_that_are_no_rows_and_too_little_room_are_refused() {
+        assert!(matches!(KeptRows::new(100, &[3, 100]), Err(GatherError::IdOutOfRange { position: 1, .. })));
+        let kept = KeptRows::new(100, &[99, 0]).unwrap();
+        assert_eq!(
+            [-1, 0, 1, 99, 100, i64::MAX].map(|id| kept.has(id)),
+            [false, true, false, true, false, false]
+        );
+        let table = table();
+        let values = SummedValues { narrow: None, widened_own: false };
+        let mut source = Summed::new(Mapped::new(&table, 8, 1).unwrap(), values).unwrap();
+        let bytes = BegunBytes { sum: 8, own: 8 };
+        let mut beginner = SumBeginner::new(kept, bytes);
+        let mut begin = |ids: &[i64], room: usize| {
+            let mut words = vec![0_u64; room / 8];
+            let room = bytemuck::cast_slice_mut(&mut words);
+            let lists = Lists::new(&[0, 1], &[1], 2).unwrap();
+            let place = BeginPlace { room, lists, weights: Weights::One, own: None, threads: 1 };
+            beginner.begin(&mut source, ids, place)
+        };
+        assert!(begin(&[5, 6], bytes.room(1)).is_ok());
+        assert!(matches!(begin(&[5, 6], bytes.room(1) - 64), Err(GatherError::OutputLength { .. })));
+        assert!(matches!(begin(&[5, 100], 4096), Err(GatherError::IdOutOfRange { position: 1, .. })));
+        assert!(matches!(begin(&[5, 6, 7], 4096), Err(GatherError::Lists(_))));
+    }
+}
