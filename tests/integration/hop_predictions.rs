@@ -109,8 +109,8 @@ fn models_and_hop_sets_that_do_not_fit_each_other_are_refused_by_name() {
         let refuse = |line: &str, parts: &[&str]| {
             call(temp.path(), &format!("{command} {line}")).run().refuses(2, parts);
         };
-        refuse("graph --checkpoint kept", &["--checkpoint kept", "`model=sign`", "graph is a dataset"]);
-        refuse("hops --checkpoint of-graph", &["--checkpoint of-graph", "`model=sage`", "hops is a hop set"]);
+        refuse("graph --checkpoint kept", &["--checkpoint kept", "--model sign", "graph is a dataset"]);
+        refuse("hops --checkpoint of-graph", &["--checkpoint of-graph", "--model sage", "hops is a hop set"]);
         refuse("shorter --checkpoint kept", &["--checkpoint kept", "another dataset", "shorter"]);
         refuse("hops --checkpoint kept --eval sampled", &["--eval sampled", "hop set"]);
         refuse("hops --checkpoint kept --device cuda:0", &["--device", "hop set"]);
