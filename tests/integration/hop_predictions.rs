@@ -93,7 +93,8 @@ fn every_row_and_any_nodes_are_answered_about_by_their_ids_in_the_dataset() {
     let (mut ids, classes) = answered("--nodes train --batch-size 1000");
     assert!(ids.iter().zip(&classes).all(|(id, class)| of_node[id] == *class));
     let mut expected = train;
-    (ids.sort_unstable(), expected.sort_unstable());
+    ids.sort_unstable();
+    expected.sort_unstable();
     assert_eq!(ids, expected);
 }
 
