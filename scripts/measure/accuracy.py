@@ -108,6 +108,7 @@ HOPS = [
     ("cora", "sgc", "--hops 2 --feature-norm row", 81.0, f"{SGC} --batch-size 140 --weight-decay 1e-4"),
     ("citeseer", "sgc", "--hops 2 --feature-norm row", 71.9, f"{SGC} --batch-size 120 --weight-decay 2e-4"),
     ("oewn", "sign", ROW, "sage", "--hidden 256 --batch-size 1024 --lr 0.01 --dropout 0.5 --epochs 20"),
+    ("oewn", "hoga", ROW, "sage", "--hidden 128 --heads 4 --batch-size 1024 --lr 0.003 --dropout 0.2 --epochs 12"),
     ("cnr2000_web", "sign", ROW, "sage", "--hidden 128 --batch-size 4096 --lr 0.01 --dropout 0.2 --epochs 15"),
 ]
 # The same as rows: graph, model, sampler, stored type, options of `propagate`, reference, options. Instead of a reference

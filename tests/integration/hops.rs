@@ -365,12 +365,7 @@ fn options_of_no_use_with_a_hop_set_are_refused_by_name() {
     call("train graph --chunk 5").refuses(2, &["--chunk", "uvatrain propagate"]);
     call("train graph --place disk").refuses(2, &["--place", "uvatrain propagate"]);
     call("train graph --shuffle full --epochs 1 --device cpu").succeeds();
-    for command in [
-        "run hops -- true",
-        "evaluate hops --checkpoint kept",
-        "plan hops --gpu-cache 1MiB",
-        "export hops out --to npy",
-    ] {
+    for command in ["run hops -- true", "plan hops --gpu-cache 1MiB", "export hops out --to npy"] {
         let refused: Outcome = call(command);
         assert_eq!(refused.code(), 2, "{refused}");
     }

@@ -13,6 +13,7 @@ mod aggregate_cached;
 mod aggregate_gpu;
 #[cfg(feature = "train")]
 mod bench_aggregate;
+mod bench_loader;
 mod caches;
 mod cli;
 #[cfg(feature = "train")]
@@ -28,6 +29,8 @@ mod faults;
 mod gpu_slots;
 #[cfg(feature = "train")]
 mod gpu_suite;
+#[cfg(feature = "train")]
+mod hop_predictions;
 #[cfg(feature = "train")]
 mod hops;
 #[cfg(feature = "train")]

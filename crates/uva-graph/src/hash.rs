@@ -27,8 +27,14 @@ pub(crate) fn of_bytes(bytes: &[u8]) -> u64 {
 /// The hash of an array's elements: the wrapping sum over all words of eight bytes, little-endian, of a value that
 /// depends on `tag`, the word's position and the word itself. The last word is filled up with zeros. Parallel.
 pub fn of_array(tag: u8, bytes: &[u8]) -> u64 {
+    of_part(tag, 0, bytes)
+}
+
+/// What some consecutive words of an array, of which the first stands at position `first`, add to its hash. Uses the
+/// current rayon pool.
+pub fn of_part(tag: u8, first: u64, bytes: &[u8]) -> u64 {
     let of_task = |(task, bytes): (usize, &[u8])| {
-        let mut hash = ArrayHash::from_word(tag, (task * (TASK_BYTES / 8)) as u64);
+        let mut hash = ArrayHash::from_word(tag, first + (task * (TASK_BYTES / 8)) as u64);
         hash.add(bytes);
         hash.finish()
     };
@@ -103,6 +109,9 @@ mod tests {
             bytes.chunks(piece).for_each(|piece| hash.add(piece));
             assert_eq!(hash.finish(), whole, "in pieces of {piece}");
         }
+        let parts = (0..).zip(bytes.chunks(TASK_BYTES + 8));
+        let of_parts = parts.map(|(part, bytes)| of_part(7, part * (TASK_BYTES as u64 + 8) / 8, bytes));
+        assert_eq!(of_parts.fold(0, u64::wrapping_add), whole, "in parts");
         assert_ne!(of_array(8, &bytes), whole, "the tag counts");
         let mut swapped = bytes.clone();
         swapped.swap(8, 17);

@@ -176,6 +176,15 @@ impl<'a> Hops<'a> {
         self.files.dim * self.files.element.bytes()
     }
 
+    /// These rows as each file has them, one behind the other: all hops of a row, or one.
+    ///
+    /// # Panics
+    /// If there are no such rows.
+    pub fn as_stored(self, rows: Range<usize>) -> impl Iterator<Item = &'a [u8]> {
+        let stride = self.row_stride();
+        self.files.arrays.iter().map(move |array| &array.bytes()[rows.start * stride..rows.end * stride])
+    }
+
     /// The rows of one hop.
     ///
     /// # Panics

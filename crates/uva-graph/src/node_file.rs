@@ -29,6 +29,18 @@ const MAGIC: &[u8] = b"\x93NUMPY";
 /// [`GraphError::Usage`] for `option`, with the file and the line or entry: no id, an id that is no node, a line that
 /// is no number. [`GraphError::Io`] and [`GraphError::Invalid`] if the file cannot be read, or is another array.
 pub fn read(path: &Path, nodes: usize, option: &str) -> Result<Vec<i64>, GraphError> {
+    ids(path, Some(nodes), option)
+}
+
+/// The same where nobody knows how many nodes there are: ids of any size, and masks of any length.
+///
+/// # Errors
+/// As [`read`], but for ids that are no nodes.
+pub fn read_unbounded(path: &Path, option: &str) -> Result<Vec<i64>, GraphError> {
+    ids(path, None, option)
+}
+
+fn ids(path: &Path, nodes: Option<usize>, option: &str) -> Result<Vec<i64>, GraphError> {
     let refused = |problem: String| GraphError::usage(option, format!("{}: {problem}", path.display()));
     let text = match is_array(path)? {
         true => None,
@@ -41,6 +53,7 @@ pub fn read(path: &Path, nodes: usize, option: &str) -> Result<Vec<i64>, GraphEr
     if ids.is_empty() {
         return Err(refused("there is no node in it".to_owned()));
     }
+    let Some(nodes) = nodes else { return Ok(ids) };
     let Some(place) = first_outside(&ids, nodes) else { return Ok(ids) };
     let place_in_file = match text.as_deref().and_then(|text| lines(text).nth(place)) {
         Some((line, _)) => format!("line {line}"),
@@ -89,13 +102,16 @@ fn is_array(path: &Path) -> Result<bool, GraphError> {
     Ok(begin == MAGIC)
 }
 
-fn of_array(array: &NpyArray, nodes: usize) -> Result<Vec<i64>, GraphError> {
-    match array.kind() {
-        NpyType::Bool if array.shape() == [nodes] => {
+fn of_array(array: &NpyArray, nodes: Option<usize>) -> Result<Vec<i64>, GraphError> {
+    match (array.kind(), nodes) {
+        (NpyType::Bool, _)
+            if array.shape().len() == 1 && nodes.is_none_or(|nodes| array.shape() == [nodes]) =>
+        {
             Ok(positions(array.bytes().iter().map(|byte| *byte != 0)))
         }
-        NpyType::Bool => Err(array.wrong_shape(format!("[{nodes}], an entry for each node"))),
-        NpyType::I64 | NpyType::I32 => integers(array),
+        (NpyType::Bool, Some(nodes)) => Err(array.wrong_shape(format!("[{nodes}], an entry for each node"))),
+        (NpyType::Bool, None) => Err(array.wrong_shape("[nodes], an entry for each node")),
+        (NpyType::I64 | NpyType::I32, _) => integers(array),
         _ => Err(array.wrong_type("int64 or int32 (ids), or bool (a mask)")),
     }
 }

@@ -3,6 +3,8 @@
 //! Every view can also be built over other arrays, as tests and library users do. Only [`Dataset`](crate::Dataset)
 //! promises that its values have been checked.
 
+use std::ops::Range;
+
 use crate::ElementType;
 
 /// Neighbour ids, in the width of the file.
@@ -147,6 +149,25 @@ impl<'a> Labels<'a> {
             Labels::Single(_) => 8,
             Labels::Multi { classes, .. } => *classes,
             Labels::Regression { columns, .. } => 4 * columns.unwrap_or(1),
+        }
+    }
+
+    /// Those of some consecutive nodes.
+    ///
+    /// # Panics
+    /// If there are no such nodes.
+    #[must_use]
+    pub fn of_nodes(&self, nodes: Range<usize>) -> Labels<'a> {
+        match *self {
+            Labels::Absent => Labels::Absent,
+            Labels::Single(values) => Labels::Single(&values[nodes]),
+            Labels::Multi { classes, values } => {
+                Labels::Multi { classes, values: &values[nodes.start * classes..nodes.end * classes] }
+            }
+            Labels::Regression { columns, values } => {
+                let width = columns.unwrap_or(1);
+                Labels::Regression { columns, values: &values[nodes.start * width..nodes.end * width] }
+            }
         }
     }
 

@@ -1,7 +1,8 @@
 //! The memory that training takes, computed from shapes alone.
 //!
 //! It counts the unavoidable memory, without the part that depends on a batch's neighbours. So it is a lower bound: a
-//! machine with less cannot train, and one with that much may still have too little.
+//! machine with less cannot train, and one with that much may still have too little. A model over a hop set reads no
+//! neighbours, so the rows between its layers are counted.
 
 use crate::hop_model::ActivationKind;
 use crate::layer_size::{LayerSize, product};
@@ -29,9 +30,11 @@ pub struct Shapes {
 pub struct Footprint {
     /// Numbers that are trained.
     pub parameters: u64,
-    /// Bytes while a batch is trained: each parameter with its gradient and Adam's two moments, and the logits of the
-    /// seeds with their gradients.
+    /// Bytes while a batch is trained: each parameter with its gradient and Adam's two moments, the logits of the
+    /// seeds with their gradients, and `activation_bytes`.
     pub training_bytes: u64,
+    /// Bytes of the rows that a model over a hop set keeps of a batch for its backward pass; 0 for other models.
+    pub activation_bytes: u64,
     /// Bytes of the tables of a full evaluation, which are on the host wherever the network is trained; 0 without one.
     pub evaluation_bytes: u64,
 }
@@ -46,9 +49,12 @@ impl Footprint {
         let evaluation_bytes = shapes
             .nodes_evaluated
             .map_or(0, |nodes| product(&[nodes as u64, network.widest_tables(), NUMBER]));
+        let activation_bytes = product(&[shapes.seeds as u64, kept_numbers(options, shapes), NUMBER]);
+        let trained = product(&[4, parameters, NUMBER]).saturating_add(logits.saturating_mul(2));
         Self {
             parameters,
-            training_bytes: product(&[4, parameters, NUMBER]).saturating_add(logits.saturating_mul(2)),
+            training_bytes: trained.saturating_add(activation_bytes),
+            activation_bytes,
             evaluation_bytes,
         }
     }
@@ -68,6 +74,30 @@ impl Footprint {
     pub fn beside_a_gpu(&self) -> u64 {
         let copy = self.parameters.saturating_mul(NUMBER);
         if self.evaluation_bytes > 0 { self.evaluation_bytes.saturating_add(copy) } else { 0 }
+    }
+}
+
+/// Numbers of a seed that a model over a hop set keeps until its backward pass ends.
+fn kept_numbers(options: &TrainerOptions, shapes: &Shapes) -> u64 {
+    let [hidden, inputs, layers, hops, operators, heads] =
+        [options.hidden, shapes.input_dim, options.layers, options.hops, options.operators, options.heads]
+            .map(|number| number as u64);
+    let rows = hops.saturating_add(1);
+    match options.model {
+        // The rows behind the maps of the hops, with their gradient; what each later linear map is given; and of several
+        // operators the rows of a hop side by side.
+        ModelKind::Sign => {
+            let behind = product(&[layers.saturating_sub(2), hidden]);
+            let joined = if operators > 1 { product(&[hops, operators, inputs]) } else { 0 };
+            product(&[2, rows, hidden]).saturating_add(behind).saturating_add(joined)
+        }
+        // The hops' rows behind their maps. Of a layer the queries, keys and values, what is taken of
+        // these, that behind its map, the gate, the product, and what follows the ReLU; and the shares of the hops.
+        ModelKind::Hoga => {
+            let of_layer = product(&[8, rows, hidden]).saturating_add(product(&[heads, rows, rows]));
+            product(&[rows, hidden]).saturating_add(layers.saturating_mul(of_layer))
+        }
+        _ => 0,
     }
 }
 
@@ -148,10 +178,17 @@ impl Network {
                     if options.activation == ActivationKind::Prelu { layers.saturating_sub(1) } else { 0 };
                 Self { linear, others: product(&[hops, of_hop, hidden]).saturating_add(slopes), ..alone }
             }
-            // Its linear maps have no bias: the input's, five a layer, the scores of the readout, and two behind it.
+            // Linear maps without bias: those of the hops, five a layer, the scores of the readout, and two behind it.
+            // Two of a layer have one.
             ModelKind::Hoga => {
                 let squares = product(&[5, layers]).saturating_add(1);
-                let maps = [&[inputs, hidden][..], &[squares, hidden, hidden], &[hidden], &[hidden, classes]];
+                let vectors = product(&[2, layers]).saturating_add(1);
+                let maps = [
+                    &[hops.saturating_add(1), inputs, hidden][..],
+                    &[squares, hidden, hidden],
+                    &[vectors, hidden],
+                    &[hidden, classes],
+                ];
                 let others = maps.iter().map(|map| product(map)).fold(0, u64::saturating_add);
                 Self { norms: vec![hidden; options.layers.saturating_add(1)], others, ..alone }
             }

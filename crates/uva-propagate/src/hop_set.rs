@@ -15,6 +15,9 @@ use crate::description::{AppliedOperator, FILE_NAME, FORMAT, HopSet, LABELS, NOD
 use crate::options::{Decisive, HopType, Layout};
 use crate::part::DATA_OFFSET;
 
+/// Bytes that are checked from one question about an end to the next.
+const PIECE: usize = 64 << 20;
+
 /// More than the description of the largest hop set takes.
 const MOST_BYTES: u64 = 16 << 20;
 
@@ -99,12 +102,27 @@ impl HopSet {
     /// # Errors
     /// About the first file that has been changed; about a value that is not finite, with hop, row and node.
     pub fn verify(&self, path: &Path) -> Result<(), GraphError> {
+        self.verify_until(path, &|| false).map(|_| ())
+    }
+
+    /// The same until `stops`, which is asked once in a while; whether it came to the end.
+    ///
+    /// # Errors
+    /// As [`HopSet::verify`].
+    pub fn verify_until(&self, path: &Path, stops: &dyn Fn() -> bool) -> Result<bool, GraphError> {
         let hops = self.hop_files();
         let mut arrays = Vec::new();
         for (name, facts) in &self.files {
             let array = NpyArray::open(&path.join(name))?;
-            let found =
-                format!("{:016x}", hash::of_array(tag_of(&self.operators, name) as u8, array.bytes()));
+            let (tag, mut sum, mut first) = (tag_of(&self.operators, name) as u8, 0_u64, 0);
+            for piece in array.bytes().chunks(PIECE) {
+                if stops() {
+                    return Ok(false);
+                }
+                sum = sum.wrapping_add(hash::of_part(tag, first, piece));
+                first += (PIECE / 8) as u64;
+            }
+            let found = format!("{sum:016x}");
             if found != facts.hash {
                 let problem = SetProblem::Hash { found, said: facts.hash.clone() };
                 return Err(GraphError::invalid(array.path(), problem));
@@ -116,7 +134,18 @@ impl HopSet {
         for (place, name) in hops.iter().enumerate() {
             let file = path.join(name);
             let Some(array) = arrays.iter().find(|array| array.path() == file) else { continue };
-            if let Some((at, value)) = first_not_finite(array.bytes(), self.dtype) {
+            let elements = PIECE / self.dtype.bytes();
+            let mut not_finite = None;
+            for (first, piece) in (0..).step_by(elements).zip(array.bytes().chunks(PIECE)) {
+                if stops() {
+                    return Ok(false);
+                }
+                not_finite = first_not_finite(piece, self.dtype).map(|(at, value)| (first + at, value));
+                if not_finite.is_some() {
+                    break;
+                }
+            }
+            if let Some((at, value)) = not_finite {
                 let (row_of_hop, column) = (at / self.dim, at % self.dim);
                 let (row, hop) = match self.layout {
                     Layout::Hops => (row_of_hop, place),
@@ -127,7 +156,7 @@ impl HopSet {
                 return Err(GraphError::invalid(&file, problem));
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// What decided its bytes.

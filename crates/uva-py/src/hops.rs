@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,7 +23,7 @@ use crate::errors::{OrRaise, UvatrainError, of_graph, of_io, with};
 use crate::interrupt::Signals;
 use crate::table::Table;
 
-/// The least time from one call of `progress` to the next.
+/// The least time from one call of `progress`, or from one look for signals, to the next.
 const BETWEEN_CALLS: Duration = Duration::from_millis(200);
 
 /// Options as Python gave them, by their names.
@@ -243,12 +245,38 @@ impl HopSet {
     }
 
     /// Checks the hashes of all files, and that every value of every hop is finite.
+    /// A handler of a signal that raises ends it.
     fn verify(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| {
+        let signals = Signals::default();
+        let stops = AtomicBool::new(false);
+        // Relaxed: the flag stands alone.
+        let check = || self.set.verify_until(&self.path, &|| stops.load(Ordering::Relaxed));
+        let checked = py.detach(|| {
             let pool = rayon::ThreadPoolBuilder::new()
                 .build()
                 .map_err(|error| of_io(&std::io::Error::other(error), "start threads for", "the check"))?;
-            pool.install(|| self.set.verify(&self.path)).or_raise()
-        })
+            let (tell, told) = mpsc::channel();
+            pool.in_place_scope(|scope| {
+                scope.spawn(|_| drop(tell.send(check())));
+                loop {
+                    match told.recv_timeout(BETWEEN_CALLS) {
+                        Ok(checked) => return checked.or_raise(),
+                        // Signals are Python's, and its handlers run in this thread alone.
+                        Err(RecvTimeoutError::Timeout) => {
+                            if signals.end_the_wait() {
+                                stops.store(true, Ordering::Relaxed);
+                            }
+                        }
+                        Err(RecvTimeoutError::Disconnected) => {
+                            return Err(UvatrainError::new_err("the check has panicked"));
+                        }
+                    }
+                }
+            })
+        })?;
+        if checked {
+            return Ok(());
+        }
+        Err(signals.raised().unwrap_or_else(|| UvatrainError::new_err("it was stopped")))
     }
 }

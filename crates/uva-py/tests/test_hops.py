@@ -1,5 +1,7 @@
 """Hop sets: made from Python and from the command line alike, opened, interrupted and gone on with."""
 
+import json
+import os
 import signal
 import subprocess
 
@@ -116,6 +118,35 @@ except KeyboardInterrupt:
 """
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert run_python_well(script, graph, tmp_path / "hops").split() == ["interrupted", "False", "True"]
+
+
+def test_a_sigint_ends_the_check_of_all_bytes(graph, tmp_path):
+    hops = uvatrain.propagate(graph, tmp_path / "hops", hops=1)
+    meta = hops.meta
+    # Files with holes in place of rows: hours of zeros.
+    rows = 1 << 37
+    meta["rows"], meta["splits"] = rows, {"train": [0, rows], "valid": [rows, rows], "test": [rows, rows]}
+    del meta["files"]["label.npy"]
+    (tmp_path / "hops" / "label.npy").unlink()
+    for name, facts in meta["files"].items():
+        kind, columns = ("<i8", ()) if name == "node_idx.npy" else ("<f4", (meta["dim"],))
+        header = str({"descr": kind, "fortran_order": False, "shape": (rows, *columns)}).encode()
+        begin = 4096 if columns else 128
+        header = b"\x93NUMPY\x01\x00" + (begin - 10).to_bytes(2, "little") + header.ljust(begin - 11) + b"\n"
+        (tmp_path / "hops" / name).write_bytes(header)
+        facts["bytes"] = begin + rows * int(kind[2]) * (columns[0] if columns else 1)
+        os.truncate(tmp_path / "hops" / name, facts["bytes"])
+    (tmp_path / "hops" / "hops.json").write_text(json.dumps(meta))
+    script = """
+import os, signal, sys, threading, uvatrain
+hops = uvatrain.HopSet(sys.argv[1])
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    hops._core.verify()
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    assert run_python_well(script, tmp_path / "hops").split() == ["interrupted"]
 
 
 @pytest.mark.parametrize(

@@ -291,8 +291,6 @@ def test_what_is_no_checkpoint_or_no_input_is_refused_by_name(trained, tmp_path)
 
     refuse("its version is 2", version=2)
     refuse("the model is 'mlp'", trainer={**state["trainer"], "model": {**state["trainer"]["model"], "model": "mlp"}})
-    of_hop_set = {**state["trainer"]["model"], "model": "sign", "hops": 2, "operators": 1}
-    refuse("the model is 'sign', which reads a hop set", trainer={**state["trainer"], "model": of_hop_set})
     refuse("another model", trainer={**state["trainer"], "model": {**state["trainer"]["model"], "hidden": 8}})
     (damaged / "checkpoint.json").write_text("[]")
     with pytest.raises(ValueError, match="not a checkpoint's state"):

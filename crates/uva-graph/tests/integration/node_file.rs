@@ -23,6 +23,11 @@ fn ids_a_mask_and_text_are_read_in_their_order() {
     }
     write_array(&file("mask.npy"), NpyType::Bool, &[], &[1_u8, 0, 0, 1, 1]).unwrap();
     assert_eq!(read(&file("mask.npy")).unwrap(), [0, 3, 4]);
+    // Where the nodes are not known, any number names one.
+    let unbounded = |name: &str| node_file::read_unbounded(&file(name), "--nodes").unwrap();
+    assert_eq!((unbounded("ids.txt"), unbounded("mask.npy")), (vec![4, 0, 4], vec![0, 3, 4]));
+    fs::write(file("large.txt"), "99999999999").unwrap();
+    assert_eq!(unbounded("large.txt"), [99_999_999_999]);
 }
 
 #[test]

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::Value;
-use uva_graph::Dataset;
+use uva_graph::{Dataset, Hops};
 use uva_model::checkpoint::{self, Checkpoint, Keep};
-use uva_model::{Answer, Metric, TaskKind};
+use uva_model::{Answer, Metric, TaskKind, TrainerOptions};
 
 use super::arithmetic::arithmetic;
 use super::job::EvaluateBy;
@@ -79,7 +79,7 @@ impl Asked {
 
 impl TrainedModel {
     /// Reads the checkpoint in `directory`, and refuses one of another dataset. A dataset without labels takes any
-    /// model of its number of feature columns.
+    /// model of its number of feature columns; so does a hop set without labels that has the hops of the model.
     ///
     /// # Errors
     /// [`RuntimeError::Input`] where there is no checkpoint, or it cannot be used with this dataset.
@@ -98,10 +98,21 @@ impl TrainedModel {
         let of = fingerprint.get("dataset").and_then(Value::as_str).unwrap_or("unknown");
         let here = dataset.fingerprint();
         let stored = checkpoint.model().map_err(checkpoint_error)?;
-        if stored.options.model.row().reads_hops() {
+        let of_hops = stored.options.model.row().reads_hops();
+        if of_hops != dataset.hops().is_some() {
+            let (model, data) = (stored.options.model.name(), dataset.path().display());
+            let (is_of, is, wanted) = match of_hops {
+                true => ("a hop set", "a dataset", "the hop set"),
+                false => ("a dataset", "a hop set", "the dataset"),
+            };
             return Err(refuse(format!(
-                "its model is of a hop set (`model={}`), and a dataset has none",
-                stored.options.model.name()
+                "its model is of {is_of} (`model={model}`), and {data} is {is}: name {wanted} that it was trained on"
+            )));
+        }
+        if of_hops && asked.by == EvaluateBy::Sampled {
+            return Err(RuntimeError::Usage(format!(
+                "--eval sampled: {} is a hop set, whose rows hold whole neighbourhoods: leave the option out",
+                dataset.path().display()
             )));
         }
         // Nothing is trained on a dataset without labels: a model for it is of another one.
@@ -112,6 +123,9 @@ impl TrainedModel {
                     "its model takes {wanted} feature columns, and {} has {columns}",
                     dataset.path().display()
                 )));
+            }
+            if let Some(problem) = dataset.hops().and_then(|hops| lacking(hops, &stored.options)) {
+                return Err(refuse(problem));
             }
             let of_edges = dataset.edge_features().map_or(0, |table| table.dim);
             let wanted = stored.options.edge_dim;
@@ -142,7 +156,9 @@ impl TrainedModel {
         }
         let backend = match asked.by {
             EvaluateBy::Full => {
-                preflight::check_whole_graph(dataset, &stored.options)?;
+                if !of_hops {
+                    preflight::check_whole_graph(dataset, &stored.options)?;
+                }
                 Backend::Cpu
             }
             EvaluateBy::Sampled => {
@@ -175,7 +191,20 @@ impl TrainedModel {
     }
 }
 
-/// Nodes to predict for.
+/// What a hop set lacks that the model reads.
+fn lacking(hops: Hops<'_>, options: &TrainerOptions) -> Option<String> {
+    let (stored, operators) = (hops.per_operator(), hops.operators());
+    if operators != options.operators {
+        return Some(format!(
+            "its model reads hops of {} operators, and the hop set has {operators}",
+            options.operators
+        ));
+    }
+    (stored < options.hops)
+        .then(|| format!("its model reads {} hops, and the hop set has {stored}", options.hops))
+}
+
+/// Nodes to predict for. Of a hop set its rows stand for nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Nodes {
     /// Every node, by id.

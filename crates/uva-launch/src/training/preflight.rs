@@ -31,10 +31,14 @@ pub(super) fn check(
         Some(nodes) => format!("; --eval full keeps rows of all {} nodes", count(nodes as u64)),
         None => String::new(),
     };
+    let rows_between = match footprint.activation_bytes {
+        0 => String::new(),
+        bytes => format!(", whose rows between the layers take {}", gib(bytes)),
+    };
     Err(RuntimeError::Missing(format!(
         "training takes at least {} of memory, and {} leaves {}: the model has {} parameters (--hidden {}, {} feature \
          columns, {} classes by {}), each with a gradient and two moments of Adam, and a logit for each class of {} \
-         seeds{evaluated}; {}lower --hidden or --batch-size, correct the number of classes, or free memory",
+         seeds{rows_between}{evaluated}; {}lower --hidden or --batch-size, correct the number of classes, or free memory",
         gib(need),
         limit.name,
         gib(limit.bytes),

@@ -12,6 +12,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from . import hop_models
+
 __all__ = ["Model", "load_model", "load_tensors"]
 
 #: Rows whose absolute values sum to less than this are divided by it instead.
@@ -189,9 +191,6 @@ _LAYERS: dict[str, tuple[type[nn.Module], Any]] = {
     "gine": (_Gine, functional.relu),
 }
 
-#: Models without layers over neighbours.
-_OF_HOP_SETS = ("sgc", "s2gc", "sign", "hoga")
-
 
 class Model(nn.Module):
     """A model of `uvatrain train`, as a PyTorch module of plain tensor operations.
@@ -205,12 +204,8 @@ class Model(nn.Module):
         self.options = dict(options)
         self.metadata: dict[str, Any] = {}
         kind = options["model"]
-        if kind in _OF_HOP_SETS:
-            raise ValueError(
-                f"the model is {kind!r}, which reads a hop set: load_tensors reads its parameters (docs/checkpoints.md)"
-            )
         if kind not in _LAYERS:
-            raise ValueError(f"the model is {kind!r}, and this version has {', '.join(_LAYERS)}")
+            raise ValueError(f"the model is {kind!r}, and this version has {', '.join([*_LAYERS, *hop_models.KINDS])}")
         layer, self._activate = _LAYERS[kind]
         layers, hidden = options["layers"], options["hidden"]
         # Columns of the output: classes, or the numbers that regression predicts.
@@ -328,8 +323,10 @@ def load_model(
     *,
     keep: str | None = None,
     device: torch.device | str = "cpu",
-) -> Model:
+) -> Model | hop_models.HopModel:
     """The model of a checkpoint that `uvatrain train --checkpoint` wrote, ready to predict (in `eval()` mode).
+
+    A model of a hop set (`--model sign` and the like) is a `uvatrain.hop_models.HopModel`, any other a `Model`.
 
     checkpoint: the directory. keep: "best" for the parameters of the best epoch by validation, "last" for those after
     the last batch; None for what `train --keep` said. `model.metadata` has `kept`, `epoch` (from 0) and
@@ -354,7 +351,7 @@ def load_model(
     if keep == "best" and not has_best:
         raise ValueError(f"keep='best': {checkpoint} has no best model, since its training was not validated")
     kept = (keep or trainer.get("keep", "best")) if has_best else "last"
-    model = Model(options)
+    model = hop_models.KINDS.get(options.get("model"), Model)(options)
     group = "best." if kept == "best" else "model."
     found = load_tensors(Path(checkpoint) / Path(tensors).name)
     own = {name.removeprefix(group): value for name, value in found.items() if name.startswith(group)}

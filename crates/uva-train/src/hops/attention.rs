@@ -1,8 +1,9 @@
 //! Hop-wise graph attention, HOGA (Deng et al. 2024): attention between the hops of a node.
 //!
 //! ```text
-//! Z = z W_in                                                          [nodes, hops, hidden]
-//! Z = dropout(ReLU(norm((Z W_gate) ⊙ (softmax(Q Kᵀ / √d) V) W_out)))  for each layer; heads of width d, side by side
+//! Z_r = z_r W_r                                                                   for each hop r: [nodes, hops, hidden]
+//! Z = dropout(ReLU(norm((Z W_gate) ⊙ ((softmax(Q Kᵀ / √d) V) W_out + b_out))))    for each layer; heads of width d,
+//!                                                                                 side by side; Q = Z W_query + b_query
 //! y = Z_0 + Σ_k softmax_k(a · Z_k) Z_k                                over the hops k from 1
 //! logits = W_2 dropout(norm(ReLU(W_1 y)))
 //! ```
@@ -10,6 +11,13 @@
 //! The softmax of a layer goes over the keys: each hop of a node weighs all hops of that node, head by head. As published
 //! the scores of the last line but one are a · [Z_0 ‖ Z_k]. The part of Z_0 is the same for every k, so the softmax does
 //! not depend on it, and `a` here is the part for Z_k.
+//!
+//! As published, one map W serves all hops. Attention sees no order of the hops, so a layer could then tell a node's own
+//! features from its neighbours' by their values alone. The authors note that maps of their own may be more accurate.
+//!
+//! As published, K and V have biases too. One of K adds the same to all scores of a query. One of V adds a constant to
+//! every row, which is a part of b_out. So neither changes what the network can compute, and both are left out. Without
+//! b_out a layer would be a product of two linear maps of Z, and so the same for Z and −Z.
 
 use crate::TrainError;
 use crate::dropout::Draws;
@@ -20,10 +28,10 @@ use crate::rowwise::{layer_norm, linear};
 use tch::{Device, Kind, Tensor};
 use uva_model::TrainerOptions;
 
-/// The whole network. Linear maps have no bias.
+/// The whole network. Linear maps have no bias, but for two a layer.
 pub(crate) struct HopAttention {
-    /// [hidden, features].
-    input: Tensor,
+    /// W_r of each hop, [hidden, features].
+    inputs: Vec<Tensor>,
     layers: Vec<Layer>,
     /// a, [hidden].
     readout: Tensor,
@@ -36,14 +44,20 @@ pub(crate) struct HopAttention {
     dropout: f64,
 }
 
-/// A layer's parameters, each [hidden, hidden] but those of the normalisation.
+/// A layer's parameters. Maps without bias are [hidden, hidden].
 struct Layer {
-    query: Tensor,
+    query: Biased,
     key: Tensor,
     value: Tensor,
     gate: Tensor,
-    out: Tensor,
+    out: Biased,
     norm: Norm,
+}
+
+/// A linear map with bias: [hidden, hidden] and [hidden].
+struct Biased {
+    weight: Tensor,
+    bias: Tensor,
 }
 
 /// Scale and shift of a layer normalisation, [hidden] each.
@@ -67,18 +81,21 @@ impl HopAttention {
         place: (Kind, Device),
         random: &mut SplitMix64,
     ) -> Result<Self, TrainError> {
-        let TrainerOptions { hidden, layers, heads, dropout, .. } = *options;
-        let input = glorot(&[hidden, input_dim], hidden + input_dim, place, random)?;
+        let TrainerOptions { hidden, layers, hops, heads, dropout, .. } = *options;
+        let inputs: Result<_, TrainError> =
+            (0..=hops).map(|_| glorot(&[hidden, input_dim], hidden + input_dim, place, random)).collect();
+        let inputs = inputs?;
         let layers: Result<_, TrainError> = (0..layers)
             .map(|_| {
                 let mut square = || glorot(&[hidden, hidden], 2 * hidden, place, random);
                 let (query, key, value) = (square()?, square()?, square()?);
                 let (gate, out) = (square()?, square()?);
+                let (query, out) = (Biased::new(query, random)?, Biased::new(out, random)?);
                 Ok(Layer { query, key, value, gate, out, norm: Norm::new(hidden, place)? })
             })
             .collect();
         Ok(Self {
-            input,
+            inputs,
             layers: layers?,
             readout: glorot(&[hidden], hidden + 1, place, random)?,
             first: glorot(&[hidden, hidden], 2 * hidden, place, random)?,
@@ -90,14 +107,20 @@ impl HopAttention {
     }
 
     pub(crate) fn parameters(&self) -> Vec<(String, Tensor)> {
-        let mut parameters = vec![("input.weight".to_owned(), self.input.shallow_clone())];
+        let mut parameters = Vec::new();
         let mut add = |name: String, tensor: &Tensor| parameters.push((name, tensor.shallow_clone()));
+        for (hop, input) in self.inputs.iter().enumerate() {
+            add(format!("hops.{hop}.weight"), input);
+        }
         for (number, layer) in self.layers.iter().enumerate() {
             let Layer { query, key, value, gate, out, norm } = layer;
-            let maps = [("query", query), ("key", key), ("value", value), ("gate", gate), ("out", out)];
-            for (name, map) in maps {
+            add(format!("layers.{number}.query.weight"), &query.weight);
+            add(format!("layers.{number}.query.bias"), &query.bias);
+            for (name, map) in [("key", key), ("value", value), ("gate", gate)] {
                 add(format!("layers.{number}.{name}.weight"), map);
             }
+            add(format!("layers.{number}.out.weight"), &out.weight);
+            add(format!("layers.{number}.out.bias"), &out.bias);
             add(format!("layers.{number}.norm.weight"), &norm.weight);
             add(format!("layers.{number}.norm.bias"), &norm.bias);
         }
@@ -115,13 +138,17 @@ impl HopAttention {
         let norm = |norm: &Norm| -> Result<Norm, TrainError> {
             Ok(Norm { weight: leaf(&norm.weight)?, bias: leaf(&norm.bias)? })
         };
+        let biased = |map: &Biased| -> Result<Biased, TrainError> {
+            Ok(Biased { weight: leaf(&map.weight)?, bias: leaf(&map.bias)? })
+        };
         let layer = |layer: &Layer| -> Result<Layer, TrainError> {
             let Layer { query, key, value, gate, out, norm: of_layer } = layer;
-            let (query, key, value) = (leaf(query)?, leaf(key)?, leaf(value)?);
-            Ok(Layer { query, key, value, gate: leaf(gate)?, out: leaf(out)?, norm: norm(of_layer)? })
+            let (query, out) = (biased(query)?, biased(out)?);
+            let (key, value, gate) = (leaf(key)?, leaf(value)?, leaf(gate)?);
+            Ok(Layer { query, key, value, gate, out, norm: norm(of_layer)? })
         };
         Ok(Self {
-            input: leaf(&self.input)?,
+            inputs: self.inputs.iter().map(leaf).collect::<Result<_, _>>()?,
             layers: self.layers.iter().map(layer).collect::<Result<_, _>>()?,
             readout: leaf(&self.readout)?,
             first: leaf(&self.first)?,
@@ -139,8 +166,8 @@ impl HopAttention {
         tables: &[Tensor],
         draws: Option<&mut Draws>,
     ) -> Result<(Tensor, Saved), TrainError> {
-        if tables.len() < 2 {
-            return Err(another_number(2));
+        if tables.len() != self.inputs.len() {
+            return Err(another_number(self.inputs.len()));
         }
         let Some(draws) = draws else {
             let logits = self.logits(tables, None)?;
@@ -153,7 +180,7 @@ impl HopAttention {
     }
 
     fn logits(&self, tables: &[Tensor], mut draws: Option<&mut Draws>) -> Result<Tensor, TrainError> {
-        let (nodes, hops, hidden) = (tables[0].size2()?.0, tables.len() as i64, self.input.size2()?.0);
+        let (nodes, hops) = (tables[0].size2()?.0, tables.len() as i64);
         let dropped = |x: Tensor, draws: Option<&mut Draws>| -> Result<Tensor, TrainError> {
             let mask = draws.map(|draws| draws.mask(&x, self.dropout)).transpose()?.flatten();
             Ok(match mask {
@@ -161,15 +188,16 @@ impl HopAttention {
                 None => x,
             })
         };
+        let maps = tables.iter().zip(&self.inputs);
+        let mapped: Result<Vec<Tensor>, TrainError> = maps.map(|(rows, map)| linear(rows, map)).collect();
         // A row for each hop of each node.
-        let rows = Tensor::f_stack(tables, 1)?.f_flatten(0, 1)?;
-        let mut z = linear(&rows, &self.input)?;
+        let mut z = Tensor::f_stack(&mapped?, 1)?.f_flatten(0, 1)?;
         for layer in &self.layers {
-            let attended = linear(&layer.attended(&z, (nodes, hops, self.heads))?, &layer.out)?;
+            let attended = layer.out.of(&layer.attended(&z, (nodes, hops, self.heads))?)?;
             let gated = linear(&z, &layer.gate)?.f_mul(&attended)?;
             z = dropped(layer.norm.of(&gated)?.f_relu()?, draws.as_deref_mut())?;
         }
-        let z = z.f_view([nodes, hops, hidden])?;
+        let z = z.f_view([nodes, hops, -1])?;
         let (own, others) = (z.f_select(1, 0)?, z.f_narrow(1, 1, hops - 1)?);
         let shares = others.f_matmul(&self.readout)?.f_softmax(1, None)?.f_unsqueeze(2)?;
         let sums = others.f_mul(&shares)?.f_sum_dim_intlist([1i64].as_slice(), false, None)?;
@@ -184,14 +212,27 @@ impl Layer {
         let hidden = z.size2()?.1;
         let width = hidden / heads;
         // [nodes, heads, hops, width].
-        let by_head = |map: &Tensor| -> Result<Tensor, TrainError> {
-            Ok(linear(z, map)?.f_view([nodes, hops, heads, width])?.f_transpose(1, 2)?)
-        };
-        let (queries, keys, values) = (by_head(&self.query)?, by_head(&self.key)?, by_head(&self.value)?);
+        let by_head = |rows: Tensor| rows.f_view([nodes, hops, heads, width])?.f_transpose(1, 2);
+        let queries = by_head(self.query.of(z)?)?;
+        let (keys, values) = (by_head(linear(z, &self.key)?)?, by_head(linear(z, &self.value)?)?);
         let scores = queries.f_matmul(&keys.f_transpose(2, 3)?)?.f_div_scalar((width as f64).sqrt())?;
         // The last axis is that of the keys.
         let taken = scores.f_softmax(3, None)?.f_matmul(&values)?;
         Ok(taken.f_transpose(1, 2)?.f_reshape([nodes * hops, hidden])?)
+    }
+}
+
+impl Biased {
+    /// With a bias drawn from ±1 / √hidden, as PyTorch does.
+    fn new(weight: Tensor, random: &mut SplitMix64) -> Result<Self, TrainError> {
+        let (width, place) = (weight.size2()?.0, (weight.f_kind()?, weight.device()));
+        // ±√(6 / fans) is that for six times the width.
+        let width = width as usize;
+        Ok(Self { bias: glorot(&[width], 6 * width, place, random)?, weight })
+    }
+
+    fn of(&self, x: &Tensor) -> Result<Tensor, TrainError> {
+        Ok(x.f_linear(&self.weight, Some(&self.bias))?)
     }
 }
 

@@ -67,6 +67,24 @@ fn the_parameters_of_models_over_hop_sets_are_told_from_shapes_too() {
 }
 
 #[test]
+fn rows_between_the_layers_of_models_over_hop_sets_count() {
+    let of = |model, more: TrainerOptions| {
+        let options = TrainerOptions { model, hidden: 16, hops: 3, operators: 1, ..more };
+        let told = Footprint::new(&options, &SHAPES);
+        let others = 16 * told.parameters + 2 * 4 * 10 * 5;
+        assert_eq!(told.training_bytes, others + told.activation_bytes, "{options:?}");
+        told.activation_bytes
+    };
+    let usual = TrainerOptions::default;
+    assert_eq!((of(ModelKind::Sgc, usual()), of(ModelKind::S2gc, usual())), (0, 0));
+    // Ten seeds of four hops. Three layers: two maps behind those of the hops, of which the first is as wide as all.
+    let sign = TrainerOptions { layers: 3, ..usual() };
+    assert_eq!(of(ModelKind::Sign, sign), 4 * 10 * (2 * 4 * 16 + 16));
+    let hoga = TrainerOptions { layers: 2, heads: 4, ..usual() };
+    assert_eq!(of(ModelKind::Hoga, hoga), 4 * 10 * (4 * 16 + 2 * (8 * 4 * 16 + 4 * 4 * 4)));
+}
+
+#[test]
 fn bytes_are_of_parameters_moments_gradients_logits_and_the_tables_of_an_evaluation() {
     let options =
         TrainerOptions { model: ModelKind::Sage, hidden: 16, layers: 2, ..TrainerOptions::default() };

@@ -102,7 +102,9 @@ impl Plain {
 
     /// The logits of one node from its rows, [hops, features].
     fn hoga(&self, options: &TrainerOptions, rows: &Tensor) -> Tensor {
-        let mut z = self.map("input.", rows);
+        let mapped: Vec<Tensor> =
+            (0..=options.hops).map(|hop| self.map(&format!("hops.{hop}."), &rows.get(hop as i64))).collect();
+        let mut z = Tensor::stack(&mapped, 0);
         for layer in 0..options.layers {
             let attended = self.attended(layer, &z, options.heads as i64);
             let gated = self.map(&format!("layers.{layer}.gate."), &z) * attended;

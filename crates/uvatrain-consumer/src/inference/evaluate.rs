@@ -6,6 +6,7 @@ use uva_runtime::RuntimeError;
 use uva_train::{Evaluation, TrainDevice, checkpoint};
 
 use super::sampled::Sampled;
+use super::stored_rows::StoredRows;
 use crate::arrays::BatchArrays;
 use crate::session::{train_error, train_or_batch_error};
 
@@ -16,17 +17,24 @@ use crate::session::{train_error, train_or_batch_error};
 pub fn evaluate(dataset: Dataset, model: &TrainedModel) -> Result<[SplitResult; 3], RuntimeError> {
     task(&dataset, Some(model.metric), model.task.regression())?;
     let nodes = Split::ALL.map(|split| dataset.split(split).len());
-    let evaluations = match model.by {
-        EvaluateBy::Full => {
-            let device = TrainDevice::Cpu;
-            let trainer = checkpoint::load_model(&model.checkpoint, model.metric, device, model.threads)
-                .map_err(checkpoint_error)?;
+    let on_cpu = || {
+        checkpoint::load_model(&model.checkpoint, model.metric, TrainDevice::Cpu, model.threads)
+            .map_err(checkpoint_error)
+    };
+    let evaluations = match (dataset.hops(), model.by) {
+        (Some(hops), _) => {
+            let trainer = on_cpu()?;
+            let mut rows = StoredRows::new((&dataset, hops), model, &trainer)?;
+            Split::ALL.into_iter().map(|split| rows.evaluate(&trainer, split)).collect::<Result<_, _>>()?
+        }
+        (None, EvaluateBy::Full) => {
+            let trainer = on_cpu()?;
             let sets = Split::ALL.map(|split| dataset.split(split));
             trainer
                 .evaluate_full_each(&dataset, dataset.features(), dataset.labels(), &sets)
                 .map_err(train_error)?
         }
-        EvaluateBy::Sampled => sampled(dataset, model)?,
+        (None, EvaluateBy::Sampled) => sampled(dataset, model)?,
     };
     let mut results = evaluations.into_iter().zip(nodes).map(|(evaluation, nodes)| SplitResult {
         nodes,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 use uva_graph::disk_space::{self, BytesOnDisk};
-use uva_graph::{Dataset, Split};
+use uva_graph::{Dataset, Hops, Split};
 use uva_launch::training::{
     EvaluateBy, Nodes, Predicted, PredictionJob, PredictionWatch, TrainedModel, checkpoint_error,
 };
@@ -17,6 +17,7 @@ use uva_train::{Answered, Questions, Tables, TrainDevice, TrainError, Trainer, W
 
 use super::output::Output;
 use super::sampled::Sampled;
+use super::stored_rows::StoredRows;
 use crate::arrays::BatchArrays;
 use crate::session::{train_error, train_or_batch_error};
 
@@ -38,9 +39,10 @@ pub fn predict(
     if wanted.is_empty() {
         return Err(RuntimeError::Usage("--nodes: there is no node to predict for".to_owned()));
     }
-    match model.by {
-        EvaluateBy::Full => full(&dataset, model, job, &wanted, watch),
-        EvaluateBy::Sampled => sampled(dataset, model, job, &wanted, watch),
+    match (dataset.hops(), model.by) {
+        (Some(hops), _) => of_rows((&dataset, hops), model, job, &wanted, watch),
+        (None, EvaluateBy::Full) => full(&dataset, model, job, &wanted, watch),
+        (None, EvaluateBy::Sampled) => sampled(dataset, model, job, &wanted, watch),
     }
 }
 
@@ -83,7 +85,9 @@ fn open(
             format!("{:016x}", checksum(&ids.iter().flat_map(|id| id.to_le_bytes()).collect::<Vec<_>>()))
         }
     };
-    let sampling = (model.by == EvaluateBy::Sampled).then(|| model.loader.fingerprint());
+    // What is done is counted in batches, whose size is among these.
+    let by_batches = model.by == EvaluateBy::Sampled || dataset.hops().is_some();
+    let sampling = by_batches.then(|| model.loader.fingerprint());
     let job_is = json!({
         "dataset": dataset.fingerprint(),
         "tensors": model.checkpoint.checksum(),
@@ -96,6 +100,11 @@ fn open(
     Output::open(job, wanted.len(), &|answer| trainer.row_of(answer, layer), job_is)
 }
 
+fn on_cpu(model: &TrainedModel) -> Result<Trainer, RuntimeError> {
+    checkpoint::load_model(&model.checkpoint, model.metric, TrainDevice::Cpu, model.threads)
+        .map_err(checkpoint_error)
+}
+
 fn full(
     dataset: &Dataset,
     model: &TrainedModel,
@@ -103,8 +112,7 @@ fn full(
     wanted: &Wanted,
     watch: &mut dyn PredictionWatch,
 ) -> Result<Predicted, RuntimeError> {
-    let trainer = checkpoint::load_model(&model.checkpoint, model.metric, TrainDevice::Cpu, model.threads)
-        .map_err(checkpoint_error)?;
+    let trainer = on_cpu(model)?;
     let (questions, layer) = questions(job, &trainer)?;
     let beside = beside(job);
     let needed = trainer.bytes_of_tables(dataset.nodes()).map_err(train_error)?;
@@ -169,16 +177,10 @@ fn sampled(
     wanted: &Wanted,
     watch: &mut dyn PredictionWatch,
 ) -> Result<Predicted, RuntimeError> {
-    let mut seeds: Vec<i64> = match &job.nodes {
-        Nodes::All => (0..dataset.nodes() as i64).collect(),
-        Nodes::These(ids) => ids.clone(),
+    let dataset = {
+        let seeds = seeds(&dataset, job);
+        dataset.with_nodes(Split::Test, seeds, "--nodes")?
     };
-    if matches!(job.nodes, Nodes::These(_)) {
-        // Each node is a seed once, however often it is wanted.
-        seeds.sort_unstable();
-        seeds.dedup();
-    }
-    let dataset = dataset.with_nodes(Split::Test, seeds, "--nodes")?;
     let mut sampled = Sampled::start(dataset, model, Split::Test)?;
     let (questions, layer) = questions(job, &sampled.trainer)?;
     let dataset = sampled.batches.dataset().clone();
@@ -206,29 +208,11 @@ fn sampled(
         let Some(batch) = batch else { break };
         let first = done as usize * size;
         let of_batch = &seeds[first..seeds.len().min(first + size)];
-        let (rows, places) = wanted.rows_of(of_batch);
+        let places = Places::of(wanted, of_batch);
         let local: Vec<i64> = (0..of_batch.len() as i64).collect();
         let arrays = BatchArrays::of(&batch);
         let mut failed = None;
-        let mut take = |answered: Answered<'_>| {
-            let bytes = answered.rows;
-            let row = bytes.len() / of_batch.len().max(1);
-            let repeated: Vec<u8>;
-            let in_order = places.len() == of_batch.len();
-            let bytes = if in_order {
-                bytes
-            } else {
-                repeated = rows.iter().flat_map(|&local| &bytes[local * row..][..row]).copied().collect();
-                &repeated
-            };
-            match output.write(answered.answer, &places, bytes) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => {
-                    failed = Some(error);
-                    ControlFlow::Break(())
-                }
-            }
-        };
+        let mut take = |answered: Answered<'_>| places.write(&output, answered, &mut failed);
         let mut confirm = || batch.confirm().map_err(|error| error.to_string());
         let predicted =
             sampled.trainer.predict_batch(arrays.input(), &local, questions, &mut confirm, &mut take);
@@ -242,6 +226,104 @@ fn sampled(
     }
     sampled.batches.close()?;
     end(output, wanted, (begin, questions.hidden), stopped)
+}
+
+/// Answers about rows of a hop set, batch by batch.
+fn of_rows(
+    (dataset, hops): (&Dataset, Hops<'_>),
+    model: &TrainedModel,
+    job: &PredictionJob,
+    wanted: &Wanted,
+    watch: &mut dyn PredictionWatch,
+) -> Result<Predicted, RuntimeError> {
+    if job.files.iter().any(|file| file.answer == Answer::Hidden) {
+        return Err(RuntimeError::Usage(
+            "--embeddings: models of hop sets have no rows behind a layer: leave the option out".to_owned(),
+        ));
+    }
+    let trainer = on_cpu(model)?;
+    let (questions, layer) = questions(job, &trainer)?;
+    let mut batches = StoredRows::new((dataset, hops), model, &trainer)?;
+    let mut output = open(dataset, model, job, wanted, (&trainer, layer))?;
+    let rows = seeds(dataset, job);
+    let size = batches.batch_size();
+    let (begin, total) = (output.done, rows.len().div_ceil(size) as u64);
+    if begin > 0 {
+        watch.note(&format!("goes on behind batch {begin} of {total}"));
+    }
+    let mut stopped = false;
+    for (of_batch, done) in rows.chunks(size).zip(1..).skip(begin as usize) {
+        stopped = watch.stops();
+        if stopped {
+            break;
+        }
+        let places = Places::of(wanted, of_batch);
+        let mut failed = None;
+        let predicted = batches.predict(&trainer, of_batch, questions, &mut |answered| {
+            places.write(&output, answered, &mut failed)
+        });
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        predicted.map_err(train_error)?;
+        output.note_done(done)?;
+        watch.progress(done, total);
+    }
+    end(output, wanted, (begin, None), stopped)
+}
+
+/// The nodes to answer about, each once however often it is wanted, in the order of ids.
+fn seeds(dataset: &Dataset, job: &PredictionJob) -> Vec<i64> {
+    match &job.nodes {
+        Nodes::All => (0..dataset.nodes() as i64).collect(),
+        Nodes::These(ids) => {
+            let mut seeds = ids.clone();
+            seeds.sort_unstable();
+            seeds.dedup();
+            seeds
+        }
+    }
+}
+
+/// Where the answers about the nodes of a batch go.
+struct Places {
+    nodes: usize,
+    /// For each row of the output which node of the batch it is of, and the row's place.
+    rows: Vec<usize>,
+    places: Vec<i64>,
+}
+
+impl Places {
+    fn of(wanted: &Wanted, nodes: &[i64]) -> Self {
+        let (rows, places) = wanted.rows_of(nodes);
+        Self { nodes: nodes.len(), rows, places }
+    }
+
+    /// Writes answers about all nodes of the batch. An error breaks off, and is left in `failed`.
+    fn write(
+        &self,
+        output: &Output,
+        answered: Answered<'_>,
+        failed: &mut Option<RuntimeError>,
+    ) -> ControlFlow<()> {
+        let bytes = answered.rows;
+        let row = bytes.len() / self.nodes.max(1);
+        let repeated: Vec<u8>;
+        let in_order = self.places.len() == self.nodes;
+        let bytes = if in_order {
+            bytes
+        } else {
+            repeated = self.rows.iter().flat_map(|&local| &bytes[local * row..][..row]).copied().collect();
+            &repeated
+        };
+        match output.write(answered.answer, &self.places, bytes) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                *failed = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    }
 }
 
 fn end(

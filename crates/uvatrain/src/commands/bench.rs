@@ -3,6 +3,7 @@
 mod aggregate;
 mod cache;
 mod gather;
+mod loader;
 mod pcie;
 mod pipeline;
 #[cfg(feature = "request-model")]
@@ -19,6 +20,7 @@ pub fn run(command: &BenchCommand) -> anyhow::Result<()> {
         BenchCommand::Sample(flags) => sample::run(flags),
         BenchCommand::Cache(flags) => cache::run(flags),
         BenchCommand::Gather(flags) => gather::run(flags),
+        BenchCommand::Loader(flags) => loader::run(flags),
         BenchCommand::Aggregate(flags) => aggregate::run(flags),
         BenchCommand::Pipeline(flags) => pipeline::run(flags),
         BenchCommand::Pcie(flags) => pcie::run(flags),

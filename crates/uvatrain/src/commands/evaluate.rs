@@ -15,7 +15,7 @@ use crate::ui::{format, out};
 /// Evaluates, and prints a line for each split.
 pub fn run(flags: &EvaluateFlags, models: Option<Models>) -> anyhow::Result<()> {
     let flags = &flags.model;
-    flags.check()?;
+    trained_model::check(flags)?;
     check_paths(&[("DATA", Some(&flags.data)), ("--checkpoint", Some(&flags.checkpoint))])?;
     let models = trained_model::models(flags, models)?;
     let (dataset, model) = trained_model::open(flags)?;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use serde_json::json;
 use uva_graph::npy::{NpyArray, NpyType, NpyWriter};
-use uva_graph::{Dataset, GraphError, Progress, Split, names, node_file};
+use uva_graph::{Dataset, GraphError, Hops, Progress, Split, names, node_file};
 use uva_launch::training::{Nodes, PredictionFile, PredictionJob, PredictionWatch};
 use uva_mem::files::{Replacement, is_about_the_name, read_regular_text};
 use uva_model::Answer;
@@ -25,8 +25,9 @@ const PREDICTIONS: &str = "predictions.npy";
 
 /// Predicts, and says what was written.
 pub fn run(flags: &PredictFlags, models: Option<Models>) -> anyhow::Result<()> {
-    flags.check()?;
     let model_flags = &flags.model;
+    trained_model::check(model_flags)?;
+    flags.check_files()?;
     let files = files(flags);
     let mut paths = vec![
         ("DATA", Some(model_flags.data.as_path())),
@@ -116,26 +117,54 @@ fn field_of(answer: Answer) -> &'static str {
     &option_of(answer)[2..]
 }
 
-/// The nodes that `--nodes` names.
+/// The nodes that `--nodes` names; of a hop set their rows.
 fn nodes(asked: &Path, dataset: &Dataset) -> anyhow::Result<Nodes> {
     let text = asked.to_str().unwrap_or_default();
     if text == "all" {
         return Ok(Nodes::All);
     }
-    let ids = match Split::ALL.into_iter().find(|split| split.name() == text) {
-        Some(split) => dataset.split(split).to_vec(),
-        None => node_file::read(asked, dataset.nodes(), "--nodes").map_err(|error| match error {
-            GraphError::Io { source, .. } if is_about_the_name(&source) => {
-                let remedy = "give all, train, valid, test, or a file of node ids";
-                anyhow::Error::from(exit::usage(format!("--nodes: {}: {source}; {remedy}", asked.display())))
-            }
-            other => other.into(),
-        })?,
+    let split = Split::ALL.into_iter().find(|split| split.name() == text);
+    let explained = |error| match error {
+        GraphError::Io { source, .. } if is_about_the_name(&source) => {
+            let remedy = "give all, train, valid, test, or a file of node ids";
+            anyhow::Error::from(exit::usage(format!("--nodes: {}: {source}; {remedy}", asked.display())))
+        }
+        other => other.into(),
+    };
+    let ids = match (dataset.hops(), split) {
+        (None, Some(split)) => dataset.split(split).to_vec(),
+        (None, None) => node_file::read(asked, dataset.nodes(), "--nodes").map_err(explained)?,
+        (Some(hops), Some(split)) => hops.rows_of(split).map(|row| row as i64).collect(),
+        (Some(hops), None) => {
+            let ids = node_file::read_unbounded(asked, "--nodes").map_err(explained)?;
+            rows_of(hops, &ids).map_err(|id| {
+                let remedy = "`uvatrain propagate --nodes all` makes one that has a row for each node";
+                exit::usage(format!(
+                    "--nodes: {}: the hop set has no row of node {id}; {remedy}",
+                    asked.display()
+                ))
+            })?
+        }
     };
     if ids.is_empty() {
         return Err(exit::usage(format!("--nodes: {text}: there is no node in it")).into());
     }
     Ok(Nodes::These(ids))
+}
+
+/// The first row of each of these nodes, in a hop set.
+///
+/// # Errors
+/// A node that has none.
+fn rows_of(hops: Hops<'_>, ids: &[i64]) -> Result<Vec<i64>, i64> {
+    let mut rows: Vec<(i64, i64)> = hops.nodes().iter().copied().zip(0..).collect();
+    rows.sort_unstable();
+    ids.iter()
+        .map(|&id| match rows.get(rows.partition_point(|(node, _)| *node < id)) {
+            Some(&(node, row)) if node == id => Ok(row),
+            _ => Err(id),
+        })
+        .collect()
 }
 
 fn refuse_existing_ids(flags: &PredictFlags) -> anyhow::Result<()> {
@@ -168,7 +197,9 @@ enum Known {
 impl<'p> Ids<'p> {
     fn of(dataset: &Dataset, path: &'p Path) -> anyhow::Result<Self> {
         let (numbers, texts) = (dataset.path().join(names::NODE_IDS), dataset.path().join(names::NODE_NAMES));
-        let known = if numbers.exists() {
+        let known = if let Some(hops) = dataset.hops() {
+            Known::Numbers(hops.nodes().to_vec())
+        } else if numbers.exists() {
             Known::Numbers(node_file::integers(&NpyArray::open(&numbers)?)?)
         } else if texts.exists() {
             let text = read_regular_text(&texts, u64::MAX)

@@ -1,7 +1,8 @@
 //! A trained model on the command line: the program that has it, and its checkpoint.
 
-use uva_graph::Dataset;
+use uva_graph::{Dataset, Verify};
 use uva_launch::training::{Asked, EvaluateBy, TrainedModel};
+use uva_propagate::HopSet;
 use uva_runtime::backend::BackendOptions;
 use uva_runtime::machine::share_of_cores;
 use uva_runtime::spec::ByteSize;
@@ -28,12 +29,23 @@ pub fn models(flags: &ModelFlags, models: Option<Models>) -> anyhow::Result<Mode
     }
 }
 
-/// Opens the dataset and the model.
+/// Refuses options that contradict each other, or the sort of data that is named.
+///
+/// # Errors
+/// Bad usage; the message names the options.
+pub fn check(flags: &ModelFlags) -> anyhow::Result<()> {
+    if HopSet::is_at(&flags.data) { flags.check_for_hops() } else { flags.check() }
+}
+
+/// Opens the dataset, or the hop set, and the model.
 ///
 /// # Errors
 /// Either is missing, damaged, or does not belong to the other.
 pub fn open(flags: &ModelFlags) -> anyhow::Result<(Dataset, TrainedModel)> {
-    let dataset = Dataset::open(&flags.data)?;
+    let dataset = match HopSet::is_at(&flags.data) {
+        true => HopSet::open_dataset(&flags.data, Verify::Stamp)?,
+        false => Dataset::open(&flags.data)?,
+    };
     let model = TrainedModel::open(&dataset, &flags.checkpoint, &asked(flags))?;
     Ok((dataset, model))
 }

@@ -11,6 +11,7 @@ use uva_kernels::gather::Kernel;
 use uva_runtime::LoaderOptions;
 use uva_runtime::backend::PreflightPolicy;
 use uva_runtime::cache::CachePolicy;
+use uva_runtime::hop_options::Chunk;
 use uva_runtime::spec::{ByteSize, Field};
 
 use super::declared::{Declared, Shown, one_of};
@@ -24,6 +25,8 @@ pub enum BenchCommand {
     Sample(SampleBenchFlags),
     /// The gather of feature rows on the CPU, beside a plain memory copy of as many bytes
     Gather(GatherBenchFlags),
+    /// Batches of a hop set, beside a plain memory copy of as many bytes
+    Loader(LoaderBenchFlags),
     /// What share of the reads caches of several sizes hit, policy by policy
     Cache(Box<CacheBenchFlags>),
     /// The sums that a first layer begins with: made by the producer as it reads rows, or from gathered rows
@@ -206,6 +209,45 @@ pub struct GatherBenchFlags {
     pub pages: Option<GatherPages>,
 
     /// Random seed of the rows
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub seed: u64,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The options of `uvatrain bench loader`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Example:\n  uvatrain bench loader data/demo-hops --batch-size 8000 --chunk 1000,8000"
+)]
+pub struct LoaderBenchFlags {
+    /// The hop set
+    #[arg(value_name = "HOPSET")]
+    pub data: PathBuf,
+
+    /// Rows of a batch
+    #[arg(long, value_name = "ROWS", default_value_t = 8000, value_parser = within::<u32>(1..))]
+    pub batch_size: u32,
+
+    /// Rows of a chunk, or auto as `train` chooses it; each beside the shuffle of all rows
+    #[arg(long, value_name = "C,C,…", value_delimiter = ',', default_value = "auto")]
+    pub chunk: Vec<Chunk>,
+
+    /// Workers that copy rows, each a batch of its own
+    #[arg(long, value_name = "W", default_value_t = 1, value_parser = within::<u32>(1..=1024))]
+    pub samplers: u32,
+
+    /// Feature slots, besides one for each worker after the first
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = within::<u32>(2..=1024))]
+    pub slots: u32,
+
+    /// Epochs to time, after one that is verified and one that warms up; the median counts
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = within::<u32>(1..=10_000))]
+    pub epochs: u32,
+
+    /// Random seed of the order
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     pub seed: u64,
 

@@ -31,7 +31,7 @@ use clap::{Args, Parser, Subcommand};
 pub use backend::BackendFlags;
 pub use bench::{
     AggregateBenchFlags, BenchCommand, BenchSums, CacheBenchFlags, GatherBenchFlags, GatherPages,
-    PcieBenchFlags, PipelineBenchFlags, SampleBenchFlags,
+    LoaderBenchFlags, PcieBenchFlags, PipelineBenchFlags, SampleBenchFlags,
 };
 #[cfg(feature = "request-model")]
 pub use bench::{Gpu, RequestsBenchFlags};

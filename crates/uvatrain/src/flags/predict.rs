@@ -18,7 +18,7 @@ const OUTPUT: &str = "Output";
 /// A trained model, and how it is asked.
 #[derive(Args, Clone, Debug)]
 pub struct ModelFlags {
-    /// The dataset that the model was trained on
+    /// The dataset, or the hop set, that the model was trained on
     #[arg(value_name = "DATA")]
     pub data: PathBuf,
 
@@ -31,7 +31,7 @@ pub struct ModelFlags {
     #[arg(long, value_parser = one_of::<EvaluateBy>(), default_value = EvaluateBy::Full.name())]
     pub eval: EvaluateBy,
 
-    /// With --eval sampled: seed nodes per batch [default: as in training]
+    /// With --eval sampled, and of a hop set: seed nodes per batch [default: as in training]
     #[arg(long, value_name = "NODES", value_parser = within::<u32>(1..))]
     pub batch_size: Option<u32>,
 
@@ -76,6 +76,25 @@ impl ModelFlags {
             .into()),
         }
     }
+
+    /// The same where DATA is a hop set: its rows are read in batches, on the CPU.
+    ///
+    /// # Errors
+    /// Bad usage; the message names the options.
+    pub fn check_for_hops(&self) -> anyhow::Result<()> {
+        let refused = [
+            ("--eval sampled", self.eval == EvaluateBy::Sampled),
+            ("--slot-bytes", self.slot_bytes.is_some()),
+            ("--device", !matches!(self.device, None | Some(DeviceChoice::Auto | DeviceChoice::Cpu))),
+        ];
+        match refused.iter().find(|(_, given)| *given) {
+            None => Ok(()),
+            Some((option, _)) => Err(exit::usage(format!(
+                "{option}: DATA is a hop set, whose rows hold whole neighbourhoods and are read on the CPU: leave it out"
+            ))
+            .into()),
+        }
+    }
 }
 
 /// The options of `uvatrain predict`.
@@ -93,7 +112,8 @@ pub struct PredictFlags {
     pub model: ModelFlags,
 
     /// The nodes: all, train, valid, test, or a file: a .npy file of node ids (int64, int32) or of a bool for each node,
-    /// or text with one id a line. Row i of each array is of the i-th of them
+    /// or text with one id a line. Row i of each array is of the i-th of them. Of a hop set all means all of its rows,
+    /// in their order
     #[arg(long, value_name = "FILE|SPLIT", default_value = "all")]
     pub nodes: PathBuf,
 
@@ -115,7 +135,7 @@ pub struct PredictFlags {
     pub layer: Option<u32>,
 
     /// Write which node each row is of: int64 [rows], or text with a name a line. Ids are those of the dataset's source,
-    /// where the dataset has them
+    /// where the dataset has them; of a hop set those in the dataset that it was made of
     #[arg(long, value_name = "FILE", help_heading = ANSWERS)]
     pub ids: Option<PathBuf>,
 
@@ -125,12 +145,11 @@ pub struct PredictFlags {
 }
 
 impl PredictFlags {
-    /// See [`ModelFlags::check`]; and an array is one file.
+    /// An array is one file.
     ///
     /// # Errors
     /// Bad usage; the message names the options.
-    pub fn check(&self) -> anyhow::Result<()> {
-        self.model.check()?;
+    pub fn check_files(&self) -> anyhow::Result<()> {
         let files = [
             ("--output", &self.output),
             ("--probabilities", &self.probabilities),
@@ -170,15 +189,16 @@ mod tests {
     #[test]
     fn what_sampling_alone_needs_is_refused_without_it() {
         for args in ["--batch-size 7", "--slot-bytes 1MiB", "--device cpu"] {
-            assert!(parsed(args).unwrap().check().unwrap_err().to_string().contains("--eval full"), "{args}");
-            parsed(&format!("{args} --eval sampled")).unwrap().check().unwrap();
+            let refused = parsed(args).unwrap().model.check().unwrap_err().to_string();
+            assert!(refused.contains("--eval full"), "{args}");
+            parsed(&format!("{args} --eval sampled")).unwrap().model.check().unwrap();
         }
         assert!(parsed("--layer 1").is_err() && parsed("--device gpu").is_err());
     }
 
     #[test]
     fn each_array_has_a_file_of_its_own() {
-        let problem = parsed("--output a --embeddings a").unwrap().check().unwrap_err().to_string();
+        let problem = parsed("--output a --embeddings a").unwrap().check_files().unwrap_err().to_string();
         assert!(problem.contains("--output a and --embeddings a"), "{problem}");
     }
 }
