@@ -146,6 +146,8 @@ options! {
         /// The splits whose seeds each epoch orders anew. Front ends ask for that of one split.
         shuffled: Shuffled = Shuffled::default() => Field::internal(),
         /// A file of nodes in place of the training split's, for every process of the run to read.
+        /// Whether the producer chooses by a batch's counts alone, in a run that tries nothing.
+        sums_by_counts: bool = false => Field::internal(),
         input_nodes: Option<NodesFile> = None => Field::internal(),
         /// The shapes that batches are padded to. The process that sees the options first estimates them, and tells the
         /// others.

@@ -131,6 +131,35 @@ fn whole_numbers_are_refused_by_the_option() {
     std::fs::remove_file(path.join("feat.npy")).unwrap();
     write_array(&path.join("feat.npy"), NpyType::U8, &[5], &[1_u8; 300 * 5]).unwrap();
     let meta = std::fs::read_to_string(path.join("meta.json")).unwrap();
+#[test]
+fn a_producer_that_chooses_by_counts_sums_where_lists_share_few_rows_and_never_what_is_multiplied_first() {
+    let temp = tempfile::tempdir().unwrap();
+    let dataset = Arc::new(Dataset::open(&common::graph(temp.path(), 2000, 8.0)).unwrap());
+    for (fanouts, outputs, summed) in [(vec![2], 64, true), (vec![8, 8, 8], 64, false), (vec![2], 1, false)] {
+        let options = LoaderOptions {
+            fanouts,
+            batch_size: 64,
+            aggregation: Mean,
+            sums_chosen_for: Some(outputs),
+            sums_by_counts: true,
+            ..LoaderOptions::default()
+        };
+        let plan = RunPlan::new(&dataset, &options, Passes { epochs: 1, ..Passes::default() }).unwrap();
+        let mut runtime = Runtime::start_with(Arc::clone(&dataset), plan, CacheContents::default()).unwrap();
+        let mut batches = 0;
+        while let Some(batch) = runtime.next_batch().unwrap() {
+            let counts = batch.counts(batch.layers() - 1);
+            let few = 2 * (counts.edges + counts.destinations) <= 3 * counts.sources;
+            assert_eq!(few, outputs == 1 || summed, "{counts:?}");
+            assert_eq!(batch.aggregated().is_some(), summed, "{counts:?} {outputs}");
+            let rows = if summed { counts.destinations } else { counts.sources };
+            assert_eq!(batch.features().rows, rows);
+            batches += 1;
+        }
+        assert!(batches > 5);
+    }
+}
+
     std::fs::write(path.join("meta.json"), meta.replace("\"f32\"", "\"u8\"")).unwrap();
     let refused = builder(&path).aggregate(Max).build().unwrap_err();
     let RuntimeError::Option(error) = &refused else { panic!("{refused}") };
