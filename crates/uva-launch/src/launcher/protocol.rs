@@ -106,7 +106,7 @@ mod tests {
         sample_began, sample_ns, gather_began, gather_ns, list_reads, list_reads_cached, rows_cached, queue, pace, kind, \
         split, summed, epoch, batch, seeds, nodes, layer_count, sampler, real_seeds, real_nodes, layers, .Welcome.backend \
         .Welcome.caches.counted_epochs .Welcome.caches.dynamic .Welcome.caches.lists .Welcome.caches.reordered .Welcome.caches.rows \
-        .Welcome.dataset .Welcome.handed .Welcome.job.events .Welcome.loader.aggregation .Welcome.loader.batch_dependency \
+        .Welcome.dataset .Welcome.handed .Welcome.job.events .Welcome.loader.aggregate_argmax .Welcome.loader.aggregation .Welcome.loader.batch_dependency \
         .Welcome.loader.batch_size .Welcome.loader.batch_slots .Welcome.loader.degrees .Welcome.loader.drop_last \
         .Welcome.loader.edge_attr .Welcome.loader.edge_ids .Welcome.loader.expand .Welcome.loader.fanouts .Welcome.loader.feature_slots \
         .Welcome.loader.feature_type .Welcome.loader.features .Welcome.loader.gather_threads .Welcome.loader.gathers_before_sums .Welcome.loader.hops .Welcome.loader.input_id .Welcome.loader.input_nodes \

@@ -256,9 +256,9 @@ impl<'d> DeviceGather<'d> {
             .collect();
         let ranges = FEATURES.map(|column| layout.packed_range(header, column, 0));
         let make = |parts: &mut [&mut [u8]]| {
-            let (Some(sums), [x, aggregated]) = (&self.sums, parts) else { return Ok(()) };
+            let (Some(sums), [x, aggregated, argmax]) = (&self.sums, parts) else { return Ok(()) };
             let mut rows = sums.rows.borrow_mut();
-            rows.fill_columns(layout, header, sums.threads, from, [x, aggregated]).map(drop)
+            rows.fill_columns(layout, header, sums.threads, from, [x, aggregated, argmax]).map(drop)
         };
         let place = SlotPlace {
             slot,
