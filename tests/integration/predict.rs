@@ -209,6 +209,45 @@ fn what_cannot_be_predicted_is_refused_by_name_and_nothing_is_written() {
 }
 
 #[test]
+fn answers_from_sampled_neighbours_are_equal_bit_for_bit_whoever_sums_and_what_cannot_be_summed_is_refused() {
+    let temp = directory();
+    small_graph(temp.path());
+    let answers = "--output c.npy --probabilities p.npy --embeddings e.npy --overwrite";
+    // What training drops of the input has no part in answers.
+    for options in ["--model sage --input-dropout 0.2", "--model gcn"] {
+        trained(temp.path(), &format!("--epochs 1 --in-process --overwrite-checkpoint {options}"));
+        let asked = |who: &str| {
+            let line = format!("--checkpoint kept --eval sampled --json --aggregate {who}");
+            let said = call(temp.path(), &format!("predict graph {line} {answers}")).run().succeeds().json();
+            assert_eq!(said["aggregate"]["way"], who, "{said}");
+            let sums = if options.contains("gcn") { "gcn" } else { "mean" };
+            assert_eq!(said["aggregate"]["sums"], if who == "off" { "none" } else { sums }, "{said}");
+            let files = ["c.npy", "p.npy", "e.npy"].map(|name| fs::read(temp.path().join(name)).unwrap());
+            let said = call(temp.path(), &format!("evaluate graph {line}")).run().succeeds().json();
+            assert_eq!(said["aggregate"]["way"], who, "{said}");
+            (files, ["train", "valid", "test"].map(|split| said[split].to_string()))
+        };
+        let expected = asked("off");
+        for who in ["host", "auto"] {
+            assert!(asked(who) == expected, "{options} {who}");
+        }
+    }
+    for (options, parts) in [
+        ("--model gat", &["--model gat", "trained", "--model sage"][..]),
+        ("--residual", &["--residual", "a model trained without that option"]),
+    ] {
+        trained(temp.path(), &format!("--epochs 1 --in-process --overwrite-checkpoint {options}"));
+        let parts = [&["--aggregate host", "--aggregate off"], parts].concat();
+        let line = "graph --checkpoint kept --eval sampled";
+        for command in ["predict", "evaluate"] {
+            call(temp.path(), &format!("{command} {line} --aggregate host")).run().refuses(2, &parts);
+        }
+        let said = call(temp.path(), &format!("evaluate {line} --json")).run().succeeds().json();
+        assert_eq!(said["aggregate"]["way"], "off", "{said}");
+    }
+}
+
+#[test]
 fn an_interrupted_prediction_leaves_no_half_array_and_goes_on_where_it_was() {
     let temp = directory();
     small_graph(temp.path());

@@ -96,6 +96,7 @@ impl BatchLayout {
             (Values::Labels, Labels::Multi { classes, .. }) => (Element::U8, Some(classes)),
             (Values::Features, _) => (element.into(), Some(features.dim)),
             (Values::Sums, _) => (Element::F32, Some(features.dim)),
+            (Values::Places, _) => (Element::I32, Some(features.dim)),
             (Values::EdgeFeatures, _) => {
                 edge_features.map_or((Element::F32, None), |table| (table.element.into(), Some(table.dim)))
             }
@@ -397,7 +398,7 @@ fn side_by_side<'l>(
 
 /// Whether it is one of the columns of feature rows, which come last.
 fn of_features(column: Column) -> bool {
-    matches!(column, Column::X | Column::Aggregated)
+    matches!(column, Column::X | Column::Aggregated | Column::Argmax)
 }
 
 /// The rows of a column in a batch whose header does not say that it is summed, and in one whose header does. `None`: none.
@@ -452,7 +453,7 @@ fn most_rows(rows: Rows, layer: usize, bounds: &BatchBounds) -> usize {
 }
 
 /// Bounds a slot's feature rows by the bytes given, besides its ids. Where the producer sums, these are the rows of the
-/// outermost layer's destinations, and their sums of `dim` float32. Rows that are gathered before they are summed are
+/// outermost layer's destinations, and their sums of `dim` float32, with the places of maxima where these are asked for. Rows that are gathered before they are summed are
 /// bounded by as many bytes beside the slots.
 fn limit_rows(
     mut bounds: BatchBounds,
@@ -468,6 +469,8 @@ fn limit_rows(
         sums if sums.keeps_own_rows() => row_bytes + dim * Element::F32.bytes(),
         _ => dim * Element::F32.bytes(),
     };
+    let of_argmax = if spec.asked.contains(&Column::Argmax) { dim * Element::I32.bytes() } else { 0 };
+    let row_bytes = row_bytes + of_argmax;
     let rows = bytes / row_bytes.max(1);
     if rows < bounds.seeds {
         return Err(LayoutError::RowsBelowSeeds { bytes, rows, row_bytes, seeds: bounds.seeds });

@@ -34,6 +34,8 @@ pub enum Column {
     X,
     /// Sums of feature rows.
     Aggregated,
+    /// Which row each maximum of feature rows is of.
+    Argmax,
 }
 
 /// The static description of a column, independent of a run.
@@ -74,6 +76,8 @@ pub enum Values {
     EdgeFeatures,
     /// float32: a row of as many as a node has features.
     Sums,
+    /// int32: a row of as many as a node has features.
+    Places,
 }
 
 /// How many rows a column has.
@@ -143,7 +147,7 @@ pub struct HashTag {
 ///
 /// Neighbouring columns of layers with the same presence lie layer by layer: `block0.indptr, block0.indices,
 /// block1.indptr, …`. The order within a slot is part of the launcher–client protocol.
-pub const COLUMNS: [ColumnSpec; 13] = [
+pub const COLUMNS: [ColumnSpec; 14] = [
     ColumnSpec {
         column: Column::InputNodes,
         name: "input_nodes",
@@ -260,6 +264,16 @@ pub const COLUMNS: [ColumnSpec; 13] = [
         values: Values::Sums,
         rows: Rows::Outermost,
         presence: Presence::Summed,
+        written_by: Stage::Producer,
+        lives_in: Slots::Feature,
+        ..SAMPLED
+    },
+    ColumnSpec {
+        column: Column::Argmax,
+        name: "argmax",
+        values: Values::Places,
+        rows: Rows::Outermost,
+        presence: Presence::Asked,
         written_by: Stage::Producer,
         lives_in: Slots::Feature,
         ..SAMPLED
@@ -385,6 +399,7 @@ mod tests {
                 Values::Features => "a row of the table's type, or of float32",
                 Values::EdgeFeatures => "a row of the edge table's type",
                 Values::Sums => "a row of float32",
+                Values::Places => "a row of int32",
             };
             let rows = match spec.rows {
                 Rows::Seeds => "seeds",

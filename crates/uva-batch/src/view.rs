@@ -275,6 +275,13 @@ impl<M: SlotMemory> BatchView<M> {
         Some(FeatureRows::new(self.slice(Column::Aggregated, 0), self.layout.dim()))
     }
 
+    /// Which row each maximum of [`aggregated`](Self::aggregated) is of, as a position in `input_nodes()`: of equal values
+    /// the first in the list's order, and the first NaN; -1 where the list is empty. `None` unless the run asks for it.
+    pub fn argmax(&self) -> Option<FeatureRows<'_, i32>> {
+        self.layout.place(Column::Argmax, 0)?;
+        Some(FeatureRows::new(self.slice(Column::Argmax, 0), self.layout.dim()))
+    }
+
     /// Feature rows as float32.
     ///
     /// ```
@@ -546,6 +553,11 @@ impl<'a> DeviceView<'a> {
     /// makes none.
     pub fn aggregated(&self) -> Option<DeviceSlice<'a>> {
         self.column(Column::Aggregated, 0)
+    }
+
+    /// int32, which row each of these is of: as [`BatchView::argmax`]. `None` unless the run asks for it.
+    pub fn argmax(&self) -> Option<DeviceSlice<'a>> {
+        self.column(Column::Argmax, 0)
     }
 
     /// Columns of the features.

@@ -147,8 +147,8 @@ impl TrainerOptions {
     /// Most heads of a last layer, likewise.
     const MAX_HEADS: usize = 1 << 10;
 
-    /// The option, with its value, for which the first layer cannot begin with sums made elsewhere, and why not; `None`
-    /// where it can. Such sums have no part for a trained parameter, and take the rows as they lie in the table.
+    /// The option, with its value, for which the first layer in training cannot begin with sums made elsewhere, and why
+    /// not; `None` where it can. Such sums have no part for a trained parameter, and take the rows as they lie in the table.
     #[must_use]
     pub fn refuses_sums(&self) -> Option<(String, &'static str)> {
         let model = self.model.row();
@@ -188,6 +188,12 @@ impl TrainerOptions {
             );
         }
         None
+    }
+
+    /// As [`refuses_sums`](Self::refuses_sums) for a trained model in use, which drops nothing.
+    #[must_use]
+    pub fn refuses_sums_in_use(&self) -> Option<(String, &'static str)> {
+        Self { input_dropout: 0.0, ..self.clone() }.refuses_sums()
     }
 
     /// Refuses options and widths that no network can be made of. Comparisons are written so that NaN is refused too.

@@ -51,6 +51,7 @@ mod profile;
 mod rank;
 mod simulation;
 mod sums;
+mod sums_by_node;
 mod workload;
 
 pub use allocate::{Allocation, Item, RowItems, Weights, allocate};
@@ -73,4 +74,5 @@ pub use profile::{Profile, SweepPoint};
 pub use rank::{Sizes, rank_lists, rank_rows};
 pub use simulation::Simulation;
 pub use sums::SumCounts;
+pub use sums_by_node::{DividedCounts, MissedLists, OwnRows, SumCosts};
 pub use workload::Workload;

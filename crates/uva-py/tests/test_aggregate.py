@@ -249,6 +249,40 @@ def test_what_is_no_number_stays_so_in_its_column(tmp_path):
             assert seen > 0
 
 
+@pytest.mark.parametrize("options", [dict(), dict(replace=True, gather_threads=2), dict(pad="auto"), dict(expand="new")])
+def test_the_rows_of_maxima_are_those_of_torch(tmp_path, options):
+    graph = write_graph(tmp_path / "graph", dim=37)
+    # Few different values, so that many are equal.
+    features = np.random.default_rng(1).integers(-2, 3, np.load(graph / "feat.npy").shape).astype(np.float32)
+    features[::7, 2] = np.nan
+    features[::2, 3] = -np.inf
+    np.save(graph / "feat.npy", features)
+    features = torch.from_numpy(features)
+    asked = OPTIONS | options | dict(aggregate="max")
+    empty = 0
+    with uvatrain.Loader(graph, aggregate_argmax=True, **asked) as loader, uvatrain.Loader(graph, **asked) as without:
+        for batch, plain in zip(loader, without, strict=True):
+            assert batch.hash == plain.hash and batch.argmax.dtype == torch.int32
+            assert torch.equal(batch.aggregated.nan_to_num(9.0), plain.aggregated.nan_to_num(9.0))
+            with pytest.raises(ValueError, match="aggregate_argmax=True"):
+                plain.argmax  # noqa: B018
+            block, rows = batch.blocks[-1], features[batch.input_nodes]
+            for v, (begin, end) in enumerate(block.indptr.unfold(0, 2, 1).tolist()):
+                listed = block.indices[begin:end]
+                if begin == end:
+                    assert (batch.argmax[v] == -1).all() and (batch.aggregated[v] == 0).all()
+                    empty += 1
+                    continue
+                values = rows[listed]
+                # torch's maximum is NaN where there is one. Its argmax of equal values is any of them.
+                largest = values.max(dim=0).values
+                first = ((values == largest) | (values.isnan() & largest.isnan())).int().cumsum(0).eq(0).sum(0)
+                assert torch.equal(batch.argmax[v], listed[first])
+    assert empty > 0
+    with pytest.raises(ValueError, match="leave aggregate_argmax out, or use aggregate=max"):
+        uvatrain.Loader(graph, aggregate="mean", aggregate_argmax=True)
+
+
 def test_to_pyg_has_what_remains_and_a_model_goes_on_with_it(graph):
     pytest.importorskip("torch_geometric")
     from torch_geometric.nn import SAGEConv

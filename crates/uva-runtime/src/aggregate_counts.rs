@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
-use uva_batch::{Aggregation, BatchHeader, BatchLayout};
+use uva_batch::{Aggregation, BatchHeader, BatchLayout, Column};
 
 /// Where a producer that sums does so, and for which slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub struct AggregateAmounts {
     pub entries: u64,
     /// Rows that were read: those added up, and the destinations' own.
     pub rows_read: u64,
-    /// Bytes of rows and sums in the slot.
+    /// Bytes of rows and sums in the slot, and of the places of maxima.
     pub slot_bytes: u64,
     /// Bytes that the rows of all nodes would take there.
     pub raw_slot_bytes: u64,
@@ -105,8 +105,10 @@ impl AggregateCounts {
         let (outermost, in_slot) = (header.real_layer(last), header.outermost());
         let (sum_rows, entries) = (outermost.destinations, outermost.edges);
         let own = |rows| if aggregation.keeps_own_rows() { rows } else { 0 };
+        let argmax = layout.range(header, Column::Argmax, 0).len();
         let slot_bytes = own(in_slot.destinations) * layout.row_bytes()
-            + in_slot.destinations * layout.dim() * size_of::<f32>();
+            + in_slot.destinations * layout.dim() * size_of::<f32>()
+            + argmax;
         // In host memory there is no link. The gather before sums on a GPU moves what it would move without them.
         let of_rows = |rows: u64| rows * layout.table_row_bytes() as u64;
         let (link_bytes, raw_link_bytes) = match made {

@@ -20,7 +20,7 @@ use crate::sums::{check_sums, obstacle_in_table};
 use crate::widening::narrow_float;
 
 /// The columns of feature rows.
-pub(crate) const FEATURES: [Column; 2] = [Column::X, Column::Aggregated];
+pub(crate) const FEATURES: [Column; 3] = [Column::X, Column::Aggregated, Column::Argmax];
 
 /// Fills these columns of a slot, from tables in host memory or on disk.
 pub(crate) enum HostRows<'d> {
@@ -115,17 +115,12 @@ impl<'d> HostRows<'d> {
         header: &BatchHeader,
         threads: usize,
         from: &[u8],
-        (to, [x, sums]): (&mut [u8], [Range<usize>; 2]),
+        (to, [x, sums, argmax]): (&mut [u8], [Range<usize>; 3]),
     ) -> Result<RowsRead, RuntimeError> {
-        let (x, sums) = match sums.is_empty() {
-            true => (&mut to[x], &mut [][..]),
-            // Rows of their own lie before the sums, or there are none.
-            false => {
-                let (before, from_sums) = to.split_at_mut(sums.start);
-                (&mut before[x], &mut from_sums[..sums.len()])
-            }
-        };
-        self.fill_columns(layout, header, threads, from, [x, sums]).map_err(failed)
+        let (to, argmax) = cut_off(to, argmax);
+        let (to, sums) = cut_off(to, sums);
+        let (_, x) = cut_off(to, x);
+        self.fill_columns(layout, header, threads, from, [x, sums, argmax]).map_err(failed)
     }
 
     /// As [`fill`](Self::fill), with the bytes that the batch uses of each of the [`FEATURES`], wherever they are.
@@ -135,7 +130,7 @@ impl<'d> HostRows<'d> {
         header: &BatchHeader,
         threads: usize,
         from: &[u8],
-        [x, sums]: [&mut [u8]; 2],
+        [x, sums, argmax]: [&mut [u8]; 3],
     ) -> Result<RowsRead, GatherError> {
         let nodes: &[i64] = bytemuck::cast_slice(&from[layout.range(header, Column::InputNodes, 0)]);
         match self {
@@ -152,8 +147,10 @@ impl<'d> HostRows<'d> {
                         Reduction::Sum { weights, own }
                     }
                 };
-                let (out, lists) = (bytemuck::cast_slice_mut(sums), weighed.lists);
-                source.fill(nodes, SumPlace { out, own: x, lists, reduction, threads })
+                // No bytes begin nowhere in particular.
+                let argmax = if argmax.is_empty() { &mut [] } else { bytemuck::cast_slice_mut(argmax) };
+                let out = bytemuck::cast_slice_mut(sums);
+                source.fill(nodes, SumPlace { out, own: x, argmax, lists: weighed.lists, reduction, threads })
             }
         }
     }
@@ -218,6 +215,16 @@ impl<'b> WeighedLists<'b> {
             (_, None) => (Weights::Each(self.sampled), None),
         }
     }
+}
+
+/// What lies before a range, and what lies in it. A column that the batch lacks is empty, wherever it begins. The columns of
+/// [`FEATURES`] lie in their order, so each is cut off the bytes before the next.
+fn cut_off(to: &mut [u8], range: Range<usize>) -> (&mut [u8], &mut [u8]) {
+    if range.is_empty() {
+        return (to, &mut []);
+    }
+    let (before, from) = to.split_at_mut(range.start);
+    (before, &mut from[..range.len()])
 }
 
 /// The range in the part of a slot's payload that begins at byte `skipped`. A column that batches lack has an empty range

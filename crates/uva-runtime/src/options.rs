@@ -96,6 +96,9 @@ options! {
         /// destination (docs/aggregation.md). For models of your own, by `uvatrain run` and in Python
         aggregation: Aggregation = Aggregation::None
             => Field::choice::<Aggregation>("HOW").of(BATCHES, &[Layout]).named("aggregate").unless_given("none"),
+        /// Say for each maximum which row it is of, with `aggregate=max`: `argmax` of a batch, 4 bytes a value
+        aggregate_argmax: bool = false
+            => Field::switch().of(BATCHES, &[Layout]).only_with("aggregate", of_maxima),
         /// Who makes a batch: samplers and then a producer, or workers that each make whole batches by themselves, for a
         /// CPU that trains (docs/architecture.md)
         prepare: Prepare = Prepare::Roles
@@ -150,6 +153,8 @@ options! {
         /// Columns of the output of the first layer, where the producer chooses batch by batch whether it sums. It never does
         /// where that layer would multiply before it sums.
         sums_chosen_for: Option<usize> = None => Field::internal(),
+        /// Whether the producer chooses by a batch's counts alone, in a run that tries nothing.
+        sums_by_counts: bool = false => Field::internal(),
         /// The splits whose seeds each epoch orders anew. Front ends ask for that of one split.
         shuffled: Shuffled = Shuffled::default() => Field::internal(),
         /// A file of nodes in place of the training split's, for every process of the run to read.
@@ -197,6 +202,10 @@ fn by_workers() -> Vec<&'static str> {
 
 fn from_disk() -> Vec<&'static str> {
     vec![Features::Auto.name(), Features::Disk.name()]
+}
+
+fn of_maxima() -> Vec<&'static str> {
+    vec![Aggregation::Max.name()]
 }
 
 /// The kinds that use the options of walks.
@@ -351,6 +360,7 @@ impl LoaderOptions {
             (self.has_edge_ids(), Column::EdgeIds),
             (self.edge_attr, Column::EdgeAttr),
             (self.input_id, Column::InputId),
+            (self.aggregate_argmax, Column::Argmax),
         ];
         BatchSpec {
             sampling: self.sampling(),
@@ -408,6 +418,13 @@ impl LoaderOptions {
                 "with `sampler_kind={kind}`: its edges are none of the dataset's, and have no features"
             );
             return Err(OptionError::of("edge_attr", reason).into());
+        }
+        if self.aggregate_argmax && self.aggregation != Aggregation::Max {
+            let reason = format!(
+                "with `aggregate={}`: only maxima are each of one row, `aggregate=max`",
+                self.aggregation
+            );
+            return Err(OptionError::of("aggregate_argmax", reason).into());
         }
         self.sampling().check_kind().map_err(SampleError::from)?;
         let Part { index, of } = self.part;

@@ -115,6 +115,13 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Say of each maximum which row it is of ([`Batch::argmax`](crate::BatchView::argmax)), with
+    /// [`Aggregation::Max`].
+    pub fn aggregate_argmax(mut self) -> Self {
+        self.options.aggregate_argmax = true;
+        self
+    }
+
     /// Begin at this batch of this epoch instead of the first.
     pub fn start_at(mut self, cursor: Cursor) -> Self {
         self.passes.start = cursor;

@@ -10,7 +10,7 @@
 use uva_batch::BatchHeader;
 use uva_graph::Split;
 use uva_ops::lists::projects_first;
-use uva_sample::BatchKey;
+use uva_sample::{BatchKey, LayerCounts};
 
 use crate::control::Control;
 use crate::options::{LoaderOptions, Prepare};
@@ -28,9 +28,18 @@ pub(crate) fn sums_batch(plan: &RunPlan, control: &Control, sequence: u64, heade
     if projects_first(block.destinations, block.sources, block.edges, inputs, outputs, false) {
         return false;
     }
+    if plan.options.sums_by_counts {
+        return sums_take_less(block);
+    }
     let key = header.key();
     let number = (key.split == Split::Train).then(|| plan.schedule.training_number(key));
     way_of(control, Windows::of(plan), &plan.options, sequence, number)
+}
+
+/// Whether it is likely less work for the CPU to sum while rows are read than to gather the rows of all nodes and sum
+/// those: where at most one and a half times as many rows are read (docs/aggregation.md has the times).
+fn sums_take_less(block: LayerCounts) -> bool {
+    2 * (block.edges + block.destinations) <= 3 * block.sources
 }
 
 /// Whether the batch of this sequence number is to be summed, and of this number among the training batches, if it is

@@ -129,7 +129,7 @@ impl Trainer {
                 self.options().model.name()
             )));
         }
-        let Some(Prepared { tables, blocks }) = Prepared::without_targets(&self.trains(), &input.into())?
+        let Some(Prepared { tables, blocks }) = Prepared::without_targets(&self.answers(), &input.into())?
         else {
             self.wait_for_device()?;
             return confirm().map_err(TrainError::Unconfirmed);

@@ -28,6 +28,8 @@ pub(crate) struct Trains<'t> {
     pub(crate) device: TrainDevice,
     /// Prepares blocks on the device.
     pub(crate) preparer: Option<&'t BlockPreparer>,
+    /// Whether values are dropped, as in training.
+    pub(crate) drops: bool,
 }
 
 /// A batch that has at least one seed.
@@ -328,7 +330,9 @@ fn check(trainer: &Trains<'_>, input: &BatchInput<'_>) -> Result<(), TrainError>
 /// Whether the model reads the destinations' rows beside sums that come with a batch, and why it takes no such sums, if
 /// so.
 fn sums_of(trainer: &Trains<'_>) -> (bool, Option<String>) {
-    let refused = trainer.options.refuses_sums().map(|(option, why)| format!("{option}: {why}"));
+    let options = trainer.options;
+    let refused = if trainer.drops { options.refuses_sums() } else { options.refuses_sums_in_use() };
+    let refused = refused.map(|(option, why)| format!("{option}: {why}"));
     (trainer.model.row().weighting == Weighting::Mean, refused)
 }
 

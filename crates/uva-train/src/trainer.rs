@@ -350,7 +350,7 @@ impl Trainer {
     ) -> Result<Evaluation, TrainError> {
         self.use_threads();
         let _no_grad = tch::no_grad_guard();
-        let Some((prepared, targets)) = Prepared::new(&self.trains(), &input.into())? else {
+        let Some((prepared, targets)) = Prepared::new(&self.answers(), &input.into())? else {
             self.wait_for_device()?;
             confirm().map_err(TrainError::Unconfirmed)?;
             return Ok(Evaluation::default());
@@ -397,12 +397,18 @@ impl Trainer {
         self.best.is_some()
     }
 
-    /// The settings that batches are prepared for.
+    /// The settings that batches of training are prepared for.
     pub(crate) fn trains(&self) -> Trains<'_> {
         let Self { input_dim, task, kind, device, .. } = *self;
         let TrainerOptions { model, layers, edge_dim, .. } = self.options;
         let preparer = self.preparer.as_ref();
-        Trains { model, layers, input_dim, edge_dim, options: &self.options, task, kind, device, preparer }
+        let (options, drops) = (&self.options, true);
+        Trains { model, layers, input_dim, edge_dim, options, task, kind, device, preparer, drops }
+    }
+
+    /// The same for batches of an evaluation or a prediction.
+    pub(crate) fn answers(&self) -> Trains<'_> {
+        Trains { drops: false, ..self.trains() }
     }
 
     pub(crate) fn kind(&self) -> Kind {

@@ -104,17 +104,17 @@ mod tests {
 
     const STANDS_FOR: &str = "ring 1, hand-over 1, control page of 2 samplers 96 words, 15 a role, 960 bytes of BatchHeader { hash, \
         sample_began, sample_ns, gather_began, gather_ns, list_reads, list_reads_cached, rows_cached, disk: BatchReads { bytes_asked, bytes_read, reads, cached_rows, \
-        kept_rows, ahead_rows, demanded_rows }, queue, pace, kind, \
+        kept_rows, ahead_rows, demanded_rows }, link_bytes, queue, pace, kind, \
         split, summed, epoch, batch, seeds, nodes, layer_count, sampler, real_seeds, real_nodes, layers, .Welcome.backend \
         .Welcome.caches.counted_epochs .Welcome.caches.dynamic .Welcome.caches.kept_rows .Welcome.caches.lists .Welcome.caches.reordered .Welcome.caches.rows \
-        .Welcome.dataset .Welcome.handed .Welcome.job.events .Welcome.loader.aggregation .Welcome.loader.batch_dependency \
+        .Welcome.dataset .Welcome.handed .Welcome.job.events .Welcome.loader.aggregate_argmax .Welcome.loader.aggregation .Welcome.loader.batch_dependency \
         .Welcome.loader.batch_size .Welcome.loader.batch_slots .Welcome.loader.degrees .Welcome.loader.drop_last \
         .Welcome.loader.edge_attr .Welcome.loader.edge_ids .Welcome.loader.expand .Welcome.loader.fanouts .Welcome.loader.feature_slots \
         .Welcome.loader.feature_type .Welcome.loader.features .Welcome.loader.gather_threads .Welcome.loader.gathers_before_sums .Welcome.loader.hops .Welcome.loader.input_id .Welcome.loader.input_nodes \
         .Welcome.loader.look_ahead .Welcome.loader.pad .Welcome.loader.part.index \
         .Welcome.loader.part.of .Welcome.loader.pin_cores .Welcome.loader.pin_samplers .Welcome.loader.prepare .Welcome.loader.reader \
         .Welcome.loader.replace .Welcome.loader.sampler_kind .Welcome.loader.samplers .Welcome.loader.seed .Welcome.loader.shapes \
-        .Welcome.loader.shuffled.test .Welcome.loader.shuffled.train .Welcome.loader.shuffled.valid .Welcome.loader.slot_bytes .Welcome.loader.slot_room .Welcome.loader.sums_chosen_for .Welcome.loader.walk_length .Welcome.loader.walk_stop .Welcome.loader.walks \
+        .Welcome.loader.shuffled.test .Welcome.loader.shuffled.train .Welcome.loader.shuffled.valid .Welcome.loader.slot_bytes .Welcome.loader.slot_room .Welcome.loader.sums_by_counts .Welcome.loader.sums_chosen_for .Welcome.loader.walk_length .Welcome.loader.walk_stop .Welcome.loader.walks \
         .Welcome.passes.epochs .Welcome.passes.start.batch \
         .Welcome.passes.start.epoch .Welcome.passes.steered .Welcome.passes.test .Welcome.passes.validate \
         .Welcome.stages knock.pid knock.protocol knock.version";

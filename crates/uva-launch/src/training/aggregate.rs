@@ -2,21 +2,34 @@
 
 use serde_json::{Value, json};
 use uva_graph::Dataset;
-use uva_model::Weighting;
-use uva_options::OptionError;
+use uva_model::checkpoint::StoredModel;
+use uva_model::{TrainerOptions, Weighting};
+use uva_options::{OptionError, named};
 use uva_runtime::backend::Backend;
 use uva_runtime::plan::RunPlan;
-use uva_runtime::{Aggregation, SumObstacle, Windows, obstacle_in_table};
+use uva_runtime::{Aggregation, LoaderOptions, SumObstacle, Windows, obstacle_in_table};
 
 use super::job::{Aggregate, TrainingOptions};
 
+named! {
+    /// Who makes the sums that the first layer of a trained model in use begins with.
+    pub enum AggregateInUse = Auto {
+        /// The producer, of batches that this likely takes less work for; the consumer of all others.
+        Auto = "auto",
+        /// The consumer, from the rows of all nodes.
+        Off = "off",
+        /// The producer's CPU threads, as they read the table.
+        Host = "host",
+    }
+}
+
 /// Who makes them in a run, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct AggregateVerdict {
+pub struct AggregateVerdict {
     /// What the producer sums up, in all batches or in some.
-    pub aggregation: Aggregation,
-    /// Columns of the first layer's output, where the run tries both ways; `None` where nothing is left to choose.
-    pub chosen_for: Option<usize>,
+    pub(super) aggregation: Aggregation,
+    /// Columns of the first layer's output, where batches may differ in who sums; `None` where nothing is left to choose.
+    pub(super) chosen_for: Option<usize>,
     /// Where the sums are made.
     way: Aggregate,
     reason: String,
@@ -24,7 +37,7 @@ pub(super) struct AggregateVerdict {
 
 impl AggregateVerdict {
     /// The consumer, or nobody.
-    pub fn off(reason: &str) -> Self {
+    pub(super) fn off(reason: &str) -> Self {
         let reason = reason.to_owned();
         Self { aggregation: Aggregation::None, chosen_for: None, way: Aggregate::Off, reason }
     }
@@ -34,17 +47,14 @@ impl AggregateVerdict {
     ///
     /// # Errors
     /// Sums of the producer that were asked for and cannot be: the reason, and another way.
-    pub fn new(
+    pub(super) fn new(
         options: &TrainingOptions,
         dataset: &Dataset,
         backend: &Backend,
         plan: &RunPlan,
         outputs: usize,
     ) -> Result<Self, OptionError> {
-        let sums = match options.model.row().weighting {
-            Weighting::Degrees => Aggregation::Degrees,
-            _ => Aggregation::Mean,
-        };
+        let sums = sums_of(&options.trainer());
         match (options.aggregate, obstacle(options, dataset, backend)) {
             (Aggregate::Off, _) => Ok(Self::off("asked for")),
             (way @ (Aggregate::Host | Aggregate::Device), None) => {
@@ -71,8 +81,62 @@ impl AggregateVerdict {
         }
     }
 
+    /// For a trained model in use, by what was asked for. `auto` leaves the choice to each batch's counts.
+    ///
+    /// # Errors
+    /// Sums of the producer that were asked for and cannot be: the reason, and another way.
+    pub(super) fn in_use(
+        asked: AggregateInUse,
+        model: &StoredModel,
+        dataset: &Dataset,
+        backend: &Backend,
+        loader: &LoaderOptions,
+    ) -> Result<Self, OptionError> {
+        let options = &model.options;
+        let device = || SumObstacle {
+            option: format!("`device={}`", backend.device_name()),
+            why: "feature slots are on a GPU there, and kernels gather into them".to_owned(),
+            remedy: "`device=cpu`",
+        };
+        let remedies =
+            ["a model trained with `model=sage` or `model=gcn`", "a model trained without that option"];
+        let obstacle = of_model_and_table(options.refuses_sums_in_use(), remedies, dataset)
+            .or_else(|| backend.device_slots().map(|_| device()));
+        let slots = || {
+            let reason = "a batch might fit into a slot as rows and not as sums";
+            loader.slot_bytes.map(|bytes| format!("with --slot-bytes {bytes}, {reason}"))
+        };
+        let sums = sums_of(options);
+        match (asked, obstacle) {
+            (AggregateInUse::Off, _) => Ok(Self::off("asked for")),
+            (AggregateInUse::Host, None) => Ok(Self {
+                aggregation: sums,
+                chosen_for: None,
+                way: Aggregate::Host,
+                reason: "asked for".to_owned(),
+            }),
+            (AggregateInUse::Host, Some(SumObstacle { option, why, remedy })) => {
+                let reason = format!("with {option}: {why}. Use `aggregate=off`, or {remedy}");
+                Err(OptionError::new("aggregate", asked, reason))
+            }
+            (AggregateInUse::Auto, Some(SumObstacle { option, why, .. })) => {
+                Ok(Self::off(&format!("{option}: {why}")))
+            }
+            (AggregateInUse::Auto, None) => Ok(match slots() {
+                Some(reason) => Self::off(&reason),
+                None => Self {
+                    aggregation: sums,
+                    chosen_for: Some(if options.layers > 1 { options.hidden } else { model.outputs }),
+                    way: Aggregate::Auto,
+                    reason: "the producer sums the batches whose lists have at most 1.5 rows for each node"
+                        .to_owned(),
+                },
+            }),
+        }
+    }
+
     /// Whether the producer gathers the rows first, into memory of its own beside the slots.
-    pub fn gathers_before_sums(&self) -> bool {
+    pub(super) fn gathers_before_sums(&self) -> bool {
         self.way == Aggregate::Device
     }
 
@@ -96,13 +160,31 @@ fn not_tried(plan: &RunPlan) -> Option<String> {
     Windows::of(plan).obstacle(&plan.schedule)
 }
 
-fn obstacle(options: &TrainingOptions, dataset: &Dataset, backend: &Backend) -> Option<SumObstacle> {
-    if let Some((option, why)) = options.trainer().refuses_sums() {
-        let remedy =
-            if option.contains("model") { "`model=sage` or `model=gcn`" } else { "leave that option out" };
-        return Some(SumObstacle { option, why: why.to_owned(), remedy });
+/// The sums that the first layer of such a model begins with.
+fn sums_of(options: &TrainerOptions) -> Aggregation {
+    match options.model.row().weighting {
+        Weighting::Degrees => Aggregation::Degrees,
+        _ => Aggregation::Mean,
     }
-    if let Some(obstacle) = obstacle_in_table(dataset.features().element) {
+}
+
+/// What forbids sums of the producer wherever it runs: an option that the model refuses them for, or the table. The
+/// remedies are for the kind of model, and for any other option.
+fn of_model_and_table(
+    refused: Option<(String, &'static str)>,
+    [for_model, for_option]: [&'static str; 2],
+    dataset: &Dataset,
+) -> Option<SumObstacle> {
+    let of_model = refused.map(|(option, why)| {
+        let remedy = if option.contains("model") { for_model } else { for_option };
+        SumObstacle { option, why: why.to_owned(), remedy }
+    });
+    of_model.or_else(|| obstacle_in_table(dataset.features().element))
+}
+
+fn obstacle(options: &TrainingOptions, dataset: &Dataset, backend: &Backend) -> Option<SumObstacle> {
+    let remedies = ["`model=sage` or `model=gcn`", "leave that option out"];
+    if let Some(obstacle) = of_model_and_table(options.trainer().refuses_sums(), remedies, dataset) {
         return Some(obstacle);
     }
     let option = || format!("`gather={}`", backend.gather_name());

@@ -8,6 +8,7 @@ use uva_graph::{Dataset, Hops};
 use uva_model::checkpoint::{self, Checkpoint, Keep};
 use uva_model::{Answer, Metric, TaskKind, TrainerOptions};
 
+use super::aggregate::{AggregateInUse, AggregateVerdict};
 use super::arithmetic::arithmetic;
 use super::job::EvaluateBy;
 use super::preflight;
@@ -35,6 +36,8 @@ pub struct TrainedModel {
     pub by: EvaluateBy,
     /// How neighbourhoods are sampled.
     pub loader: LoaderOptions,
+    /// Who makes the sums that the first layer begins with, where neighbourhoods are sampled.
+    pub aggregate: Option<AggregateVerdict>,
     /// Where sampled batches are used.
     pub backend: Backend,
     /// Threads of the arithmetic on the CPU.
@@ -54,6 +57,8 @@ pub struct Asked {
     pub samplers: usize,
     /// Threads that gather.
     pub gather_threads: usize,
+    /// Who makes the sums that the first layer begins with, where neighbourhoods are sampled.
+    pub aggregate: AggregateInUse,
     /// Where sampled batches are used.
     pub backend: BackendOptions,
     /// Threads of the arithmetic on the CPU.
@@ -83,7 +88,8 @@ impl TrainedModel {
     ///
     /// # Errors
     /// [`RuntimeError::Input`] where there is no checkpoint, or it cannot be used with this dataset.
-    /// [`RuntimeError::Usage`] for a way to ask that its sampler does not have. [`RuntimeError::Missing`] for a GPU that
+    /// [`RuntimeError::Usage`] for a way to ask that its sampler does not have, [`RuntimeError::Option`] for sums that it
+    /// does not take. [`RuntimeError::Missing`] for a GPU that
     /// was requested and is not available, or too little memory.
     pub fn open(dataset: &Dataset, directory: &Path, asked: &Asked) -> Result<Self, RuntimeError> {
         let shown = directory.display();
@@ -169,7 +175,7 @@ impl TrainedModel {
                 measurement::settle(decision, &wanted, None, &mut |_| {})?.backend
             }
         };
-        let loader = LoaderOptions {
+        let mut loader = LoaderOptions {
             batch_size: asked.batch_size.unwrap_or(loader.batch_size),
             slot_bytes: asked.slot_bytes,
             samplers: asked.samplers,
@@ -179,6 +185,15 @@ impl TrainedModel {
             drop_last: false,
             ..loader
         };
+        let aggregate = match asked.by {
+            EvaluateBy::Full => None,
+            EvaluateBy::Sampled => {
+                let verdict = AggregateVerdict::in_use(asked.aggregate, &stored, dataset, &backend, &loader)?;
+                (loader.aggregation, loader.sums_chosen_for) = (verdict.aggregation, verdict.chosen_for);
+                loader.sums_by_counts = true;
+                Some(verdict)
+            }
+        };
         let state = checkpoint.state::<TrainingState>().ok();
         let epoch = state.and_then(|state| match checkpoint.trainer().kept() {
             Keep::Best => state.best.map(|best| best.epoch),
@@ -187,7 +202,7 @@ impl TrainedModel {
         });
         let (directory, by, threads) = (directory.to_owned(), asked.by, asked.threads);
         let task = stored.kind;
-        Ok(Self { directory, checkpoint, metric, task, epoch, by, loader, backend, threads })
+        Ok(Self { directory, checkpoint, metric, task, epoch, by, loader, aggregate, backend, threads })
     }
 }
 

@@ -16,6 +16,7 @@ mod task;
 mod trainer_program;
 mod trial;
 
+pub use aggregate::{AggregateInUse, AggregateVerdict};
 pub use inference::{
     Asked, Evaluate, Nodes, Predict, Predicted, PredictionFile, PredictionJob, PredictionWatch, SplitResult,
     TrainedModel,

@@ -199,9 +199,9 @@ pub enum Weights<'a, T> {
 
 /// The sums of some lists, whose sizes have been checked.
 pub struct WeightedSums<'a, T, I, R = Dense<'a, T>> {
-    rows: R,
-    width: usize,
-    lists: Lists<'a, I>,
+    pub(super) rows: R,
+    pub(super) width: usize,
+    pub(super) lists: Lists<'a, I>,
     weights: Weights<'a, T>,
     /// The weight of row `v`, which is added to the sum of list `v`; empty for none.
     own: &'a [T],

@@ -26,6 +26,7 @@ class LoaderOptions(TypedDict, total=False):
     pad: str
     feature_type: str | None
     aggregate: str | None
+    aggregate_argmax: bool
     prepare: str
     samplers: int | None
     pin_samplers: bool

@@ -306,6 +306,16 @@ class Batch(SlotBatch):
         return self._tensor("aggregated")
 
     @property
+    def argmax(self) -> torch.Tensor:
+        """int32, of the shape of `aggregated`: the position in `input_nodes` of the node whose row has each maximum.
+
+        Of equal values it is the first in the list's order, and the first NaN; -1 where the list is empty. Only where it
+        was asked for: `Loader(..., aggregate="max", aggregate_argmax=True)`, `uvatrain run --aggregate max
+        --aggregate-argmax`.
+        """
+        return self._tensor("argmax")
+
+    @property
     def has_input_id(self) -> bool:
         """Whether the loader was asked for `input_id`."""
         return self._core.has_input_id
@@ -364,7 +374,7 @@ class Batch(SlotBatch):
     def array(self, name: str, layer: int | None = None) -> _core.Array:
         """One of the arrays as it is, for any library with DLPack, JAX or CuPy for example.
 
-        name: "x", "aggregated", "y", "seeds", "input_nodes", "degrees" (with `aggregate="gcn"`); or with a layer,
+        name: "x", "aggregated", "argmax", "y", "seeds", "input_nodes", "degrees" (with `aggregate="gcn"`); or with a layer,
         "indptr", "indices", "edge_ids", "edge_attr" or "weights".
         """
         return self._core.array(name, layer)

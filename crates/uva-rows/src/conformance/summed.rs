@@ -51,15 +51,17 @@ fn finite_table(values: usize, narrow: Option<NarrowFloat>) -> Vec<u8> {
 enum Folded {
     /// By a mean or by weights, and with own rows or without.
     Sum { by_mean: bool, own: bool },
-    /// By the largest values.
-    Max,
+    /// By the largest values, and with the places of the rows that they are of or without.
+    Max { argmax: bool },
 }
 
 impl Folded {
     /// All of them.
     fn all() -> impl Iterator<Item = Self> {
         let sums = [(true, false), (false, true), (true, true), (false, false)];
-        sums.map(|(by_mean, own)| Self::Sum { by_mean, own }).into_iter().chain([Self::Max])
+        sums.map(|(by_mean, own)| Self::Sum { by_mean, own })
+            .into_iter()
+            .chain([false, true].map(|argmax| Self::Max { argmax }))
     }
 }
 
@@ -102,8 +104,8 @@ impl Case {
         let edges = self.offsets[v] as usize..self.offsets[v + 1] as usize;
         let rows = self.indices[edges.clone()].iter().map(|&index| row(self.ids[index as usize]));
         let (by_mean, own) = match way {
-            Folded::Max if edges.is_empty() => return vec![0.0; width],
-            Folded::Max => {
+            Folded::Max { .. } if edges.is_empty() => return vec![0.0; width],
+            Folded::Max { .. } => {
                 let larger = |(so_far, value): (&mut f32, f32)| {
                     if value > *so_far || value.is_nan() {
                         *so_far = value;
@@ -126,6 +128,20 @@ impl Case {
         let weights = edges.map(|edge| if by_mean { mean } else { self.weights[edge] });
         let last = own.then(|| (row(self.ids[v]), self.own_weights[v]));
         rows.zip(weights).chain(last).fold(vec![0.0; width], add)
+    }
+
+    /// The places of the rows that a list's maxima are of: of equal values the first, and the first NaN.
+    fn places_by_definition(&self, v: usize, width: usize, row: &dyn Fn(i64) -> Vec<f32>) -> Vec<i32> {
+        let list = &self.indices[self.offsets[v] as usize..self.offsets[v + 1] as usize];
+        let rows: Vec<Vec<f32>> = list.iter().map(|&index| row(self.ids[index as usize])).collect();
+        let of_column = |column: usize| {
+            let values = || rows.iter().map(|row| row[column]);
+            let largest = values().fold(f32::NEG_INFINITY, f32::max);
+            let first =
+                values().position(f32::is_nan).or_else(|| values().position(|value| value == largest));
+            first.map_or(-1, |at| list[at])
+        };
+        (0..width).map(of_column).collect()
     }
 
     /// Fills, and compares sums and rows with plain loops. There are rows of the first ids, unless they are summed.
@@ -154,8 +170,15 @@ impl Case {
             .collect();
         let (mut out, mut rows) = (vec![f32::NAN; expected.len() + 1], vec![0xa5; own_rows.len() + 1]);
         let (end, rows_end) = (expected.len(), own_rows.len());
+        let places: Vec<i32> = match way {
+            Folded::Max { argmax: true } => {
+                (0..lists.len()).flat_map(|v| self.places_by_definition(v, width, &floats)).collect()
+            }
+            _ => Vec::new(),
+        };
+        let mut argmax = vec![-7; places.len() + 1];
         let (reduction, own) = match way {
-            Folded::Max => (Reduction::Max, false),
+            Folded::Max { .. } => (Reduction::Max, false),
             Folded::Sum { by_mean, own } => {
                 let weights = if by_mean { Weights::Mean } else { Weights::Each(&self.weights) };
                 (Reduction::Sum { weights, own: own.then_some(&self.own_weights) }, own)
@@ -164,6 +187,7 @@ impl Case {
         let place = SumPlace {
             out: &mut out[..end],
             own: if own { &mut [] } else { &mut rows[..rows_end] },
+            argmax: &mut argmax[..places.len()],
             lists,
             reduction,
             threads: usize::MAX,
@@ -174,6 +198,8 @@ impl Case {
         let bits = |values: &[f32]| values.iter().map(bit).collect::<Vec<_>>();
         assert!(bits(&out[..end]) == bits(&expected), "{}: other sums than a plain loop's", what());
         assert!(own || rows[..rows_end] == own_rows, "{}: other rows than a plain loop's", what());
+        assert!(argmax[..places.len()] == places, "{}: other places than a plain loop's", what());
+        assert_eq!(argmax[places.len()], -7, "{}: wrote outside its output", what());
         assert!(out[end].is_nan() && rows[rows_end] == 0xa5, "{}: wrote outside its output", what());
         assert_eq!(read.total(), self.ids.len() as u64, "{}: every id has one origin", what());
 
@@ -224,9 +250,13 @@ fn every_width(make: &MakeSummed<'_>, narrow: Option<NarrowFloat>) {
             let memory = table_bytes(skip + ROWS * row_bytes);
             let table = &memory[skip..];
             let mut source = make(table, row_bytes, values, &[3, 0, 22]);
-            case.check(&mut *source, (table, row_bytes, values), Folded::Max, &|| {
-                format!("{narrow:?}, {width} in a row, {skip} bytes off, maxima of any bits")
-            });
+            for argmax in [false, true] {
+                case.check(&mut *source, (table, row_bytes, values), Folded::Max { argmax }, &|| {
+                    format!(
+                        "{narrow:?}, {width} in a row, {skip} bytes off, maxima of any bits, places: {argmax}"
+                    )
+                });
+            }
         }
     }
 }
@@ -250,7 +280,7 @@ fn lists_of_every_length(make: &MakeSummed<'_>, narrow: Option<NarrowFloat>) {
         }
     }
     let none = Case { ids: Vec::new(), ..Case::new(ROWS, 1, &[]) };
-    for way in [Folded::Sum { by_mean: true, own: false }, Folded::Max] {
+    for way in [Folded::Sum { by_mean: true, own: false }, Folded::Max { argmax: true }] {
         none.check(&mut *source, (&table, row_bytes, values), way, &|| "no ids".to_owned());
     }
 }
@@ -268,6 +298,7 @@ fn refusals(make: &MakeSummed<'_>, narrow: Option<NarrowFloat>) {
         let place = SumPlace {
             out: &mut out,
             own: &mut rows,
+            argmax: &mut [],
             lists: Lists::new(&offsets, &indices, 2).expect("lists"),
             reduction: match max {
                 true => Reduction::Max,
@@ -301,6 +332,23 @@ fn refusals(make: &MakeSummed<'_>, narrow: Option<NarrowFloat>) {
         |ids: &[i64], lists, room, weights: &[f32]| refusal_of(false, ids, lists, room, 0, weights);
     assert_eq!(refusal(&[5, 4], 2, 6, &[1.0]), lists(ListsError::OwnWeights { given: 1, lists: 2 }));
     assert_eq!(refusal(&[5, 4], 3, 9, &[1.0; 3]), lists(ListsError::Index(2)));
+    let places = |source: &mut dyn SumSource, reduction: Reduction<'_>, room: usize| {
+        let (mut out, mut argmax) = ([0.5_f32; 6], vec![-7; room]);
+        let place = SumPlace {
+            out: &mut out,
+            own: &mut [],
+            argmax: &mut argmax,
+            lists: Lists::new(&[0, 1, 2], &[0, 1], 2).expect("lists"),
+            reduction,
+            threads: 1,
+        };
+        source.fill(&[5, 4], place).expect_err("it was not refused")
+    };
+    let short = GatherError::OutputLength { ids: 2, row_bytes: 12, length: 20 };
+    assert_eq!(places(&mut *source, Reduction::Max, 5), short);
+    let sums = Reduction::Sum { weights: Weights::Mean, own: None };
+    let none = GatherError::OutputLength { ids: 0, row_bytes: 12, length: 24 };
+    assert_eq!(places(&mut *source, sums, 6), none);
 }
 
 /// NaN among a list's values is the largest, in whichever place, and stays in its column.
@@ -319,6 +367,7 @@ fn maxima_of_no_numbers(make: &MakeSummed<'_>) {
             let place = SumPlace {
                 out: &mut out,
                 own: &mut [],
+                argmax: &mut [],
                 lists: Lists::new(&offsets, &indices, rows).expect("lists"),
                 reduction: Reduction::Max,
                 threads: 1,

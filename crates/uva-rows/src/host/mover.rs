@@ -136,11 +136,16 @@ impl Mover {
         ids: &[i64],
         place: SumPlace<'_>,
     ) -> Result<u64, GatherError> {
-        let SumPlace { out, own, lists, reduction, threads } = place;
+        let SumPlace { out, own, argmax, lists, reduction, threads } = place;
         let width = self.row_bytes / values.bytes();
         if lists.len().checked_mul(width) != Some(out.len()) {
             let row_bytes = width * size_of::<f32>();
             return Err(GatherError::OutputLength { ids: lists.len(), row_bytes, length: size_of_val(out) });
+        }
+        let argmax_of = if matches!(reduction, Reduction::Max) { out.len() } else { 0 };
+        if !argmax.is_empty() && argmax.len() != argmax_of {
+            let (row_bytes, length) = (width * size_of::<i32>(), size_of_val(argmax));
+            return Err(GatherError::OutputLength { ids: argmax_of / width, row_bytes, length });
         }
         self.check(ids, table_rows)?;
         // SAFETY: all ids were found to be rows of the table, and so of the source; here and below.
@@ -155,12 +160,15 @@ impl Mover {
                 if let Some(weights) = own {
                     sums = sums.with_own(weights)?;
                 }
-                Box::new(move |first, out| sums.write_some(first, out, vectors))
+                Box::new(move |first, out, _| sums.write_some(first, out, vectors))
             }
             Reduction::Max => {
                 // SAFETY: the same.
                 let largest = unsafe { Largest::of_table(rows, width, lists)? };
-                Box::new(move |first, out| largest.write_some(first, out, vectors))
+                Box::new(move |first, out, argmax| match argmax {
+                    [] => largest.write_some(first, out, vectors),
+                    argmax => largest.write_some_with_places(first, out, argmax, vectors),
+                })
             }
         };
         if !own.is_empty() {
@@ -173,17 +181,20 @@ impl Mover {
         let threads = threads.clamp(1, self.threads()).min(lists.len().div_ceil(TASK_LISTS));
         match &self.pool {
             Some(pool) if threads > 1 => {
-                let tasks = out.chunks_mut(TASK_LISTS * width).enumerate();
-                divide(pool, threads, tasks, |(task, out)| write(task * TASK_LISTS, out));
+                let values = TASK_LISTS * width;
+                let argmax = argmax.chunks_mut(values).chain(std::iter::repeat_with(Default::default));
+                let tasks = out.chunks_mut(values).zip(argmax).enumerate();
+                divide(pool, threads, tasks, |(task, (out, argmax))| write(task * TASK_LISTS, out, argmax));
             }
-            _ => write(0, out),
+            _ => write(0, out, argmax),
         }
         Ok(hits)
     }
 }
 
-/// Writes the rows of as many lists as there is room for, from a first one.
-type WriteLists<'w> = dyn Fn(usize, &mut [f32]) + Sync + 'w;
+/// Writes the rows of as many lists as there is room for, from a first one, and of maxima the rows' places, if there is
+/// room for them.
+type WriteLists<'w> = dyn Fn(usize, &mut [f32], &mut [i32]) + Sync + 'w;
 
 /// Runs the tasks on `threads` threads, the caller's among them. Each takes the next when it has done one.
 fn divide<T>(

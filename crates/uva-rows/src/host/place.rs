@@ -50,6 +50,9 @@ pub struct SumPlace<'p> {
     pub out: &'p mut [f32],
     /// Besides, the rows of the first ids, one a list, as [`Summed`](crate::Summed) was told to deliver them; empty for none.
     pub own: &'p mut [u8],
+    /// Of maxima, the place among the ids of the row that each is of, as many as `out` has; -1 for an empty list
+    /// ([`Largest::write_some_with_places`](uva_ops::lists::Largest::write_some_with_places)). Empty for none.
+    pub argmax: &'p mut [i32],
     /// The lists. There are no more of them than ids.
     pub lists: Lists<'p, i32>,
     /// What becomes of a list's rows.

@@ -478,9 +478,9 @@ impl OnHost<'_> {
     ) -> Result<DiskReads, GatherError> {
         match self {
             Self::Sums(sums) => {
-                let [x, aggregated] = parts else { return Ok(DiskReads::default()) };
+                let [x, aggregated, argmax] = parts else { return Ok(DiskReads::default()) };
                 let mut rows = sums.rows.borrow_mut();
-                let read = rows.fill_columns(layout, header, sums.threads, from, [x, aggregated])?;
+                let read = rows.fill_columns(layout, header, sums.threads, from, [x, aggregated, argmax])?;
                 Ok(read.disk())
             }
             Self::Hops(rows, hops) => {

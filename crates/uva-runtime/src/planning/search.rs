@@ -52,7 +52,7 @@ impl Search {
             found.sampler = measure_sampler(dataset, loader, &mut backend)?;
         }
         if let Some((bytes, policy)) = self.caches {
-            let kinds = cacheable(&backend);
+            let kinds = cacheable(&backend, loader);
             let kinds = CachedKinds { lists: kinds.lists && !self.rows_only, ..kinds };
             found.plan = Some(plan_kinds(dataset, loader, &backend, (kinds, bytes, policy), note)?.0);
         }

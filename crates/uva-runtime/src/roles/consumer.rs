@@ -57,7 +57,8 @@ impl BatchReceiver {
         let clock = StageClock::start(Arc::clone(&control), CONSUMER);
         let device = device.map(Arc::new);
         let parts = SumsShare::parts(&plan.options);
-        let sums = plan.options.sums_chosen_for.map(|_| SumsChooser::new(Windows::of(&plan), parts));
+        let tried = plan.options.sums_chosen_for.is_some() && !plan.options.sums_by_counts;
+        let sums = tried.then(|| SumsChooser::new(Windows::of(&plan), parts));
         Self {
             plan,
             control,

@@ -101,15 +101,22 @@ fn caches_change_no_bit_of_a_row() {
     let dataset = Arc::new(Dataset::open(&common::graph(temp.path(), 2000, 8.0)).unwrap());
     let passes = Passes { epochs: 2, ..Passes::default() };
     for aggregation in [Mean, Sum, Max, Degrees] {
-        let options =
-            LoaderOptions { fanouts: vec![4, 3], batch_size: 64, aggregation, ..LoaderOptions::default() };
+        let options = LoaderOptions {
+            fanouts: vec![4, 3],
+            batch_size: 64,
+            aggregation,
+            aggregate_argmax: aggregation == Max,
+            ..LoaderOptions::default()
+        };
         let run = |contents: CacheContents| {
             let plan = RunPlan::new(&dataset, &options, passes).unwrap();
             let mut runtime = Runtime::start_with(Arc::clone(&dataset), plan, contents).unwrap();
             let mut found = Vec::new();
             while let Some(batch) = runtime.next_batch().unwrap() {
                 let bits = batch.aggregated().unwrap().values().iter().map(|value| value.to_bits());
-                found.push((batch.hash(), bits.collect::<Vec<_>>(), batch.features().bytes.to_vec()));
+                let argmax = batch.argmax().map(|places| places.values().to_vec());
+                assert_eq!(argmax.is_some(), aggregation == Max);
+                found.push((batch.hash(), bits.collect::<Vec<_>>(), batch.features().bytes.to_vec(), argmax));
             }
             found
         };
@@ -121,6 +128,35 @@ fn caches_change_no_bit_of_a_row() {
             assert!(contents.caches().rows > 0);
             assert!(run(contents) == expected, "{aggregation} {}", policy.name());
         }
+    }
+}
+
+#[test]
+fn a_producer_that_chooses_by_counts_sums_where_lists_share_few_rows_and_never_what_is_multiplied_first() {
+    let temp = tempfile::tempdir().unwrap();
+    let dataset = Arc::new(Dataset::open(&common::graph(temp.path(), 2000, 8.0)).unwrap());
+    for (fanouts, outputs, summed) in [(vec![2], 64, true), (vec![8, 8, 8], 64, false), (vec![2], 1, false)] {
+        let options = LoaderOptions {
+            fanouts,
+            batch_size: 64,
+            aggregation: Mean,
+            sums_chosen_for: Some(outputs),
+            sums_by_counts: true,
+            ..LoaderOptions::default()
+        };
+        let plan = RunPlan::new(&dataset, &options, Passes { epochs: 1, ..Passes::default() }).unwrap();
+        let mut runtime = Runtime::start_with(Arc::clone(&dataset), plan, CacheContents::default()).unwrap();
+        let mut batches = 0;
+        while let Some(batch) = runtime.next_batch().unwrap() {
+            let counts = batch.counts(batch.layers() - 1);
+            let few = 2 * (counts.edges + counts.destinations) <= 3 * counts.sources;
+            assert_eq!(few, outputs == 1 || summed, "{counts:?}");
+            assert_eq!(batch.aggregated().is_some(), summed, "{counts:?} {outputs}");
+            let rows = if summed { counts.destinations } else { counts.sources };
+            assert_eq!(batch.features().rows, rows);
+            batches += 1;
+        }
+        assert!(batches > 5);
     }
 }
 
@@ -137,4 +173,36 @@ fn whole_numbers_are_refused_by_the_option() {
     assert_eq!((error.field.as_str(), refused.exit_code()), ("aggregate", 2));
     assert!(refused.to_string().contains("only floats are summed"), "{refused}");
     builder(&path).build().unwrap();
+}
+
+#[test]
+fn each_maximum_is_the_value_of_the_row_that_is_told_and_nothing_else_is_of_one_row() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = common::graph(temp.path(), 2000, 8.0);
+    let mut folded = builder(&path).aggregate(Max).aggregate_argmax().build().unwrap();
+    let mut plain = builder(&path).build().unwrap();
+    let (mut empty, mut told) = (0, 0);
+    while let Some(batch) = folded.next_batch().unwrap() {
+        let own = plain.next_batch().unwrap().unwrap();
+        assert!(own.argmax().is_none());
+        let rows = own.features_f32().unwrap();
+        let (maxima, places) = (batch.aggregated().unwrap(), batch.argmax().unwrap());
+        let block = batch.block(batch.layers() - 1);
+        for (v, (maxima, places)) in maxima.iter().zip(places.iter()).enumerate() {
+            let list = &block.indices[block.indptr[v] as usize..block.indptr[v + 1] as usize];
+            for (column, (value, &place)) in maxima.iter().zip(places).enumerate() {
+                if list.is_empty() {
+                    assert_eq!((*value, place), (0.0, -1));
+                    empty += 1;
+                    continue;
+                }
+                assert!(list.contains(&place), "{place} of {list:?}");
+                assert_eq!(value.to_bits(), rows.row(place as usize)[column].to_bits());
+                told += 1;
+            }
+        }
+    }
+    assert!(told > 1000, "{told} told, {empty} of empty lists");
+    let refused = builder(&path).aggregate(Mean).aggregate_argmax().build().unwrap_err();
+    assert!(refused.to_string().contains("aggregate_argmax") && refused.exit_code() == 2, "{refused}");
 }

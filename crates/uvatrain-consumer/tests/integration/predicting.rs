@@ -6,8 +6,8 @@ use uva_graph::Dataset;
 use uva_graph::npy::{NpyArray, NpyType, write_array};
 use uva_io::generate::{self, Common, PowerLaw};
 use uva_launch::training::{
-    Asked, EvaluateBy, Nodes, Predicted, PredictionFile, PredictionJob, PredictionWatch, TrainedModel,
-    TrainingState, task,
+    AggregateInUse, Asked, EvaluateBy, Nodes, Predicted, PredictionFile, PredictionJob, PredictionWatch,
+    TrainedModel, TrainingState, task,
 };
 use uva_model::{Answer, ModelKind, NormKind, TrainerOptions};
 use uva_runtime::LoaderOptions;
@@ -75,6 +75,7 @@ fn asked(by: EvaluateBy) -> Asked {
         slot_bytes: Some(64 << 20),
         samplers: 2,
         gather_threads: 1,
+        aggregate: AggregateInUse::Auto,
         backend,
         threads: Some(1),
     }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use uva_graph::Split;
-use uva_launch::training::Metric;
+use uva_launch::training::{AggregateVerdict, Metric};
 
 use super::pipeline::check_paths;
 use super::trained_model;
@@ -28,6 +28,7 @@ pub fn run(flags: &EvaluateFlags, models: Option<Models>) -> anyhow::Result<()> 
             "kept": model.checkpoint.trainer().kept(),
             "epoch": model.epoch,
             "eval": model.by,
+            "aggregate": model.aggregate.as_ref().map(AggregateVerdict::in_force),
             "metric": model.metric.name(),
         });
         for (split, found) in Split::ALL.into_iter().zip(&results) {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use serde_json::json;
 use uva_graph::npy::{NpyArray, NpyType, NpyWriter};
 use uva_graph::{Dataset, GraphError, Hops, Progress, Split, names, node_file};
-use uva_launch::training::{Nodes, PredictionFile, PredictionJob, PredictionWatch};
+use uva_launch::training::{AggregateVerdict, Nodes, PredictionFile, PredictionJob, PredictionWatch};
 use uva_mem::files::{Replacement, is_about_the_name, read_regular_text};
 use uva_model::Answer;
 
@@ -68,6 +68,7 @@ pub fn run(flags: &PredictFlags, models: Option<Models>) -> anyhow::Result<()> {
             "kept": model.checkpoint.trainer().kept(),
             "epoch": model.epoch,
             "eval": model.by,
+            "aggregate": model.aggregate.as_ref().map(AggregateVerdict::in_force),
             "rows": predicted.rows,
             "resumed": predicted.resumed,
             "layer": predicted.layer,

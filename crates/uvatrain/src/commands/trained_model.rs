@@ -59,6 +59,7 @@ fn asked(flags: &ModelFlags) -> Asked {
         slot_bytes: flags.slot_bytes.map(ByteSize::bytes),
         samplers: share_of_cores(4).min(8),
         gather_threads: share_of_cores(4),
+        aggregate: flags.aggregate.unwrap_or_default(),
         backend: BackendOptions { device: flags.device.unwrap_or_default(), ..BackendOptions::default() },
         threads: Some(flags.threads.map_or(usual_threads, |threads| threads as usize)),
     }

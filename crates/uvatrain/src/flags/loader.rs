@@ -38,7 +38,7 @@ pub struct Aggregated;
 
 impl Shown for Aggregated {
     fn shows(field: &Field) -> bool {
-        field.name == "aggregate"
+        ["aggregate", "aggregate_argmax"].contains(&field.name)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use uva_launch::training::EvaluateBy;
+use uva_launch::training::{AggregateInUse, EvaluateBy};
 use uva_runtime::backend::DeviceChoice;
 use uva_runtime::spec::ByteSize;
 
@@ -40,6 +40,11 @@ pub struct ModelFlags {
     #[arg(long, value_name = "SIZE")]
     pub slot_bytes: Option<ByteSize>,
 
+    /// With --eval sampled: who makes the sums that the first layer of sage and gcn begins with (docs/aggregation.md).
+    /// Answers on the CPU do not depend on auto or off [default: auto]
+    #[arg(long, value_name = "WHO", value_parser = one_of::<AggregateInUse>(), help_heading = MACHINE)]
+    pub aggregate: Option<AggregateInUse>,
+
     /// With --eval sampled: where features are gathered and the model computes: auto, cpu or cuda:0 [default: auto]
     #[arg(long, value_name = "DEVICE", value_parser = str::parse::<DeviceChoice>, help_heading = MACHINE)]
     pub device: Option<DeviceChoice>,
@@ -66,6 +71,7 @@ impl ModelFlags {
         let given = [
             ("--batch-size", self.batch_size.is_some()),
             ("--slot-bytes", self.slot_bytes.is_some()),
+            ("--aggregate", self.aggregate.is_some()),
             ("--device", self.device.is_some()),
         ];
         match given.iter().find(|(_, given)| *given && self.eval == EvaluateBy::Full) {
@@ -188,7 +194,7 @@ mod tests {
 
     #[test]
     fn what_sampling_alone_needs_is_refused_without_it() {
-        for args in ["--batch-size 7", "--slot-bytes 1MiB", "--device cpu"] {
+        for args in ["--batch-size 7", "--slot-bytes 1MiB", "--aggregate host", "--device cpu"] {
             let refused = parsed(args).unwrap().model.check().unwrap_err().to_string();
             assert!(refused.contains("--eval full"), "{args}");
             parsed(&format!("{args} --eval sampled")).unwrap().model.check().unwrap();

@@ -97,7 +97,8 @@ pub struct RunFlags {
 impl RunFlags {
     /// All options of the loader, as the runtime takes them.
     pub fn loader_options(&self) -> LoaderOptions {
-        LoaderOptions { aggregation: self.aggregate.options().aggregation, ..self.loader.options() }
+        let LoaderOptions { aggregation, aggregate_argmax, .. } = self.aggregate.options();
+        LoaderOptions { aggregation, aggregate_argmax, ..self.loader.options() }
     }
 
     /// What clap cannot see: options that contradict each other.
@@ -163,8 +164,9 @@ mod tests {
 
     #[test]
     fn what_the_producer_aggregates_reaches_the_runtime() {
-        let flags = parsed("data --aggregate max -- sh").unwrap();
-        assert_eq!(flags.loader_options().aggregation, Aggregation::Max);
+        let flags = parsed("data --aggregate max --aggregate-argmax -- sh").unwrap();
+        let options = flags.loader_options();
+        assert_eq!((options.aggregation, options.aggregate_argmax), (Aggregation::Max, true));
         assert_eq!(serde_json::to_value(&flags).unwrap()["aggregate"], "max");
         let flags = parsed("data --slots 5 -- sh").unwrap();
         let expected = LoaderOptions { aggregation: Aggregation::None, ..flags.loader.options() };

@@ -160,6 +160,7 @@ fn sums_are_the_hosts<S: DeviceSource>(
         let place = SumPlace {
             out: &mut expected,
             own: &mut rows,
+            argmax: &mut [],
             lists: listed,
             reduction: Reduction::Sum {
                 weights: match (by_degrees, sampled) {
