@@ -146,6 +146,15 @@ impl AggregateVerdict {
             Aggregate::Host => plan.sums_made().way(),
             way => way.name(),
         };
+        self.told(way)
+    }
+
+    /// As a prediction has it, which no cache on a GPU takes part in.
+    pub fn of_prediction(&self) -> Value {
+        self.told(self.way.name())
+    }
+
+    fn told(&self, way: &str) -> Value {
         json!({ "way": way, "sums": self.aggregation.name(), "reason": self.reason })
     }
 }

@@ -181,6 +181,7 @@ impl SumBeginner {
         }
         if sum_rows > 0 {
             let place = SumPlace {
+                argmax: &mut [],
                 out: bytemuck::cast_slice_mut(&mut room[begun.sums.clone()]),
                 own: &mut [],
                 lists: Lists::new(&self.offsets, &self.indices, ids.len())?,

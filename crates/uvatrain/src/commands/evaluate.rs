@@ -28,7 +28,7 @@ pub fn run(flags: &EvaluateFlags, models: Option<Models>) -> anyhow::Result<()> 
             "kept": model.checkpoint.trainer().kept(),
             "epoch": model.epoch,
             "eval": model.by,
-            "aggregate": model.aggregate.as_ref().map(AggregateVerdict::in_force),
+            "aggregate": model.aggregate.as_ref().map(AggregateVerdict::of_prediction),
             "metric": model.metric.name(),
         });
         for (split, found) in Split::ALL.into_iter().zip(&results) {

@@ -68,7 +68,7 @@ pub fn run(flags: &PredictFlags, models: Option<Models>) -> anyhow::Result<()> {
             "kept": model.checkpoint.trainer().kept(),
             "epoch": model.epoch,
             "eval": model.by,
-            "aggregate": model.aggregate.as_ref().map(AggregateVerdict::in_force),
+            "aggregate": model.aggregate.as_ref().map(AggregateVerdict::of_prediction),
             "rows": predicted.rows,
             "resumed": predicted.resumed,
             "layer": predicted.layer,

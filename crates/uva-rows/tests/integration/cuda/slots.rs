@@ -216,6 +216,7 @@ fn a_fill_has_the_rows_of_its_ids_in_every_table_on_the_device_or_what_the_host_
         sums: None,
         made: None,
         tables_at: None,
+        begun: None,
         stamp: 1,
         after: None,
         ready: &ready,

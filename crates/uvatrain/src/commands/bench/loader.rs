@@ -8,7 +8,7 @@ use serde::Serialize;
 use uva_graph::{Dataset, Hops, Split, Verify};
 use uva_mem::ZeroedPages;
 use uva_propagate::HopSet;
-use uva_runtime::hop_options::{Chunk, HopOptions, Shuffle};
+use uva_runtime::hop_options::{Chunk, HopOptions, Place, Shuffle};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::{Batch, LoaderOptions, Passes, Runtime, RuntimeError};
 use uva_sample::ChunkOrder;
@@ -69,9 +69,12 @@ pub fn run(flags: &LoaderBenchFlags) -> anyhow::Result<()> {
     }
     let bytes = rows * hops.count() * dataset.features().row_bytes();
     let gb_per_second = |time: Duration| bytes as f64 / 1e9 / time.as_secs_f64();
-    let chunks = flags.chunk.iter().map(|&chunk| HopOptions { shuffle: Shuffle::Chunks, chunk });
+    let chunks =
+        flags.chunk.iter().map(|&chunk| HopOptions { shuffle: Shuffle::Chunks, chunk, place: Place::Host });
     let asked: Vec<HopOptions> =
-        std::iter::once(HopOptions { shuffle: Shuffle::Full, chunk: Chunk::Auto }).chain(chunks).collect();
+        std::iter::once(HopOptions { shuffle: Shuffle::Full, chunk: Chunk::Auto, place: Place::Host })
+            .chain(chunks)
+            .collect();
     // Whatever slows the machine down for a while slows copies before and behind it down too.
     let mut copies = copied(flags, hops)?;
     let mut measured = Vec::new();
