@@ -10,7 +10,7 @@ read from memory. The steps are:
 
   generate    the dataset
   verify      `info --verify`: every list, every value
-  train       GraphSAGE by sampled neighbours, rows from disk, the most-read rows in a cache of --cache
+  train       GraphSAGE by sampled neighbours, rows from disk, behind a host cache of --cache
   propagate   one hop, of which the rows of the splits are kept
 
 Printed for each are its time and the peak of its memory, with and without pages of files; for `train` also the reads from
@@ -103,7 +103,7 @@ def main():
     arguments.add_argument("--preset", default="papers100m")
     arguments.add_argument("--scale", type=float, default=0.25)
     arguments.add_argument("--memory", default="6GiB", help="the limit of each step")
-    arguments.add_argument("--cache", default="3GiB", help="host memory for the most-read rows and lists")
+    arguments.add_argument("--cache", default="3GiB", help="host memory in front of the disk")
     arguments.add_argument("--fanouts", default="10,10")
     arguments.add_argument("--batches", type=int, default=300, help="training batches")
     arguments.add_argument("--dir", type=Path, help="where the graph is made: not on a tmpfs")
@@ -136,7 +136,7 @@ def main():
         found["graph"] = {key: info[key] for key in ("nodes", "edges")}
         found["table_bytes"] = (data / "feat.npy").stat().st_size
         step("train", "train", data, "--fanouts", chosen.fanouts, "--batch-size", BATCH, "--epochs", 1, "--features", "disk",
-             "--gpu-cache", chosen.cache, "--metrics", metrics)
+             "--host-cache", chosen.cache, "--metrics", metrics)
         found["train"] |= trained([json.loads(line) for line in metrics.read_text().splitlines()])
         disk = found["train"]["disk"]
         print(f"{'':10} {found['train']['batches']} batches, {found['train']['batches_per_second']:.2f} a second; "
