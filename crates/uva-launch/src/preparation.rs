@@ -140,7 +140,13 @@ impl Draft {
             (None, None) => PlannedCaches::None,
         };
         let plan = self.plan.clone().on(backend.clone());
-        DryRun::new(&self.dataset, &plan, placement, &caches, more)
+        let mut dry = DryRun::new(&self.dataset, &plan, placement, &caches, more);
+        if self.place_is_open && backend.device_slots().is_some() {
+            let mib = plan.training_bytes(&self.dataset).div_ceil(1 << 20);
+            dry.decided_at_start
+                .push(format!("place: whether the {mib} MiB of training rows fit beside a batch on the GPU"));
+        }
+        dry
     }
 
     /// Determines what is still open, for this backend. `launcher` is present where the roles are processes.

@@ -42,6 +42,12 @@ impl DiskCounts {
         }
     }
 
+    /// Of a batch of so many rows that lie side by side in files: no cache has such rows, and none are kept.
+    pub(crate) fn of_runs(DiskReads { bytes_asked, bytes_read, reads }: DiskReads, rows: usize) -> Self {
+        let demanded_rows = if bytes_asked > 0 { rows as u64 } else { 0 };
+        Self { bytes_asked, bytes_read, reads, demanded_rows, ..Self::default() }
+    }
+
     /// What came since these.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
@@ -60,13 +66,6 @@ impl DiskCounts {
     pub(crate) fn from_words(words: [u64; Self::WORDS]) -> Self {
         let [bytes_asked, bytes_read, reads, cached_rows, kept_rows, ahead_rows, demanded_rows] = words;
         Self { bytes_asked, bytes_read, reads, cached_rows, kept_rows, ahead_rows, demanded_rows }
-    }
-}
-
-/// Reads of rows that no cache can have and that nothing is kept of.
-impl From<DiskReads> for DiskCounts {
-    fn from(DiskReads { bytes_asked, bytes_read, reads }: DiskReads) -> Self {
-        Self { bytes_asked, bytes_read, reads, ..Self::default() }
     }
 }
 

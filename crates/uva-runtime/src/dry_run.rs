@@ -168,6 +168,8 @@ impl DryRun {
         let has_rows = match caches {
             PlannedCaches::None => false,
             PlannedCaches::Plan(cached) => !cached.row_ids.is_empty(),
+            // A host cache is nothing that a kernel reads.
+            PlannedCaches::Find(CacheRequest::BeforeDisk { .. }) => false,
             PlannedCaches::Find(_) => true,
         };
         dry.add_device(dataset, plan, has_rows);

@@ -91,7 +91,7 @@ pub(crate) fn gather(
 ) -> Result<DiskCounts, RuntimeError> {
     let ranges = (0..layout.tables()).map(|table| layout.range(header, Column::X, table));
     let read = source.gather(runs, &mut parts(payload, ranges)).map_err(failed)?;
-    let counts = DiskCounts::from(read);
+    let counts = DiskCounts::of_runs(read, header.nodes());
     header.set_disk(counts.into());
     header.set_gathered(since_boot());
     Ok(counts)

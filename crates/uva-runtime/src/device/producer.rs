@@ -372,6 +372,7 @@ impl<'d> DeviceGather<'d> {
         to: &mut [u8],
     ) -> Result<usize, RuntimeError> {
         let header = &*noted;
+        self.disk.set(DiskReads::default());
         let (layout, threads) = (&plan.layout, plan.options.gather_threads);
         let sampled_on_gpu = match &self.batches {
             None => None,

@@ -169,6 +169,7 @@ impl ProducerRole<'_> {
                     let bytes =
                         device.fill_aside(plan, sequence, &mut header, (batch.slot() as usize, from), to)?;
                     header.set_gathered(since_boot());
+                    count_disk_reads(control, device, &mut header);
                     BatchHeader::BYTES + bytes
                 }
                 Gather::Device(device) => {
@@ -177,9 +178,7 @@ impl ProducerRole<'_> {
                     if device.works_on_host() {
                         header.set_gathered(since_boot());
                     }
-                    let read = DiskCounts::from(device.disk_reads());
-                    header.set_disk(read.into());
-                    control.count_disk_reads(PRODUCER, read);
+                    count_disk_reads(control, device, &mut header);
                     BatchHeader::BYTES
                 }
             };
@@ -210,4 +209,11 @@ impl ProducerRole<'_> {
         }
         Ok(())
     }
+}
+
+/// Notes what the rows of the batch of this header took from disk, where the CPU read them for a slot on a GPU.
+fn count_disk_reads(control: &Control, device: &DeviceGather<'_>, header: &mut BatchHeader) {
+    let read = DiskCounts::of_runs(device.disk_reads(), header.nodes());
+    header.set_disk(read.into());
+    control.count_disk_reads(PRODUCER, read);
 }

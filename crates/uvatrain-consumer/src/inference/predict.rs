@@ -94,6 +94,8 @@ fn open(
         "kept": model.checkpoint.trainer().kept(),
         "eval": model.by,
         "sampling": sampling,
+        // Who sums can change last digits, where the model's first layer multiplies first.
+        "aggregate": model.aggregate.as_ref().map(|verdict| verdict.of_prediction()["way"].clone()),
         "nodes": nodes,
         "layer": layer,
     });

@@ -8,15 +8,17 @@ use anyhow::Context;
 use uva_graph::{Dataset, Verify};
 use uva_launch::training::{Trainer, TrainingRun};
 use uva_propagate::HopSet;
+use uva_runtime::hop_options::Place;
 use uva_runtime::metrics::Event;
 
 use super::pipeline::{Observers, Outputs, backend_options, check_paths, loader_options, with_input_nodes};
 use super::{dry_run, trainer};
+use crate::exit;
 use crate::flags::TrainFlags;
 use crate::models::Models;
 use crate::ui::{log, out, progress, summary};
 use uva_runtime::machine::share_of_cores;
-use uva_runtime::{LoaderOptions, RuntimeError};
+use uva_runtime::{LoaderOptions, Reader, RuntimeError};
 
 /// Trains a built-in model: in processes, where `uvatrain-consumer` has the model, or with `--in-process` in that
 /// program alone.
@@ -53,6 +55,13 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
             let (loader, asked) = (flags.loader.options(), flags.hops.options());
             let batches = asked.batches(hops, loader.batch_size).map_err(RuntimeError::from)?;
             let features = asked.place.features(loader.features).map_err(RuntimeError::from)?;
+            if asked.place == Place::Host && loader.reader != Reader::Auto {
+                return Err(exit::usage(format!(
+                    "--reader {}: with --place host rows are read from the mapped files: leave it out, or give --place disk",
+                    loader.reader
+                ))
+                .into());
+            }
             (dataset, LoaderOptions { features, ..loader.of_hops(batches) })
         }
         None => {

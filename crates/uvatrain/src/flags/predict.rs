@@ -91,6 +91,7 @@ impl ModelFlags {
         let refused = [
             ("--eval sampled", self.eval == EvaluateBy::Sampled),
             ("--slot-bytes", self.slot_bytes.is_some()),
+            ("--aggregate", self.aggregate.is_some()),
             ("--device", !matches!(self.device, None | Some(DeviceChoice::Auto | DeviceChoice::Cpu))),
         ];
         match refused.iter().find(|(_, given)| *given) {

@@ -10,7 +10,7 @@ use uva_mem::ZeroedPages;
 use uva_propagate::HopSet;
 use uva_runtime::hop_options::{Chunk, HopOptions, Place, Shuffle};
 use uva_runtime::plan::RunPlan;
-use uva_runtime::{Batch, LoaderOptions, Passes, Runtime, RuntimeError};
+use uva_runtime::{Batch, Features, LoaderOptions, Passes, Runtime, RuntimeError};
 use uva_sample::ChunkOrder;
 
 use crate::exit;
@@ -131,6 +131,8 @@ fn measure(flags: &LoaderBenchFlags, dataset: &Arc<Dataset>, asked: HopOptions) 
         samplers: flags.samplers as usize,
         feature_slots: flags.slots as usize,
         seed: flags.seed,
+        // The copies that it is compared with read the mapped files, too.
+        features: Features::Memory,
         ..LoaderOptions::default()
     }
     .of_hops(batches);
