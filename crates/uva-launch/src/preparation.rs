@@ -126,8 +126,7 @@ impl Draft {
     fn wanted(&self) -> Wanted {
         let gather_threads = self.plan.options.gather_threads;
         let row_bytes = self.dataset.features().row_bytes();
-        let cached =
-            self.caches.as_ref().is_some_and(|asked| !matches!(asked, CacheRequest::BeforeDisk { .. }));
+        let cached = self.caches.as_ref().is_some_and(|asked| !asked.is_before_disk());
         Wanted { row_bytes, gather_threads, cached }
     }
 

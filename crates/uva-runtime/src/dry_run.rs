@@ -168,13 +168,11 @@ impl DryRun {
         let has_rows = match caches {
             PlannedCaches::None => false,
             PlannedCaches::Plan(cached) => !cached.row_ids.is_empty(),
-            // A host cache is nothing that a kernel reads.
-            PlannedCaches::Find(CacheRequest::BeforeDisk { .. }) => false,
-            PlannedCaches::Find(_) => true,
+            PlannedCaches::Find(asked) => !asked.is_before_disk(),
         };
         dry.add_device(dataset, plan, has_rows);
         dry.add_caches(dataset, plan, caches);
-        let is_asked = matches!(caches, PlannedCaches::Find(CacheRequest::BeforeDisk { .. }));
+        let is_asked = matches!(caches, PlannedCaches::Find(asked) if asked.is_before_disk());
         if let (RowsFrom::DiskAhead(_, kept), false) = (plan.rows_from(), is_asked) {
             let rows = kept.rows as u64 * kept_row_bytes(plan.layout.table_row_bytes());
             dry.takes("rows read ahead, at most", MemoryKind::Host, rows + map_bytes(plan.table_rows));

@@ -120,6 +120,14 @@ pub enum CacheRequest {
     },
 }
 
+impl CacheRequest {
+    /// Whether it asks for a host cache in front of rows on disk, which no GPU reads and no policy divides.
+    #[must_use]
+    pub fn is_before_disk(&self) -> bool {
+        matches!(self, Self::BeforeDisk { .. })
+    }
+}
+
 /// Where sampling is faster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SamplerVerdict {

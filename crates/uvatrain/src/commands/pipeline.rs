@@ -8,7 +8,6 @@ use uva_runtime::gauges::Gauges;
 use uva_runtime::input_nodes::NodesFile;
 use uva_runtime::metrics::{Event, MetricsFile, Observer, Progress};
 use uva_runtime::options::Prepare;
-use uva_runtime::planning::CacheRequest;
 use uva_runtime::trace::TraceFile;
 use uva_runtime::{Dataset, LoaderOptions, RuntimeError};
 
@@ -73,9 +72,8 @@ pub fn with_input_nodes(
 /// flag does: only a sampler on the GPU can use a list cache.
 pub fn backend_options(backend: &BackendFlags, cache: &CacheFlags) -> BackendOptions {
     let mut options = backend.options();
-    let request = cache.options().request();
-    let on_gpu = request.is_some_and(|request| !matches!(request, CacheRequest::BeforeDisk { .. }));
-    if on_gpu && !backend.gives("sampler") {
+    let asked = cache.options().request().is_some_and(|request| !request.is_before_disk());
+    if asked && !backend.gives("sampler") {
         options.sampler = SamplerChoice::Auto;
     }
     options
