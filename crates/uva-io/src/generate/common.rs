@@ -3,6 +3,7 @@
 use uva_graph::{ElementType, GraphError, Split};
 
 use super::random::{Purpose, Stream};
+use super::train_by::TrainBy;
 
 /// The options that do not depend on a graph's shape.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +28,8 @@ pub struct Common {
     pub label_noise: f64,
     /// Share of nodes in the train split.
     pub train_share: f64,
+    /// How they are chosen.
+    pub train_by: TrainBy,
     /// Share of nodes in the valid split.
     pub valid_share: f64,
     /// Share of nodes in the test split. Nodes left over have a label but are in no split.
@@ -50,6 +53,7 @@ impl Default for Common {
             feature_signal: None,
             label_noise: 0.1,
             train_share: 0.4,
+            train_by: TrainBy::Shape,
             valid_share: 0.1,
             test_share: 0.1,
             name: None,
@@ -140,6 +144,17 @@ impl Common {
         } else {
             None
         }
+    }
+
+    /// How many nodes a draw of the train split takes.
+    pub(super) fn train_nodes(&self) -> u64 {
+        (self.train_share * self.nodes as f64).round() as u64
+    }
+
+    /// The split of a node that a draw of the train split left, with the same probabilities for all of them.
+    pub(super) fn rest_split(&self, node: u64) -> Option<Split> {
+        let rest = 1.0 - self.train_share;
+        self.split_at(self.train_share + rest * Stream::new(self.seed, Purpose::RestSplit, node).unit())
     }
 
     /// A split drawn with the same probabilities for every node.

@@ -3,6 +3,7 @@
 use uva_graph::progress::STEP_BYTES;
 
 use super::common::Common;
+use super::train_by::{DegreeDraw, TrainBy};
 
 /// The cost of generating a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +29,11 @@ impl GeneratorEstimate {
         // indptr and labels; then the splits, the lists, the rows.
         let per_node = nodes * 16 + in_splits * 8;
         let disk_bytes = per_node.saturating_add(edges * id_bytes).saturating_add(nodes * row_bytes);
-        GeneratorEstimate { nodes, edges, disk_bytes, memory_bytes: MEMORY_BYTES + nodes / 5 }
+        let drawn = match common.train_by {
+            TrainBy::Shape => 0,
+            TrainBy::Degree => common.train_nodes() * DegreeDraw::BYTES,
+        };
+        GeneratorEstimate { nodes, edges, disk_bytes, memory_bytes: MEMORY_BYTES + nodes / 5 + drawn }
     }
 }
 

@@ -17,6 +17,7 @@ mod sbm;
 mod shape_options;
 #[cfg(test)]
 mod testing;
+mod train_by;
 mod web;
 
 pub use citation::Citation;
@@ -29,4 +30,5 @@ pub use recipe::{Generator, Recipe};
 pub use rmat::Rmat;
 pub use sbm::{Mixing, Sbm};
 pub use shape_options::ShapeOptions;
+pub use train_by::TrainBy;
 pub use web::Web;

@@ -19,6 +19,7 @@ use uva_graph::{ElementType, GraphError, Meta, Progress, Split, Summary, names};
 use super::common::Common;
 use super::estimate::{GeneratorEstimate, id_bytes};
 use super::random::{Purpose, Stream};
+use super::train_by::{DegreeDraw, TrainBy};
 use crate::float8;
 use uva_graph::disk_space::{self, BytesOnDisk};
 
@@ -96,9 +97,15 @@ pub(super) fn write(
     let pool = common.threads.map(pool_of).transpose()?;
     let writer = Writer { common, shape, directory: staged.path(), pool };
 
-    let edges = writer.edges(progress)?;
+    let mut draw = match common.train_by {
+        TrainBy::Shape => None,
+        TrainBy::Degree => {
+            Some(DegreeDraw::new(common.seed, usize::try_from(common.train_nodes()).unwrap_or(usize::MAX)))
+        }
+    };
+    let edges = writer.edges(draw.as_mut(), progress)?;
     writer.features(progress)?;
-    let split_sizes = writer.labels_and_splits(progress)?;
+    let split_sizes = writer.labels_and_splits(draw.map(DegreeDraw::finish).as_deref(), progress)?;
     writer.meta(kind, out).write(staged.path())?;
     staged.commit()?;
     Ok(Summary {
@@ -128,8 +135,13 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes `indptr.npy` and `indices.npy` together, a run of nodes at a time. Returns the number of edges.
-    fn edges(&self, progress: &dyn Fn(Progress)) -> Result<u64, GraphError> {
+    /// Writes `indptr.npy` and `indices.npy` together, a run of nodes at a time, and offers each node to the draw of the
+    /// train split. Returns the number of edges.
+    fn edges(
+        &self,
+        mut draw: Option<&mut DegreeDraw>,
+        progress: &dyn Fn(Progress),
+    ) -> Result<u64, GraphError> {
         let nodes = self.common.nodes;
         let narrow = id_bytes(nodes) == 4;
         let kind = if narrow { NpyType::I32 } else { NpyType::I64 };
@@ -154,6 +166,10 @@ impl Writer<'_> {
                     })
                     .collect()
             });
+            if let Some(draw) = &mut draw {
+                let lengths = lists.iter().flat_map(|(lengths, _)| lengths);
+                nodes.zip(lengths).for_each(|(node, length)| draw.offer(node, length.cast_unsigned()));
+            }
             for (mut lengths, neighbours) in lists {
                 for length in &mut lengths {
                     edges += *length;
@@ -211,24 +227,30 @@ impl Writer<'_> {
         }
     }
 
-    /// Returns the sizes of the splits.
-    fn labels_and_splits(&self, progress: &dyn Fn(Progress)) -> Result<[u64; 3], GraphError> {
+    /// Writes labels and splits, with the train split as drawn, or with all splits as the shape has them. Returns the
+    /// sizes of the splits.
+    fn labels_and_splits(
+        &self,
+        drawn: Option<&[u64]>,
+        progress: &dyn Fn(Progress),
+    ) -> Result<[u64; 3], GraphError> {
         let mut labels = NpyWriter::create(&self.directory.join(names::LABELS), NpyType::I64, &[])?;
         let split =
             |split: Split| NpyWriter::create(&self.directory.join(split.file_name()), NpyType::I64, &[]);
         let mut splits = [split(Split::Train)?, split(Split::Valid)?, split(Split::Test)?];
+        let split_of = |node| match drawn {
+            None => self.shape.split_of(node),
+            Some(train) if train.binary_search(&node).is_ok() => Some(Split::Train),
+            Some(_) => self.common.rest_split(node),
+        };
         in_steps("labels", self.common.nodes, 64, progress, |nodes| {
-            let drawn: Vec<(i64, Option<Split>)> = self.install(|| {
-                nodes
-                    .clone()
-                    .into_par_iter()
-                    .map(|node| (self.label(node), self.shape.split_of(node)))
-                    .collect()
+            let labelled: Vec<(i64, Option<Split>)> = self.install(|| {
+                nodes.clone().into_par_iter().map(|node| (self.label(node), split_of(node))).collect()
             });
-            let classes: Vec<i64> = drawn.iter().map(|(label, _)| *label).collect();
+            let classes: Vec<i64> = labelled.iter().map(|(label, _)| *label).collect();
             labels.write(&classes)?;
             for (writer, split) in splits.iter_mut().zip(Split::ALL) {
-                let of_node = nodes.clone().zip(&drawn).filter(|(_, drawn)| drawn.1 == Some(split));
+                let of_node = nodes.clone().zip(&labelled).filter(|(_, labelled)| labelled.1 == Some(split));
                 let ids: Vec<i64> = of_node.map(|(node, _)| node.cast_signed()).collect();
                 writer.write(&ids)?;
             }
@@ -258,6 +280,9 @@ impl Writer<'_> {
             ("label_noise".to_owned(), json!(common.label_noise)),
             ("directed".to_owned(), json!(true)),
         ]);
+        if common.train_by == TrainBy::Degree {
+            description.insert("train_by".to_owned(), json!(common.train_by.name()));
+        }
         Meta {
             name: common.name.clone().or(directory_name),
             classes: Some(common.classes),

@@ -12,7 +12,9 @@
 //! - `reddit`: Hamilton et al. 2017, in the counts of DGL's `RedditDataset`.
 //! - `twitter`: twitter-2010 (Kwak et al. 2010; Laboratory for Web Algorithmics). `uk-2006`: uk-2006-05 (Boldi et al.).
 //!   Neither has features or labels. Rows of 256, 150 classes and the splits are those that GNNLab (Yang et al. 2022)
-//!   gave them. `uk-2007`: uk-2007-05, 105,896,555 pages, with the rows, classes and splits of uk-2006.
+//!   gave them. `uk-2007`: uk-2007-05, 105,896,555 pages, with the rows, classes and splits of uk-2006. `uk-union`:
+//!   uk-union-2006-06-2007-05 (Laboratory for Web Algorithmics), with the rows and classes of uk-2006. One per cent of
+//!   its nodes train, drawn by degree, as in DUCATI (Zhang et al. 2023).
 //! - `igb-tiny` … `igb-full`: Khatua et al. 2023, "IGB", table 2: the homogeneous graphs, 19 classes. The first 60 % of
 //!   the labelled papers train, the next 20 % validate, the rest test. The edge count of igb-full is that of the
 //!   heterogeneous graph's citations as DGL's loader asserts it; 227,130,858 of its papers have a label.
@@ -23,6 +25,7 @@ use super::citation::{self, Citation};
 use super::common::Common;
 use super::power_law::{self, PowerLaw};
 use super::recipe::{Generator, Recipe};
+use super::train_by::TrainBy;
 use super::web::{self, Web};
 
 /// A known graph's size and shape.
@@ -44,6 +47,8 @@ pub struct Preset {
     pub classes: u64,
     /// Nodes of the train, valid and test split.
     pub splits: [u64; 3],
+    /// How the nodes of the train split are chosen.
+    pub train_by: TrainBy,
     shape: Shape,
 }
 
@@ -68,8 +73,8 @@ const fn preset(
     splits: [u64; 3],
 ) -> Preset {
     let classes = classes as u64;
-    let feature_element = ElementType::F32;
-    Preset { name, about, nodes, edges, feature_dim, feature_element, classes, splits, shape }
+    let (feature_element, train_by) = (ElementType::F32, TrainBy::Shape);
+    Preset { name, about, nodes, edges, feature_dim, feature_element, classes, splits, train_by, shape }
 }
 
 /// The first `labelled` papers, divided 60, 20 and 20.
@@ -83,11 +88,15 @@ const fn in_half_precision(preset: Preset) -> Preset {
     Preset { feature_element: ElementType::F16, ..preset }
 }
 
+const fn trained_by_degree(preset: Preset) -> Preset {
+    Preset { train_by: TrainBy::Degree, ..preset }
+}
+
 /// The minimum number of nodes per field.
 const FIELD: u64 = 256;
 
 /// All presets, the small ones first.
-pub static PRESETS: [Preset; 12] = [
+pub static PRESETS: [Preset; 13] = [
     igb("igb-tiny", 100_000, 547_416, 100_000),
     preset(
         "reddit",
@@ -148,6 +157,14 @@ pub static PRESETS: [Preset; 12] = [
         [768, 153],
         [1_112_392, 138_949, 146_818],
     )),
+    trained_by_degree(preset(
+        "uk-union",
+        "links of .uk over a year, uk-union-2006-06-2007-05",
+        Shape::Web,
+        [133_633_040, 5_507_679_822],
+        [256, 150],
+        [1_336_330, 200_000, 100_000],
+    )),
     igb("igb-full", 269_346_174, 3_996_442_004, 227_130_858),
 ];
 
@@ -193,6 +210,7 @@ impl Preset {
             train_share,
             valid_share,
             test_share,
+            train_by: self.train_by,
             ..Common::default()
         };
         Ok(match self.shape {

@@ -18,6 +18,7 @@ pub(super) enum Purpose {
     HostClass = 10,
     Navigation = 11,
     Quadrants = 12,
+    RestSplit = 13,
 }
 
 /// splitmix64 started at a point that (seed, purpose, key) choose.

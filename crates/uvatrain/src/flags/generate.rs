@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueEnum};
 use uva_graph::ElementType;
-use uva_io::generate::{self, Common, GENERATORS, Generator, PRESETS, Preset, Recipe, ShapeOptions};
+use uva_io::generate::{self, Common, GENERATORS, Generator, PRESETS, Preset, Recipe, ShapeOptions, TrainBy};
 
 use super::within::within;
 use crate::exit;
@@ -115,6 +115,10 @@ pub struct GenerateFlags {
     )]
     pub train_share: Option<f64>,
 
+    /// How they are chosen [default: shape, or as in the preset]
+    #[arg(long, value_enum, help_heading = FEATURES)]
+    pub train_by: Option<TrainNodes>,
+
     /// Random seed
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     pub seed: u64,
@@ -175,6 +179,15 @@ pub enum FeatureType {
     E4m3,
 }
 
+/// How the nodes that train are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TrainNodes {
+    /// Uniformly, or for citations among recent nodes of few fields
+    Shape,
+    /// In proportion to the length of their lists, so that hubs train
+    Degree,
+}
+
 impl GenerateFlags {
     /// The graph that is asked for: the preset's or the shape's own defaults where the options say nothing.
     ///
@@ -232,6 +245,11 @@ impl GenerateFlags {
             },
             threads: self.threads.map(|threads| threads as usize),
             train_share: self.train_share.unwrap_or(defaults.train_share),
+            train_by: match self.train_by {
+                None => defaults.train_by,
+                Some(TrainNodes::Shape) => TrainBy::Shape,
+                Some(TrainNodes::Degree) => TrainBy::Degree,
+            },
             ..defaults
         }
     }
@@ -344,6 +362,9 @@ mod tests {
         assert_eq!((common.nodes, common.classes, common.seed), (5000, 3, 4));
         assert_eq!((common.feature_dim, common.feature_element), (128, ElementType::F16));
         assert_eq!((common.average_degree, common.train_share), (2.0, papers.train_share));
+        assert_eq!(recipe("--preset uk-union --scale 0.001").common().train_by, TrainBy::Degree);
+        let by_shape = recipe("--preset uk-union --scale 0.001 --train-by shape");
+        assert_eq!(by_shape.common().train_by, TrainBy::Shape);
         assert_eq!(changed.generator().name, "citation");
         let rmat = recipe("--preset products --kind rmat --noise 0");
         assert_eq!(rmat.common().nodes, 2_449_029);

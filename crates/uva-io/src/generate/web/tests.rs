@@ -1,5 +1,8 @@
 use super::*;
-use crate::generate::testing::{assert_bytes_depend_on_the_seed_alone, assert_refused, generated, with};
+use crate::generate::TrainBy;
+use crate::generate::testing::{
+    assert_bytes_depend_on_the_seed_alone, assert_refused, generated, list, with,
+};
 
 fn small() -> Web {
     let defaults = Web::default();
@@ -25,6 +28,31 @@ fn hosts(options: &Web) -> Vec<Host> {
 #[test]
 fn the_bytes_are_the_same_for_any_number_of_threads() {
     assert_bytes_depend_on_the_seed_alone(&small());
+}
+
+#[test]
+fn nodes_that_train_by_degree_are_as_many_as_asked_for_and_have_long_lists() {
+    let options = with(small(), |options| options.common.train_by = TrainBy::Degree);
+    assert_bytes_depend_on_the_seed_alone(&options);
+    let (_directory, dataset) = generated(&options);
+    let splits = Split::ALL.map(|split| dataset.split(split).len() as f64);
+    assert_eq!(splits[0], 0.013 * 60_000.0);
+    for (found, share) in splits.into_iter().zip([0.013, 0.002, 0.003]).skip(1) {
+        let expected = share * 60_000.0;
+        assert!((found - expected).abs() < 5.0 * expected.sqrt(), "{found} for {expected}");
+    }
+    // Drawn in proportion to d, a list has E[d²]/E[d] entries on average. Lengths are spread widely, and so are means.
+    let lengths = |nodes: &mut dyn Iterator<Item = i64>| -> Vec<f64> {
+        nodes.map(|node| list(&dataset, node as usize).len() as f64).collect()
+    };
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let all = lengths(&mut (0..60_000));
+    let squares: Vec<f64> = all.iter().map(|length| length * length).collect();
+    let train = dataset.split(Split::Train);
+    let found = mean(&lengths(&mut train.iter().copied()));
+    let expected = mean(&squares) / mean(&all);
+    assert!((0.8 * expected..1.1 * expected).contains(&found), "{found} for {expected}");
+    assert!(expected > 1.5 * mean(&all));
 }
 
 #[test]
