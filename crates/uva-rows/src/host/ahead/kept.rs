@@ -22,6 +22,10 @@ use crate::error::GatherError;
 /// The most batches of a window: uses are bits of a word.
 pub(super) const MOST_BATCHES: usize = 63;
 
+/// The most frames that the hand passes for a row without a known use. Where nearly all frames are promised, each of them
+/// would otherwise be passed for each such row. A row with a promise gets its frame however far that is.
+pub(super) const PASSED_AT_MOST: usize = 64;
+
 const NONE: u32 = u32::MAX;
 
 /// What a row has in memory.
@@ -236,7 +240,7 @@ impl Kept {
                 if !awaits {
                     continue;
                 }
-                let Some(bytes) = self.take_frame(0) else { break 'window };
+                let Some(bytes) = self.take_frame(0, self.twice_round()) else { break 'window };
                 self.promise(place, 0..=position);
                 self.put(place, Frame::Reading, true);
                 wanted.push(AheadRow { tag: place as u32, row: self.rows[place].id as u64, bytes });
@@ -338,7 +342,8 @@ impl Kept {
                     }
                     Frame::None => {
                         if promised == self.is_needed(place) {
-                            self.keep(place, owed, bytes(at));
+                            let passed = if promised { self.twice_round() } else { PASSED_AT_MOST };
+                            self.keep(place, owed, passed, bytes(at));
                             owed -= usize::from(promised);
                         }
                     }
@@ -351,9 +356,9 @@ impl Kept {
         }
     }
 
-    /// Gives a row without a frame one with these bytes, if there is any.
-    fn keep(&mut self, place: usize, owed: usize, bytes: &[u8]) {
-        match self.take_frame(owed) {
+    /// Gives a row without a frame one with these bytes, if there is any among so many that the hand passes.
+    fn keep(&mut self, place: usize, owed: usize, passed: usize, bytes: &[u8]) {
+        match self.take_frame(owed, passed) {
             Some(mut frame) => {
                 frame.copy_from_slice(bytes);
                 self.put(place, Frame::Filled(frame), false);
@@ -372,9 +377,15 @@ impl Kept {
         }
     }
 
-    /// Memory for a row: a frame that is not in use, or one that SIEVE takes away. Beside the promises that have a frame,
-    /// `owed` have none yet.
-    fn take_frame(&mut self, owed: usize) -> Option<Box<[u8]>> {
+    /// As many frames as the hand passes until it has found each that may go: behind the first round, no row is visited
+    /// that may.
+    fn twice_round(&self) -> usize {
+        2 * self.frames + 1
+    }
+
+    /// Memory for a row: a frame that is not in use, or one that SIEVE takes away, if it is among the next `passed` of the
+    /// hand. Beside the promises that have a frame, `owed` have none yet.
+    fn take_frame(&mut self, owed: usize, passed: usize) -> Option<Box<[u8]>> {
         if self.frames < self.capacity {
             self.frames += 1;
             return Some(self.free.pop().unwrap_or_else(|| vec![0; self.row_bytes].into()));
@@ -384,8 +395,7 @@ impl Kept {
             return None;
         }
         let mut place = if self.hand == NONE { self.oldest } else { self.hand };
-        // Twice round at most: behind the first, no row is visited that may go.
-        for _ in 0..=2 * self.frames {
+        for _ in 0..passed {
             if place == NONE {
                 return None;
             }
@@ -404,6 +414,8 @@ impl Kept {
             }
             place = if newer == NONE { self.oldest } else { newer };
         }
+        // The next row goes on from here.
+        self.hand = place;
         None
     }
 

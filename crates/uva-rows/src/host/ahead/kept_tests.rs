@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use proptest::prelude::*;
 
-use super::kept::{Found, Kept};
+use super::kept::{Found, Kept, PASSED_AT_MOST};
 
 const ROWS: usize = 6;
 
@@ -198,4 +198,25 @@ fn behind_the_window_rows_that_were_hit_stay_longer() {
         turns.turn(batch);
     }
     assert_eq!(bits(&turns.kept.ids()), 0b000_101);
+}
+
+#[test]
+fn a_row_without_a_known_use_lets_the_hand_pass_some_promised_frames_and_the_next_row_goes_on_there() {
+    let (all, spare) = (200, PASSED_AT_MOST as i64 * 2 + 20);
+    let mut kept = Kept::new(300, 2, all as usize).unwrap();
+    let turn = |kept: &mut Kept, rows: &[i64]| {
+        kept.pass(rows.iter().copied().enumerate(), |_| &[1, 2]);
+    };
+    turn(&mut kept, &(0..all).collect::<Vec<_>>());
+    // Of all rows in memory a known batch needs all but one, which lies beyond two stretches of the hand.
+    for row in [200, 201, 202] {
+        kept.expect(std::iter::once(row));
+    }
+    kept.expect((0..all).filter(|&row| row != spare));
+    for (row, gives_way) in [(200, false), (201, false), (202, true)] {
+        turn(&mut kept, &[row]);
+        assert_eq!(kept.find(spare) == Found::Nowhere, gives_way, "{row}");
+        assert_eq!(kept.find(row) != Found::Nowhere, gives_way, "{row}");
+    }
+    assert_eq!(kept.unpromised(), 0);
 }
