@@ -16,6 +16,7 @@ mod bench_aggregate;
 mod bench_loader;
 mod caches;
 mod cli;
+mod cores;
 #[cfg(feature = "train")]
 mod cuda;
 mod datasets;

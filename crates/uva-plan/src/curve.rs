@@ -55,6 +55,56 @@ pub fn curve(
     targets.iter().map(point).collect()
 }
 
+/// The shares of all reads that [`bytes_for_shares`] is usually asked for, in per cent.
+pub const READ_SHARES: [u32; 5] = [50, 90, 95, 98, 99];
+
+/// What it takes to serve a share of all reads.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ShareBytes {
+    /// The share of the reads, in per cent.
+    pub reads_percent: u32,
+    /// Lists or rows.
+    pub count: u64,
+    /// Their bytes, without a map's.
+    pub bytes: u64,
+    /// Share of all bytes, 0 to 1.
+    pub of_all_bytes: f64,
+}
+
+/// For each of the ascending `percents`: the shortest prefix of `order` that takes that share of all `reads`, and its
+/// bytes. With an order by reads per byte it is the least that does, but for a part of the last list. Without reads
+/// nothing is needed.
+///
+/// # Panics
+/// Where a node of `order` is beyond `reads`, or `order` lacks a node that is read.
+pub fn bytes_for_shares(
+    order: &[u32],
+    reads: &[u32],
+    bytes_of: impl Fn(u32) -> u64,
+    percents: &[u32],
+) -> Vec<ShareBytes> {
+    debug_assert!(percents.is_sorted(), "shares ascend");
+    let total = sum(reads);
+    let all_bytes: u64 = (0..reads.len() as u32).map(&bytes_of).sum();
+    let (mut count, mut bytes, mut taken) = (0, 0, 0);
+    let share_bytes = |&percent: &u32| {
+        // Whole numbers: a share that is reached exactly needs no further node.
+        while u128::from(taken) * 100 < u128::from(total) * u128::from(percent) {
+            let node = order[count];
+            count += 1;
+            bytes += bytes_of(node);
+            taken += u64::from(reads[node as usize]);
+        }
+        ShareBytes {
+            reads_percent: percent,
+            count: count as u64,
+            bytes,
+            of_all_bytes: share(bytes, all_bytes),
+        }
+    };
+    percents.iter().map(share_bytes).collect()
+}
+
 pub(crate) fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
@@ -72,6 +122,17 @@ mod tests {
         assert_eq!(counts, [0, 0, 1, 1, 2, 3]);
         assert_eq!(points[5], CurvePoint { count: 3, bytes: 16, hit_rate: 0.8 });
         assert_eq!(points[4].hit_rate, hit_rate(&order[..2], &reads));
+    }
+
+    #[test]
+    fn a_share_of_the_reads_takes_the_shortest_beginning_that_has_it() {
+        let (order, reads) = ([2, 0, 1, 3], [30, 10, 60, 0]);
+        let bytes = |node: u32| [5, 1, 10, 84][node as usize];
+        let needs = bytes_for_shares(&order, &reads, bytes, &[0, 1, 60, 61, 90, 100]);
+        let found: Vec<(u64, u64)> = needs.iter().map(|need| (need.count, need.bytes)).collect();
+        assert_eq!(found, [(0, 0), (1, 10), (1, 10), (2, 15), (2, 15), (3, 16)]);
+        assert_eq!(needs[5].of_all_bytes, 0.16);
+        assert_eq!(bytes_for_shares(&[0], &[0], |_| 1, &[99])[0].count, 0);
     }
 
     #[test]

@@ -40,6 +40,7 @@
 
 mod allocate;
 mod compare;
+mod cores;
 mod curve;
 mod error;
 mod hotness;
@@ -56,7 +57,8 @@ mod workload;
 
 pub use allocate::{Allocation, Item, RowItems, Weights, allocate};
 pub use compare::{PolicyHits, PolicyPoint, compare_policies};
-pub use curve::{CurvePoint, curve, hit_rate};
+pub use cores::{CoreDivision, OfStages, StageLine, TimedThreads, divide_cores};
+pub use curve::{CurvePoint, READ_SHARES, ShareBytes, bytes_for_shares, curve, hit_rate};
 pub use error::CacheError;
 pub use hotness::{Hotness, count, count_batches};
 pub use model::{

@@ -51,6 +51,7 @@ mod cache_counts;
 pub mod clock;
 pub mod consumer;
 pub mod control;
+pub mod cores;
 pub mod device;
 mod disk_counts;
 pub mod dry_run;

@@ -86,8 +86,19 @@ pub fn allowed_cores() -> io::Result<Vec<usize>> {
 /// # Panics
 /// If `core` is [`MOST_CORES`] or more.
 pub fn keep_on_core(core: usize) -> io::Result<()> {
+    keep_on_cores(&[core])
+}
+
+/// Lets the calling thread, and those that it starts later, run on these CPU cores alone.
+///
+/// # Errors
+/// The system's.
+///
+/// # Panics
+/// If a core is [`MOST_CORES`] or more.
+pub fn keep_on_cores(cores: &[usize]) -> io::Result<()> {
     let mut own = CpuSet::new();
-    own.set(core);
+    cores.iter().for_each(|core| own.set(*core));
     Ok(sched_setaffinity(None, &own)?)
 }
 

@@ -25,6 +25,11 @@ impl PinCores {
     /// # Errors
     /// [`RuntimeError::Option`] that names the cores it may use.
     pub fn check(&self, allowed: &[usize]) -> Result<(), RuntimeError> {
+        self.check_as("pin_cores", allowed)
+    }
+
+    /// The same, for cores that were given as another option.
+    pub(crate) fn check_as(&self, option: &'static str, allowed: &[usize]) -> Result<(), RuntimeError> {
         let Self::Listed(cores) = self else { return Ok(()) };
         match cores.iter().find(|core| !allowed.contains(core)) {
             None => Ok(()),
@@ -33,7 +38,7 @@ impl PinCores {
                     "this process may not use core {core}: its affinity mask has {}",
                     listed(allowed)
                 );
-                Err(OptionError::new("pin_cores", self, reason).into())
+                Err(OptionError::new(option, self, reason).into())
             }
         }
     }

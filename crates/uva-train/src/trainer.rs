@@ -139,6 +139,11 @@ impl Trainer {
         usize::try_from(tch::get_num_threads()).unwrap_or(0)
     }
 
+    /// Uses so many threads for one libtorch operation from now on.
+    pub fn set_threads(&mut self, threads: usize) {
+        self.options.threads = Some(threads);
+    }
+
     /// Number of optimiser steps done. On a device this waits for all work enqueued before.
     ///
     /// # Errors

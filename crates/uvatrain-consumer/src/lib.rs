@@ -14,6 +14,7 @@ mod arrays;
 mod gpu;
 pub mod inference;
 pub mod session;
+mod stage_times;
 mod trial;
 mod work;
 

@@ -247,6 +247,11 @@ impl<'a> Session<'a> {
         self.is_out_of_patience() || self.state.cursor.epoch >= self.epochs
     }
 
+    /// Trains with so many threads of one operation from now on.
+    pub(crate) fn use_threads(&mut self, threads: usize) {
+        self.trainer.set_threads(threads);
+    }
+
     /// Trains on a batch; `last`: it is its pass's last. On a GPU its step is only enqueued, except that the results of a
     /// pass's last batch, and of all before it, are waited for.
     pub(crate) fn train_batch(

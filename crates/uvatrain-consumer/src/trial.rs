@@ -32,7 +32,7 @@ pub(crate) fn run(
 }
 
 /// Receives the events of a trial and drops them: a trial has no metrics.
-struct Nobody;
+pub(crate) struct Nobody;
 
 impl Observer for Nobody {
     fn event(&mut self, _: &Event) -> Result<(), RuntimeError> {

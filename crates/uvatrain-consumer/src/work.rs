@@ -7,7 +7,7 @@ use uva_runtime::RuntimeError;
 use uva_runtime::metrics::Observer;
 use uva_runtime::roles::BatchReceiver;
 
-use crate::{session, trial};
+use crate::{session, stage_times, trial};
 
 /// Does a [`Job`] with the batches, and returns its result: the function that [`uva_launch::launcher::run_role`] calls.
 ///
@@ -24,5 +24,6 @@ pub fn consume(
     match job {
         Job::Train(options) => to_value(&session::train(receiver, dataset, &options, observer)?),
         Job::Trial(options) => to_value(&trial::run(receiver, dataset, &options)?),
+        Job::Times(job) => to_value(&stage_times::run(receiver, dataset, &job)?),
     }
 }

@@ -12,7 +12,10 @@ use uva_options::Purpose::{Speed, Training};
 use uva_options::{Field, Named, OptionError, Options as _, Real, named, options};
 use uva_sample::SamplerKind;
 
+use uva_runtime::cores::Cores;
 use uva_runtime::{LoaderOptions, RuntimeError};
+
+use super::cores::StagesToTime;
 
 const MODEL: &str = "Model";
 const OPTIMISATION: &str = "Optimisation";
@@ -105,6 +108,12 @@ options! {
         threads: Option<usize> = None
             => Field::within("T", 1, 1024).of(MACHINE, &[Speed]).named("train_threads")
                 .unless_given("half the CPU cores, at least 1; with `resume` as many as the checkpoint was trained with"),
+        /// The CPU cores of the run: those that the process may use, or these. `auto` times the stages in a trial of a few
+        /// batches, and chooses `samplers`, `gather_threads` and `threads` by that, as far as they are not given
+        /// (docs/architecture.md)
+        cores: Option<Cores> = None
+            => Field::text::<Cores>("auto|all|LIST", "`auto`, `all`, or cores like `0,2,4-7`").of(MACHINE, &[Speed])
+                .unless_given("all, with the usual threads"),
         /// Blocks of a batch, and so layers of a model over them.
         blocks: usize = 2 => Field::internal(),
         /// Hops of each operator of the hop set; 0 for a dataset.
@@ -405,6 +414,8 @@ pub enum Job {
     Train(TrainingOptions),
     /// Train one batch and report the memory it leaves; the result is a [`TrialOutcome`].
     Trial(TrainingOptions),
+    /// Time the stages of a run; the result is [`TimedThreads`](uva_plan::TimedThreads) of each.
+    Times(Box<StagesToTime>),
 }
 
 /// What a trial found.

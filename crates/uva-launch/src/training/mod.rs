@@ -6,6 +6,7 @@
 
 mod aggregate;
 mod arithmetic;
+mod cores;
 mod existing;
 mod inference;
 mod job;
@@ -17,6 +18,7 @@ mod trainer_program;
 mod trial;
 
 pub use aggregate::{AggregateInUse, AggregateVerdict};
+pub use cores::{ChosenCores, StagesToTime};
 pub use inference::{
     Asked, Evaluate, Nodes, Predict, Predicted, PredictionFile, PredictionJob, PredictionWatch, SplitResult,
     TrainedModel,
@@ -24,7 +26,7 @@ pub use inference::{
 pub use job::{
     Aggregate, EvaluateBy, Job, LossChoice, MetricChoice, TrainingOptions, TrialOutcome, to_value,
 };
-pub use run::TrainingRun;
+pub use run::{TrainingRun, likely_environment};
 pub use state::{Best, TrainingOutcome, TrainingState, checkpoint_error, saved_state};
 pub use task::task;
 pub use trainer_program::{Trainer, TrainerProgram};

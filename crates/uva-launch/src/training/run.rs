@@ -13,6 +13,7 @@ use uva_options::OptionError;
 
 use super::aggregate::AggregateVerdict;
 use super::arithmetic::arithmetic;
+use super::cores::ChosenCores;
 use super::job::{EvaluateBy, Job, LossChoice, MetricChoice, TrainingOptions, to_value};
 use super::state::{self, TrainingOutcome};
 use super::task::task;
@@ -48,17 +49,19 @@ const KEPT_MEMORY: usize = 2 << 30;
 /// A training run that is ready to start: its options fit each other, its dataset and its checkpoint.
 #[derive(Debug)]
 pub struct TrainingRun {
-    draft: Draft,
-    training: Training,
+    pub(super) draft: Draft,
+    pub(super) training: Training,
 }
 
 /// What a run trains, where, and with which program.
 #[derive(Debug)]
-struct Training {
-    options: TrainingOptions,
-    decision: Decision,
+pub(super) struct Training {
+    pub(super) options: TrainingOptions,
+    pub(super) decision: Decision,
     aggregate: AggregateVerdict,
-    trainer: Trainer,
+    pub(super) trainer: Trainer,
+    /// How the cores were divided, if a trial has shown that.
+    cores: Option<ChosenCores>,
     /// The directory of `options.checkpoint`, claimed by this run.
     checkpoint: Option<CheckpointDirectory>,
     /// Notes about the options, given before the run starts.
@@ -171,7 +174,17 @@ impl TrainingRun {
         let plan = plan.checkpointed(options.checkpoint.is_some());
         let draft = Draft::new(dataset, plan, &decision.backend, caches)?;
         let draft = draft.place_is_open(on_gpu && asked_gather == GatherChoice::Auto);
-        Ok(Self { draft, training: Training { options, decision, aggregate, trainer, checkpoint, notes } })
+        Ok(Self {
+            draft,
+            training: Training { options, decision, aggregate, trainer, cores: None, checkpoint, notes },
+        })
+    }
+
+    /// The same, where the threads of this run were chosen by a trial, which the metrics' first line then shows.
+    #[must_use]
+    pub fn with_cores(mut self, chosen: ChosenCores) -> Self {
+        self.training.cores = Some(chosen);
+        self
     }
 
     /// Threads of the model's arithmetic on the CPU; `None` where a GPU trains, or libtorch chooses.
@@ -330,6 +343,7 @@ impl Training {
             ("train_threads", json!(self.options.threads)),
             ("metric", json!(self.options.metric.0.map(Metric::name))),
             ("aggregate", self.aggregate.in_force(&prepared.plan)),
+            ("cores", json!(self.cores)),
         ];
         prepared.log_start(roles);
         observer.event(&prepared.start_event(options, roles, &more))?;
@@ -343,7 +357,7 @@ impl Training {
     }
 
     /// The environment of the roles' processes. All may look for NVRTC beside the libtorch that trains.
-    fn environments(&self, program: &TrainerProgram) -> Environments {
+    pub(super) fn environments(&self, program: &TrainerProgram) -> Environments {
         let own = self.environment().into_iter().map(|(name, value)| (name, Some(value)));
         let libtorch = program.libtorch.clone().into_iter().collect::<Vec<_>>();
         Environments {
@@ -427,6 +441,18 @@ struct Told {
     memory: Vec<ProcessMemory>,
     disk: Option<DiskCounts>,
     seconds: f64,
+}
+
+/// The environment variables that training with these options will need in this process, as far as that is known before the
+/// run is planned. [`TrainingRun::environment`] has all of them; a process that already has them need not start itself again.
+#[must_use]
+pub fn likely_environment(options: &TrainingOptions) -> Vec<(String, String)> {
+    // The checkpoint may have been trained with another number of threads.
+    if options.resume && options.threads.is_none() {
+        return Vec::new();
+    }
+    let threads = options.threads.unwrap_or_else(|| machine::share_of_cores(2));
+    arithmetic(Some(threads), KEPT_ALLOCATION, KEPT_MEMORY)
 }
 
 /// Settles the number of training threads: the requested one, else `before`, the number of the run being resumed, else

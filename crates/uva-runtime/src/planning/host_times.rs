@@ -37,7 +37,7 @@ pub(super) struct HostTimes<'d> {
     nodes: Vec<Vec<i64>>,
 }
 
-type Failure = Box<dyn Error + Send + Sync>;
+pub(super) type Failure = Box<dyn Error + Send + Sync>;
 
 impl<'d> HostTimes<'d> {
     /// For the first training batches of a run with these options.
@@ -69,6 +69,30 @@ impl<'d> HostTimes<'d> {
             self.nodes = nodes;
         }
         Ok(&self.nodes)
+    }
+
+    /// Gathers the rows of the batches by so many threads, with a cache of the rows of `cached`.
+    pub fn gathering_by(&mut self, threads: usize, cached: &[i64]) -> Result<Timed, Failure> {
+        self.nodes()?;
+        let by = (threads, self.loader.rows_from());
+        let cache = match cached {
+            [] => None,
+            ids => Some(chosen_rows(self.dataset, by, ids)?.into()),
+        };
+        let narrow = narrow_float(self.layout.widened_from());
+        let mut source = gathered_on_host(self.dataset, narrow, by, cache)?;
+        let most = self.nodes.iter().map(Vec::len).max().unwrap_or(0);
+        // The table's rows, and their form in a slot.
+        let row_bytes = self.layout.row_bytes();
+        let mut out = vec![0_u8; most * row_bytes];
+        let (mut times, mut hits) = (Vec::new(), Hits::default());
+        for nodes in &self.nodes {
+            let began = Instant::now();
+            let read = source.fill(nodes, HostPlace::new(&mut out[..nodes.len() * row_bytes]))?;
+            times.push(began.elapsed().as_secs_f64() * 1e3);
+            hits.count(&read);
+        }
+        Ok(Timed { hit_rate: share(hits.total, hits.total_rows), ms: median(times) })
     }
 
     /// Samples the batches on `graph`, and passes the nodes of each to `seen`.
@@ -114,26 +138,7 @@ impl TimedCaches for HostTimes<'_> {
     }
 
     fn gathering(&mut self, cached: &[i64]) -> Result<Timed, Failure> {
-        self.nodes()?;
-        let by = (self.loader.gather_threads, self.loader.rows_from());
-        let cache = match cached {
-            [] => None,
-            ids => Some(chosen_rows(self.dataset, by, ids)?.into()),
-        };
-        let narrow = narrow_float(self.layout.widened_from());
-        let mut source = gathered_on_host(self.dataset, narrow, by, cache)?;
-        let most = self.nodes.iter().map(Vec::len).max().unwrap_or(0);
-        // The table's rows, and their form in a slot.
-        let row_bytes = self.layout.row_bytes();
-        let mut out = vec![0_u8; most * row_bytes];
-        let (mut times, mut hits) = (Vec::new(), Hits::default());
-        for nodes in &self.nodes {
-            let began = Instant::now();
-            let read = source.fill(nodes, HostPlace::new(&mut out[..nodes.len() * row_bytes]))?;
-            times.push(began.elapsed().as_secs_f64() * 1e3);
-            hits.count(&read);
-        }
-        Ok(Timed { hit_rate: share(hits.total, hits.total_rows), ms: median(times) })
+        self.gathering_by(self.loader.gather_threads, cached)
     }
 }
 

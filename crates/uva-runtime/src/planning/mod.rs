@@ -8,6 +8,7 @@ mod host_times;
 mod measure;
 mod request;
 mod search;
+mod stage_times;
 mod sum_times;
 
 pub use cached_dataset::CachedDataset;
@@ -18,4 +19,5 @@ pub use measure::{
 pub use request::{Budget, CacheOptions, CacheRequest, SamplerVerdict};
 pub use search::FoundParts;
 pub use search::{Found, Search};
+pub use stage_times::time_stages;
 pub use sum_times::{SumTimes, SumsToTime, TimedBatch, time_sums};

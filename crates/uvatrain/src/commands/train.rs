@@ -6,8 +6,10 @@ use std::process::Command;
 
 use anyhow::Context;
 use uva_graph::{Dataset, Verify};
-use uva_launch::training::{Trainer, TrainingRun};
+use uva_launch::training::{Trainer, TrainingOptions, TrainingRun, likely_environment};
+use uva_plan::OfStages;
 use uva_propagate::HopSet;
+use uva_runtime::cores::Cores;
 use uva_runtime::hop_options::Place;
 use uva_runtime::metrics::Event;
 
@@ -38,19 +40,100 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
         ("--input-nodes", flags.input_nodes.as_deref()),
         ("--libtorch", flags.libtorch.as_deref()),
     ])?;
-    let dataset =
-        if of_hops { HopSet::open_dataset(&flags.data, Verify::Stamp)? } else { Dataset::open(&flags.data)? };
+    let asked = flags.training.options();
+    if let Some(cores) = &asked.cores {
+        cores.keep()?;
+    }
+    let (dataset, loader) = opened(flags, of_hops)?;
     let trainer = match models {
         Some(models) if flags.loader.in_process => Trainer::Here(models.consume),
         _ => {
             let program = trainer::find(flags.libtorch.as_deref())?;
             if flags.loader.in_process {
-                return Err(become_program(&program.path, program.environment));
+                let environment = [program.environment, likely_environment(&asked)].concat();
+                return Err(become_program(&program.path, environment));
             }
             Trainer::Program(program)
         }
     };
-    let (dataset, loader) = match dataset.hops() {
+    let mut backend = backend_options(&flags.backend, &flags.cache);
+    if of_hops {
+        backend.gather = flags.hops.options().place.gather();
+    }
+    let mut options = asked.clone();
+    if flags.dry_run {
+        // Nothing is written: the folder of the checkpoints is neither made nor claimed.
+        (options.checkpoint, options.resume) = (None, false);
+    }
+    let caches = || flags.cache.options().request();
+    let mut run = TrainingRun::new(dataset, &loader, options.clone(), &backend, caches(), trainer.clone())?;
+    if flags.dry_run {
+        return dry_run::show(&run.dry_run(), flags.json);
+    }
+    if flags.loader.in_process {
+        restart_with(run.environment())?;
+    }
+    let outputs = Outputs {
+        metrics: flags.metrics.as_deref(),
+        append: asked.resume,
+        trace: flags.trace.as_deref(),
+        listen: flags.metrics_listen,
+    };
+    let mut view = progress::Training::new();
+    let mut predicted = None;
+    if asked.cores == Some(Cores::Auto) {
+        let chosen = run.choose_cores(given_threads(flags, &asked), &mut view)?;
+        // The claim of the checkpoint's folder ends with the run that was timed.
+        drop(run);
+        let (dataset, loader) = opened(flags, of_hops)?;
+        let OfStages { sampling, gathering, training } = chosen.division.threads;
+        let loader = LoaderOptions { samplers: sampling, gather_threads: gathering, ..loader };
+        let options = TrainingOptions { threads: Some(training), ..options };
+        predicted = Some(chosen.division.batch_ms);
+        run = TrainingRun::new(dataset, &loader, options, &backend, caches(), trainer)?.with_cores(chosen);
+    }
+    let train_threads = run.cpu_threads();
+    let end = {
+        let mut observer = Observers::open(&outputs, &mut view)?;
+        run.run(serde_json::to_value(flags)?, &mut observer)
+    };
+    view.finish();
+    let end = end?;
+    if flags.json {
+        out::json(&Event::End(Box::new(end.clone())))?;
+    }
+    let besides = summary::Besides {
+        metrics: flags.metrics.as_deref(),
+        checkpoint: asked.checkpoint.as_deref(),
+        // What the trial has chosen is not to be doubted by the run's waits.
+        train_threads: train_threads.filter(|_| predicted.is_none()),
+        keep: Some(asked.keep),
+        cores: share_of_cores(1),
+    };
+    out::say(&summary::of_run(&end, &besides));
+    if let (Some(predicted), Some(speed)) = (predicted, end.batches_per_second) {
+        let came = 1e3 / speed;
+        out::say(&format!("--cores auto: {predicted:.2} ms a batch were predicted, and {came:.2} came"));
+    }
+    Ok(())
+}
+
+/// The threads of the stages, as far as they were given.
+fn given_threads(flags: &TrainFlags, asked: &TrainingOptions) -> OfStages<Option<usize>> {
+    let loader = flags.loader.options();
+    let typed = |name: &str| flags.loader.typed().iter().any(|field| field.name == name);
+    OfStages {
+        sampling: typed("samplers").then_some(loader.samplers),
+        gathering: typed("gather_threads").then_some(loader.gather_threads),
+        training: asked.threads,
+    }
+}
+
+/// The dataset, with the nodes to train on, and the loader's options for it.
+fn opened(flags: &TrainFlags, of_hops: bool) -> anyhow::Result<(Dataset, LoaderOptions)> {
+    let dataset =
+        if of_hops { HopSet::open_dataset(&flags.data, Verify::Stamp)? } else { Dataset::open(&flags.data)? };
+    Ok(match dataset.hops() {
         Some(hops) => {
             let (loader, asked) = (flags.loader.options(), flags.hops.options());
             let batches = asked.batches(hops, loader.batch_size).map_err(RuntimeError::from)?;
@@ -68,51 +151,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
             let loader = loader_options(flags.loader.options_of_models(), &flags.loader, &flags.backend)?;
             with_input_nodes(dataset, loader, flags.input_nodes.as_deref())?
         }
-    };
-    let mut backend = backend_options(&flags.backend, &flags.cache);
-    if of_hops {
-        backend.gather = flags.hops.options().place.gather();
-    }
-    let asked = flags.training.options();
-    let mut options = asked.clone();
-    if flags.dry_run {
-        // Nothing is written: the folder of the checkpoints is neither made nor claimed.
-        (options.checkpoint, options.resume) = (None, false);
-    }
-    let run =
-        TrainingRun::new(dataset, &loader, options, &backend, flags.cache.options().request(), trainer)?;
-    if flags.dry_run {
-        return dry_run::show(&run.dry_run(), flags.json);
-    }
-    if flags.loader.in_process {
-        restart_with(run.environment())?;
-    }
-    let outputs = Outputs {
-        metrics: flags.metrics.as_deref(),
-        append: asked.resume,
-        trace: flags.trace.as_deref(),
-        listen: flags.metrics_listen,
-    };
-    let mut view = progress::Training::new();
-    let train_threads = run.cpu_threads();
-    let end = {
-        let mut observer = Observers::open(&outputs, &mut view)?;
-        run.run(serde_json::to_value(flags)?, &mut observer)
-    };
-    view.finish();
-    let end = end?;
-    if flags.json {
-        out::json(&Event::End(Box::new(end.clone())))?;
-    }
-    let besides = summary::Besides {
-        metrics: flags.metrics.as_deref(),
-        checkpoint: asked.checkpoint.as_deref(),
-        train_threads,
-        keep: Some(asked.keep),
-        cores: share_of_cores(1),
-    };
-    out::say(&summary::of_run(&end, &besides));
-    Ok(())
+    })
 }
 
 /// Trains in this process, which has the models. It re-executes itself unless its environment already holds these

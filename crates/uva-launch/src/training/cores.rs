@@ -1,0 +1,155 @@
+//! How many threads each stage of a run on the CPU gets: a few batches are timed, stage by stage, and the cores are divided
+//! by that.
+
+use serde::{Deserialize, Serialize};
+use uva_options::OptionError;
+use uva_plan::{CoreDivision, OfStages, StageLine, TimedThreads, divide_cores};
+use uva_runtime::cache::CacheContents;
+use uva_runtime::metrics::Observer;
+use uva_runtime::options::{Part, Prepare};
+use uva_runtime::plan::RunPlan;
+use uva_runtime::{LoaderOptions, Passes, RuntimeError, machine};
+
+use super::job::{Job, TrainingOptions};
+use super::run::TrainingRun;
+use super::trainer_program::Trainer;
+use super::trial::NotesOnly;
+use crate::launcher::{Launch, Launcher};
+
+/// Training batches that are timed: enough for a median, and few beside an epoch.
+const BATCHES: u64 = 6;
+
+/// What the consumer of a trial times.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StagesToTime {
+    /// The training.
+    pub training: TrainingOptions,
+    /// The loader of the run that follows.
+    pub loader: LoaderOptions,
+    /// Numbers of threads.
+    pub threads: Vec<usize>,
+}
+
+/// Threads of the stages, as a trial found them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ChosenCores {
+    /// CPU cores that the run may use.
+    pub cores: usize,
+    /// The threads, and what is predicted for them.
+    #[serde(flatten)]
+    pub division: CoreDivision,
+    /// The line through each stage's points.
+    pub lines: OfStages<StageLine>,
+    /// The timed points.
+    pub timed: OfStages<Vec<TimedThreads>>,
+}
+
+impl ChosenCores {
+    /// For people: what was timed, and what follows from it.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let CoreDivision { threads, batch_ms, usual, usual_ms, shared } = self.division;
+        let alone = self.lines.map(|line| line.at(1));
+        let options = |threads: OfStages<usize>| {
+            let OfStages { sampling, gathering, training } = threads;
+            format!("--samplers {sampling} --gather-threads {gathering} --train-threads {training}")
+        };
+        let chosen = match threads == usual {
+            true => "the usual ones, since no others are predicted to save 5 %".to_owned(),
+            false => format!("{usual_ms:.2} ms with {}", options(usual)),
+        };
+        let how = if shared { "share" } else { "divide" };
+        format!(
+            "--cores auto: on one core, a batch takes {:.2} ms to sample, {:.2} to gather, {:.2} to train. The stages {how} \
+             {} cores as {}: {batch_ms:.2} ms a batch predicted ({chosen})",
+            alone.sampling,
+            alone.gathering,
+            alone.training,
+            self.cores,
+            options(threads)
+        )
+    }
+}
+
+impl TrainingRun {
+    /// Times the stages of this run by a trial of a few batches, and divides the CPU cores that it may use. Threads that
+    /// are `given` stay as they are, and those of training stay for a run that goes on from a checkpoint.
+    ///
+    /// # Errors
+    /// A run with a GPU, in this process, or with workers: there are no such stages to divide cores between, or no trial.
+    /// Errors of the trial.
+    pub fn choose_cores(
+        &self,
+        given: OfStages<Option<usize>>,
+        observer: &mut dyn Observer,
+    ) -> Result<ChosenCores, RuntimeError> {
+        let (plan, training) = (&self.draft.plan, &self.training);
+        let refused = |reason: &str| Err(OptionError::new("cores", "auto", reason).into());
+        if training.decision.backend.cuda().is_some() {
+            return refused(
+                "this run trains on a GPU, and the CPU only samples: give `samplers`, or `device=cpu`",
+            );
+        }
+        if self.draft.dataset.hops().is_some() {
+            return refused(
+                "rows of a hop set are copied by workers, and nothing samples: give `samplers` and `train_threads`",
+            );
+        }
+        if plan.options.prepare == Prepare::Whole {
+            return refused(
+                "workers make whole batches, each on a core: leave out `prepare=whole`, or give `samplers`",
+            );
+        }
+        let Trainer::Program(program) = &training.trainer else {
+            return refused(
+                "it takes a trial run in processes: leave out `in_process`, or give the numbers of threads",
+            );
+        };
+        let cores = machine::share_of_cores(1);
+        let mut threads = vec![1, cores.div_ceil(2), cores];
+        threads.dedup();
+        let of = plan.schedule.train_batches().div_ceil(BATCHES).max(1);
+        let trial = LoaderOptions {
+            // A part of an epoch with at most so many batches. Each has a slot, so all of them come to wait together.
+            part: Part { index: 0, of: u32::try_from(of).unwrap_or(u32::MAX) },
+            feature_slots: BATCHES as usize,
+            batch_slots: None,
+            samplers: 1,
+            gather_threads: 1,
+            ..plan.options.clone()
+        };
+        let passes = Passes { epochs: 1, ..Passes::default() };
+        let trial = RunPlan::new(&self.draft.dataset, &trial, passes)?.on(training.decision.backend.clone());
+        let job = StagesToTime { training: training.options.clone(), loader: plan.options.clone(), threads };
+        let launch = Launch {
+            dataset: self.draft.dataset.path(),
+            plan: &trial,
+            caches: &CacheContents::default(),
+            consumer: program.consumer(&Job::Times(Box::new(job)))?,
+            environments: training.environments(program),
+        };
+        let libtorch = program.libtorch.clone().into_iter().collect();
+        let mut launcher = Launcher::begin(self.draft.dataset.path(), None)?.with_libtorch(libtorch);
+        let outcome = launcher.run_once(launch, &mut NotesOnly(observer))?;
+        let timed: OfStages<Vec<TimedThreads>> = serde_json::from_value(outcome.done)
+            .map_err(|error| RuntimeError::Failed(format!("the trial's result cannot be read: {error}")))?;
+        let lines = OfStages {
+            sampling: StageLine::fit(&timed.sampling),
+            gathering: StageLine::fit(&timed.gathering),
+            training: StageLine::fit(&timed.training),
+        };
+        let usual = OfStages {
+            sampling: plan.options.samplers,
+            gathering: plan.options.gather_threads,
+            training: training.options.threads.unwrap_or(1),
+        };
+        let given = match training.options.resume {
+            true => OfStages { training: Some(usual.training), ..given },
+            false => given,
+        };
+        let division = divide_cores(cores, &lines, given, usual);
+        let chosen = ChosenCores { cores, division, lines, timed };
+        observer.note(&chosen.line());
+        Ok(chosen)
+    }
+}

@@ -1,0 +1,271 @@
+//! How many CPU cores each stage of a run gets, by timed points of each (BGL, Liu et al. 2023, section 3.4).
+//!
+//! A stage that takes `a` ms a batch on one core, and `d` ms whatever it has, takes `a/c + d` on `c` cores. Stages work on
+//! different batches at the same time, so a batch takes as long as the slowest. All divisions are tried: there are few.
+
+use serde::{Deserialize, Serialize};
+
+/// The least saving at which another division than the usual one is chosen: below it the difference may be noise.
+const LEAST_SAVING: f64 = 0.05;
+
+/// With fewer cores than stages, all stages share all cores.
+const STAGES: usize = 3;
+
+/// Milliseconds that a batch took a stage on this many threads.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TimedThreads {
+    /// Threads, each of which had a core.
+    pub threads: usize,
+    /// Milliseconds a batch.
+    pub ms: f64,
+}
+
+/// Milliseconds a batch of one stage, as a line in 1/threads.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StageLine {
+    /// What the threads divide between them.
+    pub divided_ms: f64,
+    /// What they do not.
+    pub fixed_ms: f64,
+    /// The share of the points' variance that the line explains, 0 to 1; 1 for points that are all alike.
+    pub r2: f64,
+}
+
+impl StageLine {
+    /// The line through these points with the least squares. Neither part is negative. Without points a stage takes no
+    /// time.
+    #[must_use]
+    pub fn fit(points: &[TimedThreads]) -> Self {
+        let count = points.len().max(1) as f64;
+        let x = |point: &TimedThreads| 1.0 / point.threads.max(1) as f64;
+        let mean = |of: &dyn Fn(&TimedThreads) -> f64| points.iter().map(of).sum::<f64>() / count;
+        let (mean_x, mean_ms) = (mean(&x), mean(&|point| point.ms));
+        let spread = mean(&|point| (x(point) - mean_x).powi(2));
+        let slope = match spread > 0.0 {
+            true => mean(&|point| (x(point) - mean_x) * (point.ms - mean_ms)) / spread,
+            // One number of threads: all of the time is divided.
+            false => mean_ms / mean_x.max(f64::MIN_POSITIVE),
+        };
+        let fixed = mean_ms - slope * mean_x;
+        let (divided_ms, fixed_ms) = if slope < 0.0 {
+            (0.0, mean_ms)
+        } else if fixed < 0.0 {
+            // The best line through the origin.
+            (mean(&|point| x(point) * point.ms) / mean(&|point| x(point).powi(2)), 0.0)
+        } else {
+            (slope, fixed)
+        };
+        let line = Self { divided_ms, fixed_ms, r2: 1.0 };
+        let all = mean(&|point| (point.ms - mean_ms).powi(2));
+        let left = mean(&|point| (point.ms - line.at(point.threads)).powi(2));
+        Self { r2: if all > 0.0 { (1.0 - left / all).clamp(0.0, 1.0) } else { 1.0 }, ..line }
+    }
+
+    /// Milliseconds a batch on this many threads.
+    #[must_use]
+    pub fn at(&self, threads: usize) -> f64 {
+        self.divided_ms / threads.max(1) as f64 + self.fixed_ms
+    }
+
+    /// Milliseconds of all threads together.
+    fn of_all(&self, threads: usize) -> f64 {
+        self.divided_ms + self.fixed_ms * threads as f64
+    }
+}
+
+/// The three stages on the CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct OfStages<T> {
+    /// Sampling: samplers.
+    pub sampling: T,
+    /// Gathering rows: threads of the producer.
+    pub gathering: T,
+    /// Training: threads of the model's arithmetic.
+    pub training: T,
+}
+
+impl<T> OfStages<T> {
+    /// The same of each stage.
+    pub fn map<U>(self, of: impl Fn(T) -> U) -> OfStages<U> {
+        let Self { sampling, gathering, training } = self;
+        OfStages { sampling: of(sampling), gathering: of(gathering), training: of(training) }
+    }
+}
+
+impl OfStages<StageLine> {
+    /// Milliseconds a batch with these threads, on `cores` cores that the stages share or divide between them.
+    #[must_use]
+    pub fn batch_ms(&self, threads: OfStages<usize>, cores: usize, shared: bool) -> f64 {
+        let slowest = self
+            .sampling
+            .at(threads.sampling)
+            .max(self.gathering.at(threads.gathering))
+            .max(self.training.at(threads.training));
+        if !shared {
+            return slowest;
+        }
+        // Each sampler works on a batch of its own, so what more of them do not divide does not grow with them.
+        let work = self.sampling.of_all(1)
+            + self.gathering.of_all(threads.gathering)
+            + self.training.of_all(threads.training);
+        slowest.max(work / cores.max(1) as f64)
+    }
+}
+
+/// The cores of a run, divided.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CoreDivision {
+    /// Threads of each stage.
+    pub threads: OfStages<usize>,
+    /// Milliseconds a batch, as predicted.
+    pub batch_ms: f64,
+    /// The usual threads, and what is predicted for them.
+    pub usual: OfStages<usize>,
+    /// Milliseconds a batch with the usual threads, which share all cores.
+    pub usual_ms: f64,
+    /// Whether all stages share all cores: there are fewer than three, or the usual threads are as good.
+    pub shared: bool,
+}
+
+/// Divides `cores` cores among the stages: each gets some of its own, or, with fewer than three cores, all share them. The
+/// threads that are `given` stay. Of equally good divisions the one with the fewest threads is chosen, and of those the
+/// smallest (samplers, gather threads, training threads). The `usual` threads stay unless another division is predicted to
+/// save 5 %.
+#[must_use]
+pub fn divide_cores(
+    cores: usize,
+    lines: &OfStages<StageLine>,
+    given: OfStages<Option<usize>>,
+    usual: OfStages<usize>,
+) -> CoreDivision {
+    let shared = cores < STAGES;
+    let usual = OfStages {
+        sampling: given.sampling.unwrap_or(usual.sampling),
+        gathering: given.gathering.unwrap_or(usual.gathering),
+        training: given.training.unwrap_or(usual.training),
+    };
+    let usual_ms = lines.batch_ms(usual, cores, true);
+    let choices = |given: Option<usize>| given.map_or(1..=cores.max(1), |threads| threads..=threads);
+    let mut best: Option<(f64, usize, OfStages<usize>)> = None;
+    for sampling in choices(given.sampling) {
+        for gathering in choices(given.gathering) {
+            for training in choices(given.training) {
+                let all = sampling + gathering + training;
+                if !shared && all > cores {
+                    continue;
+                }
+                let threads = OfStages { sampling, gathering, training };
+                let found = (lines.batch_ms(threads, cores, shared), all, threads);
+                let better = best.is_none_or(|(ms, fewest, least)| {
+                    found.0.total_cmp(&ms).then((all, threads).cmp(&(fewest, least))).is_lt()
+                });
+                if better {
+                    best = Some(found);
+                }
+            }
+        }
+    }
+    match best {
+        Some((batch_ms, _, threads)) if batch_ms < usual_ms * (1.0 - LEAST_SAVING) => {
+            CoreDivision { threads, batch_ms, usual, usual_ms, shared }
+        }
+        _ => CoreDivision { threads: usual, batch_ms: usual_ms, usual, usual_ms, shared: true },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const OPEN: OfStages<Option<usize>> = OfStages { sampling: None, gathering: None, training: None };
+    const ONE: OfStages<usize> = OfStages { sampling: 1, gathering: 1, training: 1 };
+
+    fn line(divided_ms: f64, fixed_ms: f64) -> StageLine {
+        StageLine { divided_ms, fixed_ms, r2: 1.0 }
+    }
+
+    fn lines(sampling: f64, gathering: (f64, f64), training: (f64, f64)) -> OfStages<StageLine> {
+        OfStages {
+            sampling: line(sampling, 0.0),
+            gathering: line(gathering.0, gathering.1),
+            training: line(training.0, training.1),
+        }
+    }
+
+    fn counts(threads: OfStages<usize>) -> [usize; 3] {
+        [threads.sampling, threads.gathering, threads.training]
+    }
+
+    #[test]
+    fn points_on_a_line_give_the_line_and_parts_are_never_negative() {
+        let points = |ms: &[(usize, f64)]| -> Vec<TimedThreads> {
+            ms.iter().map(|&(threads, ms)| TimedThreads { threads, ms }).collect()
+        };
+        let exact = StageLine::fit(&points(&[(1, 95.0), (3, 35.0), (6, 20.0)]));
+        assert!((exact.divided_ms - 90.0).abs() < 1e-9 && (exact.fixed_ms - 5.0).abs() < 1e-9, "{exact:?}");
+        assert!(exact.r2 > 1.0 - 1e-12);
+        // Better than divided by the threads: caches.
+        let faster = StageLine::fit(&points(&[(1, 100.0), (2, 40.0)]));
+        assert!(faster.fixed_ms == 0.0 && (faster.at(2) - 45.0).abs() < 10.0, "{faster:?}");
+        // Slower with more threads.
+        assert_eq!(StageLine::fit(&points(&[(1, 10.0), (2, 14.0)])).divided_ms, 0.0);
+        assert_eq!(StageLine::fit(&points(&[(1, 10.0)])), line(10.0, 0.0));
+        assert_eq!(StageLine::fit(&[]).at(3), 0.0);
+    }
+
+    #[test]
+    fn each_stage_gets_cores_by_its_work_and_no_more_than_gain() {
+        // BGL's stages that compete for a machine's cores: 60 ms, and 90 ms divided beside 5.
+        let division = divide_cores(12, &lines(60.0, (90.0, 5.0), (20.0, 0.0)), OPEN, ONE);
+        assert_eq!(counts(division.threads), [3, 6, 1]);
+        assert_eq!((division.batch_ms, division.shared), (20.0, false));
+        let given = OfStages { training: Some(4), ..OPEN };
+        let division = divide_cores(12, &lines(60.0, (90.0, 5.0), (20.0, 0.0)), given, ONE);
+        assert_eq!(counts(division.threads), [3, 5, 4]);
+    }
+
+    #[test]
+    fn two_cores_are_shared_and_a_slow_model_gets_both() {
+        let division = divide_cores(2, &lines(5.0, (5.0, 0.0), (30.0, 2.0)), OPEN, ONE);
+        assert_eq!(counts(division.threads), [1, 1, 2]);
+        // (5 + 5 + 30 + 2 · 2) / 2 against 32 on one thread.
+        assert_eq!((division.batch_ms, division.usual_ms, division.shared), (22.0, 32.0, true));
+    }
+
+    #[test]
+    fn the_usual_threads_stay_unless_another_division_saves_enough() {
+        let usual = OfStages { sampling: 2, gathering: 2, training: 4 };
+        let balanced = divide_cores(8, &lines(20.0, (20.0, 0.0), (40.0, 0.0)), OPEN, usual);
+        assert_eq!((balanced.threads, balanced.shared), (usual, true));
+        let skewed = divide_cores(8, &lines(2.0, (4.0, 0.0), (60.0, 0.0)), OPEN, usual);
+        assert_eq!(counts(skewed.threads), [1, 1, 6]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_division_is_faster_than_the_one_that_is_chosen_by_more_than_noise(
+            cores in 1_usize..12,
+            work in proptest::array::uniform3((0.1_f64..100.0, 0.0_f64..20.0)),
+        ) {
+            let [(sampling, _), gathering, training] = work;
+            let lines = lines(sampling, gathering, training);
+            let division = divide_cores(cores, &lines, OPEN, ONE);
+            let shared = cores < STAGES;
+            for sampling in 1..=cores {
+                for gathering in 1..=cores {
+                    for training in 1..=cores {
+                        let threads = OfStages { sampling, gathering, training };
+                        if shared || sampling + gathering + training <= cores {
+                            let ms = lines.batch_ms(threads, cores, shared);
+                            prop_assert!(division.batch_ms <= ms / (1.0 - LEAST_SAVING) + 1e-9);
+                        }
+                    }
+                }
+            }
+            prop_assert!(division.batch_ms <= division.usual_ms);
+            prop_assert!(division.shared || counts(division.threads).iter().sum::<usize>() <= cores);
+        }
+    }
+}

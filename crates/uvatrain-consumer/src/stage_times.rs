@@ -1,0 +1,49 @@
+//! The stages of a run, timed one after the other by the number of threads.
+
+use std::time::Instant;
+
+use uva_graph::Dataset;
+use uva_launch::training::{StagesToTime, TrainingOptions};
+use uva_plan::{OfStages, TimedThreads};
+use uva_runtime::RuntimeError;
+use uva_runtime::planning::time_stages;
+use uva_runtime::roles::BatchReceiver;
+
+use crate::session::Session;
+use crate::trial::Nobody;
+
+/// Times training on all batches of the trial, and then sampling and gathering in this process. The first batch of each
+/// number of threads warms up.
+pub(crate) fn run(
+    receiver: &mut BatchReceiver,
+    dataset: &Dataset,
+    job: &StagesToTime,
+) -> Result<OfStages<Vec<TimedThreads>>, RuntimeError> {
+    let alone = TrainingOptions { checkpoint: None, resume: false, ..job.training.clone() };
+    let mut session = Session::begin(receiver, dataset, &alone, &mut Nobody)?;
+    // Each has a slot. Once all are here, there is nothing left to sample or to gather, and nothing works beside the training.
+    let mut batches = Vec::new();
+    for _ in 0..receiver.schedule().train_batches() {
+        batches.extend(receiver.next_batch()?);
+    }
+    let mut training = Vec::new();
+    for &threads in &job.threads {
+        session.use_threads(threads);
+        let mut times = Vec::new();
+        for batch in &batches {
+            let began = Instant::now();
+            session.train_batch(batch, true, &mut Nobody)?;
+            times.push(began.elapsed().as_secs_f64() * 1e3);
+        }
+        if times.len() > 1 {
+            times.remove(0);
+        }
+        times.sort_by(f64::total_cmp);
+        training.extend(times.get(times.len() / 2).map(|&ms| TimedThreads { threads, ms }));
+    }
+    drop(batches);
+    receiver.end_training();
+    while receiver.next_batch()?.is_some() {}
+    let [sampling, gathering] = time_stages(dataset, &job.loader, &job.threads)?;
+    Ok(OfStages { sampling, gathering, training })
+}

@@ -1,0 +1,148 @@
+//! Which CPU cores a run uses, and how `--cores auto` divides them between the stages.
+
+use std::fs;
+use std::path::Path;
+use std::thread;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::support::runs::{Metrics, processes_of, small_graph, wait_for_batches};
+use crate::support::{Uvatrain, directory, uvatrain};
+
+const STAGES: [&str; 3] = ["sampling", "gathering", "training"];
+
+fn train(directory: &Path, metrics: &str, extra: &str) -> Uvatrain {
+    let line = "train graph --fanouts 5,4 --batch-size 100 --hidden 16 --device cpu --aggregate off";
+    uvatrain(directory, format!("{line} --metrics {metrics} {extra}").split_whitespace())
+}
+
+fn start(directory: &Path, metrics: &str) -> Value {
+    Metrics::read(&directory.join(metrics)).of("start").last().expect("a start").clone()
+}
+
+/// The times that `lines` give each stage on so many threads.
+fn times(cores: &Value, threads: [u64; 3]) -> [f64; 3] {
+    let time = |stage: usize| {
+        let line = &cores["lines"][STAGES[stage]];
+        let part = |name: &str| line[name].as_f64().unwrap();
+        part("divided_ms") / threads[stage] as f64 + part("fixed_ms")
+    };
+    [time(0), time(1), time(2)]
+}
+
+/// Milliseconds a batch: the slowest stage, or where all share the cores all work divided by the cores, if that is more.
+fn batch_ms(cores: &Value, threads: [u64; 3], shared: bool) -> f64 {
+    let times = times(cores, threads);
+    let slowest = times.into_iter().fold(0.0, f64::max);
+    if !shared {
+        return slowest;
+    }
+    // Each sampler has a batch of its own; the threads of the other stages share one.
+    let work = times[0] * threads[0] as f64 + times[1] * threads[1] as f64 + times[2] * threads[2] as f64
+        - cores["lines"]["sampling"]["fixed_ms"].as_f64().unwrap() * (threads[0] - 1) as f64;
+    slowest.max(work / cores["cores"].as_f64().unwrap())
+}
+
+fn counts(of: &Value) -> [u64; 3] {
+    STAGES.map(|stage| of[stage].as_u64().unwrap())
+}
+
+#[test]
+fn the_threads_that_auto_chooses_follow_from_what_it_timed_and_losses_are_those_of_the_same_threads() {
+    let temp = directory();
+    small_graph(temp.path());
+    let outcome = train(temp.path(), "auto.jsonl", "--epochs 1 --cores auto").run().succeeds();
+    assert!(outcome.stderr.contains("--cores auto: on one core, a batch takes"), "{outcome}");
+    assert!(outcome.stderr.contains(" ms a batch were predicted, and "), "{outcome}");
+    // What is known to be best is not suggested to be changed.
+    assert!(!outcome.stderr.contains("to try"), "{outcome}");
+    let found = start(temp.path(), "auto.jsonl");
+    let cores = &found["in_force"]["cores"];
+    let available = thread::available_parallelism().unwrap().get() as u64;
+    assert_eq!(cores["cores"], available, "{cores}");
+    for stage in STAGES {
+        let points = cores["timed"][stage].as_array().unwrap();
+        assert!(points.iter().all(|point| point["ms"].as_f64().unwrap() > 0.0), "{points:?}");
+        let mut expected = vec![1, available.div_ceil(2), available];
+        expected.dedup();
+        assert!(points.iter().map(|point| point["threads"].as_u64().unwrap()).eq(expected), "{points:?}");
+    }
+    let (threads, usual) = (counts(&cores["threads"]), counts(&cores["usual"]));
+    let near = |one: f64, other: f64| (one - other).abs() <= 1e-9 * one.abs().max(1.0);
+    let usual_ms = batch_ms(cores, usual, true);
+    assert!(near(cores["usual_ms"].as_f64().unwrap(), usual_ms), "{cores}");
+    let shared = available < 3;
+    let mut best = f64::INFINITY;
+    for sampling in 1..=available {
+        for gathering in 1..=available {
+            for training in 1..=available {
+                if shared || sampling + gathering + training <= available {
+                    best = best.min(batch_ms(cores, [sampling, gathering, training], shared));
+                }
+            }
+        }
+    }
+    let expected = if best < 0.95 * usual_ms { best } else { usual_ms };
+    assert!(near(cores["batch_ms"].as_f64().unwrap(), expected), "{cores}: best {best}");
+    // The chosen numbers are those of the run.
+    assert_eq!(found["in_force"]["train_threads"], threads[2], "{found}");
+    let [samplers, gather_threads, train_threads] = threads;
+    let given = format!(
+        "--epochs 1 --samplers {samplers} --gather-threads {gather_threads} --train-threads {train_threads}"
+    );
+    train(temp.path(), "given.jsonl", &given).run().succeeds();
+    let trained = |metrics: &str| Metrics::read(&temp.path().join(metrics)).trained();
+    assert_eq!(trained("auto.jsonl"), trained("given.jsonl"));
+    assert_eq!(start(temp.path(), "given.jsonl")["in_force"]["cores"], Value::Null);
+}
+
+#[test]
+fn threads_that_are_given_stay_and_those_of_a_checkpoint_too() {
+    let temp = directory();
+    small_graph(temp.path());
+    let all = "--epochs 1 --cores auto --samplers 2 --gather-threads 3 --train-threads 1 --checkpoint kept";
+    train(temp.path(), "given.jsonl", all).run().succeeds();
+    let threads = start(temp.path(), "given.jsonl")["in_force"]["cores"]["threads"].clone();
+    assert_eq!(counts(&threads), [2, 3, 1]);
+    train(temp.path(), "resumed.jsonl", "--epochs 2 --cores auto --checkpoint kept --resume")
+        .run()
+        .succeeds();
+    let resumed = start(temp.path(), "resumed.jsonl");
+    assert_eq!(resumed["in_force"]["cores"]["threads"]["training"], 1, "{resumed}");
+}
+
+#[test]
+fn listed_cores_are_those_of_every_process_of_the_run() {
+    let temp = directory();
+    small_graph(temp.path());
+    let own = fs::read_to_string("/proc/self/status").unwrap();
+    let mask = |status: &str| {
+        let line = status.lines().find(|line| line.starts_with("Cpus_allowed_list:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().to_owned()
+    };
+    let first = mask(&own).split([',', '-']).next().unwrap().to_owned();
+    let mut run = train(temp.path(), "run.jsonl", &format!("--epochs 100000 --cores {first}")).start();
+    let processes = processes_of(&run, 1);
+    wait_for_batches(&mut run, &temp.path().join("run.jsonl"), 3);
+    for process in processes.iter().filter(|process| process.role != "janitor") {
+        let status = fs::read_to_string(format!("/proc/{}/status", process.pid)).unwrap();
+        assert_eq!(mask(&status), first, "{}", process.role);
+    }
+    kill_process(Pid::from_child(&run.child), Signal::INT).unwrap();
+    run.wait().ends_with(130);
+}
+
+#[test]
+fn cores_that_cannot_be_are_refused_with_the_way_out() {
+    let temp = directory();
+    small_graph(temp.path());
+    for (options, parts) in [
+        ("--cores 1023", ["--cores 1023", "affinity mask has"]),
+        ("--cores none", ["--cores", "'none'"]),
+        ("--cores auto --in-process", ["--cores auto", "--in-process"]),
+        ("--cores auto --prepare whole", ["--cores auto", "--prepare whole"]),
+    ] {
+        train(temp.path(), "refused.jsonl", &format!("--epochs 1 {options}")).run().refuses(2, &parts);
+    }
+}
