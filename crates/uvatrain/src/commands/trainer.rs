@@ -1,13 +1,18 @@
 //! The program that trains the built-in models, `uvatrain-consumer`, and the libtorch that it loads. Before a run
 //! starts anything, both are located, and the program's version is checked.
 
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::Context;
 use uva_cuda::libtorch::{self, AskPython, Libtorch};
+use uva_cuda::user_cache_folder;
 use uva_launch::launcher::PROTOCOL;
 use uva_launch::training::TrainerProgram;
+use uva_mem::files::{Replacement, read_regular};
 use uva_runtime::machine;
 
 use crate::exit;
@@ -58,14 +63,29 @@ pub fn find(option: Option<&Path>) -> anyhow::Result<TrainerProgram> {
         ))
         .into());
     }
-    with_libtorch(path, &libtorch(option)?)
+    let libtorch = libtorch(option)?;
+    let program = unchecked(path, &libtorch)?;
+    let known = Known::of(&program, &libtorch.lib);
+    if !known.as_ref().is_some_and(Known::is_stored) {
+        check_version(&program)?;
+        if let Some(known) = known {
+            known.store();
+        }
+    }
+    Ok(program)
 }
 
-/// The same with this libtorch.
+/// The program with this libtorch, which is loaded to see that the two fit.
 ///
 /// # Errors
 /// As [`find`].
 pub fn with_libtorch(path: PathBuf, libtorch: &Libtorch) -> anyhow::Result<TrainerProgram> {
+    let program = unchecked(path, libtorch)?;
+    check_version(&program)?;
+    Ok(program)
+}
+
+fn unchecked(path: PathBuf, libtorch: &Libtorch) -> anyhow::Result<TrainerProgram> {
     let Some(lib) = libtorch.lib.to_str() else {
         return Err(
             exit::lacking(format!("{:?}: the path is not UTF-8 text: rename it", libtorch.lib)).into()
@@ -74,13 +94,62 @@ pub fn with_libtorch(path: PathBuf, libtorch: &Libtorch) -> anyhow::Result<Train
     let before = std::env::var("LD_LIBRARY_PATH").ok().filter(|folders| !folders.is_empty());
     let folders = before.map_or_else(|| lib.to_owned(), |before| format!("{lib}:{before}"));
     let named = (libtorch::VARIABLE.to_owned(), lib.to_owned());
-    let program = TrainerProgram {
+    Ok(TrainerProgram {
         path,
         environment: vec![("LD_LIBRARY_PATH".to_owned(), folders), named.clone()],
         libtorch: Some((named.0, Some(named.1))),
-    };
-    check_version(&program)?;
-    Ok(program)
+    })
+}
+
+/// A program and a libtorch that were found to fit. To hear a version, libtorch has to be loaded, which takes a third of a
+/// second. So the user's cache folder remembers the files that have passed, by all that a new version of a file changes.
+struct Known {
+    /// Where it is remembered.
+    file: PathBuf,
+    /// The files, and what they have to be.
+    content: String,
+}
+
+impl Known {
+    /// Of these files as they are now, and the folders that libraries are looked for in; `None` where they or a folder to remember them in are missing.
+    fn of(program: &TrainerProgram, lib: &Path) -> Option<Self> {
+        let mut content = identity();
+        for (name, value) in &program.environment {
+            content += &format!("\n{name}={value}");
+        }
+        for path in [&program.path, &lib.join("libtorch_cpu.so"), &lib.join("libc10.so")] {
+            let is = path.metadata().ok()?;
+            content += &format!(
+                "\n{}: {} bytes, inode {} of device {}, written at {}.{:09}, changed at {}.{:09}",
+                path.display(),
+                is.len(),
+                is.ino(),
+                is.dev(),
+                is.mtime(),
+                is.mtime_nsec(),
+                is.ctime(),
+                is.ctime_nsec()
+            );
+        }
+        let file = user_cache_folder()?.join(format!("{PROGRAM}.checked"));
+        Some(Self { file, content })
+    }
+
+    fn is_stored(&self) -> bool {
+        read_regular(&self.file, 1 << 20).is_ok_and(|stored| stored == self.content.as_bytes())
+    }
+
+    /// Remembers it in place of what was there. A folder that cannot be written to costs the next run its time.
+    fn store(&self) {
+        let stored = self.file.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| {
+            let mut file = Replacement::of(&self.file, 0o666)?;
+            file.file().write_all(self.content.as_bytes())?;
+            file.commit()
+        });
+        if let Err(error) = stored {
+            tracing::debug!("{}: {error}", self.file.display());
+        }
+    }
 }
 
 /// Starts the program to hear its version: that also shows that it loads.
