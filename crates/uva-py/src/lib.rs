@@ -8,6 +8,7 @@
 mod array;
 mod attach;
 mod batch;
+mod cached;
 mod dataset;
 mod dlpack;
 mod doctor;
@@ -40,6 +41,8 @@ mod _core {
     use crate::attach::_attach;
     #[pymodule_export]
     use crate::batch::Batch;
+    #[pymodule_export]
+    use crate::cached::CachedDataset;
     #[pymodule_export]
     use crate::dataset::Dataset;
     #[pymodule_export]

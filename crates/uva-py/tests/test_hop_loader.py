@@ -91,6 +91,15 @@ def test_batches_do_not_depend_on_slots_samplers_or_layout(hops, tmp_path):
             assert equal(seen(loader), expected)
 
 
+def test_batches_do_not_depend_on_where_rows_are_read(hops):
+    def epoch(**options):
+        with uvatrain.HopLoader(hops, batch_size=64, shuffle="chunks", chunk=16, **options) as loader:
+            return seen(loader)
+
+    rows = epoch(features="memory")
+    assert equal(rows, epoch(features="disk")) and equal(rows, epoch(features="disk", reader="mmap"))
+
+
 def test_hops_are_picked_by_their_positions(hops):
     with uvatrain.HopLoader(hops, batch_size=300, hops=[4, 0], shuffle="chunks", chunk=300) as loader:
         batch = next(iter(loader))
@@ -151,6 +160,8 @@ def test_tensors_view_the_slot_and_a_batch_ends_at_the_next_step(hops):
         (dict(shuffle="chunks", chunk=0), "chunk"),
         (dict(chunk=10), "chunk"),
         (dict(slots=0), "slots"),
+        (dict(features="tape"), "features"),
+        (dict(features="memory", reader="uring"), "reader"),
         (dict(seed=-1), "seed"),
     ],
 )

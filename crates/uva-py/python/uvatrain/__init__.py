@@ -8,6 +8,7 @@ from ._from_ogb import from_ogb
 from ._from_pyg import from_pyg
 from .attach import Session, attach
 from .batch import Batch, Block
+from .cached import CachedBatch, CachedBlock, CachedDataset
 from .datasets import Dataset, write_dataset
 from .errors import BatchGone, PeerDied, SlotInUse, Unavailable, UvatrainError, UvatrainWarning
 from .hops import HopBatch, HopLoader, HopSet, propagate
@@ -21,6 +22,9 @@ __all__ = [
     "Batch",
     "BatchGone",
     "Block",
+    "CachedBatch",
+    "CachedBlock",
+    "CachedDataset",
     "Dataset",
     "HopBatch",
     "HopLoader",

@@ -136,6 +136,22 @@ class Dataset:
     def gather(self, table: str, ids: Any, out: Any) -> None: ...
 
 @final
+class CachedDataset:
+    def __new__(
+        cls,
+        dataset: Dataset,
+        plan: str | None,
+        *,
+        device: str,
+        options: Mapping[str, Any],
+        warn: Callable[[str], None],
+    ) -> CachedDataset: ...
+    def sample(
+        self, seeds: Any, split: str, epoch: int, batch: int
+    ) -> tuple[Array, int, list[tuple[int, int, Array, Array, Array | None, Array | None]], str, int, int]: ...
+    def load(self, nodes: Any) -> tuple[Array, int]: ...
+
+@final
 class NeighborSampler:
     def __new__(
         cls,

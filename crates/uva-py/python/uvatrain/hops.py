@@ -161,6 +161,9 @@ class HopLoader(Batches):
     slots: batches that are prepared or in use at a time.
     samplers: workers that copy rows, each a batch of its own.
     input_id: batches have `input_id`, each row's position in its split.
+    features: where rows are read: "memory", from the mapped files; "disk", past the system's page cache; "auto": from
+        disk if they do not fit into memory.
+    reader: how rows are read from disk, as `--reader` (docs/disk.md). None: the fastest that works.
     rank, world_size: which part of an epoch's batches comes here, as for `uvatrain.Loader`.
     """
 
@@ -180,6 +183,8 @@ class HopLoader(Batches):
         slots: int = 3,
         samplers: int = 1,
         input_id: bool = False,
+        features: str = "auto",
+        reader: str | None = None,
         rank: int | None = None,
         world_size: int | None = None,
     ) -> None:
@@ -188,6 +193,7 @@ class HopLoader(Batches):
         options = dict(
             batch_size=batch_size, drop_last=drop_last, seed=seed, slots=slots, samplers=samplers, input_id=input_id
         )
+        options.update(features=features, reader=reader)
         source = _core._open_hop_loader(
             path.path if isinstance(path, HopSet) else os.fspath(path),
             split=split,

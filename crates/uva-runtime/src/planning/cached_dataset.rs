@@ -7,7 +7,7 @@ use uva_cuda::Context;
 use uva_cuda::kernels::gather::GatherKernels;
 use uva_cuda::memory::PinnedTable;
 use uva_cuda::{Module, ModuleOptions};
-use uva_graph::Dataset;
+use uva_graph::{Dataset, ElementType};
 use uva_rows::cuda::{DeviceSource, ReadBack};
 use uva_rows::{GatherError, Hits, HostPlace, HostSource};
 use uva_sample::{BatchCounts, BatchKey, MiniBatch};
@@ -106,6 +106,18 @@ impl<'d> CachedDataset<'d> {
     #[must_use]
     pub fn room(&self) -> MiniBatch {
         MiniBatch::with_bounds(self.layout.bounds())
+    }
+
+    /// Bytes of a row that [`load`](Self::load) writes.
+    #[must_use]
+    pub fn row_bytes(&self) -> usize {
+        self.layout.row_bytes()
+    }
+
+    /// The element type of that row.
+    #[must_use]
+    pub fn row_element(&self) -> ElementType {
+        self.layout.element()
     }
 
     /// Samples around `seeds`, which must not repeat. The picks are those of the batch `key` of a run with these
