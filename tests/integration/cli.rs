@@ -548,6 +548,46 @@ fn the_gather_bench_verifies_what_it_moved_and_compares_with_memcpy() {
     }
 }
 
+#[test]
+fn the_cache_bench_says_how_few_bytes_take_most_reads() {
+    let temp = directory();
+    generate(temp.path(), "graph", &["--train-by", "degree"]).succeeds();
+    let args = "bench cache graph --policy optimal --size 1,100 --fanouts 5,5 --gpu-cache 16KiB --stage-times --json";
+    let args = args.split_whitespace();
+    let report = uvatrain(temp.path(), args).run().succeeds().json();
+    let all_rows = report["nodes"].as_u64().unwrap() * report["row_bytes"].as_u64().unwrap();
+    for what in ["rows", "lists"] {
+        let needs = report["bytes_for_share"][what].as_array().unwrap();
+        let percents: Vec<u64> = needs.iter().map(|need| need["reads_percent"].as_u64().unwrap()).collect();
+        assert_eq!(percents, [50, 90, 95, 98, 99]);
+        let of = |key: &str| needs.iter().map(|need| need[key].as_f64().unwrap()).collect::<Vec<_>>();
+        let shares = of("of_all_bytes");
+        assert!(
+            of("bytes").is_sorted() && shares.is_sorted_by(|a, b| a < b) && shares[4] <= 1.0,
+            "{what}: {shares:?}"
+        );
+        // Reads are skewed, so a share of them takes a smaller share of the bytes.
+        assert!(
+            shares.iter().zip(&percents).all(|(share, percent)| *share < *percent as f64 / 100.0),
+            "{shares:?}"
+        );
+    }
+    let stages = report["time_of_stages"].as_array().unwrap();
+    assert_eq!(stages.iter().map(|of| of["fanouts"][0].as_u64().unwrap()).collect::<Vec<_>>(), [2, 5, 15]);
+    assert!(
+        stages
+            .iter()
+            .all(|of| of["sample_ms"].as_f64().unwrap() > 0.0 && of["gather_ms"].as_f64().unwrap() > 0.0)
+    );
+    assert!(report["allocation"]["marginal"].as_f64().unwrap() >= 0.0, "{}", report["allocation"]);
+    let rows = &report["bytes_for_share"]["rows"][1];
+    assert_eq!(
+        rows["bytes"].as_u64().unwrap(),
+        rows["count"].as_u64().unwrap() * report["row_bytes"].as_u64().unwrap()
+    );
+    assert_eq!(rows["of_all_bytes"].as_f64().unwrap(), rows["bytes"].as_f64().unwrap() / all_rows as f64);
+}
+
 // ---- import
 
 #[test]

@@ -79,6 +79,10 @@ pub struct CacheBenchFlags {
     #[arg(long, value_name = "SIZE")]
     pub gpu_cache: Option<ByteSize>,
 
+    /// Also time sampling and gathering on one thread, for fanouts of 2, of 5, and 15,10,5
+    #[arg(long)]
+    pub stage_times: bool,
+
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

@@ -8,10 +8,11 @@ use std::time::Instant;
 use serde::Serialize;
 use uva_graph::Dataset;
 use uva_plan::{
-    CachePolicy, Hotness, PolicyHits, PolicyPoint, Prediction, SweepPoint, compare_policies, count,
+    CachePolicy, Hotness, PolicyHits, PolicyPoint, Prediction, READ_SHARES, ShareBytes, Sizes, SweepPoint,
+    bytes_for_shares, compare_policies, count, rank_lists, rank_rows,
 };
 use uva_runtime::backend::Backend;
-use uva_runtime::planning;
+use uva_runtime::{LoaderOptions, planning};
 
 use crate::flags::CacheBenchFlags;
 use crate::ui::table::Table;
@@ -44,6 +45,10 @@ pub fn run(flags: &CacheBenchFlags) -> anyhow::Result<()> {
         Some(budget) => Some(allocation(&dataset, flags, budget.bytes(), &measured)?),
         None => None,
     };
+    let time_of_stages = match flags.stage_times {
+        true => Some(StagesReport::of_all(&dataset, &loader)?),
+        false => None,
+    };
     let epochs = f64::from(flags.epochs);
     let (rows, row_bytes) =
         (measured.total_feature_reads() as f64 / epochs, dataset.features().row_bytes() as f64);
@@ -63,8 +68,10 @@ pub fn run(flags: &CacheBenchFlags) -> anyhow::Result<()> {
         rows_per_epoch: rows,
         list_reads_per_epoch: measured.total_list_reads() as f64 / epochs,
         feature_bytes_per_epoch: rows * row_bytes,
+        bytes_for_share: SharesReport::of(&dataset, &measured),
         policies: hits.into_iter().map(|hits| PolicyReport::of(hits, rows, row_bytes)).collect(),
         allocation,
+        time_of_stages,
     };
     if flags.json { out::json(&report) } else { out::text(&report.text()) }
 }
@@ -80,6 +87,45 @@ struct Point {
     /// Absent where no lists are cached.
     #[serde(skip_serializing_if = "Option::is_none")]
     list_hit_rate: Option<f64>,
+}
+
+/// The least bytes that take shares of the measured reads: how unevenly rows and lists are read.
+#[derive(Serialize)]
+struct SharesReport {
+    rows: Vec<ShareBytes>,
+    lists: Vec<ShareBytes>,
+}
+
+impl SharesReport {
+    fn of(dataset: &Dataset, measured: &Hotness) -> Self {
+        let sizes = Sizes::new(&dataset.csc(), dataset.features().row_bytes());
+        let (rows, lists) = (rank_rows(measured), rank_lists(measured, &sizes));
+        Self {
+            rows: bytes_for_shares(&rows, &measured.feature_reads, |_| sizes.row_bytes, &READ_SHARES),
+            lists: bytes_for_shares(
+                &lists,
+                &measured.list_reads,
+                |node| sizes.list_bytes(node),
+                &READ_SHARES,
+            ),
+        }
+    }
+
+    fn text(&self) -> String {
+        let heading: Vec<String> = std::iter::once("bytes that take".to_owned())
+            .chain(READ_SHARES.iter().map(|percent| format!("{percent} % of reads")))
+            .collect();
+        let heading: Vec<&str> = heading.iter().map(String::as_str).collect();
+        let mut table = Table::with_heading(&heading);
+        for (what, needs) in [("of rows", &self.rows), ("of lists", &self.lists)] {
+            let needs = needs.iter().map(|need| {
+                format!("{} ({})", ByteSize::from_bytes(need.bytes), format::percent(need.of_all_bytes))
+            });
+            let cells: Vec<String> = std::iter::once(what.to_owned()).chain(needs).collect();
+            table.row(&cells);
+        }
+        table.render()
+    }
 }
 
 #[derive(Serialize)]
@@ -118,6 +164,8 @@ struct AllocationReport {
     over_best: f64,
     /// And over that of the better single cache.
     over_single: f64,
+    /// What a further GiB of rows would save a batch, in the unit of `cost`: by the next tenth of the budget.
+    marginal: f64,
     /// Upper bound of the value that a partially cached list could add, as a share of the value of both caches.
     partial_list_gain: f64,
     /// Why lines did not fit, if they did not.
@@ -141,6 +189,11 @@ fn allocation(
     let prediction = profile.predict_by(&plan.model, lists, rows, measured);
     let cost = plan.model.cost(prediction.list_hit_rate, prediction.row_hit_rate);
     let sweep = profile.sweep(budget, &plan.model, measured);
+    let row_bytes = dataset.features().row_bytes().max(1);
+    let more = (budget as usize / 10 / row_bytes).clamp(1, profile.rows.len().saturating_sub(rows).max(1));
+    let with_more = profile.predict_by(&plan.model, lists, (rows + more).min(profile.rows.len()), measured);
+    let saved = cost - plan.model.cost(with_more.list_hit_rate, with_more.row_hit_rate);
+    let marginal = saved / (more * row_bytes) as f64 * (1_u64 << 30) as f64;
     let cost_of = |points: &[SweepPoint]| points.iter().map(|point| point.cost).fold(f64::INFINITY, f64::min);
     let single = sweep.first().into_iter().chain(sweep.last()).map(|point| point.cost);
     let chosen = profile.allocate(budget, &plan.model);
@@ -158,6 +211,7 @@ fn allocation(
         prediction,
         over_best: cost / cost_of(&sweep),
         over_single: cost / single.fold(f64::INFINITY, f64::min),
+        marginal,
         partial_list_gain,
         sweep,
         notes: plan.notes.clone(),
@@ -182,9 +236,53 @@ struct Report {
     rows_per_epoch: f64,
     list_reads_per_epoch: f64,
     feature_bytes_per_epoch: f64,
+    bytes_for_share: SharesReport,
     policies: Vec<PolicyReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
     allocation: Option<Option<AllocationReport>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time_of_stages: Option<Vec<StagesReport>>,
+}
+
+/// The fanouts whose stages are timed, as DUCATI has them: how much of a batch's time is sampling depends on them.
+const TIMED_FANOUTS: [[i32; 3]; 3] = [[2, 2, 2], [5, 5, 5], [15, 10, 5]];
+
+/// How the time of making a batch on one thread divides.
+#[derive(Serialize)]
+struct StagesReport {
+    fanouts: Vec<i32>,
+    sample_ms: f64,
+    gather_ms: f64,
+    /// Of both together.
+    sample_share: f64,
+}
+
+impl StagesReport {
+    fn of_all(dataset: &Dataset, loader: &LoaderOptions) -> anyhow::Result<Vec<Self>> {
+        let timed = TIMED_FANOUTS.iter().map(|fanouts| {
+            let loader = LoaderOptions { fanouts: fanouts.to_vec(), ..loader.clone() };
+            loader.check()?;
+            let times = planning::time_stages(dataset, &loader, &[1])?;
+            let [sample_ms, gather_ms] = times.map(|points| points.first().map_or(0.0, |point| point.ms));
+            let sample_share = sample_ms / (sample_ms + gather_ms);
+            Ok(Self { fanouts: fanouts.to_vec(), sample_ms, gather_ms, sample_share })
+        });
+        timed.collect()
+    }
+
+    fn table(stages: &[Self]) -> String {
+        let mut table = Table::with_heading(&["fanouts", "sampling", "gathering", "sampling's share"]);
+        for of in stages {
+            let fanouts: Vec<String> = of.fanouts.iter().map(i32::to_string).collect();
+            table.row(&[
+                fanouts.join(","),
+                format!("{:.3} ms", of.sample_ms),
+                format!("{:.3} ms", of.gather_ms),
+                format::percent(of.sample_share).to_string(),
+            ]);
+        }
+        table.render()
+    }
 }
 
 impl Report {
@@ -193,9 +291,15 @@ impl Report {
         text += &self.table("rows", |point| Some(point.row_hit_rate));
         text.push('\n');
         text += &self.table("lists", |point| point.list_hit_rate);
+        text.push('\n');
+        text += &self.bytes_for_share.text();
         if let Some(Some(allocation)) = &self.allocation {
             text.push('\n');
             text += &allocation.text();
+        }
+        if let Some(stages) = &self.time_of_stages {
+            text.push('\n');
+            text += &StagesReport::table(stages);
         }
         text.push('\n');
         let mut facts = Table::of_facts();
@@ -261,10 +365,15 @@ impl AllocationReport {
         row("as allocated".to_owned(), &self.prediction, self.cost);
         let mut text = table.render();
         text += &format!(
-            "\n{:.4} of the best division's cost, {:.4} of the better single cache's; a list cached in part could add \
-             {:.4} %\n",
+            "\n{:.4} of the best division's cost, {:.4} of the better single cache's; a further GiB of rows would save \
+             {} a batch; a list cached in part could add {:.4} %\n",
             self.over_best,
             self.over_single,
+            if self.in_bytes {
+                format!("{} bytes", format::count(self.marginal as u64))
+            } else {
+                format!("{:.4} ms", self.marginal)
+            },
             100.0 * self.partial_list_gain
         );
         text
