@@ -378,6 +378,24 @@ fn a_consumer_of_another_version_or_none_that_starts_is_refused_before_anything_
 }
 
 #[test]
+fn a_consumer_that_fits_is_asked_for_its_version_once_until_its_file_changes() {
+    let temp = directory();
+    six_nodes(&temp.path().join("six"));
+    // It only answers for its version, so that each run ends as soon as it is started to train.
+    let real = env!("CARGO_BIN_EXE_uvatrain-consumer");
+    let script =
+        format!("echo \"$1\" >>asked; if [ \"$1\" = --version ]; then exec {real} --version; fi; exit 9");
+    let write = format!(
+        "[ -e bin/uvatrain-consumer ] || printf '#!/bin/sh\\n%s\\n' '{script}' >bin/uvatrain-consumer; chmod +x bin/uvatrain-consumer"
+    );
+    for (line, asked) in [(write.clone(), 1), (write, 1), ("touch bin/uvatrain-consumer".to_owned(), 2)] {
+        moved(temp.path(), &line, "").refuses(1, &["consumer"]);
+        let told = fs::read_to_string(temp.path().join("asked")).unwrap();
+        assert_eq!(told.lines().filter(|line| *line == "--version").count(), asked, "{line}: {told}");
+    }
+}
+
+#[test]
 fn a_moved_program_trains_with_the_libtorch_it_is_told_and_lacks_it_by_name() {
     let temp = directory();
     six_nodes(&temp.path().join("six"));

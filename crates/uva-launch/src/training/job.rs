@@ -108,8 +108,8 @@ options! {
         threads: Option<usize> = None
             => Field::within("T", 1, 1024).of(MACHINE, &[Speed]).named("train_threads")
                 .unless_given("half the CPU cores, at least 1; with `resume` as many as the checkpoint was trained with"),
-        /// The CPU cores of the run: those that the process may use, or these. `auto` times the stages in a trial of a few
-        /// batches, and chooses `samplers`, `gather_threads` and `threads` by that, as far as they are not given
+        /// The CPU cores of the run: all that the process may use, or these. auto: a trial of a few batches times the
+        /// stages, and `samplers`, `gather_threads` and `train_threads` are chosen by that, as far as they are not given
         /// (docs/architecture.md)
         cores: Option<Cores> = None
             => Field::text::<Cores>("auto|all|LIST", "`auto`, `all`, or cores like `0,2,4-7`").of(MACHINE, &[Speed])

@@ -48,7 +48,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     let trainer = match models {
         Some(models) if flags.loader.in_process => Trainer::Here(models.consume),
         _ => {
-            let program = trainer::find(flags.libtorch.as_deref())?;
+            let program = trainer::find(flags.libtorch.as_deref(), !flags.dry_run)?;
             if flags.loader.in_process {
                 let environment = [program.environment, likely_environment(&asked)].concat();
                 return Err(become_program(&program.path, environment));

@@ -23,7 +23,7 @@ pub fn models(flags: &ModelFlags, models: Option<Models>) -> anyhow::Result<Mode
     match models {
         Some(models) => restart_with(environment).map(|()| models),
         None => {
-            let program = trainer::find(flags.libtorch.as_deref())?;
+            let program = trainer::find(flags.libtorch.as_deref(), true)?;
             Err(become_program(&program.path, [program.environment, environment].concat()))
         }
     }

@@ -49,11 +49,12 @@ pub fn libtorch(option: Option<&Path>) -> anyhow::Result<Libtorch> {
     })
 }
 
-/// The program, and the environment that it needs to load libtorch: the one that `option` names, or the one found.
+/// The program, and the environment that it needs to load libtorch: the one that `option` names, or the one found. That they
+/// fit is found out, or known, and remembered only where the command may write.
 ///
 /// # Errors
 /// What the machine lacks: the program, its matching version, or libtorch.
-pub fn find(option: Option<&Path>) -> anyhow::Result<TrainerProgram> {
+pub fn find(option: Option<&Path>, may_write: bool) -> anyhow::Result<TrainerProgram> {
     let path = path()?;
     if !path.is_file() {
         return Err(exit::lacking(format!(
@@ -68,7 +69,7 @@ pub fn find(option: Option<&Path>) -> anyhow::Result<TrainerProgram> {
     let known = Known::of(&program, &libtorch.lib);
     if !known.as_ref().is_some_and(Known::is_stored) {
         check_version(&program)?;
-        if let Some(known) = known {
+        if let Some(known) = known.filter(|_| may_write) {
             known.store();
         }
     }
