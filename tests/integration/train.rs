@@ -386,7 +386,7 @@ fn a_consumer_that_fits_is_asked_for_its_version_once_until_its_file_changes() {
     let script =
         format!("echo \"$1\" >>asked; if [ \"$1\" = --version ]; then exec {real} --version; fi; exit 9");
     let write = format!(
-        "[ -e bin/uvatrain-consumer ] || printf '#!/bin/sh\\n%s\\n' '{script}' >bin/uvatrain-consumer; chmod +x bin/uvatrain-consumer"
+        "[ -e bin/uvatrain-consumer ] || {{ printf '#!/bin/sh\\n%s\\n' '{script}' >bin/uvatrain-consumer; chmod +x bin/uvatrain-consumer; }}"
     );
     for (line, asked) in [(write.clone(), 1), (write, 1), ("touch bin/uvatrain-consumer".to_owned(), 2)] {
         moved(temp.path(), &line, "").refuses(1, &["consumer"]);
