@@ -860,6 +860,10 @@ mod tests {
             assert_eq!(read(own, 25), Ok((own, 25)));
             assert!(read(41, 0).unwrap_err().contains("of 40 nodes"));
             assert!(read(30, 26).unwrap_err().contains("of 25 destinations"));
+            let mut most = full(&divided);
+            most.set_divided(most.nodes(), most.outermost().destinations, 0);
+            most.write(&mut payload);
+            assert!(divided.read_header(&payload).unwrap_err().contains("end at byte"));
             // Where the producer chooses by batch, too, one with all its rows has no mask.
             let chooses = of(aggregation, true, true);
             let (raw, mut summed) = (sampled(), header);
