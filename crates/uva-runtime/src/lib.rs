@@ -53,6 +53,7 @@ pub mod consumer;
 pub mod control;
 pub mod device;
 mod disk_counts;
+mod division;
 pub mod dry_run;
 mod edge_rows;
 mod error;

@@ -22,7 +22,7 @@ pub use inference::{
     TrainedModel,
 };
 pub use job::{
-    Aggregate, EvaluateBy, Job, LossChoice, MetricChoice, TrainingOptions, TrialOutcome, to_value,
+    Aggregate, AggregateBy, EvaluateBy, Job, LossChoice, MetricChoice, TrainingOptions, TrialOutcome, to_value,
 };
 pub use run::TrainingRun;
 pub use state::{Best, TrainingOutcome, TrainingState, checkpoint_error, saved_state};

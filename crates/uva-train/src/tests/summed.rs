@@ -107,7 +107,7 @@ fn training_has_the_same_bits_whichever_destinations_sums_come_with_a_batch() {
         let graph = Graph::random(60, 11, 3, 5);
         let make = || Trainer::new(&options, graph.dim, 3, TrainDevice::Cpu).unwrap();
         let (mut one, mut other) = (make(), make());
-        for (number, batch) in (0..).zip(&batches(&graph)) {
+        for (number, batch) in batches(&graph).iter().enumerate() {
             let blocks = batch.blocks();
             // All, none, and some in between.
             let marked = |v: usize| [true, false, v.is_multiple_of(2), v > 3, v == 1, !v.is_multiple_of(3)][number];
@@ -120,7 +120,7 @@ fn training_has_the_same_bits_whichever_destinations_sums_come_with_a_batch() {
                 ..batch.input(&blocks)
             };
             let bits = [(&mut one, batch.input(&blocks)), (&mut other, given)].map(|(trainer, input)| {
-                let loss = trainer.train_batch(0, number as u64, &input, &mut || Ok(())).unwrap().loss;
+                let loss = trainer.train_batch(0, number as u32, &input, &mut || Ok(())).unwrap().loss;
                 trainer.evaluate_batch(&input, &mut || Ok(())).unwrap();
                 (loss.to_bits(), parameter_bits(trainer))
             });
