@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use uva_batch::Aggregation;
+use uva_batch::{Aggregation, BatchLayout};
 use uva_graph::Split;
 use uva_mem::files::{Former, open_output, open_regular};
 use uva_sample::BatchKey;

@@ -6,8 +6,9 @@ use uva_model::checkpoint::StoredModel;
 use uva_model::{TrainerOptions, Weighting};
 use uva_options::{OptionError, named};
 use uva_runtime::backend::Backend;
+use uva_runtime::options::Pad;
 use uva_runtime::plan::RunPlan;
-use uva_runtime::{Aggregation, LoaderOptions, Pad, SumObstacle, Windows, obstacle_in_table};
+use uva_runtime::{Aggregation, LoaderOptions, SumObstacle, Windows, obstacle_in_table};
 
 use super::job::{Aggregate, AggregateBy, TrainingOptions};
 
