@@ -40,7 +40,9 @@ fn losses_and_hashes_are_those_of_whole_rows_however_batches_are_made_and_resume
             let number = |name: &str| batch["aggregate"][name].as_u64().unwrap();
             let destinations = number("sum_rows") + number("left_rows");
             assert_eq!(number("own_rows"), own * destinations, "{batch}");
-            assert!(number("entries") <= batch["edges"].as_array().unwrap().last().unwrap().as_u64().unwrap());
+            assert!(
+                number("entries") <= batch["edges"].as_array().unwrap().last().unwrap().as_u64().unwrap()
+            );
             let rows = number("own_rows") + number("neighbor_rows") + number("sum_rows");
             // Rows of 24 float32, and a byte a destination.
             assert_eq!(number("slot_bytes"), rows * 96 + destinations, "{batch}");
@@ -48,7 +50,9 @@ fn losses_and_hashes_are_those_of_whole_rows_however_batches_are_made_and_resume
             assert!(rows <= least, "{batch}");
         }
         let end = by_node.of("end").next().unwrap()["aggregate"].clone();
-        for name in ["own_rows", "sum_rows", "left_rows", "neighbor_rows", "entries", "rows_read", "slot_bytes"] {
+        for name in
+            ["own_rows", "sum_rows", "left_rows", "neighbor_rows", "entries", "rows_read", "slot_bytes"]
+        {
             assert_eq!(end[name].as_u64(), Some(amounts(&by_node, name).iter().sum()), "{model}: {name}");
         }
         let slot = |metrics: &Metrics| in_force(metrics)["feature_slot_bytes"].as_u64().unwrap();
@@ -63,7 +67,8 @@ fn losses_and_hashes_are_those_of_whole_rows_however_batches_are_made_and_resume
         assert_eq!(in_force(&resumed)["aggregate"]["by"], "node");
         // Weights of the sampler, and losses with a cache, whose hits are those of whole rows.
         let options = "--sampler-kind ladies --epochs 1 --in-process --gpu-cache 100KB --cache-policy fifo";
-        let [off, by_node] = [&format!("{options} --aggregate off"), &format!("{options} {BY_NODE}")].map(|line| run(line));
+        let [off, by_node] =
+            [&format!("{options} --aggregate off"), &format!("{options} {BY_NODE}")].map(|line| run(line));
         assert_eq!(learned(&by_node), learned(&off), "{model}");
         let hits = |metrics: &Metrics| {
             metrics.of("batch").map(|batch| batch["cache"]["row_hits"].as_u64().unwrap()).collect::<Vec<_>>()
@@ -110,7 +115,9 @@ fn what_cannot_be_divided_is_refused_by_name_with_another_way() {
         .run()
         .refuses(2, &["--aggregate host", "model gat"]);
     // `auto` leaves a model's sums to the consumer, and nothing is divided.
-    train(temp.path(), "auto.jsonl", "--epochs 1 --in-process --model gat --aggregate-by node").run().succeeds();
+    train(temp.path(), "auto.jsonl", "--epochs 1 --in-process --model gat --aggregate-by node")
+        .run()
+        .succeeds();
     let told = in_force(&Metrics::read(&temp.path().join("auto.jsonl")))["aggregate"].clone();
     assert_eq!(told["way"], "off");
     assert!(told.get("by").is_none(), "{told}");

@@ -103,7 +103,11 @@ impl BatchLayout {
                 edge_features.map_or((Element::F32, None), |table| (table.element.into(), Some(table.dim)))
             }
         };
-        let divided = if spec.divides_sums { Some(divided_bytes(&bounds, row_bytes, features.dim, spec)?) } else { None };
+        let divided = if spec.divides_sums {
+            Some(divided_bytes(&bounds, row_bytes, features.dim, spec)?)
+        } else {
+            None
+        };
         let mut divided_end = None;
         let mut places: Vec<ColumnPlace> = Vec::new();
         let (mut batch_bytes, mut arrays_bytes) = (BatchHeader::BYTES, 0);
@@ -117,8 +121,17 @@ impl BatchLayout {
             let of_sums = capacity(counted_if_summed);
             let capacity = capacity(counted).max(of_sums);
             let (at, behind) = (0, None);
-            let mut place =
-                ColumnPlace { column, layer, element, width, counted, counted_if_summed, capacity, at, behind };
+            let mut place = ColumnPlace {
+                column,
+                layer,
+                element,
+                width,
+                counted,
+                counted_if_summed,
+                capacity,
+                at,
+                behind,
+            };
             if let Some(whole) = of_column.first_of {
                 place.at = places.iter().find(|other| other.column == whole).map_or(0, |whole| whole.at);
                 places.push(place);
@@ -137,8 +150,10 @@ impl BatchLayout {
                 place.behind = of_x.map(ColumnPlace::row_bytes);
                 // The line that rows end on, and that sums begin behind.
                 let room = bytes.checked_add(CACHE_LINE).and_then(|room| end.checked_add(room));
-                divided_end =
-                    Some(room.and_then(|end| end.checked_next_multiple_of(CACHE_LINE)).ok_or(LayoutError::TooLarge)?);
+                divided_end = Some(
+                    room.and_then(|end| end.checked_next_multiple_of(CACHE_LINE))
+                        .ok_or(LayoutError::TooLarge)?,
+                );
                 places.push(place);
                 continue;
             }
@@ -397,12 +412,16 @@ impl BatchLayout {
             return Ok(());
         }
         if self.divided_end.is_none() || self.aggregation_of(header) == Aggregation::None {
-            return Err(format!("{kept} rows beside {sums} sums of divided destinations, where none are divided"));
+            return Err(format!(
+                "{kept} rows beside {sums} sums of divided destinations, where none are divided"
+            ));
         }
         let destinations = header.outermost().destinations;
         if kept > header.nodes() || sums > destinations {
             let nodes = header.nodes();
-            return Err(format!("{kept} rows of {nodes} nodes beside {sums} sums of {destinations} destinations"));
+            return Err(format!(
+                "{kept} rows of {nodes} nodes beside {sums} sums of {destinations} destinations"
+            ));
         }
         let (used, room) = (self.used_bytes(header), self.feature_slot_bytes());
         if used > room {
@@ -827,14 +846,19 @@ mod tests {
             let spec = BatchSpec { aggregation, divides_sums, chooses_sums, ..options(&[3, 2], 10, None) };
             BatchLayout::new(&dataset, &spec).unwrap()
         };
-        let features = |layout: &BatchLayout| layout.feature_slot_bytes() - layout.arrays_bytes().next_multiple_of(PAGE);
+        let features =
+            |layout: &BatchLayout| layout.feature_slot_bytes() - layout.arrays_bytes().next_multiple_of(PAGE);
         let none = features(&of(Aggregation::None, false, false));
         for aggregation in [Aggregation::Mean, Aggregation::Degrees] {
             let sums = features(&of(aggregation, false, false));
             let divided = of(aggregation, true, false);
             // What begins on a cache line takes up to one more.
             let least = none.min(sums);
-            assert!((least..=least + 3 * CACHE_LINE).contains(&features(&divided)), "{aggregation}: {}", features(&divided));
+            assert!(
+                (least..=least + 3 * CACHE_LINE).contains(&features(&divided)),
+                "{aggregation}: {}",
+                features(&divided)
+            );
             assert!(features(&of(aggregation, true, true)) >= none);
             // Of 25 destinations, whose rows have 12 bytes.
             let with = |kept, sums| {
@@ -844,7 +868,10 @@ mod tests {
             };
             let header = with(30, 7);
             let at = |column| divided.range(&header, column, 0);
-            assert_eq!((at(Column::X).len(), at(Column::Aggregated).len(), at(Column::SumMask).len()), (360, 84, 25));
+            assert_eq!(
+                (at(Column::X).len(), at(Column::Aggregated).len(), at(Column::SumMask).len()),
+                (360, 84, 25)
+            );
             assert_eq!(at(Column::Aggregated).start, at(Column::X).end.next_multiple_of(CACHE_LINE));
             assert!(at(Column::SumMask).end <= at(Column::X).start && at(Column::X).start % PAGE == 0);
             assert_eq!(divided.used_bytes(&header), at(Column::Aggregated).end);
@@ -873,7 +900,12 @@ mod tests {
             assert!(chooses.range(&raw, Column::Aggregated, 0).is_empty());
             assert_eq!(chooses.range(&summed, Column::Aggregated, 0).len(), 84);
             header.write(&mut payload[..BatchHeader::BYTES]);
-            assert!(chooses.read_header(&[&payload[..], &[0; 99]].concat()).unwrap_err().contains("none are divided"));
+            assert!(
+                chooses
+                    .read_header(&[&payload[..], &[0; 99]].concat())
+                    .unwrap_err()
+                    .contains("none are divided")
+            );
         }
         // In slots of any other producer there are no such counts, and no mask.
         let plain = of(Aggregation::Mean, false, false);

@@ -247,7 +247,9 @@ impl Batch {
                      batches with it"
                 ),
                 Presence::Divided => {
-                    format!("this batch has no {name}: only `uvatrain train --aggregate-by node` makes batches with it")
+                    format!(
+                        "this batch has no {name}: only `uvatrain train --aggregate-by node` makes batches with it"
+                    )
                 }
                 Presence::Asked if column == Column::Argmax => format!(
                     "this batch has no {name}: Loader(..., aggregate=\"max\", aggregate_argmax=True) makes batches with it"

@@ -148,7 +148,8 @@ impl AggregateCounts {
 
     /// Those of a batch whose destinations are divided. Its slot is in host memory, and no batch is padded.
     fn of_divided(layout: &BatchLayout, header: &BatchHeader, made: SumsMade) -> Self {
-        let (destinations, kept, sums) = (header.outermost().destinations, header.kept_rows(), header.sum_rows());
+        let (destinations, kept, sums) =
+            (header.outermost().destinations, header.kept_rows(), header.sum_rows());
         let keeps_own = layout.aggregation().keeps_own_rows();
         let own_rows = if keeps_own { destinations.min(kept) } else { 0 };
         // A sum with the own row in it reads that, too.

@@ -25,11 +25,7 @@ impl Division {
     ///
     /// # Errors
     /// Lists that cannot be.
-    pub fn of(
-        layout: &BatchLayout,
-        header: &BatchHeader,
-        from: &[u8],
-    ) -> Result<Option<Self>, GatherError> {
+    pub fn of(layout: &BatchLayout, header: &BatchHeader, from: &[u8]) -> Result<Option<Self>, GatherError> {
         let aggregation = layout.aggregation_of(header);
         if !layout.divides_sums() || aggregation == uva_batch::Aggregation::None {
             return Ok(None);

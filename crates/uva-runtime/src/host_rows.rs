@@ -166,7 +166,9 @@ impl<'d> HostRows<'d> {
         from: &[u8],
         (to, skipped): (&mut [u8], usize),
     ) -> Result<RowsRead, RuntimeError> {
-        let Self::Summed(source) = self else { unreachable!("a run whose rows are gathered divides no sums") };
+        let Self::Summed(source) = self else {
+            unreachable!("a run whose rows are gathered divides no sums")
+        };
         let nodes: &[i64] = bytemuck::cast_slice(&from[layout.range(header, Column::InputNodes, 0)]);
         let pool = source.pool().filter(|_| threads > 1);
         let weighed = WeighedLists::of(layout, header, from, pool).map_err(failed)?;

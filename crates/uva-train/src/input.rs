@@ -167,7 +167,9 @@ impl<'a> BatchInput<'a> {
             Some(mask) if mask.len() == destinations => mask.iter().filter(|&&summed| summed != 0).count(),
             Some(mask) => {
                 let marks = mask.len();
-                return Err(TrainError::Input(format!("{marks} marks of sums for {destinations} destinations")));
+                return Err(TrainError::Input(format!(
+                    "{marks} marks of sums for {destinations} destinations"
+                )));
             }
         };
         if destinations.checked_mul(self.dim) != Some(sums.len()) {

@@ -131,7 +131,8 @@ mod tests {
             let expected = sums(&rows, (&offsets, &indices), weights, own);
             for chosen in 0..16_usize {
                 let is_chosen = |v: usize| chosen >> v & 1 == 1;
-                let of_chosen = ChosenLists::new(&lists, (weights, own), is_chosen, Others::LeftOut, |row| row);
+                let of_chosen =
+                    ChosenLists::new(&lists, (weights, own), is_chosen, Others::LeftOut, |row| row);
                 let one = (&of_chosen.offsets[..], &of_chosen.indices[..]);
                 let mut one = sums(&rows, one, of_chosen.weights(), None);
                 // The others are made of the rows that they need, which lie one behind the other.
@@ -139,11 +140,14 @@ mod tests {
                 let always = if own.is_some() { 0 } else { 4 };
                 let taken = rows_of_chosen(&lists, left, always, own.is_some());
                 assert!(taken.windows(2).all(|pair| pair[0] < pair[1]), "{taken:?}");
-                let place = |row: usize| taken.iter().position(|&of| of as usize == row).expect("a row that it needs");
+                let place = |row: usize| {
+                    taken.iter().position(|&of| of as usize == row).expect("a row that it needs")
+                };
                 let of_others = ChosenLists::new(&lists, (weights, own), left, Others::Empty, place);
                 let some: Vec<f32> =
                     taken.iter().flat_map(|&row| rows[row as usize * WIDTH..][..WIDTH].to_vec()).collect();
-                let mut found = sums(&some, (&of_others.offsets, &of_others.indices), of_others.weights(), None);
+                let mut found =
+                    sums(&some, (&of_others.offsets, &of_others.indices), of_others.weights(), None);
                 for v in (0..4).filter(|&v| is_chosen(v)) {
                     found[v * WIDTH..][..WIDTH].copy_from_slice(&one[..WIDTH]);
                     one.drain(..WIDTH);
@@ -152,9 +156,16 @@ mod tests {
                 // No row more than that, but for those that come always.
                 let needed = |row: usize| {
                     row < always
-                        || (0..4).any(|v| left(v) && (indices[lists.edges(v)].contains(&(row as i32)) || own.is_some() && row == v))
+                        || (0..4).any(|v| {
+                            left(v)
+                                && (indices[lists.edges(v)].contains(&(row as i32))
+                                    || own.is_some() && row == v)
+                        })
                 };
-                assert!((0..9).all(|row| needed(row) == taken.contains(&(row as i32))), "{chosen:04b}: {taken:?}");
+                assert!(
+                    (0..9).all(|row| needed(row) == taken.contains(&(row as i32))),
+                    "{chosen:04b}: {taken:?}"
+                );
             }
         }
     }

@@ -215,7 +215,9 @@ impl SumBeginner {
         if let (Weights::Heads(_, heads), _) = weights {
             return Err(ListsError::Heads { width: 1, heads }.into());
         }
-        let Self { kept, is_kept, found, offsets, indices, weights: weighed, sum_of, own_of, own_ids, .. } = self;
+        let Self {
+            kept, is_kept, found, offsets, indices, weights: weighed, sum_of, own_of, own_ids, ..
+        } = self;
         let pool = pool.filter(|_| ids.len() + lists.indices().len() >= PARALLEL_FROM);
         let threads = pool.map_or(1, |pool| threads.clamp(1, pool.current_num_threads()));
         is_kept.resize(ids.len(), false);
@@ -410,10 +412,19 @@ mod tests {
     #[test]
     fn what_is_begun_is_the_same_by_any_number_of_threads() {
         let (rows, lists) = (3000_usize, 2500_usize);
-        let table: Vec<u8> = (0..2 * rows).flat_map(|at| ((at * 7919 % 1013) as f32 / 97.0).to_le_bytes()).collect();
+        let table: Vec<u8> =
+            (0..2 * rows).flat_map(|at| ((at * 7919 % 1013) as f32 / 97.0).to_le_bytes()).collect();
         let ids: Vec<i64> = (0..rows as i64).map(|id| id * 1117 % rows as i64).collect();
         // Some lists are empty, one is much longer than the others, and so are the last ones.
-        let length = |v: usize| if v == 700 { 5000 } else if v > 2480 { 0 } else { v * 31 % 17 };
+        let length = |v: usize| {
+            if v == 700 {
+                5000
+            } else if v > 2480 {
+                0
+            } else {
+                v * 31 % 17
+            }
+        };
         let (mut offsets, mut indices) = (vec![0], Vec::new());
         for v in 0..lists {
             indices.extend((0..length(v)).map(|edge| ((v * 131 + edge * 613) % rows) as i32));
@@ -432,7 +443,8 @@ mod tests {
                 let mut room = vec![0_u64; bytes.room(lists).div_ceil(8)];
                 let mut begin = |lists: Lists<'_, i32>, weights: Weights<'_, f32>| {
                     let room = bytemuck::cast_slice_mut(&mut room);
-                    let place = BeginPlace { room, lists, weights, own: own.map(|own| &own[..lists.len()]), threads };
+                    let place =
+                        BeginPlace { room, lists, weights, own: own.map(|own| &own[..lists.len()]), threads };
                     beginner.begin(&mut source, &ids, place).unwrap()
                 };
                 // Nothing of another batch before it stays.

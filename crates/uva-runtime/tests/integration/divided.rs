@@ -95,7 +95,13 @@ fn compared_all(dataset: &Arc<Dataset>, options: &LoaderOptions) -> ([u64; 3], [
 }
 
 fn options(aggregation: Aggregation, fanouts: &[i32]) -> LoaderOptions {
-    LoaderOptions { aggregation, fanouts: fanouts.to_vec(), batch_size: 64, seed: 5, ..LoaderOptions::default() }
+    LoaderOptions {
+        aggregation,
+        fanouts: fanouts.to_vec(),
+        batch_size: 64,
+        seed: 5,
+        ..LoaderOptions::default()
+    }
 }
 
 #[test]
@@ -131,5 +137,8 @@ fn on_a_citation_graph_with_three_hops_a_divided_batch_takes_fewer_bytes_than_al
     let dataset = Arc::new(Dataset::open(&path).unwrap());
     let ([divided, raw, sums], [summed, all]) =
         compared_all(&dataset, &LoaderOptions { batch_size: 512, ..options(Mean, &[15, 10, 5]) });
-    assert!(20 * divided <= 19 * raw.min(sums), "{divided} of {raw} and {sums}: {summed} of {all} are summed");
+    assert!(
+        20 * divided <= 19 * raw.min(sums),
+        "{divided} of {raw} and {sums}: {summed} of {all} are summed"
+    );
 }

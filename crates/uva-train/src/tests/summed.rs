@@ -110,7 +110,8 @@ fn training_has_the_same_bits_whichever_destinations_sums_come_with_a_batch() {
         for (number, batch) in batches(&graph).iter().enumerate() {
             let blocks = batch.blocks();
             // All, none, and some in between.
-            let marked = |v: usize| [true, false, v.is_multiple_of(2), v > 3, v == 1, !v.is_multiple_of(3)][number];
+            let marked =
+                |v: usize| [true, false, v.is_multiple_of(2), v > 3, v == 1, !v.is_multiple_of(3)][number];
             let mask: Vec<u8> = (0..blocks[1].destinations).map(|v| u8::from(marked(v))).collect();
             let (sums, rows) = divided(model, batch, &mask);
             let given = BatchInput {
