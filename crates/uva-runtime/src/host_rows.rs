@@ -181,7 +181,8 @@ impl<'d> HostRows<'d> {
         let (to, sums) = cut_off(to, sums);
         let (_, x) = cut_off(to, x);
         let place = SumPlace {
-            out: bytemuck::cast_slice_mut(sums),
+            // No bytes begin nowhere in particular.
+            out: if sums.is_empty() { &mut [] } else { bytemuck::cast_slice_mut(sums) },
             own: x,
             own_of: Some(&division.kept),
             argmax: &mut [],
