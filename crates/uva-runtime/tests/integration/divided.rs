@@ -42,13 +42,14 @@ fn compared(how: Aggregation, divided: &Batch, plain: &Batch, sums: &Batch) -> (
     };
     let found = bits(&mut divided.aggregated().unwrap().iter());
     assert!(found == bits(&mut marked.iter().map(|&v| all.row(v))), "other sums than of all destinations");
-    let is_kept = |node: usize| {
-        let is_left = |v: usize| v < block.destinations && mask[v] == 0;
-        (node < block.destinations && how == Mean)
-            || is_left(node)
-            || (0..block.destinations).any(|v| is_left(v) && list(v).contains(&(node as i32)))
-    };
-    let kept: Vec<usize> = (0..nodes.len()).filter(|&node| is_kept(node)).collect();
+    let mut needed = vec![false; nodes.len()];
+    for v in 0..block.destinations {
+        needed[v] |= how == Mean || mask[v] == 0;
+        if mask[v] == 0 {
+            list(v).iter().for_each(|&node| needed[node as usize] = true);
+        }
+    }
+    let kept: Vec<usize> = (0..nodes.len()).filter(|&node| needed[node]).collect();
     let row = |node: usize| &plain.features().bytes[node * row_bytes as usize..][..row_bytes as usize];
     let rows: Vec<u8> = kept.iter().flat_map(|&node| row(node)).copied().collect();
     assert!(divided.features().bytes == rows, "other rows than the destinations that are left take");
