@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::aggregate_auto::small_batches;
-use crate::support::directory;
 use crate::support::runs::{Metrics, learned, small_graph, train};
+use crate::support::{directory, uvatrain};
 
 const BY_NODE: &str = "--aggregate host --aggregate-by node";
 
@@ -59,12 +59,18 @@ fn losses_and_hashes_are_those_of_whole_rows_however_batches_are_made_and_resume
         let host = run("--epochs 1 --in-process --aggregate host");
         assert!(slot(&by_node) <= slot(&off).min(slot(&host)) + 4096, "{} bytes", slot(&by_node));
 
-        // Workers, and a checkpoint that the other way has written.
+        // A checkpoint that the other way has written, and workers.
         run("--epochs 1 --in-process --aggregate off --checkpoint kept --overwrite-checkpoint");
-        let whole = format!("--prepare whole --samplers 2 --epochs 2 --checkpoint kept --resume {BY_NODE}");
-        let resumed = run(&whole);
+        let resumed = run(&format!("--in-process --epochs 2 --checkpoint kept --resume {BY_NODE}"));
         assert_eq!(learned(&resumed), learned(&off), "{model}");
         assert_eq!(in_force(&resumed)["aggregate"]["by"], "node");
+        let whole = format!(
+            "train graph --fanouts 5,4 --batch-size 100 --hidden 16 --train-threads 1 --epochs 2 --model {model} \
+             --prepare whole --samplers 2 --metrics run.jsonl {BY_NODE}"
+        );
+        uvatrain(temp.path(), whole.split(' ')).run().succeeds();
+        let whole = Metrics::read(&temp.path().join("run.jsonl"));
+        assert_eq!(learned(&whole), learned(&off), "{model}");
         // Weights of the sampler, and losses with a cache, whose hits are those of whole rows.
         let options = "--sampler-kind ladies --epochs 1 --in-process --gpu-cache 100KB --cache-policy fifo";
         let [off, by_node] =

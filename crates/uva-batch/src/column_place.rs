@@ -50,9 +50,12 @@ impl ColumnPlace {
     /// The bytes that the batch of this header uses of it.
     #[must_use]
     pub fn used(&self, header: &BatchHeader) -> Range<usize> {
-        let kept = self.behind.map_or(0, |row_bytes| header.kept_rows() * row_bytes);
+        let rows = self.rows(header);
+        // A batch without sums ends with its rows: nothing begins behind them.
+        let behind = self.behind.filter(|_| rows > 0);
+        let kept = behind.map_or(0, |row_bytes| header.kept_rows() * row_bytes);
         let at = self.at + kept.next_multiple_of(CACHE_LINE);
-        at..at + self.rows(header) * self.row_bytes()
+        at..at + rows * self.row_bytes()
     }
 
     /// The bytes that are kept for it.

@@ -876,6 +876,10 @@ mod tests {
             assert!(at(Column::SumMask).end <= at(Column::X).start && at(Column::X).start % PAGE == 0);
             assert_eq!(divided.used_bytes(&header), at(Column::Aggregated).end);
             assert_eq!(header.sum_entries(), 17);
+            // Without sums nothing lies behind the rows.
+            let without = with(30, 0);
+            let sums = divided.range(&without, Column::Aggregated, 0);
+            assert!(sums.is_empty() && sums.end <= divided.used_bytes(&without), "{sums:?}");
             // Whatever is divided as it should be has room, and what has none is refused.
             let mut payload = vec![0; divided.batch_bytes()];
             let mut read = |kept, sums| {
