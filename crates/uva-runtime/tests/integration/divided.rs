@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use uva_batch::Aggregation::{self, Degrees, Mean};
-use uva_graph::Dataset;
+use uva_graph::{Dataset, ElementType};
 use uva_io::generate::{self, Citation, Common};
 use uva_plan::{MissedLists, OwnRows, SumCosts};
 use uva_runtime::cache::CacheContents;
@@ -122,10 +122,17 @@ fn batches_have_the_sums_of_the_best_division_and_the_rows_that_the_others_take_
             let ([divided, raw, sums], [summed, all]) = compared_all(&dataset, &options);
             assert!(divided > 0 && raw > 0 && sums > 0 && summed <= all, "{options:?}");
         }
-        // With one hop most lists have rows of their own, and some destinations are left.
+        // With one hop most lists have rows of their own, and some destinations are left; none whose own row would be
+        // needed in place of a sum that is no larger.
         let (_, [summed, all]) = compared_all(&dataset, &options(how, &[6]));
-        assert!(0 < summed && summed < all, "{how}: {summed} of {all}");
+        assert!(0 < summed && (summed < all) == (how == Mean), "{how}: {summed} of {all}");
     }
+    // Of half-precision rows a sum takes two.
+    let temp = tempfile::tempdir().unwrap();
+    let half = common::graph_of(temp.path(), 2000, 8.0, ElementType::F16);
+    let half = Arc::new(Dataset::open(&half).unwrap());
+    let (_, [summed, all]) = compared_all(&half, &options(Degrees, &[2]));
+    assert!(0 < summed && summed < all, "{summed} of {all}");
 }
 
 /// Where destinations share many of their sources, both pure ways take more bytes.
