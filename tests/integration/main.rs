@@ -9,6 +9,8 @@ mod support;
 mod aggregate;
 mod aggregate_auto;
 #[cfg(feature = "train")]
+mod aggregate_by_node;
+#[cfg(feature = "train")]
 mod aggregate_cached;
 mod aggregate_gpu;
 #[cfg(feature = "train")]

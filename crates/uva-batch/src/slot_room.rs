@@ -106,6 +106,7 @@ mod tests {
             aggregation: Aggregation::None,
             gathers_before_sums: false,
             chooses_sums: false,
+            divides_sums: false,
             asked: Vec::new(),
             shapes: None,
             tables: None,

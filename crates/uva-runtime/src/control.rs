@@ -36,7 +36,7 @@ const LINE: usize = 8;
 const COUNTERS: usize = LINE;
 const COUNTERS_PER_ROLE: usize = 2 * LINE;
 /// Words after the last role's counters that only the consumer writes: its tally, and what it evaluates.
-const CONSUMERS_OWN: usize = 3 * LINE;
+const CONSUMERS_OWN: usize = 4 * LINE;
 const TALLY: usize = 13 + AggregateAmounts::WORDS;
 /// Among them: 0, or the split under full-neighbourhood evaluation + 1, and the epoch it follows.
 const EVALUATING: usize = TALLY;
@@ -434,7 +434,7 @@ mod tests {
         let control = Control::create(&of_samplers(2)).unwrap();
         let counts = |row_hits| CacheCounts { list_reads: 4, list_hits: 3, rows: 2, row_hits };
         let cache = CacheTotals { counted: counts(1), others: counts(2) };
-        let aggregate = AggregateAmounts::from_words([11, 12, 13, 14, 15, 16, 17, 18]);
+        let aggregate = AggregateAmounts::from_words([11, 12, 13, 14, 15, 16, 17, 18, 19, 20]);
         let one =
             Tally { batches: 1, epochs: 7, nanoseconds: 9, cache, unpadded: 5, oversized: 6, aggregate };
         control.add_to_tally(&one);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use uva_batch::Aggregation;
+use uva_batch::{Aggregation, BatchLayout};
 use uva_graph::Split;
 use uva_mem::files::{Former, open_output, open_regular};
 use uva_sample::BatchKey;
@@ -68,9 +68,10 @@ impl InForce {
         Self { in_force: json!({ "backend": backend, "partition": partition }) }
     }
 
-    /// The field that says who sums, and why. The producer of the run can make sums of this kind.
+    /// The field that says who sums, and why, in a run whose slots have this layout.
     #[must_use]
-    pub fn of_sums(choice: &SumsChoice, aggregation: Aggregation) -> Self {
+    pub fn of_sums(choice: &SumsChoice, layout: &BatchLayout) -> Self {
+        let aggregation = layout.aggregation();
         let SumsChoice { share, reason, batches_per_second, batches, from } = choice;
         let (way, sums) = match share {
             share if share.is_none() => ("off", Aggregation::None),
@@ -84,6 +85,9 @@ impl InForce {
             "reason": reason,
             "measured_batches": batches,
         });
+        if layout.divides_sums() && !share.is_none() {
+            aggregate["by"] = json!("node");
+        }
         for (share, speed) in batches_per_second.iter().flatten() {
             aggregate["batches_per_second"][share.name()] = json!(speed);
         }

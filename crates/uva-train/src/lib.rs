@@ -35,6 +35,7 @@ pub mod cuda;
 mod device;
 mod device_input;
 mod dispatcher;
+mod divided;
 mod dropout;
 mod error;
 mod evaluate;

@@ -7,6 +7,7 @@ use crate::block_kernel::{BlockPreparer, RawBlock};
 use crate::borrowed::{Borrowed, Number};
 use crate::device::TrainDevice;
 use crate::device_input::{DeviceBatch, DeviceBlock};
+use crate::divided;
 use crate::input::BatchInput;
 use crate::targets::Targets;
 use tch::{Device, Kind, Tensor};
@@ -175,8 +176,10 @@ impl<'a> Prepared<'a> {
     fn on_host(trainer: &Trains<'_>, input: &BatchInput<'a>) -> Result<Self, TrainError> {
         let (model, kind) = (trainer.model, trainer.kind);
         let listed = input.listed().iter().map(|block| Block::new(model, block, input.degrees, kind));
-        let blocks: Result<_, TrainError> = listed.chain(summed(input, None).transpose()).collect();
-        Ok(Self { tables: vec![input.feature_rows()?], blocks: blocks? })
+        let (rows, summed) = rows_and_sums(model, input)?;
+        let summed = summed.map(|(counts, sums)| Ok(Block::given(counts, sums)));
+        let blocks: Result<_, TrainError> = listed.chain(summed).collect();
+        Ok(Self { tables: vec![rows], blocks: blocks? })
     }
 
     /// Host memory, checked as on the CPU, then copied to `device` and treated like device memory.
@@ -228,9 +231,12 @@ impl<'a> Tensors<'a> {
             Ok(BlockTensors { sources: block.sources, indptr, indices, weights, edge_attr })
         };
         let blocks: Result<_, TrainError> = input.listed().iter().map(block).collect();
-        let rows = Borrowed::owned(input.feature_rows()?.tensor().f_to_device(device)?);
-        let summed = summed(input, Some(device))?;
-        Ok(Self { rows, degrees, blocks: blocks?, summed })
+        let (rows, summed) = rows_and_sums(trainer.model, input)?;
+        let there = |rows: &Borrowed<'_>| -> Result<_, TrainError> {
+            Ok(Borrowed::owned(rows.tensor().f_to_device(device)?))
+        };
+        let summed = summed.map(|(counts, sums)| Ok::<_, TrainError>(Block::given(counts, there(&sums)?)));
+        Ok(Self { rows: there(&rows)?, degrees, blocks: blocks?, summed: summed.transpose()? })
     }
 
     /// The batch in the memory of `device`. The host checks what it knows.
@@ -304,14 +310,22 @@ fn copies<'a>(tables: Vec<Borrowed<'a>>, device: Device) -> Result<Vec<Borrowed<
     tables.iter().map(copy).collect()
 }
 
-/// The last block of a checked batch, if its sums were made with the batch: on that device, or where they lie.
-fn summed<'a>(input: &BatchInput<'a>, device: Option<Device>) -> Result<Option<Block<'a>>, TrainError> {
-    let Some((block, sums)) = input.sums()? else { return Ok(None) };
-    let sums = match device {
-        Some(device) => Borrowed::owned(sums.tensor().f_to_device(device)?),
-        None => sums,
-    };
-    Ok(Some(Block::given((block.destinations, block.sources, block.indices.len()), sums)))
+/// Destinations, sources and edges of a block, and its sums.
+type BlockOfSums<'a> = ((usize, usize, usize), Borrowed<'a>);
+
+/// The rows of a checked batch in host memory that its first layer reads, and the sums of its last block if they were made
+/// with the batch. Where that was done for some of its destinations, this makes the others.
+fn rows_and_sums<'a>(
+    model: ModelKind,
+    input: &BatchInput<'a>,
+) -> Result<(Borrowed<'a>, Option<BlockOfSums<'a>>), TrainError> {
+    let counts = |block: &crate::BlockInput<'_>| (block.destinations, block.sources, block.indices.len());
+    if let (Some(given), Some(mask), Some(block)) = (input.aggregated, input.sum_mask, input.blocks.last()) {
+        let sums = divided::all_sums(model, input, block, (given, mask))?;
+        return Ok((divided::own_rows(model, input, block)?, Some((counts(block), sums))));
+    }
+    let sums = input.sums()?.map(|(block, sums)| (counts(block), sums));
+    Ok((input.feature_rows()?, sums))
 }
 
 fn on_another_device() -> TrainError {

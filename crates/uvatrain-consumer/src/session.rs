@@ -177,7 +177,7 @@ impl<'a> Session<'a> {
             }
             let Some(batch) = receiver.next_batch()? else { break };
             if let Some(choice) = receiver.take_sums_choice() {
-                observer.event(&Event::InForce(InForce::of_sums(&choice, batch.layout().aggregation())))?;
+                observer.event(&Event::InForce(InForce::of_sums(&choice, batch.layout())))?;
                 observer.note(&format!("--aggregate auto: {}", choice.reason));
             }
             match batch.split() {

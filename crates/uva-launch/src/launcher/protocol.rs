@@ -4,7 +4,7 @@
 //! with its own before it trusts anything else.
 
 /// Raised with every change of that layout; a test in this file detects such changes.
-pub const PROTOCOL: u32 = 20;
+pub const PROTOCOL: u32 = 21;
 
 /// The version that both sides must have: that of this crate, in the program and in the attached process.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -99,16 +99,16 @@ mod tests {
             BatchHeader::BYTES
         );
         // If this fails: raise PROTOCOL, and write down here what it stands for from then on.
-        assert_eq!((PROTOCOL, stands_for.as_str()), (20, STANDS_FOR));
+        assert_eq!((PROTOCOL, stands_for.as_str()), (21, STANDS_FOR));
     }
 
-    const STANDS_FOR: &str = "ring 1, hand-over 1, control page of 2 samplers 96 words, 15 a role, 960 bytes of BatchHeader { hash, \
+    const STANDS_FOR: &str = "ring 1, hand-over 1, control page of 2 samplers 104 words, 15 a role, 960 bytes of BatchHeader { hash, \
         sample_began, sample_ns, gather_began, gather_ns, list_reads, list_reads_cached, rows_cached, disk: BatchReads { bytes_asked, bytes_read, reads, cached_rows, \
-        kept_rows, ahead_rows, demanded_rows }, link_bytes, queue, pace, kind, \
-        split, summed, epoch, batch, seeds, nodes, layer_count, sampler, real_seeds, real_nodes, layers, .Welcome.backend \
+        kept_rows, ahead_rows, demanded_rows }, link_bytes, sum_entries, queue, pace, kind, \
+        split, summed, epoch, batch, seeds, nodes, layer_count, sampler, real_seeds, real_nodes, kept_rows, sum_rows, layers, .Welcome.backend \
         .Welcome.caches.counted_epochs .Welcome.caches.dynamic .Welcome.caches.kept_rows .Welcome.caches.lists .Welcome.caches.reordered .Welcome.caches.rows \
         .Welcome.dataset .Welcome.handed .Welcome.job.events .Welcome.loader.aggregate_argmax .Welcome.loader.aggregation .Welcome.loader.batch_dependency \
-        .Welcome.loader.batch_size .Welcome.loader.batch_slots .Welcome.loader.degrees .Welcome.loader.drop_last \
+        .Welcome.loader.batch_size .Welcome.loader.batch_slots .Welcome.loader.degrees .Welcome.loader.divides_sums .Welcome.loader.drop_last \
         .Welcome.loader.edge_attr .Welcome.loader.edge_ids .Welcome.loader.expand .Welcome.loader.fanouts .Welcome.loader.feature_slots \
         .Welcome.loader.feature_type .Welcome.loader.features .Welcome.loader.gather_threads .Welcome.loader.gathers_before_sums .Welcome.loader.hops .Welcome.loader.input_id .Welcome.loader.input_nodes \
         .Welcome.loader.look_ahead .Welcome.loader.pad .Welcome.loader.part.index \

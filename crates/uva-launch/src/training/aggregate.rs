@@ -6,10 +6,11 @@ use uva_model::checkpoint::StoredModel;
 use uva_model::{TrainerOptions, Weighting};
 use uva_options::{OptionError, named};
 use uva_runtime::backend::Backend;
+use uva_runtime::options::Pad;
 use uva_runtime::plan::RunPlan;
 use uva_runtime::{Aggregation, LoaderOptions, SumObstacle, Windows, obstacle_in_table};
 
-use super::job::{Aggregate, TrainingOptions};
+use super::job::{Aggregate, AggregateBy, TrainingOptions};
 
 named! {
     /// Who makes the sums that the first layer of a trained model in use begins with.
@@ -32,6 +33,8 @@ pub struct AggregateVerdict {
     pub(super) chosen_for: Option<usize>,
     /// Where the sums are made.
     way: Aggregate,
+    /// What that is decided for.
+    by: AggregateBy,
     reason: String,
 }
 
@@ -39,7 +42,8 @@ impl AggregateVerdict {
     /// The consumer, or nobody.
     pub(super) fn off(reason: &str) -> Self {
         let reason = reason.to_owned();
-        Self { aggregation: Aggregation::None, chosen_for: None, way: Aggregate::Off, reason }
+        let by = AggregateBy::Batch;
+        Self { aggregation: Aggregation::None, chosen_for: None, way: Aggregate::Off, by, reason }
     }
 
     /// By what was asked for. `auto` leaves the choice to the run, where there is one to make and the run is long enough
@@ -54,11 +58,14 @@ impl AggregateVerdict {
         plan: &RunPlan,
         outputs: usize,
     ) -> Result<Self, OptionError> {
-        let sums = sums_of(&options.trainer());
+        let (sums, by) = (sums_of(&options.trainer()), options.aggregate_by);
+        if by == AggregateBy::Node {
+            check_by_node(options.aggregate, backend, &plan.options)?;
+        }
         match (options.aggregate, obstacle(options, dataset, backend)) {
             (Aggregate::Off, _) => Ok(Self::off("asked for")),
             (way @ (Aggregate::Host | Aggregate::Device), None) => {
-                Ok(Self { aggregation: sums, chosen_for: None, way, reason: "asked for".to_owned() })
+                Ok(Self { aggregation: sums, chosen_for: None, way, by, reason: "asked for".to_owned() })
             }
             (way @ (Aggregate::Host | Aggregate::Device), Some(obstacle)) => {
                 let SumObstacle { option, why, remedy } = obstacle;
@@ -74,6 +81,7 @@ impl AggregateVerdict {
                     aggregation: sums,
                     chosen_for: Some(if options.blocks > 1 { options.hidden } else { outputs }),
                     way: Aggregate::Auto,
+                    by,
                     reason: "the first training batches try both ways, and later ones shares between them; what is faster stays"
                         .to_owned(),
                 },
@@ -113,6 +121,7 @@ impl AggregateVerdict {
                 aggregation: sums,
                 chosen_for: None,
                 way: Aggregate::Host,
+                by: AggregateBy::Batch,
                 reason: "asked for".to_owned(),
             }),
             (AggregateInUse::Host, Some(SumObstacle { option, why, remedy })) => {
@@ -128,6 +137,7 @@ impl AggregateVerdict {
                     aggregation: sums,
                     chosen_for: Some(if options.layers > 1 { options.hidden } else { model.outputs }),
                     way: Aggregate::Auto,
+                    by: AggregateBy::Batch,
                     reason: "the producer sums the batches whose lists have at most 1.5 rows for each node"
                         .to_owned(),
                 },
@@ -138,6 +148,11 @@ impl AggregateVerdict {
     /// Whether the producer gathers the rows first, into memory of its own beside the slots.
     pub(super) fn gathers_before_sums(&self) -> bool {
         self.way == Aggregate::Device
+    }
+
+    /// Whether the producer chooses destination by destination.
+    pub(super) fn divides_sums(&self) -> bool {
+        self.by == AggregateBy::Node
     }
 
     /// As the metrics' first line has it, of a run with this plan.
@@ -155,8 +170,31 @@ impl AggregateVerdict {
     }
 
     fn told(&self, way: &str) -> Value {
-        json!({ "way": way, "sums": self.aggregation.name(), "reason": self.reason })
+        let mut told = json!({ "way": way, "sums": self.aggregation.name(), "reason": self.reason });
+        if self.by == AggregateBy::Node {
+            told["by"] = json!(self.by.name());
+        }
+        told
     }
+}
+
+/// Refuses to choose by destination where nothing is summed so. Where `aggregate=auto` leaves the sums to the consumer, there
+/// is nothing to choose.
+fn check_by_node(way: Aggregate, backend: &Backend, loader: &LoaderOptions) -> Result<(), OptionError> {
+    let reason = match way {
+        Aggregate::Off => "with `aggregate=off` the consumer makes all sums: use `aggregate=host`",
+        Aggregate::Device => {
+            "with `aggregate=device` a kernel makes all sums of a batch: use `aggregate=host` on the CPU, or              `aggregate_by=batch`"
+        }
+        Aggregate::Host if backend.device_slots().is_some() => {
+            "feature slots are on a GPU, where the consumer has no sums of single destinations yet: use              `aggregate_by=batch`, or `device=cpu`"
+        }
+        _ if loader.pad != Pad::Off => {
+            "with `pad=auto` batches have static shapes, and a divided one has as many rows as its sums take: leave one              of them out"
+        }
+        _ => return Ok(()),
+    };
+    Err(OptionError::new("aggregate_by", AggregateBy::Node, reason))
 }
 
 /// Why `auto` tries nothing in a run where the producer could sum.

@@ -161,13 +161,14 @@ impl Case {
         let width = row_bytes / bytes;
         let expected: Vec<f32> =
             (0..lists.len()).flat_map(|v| self.by_definition(v, way, width, &floats)).collect();
-        let own_rows: Vec<u8> = self.ids[..lists.len()]
-            .iter()
-            .flat_map(|&id| match values.own() {
+        let delivered = |ids: &[i64]| -> Vec<u8> {
+            let delivered = |&id: &i64| match values.own() {
                 None => row(id).to_vec(),
                 Some(_) => floats(id).into_iter().flat_map(f32::to_le_bytes).collect(),
-            })
-            .collect();
+            };
+            ids.iter().flat_map(delivered).collect()
+        };
+        let own_rows = delivered(&self.ids[..lists.len()]);
         let (mut out, mut rows) = (vec![f32::NAN; expected.len() + 1], vec![0xa5; own_rows.len() + 1]);
         let (end, rows_end) = (expected.len(), own_rows.len());
         let places: Vec<i32> = match way {
@@ -187,6 +188,7 @@ impl Case {
         let place = SumPlace {
             out: &mut out[..end],
             own: if own { &mut [] } else { &mut rows[..rows_end] },
+            own_of: None,
             argmax: &mut argmax[..places.len()],
             lists,
             reduction,
@@ -210,6 +212,25 @@ impl Case {
         let read = read.unwrap_or_else(|error| panic!("{}: {error}", what()));
         assert!(rows[..rows_end] == own_rows, "{}: other rows alone than a plain loop's", what());
         assert_eq!((rows[rows_end], read.total()), (0xa5, listed.len() as u64), "{}", what());
+
+        // Rows that are named, beside the same sums: in any order, and more than once.
+        let named: Vec<i32> = (0..self.ids.len() as i32).rev().flat_map(|place| [place, place]).collect();
+        let ids: Vec<i64> = named.iter().map(|&place| self.ids[place as usize]).collect();
+        let expected_rows = delivered(&ids);
+        let (mut again, mut rows) = (vec![f32::NAN; end], vec![0xa5; expected_rows.len()]);
+        let place = SumPlace {
+            out: &mut again,
+            own: &mut rows,
+            own_of: Some(&named),
+            argmax: &mut [],
+            lists,
+            reduction,
+            threads: usize::MAX,
+        };
+        let read = source.fill(&self.ids, place).unwrap_or_else(|error| panic!("{}: {error}", what()));
+        assert!(rows == expected_rows, "{}: other rows than those that were named", what());
+        assert!(bits(&again) == bits(&out[..end]), "{}: other sums beside named rows", what());
+        assert_eq!(read.total(), self.ids.len() as u64, "{}: every id has one origin", what());
     }
 }
 
@@ -298,6 +319,7 @@ fn refusals(make: &MakeSummed<'_>, narrow: Option<NarrowFloat>) {
         let place = SumPlace {
             out: &mut out,
             own: &mut rows,
+            own_of: None,
             argmax: &mut [],
             lists: Lists::new(&offsets, &indices, 2).expect("lists"),
             reduction: match max {
@@ -337,6 +359,7 @@ fn refusals(make: &MakeSummed<'_>, narrow: Option<NarrowFloat>) {
         let place = SumPlace {
             out: &mut out,
             own: &mut [],
+            own_of: None,
             argmax: &mut argmax,
             lists: Lists::new(&[0, 1, 2], &[0, 1], 2).expect("lists"),
             reduction,
@@ -367,6 +390,7 @@ fn maxima_of_no_numbers(make: &MakeSummed<'_>) {
             let place = SumPlace {
                 out: &mut out,
                 own: &mut [],
+                own_of: None,
                 argmax: &mut [],
                 lists: Lists::new(&offsets, &indices, rows).expect("lists"),
                 reduction: Reduction::Max,

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use rayon::ThreadPool;
+use rayon::prelude::*;
 use uva_ops::lists::{Lists, ListsError, Weights};
 
 use super::place::{HostPlace, Reduction, SumPlace, SumSource};
@@ -9,6 +11,9 @@ use crate::error::GatherError;
 
 /// Arrays in the room for begun sums begin on multiples of this, so that no two share a cache line.
 const ALIGNMENT: usize = 64;
+
+/// Ids and entries of lists from which on several threads look them up. Waking threads takes longer than fewer do.
+const PARALLEL_FROM: usize = 1 << 14;
 
 /// The rows of a table that a cache elsewhere has: a bit a row.
 #[derive(Debug)]
@@ -129,8 +134,10 @@ pub struct BeginPlace<'p> {
 pub struct SumBeginner {
     kept: KeptRows,
     bytes: BegunBytes,
-    /// Of the present batch: whether each id is kept, the lists of the others' positions, and the own rows.
+    /// Of the present batch: whether each id is kept, what each thread has found, and from that the lists of the others'
+    /// positions, and the own rows.
     is_kept: Vec<bool>,
+    found: Vec<Found>,
     offsets: Vec<i32>,
     indices: Vec<i32>,
     weights: Vec<f32>,
@@ -143,9 +150,9 @@ impl SumBeginner {
     /// For sums and own rows of these bytes, where the cache has those rows.
     #[must_use]
     pub fn new(kept: KeptRows, bytes: BegunBytes) -> Self {
-        let (is_kept, own_ids, weights) = (Vec::new(), Vec::new(), Vec::new());
+        let (is_kept, found, own_ids, weights) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let [offsets, indices, sum_of, own_of] = [const { Vec::new() }; 4];
-        Self { kept, bytes, is_kept, offsets, indices, weights, sum_of, own_of, own_ids }
+        Self { kept, bytes, is_kept, found, offsets, indices, weights, sum_of, own_of, own_ids }
     }
 
     /// Begins the sums of a batch of these ids, with rows of `source`.
@@ -167,7 +174,7 @@ impl SumBeginner {
         if lists.rows() != ids.len() || lists.len() > ids.len() {
             return Err(ListsError::Index(ids.len()).into());
         }
-        self.split(ids, &lists, weights, own)?;
+        self.split((source.pool(), threads), ids, &lists, (weights, own))?;
         let (sum_rows, own_rows) = (self.offsets.len() - 1, self.own_ids.len());
         let kept = self.is_kept.iter().filter(|&&kept| kept).count() as u64;
         let begun = Begun::new(lists.len(), self.bytes, sum_rows, own_rows, kept);
@@ -184,6 +191,7 @@ impl SumBeginner {
                 argmax: &mut [],
                 out: bytemuck::cast_slice_mut(&mut room[begun.sums.clone()]),
                 own: &mut [],
+                own_of: None,
                 lists: Lists::new(&self.offsets, &self.indices, ids.len())?,
                 reduction: Reduction::Sum { weights: Weights::Each(&self.weights), own: None },
                 threads,
@@ -196,34 +204,114 @@ impl SumBeginner {
         Ok(begun)
     }
 
-    /// Notes the lists of what is not kept.
+    /// Notes the lists of what is not kept, by at most so many of these threads. What is noted does not depend on them.
     fn split(
         &mut self,
+        (pool, threads): (Option<&ThreadPool>, usize),
         ids: &[i64],
         lists: &Lists<'_, i32>,
-        weights: Weights<'_, f32>,
-        own: Option<&[f32]>,
+        weights: (Weights<'_, f32>, Option<&[f32]>),
     ) -> Result<(), GatherError> {
-        let Self { kept, is_kept, offsets, indices, weights: weighed, sum_of, own_of, own_ids, .. } = self;
-        is_kept.clear();
-        is_kept.extend(ids.iter().map(|&id| kept.has(id)));
+        if let (Weights::Heads(_, heads), _) = weights {
+            return Err(ListsError::Heads { width: 1, heads }.into());
+        }
+        let Self {
+            kept, is_kept, found, offsets, indices, weights: weighed, sum_of, own_of, own_ids, ..
+        } = self;
+        let pool = pool.filter(|_| ids.len() + lists.indices().len() >= PARALLEL_FROM);
+        let threads = pool.map_or(1, |pool| threads.clamp(1, pool.current_num_threads()));
+        is_kept.resize(ids.len(), false);
+        let share = ids.len().div_ceil(threads).max(1);
+        let look_up = |(is_kept, ids): (&mut [bool], &[i64])| {
+            is_kept.iter_mut().zip(ids).for_each(|(is_kept, &id)| *is_kept = kept.has(id));
+        };
+        each(pool, is_kept.chunks_mut(share).zip(ids.chunks(share)).collect(), look_up);
+        let is_kept = &*is_kept;
+        found.resize_with(threads, Found::default);
+        let parts: Vec<_> = found.iter_mut().zip(shares(lists, threads)).collect();
+        each(pool, parts, |(found, part)| found.look_through(part, (is_kept, ids), lists, weights));
+
         [&mut *offsets, indices, sum_of, own_of].into_iter().for_each(Vec::clear);
         weighed.clear();
         own_ids.clear();
         offsets.push(0);
-        for list in 0..lists.len() {
+        for part in found {
+            // Local ids are 32 bits, and so are numbers of lists.
+            let (sums, owns) = (offsets.len() as i32 - 1, own_ids.len() as i32);
+            let entries = indices.len();
+            for &end in &part.ends {
+                let end = entries + end;
+                offsets.push(i32::try_from(end).map_err(|_| ListsError::Offsets(end))?);
+            }
+            let behind = |before: i32| move |&number: &i32| if number < 0 { number } else { before + number };
+            sum_of.extend(part.sum_of.iter().map(behind(sums)));
+            own_of.extend(part.own_of.iter().map(behind(owns)));
+            indices.extend_from_slice(&part.indices);
+            weighed.extend_from_slice(&part.weights);
+            own_ids.extend_from_slice(&part.own_ids);
+        }
+        Ok(())
+    }
+}
+
+/// Runs `run` on each task, by these threads where there are several.
+fn each<T: Send>(pool: Option<&ThreadPool>, tasks: Vec<T>, run: impl Fn(T) + Sync + Send) {
+    match pool {
+        Some(pool) if tasks.len() > 1 => pool.install(|| tasks.into_par_iter().for_each(run)),
+        _ => tasks.into_iter().for_each(run),
+    }
+}
+
+/// The lists in so many parts, one behind the other, of about as many entries each.
+fn shares(lists: &Lists<'_, i32>, parts: usize) -> impl Iterator<Item = Range<usize>> {
+    let entries = lists.indices().len();
+    let mut begin = 0;
+    (1..=parts).map(move |part| {
+        let first = begin;
+        begin = if part == parts { lists.len() } else { first };
+        while begin < lists.len() && lists.edges(begin).start < entries * part / parts {
+            begin += 1;
+        }
+        first..begin
+    })
+}
+
+/// What is not kept in a part of the lists, numbered from the part's begin.
+#[derive(Debug, Default)]
+struct Found {
+    /// Where each sum's entries end.
+    ends: Vec<usize>,
+    indices: Vec<i32>,
+    weights: Vec<f32>,
+    sum_of: Vec<i32>,
+    own_of: Vec<i32>,
+    own_ids: Vec<i64>,
+}
+
+impl Found {
+    /// Looks through this part of the lists.
+    fn look_through(
+        &mut self,
+        part: Range<usize>,
+        (is_kept, ids): (&[bool], &[i64]),
+        lists: &Lists<'_, i32>,
+        (weights, own): (Weights<'_, f32>, Option<&[f32]>),
+    ) {
+        let Self { ends, indices, weights: weighed, sum_of, own_of, own_ids } = self;
+        [&mut *indices, sum_of, own_of].into_iter().for_each(Vec::clear);
+        ends.clear();
+        weighed.clear();
+        own_ids.clear();
+        for list in part {
             let edges = lists.edges(list);
             let mean = (1.0 / edges.len() as f64) as f32;
-            for edge in edges {
-                if is_kept[lists.row(edge)] {
-                    continue;
-                }
+            let before = indices.len();
+            for edge in edges.filter(|&edge| !is_kept[lists.row(edge)]) {
                 indices.push(lists.indices()[edge]);
                 weighed.push(match weights {
                     Weights::Each(weights) => weights[edge],
                     Weights::Mean => mean,
-                    Weights::One => 1.0,
-                    Weights::Heads(_, heads) => return Err(ListsError::Heads { width: 1, heads }.into()),
+                    Weights::One | Weights::Heads(..) => 1.0,
                 });
             }
             let missed = !is_kept[list];
@@ -239,15 +327,13 @@ impl SumBeginner {
                 }
                 _ => own_of.push(-1),
             }
-            let entries = i32::try_from(indices.len()).map_err(|_| ListsError::Offsets(indices.len()))?;
-            if offsets.last() == Some(&entries) {
+            if indices.len() == before {
                 sum_of.push(-1);
             } else {
-                sum_of.push(offsets.len() as i32 - 1);
-                offsets.push(entries);
+                sum_of.push(ends.len() as i32);
+                ends.push(indices.len());
             }
         }
-        Ok(())
     }
 }
 
@@ -321,6 +407,58 @@ mod tests {
         // An empty list is begun by nobody.
         assert_eq!((none.sum_rows, none.own_rows, none.kept), (2, 3, 0));
         assert_eq!(numbers(&room[none.sum_of]), [0, -1, 1]);
+    }
+
+    #[test]
+    fn what_is_begun_is_the_same_by_any_number_of_threads() {
+        let (rows, lists) = (3000_usize, 2500_usize);
+        let table: Vec<u8> =
+            (0..2 * rows).flat_map(|at| ((at * 7919 % 1013) as f32 / 97.0).to_le_bytes()).collect();
+        let ids: Vec<i64> = (0..rows as i64).map(|id| id * 1117 % rows as i64).collect();
+        // Some lists are empty, one is much longer than the others, and so are the last ones.
+        let length = |v: usize| {
+            if v == 700 {
+                5000
+            } else if v > 2480 {
+                0
+            } else {
+                v * 31 % 17
+            }
+        };
+        let (mut offsets, mut indices) = (vec![0], Vec::new());
+        for v in 0..lists {
+            indices.extend((0..length(v)).map(|edge| ((v * 131 + edge * 613) % rows) as i32));
+            offsets.push(indices.len() as i32);
+        }
+        assert!(indices.len() > PARALLEL_FROM);
+        let weights: Vec<f32> = (0..indices.len()).map(|edge| (edge % 29) as f32 / 7.0).collect();
+        let own: Vec<f32> = (0..lists).map(|v| v as f32 / 300.0).collect();
+        let kept: Vec<i64> = (0..rows as i64).filter(|id| id % 3 != 0).collect();
+        let values = SummedValues { narrow: None, widened_own: false };
+        for own in [None, Some(&own[..])] {
+            let bytes = BegunBytes { sum: 8, own: if own.is_some() { 0 } else { 8 } };
+            let begun_by = |threads: usize| {
+                let mut source = Summed::new(Mapped::new(&table, 8, threads).unwrap(), values).unwrap();
+                let mut beginner = SumBeginner::new(KeptRows::new(rows, &kept).unwrap(), bytes);
+                let mut room = vec![0_u64; bytes.room(lists).div_ceil(8)];
+                let mut begin = |lists: Lists<'_, i32>, weights: Weights<'_, f32>| {
+                    let room = bytemuck::cast_slice_mut(&mut room);
+                    let place =
+                        BeginPlace { room, lists, weights, own: own.map(|own| &own[..lists.len()]), threads };
+                    beginner.begin(&mut source, &ids, place).unwrap()
+                };
+                // Nothing of another batch before it stays.
+                begin(Lists::new(&[0, 2], &[3, 5], rows).unwrap(), Weights::One);
+                let lists = Lists::new(&offsets, &indices, rows).unwrap();
+                let begun = begin(lists, Weights::Each(&weights));
+                (begun.clone(), room)
+            };
+            let (alone, room) = begun_by(1);
+            assert!(alone.sum_rows > 1000 && alone.kept == kept.len() as u64, "{alone:?}");
+            for threads in [2, 3, 8] {
+                assert!(begun_by(threads) == (alone.clone(), room.clone()), "{threads} threads");
+            }
+        }
     }
 
     #[test]

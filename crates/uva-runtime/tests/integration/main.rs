@@ -8,6 +8,7 @@ mod common;
 mod aggregate;
 mod caches;
 mod consumer;
+mod divided;
 mod edge_attr;
 mod feature_types;
 mod hops;
