@@ -113,6 +113,14 @@ pub fn missing(what: Resource) -> RuntimeError {
     RuntimeError::Failed(format!("the launcher handed over no {what}"))
 }
 
+/// Checks that a process that samples has the sequences of the seeds' order, if there are any.
+fn check_sequences(plan: &RunPlan) -> Result<(), RuntimeError> {
+    match &plan.options.made_order {
+        Some(made) if made.lacks_sequences() => Err(missing(Resource::SeedSequences)),
+        _ => Ok(()),
+    }
+}
+
 /// The connected stages of a process.
 pub struct Wired {
     /// The receiving end, where the consumer is one of the stages: it is for the calling thread.
@@ -173,6 +181,7 @@ pub fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, Runtime
         let (dataset, plan, control) = (Arc::clone(dataset), Arc::clone(plan), Arc::clone(control));
         let work: RoleWork = match stage.role {
             Role::Sampler => {
+                check_sequences(&plan)?;
                 let (index, reordered) = (stage.index, connections.reordered.clone());
                 if plan.caches.reordered && reordered.is_none() {
                     return Err(missing(Resource::ReorderedGraph));
@@ -226,6 +235,7 @@ pub fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, Runtime
                 })
             }
             Role::Worker => {
+                check_sequences(&plan)?;
                 let (index, reordered) = (stage.index, connections.reordered.clone());
                 if plan.caches.reordered && reordered.is_none() {
                     return Err(missing(Resource::ReorderedGraph));

@@ -162,10 +162,9 @@ impl<'g> Proximity<'g> {
 
 /// Nodes in the order of their original ids, of which each occurs once.
 fn in_original_order(original_ids: &[i64]) -> Vec<u32> {
-    let mut order = vec![0; original_ids.len()];
-    for (node, &id) in (0..).zip(original_ids) {
-        order[id as usize] = node;
-    }
+    // Not truncated: `Proximity::new` refused more.
+    let mut order: Vec<u32> = (0..original_ids.len() as u32).collect();
+    order.par_sort_unstable_by_key(|node| original_ids[*node as usize]);
     order
 }
 

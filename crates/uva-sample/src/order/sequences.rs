@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use uva_graph::hash::of_array;
 use uva_mem::FrozenBytes;
 
 /// Sequences of the positions of a split, each of which has every position once. Clones share the memory.
@@ -71,6 +72,12 @@ impl SeedSequences {
             Memory::Own(positions) => positions,
             Memory::Shared(memory) => bytemuck::cast_slice(memory.bytes()),
         }
+    }
+
+    /// A hash of all of them, which says whether others are equal. Uses the current rayon pool.
+    #[must_use]
+    pub fn hash(&self) -> u64 {
+        of_array(0, bytemuck::cast_slice(self.all()))
     }
 
     /// One of them.
