@@ -345,7 +345,9 @@ mod tests {
     use uva_io::generate::{self, Common, PowerLaw};
 
     use super::*;
+    use crate::seed_order::MadeOrder;
     use crate::{LoaderOptions, Passes};
+    use uva_options::OptionValue;
 
     #[test]
     fn a_stage_that_was_not_handed_what_it_needs_says_what_is_missing() {
@@ -367,11 +369,18 @@ mod tests {
             wire(connections, stages).map(|_| ()).unwrap_err().to_string()
         };
         let all = [Stage::sampler(0), Stage::PRODUCER, Stage::CONSUMER];
-        let cases: [(String, &str); 5] = [
+        let ordered = |plan: &mut RunPlan| {
+            let told = serde_json::json!({
+                "way": { "in_turns": 2 }, "sequences": 2, "seeds": 100, "file": null, "errors": null, "seconds": 0.0,
+            });
+            plan.options.made_order = MadeOrder::of_json(&told);
+        };
+        let cases: [(String, &str); 6] = [
             (refused(|_| {}, |c| c.batches = None, &all), "batch ring"),
             (refused(|_| {}, |c| c.features = None, &all), "feature ring"),
             (refused(|plan| plan.caches.reordered = true, |_| {}, &all), "reordered graph"),
             (refused(|plan| plan.caches.rows = 3, |_| {}, &all), "ids of the cached rows"),
+            (refused(ordered, |_| {}, &all), "sequences of the seed order"),
             (refused(|_| {}, |_| {}, &[Stage::sampler(0)]), "pidfd of the producer"),
         ];
         for (said, part) in cases {
