@@ -93,13 +93,14 @@ fn batches_are_those_of_the_orders_seeds_however_the_run_is_made() {
     // A checkpoint knows the order.
     let kept = "--checkpoint kept --seed-order proximity:4";
     let first = trained(temp.path(), &format!("--epochs 1 {kept}"));
-    for other in ["", "--seed-order proximity:3", "--seed-order segments:50", "--seed-order proximity:4 --order order.npy"]
-    {
-        let refused = train(
-            temp.path(),
-            "none.jsonl",
-            &format!("--epochs 2 --checkpoint kept --resume {other}"),
-        );
+    for other in [
+        "",
+        "--seed-order proximity:3",
+        "--seed-order segments:50",
+        "--seed-order proximity:4 --order order.npy",
+    ] {
+        let refused =
+            train(temp.path(), "none.jsonl", &format!("--epochs 2 --checkpoint kept --resume {other}"));
         refused.run().refuses(2, &["order"]);
     }
     let rest = trained(temp.path(), &format!("--epochs 2 --resume {kept}"));
@@ -149,7 +150,11 @@ fn the_number_of_sequences_is_the_fewest_whose_labels_are_near_and_without_one_t
     let shuffle = bench(temp.path(), "");
     assert!(shuffle.get("seed_order").is_none());
     let none = of("proximity --order-tolerance 0");
-    assert_eq!((&none["seed_order"]["order"], &none["hash"]), (&"shuffle".into(), &shuffle["hash"]), "{none}");
+    assert_eq!(
+        (&none["seed_order"]["order"], &none["hash"]),
+        (&"shuffle".into(), &shuffle["hash"]),
+        "{none}"
+    );
     let words = "bench pipeline graph --fanouts 5,4 --batch-size 100 --seed-order proximity --order-tolerance 0 \
                  --order order.npy";
     let told = uvatrain(temp.path(), words.split_whitespace()).run().succeeds().stdout;

@@ -8,7 +8,7 @@ use uva_graph::{Dataset, Split};
 use uva_plan::{CachePlan, CachePolicy};
 
 use crate::launcher::Launcher;
-use uva_options::OptionError;
+use uva_options::{OptionError, Spelling};
 use uva_runtime::backend::{Backend, Decision, SamplerChoice};
 use uva_runtime::cache::{CacheContents, described, summary};
 use uva_runtime::dry_run::{DryRun, MemoryLine, PlannedCaches};
@@ -517,7 +517,8 @@ impl Prepared {
     /// memory, and the shuffle.
     pub fn choices(&self) -> Vec<String> {
         let features = self.plan.features.iter().flat_map(FeatureChoice::notes);
-        features.chain(self.plan.options.made_order.iter().map(MadeOrder::note)).collect()
+        let order = self.plan.options.made_order.iter().map(MadeOrder::note);
+        features.chain(order.map(|note| Spelling::CommandLine.sentence(&note))).collect()
     }
 
     /// The opened dataset, and what checking it took, as a line for people.

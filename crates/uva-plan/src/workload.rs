@@ -251,8 +251,7 @@ impl<'g> Workload<'g> {
             return Err(CacheError::EmptyTrainSplit);
         }
         let of = (true, self.sequenced.as_ref());
-        let order =
-            EpochOrder::new(self.options.seed, Split::Train, seeds, of, batch_size, self.drop_last)?;
+        let order = EpochOrder::new(self.options.seed, Split::Train, seeds, of, batch_size, self.drop_last)?;
         // Batches have 32-bit numbers. There are no more batches than seeds, and an order limits those to 32 bits.
         match order.batches() {
             0 => Err(CacheError::NoBatches { seeds, batch_size }),

@@ -101,7 +101,8 @@ impl BatchStream {
         main: Split,
     ) -> Result<Self, RuntimeError> {
         if options.seed_order != AskedOrder::Shuffle && main != Split::Train {
-            let reason = format!("it orders training seeds, and these batches are of the {main} split: leave it out");
+            let reason =
+                format!("it orders training seeds, and these batches are of the {main} split: leave it out");
             return Err(OptionError::new("seed_order", options.seed_order, reason).into());
         }
         options.check()?;

@@ -447,7 +447,8 @@ impl LoaderOptions {
             return Err(OptionError::of("aggregate_argmax", reason).into());
         }
         if self.seed_order == AskedOrder::Shuffle && self.order_file.is_some() {
-            let reason = "it is of no use with `seed_order=shuffle`; leave it out, or give `seed_order=proximity`";
+            let reason =
+                "it is of no use with `seed_order=shuffle`; leave it out, or give `seed_order=proximity`";
             return Err(OptionError::of("order", reason).into());
         }
         self.sampling().check_kind().map_err(SampleError::from)?;

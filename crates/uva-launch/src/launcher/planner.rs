@@ -22,8 +22,8 @@ use uva_runtime::cache::{CacheContents, CachePlan};
 use uva_runtime::control::Control;
 use uva_runtime::machine::own_program;
 use uva_runtime::metrics::Observer;
-use uva_runtime::seed_order::MadeOrder;
 use uva_runtime::planning::{Found, FoundParts, Search};
+use uva_runtime::seed_order::MadeOrder;
 use uva_runtime::signal_name;
 use uva_runtime::{LoaderOptions, RuntimeError, machine};
 

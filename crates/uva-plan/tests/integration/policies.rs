@@ -1,8 +1,8 @@
 //! What the policies are worth: judged by epochs that are really sampled.
 
 use uva_plan::{
-    Analytic, CacheError, CachePolicy, ComparedPolicy, Degree, HotnessPolicy, Optimal, PolicyHits, Presample, Random,
-    Workload, compare_policies, count, hit_rate, rank_rows,
+    Analytic, CacheError, CachePolicy, ComparedPolicy, Degree, HotnessPolicy, Optimal, PolicyHits, Presample,
+    Random, Workload, compare_policies, count, hit_rate, rank_rows,
 };
 
 use uva_options::Named;

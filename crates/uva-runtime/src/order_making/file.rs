@@ -20,7 +20,10 @@ fn ids_of_training(dataset: &Dataset) -> Result<Vec<u32>, GraphError> {
     let ids = dataset.split(Split::Train).iter().map(original);
     let narrow = |id: i64| {
         u32::try_from(id).map_err(|_| {
-            GraphError::usage("order", format!("node {id} has an id of more than 32 bits, which a file of an order has not"))
+            GraphError::usage(
+                "order",
+                format!("node {id} has an id of more than 32 bits, which a file of an order has not"),
+            )
         })
     };
     ids.map(narrow).collect()
@@ -104,7 +107,8 @@ mod tests {
     use super::*;
 
     fn dataset(folder: &Path) -> Dataset {
-        let common = Common { nodes: 60, average_degree: 3.0, feature_dim: 2, classes: 2, ..Common::default() };
+        let common =
+            Common { nodes: 60, average_degree: 3.0, feature_dim: 2, classes: 2, ..Common::default() };
         generate::write(&folder.join("graph"), &PowerLaw::of(common), &|_| {}).unwrap();
         Dataset::open(&folder.join("graph")).unwrap()
     }
@@ -142,7 +146,10 @@ mod tests {
         let cases = [
             (refusal(0, &[len], &twice), "entry 5 of sequence 1 is node"),
             (refusal(1, &[len], &twice), "as entry 2 is already"),
-            (refusal(2, &[len], &elsewhere), "entry 3 of sequence 0 is node 4000000, which is no training node"),
+            (
+                refusal(2, &[len], &elsewhere),
+                "entry 3 of sequence 0 is node 4000000, which is no training node",
+            ),
             (refusal(3, &[len - 1], &train[1..]), "another dataset or split"),
             (refusal(4, &[], &train), "[sequences, training nodes]"),
             (refusal(5, &[len], &[]), "it has 0 sequences"),

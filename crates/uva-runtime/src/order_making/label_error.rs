@@ -69,7 +69,10 @@ impl<'d> SeedLabels<'d> {
     ///
     /// # Errors
     /// As making the order.
-    pub fn error(&self, new: &(dyn Fn() -> Result<EpochOrder, RuntimeError> + Sync)) -> Result<f64, RuntimeError> {
+    pub fn error(
+        &self,
+        new: &(dyn Fn() -> Result<EpochOrder, RuntimeError> + Sync),
+    ) -> Result<f64, RuntimeError> {
         let of_epoch = |epoch: u32| {
             let mut order = new()?;
             order.prepare(epoch)?;
@@ -77,7 +80,8 @@ impl<'d> SeedLabels<'d> {
         };
         let sums: Vec<(f64, usize)> = (0..EPOCHS).into_par_iter().map(of_epoch).collect::<Result<_, _>>()?;
         // One after the other: the sum does not depend on threads.
-        let (sum, batches) = sums.iter().fold((0.0, 0), |(sum, all), (of, batches)| (sum + of, all + batches));
+        let (sum, batches) =
+            sums.iter().fold((0.0, 0), |(sum, all), (of, batches)| (sum + of, all + batches));
         Ok(if batches == 0 { 0.0 } else { sum / batches as f64 })
     }
 
@@ -97,7 +101,8 @@ impl<'d> SeedLabels<'d> {
             seeds.iter().for_each(|position| self.count(*position, &mut of_batch));
             let share = |count: u64, of: usize| count as f64 / of as f64;
             let differences = of_batch.iter().zip(&of_all);
-            let differences = differences.map(|(batch, all)| (share(*batch, seeds.len()) - share(*all, nodes.len())).abs());
+            let differences =
+                differences.map(|(batch, all)| (share(*batch, seeds.len()) - share(*all, nodes.len())).abs());
             sum += self.factor() * differences.sum::<f64>();
         }
         sum

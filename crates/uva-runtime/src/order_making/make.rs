@@ -96,7 +96,8 @@ fn training(dataset: &Dataset) -> Result<&[i64], RuntimeError> {
 fn check_memory(dataset: &Dataset, edges: OrderEdges, count: u32) -> Result<(), String> {
     let bytes = 4 * dataset.split(Split::Train).len() as u64 * u64::from(count);
     let beside = Proximity::bytes(&dataset.csc(), edges, machine::share_of_cores(1));
-    let available = HostMemory::read().map_err(|error| format!("how much memory can be had: {error}"))?.to_be_had();
+    let available =
+        HostMemory::read().map_err(|error| format!("how much memory can be had: {error}"))?.to_be_had();
     if bytes.saturating_add(beside) > available {
         return Err(format!(
             "{count} sequences take {bytes} bytes, and making them {beside}; only {available} can be had: give fewer \
@@ -174,10 +175,15 @@ fn make(options: &LoaderOptions, asked: AskedOrder, dataset: &Dataset) -> Result
     let making = Making { options, source, labels, seeds: train.len(), most, file, began };
     match asked {
         AskedOrder::Proximity(None) => making.with_fewest(),
-        AskedOrder::Proximity(Some(count)) if count as usize > making.most => {
-            Err(OptionError::new("seed_order", asked, format!("the file of `order` has {} sequences", making.most)).into())
+        AskedOrder::Proximity(Some(count)) if count as usize > making.most => Err(OptionError::new(
+            "seed_order",
+            asked,
+            format!("the file of `order` has {} sequences", making.most),
+        )
+        .into()),
+        AskedOrder::Proximity(Some(count)) => {
+            making.as_asked(Follow::InTurns(count as usize), count as usize)
         }
-        AskedOrder::Proximity(Some(count)) => making.as_asked(Follow::InTurns(count as usize), count as usize),
         AskedOrder::Shuffle | AskedOrder::Segments(0) => refused("there is nothing to make"),
         AskedOrder::Segments(length) => making.as_asked(Follow::Segments(length as usize), 1),
     }

@@ -13,8 +13,8 @@ use uva_plan::{
 use uva_rows::cache::map_bytes;
 use uva_rows::cuda::FillError;
 use uva_rows::kept_row_bytes;
-use uva_sample::{SampleError, Sequenced};
 use uva_sample::cuda::CudaSampleError;
+use uva_sample::{SampleError, Sequenced};
 
 use super::device_times::DeviceTimes;
 use super::host_times::HostTimes;

@@ -71,7 +71,8 @@ mod tests {
     #[test]
     fn an_order_is_read_as_it_is_written_and_what_is_none_is_refused() {
         use AskedOrder::{Proximity, Segments, Shuffle};
-        let orders = [Shuffle, Proximity(None), Proximity(Some(1)), Proximity(Some(1024)), Segments(1), Segments(900)];
+        let orders =
+            [Shuffle, Proximity(None), Proximity(Some(1)), Proximity(Some(1024)), Segments(1), Segments(900)];
         for order in orders {
             assert_eq!(order.text().parse(), Ok(order));
         }

@@ -149,7 +149,8 @@ mod tests {
 
     /// Sequences that walk through all positions with different strides.
     fn strided(count: usize, len: usize) -> SeedSequences {
-        let positions = (0..count).flat_map(|number| (0..len).map(move |place| ((place + 31 * number) % len) as u32));
+        let positions =
+            (0..count).flat_map(|number| (0..len).map(move |place| ((place + 31 * number) % len) as u32));
         SeedSequences::new(positions.collect(), count, len)
     }
 
@@ -177,7 +178,8 @@ mod tests {
     #[test]
     fn one_sequence_is_its_own_order_from_another_place_each_epoch() {
         let sequences = strided(1, 100);
-        let epochs: Vec<Vec<u32>> = (0..4).map(|epoch| order(&sequences, Follow::InTurns(1), &[epoch])).collect();
+        let epochs: Vec<Vec<u32>> =
+            (0..4).map(|epoch| order(&sequences, Follow::InTurns(1), &[epoch])).collect();
         for epoch in &epochs {
             let rotated = (0..100).map(|place| (epoch[0] + place) % 100);
             assert!(epoch.iter().copied().eq(rotated), "{epoch:?}");

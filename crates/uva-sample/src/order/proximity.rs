@@ -210,7 +210,8 @@ mod tests {
     #[test]
     fn nodes_follow_one_another_by_their_distance_from_a_root() {
         // A path of 40 nodes, each of which lists the one before it.
-        let lists: Vec<Vec<i64>> = (0..40).map(|node| (node > 0).then_some(node - 1).into_iter().collect()).collect();
+        let lists: Vec<Vec<i64>> =
+            (0..40).map(|node| (node > 0).then_some(node - 1).into_iter().collect()).collect();
         let train: Vec<i64> = (0..40).collect();
         let both = sequences(&lists, &train, OrderEdges::Both, 0..1);
         let root = i64::from(both[0]);
@@ -230,7 +231,8 @@ mod tests {
 
     #[test]
     fn sequences_depend_on_neither_threads_nor_which_are_made_together() {
-        let lists: Vec<Vec<i64>> = (0..500).map(|node: i64| vec![node * 7 % 500, node * node % 500]).collect();
+        let lists: Vec<Vec<i64>> =
+            (0..500).map(|node: i64| vec![node * 7 % 500, node * node % 500]).collect();
         let train: Vec<i64> = (0..500).step_by(2).collect();
         let on = |threads, numbers: Range<u32>| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();

@@ -40,7 +40,11 @@ impl SeedSequences {
     /// As [`new`](Self::new).
     #[must_use]
     pub fn shared(memory: Arc<FrozenBytes>, count: usize, len: usize) -> Self {
-        assert_eq!(memory.bytes().len(), count * len * size_of::<u32>(), "{count} sequences of {len} positions");
+        assert_eq!(
+            memory.bytes().len(),
+            count * len * size_of::<u32>(),
+            "{count} sequences of {len} positions"
+        );
         Self { memory: Memory::Shared(memory), count, len }
     }
 

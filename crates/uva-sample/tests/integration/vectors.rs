@@ -155,7 +155,9 @@ fn orders_of_seeds_that_follow_a_graph_agree() {
         let sequences = SeedSequences::new(made, count, len);
         for expected in entries(case, "epochs") {
             let segment = integer(&case["segment"]);
-            for (name, follow) in [("in_turns", Follow::InTurns(count)), ("segments", Follow::Segments(segment))] {
+            for (name, follow) in
+                [("in_turns", Follow::InTurns(count)), ("segments", Follow::Segments(segment))]
+            {
                 let sequenced = Sequenced { sequences: sequences.clone(), follow };
                 let of = (true, Some(&sequenced));
                 let mut order = EpochOrder::new(seed, Split::Train, len, of, len, false).unwrap();

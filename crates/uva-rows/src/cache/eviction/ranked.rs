@@ -96,7 +96,8 @@ mod tests {
                     continue;
                 }
                 if self.rows.len() == self.capacity {
-                    let rank = |(_, uses, last): &(i64, u64, u64)| (if self.counts { *uses } else { 0 }, *last);
+                    let rank =
+                        |(_, uses, last): &(i64, u64, u64)| (if self.counts { *uses } else { 0 }, *last);
                     let least = (0..self.capacity).min_by_key(|place| rank(&self.rows[*place])).unwrap();
                     self.rows.swap_remove(least);
                 }
@@ -119,7 +120,9 @@ mod tests {
                 let mut plain = Plain { rows: Vec::new(), capacity, counts, time: 0 };
                 for batch in 0..300_u64 {
                     // Low rows come more often.
-                    let draw = |place: u64| (mix(batch << 8 | place) % 40 * (mix(batch << 16 | place) % 40) / 40) as i64;
+                    let draw = |place: u64| {
+                        (mix(batch << 8 | place) % 40 * (mix(batch << 16 | place) % 40) / 40) as i64
+                    };
                     let ids: Vec<i64> = (0..batch % 9).map(draw).collect();
                     slots.insert_misses(&ids);
                     plain.batch(&ids);

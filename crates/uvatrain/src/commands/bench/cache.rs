@@ -9,7 +9,8 @@ use serde::Serialize;
 use serde_json::Value;
 use uva_graph::Dataset;
 use uva_plan::{
-    CachePolicy, ComparedPolicy, Hotness, PolicyHits, PolicyPoint, Prediction, SweepPoint, compare_policies, count,
+    CachePolicy, ComparedPolicy, Hotness, PolicyHits, PolicyPoint, Prediction, SweepPoint, compare_policies,
+    count,
 };
 use uva_runtime::backend::Backend;
 use uva_runtime::seed_order::MadeOrder;
