@@ -23,8 +23,8 @@ def test_an_order_is_a_permutation_that_every_number_of_samplers_and_a_file_give
         assert positions != shuffled
         assert epochs_of(graph, seed_order=order, order_tolerance=1.0, samplers=3)[1] == expected, order
     # One sequence, which every epoch turns to another place.
-    train = uvatrain.Dataset(graph).train_idx
-    sequence = numpy.asarray(train)[::-1].astype("uint32")
+    train = numpy.load(graph / "train_idx.npy")
+    sequence = train[::-1].astype("uint32")
     numpy.save(tmp_path / "order.npy", sequence[None])
     positions, _ = epochs_of(graph, 1, seed_order="proximity:1", order=tmp_path / "order.npy")
     flat = sum(positions, [])

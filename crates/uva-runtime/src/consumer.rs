@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use uva_batch::{SlotRoom, StaticShapes};
 use uva_graph::{Dataset, Split};
+use uva_options::OptionError;
 use uva_sample::MAX_EPOCH;
 
 use crate::backend::{self, Backend, BackendOptions, Decision, Probe};
@@ -19,6 +20,7 @@ use crate::options::{LoaderOptions, Pad, Passes};
 use crate::plan::RunPlan;
 use crate::roles::BatchReceiver;
 use crate::schedule::{Order, Schedule};
+use crate::seed_order::{AskedOrder, MadeOrder};
 use crate::{Runtime, RuntimeError};
 
 /// The batches of one split after another, in the order that the user requests.

@@ -159,10 +159,10 @@ impl MadeOrder {
     #[must_use]
     pub fn in_force(&self) -> Value {
         let Described { way, sequences, seconds, errors, .. } = &self.described;
-        let (order, number) = match way {
-            Way::Shuffle => ("shuffle", Value::Null),
-            Way::InTurns(_) => ("proximity", (*sequences).into()),
-            Way::Segments(length) => ("segments", (*length).into()),
+        let order = match way {
+            Way::Shuffle => "shuffle",
+            Way::InTurns(_) => "proximity",
+            Way::Segments(_) => "segments",
         };
         let mut said = json!({
             "order": order,
@@ -173,8 +173,8 @@ impl MadeOrder {
             "label_error_shuffled": errors.map(|errors| errors.shuffle),
             "label_error_allowed": errors.map(|errors| errors.allowed),
         });
-        if order == "segments" {
-            said["segment"] = number;
+        if let Way::Segments(length) = way {
+            said["segment"] = (*length).into();
         }
         said
     }

@@ -201,6 +201,8 @@ mod tests {
         (std::iter::once(0).chain(ends).collect(), lists.concat())
     }
 
+    const NO_LISTS: [Vec<i64>; 4] = [Vec::new(), Vec::new(), Vec::new(), Vec::new()];
+
     fn sequences(lists: &[Vec<i64>], train: &[i64], edges: OrderEdges, numbers: Range<u32>) -> Vec<u32> {
         let (indptr, indices) = arrays(lists);
         let csc = Csc { indptr: &indptr, indices: Indices::I64(&indices), original_ids: None };
@@ -248,10 +250,10 @@ mod tests {
     #[test]
     fn a_node_that_is_there_several_times_gives_its_positions_one_behind_the_other() {
         let train = [3, 1, 3, 0, 3];
-        let made = sequences(&vec![Vec::new(); 4], &train, OrderEdges::Both, 0..1);
+        let made = sequences(&NO_LISTS, &train, OrderEdges::Both, 0..1);
         let at = made.iter().position(|position| *position == 0).unwrap();
         assert_eq!(made[at..at + 3], [0, 2, 4], "{made:?}");
-        assert!(sequences(&vec![Vec::new(); 4], &[], OrderEdges::Both, 0..3).is_empty());
+        assert!(sequences(&NO_LISTS, &[], OrderEdges::Both, 0..3).is_empty());
     }
 
     proptest! {
