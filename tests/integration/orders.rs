@@ -80,7 +80,6 @@ fn batches_are_those_of_the_orders_seeds_however_the_run_is_made() {
     for options in [
         "--seed-order proximity:4 --in-process",
         "--seed-order proximity:4 --order order.npy",
-        "--seed-order proximity:4 --prepare whole --samplers 2",
         // The planner counts batches of the same order.
         "--seed-order proximity:4 --gpu-cache 150KiB",
     ] {
@@ -89,6 +88,11 @@ fn batches_are_those_of_the_orders_seeds_however_the_run_is_made() {
     let end = Metrics::read(&temp.path().join("run.jsonl")).of("end").next().unwrap().clone();
     let counted = &end["cache"]["counted_beforehand"];
     assert!(counted["row_hit_rate"].as_f64() > Some(0.1), "both epochs were counted: {end}");
+
+    let whole = "--seed-order proximity:4 --prepare whole --samplers 2";
+    command::run_with(temp.path(), whole, None, "attach; pass train 1").run().succeeds();
+    let by_workers = recorded(temp.path());
+    assert!(by_workers.iter().map(|(.., hash)| hash).eq(&hashes(&dataset, &sequences, 1)), "{by_workers:?}");
 
     // A checkpoint knows the order.
     let kept = "--checkpoint kept --seed-order proximity:4";
