@@ -181,11 +181,9 @@ fn make(options: &LoaderOptions, asked: AskedOrder, dataset: &Dataset) -> Result
             format!("the file of `order` has {} sequences", making.most),
         )
         .into()),
-        AskedOrder::Proximity(Some(count)) => {
-            making.as_asked(Follow::InTurns(count as usize), count as usize)
-        }
+        AskedOrder::Proximity(Some(count)) => making.named(Follow::InTurns(count as usize), count as usize),
         AskedOrder::Shuffle | AskedOrder::Segments(0) => refused("there is nothing to make"),
-        AskedOrder::Segments(length) => making.as_asked(Follow::Segments(length as usize), 1),
+        AskedOrder::Segments(length) => making.named(Follow::Segments(length as usize), 1),
     }
 }
 
@@ -212,7 +210,7 @@ impl Making<'_> {
 
     /// The order that was asked for, whatever the labels of its batches. They are measured where that takes little beside
     /// making the sequences.
-    fn as_asked(self, follow: Follow, count: usize) -> Result<MadeOrder, RuntimeError> {
+    fn named(self, follow: Follow, count: usize) -> Result<MadeOrder, RuntimeError> {
         let positions = self.source.sequences(0..count, self.seeds);
         let errors = match &self.labels {
             Some(labels) if count <= MOST_TRIED => {
