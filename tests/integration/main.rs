@@ -52,6 +52,8 @@ mod memory;
 mod models;
 mod mps;
 #[cfg(feature = "train")]
+mod orders;
+#[cfg(feature = "train")]
 mod pad;
 mod pcie;
 mod peers;

@@ -17,6 +17,7 @@ import math
 import sys
 
 from floats import bits_of, float32, weight_of
+from orders import in_turns, sequence
 from together import weigh_fastgcn, weigh_ladies, weigh_saint_edge, weigh_saint_node
 from words import (
     MASK32,
@@ -62,6 +63,48 @@ def chunk_order(seed, count, chunk, epoch):
     """Training rows of a hop set in the order in which an epoch visits them: chunk by chunk."""
     chunks = seed_order(seed, "train", -(-count // chunk), epoch)
     return [row for which in chunks for row in range(which * chunk, min((which + 1) * chunk, count))]
+
+
+def seed_orders_vector(graph, train, edges, seed, count, segment, epochs):
+    """Sequences over a graph, and epochs that follow them in turns and in segments of the first."""
+    sequences = [sequence(graph, train, edges == "both", seed, number) for number in range(count)]
+    return dict(
+        graph=graph,
+        train=train,
+        edges=edges,
+        seed=seed,
+        segment=segment,
+        sequences=sequences,
+        epochs=[
+            dict(
+                epoch=epoch,
+                in_turns=in_turns(sequences, seed, epoch),
+                segments=[sequences[0][place] for place in chunk_order(seed, len(train), segment, epoch)],
+            )
+            for epoch in epochs
+        ],
+    )
+
+
+def sparse_lists():
+    """40 nodes with none to two neighbours each, in several components."""
+    words = words_of(stream(seed=11, node=2, purpose="subgraphs"))
+    return [[bounded(words, 40) for _ in range(bounded(words, 3))] for _ in range(40)]
+
+
+def seed_orders_vectors():
+    sparse = csc(sparse_lists(), "int32")
+    moved, new_id = reordered(sparse_lists())
+    train = [(7 * node + 3) % 40 for node in range(40) if node % 3 != 1]
+    # The reordered graph's training nodes are the same ones, under its own ids: so are the orders.
+    again = [new_id[node] for node in train]
+    several = [5, 0, 5, 29, 7, 5]
+    return [
+        seed_orders_vector(sparse, train, "both", 3, 3, 4, [0, 1, 9]),
+        seed_orders_vector(moved, again, "both", 3, 3, 4, [0]),
+        seed_orders_vector(moved, again, "in", 3, 2, 1, [2]),
+        seed_orders_vector(csc(multigraph_lists(), "int64"), several, "both", 0xFEDCBA9876543210, 2, 4, [2**30 - 1]),
+    ]
 
 
 # --- Picks ----------------------------------------------------------------------------------------------------
@@ -598,6 +641,7 @@ def vectors():
             dict(seed=seed, epoch=epoch, count=count, chunk=chunk, rows=chunk_order(seed, count, chunk, epoch))
             for seed, epoch, count, chunk in [(0, 0, 10, 1), (0, 1, 10, 4), (3, 2, 12, 4), (0xFEDCBA9876543210, 12, 103, 10)]
         ],
+        seed_orders=seed_orders_vectors(),
         picks=[
             picks_vector(stream(seed=5, node=node), degree, fanout, replace)
             for node, (degree, fanout, replace) in enumerate(

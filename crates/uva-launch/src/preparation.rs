@@ -8,7 +8,7 @@ use uva_graph::{Dataset, Split};
 use uva_plan::{CachePlan, CachePolicy};
 
 use crate::launcher::Launcher;
-use uva_options::OptionError;
+use uva_options::{OptionError, Spelling};
 use uva_runtime::backend::{Backend, Decision, SamplerChoice};
 use uva_runtime::cache::{CacheContents, described, summary};
 use uva_runtime::dry_run::{DryRun, MemoryLine, PlannedCaches};
@@ -21,6 +21,7 @@ use uva_runtime::planning::{
     Budget, CacheRequest, Found, SamplerVerdict, Search, budget_on_cpu, cacheable, check_host_budget,
     check_plan_fits, read_plan, rows_kept_in, workload,
 };
+use uva_runtime::seed_order::MadeOrder;
 use uva_runtime::topology::Placement;
 use uva_runtime::{FeatureChoice, Features, LoaderOptions, RuntimeError, StaticShapes};
 
@@ -220,7 +221,8 @@ impl Draft {
             Some(launcher) => launcher.fill_caches(&dataset, &cache_plan)?,
             None => CacheContents::of_plan(&dataset, &cache_plan)?,
         };
-        let contents = contents.chosen_by(cache_plan.counted_epochs(&workload(&dataset, &plan.options)));
+        let counted = workload(&dataset, &plan.options)?;
+        let contents = contents.chosen_by(cache_plan.counted_epochs(&counted));
         let contents = match before_disk {
             Some(parts) => contents.keeping(parts.kept_rows),
             None => contents,
@@ -432,6 +434,9 @@ impl Prepared {
             in_force["look_ahead"] = self.plan.look_ahead().into();
             in_force["kept_rows"] = self.plan.kept_rows().into();
         }
+        if let Some(order) = &loader.made_order {
+            in_force["seed_order"] = order.in_force();
+        }
         if let Some(shapes) = &loader.shapes {
             in_force["pad"] = padded(shapes);
         }
@@ -508,9 +513,12 @@ impl Prepared {
         );
     }
 
-    /// Where feature rows are read, as lines for people; none where that is a table in memory.
-    pub fn features(&self) -> Vec<String> {
-        self.plan.features.iter().flat_map(FeatureChoice::notes).collect()
+    /// Where feature rows are read, and in which order seeds come, as lines for people; none where that is a table in
+    /// memory, and the shuffle.
+    pub fn choices(&self) -> Vec<String> {
+        let features = self.plan.features.iter().flat_map(FeatureChoice::notes);
+        let order = self.plan.options.made_order.iter().map(MadeOrder::note);
+        features.chain(order.map(|note| Spelling::CommandLine.sentence(&note))).collect()
     }
 
     /// The opened dataset, and what checking it took, as a line for people.

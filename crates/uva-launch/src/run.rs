@@ -76,7 +76,7 @@ impl CommandRun {
         prepared.log_start("processes");
         observer.event(&prepared.start_event(options, "processes", &more))?;
         observer.note(&prepared.opened());
-        prepared.features().iter().for_each(|line| observer.note(line));
+        prepared.choices().iter().for_each(|line| observer.note(line));
         if let Some(cuda) = prepared.plan.backend.cuda() {
             observer.note(&format!("batches on cuda:{}, {}", cuda.ordinal, cuda.partition));
         }

@@ -3,18 +3,18 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::rank::{rank_lists, rank_rows};
 use uva_rows::cache::eviction::Eviction;
 
-use crate::{CacheError, CachePolicy, Hotness, Simulation, Sizes, Workload, curve, hit_rate};
+use crate::{CacheError, ComparedPolicy, Hotness, Simulation, Sizes, Workload, curve, hit_rate};
 
 /// The hit rates of a policy's caches.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PolicyHits {
     /// The policy.
-    pub policy: CachePolicy,
+    pub policy: ComparedPolicy,
     /// One for each requested size.
     pub points: Vec<PolicyPoint>,
     /// Seconds to compute the hotness and to rank; 0 for a policy that does not.
@@ -22,12 +22,14 @@ pub struct PolicyHits {
 }
 
 /// Hit rates at one size.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PolicyPoint {
     /// Per cent of all rows, and of all bytes of lists, that are cached.
     pub percent: u32,
     /// Share of rows gathered that hit.
     pub rows: f64,
+    /// Rows gathered that missed, an epoch.
+    pub missed: f64,
     /// Share of list reads that hit; `None` for a policy that caches no lists.
     pub lists: Option<f64>,
 }
@@ -43,17 +45,19 @@ pub struct PolicyPoint {
 /// Where `observed` is of another graph.
 pub fn compare_policies(
     workload: &Workload<'_>,
-    policies: &[CachePolicy],
+    policies: &[ComparedPolicy],
     measured: Range<u32>,
     observed: &Hotness,
     percents: &[u32],
 ) -> Result<Vec<PolicyHits>, CacheError> {
     let sizes = Sizes::new(&workload.csc, 0);
+    let epochs = measured.len();
     let all_lists: u64 = (0..sizes.nodes() as u32).map(|node| sizes.list_bytes(node)).sum();
-    let compare = |&policy: &CachePolicy| {
+    let compare = |&compared: &ComparedPolicy| {
+        let ComparedPolicy(policy) = compared;
         if let Some(eviction) = policy.eviction() {
-            let points = simulated(eviction, workload, measured.clone(), percents)?;
-            return Ok(PolicyHits { policy, points, seconds: 0.0 });
+            let points = simulated(eviction, workload, measured.clone(), observed, percents)?;
+            return Ok(PolicyHits { policy: compared, points, seconds: 0.0 });
         }
         let began = Instant::now();
         let counted;
@@ -69,13 +73,15 @@ pub fn compare_policies(
             let cached = share_of(sizes.nodes() as u64, percent) as usize;
             let target = share_of(all_lists, percent);
             let lists = curve(&lists, &observed.list_reads, |node| sizes.list_bytes(node), &[target]);
+            let rows = hit_rate(&rows[..cached.min(rows.len())], &observed.feature_reads);
             PolicyPoint {
                 percent,
-                rows: hit_rate(&rows[..cached.min(rows.len())], &observed.feature_reads),
+                rows,
+                missed: missed(rows, observed, epochs),
                 lists: lists.first().map(|point| point.hit_rate),
             }
         };
-        Ok(PolicyHits { policy, points: percents.iter().map(point).collect(), seconds })
+        Ok(PolicyHits { policy: compared, points: percents.iter().map(point).collect(), seconds })
     };
     policies.iter().map(compare).collect()
 }
@@ -85,8 +91,10 @@ fn simulated(
     eviction: &Eviction,
     workload: &Workload<'_>,
     measured: Range<u32>,
+    observed: &Hotness,
     percents: &[u32],
 ) -> Result<Vec<PolicyPoint>, CacheError> {
+    let epochs = measured.len();
     let nodes = workload.csc.nodes();
     let cache = |&percent: &u32| Simulation::new(eviction, nodes, share_of(nodes as u64, percent) as usize);
     let mut caches = percents.iter().map(cache).collect::<Result<Vec<_>, _>>()?;
@@ -95,9 +103,17 @@ fn simulated(
             cache.gather(batch.nodes());
         }
     })?;
-    let point =
-        |(&percent, cache): (&u32, &Simulation)| PolicyPoint { percent, rows: cache.hit_rate(), lists: None };
+    let point = |(&percent, cache): (&u32, &Simulation)| {
+        let rows = cache.hit_rate();
+        PolicyPoint { percent, rows, missed: missed(rows, observed, epochs), lists: None }
+    };
     Ok(percents.iter().zip(&caches).map(point).collect())
+}
+
+/// Rows that missed, an epoch of `epochs`, of those that were observed. Whole rows, in spite of the share's rounding.
+fn missed(hit_rate: f64, observed: &Hotness, epochs: usize) -> f64 {
+    let rows = observed.total_feature_reads() as f64;
+    (rows - (rows * hit_rate).round()) / epochs as f64
 }
 
 fn share_of(whole: u64, percent: u32) -> u64 {

@@ -28,7 +28,7 @@
 //!
 //! let path = parent.path().join("plan.json");
 //! plan.write(&path)?;
-//! let warnings = CachePlan::read(&path)?.check(&dataset, &options, 100)?;
+//! let warnings = CachePlan::read(&path)?.check(&dataset, &options, 100, None)?;
 //! assert!(warnings.is_empty());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -70,7 +70,7 @@ pub use plan_file::{
     PlanShare, PlanWarning,
 };
 pub use policy::{
-    Analytic, CachePolicy, Degree, HotnessPolicy, Optimal, Presample, Random, Ranking, UnknownPolicy,
+    Analytic, CachePolicy, ComparedPolicy, Degree, HotnessPolicy, Optimal, Presample, Random, Ranking, UnknownPolicy,
 };
 pub use profile::{Profile, SweepPoint};
 pub use rank::{Sizes, rank_lists, rank_rows};

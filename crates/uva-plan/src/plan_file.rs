@@ -10,7 +10,7 @@ use uva_graph::npy::{NpyArray, NpyType, NpyWriter};
 use uva_graph::reorder::NodeOrder;
 use uva_graph::{Dataset, mix};
 use uva_mem::files::{Replacement, read_regular};
-use uva_sample::{SamplerKind, SamplerOptions};
+use uva_sample::{SamplerKind, SamplerOptions, Sequenced};
 
 use crate::{CacheError, CachePolicy, CostModel, CurvePoint, Prediction, Sizes, Workload};
 
@@ -110,6 +110,14 @@ pub struct PlanOptions {
     /// `--walks`, `--walk-length` and `--walk-stop`, if the kind walks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub walks: Option<[u32; 3]>,
+    /// The order of the seeds and a hash of the sequences that it follows; `None`: they are shuffled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed_order: Option<String>,
+}
+
+/// An order of seeds by what makes it: how sequences are followed, and a hash of them.
+fn order_of(Sequenced { sequences, follow }: &Sequenced) -> String {
+    format!("{follow}, {:016x}", sequences.hash())
 }
 
 fn neighbor() -> String {
@@ -131,7 +139,18 @@ impl PlanOptions {
         } = workload.options.clone();
         let (sampler_kind, walks) = (kind.name().to_owned(), workload.options.walks_in_force());
         let (batch_size, drop_last) = (workload.batch_size as u64, workload.drop_last);
-        Self { fanouts, batch_size, drop_last, replace, seed, batch_dependency, sampler_kind, walks }
+        let seed_order = workload.sequenced.as_ref().map(order_of);
+        Self {
+            fanouts,
+            batch_size,
+            drop_last,
+            replace,
+            seed,
+            batch_dependency,
+            sampler_kind,
+            walks,
+            seed_order,
+        }
     }
 }
 
@@ -331,6 +350,7 @@ impl CachePlan {
         dataset: &Dataset,
         options: &SamplerOptions,
         batch_size: usize,
+        sequenced: Option<&Sequenced>,
     ) -> Result<Vec<PlanWarning>, CacheError> {
         let found = dataset.fingerprint();
         if found != self.dataset.fingerprint {
@@ -365,6 +385,8 @@ impl CachePlan {
                 |[count, length, stop]| format!("{count}, {length}, {stop}"),
             )
         };
+        let order = |order: Option<String>| order.unwrap_or_else(|| "shuffle".to_owned());
+        compare("--seed-order", order(planned.seed_order.clone()), order(sequenced.map(order_of)));
         if options.kind.name() == planned.sampler_kind {
             let found = options.walks_in_force();
             compare("--walks, --walk-length, --walk-stop", walks(planned.walks), walks(found));

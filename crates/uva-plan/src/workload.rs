@@ -8,8 +8,8 @@ use rayon::prelude::*;
 use uva_graph::Progress;
 use uva_graph::{Csc, Dataset, Repeats, Split};
 use uva_sample::{
-    BatchBounds, BatchKey, BatchSampler, GraphView, MiniBatch, SampleError, SamplerOptions, SeedOrder,
-    sampler,
+    BatchBounds, BatchKey, BatchSampler, EpochOrder, GraphView, MiniBatch, SampleError, SamplerOptions,
+    Sequenced, sampler,
 };
 
 use crate::CacheError;
@@ -30,6 +30,8 @@ pub struct Workload<'g> {
     pub batch_size: usize,
     /// Whether a last partial batch is left out.
     pub drop_last: bool,
+    /// The sequences that the seeds follow; `None`: they are shuffled.
+    pub sequenced: Option<Sequenced>,
     /// Threads that sample; 0 for one a core. Fewer are used where their samplers
     /// ([`uva_sample::SamplerKind::bytes_a_node`]) would take more memory than the graph.
     pub threads: usize,
@@ -82,7 +84,7 @@ struct Worker<'g> {
 }
 
 impl Worker<'_> {
-    fn sample(&mut self, train: &[i64], order: &SeedOrder, key: BatchKey) -> Result<(), SampleError> {
+    fn sample(&mut self, train: &[i64], order: &EpochOrder, key: BatchKey) -> Result<(), SampleError> {
         self.seeds.clear();
         self.seeds.extend(order.batch(key.batch as usize).iter().map(|&position| train[position as usize]));
         self.sampler.sample_into(key, &self.seeds, &mut self.batch).map(drop)
@@ -100,6 +102,7 @@ impl<'g> Workload<'g> {
             options,
             batch_size,
             drop_last: false,
+            sequenced: None,
             threads: 0,
             batch_bytes: None,
             progress: None,
@@ -214,7 +217,7 @@ impl<'g> Workload<'g> {
     fn sample_all(
         &self,
         workers: &mut [Worker<'_>],
-        order: &SeedOrder,
+        order: &EpochOrder,
         epoch: u32,
         batches: Range<usize>,
         visitor: &(dyn Fn(&MiniBatch) + Sync),
@@ -239,7 +242,7 @@ impl<'g> Workload<'g> {
         Ok(failed.into_result()?)
     }
 
-    fn order(&self) -> Result<SeedOrder, CacheError> {
+    fn order(&self) -> Result<EpochOrder, CacheError> {
         if self.csc.nodes() > u32::MAX as usize {
             return Err(CacheError::TooManyNodes { nodes: self.csc.nodes() });
         }
@@ -247,8 +250,9 @@ impl<'g> Workload<'g> {
         if seeds == 0 {
             return Err(CacheError::EmptyTrainSplit);
         }
-        let order = SeedOrder::new(self.options.seed, Split::Train, seeds, true, batch_size, self.drop_last)?;
-        // Batches have 32-bit numbers. There are no more batches than seeds, and SeedOrder limits those to 32 bits.
+        let of = (true, self.sequenced.as_ref());
+        let order = EpochOrder::new(self.options.seed, Split::Train, seeds, of, batch_size, self.drop_last)?;
+        // Batches have 32-bit numbers. There are no more batches than seeds, and an order limits those to 32 bits.
         match order.batches() {
             0 => Err(CacheError::NoBatches { seeds, batch_size }),
             _ => Ok(order),

@@ -1,5 +1,7 @@
 //! The loader's options as Python's keywords, made from their declarations ([`uva_runtime::spec`]).
 
+use std::path::PathBuf;
+
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
@@ -67,7 +69,11 @@ fn text_of(field: &Field, value: &Bound<'_, PyAny>) -> PyResult<Option<String>> 
             Ok(number) => Ok(Some(number.to_string())),
             Err(_) => wrong("a number"),
         },
-        Kind::Choice(_) | Kind::Path | Kind::Text { .. } => match value.extract::<String>() {
+        Kind::Path => match value.extract::<PathBuf>().ok().and_then(|path| path.into_os_string().into_string().ok()) {
+            Some(path) => Ok(Some(path)),
+            None => wrong("a path of UTF-8 text"),
+        },
+        Kind::Choice(_) | Kind::Text { .. } => match value.extract::<String>() {
             Ok(name) => Ok(Some(name)),
             Err(_) => wrong("a str"),
         },

@@ -16,6 +16,7 @@ use uva_graph::{Dataset as Graph, Split, Verify};
 use uva_runtime::backend::{Backend, BackendOptions, DeviceChoice};
 use uva_runtime::consumer::{BatchStream, PassCursor, decide_here};
 use uva_runtime::options::Part;
+use uva_runtime::seed_order::{AskedOrder, MadeOrder};
 use uva_runtime::spec::{OptionValue, Options, Purpose};
 use uva_runtime::{InputNodes, LoaderOptions, RuntimeError};
 use uva_sample::SamplerKind;
@@ -74,8 +75,9 @@ impl Source {
         backend: Backend,
         main: Option<Split>,
     ) -> Self {
-        // So that threads that start anew pad likewise, and have slots like these.
+        // So that threads that start anew pad likewise, have slots like these, and follow the same order.
         (options.shapes, options.slot_room) = (stream.shapes().cloned(), stream.slot_room());
+        options.made_order = stream.made_order().cloned();
         let dataset = Arc::clone(stream.dataset());
         let batches = Split::ALL.map(|split| stream.batches(split));
         let simulated = || Driver::load().is_ok_and(Driver::device_memory_is_host_memory);
@@ -377,7 +379,15 @@ impl Source {
     fn identity<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (options, told) = (&self.options, PyDict::new(py));
         told.set_item("fingerprint", self.dataset.fingerprint())?;
-        for field in options.that(Purpose::Identity) {
+        // States of before there were other orders have nothing about them.
+        let ordered = options.seed_order != AskedOrder::Shuffle;
+        let shown = |name: &str| match name {
+            "seed_order" | "order_edges" | "order_tolerance" => ordered,
+            // What the file holds counts, and not where it lies.
+            "order" => false,
+            _ => true,
+        };
+        for field in options.that(Purpose::Identity).filter(|field| shown(field.name)) {
             told.set_item(field.name, value_of(py, field, options)?)?;
         }
         // One text, as states of every version have it.
@@ -385,6 +395,9 @@ impl Source {
         if options.replace {
             // States of before have it not: short lists were taken whole then.
             told.set_item("replacement", "as many picks as the fanout")?;
+        }
+        if let Some(file) = options.made_order.as_ref().and_then(MadeOrder::file) {
+            told.set_item("order_file", file)?;
         }
         if let Some(hops) = &options.hops {
             told.set_item("chunk", hops.chunk)?;

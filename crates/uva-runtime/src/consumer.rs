@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use uva_batch::{SlotRoom, StaticShapes};
 use uva_graph::{Dataset, Split};
+use uva_options::OptionError;
 use uva_sample::MAX_EPOCH;
 
 use crate::backend::{self, Backend, BackendOptions, Decision, Probe};
@@ -19,6 +20,7 @@ use crate::options::{LoaderOptions, Pad, Passes};
 use crate::plan::RunPlan;
 use crate::roles::BatchReceiver;
 use crate::schedule::{Order, Schedule};
+use crate::seed_order::{AskedOrder, MadeOrder};
 use crate::{Runtime, RuntimeError};
 
 /// The batches of one split after another, in the order that the user requests.
@@ -100,10 +102,16 @@ impl BatchStream {
         backend: Backend,
         main: Split,
     ) -> Result<Self, RuntimeError> {
+        if options.seed_order != AskedOrder::Shuffle && main != Split::Train {
+            let reason =
+                format!("it orders training seeds, and these batches are of the {main} split: leave it out");
+            return Err(OptionError::new("seed_order", options.seed_order, reason).into());
+        }
+        options.check()?;
+        let options = options.with_order(&dataset)?;
         let options = match options.pad {
-            Pad::Off => options.clone(),
+            Pad::Off => options,
             Pad::Auto => {
-                options.check()?;
                 options.check_dataset(&dataset)?;
                 options.with_shapes(&dataset, main)?
             }
@@ -143,6 +151,11 @@ impl BatchStream {
     /// Seeds of a whole batch: what was asked for, or one more than the longest split has.
     pub fn batch_size(&self) -> usize {
         self.runtime.options().batch_size
+    }
+
+    /// The order of the training seeds; `None`: they are shuffled, or in the order of their file.
+    pub fn made_order(&self) -> Option<&MadeOrder> {
+        self.runtime.seed_order()
     }
 
     /// The shapes that batches are padded to; `None`: they are not.

@@ -183,6 +183,9 @@ impl DryRun {
                     .to_owned(),
             );
         }
+        if let Some(made) = plan.options.made_order.as_ref().filter(|made| made.has_sequences()) {
+            dry.takes("sequences of the seed order", MemoryKind::Host, made.bytes());
+        }
         dry.memory.extend(more);
         dry
     }

@@ -26,6 +26,7 @@
 //! | [`options`], [`schedule`], [`plan`] | the options, the sequence numbers of batches, the memory they need |
 //! | [`hop_options`] | in which order epochs visit the rows of a hop set, and where these lie |
 //! | [`input_nodes`] | nodes that a user gives in place of a split |
+//! | [`seed_order`], [`order_making`] | the order of the training seeds, where that follows the graph |
 //! | [`batch`] | a batch and its slot; columns and layout are `uva-batch`'s |
 //! | [`backend`], [`device`] | where rows are gathered and batches used; feature slots on a GPU |
 //! | [`cache`] | cached lists and rows, as the roles use them |
@@ -72,6 +73,7 @@ pub mod measurement;
 pub mod memory;
 pub mod metrics;
 pub mod options;
+pub mod order_making;
 mod peer;
 pub mod pin_cores;
 pub mod pipeline;
@@ -82,6 +84,7 @@ mod role_times;
 pub mod roles;
 mod rows_from;
 pub mod schedule;
+pub mod seed_order;
 mod slot_rows;
 mod stage;
 mod sums;

@@ -1,13 +1,13 @@
 //! The options and passes of a run.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uva_batch::{Aggregation, BatchSpec, Column, FeatureType, SlotRoom, StaticShapes};
 use uva_graph::{Dataset, Split, Verify};
 use uva_propagate::HopSet;
-use uva_sample::{Expand, MAX_LAYERS, SampleError, SamplerKind, SamplerOptions, Walks};
+use uva_sample::{Expand, MAX_LAYERS, OrderEdges, SampleError, SamplerKind, SamplerOptions, Walks};
 
 use crate::RuntimeError;
 use crate::hop_options::HopBatches;
@@ -16,9 +16,10 @@ use crate::look_ahead::LookAhead;
 use crate::machine::share_of_cores;
 use crate::pin_cores::PinCores;
 use crate::rows_from::{Features, Reader, RowsFrom};
+use crate::seed_order::{AskedOrder, MadeOrder};
 use crate::sums::{check_sums, obstacle_in_table};
 use uva_options::Purpose::{Identity, Layout, Plan, Speed};
-use uva_options::{Field, OptionError, OptionValue, Options as _, named, options};
+use uva_options::{Field, OptionError, OptionValue, Options as _, Real, named, options};
 
 /// The most samplers of a run. The producer's set-up carries a descriptor for each of them besides its own six, and a
 /// hand-over message holds [`MAX_FDS`](uva_mem::handover::MAX_FDS).
@@ -73,6 +74,22 @@ options! {
         /// keep theirs (PyG's way, and what its trim_to_layer needs)
         expand: Expand = Expand::All
             => Field::choice::<Expand>("NODES").of(BATCHES, &[Identity]),
+        /// The order in which epochs visit the training seeds: shuffled anew; by proximity in the graph, over K sequences, or
+        /// as few as the labels of batches allow; or shuffled segments of G seeds by proximity (docs/orders.md)
+        seed_order: AskedOrder = AskedOrder::Shuffle
+            => Field::text::<AskedOrder>("ORDER", "`shuffle`, `proximity`, `proximity:8`, `segments:256`")
+                .of(BATCHES, &[Identity, Plan]),
+        /// Take the sequences of the order from this file, as `uvatrain order` wrote it, instead of making them
+        order_file: Option<PathBuf> = None
+            => Field::path("FILE").of(BATCHES, &[Identity]).named("order").needs("seed_order")
+                .unless_given("they are made at the start"),
+        /// Along which edges nodes are near
+        order_edges: OrderEdges = OrderEdges::Both
+            => Field::choice::<OrderEdges>("EDGES").of(BATCHES, &[Identity]).needs("seed_order").unless_given("both"),
+        /// How much farther than shuffled ones the labels of batches may be from those of all seeds, where the number of
+        /// sequences is chosen: half the sum of the differences of the classes' shares
+        order_tolerance: f64 = 0.05
+            => Field::real("X", Real::NotNegative).of(BATCHES, &[Identity]).needs("seed_order").unless_given("0.05"),
         /// Let blocks say where each of their edges stands in indices.npy: 8 bytes an edge, for models that use edges'
         /// own data
         edge_ids: bool = false
@@ -161,6 +178,9 @@ options! {
         shuffled: Shuffled = Shuffled::default() => Field::internal(),
         /// A file of nodes in place of the training split's, for every process of the run to read.
         input_nodes: Option<NodesFile> = None => Field::internal(),
+        /// The order of the training seeds, where it is another than the shuffle. The process that sees the options first
+        /// makes it, and hands it to the others.
+        made_order: Option<MadeOrder> = None => Field::internal(),
         /// The shapes that batches are padded to. The process that sees the options first estimates them, and tells the
         /// others.
         shapes: Option<StaticShapes> = None => Field::internal(),
@@ -429,6 +449,11 @@ impl LoaderOptions {
             );
             return Err(OptionError::of("aggregate_argmax", reason).into());
         }
+        if self.seed_order == AskedOrder::Shuffle && self.order_file.is_some() {
+            let reason =
+                "it is of no use with `seed_order=shuffle`; leave it out, or give `seed_order=proximity`";
+            return Err(OptionError::of("order", reason).into());
+        }
         self.sampling().check_kind().map_err(SampleError::from)?;
         let Part { index, of } = self.part;
         if index >= of {
@@ -503,6 +528,11 @@ impl LoaderOptions {
             // No neighbours are picked.
             found.retain(|name, _| !["fanouts", "replace"].contains(&name.as_str()));
             found.insert("chunk".to_owned(), hops.chunk.into());
+        }
+        // Where the file lies does not count, but what it holds.
+        found.shift_remove("order");
+        if let Some(file) = self.made_order.as_ref().and_then(MadeOrder::file) {
+            found.insert("order_file".to_owned(), file.into());
         }
         if let Some(file) = &self.input_nodes {
             found.insert("input_nodes".to_owned(), file.nodes.clone().into());

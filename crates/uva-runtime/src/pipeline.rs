@@ -38,6 +38,7 @@ use crate::plan::RunPlan;
 use crate::roles::{BatchReceiver, RoleThreads};
 use crate::rows_from::RowsFrom;
 use crate::schedule::{Order, Schedule};
+use crate::seed_order::MadeOrder;
 use crate::topology::{Placement, Role, Stage, Topology};
 use crate::wiring::{Connections, Wired, wire};
 
@@ -255,6 +256,11 @@ impl Runtime {
 
     pub(crate) fn options(&self) -> &LoaderOptions {
         self.receiver.options()
+    }
+
+    /// The order of the training seeds; `None`: they are shuffled, or in the order of their file.
+    pub fn seed_order(&self) -> Option<&MadeOrder> {
+        self.options().made_order.as_ref()
     }
 
     /// Which batches there are.

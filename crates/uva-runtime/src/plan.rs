@@ -11,7 +11,6 @@ use uva_mem::ring::{Ring, RingShape};
 use uva_rows::BegunBytes;
 use uva_rows::cache::eviction::Eviction;
 use uva_rows::kept_row_bytes;
-use uva_sample::SeedOrder;
 
 use crate::aggregate_counts::SumsMade;
 use crate::backend::{Backend, GatherChoice, GpuSlots};
@@ -118,6 +117,10 @@ impl RunPlan {
             )));
         }
         options.check_dataset(dataset)?;
+        let options = match passes.epochs > 0 || passes.steered {
+            true => &options.with_order(dataset)?,
+            false => options,
+        };
         let options = &options.with_shapes(dataset, Split::Train)?;
         let batches = |split| batches(options, split, dataset.split(split).len());
         let (train, valid, test) = (batches(Split::Train), batches(Split::Valid), batches(Split::Test));
@@ -563,25 +566,17 @@ pub fn evaluating(split: Split, epoch: u32) -> Option<String> {
     }
 }
 
-/// Batches of a pass over a split of `length` nodes: those of its [`seed_order`], without allocating it.
+/// Batches of a pass over a split of `length` nodes: those of its [`EpochOrder`](uva_sample::EpochOrder), without
+/// allocating it.
 fn batches(options: &LoaderOptions, split: Split, length: usize) -> usize {
     let drop_last = split == Split::Train && options.drop_last;
     if drop_last { length / options.batch_size } else { length.div_ceil(options.batch_size) }
 }
 
-/// The order of a split's seeds. Only training may drop its last batch.
-pub(crate) fn seed_order(
-    dataset: &Dataset,
-    options: &LoaderOptions,
-    split: Split,
-) -> Result<SeedOrder, RuntimeError> {
-    let drop_last = split == Split::Train && options.drop_last;
-    let (length, shuffle) = (dataset.split(split).len(), options.shuffled.has(split));
-    Ok(SeedOrder::new(options.seed, split, length, shuffle, options.batch_size, drop_last)?)
-}
-
 #[cfg(test)]
 mod tests {
+    use uva_sample::SeedOrder;
+
     use super::*;
 
     #[test]

@@ -3,10 +3,11 @@
 
 use uva_batch::{BatchLayout, SlotRoom, StaticShapes};
 use uva_graph::{Dataset, Split};
-use uva_sample::{BatchBounds, BatchCounts, BatchKey, MiniBatch, SamplerOptions, SeedOrder, sampler};
+use uva_sample::{BatchBounds, BatchCounts, BatchKey, MiniBatch, SamplerOptions, sampler};
 
 use crate::cache::SampledGraph;
 use crate::options::Pad;
+use crate::order_making::in_batches;
 use crate::{LoaderOptions, RuntimeError, machine};
 
 /// Batches of a split that are sampled.
@@ -91,8 +92,7 @@ fn presampled(
     let graph = SampledGraph::new(dataset, None)?;
     let mut sampler = sampler(graph.view(), &sampling)?;
     let mut batch = MiniBatch::with_bounds(bounds);
-    let shuffled = options.shuffled.has(split);
-    let mut order = SeedOrder::new(options.seed, split, nodes.len(), shuffled, size, true)?;
+    let mut order = in_batches(dataset, options, split, (size, true))?;
     if order.uses_threads() {
         machine::start_threads()?;
     }

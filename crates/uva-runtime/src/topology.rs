@@ -12,6 +12,7 @@ use crate::backend::Backend;
 use crate::control::{CONSUMER, FIRST_SAMPLER, PRODUCER};
 use crate::options::Prepare;
 use crate::plan::{RingName, RunPlan};
+use crate::seed_order::MadeOrder;
 
 /// What a stage does with a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -145,6 +146,8 @@ pub enum Resource {
     ReorderedGraph,
     /// The ids of the rows that the feature cache holds.
     CachedRows,
+    /// The sequences that the order of the training seeds follows.
+    SeedSequences,
 }
 
 impl fmt::Display for Resource {
@@ -156,6 +159,7 @@ impl fmt::Display for Resource {
             Self::FeatureSlotChannel => f.write_str("channel between producer and consumer"),
             Self::ReorderedGraph => f.write_str("reordered graph"),
             Self::CachedRows => f.write_str("ids of the cached rows"),
+            Self::SeedSequences => f.write_str("sequences of the seed order"),
         }
     }
 }
@@ -199,6 +203,7 @@ pub struct Topology {
     pub processes: usize,
     reordered_graph: bool,
     cached_rows: bool,
+    seed_sequences: bool,
     slots_on_gpu: bool,
 }
 
@@ -240,6 +245,7 @@ impl Topology {
             processes,
             reordered_graph: plan.caches.reordered,
             cached_rows: plan.caches.holds_chosen_rows(),
+            seed_sequences: plan.options.made_order.as_ref().is_some_and(MadeOrder::has_sequences),
             slots_on_gpu: plan.backend.device_slots().is_some(),
         }
     }
@@ -285,6 +291,9 @@ impl Topology {
             };
             if samples && self.reordered_graph {
                 found.push(Resource::ReorderedGraph);
+            }
+            if samples && self.seed_sequences {
+                found.push(Resource::SeedSequences);
             }
             if gathers && self.cached_rows {
                 found.push(Resource::CachedRows);
@@ -332,13 +341,16 @@ mod tests {
             processes: processes.len(),
             reordered_graph: true,
             cached_rows: true,
+            seed_sequences: true,
             slots_on_gpu,
         }
     }
 
     #[test]
     fn each_process_is_handed_what_its_stages_share_with_others() {
-        use Resource::{CachedRows, ControlPage, FeatureSlotChannel, Process, ReorderedGraph, Ring};
+        use Resource::{
+            CachedRows, ControlPage, FeatureSlotChannel, Process, ReorderedGraph, Ring, SeedSequences,
+        };
         use RingName::{Batch, Feature};
         const CONSUMER: Stage = Stage::CONSUMER;
         const PRODUCER: Stage = Stage::PRODUCER;
@@ -361,25 +373,32 @@ mod tests {
                 CachedRows
             ]
         );
-        assert_eq!(apart.resources_of(3), [ControlPage, Ring(Batch), Process(PRODUCER), ReorderedGraph]);
+        assert_eq!(
+            apart.resources_of(3),
+            [ControlPage, Ring(Batch), Process(PRODUCER), ReorderedGraph, SeedSequences]
+        );
         // The producer on an undivided GPU: a thread of the consumer's process.
         let beside = topology(&[&[PRODUCER, CONSUMER], &[first], &[second]], true);
         assert_eq!(
             beside.resources_of(0),
             [ControlPage, Ring(Batch), Ring(Feature), Process(first), Process(second), CachedRows]
         );
-        assert_eq!(beside.resources_of(1), [ControlPage, Ring(Batch), Process(PRODUCER), ReorderedGraph]);
+        assert_eq!(
+            beside.resources_of(1),
+            [ControlPage, Ring(Batch), Process(PRODUCER), ReorderedGraph, SeedSequences]
+        );
         // Workers in one process, which need what samplers and a producer need, and no ring of batches.
         let (one, two) = (Stage::worker(0), Stage::worker(1));
         let workers = topology(&[&[CONSUMER], &[one, two]], false);
         assert_eq!(workers.resources_of(0), [ControlPage, Ring(Feature), Process(one), Process(two)]);
-        let of_workers = [ControlPage, Ring(Feature), Process(CONSUMER), ReorderedGraph, CachedRows];
+        let of_workers =
+            [ControlPage, Ring(Feature), Process(CONSUMER), ReorderedGraph, CachedRows, SeedSequences];
         assert_eq!(workers.resources_of(1), of_workers);
         // The sampler there too: no other process shares anything on the GPU.
         let alone = topology(&[&[first, PRODUCER, CONSUMER]], true);
         assert_eq!(
             alone.resources_of(0),
-            [ControlPage, Ring(Batch), Ring(Feature), ReorderedGraph, CachedRows]
+            [ControlPage, Ring(Batch), Ring(Feature), ReorderedGraph, CachedRows, SeedSequences]
         );
     }
 

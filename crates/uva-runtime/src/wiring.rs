@@ -113,6 +113,14 @@ pub fn missing(what: Resource) -> RuntimeError {
     RuntimeError::Failed(format!("the launcher handed over no {what}"))
 }
 
+/// Checks that a process that samples has the sequences of the seeds' order, if there are any.
+fn check_sequences(plan: &RunPlan) -> Result<(), RuntimeError> {
+    match &plan.options.made_order {
+        Some(made) if made.lacks_sequences() => Err(missing(Resource::SeedSequences)),
+        _ => Ok(()),
+    }
+}
+
 /// The connected stages of a process.
 pub struct Wired {
     /// The receiving end, where the consumer is one of the stages: it is for the calling thread.
@@ -173,6 +181,7 @@ pub fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, Runtime
         let (dataset, plan, control) = (Arc::clone(dataset), Arc::clone(plan), Arc::clone(control));
         let work: RoleWork = match stage.role {
             Role::Sampler => {
+                check_sequences(&plan)?;
                 let (index, reordered) = (stage.index, connections.reordered.clone());
                 if plan.caches.reordered && reordered.is_none() {
                     return Err(missing(Resource::ReorderedGraph));
@@ -226,6 +235,7 @@ pub fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, Runtime
                 })
             }
             Role::Worker => {
+                check_sequences(&plan)?;
                 let (index, reordered) = (stage.index, connections.reordered.clone());
                 if plan.caches.reordered && reordered.is_none() {
                     return Err(missing(Resource::ReorderedGraph));
@@ -335,7 +345,9 @@ mod tests {
     use uva_io::generate::{self, Common, PowerLaw};
 
     use super::*;
+    use crate::seed_order::MadeOrder;
     use crate::{LoaderOptions, Passes};
+    use uva_options::OptionValue;
 
     #[test]
     fn a_stage_that_was_not_handed_what_it_needs_says_what_is_missing() {
@@ -357,11 +369,18 @@ mod tests {
             wire(connections, stages).map(|_| ()).unwrap_err().to_string()
         };
         let all = [Stage::sampler(0), Stage::PRODUCER, Stage::CONSUMER];
-        let cases: [(String, &str); 5] = [
+        let ordered = |plan: &mut RunPlan| {
+            let told = serde_json::json!({
+                "way": { "in_turns": 2 }, "sequences": 2, "seeds": 100, "file": null, "errors": null, "seconds": 0.0,
+            });
+            plan.options.made_order = MadeOrder::of_json(&told);
+        };
+        let cases: [(String, &str); 6] = [
             (refused(|_| {}, |c| c.batches = None, &all), "batch ring"),
             (refused(|_| {}, |c| c.features = None, &all), "feature ring"),
             (refused(|plan| plan.caches.reordered = true, |_| {}, &all), "reordered graph"),
             (refused(|plan| plan.caches.rows = 3, |_| {}, &all), "ids of the cached rows"),
+            (refused(ordered, |_| {}, &all), "sequences of the seed order"),
             (refused(|_| {}, |_| {}, &[Stage::sampler(0)]), "pidfd of the producer"),
         ];
         for (said, part) in cases {

@@ -316,6 +316,12 @@ pub enum InvalidOption {
         /// Its length.
         len: usize,
     },
+    /// More nodes than an order that follows the graph has bits for.
+    #[error("`seed_order`: the graph has {nodes} nodes, and orders that follow it are for fewer than 2^32 - 1")]
+    TooManyToFollow {
+        /// Nodes in the graph.
+        nodes: usize,
+    },
     /// An epoch that the random key cannot name.
     #[error("epoch {epoch} cannot be named; {MAX_EPOCH} is the last")]
     Epoch {
@@ -372,6 +378,7 @@ impl InvalidOption {
                 Some("sampler_kind")
             }
             Self::Replace { .. } => Some("replace"),
+            Self::TooManyToFollow { .. } => Some("seed_order"),
             Self::ExpandNew { .. } => Some("expand"),
             Self::EdgeIds { .. } => Some("edge_ids"),
             Self::BatchSizeZero => Some("batch_size"),

@@ -21,7 +21,6 @@
 mod batch;
 mod batch_key;
 mod bounds;
-mod chunk_order;
 #[allow(unsafe_code, reason = "kernels are launched on memory that their arguments name")]
 pub mod cuda;
 mod error;
@@ -32,19 +31,20 @@ mod kinds;
 mod limits;
 mod local_ids;
 mod options;
+mod order;
 pub mod philox;
 mod sampler;
-mod seed_order;
 
 pub use batch::{BatchCounts, BatchMut, BlockMut, BlockRef, LayerCounts, ListReads, MiniBatch};
 pub use batch_key::BatchKey;
 pub use bounds::{BatchBounds, LayerBounds};
-pub use chunk_order::ChunkOrder;
 pub use error::{Capacity, InvalidOption, SampleError};
 pub use hash::{batch_hash, rows_hash};
 pub use kind::SamplerKind;
 pub use kinds::{NeighborSampler, sampler};
 pub use limits::{MAX_EPOCH, MAX_LAYERS};
 pub use options::{Expand, HopShape, SamplerOptions, Walks, batch_of_picks};
+pub use order::{
+    ChunkOrder, EpochOrder, Follow, OrderEdges, Proximity, SeedOrder, SeedSequences, Sequenced,
+};
 pub use sampler::{BatchSampler, GraphView, Home};
-pub use seed_order::SeedOrder;

@@ -20,6 +20,7 @@ use uva_runtime::control::Control;
 use uva_runtime::gauges::{Gauges, RoleProcess};
 use uva_runtime::machine::own_program;
 use uva_runtime::plan::{RingName, RunPlan};
+use uva_runtime::seed_order::MadeOrder;
 use uva_runtime::topology::{Placement, Resource, Role, Stage, Topology};
 
 /// The roles of a run. Dropping it kills and reaps the remaining ones.
@@ -162,6 +163,7 @@ impl Fleet {
             Resource::FeatureSlotChannel => slot_channel.map(AsFd::as_fd),
             Resource::ReorderedGraph => launch.caches.graph().map(|graph| graph.fd()),
             Resource::CachedRows => launch.caches.rows().map(|rows| rows.fd()),
+            Resource::SeedSequences => launch.plan.options.made_order.as_ref().and_then(MadeOrder::fd),
         };
         found.ok_or_else(|| RuntimeError::Failed(format!("the run has no {what}, which its plan needs")))
     }

@@ -21,11 +21,20 @@ use uva_runtime::wiring::{Connections, Note, missing};
 pub(super) fn open(setup: &Setup, fds: Vec<OwnedFd>, note: Note) -> Result<Connections, RuntimeError> {
     // The launcher has verified the dataset; its roles only map it.
     let dataset = Arc::new(setup.loader.open_again(&setup.dataset)?);
-    let plan = RunPlan::new(&dataset, &setup.loader, setup.passes)?;
+    let mut fds: Vec<Option<OwnedFd>> = fds.into_iter().map(Some).collect();
+    let mut loader = setup.loader.clone();
+    // Before the plan, which has the options.
+    for (handed, fd) in setup.handed.iter().zip(&mut fds) {
+        if let (Resource::SeedSequences, Some(made)) = (handed.what, &mut loader.made_order) {
+            fd.take().map_or(Ok(()), |fd| made.take(fd))?;
+        }
+    }
+    let plan = RunPlan::new(&dataset, &loader, setup.passes)?;
     let plan = Arc::new(plan.on(setup.backend.clone()).with_caches(setup.caches.clone()));
     let (mut control, mut batches, mut features) = (None, None, None);
     let (mut processes, mut slot_channel, mut reordered, mut cached_rows) = (Vec::new(), None, None, None);
     for (handed, fd) in setup.handed.iter().zip(fds) {
+        let Some(fd) = fd else { continue };
         let what = handed.what;
         let cannot = |error: &dyn std::fmt::Display| RuntimeError::Failed(format!("{what}: {error}"));
         match what {
@@ -40,6 +49,8 @@ pub(super) fn open(setup: &Setup, fds: Vec<OwnedFd>, note: Note) -> Result<Conne
                 slot_channel = Some(Channel::from_fd(fd).map_err(|error| cannot(&error))?);
             }
             Resource::ReorderedGraph => reordered = Some(Arc::new(cache::open_graph(fd, &dataset)?)),
+            // Nothing to follow with the shuffle.
+            Resource::SeedSequences => {}
             Resource::CachedRows => cached_rows = Some(Arc::new(cache::open_rows(fd, &plan.caches)?)),
         }
     }

@@ -23,6 +23,7 @@ use uva_runtime::control::Control;
 use uva_runtime::machine::own_program;
 use uva_runtime::metrics::Observer;
 use uva_runtime::planning::{Found, FoundParts, Search};
+use uva_runtime::seed_order::MadeOrder;
 use uva_runtime::signal_name;
 use uva_runtime::{LoaderOptions, RuntimeError, machine};
 
@@ -114,7 +115,9 @@ impl Launcher {
             search: search.clone(),
         };
         if let Some(channel) = &planner.channel {
-            match hand_over(channel, &task, &[]) {
+            // What it counts are the run's own batches, in the order of its seeds.
+            let sequences: Vec<_> = loader.made_order.iter().filter_map(MadeOrder::fd).collect();
+            match hand_over(channel, &task, &sequences) {
                 // The cause is found below.
                 Ok(()) | Err(HandoverError::Closed) => {}
                 Err(error) => return Err(RuntimeError::Failed(format!("cannot tell the planner: {error}"))),
@@ -188,7 +191,10 @@ pub(super) fn run(channel: &Arc<Channel>) -> Result<(serde_json::Value, Vec<Owne
     let first = channel
         .recv()
         .map_err(|error| RuntimeError::PeerGone(format!("no word from the launcher: {error}")))?;
-    let task: Task = serde_json::from_slice(&first.payload).map_err(|error| failed(&error))?;
+    let mut task: Task = serde_json::from_slice(&first.payload).map_err(|error| failed(&error))?;
+    if let (Some(made), Some(fd)) = (&mut task.loader.made_order, first.fds.into_iter().next()) {
+        made.take(fd)?;
+    }
     if task.backend.cuda().is_some() {
         // No other process sees this page. When the launcher ends, the work on the GPU is awaited, and then the planner
         // ends.

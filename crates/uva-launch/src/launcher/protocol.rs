@@ -111,9 +111,9 @@ mod tests {
         .Welcome.loader.batch_size .Welcome.loader.batch_slots .Welcome.loader.degrees .Welcome.loader.divides_sums .Welcome.loader.drop_last \
         .Welcome.loader.edge_attr .Welcome.loader.edge_ids .Welcome.loader.expand .Welcome.loader.fanouts .Welcome.loader.feature_slots \
         .Welcome.loader.feature_type .Welcome.loader.features .Welcome.loader.gather_threads .Welcome.loader.gathers_before_sums .Welcome.loader.hops .Welcome.loader.input_id .Welcome.loader.input_nodes \
-        .Welcome.loader.look_ahead .Welcome.loader.pad .Welcome.loader.part.index \
+        .Welcome.loader.look_ahead .Welcome.loader.made_order .Welcome.loader.order_edges .Welcome.loader.order_file .Welcome.loader.order_tolerance .Welcome.loader.pad .Welcome.loader.part.index \
         .Welcome.loader.part.of .Welcome.loader.pin_cores .Welcome.loader.pin_samplers .Welcome.loader.prepare .Welcome.loader.reader \
-        .Welcome.loader.replace .Welcome.loader.sampler_kind .Welcome.loader.samplers .Welcome.loader.seed .Welcome.loader.shapes \
+        .Welcome.loader.replace .Welcome.loader.sampler_kind .Welcome.loader.samplers .Welcome.loader.seed .Welcome.loader.seed_order .Welcome.loader.shapes \
         .Welcome.loader.shuffled.test .Welcome.loader.shuffled.train .Welcome.loader.shuffled.valid .Welcome.loader.slot_bytes .Welcome.loader.slot_room .Welcome.loader.sums_by_counts .Welcome.loader.sums_chosen_for .Welcome.loader.walk_length .Welcome.loader.walk_stop .Welcome.loader.walks \
         .Welcome.passes.epochs .Welcome.passes.start.batch \
         .Welcome.passes.start.epoch .Welcome.passes.steered .Welcome.passes.test .Welcome.passes.validate \

@@ -102,7 +102,8 @@ impl TrainingRun {
                 backend.clone()
             }
         };
-        let loader = &loader;
+        // Before the fingerprint, which knows what the file of an order holds.
+        let loader = &loader.with_order(&dataset)?;
         let task = task(&dataset, options.metric.0, options.loss.0)?;
         (options.metric, options.loss) =
             (MetricChoice(Some(task.metric)), LossChoice(task.kind.regression()));
@@ -349,7 +350,7 @@ impl Training {
         prepared.log_start(roles);
         observer.event(&prepared.start_event(options, roles, &more))?;
         observer.note(&prepared.opened());
-        prepared.features().iter().for_each(|line| observer.note(line));
+        prepared.choices().iter().for_each(|line| observer.note(line));
         self.notes.iter().for_each(|note| observer.note(note));
         if let Some(cuda) = prepared.plan.backend.cuda() {
             observer.note(&format!("training on cuda:{}, {}", cuda.ordinal, cuda.partition));

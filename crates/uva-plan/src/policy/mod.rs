@@ -3,6 +3,7 @@
 
 mod analytic;
 mod cache_policy;
+mod compared;
 mod degree;
 mod hotness_policy;
 mod optimal;
@@ -17,6 +18,7 @@ use uva_rows::cache::eviction;
 
 pub use analytic::Analytic;
 pub use cache_policy::{CachePolicy, Ranking};
+pub use compared::ComparedPolicy;
 pub use degree::Degree;
 pub use hotness_policy::HotnessPolicy;
 pub use optimal::Optimal;

@@ -64,6 +64,7 @@ pub fn by_hand<'g>(
         options: options(fanouts),
         batch_size,
         drop_last: false,
+        sequenced: None,
         threads: 2,
         batch_bytes: None,
         progress: None,

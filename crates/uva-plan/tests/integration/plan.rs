@@ -111,7 +111,7 @@ fn a_plan_states_the_bytes_of_what_it_names_and_keeps_to_its_budget() {
         assert_eq!(plan.rows.map_bytes, if plan.row_ids.is_empty() { 0 } else { 20_000 });
         let said = plan.notes.iter().any(|note| note.contains("nothing is cached"));
         assert_eq!(said, plan.bytes() == 0, "{budget}: {:?}", plan.notes);
-        assert_eq!(plan.check(&stored.dataset, &options(&FANOUTS), 200).unwrap(), []);
+        assert_eq!(plan.check(&stored.dataset, &options(&FANOUTS), 200, None).unwrap(), []);
     }
     let least = plan(&request(&stored, 20_063), None).unwrap();
     let all = plan(&request(&stored, u64::MAX), None).unwrap();
@@ -171,7 +171,7 @@ fn every_policy_makes_a_plan_that_can_be_written_and_read() {
         let plan = plan(&request, None).unwrap();
         assert_eq!(plan.policy, policy);
         assert!(plan.bytes() <= 60_000 && plan.rows.count + plan.lists.count > 0, "{policy}");
-        assert_eq!(plan.check(&stored.dataset, &options(&FANOUTS), 200).unwrap(), []);
+        assert_eq!(plan.check(&stored.dataset, &options(&FANOUTS), 200, None).unwrap(), []);
         let path = stored.directory.path().join(format!("{policy}.json"));
         plan.write(&path).unwrap();
         let read = CachePlan::read(&path).unwrap();

@@ -81,7 +81,7 @@ fn a_plan_for_other_options_is_warned_of_and_for_another_seed_is_not() {
     let check = |change: fn(&mut uva_sample::SamplerOptions), batch_size| {
         let mut options = options(&[5, 3]);
         change(&mut options);
-        let warnings = written.plan.check(&written.stored.dataset, &options, batch_size).unwrap();
+        let warnings = written.plan.check(&written.stored.dataset, &options, batch_size, None).unwrap();
         warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     assert_eq!(check(|_| {}, 200), [""; 0]);
@@ -108,7 +108,7 @@ fn a_plan_for_other_options_is_warned_of_and_for_another_seed_is_not() {
 fn a_plan_for_another_dataset_is_refused_with_both_fingerprints() {
     let written = written();
     let other = stored(2000, 10.0, 8, 0.4, 2);
-    let refused = written.plan.check(&other.dataset, &options(&[5, 3]), 200).unwrap_err();
+    let refused = written.plan.check(&other.dataset, &options(&[5, 3]), 200, None).unwrap_err();
     assert!(matches!(refused, CacheError::OtherDataset { .. }) && refused.is_bad_input());
     let text = refused.to_string();
     for fingerprint in [written.stored.dataset.fingerprint(), other.dataset.fingerprint()] {
@@ -122,7 +122,7 @@ fn a_plan_whose_sizes_are_not_those_of_its_nodes_is_refused() {
     let check = |change: fn(&mut CachePlan)| {
         let mut plan = written.plan.clone();
         change(&mut plan);
-        plan.check(&written.stored.dataset, &options(&[5, 3]), 200).unwrap_err().to_string()
+        plan.check(&written.stored.dataset, &options(&[5, 3]), 200, None).unwrap_err().to_string()
     };
     type Change = fn(&mut CachePlan);
     let cases: [(Change, &str); 10] = [
@@ -239,7 +239,7 @@ fn whatever_byte_is_changed_nothing_worse_than_an_error_happens() {
             }
             fs::write(&written.path, &bytes).unwrap();
             if let Ok(plan) = CachePlan::read(&written.path) {
-                let _ = plan.check(&written.stored.dataset, &options(&[5, 3]), 200);
+                let _ = plan.check(&written.stored.dataset, &options(&[5, 3]), 200, None);
             }
             fs::write(&written.path, &bytes[..cut]).unwrap();
             prop_assert!(CachePlan::read(&written.path).is_err());

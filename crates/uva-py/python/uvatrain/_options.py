@@ -20,6 +20,10 @@ class LoaderOptions(TypedDict, total=False):
     seed: int
     batch_dependency: int
     expand: str
+    seed_order: str
+    order: str | None
+    order_edges: str | None
+    order_tolerance: float | None
     edge_ids: bool
     edge_attr: bool
     input_id: bool

@@ -234,7 +234,7 @@ class Batches:
         # States of before there were several kinds have none.
         state = {"sampler_kind": "neighbor", **state}
         here = self.state_dict()
-        for name in ("input_nodes", "shuffle"):
+        for name in ("input_nodes", "shuffle", "seed_order", "order_edges", "order_tolerance", "order_file"):
             # Only where it was given: there is none in states of before it could be.
             if name in state or name in here:
                 here.setdefault(name, None)

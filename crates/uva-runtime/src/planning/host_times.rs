@@ -16,7 +16,7 @@ use uva_sample::{BatchBounds, BatchKey, GraphView, MiniBatch, sampler};
 
 use crate::cache::SampledGraph;
 use crate::host_rows::{chosen_rows, gathered_on_host};
-use crate::plan::seed_order;
+use crate::order_making::epoch_order;
 use crate::widening::narrow_float;
 use crate::{LoaderOptions, RuntimeError};
 
@@ -42,7 +42,7 @@ pub(super) type Failure = Box<dyn Error + Send + Sync>;
 impl<'d> HostTimes<'d> {
     /// For the first training batches of a run with these options.
     pub fn new(dataset: &'d Dataset, loader: &'d LoaderOptions) -> Result<Self, RuntimeError> {
-        let mut order = seed_order(dataset, loader, Split::Train)?;
+        let mut order = epoch_order(dataset, loader, Split::Train)?;
         order.prepare(0)?;
         let seeds: Vec<_> =
             (0..order.batches().min(BATCHES + WARM_UP)).map(|batch| order.batch(batch).to_vec()).collect();

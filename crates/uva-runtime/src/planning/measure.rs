@@ -13,13 +13,14 @@ use uva_plan::{
 use uva_rows::cache::map_bytes;
 use uva_rows::cuda::FillError;
 use uva_rows::kept_row_bytes;
-use uva_sample::SampleError;
 use uva_sample::cuda::CudaSampleError;
+use uva_sample::{SampleError, Sequenced};
 
 use super::device_times::DeviceTimes;
 use super::host_times::HostTimes;
 use super::request::SamplerVerdict;
 use crate::backend::{Backend, CudaBackend, GatherChoice, Partition, SamplerChoice};
+use crate::seed_order::MadeOrder;
 use crate::{LoaderOptions, RuntimeError};
 
 /// Of the available memory, `--gpu-cache auto` takes one part in this many where nothing trains on a GPU.
@@ -99,7 +100,7 @@ pub(super) fn plan_kinds<'d>(
     note: &dyn Fn(&str),
 ) -> Result<(CachePlan, Option<Profile<'d>>), RuntimeError> {
     loader.check_dataset(dataset)?;
-    let workload = workload(dataset, loader);
+    let workload = workload(dataset, loader)?;
     let batches = workload.batches()?;
     note(&match policy.counted_epochs() {
         0 => format!("finding out what to cache: {policy}, judged by an epoch of {batches} batches"),
@@ -157,14 +158,22 @@ fn objective(backend: &Backend) -> Objective {
     }
 }
 
-/// The run's own training batches, to be counted.
-pub fn workload<'d>(dataset: &'d Dataset, loader: &LoaderOptions) -> Workload<'d> {
-    Workload {
+/// The run's own training batches, to be counted: in the order of its seeds.
+///
+/// # Errors
+/// [`RuntimeError::Failed`] in a process that was not handed that order.
+pub fn workload<'d>(dataset: &'d Dataset, loader: &LoaderOptions) -> Result<Workload<'d>, RuntimeError> {
+    Ok(Workload {
+        sequenced: sequenced(loader)?,
         drop_last: loader.drop_last,
         batch_bytes: loader.slot_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
         train: dataset.split(Split::Train),
         ..Workload::of(dataset, loader.sampling(), loader.batch_size)
-    }
+    })
+}
+
+fn sequenced(loader: &LoaderOptions) -> Result<Option<Sequenced>, RuntimeError> {
+    Ok(loader.made_order.as_ref().map(MadeOrder::sequenced).transpose()?.flatten())
 }
 
 /// Reads the plan in a file and checks it against dataset and options. Also returns the warnings.
@@ -177,7 +186,7 @@ pub fn read_plan(
     loader: &LoaderOptions,
 ) -> Result<(CachePlan, Vec<String>), RuntimeError> {
     let plan = CachePlan::read(path)?;
-    let warnings = plan.check(dataset, &loader.sampling(), loader.batch_size)?;
+    let warnings = plan.check(dataset, &loader.sampling(), loader.batch_size, sequenced(loader)?.as_ref())?;
     let warn = |warning| format!("--plan {}: {warning}", path.display());
     Ok((plan, warnings.iter().map(warn).collect()))
 }

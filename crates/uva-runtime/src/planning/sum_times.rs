@@ -82,7 +82,7 @@ pub fn time_sums(
         // Whoever sums widens the rows, too.
         feature_type: FeatureType::Float32,
         degrees: loader.degrees || asked.aggregation == Aggregation::Degrees,
-        ..loader.clone()
+        ..loader.with_order(dataset)?
     };
     let plan = |aggregation| {
         let passes = Passes { epochs: u32::MAX, ..Passes::default() };

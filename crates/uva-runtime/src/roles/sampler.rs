@@ -7,7 +7,7 @@ use uva_batch::{BatchHeader, Column, HandOver, pad};
 use uva_graph::{Dataset, Split};
 use uva_mem::FrozenBytes;
 use uva_mem::ring::Writer;
-use uva_sample::{BatchKey, BatchMut, SeedOrder};
+use uva_sample::{BatchKey, BatchMut, EpochOrder};
 
 use crate::RuntimeError;
 use crate::cache::{Engine, OnGpu, SampledGraph};
@@ -18,8 +18,9 @@ use crate::hop_rows::HopSampling;
 use crate::lane::Lane;
 use crate::machine;
 use crate::peer::Peer;
-use crate::plan::{RunPlan, seed_order};
+use crate::plan::RunPlan;
 use crate::schedule::Item;
+use crate::order_making::epoch_order;
 use crate::stage::{Doing, StageClock};
 
 /// Writes a batch into a slot of this number and with this payload.
@@ -134,7 +135,7 @@ pub(crate) struct Sampling<'a> {
     engine: Engine<'a>,
     on_device: Option<Arc<DeviceBatches>>,
     /// The order of each split, and the epoch that it is prepared for.
-    orders: [SeedOrder; 3],
+    orders: [EpochOrder; 3],
     prepared: [Option<u32>; 3],
     seeds: Vec<i64>,
 }
@@ -149,7 +150,7 @@ impl<'a> Sampling<'a> {
         on_device: Option<Arc<DeviceBatches>>,
     ) -> Result<Self, RuntimeError> {
         let options = &plan.options;
-        let order = |split| seed_order(dataset, options, split);
+        let order = |split| epoch_order(dataset, options, split);
         Ok(Self {
             dataset,
             plan,

@@ -122,13 +122,17 @@ fn a_plan_is_for_runs_that_agree_in_the_options_declared_so() {
     for base in [options(), walks] {
         let (plan, _) =
             planning::plan(&dataset, &base, &Backend::Cpu, 40_000, CachePolicy::PRESAMPLE, &|_| {}).unwrap();
-        let serves = |loader: &LoaderOptions| plan.counted_epochs(&planning::workload(&dataset, loader)) > 0;
+        let serves = |loader: &LoaderOptions| {
+            let loader = loader.with_order(&dataset).unwrap();
+            plan.counted_epochs(&planning::workload(&dataset, &loader).unwrap()) > 0
+        };
         assert!(serves(&base));
         for field in LoaderOptions::declared().filter(|field| base.is_in_force(field)) {
             let other = match field.kind {
                 Kind::Switch => "true".to_owned(),
                 Kind::Fanouts { .. } => "5,3".to_owned(),
                 Kind::Choice(names) => names().last().unwrap().name.to_owned(),
+                _ if field.name == "seed_order" => "proximity:2".to_owned(),
                 _ => "7".to_owned(),
             };
             let mut loader = base.clone();

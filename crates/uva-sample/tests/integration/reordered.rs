@@ -6,7 +6,8 @@ use uva_graph::reorder::{NodeOrder, ReorderedLayout, write_reordered};
 use uva_graph::{Csc, Dataset, Indices, Split};
 use uva_io::generate;
 use uva_sample::{
-    BatchBounds, BatchKey, BatchSampler, Expand, MiniBatch, NeighborSampler, SamplerOptions, SeedOrder,
+    BatchBounds, BatchKey, BatchSampler, Expand, MiniBatch, NeighborSampler, OrderEdges, Proximity,
+    SamplerOptions, SeedOrder,
 };
 
 const BATCH: usize = 64;
@@ -78,6 +79,12 @@ fn check(dataset: &Dataset, order: &NodeOrder, directory: &std::path::Path) -> D
             let own = batches(own, split, dataset.split(split), &options);
             assert_eq!(batches(at_home, split, view.split(split), &options), own);
         }
+    }
+    for edges in OrderEdges::ALL {
+        let sequences = |dataset: &Dataset| {
+            Proximity::new(dataset.csc(), dataset.split(Split::Train), edges, 11).unwrap().sequences(0..3)
+        };
+        assert_eq!(sequences(&copy), sequences(dataset), "{edges:?}");
     }
     copy
 }

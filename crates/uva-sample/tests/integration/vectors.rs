@@ -8,8 +8,8 @@ use serde_json::Value;
 use uva_graph::Split;
 use uva_sample::philox::{Purpose, StreamKey, philox4x32};
 use uva_sample::{
-    BatchBounds, BatchKey, BatchSampler, ChunkOrder, Expand, MiniBatch, SamplerKind, SamplerOptions,
-    SeedOrder, Walks,
+    BatchBounds, BatchKey, BatchSampler, ChunkOrder, EpochOrder, Expand, Follow, MiniBatch, OrderEdges,
+    Proximity, SamplerKind, SamplerOptions, SeedOrder, SeedSequences, Sequenced, Walks,
 };
 
 fn repository() -> PathBuf {
@@ -54,6 +54,7 @@ fn stream_key(value: &Value) -> StreamKey {
         "subgraphs" => Purpose::Subgraphs,
         "negatives" => Purpose::Negatives,
         "weights" => Purpose::Weights,
+        "orders" => Purpose::Orders,
         other => panic!("no purpose {other}"),
     };
     StreamKey {
@@ -128,6 +129,42 @@ fn orders_of_chunks_agree() {
         order.prepare(integer(&case["epoch"])).unwrap();
         let rows: Vec<usize> = order.batch(0).flatten().collect();
         assert_eq!(rows, integers::<usize>(&case["rows"]), "{case}");
+    }
+}
+
+/// The graph of a case, without weights.
+fn graph_of(case: &Value) -> Graph {
+    let indices = match case["indices_dtype"].as_str() {
+        Some("int32") => Ids::I32(integers(&case["indices"])),
+        _ => Ids::I64(integers(&case["indices"])),
+    };
+    let original_ids = (!case["orig_id"].is_null()).then(|| integers(&case["orig_id"]));
+    Graph { indptr: integers(&case["indptr"]), indices, original_ids, home: None, weights: None }
+}
+
+#[test]
+fn orders_of_seeds_that_follow_a_graph_agree() {
+    for case in entries(&vectors(), "seed_orders") {
+        let (graph, train) = (graph_of(&case["graph"]), integers::<i64>(&case["train"]));
+        let (seed, len) = (integer(&case["seed"]), train.len());
+        let edges = OrderEdges::from_name(case["edges"].as_str().unwrap()).unwrap();
+        let expected: Vec<u32> = entries(case, "sequences").iter().flat_map(integers::<u32>).collect();
+        let count = expected.len() / len;
+        let made = Proximity::new(graph.csc(), &train, edges, seed).unwrap().sequences(0..count as u32);
+        assert_eq!(made, expected, "{case}");
+        let sequences = SeedSequences::new(made, count, len);
+        for expected in entries(case, "epochs") {
+            let segment = integer(&case["segment"]);
+            for (name, follow) in
+                [("in_turns", Follow::InTurns(count)), ("segments", Follow::Segments(segment))]
+            {
+                let sequenced = Sequenced { sequences: sequences.clone(), follow };
+                let of = (true, Some(&sequenced));
+                let mut order = EpochOrder::new(seed, Split::Train, len, of, len, false).unwrap();
+                order.prepare(integer(&expected["epoch"])).unwrap();
+                assert_eq!(order.batch(0), integers::<u32>(&expected[name]), "{name}: {case}");
+            }
+        }
     }
 }
 

@@ -11,6 +11,7 @@ mod import;
 mod info;
 mod interrupt;
 mod mps;
+mod order;
 mod pipeline;
 mod plan;
 mod predict;
@@ -50,7 +51,7 @@ fn needs(command: &Command) -> Needs {
             (true, true)
         }
         Command::Generate(_) | Command::Import(_) | Command::Export(_) | Command::Info(_) => (false, true),
-        Command::Propagate(_) => (false, true),
+        Command::Propagate(_) | Command::Order(_) => (false, true),
         Command::Bench(_) => (false, true),
         Command::Mps(_) => (true, false),
         // A role finds out by itself.
@@ -98,6 +99,7 @@ fn run_to_its_end(command: Command, models: Option<Models>) -> anyhow::Result<()
         Command::Top(flags) => top::run(&flags),
         Command::Report(flags) => report::run(&flags),
         Command::Plan(flags) => plan::run(&flags),
+        Command::Order(flags) => order::run(&flags),
         Command::Bench(command) => bench::run(&command),
         Command::Doctor(flags) => doctor::run(&flags),
         Command::Mps(command) => mps::run(&command),

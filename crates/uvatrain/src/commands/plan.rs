@@ -14,6 +14,7 @@ use uva_runtime::RuntimeError;
 use uva_runtime::backend::{self, Probe, SamplerChoice};
 use uva_runtime::cache::CachePlan;
 use uva_runtime::planning::{self, Budget};
+use uva_runtime::spec::Spelling;
 
 use super::{clean_up_on_signals, written};
 use crate::exit;
@@ -48,6 +49,9 @@ pub fn run(flags: &PlanFlags) -> anyhow::Result<()> {
     let mut loader = flags.loader.options_of_models();
     loader.feature_type =
         loader.feature_type.for_models(dataset.features().element, decision.backend.cuda().is_some());
+    // What is counted are the run's own batches, in the order of its seeds.
+    let loader = loader.with_order(&dataset)?;
+    loader.made_order.iter().for_each(|order| out::say(&Spelling::CommandLine.sentence(&order.note())));
     if let Some(verdict) = planning::measure_sampler(&dataset, &loader, &mut decision.backend)? {
         out::say(&verdict.reason);
     }

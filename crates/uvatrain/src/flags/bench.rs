@@ -8,6 +8,7 @@ use uva_bench::pcie::{IdOrder, TablePages};
 #[cfg(feature = "request-model")]
 use uva_kernels::gather::IdWidth;
 use uva_kernels::gather::Kernel;
+use uva_plan::ComparedPolicy;
 use uva_runtime::LoaderOptions;
 use uva_runtime::backend::PreflightPolicy;
 use uva_runtime::cache::CachePolicy;
@@ -45,21 +46,22 @@ pub enum BenchCommand {
 #[command(after_help = "\
 Examples:
   uvatrain bench cache data/demo --fanouts 15,10,5 --policy presample,degree,random,optimal
+  uvatrain bench cache data/demo --policy presample,fifo,lru,lfu --seed-order proximity
   uvatrain bench cache data/demo --gpu-cache 64MiB")]
 pub struct CacheBenchFlags {
     /// The dataset
     #[arg(value_name = "DATA")]
     pub data: PathBuf,
 
-    /// The policies to compare; fifo begins with an empty cache
+    /// The policies to compare; those that evict begin with an empty cache. lru and lfu are simulated here only
     #[arg(
         long,
         value_name = "P,P,…",
-        value_parser = one_of::<CachePolicy>(),
+        value_parser = one_of::<ComparedPolicy>(),
         value_delimiter = ',',
         default_value = "degree,presample,analytic,random,optimal,fifo"
     )]
-    pub policy: Vec<CachePolicy>,
+    pub policy: Vec<ComparedPolicy>,
 
     /// Sizes of the caches: per cent of all rows, and of the bytes of all lists
     #[arg(

@@ -13,6 +13,7 @@ mod evaluate;
 mod generate;
 mod loader;
 mod mps;
+mod order;
 mod plan;
 mod predict;
 mod propagate;
@@ -44,6 +45,7 @@ pub use evaluate::EvaluateFlags;
 pub use generate::GenerateFlags;
 pub use loader::LoaderFlags;
 pub use mps::{MpsCommand, MpsCommon, MpsStartFlags};
+pub use order::OrderFlags;
 pub use plan::PlanFlags;
 pub use predict::{ModelFlags, PredictFlags};
 pub use propagate::PropagateFlags;
@@ -117,6 +119,8 @@ pub enum Command {
     Report(ReportFlags),
     /// Find out which neighbour lists and feature rows are worth caching, and write it down
     Plan(Box<PlanFlags>),
+    /// Make an order in which training seeds that are near in the graph follow one another, for `train --order`
+    Order(OrderFlags),
     /// Measure the parts of the pipeline on this machine
     #[command(subcommand)]
     Bench(BenchCommand),

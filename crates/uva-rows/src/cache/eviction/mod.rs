@@ -4,6 +4,7 @@
 
 mod fifo;
 mod policy;
+mod ranked;
 mod sieve;
 mod slots;
 
@@ -12,10 +13,13 @@ use serde::{Deserialize, Deserializer};
 pub use policy::Eviction;
 pub use slots::EvictingSlots;
 
-/// Every policy.
+/// Every policy that a run's cache may have.
 pub static POLICIES: [&Eviction; 2] = [&fifo::POLICY, &sieve::POLICY];
 
-/// The policy of that name.
+/// Policies that are simulated only: they cost more than a run would spend on its cache.
+pub static SIMULATED: [&Eviction; 2] = [&ranked::LRU, &ranked::LFU];
+
+/// The policy of a run's cache of that name.
 pub fn by_name(name: &str) -> Option<&'static Eviction> {
     POLICIES.into_iter().find(|policy| policy.name == name)
 }

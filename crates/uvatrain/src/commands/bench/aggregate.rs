@@ -28,6 +28,7 @@ pub fn run(flags: &AggregateBenchFlags) -> anyhow::Result<()> {
         return Err(exit::usage(reason).into());
     }
     let work = Work::of_unknown_length("summing batches");
+    let loader = loader.with_order(&dataset)?;
     let (policy, cached) = cached_rows(flags, &dataset, &loader)?;
     let mut is_cached = vec![false; dataset.nodes()];
     cached.iter().for_each(|&node| is_cached[node as usize] = true);
@@ -93,7 +94,7 @@ fn cached_rows(
         ))
         .into());
     }
-    let hotness = policy.hotness_policy()?.hotness(&planning::workload(dataset, loader))?;
+    let hotness = policy.hotness_policy()?.hotness(&planning::workload(dataset, loader)?)?;
     let ranked = rank_rows(&hotness);
     Ok((Some(policy), ranked.into_iter().take(rows).map(i64::from).collect()))
 }

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde::Serialize;
+use serde_json::Value;
 use uva_graph::Dataset;
 use uva_plan::{
-    CachePolicy, Hotness, PolicyHits, PolicyPoint, Prediction, READ_SHARES, ShareBytes, Sizes, SweepPoint,
-    bytes_for_shares, compare_policies, count, rank_lists, rank_rows,
+    CachePolicy, ComparedPolicy, Hotness, PolicyHits, PolicyPoint, Prediction, READ_SHARES, ShareBytes, Sizes,
+    SweepPoint, bytes_for_shares, compare_policies, count, rank_lists, rank_rows,
 };
 use uva_runtime::backend::Backend;
+use uva_runtime::seed_order::MadeOrder;
+use uva_runtime::spec::Spelling;
 use uva_runtime::{LoaderOptions, planning};
 
 use crate::flags::CacheBenchFlags;
@@ -34,15 +37,16 @@ pub fn run(flags: &CacheBenchFlags) -> anyhow::Result<()> {
     let dataset = Arc::new(Dataset::open(&flags.data)?);
     let loader = flags.loader.options();
     loader.check_dataset(&dataset)?;
+    let loader = loader.with_order(&dataset)?;
     let work = Work::of_unknown_length("sampling epochs");
-    let workload = planning::workload(&dataset, &loader);
+    let workload = planning::workload(&dataset, &loader)?;
     let began = Instant::now();
     let measured = count(&workload, behind(flags))?;
     let epoch_seconds = began.elapsed().as_secs_f64() / f64::from(flags.epochs);
     let hits = compare_policies(&workload, &flags.policy, behind(flags), &measured, &flags.size)?;
     drop(work);
     let allocation = match flags.gpu_cache {
-        Some(budget) => Some(allocation(&dataset, flags, budget.bytes(), &measured)?),
+        Some(budget) => Some(allocation(&dataset, &loader, budget.bytes(), &measured)?),
         None => None,
     };
     let time_of_stages = match flags.stage_times {
@@ -62,6 +66,7 @@ pub fn run(flags: &CacheBenchFlags) -> anyhow::Result<()> {
         batch_size: loader.batch_size,
         batch_dependency: loader.batch_dependency,
         seed: loader.seed,
+        seed_order: loader.made_order.as_ref().map(MadeOrder::in_force),
         epochs: flags.epochs,
         batches: measured.batches,
         epoch_seconds,
@@ -69,6 +74,7 @@ pub fn run(flags: &CacheBenchFlags) -> anyhow::Result<()> {
         list_reads_per_epoch: measured.total_list_reads() as f64 / epochs,
         feature_bytes_per_epoch: rows * row_bytes,
         bytes_for_share: SharesReport::of(&dataset, &measured),
+        note: loader.made_order.as_ref().map(|order| Spelling::CommandLine.sentence(&order.note())),
         policies: hits.into_iter().map(|hits| PolicyReport::of(hits, rows, row_bytes)).collect(),
         allocation,
         time_of_stages,
@@ -82,6 +88,9 @@ struct Point {
     /// Per cent of the rows, and of the bytes of all lists.
     size_percent: u32,
     row_hit_rate: f64,
+    /// Rows that miss, an epoch: what caches are compared by where orders differ, since an order that makes the rows of a
+    /// batch coincide lowers the share that hits.
+    rows_missed_per_epoch: f64,
     /// Bytes of rows that still cross the link in an epoch.
     feature_bytes_per_epoch: f64,
     /// Absent where no lists are cached.
@@ -130,7 +139,7 @@ impl SharesReport {
 
 #[derive(Serialize)]
 struct PolicyReport {
-    policy: CachePolicy,
+    policy: ComparedPolicy,
     /// Seconds it took to rank, the epochs sampled beforehand among them.
     seconds: f64,
     points: Vec<Point>,
@@ -142,6 +151,7 @@ impl PolicyReport {
         let point = |point: &PolicyPoint| Point {
             size_percent: point.percent,
             row_hit_rate: point.rows,
+            rows_missed_per_epoch: point.missed,
             feature_bytes_per_epoch: rows * (1.0 - point.rows) * row_bytes,
             list_hit_rate: point.lists,
         };
@@ -175,13 +185,12 @@ struct AllocationReport {
 
 fn allocation(
     dataset: &Arc<Dataset>,
-    flags: &CacheBenchFlags,
+    loader: &LoaderOptions,
     budget: u64,
     measured: &Hotness,
 ) -> anyhow::Result<Option<AllocationReport>> {
-    let loader = flags.loader.options();
     let (plan, profile) =
-        planning::plan(dataset, &loader, &Backend::Cpu, budget, CachePolicy::PRESAMPLE, &|line| {
+        planning::plan(dataset, loader, &Backend::Cpu, budget, CachePolicy::PRESAMPLE, &|line| {
             out::say(line)
         })?;
     let Some(profile) = profile else { return Ok(None) };
@@ -230,6 +239,9 @@ struct Report {
     batch_size: usize,
     batch_dependency: u32,
     seed: u64,
+    /// Absent where seeds are shuffled, as they are unless asked otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed_order: Option<Value>,
     epochs: u32,
     batches: u64,
     epoch_seconds: f64,
@@ -238,6 +250,9 @@ struct Report {
     feature_bytes_per_epoch: f64,
     bytes_for_share: SharesReport,
     policies: Vec<PolicyReport>,
+    /// The order of the seeds, for people.
+    #[serde(skip)]
+    note: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     allocation: Option<Option<AllocationReport>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -288,11 +303,17 @@ impl StagesReport {
 impl Report {
     fn text(&self) -> String {
         let mut text = String::new();
-        text += &self.table("rows", |point| Some(point.row_hit_rate));
+        let share = |rate: f64| format!("{:.1}", 100.0 * rate);
+        text += &self.table("rows that hit", |point| Some(share(point.row_hit_rate)));
         text.push('\n');
         text += &self.table("lists", |point| point.list_hit_rate);
         text.push('\n');
         text += &self.bytes_for_share.text();
+        text += &self.table("lists that hit", |point| point.list_hit_rate.map(share));
+        text.push('\n');
+        text += &self.table("rows that miss, an epoch", |point| {
+            Some(format::count(point.rows_missed_per_epoch.round() as u64))
+        });
         if let Some(Some(allocation)) = &self.allocation {
             text.push('\n');
             text += &allocation.text();
@@ -321,24 +342,24 @@ impl Report {
                 BEFOREHAND + 1,
                 BEFOREHAND + self.epochs
             )]);
+        if let Some(order) = &self.note {
+            facts.row(&["order", order]);
+        }
         text += &facts.render();
         text
     }
 
-    /// Hit rates by size, a line a policy.
-    fn table(&self, what: &str, rate: impl Fn(&Point) -> Option<f64>) -> String {
+    /// Cells by size, a line a policy.
+    fn table(&self, what: &str, cell: impl Fn(&Point) -> Option<String>) -> String {
         let sizes = self.policies.first().map(|report| report.points.as_slice()).unwrap_or_default();
-        let heading: Vec<String> = std::iter::once(format!("{what} that hit"))
+        let heading: Vec<String> = std::iter::once(what.to_owned())
             .chain(sizes.iter().map(|point| format!("{} %", point.size_percent)))
             .collect();
         let heading: Vec<&str> = heading.iter().map(String::as_str).collect();
         let mut table = Table::with_heading(&heading);
         for report in &self.policies {
-            let rates = report.points.iter().map(|point| match rate(point) {
-                Some(rate) => format!("{:.1}", 100.0 * rate),
-                None => "–".to_owned(),
-            });
-            let cells: Vec<String> = std::iter::once(report.policy.to_string()).chain(rates).collect();
+            let points = report.points.iter().map(|point| cell(point).unwrap_or_else(|| "–".to_owned()));
+            let cells: Vec<String> = std::iter::once(report.policy.to_string()).chain(points).collect();
             table.row(&cells);
         }
         table.render()

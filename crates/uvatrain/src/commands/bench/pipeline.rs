@@ -3,9 +3,11 @@
 use std::time::Instant;
 
 use serde::Serialize;
+use serde_json::Value;
 use uva_runtime::memory::ProcessMemory;
 use uva_runtime::metrics::Roles;
 use uva_runtime::options::Prepare;
+use uva_runtime::seed_order::MadeOrder;
 use uva_runtime::{DiskCounts, Runtime};
 
 use super::spread::Spread;
@@ -13,7 +15,7 @@ use crate::commands::dry_run;
 use crate::flags::PipelineBenchFlags;
 use crate::ui::table::Table;
 use crate::ui::{format, out, summary};
-use uva_runtime::spec::ByteSize;
+use uva_runtime::spec::{ByteSize, Spelling};
 
 #[derive(Serialize)]
 struct Report {
@@ -42,6 +44,12 @@ struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     disk: Option<Disk>,
     memory: Vec<ProcessMemory>,
+    /// Absent where seeds are shuffled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed_order: Option<Value>,
+    /// The same for people.
+    #[serde(skip)]
+    order_note: Option<String>,
 }
 
 /// Reads of rows from disk.
@@ -118,6 +126,8 @@ pub fn run(flags: &PipelineBenchFlags) -> anyhow::Result<()> {
             counts,
         }),
         memory,
+        seed_order: runtime.seed_order().map(MadeOrder::in_force),
+        order_note: runtime.seed_order().map(|order| Spelling::CommandLine.sentence(&order.note())),
     };
     if flags.json { out::json(&report) } else { out::text(&report.text()) }
 }
@@ -138,6 +148,9 @@ impl Report {
                     "{reads_per_second:.0} reads a second, {read_gb_per_second:.2} GB/s: {more:.2} times the rows"
                 ),
             );
+        }
+        if let Some(order) = &self.order_note {
+            fact("order", order.clone());
         }
         fact("bottleneck", format!("the {}", self.bottleneck));
         let threads = if self.roles.are_of_workers() {

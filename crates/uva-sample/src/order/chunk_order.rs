@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use uva_graph::Split;
 
-use crate::{InvalidOption, SampleError, SeedOrder};
+use super::seed_order::SeedOrder;
+use crate::{InvalidOption, SampleError};
 
 /// The batches of an epoch, as runs of places in a split.
 ///

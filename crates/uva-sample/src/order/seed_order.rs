@@ -126,6 +126,11 @@ impl SeedOrder {
         let end = begin.saturating_add(self.batch_size).min(self.used);
         &self.order[begin..end]
     }
+
+    /// All positions, for another order to be written in their place.
+    pub(super) fn order_mut(&mut self) -> &mut [u32] {
+        &mut self.order
+    }
 }
 
 /// Sorts pairs of key and position, and writes the positions in that order.

@@ -1,0 +1,164 @@
+//! Orders of seeds as files: an array of node ids, a row a sequence.
+
+use std::path::Path;
+
+use uva_graph::npy::{NpyArray, NpyType, NpyWriter};
+use uva_graph::{Dataset, GraphError, Split};
+use uva_mem::files::Replacement;
+use uva_options::OptionError;
+use uva_sample::SeedSequences;
+
+use crate::RuntimeError;
+use crate::seed_order::MOST_SEQUENCES;
+
+/// No position.
+const NONE: u32 = u32::MAX;
+
+/// The ids that the training nodes had before the dataset was reordered.
+fn ids_of_training(dataset: &Dataset) -> Result<Vec<u32>, GraphError> {
+    let original = |&node: &i64| dataset.original_ids().map_or(node, |ids| ids[node as usize]);
+    let ids = dataset.split(Split::Train).iter().map(original);
+    let narrow = |id: i64| {
+        u32::try_from(id).map_err(|_| {
+            GraphError::usage(
+                "order",
+                format!("node {id} has an id of more than 32 bits, which a file of an order has not"),
+            )
+        })
+    };
+    ids.map(narrow).collect()
+}
+
+/// Writes sequences of a dataset's training positions as original ids: uint32 \[sequences, training nodes\]. A file that
+/// is at `path` is replaced when this one is complete.
+///
+/// # Errors
+/// If it cannot be written, or an id has more than 32 bits.
+pub fn write(path: &Path, dataset: &Dataset, sequences: &SeedSequences) -> Result<(), GraphError> {
+    let train: Vec<u32> = ids_of_training(dataset)?;
+    let cannot = |error: std::io::Error| GraphError::io(path, "write")(error);
+    let mut replacement = Replacement::of(path, 0o666).map_err(cannot)?;
+    let file = replacement.file().try_clone().map_err(cannot)?;
+    let mut writer = NpyWriter::onto(file, path, NpyType::U32, &[sequences.positions()]);
+    for number in 0..sequences.count() {
+        let ids = sequences.sequence(number).iter().map(|position| train[*position as usize]);
+        let ids: Vec<u32> = ids.collect();
+        writer.write(&ids)?;
+    }
+    writer.finish()?;
+    replacement.commit().map_err(cannot)
+}
+
+/// The sequences in a file, as positions in the dataset's training split, one behind the other.
+///
+/// # Errors
+/// [`RuntimeError::Option`] for `order`, with the sequence and the entry: a node that is no training node, or is there too
+/// often. [`RuntimeError::Input`] for a file that is no such array.
+pub(super) fn read(path: &Path, dataset: &Dataset) -> Result<Vec<u32>, RuntimeError> {
+    let array = NpyArray::open(path)?;
+    let train = ids_of_training(dataset)?;
+    let refused = |problem: String| {
+        RuntimeError::from(OptionError::of("order", format!("{}: {problem}", path.display())))
+    };
+    let ids: &[u32] = array.elements(NpyType::U32)?;
+    let &[count, len] = array.shape() else {
+        return Err(array.wrong_shape("[sequences, training nodes]").into());
+    };
+    if len != train.len() {
+        let of = train.len();
+        return Err(refused(format!(
+            "a sequence has {len} nodes, and the dataset {of} training nodes: it is the order of another dataset or split"
+        )));
+    }
+    if count == 0 || count > MOST_SEQUENCES as usize {
+        return Err(refused(format!("it has {count} sequences: 1 to {MOST_SEQUENCES} are possible")));
+    }
+    // For each node its first position, and for each position the next of the same node.
+    let ids_end = train.iter().max().map_or(0, |id| *id as usize + 1);
+    let (mut first, mut next) = (vec![NONE; ids_end], vec![NONE; len]);
+    for (position, id) in (0..len as u32).zip(&train).rev() {
+        next[position as usize] = std::mem::replace(&mut first[*id as usize], position);
+    }
+    let mut positions = Vec::with_capacity(ids.len());
+    for (number, row) in ids.chunks(len.max(1)).enumerate() {
+        let mut left = first.clone();
+        for (entry, &id) in row.iter().enumerate() {
+            let place = || format!("entry {entry} of sequence {number} is node {id}");
+            let position = match left.get(id as usize).copied() {
+                Some(position) if position != NONE => position,
+                Some(_) if first[id as usize] != NONE => {
+                    let before = row[..entry].iter().position(|other| *other == id).unwrap_or(entry);
+                    return Err(refused(format!("{}, as entry {before} is already", place())));
+                }
+                _ => return Err(refused(format!("{}, which is no training node of the dataset", place()))),
+            };
+            left[id as usize] = next[position as usize];
+            positions.push(position);
+        }
+    }
+    Ok(positions)
+}
+
+#[cfg(test)]
+mod tests {
+    use uva_graph::npy::write_array;
+    use uva_io::generate::{self, Common, PowerLaw};
+
+    use super::*;
+
+    fn dataset(folder: &Path) -> Dataset {
+        let common =
+            Common { nodes: 60, average_degree: 3.0, feature_dim: 2, classes: 2, ..Common::default() };
+        generate::write(&folder.join("graph"), &PowerLaw::of(common), &|_| {}).unwrap();
+        Dataset::open(&folder.join("graph")).unwrap()
+    }
+
+    #[test]
+    fn sequences_are_read_as_they_were_written() {
+        let temp = tempfile::tempdir().unwrap();
+        let dataset = dataset(temp.path());
+        let len = dataset.split(Split::Train).len() as u32;
+        let positions: Vec<u32> = (0..len).rev().chain(0..len).collect();
+        let path = temp.path().join("order.npy");
+        write(&path, &dataset, &SeedSequences::new(positions.clone(), 2, len as usize)).unwrap();
+        assert_eq!(read(&path, &dataset).unwrap(), positions);
+        // A node that is given three times has three positions, which are taken in their order.
+        let again = dataset.with_nodes(Split::Train, vec![7, 3, 7, 7], "input_nodes").unwrap();
+        write_array(&temp.path().join("again.npy"), NpyType::U32, &[4], &[7_u32, 7, 3, 7]).unwrap();
+        assert_eq!(read(&temp.path().join("again.npy"), &again).unwrap(), [0, 2, 1, 3]);
+    }
+
+    #[test]
+    fn an_order_that_is_none_of_the_dataset_is_refused_with_the_place() {
+        let temp = tempfile::tempdir().unwrap();
+        let dataset = dataset(temp.path());
+        let train: Vec<u32> = dataset.split(Split::Train).iter().map(|node| *node as u32).collect();
+        let refusal = |number: usize, shape: &[usize], ids: &[u32]| {
+            let path = temp.path().join(format!("{number}.npy"));
+            write_array(&path, NpyType::U32, shape, ids).unwrap();
+            let refused = read(&path, &dataset).unwrap_err();
+            assert_eq!(refused.exit_code(), 2, "{refused}");
+            refused.to_string()
+        };
+        let twice = [&train[..], &train[..5], &train[2..3], &train[6..]].concat();
+        let elsewhere = [&train[..3], &[4_000_000], &train[4..]].concat();
+        let len = train.len();
+        let cases = [
+            (refusal(0, &[len], &twice), "entry 5 of sequence 1 is node"),
+            (refusal(1, &[len], &twice), "as entry 2 is already"),
+            (
+                refusal(2, &[len], &elsewhere),
+                "entry 3 of sequence 0 is node 4000000, which is no training node",
+            ),
+            (refusal(3, &[len - 1], &train[1..]), "another dataset or split"),
+            (refusal(4, &[], &train), "[sequences, training nodes]"),
+            (refusal(5, &[len], &[]), "it has 0 sequences"),
+        ];
+        for (said, part) in cases {
+            assert!(said.contains(part), "{part} in {said}");
+        }
+        let path = temp.path().join("wide.npy");
+        write_array(&path, NpyType::I64, &[len], dataset.split(Split::Train)).unwrap();
+        assert!(read(&path, &dataset).unwrap_err().to_string().contains("uint32"));
+    }
+}

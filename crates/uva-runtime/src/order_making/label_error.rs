@@ -1,0 +1,148 @@
+//! How far the labels of an order's batches are from those of all training seeds.
+
+use rayon::prelude::*;
+use uva_graph::{Dataset, Labels, Split};
+use uva_sample::EpochOrder;
+
+use crate::RuntimeError;
+
+/// Epochs over whose batches the error is a mean: the first ones.
+const EPOCHS: u32 = 8;
+
+/// The classes of the training seeds, by their positions.
+pub(super) enum SeedLabels<'d> {
+    /// Each seed has one class.
+    Single { of: &'d [i64], nodes: &'d [i64], classes: usize },
+    /// A seed may have several, or none.
+    Rates { labels: Labels<'d>, nodes: &'d [i64], classes: usize },
+}
+
+impl<'d> SeedLabels<'d> {
+    /// Those of a dataset's training split; `None` where it has no classes.
+    pub fn of(dataset: &'d Dataset) -> Option<Self> {
+        let (labels, classes) = (dataset.labels(), dataset.classes());
+        let nodes = dataset.split(Split::Train);
+        match labels {
+            Labels::Absent | Labels::Regression { .. } => None,
+            Labels::Single(of) if nodes.iter().all(|node| of[*node as usize] >= 0) => {
+                Some(Self::Single { of, nodes, classes })
+            }
+            Labels::Single(_) | Labels::Multi { .. } => Some(Self::Rates { labels, nodes, classes }),
+        }
+    }
+
+    fn classes(&self) -> usize {
+        match self {
+            Self::Single { classes, .. } | Self::Rates { classes, .. } => *classes,
+        }
+    }
+
+    /// Adds the classes of a seed to counts.
+    fn count(&self, position: u32, counts: &mut [u64]) {
+        let position = position as usize;
+        match self {
+            Self::Single { of, nodes, .. } => counts[of[nodes[position] as usize] as usize] += 1,
+            Self::Rates { labels: Labels::Single(of), nodes, .. } => {
+                if let Ok(class) = usize::try_from(of[nodes[position] as usize]) {
+                    counts[class] += 1;
+                }
+            }
+            Self::Rates { labels: Labels::Multi { classes, values }, nodes, .. } => {
+                let row = &values[nodes[position] as usize * classes..][..*classes];
+                counts.iter_mut().zip(row).for_each(|(count, has)| *count += u64::from(*has != 0));
+            }
+            Self::Rates { .. } => {}
+        }
+    }
+
+    /// What the absolute differences of the classes' shares are multiplied by: half their sum is the total variation
+    /// between two distributions; rates that do not add up to 1 are averaged.
+    fn factor(&self) -> f64 {
+        match self {
+            Self::Single { .. } => 0.5,
+            Self::Rates { classes, .. } => 1.0 / (*classes).max(1) as f64,
+        }
+    }
+
+    /// The mean error of the batches of the first epochs in this order. `new` makes it, once an epoch: they are counted
+    /// side by side.
+    ///
+    /// # Errors
+    /// As making the order.
+    pub fn error(
+        &self,
+        new: &(dyn Fn() -> Result<EpochOrder, RuntimeError> + Sync),
+    ) -> Result<f64, RuntimeError> {
+        let of_epoch = |epoch: u32| {
+            let mut order = new()?;
+            order.prepare(epoch)?;
+            Ok::<_, RuntimeError>((self.sum_of_errors(&order), order.batches()))
+        };
+        let sums: Vec<(f64, usize)> = (0..EPOCHS).into_par_iter().map(of_epoch).collect::<Result<_, _>>()?;
+        // One after the other: the sum does not depend on threads.
+        let (sum, batches) =
+            sums.iter().fold((0.0, 0), |(sum, all), (of, batches)| (sum + of, all + batches));
+        Ok(if batches == 0 { 0.0 } else { sum / batches as f64 })
+    }
+
+    /// The errors of the batches of the epoch that `order` is prepared for.
+    fn sum_of_errors(&self, order: &EpochOrder) -> f64 {
+        let mut of_all = vec![0_u64; self.classes()];
+        let nodes = match self {
+            Self::Single { nodes, .. } | Self::Rates { nodes, .. } => nodes,
+        };
+        // Not truncated: an order has positions of 32 bits.
+        (0..nodes.len() as u32).for_each(|position| self.count(position, &mut of_all));
+        let mut of_batch = vec![0_u64; self.classes()];
+        let mut sum = 0.0;
+        for batch in 0..order.batches() {
+            let seeds = order.batch(batch);
+            of_batch.fill(0);
+            seeds.iter().for_each(|position| self.count(*position, &mut of_batch));
+            let share = |count: u64, of: usize| count as f64 / of as f64;
+            let differences = of_batch.iter().zip(&of_all);
+            let differences =
+                differences.map(|(batch, all)| (share(*batch, seeds.len()) - share(*all, nodes.len())).abs());
+            sum += self.factor() * differences.sum::<f64>();
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uva_sample::{Follow, SeedSequences, Sequenced};
+
+    use super::*;
+
+    fn error(labels: &SeedLabels<'_>, positions: Vec<u32>, batch_size: usize) -> f64 {
+        let len = positions.len();
+        let sequences = SeedSequences::new(positions, 1, len);
+        let sequenced = Sequenced { sequences, follow: Follow::Segments(len) };
+        let new = || Ok(EpochOrder::new(0, Split::Train, len, (true, Some(&sequenced)), batch_size, false)?);
+        labels.error(&new).unwrap()
+    }
+
+    #[test]
+    fn batches_that_are_like_all_have_no_error_and_those_of_one_class_the_most() {
+        let of = [0, 0, 1, 1, 9, 9];
+        // Node 4 and 5 are not in training.
+        let labels = SeedLabels::Single { of: &of, nodes: &[0, 1, 2, 3], classes: 10 };
+        assert_eq!(error(&labels, vec![0, 2, 1, 3], 2), 0.0);
+        assert_eq!(error(&labels, vec![0, 1, 2, 3], 2), 0.5);
+        // Batches of 3 and 1: 2/3 and 1/3 against halves is 1/6; one class alone is 1/2.
+        assert!((error(&labels, vec![0, 1, 2, 3], 3) - (1.0 / 6.0 + 0.5) / 2.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn of_several_classes_a_node_the_errors_of_their_rates_are_averaged() {
+        let multi = Labels::Multi { classes: 2, values: &[1, 1, 1, 1, 1, 0, 1, 0] };
+        let labels = SeedLabels::Rates { labels: multi, nodes: &[0, 1, 2, 3], classes: 2 };
+        // The rate of the first class is 1 everywhere; of the second it is ½ in all, and 1 or 0 in a batch.
+        assert_eq!(error(&labels, vec![0, 1, 2, 3], 2), 0.25);
+        assert_eq!(error(&labels, vec![0, 2, 1, 3], 2), 0.0);
+        // A node without a class counts as having none of them.
+        let labels = SeedLabels::Rates { labels: Labels::Single(&[0, -1]), nodes: &[0, 1], classes: 1 };
+        assert_eq!(error(&labels, vec![0, 1], 1), 0.5);
+    }
+}
