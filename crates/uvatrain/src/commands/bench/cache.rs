@@ -306,14 +306,13 @@ impl Report {
         let share = |rate: f64| format!("{:.1}", 100.0 * rate);
         text += &self.table("rows that hit", |point| Some(share(point.row_hit_rate)));
         text.push('\n');
-        text += &self.table("lists", |point| point.list_hit_rate);
-        text.push('\n');
-        text += &self.bytes_for_share.text();
         text += &self.table("lists that hit", |point| point.list_hit_rate.map(share));
         text.push('\n');
         text += &self.table("rows that miss, an epoch", |point| {
             Some(format::count(point.rows_missed_per_epoch.round() as u64))
         });
+        text.push('\n');
+        text += &self.bytes_for_share.text();
         if let Some(Some(allocation)) = &self.allocation {
             text.push('\n');
             text += &allocation.text();
