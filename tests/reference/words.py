@@ -12,6 +12,7 @@ PURPOSES = {
     "negatives": 4,
     "weights": 5,
     "hop_rows": 6,
+    "proximity": 7,
 }
 
 
