@@ -47,6 +47,7 @@ pub(crate) fn assign(
         if done.is_multiple_of(1024) {
             progress(Progress { stage: "assign", done: done as u64, total: order.len() as u64 });
         }
+        // A block that is not assigned has the number of no part: there are 65,535 at most.
         match count {
             Count::Edges => {
                 for (other, edges) in graph.neighbours(block) {

@@ -17,7 +17,8 @@ pub(crate) struct BlockGraph {
 impl BlockGraph {
     pub(crate) fn of(graph: &Graph<'_>, blocks: &Blocks) -> BlockGraph {
         let members = Members::of(blocks);
-        let mut found = BlockGraph { ends: Vec::with_capacity(blocks.count()), to: Vec::new(), edges: Vec::new() };
+        let mut found =
+            BlockGraph { ends: Vec::with_capacity(blocks.count()), to: Vec::new(), edges: Vec::new() };
         let (mut edges, mut touched) = (vec![0_u64; blocks.count()], Vec::new());
         for block in 0..blocks.count() as u32 {
             for &node in members.of_block(block) {

@@ -83,8 +83,7 @@ fn advance(graph: &Graph<'_>, blocks: &mut Blocks, growing: &mut Growing, caps: 
     for &node in &growing.frontier {
         for neighbour in graph.neighbours(node) {
             if blocks.nodes[block] >= caps.nodes {
-                growing.frontier.clear();
-                return;
+                break;
             }
             let trains = graph.trains(neighbour);
             if blocks.of[neighbour as usize] == NONE && !(trains && blocks.train[block] >= caps.train) {
@@ -95,5 +94,6 @@ fn advance(graph: &Graph<'_>, blocks: &mut Blocks, growing: &mut Growing, caps: 
             }
         }
     }
-    growing.frontier = claimed;
+    // A full block makes room for the next source in the round that fills it.
+    growing.frontier = if blocks.nodes[block] < caps.nodes { claimed } else { Vec::new() };
 }

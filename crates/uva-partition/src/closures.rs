@@ -150,9 +150,11 @@ impl Divided {
         let (least, over) = (self.all_train / parts, self.all_train % parts);
         // Parts that already have one more than the others can.
         let longer = self.train.iter().filter(|train| **train > least).count() as u64;
-        let has_room = |part: &usize| self.train[*part] < least || self.train[*part] == least && longer < over;
+        let has_room =
+            |part: &usize| self.train[*part] < least || self.train[*part] == least && longer < over;
         let score = |part: usize| {
-            let numerator = u128::from(common[part] + 1) * u128::from(self.all_train - parts * self.train[part]);
+            let numerator =
+                u128::from(common[part] + 1) * u128::from(self.all_train - parts * self.train[part]);
             (numerator, u128::from(self.closure_nodes[part] + 1))
         };
         let better = |a: &usize, b: &usize| {

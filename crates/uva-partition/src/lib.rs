@@ -40,6 +40,8 @@ mod simple;
 mod stream;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod vectors;
 pub mod visits;
 
 pub use counts::over_mean;

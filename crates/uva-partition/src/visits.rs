@@ -8,8 +8,8 @@ use std::ops::Range;
 use rayon::prelude::*;
 use uva_graph::{Dataset, GraphError, PartitionMap, Split};
 use uva_sample::{
-    BatchBounds, BatchKey, BatchSampler, Expand, GraphView, MiniBatch, SampleError, SamplerOptions, SeedOrder,
-    sampler,
+    BatchBounds, BatchKey, BatchSampler, Expand, GraphView, MiniBatch, SampleError, SamplerOptions,
+    SeedOrder, sampler,
 };
 
 /// Bytes of a node id between parts.
@@ -112,7 +112,9 @@ pub fn count(dataset: &Dataset, map: &PartitionMap, batches: &Batches) -> Result
         let mut made = Vec::new();
         for (part, order) in orders.iter_mut().enumerate() {
             order.prepare(epoch)?;
-            made.extend((0..order.batches().min(batches.most.unwrap_or(usize::MAX))).map(|batch| (part, batch)));
+            made.extend(
+                (0..order.batches().min(batches.most.unwrap_or(usize::MAX))).map(|batch| (part, batch)),
+            );
         }
         let (orders, seeds, of, made) = (&orders, &seeds, &of[..], &made);
         workers.par_iter_mut().enumerate().try_for_each(|(index, worker)| {
@@ -188,4 +190,131 @@ pub enum VisitError {
     /// Options and graph do not fit each other.
     #[error(transparent)]
     Sample(#[from] SampleError),
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use uva_sample::{SamplerKind, Walks};
+
+    use super::*;
+    use crate::testing::{Lists, on_threads, shuffled};
+
+    fn sampling(fanouts: Vec<i32>, expand: Expand) -> SamplerOptions {
+        let (kind, walks) = (SamplerKind::default(), Walks::default());
+        SamplerOptions {
+            kind,
+            fanouts,
+            replace: false,
+            seed: 3,
+            batch_dependency: 1,
+            expand,
+            edge_ids: false,
+            walks,
+        }
+    }
+
+    /// Batches of all training nodes of a part whose lists are taken whole, counted in the obvious way.
+    fn by_hand(lists: &Lists, of: &[u16], parts: usize, hops: usize, expand: Expand) -> Visits {
+        let mut visits = Visits::of_parts(parts);
+        for part in 0..parts {
+            let owner = |node: usize| usize::from(of[node]);
+            let mut nodes: BTreeSet<usize> =
+                lists.train.iter().copied().filter(|node| owner(*node) == part).collect();
+            if nodes.is_empty() {
+                continue;
+            }
+            visits.batches += 1;
+            let mut visited = BTreeSet::new();
+            for _ in 0..hops {
+                let asked: Vec<usize> = match expand {
+                    Expand::All => nodes.iter().copied().collect(),
+                    Expand::New => nodes.difference(&visited).copied().collect(),
+                };
+                let mut remote: BTreeMap<usize, usize> = BTreeMap::new();
+                for node in asked {
+                    visited.insert(node);
+                    visits.list_visits += 1;
+                    visits.by_pair[part * parts + owner(node)] += 1;
+                    if owner(node) != part {
+                        visits.remote_list_visits += 1;
+                        visits.bytes += 8 + 8 * lists.lists[node].len() as u64;
+                        *remote.entry(owner(node)).or_default() += 1;
+                    }
+                    nodes.extend(&lists.lists[node]);
+                }
+                visits.requests += remote.len() as u64;
+            }
+            let remote: Vec<usize> = nodes.iter().copied().filter(|node| owner(*node) != part).collect();
+            visits.rows += nodes.len() as u64;
+            visits.remote_rows += remote.len() as u64;
+            visits.bytes += (8 + 4) * remote.len() as u64;
+            visits.requests += remote.iter().map(|node| owner(*node)).collect::<BTreeSet<_>>().len() as u64;
+        }
+        visits
+    }
+
+    #[test]
+    fn visits_of_whole_lists_are_those_counted_by_hand() {
+        let temp = tempfile::tempdir().unwrap();
+        let lists = Lists::planted(6, 80, 3, 2, 70, 6);
+        let dataset = lists.dataset(&temp.path().join("data"));
+        let reordered = lists.reordered(&temp.path().join("reordered"), &shuffled(80));
+        // Part 3 has no training nodes.
+        let of: Vec<u16> = (0..80).map(|node| if node % 6 == 5 { 3 } else { node % 3 }).collect();
+        let map = PartitionMap { parts: 4, of: of.clone(), summary: None };
+        for expand in [Expand::All, Expand::New] {
+            let batches = Batches {
+                sampling: sampling(vec![-1, -1], expand),
+                batch_size: 80,
+                epochs: 2..3,
+                most: None,
+            };
+            let expected = by_hand(&lists, &of, 4, 2, expand);
+            assert!(expected.remote_rows > 0 && expected.remote_list_visits > 0);
+            for (dataset, threads) in [(&dataset, 1), (&dataset, 3), (&reordered, 2)] {
+                let counted = on_threads(threads, || count(dataset, &map, &batches).unwrap());
+                assert_eq!(counted, expected, "{expand}, {threads} threads");
+            }
+        }
+    }
+
+    #[test]
+    fn batches_are_cut_counted_and_limited_part_by_part() {
+        let temp = tempfile::tempdir().unwrap();
+        let lists = Lists::planted(6, 100, 2, 4, 70, 1);
+        let dataset = lists.dataset(temp.path());
+        let map = PartitionMap {
+            parts: 2,
+            of: (0..100).map(|node| u16::from(node >= 30)).collect(),
+            summary: None,
+        };
+        let batches = |most, epochs| {
+            let batches = Batches { sampling: sampling(vec![2], Expand::All), batch_size: 20, epochs, most };
+            count(&dataset, &map, &batches).unwrap()
+        };
+        // 30 and 70 seeds in batches of 20.
+        let all = batches(None, 0..1);
+        assert_eq!((all.batches, all.list_visits), (2 + 4, 100));
+        assert_eq!(
+            (all.remote_list_visits, &all.by_pair),
+            (0, &vec![30, 0, 0, 70]),
+            "seeds are a part's own"
+        );
+        assert_eq!(batches(Some(1), 0..1).batches, 2);
+        let more = batches(None, 0..3);
+        assert_eq!((more.batches, more.list_visits), (18, 300));
+        assert_ne!(more.rows, 3 * all.rows, "every epoch draws anew");
+    }
+
+    #[test]
+    fn kinds_whose_lists_no_owner_can_draw_from_alone_are_not_counted() {
+        let of_kind = |name: &str| {
+            let kind = SamplerKind::ALL.into_iter().find(|kind| kind.name() == name).unwrap();
+            counts(&SamplerOptions { kind, ..sampling(vec![2], Expand::All) })
+        };
+        assert!(of_kind("neighbor") && of_kind("labor") && of_kind("weighted"));
+        assert!(!of_kind("ladies") && !of_kind("walk") && !of_kind("ppr"));
+    }
 }
