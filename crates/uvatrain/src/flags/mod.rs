@@ -13,6 +13,7 @@ mod evaluate;
 mod generate;
 mod loader;
 mod mps;
+mod partition;
 mod plan;
 mod predict;
 mod propagate;
@@ -31,7 +32,7 @@ use clap::{Args, Parser, Subcommand};
 pub use backend::BackendFlags;
 pub use bench::{
     AggregateBenchFlags, BenchCommand, BenchSums, CacheBenchFlags, GatherBenchFlags, GatherPages,
-    LoaderBenchFlags, PcieBenchFlags, PipelineBenchFlags, SampleBenchFlags,
+    LoaderBenchFlags, PartitionBenchFlags, PcieBenchFlags, PipelineBenchFlags, SampleBenchFlags,
 };
 #[cfg(feature = "request-model")]
 pub use bench::{Gpu, RequestsBenchFlags};
@@ -44,6 +45,7 @@ pub use evaluate::EvaluateFlags;
 pub use generate::GenerateFlags;
 pub use loader::LoaderFlags;
 pub use mps::{MpsCommand, MpsCommon, MpsStartFlags};
+pub use partition::PartitionFlags;
 pub use plan::PlanFlags;
 pub use predict::{ModelFlags, PredictFlags};
 pub use propagate::PropagateFlags;
@@ -101,7 +103,9 @@ pub enum Command {
     Export(ExportFlags),
     /// Multiply features by the graph, several times, for models that need no neighbours while they train
     Propagate(Box<PropagateFlags>),
-    /// Show what a dataset or a hop set holds, and check it
+    /// Divide the nodes of a dataset into parts that ask little of each other
+    Partition(PartitionFlags),
+    /// Show what a dataset, a hop set or a partition holds, and check it
     Info(InfoFlags),
     /// Train a built-in model
     Train(Box<TrainFlags>),
