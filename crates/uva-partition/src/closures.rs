@@ -57,7 +57,7 @@ pub(crate) fn assign(
         }
         divided.add(node, found);
     }
-    Ok(divided.with_others(|node| graph.trains(node)))
+    Ok(divided.with_others())
 }
 
 fn check_visits(visits: u64, done: usize, train: usize) -> Result<(), GraphError> {
@@ -168,12 +168,12 @@ impl Divided {
     }
 
     /// The part of every node.
-    fn with_others(self, trains: impl Fn(u32) -> bool) -> Vec<u16> {
+    fn with_others(self) -> Vec<u16> {
         let mut sizes = self.train.clone();
         let mut of = Vec::with_capacity(self.of.len());
-        for (node, part) in (0..).zip(&self.of) {
-            let part = part.filter(|_| trains(node)).unwrap_or_else(|| {
-                let (word, bit) = (node as usize / 64, 1_u64 << (node % 64));
+        for (node, part) in self.of.iter().enumerate() {
+            let part = part.unwrap_or_else(|| {
+                let (word, bit) = (node / 64, 1_u64 << (node % 64));
                 let smallest = |among: &dyn Fn(usize) -> bool| {
                     (0..sizes.len()).filter(|part| among(*part)).min_by_key(|part| (sizes[*part], *part))
                 };

@@ -29,7 +29,7 @@ impl<'g> Graph<'g> {
         dataset.check_edges()?;
         let csc = dataset.csc();
         let nodes = csc.nodes();
-        let places = csc.original_ids.map(|ids| inverse(ids)).transpose()?;
+        let places = csc.original_ids.map(inverse).transpose()?;
         let original = |id: i64| csc.original_ids.map_or(id, |ids| ids[id as usize]) as u32;
         let train: Vec<u32> = dataset.split(Split::Train).iter().map(|&id| original(id)).collect();
         let mut trains = vec![false; nodes];

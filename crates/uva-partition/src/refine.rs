@@ -1,5 +1,7 @@
 //! Refinement: label propagation with limits on the sizes of parts.
 
+use std::cmp::Reverse;
+
 use rayon::prelude::*;
 use uva_graph::Progress;
 
@@ -112,7 +114,7 @@ impl<'j> Judge<'j> {
         let others = counts.touched.iter().copied().filter(|part| *part != own);
         let best = others
             .filter(|part| self.sizes.has_room(usize::from(*part), trains))
-            .max_by_key(|part| (counts.of[usize::from(*part)], std::cmp::Reverse(*part)));
+            .max_by_key(|part| (counts.of[usize::from(*part)], Reverse(*part)));
         let gains = best.is_some_and(|best| counts.of[usize::from(best)] > counts.of[usize::from(own)]);
         for part in counts.touched.drain(..) {
             counts.of[usize::from(part)] = 0;
