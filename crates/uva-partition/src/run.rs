@@ -396,13 +396,16 @@ mod tests {
 
     #[test]
     fn graphs_of_any_shape_are_divided_and_every_count_can_be_made_again() {
-        let star: Vec<Vec<usize>> =
-            (0..90).map(|node| if node == 0 { (1..90).collect() } else { vec![0] }).collect();
-        let pairs: Vec<Vec<usize>> = (0..90).map(|node| vec![node ^ 1]).collect();
+        let nodes = 400;
+        let of_star = |node: usize| if node == 0 { (1..nodes).collect() } else { vec![0] };
         let shapes = [
-            ("a star", star, (0..30).collect::<Vec<usize>>()),
-            ("no edges", vec![Vec::new(); 90], (0..90).collect()),
-            ("pairs, the last ones train", pairs, (70..90).collect()),
+            ("a star", (0..nodes).map(of_star).collect(), (0..100).collect::<Vec<usize>>()),
+            ("no edges", vec![Vec::new(); nodes], (0..nodes).collect()),
+            (
+                "pairs, the last ones train",
+                (0..nodes).map(|node| vec![node ^ 1]).collect(),
+                (300..nodes).collect(),
+            ),
             ("a node alone with itself", vec![vec![0, 0]; 1], vec![0]),
         ];
         for (what, lists, train) in shapes {
