@@ -93,6 +93,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="generated graphs of a hundredth of the size")
     parser.add_argument("--only", choices=GRAPHS)
     arguments = parser.parse_args()
+    arguments.binary = arguments.binary.resolve()
     arguments.work.mkdir(parents=True, exist_ok=True)
     results = {"about": f"Made by scripts/measure/partitions.py: {PARTS} parts; docs/partitions.md quotes it."}
     if arguments.out.exists():
