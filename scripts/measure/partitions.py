@@ -23,6 +23,7 @@ PARTS = 4
 # How each method is called.
 METHODS = {
     "random": ["--method", "random"],
+    "auto": [],
     "range": ["--method", "range"],
     "ldg": ["--method", "ldg", "--refine", "0"],
     "bgl, blocks": ["--method", "bgl", "--count", "blocks", "--refine", "0"],
@@ -31,7 +32,6 @@ METHODS = {
     "ldg+refine": ["--method", "ldg"],
     "bgl+refine": ["--method", "bgl"],
     "pagraph": ["--method", "pagraph"],
-    "auto": [],
 }
 
 # Fanouts and batch size of the counted batches; for a shape, the options that generate it.
@@ -65,15 +65,14 @@ def graph_of(arguments, name, options):
 
 
 def counted(arguments, graph, fanouts, batch_size):
-    """For each method what its parts come to."""
-    found = {}
+    """Each method, and what its parts come to."""
     for name, options in METHODS.items():
         out = arguments.work / "map"
         shutil.rmtree(out, ignore_errors=True)
         made = call(arguments.binary, "partition", graph, out, "--parts", PARTS, *options)
         visits = call(arguments.binary, "bench", "partition", graph, "--map", out, "--fanouts", fanouts,
                       "--batch-size", batch_size)  # fmt: skip
-        found[name] = {
+        yield name, {
             "made_by": made["method"],
             "remote_lists": visits["remote_list_visits"] / visits["list_visits"],
             "remote_rows": visits["remote_rows"] / visits["rows"],
@@ -82,7 +81,13 @@ def counted(arguments, graph, fanouts, batch_size):
             "edge_cut": made["edge_cut"],
         }
         shutil.rmtree(out)
-    return found
+
+
+def write(path, results):
+    text = json.dumps(results, indent=1)
+    # A balance on one line.
+    text = re.sub(r"\{\s+(\"nodes\"[^{}]+?)\s+\}", lambda m: "{" + re.sub(r"\s+", " ", m.group(1)) + "}", text)
+    path.write_text(text + "\n")
 
 
 def main():
@@ -103,18 +108,14 @@ def main():
         if graph is None:
             continue
         print(name, file=sys.stderr)
-        methods = counted(arguments, graph, fanouts, batch_size)
-        auto_of_random = methods["auto"]["remote_lists"] / methods["random"]["remote_lists"]
-        results[name] = {
-            "fanouts": fanouts,
-            "batch_size": batch_size,
-            "auto_of_random": auto_of_random,
-            "methods": methods,
-        }
-        text = json.dumps(results, indent=1)
-        # A balance on one line.
-        text = re.sub(r"\{\s+(\"nodes\"[^{}]+?)\s+\}", lambda m: "{" + re.sub(r"\s+", " ", m.group(1)) + "}", text)
-        arguments.out.write_text(text + "\n")
+        methods = {}
+        results[name] = {"fanouts": fanouts, "batch_size": batch_size, "methods": methods}
+        for method, figures in counted(arguments, graph, fanouts, batch_size):
+            methods[method] = figures
+            write(arguments.out, results)
+        of = {method: figures["remote_lists"] for method, figures in methods.items()}
+        results[name]["auto_of_random"] = of["auto"] / of["random"]
+        write(arguments.out, results)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ const BARS_LEFT: f64 = 60.0;
 const BARS_WIDTH: f64 = 300.0;
 const MATRIX_LEFT: f64 = 430.0;
 const MATRIX_SIZE: f64 = 420.0;
+/// The opacity of a cell that has all entries: numbers stay readable on it.
+const MOST_OPAQUE: f64 = 0.6;
 
 const STYLE: &str = "\
 <style>
@@ -129,10 +131,11 @@ fn matrix(text: &mut String, partition: &Partition, step: f64) {
         let y = TOP + step * part as f64;
         for (other, &entries) in row.iter().enumerate() {
             let (x, share) = (MATRIX_LEFT + step * other as f64, entries as f64 / all);
+            let opacity = MOST_OPAQUE * share;
             let _ = writeln!(
                 text,
                 "<rect class=\"cell\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{step:.1}\" height=\"{step:.1}\" \
-                 fill-opacity=\"{share:.3}\"><title>{} entries of part {part}'s lists are nodes of part {other} \
+                 fill-opacity=\"{opacity:.3}\"><title>{} entries of part {part}'s lists are nodes of part {other} \
                  ({:.1} %)</title></rect>",
                 format::count(entries),
                 100.0 * share
@@ -140,7 +143,7 @@ fn matrix(text: &mut String, partition: &Partition, step: f64) {
             if parts <= MOST_NUMBERED {
                 let _ = writeln!(
                     text,
-                    "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{:.0} %</text>",
+                    "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{:.0} %</text>",
                     x + 0.5 * step,
                     y + 0.5 * step + 4.0,
                     100.0 * share
