@@ -416,7 +416,8 @@ mod tests {
                 }
                 let found = made(&lists, &Options { method, ..Options::of_parts(parts) });
                 check(&lists, &found, &format!("{what}, {method}, {parts} parts"));
-                let refined = found.method.ends_with("+refine");
+                // The leaves that do not train fill the hub's part, and leave no room in it for those that do.
+                let refined = found.method.ends_with("+refine") && what != "a star";
                 if refined || method == Method::Pagraph {
                     let most = *found.train.iter().max().unwrap();
                     let mean = lists.train.len() as f64 / f64::from(parts);
