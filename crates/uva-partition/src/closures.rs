@@ -187,3 +187,27 @@ impl Divided {
         of
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{Lists, unwatched};
+    use crate::{Method, Options, partition};
+
+    #[test]
+    fn numbers_of_training_nodes_differ_by_one_even_where_a_closure_is_large() {
+        // Two groups of four know each other. Nodes 8 and 9 have closures that nobody likes to share.
+        let mut lists: Vec<Vec<usize>> =
+            (0..8).map(|node| (node / 4 * 4..node / 4 * 4 + 4).collect()).collect();
+        lists.extend([(10..110).collect(), (10..110).collect()]);
+        lists.resize(110, Vec::new());
+        let lists = Lists { lists, train: vec![8, 0, 4, 1, 5, 2, 6, 3, 7, 9] };
+        let temp = tempfile::tempdir().unwrap();
+        let options = Options { method: Method::Pagraph, hops: 1, ..Options::of_parts(3) };
+        let found = partition(&lists.dataset(temp.path()), &options, &unwatched).unwrap();
+        let mut train = found.train.clone();
+        train.sort_unstable();
+        assert_eq!(train, [3, 3, 4]);
+        // The group that came first is whole; of the other, one had to go.
+        assert!((1..4).all(|node| found.of[node] == found.of[0]), "{:?}", &found.of[..10]);
+    }
+}
