@@ -55,6 +55,7 @@ mod mps;
 mod orders;
 #[cfg(feature = "train")]
 mod pad;
+mod partition;
 mod pcie;
 mod peers;
 mod planted;

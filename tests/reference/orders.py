@@ -5,7 +5,7 @@ from words import bounded, words_of
 
 def order_stream(seed, node, layer, batch, epoch):
     return words_of(
-        dict(seed=seed, node=node, purpose="orders", layer=layer, batch=batch, epoch=epoch, split="train")
+        dict(seed=seed, node=node, purpose="proximity", layer=layer, batch=batch, epoch=epoch, split="train")
     )
 
 

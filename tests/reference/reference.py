@@ -3,7 +3,8 @@
 
 It follows docs/reproducible-batches.md and shares nothing with the Rust code: no arrays, no tricks, one obvious
 loop for each sentence of that document. words.py has the random words, together.py the kinds of sampler that draw
-for all destinations of a hop together. It makes docs/test-vectors.json, which the Rust tests compare with.
+for all destinations of a hop together, partitions.py the methods of docs/partitions.md. It makes
+docs/test-vectors.json, which the Rust tests compare with.
 
     python3 tests/reference/reference.py --write docs/test-vectors.json
     python3 tests/reference/reference.py --check docs/test-vectors.json
@@ -18,6 +19,7 @@ import sys
 
 from floats import bits_of, float32, weight_of
 from orders import in_turns, sequence
+from partitions import partition_vectors
 from together import weigh_fastgcn, weigh_ladies, weigh_saint_edge, weigh_saint_node
 from words import (
     MASK32,
@@ -671,6 +673,7 @@ def vectors():
             )
         ],
         graphs=graph_vectors(),
+        partitions=partition_vectors(),
     )
 
 

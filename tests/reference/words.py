@@ -12,7 +12,7 @@ PURPOSES = {
     "negatives": 4,
     "weights": 5,
     "hop_rows": 6,
-    "orders": 7,
+    "proximity": 7,
 }
 
 

@@ -31,8 +31,8 @@ pub enum Purpose {
     Weights = 5,
     /// The order of the rows of a hop set.
     HopRows = 6,
-    /// Orders of seeds that follow the graph.
-    Orders = 7,
+    /// Orders of seeds that follow the graph, and partitions.
+    Proximity = 7,
 }
 
 /// Philox 4x32-10: the four words that `counter` has under `key`.

@@ -33,7 +33,7 @@ impl InTurns {
         let key = StreamKey {
             seed: self.seed,
             node: sequence as u64,
-            purpose: Purpose::Orders,
+            purpose: Purpose::Proximity,
             layer: 1,
             batch: 0,
             epoch,

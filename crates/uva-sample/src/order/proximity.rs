@@ -143,7 +143,7 @@ impl<'g> Proximity<'g> {
             let stream = StreamKey {
                 seed: self.seed,
                 node: u64::from(position),
-                purpose: Purpose::Orders,
+                purpose: Purpose::Proximity,
                 layer: 0,
                 batch: number,
                 epoch: 0,

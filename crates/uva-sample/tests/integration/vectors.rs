@@ -54,7 +54,7 @@ fn stream_key(value: &Value) -> StreamKey {
         "subgraphs" => Purpose::Subgraphs,
         "negatives" => Purpose::Negatives,
         "weights" => Purpose::Weights,
-        "orders" => Purpose::Orders,
+        "proximity" => Purpose::Proximity,
         other => panic!("no purpose {other}"),
     };
     StreamKey {

@@ -4,6 +4,7 @@ mod aggregate;
 mod cache;
 mod gather;
 mod loader;
+mod partition;
 mod pcie;
 mod pipeline;
 #[cfg(feature = "request-model")]
@@ -22,6 +23,7 @@ pub fn run(command: &BenchCommand) -> anyhow::Result<()> {
         BenchCommand::Gather(flags) => gather::run(flags),
         BenchCommand::Loader(flags) => loader::run(flags),
         BenchCommand::Aggregate(flags) => aggregate::run(flags),
+        BenchCommand::Partition(flags) => partition::run(flags),
         BenchCommand::Pipeline(flags) => pipeline::run(flags),
         BenchCommand::Pcie(flags) => pcie::run(flags),
         #[cfg(feature = "request-model")]

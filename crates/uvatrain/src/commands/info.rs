@@ -1,8 +1,10 @@
-//! `uvatrain info`: the contents of a dataset or a hop set.
+//! `uvatrain info`: the contents of a dataset, a hop set or a partition.
 
 mod hop_set;
+mod partition;
 
 use serde::Serialize;
+use uva_graph::partition_map::is_partition;
 use uva_graph::{Csc, Dataset, Labels, Split, Verification, Verify};
 use uva_propagate::HopSet;
 
@@ -11,10 +13,13 @@ use crate::ui::table::Table;
 use crate::ui::{format, out};
 use uva_runtime::spec::ByteSize;
 
-/// Opens the dataset or hop set, checks it, and prints its contents.
+/// Opens the dataset, hop set or partition, checks it, and prints its contents.
 pub fn run(flags: &InfoFlags) -> anyhow::Result<()> {
     if HopSet::is_at(&flags.data) {
         return hop_set::run(&flags.data, flags.verify, flags.json);
+    }
+    if is_partition(&flags.data) {
+        return partition::run(&flags.data, flags.json);
     }
     let how = if flags.verify { Verify::FullWithFeatures } else { Verify::Stamp };
     let dataset = Dataset::open_verified(&flags.data, how)?;

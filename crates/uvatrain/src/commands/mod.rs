@@ -12,6 +12,7 @@ mod info;
 mod interrupt;
 mod mps;
 mod order;
+mod partition;
 mod pipeline;
 mod plan;
 mod predict;
@@ -51,7 +52,7 @@ fn needs(command: &Command) -> Needs {
             (true, true)
         }
         Command::Generate(_) | Command::Import(_) | Command::Export(_) | Command::Info(_) => (false, true),
-        Command::Propagate(_) | Command::Order(_) => (false, true),
+        Command::Propagate(_) | Command::Order(_) | Command::Partition(_) => (false, true),
         Command::Bench(_) => (false, true),
         Command::Mps(_) => (true, false),
         // A role finds out by itself.
@@ -91,6 +92,7 @@ fn run_to_its_end(command: Command, models: Option<Models>) -> anyhow::Result<()
         Command::Import(flags) => import::run(&flags),
         Command::Export(flags) => export::run(&flags),
         Command::Propagate(flags) => propagate::run(&flags),
+        Command::Partition(flags) => partition::run(&flags),
         Command::Info(flags) => info::run(&flags),
         Command::Train(flags) => train::run(&flags, models),
         Command::Predict(flags) => predict::run(&flags, models),

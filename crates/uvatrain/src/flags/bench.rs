@@ -32,6 +32,8 @@ pub enum BenchCommand {
     Cache(Box<CacheBenchFlags>),
     /// The sums that a first layer begins with: made by the producer as it reads rows, or from gathered rows
     Aggregate(Box<AggregateBenchFlags>),
+    /// What batches of the parts of a partition read of other parts: lists, rows, requests, bytes
+    Partition(PartitionBenchFlags),
     /// Samplers and producer together, with a consumer that only takes batches: what training could get at most
     Pipeline(PipelineBenchFlags),
     /// The reads of the PCIe link that a row costs, from the gather kernels run on the host
@@ -265,6 +267,43 @@ pub struct LoaderBenchFlags {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+/// The options of `uvatrain bench partition`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Example:\n  uvatrain bench partition data/demo --map data/demo-4 --fanouts 10,5 --batch-size 256"
+)]
+pub struct PartitionBenchFlags {
+    /// The dataset
+    #[arg(value_name = "DATA")]
+    pub data: PathBuf,
+
+    /// The directory that `uvatrain partition` has made, or a .npy file, uint16, with the part of each node
+    #[arg(long, value_name = "FILE")]
+    pub map: PathBuf,
+
+    /// Passes over the training nodes of all parts
+    #[arg(long, value_name = "EPOCHS", default_value_t = 1, value_parser = within::<u32>(1..=10_000))]
+    pub epochs: u32,
+
+    /// How batches of a part are made.
+    #[command(flatten)]
+    pub sampling: Declared<LoaderOptions, PartSampling>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The options of the loader that `bench partition` has.
+#[derive(Clone, Copy, Debug)]
+pub struct PartSampling;
+
+impl Shown for PartSampling {
+    fn shows(field: &Field) -> bool {
+        ["sampler_kind", "fanouts", "replace", "expand", "batch_size", "seed"].contains(&field.name)
+    }
 }
 
 /// The options of `uvatrain bench pipeline`.

@@ -181,7 +181,7 @@ pub enum SelfLoops {
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  uvatrain info data/demo --verify")]
 pub struct InfoFlags {
-    /// The dataset, or the hop set that `uvatrain propagate` has made
+    /// The dataset, the hop set of `uvatrain propagate`, or the partition of `uvatrain partition`
     #[arg(value_name = "DATA")]
     pub data: PathBuf,
 

@@ -14,6 +14,7 @@ mod generate;
 mod loader;
 mod mps;
 mod order;
+mod partition;
 mod plan;
 mod predict;
 mod propagate;
@@ -32,7 +33,7 @@ use clap::{Args, Parser, Subcommand};
 pub use backend::BackendFlags;
 pub use bench::{
     AggregateBenchFlags, BenchCommand, BenchSums, CacheBenchFlags, GatherBenchFlags, GatherPages,
-    LoaderBenchFlags, PcieBenchFlags, PipelineBenchFlags, SampleBenchFlags,
+    LoaderBenchFlags, PartitionBenchFlags, PcieBenchFlags, PipelineBenchFlags, SampleBenchFlags,
 };
 #[cfg(feature = "request-model")]
 pub use bench::{Gpu, RequestsBenchFlags};
@@ -46,6 +47,7 @@ pub use generate::GenerateFlags;
 pub use loader::LoaderFlags;
 pub use mps::{MpsCommand, MpsCommon, MpsStartFlags};
 pub use order::OrderFlags;
+pub use partition::PartitionFlags;
 pub use plan::PlanFlags;
 pub use predict::{ModelFlags, PredictFlags};
 pub use propagate::PropagateFlags;
@@ -103,7 +105,9 @@ pub enum Command {
     Export(ExportFlags),
     /// Multiply features by the graph, several times, for models that need no neighbours while they train
     Propagate(Box<PropagateFlags>),
-    /// Show what a dataset or a hop set holds, and check it
+    /// Divide the nodes of a dataset into parts that ask little of each other
+    Partition(PartitionFlags),
+    /// Show what a dataset, a hop set or a partition holds, and check it
     Info(InfoFlags),
     /// Train a built-in model
     Train(Box<TrainFlags>),

@@ -1,0 +1,48 @@
+//! What a partition comes to: sizes, and edges between parts.
+
+use rayon::prelude::*;
+
+use crate::graph::Graph;
+
+/// Nodes that one task goes over.
+const TASK: usize = 1 << 14;
+
+/// Entries of neighbour lists whose node is in another part than the list's. Uses the current rayon pool.
+pub(crate) fn edge_cut(graph: &Graph<'_>, of: &[u16]) -> u64 {
+    let of_task = |(task, parts): (usize, &[u16])| {
+        let nodes = (task * TASK) as u32..;
+        let cut = |(node, part): (u32, &u16)| {
+            graph.in_list(node).filter(|neighbour| of[*neighbour as usize] != *part).count() as u64
+        };
+        nodes.zip(parts).map(cut).sum::<u64>()
+    };
+    of.par_chunks(TASK).enumerate().map(of_task).sum()
+}
+
+/// Entries of neighbour lists by the part of the list and that of the entry, row by row. Uses the current rayon pool.
+pub(crate) fn between(graph: &Graph<'_>, of: &[u16], parts: u32) -> Vec<u64> {
+    let parts = parts as usize;
+    let of_task = |(task, of_nodes): (usize, &[u16])| {
+        let mut entries = vec![0_u64; parts * parts];
+        for (node, &part) in ((task * TASK) as u32..).zip(of_nodes) {
+            for neighbour in graph.in_list(node) {
+                entries[usize::from(part) * parts + usize::from(of[neighbour as usize])] += 1;
+            }
+        }
+        entries
+    };
+    let add = |mut sums: Vec<u64>, entries: Vec<u64>| {
+        sums.iter_mut().zip(entries).for_each(|(sum, entries)| *sum += entries);
+        sums
+    };
+    of.par_chunks(TASK).enumerate().map(of_task).reduce(|| vec![0; parts * parts], add)
+}
+
+/// The most over the mean: 1 where all are equal, or nothing is there.
+#[must_use]
+pub fn over_mean(counts: &[u64]) -> f64 {
+    match (counts.iter().max(), counts.iter().sum::<u64>()) {
+        (Some(&most), all) if all > 0 => most as f64 * counts.len() as f64 / all as f64,
+        _ => 1.0,
+    }
+}

@@ -1,0 +1,49 @@
+//! Partitions: which part each node of a graph belongs to, so that training on one part asks little of the others.
+//!
+//! [`partition()`] divides the nodes by one of several [`Method`]s. The result is a function of the dataset in original
+//! ids, the options and the seed: the number of threads and a reordering of the dataset change nothing. [`visits`]
+//! counts what batches of the parts' own training nodes then ask of other parts.
+//!
+//! | file | what it is for |
+//! |---|---|
+//! | `options` | methods and their parameters |
+//! | `graph` | the graph by original ids, with lists in both directions |
+//! | `order` | the random order of nodes |
+//! | `limits` | how many nodes and training nodes a part may have |
+//! | `blocks`, `block_graph`, `merge`, `assign` | `bgl`: blocks by breadth-first search, merged, assigned greedily |
+//! | `stream` | `ldg`: nodes one after the other, each to the part with most of its neighbours |
+//! | `closures` | `pagraph`: training nodes to the part that has most of their closure |
+//! | `simple` | `range` and `random` |
+//! | `refine` | label propagation with limits |
+//! | `counts` | sizes and edges between parts |
+//! | `run` | the methods put together; `auto` |
+//! | `visits` | batches of the parts, and the lists and rows of other parts that they read |
+//!
+//! This crate must not know of processes, devices, models or the datasets of parts. Next: `uva-graph` has the map as a
+//! file ([`uva_graph::partition_map`]).
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
+mod assign;
+mod block_graph;
+mod blocks;
+mod closures;
+mod counts;
+mod graph;
+mod limits;
+mod merge;
+mod options;
+mod order;
+mod refine;
+mod run;
+mod simple;
+mod stream;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod vectors;
+pub mod visits;
+
+pub use counts::over_mean;
+pub use options::{Count, Method, Options};
+pub use run::{Candidate, MOST_PAIRED, Partition, partition};

@@ -1,0 +1,131 @@
+//! Refinement: label propagation with limits on the sizes of parts.
+
+use std::cmp::Reverse;
+
+use rayon::prelude::*;
+use uva_graph::Progress;
+
+use crate::graph::Graph;
+use crate::limits::Sizes;
+
+/// A pass goes over the nodes in so many groups.
+const GROUPS: usize = 64;
+
+/// A pass that moves less than one node in so many is the last.
+const FEWEST: usize = 1000;
+
+/// Moves nodes to the parts of their neighbours, in `passes` passes at most.
+///
+/// A pass goes over the nodes in `order`, cut into 64 groups. The nodes of a group are judged against the parts as they
+/// were before the group, so the number of threads changes nothing:
+///
+/// 1. A node goes to the part that has most of its neighbours, of those with room for it, if that has more of them than
+///    its own part. Both directions count; of equal parts the first.
+/// 2. Else, if its part has too many nodes, or too many training nodes and it is one, it goes to the part with room that
+///    has most of its neighbours, and if none has one to the part with room that has the fewest (training) nodes.
+///
+/// Moves are carried out in order, each if there is still room, and one of the second kind if its part still has too
+/// many. Uses the current rayon pool.
+pub(crate) fn refine(
+    graph: &Graph<'_>,
+    order: &[u32],
+    of: &mut [u16],
+    parts: u32,
+    passes: u32,
+    progress: &dyn Fn(Progress),
+) {
+    let mut sizes = Sizes::of(of, parts, |node| graph.trains(node));
+    let group = order.len().div_ceil(GROUPS).max(1);
+    for pass in 0..passes {
+        let mut moved = 0;
+        for (done, nodes) in order.chunks(group).enumerate() {
+            let done = u64::from(pass) * GROUPS as u64 + done as u64;
+            progress(Progress { stage: "refine", done, total: u64::from(passes) * GROUPS as u64 });
+            let judge = Judge::of(graph, of, &sizes);
+            let wishes: Vec<Wish> = nodes
+                .par_iter()
+                .map_init(|| Counts::of(parts), |counts, &node| judge.wish(node, counts))
+                .flatten_iter()
+                .collect();
+            for wish in wishes {
+                let (from, trains) = (usize::from(of[wish.node as usize]), graph.trains(wish.node));
+                let to = usize::from(wish.to);
+                if sizes.has_room(to, trains) && (wish.gains || sizes.is_over(from, trains)) {
+                    of[wish.node as usize] = wish.to;
+                    sizes.move_one(from, to, trains);
+                    moved += 1;
+                }
+            }
+        }
+        if moved * FEWEST < order.len() {
+            return;
+        }
+    }
+}
+
+/// A move that a node would make.
+struct Wish {
+    node: u32,
+    to: u16,
+    /// Whether it has more neighbours there; else its part has too many nodes.
+    gains: bool,
+}
+
+/// A thread's counts of a node's neighbours by part: zeros between two nodes.
+struct Counts {
+    of: Vec<u32>,
+    touched: Vec<u16>,
+}
+
+impl Counts {
+    fn of(parts: u32) -> Counts {
+        Counts { of: vec![0; parts as usize], touched: Vec::new() }
+    }
+}
+
+/// The parts as they were before a group.
+struct Judge<'j> {
+    graph: &'j Graph<'j>,
+    of: &'j [u16],
+    sizes: &'j Sizes,
+    /// The part with room and the fewest nodes, and that with room for a training node and the fewest of them.
+    emptiest: [Option<u16>; 2],
+}
+
+impl<'j> Judge<'j> {
+    fn of(graph: &'j Graph<'j>, of: &'j [u16], sizes: &'j Sizes) -> Judge<'j> {
+        let emptiest = |trains: bool| {
+            let with_room = (0..sizes.nodes.len()).filter(|part| sizes.has_room(*part, trains));
+            let having = |part: &usize| if trains { sizes.train[*part] } else { sizes.nodes[*part] };
+            with_room.min_by_key(|part| (having(part), *part)).map(|part| part as u16)
+        };
+        Judge { graph, of, sizes, emptiest: [emptiest(false), emptiest(true)] }
+    }
+
+    fn wish(&self, node: u32, counts: &mut Counts) -> Option<Wish> {
+        let (own, trains) = (self.of[node as usize], self.graph.trains(node));
+        for neighbour in self.graph.neighbours(node).filter(|neighbour| *neighbour != node) {
+            let part = self.of[neighbour as usize];
+            if counts.of[usize::from(part)] == 0 {
+                counts.touched.push(part);
+            }
+            counts.of[usize::from(part)] += 1;
+        }
+        let others = counts.touched.iter().copied().filter(|part| *part != own);
+        let best = others
+            .filter(|part| self.sizes.has_room(usize::from(*part), trains))
+            .max_by_key(|part| (counts.of[usize::from(*part)], Reverse(*part)));
+        let gains = best.is_some_and(|best| counts.of[usize::from(best)] > counts.of[usize::from(own)]);
+        for part in counts.touched.drain(..) {
+            counts.of[usize::from(part)] = 0;
+        }
+        if gains {
+            return best.map(|to| Wish { node, to, gains });
+        }
+        if !self.sizes.is_over(usize::from(own), trains) {
+            return None;
+        }
+        let to = best.or(self.emptiest[usize::from(trains)])?;
+        Some(Wish { node, to, gains })
+    }
+}

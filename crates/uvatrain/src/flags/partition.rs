@@ -1,0 +1,80 @@
+//! The options of `uvatrain partition`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use uva_graph::partition_map::MOST_PARTS;
+use uva_partition::{Count, Method};
+use uva_sample::MAX_LAYERS;
+
+use super::declared::one_of;
+use super::within::within;
+
+/// The options of `uvatrain partition`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  uvatrain partition data/demo data/demo-4 --parts 4
+  uvatrain partition data/demo data/demo-4 --parts 4 --method pagraph --hops 3
+
+OUT gets partition.npy, the part of each node by its original id, partition.json, which describes it, and a picture,
+partition.svg. The parts depend on the dataset, these options and the seed alone. `uvatrain bench partition` counts what
+batches of the parts ask of each other.")]
+pub struct PartitionFlags {
+    /// The dataset
+    #[arg(value_name = "DATA")]
+    pub data: PathBuf,
+
+    /// The directory to write; it must not exist
+    #[arg(value_name = "OUT")]
+    pub out: PathBuf,
+
+    /// Parts
+    #[arg(long, value_name = "K", value_parser = within::<u32>(1..=u64::from(MOST_PARTS)))]
+    pub parts: u32,
+
+    /// How nodes are divided into parts
+    #[arg(long, value_parser = method(), default_value = "auto")]
+    pub method: MethodAsked,
+
+    /// Passes of refinement, in which nodes move to the part of most of their neighbours [default: 10 with auto, bgl and
+    /// ldg, else 0]
+    #[arg(long, value_name = "PASSES", value_parser = within::<u32>(0..=1000))]
+    pub refine: Option<u32>,
+
+    /// Hops of the closures of pagraph, and of the batches over which auto counts
+    #[arg(long, value_name = "L", value_parser = within::<u32>(1..=MAX_LAYERS as u64), default_value_t = 2)]
+    pub hops: u32,
+
+    /// The most nodes of a block of bgl [default: a 64th of a part, and at least 64]
+    #[arg(long, value_name = "N", value_parser = within::<u64>(1..))]
+    pub block_nodes: Option<u64>,
+
+    /// Blocks of bgl that grow at a time
+    #[arg(long, value_name = "N", value_parser = within::<u32>(1..), default_value_t = 64)]
+    pub sources: u32,
+
+    /// What connects a block of bgl to a part
+    #[arg(long, value_parser = one_of::<Count>(), default_value_t = Count::Edges)]
+    pub count: Count,
+
+    /// What everything random is drawn by
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub seed: u64,
+
+    /// Print the result as one JSON object on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The method that is asked for; `None`: metis, which this program does not have.
+#[derive(Clone, Copy, Debug)]
+pub struct MethodAsked(pub Option<Method>);
+
+/// The methods, and metis, whose refusal names another.
+fn method() -> impl TypedValueParser<Value = MethodAsked> {
+    let methods = Method::ALL.into_iter().map(|method| PossibleValue::new(method.name()).help(method.help()));
+    let names = methods.chain([PossibleValue::new("metis").hide(true)]);
+    PossibleValuesParser::new(names).map(|name| MethodAsked(Method::from_name(&name)))
+}
