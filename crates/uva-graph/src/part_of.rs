@@ -7,20 +7,11 @@ use uva_mem::files::read_regular;
 
 use crate::{GraphError, hash};
 
-/// The name of the description beside the parts.
-pub const DESCRIPTION: &str = "partition.json";
+/// The name of the partition's description, which lies beside the parts.
+const DESCRIPTION: &str = "partition.json";
 
 /// The size limit of the description. It has a few numbers for each of at most 65,535 parts.
 const MOST_BYTES: u64 = 256 << 20;
-
-/// The dataset that parts are cut from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PartSource {
-    /// Its name.
-    pub name: String,
-    /// Its [fingerprint](crate::Dataset::fingerprint).
-    pub fingerprint: String,
-}
 
 /// The key `part` of `meta.json`: which part of which partition a dataset is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,14 +26,16 @@ pub struct PartOf {
     pub method: String,
     /// Nodes of the part that the partition assigns to another one.
     pub halo: u64,
-    /// The dataset that it was cut from.
-    pub dataset: PartSource,
+    /// The name of the dataset that it was cut from.
+    pub dataset: String,
+    /// The [fingerprint](crate::Dataset::fingerprint) of that dataset.
+    pub fingerprint: String,
     /// The [hash](fingerprint_of) of the partition's description.
     pub partition: String,
 }
 
 /// 16 hex digits that identify the text of a partition's description.
-pub fn fingerprint_of(description: &[u8]) -> String {
+pub(crate) fn fingerprint_of(description: &[u8]) -> String {
     format!("{:016x}", hash::of_bytes(description))
 }
 

@@ -21,7 +21,6 @@ mod options;
 mod outline;
 mod write;
 
-pub use self::options::{MOST_HOPS, MOST_PARTS, PartOptions};
+pub use self::options::{MOST_HOPS, PartOptions};
 pub use self::outline::WrittenPart;
-pub use self::write::{MAP, directory_name, stage_parts, write_parts};
-pub use crate::part_of::{DESCRIPTION, fingerprint_of};
+pub use self::write::{directory_name, stage_parts, write_parts};

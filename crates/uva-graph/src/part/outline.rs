@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::closure::Closure;
 use super::members::Members;
-use super::options::PartOptions;
+use super::options::Cut;
 use crate::{Dataset, Split};
 
 /// Bytes of the header of a `.npy` file, and of a part's `meta.json`, rounded up.
@@ -45,20 +45,20 @@ pub(super) struct Outline<'a> {
 
 impl<'a> Outline<'a> {
     /// That of part `number`. It takes 2 bytes a node of the whole graph while it is made, and 1.25 afterwards.
-    pub(super) fn of(dataset: &'a Dataset, options: &PartOptions<'_>, number: usize) -> Outline<'a> {
+    pub(super) fn of(cut: &Cut<'a>, number: usize) -> Outline<'a> {
+        let Cut { dataset, hops, split_eval, .. } = *cut;
         let csc = dataset.csc();
-        let is_own = |node: usize| usize::from(options.owners[node]) == number;
+        let is_own = |node: usize| usize::from(cut.owners[node]) == number;
         let own = |split: Split| -> Vec<i64> {
             dataset.split(split).iter().copied().filter(|&node| is_own(node as usize)).collect()
         };
         let mut splits = [own(Split::Train), Vec::new(), Vec::new()];
-        if options.split_eval {
+        if split_eval {
             (splits[1], splits[2]) = (own(Split::Valid), own(Split::Test));
         }
-        let hops = options.hops as u8;
         let closure = Closure::of(&csc, splits.iter().flatten().copied(), hops);
         let members = closure.members();
-        if !options.split_eval {
+        if !split_eval {
             let whole = closure.whole_hops(&csc, &members);
             let near = |split: Split| -> Vec<i64> {
                 let ids = dataset.split(split).iter().copied();

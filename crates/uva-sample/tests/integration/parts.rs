@@ -3,10 +3,9 @@
 
 use std::path::Path;
 
-use serde_json::Map;
 use uva_graph::npy::{NpyType, write_array};
 use uva_graph::part::{PartOptions, directory_name, write_parts};
-use uva_graph::{Dataset, Split, mix};
+use uva_graph::{Dataset, PartitionMap, Split, mix};
 use uva_sample::{
     BatchBounds, BatchKey, Expand, GraphView, InvalidOption, MiniBatch, SampleError, SamplerKind,
     SamplerOptions, Walks, sampler,
@@ -110,11 +109,14 @@ fn batches_on_a_part_are_those_on_the_whole_graph_for_every_kind_that_stays_with
     let (mut compared, mut smaller) = (0, 0);
     for seed in 0..10 {
         let whole = random(seed, &directory.path().join(format!("whole-{seed}")));
-        let owners: Vec<u16> = (0..NODES).map(|node| (node * 3 / NODES) as u16).collect();
+        // By original id: ranges of these.
+        let of: Vec<u16> = (0..NODES).map(|node| (node * 3 / NODES) as u16).collect();
+        let map = PartitionMap { parts: 3, of, summary: None };
+        let owners = map.by_node(&whole).unwrap();
         for hops in 1..=3 {
             let out = directory.path().join(format!("parts-{seed}-{hops}"));
-            let options = PartOptions { owners: &owners, parts: 3, hops, split_eval: false, method: "range" };
-            write_parts(&whole, &options, Map::new(), &out, &|_| ()).unwrap();
+            let options = PartOptions { map: &map, hops, split_eval: false };
+            write_parts(&whole, &options, &out, &|_| ()).unwrap();
             for number in 0..3 {
                 let part = Dataset::open(&out.join(directory_name(number))).unwrap();
                 smaller += usize::from(part.nodes() < NODES);
