@@ -383,8 +383,8 @@ impl LoaderOptions {
     }
 
     /// Checks that batches with these options can be made of the dataset. It must have the arrays that sampling needs,
-    /// no list may need more picks than there are random words, and rows have to be such that they can be aggregated, if
-    /// they shall.
+    /// no list may need more picks than there are random words, a [part](Self::check_part) has to reach as far as batches
+    /// do, and rows have to be such that they can be aggregated, if they shall.
     ///
     /// # Errors
     /// [`RuntimeError::Input`] naming the file, and the place in it; [`RuntimeError::Option`] naming the option and the
@@ -394,6 +394,7 @@ impl LoaderOptions {
             return Ok(());
         }
         self.sampling().check(&dataset.csc())?;
+        self.check_part(dataset)?;
         let kind = self.sampler_kind;
         if kind.needs_weights()
             && let Err(error) = dataset.weights_to_pick_by()
@@ -401,6 +402,19 @@ impl LoaderOptions {
             return Err(RuntimeError::Input(format!("`sampler_kind={kind}`: {error}")));
         }
         check_sums(self.aggregation, obstacle_in_table(dataset.features().element))
+    }
+
+    /// Checks that batches stay within what a part of a partitioned dataset has. Every whole dataset passes.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Option`] naming the option, and how far the part reaches.
+    pub fn check_part(&self, dataset: &Dataset) -> Result<(), RuntimeError> {
+        match dataset.part() {
+            Some(part) => {
+                Ok(self.sampling().check_reach(part.hops as usize).map_err(SampleError::from)?)
+            }
+            None => Ok(()),
+        }
     }
 
     /// Checks what can be checked without a dataset.

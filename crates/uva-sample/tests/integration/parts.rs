@@ -151,10 +151,10 @@ fn options_that_reach_beyond_a_part_are_refused_with_how_far_it_goes() {
     };
     assert_eq!(refused(SamplerKind::NEIGHBOR, 2, 4, 2), Ok(()));
     let message = refused(SamplerKind::LADIES, 3, 4, 2).unwrap_err();
-    assert!(message.contains("3 hops") && message.contains("within 2 in-hops"), "{message}");
+    assert!(message.contains("reach 3 in-hops") && message.contains("within 2 in-hops"), "{message}");
     assert_eq!(refused(SamplerKind::WALK, 2, 2, 4), Ok(()));
     let message = refused(SamplerKind::WALK, 2, 3, 4).unwrap_err();
-    assert!(message.contains("`walk_length`") && message.contains("6 in-hops"), "{message}");
+    assert!(message.contains("`walk_length`") && message.contains("reach 6 in-hops"), "{message}");
     for kind in [SamplerKind::FASTGCN, SamplerKind::SAINT_NODE, SamplerKind::SAINT_EDGE, SamplerKind::PPR] {
         let message = refused(kind, 1, 1, 32).unwrap_err();
         assert!(message.contains(kind.name()) && message.contains("ladies"), "{message}");
