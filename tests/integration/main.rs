@@ -50,6 +50,7 @@ mod models;
 mod mps;
 #[cfg(feature = "train")]
 mod pad;
+mod parts;
 mod pcie;
 mod peers;
 mod planted;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use uva_batch::{SlotRoom, StaticShapes};
 use uva_graph::{Dataset, Split};
+use uva_options::OptionError;
 use uva_sample::MAX_EPOCH;
 
 use crate::backend::{self, Backend, BackendOptions, Decision, Probe};
@@ -16,7 +17,7 @@ use crate::device::DeviceSlots;
 use crate::measurement::{self, Wanted};
 use crate::metrics::Roles;
 use crate::options::{LoaderOptions, Pad, Passes};
-use crate::plan::RunPlan;
+use crate::plan::{self, RunPlan};
 use crate::roles::BatchReceiver;
 use crate::schedule::{Order, Schedule};
 use crate::{Runtime, RuntimeError};
@@ -100,6 +101,21 @@ impl BatchStream {
         backend: Backend,
         main: Split,
     ) -> Result<Self, RuntimeError> {
+        Self::beside_others(dataset, options, backend, main, None)
+    }
+
+    /// The same where other processes train on other datasets at the same time, step by step: `fewest` is how many
+    /// training nodes the smallest of these datasets has. Training epochs then have as many batches here as there.
+    ///
+    /// # Errors
+    /// As [`in_this_process`](Self::in_this_process); [`RuntimeError::Option`] where the smallest one has no batch.
+    pub fn beside_others(
+        dataset: Arc<Dataset>,
+        options: &LoaderOptions,
+        backend: Backend,
+        main: Split,
+        fewest: Option<usize>,
+    ) -> Result<Self, RuntimeError> {
         let options = match options.pad {
             Pad::Off => options.clone(),
             Pad::Auto => {
@@ -108,7 +124,18 @@ impl BatchStream {
                 options.with_shapes(&dataset, main)?
             }
         };
-        let plan = RunPlan::new(&dataset, &options, steered())?.sized(&dataset, &backend, main)?.on(backend);
+        let mut plan = RunPlan::new(&dataset, &options, steered())?.sized(&dataset, &backend, main)?.on(backend);
+        if let Some(fewest) = fewest {
+            let most = plan::batches(&options, Split::Train, fewest);
+            if most == 0 {
+                let reason = format!(
+                    "with `batch_size={}` it leaves no training batch: the smallest part has only {fewest} training nodes",
+                    options.batch_size
+                );
+                return Err(OptionError::of("drop_last", reason).into());
+            }
+            plan.schedule = plan.schedule.with_at_most(most as u64);
+        }
         Ok(Self::over(Runtime::start(dataset, plan)?, main))
     }
 

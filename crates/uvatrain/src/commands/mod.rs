@@ -11,6 +11,8 @@ mod import;
 mod info;
 mod interrupt;
 mod mps;
+mod partition;
+mod partition_parts;
 mod pipeline;
 mod plan;
 mod predict;
@@ -50,7 +52,7 @@ fn needs(command: &Command) -> Needs {
             (true, true)
         }
         Command::Generate(_) | Command::Import(_) | Command::Export(_) | Command::Info(_) => (false, true),
-        Command::Propagate(_) => (false, true),
+        Command::Propagate(_) | Command::Partition(_) => (false, true),
         Command::Bench(_) => (false, true),
         Command::Mps(_) => (true, false),
         // A role finds out by itself.
@@ -90,6 +92,7 @@ fn run_to_its_end(command: Command, models: Option<Models>) -> anyhow::Result<()
         Command::Import(flags) => import::run(&flags),
         Command::Export(flags) => export::run(&flags),
         Command::Propagate(flags) => propagate::run(&flags),
+        Command::Partition(flags) => partition::run(&flags),
         Command::Info(flags) => info::run(&flags),
         Command::Train(flags) => train::run(&flags, models),
         Command::Predict(flags) => predict::run(&flags, models),

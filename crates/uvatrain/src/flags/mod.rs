@@ -13,6 +13,8 @@ mod evaluate;
 mod generate;
 mod loader;
 mod mps;
+mod partition;
+mod partition_parts;
 mod plan;
 mod predict;
 mod propagate;
@@ -44,6 +46,8 @@ pub use evaluate::EvaluateFlags;
 pub use generate::GenerateFlags;
 pub use loader::LoaderFlags;
 pub use mps::{MpsCommand, MpsCommon, MpsStartFlags};
+pub use partition::PartitionFlags;
+pub use partition_parts::{PartLayout, PartsFlags};
 pub use plan::PlanFlags;
 pub use predict::{ModelFlags, PredictFlags};
 pub use propagate::PropagateFlags;
@@ -101,6 +105,8 @@ pub enum Command {
     Export(ExportFlags),
     /// Multiply features by the graph, several times, for models that need no neighbours while they train
     Propagate(Box<PropagateFlags>),
+    /// Cut a dataset into parts, one for each of several processes that train together
+    Partition(Box<PartitionFlags>),
     /// Show what a dataset or a hop set holds, and check it
     Info(InfoFlags),
     /// Train a built-in model
