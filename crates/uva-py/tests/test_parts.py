@@ -14,7 +14,7 @@ import uvatrain
 
 @pytest.fixture(scope="module")
 def parts(graph: Path, uvatrain_program: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The small graph in three parts, the first of which is the smallest."""
+    """The small graph in three parts, of which one is smaller."""
     directory = tmp_path_factory.mktemp("parts")
     nodes = len(np.load(graph / "indptr.npy")) - 1
     np.save(directory / "map.npy", (np.arange(nodes) * 7 % 10 // 4).astype(np.uint16)[::-1].copy())
@@ -50,7 +50,7 @@ def test_a_rank_takes_its_own_part_and_evaluation_has_all_of_it(parts: Path, mon
     monkeypatch.setenv("RANK", "2")
     monkeypatch.setenv("WORLD_SIZE", "3")
     with uvatrain.Loader(parts, part="rank", **OPTIONS) as loader:
-        assert loader.part == 2 and loader.dataset.path.name == "part-2"
+        assert loader.part == 2 and Path(loader.dataset.path).name == "part-2"
     with uvatrain.Loader(parts, part="rank", split="valid", **dict(OPTIONS, batch_size=3)) as loader:
         assert len(loader) == -(-len(np.load(parts / "part-2" / "valid_idx.npy")) // 3)
     assert uvatrain.Loader(parts, part="rank", rank=1, world_size=3, **OPTIONS).part == 1
@@ -60,9 +60,9 @@ def test_parts_that_are_not_there_and_ranks_that_are_no_parts_are_refused(
     graph: Path, parts: Path, tmp_path: Path
 ):
     def refused(path: object, part: object, **options: object) -> str:
-        with pytest.raises((ValueError, TypeError)) as raised:
+        with pytest.raises((ValueError, TypeError, uvatrain.UvatrainError)) as raised:
             uvatrain.Loader(path, part=part, **{**OPTIONS, **options})
-        return f"{raised.value.field}: {raised.value}"
+        return f"{getattr(raised.value, 'field', None)}: {raised.value}"
 
     assert "part: part=\"rank\": " in (said := refused(parts, "rank")) and "3 parts, and there are 1 rank" in said
     assert "there are 2 ranks" in refused(parts, "rank", rank=0, world_size=2)
@@ -72,8 +72,8 @@ def test_parts_that_are_not_there_and_ranks_that_are_no_parts_are_refused(
     assert "partition.json is not there" in refused(graph, 0)
     assert refused({}, 0).startswith("path: path is a dict")
     assert refused(parts, 0, fanouts=(3, 3, 3)).startswith("fanouts: fanouts: batches reach 3 in-hops")
-    with uvatrain.Dataset(parts / "part-0") as dataset, pytest.raises(ValueError, match="whole within 2 in-hops"):
-        uvatrain.pyg.NeighborSampler(dataset, [2, 2, 2])
+    with pytest.raises(ValueError, match="whole within 2 in-hops"):
+        uvatrain._core.NeighborSampler(uvatrain.Dataset(parts / "part-0")._core, [2, 2, 2])
 
     # Directories that changed places.
     shutil.copytree(parts, tmp_path / "swapped")
