@@ -56,7 +56,9 @@ fn a_run_on_a_part_is_that_on_the_whole_graph_over_the_parts_training_nodes() {
     // The weights of a graph convolution depend on the in-degrees of nodes whose lists the part has not.
     let expected = trained(at, "graph", "--model gcn --input-nodes ids.npy");
     assert_eq!(expected.len(), ids.len().div_ceil(100));
-    assert_eq!(trained(at, "parts/part-0", "--model gcn --samplers 2"), expected);
+    assert_eq!(trained(at, "parts/part-0", "--model gcn --samplers 2 --checkpoint kept"), expected);
+    run(at, "predict parts/part-0 --checkpoint kept").refuses(2, &["--nodes", "too near to the border"]);
+    run(at, "predict parts/part-0 --checkpoint kept --nodes train").succeeds();
     // Lists in the order of a cache of the part's own, whose nodes have other places.
     let cached = "--model gcn --gpu-cache 100KiB --cache-policy degree";
     assert_eq!(trained(at, "parts/part-0", cached), expected);
@@ -80,6 +82,12 @@ fn what_a_part_cannot_give_is_refused_and_so_is_one_beside_another_partition() {
     run(at, "train parts/part-1 --sampler-kind fastgcn --fanouts 9,9").refuses(2, &["--sampler-kind", "whole graph"]);
     let walk = "--sampler-kind walk --walk-length 3 --fanouts 3 --batch-size 10";
     run(at, &format!("bench pipeline parts/part-1 {walk}")).refuses(2, &["--walk-length", "reach 3 in-hops"]);
+    let part = Dataset::open(&at.join("parts/part-1")).unwrap();
+    let is_cut = |node: &usize| part.csc().degree(*node) < part.csc().whole_degree(*node);
+    let cut: Vec<i64> = (0..part.nodes()).filter(is_cut).map(|node| node as i64).collect();
+    fs::write(at.join("cut.npy"), npy(&[cut.len() as u64], false, &cut)).unwrap();
+    run(at, "bench pipeline parts/part-1 --fanouts 3 --batch-size 10 --input-nodes cut.npy")
+        .refuses(2, &["--input-nodes", "too near to the border"]);
     run(at, "propagate parts/part-1 hops").refuses(2, &["is a part of a dataset"]);
 
     let json = at.join("parts/partition.json");

@@ -289,6 +289,11 @@ impl Dataset {
         Ok(self)
     }
 
+    /// The nodes that stand in for a split's, and that split; `None` if each has its own.
+    pub fn chosen(&self) -> Option<(Split, &[i64])> {
+        self.chosen.as_ref().map(|chosen| (chosen.split, &chosen.ids[..]))
+    }
+
     /// How often the nodes that stand in for a split's name one again.
     pub fn repeats(&self) -> Repeats {
         self.chosen.as_ref().map(|chosen| chosen.repeats).unwrap_or_default()

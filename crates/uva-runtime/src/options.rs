@@ -5,6 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uva_batch::{Aggregation, BatchSpec, Column, FeatureType, SlotRoom, StaticShapes};
+use uva_graph::part::first_cut;
 use uva_graph::{Dataset, Split, Verify};
 use uva_propagate::HopSet;
 use uva_sample::{Expand, MAX_LAYERS, SampleError, SamplerKind, SamplerOptions, Walks};
@@ -304,6 +305,14 @@ impl OptionValue for Shuffled {
     }
 }
 
+/// What is wrong with a node of a part near which lists are missing.
+pub fn cut_around(node: i64, hops: usize) -> String {
+    format!(
+        "node {node} is too near to the border of this part: lists within {hops} in-hops of it are missing, so that it \
+         would get other neighbours than in the whole dataset. Use the whole one, or nodes of the part's own splits"
+    )
+}
+
 impl LoaderOptions {
     /// How neighbours are sampled.
     pub fn sampling(&self) -> SamplerOptions {
@@ -404,16 +413,21 @@ impl LoaderOptions {
         check_sums(self.aggregation, obstacle_in_table(dataset.features().element))
     }
 
-    /// Checks that batches stay within what a part of a partitioned dataset has. Every whole dataset passes.
+    /// Checks that batches stay within what a part of a partitioned dataset has: also those around nodes that stand in
+    /// for a split's. Every whole dataset passes.
     ///
     /// # Errors
-    /// [`RuntimeError::Option`] naming the option, and how far the part reaches.
+    /// [`RuntimeError::Option`] naming the option, and how far the part reaches, or the node.
     pub fn check_part(&self, dataset: &Dataset) -> Result<(), RuntimeError> {
-        match dataset.part() {
-            Some(part) => {
-                Ok(self.sampling().check_reach(part.hops as usize).map_err(SampleError::from)?)
-            }
+        let Some(part) = dataset.part() else { return Ok(()) };
+        let hops = part.hops as usize;
+        let sampling = self.sampling();
+        sampling.check_reach(hops).map_err(SampleError::from)?;
+        let reach = sampling.kind.reach(sampling.fanouts.len(), sampling.walks.length as usize);
+        let (Some(reach), Some((_, ids))) = (reach, dataset.chosen()) else { return Ok(()) };
+        match first_cut(dataset, ids, reach) {
             None => Ok(()),
+            Some(place) => Err(OptionError::of("input_nodes", cut_around(ids[place], reach)).into()),
         }
     }
 

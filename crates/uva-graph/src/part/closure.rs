@@ -51,29 +51,10 @@ impl Closure {
     pub(super) fn has_list(&self, node: usize) -> bool {
         self.distance[node] < self.hops
     }
-
-    /// For each node, over how many in-hops from it the part is whole: up to `hops`. 0 of a member says that its own list
-    /// may be missing; nodes outside have 0 too.
-    ///
-    /// A batch around a node is that of the whole graph if it has no more hops than this.
-    pub(super) fn whole_hops(&self, csc: &Csc<'_>, members: &Members) -> Vec<u8> {
-        // A list that is empty in the whole graph is never missing.
-        let is_whole = |node: usize| self.has_list(node) || csc.degree(node) == 0;
-        let mut whole = vec![0; self.distance.len()];
-        for hop in 1..=self.hops {
-            // What this pass has raised counts as it did before: it is no less than `hop - 1` either way.
-            for node in members.nodes().filter(|&node| is_whole(node)) {
-                if whole[node] + 1 == hop && list(csc, node).all(|neighbour| whole[neighbour] + 1 >= hop) {
-                    whole[node] = hop;
-                }
-            }
-        }
-        whole
-    }
 }
 
 /// The neighbours of `node`.
-fn list<'c>(csc: &Csc<'c>, node: usize) -> impl Iterator<Item = usize> + use<'c> {
+pub(super) fn list<'c>(csc: &Csc<'c>, node: usize) -> impl Iterator<Item = usize> + use<'c> {
     let indices = csc.indices;
     (csc.indptr[node] as usize..csc.indptr[node + 1] as usize).map(move |edge| indices.get(edge) as usize)
 }
@@ -97,15 +78,5 @@ mod tests {
         let closure = Closure::of(&csc, [0, 5, 0].into_iter(), 2);
         assert!(closure.members().nodes().eq([0, 1, 2, 5]));
         assert_eq!([0, 1, 2, 3, 5].map(|node| closure.has_list(node)), [true, true, false, false, true]);
-    }
-
-    #[test]
-    fn a_batch_may_have_as_many_hops_as_the_part_is_whole_around_its_seeds() {
-        let csc = path();
-        let closure = Closure::of(&csc, [0].into_iter(), 3);
-        assert_eq!(closure.whole_hops(&csc, &closure.members()), [3, 2, 1, 0, 0, 0]);
-        // Where the whole graph ends, nothing is cut.
-        let closure = Closure::of(&csc, [2].into_iter(), 2);
-        assert_eq!(closure.whole_hops(&csc, &closure.members()), [0, 0, 2, 2, 2, 0]);
     }
 }

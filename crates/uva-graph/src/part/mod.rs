@@ -11,6 +11,7 @@
 //! | `members` | the place of each node in a part |
 //! | `options` | how a dataset is cut, and what is refused |
 //! | `outline` | the sizes of a part before it is written |
+//! | `whole` | around which nodes a part is whole |
 //! | `write` | the files of all parts, and the description beside them |
 //! | `arrays` | one array of a part, row by row or list by list |
 
@@ -19,8 +20,10 @@ mod closure;
 mod members;
 mod options;
 mod outline;
+mod whole;
 mod write;
 
 pub use self::options::{MOST_HOPS, PartOptions};
 pub use self::outline::WrittenPart;
+pub use self::whole::first_cut;
 pub use self::write::{directory_name, stage_parts, write_parts};

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::closure::Closure;
 use super::members::Members;
 use super::options::Cut;
+use super::whole::whole_hops;
 use crate::{Dataset, Split};
 
 /// Bytes of the header of a `.npy` file, and of a part's `meta.json`, rounded up.
@@ -59,7 +60,9 @@ impl<'a> Outline<'a> {
         let closure = Closure::of(&csc, splits.iter().flatten().copied(), hops);
         let members = closure.members();
         if !split_eval {
-            let whole = closure.whole_hops(&csc, &members);
+            // A list that is empty in the whole graph is never missing.
+            let has_list = |node: usize| closure.has_list(node) || csc.degree(node) == 0;
+            let whole = whole_hops(&csc, &members, hops, has_list);
             let near = |split: Split| -> Vec<i64> {
                 let ids = dataset.split(split).iter().copied();
                 ids.filter(|&node| whole[node as usize] >= hops).collect()
