@@ -210,12 +210,17 @@ impl Files {
                 }
             })
             .transpose()?;
-        let original_ids = optional(directory, names::ORIGINAL_IDS)?
+        // A part without these would have other batches than the whole dataset.
+        let of_part = |name: &str| match &meta.part {
+            Some(_) => open(name).map(Some),
+            None => optional(directory, name),
+        };
+        let original_ids = of_part(names::ORIGINAL_IDS)?
             .map(|array| of_length(array, nodes, "one id for each node of indptr.npy"))
             .transpose()?
             .map(|array| TypedArray::new(array, NpyType::I64))
             .transpose()?;
-        let degrees = optional(directory, names::DEGREES)?
+        let degrees = of_part(names::DEGREES)?
             .map(|array| of_length(array, nodes, "one in-degree for each node of indptr.npy"))
             .transpose()?
             .map(|array| TypedArray::new(array, NpyType::I32))

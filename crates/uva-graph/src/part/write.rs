@@ -34,7 +34,7 @@ pub fn directory_name(number: usize) -> String {
 /// | `partition.npy` | the map |
 /// | `partition.json` | its description, with `hops` and what was written |
 ///
-/// `progress` is called now and then, from this thread. Besides the map it takes 2 bytes of memory a node of the whole
+/// `progress` is called now and then, from this thread. Besides the map it takes 4 bytes of memory a node of the whole
 /// graph, and 8 a node of one part.
 ///
 /// # Errors
@@ -51,7 +51,7 @@ pub fn write_parts(
 ) -> Result<Vec<WrittenPart>, GraphError> {
     let cut = options.of(dataset)?;
     let staged = StagedDirectory::new(out)?;
-    let written = stage(&cut, options, staged.path(), progress)?;
+    let written = stage(&cut, options, (staged.path(), out), progress)?;
     staged.commit()?;
     Ok(written)
 }
@@ -70,13 +70,14 @@ pub fn stage_parts(
     directory: &Path,
     progress: &dyn Fn(Progress),
 ) -> Result<Vec<WrittenPart>, GraphError> {
-    stage(&options.of(dataset)?, options, directory, progress)
+    stage(&options.of(dataset)?, options, (directory, directory), progress)
 }
 
+/// Writes into `directory`, which is going to be `out`.
 fn stage(
     cut: &Cut<'_>,
     options: &PartOptions<'_>,
-    directory: &Path,
+    (directory, out): (&Path, &Path),
     progress: &dyn Fn(Progress),
 ) -> Result<Vec<WrittenPart>, GraphError> {
     let (dataset, parts) = (cut.dataset, cut.train.len());
@@ -85,7 +86,7 @@ fn stage(
     let bytes: u64 = written.iter().map(|part| part.bytes).sum::<u64>() + 2 * dataset.nodes() as u64;
     let hops = options.hops;
     disk_space::check(
-        directory,
+        out,
         bytes,
         format_args!(
             "{parts} parts with all that is within {hops} in-hops take {}: fewer hops or fewer parts take less",

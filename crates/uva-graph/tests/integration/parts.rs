@@ -316,6 +316,9 @@ fn in_degrees_of_the_whole_graph_are_checked_count_in_the_fingerprint_and_move_w
     write(&degrees[1..]);
     let message = Dataset::open(&path).unwrap_err().to_string();
     assert!(message.contains("degree.npy") && message.contains("one in-degree for each node"), "{message}");
+    fs::remove_file(&file).unwrap();
+    let error = Dataset::open(&path).unwrap_err();
+    assert!(error.is_bad_input() && error.to_string().contains("degree.npy: cannot open"), "{error}");
 }
 
 #[test]

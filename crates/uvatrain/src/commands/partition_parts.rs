@@ -27,7 +27,17 @@ pub fn write(
     let work = Work::with_remaining_time();
     let written = write_parts(dataset, &options, path, &|progress| work.show(progress))?;
     drop(work);
-    let seconds = began.elapsed().as_secs_f64();
+    say(dataset, &written, flags, (path, began.elapsed().as_secs_f64()), as_json)
+}
+
+/// Says what each part at `path` holds, which took `seconds` to write.
+fn say(
+    dataset: &Dataset,
+    written: &[WrittenPart],
+    flags: &PartsFlags,
+    (path, seconds): (&Path, f64),
+    as_json: bool,
+) -> anyhow::Result<()> {
     let bytes: u64 = written.iter().map(|part| part.bytes).sum();
     let nodes: u64 = written.iter().map(|part| part.nodes).sum();
     let copies = nodes as f64 / dataset.nodes() as f64;
@@ -44,7 +54,7 @@ pub fn write(
             "seconds": seconds,
         }));
     }
-    out::text(&table(&written))?;
+    out::text(&table(written))?;
     out::say(&format!(
         "{}: {} parts, whole within {} in-hops; {copies:.2} copies of a node; about {}, in {}",
         path.display(),
