@@ -49,7 +49,10 @@ fn a_run_on_a_part_is_that_on_the_whole_graph_over_the_parts_training_nodes() {
     }
 
     let part = Dataset::open(&at.join("parts/part-0")).unwrap();
-    assert!((0..part.nodes()).any(|node| part.csc().degree(node) < part.csc().whole_degree(node)), "none is cut");
+    assert!(
+        (0..part.nodes()).any(|node| part.csc().degree(node) < part.csc().whole_degree(node)),
+        "none is cut"
+    );
     let original = |node: &i64| part.original_ids().unwrap()[*node as usize];
     let ids: Vec<i64> = part.split(Split::Train).iter().map(original).collect();
     fs::write(at.join("ids.npy"), npy(&[ids.len() as u64], false, &ids)).unwrap();
@@ -79,7 +82,8 @@ fn what_a_part_cannot_give_is_refused_and_so_is_one_beside_another_partition() {
     let sample = "bench sample parts/part-1 --batch-size 10 --batches 2";
     run(at, &format!("{sample} --fanouts 3,2 --json")).succeeds();
     run(at, &format!("{sample} --fanouts 3,2,2")).refuses(2, &["--fanouts", "whole within 2 in-hops"]);
-    run(at, "train parts/part-1 --sampler-kind fastgcn --fanouts 9,9").refuses(2, &["--sampler-kind", "whole graph"]);
+    run(at, "train parts/part-1 --sampler-kind fastgcn --fanouts 9,9")
+        .refuses(2, &["--sampler-kind", "whole graph"]);
     let walk = "--sampler-kind walk --walk-length 3 --fanouts 3 --batch-size 10";
     run(at, &format!("bench pipeline parts/part-1 {walk}")).refuses(2, &["--walk-length", "reach 3 in-hops"]);
     let part = Dataset::open(&at.join("parts/part-1")).unwrap();
@@ -93,6 +97,7 @@ fn what_a_part_cannot_give_is_refused_and_so_is_one_beside_another_partition() {
     let json = at.join("parts/partition.json");
     let text = fs::read_to_string(&json).unwrap();
     fs::write(&json, text.replacen("\"hops\": 2", "\"hops\": 3", 1)).unwrap();
-    run(at, "info parts/part-1").refuses(2, &["partition.json", "it is not the partition that part 1 was written with"]);
+    run(at, "info parts/part-1")
+        .refuses(2, &["partition.json", "it is not the partition that part 1 was written with"]);
     assert!(!at.join("more").exists() && !at.join("hops").exists());
 }

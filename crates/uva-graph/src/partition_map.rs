@@ -72,9 +72,9 @@ enum MapProblem {
     Part { node: usize, part: u16, parts: u32 },
     #[error("{0}")]
     NotSummary(String),
-    #[error("\"format\" is {0}, and this program reads format {}", PARTITION_FORMAT)]
+    #[error("\"format\" is {0}, and this program reads format {reads}", reads = PARTITION_FORMAT)]
     Format(u32),
-    #[error("\"parts\" is {0}, it has to be 1 to {}", MOST_PARTS)]
+    #[error("\"parts\" is {0}, it has to be 1 to {most}", most = MOST_PARTS)]
     Parts(u32),
     #[error(
         "the map is of the dataset {map} ({name}), but {} is {dataset}: a map of the same dataset is needed \

@@ -99,8 +99,9 @@ impl Source {
     }
 
     /// The same beside loaders of other parts, of which the smallest has so many training nodes.
-    fn beside_parts_of(self, fewest: Option<usize>) -> Self {
-        Self { fewest, ..self }
+    fn beside_parts_of(mut self, fewest: Option<usize>) -> Self {
+        self.fewest = fewest;
+        self
     }
 
     /// The exception for an error of these batches.

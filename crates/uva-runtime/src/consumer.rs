@@ -124,7 +124,8 @@ impl BatchStream {
                 options.with_shapes(&dataset, main)?
             }
         };
-        let mut plan = RunPlan::new(&dataset, &options, steered())?.sized(&dataset, &backend, main)?.on(backend);
+        let mut plan =
+            RunPlan::new(&dataset, &options, steered())?.sized(&dataset, &backend, main)?.on(backend);
         if let Some(fewest) = fewest {
             let most = plan::batches(&options, Split::Train, fewest);
             if most == 0 {

@@ -12,8 +12,11 @@ pub(super) struct Members {
 impl Members {
     /// Those of `nodes` nodes for which `is_member` holds.
     pub(super) fn of(nodes: usize, is_member: impl Fn(usize) -> bool) -> Members {
-        let mut members =
-            Members { bits: vec![0; nodes.div_ceil(64)], before: Vec::with_capacity(nodes.div_ceil(64)), len: 0 };
+        let mut members = Members {
+            bits: vec![0; nodes.div_ceil(64)],
+            before: Vec::with_capacity(nodes.div_ceil(64)),
+            len: 0,
+        };
         for node in (0..nodes).filter(|&node| is_member(node)) {
             members.bits[node / 64] |= 1 << (node % 64);
         }
@@ -45,8 +48,7 @@ impl Members {
     #[inline]
     pub(super) fn place(&self, node: usize) -> Option<usize> {
         let (word, bit) = (*self.bits.get(node / 64)?, 1_u64 << (node % 64));
-        (word & bit != 0)
-            .then(|| self.before[node / 64] as usize + (word & (bit - 1)).count_ones() as usize)
+        (word & bit != 0).then(|| self.before[node / 64] as usize + (word & (bit - 1)).count_ones() as usize)
     }
 }
 

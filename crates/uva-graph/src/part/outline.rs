@@ -36,7 +36,6 @@ pub struct WrittenPart {
 /// What a part consists of, in ids of the whole dataset.
 pub(super) struct Outline<'a> {
     pub(super) dataset: &'a Dataset,
-    pub(super) number: usize,
     pub(super) closure: Closure,
     pub(super) members: Members,
     /// Its nodes of each split, in the order of the dataset's files.
@@ -70,7 +69,7 @@ impl<'a> Outline<'a> {
             (splits[1], splits[2]) = (near(Split::Valid), near(Split::Test));
         }
         let halo = members.nodes().filter(|&node| !is_own(node)).count() as u64;
-        Outline { dataset, number, closure, members, splits, halo }
+        Outline { dataset, closure, members, splits, halo }
     }
 
     /// Its sizes. `dir` names its directory.

@@ -49,8 +49,7 @@ mod tests {
     fn a_batch_may_have_as_many_hops_as_the_part_is_whole_around_its_seeds() {
         // 0 ← 1 ← 2 ← 3 ← 4, and 5 alone.
         let (indptr, indices) = ([0, 1, 2, 3, 4, 4, 4], [1, 2, 3, 4]);
-        let csc =
-            Csc { indptr: &indptr, indices: Indices::I32(&indices), original_ids: None, degrees: None };
+        let csc = Csc { indptr: &indptr, indices: Indices::I32(&indices), original_ids: None, degrees: None };
         let members = |last: usize| Members::of(6, move |node| node <= last);
         assert_eq!(whole_hops(&csc, &members(3), 3, |node| node < 3), [3, 2, 1, 0, 0, 0]);
         // Where the whole graph ends, nothing is cut.

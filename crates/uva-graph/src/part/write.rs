@@ -158,11 +158,9 @@ fn summary(cut: &Cut<'_>, options: &PartOptions<'_>, written: &[WrittenPart]) ->
         other: Map::new(),
     });
     let mut other = known.other;
-    for (key, value) in [
-        ("layout", json!("closure")),
-        ("split_eval", json!(options.split_eval)),
-        ("written", json!(written)),
-    ] {
+    for (key, value) in
+        [("layout", json!("closure")), ("split_eval", json!(options.split_eval)), ("written", json!(written))]
+    {
         other.insert(key.to_owned(), value);
     }
     let dataset = PartitionSource { name: dataset.name().to_owned(), fingerprint: dataset.fingerprint() };

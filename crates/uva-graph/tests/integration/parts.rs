@@ -91,7 +91,8 @@ fn closure(dataset: &Dataset, roots: &[i64], hops: u32) -> Vec<BTreeSet<i64>> {
 
 /// Whether `hops` hops from the node end in `whole`, the nodes with whole lists.
 fn is_inside(dataset: &Dataset, node: i64, hops: u32, whole: &dyn Fn(i64) -> bool) -> bool {
-    hops == 0 || whole(node) && list(dataset, node).iter().all(|&next| is_inside(dataset, next, hops - 1, whole))
+    hops == 0
+        || whole(node) && list(dataset, node).iter().all(|&next| is_inside(dataset, next, hops - 1, whole))
 }
 
 /// The bytes of row `row` of a table.
@@ -233,7 +234,9 @@ fn one_part_of_enough_hops_is_the_dataset_and_an_isolated_training_node_is_a_par
     let whole = small.open();
     let at = |name: &str| small.directory.path().join(name);
     cut(&whole, &options(&map_of(&whole, &[0; 30], 1), 32), &at("one")).unwrap();
-    for file in ["indptr", "indices", "weight", "edge_feat", "feat", "label", "orig_id", "train_idx", "valid_idx"] {
+    for file in
+        ["indptr", "indices", "weight", "edge_feat", "feat", "label", "orig_id", "train_idx", "valid_idx"]
+    {
         let [ours, theirs] = [at("one").join("part-0"), small.path.clone()]
             .map(|path| NpyArray::open(&path.join(format!("{file}.npy"))).unwrap());
         assert_eq!((ours.shape(), ours.bytes()), (theirs.shape(), theirs.bytes()), "{file}");
@@ -264,7 +267,10 @@ fn a_part_beside_an_edited_or_foreign_description_is_refused_and_one_alone_opens
     let (_other, foreign) = two_parts(1);
     let json = out.join("partition.json");
     let own = fs::read_to_string(&json).unwrap();
-    for text in [own.replacen("\"hops\": 2", "\"hops\": 3", 1), fs::read_to_string(foreign.join("partition.json")).unwrap()] {
+    for text in [
+        own.replacen("\"hops\": 2", "\"hops\": 3", 1),
+        fs::read_to_string(foreign.join("partition.json")).unwrap(),
+    ] {
         assert_ne!(text, own);
         fs::write(&json, text).unwrap();
         for path in [out.join("part-1"), out.join("part-0/../part-1"), out.join("part-1/.")] {
@@ -333,9 +339,8 @@ fn a_writer_that_ends_half_way_leaves_nothing() {
             assert!(!out.exists(), "it is there before it is complete");
             assert!(progress.stage != last || progress.done == 0, "killed");
         };
-        let ended = catch_unwind(AssertUnwindSafe(|| {
-            write_parts(&whole, &options(&map, 2), &out, &dies).is_ok()
-        }));
+        let ended =
+            catch_unwind(AssertUnwindSafe(|| write_parts(&whole, &options(&map, 2), &out, &dies).is_ok()));
         assert!(ended.is_err(), "it did not come to {last}");
         assert_eq!(names(small.directory.path()), before);
     }

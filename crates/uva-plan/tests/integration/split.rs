@@ -176,7 +176,8 @@ fn a_graph_in_its_own_order_pays_for_no_map_of_lists() {
         indptr.push(indices.len() as i64);
     }
     let train: Vec<i64> = workload.train.iter().map(|&seed| place[&(seed as u32)]).collect();
-    let in_order = Csc { indptr: &indptr, indices: Indices::I64(&indices), original_ids: None, degrees: None };
+    let in_order =
+        Csc { indptr: &indptr, indices: Indices::I64(&indices), original_ids: None, degrees: None };
     let mut again = Workload { csc: in_order, train: &train, ..workload.clone() };
     let found = Profile::measure(&Presample { epochs: 1 }, &again, 8).unwrap();
     assert!(found.lists.iter().copied().eq(0..profile.lists.len() as u32));

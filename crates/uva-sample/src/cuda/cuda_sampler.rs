@@ -120,9 +120,8 @@ impl CudaSampler {
             let what = format!("{given} in-degrees for the {nodes} nodes of the graph");
             return Err(CudaError::Refused(what).into());
         }
-        let of_whole = |degrees| {
-            copy_of(&stream, bytemuck::cast_slice(degrees), "the in-degrees in the whole graph")
-        };
+        let of_whole =
+            |degrees| copy_of(&stream, bytemuck::cast_slice(degrees), "the in-degrees in the whole graph");
         let whole_degrees = whole_degrees.map(of_whole).transpose()?;
 
         let mut local_ids_bytes = Arena::default();

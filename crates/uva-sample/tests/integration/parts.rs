@@ -35,7 +35,8 @@ fn random(seed: u64, directory: &Path) -> Dataset {
     let weights: Vec<f32> = ids.iter().map(|_| below(4) as f32).collect();
     let mut train: Vec<i64> = (0..NODES as i64).filter(|_| below(2) == 0).collect();
     (1..train.len()).for_each(|at| train.swap(at, below(at + 1)));
-    let write = |name: &str, values: &[i64]| write_array(&directory.join(name), NpyType::I64, &[], values).unwrap();
+    let write =
+        |name: &str, values: &[i64]| write_array(&directory.join(name), NpyType::I64, &[], values).unwrap();
     write("indptr.npy", &ends);
     write("indices.npy", &ids);
     write("train_idx.npy", &train);
@@ -54,10 +55,14 @@ fn random(seed: u64, directory: &Path) -> Dataset {
 /// A batch, by nothing that depends on the dataset's own ids: hash, original ids, blocks with the bits of their weights.
 type Content = (u64, Vec<i64>, Vec<(Vec<i32>, Vec<i32>, Vec<u32>)>);
 
-fn batches(dataset: &Dataset, keys: &[BatchKey], seeds: &[Vec<i64>], options: &SamplerOptions) -> Vec<Content> {
+fn batches(
+    dataset: &Dataset,
+    keys: &[BatchKey],
+    seeds: &[Vec<i64>],
+    options: &SamplerOptions,
+) -> Vec<Content> {
     let csc = dataset.csc();
-    let bounds =
-        BatchBounds::for_options(options, BATCH, csc.nodes(), csc.edges(), Some(1 << 24)).unwrap();
+    let bounds = BatchBounds::for_options(options, BATCH, csc.nodes(), csc.edges(), Some(1 << 24)).unwrap();
     let mut batch = MiniBatch::with_bounds(&bounds);
     let view = GraphView { weights: dataset.weights(), ..csc.into() };
     let mut sampler = sampler(view, options).unwrap();
@@ -65,7 +70,8 @@ fn batches(dataset: &Dataset, keys: &[BatchKey], seeds: &[Vec<i64>], options: &S
         sampler.sample_into(*key, seeds, &mut batch).unwrap();
         let named = |&node: &i64| csc.original_ids.map_or(node, |ids| ids[node as usize]);
         let bits = |weights: &[f32]| weights.iter().map(|weight| weight.to_bits()).collect();
-        let blocks = batch.blocks().map(|block| (block.indptr.into(), block.indices.into(), bits(block.weights)));
+        let blocks =
+            batch.blocks().map(|block| (block.indptr.into(), block.indices.into(), bits(block.weights)));
         (batch.hash(), batch.nodes().iter().map(named).collect(), blocks.collect())
     };
     keys.iter().zip(seeds).map(one).collect()
@@ -86,7 +92,8 @@ fn all_options(hops: u32, seed: u64) -> Vec<SamplerOptions> {
                 if layers == 0 || !fits {
                     continue;
                 }
-                let fanouts = (0..layers).map(|layer| if kind.draws_together() { 12 } else { 3 - layer as i32 });
+                let fanouts =
+                    (0..layers).map(|layer| if kind.draws_together() { 12 } else { 3 - layer as i32 });
                 all.push(SamplerOptions {
                     kind,
                     fanouts: fanouts.collect(),
@@ -132,7 +139,11 @@ fn batches_on_a_part_are_those_on_the_whole_graph_for_every_kind_that_stays_with
                 for options in all_options(hops, seed) {
                     options.check_reach(hops as usize).unwrap();
                     let expected = batches(&whole, &keys, &there, &options);
-                    assert_eq!(batches(&part, &keys, &here, &options), expected, "{options:?} of part {number}");
+                    assert_eq!(
+                        batches(&part, &keys, &here, &options),
+                        expected,
+                        "{options:?} of part {number}"
+                    );
                     compared += expected.len();
                 }
             }
@@ -145,8 +156,7 @@ fn batches_on_a_part_are_those_on_the_whole_graph_for_every_kind_that_stays_with
 fn options_that_reach_beyond_a_part_are_refused_with_how_far_it_goes() {
     let refused = |kind: SamplerKind, layers: usize, length: u32, hops: usize| {
         let walks = Walks { length, ..Walks::default() };
-        let options =
-            SamplerOptions { kind, fanouts: vec![2; layers], walks, ..SamplerOptions::default() };
+        let options = SamplerOptions { kind, fanouts: vec![2; layers], walks, ..SamplerOptions::default() };
         options.check_reach(hops).map_err(|error| SampleError::from(error).to_string())
     };
     assert_eq!(refused(SamplerKind::NEIGHBOR, 2, 4, 2), Ok(()));

@@ -165,7 +165,10 @@ impl Facts {
             let PartOf { number, parts, hops, method, halo, dataset, fingerprint, .. } = part;
             fact(
                 "part",
-                format!("{number} of 0 to {}, whole within {hops} in-hops of its training nodes", parts.saturating_sub(1)),
+                format!(
+                    "{number} of 0 to {}, whole within {hops} in-hops of its training nodes",
+                    parts.saturating_sub(1)
+                ),
             );
             fact("halo", format!("{} nodes that other parts own", format::count(*halo)));
             fact("cut from", format!("{dataset} (fingerprint {fingerprint}), by {method}"));
