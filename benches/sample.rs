@@ -48,7 +48,7 @@ impl Graph {
     }
 
     fn csc(&self) -> Csc<'_> {
-        Csc { indptr: &self.indptr, indices: Indices::I32(&self.indices), original_ids: None }
+        Csc { indptr: &self.indptr, indices: Indices::I32(&self.indices), original_ids: None, degrees: None }
     }
 }
 

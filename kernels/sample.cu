@@ -338,7 +338,9 @@ UVA_SAMPLE sample_nodes(SampleArguments arguments) {
     if (arguments.node_degrees != nullptr) {
       const bool cached = (uva::u64)node < arguments.cached_lists;
       const long long* const ends = (cached ? arguments.cached_indptr : arguments.indptr) + node;
-      const uva::u64 degree = at < known ? arguments.degrees[at] : (uva::u64)(ends[1] - ends[0]);
+      uva::u64 degree = at < known ? arguments.degrees[at] : (uva::u64)(ends[1] - ends[0]);
+      const uva::u64 home = uva::name_of(arguments.dataset_ids, arguments.dataset_ids_wide, node);
+      if (arguments.whole_degrees != nullptr && home < arguments.nodes) degree = arguments.whole_degrees[home];
       arguments.node_degrees[at] = degree > 0x7fffffff ? 0x7fffffff : (int)degree;
     }
     if (arguments.dataset_ids != nullptr)

@@ -76,6 +76,8 @@ struct SampleArguments {
   // The dataset's indptr, where the graph is the dataset's in another order: the way back to the dataset's edges.
   const long long* home_indptr;         // nodes + 1 entries; null where a list is at home where it lies
   const unsigned int* weights;          // float32, one an edge of the dataset, where picks are by weight
+  const int* whole_degrees;             // in-degrees in the graph that this one is a part of, an entry a node of the
+                                        // dataset; null where every list is whole
   // The batch.
   unsigned long long seed;
   unsigned int batch;

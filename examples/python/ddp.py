@@ -1,9 +1,13 @@
 """Several processes, each with its own loader, trained together by PyTorch's DistributedDataParallel.
 
     torchrun --nproc-per-node 2 ddp.py DATA [--epochs 5]
+    torchrun --nproc-per-node 2 ddp.py PARTS --parts
 
 Each rank gets every world_size-th batch of the epoch, and all get as many. What is in a batch depends on the seed, the
 epoch and its number only, not on the ranks. On several machines every one has its own copy of DATA.
+
+With --parts each rank trains on a part of its own. PARTS is the directory that `uvatrain partition` wrote, with as many
+parts as there are ranks; a machine needs the parts of its ranks and partition.json.
 """
 
 import argparse
@@ -35,6 +39,7 @@ def main() -> None:
     parser.add_argument("data")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=256)
+    parser.add_argument("--parts", action="store_true")
     args = parser.parse_args()
 
     gpu = torch.cuda.is_available()
@@ -43,7 +48,8 @@ def main() -> None:
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if gpu else "gloo")
     torch.manual_seed(0)
-    options = dict(fanouts=[10, 5], batch_size=args.batch_size, device=device)
+    part = "rank" if args.parts else None
+    options = dict(fanouts=[10, 5], batch_size=args.batch_size, device=device, part=part)
     with (
         uvatrain.Loader(args.data, **options) as train,
         uvatrain.Loader(args.data, split="valid", **options) as valid,

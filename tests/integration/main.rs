@@ -56,6 +56,7 @@ mod orders;
 #[cfg(feature = "train")]
 mod pad;
 mod partition;
+mod parts;
 mod pcie;
 mod peers;
 mod planted;

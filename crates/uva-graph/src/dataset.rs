@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::files::{Files, IndexArray};
 use crate::hop_rows::{HopFiles, HopRows, Hops};
+use crate::part_of::PartOf;
 use crate::stamp::Stamp;
 use crate::{Csc, FeatureTable, GraphError, Indices, Labels, Meta, Split};
 use crate::{fingerprint, hash, meta, names, node_file, verify};
@@ -212,7 +213,7 @@ impl Dataset {
     /// The graph; that of no nodes if this is a hop set.
     pub fn csc(&self) -> Csc<'_> {
         let Some(files) = self.graph() else {
-            return Csc { indptr: &[0], indices: Indices::I32(&[]), original_ids: None };
+            return Csc { indptr: &[0], indices: Indices::I32(&[]), original_ids: None, degrees: None };
         };
         Csc {
             indptr: files.indptr.values(),
@@ -221,6 +222,7 @@ impl Dataset {
                 IndexArray::I64(ids) => Indices::I64(ids.values()),
             },
             original_ids: self.original_ids(),
+            degrees: files.degrees.as_ref().map(|degrees| degrees.values()),
         }
     }
 
@@ -287,6 +289,11 @@ impl Dataset {
         Ok(self)
     }
 
+    /// The nodes that stand in for a split's, and that split; `None` if each has its own.
+    pub fn chosen(&self) -> Option<(Split, &[i64])> {
+        self.chosen.as_ref().map(|chosen| (chosen.split, &chosen.ids[..]))
+    }
+
     /// How often the nodes that stand in for a split's name one again.
     pub fn repeats(&self) -> Repeats {
         self.chosen.as_ref().map(|chosen| chosen.repeats).unwrap_or_default()
@@ -295,6 +302,11 @@ impl Dataset {
     /// The id that each node had before the dataset was reordered; `None` if it never was.
     pub fn original_ids(&self) -> Option<&[i64]> {
         self.graph()?.original_ids.as_ref().map(|ids| ids.values())
+    }
+
+    /// Which part of a partitioned dataset this is; `None` if it is a whole one.
+    pub fn part(&self) -> Option<&PartOf> {
+        self.meta().part.as_ref()
     }
 
     /// The content of `meta.json`.

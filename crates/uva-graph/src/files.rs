@@ -115,6 +115,8 @@ pub(crate) struct Files {
     /// The edges' feature rows, and the type of their values.
     pub(crate) edge_features: Option<(NpyArray, ElementType)>,
     pub(crate) original_ids: Option<TypedArray<i64>>,
+    /// In-degrees in the graph that this one was cut from.
+    pub(crate) degrees: Option<TypedArray<i32>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -157,6 +159,9 @@ impl Files {
             && !(1..=u64::from(u32::MAX)).contains(&classes)
         {
             return Err(GraphError::invalid(&directory.join(meta::FILE_NAME), MetaProblem::Classes(classes)));
+        }
+        if let Some(part) = &meta.part {
+            part.check_beside(directory)?;
         }
         let open = |name: &str| NpyArray::open(&directory.join(name));
 
@@ -205,10 +210,20 @@ impl Files {
                 }
             })
             .transpose()?;
-        let original_ids = optional(directory, names::ORIGINAL_IDS)?
+        // A part without these would have other batches than the whole dataset.
+        let of_part = |name: &str| match &meta.part {
+            Some(_) => open(name).map(Some),
+            None => optional(directory, name),
+        };
+        let original_ids = of_part(names::ORIGINAL_IDS)?
             .map(|array| of_length(array, nodes, "one id for each node of indptr.npy"))
             .transpose()?
             .map(|array| TypedArray::new(array, NpyType::I64))
+            .transpose()?;
+        let degrees = of_part(names::DEGREES)?
+            .map(|array| of_length(array, nodes, "one in-degree for each node of indptr.npy"))
+            .transpose()?
+            .map(|array| TypedArray::new(array, NpyType::I32))
             .transpose()?;
         Ok(Files {
             meta,
@@ -221,6 +236,7 @@ impl Files {
             weights,
             edge_features,
             original_ids,
+            degrees,
         })
     }
 

@@ -11,8 +11,9 @@ use crate::npy::NpyArray;
 /// Words of 8 bytes taken from one array.
 const SAMPLES: usize = 1 << 14;
 
-/// The tag of the edges' features. The others are numbered.
+/// The tags of the edges' features and of in-degrees. The others are numbered.
 const EDGE_FEATURES: u8 = 32;
+const DEGREES: u8 = 33;
 
 /// 16 hex digits.
 pub(crate) fn of(files: &Files) -> String {
@@ -31,6 +32,9 @@ pub(crate) fn of(files: &Files) -> String {
     }
     if let Some((array, element)) = &files.edge_features {
         sum = sum.wrapping_add(of_array(EDGE_FEATURES, array, element.name()));
+    }
+    if let Some(degrees) = &files.degrees {
+        sum = sum.wrapping_add(of_array(DEGREES, degrees.array(), files.element.name()));
     }
     format!("{sum:016x}")
 }

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uva_mem::files::{read_regular, replace};
 
-use crate::GraphError;
-use crate::quote;
+use crate::part_of::PartOf;
+use crate::{GraphError, quote};
 
 /// The file's name in a dataset.
 pub const FILE_NAME: &str = "meta.json";
@@ -43,6 +43,9 @@ pub struct Meta {
     /// The data's licence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub licence: Option<String>,
+    /// Which part of a partitioned dataset this is, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<PartOf>,
     /// All other keys.
     #[serde(flatten)]
     pub other: Map<String, Value>,

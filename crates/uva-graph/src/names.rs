@@ -17,6 +17,8 @@ pub const WEIGHTS: &str = "weight.npy";
 pub const EDGE_FEATURES: &str = "edge_feat.npy";
 /// The id that each node had before a reordering, optional.
 pub const ORIGINAL_IDS: &str = "orig_id.npy";
+/// The in-degree of each node in the graph that a part was cut from, optional.
+pub const DEGREES: &str = "degree.npy";
 /// The integer id that each node had in an imported source, int64 `[N]`, optional. Opening a dataset ignores it.
 pub const NODE_IDS: &str = "node_id.npy";
 /// The same where ids are text: line k is the name of node k.
@@ -27,6 +29,7 @@ pub const HOP_SET: &str = "hops.json";
 
 /// The files that opening a dataset reads, the optional ones included.
 pub(crate) fn of_an_open_dataset() -> impl Iterator<Item = &'static str> {
-    let arrays = [INDPTR, INDICES, FEATURES, LABELS, WEIGHTS, EDGE_FEATURES, ORIGINAL_IDS, meta::FILE_NAME];
+    let arrays =
+        [INDPTR, INDICES, FEATURES, LABELS, WEIGHTS, EDGE_FEATURES, ORIGINAL_IDS, DEGREES, meta::FILE_NAME];
     arrays.into_iter().chain(Split::ALL.map(Split::file_name))
 }

@@ -51,6 +51,10 @@ enum ContentProblem {
     OriginalId { node: usize, at: usize, value: i64 },
     #[error("the original id {value} occurs more than once, again for node {node} at offset {at}")]
     OriginalIdTwice { node: usize, at: usize, value: i64 },
+    #[error(
+        "the in-degree of node {node} at offset {at} is {value}, less than the {listed} neighbours that its list has"
+    )]
+    Degree { node: usize, at: usize, value: i32, listed: i64 },
     #[error("the weight of edge {position} at offset {at} is {value}: weights have to be finite")]
     Weight { position: usize, at: usize, value: f32 },
     #[error(
@@ -99,11 +103,27 @@ pub fn directory(directory: &Path) -> Result<(), GraphError> {
 pub(crate) fn nodes(files: &Files) -> Result<(), GraphError> {
     indptr(files.indptr.array(), files.indptr.values(), files.indices.array().shape()[0])?;
     labels(&files.labels, files.meta.classes)?;
+    if let Some(values) = &files.degrees {
+        degrees(values.array(), values.values(), files.indptr.values())?;
+    }
     for split in Split::ALL {
         let ids = &files.splits[split as usize];
         split_ids(ids.array(), ids.values(), files.nodes())?;
     }
     Ok(())
+}
+
+/// Checks that no in-degree of the whole graph is less than the length of the list. Longer lists than int32 can count have its
+/// largest number.
+fn degrees(array: &NpyArray, values: &[i32], indptr: &[i64]) -> Result<(), GraphError> {
+    let lists = indptr.par_windows(2).map(|ends| ends[1] - ends[0]);
+    let wrong = values
+        .par_iter()
+        .zip(lists)
+        .position_first(|(&degree, listed)| i64::from(degree) < listed.min(i32::MAX.into()));
+    let Some(node) = wrong else { return Ok(()) };
+    let (at, value, listed) = (offset(array, node), values[node], indptr[node + 1] - indptr[node]);
+    Err(invalid(array, ContentProblem::Degree { node, at, value, listed }))
 }
 
 /// Checks every label. `classes` bounds those that are one a node.

@@ -61,6 +61,9 @@ pub struct Csc<'a> {
     pub indices: Indices<'a>,
     /// The id that each node had before the dataset was reordered; `None` if it never was.
     pub original_ids: Option<&'a [i64]>,
+    /// The in-degree of each node in the graph that this one was cut from, where lists are cut; `None`: every list is
+    /// whole.
+    pub degrees: Option<&'a [i32]>,
 }
 
 impl Csc<'_> {
@@ -76,13 +79,22 @@ impl Csc<'_> {
         self.indices.len()
     }
 
-    /// How many in-neighbours `node` has.
+    /// How many in-neighbours `node` has here: the length of its list.
     ///
     /// # Panics
     /// If `node` is not below [`nodes`](Self::nodes).
     #[inline]
     pub fn degree(&self, node: usize) -> usize {
         (self.indptr[node + 1] - self.indptr[node]) as usize
+    }
+
+    /// How many in-neighbours `node` has in the whole graph, of which this one may be a part.
+    ///
+    /// # Panics
+    /// If `node` is not below [`nodes`](Self::nodes).
+    #[inline]
+    pub fn whole_degree(&self, node: usize) -> usize {
+        self.degrees.map_or_else(|| self.degree(node), |degrees| degrees[node] as usize)
     }
 }
 

@@ -147,6 +147,9 @@ shared_struct! {
         pub home_indptr: u64,
         /// float32, one per edge of the dataset, for picks by weight.
         pub weights: u64,
+        /// int32, one per node, by the dataset's ids: in-degrees in the graph that this one is a part of. 0 if every list
+        /// is whole.
+        pub whole_degrees: u64,
         /// The run's seed.
         pub seed: u64,
         /// The batch within its epoch.
@@ -305,7 +308,7 @@ impl SampleReport {
 
 impl SampleArguments {
     /// The arrays that these arguments name; `width` if neighbour ids are read.
-    pub fn arrays(&self, width: Option<IdWidth>) -> [KernelArray; 25] {
+    pub fn arrays(&self, width: Option<IdWidth>) -> [KernelArray; 26] {
         let nodes = self.nodes;
         let ends = nodes.saturating_add(1);
         let wide = |flag: u64| if flag == 0 { 4 } else { 8 };
@@ -326,6 +329,7 @@ impl SampleArguments {
                 .if_any(),
             KernelArray::read("the dataset's indptr", self.home_indptr, ends, 8).if_any(),
             KernelArray::read("the weights", self.weights, weights, 4),
+            KernelArray::read("the in-degrees in the whole graph", self.whole_degrees, nodes, 4).if_any(),
             KernelArray::read("the kept indptr", self.kept_indptr, 1, 4).unbounded().if_any(),
             KernelArray::read("the kept indices", self.kept_indices, 1, 4).unbounded().if_any(),
             KernelArray::read("the kept edge ids", self.kept_edge_ids, 1, 8).unbounded().if_any(),

@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn lists_go_by_reads_a_byte_and_rows_by_reads_ties_by_id_and_the_unread_not_at_all() {
         let indptr = [0, 2, 2, 12, 14, 16];
-        let csc = Csc { indptr: &indptr, indices: Indices::I32(&[0; 16]), original_ids: None };
+        let csc = Csc { indptr: &indptr, indices: Indices::I32(&[0; 16]), original_ids: None, degrees: None };
         let sizes = Sizes::new(&csc, 12);
         // Bytes: 16, 8, 48, 16, 16.
         assert_eq!(sizes.list_bytes(1), 8);

@@ -97,6 +97,14 @@ pub fn propagate(
     if out.file_name().is_none() {
         return Err(GraphError::usage("OUT", format!("{} names no directory to create", out.display())));
     }
+    if dataset.part().is_some() {
+        let path = dataset.path().display();
+        let message = format!(
+            "{path} is a part of a dataset, whose lists are cut at its border, so sums there would not be those of the \
+             whole graph: name the dataset that it was cut from"
+        );
+        return Err(GraphError::usage("DATA", message));
+    }
     let pool = pool(options.threads, out)?;
     let graph = graph(dataset, options)?;
     let decisive = Decisive::of(options, dataset.fingerprint());

@@ -54,6 +54,8 @@ pub struct Source {
     /// Where these are, batches can be prepared anew: the backend, and the split whose epochs follow one another.
     /// `None`: they come from a launcher.
     own: Option<(Backend, Split)>,
+    /// Training nodes of the smallest part, where each rank trains on a part of its own.
+    fewest: Option<usize>,
 }
 
 struct Open {
@@ -94,7 +96,14 @@ impl Source {
             oversized: AtomicU64::new(0),
             device,
             own: main.map(|main| (backend, main)),
+            fewest: None,
         }
+    }
+
+    /// The same beside loaders of other parts, of which the smallest has so many training nodes.
+    fn beside_parts_of(mut self, fewest: Option<usize>) -> Self {
+        self.fewest = fewest;
+        self
     }
 
     /// The exception for an error of these batches.
@@ -105,7 +114,8 @@ impl Source {
     /// Starts anew: threads and slots of their own, while the old slots stay for the tensors that look into them.
     fn start_anew(&self) -> Option<Result<BatchStream, RuntimeError>> {
         let (backend, main) = self.own.as_ref()?;
-        Some(BatchStream::in_this_process(Arc::clone(&self.dataset), &self.options, backend.clone(), *main))
+        let dataset = Arc::clone(&self.dataset);
+        Some(BatchStream::beside_others(dataset, &self.options, backend.clone(), *main, self.fewest))
     }
 
     fn check_process(&self) -> PyResult<()> {
@@ -515,8 +525,9 @@ fn nodes_given(value: &Bound<'_, PyAny>) -> PyResult<InputNodes> {
 ///
 /// input_nodes: nodes in place of the split's: a path, "all", or an array of ids or bools.
 /// shuffle: whether each epoch orders the seeds anew; None: as training and evaluation usually have it.
+/// part: which part of a partition the dataset has to be, and the training nodes of the smallest one.
 #[pyfunction]
-#[pyo3(signature = (path, *, split, device, rank, world_size, options, input_nodes=None, shuffle=None))]
+#[pyo3(signature = (path, *, split, device, rank, world_size, options, input_nodes=None, shuffle=None, part=None))]
 #[expect(clippy::too_many_arguments, reason = "keywords")]
 pub fn _open_loader(
     py: Python<'_>,
@@ -528,6 +539,7 @@ pub fn _open_loader(
     options: &Bound<'_, PyDict>,
     input_nodes: Option<&Bound<'_, PyAny>>,
     shuffle: Option<bool>,
+    part: Option<(u32, usize)>,
 ) -> PyResult<Source> {
     let split = split_named(split)?;
     let mut options = options_given(options)?;
@@ -546,13 +558,32 @@ pub fn _open_loader(
             Some(dataset) => dataset,
             None => Arc::new(open(&path, Verify::Stamp)?),
         };
+        if let Some((number, _)) = part {
+            check_part(&dataset, number)?;
+        }
+        let fewest = part.map(|(_, fewest)| fewest).filter(|_| input_nodes.is_none());
         let dataset = match input_nodes {
             Some(nodes) => Arc::new(nodes.in_place_of(split, Graph::clone(&dataset)).or_raise()?),
             None => dataset,
         };
         let asked = BackendOptions { device, ..BackendOptions::default() };
         let backend = decide_here(&asked, &dataset, options.gather_threads).or_raise()?.backend;
-        let stream = BatchStream::in_this_process(dataset, &options, backend.clone(), split).or_raise()?;
-        Ok(Source::new(stream, options, backend, Some(split)))
+        let stream =
+            BatchStream::beside_others(dataset, &options, backend.clone(), split, fewest).or_raise()?;
+        Ok(Source::new(stream, options, backend, Some(split)).beside_parts_of(fewest))
     })
+}
+
+/// Refuses a dataset that is not this part of a partition.
+fn check_part(dataset: &Graph, number: u32) -> PyResult<()> {
+    let found = dataset.part().map(|part| part.number);
+    if found == Some(number) {
+        return Ok(());
+    }
+    let is = found.map_or_else(|| "no part of a dataset".to_owned(), |found| format!("part {found}"));
+    let message = format!(
+        "part: {} is {is}, and not part {number}: write the parts again (uvatrain partition)",
+        dataset.path().display()
+    );
+    Err(with(PyValueError::new_err(message), "field", Some("part")))
 }

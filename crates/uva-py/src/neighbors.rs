@@ -166,6 +166,9 @@ impl NeighborSampler {
             ..SamplerOptions::default()
         };
         options.check(&graph.csc()).map_err(raised)?;
+        if let Some(part) = graph.part() {
+            options.check_reach(part.hops as usize).map_err(|error| raised(error.into()))?;
+        }
         Ok(Self { graph, options, idle: Mutex::new(Vec::new()) })
     }
 

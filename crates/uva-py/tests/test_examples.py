@@ -3,12 +3,14 @@
 The graph has planted classes: without its edges a model gets less than two thirds of them right (docs/performance.md).
 """
 
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("torch")
@@ -57,6 +59,24 @@ def test_under_the_launcher_the_same_model_sees_the_same_batches_and_learns_the_
     assert under == run(sys.executable, "pyg_sage.py", planted)
 
 
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2]
+
+
 def test_two_ranks_learn_together(planted: Path):
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2]
-    assert last_accuracy(run(*torchrun, "ddp.py", planted)) > LEARNED
+    assert last_accuracy(run(*TORCHRUN, "ddp.py", planted)) > LEARNED
+
+
+def test_two_ranks_learn_together_on_a_part_each_though_one_is_larger(
+    planted: Path, uvatrain_program: Path, tmp_path: Path
+):
+    np.save(tmp_path / "map.npy", (np.arange(10_000) % 5 >= 2).astype(np.uint16))
+    options = ["--map", tmp_path / "map.npy", "--hops", 2, "--split-eval"]
+    parts = tmp_path / "parts"
+    command = [uvatrain_program, "partition", planted, parts, *map(str, options)]
+    subprocess.run(command, check=True, capture_output=True)
+    train = json.loads((parts / "partition.json").read_text())["train"]
+    assert train[0] < train[1]
+    said = run(*TORCHRUN, "ddp.py", parts, "--parts")
+    # Neither waits in vain for the other.
+    assert f" {-(-train[0] // 256)} batches a rank" in said
+    assert last_accuracy(said) > LEARNED

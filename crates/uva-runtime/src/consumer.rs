@@ -17,7 +17,7 @@ use crate::device::DeviceSlots;
 use crate::measurement::{self, Wanted};
 use crate::metrics::Roles;
 use crate::options::{LoaderOptions, Pad, Passes};
-use crate::plan::RunPlan;
+use crate::plan::{self, RunPlan};
 use crate::roles::BatchReceiver;
 use crate::schedule::{Order, Schedule};
 use crate::seed_order::{AskedOrder, MadeOrder};
@@ -102,6 +102,21 @@ impl BatchStream {
         backend: Backend,
         main: Split,
     ) -> Result<Self, RuntimeError> {
+        Self::beside_others(dataset, options, backend, main, None)
+    }
+
+    /// The same where other processes train on other datasets at the same time, step by step: `fewest` is how many
+    /// training nodes the smallest of these datasets has. Training epochs then have as many batches here as there.
+    ///
+    /// # Errors
+    /// As [`in_this_process`](Self::in_this_process); [`RuntimeError::Option`] where the smallest one has no batch.
+    pub fn beside_others(
+        dataset: Arc<Dataset>,
+        options: &LoaderOptions,
+        backend: Backend,
+        main: Split,
+        fewest: Option<usize>,
+    ) -> Result<Self, RuntimeError> {
         if options.seed_order != AskedOrder::Shuffle && main != Split::Train {
             let reason =
                 format!("it orders training seeds, and these batches are of the {main} split: leave it out");
@@ -116,7 +131,19 @@ impl BatchStream {
                 options.with_shapes(&dataset, main)?
             }
         };
-        let plan = RunPlan::new(&dataset, &options, steered())?.sized(&dataset, &backend, main)?.on(backend);
+        let mut plan =
+            RunPlan::new(&dataset, &options, steered())?.sized(&dataset, &backend, main)?.on(backend);
+        if let Some(fewest) = fewest {
+            let most = plan::batches(&options, Split::Train, fewest);
+            if most == 0 {
+                let reason = format!(
+                    "with `batch_size={}` it leaves no training batch: the smallest part has only {fewest} training nodes",
+                    options.batch_size
+                );
+                return Err(OptionError::of("drop_last", reason).into());
+            }
+            plan.schedule = plan.schedule.with_at_most(most as u64);
+        }
         Ok(Self::over(Runtime::start(dataset, plan)?, main))
     }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uva_batch::{Aggregation, BatchSpec, Column, FeatureType, SlotRoom, StaticShapes};
+use uva_graph::part::first_cut;
 use uva_graph::{Dataset, Split, Verify};
 use uva_propagate::HopSet;
 use uva_sample::{Expand, MAX_LAYERS, OrderEdges, SampleError, SamplerKind, SamplerOptions, Walks};
@@ -326,6 +327,14 @@ impl OptionValue for Shuffled {
     }
 }
 
+/// What is wrong with a node of a part near which lists are missing.
+pub fn cut_around(node: i64, hops: usize) -> String {
+    format!(
+        "node {node} is too near to the border of this part: lists within {hops} in-hops of it are missing, so that it \
+         would get other neighbours than in the whole dataset. Use the whole one, or nodes of the part's own splits"
+    )
+}
+
 impl LoaderOptions {
     /// How neighbours are sampled.
     pub fn sampling(&self) -> SamplerOptions {
@@ -406,8 +415,8 @@ impl LoaderOptions {
     }
 
     /// Checks that batches with these options can be made of the dataset. It must have the arrays that sampling needs,
-    /// no list may need more picks than there are random words, and rows have to be such that they can be aggregated, if
-    /// they shall.
+    /// no list may need more picks than there are random words, a [part](Self::check_part) has to reach as far as batches
+    /// do, and rows have to be such that they can be aggregated, if they shall.
     ///
     /// # Errors
     /// [`RuntimeError::Input`] naming the file, and the place in it; [`RuntimeError::Option`] naming the option and the
@@ -417,6 +426,7 @@ impl LoaderOptions {
             return Ok(());
         }
         self.sampling().check(&dataset.csc())?;
+        self.check_part(dataset)?;
         let kind = self.sampler_kind;
         if kind.needs_weights()
             && let Err(error) = dataset.weights_to_pick_by()
@@ -424,6 +434,24 @@ impl LoaderOptions {
             return Err(RuntimeError::Input(format!("`sampler_kind={kind}`: {error}")));
         }
         check_sums(self.aggregation, obstacle_in_table(dataset.features().element))
+    }
+
+    /// Checks that batches stay within what a part of a partitioned dataset has: also those around nodes that stand in
+    /// for a split's. Every whole dataset passes.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Option`] naming the option, and how far the part reaches, or the node.
+    pub fn check_part(&self, dataset: &Dataset) -> Result<(), RuntimeError> {
+        let Some(part) = dataset.part() else { return Ok(()) };
+        let hops = part.hops as usize;
+        let sampling = self.sampling();
+        sampling.check_reach(hops).map_err(SampleError::from)?;
+        let reach = sampling.kind.reach(sampling.fanouts.len(), sampling.walks.length as usize);
+        let (Some(reach), Some((_, ids))) = (reach, dataset.chosen()) else { return Ok(()) };
+        match first_cut(dataset, ids, reach) {
+            None => Ok(()),
+            Some(place) => Err(OptionError::of("input_nodes", cut_around(ids[place], reach)).into()),
+        }
     }
 
     /// Checks what can be checked without a dataset.

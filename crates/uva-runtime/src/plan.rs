@@ -568,7 +568,7 @@ pub fn evaluating(split: Split, epoch: u32) -> Option<String> {
 
 /// Batches of a pass over a split of `length` nodes: those of its [`EpochOrder`](uva_sample::EpochOrder), without
 /// allocating it.
-fn batches(options: &LoaderOptions, split: Split, length: usize) -> usize {
+pub(crate) fn batches(options: &LoaderOptions, split: Split, length: usize) -> usize {
     let drop_last = split == Split::Train && options.drop_last;
     if drop_last { length / options.batch_size } else { length.div_ceil(options.batch_size) }
 }

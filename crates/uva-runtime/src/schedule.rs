@@ -134,6 +134,14 @@ impl Schedule {
         Self { passes, part, batches: [share(Split::Train), share(Split::Valid), share(Split::Test)] }
     }
 
+    /// The same with at most so many training batches an epoch, where this process trains beside others that have no more.
+    #[must_use]
+    pub fn with_at_most(mut self, train: u64) -> Self {
+        let batches = &mut self.batches[Split::Train as usize];
+        *batches = train.min(*batches);
+        self
+    }
+
     /// Batches of a pass over the split, in this part.
     pub fn batches(&self, split: Split) -> u64 {
         self.batches[split as usize]
@@ -409,6 +417,15 @@ mod tests {
             assert_eq!(seen[0], whole(batches[0] / of as usize * of as usize), "{batches:?} in {of}");
             assert_eq!(seen[1..], [whole(batches[1]), whole(batches[2])], "{batches:?} in {of}");
         }
+    }
+
+    #[test]
+    fn epochs_that_end_early_with_those_of_others_follow_one_another_and_leave_evaluation_whole() {
+        let short = schedule(2, Cursor::default()).with_at_most(2);
+        assert_eq!((short.train_batches(), short.batches(Valid)), (2, 2));
+        let of_training: Vec<_> = keys(&short).into_iter().filter(|key| key.0 == Train).collect();
+        assert_eq!(of_training, [(Train, 0, 0), (Train, 0, 1), (Train, 1, 0), (Train, 1, 1)]);
+        assert_eq!(schedule(2, Cursor::default()).with_at_most(9).train_batches(), 3);
     }
 
     #[test]

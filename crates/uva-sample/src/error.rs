@@ -291,6 +291,32 @@ pub enum InvalidOption {
         /// Nodes in the graph.
         nodes: usize,
     },
+    /// More hops than a part of a partitioned dataset is whole over.
+    #[error(
+        "`{option}`: batches reach {reach} in-hops from their seeds, and this dataset is a part that is whole within {hops} \
+         in-hops of its training nodes: {less}, or write parts with more hops",
+        option = if kind.walks() { "walk_length" } else { "fanouts" },
+        less = if kind.walks() { "take fewer hops or steps" } else { "give fewer fanouts" }
+    )]
+    BeyondPart {
+        /// The kind.
+        kind: SamplerKind,
+        /// In-hops that a batch needs.
+        reach: usize,
+        /// In-hops that the part has.
+        hops: usize,
+    },
+    /// A kind that may read any list, for a part of a partitioned dataset.
+    #[error(
+        "`sampler_kind={kind}`: it draws out of the whole graph, and this dataset is a part of one: use the whole dataset, \
+         or `sampler_kind={instead}`"
+    )]
+    WholeGraph {
+        /// The kind.
+        kind: SamplerKind,
+        /// The kinds that read what is near.
+        instead: String,
+    },
     /// A kind that picks by weight, for a graph without weights.
     #[error("`sampler_kind={kind}`: it picks by weight.npy, and the dataset has none")]
     NoWeights {
@@ -317,7 +343,9 @@ pub enum InvalidOption {
         len: usize,
     },
     /// More nodes than an order that follows the graph has bits for.
-    #[error("`seed_order`: the graph has {nodes} nodes, and orders that follow it are for fewer than 2^32 - 1")]
+    #[error(
+        "`seed_order`: the graph has {nodes} nodes, and orders that follow it are for fewer than 2^32 - 1"
+    )]
     TooManyToFollow {
         /// Nodes in the graph.
         nodes: usize,
@@ -374,9 +402,11 @@ impl InvalidOption {
             | Self::FoundFanout { .. }
             | Self::Unbounded { .. } => Some("fanouts"),
             Self::BatchDependency => Some("batch_dependency"),
-            Self::KindOnDevice { .. } | Self::ImportanceTooLarge { .. } | Self::NoWeights { .. } => {
-                Some("sampler_kind")
-            }
+            Self::BeyondPart { kind, .. } => Some(if kind.walks() { "walk_length" } else { "fanouts" }),
+            Self::KindOnDevice { .. }
+            | Self::ImportanceTooLarge { .. }
+            | Self::NoWeights { .. }
+            | Self::WholeGraph { .. } => Some("sampler_kind"),
             Self::Replace { .. } => Some("replace"),
             Self::TooManyToFollow { .. } => Some("seed_order"),
             Self::ExpandNew { .. } => Some("expand"),

@@ -31,6 +31,8 @@ pub(crate) struct KindRow {
     pub(crate) needs_weights: bool,
     /// It uses the options of random walks.
     pub(crate) walks: bool,
+    /// What it picks may depend on any list of the graph, however far from the seeds.
+    pub(crate) reads_whole_graph: bool,
     /// The GPU kernels that make the same picks.
     pub(crate) kernels: Option<PickKind>,
     /// Bytes that a sampler allocates for each node of the graph, local ids of the batch included.
@@ -63,6 +65,7 @@ impl KindRow {
         replaces: false,
         needs_weights: false,
         walks: false,
+        reads_whole_graph: false,
         kernels: None,
         node_bytes: LOCAL_ID_BYTES,
         reordered_bytes: 0,
@@ -151,6 +154,16 @@ impl SamplerKind {
     #[must_use]
     pub const fn walks(self) -> bool {
         self.0.walks
+    }
+
+    /// In how many in-hops of its seeds the lists lie that a batch of `hops` hops depends on, where each walk makes up to
+    /// `walk_length` steps: those of nodes nearer than this. `None`: it may depend on any list of the graph.
+    #[must_use]
+    pub const fn reach(self, hops: usize, walk_length: usize) -> Option<usize> {
+        if self.0.reads_whole_graph {
+            return None;
+        }
+        Some(if self.0.walks { hops * walk_length } else { hops })
     }
 
     /// The GPU kernels that make the same picks; `None` if it runs on the CPU only.

@@ -418,7 +418,8 @@ impl Lists {
 
     /// GCN's weights of edges and of each node's own row, likewise.
     fn gcn_weights(&self, csc: &Csc<'_>, chunk: &Range<usize>) -> (Vec<f64>, Vec<f64>) {
-        let degree = |v: usize| csc.indptr[v + 1] - csc.indptr[v];
+        // Of the whole graph, of which this one may be a part.
+        let degree = |v: usize| csc.whole_degree(v) as i64;
         let mut weights = Vec::with_capacity(self.indices.len());
         let mut own = Vec::with_capacity(chunk.len());
         for (v, list) in chunk.clone().zip(self.each()) {

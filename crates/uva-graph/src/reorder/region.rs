@@ -208,6 +208,8 @@ impl ReorderedLayout {
                 },
                 // In a dataset that was never reordered, the original ids are its own ids.
                 original_ids: Some(self.original_ids.as_ref().map_or(to_dataset, longs)),
+                // They are the dataset's, by its own ids.
+                degrees: None,
             },
             to_dataset,
             splits: [longs(&self.splits[0]), longs(&self.splits[1]), longs(&self.splits[2])],

@@ -73,6 +73,10 @@ pub fn stage_reordered(
     if let Some(labels) = dataset.files().labels.array() {
         copy.rows("labels", names::LABELS, labels.kind(), &labels.shape()[1..], labels.bytes())?;
     }
+    if let Some(degrees) = &dataset.files().degrees {
+        let array = degrees.array();
+        copy.rows("in-degrees", names::DEGREES, array.kind(), &[], array.bytes())?;
+    }
     copy.splits()?;
     copy.original_ids()?;
     copy_meta(dataset.path(), staged.path())?;

@@ -6,6 +6,7 @@ mod common;
 
 mod node_file;
 mod open;
+mod parts;
 mod reorder;
 mod staged;
 mod stamp;

@@ -156,6 +156,8 @@ impl Arrays {
             write_array(&output.path(names::ORIGINAL_IDS), NpyType::I64, &[], &ids)?;
         }
         let mut meta = self.source.meta;
+        // What it is now is a dataset of its own, whose lists are what the source has.
+        meta.part = None;
         if matches!(self.labels, ImportedLabels::Regression { .. }) {
             // Numbers are no classes.
             meta.classes = None;

@@ -24,7 +24,8 @@ pub use inference::{
     TrainedModel,
 };
 pub use job::{
-    Aggregate, AggregateBy, EvaluateBy, Job, LossChoice, MetricChoice, TrainingOptions, TrialOutcome, to_value,
+    Aggregate, AggregateBy, EvaluateBy, Job, LossChoice, MetricChoice, TrainingOptions, TrialOutcome,
+    to_value,
 };
 pub use run::{TrainingRun, likely_environment};
 pub use state::{Best, TrainingOutcome, TrainingState, checkpoint_error, saved_state};

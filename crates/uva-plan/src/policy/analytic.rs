@@ -151,7 +151,7 @@ mod tests {
         options: SamplerOptions,
         batch_size: usize,
     ) -> Hotness {
-        let csc = Csc { indptr, indices: Indices::I64(indices), original_ids: None };
+        let csc = Csc { indptr, indices: Indices::I64(indices), original_ids: None, degrees: None };
         let workload = Workload {
             weights: None,
             csc,
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn kinds_that_do_not_pick_list_by_list_are_refused_with_the_policy_that_can() {
-        let csc = Csc { indptr: &[0, 1], indices: Indices::I64(&[0]), original_ids: None };
+        let csc = Csc { indptr: &[0, 1], indices: Indices::I64(&[0]), original_ids: None, degrees: None };
         let by_list = |kind: SamplerKind| !kind.weighs_edges();
         for kind in SamplerKind::ALL {
             let options = SamplerOptions { kind, fanouts: vec![1], ..SamplerOptions::default() };

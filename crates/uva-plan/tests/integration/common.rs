@@ -58,7 +58,7 @@ pub fn by_hand<'g>(
     batch_size: usize,
 ) -> Workload<'g> {
     Workload {
-        csc: Csc { indptr, indices: Indices::I32(indices), original_ids: None },
+        csc: Csc { indptr, indices: Indices::I32(indices), original_ids: None, degrees: None },
         weights: None,
         train,
         options: options(fanouts),

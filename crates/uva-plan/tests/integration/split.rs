@@ -176,7 +176,8 @@ fn a_graph_in_its_own_order_pays_for_no_map_of_lists() {
         indptr.push(indices.len() as i64);
     }
     let train: Vec<i64> = workload.train.iter().map(|&seed| place[&(seed as u32)]).collect();
-    let in_order = Csc { indptr: &indptr, indices: Indices::I64(&indices), original_ids: None };
+    let in_order =
+        Csc { indptr: &indptr, indices: Indices::I64(&indices), original_ids: None, degrees: None };
     let mut again = Workload { csc: in_order, train: &train, ..workload.clone() };
     let found = Profile::measure(&Presample { epochs: 1 }, &again, 8).unwrap();
     assert!(found.lists.iter().copied().eq(0..profile.lists.len() as u32));
@@ -199,7 +200,7 @@ fn ids_beyond_what_single_precision_tells_apart_are_ranked_by_their_own_counts()
         reads[node] = count;
     }
     let indptr = vec![0; nodes + 1];
-    let csc = Csc { indptr: &indptr, indices: Indices::I32(&[]), original_ids: None };
+    let csc = Csc { indptr: &indptr, indices: Indices::I32(&[]), original_ids: None, degrees: None };
     let hotness = Hotness { feature_reads: reads.clone(), list_reads: reads, ..Hotness::default() };
     let expected: Vec<u32> = ((1 << 24)..nodes as u32).rev().collect();
     assert_eq!(rank_rows(&hotness), expected);

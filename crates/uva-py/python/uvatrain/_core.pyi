@@ -198,6 +198,7 @@ def _open_loader(
     options: Mapping[str, Any],
     input_nodes: Any = None,
     shuffle: bool | None = None,
+    part: tuple[int, int] | None = None,
 ) -> Source: ...
 def _open_hop_loader(
     path: str,

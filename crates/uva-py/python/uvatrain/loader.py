@@ -13,11 +13,12 @@ import textwrap
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from . import _core
 from ._arrays import readable
 from ._in_memory import dataset_of
+from ._parts import part_of
 from .batch import Batch, SlotBatch
 from .datasets import Dataset
 from .errors import SlotInUse, UvatrainError
@@ -328,7 +329,13 @@ class Loader(Batches):
     rank, world_size: which part of an epoch's batches comes here: of batch number g, the rank g % world_size.
         None: torch.distributed's where it is initialised, else RANK and WORLD_SIZE of the environment
         (torchrun), else all.
+    part: the part of a partitioned dataset to train on; `path` is then the directory that `uvatrain partition` wrote
+        (docs/parts.md). "rank": that of this rank, so that there have to be as many ranks as parts. Or its number. Every
+        part has the same number of training batches, and a rank has all of its own. None: the dataset is not partitioned.
     """
+
+    #: The part of a partitioned dataset that the batches are of; None: the dataset is not partitioned.
+    part: int | None
 
     def __init__(
         self,
@@ -342,10 +349,16 @@ class Loader(Batches):
         transform: Callable[[Batch], Any] | None = None,
         rank: int | None = None,
         world_size: int | None = None,
+        part: int | Literal["rank"] | None = None,
         **options: Unpack[LoaderOptions],
     ) -> None:
         rank, world_size = ranks(rank, world_size)
         split = split_name(split)
+        chosen = None
+        if part is not None:
+            chosen = part_of(path, part, rank, world_size)
+            # Its batches are not divided: every rank has a part of its own.
+            path, rank, world_size = chosen.path, 0, 1
         if not isinstance(path, str | os.PathLike | Dataset):
             path = dataset_of("path", path, with_splits=input_nodes is None)
         if num_neighbors is not None:
@@ -369,9 +382,11 @@ class Loader(Batches):
             options=options,
             input_nodes=_nodes_given(input_nodes),
             shuffle=shuffle,
+            part=None if chosen is None else (chosen.number, chosen.fewest),
         )
         close_with(self, source)
         super().__init__(source, split)
+        self.part = None if chosen is None else chosen.number
         self._transform = transform
         if isinstance(path, Dataset):
             self._dataset = path

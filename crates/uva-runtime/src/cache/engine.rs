@@ -62,7 +62,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Samples the batch `key` around `seeds`, which are ids of `graph`. The nodes it returns have the dataset's ids.
-    /// `degrees` receives the in-degrees of as many nodes as it has room for.
+    /// `degrees` receives the in-degrees in the whole graph of as many nodes as it has room for.
     pub fn sample(
         &mut self,
         graph: &SampledGraph<'_>,
@@ -78,7 +78,7 @@ impl<'a> Engine<'a> {
                 graph.to_dataset_ids(nodes);
                 let csc = dataset.csc();
                 for (to, node) in degrees.iter_mut().zip(nodes) {
-                    *to = i32::try_from(csc.degree(*node as usize)).unwrap_or(i32::MAX);
+                    *to = i32::try_from(csc.whole_degree(*node as usize)).unwrap_or(i32::MAX);
                 }
                 Ok(counts)
             }
@@ -180,6 +180,7 @@ impl OnGpu<'_> {
             original_ids: graph.csc().original_ids,
             dataset_ids: graph.dataset_ids(),
             degrees: loader.has_degrees(),
+            whole_degrees: self.dataset.csc().degrees,
             grid: lane.grid(),
             own_batch: self.own_batch,
             ..CudaSamplerOptions::new(loader.sampling(), bounds.clone())

@@ -19,6 +19,9 @@ pub struct CudaSamplerOptions<'a> {
     pub dataset_ids: Option<&'a [i64]>,
     /// Whether to return the in-degree of each of a batch's nodes too.
     pub degrees: bool,
+    /// These in-degrees by the dataset's ids, where its lists are cut ([`Csc::degrees`](uva_graph::Csc::degrees)).
+    /// Otherwise they are the lengths of the lists.
+    pub whole_degrees: Option<&'a [i32]>,
     /// The most blocks of a launch.
     pub grid: GridBound,
     /// Whether it gets device memory for a batch of its own. One without samples only
@@ -36,6 +39,7 @@ impl CudaSamplerOptions<'_> {
             original_ids: None,
             dataset_ids: None,
             degrees: false,
+            whole_degrees: None,
             grid: GridBound::Device,
             own_batch: true,
         }
@@ -47,7 +51,8 @@ impl CudaSamplerOptions<'_> {
 pub struct DeviceBytes {
     /// The cached lists: their ids, and 8 bytes per list and 8 more.
     pub lists: usize,
-    /// Original ids and the dataset's ids: 4 bytes a node each (8 if they do not fit), once if they are the same.
+    /// Original ids and the dataset's ids: 4 bytes a node each (8 if they do not fit), once if they are the same. In-degrees
+    /// in the whole graph, where they are wanted: 4 bytes a node.
     pub names: usize,
     /// The map from nodes to local ids: 8 a node.
     pub local_ids: usize,

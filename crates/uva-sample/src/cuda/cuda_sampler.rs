@@ -22,6 +22,7 @@ use crate::cuda::failure;
 use crate::cuda::layout::{Extras, LayerPlace, Layout};
 use crate::cuda::names::Names;
 use crate::cuda::source::{GraphSource, PinnedArray};
+use crate::cuda::upload::copy_of;
 
 /// Samples the neighbours of batches of seeds on a GPU.
 ///
@@ -49,6 +50,7 @@ pub struct CudaSampler {
     local_ids: DeviceBuffer,
     original: Option<Names>,
     dataset: Option<Names>,
+    whole_degrees: Option<DeviceBuffer>,
     cache: Option<CachedLists>,
     /// Last field: unpinned only after everything that reads it is gone.
     graph: GraphSource,
@@ -66,7 +68,7 @@ impl CudaSampler {
     /// - [`SampleError::LayerMismatch`] if the number of layers of `bounds` is not that of the fanouts.
     /// - [`SampleError::InvalidList`] if the cached lists are no prefix of the graph's.
     /// - [`CudaError::OutOfMemory`] with the free memory.
-    /// - [`CudaError::Refused`] if the number of dataset ids is not that of the nodes, and for a reordered graph
+    /// - [`CudaError::Refused`] if the number of dataset ids or in-degrees is not that of the nodes, and for a reordered graph
     ///   without dataset ids.
     pub fn new(
         kernels: SampleKernels,
@@ -109,6 +111,18 @@ impl CudaSampler {
         let dataset = options.dataset_ids.filter(|_| !same);
         let dataset =
             dataset.map(|ids| Names::new(&stream, ids, "the dataset's ids of the nodes")).transpose()?;
+
+        let whole_degrees = options.whole_degrees.filter(|_| options.degrees);
+        if let Some(degrees) = whole_degrees
+            && degrees.len() != csc.nodes()
+        {
+            let (given, nodes) = (degrees.len(), csc.nodes());
+            let what = format!("{given} in-degrees for the {nodes} nodes of the graph");
+            return Err(CudaError::Refused(what).into());
+        }
+        let of_whole =
+            |degrees| copy_of(&stream, bytemuck::cast_slice(degrees), "the in-degrees in the whole graph");
+        let whole_degrees = whole_degrees.map(of_whole).transpose()?;
 
         let mut local_ids_bytes = Arena::default();
         local_ids_bytes.take(csc.nodes(), 8);
@@ -155,6 +169,7 @@ impl CudaSampler {
             dataset_ids_wide,
             home_indptr: graph.home().map_or(0, PinnedArray::address),
             weights,
+            whole_degrees: whole_degrees.as_ref().map_or(0, DeviceBuffer::address),
             seed: sampler.seed,
             batch_dependency: sampler.batch_dependency,
             replace: sampler.replace.into(),
@@ -187,6 +202,7 @@ impl CudaSampler {
             local_ids,
             original,
             dataset,
+            whole_degrees,
             cache,
             graph,
         })
@@ -207,7 +223,9 @@ impl CudaSampler {
         let names = |names: &Option<Names>| names.as_ref().map_or(0, Names::bytes);
         DeviceBytes {
             lists: self.cache.as_ref().map_or(0, |cache| cache.indptr.bytes() + cache.indices.bytes()),
-            names: names(&self.original) + names(&self.dataset),
+            names: names(&self.original)
+                + names(&self.dataset)
+                + self.whole_degrees.as_ref().map_or(0, DeviceBuffer::bytes),
             local_ids: self.local_ids.bytes(),
             batch: self.batch.bytes(),
         }

@@ -168,7 +168,7 @@ impl GraphSource {
             IdWidth::I32 => Indices::I32(bytemuck::cast_slice(self.indices.host())),
             IdWidth::I64 => Indices::I64(bytemuck::cast_slice(self.indices.host())),
         };
-        Csc { indptr: bytemuck::cast_slice(self.indptr.host()), indices, original_ids: None }
+        Csc { indptr: bytemuck::cast_slice(self.indptr.host()), indices, original_ids: None, degrees: None }
     }
 
     /// The type of the ids in the lists.

@@ -123,6 +123,23 @@ impl SamplerOptions {
         Ok(())
     }
 
+    /// Checks that batches need no more of a part of a partitioned dataset than it has: the lists of nodes within `hops`
+    /// in-hops of its training nodes, those at that distance left out.
+    ///
+    /// # Errors
+    /// [`InvalidOption::WholeGraph`] for a kind that may read any list, [`InvalidOption::BeyondPart`] for too many hops.
+    pub fn check_reach(&self, hops: usize) -> Result<(), InvalidOption> {
+        let kind = self.kind;
+        match kind.reach(self.fanouts.len(), self.walks.length as usize) {
+            None => {
+                let instead = SamplerKind::names_of(|kind| kind.reach(1, 1).is_some());
+                Err(InvalidOption::WholeGraph { kind, instead })
+            }
+            Some(reach) if reach > hops => Err(InvalidOption::BeyondPart { kind, reach, hops }),
+            Some(_) => Ok(()),
+        }
+    }
+
     fn check_walks(&self) -> Result<(), InvalidOption> {
         let Walks { count, length, stop } = self.walks;
         for (what, given, least, most) in [

@@ -21,6 +21,7 @@ impl SamplerKind {
         name: "ppr",
         help: "The nodes of highest personalised PageRank: `fanouts` are how many of them (PPRGo)",
         fanout: Fanout::Found,
+        reads_whole_graph: true,
         // Place of each reached node.
         node_bytes: 2 * LOCAL_ID_BYTES,
         ..KindRow::LIST_BY_LIST

@@ -60,7 +60,7 @@ mod tests {
     fn a_node_has_those_that_name_it_in_the_order_of_original_ids() {
         // The lists of 0 to 3: [1, 3, 3], [], [3, 2], [1].
         let (indptr, indices) = ([0, 3, 3, 5, 6], [1, 3, 3, 3, 2, 1]);
-        let csc = Csc { indptr: &indptr, indices: Indices::I32(&indices), original_ids: None };
+        let csc = Csc { indptr: &indptr, indices: Indices::I32(&indices), original_ids: None, degrees: None };
         let lists = |order: Option<&[u32]>| {
             let lists = OutLists::new(&csc, order);
             (0..4).map(|node| lists.of(node).to_vec()).collect::<Vec<_>>()

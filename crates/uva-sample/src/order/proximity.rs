@@ -205,7 +205,7 @@ mod tests {
 
     fn sequences(lists: &[Vec<i64>], train: &[i64], edges: OrderEdges, numbers: Range<u32>) -> Vec<u32> {
         let (indptr, indices) = arrays(lists);
-        let csc = Csc { indptr: &indptr, indices: Indices::I64(&indices), original_ids: None };
+        let csc = Csc { indptr: &indptr, indices: Indices::I64(&indices), original_ids: None, degrees: None };
         Proximity::new(csc, train, edges, 7).unwrap().sequences(numbers)
     }
 

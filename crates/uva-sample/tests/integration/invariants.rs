@@ -484,7 +484,7 @@ fn a_graph_that_lies_is_an_error_and_not_a_panic() {
 
 fn lies(kind: SamplerKind) {
     let sample = |indptr: &[i64], indices: Indices<'_>| {
-        let csc = Csc { indptr, indices, original_ids: None };
+        let csc = Csc { indptr, indices, original_ids: None, degrees: None };
         let options = SamplerOptions { kind, fanouts: vec![2], seed: 1, ..SamplerOptions::default() };
         let bounds = BatchBounds::for_options(&options, 3, 3, 9, Some(10_000)).unwrap();
         let mut batch = MiniBatch::with_bounds(&bounds);

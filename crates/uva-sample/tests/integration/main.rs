@@ -5,6 +5,7 @@ mod common;
 mod cuda;
 mod invariants;
 mod labor;
+mod parts;
 mod ppr;
 mod reordered;
 mod together;

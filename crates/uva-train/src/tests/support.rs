@@ -75,7 +75,7 @@ impl Graph {
     }
 
     pub(crate) fn csc(&self) -> Csc<'_> {
-        Csc { indptr: &self.indptr, indices: Indices::I32(&self.indices), original_ids: None }
+        Csc { indptr: &self.indptr, indices: Indices::I32(&self.indices), original_ids: None, degrees: None }
     }
 
     /// With the features of edges.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 use uva_graph::disk_space::{self, BytesOnDisk};
+use uva_graph::part::first_cut;
 use uva_graph::{Dataset, Hops, Split};
 use uva_launch::training::{
     EvaluateBy, Nodes, Predicted, PredictionJob, PredictionWatch, TrainedModel, checkpoint_error,
@@ -13,6 +14,7 @@ use uva_launch::training::{
 use uva_model::Answer;
 use uva_model::checkpoint::checksum;
 use uva_runtime::RuntimeError;
+use uva_runtime::options::cut_around;
 use uva_train::{Answered, Questions, Tables, TrainDevice, TrainError, Trainer, Wanted, checkpoint};
 
 use super::output::Output;
@@ -39,10 +41,28 @@ pub fn predict(
     if wanted.is_empty() {
         return Err(RuntimeError::Usage("--nodes: there is no node to predict for".to_owned()));
     }
+    check_part(&dataset, model, job)?;
     match (dataset.hops(), model.by) {
         (Some(hops), _) => of_rows((&dataset, hops), model, job, &wanted, watch),
         (None, EvaluateBy::Full) => full(&dataset, model, job, &wanted, watch),
         (None, EvaluateBy::Sampled) => sampled(dataset, model, job, &wanted, watch),
+    }
+}
+
+/// Refuses nodes of a part of a dataset whose predictions would not be those of the whole one.
+fn check_part(dataset: &Dataset, model: &TrainedModel, job: &PredictionJob) -> Result<(), RuntimeError> {
+    let all: Vec<i64>;
+    let ids = match &job.nodes {
+        Nodes::These(ids) => ids,
+        Nodes::All => {
+            all = (0..dataset.nodes() as i64).filter(|_| dataset.part().is_some()).collect();
+            &all
+        }
+    };
+    let hops = model.loader.fanouts.len();
+    match first_cut(dataset, ids, hops) {
+        None => Ok(()),
+        Some(place) => Err(RuntimeError::Usage(format!("--nodes: {}", cut_around(ids[place], hops)))),
     }
 }
 

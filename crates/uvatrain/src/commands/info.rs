@@ -5,7 +5,7 @@ mod partition;
 
 use serde::Serialize;
 use uva_graph::partition_map::is_partition;
-use uva_graph::{Csc, Dataset, Labels, Split, Verification, Verify};
+use uva_graph::{Csc, Dataset, Labels, PartOf, Split, Verification, Verify};
 use uva_propagate::HopSet;
 
 use crate::flags::InfoFlags;
@@ -38,6 +38,9 @@ struct Facts {
     max_degree: i64,
     isolated_nodes: usize,
     reordered: bool,
+    /// Which part of a partitioned dataset it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    part: Option<PartOf>,
     feature_dim: usize,
     feature_type: &'static str,
     feature_row_bytes: usize,
@@ -85,7 +88,8 @@ impl Facts {
         let degrees = Degrees::of(csc);
         let graph_bytes = csc.indptr.len() as u64 * 8
             + csc.edges() as u64 * csc.indices.id_bytes() as u64
-            + csc.original_ids.map_or(0, |ids| ids.len() as u64 * 8);
+            + csc.original_ids.map_or(0, |ids| ids.len() as u64 * 8)
+            + csc.degrees.map_or(0, |degrees| degrees.len() as u64 * 4);
         let feature_bytes = features.bytes.len() as u64;
         let edge_features = dataset.edge_features().map(|table| EdgeFeatures {
             dim: table.dim,
@@ -109,7 +113,8 @@ impl Facts {
             average_degree: dataset.edges() as f64 / dataset.nodes().max(1) as f64,
             max_degree: degrees.max,
             isolated_nodes: degrees.isolated,
-            reordered: csc.original_ids.is_some(),
+            reordered: csc.original_ids.is_some() && dataset.part().is_none(),
+            part: dataset.part().cloned(),
             feature_dim: features.dim,
             feature_type: features.element.name(),
             feature_row_bytes: features.row_bytes(),
@@ -160,6 +165,18 @@ impl Facts {
         );
         if self.reordered {
             fact("order", "reordered; the original ids are kept".to_owned());
+        }
+        if let Some(part) = &self.part {
+            let PartOf { number, parts, hops, method, halo, dataset, fingerprint, .. } = part;
+            fact(
+                "part",
+                format!(
+                    "{number} of 0 to {}, whole within {hops} in-hops of its training nodes",
+                    parts.saturating_sub(1)
+                ),
+            );
+            fact("halo", format!("{} nodes that other parts own", format::count(*halo)));
+            fact("cut from", format!("{dataset} (fingerprint {fingerprint}), by {method}"));
         }
         fact(
             "features",

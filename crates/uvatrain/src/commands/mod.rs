@@ -13,6 +13,7 @@ mod interrupt;
 mod mps;
 mod order;
 mod partition;
+mod partition_parts;
 mod pipeline;
 mod plan;
 mod predict;

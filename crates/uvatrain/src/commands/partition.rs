@@ -5,11 +5,13 @@ mod picture;
 use std::time::Instant;
 
 use serde::Serialize;
+use uva_graph::part::{PartOptions, WrittenPart, stage_parts};
 use uva_graph::staged::{self, StagedDirectory};
-use uva_graph::{Csc, Dataset, GraphError, PartitionSummary, Split};
+use uva_graph::{Csc, Dataset, GraphError, PartitionMap, PartitionSummary, Split};
 use uva_mem::files::write_new;
 use uva_partition::{Candidate, Options, over_mean, partition};
 
+use super::partition_parts;
 use super::pipeline::check_paths;
 use crate::exit;
 use crate::flags::PartitionFlags;
@@ -19,19 +21,43 @@ use crate::ui::{format, out};
 /// The picture's name in OUT.
 const PICTURE: &str = "partition.svg";
 
-/// Divides the nodes, writes the map, and says what it comes to.
+/// Divides the nodes, or takes a map of them, and writes the map and, as far as they are wanted, the parts.
 pub fn run(flags: &PartitionFlags) -> anyhow::Result<()> {
     check_paths(&[("DATA", Some(flags.data.as_path())), ("OUT", Some(flags.out.as_path()))])?;
+    match (&flags.map, flags.parts) {
+        (Some(map), _) => {
+            super::clean_up_on_signals()?;
+            let dataset = Dataset::open(&flags.data)?;
+            let map = PartitionMap::open(map, &dataset)?;
+            partition_parts::write(&dataset, &map, &flags.cut, &flags.out, flags.json)
+        }
+        (None, parts) => divide(flags, parts.unwrap_or(1)),
+    }
+}
+
+/// Divides the nodes, writes the map, and says what it comes to.
+fn divide(flags: &PartitionFlags, parts: u32) -> anyhow::Result<()> {
+    if parts == 1 && flags.write_parts {
+        return Err(exit::usage(
+            "--parts 1 with --write-parts: the only part would be a copy of the dataset",
+        )
+        .into());
+    }
+    if flags.cut.split_eval && !flags.write_parts {
+        return Err(
+            exit::usage("--split-eval: it is about parts that are written: give --write-parts").into()
+        );
+    }
     let Some(method) = flags.method.0 else {
         let message =
             "--method metis: this program is built without METIS: --method bgl has the same purpose";
         return Err(exit::lacking(message).into());
     };
     let options = Options {
-        parts: flags.parts,
+        parts,
         method,
         refine: flags.refine,
-        hops: flags.hops,
+        hops: flags.cut.hops,
         block_nodes: flags.block_nodes,
         sources: flags.sources,
         count: flags.count,
@@ -48,17 +74,26 @@ pub fn run(flags: &PartitionFlags) -> anyhow::Result<()> {
     let staged = StagedDirectory::new(&flags.out)?;
     let work = Work::new();
     let made = partition(&dataset, &options, &|progress| work.show(progress))?;
-    drop(work);
     let picture = picture::svg(dataset.name(), &made);
     let candidates = made.candidates.clone();
     let map = made.into_map(&dataset, &options);
-    map.write(staged.path())?;
+    let written = match flags.write_parts {
+        true => {
+            let cut = PartOptions { map: &map, hops: flags.cut.hops, split_eval: flags.cut.split_eval };
+            stage_parts(&dataset, &cut, staged.path(), &|progress| work.show(progress))?
+        }
+        false => {
+            map.write(staged.path())?;
+            Vec::new()
+        }
+    };
+    drop(work);
     let path = staged.path().join(PICTURE);
     write_new(&path, picture.as_bytes()).map_err(GraphError::io(&path, "write"))?;
     staged.commit()?;
     // `into_map` describes what it makes.
     let Some(summary) = &map.summary else { return Ok(()) };
-    say(flags, &dataset, summary, &candidates, start.elapsed().as_secs_f64())
+    say(flags, &dataset, (summary, &written), &candidates, start.elapsed().as_secs_f64())
 }
 
 /// What `--json` prints: `partition.json`, and where it is.
@@ -68,6 +103,8 @@ struct Made<'a> {
     /// The most nodes, and training nodes, of a part over the mean.
     balance: Balance,
     all_seconds: f64,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    written: &'a [WrittenPart],
     #[serde(flatten)]
     summary: &'a PartitionSummary,
 }
@@ -82,14 +119,14 @@ struct Balance {
 fn say(
     flags: &PartitionFlags,
     dataset: &Dataset,
-    summary: &PartitionSummary,
+    (summary, written): (&PartitionSummary, &[WrittenPart]),
     candidates: &[Candidate],
     seconds: f64,
 ) -> anyhow::Result<()> {
     let balance = Balance { nodes: over_mean(&summary.nodes), train: over_mean(&summary.train) };
     let path = flags.out.display();
     if flags.json {
-        return out::json(&Made { path: path.to_string(), balance, all_seconds: seconds, summary });
+        return out::json(&Made { path: path.to_string(), balance, all_seconds: seconds, written, summary });
     }
     for Candidate { method, list_visits, remote_list_visits, train_balance } in candidates {
         out::say(&format!(
@@ -109,6 +146,9 @@ fn say(
         balance.train,
         format::seconds(seconds)
     ));
+    if !written.is_empty() {
+        return partition_parts::say_written(dataset, written, &flags.cut, &flags.out);
+    }
     let data = flags.data.display();
     out::say(&format!("next: uvatrain info {path}, uvatrain bench partition {data} --map {path}"));
     Ok(())

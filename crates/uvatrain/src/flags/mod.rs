@@ -15,6 +15,7 @@ mod loader;
 mod mps;
 mod order;
 mod partition;
+mod partition_parts;
 mod plan;
 mod predict;
 mod propagate;
@@ -48,6 +49,7 @@ pub use loader::LoaderFlags;
 pub use mps::{MpsCommand, MpsCommon, MpsStartFlags};
 pub use order::OrderFlags;
 pub use partition::PartitionFlags;
+pub use partition_parts::{PartLayout, PartsFlags};
 pub use plan::PlanFlags;
 pub use predict::{ModelFlags, PredictFlags};
 pub use propagate::PropagateFlags;
@@ -105,8 +107,8 @@ pub enum Command {
     Export(ExportFlags),
     /// Multiply features by the graph, several times, for models that need no neighbours while they train
     Propagate(Box<PropagateFlags>),
-    /// Divide the nodes of a dataset into parts that ask little of each other
-    Partition(PartitionFlags),
+    /// Divide the nodes of a dataset into parts that ask little of each other, and cut it into these parts
+    Partition(Box<PartitionFlags>),
     /// Show what a dataset, a hop set or a partition holds, and check it
     Info(InfoFlags),
     /// Train a built-in model

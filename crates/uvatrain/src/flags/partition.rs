@@ -6,9 +6,9 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use uva_graph::partition_map::MOST_PARTS;
 use uva_partition::{Count, Method};
-use uva_sample::MAX_LAYERS;
 
 use super::declared::one_of;
+use super::partition_parts::PartsFlags;
 use super::within::within;
 
 /// The options of `uvatrain partition`.
@@ -16,11 +16,13 @@ use super::within::within;
 #[command(after_help = "\
 Examples:
   uvatrain partition data/demo data/demo-4 --parts 4
-  uvatrain partition data/demo data/demo-4 --parts 4 --method pagraph --hops 3
+  uvatrain partition data/demo data/demo-4 --parts 4 --method pagraph --hops 3 --write-parts
+  uvatrain partition data/demo data/demo-cut --map data/demo-4 --hops 2
 
 OUT gets partition.npy, the part of each node by its original id, partition.json, which describes it, and a picture,
 partition.svg. The parts depend on the dataset, these options and the seed alone. `uvatrain bench partition` counts what
-batches of the parts ask of each other.")]
+batches of the parts ask of each other. With --write-parts or --map OUT also has part-0, part-1 and so on, each a dataset that
+trains alone. DATA is only read.")]
 pub struct PartitionFlags {
     /// The dataset
     #[arg(value_name = "DATA")]
@@ -31,8 +33,22 @@ pub struct PartitionFlags {
     pub out: PathBuf,
 
     /// Parts
-    #[arg(long, value_name = "K", value_parser = within::<u32>(1..=u64::from(MOST_PARTS)))]
-    pub parts: u32,
+    #[arg(
+        long,
+        value_name = "K",
+        value_parser = within::<u32>(1..=u64::from(MOST_PARTS)),
+        required_unless_present = "map"
+    )]
+    pub parts: Option<u32>,
+
+    /// Cut by this map in place of a new one: a directory with partition.npy and partition.json, or an array of uint16 by
+    /// original id
+    #[arg(
+        long,
+        value_name = "PATH",
+        conflicts_with_all = ["parts", "method", "refine", "block_nodes", "sources", "count", "seed", "write_parts"]
+    )]
+    pub map: Option<PathBuf>,
 
     /// How nodes are divided into parts
     #[arg(long, value_parser = method(), default_value = "auto")]
@@ -42,10 +58,6 @@ pub struct PartitionFlags {
     /// ldg, else 0]
     #[arg(long, value_name = "PASSES", value_parser = within::<u32>(0..=1000))]
     pub refine: Option<u32>,
-
-    /// Hops of the closures of pagraph, and of the batches over which auto counts
-    #[arg(long, value_name = "L", value_parser = within::<u32>(1..=MAX_LAYERS as u64), default_value_t = 2)]
-    pub hops: u32,
 
     /// The most nodes of a block of bgl [default: a 64th of a part, and at least 64]
     #[arg(long, value_name = "N", value_parser = within::<u64>(1..))]
@@ -62,6 +74,14 @@ pub struct PartitionFlags {
     /// What everything random is drawn by
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     pub seed: u64,
+
+    /// Write the parts too, not only which nodes they have
+    #[arg(long, help_heading = "Parts")]
+    pub write_parts: bool,
+
+    /// What the parts hold.
+    #[command(flatten)]
+    pub cut: PartsFlags,
 
     /// Print the result as one JSON object on stdout
     #[arg(long)]

@@ -22,6 +22,7 @@ impl SamplerKind {
         help: "Those of a layer together, out of the whole graph, by importance: `fanouts` are nodes a layer (FastGCN)",
         fanout: Fanout::Draws { nodes: 1 },
         reads_whole_lists: true,
+        reads_whole_graph: true,
         // Sums of importance, and their order.
         node_bytes: 2 * LOCAL_ID_BYTES + 8,
         reordered_bytes: 8,

@@ -14,6 +14,7 @@ impl SamplerKind {
         help: "The same of the ends of edges that are drawn",
         fanout: Fanout::SubgraphDraws { nodes: 2 },
         reads_whole_lists: true,
+        reads_whole_graph: true,
         // Sums of importance, their order, and how much of the whole draws each node.
         node_bytes: 2 * LOCAL_ID_BYTES + 8 + 8,
         reordered_bytes: 8,

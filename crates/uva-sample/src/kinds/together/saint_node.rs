@@ -16,6 +16,7 @@ impl SamplerKind {
                layer (GraphSAINT)",
         fanout: Fanout::SubgraphDraws { nodes: 1 },
         reads_whole_lists: true,
+        reads_whole_graph: true,
         // Sums of importance, and their order.
         node_bytes: 2 * LOCAL_ID_BYTES + 8,
         reordered_bytes: 8,

@@ -67,7 +67,7 @@ impl Graph {
             Ids::I32(ids) => Indices::I32(ids),
             Ids::I64(ids) => Indices::I64(ids),
         };
-        Csc { indptr: &self.indptr, indices, original_ids: self.original_ids.as_deref() }
+        Csc { indptr: &self.indptr, indices, original_ids: self.original_ids.as_deref(), degrees: None }
     }
 
     pub fn view(&self) -> GraphView<'_> {

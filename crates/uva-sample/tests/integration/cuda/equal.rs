@@ -130,6 +130,18 @@ fn keys_and_hashes_see_original_ids_and_nodes_come_out_under_the_datasets() {
             let wide = if std::ptr::eq(original, &far) { 8 } else { 4 };
             let of_names = nodes as usize * if shared { wide } else { wide + 4 };
             assert_eq!(device.device_bytes().names, of_names);
+            if names.iter().any(|&name| name >= nodes) {
+                continue;
+            }
+            // In-degrees of the graph that this one is a part of are found by the dataset's ids.
+            let whole: Vec<i32> = (0..nodes as i32).map(|id| 1000 + id).collect();
+            let of_part = CudaSamplerOptions { whole_degrees: Some(&whole), ..of_gpu.clone() };
+            let mut device = gpu.sampler(&graph, &of_part).unwrap();
+            let again = on_gpu(&mut device, &bounds, key(1), &seeds, &mut degrees).unwrap();
+            assert_eq!(again, found);
+            let expected: Vec<i32> = found.1.iter().map(|&name| whole[name as usize]).collect();
+            assert_eq!(degrees, expected);
+            assert_eq!(device.device_bytes().names, of_names + 4 * nodes as usize);
         }
     }
 }

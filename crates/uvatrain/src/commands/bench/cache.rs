@@ -9,8 +9,8 @@ use serde::Serialize;
 use serde_json::Value;
 use uva_graph::Dataset;
 use uva_plan::{
-    CachePolicy, ComparedPolicy, Hotness, PolicyHits, PolicyPoint, Prediction, READ_SHARES, ShareBytes, Sizes,
-    SweepPoint, bytes_for_shares, compare_policies, count, rank_lists, rank_rows,
+    CachePolicy, ComparedPolicy, Hotness, PolicyHits, PolicyPoint, Prediction, READ_SHARES, ShareBytes,
+    Sizes, SweepPoint, bytes_for_shares, compare_policies, count, rank_lists, rank_rows,
 };
 use uva_runtime::backend::Backend;
 use uva_runtime::seed_order::MadeOrder;

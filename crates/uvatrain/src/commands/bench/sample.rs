@@ -29,6 +29,7 @@ pub fn run(flags: &SampleBenchFlags) -> anyhow::Result<()> {
     if loader.sampler_kind.needs_weights() {
         dataset.weights_to_pick_by()?;
     }
+    loader.check_part(&dataset)?;
     let batches = batches(flags, &loader, &dataset)?;
     let bounds = bounds(&loader, &dataset)?;
     let measured = sample(flags, &dataset, &batches, &bounds)?;

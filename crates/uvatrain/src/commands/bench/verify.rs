@@ -123,7 +123,7 @@ mod tests {
     }
 
     fn said_of(batch: &Batch, options: &SamplerOptions) -> String {
-        let csc = Csc { indptr: &INDPTR, indices: Indices::I32(&INDICES), original_ids: None };
+        let csc = Csc { indptr: &INDPTR, indices: Indices::I32(&INDICES), original_ids: None, degrees: None };
         let Batch { nodes, indptr, indices, edge_ids } = batch;
         let block = BlockRef { destinations: 2, sources: 3, indptr, indices, edge_ids, weights: &[] };
         match verify(csc, options, nodes, &[block]) {

@@ -1,0 +1,157 @@
+//! The arrays of a part, cut from those of the whole dataset.
+
+use std::path::Path;
+
+use bytemuck::NoUninit;
+use rayon::prelude::*;
+
+use super::outline::Outline;
+use crate::names;
+use crate::npy::{NpyType, NpyWriter, write_array};
+use crate::{GraphError, Indices, Split};
+
+/// Bytes of rows that are held in memory before they are written.
+const STEP_BYTES: usize = 16 << 20;
+
+/// Rows that one task copies.
+const ROWS_PER_TASK: usize = 256;
+
+/// Entries that are renumbered at a time.
+const ENTRIES: usize = 1 << 16;
+
+/// A part while its files are written.
+pub(super) struct Arrays<'a> {
+    pub(super) outline: &'a Outline<'a>,
+    pub(super) directory: &'a Path,
+    /// Told of every so many bytes that were written.
+    pub(super) wrote: &'a dyn Fn(usize),
+}
+
+impl Arrays<'_> {
+    /// Writes all arrays.
+    pub(super) fn write(&self) -> Result<(), GraphError> {
+        let dataset = self.outline.dataset;
+        let files = dataset.files();
+        self.lists()?;
+        let features = dataset.features();
+        self.rows(names::FEATURES, files.features.kind(), &[features.dim], features.bytes)?;
+        if let Some(labels) = files.labels.array() {
+            self.rows(names::LABELS, labels.kind(), &labels.shape()[1..], labels.bytes())?;
+        }
+        let csc = dataset.csc();
+        self.each(names::DEGREES, NpyType::I32, |node| {
+            i32::try_from(csc.whole_degree(node)).unwrap_or(i32::MAX)
+        })?;
+        self.each(names::ORIGINAL_IDS, NpyType::I64, |node| {
+            csc.original_ids.map_or(node as i64, |ids| ids[node])
+        })?;
+        for split in Split::ALL {
+            let ids = &self.outline.splits[split as usize];
+            let places: Vec<i64> = ids.iter().filter_map(|&node| self.place(node)).collect();
+            debug_assert_eq!(places.len(), ids.len(), "a part has the nodes of its splits");
+            write_array(&self.directory.join(split.file_name()), NpyType::I64, &[], &places)?;
+        }
+        Ok(())
+    }
+
+    fn place(&self, node: i64) -> Option<i64> {
+        self.outline.members.place(node as usize).map(|place| place as i64)
+    }
+
+    fn lists(&self) -> Result<(), GraphError> {
+        let dataset = self.outline.dataset;
+        let csc = dataset.csc();
+        let mut end = 0;
+        let mut ends = vec![0_i64];
+        ends.extend(self.outline.members.nodes().map(|node| {
+            end += if self.outline.closure.has_list(node) { csc.degree(node) as i64 } else { 0 };
+            end
+        }));
+        write_array(&self.directory.join(names::INDPTR), NpyType::I64, &[], &ends)?;
+        // A place is no more than the id, so it fits wherever the id did.
+        match csc.indices {
+            Indices::I32(ids) => self.entries(names::INDICES, NpyType::I32, ids, |id| {
+                self.place(id.into()).map(|place| place as i32)
+            })?,
+            Indices::I64(ids) => {
+                self.entries(names::INDICES, NpyType::I64, ids, |id| self.place(id))?;
+            }
+        }
+        if let Some(weights) = dataset.weights() {
+            self.entries(names::WEIGHTS, NpyType::F32, weights, Some)?;
+        }
+        let Some((array, _)) = &dataset.files().edge_features else { return Ok(()) };
+        let row_bytes = array.shape()[1] * array.kind().bytes();
+        let path = self.directory.join(names::EDGE_FEATURES);
+        let mut writer = NpyWriter::create(&path, array.kind(), &array.shape()[1..])?;
+        for node in self.outline.lists() {
+            let [begin, end] = [node, node + 1].map(|at| csc.indptr[at] as usize * row_bytes);
+            writer.write_bytes(&array.bytes()[begin..end])?;
+            (self.wrote)(end - begin);
+        }
+        writer.finish().map(drop)
+    }
+
+    /// Writes an array with a value for each entry of the lists. What `change` has no value for is no node of the part,
+    /// and so no node of the graph.
+    fn entries<T: NoUninit>(
+        &self,
+        name: &str,
+        kind: NpyType,
+        values: &[T],
+        change: impl Fn(T) -> Option<T>,
+    ) -> Result<(), GraphError> {
+        let csc = self.outline.dataset.csc();
+        let mut writer = NpyWriter::create(&self.directory.join(name), kind, &[])?;
+        let mut changed = Vec::with_capacity(ENTRIES);
+        for node in self.outline.lists() {
+            let [begin, end] = [node, node + 1].map(|at| csc.indptr[at] as usize);
+            for (position, &value) in (begin..).zip(&values[begin..end]) {
+                changed.push(change(value).ok_or_else(|| self.outline.dataset.wrong_neighbour(position))?);
+                if changed.len() == ENTRIES {
+                    writer.write(&changed)?;
+                    (self.wrote)(size_of_val(changed.as_slice()));
+                    changed.clear();
+                }
+            }
+        }
+        writer.write(&changed)?;
+        (self.wrote)(size_of_val(changed.as_slice()));
+        writer.finish().map(drop)
+    }
+
+    /// Writes an array with one row of `rows` for each node.
+    fn rows(&self, name: &str, kind: NpyType, row_shape: &[usize], rows: &[u8]) -> Result<(), GraphError> {
+        let row_bytes = row_shape.iter().product::<usize>() * kind.bytes();
+        let mut writer = NpyWriter::create(&self.directory.join(name), kind, row_shape)?;
+        let step = (STEP_BYTES / row_bytes).max(1);
+        let (mut nodes, mut copied) = (self.outline.members.nodes(), Vec::new());
+        loop {
+            let now: Vec<usize> = nodes.by_ref().take(step).collect();
+            if now.is_empty() {
+                return writer.finish().map(drop);
+            }
+            copied.resize(now.len() * row_bytes, 0);
+            let tasks = copied.par_chunks_mut(ROWS_PER_TASK * row_bytes).zip(now.par_chunks(ROWS_PER_TASK));
+            tasks.for_each(|(copied, nodes)| {
+                for (row, node) in copied.chunks_exact_mut(row_bytes).zip(nodes) {
+                    row.copy_from_slice(&rows[node * row_bytes..(node + 1) * row_bytes]);
+                }
+            });
+            writer.write_bytes(&copied)?;
+            (self.wrote)(copied.len());
+        }
+    }
+
+    /// Writes an array with `value` of each node.
+    fn each<T: NoUninit>(
+        &self,
+        name: &str,
+        kind: NpyType,
+        value: impl Fn(usize) -> T,
+    ) -> Result<(), GraphError> {
+        let values: Vec<T> = self.outline.members.nodes().map(value).collect();
+        (self.wrote)(size_of_val(values.as_slice()));
+        write_array(&self.directory.join(name), kind, &[], &values)
+    }
+}

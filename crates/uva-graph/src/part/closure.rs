@@ -1,0 +1,82 @@
+//! Which nodes a part has.
+
+use super::members::Members;
+use crate::Csc;
+
+/// The distance of a node that is further away than the part reaches.
+const FAR: u8 = u8::MAX;
+
+/// The nodes within some in-hops of a part's roots, by their distance. A byte a node of the whole graph.
+#[derive(Debug)]
+pub(super) struct Closure {
+    hops: u8,
+    distance: Vec<u8>,
+}
+
+impl Closure {
+    /// The nodes within `hops` in-hops of `roots`, which are nodes of `csc`, as are all its neighbours.
+    ///
+    /// # Panics
+    /// If a root or a neighbour is no node.
+    pub(super) fn of(csc: &Csc<'_>, roots: impl Iterator<Item = i64>, hops: u8) -> Closure {
+        let mut distance = vec![FAR; csc.nodes()];
+        let (mut frontier, mut next) = (Vec::new(), Vec::new());
+        for root in roots {
+            if std::mem::replace(&mut distance[root as usize], 0) == FAR {
+                frontier.push(root as usize);
+            }
+        }
+        for hop in 1..=hops {
+            for &node in &frontier {
+                for neighbour in list(csc, node) {
+                    if distance[neighbour] == FAR {
+                        distance[neighbour] = hop;
+                        next.push(neighbour);
+                    }
+                }
+            }
+            std::mem::swap(&mut frontier, &mut next);
+            next.clear();
+        }
+        Closure { hops, distance }
+    }
+
+    /// The nodes of the part.
+    pub(super) fn members(&self) -> Members {
+        Members::of(self.distance.len(), |node| self.distance[node] != FAR)
+    }
+
+    /// Whether the part has the whole list of `node`, and no empty one in its place.
+    #[inline]
+    pub(super) fn has_list(&self, node: usize) -> bool {
+        self.distance[node] < self.hops
+    }
+}
+
+/// The neighbours of `node`.
+pub(super) fn list<'c>(csc: &Csc<'c>, node: usize) -> impl Iterator<Item = usize> + use<'c> {
+    let indices = csc.indices;
+    (csc.indptr[node] as usize..csc.indptr[node + 1] as usize).map(move |edge| indices.get(edge) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Indices;
+
+    /// 0 ← 1 ← 2 ← 3 ← 4, and 5 alone.
+    const INDPTR: [i64; 7] = [0, 1, 2, 3, 4, 4, 4];
+    const INDICES: [i32; 4] = [1, 2, 3, 4];
+
+    fn path() -> Csc<'static> {
+        Csc { indptr: &INDPTR, indices: Indices::I32(&INDICES), original_ids: None, degrees: None }
+    }
+
+    #[test]
+    fn a_closure_ends_at_its_last_hop_whose_lists_it_does_not_have() {
+        let csc = path();
+        let closure = Closure::of(&csc, [0, 5, 0].into_iter(), 2);
+        assert!(closure.members().nodes().eq([0, 1, 2, 5]));
+        assert_eq!([0, 1, 2, 3, 5].map(|node| closure.has_list(node)), [true, true, false, false, true]);
+    }
+}

@@ -1,0 +1,29 @@
+//! Parts of a partitioned dataset, each a dataset of its own that batches are made of without asking another part.
+//!
+//! A part holds the training nodes that the partition assigns to it and every node within `hops` in-hops of them. Lists
+//! at a distance below `hops` are whole, in their order; those at the distance `hops` are empty. Original ids are kept
+//! (`orig_id.npy`). So a batch of at most `hops` hops around the part's nodes is the batch that the whole dataset gives,
+//! value for value, and has the same hash.
+//!
+//! | file | what it is for |
+//! |---|---|
+//! | `closure` | which nodes a part has, and how far from its training nodes they are |
+//! | `members` | the place of each node in a part |
+//! | `options` | how a dataset is cut, and what is refused |
+//! | `outline` | the sizes of a part before it is written |
+//! | `whole` | around which nodes a part is whole |
+//! | `write` | the files of all parts, and the description beside them |
+//! | `arrays` | one array of a part, row by row or list by list |
+
+mod arrays;
+mod closure;
+mod members;
+mod options;
+mod outline;
+mod whole;
+mod write;
+
+pub use self::options::{MOST_HOPS, PartOptions};
+pub use self::outline::WrittenPart;
+pub use self::whole::first_cut;
+pub use self::write::{directory_name, stage_parts, write_parts};

@@ -1,0 +1,72 @@
+//! How a dataset is cut into parts.
+
+use std::borrow::Cow;
+
+use crate::{Dataset, GraphError, PartitionMap, Split};
+
+/// The most hops of a part: batches have no more.
+pub const MOST_HOPS: u32 = 32;
+
+/// How a dataset is cut into parts.
+#[derive(Debug, Clone, Copy)]
+pub struct PartOptions<'a> {
+    /// The part of each node. Each part has to have a training node.
+    pub map: &'a PartitionMap,
+    /// Within how many in-hops of its training nodes a part is whole: 1 to [`MOST_HOPS`].
+    pub hops: u32,
+    /// Whether validation and test nodes are divided as training nodes are, with all that is near them. Otherwise a part
+    /// has those around which it is whole by itself, so that some may be in several parts, and some in none.
+    pub split_eval: bool,
+}
+
+/// The same, checked, for one dataset.
+pub(super) struct Cut<'a> {
+    pub(super) dataset: &'a Dataset,
+    /// The part of each node, by the dataset's own ids.
+    pub(super) owners: Cow<'a, [u16]>,
+    pub(super) hops: u8,
+    pub(super) split_eval: bool,
+    /// The training nodes of each part.
+    pub(super) train: Vec<u64>,
+}
+
+impl<'a> PartOptions<'a> {
+    /// Refuses what cannot be written.
+    ///
+    /// # Errors
+    /// [`GraphError::Usage`] with the option; [`GraphError::Invalid`] if the map is none of this dataset's.
+    pub(super) fn of(&self, dataset: &'a Dataset) -> Result<Cut<'a>, GraphError> {
+        let refuse = |option: &str, message: String| Err(GraphError::usage(option, message));
+        let path = dataset.path().display();
+        if dataset.part().is_some() {
+            return refuse("DATA", format!("{path} is a part itself: cut the dataset that it comes from"));
+        }
+        if !(1..=MOST_HOPS).contains(&self.hops) {
+            return refuse("--hops", format!("{} hops: give 1 to {MOST_HOPS}", self.hops));
+        }
+        let (given, nodes) = (self.map.of.len(), dataset.nodes());
+        if given != nodes {
+            return refuse("--map", format!("it has {given} entries, but {path} has {nodes} nodes"));
+        }
+        let owners = self.map.by_node(dataset)?;
+        let mut train = vec![0; self.map.parts as usize];
+        for &node in dataset.split(Split::Train) {
+            train[usize::from(owners[node as usize])] += 1;
+        }
+        let all: u64 = train.iter().sum();
+        if all == 0 {
+            return refuse("DATA", format!("{path} has no training nodes to divide"));
+        }
+        if let Some(part) = train.iter().position(|&count| count == 0) {
+            let parts = train.len();
+            return refuse(
+                "--map",
+                format!(
+                    "part {part} of {parts} has none of the {all} training nodes, so a rank with it would have nothing to \
+                     train on: make fewer parts, or a map that balances training nodes"
+                ),
+            );
+        }
+        Ok(Cut { dataset, owners, hops: self.hops as u8, split_eval: self.split_eval, train })
+    }
+}

@@ -1,0 +1,189 @@
+//! Writes all parts of a dataset, and the partition beside them.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Map, json};
+use uva_mem::files::read_regular;
+
+use super::arrays::Arrays;
+use super::options::{Cut, PartOptions};
+use super::outline::{Outline, WrittenPart};
+use crate::disk_space::{self, BytesOnDisk};
+use crate::meta::MOST_BYTES;
+use crate::part_of::{PartOf, fingerprint_of};
+use crate::partition_map::{PARTITION_FORMAT, PARTITION_SUMMARY};
+use crate::staged::{StagedDirectory, flush};
+use crate::{Dataset, GraphError, Labels, PartitionMap, PartitionSource, PartitionSummary, Progress};
+
+/// The method of a map that does not tell where it comes from.
+const GIVEN: &str = "given";
+
+/// The name of a part's directory.
+pub fn directory_name(number: usize) -> String {
+    format!("part-{number}")
+}
+
+/// Cuts `dataset` into parts and writes them into the directory `out`, which must not exist, with the partition.
+///
+/// | file | content |
+/// |---|---|
+/// | `part-0`, `part-1`, … | datasets |
+/// | `partition.npy` | the map |
+/// | `partition.json` | its description, with `hops` and what was written |
+///
+/// `progress` is called now and then, from this thread. Besides the map it takes 4 bytes of memory a node of the whole
+/// graph, and 8 a node of one part.
+///
+/// # Errors
+/// If an option is wrong, the dataset is a part itself, `out` exists, an id of the dataset is no node (its stamp is older
+/// than the file), the disk has no room for the parts, or the system refuses to write. Nothing is left behind then.
+///
+/// # Panics
+/// If the dataset was opened with [`Verify::HeadersOnly`](crate::Verify::HeadersOnly) and its content is wrong.
+pub fn write_parts(
+    dataset: &Dataset,
+    options: &PartOptions<'_>,
+    out: &Path,
+    progress: &dyn Fn(Progress),
+) -> Result<Vec<WrittenPart>, GraphError> {
+    let cut = options.of(dataset)?;
+    let staged = StagedDirectory::new(out)?;
+    let written = stage(&cut, options, (staged.path(), out), progress)?;
+    staged.commit()?;
+    Ok(written)
+}
+
+/// The same into `directory`, which exists and has none of these files: for callers that add others to it before it
+/// gets its name.
+///
+/// # Errors
+/// As [`write_parts`], but files are left behind.
+///
+/// # Panics
+/// As [`write_parts`].
+pub fn stage_parts(
+    dataset: &Dataset,
+    options: &PartOptions<'_>,
+    directory: &Path,
+    progress: &dyn Fn(Progress),
+) -> Result<Vec<WrittenPart>, GraphError> {
+    stage(&options.of(dataset)?, options, (directory, directory), progress)
+}
+
+/// Writes into `directory`, which is going to be `out`.
+fn stage(
+    cut: &Cut<'_>,
+    options: &PartOptions<'_>,
+    (directory, out): (&Path, &Path),
+    progress: &dyn Fn(Progress),
+) -> Result<Vec<WrittenPart>, GraphError> {
+    let (dataset, parts) = (cut.dataset, cut.train.len());
+    dataset.check_edges()?;
+    let written = sizes(cut, progress);
+    let bytes: u64 = written.iter().map(|part| part.bytes).sum::<u64>() + 2 * dataset.nodes() as u64;
+    let hops = options.hops;
+    disk_space::check(
+        out,
+        bytes,
+        format_args!(
+            "{parts} parts with all that is within {hops} in-hops take {}: fewer hops or fewer parts take less",
+            BytesOnDisk(bytes)
+        ),
+    )?;
+    let summary = summary(cut, options, &written);
+    let method = summary.method.clone();
+    PartitionMap { summary: Some(summary), ..options.map.clone() }.write(directory)?;
+    let description = directory.join(PARTITION_SUMMARY);
+    let text = read_regular(&description, MOST_BYTES).map_err(GraphError::io(&description, "read"))?;
+    let of = PartOf {
+        number: 0,
+        parts: parts as u32,
+        hops,
+        method,
+        halo: 0,
+        dataset: dataset.name().to_owned(),
+        fingerprint: dataset.fingerprint(),
+        partition: fingerprint_of(&text),
+    };
+    let done = Cell::new(0);
+    let wrote = |more: usize| {
+        done.set(bytes.min(done.get() + more as u64));
+        progress(Progress { stage: "parts", done: done.get(), total: bytes });
+    };
+    for (number, part) in (0..).zip(&written) {
+        let directory = directory.join(&part.dir);
+        fs::create_dir(&directory).map_err(GraphError::io(&directory, "create"))?;
+        // Made a second time, as all of them together could take more memory than there is.
+        let outline = Outline::of(cut, number as usize);
+        Arrays { outline: &outline, directory: &directory, wrote: &wrote }.write()?;
+        write_meta(dataset, PartOf { number, halo: part.halo, ..of.clone() }, &directory)?;
+        flush(&directory)?;
+    }
+    progress(Progress { stage: "parts", done: bytes, total: bytes });
+    Ok(written)
+}
+
+/// The sizes of all parts.
+fn sizes(cut: &Cut<'_>, progress: &dyn Fn(Progress)) -> Vec<WrittenPart> {
+    let total = cut.train.len();
+    let told = |done: usize| Progress { stage: "closures", done: done as u64, total: total as u64 };
+    progress(told(0));
+    (0..total)
+        .map(|number| {
+            let sizes = Outline::of(cut, number).sizes(directory_name(number));
+            progress(told(number + 1));
+            sizes
+        })
+        .collect()
+}
+
+/// What the description says with the parts beside it.
+fn summary(cut: &Cut<'_>, options: &PartOptions<'_>, written: &[WrittenPart]) -> PartitionSummary {
+    let (dataset, map) = (cut.dataset, options.map);
+    let known = map.summary.clone().unwrap_or_else(|| PartitionSummary {
+        format: PARTITION_FORMAT,
+        dataset: PartitionSource { name: String::new(), fingerprint: String::new() },
+        parts: map.parts,
+        method: GIVEN.to_owned(),
+        seed: 0,
+        hops: options.hops,
+        nodes: map.sizes(),
+        train: cut.train.clone(),
+        blocks: None,
+        edge_cut: edge_cut(cut),
+        seconds: BTreeMap::new(),
+        other: Map::new(),
+    });
+    let mut other = known.other;
+    for (key, value) in
+        [("layout", json!("closure")), ("split_eval", json!(options.split_eval)), ("written", json!(written))]
+    {
+        other.insert(key.to_owned(), value);
+    }
+    let dataset = PartitionSource { name: dataset.name().to_owned(), fingerprint: dataset.fingerprint() };
+    PartitionSummary { dataset, hops: options.hops, other, ..known }
+}
+
+/// Entries of lists that name a node of another part than the list's.
+fn edge_cut(cut: &Cut<'_>) -> u64 {
+    let csc = cut.dataset.csc();
+    let of_list = |node: usize| {
+        let edges = csc.indptr[node] as usize..csc.indptr[node + 1] as usize;
+        edges.filter(|&edge| cut.owners[csc.indices.get(edge) as usize] != cut.owners[node]).count() as u64
+    };
+    (0..csc.nodes()).map(of_list).sum()
+}
+
+fn write_meta(dataset: &Dataset, of: PartOf, directory: &Path) -> Result<(), GraphError> {
+    let mut meta = dataset.meta().clone();
+    meta.name = Some(format!("{}-{}", dataset.name(), directory_name(of.number as usize)));
+    // The largest label may be in another part.
+    if let (Labels::Single(_), classes @ 1..) = (dataset.labels(), dataset.classes()) {
+        meta.classes = Some(classes as u64);
+    }
+    meta.part = Some(of);
+    meta.write(directory)
+}

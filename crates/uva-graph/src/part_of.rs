@@ -1,0 +1,73 @@
+//! What a part of a partitioned dataset says of itself, and the check that the partition beside it is its own.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use uva_mem::files::read_regular;
+
+use crate::{GraphError, hash};
+
+/// The name of the partition's description, which lies beside the parts.
+const DESCRIPTION: &str = "partition.json";
+
+/// The size limit of the description. It has a few numbers for each of at most 65,535 parts.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// The key `part` of `meta.json`: which part of which partition a dataset is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartOf {
+    /// Which part, from 0.
+    pub number: u32,
+    /// How many parts there are.
+    pub parts: u32,
+    /// Within how many in-hops of its training nodes the part is whole: the most hops of a batch.
+    pub hops: u32,
+    /// The method that assigned the nodes to the parts.
+    pub method: String,
+    /// Nodes of the part that the partition assigns to another one.
+    pub halo: u64,
+    /// The name of the dataset that it was cut from.
+    pub dataset: String,
+    /// The [fingerprint](crate::Dataset::fingerprint) of that dataset.
+    pub fingerprint: String,
+    /// The [hash](fingerprint_of) of the partition's description.
+    pub partition: String,
+}
+
+/// 16 hex digits that identify the text of a partition's description.
+pub(crate) fn fingerprint_of(description: &[u8]) -> String {
+    format!("{:016x}", hash::of_bytes(description))
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "it is not the partition that part {number} was written with (its fingerprint is {found}, and the part's is \
+     {expected}): either it was edited, or the part comes from another partition. Write the parts again"
+)]
+struct Foreign {
+    number: u32,
+    expected: String,
+    found: String,
+}
+
+impl PartOf {
+    /// Compares the description beside the part in `directory`, if there is one, with the part. A part that lies alone,
+    /// as on a machine that holds no other, has nothing to compare.
+    pub(crate) fn check_beside(&self, directory: &Path) -> Result<(), GraphError> {
+        // Links are resolved: the description lies beside the part's files, wherever a link to them is.
+        let directory = directory.canonicalize().map_err(GraphError::io(directory, "open"))?;
+        let Some(parent) = directory.parent() else { return Ok(()) };
+        let path = parent.join(DESCRIPTION);
+        let text = match read_regular(&path, MOST_BYTES) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(GraphError::io(&path, "read")(error)),
+        };
+        let found = fingerprint_of(&text);
+        if found == self.partition {
+            return Ok(());
+        }
+        let expected = self.partition.clone();
+        Err(GraphError::invalid(&path, Foreign { number: self.number, expected, found }))
+    }
+}

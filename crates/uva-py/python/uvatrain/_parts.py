@@ -1,0 +1,92 @@
+"""The parts of a partitioned dataset: which one a loader takes, and how many training nodes the smallest has."""
+
+from __future__ import annotations
+
+import json
+import operator
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+#: What describes the parts, beside them.
+_DESCRIPTION = "partition.json"
+
+
+class Part(NamedTuple):
+    """A part to open."""
+
+    #: Its directory.
+    path: Path
+    #: Which one it is.
+    number: int
+    #: Training nodes of the smallest part: they give all ranks the same number of batches.
+    fewest: int
+
+
+def part_of(directory: Any, part: Any, rank: int, world_size: int) -> Part:
+    """The part of the partition in `directory`: the one with this number, or this rank's.
+
+    ValueError, with the field, where there is no such part, or with "rank" another number of ranks than parts.
+    """
+    if not isinstance(directory, str | os.PathLike):
+        raise _about(
+            "path",
+            TypeError(
+                f"path is a {type(directory).__name__}: with part it is the directory that `uvatrain partition` wrote"
+            ),
+        )
+    directory = Path(directory)
+    train = _train_nodes(directory)
+    if part == "rank":
+        if world_size != len(train):
+            ranks = "1 rank" if world_size == 1 else f"{world_size} ranks"
+            raise _about(
+                "part",
+                ValueError(
+                    f'part="rank": {directory} has {len(train)} parts, and there are {ranks}: each rank trains on a part of '
+                    "its own, so start as many as there are parts, or write as many parts as there are ranks. A number "
+                    "takes one part"
+                ),
+            )
+        number = rank
+    else:
+        number = _number(part, len(train))
+    return Part(directory / f"part-{number}", number, min(train))
+
+
+def _number(part: Any, parts: int) -> int:
+    try:
+        number = None if isinstance(part, bool) else operator.index(part)
+    except TypeError:
+        number = None
+    if number is None:
+        raise _about("part", TypeError(f'part is {part!r}: give "rank", or the number of a part'))
+    if not 0 <= number < parts:
+        raise _about("part", ValueError(f"part {number}: there are the parts 0 to {parts - 1}"))
+    return number
+
+
+def _train_nodes(directory: Path) -> list[int]:
+    """The training nodes of each part. That they are the parts' own is checked where one opens."""
+    file = directory / _DESCRIPTION
+    try:
+        said = json.loads(file.read_bytes())
+    except FileNotFoundError:
+        raise _about(
+            "path", ValueError(f"path: {file} is not there: with part it is the directory that `uvatrain partition` wrote")
+        ) from None
+    except ValueError as error:
+        raise _about("path", ValueError(f"path: {file} is no JSON: {error}")) from None
+    train = said.get("train") if isinstance(said, dict) else None
+    if not isinstance(train, list) or not train or not all(type(nodes) is int and nodes >= 0 for nodes in train):
+        raise _about("path", ValueError(f'path: {file}: "train" is not the number of training nodes of each part'))
+    if "written" not in said:
+        raise _about(
+            "path", ValueError(f"path: {directory} has a map alone: write its parts with `uvatrain partition --map`")
+        )
+    return train
+
+
+def _about(option: str, error: Exception) -> Exception:
+    error.field = option  # type: ignore[attr-defined]
+    return error
