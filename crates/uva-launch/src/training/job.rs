@@ -104,7 +104,7 @@ options! {
         /// summing producer have a row a destination in place of one a node (docs/aggregation.md)
         aggregate: Aggregate = Aggregate::Auto
             => Field::choice::<Aggregate>("WHO").of(MACHINE, &[Speed]),
-        /// With `aggregate=host` or `auto`, on the CPU: what the producer sums is decided for all destinations of a batch, or
+        /// With `aggregate=host` or auto, on the CPU: what the producer sums is decided for all destinations of a batch, or
         /// for each, so that slots take the fewest bytes (docs/aggregation.md)
         aggregate_by: AggregateBy = AggregateBy::Batch
             => Field::choice::<AggregateBy>("WHAT").of(MACHINE, &[Speed]),
