@@ -68,7 +68,8 @@ pub use plan_file::{
     PlanShare, PlanWarning,
 };
 pub use policy::{
-    Analytic, CachePolicy, ComparedPolicy, Degree, HotnessPolicy, Optimal, Presample, Random, Ranking, UnknownPolicy,
+    Analytic, CachePolicy, ComparedPolicy, Degree, HotnessPolicy, Optimal, Presample, Random, Ranking,
+    UnknownPolicy,
 };
 pub use profile::{Profile, SweepPoint};
 pub use rank::{Sizes, rank_lists, rank_rows};

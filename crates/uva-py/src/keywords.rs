@@ -69,10 +69,12 @@ fn text_of(field: &Field, value: &Bound<'_, PyAny>) -> PyResult<Option<String>> 
             Ok(number) => Ok(Some(number.to_string())),
             Err(_) => wrong("a number"),
         },
-        Kind::Path => match value.extract::<PathBuf>().ok().and_then(|path| path.into_os_string().into_string().ok()) {
-            Some(path) => Ok(Some(path)),
-            None => wrong("a path of UTF-8 text"),
-        },
+        Kind::Path => {
+            match value.extract::<PathBuf>().ok().and_then(|path| path.into_os_string().into_string().ok()) {
+                Some(path) => Ok(Some(path)),
+                None => wrong("a path of UTF-8 text"),
+            }
+        }
         Kind::Choice(_) | Kind::Text { .. } => match value.extract::<String>() {
             Ok(name) => Ok(Some(name)),
             Err(_) => wrong("a str"),

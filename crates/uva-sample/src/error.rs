@@ -317,7 +317,9 @@ pub enum InvalidOption {
         len: usize,
     },
     /// More nodes than an order that follows the graph has bits for.
-    #[error("`seed_order`: the graph has {nodes} nodes, and orders that follow it are for fewer than 2^32 - 1")]
+    #[error(
+        "`seed_order`: the graph has {nodes} nodes, and orders that follow it are for fewer than 2^32 - 1"
+    )]
     TooManyToFollow {
         /// Nodes in the graph.
         nodes: usize,

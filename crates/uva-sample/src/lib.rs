@@ -44,7 +44,5 @@ pub use kind::SamplerKind;
 pub use kinds::{NeighborSampler, sampler};
 pub use limits::{MAX_EPOCH, MAX_LAYERS};
 pub use options::{Expand, HopShape, SamplerOptions, Walks, batch_of_picks};
-pub use order::{
-    ChunkOrder, EpochOrder, Follow, OrderEdges, Proximity, SeedOrder, SeedSequences, Sequenced,
-};
+pub use order::{ChunkOrder, EpochOrder, Follow, OrderEdges, Proximity, SeedOrder, SeedSequences, Sequenced};
 pub use sampler::{BatchSampler, GraphView, Home};

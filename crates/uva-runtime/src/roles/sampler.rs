@@ -17,10 +17,10 @@ use crate::device::DeviceBatches;
 use crate::hop_rows::HopSampling;
 use crate::lane::Lane;
 use crate::machine;
+use crate::order_making::epoch_order;
 use crate::peer::Peer;
 use crate::plan::RunPlan;
 use crate::schedule::Item;
-use crate::order_making::epoch_order;
 use crate::stage::{Doing, StageClock};
 
 /// Writes a batch into a slot of this number and with this payload.
