@@ -184,13 +184,13 @@ fn check_by_node(way: Aggregate, backend: &Backend, loader: &LoaderOptions) -> R
     let reason = match way {
         Aggregate::Off => "with `aggregate=off` the consumer makes all sums: use `aggregate=host`",
         Aggregate::Device => {
-            "with `aggregate=device` a kernel makes all sums of a batch: use `aggregate=host` on the CPU, or              `aggregate_by=batch`"
+            "with `aggregate=device` a kernel makes all sums of a batch: use `aggregate=host` on the CPU, or `aggregate_by=batch`"
         }
         Aggregate::Host if backend.device_slots().is_some() => {
-            "feature slots are on a GPU, where the consumer has no sums of single destinations yet: use              `aggregate_by=batch`, or `device=cpu`"
+            "feature slots are on a GPU, where the consumer has no sums of single destinations yet: use `aggregate_by=batch`, or `device=cpu`"
         }
         _ if loader.pad != Pad::Off => {
-            "with `pad=auto` batches have static shapes, and a divided one has as many rows as its sums take: leave one              of them out"
+            "with `pad=auto` batches have static shapes, and a divided one has as many rows as its sums take: leave one of them out"
         }
         _ => return Ok(()),
     };

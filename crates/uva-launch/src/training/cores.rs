@@ -1,16 +1,16 @@
 //! How many threads each stage of a run on the CPU gets: a few batches are timed, stage by stage, and the cores are divided
 //! by that.
 
-use serde::{Deserialize, Serialize};
 use uva_options::OptionError;
-use uva_plan::{CoreDivision, OfStages, StageLine, TimedThreads, divide_cores};
+use uva_plan::{OfStages, StageLine, TimedThreads, divide_cores};
 use uva_runtime::cache::CacheContents;
 use uva_runtime::metrics::Observer;
 use uva_runtime::options::{Part, Prepare};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::{LoaderOptions, Passes, RuntimeError, machine};
 
-use super::job::{Job, TrainingOptions};
+use super::chosen_cores::ChosenCores;
+use super::job::{Job, StagesToTime};
 use super::run::TrainingRun;
 use super::trainer_program::Trainer;
 use super::trial::NotesOnly;
@@ -18,58 +18,6 @@ use crate::launcher::{Launch, Launcher};
 
 /// Training batches that are timed: enough for a median, and few beside an epoch.
 const BATCHES: u64 = 6;
-
-/// What the consumer of a trial times.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct StagesToTime {
-    /// The training.
-    pub training: TrainingOptions,
-    /// The loader of the run that follows.
-    pub loader: LoaderOptions,
-    /// Numbers of threads.
-    pub threads: Vec<usize>,
-}
-
-/// Threads of the stages, as a trial found them.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ChosenCores {
-    /// CPU cores that the run may use.
-    pub cores: usize,
-    /// The threads, and what is predicted for them.
-    #[serde(flatten)]
-    pub division: CoreDivision,
-    /// The line through each stage's points.
-    pub lines: OfStages<StageLine>,
-    /// The timed points.
-    pub timed: OfStages<Vec<TimedThreads>>,
-}
-
-impl ChosenCores {
-    /// For people: what was timed, and what follows from it.
-    #[must_use]
-    pub fn line(&self) -> String {
-        let CoreDivision { threads, batch_ms, usual, usual_ms, shared } = self.division;
-        let alone = self.lines.map(|line| line.at(1));
-        let options = |threads: OfStages<usize>| {
-            let OfStages { sampling, gathering, training } = threads;
-            format!("--samplers {sampling} --gather-threads {gathering} --train-threads {training}")
-        };
-        let chosen = match threads == usual {
-            true => "the usual ones, since no others are predicted to save 5 %".to_owned(),
-            false => format!("{usual_ms:.2} ms with {}", options(usual)),
-        };
-        let how = if shared { "share" } else { "divide" };
-        format!(
-            "--cores auto: on one core, a batch takes {:.2} ms to sample, {:.2} to gather, {:.2} to train. The stages {how} \
-             {} cores as {}: {batch_ms:.2} ms a batch predicted ({chosen})",
-            alone.sampling,
-            alone.gathering,
-            alone.training,
-            self.cores,
-            options(threads)
-        )
-    }
-}
 
 impl TrainingRun {
     /// Times the stages of this run by a trial of a few batches, and divides the CPU cores that it may use. Threads that

@@ -15,8 +15,6 @@ use uva_sample::SamplerKind;
 use uva_runtime::cores::Cores;
 use uva_runtime::{LoaderOptions, RuntimeError};
 
-use super::cores::StagesToTime;
-
 const MODEL: &str = "Model";
 const OPTIMISATION: &str = "Optimisation";
 const EVALUATION: &str = "Evaluation";
@@ -431,6 +429,17 @@ pub enum Job {
     Trial(TrainingOptions),
     /// Time the stages of a run; the result is [`TimedThreads`](uva_plan::TimedThreads) of each.
     Times(Box<StagesToTime>),
+}
+
+/// What the consumer of a trial times.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StagesToTime {
+    /// The training.
+    pub training: TrainingOptions,
+    /// The loader of the run that follows.
+    pub loader: LoaderOptions,
+    /// Numbers of threads.
+    pub threads: Vec<usize>,
 }
 
 /// What a trial found.

@@ -6,6 +6,7 @@
 
 mod aggregate;
 mod arithmetic;
+mod chosen_cores;
 mod cores;
 mod existing;
 mod inference;
@@ -18,14 +19,14 @@ mod trainer_program;
 mod trial;
 
 pub use aggregate::{AggregateInUse, AggregateVerdict};
-pub use cores::{ChosenCores, StagesToTime};
+pub use chosen_cores::ChosenCores;
 pub use inference::{
     Asked, Evaluate, Nodes, Predict, Predicted, PredictionFile, PredictionJob, PredictionWatch, SplitResult,
     TrainedModel,
 };
 pub use job::{
-    Aggregate, AggregateBy, EvaluateBy, Job, LossChoice, MetricChoice, TrainingOptions, TrialOutcome,
-    to_value,
+    Aggregate, AggregateBy, EvaluateBy, Job, LossChoice, MetricChoice, StagesToTime, TrainingOptions,
+    TrialOutcome, to_value,
 };
 pub use run::{TrainingRun, likely_environment};
 pub use state::{Best, TrainingOutcome, TrainingState, checkpoint_error, saved_state};

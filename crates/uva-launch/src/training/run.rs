@@ -13,7 +13,7 @@ use uva_options::OptionError;
 
 use super::aggregate::AggregateVerdict;
 use super::arithmetic::arithmetic;
-use super::cores::ChosenCores;
+use super::chosen_cores::ChosenCores;
 use super::job::{EvaluateBy, Job, LossChoice, MetricChoice, TrainingOptions, to_value};
 use super::state::{self, TrainingOutcome};
 use super::task::task;
