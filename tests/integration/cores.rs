@@ -13,7 +13,7 @@ use crate::support::{Uvatrain, directory, uvatrain};
 const STAGES: [&str; 3] = ["sampling", "gathering", "training"];
 
 fn train(directory: &Path, metrics: &str, extra: &str) -> Uvatrain {
-    let line = "train graph --fanouts 5,4 --batch-size 100 --hidden 16 --device cpu --aggregate off";
+    let line = "train graph --fanouts 5,4 --batch-size 100 --hidden 16 --device cpu";
     uvatrain(directory, format!("{line} --metrics {metrics} {extra}").split_whitespace())
 }
 
@@ -65,6 +65,10 @@ fn the_threads_that_auto_chooses_follow_from_what_it_timed_and_losses_are_those_
         let points = cores["timed"][stage].as_array().unwrap();
         assert!(points.iter().all(|point| point["ms"].as_f64().unwrap() > 0.0), "{points:?}");
         let mut expected = vec![1, available.div_ceil(2), available];
+        if stage == "sampling" {
+            // Each sampler has tables of its own.
+            expected.iter_mut().for_each(|threads| *threads = (*threads).min(8));
+        }
         expected.dedup();
         assert!(points.iter().map(|point| point["threads"].as_u64().unwrap()).eq(expected), "{points:?}");
     }
@@ -105,9 +109,9 @@ fn threads_that_are_given_stay_and_those_of_a_checkpoint_too() {
     train(temp.path(), "given.jsonl", all).run().succeeds();
     let threads = start(temp.path(), "given.jsonl")["in_force"]["cores"]["threads"].clone();
     assert_eq!(counts(&threads), [2, 3, 1]);
-    train(temp.path(), "resumed.jsonl", "--epochs 2 --cores auto --checkpoint kept --resume")
-        .run()
-        .succeeds();
+    let options = "--epochs 2 --cores auto --checkpoint kept --resume --samplers 2 --batch-slots 4 --features disk \
+                   --look-ahead 2 --reader mmap";
+    train(temp.path(), "resumed.jsonl", options).run().succeeds();
     let resumed = start(temp.path(), "resumed.jsonl");
     assert_eq!(resumed["in_force"]["cores"]["threads"]["training"], 1, "{resumed}");
 }
@@ -142,6 +146,10 @@ fn cores_that_cannot_be_are_refused_with_the_way_out() {
         ("--cores none", ["--cores", "'none'"]),
         ("--cores auto --in-process", ["--cores auto", "--in-process"]),
         ("--cores auto --prepare whole", ["--cores auto", "--prepare whole"]),
+        ("--cores auto --seed-order proximity:2", ["--cores auto", "--seed-order"]),
+        ("--cores auto --aggregate host", ["--cores auto", "--aggregate"]),
+        ("--cores auto --batch-slots 4", ["--cores auto", "--samplers"]),
+        ("--cores auto --dry-run --in-process", ["--cores auto", "--in-process"]),
     ] {
         train(temp.path(), "refused.jsonl", &format!("--epochs 1 {options}")).run().refuses(2, &parts);
     }

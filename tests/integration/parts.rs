@@ -101,3 +101,40 @@ fn what_a_part_cannot_give_is_refused_and_so_is_one_beside_another_partition() {
         .refuses(2, &["partition.json", "it is not the partition that part 1 was written with"]);
     assert!(!at.join("more").exists() && !at.join("hops").exists());
 }
+
+#[test]
+fn one_command_divides_and_cuts_and_the_parts_are_those_of_its_map() {
+    let temp = directory();
+    let at = temp.path();
+    small_graph(at);
+    let words = "partition graph made --parts 2 --method pagraph --hops 1 --write-parts --json";
+    let said = run(at, words).succeeds().json();
+    assert_eq!(said["written"].as_array().unwrap().len(), 2, "{said}");
+    // Cut by that map, with as many hops as it says.
+    let cut = run(at, "partition graph cut --map made --json").succeeds().json();
+    assert_eq!((&cut["hops"], &cut["written"]), (&1.into(), &said["written"]), "{cut}");
+    for part in ["part-0", "part-1"] {
+        let files: Vec<_> = fs::read_dir(at.join("made").join(part)).unwrap().map(Result::unwrap).collect();
+        assert!(files.len() > 8, "{files:?}");
+        for file in files.iter().filter(|file| file.path().extension().is_some_and(|kind| kind == "npy")) {
+            let other = at.join("cut").join(part).join(file.file_name());
+            assert!(fs::read(file.path()).unwrap() == fs::read(&other).unwrap(), "{}", other.display());
+        }
+    }
+    for (words, parts) in [
+        ("partition graph no --parts 1 --write-parts", ["--parts 1", "a copy of the dataset"]),
+        ("partition graph no --parts 2 --split-eval", ["--split-eval", "--write-parts"]),
+        ("partition graph no --map made --method bgl", ["--map", "--method"]),
+        ("partition graph no --map made --write-parts", ["--map", "--write-parts"]),
+        ("partition made/part-0 no --parts 2", ["made/part-0", "a part itself"]),
+    ] {
+        run(at, words).refuses(2, &parts);
+        assert!(!at.join("no").exists(), "{words}");
+    }
+    // Without what says that its lists are cut, a part is no dataset.
+    fs::rename(at.join("cut/part-0/meta.json"), at.join("meta.json")).unwrap();
+    run(at, "info cut/part-0").refuses(2, &["degree.npy", "meta.json"]);
+    let edited = fs::read_to_string(at.join("meta.json")).unwrap().replace("\"hops\": 1", "\"hops\": 99");
+    fs::write(at.join("cut/part-0/meta.json"), edited).unwrap();
+    run(at, "info cut/part-0").refuses(2, &["meta.json", "\"part\""]);
+}

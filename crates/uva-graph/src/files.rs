@@ -134,7 +134,15 @@ enum MetaProblem {
     OtherClasses { said: u64, columns: usize },
     #[error("\"classes\" is {0}, but label.npy has float32 values, which are for regression: remove the key")]
     ClassesOfNumbers(u64),
+    #[error("\"part\" is of no partition that can be: write the parts again")]
+    Part,
 }
+
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "only parts of a graph have it, since their lists are cut, and meta.json has no \"part\": copy the part's meta.json too"
+)]
+struct CutWithoutPart;
 
 impl Files {
     /// Maps every file of the dataset in `directory`.
@@ -161,7 +169,12 @@ impl Files {
             return Err(GraphError::invalid(&directory.join(meta::FILE_NAME), MetaProblem::Classes(classes)));
         }
         if let Some(part) = &meta.part {
+            if !part.can_be() {
+                return Err(GraphError::invalid(&directory.join(meta::FILE_NAME), MetaProblem::Part));
+            }
             part.check_beside(directory)?;
+        } else if directory.join(names::DEGREES).is_file() {
+            return Err(GraphError::invalid(&directory.join(names::DEGREES), CutWithoutPart));
         }
         let open = |name: &str| NpyArray::open(&directory.join(name));
 

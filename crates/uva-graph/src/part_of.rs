@@ -13,6 +13,12 @@ const DESCRIPTION: &str = "partition.json";
 /// The size limit of the description. It has a few numbers for each of at most 65,535 parts.
 const MOST_BYTES: u64 = 256 << 20;
 
+/// The most hops of a part: batches have no more.
+pub const MOST_HOPS: u32 = 32;
+
+/// The most parts of a partition: 16 bits name them.
+const MOST_PARTS: u32 = 65_535;
+
 /// The key `part` of `meta.json`: which part of which partition a dataset is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartOf {
@@ -51,6 +57,11 @@ struct Foreign {
 }
 
 impl PartOf {
+    /// Whether a partition can have such a part.
+    pub(crate) fn can_be(&self) -> bool {
+        (1..=MOST_HOPS).contains(&self.hops) && self.number < self.parts && self.parts <= MOST_PARTS
+    }
+
     /// Compares the description beside the part in `directory`, if there is one, with the part. A part that lies alone,
     /// as on a machine that holds no other, has nothing to compare.
     pub(crate) fn check_beside(&self, directory: &Path) -> Result<(), GraphError> {

@@ -41,7 +41,8 @@ pub(crate) fn between(graph: &Graph<'_>, of: &[u16], parts: u32) -> Vec<u64> {
 /// The most over the mean: 1 where all are equal, or nothing is there.
 #[must_use]
 pub fn over_mean(counts: &[u64]) -> f64 {
-    match (counts.iter().max(), counts.iter().sum::<u64>()) {
+    // Numbers of a file, which may be any.
+    match (counts.iter().max(), counts.iter().map(|&count| u128::from(count)).sum::<u128>()) {
         (Some(&most), all) if all > 0 => most as f64 * counts.len() as f64 / all as f64,
         _ => 1.0,
     }

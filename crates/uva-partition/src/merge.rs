@@ -28,8 +28,8 @@ pub(crate) fn merge(blocks: &Blocks, graph: &BlockGraph, caps: Caps) -> Blocks {
     for small in (0..count as u32).filter(|&block| !is_large[block as usize]) {
         let (own_nodes, own_train) = (blocks.nodes[small as usize], blocks.train[small as usize]);
         let fits = |into: u32, times: u64, nodes: &[u64], train: &[u64]| {
-            nodes[into as usize] + own_nodes <= times * caps.nodes
-                && train[into as usize] + own_train <= times * caps.train
+            nodes[into as usize] + own_nodes <= times.saturating_mul(caps.nodes)
+                && train[into as usize] + own_train <= times.saturating_mul(caps.train)
         };
         let large = graph.neighbours(small).filter(|&(other, _)| is_large[other as usize]);
         let best = large

@@ -101,6 +101,10 @@ impl Options {
     /// [`GraphError::Usage`] with the option and its valid values.
     pub fn check(&self, dataset: &Dataset) -> Result<(), GraphError> {
         let refuse = |option: &str, message: String| Err(GraphError::usage(option, message));
+        if dataset.part().is_some() {
+            let message = "it is a part itself: divide the dataset that it was cut from".to_owned();
+            return refuse("DATA", format!("{}: {message}", dataset.path().display()));
+        }
         if !(1..=MOST_PARTS).contains(&self.parts) {
             return refuse("--parts", format!("{} is not from 1 to {MOST_PARTS}", self.parts));
         }

@@ -12,6 +12,9 @@ use uva_sample::{
     SeedOrder, sampler,
 };
 
+/// The most parts whose visits are counted pair by pair: 8 bytes a pair, for each thread.
+pub const MOST_PAIRED: usize = 1024;
+
 /// Bytes of a node id between parts.
 const ID_BYTES: u64 = 8;
 
@@ -41,7 +44,7 @@ pub struct Visits {
     pub rows: u64,
     /// Those of nodes of other parts.
     pub remote_rows: u64,
-    /// Lists visited, by the part of the batch and the part of the list, row by row.
+    /// Lists visited, by the part of the batch and the part of the list, row by row; empty for more than [`MOST_PAIRED`] parts.
     pub by_pair: Vec<u64>,
     /// Messages to other parts: in each hop one to each part that lists are asked of, and one for rows.
     pub requests: u64,
@@ -51,7 +54,8 @@ pub struct Visits {
 
 impl Visits {
     fn of_parts(parts: usize) -> Visits {
-        Visits { by_pair: vec![0; parts * parts], ..Visits::default() }
+        let pairs = if parts <= MOST_PAIRED { parts * parts } else { 0 };
+        Visits { by_pair: vec![0; pairs], ..Visits::default() }
     }
 
     fn add(mut self, other: &Visits) -> Visits {
@@ -152,7 +156,9 @@ impl Worker<'_> {
             for destination in expanded..block.destinations {
                 let owner = part_of(batch.nodes()[destination]);
                 counted.list_visits += 1;
-                counted.by_pair[part * parts + owner] += 1;
+                if let Some(pair) = counted.by_pair.get_mut(part * parts + owner) {
+                    *pair += 1;
+                }
                 if owner != part {
                     let picks = block.indptr[destination + 1] - block.indptr[destination];
                     counted.remote_list_visits += 1;

@@ -130,13 +130,14 @@ pub struct CoreDivision {
 /// Divides `cores` cores among the stages: each gets some of its own, or, with fewer than three cores, all share them. The
 /// threads that are `given` stay. Of equally good divisions the one with the fewest threads is chosen, and of those the
 /// smallest (samplers, gather threads, training threads). The `usual` threads stay unless another division is predicted to
-/// save 5 %.
+/// save 5 %. There are `most_samplers` samplers at most.
 #[must_use]
 pub fn divide_cores(
     cores: usize,
     lines: &OfStages<StageLine>,
     given: OfStages<Option<usize>>,
     usual: OfStages<usize>,
+    most_samplers: usize,
 ) -> CoreDivision {
     let shared = cores < STAGES;
     let usual = OfStages {
@@ -145,11 +146,13 @@ pub fn divide_cores(
         training: given.training.unwrap_or(usual.training),
     };
     let usual_ms = lines.batch_ms(usual, cores, true);
-    let choices = |given: Option<usize>| given.map_or(1..=cores.max(1), |threads| threads..=threads);
+    let choices = |given: Option<usize>, most: usize| {
+        given.map_or(1..=cores.clamp(1, most.max(1)), |threads| threads..=threads)
+    };
     let mut best: Option<(f64, usize, OfStages<usize>)> = None;
-    for sampling in choices(given.sampling) {
-        for gathering in choices(given.gathering) {
-            for training in choices(given.training) {
+    for sampling in choices(given.sampling, most_samplers) {
+        for gathering in choices(given.gathering, cores) {
+            for training in choices(given.training, cores) {
                 let all = sampling + gathering + training;
                 if !shared && all > cores {
                     continue;
@@ -180,6 +183,7 @@ mod tests {
     use super::*;
 
     const OPEN: OfStages<Option<usize>> = OfStages { sampling: None, gathering: None, training: None };
+    const MOST: usize = 120;
     const ONE: OfStages<usize> = OfStages { sampling: 1, gathering: 1, training: 1 };
 
     fn line(divided_ms: f64, fixed_ms: f64) -> StageLine {
@@ -218,17 +222,24 @@ mod tests {
     #[test]
     fn each_stage_gets_cores_by_its_work_and_no_more_than_gain() {
         // BGL's stages that compete for a machine's cores: 60 ms, and 90 ms divided beside 5.
-        let division = divide_cores(12, &lines(60.0, (90.0, 5.0), (20.0, 0.0)), OPEN, ONE);
+        let division = divide_cores(12, &lines(60.0, (90.0, 5.0), (20.0, 0.0)), OPEN, ONE, MOST);
         assert_eq!(counts(division.threads), [3, 6, 1]);
         assert_eq!((division.batch_ms, division.shared), (20.0, false));
         let given = OfStages { training: Some(4), ..OPEN };
-        let division = divide_cores(12, &lines(60.0, (90.0, 5.0), (20.0, 0.0)), given, ONE);
+        let division = divide_cores(12, &lines(60.0, (90.0, 5.0), (20.0, 0.0)), given, ONE, MOST);
         assert_eq!(counts(division.threads), [3, 5, 4]);
     }
 
     #[test]
+    fn there_are_no_more_samplers_than_a_run_may_have() {
+        let lines = lines(900.0, (1.0, 0.0), (1.0, 0.0));
+        let division = |most| counts(divide_cores(12, &lines, OPEN, ONE, most).threads);
+        assert_eq!((division(MOST), division(4)), ([10, 1, 1], [4, 1, 1]));
+    }
+
+    #[test]
     fn two_cores_are_shared_and_a_slow_model_gets_both() {
-        let division = divide_cores(2, &lines(5.0, (5.0, 0.0), (30.0, 2.0)), OPEN, ONE);
+        let division = divide_cores(2, &lines(5.0, (5.0, 0.0), (30.0, 2.0)), OPEN, ONE, MOST);
         assert_eq!(counts(division.threads), [1, 1, 2]);
         // (5 + 5 + 30 + 2 · 2) / 2 against 32 on one thread.
         assert_eq!((division.batch_ms, division.usual_ms, division.shared), (22.0, 32.0, true));
@@ -237,9 +248,9 @@ mod tests {
     #[test]
     fn the_usual_threads_stay_unless_another_division_saves_enough() {
         let usual = OfStages { sampling: 2, gathering: 2, training: 4 };
-        let balanced = divide_cores(8, &lines(20.0, (20.0, 0.0), (40.0, 0.0)), OPEN, usual);
+        let balanced = divide_cores(8, &lines(20.0, (20.0, 0.0), (40.0, 0.0)), OPEN, usual, MOST);
         assert_eq!((balanced.threads, balanced.shared), (usual, true));
-        let skewed = divide_cores(8, &lines(2.0, (4.0, 0.0), (60.0, 0.0)), OPEN, usual);
+        let skewed = divide_cores(8, &lines(2.0, (4.0, 0.0), (60.0, 0.0)), OPEN, usual, MOST);
         assert_eq!(counts(skewed.threads), [1, 1, 6]);
     }
 
@@ -251,7 +262,7 @@ mod tests {
         ) {
             let [(sampling, _), gathering, training] = work;
             let lines = lines(sampling, gathering, training);
-            let division = divide_cores(cores, &lines, OPEN, ONE);
+            let division = divide_cores(cores, &lines, OPEN, ONE, MOST);
             let shared = cores < STAGES;
             for sampling in 1..=cores {
                 for gathering in 1..=cores {

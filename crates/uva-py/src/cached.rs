@@ -16,9 +16,11 @@ use uva_graph::{Dataset as Graph, ElementType};
 use uva_runtime::backend::{Backend, BackendOptions, DeviceChoice, SamplerChoice};
 use uva_runtime::cache::CacheContents;
 use uva_runtime::consumer::decide_here;
+use uva_runtime::options::Pad;
 use uva_runtime::planning::{self, check_plan_fits, read_plan};
+use uva_runtime::seed_order::AskedOrder;
 use uva_runtime::spec::{OptionError, Spelling};
-use uva_runtime::{LoaderOptions, RuntimeError};
+use uva_runtime::{Features, LoaderOptions, RuntimeError};
 use uva_sample::{BatchKey, ListReads, MiniBatch};
 
 use crate::array::Array;
@@ -202,10 +204,30 @@ fn start(
     options: LoaderOptions,
 ) -> PyResult<(Vec<String>, Row, Sender<Call>)> {
     options.check().or_raise()?;
+    let refused = |name, value: &str, reason| Err(of_runtime(OptionError::new(name, value, reason).into()));
     if options.aggregation != Aggregation::None {
         let reason = "a cached dataset loads rows as they are: leave it out, or use `Loader`";
-        return Err(of_runtime(OptionError::new("aggregate", options.aggregation.name(), reason).into()));
+        return refused("aggregate", options.aggregation.name(), reason);
     }
+    if options.pad != Pad::Off {
+        return refused(
+            "pad",
+            options.pad.name(),
+            "batches of a cached dataset have their own size: leave it out",
+        );
+    }
+    if options.features == Features::Disk {
+        return refused(
+            "features",
+            options.features.name(),
+            "a cached dataset reads rows from memory: leave it out",
+        );
+    }
+    if options.seed_order != AskedOrder::Shuffle {
+        let reason = "a cached dataset samples the seeds that it is given: leave it out";
+        return refused("seed_order", &options.seed_order.to_string(), reason);
+    }
+    check_whole(&graph, "a cached dataset")?;
     let asked = BackendOptions { device, ..BackendOptions::default() };
     let mut backend = decide_here(&asked, &graph, options.gather_threads).or_raise()?.backend;
     if let Backend::Cuda(cuda) = &mut backend {
@@ -230,6 +252,19 @@ fn start(
     let ended = || UvatrainError::new_err("the thread of the caches ended before it had them");
     let row = begins.recv().map_err(|_| ended())?.or_raise()?;
     Ok((warnings, row, calls))
+}
+
+/// Refuses a part of a graph for samplers whose seeds are not known beforehand: lists near its border are cut.
+pub fn check_whole(graph: &Graph, what: &str) -> PyResult<()> {
+    match graph.part() {
+        None => Ok(()),
+        Some(part) => Err(PyValueError::new_err(format!(
+            "{}: it is part {} of a graph, and lists of nodes near its border are cut, which {what} would not notice: use \
+             uvatrain.Loader, or the whole dataset",
+            graph.path().display(),
+            part.number
+        ))),
+    }
 }
 
 /// The thread: answers calls until nobody can call any more.

@@ -15,6 +15,7 @@ use uva_sample::{
 };
 
 use crate::array::Array;
+use crate::cached::check_whole;
 use crate::dataset::Dataset;
 use crate::dlpack::Element;
 use crate::edges::{exported, zeros};
@@ -140,6 +141,7 @@ impl NeighborSampler {
         kind: &str,
     ) -> PyResult<Self> {
         let graph = Arc::clone(dataset.get().graph());
+        check_whole(&graph, "this sampler")?;
         let kind = kind_named("kind", kind)?;
         let here = |kind: SamplerKind| !kind.needs_weights() && !kind.weighs_edges();
         if kind.needs_weights() {

@@ -88,6 +88,9 @@ def test_what_cannot_be_is_refused_by_name(graph):
         cached.sample([0], split="training")
     with pytest.raises(ValueError, match="aggregate"):
         uvatrain.CachedDataset(graph, aggregate="mean", **OPTIONS)
+    for option, value in [("features", "disk"), ("pad", "auto"), ("seed_order", "proximity:2")]:
+        with pytest.raises(ValueError, match=option):
+            uvatrain.CachedDataset(graph, **{option: value}, **OPTIONS)
     with pytest.raises(ValueError, match="device"):
         uvatrain.CachedDataset(graph, device="gpu", **OPTIONS)
     # A refused call leaves it in order.

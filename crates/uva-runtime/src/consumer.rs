@@ -133,7 +133,8 @@ impl BatchStream {
         };
         let mut plan =
             RunPlan::new(&dataset, &options, steered())?.sized(&dataset, &backend, main)?.on(backend);
-        if let Some(fewest) = fewest {
+        // Of the other splits no batch is left out.
+        if let Some(fewest) = fewest.filter(|_| main == Split::Train) {
             let most = plan::batches(&options, Split::Train, fewest);
             if most == 0 {
                 let reason = format!(

@@ -482,6 +482,11 @@ impl LoaderOptions {
                 "it is of no use with `seed_order=shuffle`; leave it out, or give `seed_order=proximity`";
             return Err(OptionError::of("order", reason).into());
         }
+        let edges_count = self.seed_order != AskedOrder::Shuffle && self.order_file.is_none();
+        if self.order_edges != OrderEdges::Both && !edges_count {
+            let reason = "it is of use where sequences are made for a `seed_order`; leave it out";
+            return Err(OptionError::of("order_edges", reason).into());
+        }
         self.sampling().check_kind().map_err(SampleError::from)?;
         let Part { index, of } = self.part;
         if index >= of {

@@ -4,8 +4,7 @@ use std::borrow::Cow;
 
 use crate::{Dataset, GraphError, PartitionMap, Split};
 
-/// The most hops of a part: batches have no more.
-pub const MOST_HOPS: u32 = 32;
+pub use crate::part_of::MOST_HOPS;
 
 /// How a dataset is cut into parts.
 #[derive(Debug, Clone, Copy)]

@@ -153,7 +153,7 @@ fn summary(cut: &Cut<'_>, options: &PartOptions<'_>, written: &[WrittenPart]) ->
         nodes: map.sizes(),
         train: cut.train.clone(),
         blocks: None,
-        edge_cut: edge_cut(cut),
+        edge_cut: 0,
         seconds: BTreeMap::new(),
         other: Map::new(),
     });
@@ -164,7 +164,7 @@ fn summary(cut: &Cut<'_>, options: &PartOptions<'_>, written: &[WrittenPart]) ->
         other.insert(key.to_owned(), value);
     }
     let dataset = PartitionSource { name: dataset.name().to_owned(), fingerprint: dataset.fingerprint() };
-    PartitionSummary { dataset, hops: options.hops, other, ..known }
+    PartitionSummary { dataset, hops: options.hops, edge_cut: edge_cut(cut), other, ..known }
 }
 
 /// Entries of lists that name a node of another part than the list's.

@@ -5,14 +5,14 @@ use uva_options::OptionError;
 use uva_plan::{OfStages, StageLine, TimedThreads, divide_cores};
 use uva_runtime::cache::CacheContents;
 use uva_runtime::metrics::Observer;
-use uva_runtime::options::{Part, Prepare};
+use uva_runtime::options::{MAX_SAMPLERS, Part, Prepare};
 use uva_runtime::plan::RunPlan;
-use uva_runtime::{LoaderOptions, Passes, RuntimeError, machine};
+use uva_runtime::{Aggregation, LoaderOptions, LookAhead, Passes, RuntimeError, machine};
 
 use super::chosen_cores::ChosenCores;
 use super::job::{Job, StagesToTime};
 use super::run::TrainingRun;
-use super::trainer_program::Trainer;
+use super::trainer_program::{Trainer, TrainerProgram};
 use super::trial::NotesOnly;
 use crate::launcher::{Launch, Launcher};
 
@@ -31,28 +31,8 @@ impl TrainingRun {
         given: OfStages<Option<usize>>,
         observer: &mut dyn Observer,
     ) -> Result<ChosenCores, RuntimeError> {
+        let program = self.check_cores(given)?;
         let (plan, training) = (&self.draft.plan, &self.training);
-        let refused = |reason: &str| Err(OptionError::new("cores", "auto", reason).into());
-        if training.decision.backend.cuda().is_some() {
-            return refused(
-                "this run trains on a GPU, and the CPU only samples: give `samplers`, or `device=cpu`",
-            );
-        }
-        if self.draft.dataset.hops().is_some() {
-            return refused(
-                "rows of a hop set are copied by workers, and nothing samples: give `samplers` and `train_threads`",
-            );
-        }
-        if plan.options.prepare == Prepare::Whole {
-            return refused(
-                "workers make whole batches, each on a core: leave out `prepare=whole`, or give `samplers`",
-            );
-        }
-        let Trainer::Program(program) = &training.trainer else {
-            return refused(
-                "it takes a trial run in processes: leave out `in_process`, or give the numbers of threads",
-            );
-        };
         let cores = machine::share_of_cores(1);
         let mut threads = vec![1, cores.div_ceil(2), cores];
         threads.dedup();
@@ -62,6 +42,7 @@ impl TrainingRun {
             part: Part { index: 0, of: u32::try_from(of).unwrap_or(u32::MAX) },
             feature_slots: BATCHES as usize,
             batch_slots: None,
+            look_ahead: LookAhead::Auto,
             samplers: 1,
             gather_threads: 1,
             ..plan.options.clone()
@@ -95,9 +76,55 @@ impl TrainingRun {
             true => OfStages { training: Some(usual.training), ..given },
             false => given,
         };
-        let division = divide_cores(cores, &lines, given, usual);
+        let division = divide_cores(cores, &lines, given, usual, MAX_SAMPLERS);
         let chosen = ChosenCores { cores, division, lines, timed };
         observer.note(&chosen.line());
         Ok(chosen)
+    }
+    /// Whether the stages of this run can be timed, and by which program.
+    ///
+    /// # Errors
+    /// As [`choose_cores`](Self::choose_cores), but for those of the trial.
+    pub fn check_cores(&self, given: OfStages<Option<usize>>) -> Result<&TrainerProgram, RuntimeError> {
+        let (options, training) = (&self.draft.plan.options, &self.training);
+        let refused = |reason: &str| Err(OptionError::new("cores", "auto", reason).into());
+        if training.decision.backend.cuda().is_some() {
+            return refused(
+                "this run trains on a GPU, and the CPU only samples: give `samplers`, or `device=cpu`",
+            );
+        }
+        if self.draft.dataset.hops().is_some() {
+            return refused(
+                "rows of a hop set are copied by workers, and nothing samples: give `samplers` and `train_threads`",
+            );
+        }
+        if options.prepare == Prepare::Whole {
+            return refused(
+                "workers make whole batches, each on a core: leave out `prepare=whole`, or give `samplers`",
+            );
+        }
+        if options.made_order.is_some() {
+            return refused(
+                "the stages are timed on shuffled batches, which have more rows than those of a `seed_order`: give the \
+                 numbers of threads",
+            );
+        }
+        if options.aggregation != Aggregation::None && options.sums_chosen_for.is_none() {
+            return refused(
+                "sums of the producer are not timed: leave out `aggregate`, or give the numbers of threads",
+            );
+        }
+        let needs_samplers = options.batch_slots.is_some() || options.look_ahead != LookAhead::Auto;
+        if needs_samplers && given.sampling.is_none() {
+            return refused(
+                "`batch_slots` and `look_ahead` depend on the number of samplers: give `samplers`, too",
+            );
+        }
+        match &training.trainer {
+            Trainer::Program(program) => Ok(program),
+            Trainer::Here(_) => refused(
+                "it takes a trial run in processes: leave out `in_process`, or give the numbers of threads",
+            ),
+        }
     }
 }

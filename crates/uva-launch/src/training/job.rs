@@ -480,6 +480,7 @@ mod tests {
                 Kind::Whole(_) => "7".to_owned(),
                 Kind::Real(_) => "0.25".to_owned(),
                 Kind::Choice(names) => names().last().unwrap().name.to_owned(),
+                _ if field.name == "cores" => "all".to_owned(),
                 _ => "elsewhere".to_owned(),
             };
             let mut options = usual.clone();

@@ -25,6 +25,7 @@ use crate::mps;
 use crate::preparation::{Draft, Prepared};
 use uva_runtime::backend::{self, Backend, BackendOptions, Decision, GatherChoice};
 use uva_runtime::control::{Control, Stop};
+use uva_runtime::cores::Cores;
 use uva_runtime::dry_run::{DryRun, MemoryKind, MemoryLine};
 use uva_runtime::memory::ProcessMemory;
 use uva_runtime::metrics::{End, Event, Observer, Roles};
@@ -221,7 +222,12 @@ impl TrainingRun {
         // A refusal of stored choices shows when the run starts.
         let settled = self.draft.settle_by_stored(decision.clone());
         let backend = settled.map_or_else(|_| decision.backend.clone(), |settled| settled.backend);
-        self.draft.dry_run(&backend, placement, more)
+        let mut dry = self.draft.dry_run(&backend, placement, more);
+        if options.cores == Some(Cores::Auto) {
+            dry.decided_at_start
+                .push("samplers, gather threads and training threads: a trial times the stages".to_owned());
+        }
+        dry
     }
 
     /// Runs to the end. The metrics' first line shows `options` unchanged.

@@ -155,8 +155,10 @@ fn make(options: &LoaderOptions, asked: AskedOrder, dataset: &Dataset) -> Result
         // Those that are tried are kept until the number is settled.
         AskedOrder::Proximity(None) => MOST_TRIED as u32,
     };
-    check_memory(dataset, options.order_edges, most_wanted)
-        .map_err(|reason| OptionError::new("seed_order", asked, reason))?;
+    if options.order_file.is_none() {
+        check_memory(dataset, options.order_edges, most_wanted)
+            .map_err(|reason| OptionError::new("seed_order", asked, reason))?;
+    }
     machine::start_threads()?;
     let began = Instant::now();
     let (source, file, most) = match &options.order_file {

@@ -10,8 +10,11 @@ use crate::cache::SampledGraph;
 use crate::machine::not_started;
 use crate::{LoaderOptions, RuntimeError};
 
+/// The most samplers that are timed side by side, as many as a run has by default: each has tables of its own.
+const MOST_SAMPLERS: usize = 8;
+
 /// Milliseconds a batch of this run's first training batches, sampled by as many samplers at the same time as each of
-/// `threads` says, and gathered by as many threads. Nothing else should work meanwhile.
+/// `threads` says (8 at most), and gathered by as many threads. Nothing else should work meanwhile.
 ///
 /// # Errors
 /// Options that cannot sample this dataset; errors of sampling and of reading rows; a machine without threads.
@@ -23,7 +26,11 @@ pub fn time_stages(
     let mut times = HostTimes::new(dataset, loader)?;
     let (mut sampling, mut gathering) = (Vec::new(), Vec::new());
     for &threads in threads {
-        sampling.push(TimedThreads { threads, ms: time_samplers(dataset, &times, threads)? });
+        let samplers = threads.min(MOST_SAMPLERS);
+        if sampling.last().is_none_or(|timed: &TimedThreads| timed.threads < samplers) {
+            let ms = time_samplers(dataset, &times, samplers)?;
+            sampling.push(TimedThreads { threads: samplers, ms });
+        }
         let gathered = times.gathering_by(threads, &[]).map_err(failed)?;
         gathering.push(TimedThreads { threads, ms: gathered.ms });
     }

@@ -18,6 +18,9 @@ use crate::flags::PartitionFlags;
 use crate::ui::work::Work;
 use crate::ui::{format, out};
 
+/// Hops, unless they are given.
+const USUAL_HOPS: u32 = 2;
+
 /// The picture's name in OUT.
 const PICTURE: &str = "partition.svg";
 
@@ -29,7 +32,9 @@ pub fn run(flags: &PartitionFlags) -> anyhow::Result<()> {
             super::clean_up_on_signals()?;
             let dataset = Dataset::open(&flags.data)?;
             let map = PartitionMap::open(map, &dataset)?;
-            partition_parts::write(&dataset, &map, &flags.cut, &flags.out, flags.json)
+            let of_map = map.summary.as_ref().map(|summary| summary.hops).filter(|hops| *hops > 0);
+            let hops = flags.cut.hops.or(of_map).unwrap_or(USUAL_HOPS);
+            partition_parts::write(&dataset, &map, (&flags.cut, hops), &flags.out, flags.json)
         }
         (None, parts) => divide(flags, parts.unwrap_or(1)),
     }
@@ -48,6 +53,7 @@ fn divide(flags: &PartitionFlags, parts: u32) -> anyhow::Result<()> {
             exit::usage("--split-eval: it is about parts that are written: give --write-parts").into()
         );
     }
+    let hops = flags.cut.hops.unwrap_or(USUAL_HOPS);
     let Some(method) = flags.method.0 else {
         let message =
             "--method metis: this program is built without METIS: --method bgl has the same purpose";
@@ -57,7 +63,7 @@ fn divide(flags: &PartitionFlags, parts: u32) -> anyhow::Result<()> {
         parts,
         method,
         refine: flags.refine,
-        hops: flags.cut.hops,
+        hops,
         block_nodes: flags.block_nodes,
         sources: flags.sources,
         count: flags.count,
@@ -77,9 +83,18 @@ fn divide(flags: &PartitionFlags, parts: u32) -> anyhow::Result<()> {
     let picture = picture::svg(dataset.name(), &made);
     let candidates = made.candidates.clone();
     let map = made.into_map(&dataset, &options);
+    if let (true, Some(summary)) = (flags.write_parts, &map.summary)
+        && let Some(empty) = summary.train.iter().position(|nodes| *nodes == 0)
+    {
+        let method = &summary.method;
+        return Err(exit::usage(format!(
+            "--method {method}: part {empty} got no training node: take pagraph or auto, or fewer --parts"
+        ))
+        .into());
+    }
     let written = match flags.write_parts {
         true => {
-            let cut = PartOptions { map: &map, hops: flags.cut.hops, split_eval: flags.cut.split_eval };
+            let cut = PartOptions { map: &map, hops, split_eval: flags.cut.split_eval };
             stage_parts(&dataset, &cut, staged.path(), &|progress| work.show(progress))?
         }
         false => {
@@ -147,7 +162,7 @@ fn say(
         format::seconds(seconds)
     ));
     if !written.is_empty() {
-        return partition_parts::say_written(dataset, written, &flags.cut, &flags.out);
+        return partition_parts::say_written(dataset, written, summary.hops, &flags.out);
     }
     let data = flags.data.display();
     out::say(&format!("next: uvatrain info {path}, uvatrain bench partition {data} --map {path}"));

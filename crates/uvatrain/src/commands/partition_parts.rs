@@ -17,24 +17,24 @@ use crate::ui::{format, out};
 pub fn write(
     dataset: &Dataset,
     map: &PartitionMap,
-    flags: &PartsFlags,
+    (flags, hops): (&PartsFlags, u32),
     path: &Path,
     as_json: bool,
 ) -> anyhow::Result<()> {
     let PartLayout::Closure = flags.layout;
     let began = Instant::now();
-    let options = PartOptions { map, hops: flags.hops, split_eval: flags.split_eval };
+    let options = PartOptions { map, hops, split_eval: flags.split_eval };
     let work = Work::with_remaining_time();
     let written = write_parts(dataset, &options, path, &|progress| work.show(progress))?;
     drop(work);
-    say(dataset, &written, flags, (path, began.elapsed().as_secs_f64()), as_json)
+    say(dataset, &written, (flags, hops), (path, began.elapsed().as_secs_f64()), as_json)
 }
 
 /// Says what each part at `path` holds, which took `seconds` to write.
 fn say(
     dataset: &Dataset,
     written: &[WrittenPart],
-    flags: &PartsFlags,
+    (flags, hops): (&PartsFlags, u32),
     (path, seconds): (&Path, f64),
     as_json: bool,
 ) -> anyhow::Result<()> {
@@ -43,7 +43,7 @@ fn say(
         return out::json(&json!({
             "path": path,
             "parts": written.len(),
-            "hops": flags.hops,
+            "hops": hops,
             "layout": "closure",
             "split_eval": flags.split_eval,
             "written": written,
@@ -52,25 +52,20 @@ fn say(
             "seconds": seconds,
         }));
     }
-    say_written(dataset, written, flags, path)?;
+    say_written(dataset, written, hops, path)?;
     out::say(&format!("in {}", format::seconds(seconds)));
     Ok(())
 }
 
 /// Says for people what each part at `path` holds.
-pub fn say_written(
-    dataset: &Dataset,
-    written: &[WrittenPart],
-    flags: &PartsFlags,
-    path: &Path,
-) -> anyhow::Result<()> {
+pub fn say_written(dataset: &Dataset, written: &[WrittenPart], hops: u32, path: &Path) -> anyhow::Result<()> {
     let bytes: u64 = written.iter().map(|part| part.bytes).sum();
     out::text(&table(written))?;
     out::say(&format!(
         "{}: {} parts, whole within {} in-hops; {:.2} copies of a node; about {}",
         path.display(),
         written.len(),
-        flags.hops,
+        hops,
         copies(dataset, written),
         ByteSize::from_bytes(bytes),
     ));

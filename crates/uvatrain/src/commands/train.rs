@@ -67,6 +67,10 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     }
     let caches = || flags.cache.options().request();
     let mut run = TrainingRun::new(dataset, &loader, options.clone(), &backend, caches(), trainer.clone())?;
+    let divides_cores = asked.cores == Some(Cores::Auto);
+    if divides_cores {
+        run.check_cores(given_threads(flags, &asked))?;
+    }
     if flags.dry_run {
         return dry_run::show(&run.dry_run(), flags.json);
     }
@@ -81,7 +85,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     };
     let mut view = progress::Training::new();
     let mut predicted = None;
-    if asked.cores == Some(Cores::Auto) {
+    if divides_cores {
         let chosen = run.choose_cores(given_threads(flags, &asked), &mut view)?;
         // The claim of the checkpoint's folder ends with the run that was timed.
         drop(run);

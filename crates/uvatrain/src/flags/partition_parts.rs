@@ -10,9 +10,9 @@ use super::within::within;
 #[command(next_help_heading = "Parts")]
 pub struct PartsFlags {
     /// Hops of the closures of pagraph, and of the batches over which auto counts; and within how many in-hops of its
-    /// training nodes a part is whole: as many as batches will have
-    #[arg(long, value_name = "L", value_parser = within::<u32>(1..=u64::from(MOST_HOPS)), default_value_t = 2)]
-    pub hops: u32,
+    /// training nodes a part is whole: as many as batches will have [default: those of the map, or 2]
+    #[arg(long, value_name = "L", value_parser = within::<u32>(1..=u64::from(MOST_HOPS)))]
+    pub hops: Option<u32>,
 
     /// Which nodes a part holds
     #[arg(long, value_enum, default_value_t = PartLayout::Closure)]

@@ -68,6 +68,8 @@ struct Report {
     rows: u64,
     remote_rows: u64,
     /// Lists visited, by the part of the batch and that of the list.
+    /// Left out for more than 1,024 parts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     by_pair: Vec<Vec<u64>>,
     requests_per_batch: f64,
     bytes_per_batch: f64,
