@@ -36,7 +36,7 @@ pub struct PartOf {
     pub dataset: String,
     /// The [fingerprint](crate::Dataset::fingerprint) of that dataset.
     pub fingerprint: String,
-    /// The [hash](fingerprint_of) of the partition's description.
+    /// The hash of the bytes of the partition's description, 16 hex digits.
     pub partition: String,
 }
 
