@@ -81,7 +81,7 @@ fn the_threads_that_auto_chooses_follow_from_what_it_timed_and_losses_are_those_
     for sampling in 1..=available {
         for gathering in 1..=available {
             for training in 1..=available {
-                if shared || sampling + gathering + training <= available {
+                if !shared && sampling + gathering + training <= available {
                     best = best.min(batch_ms(cores, [sampling, gathering, training], shared));
                 }
             }
