@@ -38,6 +38,17 @@ def run(command):
         sys.exit(f"{' '.join(map(str, command))}\nended with {ended.returncode}:\n{ended.stderr}")
 
 
+def graph(binary, name, folder):
+    """The graph of this name in the folder, where it is generated unless it is there."""
+    data = folder / name
+    if not data.exists():
+        run([binary, "generate", data, *GRAPHS[name][0].split()])
+        for split in ("valid", "test"):
+            # They are not timed.
+            shorten(data / f"{split}_idx.npy", 64)
+    return data
+
+
 def trained(binary, data, options, batches, way, metrics):
     """The lines of a run of at least so many batches."""
     # 8 bytes a node, behind a header of 128 at most.
@@ -85,12 +96,7 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         for name in chosen.graphs:
             generated, options = GRAPHS[name]
-            data = (chosen.data or Path(temporary)) / name
-            if not data.exists():
-                run([chosen.binary, "generate", data, *generated.split()])
-                for split in ("valid", "test"):
-                    # They are not timed.
-                    shorten(data / f"{split}_idx.npy", 64)
+            data = graph(chosen.binary, name, chosen.data or Path(temporary))
             result = measure(chosen.binary, data, options, chosen.batches, chosen.rounds, Path(temporary))
             found[name] = {"graph": generated, **result}
             speeds = " ".join(f"{result['medians'][way]:8.1f}" for way in WAYS)

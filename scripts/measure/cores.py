@@ -17,8 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from aggregate_choice import GRAPHS, ROOT, run
-from splits import shorten
+from aggregate_choice import GRAPHS, ROOT, graph, run
 
 STAGES = ["sampling", "gathering", "training"]
 NAMES = ["--samplers", "--gather-threads", "--train-threads"]
@@ -81,12 +80,7 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         for name in chosen.graphs:
             generated, options = GRAPHS[name]
-            data = (chosen.data or Path(temporary)) / name
-            if not data.exists():
-                run([chosen.binary, "generate", data, *generated.split()])
-                for split in ("valid", "test"):
-                    # They are not timed.
-                    shorten(data / f"{split}_idx.npy", 64)
+            data = graph(chosen.binary, name, chosen.data or Path(temporary))
             folder = Path(temporary)
             result = measure(chosen.binary, data, options, chosen.batches, chosen.rounds, chosen.most, folder)
             found[name] = {"graph": generated, **result}

@@ -26,6 +26,22 @@ pub trait OptionValue: Sized + PartialEq {
     }
 }
 
+/// Makes values of types that are read and shown as text, and held as that text too.
+#[macro_export]
+macro_rules! text_values {
+    ($($type:ty),* $(,)?) => {$(
+        impl $crate::OptionValue for $type {
+            fn of_text(text: &str) -> Option<Self> {
+                text.parse().ok()
+            }
+
+            fn text(&self) -> String {
+                self.to_string()
+            }
+        }
+    )*};
+}
+
 macro_rules! plain_values {
     ($($type:ty),*) => {$(
         impl OptionValue for $type {

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use uva_options::OptionValue;
-
 use crate::pin_cores::PinCores;
 use crate::{RuntimeError, machine};
 
@@ -49,18 +47,12 @@ impl FromStr for Cores {
     }
 }
 
-impl OptionValue for Cores {
-    fn of_text(text: &str) -> Option<Self> {
-        text.parse().ok()
-    }
-
-    fn text(&self) -> String {
-        self.to_string()
-    }
-}
+uva_options::text_values!(Cores);
 
 #[cfg(test)]
 mod tests {
+    use uva_options::OptionValue;
+
     use super::*;
 
     #[test]

@@ -127,15 +127,7 @@ impl fmt::Display for Chunk {
     }
 }
 
-impl OptionValue for Chunk {
-    fn of_text(text: &str) -> Option<Self> {
-        text.parse().ok()
-    }
-
-    fn text(&self) -> String {
-        self.to_string()
-    }
-}
+uva_options::text_values!(Chunk);
 
 /// What batches of a hop set hold, and in which order an epoch visits its rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

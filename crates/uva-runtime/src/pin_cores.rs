@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use uva_options::{OptionError, OptionValue};
+use uva_options::OptionError;
 
 use crate::{RuntimeError, machine};
 
@@ -106,18 +106,12 @@ impl FromStr for PinCores {
     }
 }
 
-impl OptionValue for PinCores {
-    fn of_text(text: &str) -> Option<Self> {
-        text.parse().ok()
-    }
-
-    fn text(&self) -> String {
-        self.to_string()
-    }
-}
+uva_options::text_values!(PinCores);
 
 #[cfg(test)]
 mod tests {
+    use uva_options::OptionValue;
+
     use super::*;
 
     #[test]

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use uva_options::OptionValue;
-
 /// The most sequences that an order has.
 pub const MOST_SEQUENCES: u32 = 1024;
 
@@ -54,18 +52,12 @@ impl fmt::Display for AskedOrder {
     }
 }
 
-impl OptionValue for AskedOrder {
-    fn of_text(text: &str) -> Option<Self> {
-        text.parse().ok()
-    }
-
-    fn text(&self) -> String {
-        self.to_string()
-    }
-}
+uva_options::text_values!(AskedOrder);
 
 #[cfg(test)]
 mod tests {
+    use uva_options::OptionValue;
+
     use super::*;
 
     #[test]
