@@ -12,6 +12,7 @@ parts as there are ranks; a machine needs the parts of its ranks and partition.j
 
 import argparse
 import os
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -19,9 +20,11 @@ import torch.nn.functional as F
 import uvatrain
 from sage import Sage
 
+Batches = uvatrain.Loader | uvatrain.Session
+
 
 @torch.no_grad()
-def accuracy(model: Sage, batches: uvatrain.Loader, device: str) -> float:
+def accuracy(model: Sage, batches: Batches, device: str) -> float:
     """Over all ranks. Their numbers of validation batches may differ by one, so the bare model is called: DDP's own
     forward would wait for the others."""
     model.eval()
@@ -34,6 +37,40 @@ def accuracy(model: Sage, batches: uvatrain.Loader, device: str) -> float:
     return int(counts[0]) / max(int(counts[1]), 1)
 
 
+def device_of_rank() -> str:
+    """The GPU or the CPU of this rank, which joins the others."""
+    gpu = torch.cuda.is_available()
+    device = f"cuda:{os.environ['LOCAL_RANK']}" if gpu else "cpu"
+    if gpu:
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if gpu else "gloo")
+    return device
+
+
+def fit(train: Batches, valid: Batches, epochs: int, device: str) -> None:
+    torch.manual_seed(0)
+    dataset = train.dataset
+    model = Sage(dataset.feature_dim, 64, dataset.num_classes, layers=2).to(device)
+    together = torch.nn.parallel.DistributedDataParallel(model)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for epoch in range(epochs):
+        together.train()
+        loss_sum = 0.0
+        for batch in train:
+            loss = F.cross_entropy(together(batch), batch.y, ignore_index=-1)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            loss_sum += loss.item()
+        valid_accuracy = accuracy(model, valid, device)
+        if dist.get_rank() == 0:
+            mean_loss = loss_sum / len(train)
+            print(
+                f"epoch {epoch}: {len(train)} batches a rank, loss {mean_loss:.6f}, validation {valid_accuracy:.4f}",
+                flush=True,
+            )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("data")
@@ -42,32 +79,14 @@ def main() -> None:
     parser.add_argument("--parts", action="store_true")
     args = parser.parse_args()
 
-    gpu = torch.cuda.is_available()
-    device = f"cuda:{os.environ['LOCAL_RANK']}" if gpu else "cpu"
-    if gpu:
-        torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if gpu else "gloo")
-    torch.manual_seed(0)
+    device = device_of_rank()
     part = "rank" if args.parts else None
-    options = dict(fanouts=[10, 5], batch_size=args.batch_size, device=device, part=part)
+    options: dict[str, Any] = dict(fanouts=[10, 5], batch_size=args.batch_size, device=device, part=part)
     with (
         uvatrain.Loader(args.data, **options) as train,
         uvatrain.Loader(args.data, split="valid", **options) as valid,
     ):
-        dataset = train.dataset
-        model = Sage(dataset.feature_dim, 64, dataset.num_classes, layers=2).to(device)
-        together = torch.nn.parallel.DistributedDataParallel(model)
-        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-        for epoch in range(args.epochs):
-            together.train()
-            for batch in train:
-                loss = F.cross_entropy(together(batch), batch.y, ignore_index=-1)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-            valid_accuracy = accuracy(model, valid, device)
-            if dist.get_rank() == 0:
-                print(f"epoch {epoch}: {len(train)} batches a rank, validation {valid_accuracy:.4f}", flush=True)
+        fit(train, valid, args.epochs, device)
     dist.destroy_process_group()
 
 

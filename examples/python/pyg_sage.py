@@ -4,11 +4,15 @@
 """
 
 import argparse
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 import uvatrain
 from torch_geometric.nn import GraphSAGE
+
+#: Those of pyg_sage_run.py come from the launcher.
+Batches = uvatrain.Loader | uvatrain.Session
 
 
 def logits(model: GraphSAGE, batch: uvatrain.Batch) -> torch.Tensor:
@@ -19,11 +23,12 @@ def logits(model: GraphSAGE, batch: uvatrain.Batch) -> torch.Tensor:
         num_sampled_nodes_per_hop=data.num_sampled_nodes,
         num_sampled_edges_per_hop=data.num_sampled_edges,
     )
-    return out[: data.batch_size]
+    seeds: torch.Tensor = out[: data.batch_size]
+    return seeds
 
 
 @torch.no_grad()
-def accuracy(model: GraphSAGE, batches: uvatrain.Loader) -> float:
+def accuracy(model: GraphSAGE, batches: Batches) -> float:
     model.eval()
     right = labelled = 0
     for batch in batches:
@@ -33,7 +38,7 @@ def accuracy(model: GraphSAGE, batches: uvatrain.Loader) -> float:
     return right / max(labelled, 1)
 
 
-def fit(train: uvatrain.Loader, valid: uvatrain.Loader, test: uvatrain.Loader, epochs: int) -> None:
+def fit(train: Batches, valid: Batches, test: Batches, epochs: int) -> None:
     torch.manual_seed(0)
     dataset = train.dataset
     model = GraphSAGE(dataset.feature_dim, 64, num_layers=2, out_channels=dataset.num_classes, dropout=0.5)
@@ -59,7 +64,7 @@ def main() -> None:
     args = parser.parse_args()
 
     # PyG expands only the nodes that a hop finds new; trimming layers rests on it.
-    options = dict(fanouts=[10, 5], batch_size=args.batch_size, expand="new")
+    options: dict[str, Any] = dict(fanouts=[10, 5], batch_size=args.batch_size, expand="new")
     with (
         uvatrain.Loader(args.data, **options) as train,
         uvatrain.Loader(args.data, split="valid", **options) as valid,

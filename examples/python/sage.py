@@ -6,6 +6,7 @@ DATA is a directory that `uvatrain generate`, `uvatrain import` or `uvatrain.wri
 """
 
 import argparse
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -25,7 +26,8 @@ class SageLayer(torch.nn.Module):
         total = h.new_zeros(block.num_dst, h.shape[1]).index_add_(0, destination, h[source])
         degree = block.indptr.diff().clamp(min=1).unsqueeze(1)
         # Destinations are the first of the sources, so no ids are needed.
-        return self.own(h[: block.num_dst]) + self.neighbours(total / degree)
+        rows: torch.Tensor = self.own(h[: block.num_dst]) + self.neighbours(total / degree)
+        return rows
 
 
 class Sage(torch.nn.Module):
@@ -64,7 +66,7 @@ def main() -> None:
     args = parser.parse_args()
 
     torch.manual_seed(0)
-    options = dict(fanouts=args.fanouts, batch_size=args.batch_size)
+    options: dict[str, Any] = dict(fanouts=args.fanouts, batch_size=args.batch_size)
     with (
         uvatrain.Loader(args.data, **options) as train,
         uvatrain.Loader(args.data, split="valid", **options) as valid,

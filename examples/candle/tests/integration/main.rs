@@ -1,0 +1,3 @@
+//! The example as a program: it runs, and what it learns is in the edges.
+
+mod trains;

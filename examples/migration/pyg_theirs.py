@@ -1,0 +1,77 @@
+"""GraphSAGE with PyG: its NeighborLoader, its layers, layers that trim. pyg_ours.py is the same script with uvatrain.
+
+    python pyg_theirs.py DATA [--epochs 10] [--seed 0]
+
+DATA is a directory of .npy files, as docs/data-format.md describes it. PyG needs pyg-lib or torch-sparse to sample.
+"""
+
+import argparse
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch_geometric.data import Data
+from torch_geometric.loader import NeighborLoader
+from torch_geometric.nn import SAGEConv
+from torch_geometric.utils import trim_to_layer
+
+
+class Model(torch.nn.Module):
+    def __init__(self, features: int, classes: int):
+        super().__init__()
+        self.layers = torch.nn.ModuleList([SAGEConv(features, 128), SAGEConv(128, classes)])
+
+    def forward(self, batch: Any) -> torch.Tensor:
+        x: torch.Tensor = batch.x
+        edge_index = batch.edge_index
+        for number, layer in enumerate(self.layers):
+            x, edge_index, _ = trim_to_layer(number, batch.num_sampled_nodes, batch.num_sampled_edges, x, edge_index)
+            x = layer(x, edge_index)
+            if number == 0:
+                x = F.dropout(F.relu(x), training=self.training)
+        return x[: batch.batch_size]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("data")
+    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    torch.manual_seed(args.seed)
+
+    def load(name: str) -> torch.Tensor:
+        return torch.from_numpy(np.load(f"{args.data}/{name}.npy"))
+
+    indptr, indices = load("indptr"), load("indices").long()
+    target = torch.repeat_interleave(torch.arange(len(indptr) - 1), indptr.diff())
+    label = load("label")
+    data = Data(x=load("feat"), y=label, edge_index=torch.stack([indices, target]))
+
+    options: dict[str, Any] = dict(num_neighbors=[10, 5], batch_size=512)
+    train = NeighborLoader(data, input_nodes=load("train_idx"), shuffle=True, **options)
+    test = NeighborLoader(data, input_nodes=load("test_idx"), **options)
+    model = Model(data.num_features, int(label.max()) + 1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+
+    for epoch in range(args.epochs):
+        model.train()
+        for batch in train:
+            loss = F.cross_entropy(model(batch), batch.y[: batch.batch_size])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+    model.eval()
+    right = total = 0
+    with torch.no_grad():
+        for batch in test:
+            predicted = model(batch).argmax(1)
+            right += int((predicted == batch.y[: batch.batch_size]).sum())
+            total += len(predicted)
+    print(f"test accuracy {right / total:.4f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""The same training as ddp.py under the launcher: one for all ranks of the machine, each of which attaches.
+
+    uvatrain run DATA --fanouts 10,5 --batch-size 256 --ranks 2 -- torchrun --standalone --nproc-per-node 2 ddp_run.py
+
+Samplers and producers of each rank are processes of their own. Nothing but the loaders is another.
+"""
+
+import argparse
+
+import torch.distributed as dist
+import uvatrain
+from ddp import fit
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--epochs", type=int, default=5)
+    args = parser.parse_args()
+
+    # The launcher's ranks have their batches in host memory.
+    dist.init_process_group("gloo")
+    train, valid = uvatrain.attach(), uvatrain.attach("valid")
+    fit(train, valid, args.epochs, "cpu")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
