@@ -29,15 +29,27 @@ __device__ __forceinline__ u32 picks_of(const SampleArguments& arguments, u64 de
   return draws(arguments, entries) ? arguments.fanout : entries;
 }
 
+// The reads of a list's weights: 32 bytes each, in every pass over them. The first pass finds the entries that exist,
+// another picks, and draws with replacement are added up before.
+__device__ __forceinline__ u64 weight_reads(const SampleArguments& arguments, u32 degree) {
+  if (arguments.existing == nullptr) return 0;
+  const u64 passes = !draws(arguments, degree) ? 1 : arguments.replace ? 3 : 2;
+  return passes * (((u64)degree + 7) / 8);
+}
+
 // How many picks the lists of this block's part have, and how often lists are read. Every thread comes here.
 __device__ __forceinline__ void count_picks(const SampleArguments& arguments, const Part& part) {
   u64 picks = 0, reads = 0, cached_reads = 0;
   for (u64 at = part.begin + threadIdx.x; at < part.end; at += blockDim.x) {
     const u32 of_list = picks_of(arguments, at);
-    const u64 of_reads = 1 + (u64)(arguments.reads_whole_lists ? arguments.degrees[at] : of_list);
+    const u32 degree = arguments.degrees[at];
+    const i64 node = arguments.batch_nodes[at];
+    const u64 of_entries = 1 + (u64)(arguments.reads_whole_lists ? degree : of_list);
+    const u64 of_weights = weight_reads(arguments, degree);
     picks += of_list;
-    reads += of_reads;
-    if ((u64)arguments.batch_nodes[at] < arguments.cached_lists) cached_reads += of_reads;
+    reads += of_entries + of_weights;
+    if ((u64)node < arguments.cached_lists)
+      cached_reads += of_entries + (caches_weights(arguments, node) ? of_weights : 0);
   }
   picks = block_sum(picks);
   if (threadIdx.x == 0) arguments.totals[blockIdx.x] = picks;
@@ -117,15 +129,16 @@ UVA_SAMPLE sample_lists(SampleArguments arguments) {
   for (uva::u64 at = part.begin + threadIdx.x; at < part.end; at += blockDim.x) {
     if (at < known) continue;
     const uva::i64 node = arguments.batch_nodes[at];
-    const bool cached = (uva::u64)node < arguments.cached_lists;
-    const long long* const ends = (cached ? arguments.cached_indptr : arguments.indptr) + node;
-    uva::u64 begin = ends[0], end = ends[1];
+    const uva::Ends ends = uva::ends_of(arguments, node);
+    uva::u64 begin = ends.begin, end = ends.end;
     // One comparison each refuses negative numbers too.
     if (begin > end || end > arguments.edges) {
       atomicMin(&report->bad_list, at);
       begin = end = 0;
     }
-    if (arguments.homes != nullptr) {
+    // The host has checked the places of lists whose weights it has cached: only edge ids need them.
+    const bool needs_home = arguments.edge_ids != nullptr || !uva::caches_weights(arguments, node);
+    if (arguments.homes != nullptr && needs_home) {
       const uva::u64 home = (uva::u64)uva::home_of(arguments, node);
       arguments.homes[at] = (uva::i64)home;
       if (arguments.existing != nullptr && (home > arguments.edges || end - begin > arguments.edges - home)) {
@@ -336,9 +349,7 @@ UVA_SAMPLE sample_nodes(SampleArguments arguments) {
     hash += uva::term(uva::TAG_NODES, at, name);
     if (at < arguments.seeds) hash += uva::term(uva::TAG_SEEDS, at, name);
     if (arguments.node_degrees != nullptr) {
-      const bool cached = (uva::u64)node < arguments.cached_lists;
-      const long long* const ends = (cached ? arguments.cached_indptr : arguments.indptr) + node;
-      uva::u64 degree = at < known ? arguments.degrees[at] : (uva::u64)(ends[1] - ends[0]);
+      uva::u64 degree = at < known ? arguments.degrees[at] : uva::entries_of(uva::ends_of(arguments, node));
       const uva::u64 home = uva::name_of(arguments.dataset_ids, arguments.dataset_ids_wide, node);
       if (arguments.whole_degrees != nullptr && home < arguments.nodes) degree = arguments.whole_degrees[home];
       arguments.node_degrees[at] = degree > 0x7fffffff ? 0x7fffffff : (int)degree;

@@ -64,10 +64,14 @@ struct SampleArguments {
   unsigned long long nodes;
   unsigned long long edges;
   // The lists of nodes 0…cached_lists-1 once more, in device memory.
-  const long long* cached_indptr;       // cached_lists + 1 entries; null where no list is cached
+  const long long* cached_indptr;       // cached_lists entries; null where no list is cached
   const void* cached_indices;
   unsigned long long cached_lists;
-  unsigned long long cached_edges;
+  unsigned long long cached_edges;      // where the last of them ends
+  const long long* cached_homes;        // an entry a cached list: where it begins in the dataset; null where that is
+                                        // looked up in home_indptr
+  const unsigned int* cached_weights;   // float32, one an entry of the cached lists; null where these are read from
+                                        // weights
   // Other names of the nodes, an entry a node; null where a node's id is its name.
   const void* original_ids;             // what random words and hashes are keyed by
   const void* dataset_ids;              // what comes out as the batch's nodes
@@ -155,9 +159,30 @@ __device__ __forceinline__ i64 name_of(const void* names, u64 wide, i64 node) {
   return wide ? reinterpret_cast<const i64*>(names)[node] : reinterpret_cast<const int*>(names)[node];
 }
 
+// A list in the graph's indices.
+struct Ends {
+  u64 begin;
+  u64 end;
+};
+
+// The ends of a node's list, from the cache or over the link. The last cached list ends where all of them do.
+__device__ __forceinline__ Ends ends_of(const SampleArguments& arguments, i64 node) {
+  const bool cached = (u64)node < arguments.cached_lists, last = (u64)node + 1 == arguments.cached_lists;
+  const long long* const ends = (cached ? arguments.cached_indptr : arguments.indptr) + node;
+  return {(u64)ends[0], last ? arguments.cached_edges : (u64)ends[1]};
+}
+
+__device__ __forceinline__ u64 entries_of(const Ends& list) { return list.end - list.begin; }
+
+// Whether the weights of a node's list are read from the cache.
+__device__ __forceinline__ bool caches_weights(const SampleArguments& arguments, i64 node) {
+  return arguments.cached_weights != nullptr && (u64)node < arguments.cached_lists;
+}
+
 // Where the list of a node begins in the dataset's indices, if that is elsewhere; -1 for a node that the dataset has
 // not.
 __device__ __forceinline__ i64 home_of(const SampleArguments& arguments, i64 node) {
+  if (arguments.cached_homes != nullptr && (u64)node < arguments.cached_lists) return arguments.cached_homes[node];
   const u64 id = (u64)name_of(arguments.dataset_ids, arguments.dataset_ids_wide, node);
   return id > arguments.nodes ? -1 : arguments.home_indptr[id];
 }

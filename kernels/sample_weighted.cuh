@@ -1,8 +1,9 @@
 // Picks in proportion to the weights of edges: docs/reproducible-batches.md to the letter.
 //
-// Weights lie where the dataset has them, in host memory, and are read in a warp's or a block's coalesced reads: once
-// to count the entries that exist, and again where there are more than are picked. Doubles are divided and multiplied,
-// never added, so that nothing can be contracted; both are rounded as IEEE 754 has it.
+// Weights of cached lists lie in device memory, others where the dataset has them, in host memory. They are read in a
+// warp's or a block's coalesced reads: once to count the entries that exist, and again where there are more than are
+// picked. Doubles are divided and multiplied, never added, so that nothing can be contracted; both are rounded as IEEE
+// 754 has it.
 #pragma once
 
 #include "sample_select.cuh"
@@ -186,18 +187,21 @@ __device__ __forceinline__ void draw_by_block(const PickedList& list, const u32*
     list.picks[index] = list.begin + (i64)(u32)places[index];
 }
 
+// The weights of a destination's list.
+__device__ __forceinline__ const u32* weights_of(const SampleArguments& arguments, u64 destination) {
+  if (caches_weights(arguments, arguments.batch_nodes[destination]))
+    return arguments.cached_weights + arguments.begins[destination];
+  return arguments.weights + home_begin(arguments, destination);
+}
+
 // Counts the entries of each list that exist, and finds the heaviest.
 struct Weigh {
   const SampleArguments& arguments;
 
-  __device__ __forceinline__ const u32* weights_of(u64 destination) const {
-    return arguments.weights + home_begin(arguments, destination);
-  }
-
   __device__ __forceinline__ bool is_long(u64 destination) const { return arguments.degrees[destination] > WARP_LIST; }
 
   __device__ __forceinline__ void by_warp(u64 destination) const {
-    const u32* const weights = weights_of(destination);
+    const u32* const weights = weights_of(arguments, destination);
     const u32 degree = arguments.degrees[destination];
     u32 there = 0, heaviest = 0;
 #pragma unroll 4
@@ -212,7 +216,7 @@ struct Weigh {
 
   __device__ __forceinline__ void by_block(u64 destination) const {
     __shared__ u32 of_block;
-    const u32* const weights = weights_of(destination);
+    const u32* const weights = weights_of(arguments, destination);
     const u32 degree = arguments.degrees[destination];
     if (threadIdx.x == 0) of_block = 0;
     __syncthreads();
@@ -248,7 +252,7 @@ struct Weighted {
 
   __device__ __forceinline__ void by_warp(u64 destination) const {
     const PickedList list = list_of(arguments, destination);
-    const u32* const weights = arguments.weights + home_begin(arguments, destination);
+    const u32* const weights = weights_of(arguments, destination);
     const u32 existing = arguments.existing[destination];
     if (!draws(arguments, existing)) {
       if (existing == list.degree) {
@@ -266,7 +270,7 @@ struct Weighted {
 
   __device__ __forceinline__ void by_block(u64 destination) const {
     const PickedList list = list_of(arguments, destination);
-    const u32* const weights = arguments.weights + home_begin(arguments, destination);
+    const u32* const weights = weights_of(arguments, destination);
     const u32 existing = arguments.existing[destination];
     if (!draws(arguments, existing)) {
       if (existing == list.degree) {

@@ -51,6 +51,7 @@ step "libtorch" scripts/setup/libtorch.sh
 step "Python" scripts/setup/python.sh
 step "format" cargo fmt --all --check
 step "imports" scripts/check/imports.py
+step "packages" scripts/release/packages.py --unreleased
 step "builds without libtorch" without_libtorch
 step "clippy" cargo clippy --workspace --all-targets -- -D warnings
 step "tests without libtorch" tests_without_libtorch

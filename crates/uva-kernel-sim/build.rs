@@ -14,7 +14,8 @@ use uva_kernels::verdict::VerdictArguments;
 fn main() {
     let crate_folder =
         PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"));
-    let kernels = crate_folder.join("../../kernels");
+    // A link to the folder of the checkout, so that the package of this crate holds the files.
+    let kernels = crate_folder.join("kernels");
     let generated = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let write = |name: &str, lines: Vec<String>| {
         std::fs::write(generated.join(name), lines.join("\n") + "\n")

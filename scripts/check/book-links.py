@@ -40,8 +40,12 @@ def main(book, docs):
                 continue
             target = (path.parent / urllib.parse.unquote(parts.path)) if parts.path else path
             outside = docs / path.parent.relative_to(book) / urllib.parse.unquote(parts.path)
+            kept = parts.path
+            # mdBook takes every link to a .md file for one to a page.
+            if outside.suffix == ".html" and not outside.exists() and outside.with_suffix(".md").is_file():
+                outside, kept = outside.with_suffix(".md"), kept.removesuffix(".html") + ".md"
             if parts.path.startswith("../") and not target.exists() and outside.is_file():
-                inside = "checkout/" + parts.path.replace("../", "")
+                inside = "checkout/" + kept.replace("../", "")
                 (book / inside).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(outside, book / inside)
                 changed = changed.replace(f'href="{link}"', f'href="{inside}"')

@@ -17,7 +17,7 @@ trap 'rm -rf "$work"' EXIT
 "$python" -m venv "$work/venv" || fail "$python cannot make a virtual environment: apt install python3-venv"
 python=$work/venv/bin/python3
 "$python" -m pip install --quiet --no-cache-dir --disable-pip-version-check --upgrade \
-  pip torch torch-geometric numpy networkx pytest maturin abi3info >&2 ||
+  pip torch torch-geometric numpy networkx pytest maturin abi3info lightning nbclient ipykernel mypy >&2 ||
   fail "pip could not install the newest packages: the lines above say why"
 "$python" -c '
 import sys, torch, torch_geometric, numpy

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The Python module, as people get it: built by `pip` from this checkout as the wheel of a release, looked at
+# The Python package, as people get it: built by `pip` from this checkout as a wheel, the program inside, looked at
 # (scripts/check/wheel.py), installed, and tested by pytest with PyTorch, PyG and numpy (scripts/setup/python.sh), examples
-# included. Needs no network once those are in their cache.
+# included. Needs no network once those are in their cache. The wheels of a release are scripts/release/wheels.py's.
 #
 #   scripts/check/python.sh [--wheel FILE | --profile NAME] [--python PYTHON] [--at-once N] [pytest's arguments…]
 #
@@ -36,26 +36,31 @@ if [[ -z $python ]]; then
   offline=(--no-index --find-links "$(dirname "$python")/../wheels")
 fi
 
-if [[ -z $wheel ]]; then
-  # The first half of `pip install ./crates/uva-py`, whose second half is below: the file in between is what is looked at.
-  # Of pip's own output only a failure is of interest, and it says all of it then.
-  echo "check/python: building the wheel" >&2
-  MATURIN_PEP517_ARGS="--profile $profile" \
-    "$python" -m pip wheel --quiet --no-deps "${offline[@]}" --wheel-dir "$work/wheel" "$checkout/crates/uva-py"
-  wheel=$(echo "$work"/wheel/uvatrain-*.whl)
-fi
-"$python" "$checkout/scripts/check/wheel.py" "$wheel"
-"$python" -m pip install --quiet --no-deps --no-index --target "$work/site" "$wheel"
-
-# The program of the same checkout, which starts samplers and producer for what attaches: the one that is named, as
-# scripts/test.sh does, whose tests have built it; else it is built here.
-if [[ -z ${UVATRAIN_PROGRAM:-} ]]; then
+# The program, which starts samplers and producer for what attaches: the one that is named, as scripts/test.sh does, whose
+# tests have built it; that of a wheel that is there already; else it is built here.
+if [[ -z ${UVATRAIN_PROGRAM:-} && -n $wheel ]]; then
+  UVATRAIN_PROGRAM=$work/site/bin/uvatrain
+elif [[ -z ${UVATRAIN_PROGRAM:-} ]]; then
   # With `-p uvatrain` cargo would choose fewer features of what others made, and build more anew.
   (cd "$checkout" && cargo build --quiet --workspace --bin uvatrain)
   target=$(cd "$checkout" && cargo metadata --format-version 1 --no-deps |
     "$python" -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
   UVATRAIN_PROGRAM=$target/debug/uvatrain
 fi
+if [[ -z $wheel ]]; then
+  # The first half of `pip install ./crates/uva-py`, whose second half is below: the file in between is what is looked at.
+  # Of pip's own output only a failure is of interest, and it says all of it then.
+  echo "check/python: building the wheel" >&2
+  # The program goes into the wheel as a release has it: without symbols.
+  mkdir "$work/program"
+  strip -o "$work/program/uvatrain" "$UVATRAIN_PROGRAM"
+  UVATRAIN_WHEEL_PROGRAM=$work/program/uvatrain MATURIN_PEP517_ARGS="--profile $profile" \
+    "$python" -m pip wheel --quiet --no-deps "${offline[@]}" --wheel-dir "$work/wheel" "$checkout/crates/uva-py"
+  wheel=$(echo "$work"/wheel/uvatrain-*.whl)
+fi
+"$python" "$checkout/scripts/check/wheel.py" "$wheel"
+"$python" -m pip install --quiet --no-deps --no-index --target "$work/site" "$wheel"
+
 export UVATRAIN_PROGRAM
 export UVATRAIN=$UVATRAIN_PROGRAM
 # A wheel for tests/test_check_wheel.py to spoil.

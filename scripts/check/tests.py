@@ -24,6 +24,8 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+# The tests that drive the program. They take longer than all commands of --beside together.
+LONGEST = "uvatrain integration"
 CARGO = [os.environ.get("CARGO", "cargo"), "test", "--workspace"]
 
 
@@ -76,8 +78,8 @@ def note(folder):
 
 
 def test_programs():
-    """A job for each test program, in the folder and the environment in which cargo runs it. The largest ones, which
-    are those of whole programs, come first: the last to end should be short ones."""
+    """A job for each test program, in the folder and the environment in which cargo runs it. The longest comes first,
+    then the largest, which are those of whole programs: the last to end should be short ones."""
     with tempfile.TemporaryDirectory() as folder:
         runner = [sys.executable, str(pathlib.Path(__file__).resolve()), "--note", folder]
         configured = f"target.'cfg(all())'.runner = {json.dumps(runner)}"
@@ -100,7 +102,7 @@ def test_programs():
         # A test program of the library or of a binary has the name of its crate.
         return f"{package} {program}"
 
-    noted.sort(key=size, reverse=True)
+    noted.sort(key=lambda one: (name(one) == LONGEST, size(one)), reverse=True)
     return [Job(name(one), one["command"], one["folder"], one["environment"]) for one in noted]
 
 
@@ -154,7 +156,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)) + 1, help="jobs at a time")
     parser.add_argument("--beside", action="append", default=[], metavar="NAME=COMMAND",
-                        help="another job, started right behind the largest test program")
+                        help="another job, started right behind the longest test program")
     parser.add_argument("--only", default="", metavar="PATTERN", help="only jobs whose names match")
     options = parser.parse_args()
     # As cargo does before it runs anything; examples are built too.
@@ -164,9 +166,9 @@ def main():
                                        check=True, capture_output=True).stdout)["target_directory"]
     logs = pathlib.Path(target) / "tests"
     logs.mkdir(exist_ok=True)
-    largest, *others = test_programs()
+    longest, *others = test_programs()
     beside = [Job(name, shlex.split(command)) for name, _, command in (one.partition("=") for one in options.beside)]
-    jobs = [largest, *beside, *others]
+    jobs = [longest, *beside, *others]
     jobs.append(Job("doc tests", [*CARGO, "--doc", "--no-fail-fast"]))
     jobs = [job for job in jobs if re.search(options.only, job.name)]
     since = time.monotonic()

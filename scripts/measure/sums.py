@@ -2,7 +2,7 @@
 """Measures the sums of a first layer beside torch's embedding_bag, on the same lists of the same batches.
 
     PYTHON scripts/measure/sums.py [--program target/release/uvatrain] [--graph DIR] [--rounds 3] [--threads 1]
-                                   [--out docs/results/sums.json]
+                                   [--dgl-python PYTHON] [--out docs/results/sums.json]
 
 GraphSAGE's first layer begins with two things of each destination: the mean of its sampled neighbours' rows, and its own
 row. Each is made in these ways from the same table:
@@ -11,6 +11,8 @@ row. Each is made in these ways from the same table:
 - gathered   `uvatrain bench aggregate`: all rows of the batch gathered, then sums of the gathered rows
 - bag        torch.nn.functional.embedding_bag(mode="mean") straight on the table, and index_select of the own rows
 - bag float  the same on a float32 copy of the rows of the batch, whose conversion counts; for half-precision tables
+- dgl        with --dgl-python (`scripts/peers/environment.sh dgl` prints it), float32: the batch's rows fetched, and
+             update_all(copy_u, mean) on a block that was made before; the own rows are the first of them
 
 Element types are float32 and float16, each on graphs of a million nodes that are generated for it, or that of --graph.
 Lists and rows are compared with the table before anything is timed. Rounds are interleaved. Medians count, of the batches
@@ -29,7 +31,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/measure"))
 from watched import machine  # noqa: E402
 
-BATCHES = 16
+# No more than an epoch of the citation graph has.
+BATCHES = 10
 # Fanouts, outermost hop last, and seeds a batch.
 SHAPES = [([10], 1000), ([10, 10], 1000), ([15, 10, 5], 1000)]
 KINDS = ["powerlaw", "citation"]
@@ -61,6 +64,41 @@ def lists(data, fanouts, batch):
     return found
 
 
+DGL = """
+import os, statistics, sys, time
+os.environ["DGLBACKEND"] = "pytorch"
+import numpy, torch, dgl, dgl.function as fn
+table, lists, count, threads = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+torch.set_num_threads(threads)
+table, batches = torch.from_numpy(numpy.load(table)), []
+for number in range(count):
+    indptr, indices, nodes = (torch.from_numpy(numpy.load(f"{lists}/{number}.{name}.npy")) for name in ("indptr", "indices", "nodes"))
+    batches.append((dgl.create_block(("csc", (indptr, indices, [])), len(nodes), len(indptr) - 1), nodes))
+taken = []
+for turn in range(2):
+    for block, nodes in batches:
+        start = time.perf_counter()
+        with block.local_scope():
+            block.srcdata["x"] = table.index_select(0, nodes)
+            block.update_all(fn.copy_u("x", "m"), fn.mean("m", "y"))
+        if turn:
+            taken.append((time.perf_counter() - start) * 1e3)
+print(statistics.median(taken))
+"""
+
+
+def dgls(python, data, batches, threads):
+    """Median milliseconds of a batch by DGL."""
+    import numpy
+
+    with tempfile.TemporaryDirectory() as folder:
+        for number, (_, indptr, _, nodes, indices, _) in enumerate(batches):
+            for name, array in (("indptr", indptr), ("indices", indices), ("nodes", nodes)):
+                numpy.save(f"{folder}/{number}.{name}.npy", array.numpy())
+        command = [python, "-c", DGL, data / "feat.npy", folder, len(batches), threads]
+        return float(subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, check=True).stdout)
+
+
 def table_of(data):
     """The feature table in memory, as torch has it. bfloat16 lies in the file as uint16."""
     import numpy
@@ -82,7 +120,7 @@ def timed(work, batches):
     return statistics.median(taken)
 
 
-def measure(program, data, rounds, threads):
+def measure(program, data, rounds, threads, dgl):
     import torch
     from torch.nn.functional import embedding_bag
 
@@ -103,7 +141,7 @@ def measure(program, data, rounds, threads):
         assert torch.equal(x.to(table.dtype), table[nodes]), "rows of the batch are not those of the table"
         wanted = embedding_bag(indices, x.double(), indptr[:-1], mode="mean")
         worst = (bag(*batches[0])[0].double() - wanted).abs().max().item()
-        found = {name: [] for name in ("host", "gathered", "bag", "bag_float")}
+        found = {name: [] for name in ("host", "gathered", "bag", "bag_float", "dgl")}
         for _ in range(rounds):
             host, gathered, counts = ours(program, data, fanouts, batch, threads)
             found["host"].append(host)
@@ -111,6 +149,8 @@ def measure(program, data, rounds, threads):
             found["bag"].append(timed(bag, batches))
             if table.dtype != torch.float32:
                 found["bag_float"].append(timed(bag_float, batches))
+            elif dgl:
+                found["dgl"].append(dgls(dgl, data, batches, threads))
         medians = {name: round(statistics.median(of), 4) for name, of in found.items() if of}
         torchs = min(value for name, value in medians.items() if name.startswith("bag"))
         cells.append({
@@ -120,11 +160,13 @@ def measure(program, data, rounds, threads):
             "milliseconds": medians, "rounds": found, "largest_difference_of_torch": worst,
             "over_gathered": round(medians["gathered"] / medians["host"], 2),
             "over_torch": round(torchs / medians["host"], 2),
+            "over_dgl": round(medians["dgl"] / medians["host"], 2) if "dgl" in medians else None,
         })
         cell = cells[-1]
         print(f"{data.name:18} {','.join(map(str, fanouts)):9} S/D {cell['sources_a_destination']:5.1f}  E/S "
               f"{cell['entries_a_source']:5.2f}  " + "  ".join(f"{name} {value:8.3f}" for name, value in medians.items())
-              + f"  ms; {cell['over_gathered']:.2f} × gathered, {cell['over_torch']:.2f} × torch", flush=True)
+              + f"  ms; {cell['over_gathered']:.2f} × gathered, {cell['over_torch']:.2f} × torch"
+              + (f", {cell['over_dgl']:.2f} × dgl" if dgl and cell["over_dgl"] else ""), flush=True)
     return cells
 
 
@@ -134,6 +176,7 @@ def main():
     arguments.add_argument("--graph", type=Path)
     arguments.add_argument("--rounds", type=int, default=3)
     arguments.add_argument("--threads", type=int, default=1)
+    arguments.add_argument("--dgl-python", type=Path)
     arguments.add_argument("--types", nargs="+", default=["f32", "f16"])
     arguments.add_argument("--out", type=Path)
     chosen = arguments.parse_args()
@@ -143,10 +186,12 @@ def main():
         for kind in KINDS if not chosen.graph else []:
             for element in chosen.types:
                 graphs.append(Path(temporary) / f"{kind}-{element}")
+                # Papers of a citation graph are divided by their years.
+                share = ["--train-share", "0.1"] if kind != "citation" else []
                 subprocess.run([chosen.program, "generate", graphs[-1], "--kind", kind, "--nodes", "1000000", "--feat-dim",
-                                "100", "--feat-dtype", element, "--train-share", "0.1"], check=True, capture_output=True)
+                                "100", "--feat-dtype", element, *share], check=True, stdout=subprocess.DEVNULL)
         for data in graphs:
-            cells += measure(chosen.program, data, chosen.rounds, chosen.threads)
+            cells += measure(chosen.program, data, chosen.rounds, chosen.threads, chosen.dgl_python)
     if chosen.out:
         chosen.out.write_text(json.dumps({"machine": machine(), "threads": chosen.threads, "cells": cells}, indent=1) + "\n")
 

@@ -82,6 +82,7 @@ def contenders(section, cores, quick):
         add("uvatrain", f"{cores} samplers" if several else "", samplers=cores, gather_threads=1)
         if several:
             add("uvatrain", "1 sampler", samplers=1, gather_threads=1)
+        add("uvatrain", f"{cores} workers of whole batches" if several else "whole batches", samplers=cores, prepare="whole")
         for way, variables in both_sizes_of_pages:
             for workers in (0, cores) if several else (0,):
                 more = [way] * bool(way) + [f"{workers} loader processes"] * (workers > 0)

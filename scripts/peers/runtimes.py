@@ -154,10 +154,10 @@ class Program:
 
     def loading(self, request):
         batches = self._times("loading", request, 32)
+        makers = ["--prepare", request["prepare"]] if "prepare" in request else ["--gather-threads", request["gather_threads"]]
         report = self._run("bench", "pipeline", self.graph, "--fanouts", words(request["fanouts"]), "--batch-size",
-                           request["batch_size"], "--drop-last", "--samplers", request["samplers"], "--gather-threads",
-                           request["gather_threads"], "--batches", batches, "--epochs",
-                           1 + batches // max(1, request["epoch_batches"]), "--seed", request["seed"])
+                           request["batch_size"], "--drop-last", "--samplers", request["samplers"], *makers,
+                           "--batches", batches, "--epochs", 1 + batches // max(1, request["epoch_batches"]), "--seed", request["seed"])
         return {"batches": report["batches"], "seconds": report["seconds"], "edges": report["edges"],
                 "input_nodes": report["input_nodes"], "bytes": report["feature_bytes"], "batch_ms": report["batch_ms"]}
 

@@ -3,10 +3,11 @@
 #
 #   ${UVATRAIN_CACHE:-${XDG_CACHE_HOME:-~/.cache}/uvatrain}/python-3.11-0123456789ab/bin/python3
 #
-# It has what scripts/setup/python-environment.txt lists (torch 2.11, PyG 2.8, numpy, pytest, maturin) for the Python that
-# `python3` is (UVATRAIN_PYTHON names another; 3.10 to 3.13), and nothing of that Python's own packages. The folder's
-# name holds a hash of the list: another list gets another folder. About 2 GB to download and 3.1 GB unpacked. Bytecode is
-# included: an import of torch takes twice as long without it, and dozens of tests start a Python of their own.
+# It has what scripts/setup/python-environment.txt lists (torch 2.11, PyG 2.8, numpy, pytest, Lightning, a kernel of
+# Jupyter's, mypy, maturin) for the Python that `python3` is (UVATRAIN_PYTHON names another; 3.10 to 3.13), and nothing of
+# that Python's own packages. The folder's name holds a hash of the list: another list gets another folder. About 2 GB to
+# download and 3.2 GB unpacked. Bytecode is included: an import of torch takes twice as long without it, and dozens of
+# tests start a Python of their own.
 #
 # A second run changes nothing and uses no network. Several runs at once are safe, and so is one that is killed.
 # Wheels that lie in the cache's folder `wheels` are taken from there; where that has all of them, neither pip nor a
@@ -62,7 +63,8 @@ fill() {
   say "unpacking into $installed"
   "$python" "${BASH_SOURCE[0]%/*}/unpack-wheels.py" unpack "$LIST" "$partial/root" "$KEPT" "$partial/wheels" "$cache/wheels" ||
     fail "could not unpack the wheels (disk full, or a damaged file)"
-  "$partial/root/bin/python3" -c 'import torch, torch_geometric, numpy, networkx, pytest' >&2 ||
+  "$partial/root/bin/python3" -c 'import torch, torch_geometric, numpy, networkx, pytest
+import ipykernel, lightning, mypy, nbclient' >&2 ||
     fail "what was unpacked cannot be imported; the lines above say why"
   # What `pip install ./crates/uva-py` gets for itself, so that it needs no network either.
   mkdir "$partial/root/wheels"

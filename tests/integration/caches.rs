@@ -62,7 +62,7 @@ fn a_run_with_caches_computes_what_one_without_does() {
         "--gpu-cache 100KiB",
         "--gpu-cache 250KiB --samplers 2 --slots 3",
         "--gpu-cache 100KiB --cache-policy degree --in-process",
-        "--gpu-cache 100KiB --cache-policy analytic",
+        "--gpu-cache 100KiB --cache-policy analytic --timed-by random",
         "--gpu-cache 100KiB --cache-policy random",
         "--gpu-cache 100KiB --cache-policy optimal",
         "--gpu-cache 100KiB --cache-policy fifo",
@@ -201,11 +201,17 @@ fn a_plan_is_written_once_and_used_by_runs() {
     let temp = directory();
     small_graph(temp.path());
     let outcome =
-        plan(temp.path(), "--gpu-cache 250KiB --out plan.json --svg plan.svg --json").run().succeeds();
+        plan(temp.path(), "--gpu-cache 250KiB --timed-by random --out plan.json --svg plan.svg --json")
+            .run()
+            .succeeds();
     let printed: Value = serde_json::from_str(&outcome.stdout).expect("one JSON object");
+    let ways = printed["fits"].as_array().unwrap().iter().map(|fit| fit["by"].as_str());
+    assert_eq!(ways.collect::<Vec<_>>(), [Some("random"), Some("rank")]);
+    assert_eq!(printed["timed_by"], "random");
     let written: Value =
         serde_json::from_slice(&std::fs::read(temp.path().join("plan.json")).unwrap()).unwrap();
-    for field in ["version", "dataset", "options", "policy", "budget_bytes", "model", "predictions", "curves"]
+    for field in
+        ["version", "dataset", "options", "policy", "budget_bytes", "model", "predictions", "curves", "fits"]
     {
         assert_eq!(printed[field], written[field], "{field}");
     }

@@ -572,6 +572,9 @@ fn the_cache_bench_says_how_few_bytes_take_most_reads() {
             "{shares:?}"
         );
     }
+    // Caches are timed as a run fills them, and filled at random.
+    let fits = report["allocation"]["fits"].as_array().unwrap();
+    assert_eq!(fits.iter().map(|fit| fit["by"].as_str().unwrap()).collect::<Vec<_>>(), ["rank", "random"]);
     let stages = report["time_of_stages"].as_array().unwrap();
     assert_eq!(stages.iter().map(|of| of["fanouts"][0].as_u64().unwrap()).collect::<Vec<_>>(), [2, 5, 15]);
     assert!(

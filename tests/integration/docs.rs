@@ -30,6 +30,19 @@ fn pages() -> Vec<(PathBuf, String)> {
     paths.into_iter().map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
 }
 
+/// Further pages, which are no part of the book.
+fn pages_beside_the_book() -> Vec<(PathBuf, String)> {
+    let names = [
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "examples/migration/README.md",
+        "mps/README.md",
+        "packaging/README.md",
+        "packaging/docker/README.md",
+    ];
+    names.map(|name| root().join(name)).map(|path| (path.clone(), fs::read_to_string(path).unwrap())).into()
+}
+
 /// The lines of a page's ```sh blocks that call `uvatrain`, with where they stand.
 fn examples_of(path: &Path, text: &str) -> Vec<(String, String)> {
     let mut examples = Vec::new();
@@ -140,7 +153,7 @@ fn links(text: &str) -> Vec<&str> {
 #[test]
 fn every_link_leads_to_a_file_and_to_a_heading_of_it() {
     let mut broken = Vec::new();
-    for (path, text) in pages() {
+    for (path, text) in pages().into_iter().chain(pages_beside_the_book()) {
         for link in links(&text) {
             let (file, heading) =
                 link.split_once('#').map_or((link, None), |(file, rest)| (file, Some(rest)));

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::support::arrays::write_weights;
 use crate::support::runs::small_graph;
 use crate::support::{Outcome, assert_same_contents, contents, directory, uvatrain};
 
@@ -74,7 +75,7 @@ fn the_topology_says_which_stages_share_a_process() {
 #[test]
 fn on_a_gpu_the_stages_that_work_there_share_a_process_unless_it_is_divided() {
     let temp = directory();
-    small_graph(temp.path());
+    let graph = small_graph(temp.path());
     let json = |options: &str| {
         let args = format!(
             "run graph --fanouts 4,3 --samplers 1 --device cuda:0 {options} --dry-run --json -- true"
@@ -95,4 +96,20 @@ fn on_a_gpu_the_stages_that_work_there_share_a_process_unless_it_is_divided() {
     let ring = &apart["rings"][1];
     assert_eq!(kind, "device");
     assert_eq!(bytes, ring["slots"].as_u64().unwrap() * ring["device_slot_bytes"].as_u64().unwrap());
+
+    // Cached lists take the weights and the places that lead to edge ids, as the plan counts them.
+    let info = uvatrain(temp.path(), ["info", "graph", "--json"]).run().succeeds().json();
+    let edges = info["edges"].as_u64().unwrap();
+    write_weights(&graph, edges);
+    let kind = "--sampler-kind weighted --edge-ids";
+    let line =
+        format!("plan graph --fanouts 4,3 {kind} --gpu-cache 250KiB --device cpu --out plan.json --json");
+    let plan = uvatrain(temp.path(), line.split(' ')).run().succeeds().json();
+    let arrays = ["weight_bytes", "home_bytes"].map(|array| plan["dataset"][array].as_u64());
+    assert_eq!(arrays, [Some(4), Some(8)]);
+    let taken = ["lists", "rows"]
+        .map(|cache| plan[cache]["bytes"].as_u64().unwrap() + plan[cache]["map_bytes"].as_u64().unwrap());
+    let planned = json(&format!("--partition grid --sampler gpu {kind} --plan plan.json"));
+    assert_eq!(item(&planned, "caches of the plan"), ("device", taken.iter().sum()));
+    assert_eq!(item(&planned, "weights of the edges"), ("pinned", 4 * edges));
 }

@@ -54,9 +54,9 @@ fn losses_and_hashes_are_those_of_the_cpu_wherever_rows_lie_and_however_the_gpu_
         (
             "sign",
             &[
-                ("hops", "host", "--partition none"),
+                ("hops", "host", "--partition none --gather-threads 3"),
                 ("hops", "disk", "--partition none --slots 1 --ipc-signals stamps"),
-                ("rows", "host", "--partition green --samplers 2 --slots 3"),
+                ("rows", "host", "--partition green --samplers 2 --slots 3 --gather-threads 2"),
                 ("rows", "disk", "--in-process --reader pread"),
                 ("hops", "gpu", "--partition none --slots 1 --features disk"),
                 ("rows", "gpu", "--partition green --slots 3 --samplers 2"),

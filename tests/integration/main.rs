@@ -37,6 +37,8 @@ mod hop_predictions;
 #[cfg(feature = "train")]
 mod hops;
 #[cfg(feature = "train")]
+mod hops_cufile;
+#[cfg(feature = "train")]
 mod hops_gpu;
 #[cfg(feature = "train")]
 mod input_nodes;
@@ -72,6 +74,7 @@ mod requests;
 mod run;
 mod run_faults;
 mod run_gpu;
+mod run_ranks;
 #[cfg(feature = "train")]
 mod targets;
 #[cfg(feature = "train")]

@@ -223,6 +223,10 @@ fn orders_that_cannot_be_end_with_code_2_and_the_place() {
     refused("--seed-order proximity:1025", &["--seed-order", "1 to 1024"]);
     refused("--order order.npy", &["--seed-order"]);
     refused("--seed-order shuffle --order order.npy", &["--order", "--seed-order proximity"]);
+    for order in ["proximity:2", "segments:9"] {
+        let words = format!("--seed-order {order} --order-tolerance 0.2");
+        refused(&words, &["--order-tolerance", &format!("--seed-order {order}")]);
+    }
     refused("--seed-order proximity --order nothing.npy", &["nothing.npy"]);
     let nodes: Vec<u32> =
         Dataset::open(&graph).unwrap().split(Split::Train).iter().map(|node| *node as u32).collect();

@@ -171,6 +171,29 @@ fn what_cannot_be_done_is_refused_and_leaves_nothing() {
     refuses("partition graph out --parts 2 --method metis", 3, &["--method metis", "--method bgl"]);
     refuses("partition graph out --parts 2 --method none", 2, &["auto, bgl, pagraph, ldg, range, random"]);
     refuses("partition graph out --parts 2 --method pagraph --refine 3", 2, &["--refine", "pagraph"]);
+    for (option, method) in
+        [("--sources 9", "ldg"), ("--count blocks", "range"), ("--block-nodes 70", "pagraph")]
+    {
+        let (name, _) = option.split_once(' ').unwrap();
+        let line = format!("partition graph out --parts 2 --method {method} {option}");
+        refuses(&line, 2, &[name, &format!("--method {method}")]);
+    }
+    for (line, what) in [
+        ("partition graph out --parts 2 --method pagraph --memory 10KiB", "pagraph takes about"),
+        ("partition graph out --parts 2 --memory 10KiB", "auto takes about"),
+        ("partition graph out --map nothing.npy --memory 10KiB", "nothing.npy"),
+    ] {
+        refuses(line, 2, &[what]);
+    }
+    refuses("partition graph out --parts 1 --layout ranges", 2, &["--parts 1", "--layout"]);
+    refuses(
+        "partition graph out --parts 2 --layout ranges --split-eval",
+        2,
+        &["--split-eval", "--layout ranges"],
+    );
+    refuses("partition graph out --parts 2 --layout ways", 2, &["closure, ranges"]);
+    refuses("info graph --source graph", 2, &["--verify"]);
+    refuses("info graph --verify --source graph", 2, &["--source", "partition"]);
     refuses("partition graph graph --parts 2", 2, &["graph exists already"]);
     refuses("partition nothing out --parts 2", 2, &["nothing"]);
     refuses("bench partition graph --map nothing --fanouts 3", 2, &["nothing"]);
@@ -205,4 +228,68 @@ fn an_interrupted_partition_leaves_nothing() {
     run.wait().refuses(130, &["SIGINT"]);
     let left = fs::read_dir(&parent).map(|entries| entries.count()).unwrap_or(0);
     assert_eq!(left, 0, "something is left");
+}
+
+#[test]
+fn a_graph_is_divided_into_ranges_that_are_described_checked_and_no_datasets() {
+    let temp = directory();
+    let at = temp.path();
+    generated(at);
+    let words = "partition graph out --parts 3 --method ldg --layout ranges --json";
+    let made = call(at, words).run().succeeds().json();
+    let said = check(&at.join("graph"), &at.join("out"));
+    let bounds = numbers(&said["boundaries"]);
+    let sizes: Vec<usize> = bounds.windows(2).map(|ends| ends[1] - ends[0]).collect();
+    assert_eq!(
+        (&said["layout"], bounds[0], bounds[3], sizes),
+        (&"ranges".into(), 0, 1200, numbers(&said["nodes"]))
+    );
+    assert_eq!((&made["written"], &made["boundaries"]), (&said["written"], &said["boundaries"]), "{made}");
+    assert_eq!((&made["copies"], made["seconds"].is_object()), (&1.0.into(), true), "{made}");
+    for (part, written) in said["written"].as_array().unwrap().iter().enumerate() {
+        let directory = at.join("out").join(format!("part-{part}"));
+        let rows = NpyArray::open(&directory.join("feat.npy")).unwrap();
+        assert_eq!(written["rows"], rows.shape()[0]);
+        assert_eq!(written["bytes"], fs::metadata(directory.join("feat.npy")).unwrap().len());
+    }
+    assert!(at.join("out/partition.svg").is_file() && !at.join("out/graph/feat.npy").exists());
+
+    let shown = call(at, "info out --verify --source graph").run().succeeds();
+    for fact in ["ranges: each part", "all values of 3 parts, against the dataset", "first id", "part-2"] {
+        assert!(shown.stdout.contains(fact), "{fact}: {shown}");
+    }
+    let shown = call(at, "info out/part-1").run().succeeds();
+    assert!(
+        shown.stdout.contains("1 of 0 to 2, of graph") && shown.stdout.contains("rows of 3 × f32"),
+        "{shown}"
+    );
+    let shown = call(at, "info out/graph --json").run().succeeds().json();
+    assert_eq!((&shown["kind"], &shown["nodes"]), (&"range_graph".into(), &1200.into()), "{shown}");
+    call(at, "train out/part-1").run().refuses(2, &["out/part-1/meta.json", "partition in ranges"]);
+    call(at, "bench partition graph --fanouts 3 --map out").run().succeeds();
+
+    // A rank's machine has the graph and one part. A changed value is found.
+    fs::remove_dir_all(at.join("out/part-0")).unwrap();
+    let shown = call(at, "info out --verify --json").run().succeeds().json();
+    assert_eq!(shown["verified"], serde_json::json!({"parts": [1, 2], "absent": [0], "with_source": false}));
+    let file = at.join("out/part-2/feat.npy");
+    let mut bytes = fs::read(&file).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&file, bytes).unwrap();
+    call(at, "info out --verify").run().refuses(2, &["out/partition.json", "part-2"]);
+
+    // By the map of another layout, with the picture, and the same shape of what is said.
+    let words = "partition graph cut --map out --hops 1 --json";
+    let cut = call(at, words).run().succeeds().json();
+    assert_eq!(
+        (&cut["layout"], &cut["boundaries"], cut["seconds"].is_object()),
+        (&"closure".into(), &Value::Null, true)
+    );
+    assert!(at.join("cut/partition.svg").is_file() && cut["all_seconds"].is_f64(), "{cut}");
+    let shown = call(at, "info cut --verify --source graph --json").run().succeeds().json();
+    assert_eq!(shown["verified"]["parts"].as_array().unwrap().len(), 3, "{shown}");
+    call(at, "partition graph no --map cut --layout ranges --hops 2")
+        .run()
+        .refuses(2, &["--hops", "--layout ranges"]);
+    assert!(!at.join("no").exists());
 }

@@ -75,6 +75,8 @@ fn what_a_part_cannot_give_is_refused_and_so_is_one_beside_another_partition() {
     write_map(&at.join("map.npy"), 200, |node| (node % 2) as u16);
     run(at, "partition graph parts --map map.npy --hops 2").succeeds();
     run(at, "partition graph parts --map map.npy --hops 2").refuses(2, &["parts exists already"]);
+    run(at, "partition graph more --map map.npy --memory 1KiB")
+        .refuses(2, &["--memory", "1.0 KiB are allowed"]);
     run(at, "partition graph more --map map.npy --hops 0").refuses(2, &["--hops"]);
     run(at, "partition parts/part-0 more --map map.npy").refuses(2, &["map.npy"]);
     run(at, "partition graph more --map parts/part-0/feat.npy").refuses(2, &["feat.npy"]);

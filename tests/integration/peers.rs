@@ -97,7 +97,15 @@ fn rounds_alternate_and_a_peer_whose_batch_is_not_one_of_the_graph_takes_no_part
         let contenders = cell["contenders"].as_array().unwrap();
         let of = |name: &str| contenders.iter().find(|one| one["name"] == name).unwrap();
         assert_eq!(of("DGL, int64")["figure"]["median"], figure);
-        let ours = of("uvatrain")["figure"]["median"].as_f64().unwrap();
+        // Loading has two ways of ours, and the faster stands beside the peers.
+        let ours = contenders.iter().filter(|one| one["runtime"] == "uvatrain");
+        let medians = ours.map(|one| one["figure"]["median"].as_f64().unwrap());
+        let ours = if cell["section"] == "sampling" {
+            medians.reduce(f64::min).unwrap()
+        } else {
+            assert!(contenders.iter().any(|one| one["name"] == "uvatrain, whole batches"), "{contenders:?}");
+            medians.reduce(f64::max).unwrap()
+        };
         let ratio = if cell["section"] == "sampling" { figure / ours } else { ours / figure };
         let told = cell["beside_the_fastest"]["times_as_fast"].as_f64().unwrap();
         assert!((told / ratio - 1.0).abs() < 1e-9, "{told} instead of {ratio}");

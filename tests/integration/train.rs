@@ -413,6 +413,33 @@ fn a_moved_program_trains_with_the_libtorch_it_is_told_and_lacks_it_by_name() {
 }
 
 #[test]
+fn a_program_that_pip_installed_takes_the_pytorch_of_its_environment_and_says_how_pip_mends_it() {
+    let temp = directory();
+    six_nodes(&temp.path().join("six"));
+    let packages = temp.path().join("lib/python3.12/site-packages");
+    fs::create_dir_all(packages.join("uvatrain")).unwrap();
+    let pip = format!("{}/bin/python -m pip install", temp.path().display());
+    moved(temp.path(), "", "")
+        .refuses(3, &["bin/uvatrain-consumer is not there", &format!("{pip} 'uvatrain[train]'")]);
+
+    // Nothing of the user's is searched: no cache folder, no active environment, no other Python.
+    let alone = format!(
+        "cp {} bin/; unset LIBTORCH UVATRAIN_LIBTORCH VIRTUAL_ENV CONDA_PREFIX; \
+         export UVATRAIN_CACHE=$PWD/cache PATH=/nonexistent",
+        env!("CARGO_BIN_EXE_uvatrain-consumer")
+    );
+    let torch = packages.join("torch");
+    fs::create_dir_all(torch.join("lib")).unwrap();
+    fs::write(torch.join("lib/libtorch_cpu.so"), "").unwrap();
+    fs::write(torch.join("version.py"), "__version__ = '2.9.1'\n").unwrap();
+    moved(temp.path(), &alone, "")
+        .refuses(3, &["site-packages/torch is 2.9.1, and 2.11 is needed", &format!("{pip} 'torch==2.11.*'")]);
+    fs::remove_dir_all(&torch).unwrap();
+    std::os::unix::fs::symlink(std::env::var("LIBTORCH").expect("cargo's LIBTORCH"), &torch).unwrap();
+    moved(temp.path(), &alone, "").succeeds();
+}
+
+#[test]
 fn of_the_two_programs_only_the_consumer_links_libtorch() {
     let links_torch = |program: &str| {
         let traced =

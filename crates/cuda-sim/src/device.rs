@@ -165,6 +165,7 @@ pub unsafe fn attribute(value: *mut c_int, attribute: c_uint, device: c_int) -> 
         99 => if_has(Feature::HostRegister), // HOST_REGISTER_SUPPORTED
         102 | 103 => if_has(Feature::Vmm), // VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
         106 => BLOCKS_PER_MULTIPROCESSOR as c_int, // MAX_BLOCKS_PER_MULTIPROCESSOR
+        110 => if_has(Feature::Vmm),       // GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED
         113 => c_int::from(settings.has(Feature::HostRegister) && settings.has(Feature::ReadOnlyRegister)), // READ_ONLY_HOST_REGISTER_SUPPORTED
         122 => if_has(Feature::StreamMemoryOperations), // CAN_USE_64_BIT_STREAM_MEM_OPS
         125 => if_has(Feature::IpcEvent),               // IPC_EVENT_SUPPORTED

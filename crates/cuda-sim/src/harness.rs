@@ -56,6 +56,36 @@ pub fn library_folder() -> PathBuf {
     folder
 }
 
+/// Leads `command` to the stand-in libcufile, beside what else it finds: for a command that runs under the simulator.
+///
+/// # Panics
+/// As [`library_folder`].
+pub fn cufile_environment(command: &mut Command) {
+    let libcuda = library_folder().join("libcuda.so.1");
+    let library =
+        std::fs::read_link(&libcuda).unwrap_or_else(|error| panic!("{}: {error}", libcuda.display()));
+    // A folder of its own: most tests are of machines without the library.
+    let folder = libcuda.with_file_name("cufile");
+    std::fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    link(&library, &folder.join("libcufile.so.0"));
+    search_first(command, &folder);
+}
+
+/// Has the loader look into `folder` before it looks elsewhere.
+fn search_first(command: &mut Command, folder: &Path) {
+    let set = command
+        .get_envs()
+        .find(|(name, _)| *name == "LD_LIBRARY_PATH")
+        .map(|(_, value)| value.map(OsString::from));
+    let rest = set.unwrap_or_else(|| std::env::var_os("LD_LIBRARY_PATH")).unwrap_or_default();
+    let mut path = folder.to_owned().into_os_string();
+    if !rest.is_empty() {
+        path.push(":");
+        path.push(rest);
+    }
+    command.env("LD_LIBRARY_PATH", path);
+}
+
 /// Makes `link` point to `library`. Renaming is atomic, so other processes may do the same at the same time.
 fn link(library: &Path, link: &Path) {
     if std::fs::read_link(link).is_ok_and(|target| target == library) {
@@ -102,23 +132,14 @@ fn run(mut command: Command, test_name: &str) -> Output {
 /// As [`library_folder`].
 pub fn environment(command: &mut Command) {
     let folder = library_folder();
-    let set = command
-        .get_envs()
-        .find(|(name, _)| *name == "LD_LIBRARY_PATH")
-        .map(|(_, value)| value.map(OsString::from));
-    let rest = set.unwrap_or_else(|| std::env::var_os("LD_LIBRARY_PATH")).unwrap_or_default();
     for (name, value) in RULES {
         let given = command.get_envs().any(|(given, _)| given == name) || std::env::var_os(name).is_some();
         if !given {
             command.env(name, value);
         }
     }
-    let mut path = folder.clone().into_os_string();
-    if !rest.is_empty() {
-        path.push(":");
-        path.push(rest);
-    }
-    command.env("LD_LIBRARY_PATH", path).env(MARK, folder);
+    search_first(command, &folder);
+    command.env(MARK, folder);
 }
 
 /// Where tests are to keep kernels that NVRTC compiled; nowhere unless `UVATRAIN_TEST_KERNELS` names a folder.
@@ -158,6 +179,29 @@ pub fn on_a_gpu() -> bool {
 /// # Panics
 /// As [`in_process`].
 pub fn in_process_with(test_name: &str, variables: &[(&str, &str)]) -> bool {
+    in_process_in(test_name, variables, environment)
+}
+
+/// As [`in_process_with`], beside the stand-in libcufile. On a GPU such a test is left out, too.
+///
+/// # Panics
+/// As [`in_process`].
+pub fn in_process_with_cufile(test_name: &str, variables: &[(&str, &str)]) -> bool {
+    if on_a_gpu() && std::env::var_os(MARK).is_none() {
+        eprintln!("{test_name}: not run on a GPU, for it needs the stand-in libcufile");
+        return false;
+    }
+    in_process_in(test_name, variables, |command| {
+        environment(command);
+        cufile_environment(command);
+    })
+}
+
+fn in_process_in(
+    test_name: &str,
+    variables: &[(&str, &str)],
+    environment: impl FnOnce(&mut Command),
+) -> bool {
     if std::env::var_os(MARK).is_some() {
         return true;
     }

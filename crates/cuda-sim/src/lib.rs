@@ -2,7 +2,7 @@
 //!
 //! Built twice from one source. As a shared library it exports the CUDA driver's functions that this project calls (the
 //! table is `exports.rs`). Device memory is a memfd, a stream is a thread, and a launch runs the very kernels, compiled
-//! for the host. As a Rust library it is the harness through which tests run under that shared library:
+//! for the host. A stand-in libcufile is in it too. As a Rust library it is the harness through which tests run under that shared library:
 //! [`library_folder`], [`environment`] and [`in_process`].
 //!
 //! This crate must not know who calls it: it sees what a driver sees. What it does not model stands in its README.
@@ -11,6 +11,7 @@
 
 mod codes;
 mod context;
+mod cufile;
 mod device;
 mod entry;
 mod event;
@@ -38,5 +39,6 @@ mod usage;
 mod vmm;
 
 pub use harness::{
-    PATIENCE, environment, in_process, in_process_with, kernel_cache, library_folder, on_a_gpu,
+    PATIENCE, cufile_environment, environment, in_process, in_process_with, in_process_with_cufile,
+    kernel_cache, library_folder, on_a_gpu,
 };

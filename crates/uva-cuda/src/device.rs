@@ -23,6 +23,8 @@ pub enum Feature {
     HostRegister,
     /// cuMemHostRegister of memory that is mapped read-only.
     ReadOnlyHostRegister,
+    /// Memory made by cuMemCreate that other devices write to, as GPUDirect Storage does.
+    DirectAccess,
     /// Green contexts: work limited to some of the multiprocessors within one process. There is no attribute for it, so
     /// the driver is asked whether the multiprocessors can be split as a resource.
     GreenContexts,
@@ -30,13 +32,14 @@ pub enum Feature {
 
 impl Feature {
     /// Every feature.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::SharedByFd,
         Self::SharedByHandle,
         Self::InterprocessEvents,
         Self::StreamMemoryOperations,
         Self::HostRegister,
         Self::ReadOnlyHostRegister,
+        Self::DirectAccess,
         Self::GreenContexts,
     ];
 
@@ -53,6 +56,7 @@ impl Feature {
             Self::StreamMemoryOperations => &[CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS],
             Self::HostRegister => &[CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED],
             Self::ReadOnlyHostRegister => &[CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED],
+            Self::DirectAccess => &[CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED],
             Self::GreenContexts => &[],
         }
     }

@@ -3,9 +3,10 @@
 //! - contexts, streams, and events that processes share
 //! - kernels compiled for the device at hand
 //! - pinned tables, buffers shared between processes, and partitions of the multiprocessors
+//! - reads of files into device memory
 //!
-//! One binary runs with and without a driver. Nothing links to libcuda or NVRTC: both are opened on first use
-//! ([`Driver::load`], [`nvrtc::Nvrtc::find`]). A missing component is a typed reason ([`Unavailable`]), never a panic.
+//! One binary runs with and without a driver. Nothing links to libcuda, NVRTC or libcufile: each is opened on first use
+//! ([`Driver::load`], [`nvrtc::Nvrtc::find`], [`cufile::Cufile::open`]). A missing component is a typed reason ([`Unavailable`]), never a panic.
 //! No error's text asks the driver anything.
 //!
 //! This crate must not know graphs, batches, or its process's role: it moves opaque bytes. It must not be used after
@@ -19,6 +20,7 @@ mod call;
 mod carried;
 mod context;
 mod cubin_cache;
+pub mod cufile;
 mod device;
 mod driver;
 mod error;

@@ -57,8 +57,8 @@ pub enum AskPython {
 }
 
 /// Searches for libtorch. `option` decides if it is given, else [`VARIABLE`] if it is set; then no other place is
-/// searched. Without either, the order is: `LIBTORCH`, beside this program, the user's cache folder, the active virtual
-/// or conda environment, the packages of `python3`.
+/// searched. Without either, the order is: `LIBTORCH`, beside this program, the Python environment that this program is
+/// installed in, the user's cache folder, the active virtual or conda environment, the packages of `python3`.
 ///
 /// A place is a folder that holds `lib/libtorch_cpu.so`, or `lib` itself.
 ///
@@ -75,10 +75,12 @@ pub fn find(option: Option<&Path>, python: AskPython) -> Result<Libtorch, NoLibt
     places.extend(variable("LIBTORCH").map(|path| (path, "LIBTORCH")));
     if let Ok(program) = std::env::current_exe() {
         places.extend(beside(&program).into_iter().map(|path| (path, "beside the program")));
+        let packages = environment_of(&program).into_iter().flat_map(|root| packages(&root, "torch"));
+        places.extend(packages.map(|path| (path, "the program's environment")));
     }
     places.extend(cached().into_iter().map(|path| (path, "the cache folder")));
     for name in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
-        let packages = variable(name).into_iter().flat_map(|root| torch_packages(&root));
+        let packages = variable(name).into_iter().flat_map(|root| packages(&root, "torch"));
         places.extend(packages.map(|path| (path, name)));
     }
     let mut tried = Vec::new();
@@ -154,10 +156,23 @@ fn cached() -> Vec<PathBuf> {
     found
 }
 
-/// The packages `torch` of the Pythons in an environment.
-fn torch_packages(root: &Path) -> Vec<PathBuf> {
+/// The Python environment that this program is installed in by pip, as its module `uvatrain` lies there too; `None` for
+/// any other program.
+pub fn own_environment() -> Option<PathBuf> {
+    environment_of(&std::env::current_exe().ok()?)
+}
+
+/// The same for any program: `ROOT/bin/PROGRAM` beside `ROOT/lib/python3.*/site-packages/uvatrain`.
+fn environment_of(program: &Path) -> Option<PathBuf> {
+    let folder = program.parent().filter(|folder| folder.ends_with("bin"))?;
+    let root = folder.parent()?;
+    packages(root, "uvatrain").iter().any(|package| package.is_dir()).then(|| root.to_owned())
+}
+
+/// Where the Pythons of an environment have this package, whether or not it is there.
+fn packages(root: &Path, name: &str) -> Vec<PathBuf> {
     let pythons = matching(&root.join("lib"), "python3");
-    pythons.into_iter().map(|python| python.join("site-packages/torch")).collect()
+    pythons.into_iter().map(|python| python.join("site-packages").join(name)).collect()
 }
 
 /// The entries of a folder whose names begin with this, in descending order.
@@ -247,9 +262,25 @@ mod tests {
         for python in ["python3.10", "python3.9", "other"] {
             std::fs::create_dir_all(temp.path().join("lib").join(python)).unwrap();
         }
-        let found = torch_packages(temp.path());
+        let found = packages(temp.path(), "torch");
         assert_eq!(found.len(), 2);
         assert!(found.iter().all(|path| path.ends_with("site-packages/torch")));
-        assert!(torch_packages(&temp.path().join("absent")).is_empty());
+        assert!(packages(&temp.path().join("absent"), "torch").is_empty());
+    }
+
+    #[test]
+    fn a_program_belongs_to_the_environment_whose_module_lies_there_too() {
+        let temp = tempfile::tempdir().unwrap();
+        let program = temp.path().join("bin/uvatrain");
+        assert_eq!(environment_of(&program), None);
+        std::fs::create_dir_all(temp.path().join("lib/python3.12/site-packages/torch")).unwrap();
+        assert_eq!(
+            environment_of(&program),
+            None,
+            "a folder that has a Python and is no environment of ours"
+        );
+        std::fs::create_dir(temp.path().join("lib/python3.12/site-packages/uvatrain")).unwrap();
+        assert_eq!(environment_of(&program).as_deref(), Some(temp.path()));
+        assert_eq!(environment_of(&temp.path().join("libexec/uvatrain")), None);
     }
 }

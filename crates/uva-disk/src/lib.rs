@@ -2,7 +2,7 @@
 //!
 //! [`RowFile`] reads single rows of one table: each page once, in the order of the file. [`RunFiles`] reads runs of rows of
 //! several tables side by side. Both say how many bytes that took. [`AheadReader`] has a thread read rows while its
-//! caller does something else. Below them, one of three readers of byte ranges works.
+//! caller does something else. [`WatchedFiles`] are for a reader of somebody else's. Below the others, one of three readers of byte ranges works.
 //! The first that the system allows is taken:
 //!
 //! | reader | reads | needs |
@@ -43,6 +43,7 @@ mod shape;
 #[cfg(test)]
 mod tests;
 mod uring;
+mod watched;
 
 pub use ahead::{AheadReader, AheadRow, Answer};
 pub use error::DiskError;
@@ -53,3 +54,4 @@ pub use row_file::{DiskReads, RowFile};
 pub use run_files::RunFiles;
 pub use shape::TableShape;
 pub use uring::io_uring_refusal;
+pub use watched::WatchedFiles;

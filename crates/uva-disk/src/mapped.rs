@@ -32,6 +32,7 @@ impl Mapped {
         for file in files.iter() {
             let map = MappedFile::of(&file.file, &file.path)
                 .map_err(|error| format!("it cannot be mapped: {error} (ulimit -v)"))?;
+            map.expect_single_pages();
             map.expect_random_reads();
             maps.push(map);
         }

@@ -10,6 +10,7 @@ use rustix::fs::{Advice, AtFlags, OFlags, StatxFlags, fadvise, fcntl_setfl, fsta
 use crate::error::DiskError;
 use crate::progress::Failure;
 use crate::seam::Seam;
+use crate::shape::TableShape;
 
 /// The alignment where the system does not say, and the unit in which rows are merged: a page.
 pub(crate) const PAGE: usize = 4096;
@@ -47,7 +48,17 @@ impl OpenFile {
                 }
             };
         let file = Arc::new(file);
+        let seam = if cached.is_some() { seam.past_direct() } else { seam };
         Ok(Self { file, path: path.to_owned(), length, alignment, cached, seam })
+    }
+
+    /// Checks that the table has its place in the file.
+    pub fn check_length(&self, shape: &TableShape) -> Result<(), DiskError> {
+        let (length, needed) = (self.length, shape.end());
+        if length < needed {
+            return Err(DiskError::TooShort { file: self.path.clone(), length, needed });
+        }
+        Ok(())
     }
 }
 
@@ -69,9 +80,20 @@ impl OpenFiles {
         if !is_mixed {
             return Ok(Self(files.into()));
         }
-        let mut files: Vec<OpenFile> = opened(false).collect::<Result<_, _>>()?;
-        files.iter_mut().for_each(|file| file.cached.clone_from(&cached));
-        Ok(Self(files.into()))
+        Self::through_cache(paths, cached.unwrap_or_default(), seam)
+    }
+
+    /// Opens them without `O_DIRECT`, for this reason.
+    pub fn through_cache<'p>(
+        paths: impl Iterator<Item = &'p Path>,
+        reason: String,
+        seam: &Seam,
+    ) -> Result<Self, DiskError> {
+        let opened = paths.map(|path| {
+            let file = OpenFile::new(path, false, seam.clone())?;
+            Ok(OpenFile { cached: Some(reason.clone()), ..file })
+        });
+        Ok(Self(opened.collect::<Result<Vec<_>, _>>()?.into()))
     }
 
     /// What offsets, lengths and places in memory of reads are multiples of, whichever file they are of.

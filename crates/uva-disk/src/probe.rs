@@ -32,10 +32,7 @@ pub(crate) fn probe(
     let paths = tables.iter().map(|(path, _)| *path);
     let direct = OpenFiles::new(paths.clone(), wanted != Some(ReaderKind::Mmap), &seam)?;
     for (file, (_, shape)) in direct.iter().zip(tables) {
-        let (length, needed) = (file.length, shape.end());
-        if length < needed {
-            return Err(DiskError::TooShort { file: file.path.clone(), length, needed });
-        }
+        file.check_length(shape)?;
     }
     for kind in ReaderKind::ALL.into_iter().filter(|&kind| wanted.is_none_or(|wanted| wanted == kind)) {
         // Reads of mapped pages pass through the page cache anyway: by other open files, without O_DIRECT.
@@ -43,10 +40,23 @@ pub(crate) fn probe(
             ReaderKind::Mmap if direct.cached().is_none() => OpenFiles::new(paths.clone(), false, &seam)?,
             _ => direct.clone(),
         };
-        match reader(kind, files.clone(), longest(files.alignment())) {
+        let refused = match reader(kind, files.clone(), longest(files.alignment())) {
             Ok(reader) => return Ok(Probed { reader, files, passed_over }),
-            Err(reason) => passed_over.push(format!("{kind} is not used: {reason}")),
-        }
+            Err(refused) => refused,
+        };
+        // Some file systems take the flag, and refuse the reads.
+        let reason = match refused {
+            Refusal::Read(reason) if kind == ReaderKind::Pread && files.cached().is_none() => {
+                let reason = format!("reads with it are refused: {reason}");
+                let files = OpenFiles::through_cache(paths.clone(), reason, &seam)?;
+                match reader(kind, files.clone(), longest(files.alignment())) {
+                    Ok(reader) => return Ok(Probed { reader, files, passed_over }),
+                    Err(Refusal::Reader(reason) | Refusal::Read(reason)) => reason,
+                }
+            }
+            Refusal::Reader(reason) | Refusal::Read(reason) => reason,
+        };
+        passed_over.push(format!("{kind} is not used: {reason}"));
     }
     let reason = match wanted {
         // The line names the reader, as the error does.
@@ -57,20 +67,29 @@ pub(crate) fn probe(
     Err(DiskError::Refused { file, reader: wanted.unwrap_or(ReaderKind::Mmap), reason })
 }
 
-/// A reader of this kind that reads the first block of every file that has one.
-fn reader(kind: ReaderKind, files: OpenFiles, longest: usize) -> Result<Box<dyn RangeReader>, String> {
+/// Why a reader is none.
+enum Refusal {
+    /// It cannot be made.
+    Reader(String),
+    /// A first read failed.
+    Read(String),
+}
+
+/// A reader of this kind that has read the first block of every file that has one.
+fn reader(kind: ReaderKind, files: OpenFiles, longest: usize) -> Result<Box<dyn RangeReader>, Refusal> {
     let lengths: Vec<u64> = files.iter().map(|file| file.length).collect();
-    let mut reader: Box<dyn RangeReader> = match kind {
-        ReaderKind::Uring => Box::new(Uring::new(files, longest)?),
-        ReaderKind::Pread => Box::new(Pread::new(files, longest)?),
-        ReaderKind::Mmap => Box::new(Mapped::new(files, longest)?),
+    let made: Result<Box<dyn RangeReader>, String> = match kind {
+        ReaderKind::Uring => Uring::new(files, longest).map(|reader| Box::new(reader) as _),
+        ReaderKind::Pread => Pread::new(files, longest).map(|reader| Box::new(reader) as _),
+        ReaderKind::Mmap => Mapped::new(files, longest).map(|reader| Box::new(reader) as _),
     };
+    let mut reader = made.map_err(Refusal::Reader)?;
     let alignment = reader.alignment();
     let first = |(file, &length): (usize, &u64)| {
         let needed = alignment.min(usize::try_from(length).unwrap_or(alignment));
         (needed > 0).then_some(Extent { file, offset: 0, length: alignment, needed })
     };
     let firsts: Vec<Extent> = lengths.iter().enumerate().filter_map(first).collect();
-    reader.read(&firsts, &mut |_, _| {}).map_err(|error| error.to_string())?;
+    reader.read(&firsts, &mut |_, _| {}).map_err(|error| Refusal::Read(error.to_string()))?;
     Ok(reader)
 }

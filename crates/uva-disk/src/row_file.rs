@@ -3,6 +3,8 @@
 use std::ops::AddAssign;
 use std::path::Path;
 
+use uva_mem::FileState;
+
 use crate::error::DiskError;
 use crate::guard::Guard;
 use crate::kind::ReaderKind;
@@ -66,6 +68,15 @@ impl RowFile {
         let planner = Planner::new(shape, reader.alignment());
         let guard = Guard::new(&files[0])?;
         Ok(Self { shape, length: files[0].length, reader, guard, planner, passed_over })
+    }
+
+    /// The same, of the file as it was in this earlier state: when somebody checked it.
+    ///
+    /// # Errors
+    /// [`DiskError::Changed`] if it has changed since.
+    pub fn since(mut self, state: FileState) -> Result<Self, DiskError> {
+        self.guard.expect(state)?;
+        Ok(self)
     }
 
     /// Where the table lies.

@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::path::Path;
 
+use uva_mem::FileState;
+
 use crate::error::DiskError;
 use crate::guard::Guard;
 use crate::kind::ReaderKind;
@@ -50,6 +52,15 @@ impl RunFiles {
         let guards = files.iter().map(Guard::new).collect::<Result<_, _>>()?;
         let lengths = files.iter().map(|file| file.length).collect();
         Ok(Self { lengths, rows, reader, guards, planner, passed_over })
+    }
+
+    /// The same, of the files as they were in these earlier states, in the order of the tables: when somebody checked them.
+    ///
+    /// # Errors
+    /// [`DiskError::Changed`] for one that has changed since.
+    pub fn since(mut self, states: &[FileState]) -> Result<Self, DiskError> {
+        self.guards.iter_mut().zip(states).try_for_each(|(guard, state)| guard.expect(*state))?;
+        Ok(self)
     }
 
     /// The reader that was taken.

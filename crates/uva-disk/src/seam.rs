@@ -15,19 +15,39 @@ pub(crate) struct Seam {
     inject: Option<Inject>,
     #[cfg(test)]
     refuses_direct: bool,
+    #[cfg(test)]
+    refuses_direct_reads: bool,
 }
 
 impl Seam {
     /// Answers by this function of a read's offset and the true answer.
     #[cfg(test)]
     pub fn injecting(inject: impl Fn(u64, Answer) -> Answer + Send + Sync + 'static) -> Self {
-        Self { inject: Some(std::sync::Arc::new(inject)), refuses_direct: false }
+        Self { inject: Some(std::sync::Arc::new(inject)), ..Self::default() }
     }
 
     /// Answers as a file system without `O_DIRECT` does.
     #[cfg(test)]
     pub fn refusing_direct() -> Self {
-        Self { inject: None, refuses_direct: true }
+        Self { refuses_direct: true, ..Self::default() }
+    }
+
+    /// Answers as a file system that takes `O_DIRECT` and refuses reads with it.
+    #[cfg(test)]
+    pub fn refusing_direct_reads() -> Self {
+        Self { refuses_direct_reads: true, ..Self::default() }
+    }
+
+    /// The seam of a file that is open without `O_DIRECT`.
+    #[cfg(not(test))]
+    pub fn past_direct(self) -> Self {
+        self
+    }
+
+    /// The seam of a file that is open without `O_DIRECT`.
+    #[cfg(test)]
+    pub fn past_direct(self) -> Self {
+        Self { refuses_direct_reads: false, ..self }
     }
 
     /// The answer to the wish for `O_DIRECT`.
@@ -51,6 +71,9 @@ impl Seam {
     /// The answer to a read at `offset` into `bytes`. What it says was not read is spoilt, so that nobody can use it.
     #[cfg(test)]
     pub fn pass(&self, offset: u64, answer: Answer, bytes: &mut [u8]) -> Answer {
+        if self.refuses_direct_reads {
+            return Err(Errno::INVAL);
+        }
         let Some(inject) = &self.inject else { return answer };
         let answer = inject(offset, answer);
         bytes[answer.unwrap_or(0)..].fill(0xEE);

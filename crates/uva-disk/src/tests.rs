@@ -84,6 +84,36 @@ fn short_reads_interrupted_ones_and_those_without_room_are_read_on_and_no_row_is
     });
 }
 
+#[test]
+fn where_reads_with_o_direct_are_refused_pread_passes_through_the_page_cache_and_says_why() {
+    let (_folder, path, bytes) = table();
+    let mut file = RowFile::through(&path, SHAPE, None, Seam::refusing_direct_reads()).unwrap();
+    assert_eq!(file.reader(), ReaderKind::Pread);
+    assert_eq!(file.passed_over().len(), 1, "{:?}", file.passed_over());
+    let how = file.how();
+    // A file system without O_DIRECT has said so already.
+    let says = ["reads with it are refused: ", "does not offer it"];
+    assert!(how.contains("through the page cache") && says.iter().any(|text| how.contains(text)), "{how}");
+    assert!(read(&mut file, &rows()).unwrap() == expected(&bytes, &rows()));
+}
+
+#[test]
+fn a_file_that_changed_since_it_was_checked_is_not_read() {
+    let (folder, path, bytes) = table();
+    let state = || uva_mem::FileState::of(&std::fs::File::open(&path).unwrap()).unwrap();
+    let checked = state();
+    let open = || RowFile::open(&path, SHAPE, Some(ReaderKind::Pread)).unwrap();
+    assert!(read(&mut open().since(checked).unwrap(), &[7]).unwrap() == expected(&bytes, &[7]));
+    // The same bytes in another file: whoever checked the first knows nothing of it.
+    std::fs::copy(&path, folder.path().join("new")).unwrap();
+    std::fs::rename(folder.path().join("new"), &path).unwrap();
+    let error = open().since(checked).err().expect("another file");
+    assert!(matches!(&error, DiskError::Changed { what, .. } if what.contains("another file")), "{error}");
+    let runs = || RunFiles::open(&[(path.as_path(), SHAPE)], Some(ReaderKind::Pread)).unwrap();
+    assert!(runs().since(&[checked]).is_err());
+    assert!(runs().since(&[state()]).is_ok());
+}
+
 /// Rows to be read ahead, each with memory of its own.
 fn wanted(rows: impl Iterator<Item = u64>) -> Vec<AheadRow> {
     rows.map(|row| AheadRow { tag: row as u32 + 1, row, bytes: vec![0; ROW_BYTES].into() }).collect()

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde::Serialize;
+use uva_mem::FileState;
 
-use crate::files::{Files, IndexArray};
+use crate::files::Files;
+use crate::graph_files::GraphFiles;
 use crate::hop_rows::{HopFiles, HopRows, Hops};
 use crate::part_of::PartOf;
 use crate::stamp::Stamp;
@@ -116,26 +118,17 @@ impl Dataset {
         // Taken before the files are read, so that a change meanwhile shows in the next comparison.
         let stamp = Stamp::of(path);
         let files = Arc::new(Files::open(path)?);
-        let mut verification = Verification::default();
-        if how != Verify::HeadersOnly {
-            verify::nodes(&files)?;
-            let stamp_counts = how == Verify::Stamp;
-            verification.from_stamp = stamp_counts && stamp.as_ref().is_some_and(|stamp| stamp.is_left(path));
-            if !verification.from_stamp {
-                verify::edges(&files)?;
-                verification.edges_checked = true;
-            }
-            if how == Verify::FullWithFeatures {
-                verify::features(&files)?;
-                verification.features_checked = true;
-            }
-            if verification.edges_checked {
-                verification.stamp = stamp.and_then(|stamp| stamp.leave(path));
-            }
+        let mut verification = check_graph(path, &files.graph, how, stamp.as_ref())?;
+        if how == Verify::FullWithFeatures {
+            verify::features(&files)?;
+            verification.features_checked = true;
+        }
+        if verification.edges_checked {
+            verification.stamp = stamp.and_then(|stamp| stamp.leave(path));
         }
         verification.seconds = start.elapsed().as_secs_f64();
-        let classes = files.classes();
-        let name = files.meta.name.clone().unwrap_or_else(|| directory_name(path));
+        let classes = files.graph.classes();
+        let name = files.graph.meta.name.clone().unwrap_or_else(|| directory_name(path));
         let content = Content::Graph(files);
         Ok(Dataset { path: path.to_owned(), name, classes, content, chosen: None, verification })
     }
@@ -180,7 +173,7 @@ impl Dataset {
     /// How many nodes there are; of a hop set its rows.
     pub fn nodes(&self) -> usize {
         match &self.content {
-            Content::Graph(files) => files.nodes(),
+            Content::Graph(files) => files.graph.nodes(),
             Content::Hops(files) => files.nodes.values().len(),
         }
     }
@@ -215,15 +208,7 @@ impl Dataset {
         let Some(files) = self.graph() else {
             return Csc { indptr: &[0], indices: Indices::I32(&[]), original_ids: None, degrees: None };
         };
-        Csc {
-            indptr: files.indptr.values(),
-            indices: match &files.indices {
-                IndexArray::I32(ids) => Indices::I32(ids.values()),
-                IndexArray::I64(ids) => Indices::I64(ids.values()),
-            },
-            original_ids: self.original_ids(),
-            degrees: files.degrees.as_ref().map(|degrees| degrees.values()),
-        }
+        files.graph.csc()
     }
 
     /// The feature rows. Of a hop set shape and type of one hop, without bytes: [`hops`](Self::hops) lends its rows.
@@ -247,6 +232,15 @@ impl Dataset {
         Some((features.path(), features.header().data_offset as u64))
     }
 
+    /// The files that hold feature rows of nodes, each with the state in which it was opened: a table's, or those of a hop set.
+    pub fn row_files(&self) -> Vec<(&Path, FileState)> {
+        match (self.hops(), self.graph()) {
+            (Some(hops), _) => hops.all_files().collect(),
+            (None, Some(graph)) => vec![(graph.features.path(), graph.features.file().state())],
+            (None, None) => Vec::new(),
+        }
+    }
+
     /// The feature rows of the edges, row `i` for entry `i` of the neighbour lists; `None` if the dataset has none.
     pub fn edge_features(&self) -> Option<FeatureTable<'_>> {
         let (array, element) = self.graph()?.edge_features.as_ref()?;
@@ -257,7 +251,7 @@ impl Dataset {
     /// The labels.
     pub fn labels(&self) -> Labels<'_> {
         match &self.content {
-            Content::Graph(files) => files.labels.values(),
+            Content::Graph(files) => files.graph.labels.values(),
             Content::Hops(files) => files.labels.values(),
         }
     }
@@ -267,7 +261,7 @@ impl Dataset {
     pub fn split(&self, split: Split) -> &[i64] {
         match (&self.chosen, &self.content) {
             (Some(chosen), _) if chosen.split == split => &chosen.ids,
-            (_, Content::Graph(files)) => files.splits[split as usize].values(),
+            (_, Content::Graph(files)) => files.graph.splits[split as usize].values(),
             (_, Content::Hops(files)) => files.split(split),
         }
     }
@@ -301,7 +295,7 @@ impl Dataset {
 
     /// The id that each node had before the dataset was reordered; `None` if it never was.
     pub fn original_ids(&self) -> Option<&[i64]> {
-        self.graph()?.original_ids.as_ref().map(|ids| ids.values())
+        self.graph()?.graph.original_ids.as_ref().map(|ids| ids.values())
     }
 
     /// Which part of a partitioned dataset this is; `None` if it is a whole one.
@@ -312,7 +306,7 @@ impl Dataset {
     /// The content of `meta.json`.
     pub fn meta(&self) -> &Meta {
         match &self.content {
-            Content::Graph(files) => &files.meta,
+            Content::Graph(files) => &files.graph.meta,
             Content::Hops(files) => &files.meta,
         }
     }
@@ -343,7 +337,7 @@ impl Dataset {
 
     /// The weights of the edges, in the order of the lists; `None` if the dataset has none.
     pub fn weights(&self) -> Option<&[f32]> {
-        self.graph()?.weights.as_ref().map(|weights| weights.values())
+        self.graph()?.graph.weights.as_ref().map(|weights| weights.values())
     }
 
     /// The same for samplers that pick edges by their weights, after one parallel pass over them. With
@@ -352,7 +346,7 @@ impl Dataset {
     /// # Errors
     /// If the dataset has no weights, or one is negative: with the file, the offset and the value.
     pub fn weights_to_pick_by(&self) -> Result<&[f32], GraphError> {
-        let Some(weights) = self.graph().and_then(|files| files.weights.as_ref()) else {
+        let Some(weights) = self.graph().and_then(|files| files.graph.weights.as_ref()) else {
             let missing = std::io::Error::new(
                 std::io::ErrorKind::NotFound,
                 "there is none: edges that are picked by weight need one (docs/data-format.md)",
@@ -372,19 +366,19 @@ impl Dataset {
     /// About the first wrong value.
     pub fn check_edges(&self) -> Result<(), GraphError> {
         match self.graph() {
-            Some(files) if !self.verification.edges_checked => verify::edges(files),
+            Some(files) if !self.verification.edges_checked => verify::edges(&files.graph),
             _ => Ok(()),
         }
     }
 
     /// The error about entry `position` of `indices.npy`, which is no node.
     pub(crate) fn wrong_neighbour(&self, position: usize) -> GraphError {
-        verify::wrong_neighbour(self.files(), position, self.csc().indices.get(position))
+        verify::wrong_neighbour(&self.files().graph, position, self.csc().indices.get(position))
     }
 
     /// The same for a split.
     pub(crate) fn wrong_split_id(&self, split: Split, position: usize) -> GraphError {
-        let ids = &self.files().splits[split as usize];
+        let ids = &self.files().graph.splits[split as usize];
         verify::wrong_id(ids.array(), position, ids.values()[position], self.nodes())
     }
 
@@ -407,6 +401,27 @@ impl Dataset {
     pub fn verification(&self) -> &Verification {
         &self.verification
     }
+}
+
+/// Checks the graph in the directory `path` according to `how`. `stamp` says in which state its files were before they
+/// were opened.
+pub(crate) fn check_graph(
+    path: &Path,
+    files: &GraphFiles,
+    how: Verify,
+    stamp: Option<&Stamp>,
+) -> Result<Verification, GraphError> {
+    let mut verification = Verification::default();
+    if how == Verify::HeadersOnly {
+        return Ok(verification);
+    }
+    verify::nodes(files)?;
+    verification.from_stamp = how == Verify::Stamp && stamp.is_some_and(|stamp| stamp.is_left(path));
+    if !verification.from_stamp {
+        verify::edges(files)?;
+        verification.edges_checked = true;
+    }
+    Ok(verification)
 }
 
 fn directory_name(path: &Path) -> String {

@@ -4,119 +4,18 @@
 use std::path::Path;
 
 use crate::feature_element::{edge_feature_element, feature_element};
-use crate::npy::{NpyArray, NpyType, TypedArray};
-use crate::{ElementType, GraphError, Labels, Meta, Split, meta, names};
-
-/// `indices.npy`, in the width of the file.
-#[derive(Debug)]
-pub(crate) enum IndexArray {
-    I32(TypedArray<i32>),
-    I64(TypedArray<i64>),
-}
-
-impl IndexArray {
-    pub(crate) fn array(&self) -> &NpyArray {
-        match self {
-            IndexArray::I32(ids) => ids.array(),
-            IndexArray::I64(ids) => ids.array(),
-        }
-    }
-}
-
-/// `label.npy`: one class per node, a row of zeros and ones per node, or one or several numbers per node.
-#[derive(Debug)]
-pub(crate) enum LabelArray {
-    Absent,
-    Single(TypedArray<i64>),
-    Multi { classes: usize, array: NpyArray },
-    Regression { columns: Option<usize>, array: TypedArray<f32> },
-}
-
-/// The columns of an array of labels or targets, \[nodes, columns\]; `None` for one a node, \[nodes\].
-///
-/// # Errors
-/// Any other shape.
-pub fn label_columns(array: &NpyArray, nodes: usize) -> Result<Option<usize>, GraphError> {
-    match *array.shape() {
-        [rows] if rows == nodes => Ok(None),
-        [rows, columns] if rows == nodes && columns > 0 => Ok(Some(columns)),
-        _ => Err(array
-            .wrong_shape(format!("[{nodes}] (one class or number a node) or [{nodes}, columns] (several)"))),
-    }
-}
-
-impl LabelArray {
-    /// As views of a dataset.
-    pub(crate) fn values(&self) -> Labels<'_> {
-        match self {
-            LabelArray::Absent => Labels::Absent,
-            LabelArray::Single(values) => Labels::Single(values.values()),
-            LabelArray::Multi { classes, array } => {
-                Labels::Multi { classes: *classes, values: array.bytes() }
-            }
-            LabelArray::Regression { columns, array } => {
-                Labels::Regression { columns: *columns, values: array.values() }
-            }
-        }
-    }
-
-    pub(crate) fn array(&self) -> Option<&NpyArray> {
-        match self {
-            LabelArray::Absent => None,
-            LabelArray::Single(labels) => Some(labels.array()),
-            LabelArray::Multi { array, .. } => Some(array),
-            LabelArray::Regression { array, .. } => Some(array.array()),
-        }
-    }
-
-    /// Checks type and shape against the number of nodes and the classes that `meta.json` names.
-    pub(crate) fn of(
-        array: Option<NpyArray>,
-        nodes: usize,
-        meta: &Meta,
-        directory: &Path,
-    ) -> Result<Self, GraphError> {
-        let in_meta = |problem| GraphError::invalid(&directory.join(meta::FILE_NAME), problem);
-        let Some(array) = array else { return Ok(Self::Absent) };
-        let columns = label_columns(&array, nodes)?;
-        match (array.kind(), columns) {
-            (NpyType::F32, columns) => {
-                if let Some(classes) = meta.classes {
-                    return Err(in_meta(MetaProblem::ClassesOfNumbers(classes)));
-                }
-                Ok(Self::Regression { columns, array: TypedArray::new(array, NpyType::F32)? })
-            }
-            (NpyType::I64, None) => Ok(Self::Single(TypedArray::new(array, NpyType::I64)?)),
-            (NpyType::U8, Some(columns)) => match meta.classes {
-                Some(said) if said != columns as u64 => {
-                    Err(in_meta(MetaProblem::OtherClasses { said, columns }))
-                }
-                _ => Ok(Self::Multi { classes: columns, array }),
-            },
-            (_, None) => Err(array.wrong_type("int64 (classes) or float32 (regression)")),
-            (_, Some(_)) => {
-                Err(array.wrong_type("uint8 (labels of several classes a node) or float32 (regression)"))
-            }
-        }
-    }
-}
+use crate::graph_files::{GraphFiles, optional};
+use crate::npy::NpyArray;
+use crate::{ElementType, GraphError, Meta, meta, names};
 
 /// All files of a dataset.
 #[derive(Debug)]
 pub(crate) struct Files {
-    pub(crate) meta: Meta,
-    pub(crate) indptr: TypedArray<i64>,
-    pub(crate) indices: IndexArray,
+    pub(crate) graph: GraphFiles,
     pub(crate) features: NpyArray,
     pub(crate) element: ElementType,
-    pub(crate) labels: LabelArray,
-    pub(crate) splits: [TypedArray<i64>; 3],
-    pub(crate) weights: Option<TypedArray<f32>>,
     /// The edges' feature rows, and the type of their values.
     pub(crate) edge_features: Option<(NpyArray, ElementType)>,
-    pub(crate) original_ids: Option<TypedArray<i64>>,
-    /// In-degrees in the graph that this one was cut from.
-    pub(crate) degrees: Option<TypedArray<i32>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -127,22 +26,11 @@ pub(crate) struct Files {
 struct IsHopSet;
 
 #[derive(Debug, thiserror::Error)]
-enum MetaProblem {
-    #[error("\"classes\" is {0}, it has to be at least 1 and fit 32 bits")]
-    Classes(u64),
-    #[error("\"classes\" is {said}, but label.npy has {columns} columns")]
-    OtherClasses { said: u64, columns: usize },
-    #[error("\"classes\" is {0}, but label.npy has float32 values, which are for regression: remove the key")]
-    ClassesOfNumbers(u64),
-    #[error("\"part\" is of no partition that can be: write the parts again")]
-    Part,
-}
-
-#[derive(Debug, thiserror::Error)]
 #[error(
-    "only parts of a graph have it, since their lists are cut, and meta.json has no \"part\": copy the part's meta.json too"
+    "this belongs to a partition in ranges, whose graph and feature rows lie in directories of their own, and is no dataset: \
+     `uvatrain info` shows it, and everything else takes the dataset that was divided"
 )]
-struct CutWithoutPart;
+struct IsOfRanges;
 
 impl Files {
     /// Maps every file of the dataset in `directory`.
@@ -163,127 +51,44 @@ impl Files {
             return Err(GraphError::invalid(&of_hops, IsHopSet));
         }
         let meta = Meta::read(directory)?;
-        if let Some(classes) = meta.classes
-            && !(1..=u64::from(u32::MAX)).contains(&classes)
-        {
-            return Err(GraphError::invalid(&directory.join(meta::FILE_NAME), MetaProblem::Classes(classes)));
+        if meta.ranges.is_some() {
+            return Err(GraphError::invalid(&directory.join(meta::FILE_NAME), IsOfRanges));
         }
-        if let Some(part) = &meta.part {
-            if !part.can_be() {
-                return Err(GraphError::invalid(&directory.join(meta::FILE_NAME), MetaProblem::Part));
-            }
-            part.check_beside(directory)?;
-        } else if directory.join(names::DEGREES).is_file() {
-            return Err(GraphError::invalid(&directory.join(names::DEGREES), CutWithoutPart));
-        }
-        let open = |name: &str| NpyArray::open(&directory.join(name));
-
-        let indptr = vector(open(names::INDPTR)?)?;
-        if indptr.shape()[0] == 0 {
-            return Err(indptr.wrong_shape("[nodes + 1], so at least [1]"));
-        }
-        let nodes = indptr.shape()[0] - 1;
-        let indptr = TypedArray::new(indptr, NpyType::I64)?;
-
-        let indices = vector(open(names::INDICES)?)?;
-        let indices = match indices.kind() {
-            NpyType::I32 => IndexArray::I32(TypedArray::new(indices, NpyType::I32)?),
-            NpyType::I64 => IndexArray::I64(TypedArray::new(indices, NpyType::I64)?),
-            _ => return Err(indices.wrong_type("int32 or int64")),
-        };
-        let edges = indices.array().shape()[0];
-
-        let features = open(names::FEATURES)?;
-        if features.shape().len() != 2 || features.shape()[0] != nodes || features.shape()[1] == 0 {
-            return Err(
-                features.wrong_shape(format!("[{nodes}, features], one row for each node of indptr.npy"))
-            );
-        }
-        let element = feature_element(directory, &meta, &features)?;
-
-        let labels = LabelArray::of(optional(directory, names::LABELS)?, nodes, &meta, directory)?;
-
-        let split = |split: Split| TypedArray::new(vector(open(split.file_name())?)?, NpyType::I64);
-        let splits = [split(Split::Train)?, split(Split::Valid)?, split(Split::Test)?];
-
-        let weights = optional(directory, names::WEIGHTS)?
-            .map(|array| of_length(array, edges, "one weight for each edge of indices.npy"))
-            .transpose()?
-            .map(|array| TypedArray::new(array, NpyType::F32))
-            .transpose()?;
-        let edge_features = optional(directory, names::EDGE_FEATURES)?
-            .map(|array| match *array.shape() {
-                [rows, columns] if rows == edges && columns > 0 => {
-                    let element = edge_feature_element(directory, &meta, &array)?;
-                    Ok((array, element))
-                }
-                _ => {
-                    let wanted = format!("[{edges}, features], one row for each edge of indices.npy");
-                    Err(array.wrong_shape(wanted))
-                }
-            })
-            .transpose()?;
-        // A part without these would have other batches than the whole dataset.
-        let of_part = |name: &str| match &meta.part {
-            Some(_) => open(name).map(Some),
-            None => optional(directory, name),
-        };
-        let original_ids = of_part(names::ORIGINAL_IDS)?
-            .map(|array| of_length(array, nodes, "one id for each node of indptr.npy"))
-            .transpose()?
-            .map(|array| TypedArray::new(array, NpyType::I64))
-            .transpose()?;
-        let degrees = of_part(names::DEGREES)?
-            .map(|array| of_length(array, nodes, "one in-degree for each node of indptr.npy"))
-            .transpose()?
-            .map(|array| TypedArray::new(array, NpyType::I32))
-            .transpose()?;
-        Ok(Files {
-            meta,
-            indptr,
-            indices,
-            features,
-            element,
-            labels,
-            splits,
-            weights,
-            edge_features,
-            original_ids,
-            degrees,
-        })
-    }
-
-    pub(crate) fn nodes(&self) -> usize {
-        self.indptr.values().len() - 1
-    }
-
-    /// The number in `meta.json`, or the largest label + 1, or the columns of `label.npy`; 0 where labels are no
-    /// classes.
-    pub(crate) fn classes(&self) -> usize {
-        match (&self.labels, self.meta.classes) {
-            (LabelArray::Absent | LabelArray::Regression { .. }, _) => 0,
-            (LabelArray::Multi { classes, .. }, _) => *classes,
-            (LabelArray::Single(_), Some(classes)) => classes as usize,
-            (LabelArray::Single(labels), None) => {
-                let largest = labels.values().iter().copied().max().unwrap_or(-1);
-                usize::try_from(largest.saturating_add(1)).unwrap_or(0)
-            }
-        }
+        let graph = GraphFiles::open(directory, meta)?;
+        let features = NpyArray::open(&directory.join(names::FEATURES))?;
+        let wanted = "one row for each node of indptr.npy";
+        let element = table_element(directory, &graph.meta, &features, (graph.nodes(), wanted))?;
+        let edges = (graph.indices.array().shape()[0], "one row for each edge of indices.npy");
+        let edge_features = edge_table(directory, &graph.meta, edges)?;
+        Ok(Files { graph, features, element, edge_features })
     }
 }
 
-fn optional(directory: &Path, name: &str) -> Result<Option<NpyArray>, GraphError> {
-    match NpyArray::open(&directory.join(name)) {
-        Ok(array) => Ok(Some(array)),
-        Err(GraphError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
+/// The element type of a table of feature rows in `directory`, which has to have so many; `wanted` says why.
+pub(crate) fn table_element(
+    directory: &Path,
+    meta: &Meta,
+    features: &NpyArray,
+    (rows, wanted): (usize, &str),
+) -> Result<ElementType, GraphError> {
+    match *features.shape() {
+        [found, columns] if found == rows && columns > 0 => feature_element(directory, meta, features),
+        _ => Err(features.wrong_shape(format!("[{rows}, features], {wanted}"))),
     }
 }
 
-fn vector(array: NpyArray) -> Result<NpyArray, GraphError> {
-    if array.shape().len() == 1 { Ok(array) } else { Err(array.wrong_shape("one-dimensional")) }
-}
-
-fn of_length(array: NpyArray, length: usize, what: &str) -> Result<NpyArray, GraphError> {
-    if array.shape() == [length] { Ok(array) } else { Err(array.wrong_shape(format!("[{length}], {what}"))) }
+/// The feature rows of edges in `directory` and the type of their values, if there are any.
+pub(crate) fn edge_table(
+    directory: &Path,
+    meta: &Meta,
+    (rows, wanted): (usize, &str),
+) -> Result<Option<(NpyArray, ElementType)>, GraphError> {
+    let Some(array) = optional(directory, names::EDGE_FEATURES)? else { return Ok(None) };
+    match *array.shape() {
+        [found, columns] if found == rows && columns > 0 => {
+            let element = edge_feature_element(directory, meta, &array)?;
+            Ok(Some((array, element)))
+        }
+        _ => Err(array.wrong_shape(format!("[{rows}, features], {wanted}"))),
+    }
 }

@@ -17,26 +17,33 @@ const DEGREES: u8 = 33;
 
 /// 16 hex digits.
 pub(crate) fn of(files: &Files) -> String {
-    let splits = files.splits.iter().map(|split| Some(split.array()));
-    let tables = [files.indptr.array(), files.indices.array(), &files.features].map(Some);
+    let Files { graph, features, element, edge_features } = files;
+    let splits = graph.splits.iter().map(|split| Some(split.array()));
+    let tables = [graph.indptr.array(), graph.indices.array(), features].map(Some);
     // Absent labels keep their tag, so that the later arrays keep theirs.
     let arrays = tables
         .into_iter()
-        .chain([files.labels.array()])
+        .chain([graph.labels.array()])
         .chain(splits)
-        .chain(files.weights.as_ref().map(|weights| Some(weights.array())))
-        .chain(files.original_ids.as_ref().map(|ids| Some(ids.array())));
-    let mut sum = hash::term(0, 0, files.classes() as u64);
+        .chain(graph.weights.as_ref().map(|weights| Some(weights.array())))
+        .chain(graph.original_ids.as_ref().map(|ids| Some(ids.array())));
+    let mut sum = hash::term(0, 0, graph.classes() as u64);
     for (tag, array) in (1..).zip(arrays).filter_map(|(tag, array)| Some((tag, array?))) {
-        sum = sum.wrapping_add(of_array(tag, array, files.element.name()));
+        sum = sum.wrapping_add(of_array(tag, array, element.name()));
     }
-    if let Some((array, element)) = &files.edge_features {
+    if let Some((array, element)) = edge_features {
         sum = sum.wrapping_add(of_array(EDGE_FEATURES, array, element.name()));
     }
-    if let Some(degrees) = &files.degrees {
-        sum = sum.wrapping_add(of_array(DEGREES, degrees.array(), files.element.name()));
+    if let Some(degrees) = &graph.degrees {
+        sum = sum.wrapping_add(of_array(DEGREES, degrees.array(), element.name()));
     }
     format!("{sum:016x}")
+}
+
+/// 16 hex digits of some arrays, each with its tag and the type of its elements, which `.npy` may not have a name for.
+pub(crate) fn of_arrays<'a>(arrays: impl IntoIterator<Item = (u8, &'a NpyArray, &'a str)>) -> String {
+    let terms = arrays.into_iter().map(|(tag, array, element)| of_array(tag, array, element));
+    format!("{:016x}", terms.fold(0, u64::wrapping_add))
 }
 
 fn of_array(tag: u8, array: &NpyArray, element: &str) -> u64 {

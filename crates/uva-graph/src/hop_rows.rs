@@ -3,7 +3,9 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::files::LabelArray;
+use uva_mem::FileState;
+
+use crate::graph_files::LabelArray;
 use crate::npy::{NpyArray, NpyType, TypedArray};
 use crate::{ElementType, GraphError, Meta, Split, verify};
 
@@ -168,6 +170,20 @@ impl<'a> Hops<'a> {
     pub fn file(self, array: usize) -> (&'a Path, u64) {
         let array = &self.files.arrays[array];
         (array.path(), array.header().data_offset as u64)
+    }
+
+    /// The state in which that file was opened.
+    ///
+    /// # Panics
+    /// If there is no such file.
+    #[must_use]
+    pub fn state(self, array: usize) -> FileState {
+        self.files.arrays[array].file().state()
+    }
+
+    /// All files, each with the state in which it was opened.
+    pub(crate) fn all_files(self) -> impl Iterator<Item = (&'a Path, FileState)> {
+        self.files.arrays.iter().map(|array| (array.path(), array.file().state()))
     }
 
     /// Bytes of one row of a hop.

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use uva_mem::files::{read_regular, replace};
 
 use crate::part_of::PartOf;
+use crate::ranges_of::RangesOf;
 use crate::{GraphError, quote};
 
 /// The file's name in a dataset.
@@ -46,6 +47,9 @@ pub struct Meta {
     /// Which part of a partitioned dataset this is, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<PartOf>,
+    /// What of a partition in ranges this is, if it is the graph or a part of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranges: Option<RangesOf>,
     /// All other keys.
     #[serde(flatten)]
     pub other: Map<String, Value>,

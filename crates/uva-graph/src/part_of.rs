@@ -1,6 +1,6 @@
 //! What a part of a partitioned dataset says of itself, and the check that the partition beside it is its own.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use uva_mem::files::read_regular;
@@ -11,7 +11,7 @@ use crate::{GraphError, hash};
 const DESCRIPTION: &str = "partition.json";
 
 /// The size limit of the description. It has a few numbers for each of at most 65,535 parts.
-const MOST_BYTES: u64 = 256 << 20;
+pub(crate) const MOST_BYTES: u64 = 256 << 20;
 
 /// The most hops of a part: batches have no more.
 pub const MOST_HOPS: u32 = 32;
@@ -56,7 +56,26 @@ struct Foreign {
     found: String,
 }
 
+/// The description of the partition that lies beside `directory`: its path and its bytes; `None` if there is none.
+pub(crate) fn description_beside(directory: &Path) -> Result<Option<(PathBuf, Vec<u8>)>, GraphError> {
+    // Links are resolved: the description lies beside the directory's files, wherever a link to them is.
+    let directory = directory.canonicalize().map_err(GraphError::io(directory, "open"))?;
+    let Some(parent) = directory.parent() else { return Ok(None) };
+    let path = parent.join(DESCRIPTION);
+    match read_regular(&path, MOST_BYTES) {
+        Ok(text) => Ok(Some((path, text))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(GraphError::io(&path, "read")(error)),
+    }
+}
+
 impl PartOf {
+    /// Whether this is the text of the description that the part was written with.
+    #[must_use]
+    pub fn is_of(&self, description: &[u8]) -> bool {
+        fingerprint_of(description) == self.partition
+    }
+
     /// Whether a partition can have such a part.
     pub(crate) fn can_be(&self) -> bool {
         (1..=MOST_HOPS).contains(&self.hops) && self.number < self.parts && self.parts <= MOST_PARTS
@@ -65,15 +84,7 @@ impl PartOf {
     /// Compares the description beside the part in `directory`, if there is one, with the part. A part that lies alone,
     /// as on a machine that holds no other, has nothing to compare.
     pub(crate) fn check_beside(&self, directory: &Path) -> Result<(), GraphError> {
-        // Links are resolved: the description lies beside the part's files, wherever a link to them is.
-        let directory = directory.canonicalize().map_err(GraphError::io(directory, "open"))?;
-        let Some(parent) = directory.parent() else { return Ok(()) };
-        let path = parent.join(DESCRIPTION);
-        let text = match read_regular(&path, MOST_BYTES) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(GraphError::io(&path, "read")(error)),
-        };
+        let Some((path, text)) = description_beside(directory)? else { return Ok(()) };
         let found = fingerprint_of(&text);
         if found == self.partition {
             return Ok(());

@@ -4,14 +4,14 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uva_mem::files::{read_regular, write_new};
 
-use crate::meta::MOST_BYTES;
 use crate::npy::{NpyArray, NpyType, write_array};
+use crate::part_of::MOST_BYTES;
 use crate::{Dataset, GraphError, Split, quote};
 
 /// The part of each node, uint16 \[N\], by original id.
@@ -21,6 +21,12 @@ pub const PARTITION_SUMMARY: &str = "partition.json";
 
 /// The version of `partition.json`.
 pub const PARTITION_FORMAT: u32 = 1;
+
+/// The method of a map that does not tell where it comes from.
+const GIVEN: &str = "given";
+
+/// Keys about parts that were written by a map, which are not those of other parts.
+const OF_WRITTEN: [&str; 5] = ["layout", "split_eval", "written", "boundaries", "graph"];
 
 /// The most parts: their numbers have 16 bits.
 pub const MOST_PARTS: u32 = 65_535;
@@ -65,11 +71,30 @@ pub struct PartitionSummary {
     pub other: Map<String, Value>,
 }
 
+impl PartitionSummary {
+    /// Reads the description in a directory, without the map.
+    ///
+    /// # Errors
+    /// If it is not there, or its counts are not those of so many parts.
+    pub fn read(directory: &Path) -> Result<PartitionSummary, GraphError> {
+        read_summary(&directory.join(PARTITION_SUMMARY))
+    }
+
+    /// The layout of the parts that were written with it: `closure`, [`ranges`](crate::ranges::RANGES); `None` of a map
+    /// alone.
+    #[must_use]
+    pub fn layout(&self) -> Option<&str> {
+        self.other.get("layout")?.as_str()
+    }
+}
+
 /// Why a map or its description is refused.
 #[derive(Debug, thiserror::Error)]
 enum MapProblem {
     #[error("node {node} is in part {part}, but there are {parts} parts, numbered from 0")]
     Part { node: usize, part: u16, parts: u32 },
+    #[error("node {node} has the part {}, but parts are numbered from 0 to {}", u16::MAX, MOST_PARTS - 1)]
+    NoPart { node: usize },
     #[error("{0}")]
     NotSummary(String),
     #[error("\"format\" is {0}, and this program reads format {reads}", reads = PARTITION_FORMAT)]
@@ -90,6 +115,12 @@ enum MapProblem {
     Entries { key: &'static str, found: usize, parts: u32 },
     #[error("node {node} of the dataset has the original id {id}, outside the map of {nodes} nodes")]
     NoSuchNode { node: usize, id: i64, nodes: usize },
+}
+
+/// Whether a description's name of a directory means one beside the description: it may come from anyone.
+pub(crate) fn is_beside(directory: &str) -> bool {
+    let mut components = Path::new(directory).components();
+    matches!((components.next(), components.next()), (Some(Component::Normal(_)), None))
 }
 
 /// The part of each node of a dataset.
@@ -161,6 +192,10 @@ impl PartitionMap {
             (_, None) => return Err(array.wrong_shape("[nodes], a part for each node")),
         }
         let of = array.elements::<u16>(NpyType::U16)?.to_vec();
+        // Other programs mark a node without a part by it.
+        if let Some(node) = of.iter().position(|part| *part == u16::MAX) {
+            return Err(GraphError::invalid(array.path(), MapProblem::NoPart { node }));
+        }
         let parts = match &summary {
             Some(summary) => summary.parts,
             None => of.iter().max().map_or(1, |largest| u32::from(*largest) + 1),
@@ -228,6 +263,36 @@ impl PartitionMap {
         })
     }
 
+    /// The description of parts of `dataset` that are written by this map: its own, as far as it has one. `owners` is
+    /// the part of each node by the dataset's ids; `hops` is for a map that has none.
+    pub(crate) fn described(&self, dataset: &Dataset, owners: &[u16], hops: u32) -> PartitionSummary {
+        let csc = dataset.csc();
+        let cut_of_list = |node: usize| {
+            let edges = csc.indptr[node] as usize..csc.indptr[node + 1] as usize;
+            edges.filter(|&edge| owners[csc.indices.get(edge) as usize] != owners[node]).count() as u64
+        };
+        let train = dataset.split(Split::Train).iter().map(|&node| owners[node as usize]);
+        let known = self.summary.clone().unwrap_or_else(|| PartitionSummary {
+            format: PARTITION_FORMAT,
+            dataset: PartitionSource { name: String::new(), fingerprint: String::new() },
+            parts: self.parts,
+            method: GIVEN.to_owned(),
+            seed: 0,
+            hops,
+            nodes: self.sizes(),
+            train: self.counts(train),
+            blocks: None,
+            edge_cut: 0,
+            seconds: BTreeMap::new(),
+            other: Map::new(),
+        });
+        let mut other = known.other;
+        other.retain(|key, _| !OF_WRITTEN.contains(&key.as_str()));
+        let source = PartitionSource { name: dataset.name().to_owned(), fingerprint: dataset.fingerprint() };
+        let edge_cut = (0..csc.nodes()).map(cut_of_list).sum();
+        PartitionSummary { dataset: source, edge_cut, other, ..known }
+    }
+
     fn counts(&self, parts: impl IntoIterator<Item = u16>) -> Vec<u64> {
         let mut counts = vec![0; self.parts as usize];
         parts.into_iter().for_each(|part| counts[usize::from(part)] += 1);
@@ -251,7 +316,12 @@ fn summary_path(path: &Path) -> PathBuf {
 
 fn read_summary(path: &Path) -> Result<PartitionSummary, GraphError> {
     let bytes = read_regular(path, MOST_BYTES).map_err(GraphError::io(path, "read"))?;
-    let summary: PartitionSummary = serde_json::from_slice(&bytes).map_err(|error| {
+    summary_of(path, &bytes)
+}
+
+/// The description in the text of the file at `path`.
+pub(crate) fn summary_of(path: &Path, text: &[u8]) -> Result<PartitionSummary, GraphError> {
+    let summary: PartitionSummary = serde_json::from_slice(text).map_err(|error| {
         GraphError::invalid(path, MapProblem::NotSummary(quote::message(&error.to_string())))
     })?;
     let refuse = |problem| Err(GraphError::invalid(path, problem));
@@ -339,6 +409,28 @@ mod tests {
         std::fs::copy(out.join(PARTITION), &alone).unwrap();
         let alone = PartitionMap::open(&alone, &dataset).unwrap();
         assert_eq!((alone.parts, alone.of, alone.summary), (2, written.of, None));
+    }
+
+    #[test]
+    fn a_map_that_marks_a_node_without_a_part_is_refused_with_the_node() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("map.npy");
+        write_array(&path, NpyType::U16, &[], &[0_u16, 1, u16::MAX]).unwrap();
+        let error = PartitionMap::open_alone(&path, None).unwrap_err().to_string();
+        assert!(
+            error.contains("node 2 has the part 65535, but parts are numbered from 0 to 65534"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_directory_of_a_description_lies_beside_it() {
+        for beside in ["part-0", "graph", "a b"] {
+            assert!(is_beside(beside), "{beside}");
+        }
+        for elsewhere in ["", ".", "..", "/tmp", "../part-0", "part-0/..", "a/b"] {
+            assert!(!is_beside(elsewhere), "{elsewhere}");
+        }
     }
 
     #[test]

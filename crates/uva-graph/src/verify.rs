@@ -8,7 +8,8 @@ use bytemuck::AnyBitPattern;
 use half::{bf16, f16};
 use rayon::prelude::*;
 
-use crate::files::{Files, IndexArray, LabelArray};
+use crate::files::Files;
+use crate::graph_files::{GraphFiles, IndexArray, LabelArray};
 use crate::npy::{NpyArray, TypedArray};
 use crate::{ElementType, GraphError, Split};
 
@@ -95,12 +96,12 @@ fn first_wrong<T: Copy + Sync>(values: &[T], is_wrong: impl Fn(T) -> bool + Sync
 /// As [`Dataset::open_verified`](crate::Dataset::open_verified).
 pub fn directory(directory: &Path) -> Result<(), GraphError> {
     let files = Files::open(directory)?;
-    nodes(&files)?;
-    edges(&files)
+    nodes(&files.graph)?;
+    edges(&files.graph)
 }
 
 /// Checks everything whose size grows with the nodes: `indptr`, labels, splits.
-pub(crate) fn nodes(files: &Files) -> Result<(), GraphError> {
+pub(crate) fn nodes(files: &GraphFiles) -> Result<(), GraphError> {
     indptr(files.indptr.array(), files.indptr.values(), files.indices.array().shape()[0])?;
     labels(&files.labels, files.meta.classes)?;
     if let Some(values) = &files.degrees {
@@ -137,7 +138,7 @@ pub(crate) fn labels(labels: &LabelArray, classes: Option<u64>) -> Result<(), Gr
 }
 
 /// Runs the checks that a stamp may replace: neighbour ids, weights and original ids. `indptr` has been checked.
-pub(crate) fn edges(files: &Files) -> Result<(), GraphError> {
+pub(crate) fn edges(files: &GraphFiles) -> Result<(), GraphError> {
     match &files.indices {
         IndexArray::I32(ids) => {
             // Cast to unsigned, a negative id is larger than any node.
@@ -205,7 +206,8 @@ pub(crate) fn features(files: &Files) -> Result<(), GraphError> {
     }
 }
 
-fn finite_rows(array: &NpyArray, element: ElementType) -> Result<(), GraphError> {
+/// Checks that no value of a table of rows is NaN or infinite.
+pub(crate) fn finite_rows(array: &NpyArray, element: ElementType) -> Result<(), GraphError> {
     // Feature bytes may be unaligned, so they are read as bytes, not cast.
     let wrong = match element {
         ElementType::U8 | ElementType::I8 => None,
@@ -269,7 +271,7 @@ pub fn indptr(array: &NpyArray, values: &[i64], edges: usize) -> Result<(), Grap
 }
 
 fn neighbours<T: AnyBitPattern + Sync>(
-    files: &Files,
+    files: &GraphFiles,
     ids: &TypedArray<T>,
     is_wrong: impl Fn(T) -> bool + Sync,
     widen: impl Fn(T) -> i64,
@@ -279,7 +281,7 @@ fn neighbours<T: AnyBitPattern + Sync>(
 }
 
 /// The error about entry `position` of `indices.npy`, which is `value` and no node.
-pub(crate) fn wrong_neighbour(files: &Files, position: usize, value: i64) -> GraphError {
+pub(crate) fn wrong_neighbour(files: &GraphFiles, position: usize, value: i64) -> GraphError {
     let array = files.indices.array();
     let at = offset(array, position);
     // The list that holds the position: the last one that starts at or before it.

@@ -1,6 +1,6 @@
 //! The constants of kernels/tuning.cuh, read from its text when this is compiled.
 
-const TEXT: &str = include_str!("../../../kernels/tuning.cuh");
+const TEXT: &str = include_str!("../kernels/tuning.cuh");
 
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = constant("UVA_GATHER_BLOCK_THREADS");

@@ -126,7 +126,7 @@ shared_struct! {
         pub nodes: u64,
         /// Edges of the graph.
         pub edges: u64,
-        /// The first `cached_lists + 1` entries of `indptr` in device memory; 0 without a list cache.
+        /// The first `cached_lists` entries of `indptr` in device memory; 0 without a list cache.
         pub cached_indptr: u64,
         /// The first `cached_edges` of `indices` in device memory.
         pub cached_indices: u64,
@@ -134,6 +134,12 @@ shared_struct! {
         pub cached_lists: u64,
         /// The end of the cached lists in `indices`.
         pub cached_edges: u64,
+        /// int64, `cached_lists` entries: the start of each cached list in the dataset's indices; 0 if it is looked up in
+        /// `home_indptr`.
+        pub cached_homes: u64,
+        /// float32, `cached_edges` entries: the weights of the cached lists, in the order of `indices`; 0 if they are read
+        /// from `weights`.
+        pub cached_weights: u64,
         /// An id per node: the key of random words and hashes. 0 if that is the node itself.
         pub original_ids: u64,
         /// An id per node: its id in the finished batch. 0 if that is the node itself.
@@ -308,21 +314,23 @@ impl SampleReport {
 
 impl SampleArguments {
     /// The arrays that these arguments name; `width` if neighbour ids are read.
-    pub fn arrays(&self, width: Option<IdWidth>) -> [KernelArray; 26] {
+    pub fn arrays(&self, width: Option<IdWidth>) -> [KernelArray; 28] {
         let nodes = self.nodes;
         let ends = nodes.saturating_add(1);
         let wide = |flag: u64| if flag == 0 { 4 } else { 8 };
         let id_bytes = width.map_or(4, IdWidth::bytes);
         let of_ids = |count: u64| if width.is_some() { count } else { 0 };
-        let cached = if self.cached_lists == 0 { 0 } else { self.cached_lists.saturating_add(1) };
         let homes = if self.home_indptr == 0 { 0 } else { self.destinations_room };
         let (weights, weighed) =
             if self.existing == 0 { (0, 0) } else { (self.edges, self.destinations_room) };
         [
             KernelArray::read("indptr", self.indptr, ends, 8),
             KernelArray::read("indices", self.indices, of_ids(self.edges), id_bytes),
-            KernelArray::read("the cached indptr", self.cached_indptr, cached, 8),
+            KernelArray::read("the cached indptr", self.cached_indptr, self.cached_lists, 8),
             KernelArray::read("the cached indices", self.cached_indices, of_ids(self.cached_edges), id_bytes),
+            KernelArray::read("the places of the cached lists", self.cached_homes, self.cached_lists, 8)
+                .if_any(),
+            KernelArray::read("the cached weights", self.cached_weights, self.cached_edges, 4).if_any(),
             KernelArray::read("the original ids", self.original_ids, nodes, wide(self.original_ids_wide))
                 .if_any(),
             KernelArray::read("the dataset's ids", self.dataset_ids, nodes, wide(self.dataset_ids_wide))
@@ -440,6 +448,14 @@ mod tests {
             (SampleArguments { indices: 0x2004, ..good }, "aligned to 8"),
             (SampleArguments { cached_lists: 1, ..good }, "the cached indptr"),
             (SampleArguments { cached_lists: 11, cached_indptr: 0x100, ..good }, "more lists"),
+            (
+                SampleArguments { cached_lists: 1, cached_indptr: 0x100, cached_homes: 0x104, ..good },
+                "the places of the cached lists",
+            ),
+            (
+                SampleArguments { cached_edges: 1, cached_indices: 0x100, cached_weights: 0x102, ..good },
+                "the cached weights",
+            ),
             (SampleArguments { original_ids: 0x104, original_ids_wide: 1, ..good }, "the original ids"),
             (SampleArguments { nodes_room: 1 << 31, ..good }, "2^31"),
             (SampleArguments { edges_room: 1 << 31, ..good }, "2^31"),

@@ -11,10 +11,11 @@ pub struct KernelSource<'a> {
     pub headers: &'a [(&'a str, &'a str)],
 }
 
-/// A file of the folder `kernels`, by name: its name and its text.
+/// A file of the folder `kernels`, by name: its name and its text. The crate has a link to that folder, so that its
+/// package holds the files.
 macro_rules! file {
     ($name:literal) => {
-        ($name, include_str!(concat!("../../../kernels/", $name)))
+        ($name, include_str!(concat!("../kernels/", $name)))
     };
 }
 
@@ -79,7 +80,7 @@ mod tests {
 
     #[test]
     fn every_file_of_the_kernels_is_embedded() {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels");
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels");
         let mut files: Vec<String> = std::fs::read_dir(folder)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())

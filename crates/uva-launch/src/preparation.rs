@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use uva_graph::{Dataset, Split};
-use uva_plan::{CachePlan, CachePolicy};
+use uva_plan::{CachePlan, CachePolicy, TimedBy};
 
-use crate::launcher::Launcher;
+use crate::launcher::{Launcher, without_mps};
 use uva_options::{OptionError, Spelling};
-use uva_runtime::backend::{Backend, Decision, SamplerChoice};
+use uva_runtime::backend::{Backend, CufileReport, Decision, SamplerChoice};
 use uva_runtime::cache::{CacheContents, described, summary};
 use uva_runtime::dry_run::{DryRun, MemoryLine, PlannedCaches};
 use uva_runtime::hop_options::Place;
@@ -18,8 +18,8 @@ use uva_runtime::metrics::{CacheOutcome, CacheTotals, End, Event, InForce, Obser
 use uva_runtime::options::Prepare;
 use uva_runtime::plan::RunPlan;
 use uva_runtime::planning::{
-    Budget, CacheRequest, Found, SamplerVerdict, Search, budget_on_cpu, cacheable, check_host_budget,
-    check_plan_fits, read_plan, rows_kept_in, workload,
+    Budget, CacheRequest, Found, GPU_CACHE, HOST_CACHE, SamplerVerdict, Search, budget_on_cpu, cacheable,
+    check_host_budget, check_plan_fits, read_plan, rows_kept_in, workload,
 };
 use uva_runtime::seed_order::MadeOrder;
 use uva_runtime::topology::Placement;
@@ -48,7 +48,7 @@ pub(crate) struct Draft {
 }
 
 /// A run before its roles start, with nothing left open.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Prepared {
     pub dataset: Arc<Dataset>,
     pub plan: RunPlan,
@@ -146,6 +146,9 @@ impl Draft {
             dry.decided_at_start
                 .push(format!("place: whether the {mib} MiB of training rows fit beside a batch on the GPU"));
         }
+        if plan.cufile_might_read(&self.dataset).is_some() {
+            dry.decided_at_start.push("reader: whether cuFile reads into the GPU's memory".to_owned());
+        }
         dry
     }
 
@@ -161,6 +164,12 @@ impl Draft {
         let plan = match place_is_open {
             true => placed(&dataset, plan.on(backend), launcher.as_deref_mut(), &mut *bytes_left, observer)?,
             false => plan.on(backend),
+        };
+        let plan = match plan.cufile_might_read(&dataset) {
+            Some((ordinal, files)) => {
+                plan.by_cufile(CufileReport::in_child(&without_mps(), ordinal, &files))?
+            }
+            None => plan,
         };
         let planned = planned.map(|(cache_plan, warnings)| {
             warnings.iter().for_each(|warning| observer.note(warning));
@@ -189,7 +198,7 @@ impl Draft {
             .into());
         }
         let find = match caches {
-            Some(CacheRequest::Find { budget, policy }) => {
+            Some(CacheRequest::Find { budget, policy, timed_by }) => {
                 let bytes = match budget {
                     Budget::Bytes(bytes) => bytes,
                     Budget::Auto if plan.backend.device_slots().is_none() => {
@@ -199,14 +208,16 @@ impl Draft {
                     }
                     Budget::Auto => bytes_left(&dataset, &plan, launcher.as_deref_mut(), observer)?,
                 };
-                Some((bytes, policy))
+                Some((bytes, policy, timed_by))
             }
             Some(CacheRequest::Planned(_) | CacheRequest::BeforeDisk { .. }) | None => {
-                before_disk.map(|parts| (parts.planned_bytes, CachePolicy::PRESAMPLE))
+                before_disk.map(|parts| (parts.planned_bytes, CachePolicy::PRESAMPLE, TimedBy::Rank))
             }
         };
         let rows_only = before_disk.is_some();
-        let wanted = Search { caches: find, rows_only, sampler: measured, gathers: false };
+        let timed_by = find.map_or_else(TimedBy::default, |(.., timed_by)| timed_by);
+        let find = find.map(|(bytes, policy, _)| (bytes, policy));
+        let wanted = Search { caches: find, timed_by, rows_only, sampler: measured, gathers: false };
         let found = search(&dataset, &plan, &wanted, launcher.as_deref_mut(), observer)?;
         let plan = match &found.sampler {
             Some(verdict) => sample_where(&dataset, plan, verdict, launcher.as_deref_mut(), observer)?,
@@ -216,7 +227,8 @@ impl Draft {
             let contents = CacheContents::default();
             return Ok(Prepared { dataset, plan, contents, cache_plan: None });
         };
-        let cache_plan = usable(cache_plan, &dataset, &plan, observer)?;
+        let option = if rows_only { HOST_CACHE } else { GPU_CACHE };
+        let cache_plan = usable(cache_plan, (&dataset, &plan), option, observer)?;
         let contents = match launcher {
             Some(launcher) => launcher.fill_caches(&dataset, &cache_plan)?,
             None => CacheContents::of_plan(&dataset, &cache_plan)?,
@@ -269,7 +281,7 @@ fn host_cache(
             bytes
         }
     };
-    check_host_budget("--host-cache", bytes, dataset)?;
+    check_host_budget(HOST_CACHE, bytes, dataset)?;
     let planned_bytes = match plan.options.prepare {
         Prepare::Roles => bytes / 2,
         // A worker sees no batch before its own.
@@ -365,11 +377,11 @@ fn sample_where(
     Ok(plan.on(backend))
 }
 
-/// The part of a cache plan that this run reads.
+/// The part of a cache plan that this run reads. `option` gave its bytes.
 fn usable(
     mut plan: CachePlan,
-    dataset: &Dataset,
-    run: &RunPlan,
+    (dataset, run): (&Dataset, &RunPlan),
+    option: &str,
     observer: &mut dyn Observer,
 ) -> Result<CachePlan, RuntimeError> {
     let kinds = cacheable(&run.backend, &run.options);
@@ -386,11 +398,17 @@ fn usable(
         );
         plan.leave_out_rows();
     }
-    check_plan_fits(&plan, dataset, &run.backend)?;
+    check_plan_fits(&plan, dataset, &run.backend, option)?;
     Ok(plan)
 }
 
 impl Prepared {
+    /// The same for each of the ranks that divide its epochs. They share what the caches hold.
+    pub fn of_each_rank(&self) -> Vec<Self> {
+        let of_rank = |index| Self { plan: self.plan.of_rank(&self.dataset, index), ..self.clone() };
+        (0..self.plan.options.part.of).map(of_rank).collect()
+    }
+
     /// The metrics' first line, which shows `options` unchanged. `roles` says whether roles are processes or threads;
     /// `more` lists other values in force.
     pub fn start_event(&self, options: Value, roles: &str, more: &[(&str, Value)]) -> Event {
@@ -419,8 +437,10 @@ impl Prepared {
         if let Some(hops) = &loader.hops {
             let place = self.plan.features.as_ref().map(|choice| (choice.place(), choice.reason()));
             let (place, reason) = place.unzip();
+            let reader = self.plan.features.as_ref().and_then(FeatureChoice::reader);
             in_force["hops"] = json!({
                 "tables": hops.tables, "chunk": hops.chunk, "place": place.map(Place::name), "reason": reason,
+                "reader": reader,
             });
         }
         if let Some(walks) = loader.sampling().walks_in_force() {

@@ -13,6 +13,7 @@ use uva_runtime::consumer::steered;
 use uva_runtime::control::Tally;
 use uva_runtime::dry_run::DryRun;
 use uva_runtime::metrics::{End, Event, Observer};
+use uva_runtime::options::Part;
 use uva_runtime::plan::RunPlan;
 use uva_runtime::planning::CacheRequest;
 use uva_runtime::topology::Placement;
@@ -24,10 +25,13 @@ pub struct CommandRun {
     draft: Draft,
     decision: Decision,
     command: UserCommand,
+    /// How many processes of the command divide each epoch; `None`: one takes all batches.
+    ranks: Option<u32>,
 }
 
 impl CommandRun {
-    /// Checks and plans a run. Writes nothing.
+    /// Checks and plans a run. Writes nothing. With `ranks`, so many processes of the command each take a part of every
+    /// epoch.
     ///
     /// # Errors
     /// [`RuntimeError::Usage`] and [`RuntimeError::Input`], naming the option or file. [`RuntimeError::Missing`] for a
@@ -38,12 +42,21 @@ impl CommandRun {
         backend: &BackendOptions,
         caches: Option<CacheRequest>,
         command: UserCommand,
+        ranks: Option<u32>,
     ) -> Result<Self, RuntimeError> {
-        let plan = RunPlan::new(&dataset, loader, steered())?;
+        let loader = LoaderOptions { part: Part { index: 0, of: ranks.unwrap_or(1) }, ..loader.clone() };
+        let plan = RunPlan::new(&dataset, &loader, steered())?;
         // The command trains, so it does not matter whether this build's libtorch can use the GPU.
         let decision = backend::decide(backend, false, || Probe::in_child(&without_mps(), true))?;
+        if let (Some(ranks @ 2..), Some(cuda)) = (ranks, decision.backend.cuda()) {
+            return Err(RuntimeError::Usage(format!(
+                "--ranks {ranks} and GPU {}, which `device={}` takes: the launcher's ranks have batches in host memory; give \
+                 `device=cpu`, or load with uvatrain.Loader in each rank",
+                cuda.ordinal, backend.device
+            )));
+        }
         let draft = Draft::new(dataset, plan, &decision.backend, caches)?;
-        Ok(Self { draft, decision, command })
+        Ok(Self { draft, decision, command, ranks })
     }
 
     /// What the run would start and use.
@@ -52,16 +65,25 @@ impl CommandRun {
         // A refusal of stored choices shows when the run starts.
         let settled = self.draft.settle_by_stored(self.decision.clone());
         let backend = settled.map_or_else(|_| self.decision.backend.clone(), |settled| settled.backend);
-        self.draft.dry_run(&backend, Placement::Processes, Vec::new())
+        let dry = self.draft.dry_run(&backend, Placement::Processes, Vec::new());
+        match self.ranks {
+            Some(ranks) => dry.of_ranks(ranks as usize),
+            None => dry,
+        }
     }
 
-    /// Runs until the command ends. The metrics' first line shows `options` unchanged. `events`: report each training
-    /// batch to the observer.
+    /// Runs until the command ends, and returns the end of each rank; without ranks there is one. The metrics' first
+    /// line shows `options` unchanged. `events`: report each training batch to the observer.
     ///
     /// # Errors
     /// Any failure or interrupt that ended it early, including a failure of the command; see [`crate::launcher`].
-    pub fn run(self, options: Value, events: bool, observer: &mut dyn Observer) -> Result<End, RuntimeError> {
-        let Self { draft, decision, command } = self;
+    pub fn run(
+        self,
+        options: &Value,
+        events: bool,
+        observer: &mut dyn Observer,
+    ) -> Result<Vec<End>, RuntimeError> {
+        let Self { draft, decision, command, ranks } = self;
         let mut launcher = Launcher::begin(draft.dataset.path(), None)?;
         let decision = draft.settle(decision, Some(&mut launcher), observer)?;
         let backend = launcher.divide(decision, observer)?;
@@ -73,24 +95,37 @@ impl CommandRun {
             let way = prepared.plan.sums_made().way();
             more.push(("aggregate", json!({ "way": way, "sums": sums.name(), "reason": "asked for" })));
         }
-        prepared.log_start("processes");
-        observer.event(&prepared.start_event(options, "processes", &more))?;
+        let of_each = prepared.of_each_rank();
+        for (rank, prepared) in of_each.iter().enumerate() {
+            let mut more = more.clone();
+            more.extend(ranks.map(|ranks| ("rank", json!({ "index": rank, "of": ranks }))));
+            prepared.log_start("processes");
+            observer.event_of(rank, &prepared.start_event(options.clone(), "processes", &more))?;
+        }
         observer.note(&prepared.opened());
         prepared.choices().iter().for_each(|line| observer.note(line));
         if let Some(cuda) = prepared.plan.backend.cuda() {
             observer.note(&format!("batches on cuda:{}, {}", cuda.ordinal, cuda.partition));
         }
+        let plans: Vec<RunPlan> = of_each.iter().map(|prepared| prepared.plan.clone()).collect();
         let launch = Launch {
             dataset: prepared.dataset.path(),
-            plan: &prepared.plan,
+            plans: &plans,
             caches: &prepared.contents,
-            consumer: Consumer::Command { command, events },
+            consumer: Consumer::Command { command, events, ranked: ranks.is_some() },
             environments: Environments::default(),
         };
-        let end = end(&prepared, launcher.run(launch, observer)?);
-        prepared.log_end(&end);
-        observer.event(&Event::End(Box::new(end.clone())))?;
-        Ok(end)
+        let outcomes = launcher.run_ranks(launch, observer)?;
+        // What it started beside the roles ends before the run's last line.
+        drop(launcher);
+        let mut ends = Vec::new();
+        for (rank, (prepared, outcome)) in of_each.iter().zip(outcomes).enumerate() {
+            let end = end(prepared, outcome);
+            prepared.log_end(&end);
+            observer.event_of(rank, &Event::End(Box::new(end.clone())))?;
+            ends.push(end);
+        }
+        Ok(ends)
     }
 }
 

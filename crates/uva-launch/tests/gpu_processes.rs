@@ -262,7 +262,7 @@ fn launch(dataset: &Path, what: &str) -> i32 {
             RunPlan::new(&opened, &options, passes)?.on(backend).with_caches(contents.caches().clone());
         let launch = Launch {
             dataset,
-            plan: &plan,
+            plans: std::slice::from_ref(&plan),
             caches: &contents,
             consumer: Consumer::Program {
                 program: std::env::current_exe().expect("this executable"),

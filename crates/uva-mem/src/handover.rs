@@ -4,6 +4,10 @@
 //! visible. A message is a header, a payload that the caller defines, and any number of descriptors. All descriptors
 //! travel in one `SCM_RIGHTS`, since descriptors spread over messages can get lost.
 //!
+//! Where the two processes share no descriptor, one end can be [named](Channel::named): a `SOCK_DGRAM` socket with a
+//! name that is in no file system, and that is gone with the last descriptor of it. Anybody on the machine may send
+//! there.
+//!
 //! | bytes | field |
 //! |---|---|
 //! | 0..8   | magic, `uva-hand` |
@@ -22,7 +26,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 
 /// The version of the message format. Both ends are the same program, so only the same version is accepted.
@@ -100,6 +104,38 @@ impl Channel {
         Ok((Self(a), Self(b)))
     }
 
+    /// An end that receives what any process of this network namespace sends [to that name](Channel::to_named). Nothing
+    /// shows that no more will come.
+    ///
+    /// # Errors
+    /// [`HandoverError::System`], where the name is taken for example.
+    pub fn named(name: &str) -> Result<Self, HandoverError> {
+        let (socket, address) = Self::datagrams(name)?;
+        rustix::net::bind(&socket, &address).map_err(HandoverError::system("bind"))?;
+        Ok(Self(socket))
+    }
+
+    /// An end that sends to the [named](Channel::named) one.
+    ///
+    /// # Errors
+    /// [`HandoverError::Closed`] where nothing has that name, in this network namespace. [`HandoverError::System`].
+    pub fn to_named(name: &str) -> Result<Self, HandoverError> {
+        let (socket, address) = Self::datagrams(name)?;
+        match rustix::net::connect(&socket, &address) {
+            Ok(()) => Ok(Self(socket)),
+            Err(Errno::CONNREFUSED) => Err(HandoverError::Closed),
+            Err(errno) => Err(HandoverError::system("connect")(errno)),
+        }
+    }
+
+    fn datagrams(name: &str) -> Result<(OwnedFd, SocketAddrUnix), HandoverError> {
+        let address = SocketAddrUnix::new_abstract_name(name.as_bytes())
+            .map_err(HandoverError::system("naming a socket"))?;
+        let socket =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
+        Ok((socket.map_err(HandoverError::system("socket"))?, address))
+    }
+
     /// Takes a descriptor that is such a socket.
     ///
     /// # Errors
@@ -153,7 +189,9 @@ impl Channel {
             match rustix::net::sendmsg(&self.0, &parts, &mut control, SendFlags::NOSIGNAL) {
                 Ok(_) => return Ok(()),
                 Err(Errno::INTR) => {}
-                Err(Errno::PIPE | Errno::CONNRESET) => return Err(HandoverError::Closed),
+                Err(Errno::PIPE | Errno::CONNRESET | Errno::CONNREFUSED) => {
+                    return Err(HandoverError::Closed);
+                }
                 Err(errno) => return Err(HandoverError::system("sendmsg")(errno)),
             }
         }

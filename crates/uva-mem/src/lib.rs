@@ -18,6 +18,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 pub mod control;
+mod file_state;
 pub mod files;
 pub mod frozen;
 pub mod handover;
@@ -31,6 +32,7 @@ pub mod spawn;
 mod zeroed_pages;
 
 pub use control::ControlPage;
+pub use file_state::FileState;
 pub use frozen::FrozenBytes;
 pub use huge_share::huge_share;
 pub use mapped_file::{MappedFile, PrivateFile};

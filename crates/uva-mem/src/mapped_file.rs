@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::file_state::FileState;
 use crate::files::open_regular;
 
 /// A regular file's bytes, mapped read-only and shared with every other process that maps it.
@@ -12,6 +13,7 @@ use crate::files::open_regular;
 #[derive(Debug)]
 pub struct MappedFile {
     path: PathBuf,
+    state: FileState,
     map: memmap2::Mmap,
 }
 
@@ -29,6 +31,8 @@ impl MappedFile {
     /// # Errors
     /// The error of mapping it.
     pub fn of(file: &File, path: &Path) -> io::Result<Self> {
+        // Before the mapping: what it shows is of this state or a later one, which a comparison finds.
+        let state = FileState::of(file)?;
         // SAFETY: the mapping is private to this value and never written through. Rust cannot rule out that another
         // process changes or truncates the file meanwhile. A change shows as other bytes, which every reader checks
         // before using them as an index. A truncation ends in SIGBUS, which ends the role and is reported by its
@@ -41,7 +45,7 @@ impl MappedFile {
         if (map.len() as u64) < memory.totalram.saturating_mul(memory.mem_unit.into()) / 2 {
             let _ = map.advise(memmap2::Advice::HugePage);
         }
-        Ok(Self { path: path.to_owned(), map })
+        Ok(Self { path: path.to_owned(), state, map })
     }
 
     /// The bytes, page-aligned at their start.
@@ -52,6 +56,18 @@ impl MappedFile {
     /// Where the file is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The file's state when it was mapped.
+    pub fn state(&self) -> FileState {
+        self.state
+    }
+
+    /// Hints to the kernel that only single pages are wanted. With pages of 2 MiB, the first read of a row would bring as
+    /// much from the disk.
+    pub fn expect_single_pages(&self) {
+        // A refused hint costs speed only.
+        let _ = self.map.advise(memmap2::Advice::NoHugePage);
     }
 
     /// Hints to the kernel that reads will be random, so that it does not read ahead.

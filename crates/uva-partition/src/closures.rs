@@ -12,9 +12,6 @@ const MOST_VISITS: u64 = 1_000_000_000_000;
 /// Training nodes after which the visits of all are estimated, again and again.
 const ESTIMATED_AFTER: usize = 1000;
 
-/// The most bytes that the sets of all closures may take: one bit for each node and part.
-const MOST_BYTES: u64 = 16 << 30;
-
 /// The part of each node.
 ///
 /// Training nodes come in the order of the file. Node `v` goes to the part `i` of the largest
@@ -27,7 +24,7 @@ const MOST_BYTES: u64 = 16 << 30;
 /// have it, or of all parts if none has it; to the first of equal ones.
 ///
 /// # Errors
-/// If it would take too long or too much memory.
+/// If it would take too long.
 pub(crate) fn assign(
     graph: &Graph<'_>,
     parts: u32,
@@ -35,14 +32,6 @@ pub(crate) fn assign(
     progress: &dyn Fn(Progress),
 ) -> Result<Vec<u16>, GraphError> {
     let (nodes, train) = (graph.nodes(), graph.train());
-    let bytes = nodes.div_ceil(64) as u64 * 8 * u64::from(parts);
-    if bytes > MOST_BYTES {
-        let message = format!(
-            "pagraph keeps a bit for each node and part, {bytes} bytes here, and {MOST_BYTES} are the most: take fewer \
-             --parts, or bgl"
-        );
-        return Err(GraphError::usage("--method", message));
-    }
     let mut divided = Divided::of(nodes, train.len(), parts);
     let mut closure = Closure { seen: vec![0; nodes], turn: 0, found: Vec::new() };
     let mut visits = 0_u64;
@@ -58,6 +47,13 @@ pub(crate) fn assign(
         divided.add(node, found);
     }
     Ok(divided.with_others())
+}
+
+/// Bytes that it takes with so many nodes and parts: a bit for each node and part, and what is kept of each node.
+pub(crate) fn bytes(nodes: usize, parts: u32) -> u64 {
+    let sets = (nodes.div_ceil(64) as u64 * 8).saturating_mul(u64::from(parts));
+    // The turn that each node was found in, those found, and the part of each node, twice.
+    sets.saturating_add(nodes as u64 * (4 + 4 + 4 + 2))
 }
 
 fn check_visits(visits: u64, done: usize, train: usize) -> Result<(), GraphError> {

@@ -2,17 +2,21 @@
 
 use rayon::prelude::*;
 
-use crate::graph::Graph;
-
 /// Nodes that one task goes over.
 const TASK: usize = 1 << 14;
 
+/// The lists of in-neighbours of nodes.
+pub(crate) trait InLists {
+    /// The entries of a node's list.
+    fn in_list(&self, node: usize) -> impl Iterator<Item = usize>;
+}
+
 /// Entries of neighbour lists whose node is in another part than the list's. Uses the current rayon pool.
-pub(crate) fn edge_cut(graph: &Graph<'_>, of: &[u16]) -> u64 {
+pub(crate) fn edge_cut(graph: &(impl InLists + Sync), of: &[u16]) -> u64 {
     let of_task = |(task, parts): (usize, &[u16])| {
-        let nodes = (task * TASK) as u32..;
-        let cut = |(node, part): (u32, &u16)| {
-            graph.in_list(node).filter(|neighbour| of[*neighbour as usize] != *part).count() as u64
+        let nodes = task * TASK..;
+        let cut = |(node, part): (usize, &u16)| {
+            graph.in_list(node).filter(|neighbour| of[*neighbour] != *part).count() as u64
         };
         nodes.zip(parts).map(cut).sum::<u64>()
     };
@@ -20,13 +24,13 @@ pub(crate) fn edge_cut(graph: &Graph<'_>, of: &[u16]) -> u64 {
 }
 
 /// Entries of neighbour lists by the part of the list and that of the entry, row by row. Uses the current rayon pool.
-pub(crate) fn between(graph: &Graph<'_>, of: &[u16], parts: u32) -> Vec<u64> {
+pub(crate) fn between(graph: &(impl InLists + Sync), of: &[u16], parts: u32) -> Vec<u64> {
     let parts = parts as usize;
     let of_task = |(task, of_nodes): (usize, &[u16])| {
         let mut entries = vec![0_u64; parts * parts];
-        for (node, &part) in ((task * TASK) as u32..).zip(of_nodes) {
+        for (node, &part) in (task * TASK..).zip(of_nodes) {
             for neighbour in graph.in_list(node) {
-                entries[usize::from(part) * parts + usize::from(of[neighbour as usize])] += 1;
+                entries[usize::from(part) * parts + usize::from(of[neighbour])] += 1;
             }
         }
         entries

@@ -2,6 +2,8 @@
 
 use uva_graph::{Csc, Dataset, GraphError, Progress, Split};
 
+use crate::counts::InLists;
+
 /// Nodes between two reports of progress.
 const STEP: usize = 1 << 20;
 
@@ -109,6 +111,13 @@ impl<'g> Graph<'g> {
     #[inline]
     pub(crate) fn neighbours(&self, node: u32) -> impl Iterator<Item = u32> + '_ {
         self.in_list(node).chain(self.out_list(node).iter().copied())
+    }
+}
+
+impl InLists for Graph<'_> {
+    fn in_list(&self, node: usize) -> impl Iterator<Item = usize> {
+        // Not truncated: larger graphs are refused.
+        Graph::in_list(self, node as u32).map(|neighbour| neighbour as usize)
     }
 }
 

@@ -16,7 +16,11 @@
 //! | `simple` | `range` and `random` |
 //! | `refine` | label propagation with limits |
 //! | `counts` | sizes and edges between parts |
-//! | `run` | the methods put together; `auto` |
+//! | `memory` | how much memory dividing takes |
+//! | `task` | a graph, and what one method makes of it |
+//! | `auto` | several methods, and the best of them |
+//! | `result` | what a partition is, and what a map comes to |
+//! | `run` | the methods put together |
 //! | `visits` | batches of the parts, and the lists and rows of other parts that they read |
 //!
 //! This crate must not know of processes, devices, models or the datasets of parts. Next: `uva-graph` has the map as a
@@ -25,25 +29,31 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod assign;
+mod auto;
 mod block_graph;
 mod blocks;
 mod closures;
 mod counts;
 mod graph;
 mod limits;
+pub mod memory;
 mod merge;
 mod options;
 mod order;
 mod refine;
+mod result;
 mod run;
 mod simple;
 mod stream;
+mod task;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod vectors;
 pub mod visits;
 
+pub use auto::Candidate;
 pub use counts::over_mean;
 pub use options::{Count, Method, Options};
-pub use run::{Candidate, MOST_PAIRED, Partition, partition};
+pub use result::{MOST_PAIRED, Partition};
+pub use run::partition;

@@ -61,10 +61,20 @@ pub struct Options {
     pub count: Count,
     /// The seed of all random words.
     pub seed: u64,
+    /// The most bytes of memory that it may take, as [estimated](crate::memory::bytes).
+    pub memory: u64,
+}
+
+impl Method {
+    /// Whether it makes blocks of nodes, so that the options about these are of use.
+    #[must_use]
+    pub fn makes_blocks(self) -> bool {
+        matches!(self, Self::Auto | Self::Bgl)
+    }
 }
 
 impl Options {
-    /// The defaults, for so many parts.
+    /// The defaults, for so many parts, with any amount of memory.
     #[must_use]
     pub fn of_parts(parts: u32) -> Options {
         Options {
@@ -76,6 +86,7 @@ impl Options {
             sources: 64,
             count: Count::default(),
             seed: 0,
+            memory: u64::MAX,
         }
     }
 

@@ -7,7 +7,9 @@ use crate::block_graph::BlockGraph;
 use crate::blocks::{self, Blocks};
 use crate::graph::Graph;
 use crate::testing::{Lists, on_threads, shuffled, unwatched};
-use crate::{Count, Method, Options, assign, closures, merge, order, partition, refine, run, simple, stream};
+use crate::{
+    Count, Method, Options, assign, closures, merge, order, partition, refine, simple, stream, task,
+};
 
 fn vectors() -> Vec<Value> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/test-vectors.json");
@@ -44,7 +46,7 @@ fn compare(vector: &Value, dataset: &Dataset) {
     let graph = Graph::of(dataset, &unwatched).unwrap();
     let order = order::by_key(graph.nodes(), options.seed);
     assert_eq!(order, numbers::<u32>(&vector["order"]), "the order");
-    let caps = run::caps(&options, &graph);
+    let caps = task::caps(&options, &graph);
     let blocks = blocks::grow(&graph, &order, options.sources as usize, caps, &unwatched);
     assert_eq!(blocks.of, numbers::<u32>(&vector["blocks"]), "blocks");
     check_sizes(&blocks, &graph);

@@ -50,7 +50,7 @@ pub fn compare_policies(
     observed: &Hotness,
     percents: &[u32],
 ) -> Result<Vec<PolicyHits>, CacheError> {
-    let sizes = Sizes::new(&workload.csc, 0);
+    let sizes = Sizes::new(&workload.csc, 0).read_by(&workload.options);
     let epochs = measured.len();
     let all_lists: u64 = (0..sizes.nodes() as u32).map(|node| sizes.list_bytes(node)).sum();
     let compare = |&compared: &ComparedPolicy| {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rayon::prelude::*;
 use uva_graph::Csc;
-use uva_sample::MiniBatch;
+use uva_sample::{MiniBatch, SamplerOptions};
 
 use crate::{CacheError, Workload};
 
@@ -16,7 +16,8 @@ pub struct Hotness {
     /// Batches with the node among their input nodes: each of them gathers its row once.
     pub feature_reads: Vec<u32>,
     /// Reads of the node's list. Each visit reads the list's place and the neighbours picked: 1 + min(degree, fanout),
-    /// or 1 + fanout with replacement. Kinds that read whole lists count 1 + degree.
+    /// or 1 + fanout with replacement. Kinds that read whole lists count 1 + degree. Kinds that pick by weight also read
+    /// the list's weights ([`VisitReads`](uva_sample::VisitReads)).
     pub list_reads: Vec<u32>,
     /// Batches that were counted; 0 where nothing was sampled.
     pub batches: u64,
@@ -69,8 +70,9 @@ pub fn count_batches(
 
 /// Counts shared by the threads that sample.
 struct Counter<'g> {
-    /// The lists, if a visit reads whole lists.
-    read_whole: Option<Csc<'g>>,
+    /// The lists, if a visit's reads depend on their lengths.
+    lists: Option<Csc<'g>>,
+    options: SamplerOptions,
     feature_reads: Vec<AtomicU32>,
     list_reads: Vec<AtomicU32>,
     picks: AtomicU64,
@@ -79,20 +81,23 @@ struct Counter<'g> {
 impl<'g> Counter<'g> {
     fn new(workload: &Workload<'g>) -> Self {
         let nodes = workload.csc.nodes();
-        let read_whole = workload.options.kind.reads_whole_lists().then_some(workload.csc);
+        let options = workload.options.clone();
+        let depends = options.kind.reads_whole_lists() || options.kind.needs_weights();
+        let lists = depends.then_some(workload.csc);
         let zeros = || (0..nodes).into_par_iter().map(|_| AtomicU32::new(0)).collect();
-        Self { read_whole, feature_reads: zeros(), list_reads: zeros(), picks: AtomicU64::new(0) }
+        Self { lists, options, feature_reads: zeros(), list_reads: zeros(), picks: AtomicU64::new(0) }
     }
 
     fn add(&self, batch: &MiniBatch) {
         for &node in batch.nodes() {
             add_saturating(&self.feature_reads[node as usize], 1);
         }
-        for block in batch.blocks() {
+        for (block, &fanout) in batch.blocks().zip(&self.options.fanouts) {
             for (&node, ends) in batch.nodes().iter().zip(block.indptr.windows(2)) {
-                let picked = (ends[1] - ends[0]) as u32;
-                let entries = self.read_whole.map_or(picked, |csc| csc.degree(node as usize) as u32);
-                add_saturating(&self.list_reads[node as usize], entries.saturating_add(1));
+                let picked = (ends[1] - ends[0]) as usize;
+                let degree = self.lists.map_or(0, |csc| csc.degree(node as usize));
+                let reads = self.options.visit_reads(degree, picked, fanout).all();
+                add_saturating(&self.list_reads[node as usize], u32::try_from(reads).unwrap_or(u32::MAX));
             }
         }
         self.picks.fetch_add(batch.counts().edges() as u64, Ordering::Relaxed);

@@ -53,6 +53,7 @@ mod rank;
 mod simulation;
 mod sums;
 mod sums_by_node;
+mod timing;
 mod workload;
 
 pub use allocate::{Allocation, Item, RowItems, Weights, allocate};
@@ -64,7 +65,7 @@ pub use hotness::{Hotness, count, count_batches};
 pub use model::{
     Basis, Benefits, CostModel, LIST_READ_BYTES, Line, Objective, Prediction, ReadsPerBatch, row_link_bytes,
 };
-pub use plan::{CachedKinds, PlanRequest, Timed, TimedCaches, plan, plan_and_profile};
+pub use plan::{CachedKinds, PlanRequest, plan, plan_and_profile};
 pub use plan_file::{
     CachePlan, IdFile, PLAN_VERSION, PlanCurves, PlanDataset, PlanOptions, PlanPredictions, PlanProfile,
     PlanShare, PlanWarning,
@@ -78,4 +79,5 @@ pub use rank::{Sizes, rank_lists, rank_rows};
 pub use simulation::Simulation;
 pub use sums::SumCounts;
 pub use sums_by_node::{DividedCounts, MissedLists, OwnRows, SumCosts};
+pub use timing::{Timed, TimedBy, TimedCaches, TimedFit};
 pub use workload::Workload;

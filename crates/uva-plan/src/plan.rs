@@ -3,12 +3,12 @@
 use std::time::Instant;
 
 use uva_graph::Dataset;
-use uva_graph::Progress;
 use uva_rows::cache::eviction::Eviction;
 
 use crate::plan_file::{
     CachePlan, PLAN_VERSION, PlanCurves, PlanDataset, PlanOptions, PlanPredictions, PlanProfile, PlanShare,
 };
+use crate::timing::{TimedBy, TimedCaches, TimedPoints, Timing, time};
 use crate::{
     Allocation, CacheError, CachePolicy, CostModel, Objective, Profile, ReadsPerBatch, Simulation, Sizes,
     Workload,
@@ -27,6 +27,10 @@ pub struct PlanRequest<'g> {
     pub budget_bytes: u64,
     /// Timed sizes of each cache; a line needs at least 3.
     pub timed_points: usize,
+    /// What the timed caches hold whose lines value hits.
+    pub timed_by: TimedBy,
+    /// Another way to fill them, timed only to state how well its lines fit.
+    pub timed_also: Option<TimedBy>,
     /// Which caches are allowed.
     pub kinds: CachedKinds,
     /// What the times of sampling and gathering come to.
@@ -58,39 +62,12 @@ impl<'g> PlanRequest<'g> {
             policy: CachePolicy::default(),
             budget_bytes,
             timed_points: 5,
+            timed_by: TimedBy::default(),
+            timed_also: None,
             kinds: CachedKinds::default(),
             objective: Objective::default(),
         }
     }
-}
-
-/// One timed run of a few batches.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Timed {
-    /// Share of the reads that hit in these very batches: of list reads, or of rows.
-    pub hit_rate: f64,
-    /// Milliseconds a batch, the median or the mean.
-    pub ms: f64,
-}
-
-/// Times caches where they are used. Implemented in a crate above this one, which has samplers, gathers and a device.
-pub trait TimedCaches {
-    /// Samples a few batches with the lists of the first `cached` nodes of `order` cached. A plan passes the same
-    /// `order` in every call: the nodes worth caching, hottest byte first.
-    ///
-    /// # Errors
-    /// Any error ends the plan.
-    fn sampling(
-        &mut self,
-        order: &[i64],
-        cached: usize,
-    ) -> Result<Timed, Box<dyn std::error::Error + Send + Sync>>;
-
-    /// Gathers the rows of a few batches with the rows of the nodes `cached` cached.
-    ///
-    /// # Errors
-    /// Any error ends the plan.
-    fn gathering(&mut self, cached: &[i64]) -> Result<Timed, Box<dyn std::error::Error + Send + Sync>>;
 }
 
 /// Points of a plan's curves.
@@ -137,10 +114,13 @@ fn ranked<'g>(
     let profile = Profile::measure(policy.hotness_policy()?, workload, row_bytes)?;
     let reads = profile.reads_per_batch();
     let sampled_seconds = Instant::now();
-    let (sampling, gathering) = match timed {
-        Some(timed) => time(request, &profile, timed)?,
-        None => (Vec::new(), Vec::new()),
+    let timed = match timed {
+        Some(timed) => time(&timing(request), &profile, timed)?,
+        None => Vec::new(),
     };
+    let fits = timed.iter().map(TimedPoints::fit).collect();
+    let (sampling, gathering) =
+        timed.into_iter().next().map_or_else(Default::default, |points| (points.sampling, points.gathering));
     let timing_seconds = sampled_seconds.elapsed().as_secs_f64();
     let model = CostModel::new(&sampling, &gathering, reads, row_bytes as u64).by(request.objective);
 
@@ -165,7 +145,7 @@ fn ranked<'g>(
     let ids = |nodes: &[u32]| nodes.iter().map(|&node| i64::from(node)).collect();
     let plan = CachePlan {
         version: PLAN_VERSION,
-        dataset: PlanDataset::of(dataset, profile.sizes.index_bytes),
+        dataset: PlanDataset::of(dataset, &profile.sizes),
         options: PlanOptions::of(workload),
         policy: *policy,
         budget_bytes: *budget,
@@ -184,8 +164,10 @@ fn ranked<'g>(
             ids: None,
         },
         model,
+        timed_by: request.timed_by,
         timed_sampling: sampling,
         timed_gathering: gathering,
+        fits,
         predictions,
         curves,
         profile: PlanProfile {
@@ -205,81 +187,18 @@ fn ranked<'g>(
     Ok((plan, profile))
 }
 
-/// Points of (hit rate, milliseconds a batch) for sampling and for gathering.
-type Points = Vec<(f64, f64)>;
-
-fn time(
-    request: &PlanRequest<'_>,
-    profile: &Profile<'_>,
-    timed: &mut dyn TimedCaches,
-) -> Result<(Points, Points), CacheError> {
-    let failed = |what| move |source| CacheError::Timing { what, source };
-    // The limit on how full the caches may be is in bytes; their benefit is not known yet.
-    let unknown = CostModel::new(&[], &[], profile.reads_per_batch(), profile.sizes.row_bytes);
-    let most_lists = profile.allocate_lists(request.budget_bytes, &unknown).lists;
-    let most_rows = profile.allocate_rows(request.budget_bytes, &unknown).rows;
-    // A cache that the run will not have is not timed.
-    let sizes = |wanted: bool, order: &[u32], reads: &[u32]| {
-        if wanted { counts(order, reads, request.timed_points) } else { Vec::new() }
-    };
-    let hotness = &profile.hotness;
-    let list_counts = sizes(request.kinds.lists, &profile.lists[..most_lists], &hotness.list_reads);
-    let row_counts = sizes(request.kinds.rows, &profile.rows[..most_rows], &hotness.feature_reads);
-
-    let report = |done: usize| {
-        if let Some(progress) = request.workload.progress {
-            let total = (list_counts.len() + row_counts.len()) as u64;
-            progress(Progress { stage: "timing", done: done as u64, total });
-        }
-    };
-    let wide = |nodes: &[u32]| -> Vec<i64> { nodes.iter().map(|&node| i64::from(node)).collect() };
-    let (mut sampling, mut gathering) = (Points::new(), Points::new());
-    // Nodes beyond every size need no place in front.
-    let order = wide(&profile.lists[..most_lists]);
-    for &cached in &list_counts {
-        let point = timed.sampling(&order, cached).and_then(finite).map_err(failed("sampling"))?;
-        sampling.push(point);
-        report(sampling.len());
+fn timing<'r>(request: &PlanRequest<'r>) -> Timing<'r> {
+    let PlanRequest { workload, timed_by, timed_also, .. } = request;
+    let also = timed_also.filter(|by| by != timed_by);
+    Timing {
+        ways: std::iter::once(*timed_by).chain(also).collect(),
+        points: request.timed_points,
+        budget_bytes: request.budget_bytes,
+        lists: request.kinds.lists,
+        rows: request.kinds.rows,
+        seed: workload.options.seed,
+        progress: workload.progress,
     }
-    drop(order);
-    let order = wide(&profile.rows[..most_rows]);
-    for &cached in &row_counts {
-        let point = timed.gathering(&order[..cached]).and_then(finite).map_err(failed("gathering"))?;
-        gathering.push(point);
-        report(sampling.len() + gathering.len());
-    }
-    Ok((sampling, gathering))
-}
-
-/// A point, if both numbers are finite: JSON has no others.
-fn finite(timed: Timed) -> Result<(f64, f64), Box<dyn std::error::Error + Send + Sync>> {
-    let Timed { hit_rate, ms } = timed;
-    if hit_rate.is_finite() && ms.is_finite() {
-        return Ok((hit_rate, ms));
-    }
-    Err(format!("a run came out at hit rate {hit_rate} and {ms} ms").into())
-}
-
-/// Cache sizes without repetition, whose hits are evenly spaced from none to those of all of `order`.
-fn counts(order: &[u32], reads: &[u32], points: usize) -> Vec<usize> {
-    let read = |node: &u32| u64::from(reads[*node as usize]);
-    let total: u64 = order.iter().map(read).sum();
-    let steps = points.max(2) as u64 - 1;
-    let mut counts = vec![0];
-    let (mut hits, mut step) = (0_u64, 1);
-    for (place, node) in order.iter().enumerate() {
-        hits += read(node);
-        if u128::from(hits) * u128::from(steps) >= u128::from(total) * u128::from(step) {
-            counts.push(place + 1);
-            while u128::from(hits) * u128::from(steps) >= u128::from(total) * u128::from(step) {
-                step += 1;
-            }
-        }
-        if step > steps {
-            break;
-        }
-    }
-    counts
 }
 
 /// Hit rates up to twice the budget, or as far as there is anything to cache, and at the very end.
@@ -378,7 +297,7 @@ fn dynamic(request: &PlanRequest<'_>, eviction: &Eviction) -> Result<CachePlan, 
     }
     Ok(CachePlan {
         version: PLAN_VERSION,
-        dataset: PlanDataset::of(dataset, sizes.index_bytes),
+        dataset: PlanDataset::of(dataset, &sizes),
         options: PlanOptions::of(workload),
         policy: *policy,
         budget_bytes: *budget,
@@ -391,8 +310,10 @@ fn dynamic(request: &PlanRequest<'_>, eviction: &Eviction) -> Result<CachePlan, 
             ids: None,
         },
         model,
+        timed_by: request.timed_by,
         timed_sampling: Vec::new(),
         timed_gathering: Vec::new(),
+        fits: Vec::new(),
         predictions: PlanPredictions { none, chosen, all_lists: none, all_rows: chosen },
         curves: PlanCurves::default(),
         profile: PlanProfile {
@@ -405,20 +326,4 @@ fn dynamic(request: &PlanRequest<'_>, eviction: &Eviction) -> Result<CachePlan, 
         list_ids: Vec::new(),
         row_ids: Vec::new(),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn timed_sizes_are_evenly_spaced_in_hits() {
-        let reads = [50, 25, 5, 5, 5, 5, 5];
-        let order = [0, 1, 2, 3, 4, 5, 6];
-        assert_eq!(counts(&order, &reads, 5), [0, 1, 2, 7]);
-        assert_eq!(counts(&order, &reads, 2), [0, 7]);
-        assert_eq!(counts(&order, &[1; 7], 8), [0, 1, 2, 3, 4, 5, 6, 7]);
-        assert_eq!(counts(&[], &reads, 5), [0]);
-        assert_eq!(counts(&order[..1], &reads, 5), [0, 1]);
-    }
 }

@@ -8,11 +8,12 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use uva_graph::npy::{NpyArray, NpyType, NpyWriter};
 use uva_graph::reorder::NodeOrder;
-use uva_graph::{Dataset, mix};
+use uva_graph::{Csc, Dataset, mix};
 use uva_mem::files::{Replacement, read_regular};
 use uva_sample::{SamplerKind, SamplerOptions, Sequenced};
 
-use crate::{CacheError, CachePolicy, CostModel, CurvePoint, Prediction, Sizes, Workload};
+use crate::rank::{HOME_BYTES, WEIGHT_BYTES};
+use crate::{CacheError, CachePolicy, CostModel, CurvePoint, Prediction, Sizes, TimedBy, TimedFit, Workload};
 
 /// The version of the format; other versions are refused.
 pub const PLAN_VERSION: u32 = 1;
@@ -39,10 +40,17 @@ pub struct CachePlan {
     pub rows: PlanShare,
     /// What hits save.
     pub model: CostModel,
+    /// What the caches of timed runs held. In plans from before there was a choice, those that are read most.
+    #[serde(default)]
+    pub timed_by: TimedBy,
     /// Timed runs of sampling: (hit rate, milliseconds a batch).
     pub timed_sampling: Vec<(f64, f64)>,
     /// Timed runs of gathering: (hit rate, milliseconds a batch).
     pub timed_gathering: Vec<(f64, f64)>,
+    /// How well lines fit timed runs: those above first, then others that were timed to compare. Empty where nothing was
+    /// timed.
+    #[serde(default)]
+    pub fits: Vec<TimedFit>,
     /// The predictions for a batch.
     pub predictions: PlanPredictions,
     /// Hit rate against bytes.
@@ -74,18 +82,40 @@ pub struct PlanDataset {
     pub row_bytes: u64,
     /// Bytes of a neighbour id in the list cache.
     pub index_bytes: u64,
+    /// Bytes of a neighbour's weight in the list cache: 4, or 0 where weights are not cached, as in plans from before
+    /// they were.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub weight_bytes: u64,
+    /// Bytes of a cached list's place in the dataset, which leads to its edge ids: 8, or 0 where it is not cached.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub home_bytes: u64,
+}
+
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 impl PlanDataset {
-    pub(crate) fn of(dataset: &Dataset, index_bytes: u64) -> Self {
+    pub(crate) fn of(dataset: &Dataset, sizes: &Sizes<'_>) -> Self {
         Self {
             name: dataset.name().to_owned(),
             fingerprint: dataset.fingerprint(),
             nodes: dataset.nodes() as u64,
             edges: dataset.edges() as u64,
             row_bytes: dataset.features().row_bytes() as u64,
-            index_bytes,
+            index_bytes: sizes.index_bytes,
+            weight_bytes: sizes.weight_bytes,
+            home_bytes: sizes.home_bytes,
         }
+    }
+
+    /// Sizes as the plan has them, of lists of its dataset.
+    fn sizes<'g>(&self, csc: &Csc<'g>) -> Sizes<'g> {
+        let mut sizes = Sizes::new(csc, self.row_bytes as usize);
+        sizes.index_bytes = self.index_bytes;
+        sizes.weight_bytes = self.weight_bytes;
+        sizes.home_bytes = self.home_bytes;
+        sizes
     }
 }
 
@@ -434,8 +464,14 @@ impl CachePlan {
         if !matches!(self.dataset.index_bytes, 4 | 8) {
             return refuse(format!("neighbour ids of {} bytes", self.dataset.index_bytes));
         }
-        let mut sizes = Sizes::new(&csc, row_bytes);
-        sizes.index_bytes = self.dataset.index_bytes;
+        let PlanDataset { weight_bytes, home_bytes, .. } = self.dataset;
+        if ![0, WEIGHT_BYTES].contains(&weight_bytes) || ![0, HOME_BYTES].contains(&home_bytes) {
+            return refuse(format!(
+                "cached weights of {weight_bytes} bytes and cached places of {home_bytes}, where there are such of \
+                 {WEIGHT_BYTES} and {HOME_BYTES}, or none"
+            ));
+        }
+        let sizes = self.dataset.sizes(&csc);
         let list_bytes: u64 = self.list_ids.iter().map(|&node| sizes.list_bytes(node as u32)).sum();
         let rows = if self.policy.is_dynamic() { self.rows.count } else { self.row_ids.len() as u64 };
         let row_bytes = rows.checked_mul(row_bytes as u64);
@@ -473,9 +509,11 @@ impl CachePlan {
         let mut plan = self.clone();
         plan.row_ids = moved(&self.row_ids);
         plan.list_ids = moved(&self.list_ids);
-        plan.dataset = PlanDataset::of(dataset, csc.indices.id_bytes() as u64);
-        let mut sizes = Sizes::new(&csc, self.dataset.row_bytes as usize);
-        sizes.index_bytes = plan.dataset.index_bytes;
+        let mut sizes = self.dataset.sizes(&csc);
+        sizes.index_bytes = csc.indices.id_bytes() as u64;
+        // A position of the rewritten graph is its edge id.
+        sizes.home_bytes = 0;
+        plan.dataset = PlanDataset::of(dataset, &sizes);
         let mut bytes = 0;
         let fits = |node: &&i64| {
             let with = bytes + sizes.list_bytes(**node as u32);

@@ -87,14 +87,15 @@ impl<'g> Profile<'g> {
     /// Where the counts are of another graph than the workload's.
     #[must_use]
     pub fn new(workload: &Workload<'g>, hotness: Hotness, observed: Hotness, row_bytes: usize) -> Self {
-        let mut sizes = Sizes::new(&workload.csc, row_bytes);
+        let mut sizes = Sizes::new(&workload.csc, row_bytes).read_by(&workload.options);
         let lists = rank_lists(&hotness, &sizes);
         let rows = rank_rows(&hotness);
         let in_place = lists.iter().enumerate().all(|(place, &node)| place == node as usize);
         if in_place {
             // The graph is in this order already, so it is used as it is, with ids of the file's width. They need no
-            // translation unless the nodes have original ids, which key the random words.
+            // translation unless the nodes have original ids, which key the random words. A position is its edge id.
             sizes.index_bytes = workload.csc.indices.id_bytes() as u64;
+            sizes.home_bytes = 0;
             if workload.csc.original_ids.is_none() {
                 sizes.list_map_bytes = 0;
             }

@@ -4,6 +4,7 @@
 
 use rayon::prelude::*;
 use uva_graph::Csc;
+use uva_sample::SamplerOptions;
 
 use crate::Hotness;
 
@@ -13,6 +14,11 @@ pub struct Sizes<'g> {
     indptr: &'g [i64],
     /// Bytes of one neighbour id in the list cache.
     pub index_bytes: u64,
+    /// Bytes of one neighbour's weight in the list cache; 0 where picks are not by weight.
+    pub weight_bytes: u64,
+    /// Bytes of a list's place in the dataset, which leads to its edge ids; 0 where nobody asks for edge ids, and where
+    /// the graph is in the dataset's own order.
+    pub home_bytes: u64,
     /// Bytes of a feature row.
     pub row_bytes: u64,
     /// Bytes of the map from place to node id. A list cache needs it unless the graph is in its own order already.
@@ -24,17 +30,36 @@ pub struct Sizes<'g> {
 /// Bytes of a map's entry.
 const MAP_ENTRY_BYTES: u64 = 4;
 
+/// Bytes of a cached weight.
+pub(crate) const WEIGHT_BYTES: u64 = 4;
+
+/// Bytes of a cached list's place in the dataset.
+pub(crate) const HOME_BYTES: u64 = 8;
+
 impl<'g> Sizes<'g> {
-    /// For a graph that is reordered on the fly, with ids as narrow as its nodes allow, and rows of `row_bytes`.
+    /// For a graph that is reordered on the fly, with ids as narrow as its nodes allow, and rows of `row_bytes`. Lists
+    /// have no other arrays than their ids.
     #[must_use]
     pub fn new(csc: &Csc<'g>, row_bytes: usize) -> Self {
         let nodes = csc.nodes() as u64;
         Self {
             indptr: csc.indptr,
             index_bytes: if nodes < 1 << 31 { 4 } else { 8 },
+            weight_bytes: 0,
+            home_bytes: 0,
             row_bytes: row_bytes as u64,
             list_map_bytes: MAP_ENTRY_BYTES * nodes,
             row_map_bytes: MAP_ENTRY_BYTES * nodes,
+        }
+    }
+
+    /// The same with the arrays that samplers with these options read of a list beside its ids.
+    #[must_use]
+    pub fn read_by(self, options: &SamplerOptions) -> Self {
+        Self {
+            weight_bytes: if options.kind.needs_weights() { WEIGHT_BYTES } else { 0 },
+            home_bytes: if options.edge_ids { HOME_BYTES } else { 0 },
+            ..self
         }
     }
 
@@ -44,7 +69,8 @@ impl<'g> Sizes<'g> {
         self.indptr.len().saturating_sub(1)
     }
 
-    /// Bytes of a node's list in the cache: its entry in indptr and its neighbours.
+    /// Bytes of a node's list in the cache: its entry in indptr, its place in the dataset, and its neighbours with their
+    /// weights. Exactly so many are copied to a GPU.
     ///
     /// # Panics
     /// Where `node` is not below [`nodes`](Self::nodes).
@@ -52,7 +78,8 @@ impl<'g> Sizes<'g> {
     #[must_use]
     pub fn list_bytes(&self, node: u32) -> u64 {
         let node = node as usize;
-        8 + (self.indptr[node + 1] - self.indptr[node]) as u64 * self.index_bytes
+        let entries = (self.indptr[node + 1] - self.indptr[node]) as u64;
+        8 + self.home_bytes + entries * (self.index_bytes + self.weight_bytes)
     }
 }
 
@@ -92,6 +119,7 @@ pub fn rank_rows(hotness: &Hotness) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use uva_graph::Indices;
+    use uva_sample::SamplerKind;
 
     use super::*;
 
@@ -110,6 +138,27 @@ mod tests {
         };
         assert_eq!(rank_lists(&hotness, &sizes), [1, 0, 3, 2]);
         assert_eq!(rank_rows(&hotness), [2, 0, 3, 4]);
+    }
+
+    #[test]
+    fn weights_count_for_each_neighbour_and_places_for_each_list() {
+        let indptr = [0, 2, 2, 12];
+        let csc = Csc { indptr: &indptr, indices: Indices::I32(&[0; 12]), original_ids: None, degrees: None };
+        let bytes = |kind: SamplerKind, edge_ids: bool| {
+            let options = SamplerOptions { kind, edge_ids, ..SamplerOptions::default() };
+            let sizes = Sizes::new(&csc, 12).read_by(&options);
+            [0, 1, 2].map(|node| sizes.list_bytes(node))
+        };
+        assert_eq!(bytes(SamplerKind::NEIGHBOR, false), [16, 8, 48]);
+        assert_eq!(bytes(SamplerKind::NEIGHBOR, true), [24, 16, 56]);
+        assert_eq!(bytes(SamplerKind::WEIGHTED, false), [24, 8, 88]);
+        assert_eq!(bytes(SamplerKind::WEIGHTED, true), [32, 16, 96]);
+        // What is longer in the cache is worth less a byte of it.
+        let hotness = Hotness { list_reads: vec![5, 2, 14], ..Hotness::default() };
+        let sizes = Sizes::new(&csc, 12);
+        assert_eq!(rank_lists(&hotness, &sizes), [0, 2, 1]);
+        let weighted = SamplerOptions { kind: SamplerKind::WEIGHTED, ..SamplerOptions::default() };
+        assert_eq!(rank_lists(&hotness, &sizes.read_by(&weighted)), [1, 0, 2]);
     }
 
     #[test]

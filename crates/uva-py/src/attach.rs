@@ -2,20 +2,29 @@
 
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
-use uva_launch::launcher::attach_unless;
+use uva_launch::launcher::attach_as;
 use uva_runtime::RuntimeError;
+use uva_runtime::options::Part;
 
 use crate::errors::of_launched;
 use crate::interrupt::Signals;
+use crate::keywords::count;
 use crate::loader::{Source, split_named};
 
-/// Takes up the consumer's place in the run that this process was started by. The epochs of `main` are expected to
-/// follow one another.
+/// Takes up the consumer's place in the run that this process was started by: with `--ranks` that of this rank. The
+/// epochs of `main` are expected to follow one another.
 #[pyfunction]
-pub fn _attach(py: Python<'_>, main: &str) -> PyResult<Source> {
+#[pyo3(signature = (main, *, rank, world_size))]
+pub fn _attach(
+    py: Python<'_>,
+    main: &str,
+    rank: &Bound<'_, PyAny>,
+    world_size: &Bound<'_, PyAny>,
+) -> PyResult<Source> {
     let main = split_named(main)?;
+    let part = Part { index: count("rank", rank)?, of: count("world_size", world_size)? };
     let signals = Signals::default();
-    let attached = py.detach(|| attach_unless(&|| signals.end_the_wait()));
+    let attached = py.detach(|| attach_as(part, &|| signals.end_the_wait()));
     if let Some(raised) = signals.raised() {
         // Also where the answer came while the handler ran: the place is given up then.
         if let Ok(attached) = attached {

@@ -17,7 +17,7 @@ use uva_runtime::backend::{Backend, BackendOptions, DeviceChoice, SamplerChoice}
 use uva_runtime::cache::CacheContents;
 use uva_runtime::consumer::decide_here;
 use uva_runtime::options::Pad;
-use uva_runtime::planning::{self, check_plan_fits, read_plan};
+use uva_runtime::planning::{self, GPU_CACHE, check_plan_fits, read_plan};
 use uva_runtime::seed_order::AskedOrder;
 use uva_runtime::spec::{OptionError, Spelling};
 use uva_runtime::{Features, LoaderOptions, RuntimeError};
@@ -237,7 +237,7 @@ fn start(
     let (contents, warnings) = match plan {
         Some(path) => {
             let (plan, warnings) = read_plan(path, &graph, &options).or_raise()?;
-            check_plan_fits(&plan, &graph, &backend).or_raise()?;
+            check_plan_fits(&plan, &graph, &backend, GPU_CACHE).or_raise()?;
             let in_keywords = |warning: &String| in_python(&Spelling::Keyword.sentence(warning));
             (CacheContents::of_plan(&graph, &plan).or_raise()?, warnings.iter().map(in_keywords).collect())
         }

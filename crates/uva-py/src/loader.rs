@@ -523,9 +523,9 @@ fn nodes_given(value: &Bound<'_, PyAny>) -> PyResult<InputNodes> {
 /// Starts the threads that prepare a dataset's batches. `path` is its directory, or a `Dataset` that is open; `options` are
 /// the loader's, by name.
 ///
-/// input_nodes: nodes in place of the split's: a path, "all", or an array of ids or bools.
-/// shuffle: whether each epoch orders the seeds anew; None: as training and evaluation usually have it.
-/// part: which part of a partition the dataset has to be, and the training nodes of the smallest one.
+/// input_nodes: nodes in place of the split's: a path, "all", or an array of ids or bools. shuffle: whether each epoch
+/// orders the seeds anew; None: as training and evaluation usually have it. part: which part of a partition the dataset
+/// has to be, the training nodes of the smallest one and of this one, and the text of `partition.json` that says so.
 #[pyfunction]
 #[pyo3(signature = (path, *, split, device, rank, world_size, options, input_nodes=None, shuffle=None, part=None))]
 #[expect(clippy::too_many_arguments, reason = "keywords")]
@@ -539,7 +539,7 @@ pub fn _open_loader(
     options: &Bound<'_, PyDict>,
     input_nodes: Option<&Bound<'_, PyAny>>,
     shuffle: Option<bool>,
-    part: Option<(u32, usize)>,
+    part: Option<(u32, usize, usize, Vec<u8>)>,
 ) -> PyResult<Source> {
     let split = split_named(split)?;
     let mut options = options_given(options)?;
@@ -558,10 +558,10 @@ pub fn _open_loader(
             Some(dataset) => dataset,
             None => Arc::new(open(&path, Verify::Stamp)?),
         };
-        if let Some((number, _)) = part {
-            check_part(&dataset, number)?;
+        if let Some((number, _, train, description)) = &part {
+            check_part(&dataset, *number, *train, description)?;
         }
-        let fewest = part.map(|(_, fewest)| fewest).filter(|_| input_nodes.is_none());
+        let fewest = part.map(|(_, fewest, ..)| fewest).filter(|_| input_nodes.is_none());
         let dataset = match input_nodes {
             Some(nodes) => Arc::new(nodes.in_place_of(split, Graph::clone(&dataset)).or_raise()?),
             None => dataset,
@@ -574,16 +574,31 @@ pub fn _open_loader(
     })
 }
 
-/// Refuses a dataset that is not this part of a partition.
-fn check_part(dataset: &Graph, number: u32) -> PyResult<()> {
-    let found = dataset.part().map(|part| part.number);
-    if found == Some(number) {
-        return Ok(());
+/// Refuses a dataset that is not this part of the partition with this description, or has another number of training
+/// nodes than that says.
+fn check_part(dataset: &Graph, number: u32, train: usize, description: &[u8]) -> PyResult<()> {
+    let refused = |message: String| Err(with(PyValueError::new_err(message), "field", Some("part")));
+    let path = dataset.path().display();
+    let found = dataset.part().filter(|part| part.number == number);
+    let Some(part) = found else {
+        let is = dataset.part();
+        let is = is.map_or_else(|| "no part of a dataset".to_owned(), |part| format!("part {}", part.number));
+        return refused(format!(
+            "part: {path} is {is}, and not part {number}: write the parts again (uvatrain partition)"
+        ));
+    };
+    if !part.is_of(description) {
+        return refused(format!(
+            "part: {path} was written with another partition.json than the one that was read: write the parts again (uvatrain \
+             partition)"
+        ));
     }
-    let is = found.map_or_else(|| "no part of a dataset".to_owned(), |found| format!("part {found}"));
-    let message = format!(
-        "part: {} is {is}, and not part {number}: write the parts again (uvatrain partition)",
-        dataset.path().display()
-    );
-    Err(with(PyValueError::new_err(message), "field", Some("part")))
+    let nodes = dataset.split(Split::Train).len();
+    if nodes != train {
+        return refused(format!(
+            "part: {path} has {nodes} training nodes, and \"train\" of partition.json says {train}: write the parts again \
+             (uvatrain partition)"
+        ));
+    }
+    Ok(())
 }

@@ -1,4 +1,5 @@
-"""One rank of test_ddp.py's runs: trains a small model and writes down what it saw. Started by torchrun."""
+"""One rank of test_ddp.py's runs: trains a small model and writes down what it saw. Started by torchrun, and under a
+launcher with "attach" in the place of a dataset."""
 
 import json
 import os
@@ -33,7 +34,8 @@ def main() -> None:
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     seen = []
-    with uvatrain.Loader(data, fanouts=[4, 3], batch_size=64, seed=3) as loader:
+    options = dict(fanouts=[4, 3], batch_size=64, seed=3)
+    with uvatrain.attach() if data == "attach" else uvatrain.Loader(data, **options) as loader:
         assert (loader.rank, loader.world_size) == (rank, dist.get_world_size())
         model = model_for(loader.dataset)
         together = torch.nn.parallel.DistributedDataParallel(model)

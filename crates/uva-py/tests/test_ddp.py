@@ -142,6 +142,32 @@ def is_of(pid: str, mark: bytes) -> bool:
         return False
 
 
+def under_the_launcher(uvatrain_program: Path, graph: Path, out: Path, dies_at: int) -> subprocess.CompletedProcess:
+    options = "--fanouts 4,3 --batch-size 64 --seed 3 --device cpu --ranks 2".split()
+    command = torchrun("--standalone", "--nproc-per-node", 2, WORKER, "attach", out, EPOCHS, dies_at)
+    command = [uvatrain_program, "run", graph, *options, "--", *command]
+    return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300)
+
+
+def test_ranks_under_one_launcher_train_to_the_bit_as_ranks_with_loaders(
+    graph: Path, two_ranks: list[dict], uvatrain_program: Path, tmp_path: Path
+):
+    ended = under_the_launcher(uvatrain_program, graph, tmp_path, NEVER)
+    assert ended.returncode == 0, ended.stderr
+    assert records(tmp_path, 2) == two_ranks
+
+
+def test_a_rank_that_dies_under_the_launcher_is_named_and_leaves_nothing(
+    graph: Path, uvatrain_program: Path, tmp_path: Path
+):
+    ended = under_the_launcher(uvatrain_program, graph, tmp_path, 3)
+    assert ended.returncode == 1, ended.stderr
+    assert "rank 1 (process " in ended.stderr.split("uvatrain: ")[-1], ended.stderr
+    # Whoever held stderr has ended; nothing else may name the folder.
+    left = [pid for pid in filter(str.isdigit, os.listdir("/proc")) if is_of(pid, str(tmp_path).encode())]
+    assert left == []
+
+
 def test_the_rank_is_that_of_the_environment_unless_it_is_given(graph: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "3")

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import venv
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -15,12 +16,12 @@ import uvatrain
 PACKAGE = Path(uvatrain.__file__).parents[1]
 
 
-def run(*arguments, first=None, python=(), **environment):
+def run(*arguments, first=None, python=(), executable=sys.executable, **environment):
     """The module as a program. An environment variable that is None is taken away; `first` is looked in before all else."""
     folders = [first, PACKAGE, os.environ.get("PYTHONPATH")]
     environment["PYTHONPATH"] = os.pathsep.join(str(folder) for folder in folders if folder)
     changed = {name: str(value) for name, value in {**os.environ, **environment}.items() if value is not None}
-    command = [sys.executable, *python, "-m", "uvatrain", *arguments]
+    command = [executable, *python, "-m", "uvatrain", *arguments]
     return subprocess.run(command, capture_output=True, text=True, env=changed, timeout=300)
 
 
@@ -140,6 +141,15 @@ def test_a_program_that_is_not_there_is_a_note_unless_it_was_named(tmp_path):
     _, checks = look(python=("-S",), UVATRAIN_PROGRAM=tmp_path / "nothing")
     assert checks["uvatrain program"]["status"] == "missing"
     assert "UVATRAIN_PROGRAM" in checks["uvatrain program"]["finding"]
+
+
+def test_the_program_of_an_environment_that_is_not_active_is_found(tmp_path):
+    venv.create(tmp_path / "environment")
+    folder = tmp_path / "environment/bin"
+    program = fake_program(folder, f"echo uvatrain {uvatrain.__version__}")
+    _, checks = look(executable=folder / "python", UVATRAIN_PROGRAM=None, PATH=tmp_path)
+    check = checks["uvatrain program"]
+    assert (check["status"], check["finding"]) == ("ok", f"{uvatrain.__version__}, {program}")
 
 
 def test_what_was_asked_for_and_is_missing_ends_with_3(tmp_path):

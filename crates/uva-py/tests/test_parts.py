@@ -83,3 +83,30 @@ def test_parts_that_are_not_there_and_ranks_that_are_no_parts_are_refused(
     edited = tmp_path / "swapped" / "partition.json"
     edited.write_text(edited.read_text().replace(f"{min(train_nodes(parts))}", "1"))
     assert "it is not the partition that part 1 was written with" in refused(tmp_path / "swapped", 0)
+
+
+def test_a_part_is_opened_by_the_description_that_was_read_and_ranges_are_no_parts_to_train_on(
+    graph: Path, parts: Path, uvatrain_program: Path, tmp_path: Path
+):
+    def refused(path: Path) -> str:
+        with pytest.raises((ValueError, uvatrain.UvatrainError)) as raised:
+            uvatrain.Loader(path, part=0, **OPTIONS)
+        return f"{getattr(raised.value, 'field', None)}: {raised.value}"
+
+    # A link to a part elsewhere: the description beside that one is its own, but not what was read here.
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "part-0").symlink_to(parts / "part-0")
+    description = (parts / "partition.json").read_text()
+    (tmp_path / "linked" / "partition.json").write_text(description.replace(f"{train_nodes(parts)[1]}", "1"))
+    assert "was written with another partition.json" in refused(tmp_path / "linked")
+    # Training nodes that are not as many as the description says.
+    shutil.copytree(parts, tmp_path / "fewer")
+    file = tmp_path / "fewer" / "part-0" / "train_idx.npy"
+    np.save(file, np.load(file)[1:])
+    said = refused(tmp_path / "fewer")
+    assert said.startswith("part: part: ") and f'"train" of partition.json says {train_nodes(parts)[0]}' in said
+
+    out = tmp_path / "ranges"
+    command = [uvatrain_program, "partition", graph, out, "--map", parts, "--layout", "ranges"]
+    subprocess.run(command, check=True, capture_output=True)
+    assert refused(out).startswith("path: path: the parts of ")

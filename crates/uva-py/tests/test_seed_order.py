@@ -18,10 +18,11 @@ def test_an_order_is_a_permutation_that_every_number_of_samplers_and_a_file_give
 
     shuffled, _ = epochs_of(graph)
     for order in ("proximity:2", "segments:16", "proximity:auto"):
-        positions, expected = epochs_of(graph, seed_order=order, order_tolerance=1.0)
+        given = dict(seed_order=order, **dict(order_tolerance=1.0) if order == "proximity:auto" else {})
+        positions, expected = epochs_of(graph, **given)
         assert sorted(sum(positions[: len(positions) // 2], [])) == sorted(sum(shuffled[: len(shuffled) // 2], []))
         assert positions != shuffled
-        assert epochs_of(graph, seed_order=order, order_tolerance=1.0, samplers=3)[1] == expected, order
+        assert epochs_of(graph, samplers=3, **given)[1] == expected, order
     # One sequence, which every epoch turns to another place.
     train = numpy.load(graph / "train_idx.npy")
     sequence = train[::-1].astype("uint32")
@@ -58,6 +59,7 @@ def test_a_state_knows_the_order_and_those_of_before_have_none(graph):
         (dict(seed_order="proximity:2", shuffle=False), "seed_order", "let them be shuffled"),
         (dict(order="order.npy"), "order", "it needs seed_order"),
         (dict(order_edges="in"), "order_edges", "it needs seed_order"),
+        (dict(seed_order="segments:9", order_tolerance=1.0), "order_tolerance", "no number of sequences is chosen"),
     ],
 )
 def test_orders_that_cannot_be_are_refused_by_name(graph, given, field, message):

@@ -1,6 +1,7 @@
 //! Failures of the sources of rows.
 
 use uva_disk::DiskError;
+use uva_exchange::ExchangeError;
 use uva_ops::lists::ListsError;
 
 /// Why rows were not gathered, or a gather was not made.
@@ -103,6 +104,52 @@ pub enum GatherError {
     /// The table's file could not be read.
     #[error(transparent)]
     Disk(#[from] DiskError),
+    /// A partition of the table has another number of parts than there are ranks.
+    #[error("the table is divided into {parts} parts for {ranks} ranks: it takes one part a rank")]
+    Parts {
+        /// Parts of the partition.
+        parts: usize,
+        /// Ranks of the exchange.
+        ranks: usize,
+    },
+    /// A rank's part has another number of rows than the partition gives it.
+    #[error("the part of rank {rank} has {rows} rows, but the partition of the table gives it {expected}")]
+    PartRows {
+        /// The rank.
+        rank: usize,
+        /// Rows of the part at hand.
+        rows: usize,
+        /// Rows that it should have.
+        expected: u64,
+    },
+    /// Another rank asked for a row that this one does not own: the two have different partitions of the table.
+    #[error(
+        "rank {peer} asked rank {rank} for row {id}, whose part is {start}..{end}: the two ranks divide the table \
+         differently"
+    )]
+    NotOwned {
+        /// The rank that was asked.
+        rank: usize,
+        /// The rank that asked.
+        peer: usize,
+        /// The row.
+        id: i64,
+        /// The first row of the part of the rank that was asked.
+        start: i64,
+        /// The row behind the last one of that part.
+        end: i64,
+    },
+    /// The ranks ask for more rows at once than memory can hold.
+    #[error("rank {rank} was asked for more rows of {row_bytes} bytes at once than memory can hold")]
+    AskedTooMuch {
+        /// The rank that was asked.
+        rank: usize,
+        /// Bytes of a row.
+        row_bytes: usize,
+    },
+    /// Rows could not be exchanged with the other ranks.
+    #[error("rows of other ranks: {0}")]
+    Exchange(#[from] ExchangeError),
     /// The device failed.
     #[error("the gather on the GPU failed: {reason}")]
     Device {

@@ -2,11 +2,11 @@
 //!
 //! A row is opaque bytes, at least one (or half-precision values, which are widened on the way); an id is its position
 //! in the table. Every source keeps the contract of [`RowSource`]; the `conformance` module (behind the feature of that
-//! name) checks it. [`Mapped`] and [`File`] read on the CPU, those in [`cuda`] on a GPU; building them needs no CUDA. [`Cached`],
+//! name) checks it. [`Mapped`], [`File`] and [`Remote`] read on the CPU, those in [`cuda`] on a GPU; building them needs no CUDA. [`Cached`],
 //! [`cuda::Split`], [`Widened`], [`Summed`] and [`cuda::Staged`] wrap sources. [`cache`] has the decisions of caches.
 //!
 //! This crate must not know what a row means, where a table comes from, or how a slot is handed over. Next: `uva-ops`
-//! (the loops), `uva-disk` (reads of files), `uva-cuda` (the kernels).
+//! (the loops), `uva-disk` (reads of files), `uva-exchange` (rows of other ranks), `uva-cuda` (the kernels).
 
 #![deny(unsafe_op_in_unsafe_fn)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
@@ -24,10 +24,11 @@ pub use cache::Hits;
 pub use error::GatherError;
 pub use host::{
     BeginPlace, Begun, BegunBytes, CachedRows, EvictingRows, File, HostPlace, HostSource, HostTable,
-    KeptRows, LOOK_AHEAD_MOST, LookAhead, Mapped, Reduction, RowCache, SumBeginner, SumPlace, SumSource,
-    kept_row_bytes,
+    KeptRows, LOOK_AHEAD_MOST, LookAhead, Mapped, Reduction, Remote, RemoteCounts, RowCache, SumBeginner,
+    SumPlace, SumSource, kept_row_bytes,
 };
 pub use source::{Origin, Place, RowSource, RowsRead, Ticket};
 pub use stack::{Cached, Summed, SummedValues, Widened};
 pub use uva_disk::{DiskError, DiskReads};
+pub use uva_exchange::{Book, BookError, Exchange, ExchangeError};
 pub use uva_ops::rows::{NarrowFloat, RowCopy};

@@ -26,6 +26,7 @@ pub trait Place {
 /// |---|---|---|
 /// | [`Mapped`](crate::Mapped) | a table in host memory, such as a mapped file | host memory |
 /// | [`File`](crate::File) | a file, past the page cache where that works | host memory |
+/// | [`Remote`](crate::Remote) | its own part of a table, a cache, and other ranks' parts by an exchange | host memory |
 /// | [`LookAhead`](crate::LookAhead) | a file, also before the fill that asks for them, and memory in front of it | host memory |
 /// | [`Pinned`](crate::cuda::Pinned) | pinned host memory, by kernels over the link (zero-copy) | device memory |
 /// | [`DeviceRows`](crate::cuda::DeviceRows) | a whole table in device memory | device memory |
@@ -37,13 +38,8 @@ pub trait Place {
 /// | [`SlotFiller<S>`](crate::cuda::SlotFiller) | a source of device memory, and a batch's arrays | slots |
 /// | [`ReadBack<S>`](crate::cuda::ReadBack) | a source of device memory, copied back | host memory |
 ///
-/// # Sources to come
-/// - `Remote` (rows of another rank) is a host source: `Staged<Remote>` puts its rows on a GPU. Its fills continue after
-///   `submit`, so they need a place that they own or that outlives the ticket. A borrowed `HostPlace` requires a wait
-///   inside `submit`. A cache in front of it submits the misses alone.
-/// - `Tables` (one source for each node type) sends each stretch of ids to its source.
-///
-/// Each brings its own [`Origin`].
+/// To come: `Tables` (one source for each node type), which sends each stretch of ids to its source. A source brings its
+/// own [`Origin`].
 pub trait RowSource<P: Place> {
     /// Rows of the table: valid ids are `0..rows()`.
     fn rows(&self) -> usize;
@@ -170,6 +166,8 @@ pub enum Origin {
     ReadAhead,
     /// Host memory, where the row lay since an earlier fill from disk.
     Kept,
+    /// Another rank's part of the table, sent by that rank.
+    Remote,
     /// A table in pinned host memory, read by kernels over the link.
     ZeroCopy,
     /// Host memory, gathered by the CPU and sent by a copy engine.
@@ -182,12 +180,13 @@ pub enum Origin {
 
 impl Origin {
     /// Every origin.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::HostTable,
         Self::HostCache,
         Self::Disk,
         Self::ReadAhead,
         Self::Kept,
+        Self::Remote,
         Self::ZeroCopy,
         Self::Dma,
         Self::DeviceTable,

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 use uva_batch::BatchHeader;
-use uva_graph::Dataset;
 use uva_graph::reorder::ReorderedLayout;
+use uva_graph::{Dataset, Split};
 use uva_mem::ring::RingShape;
 use uva_plan::CachePlan;
 use uva_rows::cache::map_bytes;
@@ -16,9 +16,15 @@ use crate::planning::{Budget, CacheRequest};
 use crate::rows_from::{Features, RowsFrom};
 use crate::topology::{PlacedRing, Placement, Topology};
 
+/// What is there once in a run with ranks; each rank has the rest for itself.
+const OF_ALL_RANKS: &str = "sequences of the seed order";
+
 /// What a run would start and use. Nothing of it has been started or allocated.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DryRun {
+    /// How many ranks divide the epochs: the rings are those of each. Absent where there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<usize>,
     /// The stages, in the order in which a batch passes through them.
     pub stages: Vec<StageLine>,
     /// The rings, in the same order.
@@ -154,6 +160,7 @@ impl DryRun {
             device_slot_bytes: if ring.name == RingName::Feature { device_slot_bytes } else { 0 },
         });
         let mut dry = Self {
+            ranks: None,
             stages: stages.collect(),
             rings: rings.collect(),
             gpu_slots: gpu_slots.clone(),
@@ -184,10 +191,42 @@ impl DryRun {
             );
         }
         if let Some(made) = plan.options.made_order.as_ref().filter(|made| made.has_sequences()) {
-            dry.takes("sequences of the seed order", MemoryKind::Host, made.bytes());
+            dry.takes(OF_ALL_RANKS, MemoryKind::Host, made.bytes());
+            // Each sampler has the order of its epoch: a position a seed, and a mark.
+            let seeds = dataset.split(Split::Train).len() as u64;
+            let of_sampler = 4 * seeds + seeds.div_ceil(8);
+            dry.takes(
+                "epochs of the seed order",
+                MemoryKind::Host,
+                of_sampler * plan.options.samplers as u64,
+            );
         }
         dry.memory.extend(more);
         dry
+    }
+
+    /// The same for so many ranks, of which this is one: a consumer, stages and rings each, in processes.
+    #[must_use]
+    pub fn of_ranks(mut self, ranks: usize) -> Self {
+        let of_one = std::mem::take(&mut self.stages);
+        let mut numbers: Vec<&str> = of_one.iter().map(|line| line.runs.as_str()).collect();
+        numbers.dedup();
+        for rank in 0..ranks {
+            for line in &of_one {
+                let number = numbers.iter().position(|known| *known == line.runs).unwrap_or(0);
+                self.stages.push(StageLine {
+                    stage: format!("{} of rank {rank}", line.stage),
+                    runs: format!("process {}", rank * numbers.len() + number + 1),
+                    ..line.clone()
+                });
+            }
+        }
+        for line in self.memory.iter_mut().filter(|line| line.item != OF_ALL_RANKS) {
+            line.item = format!("{}, of {ranks} ranks", line.item);
+            line.bytes = line.bytes.saturating_mul(ranks as u64);
+        }
+        self.ranks = Some(ranks);
+        self
     }
 
     /// Bytes of a kind of memory.
@@ -241,7 +280,13 @@ impl DryRun {
         if let Some(cuda) = plan.backend.cuda() {
             let graph = ReorderedLayout::new(dataset).bytes() as u64;
             match cuda.sampler {
-                SamplerChoice::Gpu => self.takes("graph", MemoryKind::Pinned, graph),
+                SamplerChoice::Gpu => {
+                    self.takes("graph", MemoryKind::Pinned, graph);
+                    if plan.options.sampler_kind.needs_weights() {
+                        let weights = size_of_val(dataset.weights().unwrap_or_default()) as u64;
+                        self.takes("weights of the edges", MemoryKind::Pinned, weights);
+                    }
+                }
                 SamplerChoice::Auto => self.decided_at_start.push(
                     "sampler: CPU and GPU are timed, and the faster one samples; a GPU sampler pins the graph"
                         .to_owned(),

@@ -4,15 +4,15 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use uva_cuda::memory::HostMemory;
-use uva_disk::ReaderKind;
 use uva_graph::{Dataset, Hops};
 use uva_mem::files;
 use uva_options::OptionError;
+use uva_rows::cuda::DirectRuns;
 
 use crate::RuntimeError;
 use crate::backend::{Backend, GatherChoice};
 use crate::hop_options::{HopBatches, Place};
-use crate::hop_source::HopFiles;
+use crate::hop_source::{HopFiles, stored_side_by_side};
 use crate::rows_from::{Features, Reader, row_file};
 
 /// Where the rows of a run are read, and why.
@@ -31,7 +31,8 @@ pub struct FeatureChoice {
 /// The reader that works here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct DiskChoice {
-    reader: ReaderKind,
+    /// Its name, and whether it is in another mode than its own.
+    reader: &'static str,
     how: String,
     passed_over: Vec<String>,
 }
@@ -40,8 +41,8 @@ impl FeatureChoice {
     /// What these options come to on this machine, for a run on this backend. Tries the reader.
     ///
     /// # Errors
-    /// [`RuntimeError::Option`] where rows cannot come from disk; [`RuntimeError::Missing`] for a reader that the system
-    /// refuses.
+    /// [`RuntimeError::Option`] where rows cannot come from disk, or not by this reader; [`RuntimeError::Missing`] for a reader
+    /// that the system refuses. Whether cuFile works is tried later, in [`RunPlan::by_cufile`](crate::plan::RunPlan::by_cufile).
     pub fn new(
         (features, reader): (Features, Reader),
         dataset: &Dataset,
@@ -73,6 +74,10 @@ impl FeatureChoice {
             (Features::Auto, None) => read.by_memory(),
             (asked, _) => (asked, ASKED_FOR.to_owned()),
         };
+        // Also where nothing is read from disk: what was asked for by name is not passed over in silence.
+        if reader == Reader::Cufile {
+            check_cufile(dataset, hops, gather)?;
+        }
         if features != Features::Disk {
             return Ok(Self { features, reason, disk: None, chunk, on_gpu });
         }
@@ -92,7 +97,7 @@ impl FeatureChoice {
     pub fn in_force(&self) -> Value {
         let mut said = json!({ "from": self.features.name(), "reason": self.reason });
         if let Some(DiskChoice { reader, how, passed_over }) = &self.disk {
-            said["reader"] = reader.name().into();
+            said["reader"] = (*reader).into();
             said["how"] = how.as_str().into();
             said["passed_over"] = passed_over.as_slice().into();
         }
@@ -109,6 +114,29 @@ impl FeatureChoice {
     #[must_use]
     pub fn beside_gpu(self, obstacle: &str) -> Self {
         Self { reason: format!("{}; {obstacle}", self.reason), ..self }
+    }
+
+    /// The same with the rows brought by cuFile, which passes through host memory for this reason.
+    #[must_use]
+    pub(crate) fn by_cufile(self, compatibility: Option<&str>) -> Self {
+        let reader = if compatibility.is_some() { "cufile (compat)" } else { Reader::Cufile.name() };
+        let disk = DiskChoice { reader, how: DirectRuns::how(compatibility), passed_over: Vec::new() };
+        Self { disk: Some(disk), ..self }
+    }
+
+    /// The same where cuFile does not bring them, for this reason.
+    #[must_use]
+    pub(crate) fn without_cufile(mut self, why: &str) -> Self {
+        if let Some(DiskChoice { passed_over, .. }) = &mut self.disk {
+            passed_over.insert(0, format!("{} is not used: {why}", Reader::Cufile));
+        }
+        self
+    }
+
+    /// Who reads rows from disk, as the metrics have it; `None` where they come from memory.
+    #[must_use]
+    pub fn reader(&self) -> Option<&'static str> {
+        self.disk.as_ref().map(|disk| disk.reader)
     }
 
     /// Where the training rows of a hop set lie, as `place` takes it.
@@ -158,6 +186,37 @@ impl FeatureChoice {
 }
 
 const ASKED_FOR: &str = "asked for";
+
+/// Checks that cuFile could bring the rows of a run with this gather, if feature slots are on a GPU.
+fn check_cufile(
+    dataset: &Dataset,
+    hops: Option<&HopBatches>,
+    gather: Option<&str>,
+) -> Result<(), RuntimeError> {
+    let refused = |reason: &str| Err(OptionError::new("reader", Reader::Cufile, reason).into());
+    let Some((set, batches)) = dataset.hops().zip(hops) else {
+        return refused(
+            "it brings runs of rows of a hop set to a GPU, and a feature table has single rows: leave it out",
+        );
+    };
+    if stored_side_by_side(set, &batches.tables) {
+        return refused(
+            "it copies runs of rows as they lie in the file, and with `propagate --layout rows` the rows of several hops lie \
+             side by side: leave it out, or propagate with `--layout hops`",
+        );
+    }
+    match gather {
+        Some(gather) if gather == GatherChoice::Device.name() => refused(
+            "with `place=gpu` the training rows lie in the GPU's memory: leave it out, or give `place=disk`",
+        ),
+        Some(_) => Ok(()),
+        None => Err(RuntimeError::Missing(
+            "--reader cufile: it brings rows into the memory of the GPU that trains, and this run trains on the CPU: leave it \
+             out, or give --device cuda:0"
+                .to_owned(),
+        )),
+    }
+}
 
 /// What a run reads of a dataset's rows.
 enum Read<'d> {
@@ -224,13 +283,13 @@ impl<'d> Read<'d> {
             Self::Table(..) => {
                 let file = row_file(dataset, reader)?;
                 let passed_over = file.passed_over().to_vec();
-                DiskChoice { reader: file.reader(), how: file.how(), passed_over }
+                DiskChoice { reader: file.reader().name(), how: file.how(), passed_over }
             }
             Self::Hops(hops, tables, ..) => {
                 let opened = HopFiles::open(*hops, tables, reader)?;
                 let files = opened.files();
                 let passed_over = files.passed_over().to_vec();
-                DiskChoice { reader: files.reader(), how: files.how(), passed_over }
+                DiskChoice { reader: files.reader().name(), how: files.how(), passed_over }
             }
         })
     }

@@ -2,11 +2,14 @@
 
 use std::ops::Range;
 
+use rayon::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use uva_disk::{RunFiles, TableShape};
-use uva_graph::Hops;
+use uva_graph::{HopTable, Hops};
 use uva_rows::{DiskReads, GatherError};
 
 use crate::RuntimeError;
+use crate::host_rows::failed;
 use crate::rows_from::{Reader, RowsFrom, disk_error};
 
 /// Brings the rows of a batch in the tables that batches have.
@@ -14,11 +17,17 @@ pub(crate) struct HopSource<'a> {
     hops: Hops<'a>,
     tables: &'a [usize],
     disk: Option<HopFiles>,
+    /// `None` for one thread: the caller's.
+    pool: Option<ThreadPool>,
 }
 
 impl<'a> HopSource<'a> {
-    /// Of these tables of a hop set.
-    pub fn new(hops: Hops<'a>, tables: &'a [usize], from: RowsFrom) -> Result<Self, RuntimeError> {
+    /// Of these tables of a hop set. Rows in memory are copied by so many threads; a reader of files has threads of its own.
+    pub fn new(
+        hops: Hops<'a>,
+        tables: &'a [usize],
+        (threads, from): (usize, RowsFrom),
+    ) -> Result<Self, RuntimeError> {
         let disk = match from {
             RowsFrom::Memory => None,
             RowsFrom::Disk(reader) | RowsFrom::DiskAhead(reader, _) => {
@@ -28,7 +37,11 @@ impl<'a> HopSource<'a> {
                 Some(disk)
             }
         };
-        Ok(Self { hops, tables, disk })
+        let pool = match (threads, &disk) {
+            (2.., None) => Some(started(threads).map_err(failed)?),
+            _ => None,
+        };
+        Ok(Self { hops, tables, disk, pool })
     }
 
     /// Brings the rows of these runs: of each table into the slice of its place, which is as long as they are.
@@ -36,19 +49,73 @@ impl<'a> HopSource<'a> {
         if let Some(disk) = &mut self.disk {
             return disk.read(runs, self.hops.row_bytes(), out);
         }
-        for (table, out) in self.tables.iter().zip(out) {
-            let table = self.hops.table(*table);
+        let tables = self.tables.iter().map(|table| self.hops.table(*table));
+        let Some(pool) = &self.pool else {
+            tables.zip(out).for_each(|(table, out)| copy(table, runs, out));
+            return Ok(DiskReads::default());
+        };
+        let shares = divided(runs, pool.current_num_threads());
+        let mut tasks = Vec::with_capacity(shares.len() * self.tables.len());
+        for (table, out) in tables.zip(out) {
             let mut rest = &mut **out;
-            for run in runs {
-                if table.is_dense() {
-                    put(&mut rest, table.rows(run.clone()));
-                } else {
-                    run.clone().for_each(|row| put(&mut rest, table.row(row)));
-                }
+            for share in &shares {
+                let rows: usize = share.iter().map(ExactSizeIterator::len).sum();
+                let (part, behind) = std::mem::take(&mut rest).split_at_mut(rows * self.hops.row_bytes());
+                tasks.push((table, share, part));
+                rest = behind;
             }
         }
+        pool.install(|| tasks.into_par_iter().for_each(|(table, share, part)| copy(table, share, part)));
         Ok(DiskReads::default())
     }
+}
+
+fn started(threads: usize) -> Result<ThreadPool, GatherError> {
+    let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|index| format!("gather-{index}"));
+    pool.build().map_err(|error| GatherError::Threads { threads, reason: error.to_string() })
+}
+
+/// The rows of these runs in so many parts of about as many rows, one behind the other.
+fn divided(runs: &[Range<usize>], parts: usize) -> Vec<Vec<Range<usize>>> {
+    let rows: usize = runs.iter().map(ExactSizeIterator::len).sum();
+    let mut rest = runs.iter().cloned();
+    let mut run = rest.next();
+    let mut taken = 0;
+    (1..=parts)
+        .map(|part| {
+            let mut share = Vec::new();
+            let end = rows * part / parts;
+            while taken < end
+                && let Some(open) = &mut run
+            {
+                let until = open.end.min(open.start + end - taken);
+                taken += until - open.start;
+                share.push(open.start..until);
+                open.start = until;
+                if open.start == open.end {
+                    run = rest.next();
+                }
+            }
+            share
+        })
+        .collect()
+}
+
+/// Copies the rows of these runs.
+fn copy(table: HopTable<'_>, runs: &[Range<usize>], out: &mut [u8]) {
+    let mut rest = out;
+    for run in runs {
+        if table.is_dense() {
+            put(&mut rest, table.rows(run.clone()));
+        } else {
+            run.clone().for_each(|row| put(&mut rest, table.row(row)));
+        }
+    }
+}
+
+/// Whether a file has rows of several hops side by side, so that no run of one of these tables lies in one piece.
+pub(crate) fn stored_side_by_side(hops: Hops<'_>, tables: &[usize]) -> bool {
+    tables.iter().any(|table| hops.place(*table).stride != hops.row_bytes())
 }
 
 /// Copies `from` to the front of `to`, which then begins behind it.
@@ -97,7 +164,10 @@ impl HopFiles {
                 (path, TableShape { offset, rows: hops.nodes().len(), row_bytes: held.stride })
             })
             .collect();
-        let files = RunFiles::open(&shapes, reader.kind()).map_err(|error| disk_error(error, reader))?;
+        let states: Vec<_> = arrays.iter().map(|array| hops.state(*array)).collect();
+        let files = RunFiles::open(&shapes, reader.kind())
+            .and_then(|files| files.since(&states))
+            .map_err(|error| disk_error(error, reader))?;
         Ok(Self { files, held })
     }
 
@@ -146,6 +216,23 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[allow(clippy::single_range_in_vec_init, reason = "a part may be one run")]
+    fn rows_are_divided_evenly_in_their_order_and_runs_are_cut_where_they_must_be() {
+        let runs = [10..14, 3..4, 20..29];
+        assert_eq!(divided(&runs, 2), [vec![10..14, 3..4, 20..22], vec![22..29]]);
+        for parts in 1..20 {
+            let shares = divided(&runs, parts);
+            let rows = |runs: &[Range<usize>]| runs.iter().cloned().flatten().collect::<Vec<_>>();
+            assert_eq!(shares.iter().flat_map(|share| rows(share)).collect::<Vec<_>>(), rows(&runs));
+            assert!(
+                shares.len() == parts
+                    && shares.iter().all(|share| rows(share).len() <= 14_usize.div_ceil(parts))
+            );
+        }
+        assert_eq!(divided(&[], 2), [vec![], vec![]]);
+    }
 
     #[test]
     fn pieces_of_rows_side_by_side_reach_their_tables_wherever_they_are_cut() {

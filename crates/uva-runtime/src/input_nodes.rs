@@ -102,6 +102,8 @@ impl NodesFile {
         let path = path.to_owned();
         let dataset = InputNodes::File(path.clone()).in_place_of(Split::Train, dataset)?;
         let nodes = dataset.chosen_nodes().unwrap_or_default();
+        // A process that attaches may have gone to another folder.
+        let path = std::path::absolute(&path).unwrap_or(path);
         Ok((dataset, Self { path, nodes }))
     }
 

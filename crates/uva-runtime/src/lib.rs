@@ -49,6 +49,7 @@ pub mod backend;
 pub mod batch;
 pub mod cache;
 mod cache_counts;
+mod checked_files;
 pub mod clock;
 pub mod consumer;
 pub mod control;
@@ -99,6 +100,7 @@ pub mod wiring;
 
 pub use aggregate_counts::{AggregateAmounts, AggregateCounts, AggregateTotals, SumsMade};
 pub use batch::Batch;
+pub use checked_files::CheckedFiles;
 pub use disk_counts::{DiskCounts, DiskTotals};
 pub use error::{RuntimeError, signal_name};
 pub use feature_choice::FeatureChoice;

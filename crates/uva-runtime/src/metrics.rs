@@ -383,6 +383,14 @@ pub trait Observer {
     /// When it cannot be recorded.
     fn event(&mut self, event: &Event) -> Result<(), RuntimeError>;
 
+    /// The same of one rank, in a run whose ranks divide the epochs: each has lines of its own.
+    ///
+    /// # Errors
+    /// As [`event`](Self::event).
+    fn event_of(&mut self, _rank: usize, event: &Event) -> Result<(), RuntimeError> {
+        self.event(event)
+    }
+
     /// The run's progress. Called after each batch; from another process, some twenty times a second and at the first
     /// and last batch of a pass. `busiest` is the bottleneck so far.
     fn progress(&mut self, progress: &Progress, busiest: &str);

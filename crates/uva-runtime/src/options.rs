@@ -11,6 +11,7 @@ use uva_propagate::HopSet;
 use uva_sample::{Expand, MAX_LAYERS, OrderEdges, SampleError, SamplerKind, SamplerOptions, Walks};
 
 use crate::RuntimeError;
+use crate::checked_files::CheckedFiles;
 use crate::hop_options::HopBatches;
 use crate::input_nodes::NodesFile;
 use crate::look_ahead::LookAhead;
@@ -187,6 +188,8 @@ options! {
         shapes: Option<StaticShapes> = None => Field::internal(),
         /// Where the batches are of a hop set: its tables that they have, and the order of its rows.
         hops: Option<HopBatches> = None => Field::internal(),
+        /// The files of feature rows, as the process that checked them found them: where rows are read from disk.
+        checked_files: Option<CheckedFiles> = None => Field::internal(),
         /// What feature slots on a GPU have room for, where that is less than the largest batch takes. Estimated and
         /// told likewise.
         slot_room: Option<SlotRoom> = None => Field::internal(),
@@ -372,12 +375,15 @@ impl LoaderOptions {
     /// there.
     ///
     /// # Errors
-    /// If the dataset or the file of nodes has changed since.
+    /// If the dataset or the file of nodes has changed since, or the files of rows that are read from disk.
     pub fn open_again(&self, dataset: &Path) -> Result<Dataset, RuntimeError> {
-        if self.hops.is_some() {
-            return Ok(HopSet::open_dataset(dataset, Verify::HeadersOnly)?);
+        let dataset = match self.hops {
+            Some(_) => HopSet::open_dataset(dataset, Verify::HeadersOnly)?,
+            None => Dataset::open_verified(dataset, Verify::HeadersOnly)?,
+        };
+        if let Some(checked) = &self.checked_files {
+            checked.check(&dataset)?;
         }
-        let dataset = Dataset::open_verified(dataset, Verify::HeadersOnly)?;
         match &self.input_nodes {
             Some(file) => file.in_place(dataset),
             None => Ok(dataset),
@@ -487,6 +493,14 @@ impl LoaderOptions {
             let reason = "it is of use where sequences are made for a `seed_order`; leave it out";
             return Err(OptionError::of("order_edges", reason).into());
         }
+        let is_chosen = self.seed_order == AskedOrder::Proximity(None);
+        if self.order_tolerance != Self::default().order_tolerance && !is_chosen {
+            let reason = format!(
+                "with `seed_order={}` no number of sequences is chosen by it; leave it out, or give `seed_order=proximity`",
+                self.seed_order
+            );
+            return Err(OptionError::of("order_tolerance", reason).into());
+        }
         self.sampling().check_kind().map_err(SampleError::from)?;
         let Part { index, of } = self.part;
         if index >= of {
@@ -511,7 +525,7 @@ impl LoaderOptions {
     #[must_use]
     pub fn of_hops(self, hops: HopBatches) -> Self {
         let (prepare, feature_type) = (Prepare::Whole, FeatureType::Table);
-        Self { hops: Some(hops), prepare, feature_type, gather_threads: 1, ..self }
+        Self { hops: Some(hops), prepare, feature_type, ..self }
     }
 
     /// The same for a model on a GPU: a producer copies rows to the GPU by the places that samplers give it.
@@ -541,6 +555,11 @@ impl LoaderOptions {
             Prepare::Roles => self.feature_slots,
             Prepare::Whole => self.feature_slots + self.samplers - 1,
         }
+    }
+
+    /// The number of a sampler or worker among those of all ranks, for a CPU core of its own.
+    pub(crate) fn number_of_all(&self, index: usize) -> usize {
+        self.part.index as usize * self.samplers + index
     }
 
     /// The fingerprint of a checkpoint: options that another run must share to continue with the same batches.

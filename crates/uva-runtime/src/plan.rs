@@ -2,6 +2,7 @@
 //! role computes the same plan for itself.
 
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -13,15 +14,18 @@ use uva_rows::cache::eviction::Eviction;
 use uva_rows::kept_row_bytes;
 
 use crate::aggregate_counts::SumsMade;
-use crate::backend::{Backend, GatherChoice, GpuSlots};
+use crate::backend::{Backend, CufileReport, GatherChoice, GpuSlots};
 use crate::cache::Caches;
+use crate::checked_files::CheckedFiles;
 use crate::control::{CONSUMER, Control};
 use crate::feature_choice::FeatureChoice;
+use crate::hop_options::Place;
+use crate::hop_source::stored_side_by_side;
 use crate::look_ahead::LookAhead;
 use crate::machine;
-use crate::options::Prepare;
+use crate::options::{Part, Prepare};
 use crate::presample::{SAMPLES, with_nodes};
-use crate::rows_from::{Features, KeptRows, RowsFrom};
+use crate::rows_from::{Features, KeptRows, Reader, RowsFrom};
 use crate::schedule::{Item, Schedule, Turn};
 use crate::{LoaderOptions, Passes, RuntimeError};
 use uva_options::OptionError;
@@ -159,6 +163,16 @@ impl RunPlan {
             features: None,
             checkpointed: false,
         })
+    }
+
+    /// The same for another of the processes that divide its epochs.
+    #[must_use]
+    pub fn of_rank(&self, dataset: &Dataset, index: u32) -> Self {
+        let part = Part { index, ..self.options.part };
+        let options = LoaderOptions { part, ..self.options.clone() };
+        let batches = Split::ALL.map(|split| batches(&options, split, dataset.split(split).len()));
+        let schedule = Schedule::new(self.schedule.passes(), part, batches);
+        Self { options, schedule, ..self.clone() }
     }
 
     /// Checks that workers can prepare whole batches on this backend, beside a feature cache with this eviction, if there
@@ -320,9 +334,61 @@ impl RunPlan {
             let asked = (self.options.features, self.options.reader);
             let choice = FeatureChoice::new(asked, dataset, self.options.hops.as_ref(), backend)?;
             self.options.features = choice.features;
+            if choice.features == Features::Disk {
+                self.options.checked_files = Some(CheckedFiles::of(dataset));
+            }
             self.features = Some(choice);
         }
         Ok(self)
+    }
+
+    /// The GPU of a run whose rows cuFile may bring from the files of its hop set, and these files; `None` where rows come
+    /// another way.
+    pub fn cufile_might_read(&self, dataset: &Dataset) -> Option<(usize, Vec<PathBuf>)> {
+        let cuda = self.backend.device_slots()?;
+        let (hops, batches) = dataset.hops().zip(self.options.hops.as_ref())?;
+        let is_left = matches!(self.options.reader, Reader::Auto | Reader::Cufile);
+        let from_disk = self.features.as_ref()?.place() == Place::Disk;
+        if !is_left || !from_disk || stored_side_by_side(hops, &batches.tables) {
+            return None;
+        }
+        let file = |table: &usize| hops.file(hops.place(*table).array).0.to_owned();
+        Some((cuda.ordinal, batches.tables.iter().map(file).collect()))
+    }
+
+    /// The same with it settled whether cuFile brings the rows, by what a trial found.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Missing`] where it was asked for and does not work.
+    pub fn by_cufile(mut self, found: CufileReport) -> Result<Self, RuntimeError> {
+        let is_asked = self.options.reader == Reader::Cufile;
+        let refused = match (found.refused, &found.compatibility) {
+            // What others do as well, without a copy in the library's memory.
+            (None, Some(why)) if !is_asked => {
+                Some(format!("it would pass through host memory, in compatibility mode: {why}"))
+            }
+            (refused, _) => refused,
+        };
+        self.features = match refused {
+            None => {
+                self.options.reader = Reader::Cufile;
+                self.features.map(|choice| choice.by_cufile(found.compatibility.as_deref()))
+            }
+            Some(why) if is_asked => {
+                return Err(RuntimeError::Missing(format!(
+                    "--reader cufile: {why}. --reader auto takes what works here, and --place host reads the mapped files"
+                )));
+            }
+            Some(why) => self.features.map(|choice| choice.without_cufile(&why)),
+        };
+        Ok(self)
+    }
+
+    /// Whether cuFile brings the rows into the feature slots, past the host's memory.
+    pub fn reads_by_cufile(&self) -> bool {
+        let on_gpu = self.backend.device_slots().is_some_and(|cuda| cuda.gather != GatherChoice::Device);
+        let from_disk = self.options.features == Features::Disk;
+        on_gpu && from_disk && self.options.hops.is_some() && self.options.reader == Reader::Cufile
     }
 
     /// The same with the training rows of a hop set in the memory of its GPU, for this reason.
@@ -437,7 +503,8 @@ impl RunPlan {
     /// where it makes none.
     pub fn made_bytes(&self) -> Option<usize> {
         let sums = self.layout.aggregation() != Aggregation::None && self.sums_made() == SumsMade::HostForGpu;
-        let hops = self.layout.is_of_hops() && self.backend.device_slots().is_some();
+        let hops =
+            self.layout.is_of_hops() && self.backend.device_slots().is_some() && !self.reads_by_cufile();
         (sums || hops).then(|| self.layout.features_bytes().min(self.slot_room().bytes))
     }
 

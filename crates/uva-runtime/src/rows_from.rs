@@ -23,6 +23,8 @@ named! {
     pub enum Reader = Auto {
         /// By the first of the others that the system allows.
         Auto = "auto",
+        /// By cuFile, from the files of a hop set into the memory of the GPU that trains.
+        Cufile = "cufile",
         /// By io_uring: one thread, many reads under way.
         Uring = "uring",
         /// By several threads.
@@ -33,9 +35,11 @@ named! {
 }
 
 impl Reader {
+    /// Which reader brings rows into host memory; `None`: the first that works.
     pub(crate) fn kind(self) -> Option<ReaderKind> {
         match self {
-            Self::Auto => None,
+            // What cuFile does not bring, any of the others does.
+            Self::Auto | Self::Cufile => None,
             Self::Uring => Some(ReaderKind::Uring),
             Self::Pread => Some(ReaderKind::Pread),
             Self::Mmap => Some(ReaderKind::Mmap),
@@ -64,15 +68,21 @@ pub(crate) struct KeptRows {
 /// Opens the dataset's feature table for reads from disk.
 ///
 /// # Errors
-/// [`RuntimeError::Missing`] for a reader that the system refuses; [`RuntimeError::Input`] for a file that is no longer
-/// what was opened.
+/// [`RuntimeError::Missing`] for a reader that the system refuses; [`RuntimeError::Failed`] for a file that is no longer
+/// what the dataset was opened with; [`RuntimeError::Input`] for one that cannot be read.
 pub(crate) fn row_file(dataset: &Dataset, reader: Reader) -> Result<RowFile, RuntimeError> {
     let (path, offset) = dataset
         .features_file()
         .ok_or_else(|| RuntimeError::Failed("a hop set has no feature table".to_owned()))?;
     let table = dataset.features();
     let shape = TableShape { offset, rows: table.rows, row_bytes: table.row_bytes() };
-    RowFile::open(path, shape, reader.kind()).map_err(|error| disk_error(error, reader))
+    let opened = RowFile::open(path, shape, reader.kind());
+    let state = dataset.row_files().into_iter().map(|(_, state)| state).next();
+    let opened = match state {
+        Some(state) => opened.and_then(|file| file.since(state)),
+        None => opened,
+    };
+    opened.map_err(|error| disk_error(error, reader))
 }
 
 /// Why rows cannot be read by this reader, and what to do.
@@ -84,6 +94,7 @@ pub(crate) fn disk_error(error: DiskError, reader: Reader) -> RuntimeError {
         DiskError::Refused { .. } => RuntimeError::Missing(format!(
             "--reader {reader}: {error}. --reader auto takes what works here, and --features memory reads the mapped file"
         )),
+        DiskError::Changed { .. } => RuntimeError::Failed(error.to_string()),
         _ => RuntimeError::Input(error.to_string()),
     }
 }
@@ -98,6 +109,7 @@ mod tests {
             let reader = Reader::from_name(kind.name()).unwrap();
             assert_eq!(reader.kind(), Some(kind));
         }
-        assert_eq!(Reader::ALL.len(), ReaderKind::ALL.len() + 1);
+        // Beside them auto, and the one that reads into a GPU's memory.
+        assert_eq!(Reader::ALL.len(), ReaderKind::ALL.len() + 2);
     }
 }

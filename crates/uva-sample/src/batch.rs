@@ -60,13 +60,14 @@ pub struct BatchCounts {
     pub list_reads: ListReads,
 }
 
-/// Reads of lists: one for a list's bounds, and one for each neighbour picked from it. If the kind of sampler [reads
-/// whole lists](crate::SamplerKind::reads_whole_lists), every neighbour of the list counts instead.
+/// Reads of lists, visit by visit ([`VisitReads`](crate::VisitReads)): of bounds and picks, and of weights if picks are
+/// by weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListReads {
     /// All reads.
     pub all: u64,
-    /// Reads of cached lists ([`GraphView::cached_lists`](crate::GraphView::cached_lists)).
+    /// Reads of cached lists ([`GraphView::cached_lists`](crate::GraphView::cached_lists)), of their weights only if these
+    /// are cached too.
     pub cached: u64,
 }
 

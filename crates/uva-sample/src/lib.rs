@@ -34,6 +34,7 @@ mod options;
 mod order;
 pub mod philox;
 mod sampler;
+mod visit;
 
 pub use batch::{BatchCounts, BatchMut, BlockMut, BlockRef, LayerCounts, ListReads, MiniBatch};
 pub use batch_key::BatchKey;
@@ -46,3 +47,4 @@ pub use limits::{MAX_EPOCH, MAX_LAYERS};
 pub use options::{Expand, HopShape, SamplerOptions, Walks, batch_of_picks};
 pub use order::{ChunkOrder, EpochOrder, Follow, OrderEdges, Proximity, SeedOrder, SeedSequences, Sequenced};
 pub use sampler::{BatchSampler, GraphView, Home};
+pub use visit::VisitReads;

@@ -54,6 +54,8 @@ pub struct GraphView<'g> {
     /// lists are simply the first lists of the graph, once it is ordered by how often lists are read. So only the
     /// counting differs.
     pub cached_lists: usize,
+    /// Whether reads of the weights of cached lists count as cached too.
+    pub cached_weights: bool,
 }
 
 /// From a graph in another order back to the dataset's edges. A list keeps the order of its entries, so its start in
@@ -68,7 +70,7 @@ pub struct Home<'g> {
 
 impl<'g> From<Csc<'g>> for GraphView<'g> {
     fn from(csc: Csc<'g>) -> Self {
-        Self { csc, weights: None, home: None, cached_lists: 0 }
+        Self { csc, weights: None, home: None, cached_lists: 0, cached_weights: false }
     }
 }
 

@@ -149,6 +149,12 @@ impl Uvatrain {
         self
     }
 
+    /// The same with the stand-in for NVIDIA's cuFile beside it.
+    pub fn with_cufile(mut self) -> Uvatrain {
+        cuda_sim::cufile_environment(&mut self.command);
+        self
+    }
+
     /// Starts it and gives the running program to the caller, who tends to it.
     pub fn start(mut self) -> Running {
         let line = format!("{:?}", self.command);

@@ -135,6 +135,31 @@ impl SharedBuffer {
         kind: IpcKind,
         what: &str,
     ) -> Result<Self, CudaError> {
+        Self::create_as(context, bytes, kind, what, false)
+    }
+
+    /// As [`create`](Self::create), of memory that storage may write to by itself, where the device has that: see
+    /// [`cufile`](crate::cufile).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn create_for_storage(
+        context: &Arc<Context>,
+        bytes: usize,
+        kind: IpcKind,
+        what: &str,
+    ) -> Result<Self, CudaError> {
+        let direct = context.device().supports(Feature::DirectAccess)?;
+        Self::create_as(context, bytes, kind, what, direct)
+    }
+
+    fn create_as(
+        context: &Arc<Context>,
+        bytes: usize,
+        kind: IpcKind,
+        what: &str,
+        direct: bool,
+    ) -> Result<Self, CudaError> {
         let bytes = bytes.max(1);
         let device = context.device();
         let can = kind != IpcKind::Legacy && device.supports(Feature::SharedByFd)?;
@@ -144,9 +169,9 @@ impl SharedBuffer {
                 device.ordinal(),
                 device.name()
             ))),
-            IpcKind::Vmm => Self::create_vmm(context, bytes, what),
+            IpcKind::Vmm => Self::create_vmm(context, bytes, what, direct),
             IpcKind::Auto if can => {
-                let tried = Self::create_vmm(context, bytes, what).and_then(|buffer| {
+                let tried = Self::create_vmm(context, bytes, what, direct).and_then(|buffer| {
                     buffer.export()?;
                     Ok(buffer)
                 });
@@ -161,9 +186,9 @@ impl SharedBuffer {
         }
     }
 
-    fn create_vmm(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self, CudaError> {
+    fn create_vmm(context: &Arc<Context>, bytes: usize, what: &str, direct: bool) -> Result<Self, CudaError> {
         context.bind()?;
-        let properties = properties(context);
+        let properties = properties(context, direct);
         let mut granularity = 0;
         // SAFETY: writes one size; the properties are complete.
         unsafe {
@@ -516,7 +541,8 @@ fn location(context: &Context) -> CUmemLocation {
     }
 }
 
-fn properties(context: &Context) -> CUmemAllocationProp {
+/// `direct` asks for memory that other devices may write to.
+fn properties(context: &Context, direct: bool) -> CUmemAllocationProp {
     CUmemAllocationProp {
         type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
         // Must be requested at creation: an allocation without it can't be exported.
@@ -525,7 +551,7 @@ fn properties(context: &Context) -> CUmemAllocationProp {
         win32HandleMetaData: std::ptr::null_mut(),
         allocFlags: sys::CUmemAllocationProp_st__bindgen_ty_1 {
             compressionType: 0,
-            gpuDirectRDMACapable: 0,
+            gpuDirectRDMACapable: u8::from(direct),
             usage: 0,
             reserved: [0; 4],
         },

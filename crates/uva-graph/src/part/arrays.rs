@@ -35,7 +35,7 @@ impl Arrays<'_> {
         self.lists()?;
         let features = dataset.features();
         self.rows(names::FEATURES, files.features.kind(), &[features.dim], features.bytes)?;
-        if let Some(labels) = files.labels.array() {
+        if let Some(labels) = files.graph.labels.array() {
             self.rows(names::LABELS, labels.kind(), &labels.shape()[1..], labels.bytes())?;
         }
         let csc = dataset.csc();

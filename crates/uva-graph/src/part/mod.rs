@@ -14,16 +14,19 @@
 //! | `whole` | around which nodes a part is whole |
 //! | `write` | the files of all parts, and the description beside them |
 //! | `arrays` | one array of a part, row by row or list by list |
+//! | `verify` | counts, lists and rows of parts that are there |
 
 mod arrays;
 mod closure;
 mod members;
 mod options;
 mod outline;
+mod verify;
 mod whole;
 mod write;
 
 pub use self::options::{MOST_HOPS, PartOptions};
 pub use self::outline::WrittenPart;
+pub use self::verify::{CheckedParts, verify_parts};
 pub use self::whole::first_cut;
-pub use self::write::{directory_name, stage_parts, write_parts};
+pub use self::write::{CLOSURE, directory_name, memory_bytes, stage_parts, write_parts};

@@ -1,6 +1,6 @@
 //! The nodes and splits of a part, and its sizes before it is written.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::closure::Closure;
 use super::members::Members;
@@ -12,7 +12,7 @@ use crate::{Dataset, Split};
 const HEADERS: u64 = 16 << 10;
 
 /// The sizes of a part.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WrittenPart {
     /// Its directory, beside the description.
     pub dir: String,

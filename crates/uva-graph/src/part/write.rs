@@ -1,25 +1,23 @@
 //! Writes all parts of a dataset, and the partition beside them.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use serde_json::{Map, json};
+use serde_json::json;
 use uva_mem::files::read_regular;
 
 use super::arrays::Arrays;
 use super::options::{Cut, PartOptions};
 use super::outline::{Outline, WrittenPart};
 use crate::disk_space::{self, BytesOnDisk};
-use crate::meta::MOST_BYTES;
-use crate::part_of::{PartOf, fingerprint_of};
-use crate::partition_map::{PARTITION_FORMAT, PARTITION_SUMMARY};
+use crate::part_of::{MOST_BYTES, PartOf, fingerprint_of};
+use crate::partition_map::PARTITION_SUMMARY;
 use crate::staged::{StagedDirectory, flush};
-use crate::{Dataset, GraphError, Labels, PartitionMap, PartitionSource, PartitionSummary, Progress};
+use crate::{Dataset, GraphError, Labels, PartitionMap, PartitionSummary, Progress};
 
-/// The method of a map that does not tell where it comes from.
-const GIVEN: &str = "given";
+/// The layout that `partition.json` names.
+pub const CLOSURE: &str = "closure";
 
 /// The name of a part's directory.
 pub fn directory_name(number: usize) -> String {
@@ -57,7 +55,7 @@ pub fn write_parts(
 }
 
 /// The same into `directory`, which exists and has none of these files: for callers that add others to it before it
-/// gets its name.
+/// gets its name, `out`.
 ///
 /// # Errors
 /// As [`write_parts`], but files are left behind.
@@ -67,10 +65,17 @@ pub fn write_parts(
 pub fn stage_parts(
     dataset: &Dataset,
     options: &PartOptions<'_>,
-    directory: &Path,
+    (directory, out): (&Path, &Path),
     progress: &dyn Fn(Progress),
 ) -> Result<Vec<WrittenPart>, GraphError> {
-    stage(&options.of(dataset)?, options, (directory, directory), progress)
+    stage(&options.of(dataset)?, options, (directory, out), progress)
+}
+
+/// The most bytes of memory that cutting takes: owners, distances and members of the whole graph, and 8 bytes a node of
+/// one part.
+#[must_use]
+pub fn memory_bytes(dataset: &Dataset) -> u64 {
+    14 * dataset.nodes() as u64
 }
 
 /// Writes into `directory`, which is going to be `out`.
@@ -142,39 +147,13 @@ fn sizes(cut: &Cut<'_>, progress: &dyn Fn(Progress)) -> Vec<WrittenPart> {
 
 /// What the description says with the parts beside it.
 fn summary(cut: &Cut<'_>, options: &PartOptions<'_>, written: &[WrittenPart]) -> PartitionSummary {
-    let (dataset, map) = (cut.dataset, options.map);
-    let known = map.summary.clone().unwrap_or_else(|| PartitionSummary {
-        format: PARTITION_FORMAT,
-        dataset: PartitionSource { name: String::new(), fingerprint: String::new() },
-        parts: map.parts,
-        method: GIVEN.to_owned(),
-        seed: 0,
-        hops: options.hops,
-        nodes: map.sizes(),
-        train: cut.train.clone(),
-        blocks: None,
-        edge_cut: 0,
-        seconds: BTreeMap::new(),
-        other: Map::new(),
-    });
-    let mut other = known.other;
+    let mut summary = options.map.described(cut.dataset, &cut.owners, options.hops);
     for (key, value) in
-        [("layout", json!("closure")), ("split_eval", json!(options.split_eval)), ("written", json!(written))]
+        [("layout", json!(CLOSURE)), ("split_eval", json!(options.split_eval)), ("written", json!(written))]
     {
-        other.insert(key.to_owned(), value);
+        summary.other.insert(key.to_owned(), value);
     }
-    let dataset = PartitionSource { name: dataset.name().to_owned(), fingerprint: dataset.fingerprint() };
-    PartitionSummary { dataset, hops: options.hops, edge_cut: edge_cut(cut), other, ..known }
-}
-
-/// Entries of lists that name a node of another part than the list's.
-fn edge_cut(cut: &Cut<'_>) -> u64 {
-    let csc = cut.dataset.csc();
-    let of_list = |node: usize| {
-        let edges = csc.indptr[node] as usize..csc.indptr[node + 1] as usize;
-        edges.filter(|&edge| cut.owners[csc.indices.get(edge) as usize] != cut.owners[node]).count() as u64
-    };
-    (0..csc.nodes()).map(of_list).sum()
+    PartitionSummary { hops: options.hops, ..summary }
 }
 
 fn write_meta(dataset: &Dataset, of: PartOf, directory: &Path) -> Result<(), GraphError> {

@@ -9,11 +9,13 @@
 //! nodes. Random keys, hashes and messages use the original ids of the nodes (`orig_id.npy`,
 //! [`Csc::original_ids`](crate::Csc::original_ids)). So the batches of a run are the same, value for value.
 
+mod copy;
 mod lists;
 mod order;
 mod region;
 mod write;
 
+pub(crate) use copy::Copy;
 pub use order::{NodeOrder, Places};
 pub use region::{ReorderedLayout, ReorderedView};
 pub use write::{stage_reordered, write_reordered};

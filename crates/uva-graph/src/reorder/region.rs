@@ -3,9 +3,10 @@
 use std::ops::Range;
 
 use super::NodeOrder;
+use super::copy::original_id;
 use super::lists::{Lists, write_ends};
 use super::order::by_place;
-use super::write::{check_length, original_id};
+use super::write::check_length;
 use crate::{Csc, Dataset, GraphError, Indices, Split};
 
 /// The alignment of every array: a cache line, and half of a GPU's read.

@@ -3,21 +3,14 @@
 use std::path::Path;
 use std::time::Instant;
 
-use rayon::prelude::*;
 use uva_mem::files;
 
 use super::NodeOrder;
-use super::lists::{Lists, write_ends};
-use super::order::{Places, by_place};
+use super::copy::Copy;
 use crate::meta;
 use crate::names;
-use crate::npy::{NpyType, NpyWriter, write_array};
-use crate::progress::in_steps;
 use crate::staged::StagedDirectory;
-use crate::{Dataset, GraphError, Indices, Progress, Split, Summary};
-
-/// Rows that one task copies.
-const ROWS_PER_TASK: usize = 256;
+use crate::{Dataset, GraphError, Progress, Split, Summary};
 
 /// Writes `dataset` with its nodes in `order` to the directory `out`, which must not exist.
 ///
@@ -64,21 +57,15 @@ pub fn stage_reordered(
     let start = Instant::now();
     check_length(dataset, order)?;
     let staged = StagedDirectory::new(out)?;
-    let places = order.places();
-    let copy = Copy { dataset, order, places, directory: staged.path(), progress };
-    copy.lists()?;
-    let features = dataset.features();
-    let kind = dataset.files().features.kind();
-    copy.rows("features", names::FEATURES, kind, &[features.dim], features.bytes)?;
-    if let Some(labels) = dataset.files().labels.array() {
-        copy.rows("labels", names::LABELS, labels.kind(), &labels.shape()[1..], labels.bytes())?;
+    let (copy, directory) = (Copy::of(dataset, order), staged.path());
+    copy.graph(directory, progress)?;
+    let (features, files, whole) = (dataset.features(), dataset.files(), 0..order.len());
+    let path = directory.join(names::FEATURES);
+    copy.rows(&files.features, whole.clone(), ("features", &path), progress, |_| ())?;
+    if let Some((rows, _)) = &files.edge_features {
+        let path = directory.join(names::EDGE_FEATURES);
+        copy.edge_rows(rows, whole, ("edge features", &path), progress, |_| ())?;
     }
-    if let Some(degrees) = &dataset.files().degrees {
-        let array = degrees.array();
-        copy.rows("in-degrees", names::DEGREES, array.kind(), &[], array.bytes())?;
-    }
-    copy.splits()?;
-    copy.original_ids()?;
     copy_meta(dataset.path(), staged.path())?;
     let summary = Summary {
         nodes: dataset.nodes() as u64,
@@ -101,134 +88,6 @@ pub(super) fn check_length(dataset: &Dataset, order: &NodeOrder) -> Result<(), G
         "the order of nodes",
         format!("it orders {given} nodes, but {} has {nodes}", dataset.path().display()),
     ))
-}
-
-/// One dataset while it is reordered.
-struct Copy<'a> {
-    dataset: &'a Dataset,
-    order: &'a NodeOrder,
-    places: Places,
-    directory: &'a Path,
-    progress: &'a dyn Fn(Progress),
-}
-
-impl Copy<'_> {
-    fn lists(&self) -> Result<(), GraphError> {
-        let csc = self.dataset.csc();
-        let mut ends = vec![0; csc.indptr.len()];
-        write_ends(csc.indptr, self.order, &mut ends);
-        write_array(&self.directory.join(names::INDPTR), NpyType::I64, &[], &ends)?;
-        let lists = Lists { from: csc.indptr, to: &ends, order: self.order };
-        let places = &self.places;
-        match csc.indices {
-            Indices::I32(ids) => self.entries(&lists, "edges", names::INDICES, NpyType::I32, ids, |id| {
-                // A place is below the number of nodes, so it fits wherever the id did.
-                places.find(id.into()).map(|place| place as i32)
-            })?,
-            Indices::I64(ids) => self.entries(&lists, "edges", names::INDICES, NpyType::I64, ids, |id| {
-                places.find(id).map(|place| place as i64)
-            })?,
-        }
-        if let Some(weights) = self.dataset.weights() {
-            self.entries(&lists, "weights", names::WEIGHTS, NpyType::F32, weights, Some)?;
-        }
-        self.edge_features(&lists)
-    }
-
-    fn edge_features(&self, lists: &Lists<'_>) -> Result<(), GraphError> {
-        let Some((array, _)) = &self.dataset.files().edge_features else { return Ok(()) };
-        let (row_shape, rows) = (&array.shape()[1..], array.bytes());
-        let row_bytes = row_shape.iter().product::<usize>() * array.kind().bytes();
-        let path = self.directory.join(names::EDGE_FEATURES);
-        let mut writer = NpyWriter::create(&path, array.kind(), row_shape)?;
-        let mut moved = Vec::new();
-        in_steps("edge features", array.shape()[0] as u64, row_bytes, self.progress, |range| {
-            let range = range.start as usize..range.end as usize;
-            moved.resize(range.len() * row_bytes, 0);
-            lists.write_rows(range, row_bytes, rows, &mut moved);
-            writer.write_bytes(&moved)
-        })?;
-        writer.finish().map(drop)
-    }
-
-    /// Writes an array with one value per edge.
-    fn entries<T: bytemuck::NoUninit + Default + Send + Sync>(
-        &self,
-        lists: &Lists<'_>,
-        stage: &'static str,
-        name: &str,
-        kind: NpyType,
-        values: &[T],
-        change: impl Fn(T) -> Option<T> + Sync,
-    ) -> Result<(), GraphError> {
-        let mut writer = NpyWriter::create(&self.directory.join(name), kind, &[])?;
-        let mut moved = Vec::new();
-        in_steps(stage, values.len() as u64, size_of::<T>(), self.progress, |range| {
-            let range = range.start as usize..range.end as usize;
-            moved.resize(range.len(), T::default());
-            let changed = lists.write(range, values, &mut moved, &change);
-            changed.map_err(|position| self.dataset.wrong_neighbour(position))?;
-            writer.write(&moved)
-        })?;
-        writer.finish().map(drop)
-    }
-
-    /// Writes an array with one row per node.
-    fn rows(
-        &self,
-        stage: &'static str,
-        name: &str,
-        kind: NpyType,
-        row_shape: &[usize],
-        rows: &[u8],
-    ) -> Result<(), GraphError> {
-        let row_bytes = row_shape.iter().product::<usize>() * kind.bytes();
-        let mut writer = NpyWriter::create(&self.directory.join(name), kind, row_shape)?;
-        let mut moved = Vec::new();
-        let order = self.order;
-        in_steps(stage, order.len() as u64, row_bytes, self.progress, |range| {
-            let begin = range.start as usize;
-            moved.resize((range.end - range.start) as usize * row_bytes, 0);
-            let tasks = moved.par_chunks_mut(ROWS_PER_TASK * row_bytes).enumerate();
-            tasks.for_each(|(task, moved)| {
-                for (place, row) in (begin + task * ROWS_PER_TASK..).zip(moved.chunks_exact_mut(row_bytes)) {
-                    let node = order.node(place);
-                    row.copy_from_slice(&rows[node * row_bytes..(node + 1) * row_bytes]);
-                }
-            });
-            writer.write_bytes(&moved)
-        })?;
-        writer.finish().map(drop)
-    }
-
-    fn splits(&self) -> Result<(), GraphError> {
-        for split in Split::ALL {
-            let nodes = self.dataset.split(split);
-            let mut places = vec![0; nodes.len()];
-            let moved = self.places.of_all(nodes, &mut places);
-            moved.map_err(|position| self.dataset.wrong_split_id(split, position))?;
-            write_array(&self.directory.join(split.file_name()), NpyType::I64, &[], &places)?;
-        }
-        Ok(())
-    }
-
-    fn original_ids(&self) -> Result<(), GraphError> {
-        let before = self.dataset.original_ids();
-        let mut writer = NpyWriter::create(&self.directory.join(names::ORIGINAL_IDS), NpyType::I64, &[])?;
-        let mut ids = Vec::new();
-        in_steps("original ids", self.order.len() as u64, 8, self.progress, |range| {
-            ids.resize((range.end - range.start) as usize, 0);
-            by_place(self.order, range.start as usize, &mut ids, |node| original_id(before, node));
-            writer.write(&ids)
-        })?;
-        writer.finish().map(drop)
-    }
-}
-
-/// The original id of `node`.
-#[inline]
-pub(super) fn original_id(original_ids: Option<&[i64]>, node: usize) -> i64 {
-    original_ids.map_or(node as i64, |ids| ids[node])
 }
 
 fn copy_meta(from: &Path, to: &Path) -> Result<(), GraphError> {

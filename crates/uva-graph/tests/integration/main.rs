@@ -7,6 +7,7 @@ mod common;
 mod node_file;
 mod open;
 mod parts;
+mod ranges;
 mod reorder;
 mod staged;
 mod stamp;

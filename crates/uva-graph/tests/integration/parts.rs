@@ -9,15 +9,15 @@ use serde_json::Value;
 
 use crate::common::{Small, names, small};
 use uva_graph::npy::{NpyArray, NpyType};
-use uva_graph::part::{PartOptions, WrittenPart, directory_name, write_parts};
+use uva_graph::part::{PartOptions, WrittenPart, directory_name, verify_parts, write_parts};
 use uva_graph::reorder::{NodeOrder, write_reordered};
 use uva_graph::{Dataset, GraphError, Labels, PartitionMap, Split, Verify, mix};
 
 /// Numbers that follow from a seed and from how many came before.
-struct Draws(u64);
+pub(crate) struct Draws(pub(crate) u64);
 
 impl Draws {
-    fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         self.0 = mix(self.0.wrapping_add(0x9E37_79B9_7F4A_7C15));
         (self.0 % bound as u64) as usize
     }
@@ -25,7 +25,7 @@ impl Draws {
 
 /// A dataset of so many nodes with everything that a dataset can have: empty lists, repeated edges and loops, weights,
 /// features of edges, original ids.
-fn random(seed: u64, nodes: usize) -> Small {
+pub(crate) fn random(seed: u64, nodes: usize) -> Small {
     let (small, mut draws) = (small(), Draws(seed));
     let mut ends = vec![0_i64];
     let mut ids = Vec::new();
@@ -56,7 +56,7 @@ fn random(seed: u64, nodes: usize) -> Small {
 }
 
 /// The map of these owners, an entry a node by the dataset's own ids.
-fn map_of(dataset: &Dataset, owners: &[u16], parts: u32) -> PartitionMap {
+pub(crate) fn map_of(dataset: &Dataset, owners: &[u16], parts: u32) -> PartitionMap {
     let mut of = vec![0; owners.len()];
     for (node, &part) in owners.iter().enumerate() {
         of[dataset.original_ids().map_or(node, |ids| ids[node] as usize)] = part;
@@ -197,6 +197,8 @@ fn every_part_is_the_closure_of_its_training_nodes_value_by_value() {
             train.sort_unstable();
             assert_eq!(trained, train);
             check_description(&out, &whole, &options, &written);
+            let checked = verify_parts(&out, Some(&whole)).unwrap();
+            assert_eq!((checked.parts, checked.absent), ((0..parts).collect(), Vec::new()));
         }
     }
 }
@@ -286,6 +288,46 @@ fn a_part_beside_an_edited_or_foreign_description_is_refused_and_one_alone_opens
     let alone = small.directory.path().join("alone");
     fs::rename(out.join("part-1"), &alone).unwrap();
     assert_eq!(Dataset::open(&alone).unwrap().part().unwrap().number, 1);
+}
+
+#[test]
+fn checking_all_parts_finds_what_opening_them_does_not() {
+    let (small, out) = two_parts(1);
+    let whole = small.open();
+    assert_eq!(verify_parts(&out, None).unwrap().parts, [0, 1]);
+    let wrong = |file: &str, change: &dyn Fn(&mut Vec<u8>), source: Option<&Dataset>| {
+        let path = out.join(file);
+        let before = fs::read(&path).unwrap();
+        let mut bytes = before.clone();
+        change(&mut bytes);
+        fs::write(&path, bytes).unwrap();
+        let error = verify_parts(&out, source).map(|_| ()).unwrap_err();
+        fs::write(&path, before).unwrap();
+        assert!(error.is_bad_input(), "{error}");
+        error.to_string()
+    };
+    let last = |bytes: &mut Vec<u8>| *bytes.last_mut().unwrap() ^= 1;
+    let message = wrong("part-1/feat.npy", &last, Some(&whole));
+    assert!(message.contains("part-1/feat.npy: the features of node"), "{message}");
+    let part = Dataset::open(&out.join("part-0")).unwrap();
+    let Labels::Single(labels) = part.labels() else { panic!("a class a node") };
+    // Another class that there is.
+    let node = labels.iter().position(|label| [0, 2].contains(label)).unwrap();
+    let message = wrong("part-0/label.npy", &|bytes| bytes[128 + 8 * node] ^= 1, Some(&whole));
+    assert!(message.contains(&format!("part-0/label.npy: the labels of node {node}, ")), "{message}");
+    // The first training node becomes one that is not the part's own.
+    let owner = |node: usize| part.original_ids().unwrap()[node] as usize;
+    let map = PartitionMap::open(&out, &whole).unwrap();
+    let foreign = (0..part.nodes()).find(|&node| map.of[owner(node)] == 1).unwrap();
+    let message =
+        wrong("part-0/train_idx.npy", &|bytes| bytes[128..136].copy_from_slice(&foreign.to_le_bytes()), None);
+    assert!(message.contains("which is part 1's by partition.npy, and not part 0's"), "{message}");
+    fs::rename(out.join("part-0"), small.directory.path().join("away")).unwrap();
+    let checked = verify_parts(&out, Some(&whole)).unwrap();
+    assert_eq!((checked.parts, checked.absent, checked.with_source), (vec![1], vec![0], true));
+    fs::rename(out.join("part-1"), out.join("part-0")).unwrap();
+    let message = verify_parts(&out, None).unwrap_err().to_string();
+    assert!(message.contains("it is not part 0 of the partition beside it"), "{message}");
 }
 
 #[test]

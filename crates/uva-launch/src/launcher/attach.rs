@@ -32,8 +32,8 @@ use uva_graph::{Dataset, Split};
 use uva_mem::PidFd;
 use uva_mem::handover::{Channel, HandoverError, Received};
 
+use super::address::{Address, Socket, VARIABLE};
 use super::child::hand_over;
-use super::door::{Address, VARIABLE};
 use super::handed;
 use super::messages::{Answer, AttachedJob, Knock, Report, Setup};
 use super::protocol::{PROTOCOL, VERSION};
@@ -43,6 +43,7 @@ use uva_runtime::batch::Batch;
 use uva_runtime::consumer::{Attachment, BatchStream};
 use uva_runtime::control::{CONSUMER, Control, Stop};
 use uva_runtime::machine;
+use uva_runtime::options::Part;
 use uva_runtime::plan::RunPlan;
 use uva_runtime::{Runtime, RuntimeError};
 
@@ -55,20 +56,22 @@ const GRACE: Duration = Duration::from_secs(10);
 /// The process in this address space that has taken the place: only one does in its life. A fork inherits this record.
 static TAKEN_BY: Mutex<Option<u32>> = Mutex::new(None);
 
-/// Takes the consumer's place in the run that started this process: `uvatrain run DATA … -- COMMAND`.
+/// Takes the consumer's place in the run that started this process: `uvatrain run DATA … -- COMMAND`. With `--ranks
+/// N` that of the rank that `RANK` and `WORLD_SIZE` name, as `torchrun` sets them.
 ///
 /// # Errors
 /// [`RuntimeError::Unattached`] outside such a run, where the versions differ, and where this or another process has
 /// attached before; the message says how to attach. Also the errors of opening dataset and GPU.
 pub fn attach() -> Result<Attached, RuntimeError> {
-    attach_unless(&|| false)
+    attach_as(rank_of_environment()?, &|| false)
 }
 
-/// The same, given up when `interrupted` returns true; it is called ten times a second.
+/// The same as this rank, in a run with ranks; in others the rank does not count. It is given up when `interrupted`
+/// returns true, which is called ten times a second.
 ///
 /// # Errors
 /// As [`attach`]; [`RuntimeError::Interrupted`] when it was given up.
-pub fn attach_unless(interrupted: &dyn Fn() -> bool) -> Result<Attached, RuntimeError> {
+pub fn attach_as(rank: Part, interrupted: &dyn Fn() -> bool) -> Result<Attached, RuntimeError> {
     let mut taken = TAKEN_BY.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(pid) = *taken {
         return Err(RuntimeError::Unattached(if pid == std::process::id() {
@@ -83,13 +86,21 @@ pub fn attach_unless(interrupted: &dyn Fn() -> bool) -> Result<Attached, Runtime
         }));
     }
     let address = address()?;
-    let (channel, received) = knock(&address, interrupted)?;
+    let (channel, received) = knock(&address, rank, interrupted)?;
     *taken = Some(std::process::id());
     let Received { payload, fds, .. } = received;
     let answer = serde_json::from_slice(&payload)
         .map_err(|error| RuntimeError::Failed(format!("the launcher's answer: {error}")))?;
     let setup = match answer {
-        Answer::Welcome(setup) => setup,
+        Answer::Welcome { setup, secret } if secret == address.socket.secrets().map(|known| known.answer) => {
+            setup
+        }
+        Answer::Welcome { .. } => {
+            *taken = None;
+            return Err(RuntimeError::Unattached(
+                "another process answers in the launcher's place".to_owned(),
+            ));
+        }
         Answer::Refused(reason) => {
             *taken = None;
             return Err(RuntimeError::Unattached(format!("the launcher refused it: {reason}")));
@@ -106,6 +117,20 @@ pub fn attach_unless(interrupted: &dyn Fn() -> bool) -> Result<Attached, Runtime
     begun
 }
 
+/// What `torchrun` tells its processes; without it the one rank of one.
+fn rank_of_environment() -> Result<Part, RuntimeError> {
+    let told = ["RANK", "WORLD_SIZE"].map(|name| (name, std::env::var(name).ok()));
+    let number = |(name, text): &(&str, Option<String>)| {
+        let text = text.as_deref()?;
+        let refused = format!("{name}={text} in the environment is no number");
+        Some(text.parse::<u32>().map_err(|_| RuntimeError::Unattached(refused)))
+    };
+    match (number(&told[0]), number(&told[1])) {
+        (Some(index), Some(of)) => Ok(Part { index: index?, of: of? }),
+        _ => Ok(Part::default()),
+    }
+}
+
 /// Where to knock, from the environment.
 fn address() -> Result<Address, RuntimeError> {
     let variable = std::env::var(VARIABLE).map_err(|_| {
@@ -119,7 +144,11 @@ fn address() -> Result<Address, RuntimeError> {
 }
 
 /// Knocks, and waits for the answer. Also returns the channel to the launcher.
-fn knock(address: &Address, interrupted: &dyn Fn() -> bool) -> Result<(Channel, Received), RuntimeError> {
+fn knock(
+    address: &Address,
+    rank: Part,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<(Channel, Received), RuntimeError> {
     let gone = || {
         RuntimeError::Unattached(format!(
             "the launcher (process {}) that this process was started by has ended, or takes nobody any more",
@@ -127,19 +156,36 @@ fn knock(address: &Address, interrupted: &dyn Fn() -> bool) -> Result<(Channel, 
         ))
     };
     let failed = |error: &dyn std::fmt::Display| RuntimeError::Failed(format!("attaching: {error}"));
-    let door = match Channel::from_inherited_as(address.number, address.identity) {
+    let door = match &address.socket {
+        Socket::Inherited { number, identity } => Channel::from_inherited_as(*number, *identity),
+        Socket::Named { name, .. } => Channel::to_named(name),
+    };
+    let door = match door {
         Ok(door) => door,
         Err(HandoverError::Refused(what)) => {
             return Err(RuntimeError::Unattached(format!(
                 "the launcher's socket did not reach this process ({what}): a program between the two closed it, as \
-                 Python's subprocess does without close_fds=False, or another process of this run attached before"
+                 Python's subprocess does without close_fds=False, or another process of this run attached before. For \
+                 the ranks of torchrun start the run with `--ranks N`"
+            )));
+        }
+        Err(HandoverError::Closed) => {
+            return Err(RuntimeError::Unattached(format!(
+                "the launcher (process {}) has ended, or this process is in another network namespace than it",
+                address.launcher
             )));
         }
         Err(error) => return Err(failed(&error)),
     };
     let own = PidFd::open(std::process::id()).map_err(|error| failed(&error))?;
     let (ours, theirs) = Channel::pair().map_err(|error| failed(&error))?;
-    let knock = Knock { version: VERSION.to_owned(), protocol: Some(PROTOCOL), pid: std::process::id() };
+    let knock = Knock {
+        version: VERSION.to_owned(),
+        protocol: Some(PROTOCOL),
+        pid: std::process::id(),
+        part: rank,
+        secret: address.socket.secrets().map(|known| known.knock),
+    };
     match hand_over(&door, &knock, &[own.as_fd(), theirs.as_fd()]) {
         Ok(()) => {}
         Err(HandoverError::Closed) => return Err(gone()),

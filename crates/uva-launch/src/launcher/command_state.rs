@@ -17,18 +17,18 @@ pub(super) struct CommandState {
     pub end_at: Option<(Instant, Signal)>,
     /// It was asked to end, so its exit says nothing.
     pub told: bool,
-    /// The roles were notified that nobody takes batches any more.
-    pub retired: bool,
+    /// Of several ranks those that were the first to take no more batches, with process and batch, for messages.
+    pub first_out: Option<String>,
 }
 
 impl CommandState {
     pub fn begin() -> Self {
-        Self { note_at: Some(Instant::now() + PATIENCE), end_at: None, told: false, retired: false }
+        Self { note_at: Some(Instant::now() + PATIENCE), end_at: None, told: false, first_out: None }
     }
 
     /// When the watch has to act on it.
     pub fn next_deadline(&self, fleet: &Fleet) -> Option<Instant> {
-        let waits = fleet.door.as_ref().is_some_and(|door| door.attached.is_none());
+        let waits = fleet.door.as_ref().is_some_and(|door| door.vacant().is_some());
         let note = self.note_at.filter(|_| waits);
         note.into_iter().chain(self.end_at.map(|(at, _)| at)).min()
     }

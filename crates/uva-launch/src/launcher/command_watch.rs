@@ -2,14 +2,15 @@
 //!
 //! | event | effect on the run |
 //! |---|---|
-//! | the command exits with 0, and a process of it attached | success, even if batches are left |
-//! | exits with 0, and none attached | failure: nobody used the batches |
+//! | the command exits with 0, and a process of it attached, of ranks each | success, even if batches are left |
+//! | exits with 0, and none attached, or a rank has not | failure: nobody used the batches |
 //! | exits with another code, or by a signal | failure, naming command, code or signal, and batch |
 //! | ends by SIGINT, or exits with 130 | interrupted |
 //! | does not attach for a while | a line says that its batches wait; nothing else |
+//! | a rank is gone without a word before any other has ended | failure: the others would wait for it |
 //! | stays when a role has died | the next batch request fails; after a grace period SIGTERM, then SIGKILL |
 //!
-//! Only the process that was started and the one that attached are ended. The command's other processes are the user's:
+//! Only the process that was started and those that attached are ended. The command's other processes are the user's:
 //! the launcher neither knows nor touches them.
 
 use std::os::unix::process::ExitStatusExt;
@@ -21,9 +22,10 @@ use uva_mem::Signal;
 use uva_mem::handover::HandoverError;
 
 use super::command_state::PATIENCE;
+use super::door::{AttachedProcess, Door};
 use super::fleet::Fleet;
 use super::janitor::Janitor;
-use super::verdict::{GRACE, Heard, Rank, Speaker, Watch};
+use super::verdict::{GRACE, Heard, Nearness, Speaker, Watch};
 use uva_runtime::RuntimeError;
 use uva_runtime::clock::since_boot;
 use uva_runtime::control::CONSUMER;
@@ -42,7 +44,7 @@ impl Watch<'_> {
     /// there is no command.
     pub fn pass_on(&self, signal: i32, fleet: &Fleet) -> Option<&'static str> {
         let door = fleet.door.as_ref()?;
-        if door.attached.as_ref().is_some_and(|attached| attached.takes_batches()) {
+        if door.attached().any(AttachedProcess::takes_batches) {
             return Some("the command is told with its next batch");
         }
         if signal == SIGINT && is_in_the_foreground() {
@@ -55,7 +57,7 @@ impl Watch<'_> {
         Some("passed on to the command")
     }
 
-    /// Admits a process that knocks, and processes the reports of the attached one.
+    /// Admits processes that knock, and processes the reports of the attached ones.
     pub fn hear_command(
         &mut self,
         fleet: &mut Fleet,
@@ -67,11 +69,12 @@ impl Watch<'_> {
             door.close();
         }
         door.answer(janitor)?;
-        if door.attached.is_none() {
+        if let Some(vacant) = door.vacant() {
+            let of_rank = if door.is_ranked() { format!(" as rank {vacant}") } else { String::new() };
             let running = fleet.members[0].process.ended.is_none();
             if running && self.command.as_mut().is_some_and(|command| command.note_is_due(Instant::now())) {
                 observer.note(&format!(
-                    "the {} has not called uvatrain.attach() for {} s; its batches wait for it",
+                    "the {} has not called uvatrain.attach(){of_rank} for {} s; its batches wait for it",
                     fleet.members[0].name(1),
                     PATIENCE.as_secs()
                 ));
@@ -82,34 +85,67 @@ impl Watch<'_> {
     }
 
     fn hear_attached(&mut self, fleet: &mut Fleet, observer: &mut dyn Observer) {
-        let name = fleet.members[0].name(1);
+        let command = &fleet.members[0];
+        let name = command.name(1);
         let Some(door) = &mut fleet.door else { return };
-        // As with a role: check its end first, and read its reports after.
-        door.see_end();
-        let Some(attached) = &mut door.attached else { return };
-        while let Some(channel) = &attached.channel {
-            match channel.recv_within(Duration::ZERO) {
-                Ok(message) => {
-                    let whose = Speaker { name: &name, counters: CONSUMER };
-                    match self.take_report(&message.payload, &whose, observer) {
-                        // The command's end decides how the run went.
-                        Heard::Done(_) => attached.done = true,
-                        Heard::Failed => attached.said_why = true,
-                        Heard::Other => {}
+        let ranked = door.is_ranked();
+        // As with a role: check ends first, and read reports after. All ends before all reports: where a rank ends
+        // because another one did, that one's last word is read.
+        door.see_ends();
+        for (rank, place) in door.places.iter_mut().enumerate() {
+            let Some(attached) = &mut place.attached else { continue };
+            let name = if ranked { format!("process of rank {rank}") } else { name.clone() };
+            while let Some(channel) = &attached.channel {
+                match channel.recv_within(Duration::ZERO) {
+                    Ok(message) => {
+                        let whose = Speaker { name: &name, rank, counters: CONSUMER };
+                        match self.take_report(&message.payload, &whose, observer) {
+                            // The command's end decides how the run went.
+                            Heard::Done(_) => attached.done = true,
+                            Heard::Failed => attached.said_why = true,
+                            Heard::Other => {}
+                        }
                     }
+                    Err(HandoverError::TimedOut(_)) if !attached.ended => break,
+                    Err(_) => attached.channel = None,
                 }
-                Err(HandoverError::TimedOut(_)) if !attached.ended => break,
-                Err(_) => attached.channel = None,
             }
         }
-        let goes_on = attached.takes_batches();
-        if let Some(command) = &mut self.command
-            && !goes_on
-            && !command.retired
-        {
-            command.retired = true;
-            // Nobody reads batches any more. The command may take its time.
-            self.wind_down();
+        let places = door.places.iter().enumerate();
+        let attached = places.filter_map(|(rank, place)| Some((rank, place.attached.as_ref()?)));
+        let out: Vec<_> =
+            attached.filter(|(rank, of)| !of.takes_batches() && !self.ranks[*rank].retired).collect();
+        // Not reaped here: its end is heard of elsewhere.
+        let runs = command.process.pidfd.is_alive().unwrap_or(true);
+        self.retire(&out, runs);
+    }
+
+    /// Nobody takes the batches of these ranks any more. `runs`: the command does.
+    fn retire(&mut self, out: &[(usize, &AttachedProcess)], runs: bool) {
+        for (rank, _) in out {
+            self.ranks[*rank].retired = true;
+            // The command may take its time.
+            self.wind_down_rank(*rank);
+        }
+        let described = out.iter().map(|(rank, attached)| {
+            format!("rank {rank} (process {}) {}", attached.pidfd.pid(), self.whereabouts(*rank, CONSUMER))
+        });
+        let described = described.collect::<Vec<_>>().join(" and ");
+        let several = self.ranks.len() > 1 && !out.is_empty();
+        let Some(command) = self.command.as_mut().filter(|command| several && command.first_out.is_none())
+        else {
+            return;
+        };
+        let told = command.told;
+        command.first_out = Some(described.clone());
+        // Beside one that said a word, another's end may be its consequence.
+        if runs && !told && out.iter().all(|(_, attached)| attached.vanished()) {
+            // The others would wait for it.
+            let error = format!(
+                "{described} ended without a word, as a process that is killed does; the other ranks and the roles were \
+                 ended"
+            );
+            self.blame(Nearness::Died, since_boot(), RuntimeError::Failed(error));
         }
     }
 
@@ -133,38 +169,44 @@ impl Watch<'_> {
             self.interrupted.get_or_insert(SIGINT);
             return self.wind_down();
         }
+        let vacant = door.vacant();
         if status.success() {
-            if let Some(attached) = &door.attached {
-                let pid = attached.pidfd.pid();
-                if pid != fleet.members[0].pid() && attached.ended && !attached.done && !attached.said_why {
-                    // The attached process's exit code concerns its parent, which ended with success.
-                    observer.note(&format!(
-                        "process {pid}, which had attached, ended without giving up its place, as one that is killed \
-                         does; the command that started it ended well all the same"
-                    ));
+            let Some(vacant) = vacant else {
+                for attached in door.attached() {
+                    let pid = attached.pidfd.pid();
+                    if pid != fleet.members[0].pid() && attached.vanished() {
+                        // The attached process's exit code concerns its parent, which ended with success.
+                        observer.note(&format!(
+                            "process {pid}, which had attached, ended without giving up its place, as one that is killed \
+                             does; the command that started it ended well all the same"
+                        ));
+                    }
                 }
                 self.done = Some(Value::Null);
                 return self.wind_down();
-            }
+            };
             if self.cause.is_none() && self.interrupted.is_none() {
                 let refused = door.refused.take().map_or_else(String::new, |why| format!(" ({why})"));
+                let of_rank = if door.is_ranked() { format!(" as rank {vacant}") } else { String::new() };
                 self.blame(
-                    Rank::Failed,
+                    Nearness::Failed,
                     since_boot(),
                     RuntimeError::Failed(format!(
-                        "the {name} ended without having attached{refused}: nobody used the run's batches; a script \
-                         takes them by `for batch in uvatrain.attach():`"
+                        "the {name} ended without having attached{of_rank}{refused}: nobody used the run's batches; a \
+                         script takes them by `for batch in uvatrain.attach():`"
                     )),
                 );
             }
             return self.wind_down();
         }
-        let place = match &door.attached {
-            Some(_) => self.whereabouts(CONSUMER),
-            None => {
+        let place = match (vacant, &command.first_out) {
+            (_, Some(first)) => format!("; the first of its ranks to end: {first}"),
+            (None, None) => format!(" {}", self.whereabouts(0, CONSUMER)),
+            (Some(rank), None) => {
+                let of_rank = if door.is_ranked() { format!(" as rank {rank}") } else { String::new() };
                 let refused =
                     door.refused.as_ref().map_or_else(String::new, |why| format!(" (refused: {why})"));
-                format!("before it had attached{refused}")
+                format!(" before it had attached{of_rank}{refused}")
             }
         };
         let how = match (status.signal(), status.code()) {
@@ -172,13 +214,13 @@ impl Watch<'_> {
             (None, Some(code)) => format!("ended with exit code {code}"),
             (None, None) => "ended".to_owned(),
         };
-        // If the attached process reported why, this failure is known already.
-        let said_why = door.attached.as_ref().is_some_and(|attached| attached.said_why);
-        let rank = if said_why { Rank::Follows } else { Rank::Died };
+        // If an attached process reported why, this failure is known already.
+        let said_why = door.attached().any(|attached| attached.said_why);
+        let nearness = if said_why { Nearness::Follows } else { Nearness::Died };
         self.blame(
-            rank,
+            nearness,
             since_boot(),
-            RuntimeError::Failed(format!("the {name} {how} {place}; the roles were ended")),
+            RuntimeError::Failed(format!("the {name} {how}{place}; the roles were ended")),
         );
     }
 
@@ -187,12 +229,13 @@ impl Watch<'_> {
         let Some(command) = &mut self.command else { return };
         let now = Instant::now();
         if self.cause.is_some() && command.end_at.is_none() && !command.told {
-            let attached = fleet.door.as_ref().and_then(|door| door.attached.as_ref());
-            command.end_at = match attached {
-                Some(attached) if attached.takes_batches() => Some((now + COMMAND_GRACE, Signal::TERM)),
-                // It has had its batches, or works without: it may end when it likes.
-                Some(_) => None,
-                None => Some((now, Signal::TERM)),
+            let attached = fleet.door.iter().flat_map(Door::attached);
+            let take_batches: Vec<bool> = attached.map(AttachedProcess::takes_batches).collect();
+            command.end_at = match &take_batches[..] {
+                [] => Some((now, Signal::TERM)),
+                some if some.contains(&true) => Some((now + COMMAND_GRACE, Signal::TERM)),
+                // They have had their batches, or work without: they may end when they like.
+                _ => None,
             };
         }
         if let Some((at, signal)) = command.end_at

@@ -1,86 +1,51 @@
-//! Where a process of the user's command requests the consumer's place: the variable that names it, and who is
-//! admitted.
+//! The consumers' places: where a process of the user's command requests one, and who is admitted.
 //!
-//! The command and all its processes inherit one end of a socket. So a process that knocks there sends two descriptors
-//! along. One is a channel of its own, for the answer and all later messages. The other is its pidfd, which shows its
-//! end although it need not be the launcher's child.
+//! The command and all its processes know one [socket](super::address). So a process that knocks there sends two
+//! descriptors along. One is a channel of its own, for the answer and all later messages. The other is its pidfd, which
+//! shows its end although it need not be the launcher's child.
 //!
 //! An inherited socket can travel far, so the launcher asks the kernel for the sender. It refuses processes of other
 //! users, and a process that brings another's pidfd. A failed run ends its attached process, and nobody may name
-//! somebody else for that.
+//! somebody else for that. At a named socket a secret shows that a process is of the command: whoever can read that
+//! could end the other process as well.
 
-use std::fmt;
-use std::os::fd::{AsFd, OwnedFd, RawFd};
-use std::str::FromStr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use uva_mem::PidFd;
 use uva_mem::handover::{Channel, HandoverError, Received};
 
+use super::address::Secrets;
 use super::child::hand_over;
 use super::janitor::Janitor;
 use super::messages::{Answer, JanitorWord, Knock, Setup};
-use super::protocol::{PROTOCOL, VERSION, check};
+use super::protocol::check;
 use uva_runtime::RuntimeError;
+use uva_runtime::options::Part;
 
-/// The variable that names the socket to the command's processes.
-pub const VARIABLE: &str = "UVATRAIN_ATTACH";
-
-/// The content of [`VARIABLE`]: `VERSION:PROTOCOL:LAUNCHER:DESCRIPTOR:IDENTITY`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Address {
-    /// The launcher's process number, for messages.
-    pub launcher: u32,
-    /// The socket's number in the command and in all processes that inherit it.
-    pub number: RawFd,
-    /// What distinguishes that socket from another under the same number.
-    pub identity: u64,
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{VERSION}:{PROTOCOL}:{}:{}:{}", self.launcher, self.number, self.identity)
-    }
-}
-
-impl FromStr for Address {
-    type Err = String;
-
-    /// The error says why it cannot be used: another version or protocol, named with this one's, or text that no
-    /// launcher wrote.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let mut parts = text.split(':').peekable();
-        let version = parts.next().unwrap_or_default();
-        // A launcher from before the protocol number wrote one part less.
-        let numbered = text.matches(':').count() != 3;
-        let protocol = parts.next_if(|_| numbered).map(|part| part.parse().ok());
-        check(version, protocol.unwrap_or(None))?;
-        let mut number = || parts.next().and_then(|part| part.parse::<i64>().ok());
-        let (launcher, descriptor, identity) = (number(), number(), number());
-        let address = (|| {
-            Some(Self {
-                launcher: launcher?.try_into().ok()?,
-                number: descriptor?.try_into().ok()?,
-                identity: identity?.try_into().ok()?,
-            })
-        })();
-        address
-            .filter(|_| parts.next().is_none())
-            .ok_or_else(|| format!("{VARIABLE}={text} is not what a launcher writes there"))
-    }
-}
-
-/// The launcher's side: the consumer's place, and the process that has it.
+/// The launcher's side: the consumers' places, and the processes that have them.
 pub(super) struct Door {
     /// Where processes of the command knock, while there may be any.
     pub knocks: Option<Channel>,
+    /// Of a run with ranks: what shows who speaks at its socket.
+    secrets: Option<Secrets>,
+    /// One for each rank; one in a run without ranks.
+    pub places: Vec<Place>,
+    /// Why a process was refused.
+    pub refused: Option<String>,
+    on_gpu: bool,
+}
+
+/// How many knocks are answered before the launcher looks at the rest of the run.
+const AT_ONCE: usize = 100;
+
+/// A consumer's place.
+#[derive(Default)]
+pub(super) struct Place {
     /// What the first process that knocks is handed.
     pending: Option<(Box<Setup>, Vec<OwnedFd>)>,
     /// The process that was admitted.
     pub attached: Option<AttachedProcess>,
-    /// Why a process was refused.
-    pub refused: Option<String>,
-    on_gpu: bool,
 }
 
 /// A process that took the consumer's place.
@@ -101,26 +66,52 @@ impl AttachedProcess {
     pub fn takes_batches(&self) -> bool {
         !self.done && !self.ended
     }
+
+    /// Whether it has ended without having said that it would.
+    pub fn vanished(&self) -> bool {
+        self.ended && !self.done && !self.said_why
+    }
 }
 
 impl Door {
-    /// A place for the first process that knocks. `on_gpu`: it will have work on a GPU.
-    pub fn new(knocks: Channel, on_gpu: bool) -> Self {
-        Self { knocks: Some(knocks), pending: None, attached: None, refused: None, on_gpu }
+    /// So many places for processes that knock: for the first one, or with `secrets` for each rank. `on_gpu`: they will
+    /// have work on a GPU.
+    pub fn new(knocks: Channel, secrets: Option<Secrets>, places: usize, on_gpu: bool) -> Self {
+        let places = std::iter::repeat_with(Place::default).take(places).collect();
+        Self { knocks: Some(knocks), secrets, places, refused: None, on_gpu }
     }
 
-    /// What to hand over, now that everything is ready.
-    pub fn offer(&mut self, setup: Setup, fds: Vec<OwnedFd>) {
-        self.pending = Some((Box::new(setup), fds));
+    /// What to hand over to whoever takes the place of this number, now that everything is ready.
+    pub fn offer(&mut self, place: usize, setup: Setup, fds: Vec<OwnedFd>) {
+        self.places[place].pending = Some((Box::new(setup), fds));
     }
 
-    /// Answers all knocks so far. A malformed knock is ignored: it is no reason to end a run.
+    /// Whether each place is a rank's.
+    pub fn is_ranked(&self) -> bool {
+        self.secrets.is_some()
+    }
+
+    /// The processes that were admitted.
+    pub fn attached(&self) -> impl Iterator<Item = &AttachedProcess> {
+        self.places.iter().filter_map(|place| place.attached.as_ref())
+    }
+
+    /// The first place that nobody has taken.
+    pub fn vacant(&self) -> Option<usize> {
+        self.places.iter().position(|place| place.attached.is_none())
+    }
+
+    /// Answers knocks that are there. A malformed knock is ignored: it is no reason to end a run.
     pub fn answer(&mut self, janitor: &Janitor) -> Result<(), RuntimeError> {
-        while let Some(channel) = &self.knocks {
+        // A few at a time: anybody may send to a name, and the run goes on meanwhile.
+        for _ in 0..AT_ONCE {
+            let Some(channel) = &self.knocks else { return Ok(()) };
             match channel.recv_within(Duration::ZERO) {
                 Ok(knock) => self.let_in(knock, janitor)?,
                 Err(HandoverError::TimedOut(_)) => return Ok(()),
                 Err(HandoverError::Refused(what)) => self.refused = Some(what),
+                // An empty message, which anybody may send to a name.
+                Err(HandoverError::Closed) if self.is_ranked() => {}
                 // No process is left that could knock.
                 Err(_) => self.knocks = None,
             }
@@ -138,31 +129,26 @@ impl Door {
             self.refused = Some("what it said cannot be read".to_owned());
             return Ok(());
         };
-        let who = match sender_itself(pidfd, received.sender) {
-            Ok(pidfd) => pidfd,
+        let who = match self.secrets {
+            None => sender_itself(pidfd, received.sender),
+            // Nothing to say to somebody else.
+            Some(secrets) if knock.secret != Some(secrets.knock) => return Ok(()),
+            Some(_) => PidFd::from_fd(pidfd, knock.pid).map_err(|error| error.to_string()),
+        };
+        let chosen = who.and_then(|who| {
+            check(&knock.version, knock.protocol)?;
+            Ok((self.place_for(knock.part, who.pid())?, who))
+        });
+        let (number, who) = match chosen {
+            Ok(chosen) => chosen,
             Err(reason) => {
                 self.send_away(&channel, reason);
                 return Ok(());
             }
         };
         let pid = who.pid();
-        let reason = match (check(&knock.version, knock.protocol), &self.attached) {
-            (Err(reason), _) => Some(reason),
-            (_, Some(other)) => {
-                let (other, ended) =
-                    (other.pidfd.pid(), if other.ended { ", which has ended since" } else { "" });
-                Some(format!(
-                    "process {other} has attached to this run before{ended}; one process takes its batches, of all \
-                     splits and epochs, and process {pid} came second"
-                ))
-            }
-            _ => None,
-        };
-        if let Some(reason) = reason {
-            self.send_away(&channel, reason);
-            return Ok(());
-        }
-        let Some((setup, fds)) = self.pending.take() else {
+        let place = &mut self.places[number];
+        let Some((setup, fds)) = place.pending.take() else {
             // The command has ended, or the run is about to.
             let _ = hand_over(&channel, &Answer::Refused("the run is ending".to_owned()), &[]);
             return Ok(());
@@ -170,13 +156,13 @@ impl Door {
         let word = JanitorWord::Attached { pid, on_gpu: self.on_gpu };
         janitor.tell(&word, &[who.as_fd()])?;
         let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-        let welcome = Answer::Welcome(setup);
+        let welcome = Answer::Welcome { setup, secret: self.secrets.map(|secrets| secrets.answer) };
         match hand_over(&channel, &welcome, &borrowed) {
             Ok(()) => {}
             Err(HandoverError::Closed) => {
                 // It has ended meanwhile; the next process may come.
-                if let Answer::Welcome(setup) = welcome {
-                    self.pending = Some((setup, fds));
+                if let Answer::Welcome { setup, .. } = welcome {
+                    place.pending = Some((setup, fds));
                 }
                 return Ok(());
             }
@@ -187,8 +173,13 @@ impl Door {
         // Each descriptor leaves this process here. Only then does the attached process's death close what it shares
         // with a role.
         drop(fds);
-        tracing::info!(pid, calls_itself = knock.pid, "a process has taken up the consumer's place");
-        self.attached = Some(AttachedProcess {
+        tracing::info!(
+            pid,
+            calls_itself = knock.pid,
+            place = number,
+            "a process has taken up the consumer's place"
+        );
+        place.attached = Some(AttachedProcess {
             pidfd: who,
             channel: Some(channel),
             said_why: false,
@@ -197,6 +188,42 @@ impl Door {
             on_gpu: self.on_gpu,
         });
         Ok(())
+    }
+
+    /// The place of a process that calls itself this rank.
+    ///
+    /// # Errors
+    /// Why it gets none.
+    fn place_for(&self, part: Part, pid: u32) -> Result<usize, String> {
+        let ranks = self.places.len();
+        if !self.is_ranked() {
+            return match &self.places[0].attached {
+                None => Ok(0),
+                Some(other) => Err(format!(
+                    "{}; one process takes its batches, of all splits and epochs, and process {pid} came second. With \
+                     `--ranks N` each of N ranks takes its own",
+                    has_attached(other, "")
+                )),
+            };
+        }
+        let Part { index, of } = part;
+        if of as usize != ranks {
+            return Err(format!(
+                "process {pid} calls itself rank {index} of {of} (RANK and WORLD_SIZE), and this run has `--ranks {ranks}`: \
+                 give as many as there are ranks. Ranks of several machines load with uvatrain.Loader"
+            ));
+        }
+        match self.places.get(index as usize).map(|place| &place.attached) {
+            Some(None) => Ok(index as usize),
+            Some(Some(other)) => Err(format!(
+                "{}; process {pid} came second",
+                has_attached(other, &format!(" as rank {index}"))
+            )),
+            None => Err(format!(
+                "process {pid} calls itself rank {index} (RANK), and this run has `--ranks {ranks}`: ranks are 0 to {}",
+                ranks - 1
+            )),
+        }
     }
 
     fn send_away(&mut self, channel: &Channel, reason: String) {
@@ -208,20 +235,21 @@ impl Door {
 
     /// Admits no one any more.
     pub fn close(&mut self) {
-        self.pending = None;
+        self.places.iter_mut().for_each(|place| place.pending = None);
     }
 
-    /// Records whether the attached process has ended. Returns true when it sees the end for the first time.
-    pub fn see_end(&mut self) -> bool {
-        match &mut self.attached {
-            Some(attached) if !attached.ended => {
-                // A pidfd that cannot be polled is no sign of death.
-                attached.ended = !attached.pidfd.is_alive().unwrap_or(true);
-                attached.ended
-            }
-            _ => false,
+    /// Records which attached processes have ended.
+    pub fn see_ends(&mut self) {
+        for attached in self.places.iter_mut().filter_map(|place| place.attached.as_mut()) {
+            // A pidfd that cannot be polled is no sign of death.
+            attached.ended = attached.ended || !attached.pidfd.is_alive().unwrap_or(true);
         }
     }
+}
+
+fn has_attached(other: &AttachedProcess, rank: &str) -> String {
+    let ended = if other.ended { ", which has ended since" } else { "" };
+    format!("process {} has attached to this run{rank} before{ended}", other.pidfd.pid())
 }
 
 /// The pidfd that came with a knock, provided it is that of the knocking process.
@@ -237,32 +265,5 @@ fn sender_itself(pidfd: OwnedFd, sender: Option<u32>) -> Result<PidFd, String> {
         )),
         Ok(_) => Err(format!("process {sender}, or the one whose pidfd it brought, has ended")),
         Err(error) => Err(format!("process {sender} and the pidfd that it brought: {error}")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_survives_its_variable() {
-        let address = Address { launcher: 4711, number: 9, identity: 123_456_789_012 };
-        assert_eq!(address.to_string().parse(), Ok(address));
-    }
-
-    #[test]
-    fn another_version_or_protocol_is_named_with_this_one_and_nonsense_is_told_as_such() {
-        let refused = |text: &str| text.parse::<Address>().unwrap_err();
-        let other = refused(&format!("0.0.7:{PROTOCOL}:1:2:3"));
-        assert!(other.contains("0.0.7") && other.contains(VERSION), "{other}");
-        assert!(refused(&format!("{VERSION}:77:1:2:3")).contains("protocol 77"));
-        assert!(refused(&format!("{VERSION}:1:2:3")).contains("no protocol number"));
-        for text in ["", ":", "1:2:3", "::::", "\u{0}"] {
-            refused(text);
-        }
-        for rest in ["", ":1", ":1:2:3:4", ":1:x:3", ":-1:2:3", ":1:99999999999:3"] {
-            let refused = refused(&format!("{VERSION}:{PROTOCOL}{rest}"));
-            assert!(refused.contains("not what a launcher writes"), "{rest}: {refused}");
-        }
     }
 }

@@ -25,38 +25,76 @@ use uva_runtime::topology::{Placement, Resource, Role, Stage, Topology};
 
 /// The roles of a run. Dropping it kills and reaps the remaining ones.
 pub(crate) struct Fleet {
-    /// The consumer first.
+    /// The consumer first, then the roles rank by rank.
     pub members: Vec<Member>,
-    /// The consumer's place, where the first member is a command of the user's.
+    /// The consumers' places, where the first member is a command of the user's.
     pub door: Option<Door>,
     /// Asked to release a client before that is killed.
     mps: Option<Arc<mps::Session>>,
-    /// In the order in which a batch passes through them. The launcher only looks at their states.
-    rings: Vec<(RingName, Ring)>,
+    /// Those of each rank, in the order in which a batch passes through them. The launcher only looks at their states.
+    rings: Vec<Vec<(RingName, Ring)>>,
+}
+
+/// A rank whose roles are being started. A run without ranks has one.
+struct Starting<'a> {
+    rank: usize,
+    plan: &'a RunPlan,
+    control: &'a Control,
+    topology: Topology,
+    /// Which member runs each process of the topology. All ranks share the command.
+    members: Vec<usize>,
+}
+
+impl Starting<'_> {
+    /// The member that runs this stage, or represents it.
+    fn member_of(&self, stage: Stage) -> usize {
+        self.members[self.topology.process_of(stage)]
+    }
 }
 
 impl Fleet {
-    /// Starts the roles, and hands them their shared resources.
+    /// Starts the roles, and hands them their shared resources. `controls` has the control page of each plan.
     pub fn start(
         launch: &Launch<'_>,
-        control: &Control,
+        controls: &[Arc<Control>],
         janitor: &Janitor,
         mps: Option<Arc<mps::Session>>,
     ) -> Result<Self, RuntimeError> {
-        let plan = launch.plan;
+        let mut fleet = Self { members: Vec::new(), door: None, mps, rings: Vec::new() };
+        for (rank, (plan, control)) in launch.plans.iter().zip(controls).enumerate() {
+            fleet.start_rank(launch, (rank, plan, control), janitor)?;
+        }
+        Ok(fleet)
+    }
+
+    fn start_rank(
+        &mut self,
+        launch: &Launch<'_>,
+        (rank, plan, control): (usize, &RunPlan, &Control),
+        janitor: &Janitor,
+    ) -> Result<(), RuntimeError> {
         let topology = Topology::new(plan, Placement::Processes);
         let names = topology.rings.iter().map(|ring| ring.name);
         let rings =
             names.map(|name| Ok((name, plan.create_ring(name)?))).collect::<Result<_, RuntimeError>>()?;
-        let mut fleet = Self { members: Vec::new(), door: None, mps, rings };
-        for process in 0..topology.processes {
-            fleet.start_process(launch, &topology, process)?;
+        self.rings.push(rings);
+        let known = self.members.len();
+        let mut starting = Starting { rank, plan, control, topology, members: Vec::new() };
+        for process in 0..starting.topology.processes {
+            if rank > 0 && process == starting.topology.process_of(Stage::CONSUMER) {
+                starting.members.push(0);
+                continue;
+            }
+            starting.members.push(self.members.len());
+            self.start_process(launch, &starting, process)?;
         }
+        let Starting { topology, .. } = &starting;
 
         // Until the janitor knows the roles, only their parent-death signal ends them.
-        let pids: Vec<u32> = fleet.members.iter().map(Member::pid).collect();
-        let on_gpu = fleet.members.iter().filter(|member| member.is_on_gpu).map(Member::pid).collect();
-        let pidfds: Vec<_> = fleet.members.iter().map(|member| member.process.pidfd.as_fd()).collect();
+        let started = &self.members[known..];
+        let pids: Vec<u32> = started.iter().map(Member::pid).collect();
+        let on_gpu = started.iter().filter(|member| member.is_on_gpu).map(Member::pid).collect();
+        let pidfds: Vec<_> = started.iter().map(|member| member.process.pidfd.as_fd()).collect();
         janitor.tell(&JanitorWord::Roles { pids, on_gpu }, &pidfds)?;
         drop(pidfds);
 
@@ -71,9 +109,9 @@ impl Fleet {
             let channel = what.contains(&Resource::FeatureSlotChannel).then(|| slot_channels.pop()).flatten();
             let fds = what
                 .iter()
-                .map(|what| fleet.descriptor(*what, &topology, control, launch, channel.as_ref()))
+                .map(|what| self.descriptor(*what, &starting, launch, channel.as_ref()))
                 .collect::<Result<Vec<_>, _>>()?;
-            let handed = what.iter().map(|what| Handed { what: *what, pid: fleet.pid(*what, &topology) });
+            let handed = what.iter().map(|what| Handed { what: *what, pid: self.pid(*what, &starting) });
             let setup = Setup {
                 stages: topology.stages_of(process).collect(),
                 handed: handed.collect(),
@@ -87,7 +125,7 @@ impl Fleet {
                     _ => serde_json::Value::Null,
                 },
             };
-            let member = &fleet.members[process];
+            let member = &self.members[starting.members[process]];
             if let Some(channel) = &member.process.channel {
                 match hand_over(channel, &setup, &fds) {
                     // The watch finds a role that died before its set-up, and names the cause.
@@ -95,34 +133,38 @@ impl Fleet {
                     Err(error) => return Err(cannot_start(member.stage.role.name(), error)),
                 }
             } else {
-                // The process of the command that attaches gets them.
+                // The process of the command that attaches for this rank gets them.
                 let owned = fds.iter().map(BorrowedFd::try_clone_to_owned).collect::<Result<_, _>>();
                 let owned = owned.map_err(|error| cannot_start("consumer", error))?;
                 drop(fds);
-                if let Some(door) = &mut fleet.door {
-                    door.offer(setup, owned);
+                // It may have gone to another folder.
+                let dataset =
+                    std::path::absolute(launch.dataset).unwrap_or_else(|_| launch.dataset.to_owned());
+                let setup = Setup { dataset, ..setup };
+                if let Some(door) = &mut self.door {
+                    door.offer(rank, setup, owned);
                 }
             }
         }
-        Ok(fleet)
+        Ok(())
     }
 
     /// Starts the process of these stages.
     fn start_process(
         &mut self,
         launch: &Launch<'_>,
-        topology: &Topology,
+        starting: &Starting<'_>,
         process: usize,
     ) -> Result<(), RuntimeError> {
-        let stages: Vec<Stage> = topology.stages_of(process).collect();
+        let stages: Vec<Stage> = starting.topology.stages_of(process).collect();
         let Some(stage) = stages.last().copied() else { return Ok(()) };
-        let on_gpu = stages.iter().any(|stage| stage.role.is_on_gpu(&launch.plan.backend));
+        let on_gpu = stages.iter().any(|stage| stage.role.is_on_gpu(&starting.plan.backend));
         let own;
         let program = match &launch.consumer {
-            Consumer::Command { command, .. } if stage == Stage::CONSUMER => {
-                let (member, knocks) = command.start(&launch.environments, on_gpu)?;
+            Consumer::Command { command, ranked, .. } if stage == Stage::CONSUMER => {
+                let (member, knocks, secrets) = command.start(&launch.environments, on_gpu, *ranked)?;
                 self.members.push(member);
-                self.door = Some(Door::new(knocks, on_gpu));
+                self.door = Some(Door::new(knocks, secrets, launch.plans.len(), on_gpu));
                 return Ok(());
             }
             Consumer::Program { program, .. } if stage == Stage::CONSUMER => program,
@@ -141,7 +183,9 @@ impl Fleet {
         }
         .start()?;
         let is_on_gpu = on_gpu;
-        self.members.push(Member { stage, process, title: None, said_why: false, is_on_gpu });
+        let rank = starting.rank;
+        let of_rank = if launch.is_ranked() { format!(" of rank {rank}") } else { String::new() };
+        self.members.push(Member { stage, rank, of_rank, process, title: None, said_why: false, is_on_gpu });
         Ok(())
     }
 
@@ -149,76 +193,86 @@ impl Fleet {
     fn descriptor<'a>(
         &'a self,
         what: Resource,
-        topology: &Topology,
-        control: &'a Control,
+        starting: &Starting<'a>,
         launch: &'a Launch<'_>,
         slot_channel: Option<&'a Channel>,
     ) -> Result<BorrowedFd<'a>, RuntimeError> {
         let found = match what {
-            Resource::ControlPage => Some(control.fd()),
+            Resource::ControlPage => Some(starting.control.fd()),
             Resource::Ring(name) => {
-                self.rings.iter().find(|(known, _)| *known == name).and_then(|(_, ring)| ring.fd())
+                let rings = &self.rings[starting.rank];
+                rings.iter().find(|(known, _)| *known == name).and_then(|(_, ring)| ring.fd())
             }
-            Resource::Process(stage) => Some(self.members[topology.process_of(stage)].process.pidfd.as_fd()),
+            Resource::Process(stage) => Some(self.members[starting.member_of(stage)].process.pidfd.as_fd()),
             Resource::FeatureSlotChannel => slot_channel.map(AsFd::as_fd),
             Resource::ReorderedGraph => launch.caches.graph().map(|graph| graph.fd()),
             Resource::CachedRows => launch.caches.rows().map(|rows| rows.fd()),
-            Resource::SeedSequences => launch.plan.options.made_order.as_ref().and_then(MadeOrder::fd),
+            Resource::SeedSequences => launch.plans[0].options.made_order.as_ref().and_then(MadeOrder::fd),
         };
         found.ok_or_else(|| RuntimeError::Failed(format!("the run has no {what}, which its plan needs")))
     }
 
     /// The number of a process that is a resource.
-    fn pid(&self, what: Resource, topology: &Topology) -> Option<u32> {
+    fn pid(&self, what: Resource, starting: &Starting<'_>) -> Option<u32> {
         match what {
-            Resource::Process(stage) => Some(self.members[topology.process_of(stage)].pid()),
+            Resource::Process(stage) => Some(self.members[starting.member_of(stage)].pid()),
             _ => None,
         }
     }
 
-    /// Live counts of the run; this process is among its processes.
+    /// Live counts of a run without ranks; this process is among its processes.
     pub fn gauges(&self, control: &Arc<Control>, plan: &RunPlan) -> Gauges {
         let own = RoleProcess { role: "launcher".to_owned(), pid: std::process::id() };
         let roles =
             self.members.iter().map(|member| RoleProcess { role: member.process_name(), pid: member.pid() });
         let processes = std::iter::once(own).chain(roles).collect();
-        Gauges::new(Arc::clone(control), self.rings.clone(), plan.layout.table_row_bytes(), processes)
+        Gauges::new(Arc::clone(control), self.rings[0].clone(), plan.layout.table_row_bytes(), processes)
     }
 
-    /// The stages that name the processes, in the order in which a batch passes through them, and those names.
-    pub fn stages(&self) -> Vec<(Stage, String)> {
-        let mut stages: Vec<_> =
-            self.members.iter().map(|member| (member.stage, member.process_name())).collect();
+    /// The stages that name the processes of a rank, in the order in which a batch passes through them, and those
+    /// names.
+    pub fn stages(&self, rank: usize) -> Vec<(Stage, String)> {
+        let of_rank = |(place, member): &(usize, &Member)| *place == 0 || member.rank == rank;
+        let members = self.members.iter().enumerate().filter(of_rank);
+        let mut stages: Vec<_> = members.map(|(_, member)| (member.stage, member.process_name())).collect();
         stages.sort_unstable();
         stages
     }
 
-    /// Whether every role has been reaped, and the attached process has ended.
+    /// Whether every role has been reaped, and the attached processes have ended.
     pub fn all_ended(&self) -> bool {
-        self.members.iter().all(|member| member.process.ended.is_some()) && self.attached().is_none()
+        self.members.iter().all(|member| member.process.ended.is_some()) && self.attached().next().is_none()
     }
 
-    /// Whether every role of ours has been reaped.
-    pub fn roles_have_ended(&self) -> bool {
-        self.members[usize::from(self.door.is_some())..].iter().all(|member| member.process.ended.is_some())
+    /// Whether every role of ours has been reaped that works for this rank.
+    pub fn roles_have_ended(&self, rank: usize) -> bool {
+        let roles = &self.members[self.first_role()..];
+        roles.iter().filter(|member| member.rank == rank).all(|member| member.process.ended.is_some())
     }
 
-    /// The process that took up the consumer's place, while it runs.
-    pub fn attached(&self) -> Option<&AttachedProcess> {
-        self.door.as_ref()?.attached.as_ref().filter(|attached| !attached.ended)
+    /// The place of the first member that is no command.
+    fn first_role(&self) -> usize {
+        usize::from(self.door.is_some())
+    }
+
+    /// The processes that took up a consumer's place, while they run.
+    pub fn attached(&self) -> impl Iterator<Item = &AttachedProcess> {
+        self.door.iter().flat_map(Door::attached).filter(|attached| !attached.ended)
     }
 
     /// Kills and reaps all processes that still run.
     pub fn end_now(&mut self) {
         self.end_command(Signal::KILL);
-        self.end_roles();
+        (0..self.rings.len()).for_each(|rank| self.end_roles(rank));
     }
 
-    /// Kills and reaps every role of ours that still runs.
-    pub fn end_roles(&mut self) {
-        let first = usize::from(self.door.is_some());
-        for place in first..self.members.len() {
+    /// Kills and reaps every role of ours that still runs for this rank.
+    pub fn end_roles(&mut self, rank: usize) {
+        for place in self.first_role()..self.members.len() {
             let member = &mut self.members[place];
+            if member.rank != rank {
+                continue;
+            }
             if member.is_on_gpu && member.process.reap().is_none() {
                 let pid = member.pid();
                 self.let_go(pid);
@@ -227,20 +281,21 @@ impl Fleet {
         }
     }
 
-    /// Ends the command, where there is one, and its attached process, by this signal. After SIGKILL it waits for their
-    /// end. The command's other processes are the user's.
+    /// Ends the command, where there is one, and its attached processes, by this signal. After SIGKILL it waits for
+    /// their end. The command's other processes are the user's.
     pub fn end_command(&mut self, signal: Signal) {
         if self.door.is_none() {
             return;
         }
-        let attached =
-            self.attached().filter(|attached| attached.on_gpu).map(|attached| attached.pidfd.pid());
+        let on_gpu = self.attached().filter(|attached| attached.on_gpu);
+        let mut clients: Vec<u32> = on_gpu.map(|attached| attached.pidfd.pid()).collect();
         let command = &mut self.members[0];
         let command = (command.is_on_gpu && command.process.reap().is_none()).then(|| command.pid());
-        for pid in attached.into_iter().chain(command.filter(|pid| Some(*pid) != attached)) {
+        clients.extend(command.filter(|pid| !clients.contains(pid)));
+        for pid in clients {
             self.let_go(pid);
         }
-        if let Some(attached) = self.attached() {
+        for attached in self.attached() {
             // An error means that it has ended already, as intended.
             let _ = attached.pidfd.send_signal(signal);
         }
@@ -250,11 +305,12 @@ impl Fleet {
         }
         if signal == Signal::KILL {
             self.members[0].process.end_now();
-            if let Some(attached) = self.attached() {
+            let places = self.door.iter_mut().flat_map(|door| &mut door.places);
+            for attached in
+                places.filter_map(|place| place.attached.as_mut()).filter(|attached| !attached.ended)
+            {
                 // Not ours to reap. If it does not die of this it waits inside the kernel, and nothing helps.
                 let _ = attached.pidfd.wait_for_end(KILLED);
-            }
-            if let Some(attached) = self.door.as_mut().and_then(|door| door.attached.as_mut()) {
                 attached.ended = true;
             }
         }

@@ -140,8 +140,10 @@ impl Known {
             }
             JanitorWord::Daemon(leftover) => self.daemon = Some(leftover),
             JanitorWord::Roles { pids, on_gpu } => {
-                self.roles = fds.zip(pids).map(|(fd, pid)| pidfd(fd, pid)).collect::<Result<_, _>>()?;
-                self.on_gpu = on_gpu;
+                for (fd, pid) in fds.zip(pids) {
+                    self.roles.push(pidfd(fd, pid)?);
+                }
+                self.on_gpu.extend(on_gpu);
             }
             JanitorWord::Attached { pid, on_gpu } => {
                 let fd = fds.next().ok_or_else(|| failed(&"no pidfd of the attached process came"))?;

@@ -16,8 +16,8 @@ use uva_runtime::plan::RunPlan;
 pub struct Launch<'a> {
     /// The dataset's directory.
     pub dataset: &'a Path,
-    /// Schedule, layout and slots.
-    pub plan: &'a RunPlan,
+    /// Schedule, layout and slots: of each rank, where ranks divide the epochs, else one.
+    pub plans: &'a [RunPlan],
     /// The contents of the plan's caches.
     pub caches: &'a CacheContents,
     /// Who uses the batches.
@@ -42,7 +42,16 @@ pub enum Consumer {
         command: UserCommand,
         /// Whether to report each training batch to the observer.
         events: bool,
+        /// Whether each of its processes that attaches is a rank, and has a plan of its own.
+        ranked: bool,
     },
+}
+
+impl Launch<'_> {
+    /// Whether ranks divide the epochs.
+    pub(super) fn is_ranked(&self) -> bool {
+        matches!(self.consumer, Consumer::Command { ranked: true, .. })
+    }
 }
 
 impl Consumer {

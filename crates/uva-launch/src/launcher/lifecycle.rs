@@ -12,6 +12,7 @@ use super::janitor::Janitor;
 use super::launch::Launch;
 use super::messages::JanitorWord;
 use super::signals::Signals;
+use super::verdict::WatchedRank;
 use super::watch;
 use crate::checkpoint_files::CheckpointDirectory;
 use crate::mps;
@@ -20,6 +21,7 @@ use uva_runtime::backend::{Backend, CudaBackend, Decision, MpsWish, Partition, P
 use uva_runtime::control::{Control, Tally};
 use uva_runtime::memory::{ProcessMemory, Resident};
 use uva_runtime::metrics::{Observer, Roles};
+use uva_runtime::plan::RunPlan;
 use uva_runtime::topology::Stage;
 use uva_runtime::{DiskCounts, Features, RuntimeError};
 
@@ -190,7 +192,7 @@ impl Launcher {
         Ok(CudaBackend { ordinal, partition, ..cuda.clone() })
     }
 
-    /// Runs it to its end.
+    /// Runs it to its end, with one plan. Returns the outcome of that.
     ///
     /// # Errors
     /// As in the table of [`crate::launcher`]. In any case no process of the run is left.
@@ -207,28 +209,63 @@ impl Launcher {
         launch: Launch<'_>,
         observer: &mut dyn Observer,
     ) -> Result<Outcome, RuntimeError> {
+        let outcome = self.run_ranks(launch, observer)?.pop();
+        outcome.ok_or_else(|| RuntimeError::Failed("the run has no plan".to_owned()))
+    }
+
+    /// The same with a plan for each rank. Returns the outcome of each.
+    ///
+    /// # Errors
+    /// As [`Launcher::run`].
+    pub(crate) fn run_ranks(
+        &mut self,
+        launch: Launch<'_>,
+        observer: &mut dyn Observer,
+    ) -> Result<Vec<Outcome>, RuntimeError> {
         let started = Instant::now();
-        let plan = launch.plan;
-        let environments = launch.environments.clone().divided(self.mps.as_deref(), &plan.backend);
+        let plans = launch.plans;
+        let environments = launch.environments.clone();
+        let environments = match plans.first() {
+            Some(plan) => environments.divided(self.mps.as_deref(), &plan.backend),
+            None => environments,
+        };
         let launch = Launch { environments, ..launch };
-        let control = Arc::new(Control::create(&plan.options)?);
-        let fleet = Fleet::start(&launch, &control, &self.janitor, self.mps.clone())?;
-        observer.begun(&fleet.gauges(&control, plan));
-        let stages = fleet.stages();
-        let ended = watch::watch(fleet, &control, &mut self.signals, plan, &self.janitor, observer);
+        let control = |plan: &RunPlan| Control::create(&plan.options).map(Arc::new);
+        let controls = plans.iter().map(control).collect::<Result<Vec<_>, _>>()?;
+        let fleet = Fleet::start(&launch, &controls, &self.janitor, self.mps.clone())?;
+        // There are no figures of several ranks.
+        if let ([control], [plan]) = (&controls[..], plans) {
+            observer.begun(&fleet.gauges(control, plan));
+        }
+        let stages: Vec<_> = (0..plans.len()).map(|rank| fleet.stages(rank)).collect();
+        let ranks = plans.iter().zip(&controls);
+        let ranks =
+            ranks.map(|(plan, control)| WatchedRank { control, plan, deadline: None, retired: false });
+        let ended = watch::watch(fleet, ranks.collect(), &mut self.signals, &self.janitor, observer);
         // A role that is killed while it writes a checkpoint leaves its temporary file.
         if let (Err(_), Some(directory)) = (&ended, &self.checkpoint) {
             directory.remove_leftovers();
         }
         let done = ended?;
-        let (roles, tally) = (control.roles(), control.tally());
         let own = Resident::of_self().map(|resident| ProcessMemory::new("launcher", resident));
         let janitor = self.janitor.resident().map(|resident| ProcessMemory::new("janitor", resident));
-        let noted = |(stage, name): (Stage, String)| {
-            Some(ProcessMemory::new(name, control.memory(stage.counters())?))
-        };
-        let memory = own.into_iter().chain(janitor).chain(stages.into_iter().filter_map(noted)).collect();
-        let disk = (plan.options.features == Features::Disk).then(|| control.disk_reads());
-        Ok(Outcome { done, roles, tally, memory, disk, seconds: started.elapsed().as_secs_f64() })
+        // What the ranks share is told once.
+        let mut shared: Vec<_> = own.into_iter().chain(janitor).collect();
+        let seconds = started.elapsed().as_secs_f64();
+        let mut outcomes = Vec::with_capacity(plans.len());
+        for ((plan, control), stages) in plans.iter().zip(&controls).zip(stages) {
+            let noted = |(stage, name): (Stage, String)| {
+                Some(ProcessMemory::new(name, control.memory(stage.counters())?))
+            };
+            outcomes.push(Outcome {
+                done: done.clone(),
+                roles: control.roles(),
+                tally: control.tally(),
+                memory: shared.drain(..).chain(stages.into_iter().filter_map(noted)).collect(),
+                disk: (plan.options.features == Features::Disk).then(|| control.disk_reads()),
+                seconds,
+            });
+        }
+        Ok(outcomes)
     }
 }

@@ -8,6 +8,10 @@ use uva_runtime::topology::{Role, Stage};
 pub(crate) struct Member {
     /// The stage that names it: the last of its stages.
     pub stage: Stage,
+    /// Whose batches it prepares; 0 in a run without ranks, and of the consumer.
+    pub rank: usize,
+    /// What its name in messages ends with: its rank, in a run with ranks.
+    pub of_rank: String,
     pub process: ChildProcess,
     /// Its name in messages, where that is not its stage's.
     pub title: Option<String>,
@@ -22,8 +26,8 @@ impl Member {
     pub fn name(&self, samplers: usize) -> String {
         match (&self.title, self.stage.role) {
             (Some(title), _) => title.clone(),
-            (None, Role::Worker) if samplers > 1 => "process of the workers".to_owned(),
-            (None, _) => self.stage.title(samplers),
+            (None, Role::Worker) if samplers > 1 => format!("process of the workers{}", self.of_rank),
+            (None, _) => self.stage.title(samplers) + &self.of_rank,
         }
     }
 

@@ -5,10 +5,10 @@
 //! are not roles. The planner receives a task; its result comes with memory that holds the ids of the lists and rows.
 //! The janitor receives [`JanitorWord`]s.
 //!
-//! A command of the user's receives nothing unasked. It inherits a socket, and a process of it that wants the
-//! consumer's place [knocks](Knock) there. Several processes hold that socket, so the knock brings a channel of its
-//! own, over which the launcher answers. Where a command's process is a peer, the process that was started represents
-//! the one that attaches.
+//! A command of the user's receives nothing unasked. It inherits a socket, or the name of one, and a process of it
+//! that wants a consumer's place [knocks](Knock) there. Several processes know that socket, so the knock brings a
+//! channel of its own, over which the launcher answers. Where a command's process is a peer, the process that was
+//! started represents the one that attaches.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use uva_runtime::RuntimeError;
 use uva_runtime::backend::Backend;
 use uva_runtime::cache::Caches;
 use uva_runtime::metrics::{Event, Progress};
-use uva_runtime::options::{LoaderOptions, Passes};
+use uva_runtime::options::{LoaderOptions, Part, Passes};
 use uva_runtime::topology::{Resource, Stage};
 
 /// A process that helps a launcher.
@@ -77,15 +77,25 @@ pub(crate) struct Knock {
     /// Its [`PROTOCOL`](super::protocol::PROTOCOL); builds from before it existed send none.
     #[serde(default)]
     pub protocol: Option<u32>,
-    /// Its process number, as it sees it. The launcher relies on the kernel's instead.
+    /// Its process number, as it sees it. Where the kernel names the sender, the launcher relies on that instead.
     pub pid: u32,
+    /// Which rank it is, of how many.
+    #[serde(default)]
+    pub part: Part,
+    /// What shows that the launcher has started it, where the socket does not.
+    #[serde(default)]
+    pub secret: Option<u64>,
 }
 
 /// The answer over that channel.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
     /// It has the place. The consumer's descriptors come with the message.
-    Welcome(Box<Setup>),
+    Welcome {
+        setup: Box<Setup>,
+        /// What shows that the launcher answers, where the socket does not.
+        secret: Option<u64>,
+    },
     /// It does not have the place, and why.
     Refused(String),
 }
@@ -110,7 +120,7 @@ pub(crate) enum JanitorWord {
     },
     /// An MPS daemon of this run's own, about to be started.
     Daemon(mps::Leftover),
-    /// The roles. Their pidfds come with the message.
+    /// More roles. Their pidfds come with the message.
     Roles {
         /// Their process numbers.
         pids: Vec<u32>,

@@ -15,6 +15,7 @@
 //! socket an unnamed pair, and both vanish with the last process that holds them. A checkpoint that was being written
 //! is removed by name. An MPS daemon that the launcher started is stopped, and its directories are removed.
 
+mod address;
 mod attach;
 mod child;
 mod command_state;
@@ -40,8 +41,8 @@ mod verdict;
 mod watch;
 
 pub use crate::checkpoint_files::CheckpointDirectory;
-pub use attach::{Attached, attach, attach_unless};
-pub use door::VARIABLE;
+pub use address::VARIABLE;
+pub use attach::{Attached, attach, attach_as};
 pub use environments::Environments;
 pub(crate) use environments::without_mps;
 pub use helper::run as run_helper;

@@ -4,7 +4,7 @@
 //! with its own before it trusts anything else.
 
 /// Raised with every change of that layout; a test in this file detects such changes.
-pub const PROTOCOL: u32 = 21;
+pub const PROTOCOL: u32 = 23;
 
 /// The version that both sides must have: that of this crate, in the program and in the attached process.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -45,6 +45,7 @@ mod tests {
     use uva_runtime::backend::Backend;
     use uva_runtime::cache::Caches;
     use uva_runtime::control;
+    use uva_runtime::options::Part;
     use uva_runtime::{LoaderOptions, Passes};
 
     #[test]
@@ -83,9 +84,14 @@ mod tests {
             caches: Caches::default(),
             job: serde_json::to_value(AttachedJob::default()).unwrap(),
         };
-        let knock = Knock { version: VERSION.to_owned(), protocol: Some(PROTOCOL), pid: 1 };
+        let (version, part) = (VERSION.to_owned(), Part::default());
+        let knock = Knock { version, protocol: Some(PROTOCOL), pid: 1, part, secret: None };
         let mut found = BTreeSet::new();
-        fields(&serde_json::to_value(Answer::Welcome(Box::new(setup))).unwrap(), "", &mut found);
+        fields(
+            &serde_json::to_value(Answer::Welcome { setup: Box::new(setup), secret: None }).unwrap(),
+            "",
+            &mut found,
+        );
         fields(&serde_json::to_value(knock).unwrap(), "knock", &mut found);
         let messages = found.into_iter().collect::<Vec<_>>().join(" ");
         let header = format!("{:?}", BatchHeader::without_batch(HandOver::Batch));
@@ -99,23 +105,35 @@ mod tests {
             BatchHeader::BYTES
         );
         // If this fails: raise PROTOCOL, and write down here what it stands for from then on.
-        assert_eq!((PROTOCOL, stands_for.as_str()), (21, STANDS_FOR));
+        assert_eq!((PROTOCOL, stands_for.as_str()), (23, STANDS_FOR));
     }
 
     const STANDS_FOR: &str = "ring 1, hand-over 1, control page of 2 samplers 104 words, 15 a role, 960 bytes of BatchHeader { hash, \
-        sample_began, sample_ns, gather_began, gather_ns, list_reads, list_reads_cached, rows_cached, disk: BatchReads { bytes_asked, bytes_read, reads, cached_rows, \
-        kept_rows, ahead_rows, demanded_rows }, link_bytes, sum_entries, queue, pace, kind, \
-        split, summed, epoch, batch, seeds, nodes, layer_count, sampler, real_seeds, real_nodes, kept_rows, sum_rows, layers, .Welcome.backend \
-        .Welcome.caches.counted_epochs .Welcome.caches.dynamic .Welcome.caches.kept_rows .Welcome.caches.lists .Welcome.caches.reordered .Welcome.caches.rows \
-        .Welcome.dataset .Welcome.handed .Welcome.job.events .Welcome.loader.aggregate_argmax .Welcome.loader.aggregation .Welcome.loader.batch_dependency \
-        .Welcome.loader.batch_size .Welcome.loader.batch_slots .Welcome.loader.degrees .Welcome.loader.divides_sums .Welcome.loader.drop_last \
-        .Welcome.loader.edge_attr .Welcome.loader.edge_ids .Welcome.loader.expand .Welcome.loader.fanouts .Welcome.loader.feature_slots \
-        .Welcome.loader.feature_type .Welcome.loader.features .Welcome.loader.gather_threads .Welcome.loader.gathers_before_sums .Welcome.loader.hops .Welcome.loader.input_id .Welcome.loader.input_nodes \
-        .Welcome.loader.look_ahead .Welcome.loader.made_order .Welcome.loader.order_edges .Welcome.loader.order_file .Welcome.loader.order_tolerance .Welcome.loader.pad .Welcome.loader.part.index \
-        .Welcome.loader.part.of .Welcome.loader.pin_cores .Welcome.loader.pin_samplers .Welcome.loader.prepare .Welcome.loader.reader \
-        .Welcome.loader.replace .Welcome.loader.sampler_kind .Welcome.loader.samplers .Welcome.loader.seed .Welcome.loader.seed_order .Welcome.loader.shapes \
-        .Welcome.loader.shuffled.test .Welcome.loader.shuffled.train .Welcome.loader.shuffled.valid .Welcome.loader.slot_bytes .Welcome.loader.slot_room .Welcome.loader.sums_by_counts .Welcome.loader.sums_chosen_for .Welcome.loader.walk_length .Welcome.loader.walk_stop .Welcome.loader.walks \
-        .Welcome.passes.epochs .Welcome.passes.start.batch \
-        .Welcome.passes.start.epoch .Welcome.passes.steered .Welcome.passes.test .Welcome.passes.validate \
-        .Welcome.stages knock.pid knock.protocol knock.version";
+        sample_began, sample_ns, gather_began, gather_ns, list_reads, list_reads_cached, rows_cached, disk: \
+        BatchReads { bytes_asked, bytes_read, reads, cached_rows, kept_rows, ahead_rows, demanded_rows }, \
+        link_bytes, sum_entries, queue, pace, kind, split, summed, epoch, batch, seeds, nodes, layer_count, sampler, \
+        real_seeds, real_nodes, kept_rows, sum_rows, layers, .Welcome.secret .Welcome.setup.backend \
+        .Welcome.setup.caches.counted_epochs .Welcome.setup.caches.dynamic .Welcome.setup.caches.kept_rows \
+        .Welcome.setup.caches.list_homes .Welcome.setup.caches.list_weights .Welcome.setup.caches.lists \
+        .Welcome.setup.caches.reordered .Welcome.setup.caches.rows .Welcome.setup.dataset .Welcome.setup.handed \
+        .Welcome.setup.job.events .Welcome.setup.loader.aggregate_argmax .Welcome.setup.loader.aggregation \
+        .Welcome.setup.loader.batch_dependency .Welcome.setup.loader.batch_size .Welcome.setup.loader.batch_slots \
+        .Welcome.setup.loader.checked_files .Welcome.setup.loader.degrees .Welcome.setup.loader.divides_sums \
+        .Welcome.setup.loader.drop_last .Welcome.setup.loader.edge_attr .Welcome.setup.loader.edge_ids \
+        .Welcome.setup.loader.expand .Welcome.setup.loader.fanouts .Welcome.setup.loader.feature_slots \
+        .Welcome.setup.loader.feature_type .Welcome.setup.loader.features .Welcome.setup.loader.gather_threads \
+        .Welcome.setup.loader.gathers_before_sums .Welcome.setup.loader.hops .Welcome.setup.loader.input_id \
+        .Welcome.setup.loader.input_nodes .Welcome.setup.loader.look_ahead .Welcome.setup.loader.made_order \
+        .Welcome.setup.loader.order_edges .Welcome.setup.loader.order_file .Welcome.setup.loader.order_tolerance \
+        .Welcome.setup.loader.pad .Welcome.setup.loader.part.index .Welcome.setup.loader.part.of \
+        .Welcome.setup.loader.pin_cores .Welcome.setup.loader.pin_samplers .Welcome.setup.loader.prepare \
+        .Welcome.setup.loader.reader .Welcome.setup.loader.replace .Welcome.setup.loader.sampler_kind \
+        .Welcome.setup.loader.samplers .Welcome.setup.loader.seed .Welcome.setup.loader.seed_order \
+        .Welcome.setup.loader.shapes .Welcome.setup.loader.shuffled.test .Welcome.setup.loader.shuffled.train \
+        .Welcome.setup.loader.shuffled.valid .Welcome.setup.loader.slot_bytes .Welcome.setup.loader.slot_room \
+        .Welcome.setup.loader.sums_by_counts .Welcome.setup.loader.sums_chosen_for .Welcome.setup.loader.walk_length \
+        .Welcome.setup.loader.walk_stop .Welcome.setup.loader.walks .Welcome.setup.passes.epochs \
+        .Welcome.setup.passes.start.batch .Welcome.setup.passes.start.epoch .Welcome.setup.passes.steered \
+        .Welcome.setup.passes.test .Welcome.setup.passes.validate .Welcome.setup.stages knock.part.index \
+        knock.part.of knock.pid knock.protocol knock.secret knock.version";
 }

@@ -1,7 +1,7 @@
 //! A command of the user's as a run's consumer: how it is found, named and started.
 //!
 //! It is the user's own program: its standard streams, signals and children are its own affair. The launcher adds only
-//! one variable and the socket that this names ([`super::door`]).
+//! one variable and the socket that this leads to ([`super::address`]).
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
@@ -13,8 +13,8 @@ use uva_mem::Signal;
 use uva_mem::handover::Channel;
 use uva_mem::spawn::Inherit;
 
+use super::address::{Address, Secrets, Socket, VARIABLE};
 use super::child::{ChildProcess, set_variables};
-use super::door::Address;
 use super::environments::Environments;
 use super::member::Member;
 use uva_runtime::topology::{Role, Stage};
@@ -67,19 +67,17 @@ impl UserCommand {
         format!("command ({line})")
     }
 
-    /// Starts it. Also returns the end of the socket at which its processes knock. `on_gpu`: it will have work on a
-    /// GPU.
+    /// Starts it. Also returns the end of the socket at which its processes knock, and the secrets of those that are
+    /// `ranked`. `on_gpu`: it will have work on a GPU.
     pub(super) fn start(
         &self,
         environments: &Environments,
         on_gpu: bool,
-    ) -> Result<(Member, Channel), RuntimeError> {
+        ranked: bool,
+    ) -> Result<(Member, Channel, Option<Secrets>), RuntimeError> {
         let failed = |what: &dyn std::fmt::Display| {
             RuntimeError::Failed(format!("cannot start the {}: {what}", self.title()))
         };
-        let (ours, theirs) = Channel::pair().map_err(|error| failed(&error))?;
-        ours.refuse_other_users().map_err(|error| failed(&error))?;
-        let identity = theirs.identity().map_err(|error| failed(&error))?;
         let program = self.words.first().ok_or_else(|| failed(&"it has no words"))?;
         let mut command = Command::new(program);
         command.args(&self.words[1..]);
@@ -92,10 +90,22 @@ impl UserCommand {
         // work, and a program without a handler would be. There the attached process watches the launcher itself
         // (`attach`), and the janitor does the rest.
         let death_signal = if on_gpu { None } else { Some(Signal::TERM) };
-        let inherit = Inherit { channel: Some(theirs), death_signal, new_session: false };
-        if let Some(number) = inherit.apply(&mut command) {
-            let address = Address { launcher: std::process::id(), number, identity };
-            command.env(super::door::VARIABLE, address.to_string());
+        let inherit = Inherit { channel: None, death_signal, new_session: false };
+        let (ours, socket) = if ranked {
+            let (ours, name, secrets) = Socket::named().map_err(|error| failed(&error))?;
+            inherit.apply(&mut command);
+            (ours, Some(Socket::Named { name, secrets }))
+        } else {
+            let (ours, theirs) = Channel::pair().map_err(|error| failed(&error))?;
+            ours.refuse_other_users().map_err(|error| failed(&error))?;
+            let identity = theirs.identity().map_err(|error| failed(&error))?;
+            let number = Inherit { channel: Some(theirs), ..inherit }.apply(&mut command);
+            (ours, number.map(|number| Socket::Inherited { number, identity }))
+        };
+        let secrets = socket.as_ref().and_then(Socket::secrets);
+        if let Some(socket) = socket {
+            let address = Address { launcher: std::process::id(), socket };
+            command.env(VARIABLE, address.to_string());
         }
         let child = command.spawn().map_err(|error| self.not_started(&error))?;
         // The command holds its end of the socket. Only without it does the end of its processes close the socket.
@@ -103,12 +113,14 @@ impl UserCommand {
         tracing::info!(pid = child.id(), on_gpu, "the command is started");
         let member = Member {
             stage: Stage::CONSUMER,
+            rank: 0,
+            of_rank: String::new(),
             process: ChildProcess::new(Role::Consumer.name(), child, None)?,
             title: Some(self.title()),
             said_why: false,
             is_on_gpu: on_gpu,
         };
-        Ok((member, ours))
+        Ok((member, ours, secrets))
     }
 
     fn not_started(&self, error: &std::io::Error) -> RuntimeError {

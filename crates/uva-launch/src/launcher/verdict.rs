@@ -22,7 +22,7 @@ const UNPINNING: Duration = Duration::from_secs(60);
 /// Why a run ends early. Ordered: the larger one is nearer to the cause.
 #[derive(Debug)]
 pub(super) struct Cause {
-    rank: Rank,
+    nearness: Nearness,
     /// When it failed, on the machine's clock since boot. Of two failed roles the first is the cause: its failure may
     /// have caused the other's.
     at: Duration,
@@ -30,7 +30,7 @@ pub(super) struct Cause {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Rank {
+pub(super) enum Nearness {
     /// A role ended because another had ended.
     Follows,
     /// A role reported its failure itself.
@@ -42,30 +42,45 @@ pub(super) enum Rank {
 }
 
 pub(super) struct Watch<'a> {
-    pub control: &'a Control,
-    pub plan: &'a RunPlan,
+    /// Whose batches the roles prepare; a run without ranks has one.
+    pub ranks: Vec<WatchedRank<'a>>,
     pub cause: Option<Cause>,
     pub done: Option<Value>,
-    /// When the roles that still run are killed; set once the run is ending.
-    pub deadline: Option<Instant>,
     pub interrupted: Option<i32>,
     /// What is known of the command, where the consumer is one.
     pub command: Option<CommandState>,
 }
 
+/// What the watch knows of a rank.
+pub(super) struct WatchedRank<'a> {
+    pub control: &'a Control,
+    pub plan: &'a RunPlan,
+    /// When its roles that still run are killed; set once they shall end.
+    pub deadline: Option<Instant>,
+    /// The roles were notified that nobody takes batches any more.
+    pub retired: bool,
+}
+
 impl Watch<'_> {
     /// Processes one report.
     pub fn take_report(&mut self, payload: &[u8], whose: &Speaker<'_>, observer: &mut dyn Observer) -> Heard {
-        let Speaker { name, counters } = *whose;
+        let Speaker { name, rank, counters } = *whose;
+        let control = self.ranks[rank].control;
         let mut heard = Heard::Other;
         let outcome = match serde_json::from_slice::<Report>(payload) {
-            Ok(Report::Event(event)) => observer.event(&event),
+            Ok(Report::Event(event)) => observer.event_of(rank, &event),
             Ok(Report::Progress(progress)) => {
-                observer.progress(&progress, self.control.roles().bottleneck());
+                // The others walk beside the first one.
+                if rank == 0 {
+                    observer.progress(&progress, control.roles().bottleneck());
+                }
                 Ok(())
             }
             Ok(Report::Note(line)) => {
-                observer.note(&line);
+                match self.ranks.len() {
+                    1 => observer.note(&line),
+                    _ => observer.note(&format!("rank {rank}: {line}")),
+                }
                 Ok(())
             }
             Ok(Report::Done(value)) => {
@@ -75,9 +90,9 @@ impl Watch<'_> {
             Ok(Report::Failed { error, at }) => {
                 heard = Heard::Failed;
                 let follows = matches!(error, RuntimeError::PeerGone(_));
-                let rank = if follows { Rank::Follows } else { Rank::Failed };
-                let whereabouts = format!("the {name} failed {}", self.whereabouts(counters));
-                self.blame(rank, at, error.of_role(&whereabouts));
+                let nearness = if follows { Nearness::Follows } else { Nearness::Failed };
+                let whereabouts = format!("the {name} failed {}", self.whereabouts(rank, counters));
+                self.blame(nearness, at, error.of_role(&whereabouts));
                 Ok(())
             }
             Err(error) => {
@@ -85,21 +100,22 @@ impl Watch<'_> {
             }
         };
         if let Err(error) = outcome {
-            self.blame(Rank::Asked, since_boot(), error);
+            self.blame(Nearness::Asked, since_boot(), error);
         }
         heard
     }
 
     /// Records why the run ends, keeps the error nearest to the cause, and begins to end the run.
-    pub fn blame(&mut self, rank: Rank, at: Duration, error: RuntimeError) {
-        if rank == Rank::Follows && self.command.is_some() && self.done.is_some() {
+    pub fn blame(&mut self, nearness: Nearness, at: Duration, error: RuntimeError) {
+        if nearness == Nearness::Follows && self.command.is_some() && self.done.is_some() {
             // This follows the command's good end, which a process that it left behind notices too.
             return;
         }
-        tracing::info!(?rank, %error, "the run is to end before its time");
-        let nearer = |known: &Cause| rank > known.rank || (rank == known.rank && at < known.at);
+        tracing::info!(?nearness, %error, "the run is to end before its time");
+        let nearer =
+            |known: &Cause| nearness > known.nearness || (nearness == known.nearness && at < known.at);
         if self.cause.as_ref().is_none_or(nearer) {
-            self.cause = Some(Cause { rank, at, error });
+            self.cause = Some(Cause { nearness, at, error });
         }
         self.wind_down();
     }
@@ -107,26 +123,36 @@ impl Watch<'_> {
     /// Tells every role to return, and sets the deadline for that: short after a failure, longer otherwise, since a
     /// producer may have a large table to unpin.
     pub fn wind_down(&mut self) {
-        self.control.set_stop(Stop::Now);
-        let grace = if self.cause.is_some() || self.interrupted.is_some() { GRACE } else { UNPINNING };
-        let deadline = Instant::now() + grace;
-        self.deadline = Some(self.deadline.map_or(deadline, |known| known.min(deadline)));
+        (0..self.ranks.len()).for_each(|rank| self.wind_down_rank(rank));
     }
 
-    pub fn whereabouts(&self, counters: usize) -> String {
-        self.plan.whereabouts(self.control, counters)
+    /// The same for the roles of one rank.
+    pub fn wind_down_rank(&mut self, rank: usize) {
+        let grace = if self.cause.is_some() || self.interrupted.is_some() { GRACE } else { UNPINNING };
+        let deadline = Instant::now() + grace;
+        let rank = &mut self.ranks[rank];
+        rank.control.set_stop(Stop::Now);
+        rank.deadline = Some(rank.deadline.map_or(deadline, |known| known.min(deadline)));
+    }
+
+    /// The batch that these counters of a rank are at.
+    pub fn whereabouts(&self, rank: usize, counters: usize) -> String {
+        let rank = &self.ranks[rank];
+        rank.plan.whereabouts(rank.control, counters)
     }
 
     pub fn advice(&self) -> &'static str {
-        if self.plan.checkpointed { "; --resume continues from the last checkpoint" } else { "" }
+        if self.ranks[0].plan.checkpointed { "; --resume continues from the last checkpoint" } else { "" }
     }
 
     pub fn verdict(self) -> Result<Value, RuntimeError> {
         match (self.interrupted, self.cause, self.done) {
             // A person's request explains all that came after it, except a failure that a role reported.
-            (Some(signal), None | Some(Cause { rank: Rank::Follows | Rank::Died | Rank::Asked, .. }), _) => {
-                Err(RuntimeError::Interrupted(signal))
-            }
+            (
+                Some(signal),
+                None | Some(Cause { nearness: Nearness::Follows | Nearness::Died | Nearness::Asked, .. }),
+                _,
+            ) => Err(RuntimeError::Interrupted(signal)),
             (_, Some(cause), _) => Err(cause.error),
             (None, None, Some(done)) => Ok(done),
             (None, None, None) => {
@@ -148,6 +174,8 @@ pub(super) enum Heard {
 /// The sender of a report.
 pub(super) struct Speaker<'a> {
     pub name: &'a str,
+    /// Whose batches it prepares or takes.
+    pub rank: usize,
     /// The index of its counters on the control page.
     pub counters: usize,
 }

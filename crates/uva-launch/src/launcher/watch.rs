@@ -13,27 +13,24 @@ use super::command_state::CommandState;
 use super::fleet::Fleet;
 use super::janitor::Janitor;
 use super::signals::Signals;
-use super::verdict::{Heard, Rank, Speaker, Watch};
+use super::verdict::{Heard, Nearness, Speaker, Watch, WatchedRank};
 use uva_runtime::RuntimeError;
 use uva_runtime::clock::since_boot;
-use uva_runtime::control::{Control, Stop};
+use uva_runtime::control::Stop;
 use uva_runtime::metrics::Observer;
-use uva_runtime::plan::RunPlan;
 use uva_runtime::signal_name;
 use uva_runtime::topology::Role;
 
 /// Watches the fleet to its end. Returns the consumer's result.
 pub(super) fn watch(
     mut fleet: Fleet,
-    control: &Control,
+    ranks: Vec<WatchedRank<'_>>,
     signals: &mut Signals,
-    plan: &RunPlan,
     janitor: &Janitor,
     observer: &mut dyn Observer,
 ) -> Result<Value, RuntimeError> {
     let command = fleet.door.is_some().then(CommandState::begin);
-    let mut watch =
-        Watch { control, plan, cause: None, done: None, deadline: None, interrupted: None, command };
+    let mut watch = Watch { ranks, cause: None, done: None, interrupted: None, command };
     while !fleet.all_ended() {
         wait(&fleet, signals, watch.next_deadline(&fleet)).map_err(|error| {
             RuntimeError::Failed(format!("the launcher cannot wait for its roles: {error}"))
@@ -48,8 +45,10 @@ pub(super) fn watch(
             watch.hear(&mut fleet, member, observer);
         }
         // After reading the messages, and even if there were none: a role that keeps talking is ended too.
-        if watch.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            fleet.end_roles();
+        for (rank, watched) in watch.ranks.iter().enumerate() {
+            if watched.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                fleet.end_roles(rank);
+            }
         }
         watch.end_command_in_time(&mut fleet);
     }
@@ -63,10 +62,10 @@ impl Watch<'_> {
         let name = signal_name(signal);
         tracing::info!(signal = %name, again, "a signal came");
         if again {
-            self.blame(Rank::Asked, since_boot(), RuntimeError::Interrupted(signal));
+            self.blame(Nearness::Asked, since_boot(), RuntimeError::Interrupted(signal));
             observer.note(&format!("{name} again: ending at once"));
         } else {
-            self.control.set_stop(Stop::Soon);
+            self.ranks.iter().for_each(|rank| rank.control.set_stop(Stop::Soon));
             let how = if signal == SIGINT { "press Ctrl-C" } else { "send it" };
             let what = match self.pass_on(signal, fleet) {
                 None => "finishing this batch, then stopping",
@@ -92,7 +91,9 @@ impl Watch<'_> {
         }
         let member = &fleet.members[member];
         let Some(status) = member.process.ended else { return };
-        let name = member.name(self.plan.options.samplers);
+        let WatchedRank { control, plan, .. } = self.ranks[member.rank];
+        let samplers = plan.options.samplers;
+        let name = member.name(samplers);
         tracing::info!(ended = name, pid = member.pid(), %status, "a role's process has ended");
         // A consumer that was asked to stop has nothing more to report either.
         let expected = match member.stage.role {
@@ -106,7 +107,7 @@ impl Watch<'_> {
             }
             return;
         }
-        let place = self.whereabouts(member.counters(self.control, self.plan.options.samplers));
+        let place = self.whereabouts(member.rank, member.counters(control, samplers));
         let how = match (status.signal(), status.code()) {
             (Some(signal), _) => format!("was killed by {}", signal_name(signal)),
             (None, Some(code)) => format!("ended with exit code {code}"),
@@ -118,12 +119,14 @@ impl Watch<'_> {
             self.advice()
         ));
         // A role that failed in an orderly way has reported why; one that panicked, for example, has not.
-        let rank = if member.said_why { Rank::Follows } else { Rank::Died };
-        self.blame(rank, since_boot(), error);
+        let nearness = if member.said_why { Nearness::Follows } else { Nearness::Died };
+        self.blame(nearness, since_boot(), error);
     }
 
     fn read_reports(&mut self, fleet: &mut Fleet, member: usize, observer: &mut dyn Observer) {
-        let samplers = self.plan.options.samplers;
+        let rank = fleet.members[member].rank;
+        let WatchedRank { control, plan, .. } = self.ranks[rank];
+        let samplers = plan.options.samplers;
         let name = fleet.members[member].name(samplers);
         while let Some(channel) = &fleet.members[member].process.channel {
             let message = match channel.recv_within(Duration::ZERO) {
@@ -134,8 +137,8 @@ impl Watch<'_> {
                     return;
                 }
             };
-            let counters = fleet.members[member].counters(self.control, samplers);
-            let whose = Speaker { name: &name, counters };
+            let counters = fleet.members[member].counters(control, samplers);
+            let whose = Speaker { name: &name, rank, counters };
             match self.take_report(&message.payload, &whose, observer) {
                 Heard::Done(value) => self.done = Some(value),
                 Heard::Failed => fleet.members[member].said_why = true,
@@ -147,9 +150,10 @@ impl Watch<'_> {
     /// When the watch has to act even if no message arrives.
     fn next_deadline(&self, fleet: &Fleet) -> Option<Instant> {
         // The roles' own deadline passes once: after it they are gone, and the command may take its time.
-        let roles = self.deadline.filter(|_| !fleet.roles_have_ended());
+        let roles = self.ranks.iter().enumerate();
+        let roles = roles.filter_map(|(rank, of)| of.deadline.filter(|_| !fleet.roles_have_ended(rank)));
         let command = self.command.as_ref().and_then(|command| command.next_deadline(fleet));
-        roles.into_iter().chain(command).min()
+        roles.chain(command).min()
     }
 }
 
@@ -183,7 +187,7 @@ fn wait(fleet: &Fleet, signals: &Signals, deadline: Option<Instant>) -> rustix::
         fds.extend(
             door.knocks.as_ref().map(|knocks| PollFd::from_borrowed_fd(knocks.as_fd(), PollFlags::IN)),
         );
-        if let Some(attached) = &door.attached {
+        for attached in door.attached() {
             if !attached.ended {
                 fds.push(PollFd::from_borrowed_fd(attached.pidfd.as_fd(), PollFlags::IN));
             }

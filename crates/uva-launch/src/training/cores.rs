@@ -1,6 +1,8 @@
 //! How many threads each stage of a run on the CPU gets: a few batches are timed, stage by stage, and the cores are divided
 //! by that.
 
+use std::slice;
+
 use uva_options::OptionError;
 use uva_plan::{OfStages, StageLine, TimedThreads, divide_cores};
 use uva_runtime::cache::CacheContents;
@@ -52,7 +54,7 @@ impl TrainingRun {
         let job = StagesToTime { training: training.options.clone(), loader: plan.options.clone(), threads };
         let launch = Launch {
             dataset: self.draft.dataset.path(),
-            plan: &trial,
+            plans: slice::from_ref(&trial),
             caches: &CacheContents::default(),
             consumer: program.consumer(&Job::Times(Box::new(job)))?,
             environments: training.environments(program),

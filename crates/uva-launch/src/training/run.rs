@@ -1,5 +1,6 @@
 //! A whole training run: checks first everything that can be checked, then starts the roles, and sums up at the end.
 
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Instant;
@@ -188,6 +189,11 @@ impl TrainingRun {
     pub fn with_cores(mut self, chosen: ChosenCores) -> Self {
         self.training.cores = Some(chosen);
         self
+    }
+
+    /// Whether a GPU trains.
+    pub fn is_on_gpu(&self) -> bool {
+        self.training.decision.backend.cuda().is_some()
     }
 
     /// Threads of the model's arithmetic on the CPU; `None` where a GPU trains, or libtorch chooses.
@@ -384,7 +390,7 @@ impl Training {
     ) -> Result<(TrainingOutcome, Told), RuntimeError> {
         let launch = Launch {
             dataset: prepared.dataset.path(),
-            plan: &prepared.plan,
+            plans: slice::from_ref(&prepared.plan),
             caches: &prepared.contents,
             consumer: program.consumer(&Job::Train(self.options.clone()))?,
             environments: self.environments(program),

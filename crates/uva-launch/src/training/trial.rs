@@ -1,6 +1,7 @@
 //! The bytes that `--gpu-cache auto` and the rows of a hop set may take on a GPU: what a trial run of one training batch leaves
 //! free.
 
+use std::slice;
 use std::sync::Arc;
 
 use uva_graph::Dataset;
@@ -50,7 +51,7 @@ pub(super) fn bytes_left(
     let contents = CacheContents::default();
     let launch = Launch {
         dataset: dataset.path(),
-        plan: &plan,
+        plans: slice::from_ref(&plan),
         caches: &contents,
         consumer: program.consumer(&Job::Trial(training.clone()))?,
         environments,

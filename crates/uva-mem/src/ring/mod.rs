@@ -12,6 +12,8 @@
 //! - slot `i`'s header of 32 bytes ([`protocol::SlotHeader`]) at byte `128 * (i + 1)`
 //! - the payloads from the next multiple of 4096 on, each at a multiple of 4096
 //!
+//! Several rings of one shape may [share a region](Ring::create_set). They lie in it one after another.
+//!
 //! Threads and processes use the same code. Clone a [`Ring`] for a thread; for a process, hand [`Ring::fd`] over and
 //! [`Ring::open`] it there.
 
@@ -88,7 +90,9 @@ impl RingShape {
 struct Inner {
     name: String,
     shape: RingShape,
-    region: SharedRegion,
+    region: Arc<SharedRegion>,
+    /// The first byte of this ring in the region: a multiple of 4096.
+    start: usize,
     payload_start: usize,
     payload_stride: usize,
     patience: Patience,
@@ -117,6 +121,15 @@ impl Ring {
         Self::fresh(name, shape, |region, bytes| SharedRegion::create_with(region, bytes, pages))
     }
 
+    /// Creates `count` rings of one shape (at least one) in one region, so that one descriptor hands all of them over.
+    /// They have nothing else in common. [`Ring::populate`] and [`Ring::pages`] of each speak of the whole region.
+    ///
+    /// # Errors
+    /// As [`Ring::create`]; [`RingError::Shape`] also for no ring.
+    pub fn create_set(name: &str, shape: RingShape, count: usize) -> Result<Vec<Self>, RingError> {
+        Self::fresh_set(name, shape, count, SharedRegion::create)
+    }
+
     /// As [`Ring::create`], for threads of this process: it cannot be handed over.
     ///
     /// # Errors
@@ -130,16 +143,28 @@ impl Ring {
         shape: RingShape,
         region: impl FnOnce(&str, usize) -> Result<SharedRegion, RegionError>,
     ) -> Result<Self, RingError> {
-        let bytes = Self::bytes(name, shape)?;
+        // One ring was asked for, so there is one.
+        Ok(Self::fresh_set(name, shape, 1, region)?.swap_remove(0))
+    }
+
+    fn fresh_set(
+        name: &str,
+        shape: RingShape,
+        count: usize,
+        region: impl FnOnce(&str, usize) -> Result<SharedRegion, RegionError>,
+    ) -> Result<Vec<Self>, RingError> {
+        let bytes = Self::bytes(name, shape, count)?;
         let region = region(&format!("uva-ring-{name}"), bytes)
             .map_err(|source| RingError::Region { ring: name.to_owned(), source })?;
-        let ring = Self::over(name, shape, region);
-        // Nobody else knows the region yet. The hand-over of its descriptor, or of the ring to a thread, orders these
-        // stores before any reader of them.
-        for (word, value) in ring.region_words().iter().zip(Self::expected_words(shape)) {
-            word.store(value, Ordering::Release);
+        let rings = Self::over(name, shape, count, region);
+        for ring in &rings {
+            // Nobody else knows the region yet. The hand-over of its descriptor, or of the ring to a thread, orders
+            // these stores before any reader of them.
+            for (word, value) in ring.region_words().iter().zip(Self::expected_words(shape)) {
+                word.store(value, Ordering::Release);
+            }
         }
-        Ok(ring)
+        Ok(rings)
     }
 
     /// Opens a ring that another process created with the same shape.
@@ -148,46 +173,61 @@ impl Ring {
     /// [`RingError::Mismatch`] when the region states another shape or is no ring, [`RingError::Region`] when the
     /// descriptor is no sealed region of the right size.
     pub fn open(name: &str, fd: OwnedFd, shape: RingShape) -> Result<Self, RingError> {
-        let bytes = Self::bytes(name, shape)?;
-        let region = SharedRegion::from_fd(&format!("uva-ring-{name}"), fd, bytes)
-            .map_err(|source| RingError::Region { ring: name.to_owned(), source })?;
-        let ring = Self::over(name, shape, region);
-        let fields = ["magic", "version", "number of slots", "payload size", "checksum"];
-        for ((word, expected), field) in
-            ring.region_words().iter().zip(Self::expected_words(shape)).zip(fields)
-        {
-            let found = word.load(Ordering::Acquire);
-            if found != expected {
-                let what = format!("its {field} is {found:#x} instead of {expected:#x}");
-                return Err(RingError::Mismatch { ring: name.to_owned(), what });
-            }
-        }
-        Ok(ring)
+        Ok(Self::open_set(name, fd, shape, 1)?.swap_remove(0))
     }
 
-    fn bytes(name: &str, shape: RingShape) -> Result<usize, RingError> {
-        shape.region_bytes().ok_or_else(|| RingError::Shape {
+    /// Opens the rings that another process created as a [set](Ring::create_set) of the same shape and number.
+    ///
+    /// # Errors
+    /// As [`Ring::open`]; [`RingError::Shape`] for no ring.
+    pub fn open_set(name: &str, fd: OwnedFd, shape: RingShape, count: usize) -> Result<Vec<Self>, RingError> {
+        let bytes = Self::bytes(name, shape, count)?;
+        let region = SharedRegion::from_fd(&format!("uva-ring-{name}"), fd, bytes)
+            .map_err(|source| RingError::Region { ring: name.to_owned(), source })?;
+        let rings = Self::over(name, shape, count, region);
+        let fields = ["magic", "version", "number of slots", "payload size", "checksum"];
+        for ring in &rings {
+            let words = ring.region_words().iter().zip(Self::expected_words(shape));
+            for ((word, expected), field) in words.zip(fields) {
+                let found = word.load(Ordering::Acquire);
+                if found != expected {
+                    let what = format!("its {field} is {found:#x} instead of {expected:#x}");
+                    return Err(RingError::Mismatch { ring: ring.inner.name.clone(), what });
+                }
+            }
+        }
+        Ok(rings)
+    }
+
+    fn bytes(name: &str, shape: RingShape, count: usize) -> Result<usize, RingError> {
+        let bytes = shape.region_bytes().and_then(|bytes| bytes.checked_mul(count));
+        bytes.filter(|&bytes| bytes > 0 && isize::try_from(bytes).is_ok()).ok_or_else(|| RingError::Shape {
             ring: name.to_owned(),
             slots: shape.slots,
             payload_bytes: shape.payload_bytes,
         })
     }
 
-    fn over(name: &str, shape: RingShape, region: SharedRegion) -> Self {
-        // `region_bytes` did not overflow, so neither do these: they are part of it.
+    /// The rings of a region of [`Ring::bytes`] bytes. One alone has the name, those of a set a number besides.
+    fn over(name: &str, shape: RingShape, count: usize, region: SharedRegion) -> Vec<Self> {
+        // `Ring::bytes` did not overflow, so neither do these: they are part of it.
         let payload_start = shape.payload_start().unwrap_or(usize::MAX);
         let payload_stride = shape.payload_stride().unwrap_or(usize::MAX);
+        let ring_bytes = shape.region_bytes().unwrap_or(usize::MAX);
         let patience = Patience { spins: SPINS, interval: LIVENESS_INTERVAL };
-        Self {
+        let region = Arc::new(region);
+        let ring = |index: usize| Self {
             inner: Arc::new(Inner {
-                name: name.to_owned(),
+                name: if count == 1 { name.to_owned() } else { format!("{name} {index}") },
                 shape,
-                region,
+                region: Arc::clone(&region),
+                start: index * ring_bytes,
                 payload_start,
                 payload_stride,
                 patience,
             }),
-        }
+        };
+        (0..count).map(ring).collect()
     }
 
     fn expected_words(shape: RingShape) -> [u64; REGION_WORDS] {
@@ -195,8 +235,8 @@ impl Ring {
     }
 
     fn region_words(&self) -> &[AtomicU64; REGION_WORDS] {
-        // SAFETY: all access to the first page of a ring's region goes through these atomics.
-        unsafe { self.inner.region.at(0) }
+        // SAFETY: all access to the first page of a ring goes through these atomics and those of its slots' headers.
+        unsafe { self.inner.region.at(self.inner.start) }
     }
 
     /// Its name, for messages.
@@ -261,16 +301,19 @@ impl Inner {
     fn header(&self, slot: u32) -> &SlotHeader<SharedWord> {
         assert!(slot < self.shape.slots, "slot {slot} of ring `{}` with {}", self.name, self.shape.slots);
         // SAFETY: `SlotHeader<SharedWord>` is `repr(C)` and consists of atomics. Headers are 128 bytes apart from byte
-        // 128 on and end before the payloads. All access goes through this type.
-        unsafe { self.region.at(header_offset(slot)) }
+        // 128 of the ring on and end before the payloads. All access goes through this type.
+        unsafe { self.region.at(self.start + header_offset(slot)) }
     }
 
     /// The first byte of a slot's payload, `payload_bytes` long.
     fn payload(&self, slot: u32) -> *mut u8 {
         assert!(slot < self.shape.slots, "slot {slot} of ring `{}` with {}", self.name, self.shape.slots);
-        // SAFETY: `payload_start + slots * payload_stride` is the region's size (`RingShape::region_bytes`), so the
-        // result is in bounds for every slot. So are `payload_bytes` from it, since `payload_bytes <= payload_stride`.
-        unsafe { self.region.as_ptr().add(self.payload_start + slot as usize * self.payload_stride) }
+        // SAFETY: `payload_start + slots * payload_stride` is a ring's size (`RingShape::region_bytes`), and the region
+        // has room for all its rings from their starts on (`Ring::bytes`). So the result is in bounds for every slot,
+        // and `payload_bytes` from it are too, since `payload_bytes <= payload_stride`.
+        unsafe {
+            self.region.as_ptr().add(self.start + self.payload_start + slot as usize * self.payload_stride)
+        }
     }
 
     fn error(&self, slot: u32, sequence: u64, fault: Fault) -> RingError {

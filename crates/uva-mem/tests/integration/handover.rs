@@ -196,6 +196,27 @@ fn a_closed_end_is_told_from_everything_else() {
 }
 
 #[test]
+fn a_named_end_gets_what_is_sent_to_its_name_and_the_name_is_gone_with_it() {
+    let name = format!("uva-mem-test-{}", std::process::id());
+    assert!(matches!(Channel::to_named(&name), Err(HandoverError::Closed)));
+    let named = Channel::named(&name).unwrap();
+    assert!(matches!(Channel::named(&name), Err(HandoverError::System { doing: "bind", .. })));
+    let senders = [(); 2].map(|()| Channel::to_named(&name).unwrap());
+    let file = tempfile::tempfile().unwrap();
+    for (sender, payload) in senders.iter().zip([b"one", b"two"]) {
+        sender.send(payload, &[file.as_fd()]).unwrap();
+    }
+    for payload in [b"one", b"two"] {
+        let received = named.recv().unwrap();
+        assert_eq!((&received.payload[..], received.fds.len()), (&payload[..], 1));
+    }
+    assert!(matches!(named.recv_within(Duration::ZERO), Err(HandoverError::TimedOut(_))));
+    drop(named);
+    assert!(matches!(senders[0].send(b"three", &[]), Err(HandoverError::Closed)));
+    assert!(matches!(Channel::to_named(&name), Err(HandoverError::Closed)));
+}
+
+#[test]
 fn silence_ends_with_a_time_out() {
     let (_here, there) = Channel::pair().unwrap();
     assert!(matches!(there.recv_within(Duration::from_millis(1)), Err(HandoverError::TimedOut(_))));

@@ -50,6 +50,38 @@ fn batches_of_several_writers_arrive_whole_and_in_order() {
 }
 
 #[test]
+fn rings_of_a_set_share_one_descriptor_and_no_byte() {
+    const CAPACITY: usize = 5000;
+    let shape = RingShape { slots: 2, payload_bytes: CAPACITY };
+    let rings = Ring::create_set("set", shape, 3).unwrap();
+    let fd = || rings[2].fd().unwrap().try_clone_to_owned().unwrap();
+    let opened = Ring::open_set("set", fd(), shape, 3).unwrap();
+    assert_eq!(opened.iter().map(Ring::name).collect::<Vec<_>>(), ["set 0", "set 1", "set 2"]);
+    // All slots of all rings are full before any is read.
+    for sequence in 0..2 {
+        for (index, ring) in rings.iter().enumerate() {
+            let mut writer = ring.writer();
+            let mut slot = writer.acquire(sequence, &AlwaysAlive).unwrap();
+            slot.payload_mut().fill(10 * index as u8 + sequence as u8);
+            slot.publish(CAPACITY as u64).unwrap();
+        }
+    }
+    for (index, ring) in opened.iter().enumerate() {
+        let mut reader = ring.reader();
+        for sequence in 0..2 {
+            let slot = reader.acquire(sequence, &AlwaysAlive).unwrap();
+            assert_eq!(slot.payload(), [10 * index as u8 + sequence as u8; CAPACITY], "ring {index}");
+        }
+    }
+    for (shape, count) in [(shape, 2), (shape, 4), (RingShape { payload_bytes: CAPACITY + 1, ..shape }, 3)] {
+        assert!(Ring::open_set("set", fd(), shape, count).is_err(), "{count} rings of {shape:?}");
+    }
+    for count in [0, usize::MAX] {
+        assert!(matches!(Ring::create_set("set", shape, count), Err(RingError::Shape { .. })));
+    }
+}
+
+#[test]
 fn a_ring_for_threads_has_no_descriptor_and_huge_pages_where_the_system_has_them() {
     let ring = Ring::for_threads("test", RingShape { slots: 2, payload_bytes: 16 << 20 }).unwrap();
     assert!(ring.fd().is_none());

@@ -14,11 +14,19 @@ use rayon::ThreadPool;
 use std::mem::MaybeUninit;
 use std::ops::{Add, Div, Mul, Sub};
 
-/// Prefetch distance in edges. Not yet tuned: on a machine kept busy by other jobs, distances of 4, 8, 16 and 24 could
-/// not be distinguished. The example `aggregation` of uva-train with 16384 × 10 edges, 110000 sources and width 128
-/// took 13.4, 5.0, 13.0 and 8.9 ms forward with weights. A mean, which is the same work, took 17.0, 12.5, 9.6 and 12.8
-/// ms.
-const AHEAD: usize = 8;
+/// Prefetch distance in edges. All lines of a row are prefetched, into the second-level cache (`prefetcht1`).
+///
+/// Milliseconds of the outermost means of batches of 1000, rows of 100 values, AVX-512 on one core of a shared AMD EPYC;
+/// medians of 40, of two rounds in turns, on a quiet machine. Sums straight from a table, and of gathered rows:
+///
+/// | lists | into the first level: 8 | 16 | 32 | 48 | into the second: 8 | 16 | 32 | 48 |
+/// |---|---|---|---|---|---|---|---|---|
+/// | power law, 10,10, table | 4.97 | 5.01 | 5.01 | 5.19 | 3.90 | 3.72 | 3.92 | 4.05 |
+/// | gathered | 2.32 | 2.46 | 2.45 | 2.56 | 1.84 | 1.88 | 1.88 | 1.95 |
+/// | the same, float16, table | 3.24 | 3.12 | 3.45 | 3.52 | 2.94 | 2.84 | 2.94 | 2.98 |
+/// | power law, 15,10,5, table | 43.1 | 42.4 | 44.0 | 45.1 | 39.4 | 37.8 | 38.8 | 40.2 |
+/// | citation, 10,10, table | 2.43 | 2.30 | 2.56 | 2.68 | 2.33 | 2.07 | 2.12 | 2.14 |
+const AHEAD: usize = 16;
 
 /// An element of rows: f32 or f64.
 pub trait Element:
@@ -550,11 +558,11 @@ macro_rules! vectors {
                         job.rows.expect(place((edge + 2 * AHEAD).min(last)));
                         let ahead = row((edge + AHEAD).min(last));
                         for line in 0..(N * LANES * L::BYTES).div_ceil(64) {
-                            _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(line * 64).cast());
+                            _mm_prefetch::<_MM_HINT_T1>(ahead.wrapping_add(line * 64).cast());
                         }
                         if R::SCATTERED {
                             // A row that does not begin on a line ends on one more.
-                            _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(columns * L::BYTES - 1).cast());
+                            _mm_prefetch::<_MM_HINT_T1>(ahead.wrapping_add(columns * L::BYTES - 1).cast());
                         }
                         let row = row(edge);
                         if LARGEST {

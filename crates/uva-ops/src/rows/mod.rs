@@ -17,7 +17,7 @@ mod widening;
 pub use copy::{RowCopy, RowKind, Way, copy_rows};
 pub use ids::any_outside;
 pub use sink::LINE;
-pub use source::{CachedTable, Source, TableRows};
+pub use source::{CachedTable, JoinedTables, Source, TableRows};
 pub use widening::NarrowFloat;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use widening::each_narrow;

@@ -74,3 +74,78 @@ impl Source for CachedTable<'_> {
         prefetch(self.map.as_ptr().wrapping_add(id as usize));
     }
 }
+
+/// Several tables of rows of one size, numbered through: the rows of the first come first.
+#[derive(Clone, Copy)]
+pub struct JoinedTables<'t, const N: usize> {
+    tables: [&'t [u8]; N],
+    /// The number of each table's first row.
+    starts: [usize; N],
+    rows: usize,
+    row_bytes: usize,
+}
+
+impl<'t, const N: usize> JoinedTables<'t, N> {
+    /// Of these tables, rows of `row_bytes` bytes each (at least 1) without gaps. A table may be empty.
+    ///
+    /// # Panics
+    /// When a table is not whole rows.
+    pub fn new(tables: [&'t [u8]; N], row_bytes: usize) -> Self {
+        let mut rows = 0;
+        let starts = tables.map(|table| {
+            assert!(table.len().is_multiple_of(row_bytes), "{} bytes in rows of {row_bytes}", table.len());
+            let start = rows;
+            rows += table.len() / row_bytes;
+            start
+        });
+        Self { tables, starts, rows, row_bytes }
+    }
+
+    /// How many rows all tables have.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+}
+
+impl<const N: usize> Source for JoinedTables<'_, N> {
+    #[inline(always)]
+    unsafe fn row(self, id: i64) -> (*const u8, u64) {
+        let row = id as usize;
+        // The last table that begins at the row or before it. An empty one begins where the next one does, and if it is
+        // the last, it begins behind every row.
+        let (mut table, mut start) = (self.tables[0], 0);
+        for (&next, &begin) in self.tables.iter().zip(&self.starts).skip(1) {
+            if row >= begin {
+                (table, start) = (next, begin);
+            }
+        }
+        // SAFETY: the id is below the number of all rows, so this table has the row at that distance from its first one,
+        // and the product does not overflow.
+        (unsafe { table.as_ptr().add((row - start) * self.row_bytes) }, 0)
+    }
+
+    #[inline(always)]
+    fn expect(self, _: i64) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_joined_tables_are_numbered_through_also_past_empty_ones() {
+        let memory: Vec<u8> = (0..30).collect();
+        let (first, second) = memory.split_at(12);
+        let none: &[u8] = &[];
+        for tables in [[first, second, none], [none, first, second], [first, none, second]] {
+            let joined = JoinedTables::new(tables, 3);
+            assert_eq!(joined.rows(), 10);
+            for row in 0..10 {
+                // SAFETY: there are ten rows.
+                let (address, hit) = unsafe { joined.row(row) };
+                assert_eq!((address, hit), (memory[row as usize * 3..].as_ptr(), 0), "row {row}");
+            }
+        }
+        assert_eq!(JoinedTables::new([none, none], 3).rows(), 0);
+    }
+}

@@ -65,9 +65,8 @@ impl HotnessPolicy for Analytic {
             let replace = workload.options.replace && fanout >= 0;
             chance.par_iter().zip(&mut list_reads).enumerate().for_each(|(node, (&chance, reads))| {
                 let degree = csc.degree(node);
-                let whole = workload.options.kind.reads_whole_lists();
                 let picks = workload.options.picks_of_list(degree, fanout);
-                *reads += chance * (1 + if whole { degree } else { picks }) as f64;
+                *reads += chance * workload.options.visit_reads(degree, picks, fanout).all() as f64;
                 if degree == 0 || chance == 0.0 {
                     return;
                 }

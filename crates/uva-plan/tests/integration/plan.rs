@@ -2,10 +2,12 @@
 
 use std::sync::Mutex;
 
+use uva_graph::reorder::NodeOrder;
 use uva_plan::{
-    Basis, CacheError, CachePlan, CachePolicy, PlanRequest, Prediction, Timed, TimedCaches, Workload, count,
-    plan,
+    Basis, CacheError, CachePlan, CachePolicy, PlanRequest, Prediction, Timed, TimedBy, TimedCaches,
+    Workload, count, plan,
 };
+use uva_sample::{SamplerKind, SamplerOptions};
 
 use crate::common::{Stored, options, stored, written};
 
@@ -91,6 +93,110 @@ fn timed_runs_on_a_line_give_that_line_and_predictions_on_it() {
     assert!((machine.rate(&plan.list_ids, true) - plan.lists.hit_rate).abs() < 0.03);
     assert!((machine.rate(&plan.row_ids, false) - plan.rows.hit_rate).abs() < 0.03);
     assert!(plan.notes.iter().all(|note| !note.contains("valued by")), "{:?}", plan.notes);
+}
+
+/// A machine that also keeps the orders of lists that it is asked to cache.
+struct Recorder<'a> {
+    machine: Machine<'a>,
+    orders: Vec<Vec<i64>>,
+}
+
+impl TimedCaches for Recorder<'_> {
+    fn sampling(&mut self, order: &[i64], cached: usize) -> Outcome {
+        if self.orders.last().is_none_or(|last| last != order) {
+            self.orders.push(order.to_vec());
+            self.machine.order = None;
+        }
+        self.machine.sampling(order, cached)
+    }
+
+    fn gathering(&mut self, cached: &[i64]) -> Outcome {
+        self.machine.gathering(cached)
+    }
+}
+
+#[test]
+fn times_of_random_caches_are_reproducible_and_stand_beside_those_of_the_ranking() {
+    let stored = stored(2000, 12.0, 16, 0.4, 1);
+    let csc = stored.dataset.csc();
+    let timed = |timed_by, timed_also, seed| {
+        let options = SamplerOptions { seed, ..options(&FANOUTS) };
+        let workload = Workload::of(&stored.dataset, options, 200);
+        let plain = PlanRequest::new(&stored.dataset, workload, 60_000);
+        let request = PlanRequest { timed_by, timed_also, timed_points: 3, ..plain };
+        let machine = Machine::new(&stored, |rate| 8.0 - 6.0 * rate, |rate| 5.0 - 4.0 * rate);
+        let mut recorder = Recorder { machine, orders: Vec::new() };
+        let plan = plan(&request, Some(&mut recorder)).unwrap();
+        (plan, recorder.orders)
+    };
+    let (rank, random) = (TimedBy::Rank, TimedBy::Random);
+    let (by_rank, ranked) = timed(rank, None, 0);
+    let (both, orders) = timed(random, Some(rank), 0);
+    assert_eq!((by_rank.timed_by, both.timed_by), (rank, random));
+    assert_eq!(orders.len(), 2, "each order is asked for at once");
+    assert_eq!(orders[1], ranked[0]);
+    assert_eq!(timed(random, None, 0).1, [orders[0].clone()]);
+    assert_ne!(timed(random, None, 1).1, [orders[0].clone()]);
+    // Lists that are read, as many as fit: nothing like the hottest of them.
+    let bytes: usize = orders[0].iter().map(|&node| 8 + 4 * csc.degree(node as usize)).sum();
+    assert!((40_000..=52_000).contains(&bytes), "{bytes}");
+    let first = |order: &[i64]| order[..order.len() / 4].to_vec();
+    let machine = Machine::new(&stored, |rate| rate, |rate| rate);
+    assert!(machine.rate(&first(&orders[0]), true) < 0.8 * machine.rate(&first(&ranked[0]), true));
+    // The times lie on one line either way.
+    let ways: Vec<TimedBy> = both.fits.iter().map(|fit| fit.by).collect();
+    assert_eq!(ways, [random, rank]);
+    for fit in both.fits.iter().chain(&by_rank.fits) {
+        assert!(fit.sampling_r2.unwrap() > 0.999 && fit.gathering_r2.unwrap() > 0.999, "{fit:?}");
+    }
+    // Those by which hits are valued are of random caches.
+    assert_ne!(both.timed_sampling, by_rank.timed_sampling);
+    assert!(matches!(both.model.sampling, Basis::Measured { .. }));
+    let untimed = PlanRequest { timed_by: random, ..request(&stored, 60_000) };
+    let untimed = plan(&untimed, None).unwrap();
+    assert!(untimed.fits.is_empty() && untimed.model.sampling.fallback().is_some());
+}
+
+#[test]
+fn a_plan_states_the_bytes_of_weights_and_of_places_that_lead_to_edge_ids() {
+    let stored = stored(3000, 12.0, 4, 0.4, 1);
+    let weights: Vec<f32> = (0..stored.dataset.edges()).map(|edge| (edge % 7) as f32).collect();
+    let csc = stored.dataset.csc();
+    for (kind, edge_ids, of_list, of_entry) in [
+        (SamplerKind::NEIGHBOR, true, 16, 4),
+        (SamplerKind::WEIGHTED, false, 8, 8),
+        (SamplerKind::WEIGHTED, true, 16, 8),
+    ] {
+        let options = SamplerOptions { kind, edge_ids, ..options(&FANOUTS) };
+        let mut workload = Workload::of(&stored.dataset, options.clone(), 200);
+        workload.weights = Some(&weights);
+        let plan = plan(&PlanRequest::new(&stored.dataset, workload, 90_000), None).unwrap();
+        let bytes = |&node: &i64| of_list + of_entry * csc.degree(node as usize);
+        assert_eq!(
+            plan.lists.bytes,
+            plan.list_ids.iter().map(bytes).sum::<usize>() as u64,
+            "{kind} {edge_ids}"
+        );
+        assert!(plan.lists.count > 0 && plan.bytes() <= 90_000);
+        assert_eq!(plan.check(&stored.dataset, &options, 200, None).unwrap(), []);
+
+        // The files say so too, and are read again.
+        let path = stored.directory.path().join("plan.json");
+        plan.write(&path).unwrap();
+        assert_eq!(CachePlan::read(&path).unwrap().dataset, plan.dataset);
+        let wrong = |weight_bytes, home_bytes| {
+            let mut plan = plan.clone();
+            (plan.dataset.weight_bytes, plan.dataset.home_bytes) = (weight_bytes, home_bytes);
+            plan.check(&stored.dataset, &options, 200, None).unwrap_err().to_string()
+        };
+        assert!(wrong(0, 0).contains("bytes of lists"));
+        assert!(wrong(3, 0).contains("cached weights of 3 bytes"));
+
+        // In a dataset that is written in the plan's order, a position is its edge id.
+        let order = NodeOrder::from_first(stored.dataset.nodes(), &plan.list_ids).unwrap();
+        let moved = plan.reordered(&stored.dataset, &order);
+        assert_eq!((moved.dataset.weight_bytes, moved.dataset.home_bytes), (of_entry as u64 - 4, 0));
+    }
 }
 
 #[test]

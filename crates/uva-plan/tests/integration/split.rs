@@ -1,9 +1,10 @@
 //! The allocator's split against a sweep, judged by epochs that it has not seen.
 
 use uva_plan::{
-    Allocation, CostModel, Degree, HotnessPolicy, Objective, Presample, Profile, ReadsPerBatch, Workload,
-    count,
+    Allocation, CostModel, Degree, HotnessPolicy, Objective, Presample, Profile, ReadsPerBatch, Weights,
+    Workload, count,
 };
+use uva_sample::{SamplerKind, SamplerOptions};
 
 use crate::common::{options, stored};
 
@@ -118,6 +119,44 @@ fn a_sweep_gives_each_cache_its_share_with_its_map() {
     assert!(sweep[2].lists > 0);
     let huge = profile.sweep(u64::MAX, &model, &profile.observed);
     assert_eq!((huge[5].lists, huge[5].rows), (profile.lists.len(), profile.rows.len()));
+}
+
+#[test]
+fn with_weights_and_edge_ids_no_more_is_lost_to_the_exact_optimum_than_the_largest_value() {
+    let stored = stored(60, 6.0, 1, 0.5, 5);
+    let weights: Vec<f32> = (0..stored.dataset.edges()).map(|edge| (edge % 3) as f32).collect();
+    let options = SamplerOptions { kind: SamplerKind::WEIGHTED, edge_ids: true, ..options(&[4, 3]) };
+    let mut workload = Workload::of(&stored.dataset, options, 10);
+    workload.weights = Some(&weights);
+    let profile = Profile::measure(&Presample { epochs: 2 }, &workload, 24).unwrap();
+    let model = CostModel::new(&[], &[], profile.reads_per_batch(), 24);
+    let each = Weights::new(&model.benefits(), &profile.hotness);
+    let value = |weight, reads: &[u32], node: u32| u128::from(Weights::value(weight, reads[node as usize]));
+    let hotness = &profile.hotness;
+    let lists: Vec<(u64, u128)> = (profile.lists.iter())
+        .map(|&node| (profile.sizes.list_bytes(node), value(each.list_read, &hotness.list_reads, node)))
+        .collect();
+    let rows: Vec<(u64, u128)> =
+        (profile.rows.iter()).map(|&node| (24, value(each.row_read, &hotness.feature_reads, node))).collect();
+    let largest = lists.iter().chain(&rows).map(|item| item.1).max().unwrap();
+    // A map takes 240 bytes.
+    for budget in [200, 260, 400, 700, 1500, 4000, 9000] {
+        let best = |items: &[(u64, u128)], maps: u64| -> u128 {
+            let Some(left) = u64::checked_sub(budget, maps) else { return 0 };
+            let mut best = vec![0; left as usize + 1];
+            for &(bytes, value) in items {
+                for at in (bytes as usize..best.len()).rev() {
+                    best[at] = best[at].max(best[at - bytes as usize] + value);
+                }
+            }
+            best[left as usize]
+        };
+        let both = [lists.clone(), rows.clone()].concat();
+        let optimum = best(&lists, 240).max(best(&rows, 240)).max(best(&both, 480));
+        let found = profile.allocate(budget, &model);
+        assert!(found.value <= optimum && found.value + largest >= optimum, "{budget}: {found:?}, {optimum}");
+        assert!(found.bytes() <= budget);
+    }
 }
 
 #[test]

@@ -11,11 +11,11 @@ from .errors import Unavailable
 def lent(array: Any) -> Any:
     """An array of the core's as a torch tensor (numpy array where torch cannot be imported), without a copy."""
     try:
-        import torch
+        from torch.utils.dlpack import from_dlpack
     except ImportError:
         pass
     else:
-        return torch.from_dlpack(array)
+        return from_dlpack(array)
     try:
         import numpy
     except ImportError:

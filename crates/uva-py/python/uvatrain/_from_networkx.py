@@ -117,7 +117,7 @@ def _splits(
     if split is not None:
         said = dict(graph.nodes(data=split)) if isinstance(split, str) else split
         for node, position in ids.items():
-            if (argument := _SPLITS.get(said.get(node))) is not None:
+            if (argument := _SPLITS.get(said.get(node, ""))) is not None:
                 chosen[argument].append(position)
         if not any(chosen.values()):
             raise ValueError(f'split={split!r}: no node says "train", "valid" or "test"')

@@ -145,16 +145,16 @@ def adjacency(
         raise ValueError("data has neither edge_index nor adj_t: a dataset needs the edges")
     if torch.is_tensor(adjacency):
         adjacency = adjacency if adjacency.layout == torch.sparse_csr else adjacency.to_sparse_csr()
-        indptr, indices, weight = adjacency.crow_indices(), adjacency.col_indices(), adjacency.values()
+        begins, columns, weight = adjacency.crow_indices(), adjacency.col_indices(), adjacency.values()
         # A sparse tensor has values in any case; PyG writes ones where an edge has none.
         weight = None if bool((weight == 1).all()) else weight
     else:
-        indptr, indices, weight = adjacency.csr()
-    if indptr.numel() != nodes + 1:
-        raise ValueError(f"data.adj_t has {indptr.numel() - 1} rows, but data.x has {nodes}")
-    if nodes < 2**31 and (indices.numel() == 0 or 0 <= int(indices.min()) <= int(indices.max()) < nodes):
-        indices = indices.to(torch.int32)
-    return indptr, indices, None if weight is None else weight.to(torch.float32), None
+        begins, columns, weight = adjacency.csr()
+    if begins.numel() != nodes + 1:
+        raise ValueError(f"data.adj_t has {begins.numel() - 1} rows, but data.x has {nodes}")
+    if nodes < 2**31 and (columns.numel() == 0 or 0 <= int(columns.min()) <= int(columns.max()) < nodes):
+        columns = columns.to(torch.int32)
+    return begins, columns, None if weight is None else weight.to(torch.float32), None
 
 
 def _split(data: Any, key: str, given: Any, column: int | None) -> Any:

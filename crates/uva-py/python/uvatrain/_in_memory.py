@@ -28,7 +28,7 @@ def dataset_of(name: str, value: Any, *, with_splits: bool) -> Dataset:
     if is_pyg(value):
         attributes = value.to_dict()
         splits = with_splits or any(key in attributes for key in ("train_mask", "train_idx"))
-        given = {} if splits else {"train_idx": ()}
+        given: dict[str, Any] = {} if splits else {"train_idx": ()}
         tensors = {key: item for key, item in attributes.items() if key == "adj_t" or hasattr(item, "shape")}
         return kept_for(
             tensors, lambda: written_for("Loader", lambda path: from_pyg(value, path, **given)), "Loader", splits

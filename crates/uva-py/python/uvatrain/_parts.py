@@ -21,6 +21,10 @@ class Part(NamedTuple):
     number: int
     #: Training nodes of the smallest part: they give all ranks the same number of batches.
     fewest: int
+    #: Training nodes of this part.
+    train: int
+    #: The description that says so, as it was read: the part has to be one of this very partition.
+    description: bytes
 
 
 def part_of(directory: Any, part: Any, rank: int, world_size: int) -> Part:
@@ -36,7 +40,7 @@ def part_of(directory: Any, part: Any, rank: int, world_size: int) -> Part:
             ),
         )
     directory = Path(directory)
-    train = _train_nodes(directory)
+    train, description = _train_nodes(directory)
     if part == "rank":
         if world_size != len(train):
             ranks = "1 rank" if world_size == 1 else f"{world_size} ranks"
@@ -51,7 +55,7 @@ def part_of(directory: Any, part: Any, rank: int, world_size: int) -> Part:
         number = rank
     else:
         number = _number(part, len(train))
-    return Part(directory / f"part-{number}", number, min(train))
+    return Part(directory / f"part-{number}", number, min(train), train[number], description)
 
 
 def _number(part: Any, parts: int) -> int:
@@ -66,11 +70,13 @@ def _number(part: Any, parts: int) -> int:
     return number
 
 
-def _train_nodes(directory: Path) -> list[int]:
-    """The training nodes of each part. That they are the parts' own is checked where one opens."""
+def _train_nodes(directory: Path) -> tuple[list[int], bytes]:
+    """The training nodes of each part, and the description that says so. That they are the parts' own is checked where one
+    opens."""
     file = directory / _DESCRIPTION
     try:
-        said = json.loads(file.read_bytes())
+        description = file.read_bytes()
+        said = json.loads(description)
     except FileNotFoundError:
         raise _about(
             "path", ValueError(f"path: {file} is not there: with part it is the directory that `uvatrain partition` wrote")
@@ -84,7 +90,15 @@ def _train_nodes(directory: Path) -> list[int]:
         raise _about(
             "path", ValueError(f"path: {directory} has a map alone: write its parts with `uvatrain partition --map`")
         )
-    return train
+    if said.get("layout") == "ranges":
+        raise _about(
+            "path",
+            ValueError(
+                f"path: the parts of {directory} are ranges of feature rows, and no datasets that train alone: write such parts "
+                "with `uvatrain partition --write-parts`"
+            ),
+        )
+    return train, description
 
 
 def _about(option: str, error: Exception) -> Exception:

@@ -7,7 +7,7 @@ import os
 from . import _core
 from .batch import Batch
 from .errors import UvatrainError
-from .loader import Batches, _Epoch, close_with, split_name
+from .loader import Batches, _Epoch, close_with, ranks, split_name
 
 __all__ = ["Session", "attach"]
 
@@ -16,7 +16,8 @@ class _Run:
     """The one place that this process has in its run, and what it is used for."""
 
     def __init__(self, main: str) -> None:
-        self.source = _core._attach(main)
+        rank, world_size = ranks(None, None)
+        self.source = _core._attach(main, rank=rank, world_size=world_size)
         self.process = os.getpid()
         # Who takes which split.
         self.sessions: dict[str, Session] = {}
@@ -27,7 +28,7 @@ class _Run:
 _run: _Run | None = None
 
 
-class Session(Batches):
+class Session(Batches[Batch]):
     """The batches of a split, in the run that this script was started by. `attach()` makes it."""
 
     def __init__(self, run: _Run, split: str) -> None:
@@ -35,7 +36,7 @@ class Session(Batches):
         self._closed = False
         super().__init__(run.source, split)
 
-    def __iter__(self) -> _Epoch:
+    def __iter__(self) -> _Epoch[Batch]:
         iteration = super().__iter__()
         # Whoever validates behind an epoch will do so behind the next: it can be prepared for already.
         if self._run.ended is None:
@@ -89,6 +90,9 @@ def attach(split: str = "train") -> Session:
 
     split: "train", "valid" (or "val") or "test". One process of the run attaches, and to each split once. Splits
     take turns: a step of one ends the batch of another.
+
+    With `uvatrain run --ranks N` each of N processes attaches, and has its rank's part of every epoch: that of
+    torch.distributed where it is initialised, else RANK of the environment, as torchrun sets it.
 
     Raises UvatrainError where this process was not started by `uvatrain run`, where another has attached
     before, and where launcher and module are of different versions.

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 __all__ = ["Batch", "Block"]
 
 # Makes the array of this name, of a layer or of none, into a tensor. Set at the first use.
-_tensor: Callable[[_core.Batch, str, int | None], Any] | None = None
+_tensor: Callable[[_core.Batch, str, int | None], torch.Tensor] | None = None
 
 
-def _maker() -> Callable[[_core.Batch, str, int | None], Any]:
+def _maker() -> Callable[[_core.Batch, str, int | None], torch.Tensor]:
     """Of torch's tensors, or of numpy's arrays where torch is not installed."""
     global _tensor
     if _tensor is None:
         try:
-            from torch import from_dlpack
+            from torch.utils.dlpack import from_dlpack
 
-            def make(core: _core.Batch, name: str, layer: int | None) -> Any:
+            def make(core: _core.Batch, name: str, layer: int | None) -> torch.Tensor:
                 return from_dlpack(core.exported(name, layer))
 
         except ImportError:
@@ -37,8 +37,9 @@ def _maker() -> Callable[[_core.Batch, str, int | None], Any]:
                     "or take batch.array(name), which any library with DLPack can view"
                 ) from None
 
-            def make(core: _core.Batch, name: str, layer: int | None) -> Any:
-                return numpy.from_dlpack(core.array(name, layer))
+            def make(core: _core.Batch, name: str, layer: int | None) -> torch.Tensor:
+                array: Any = numpy.from_dlpack(core.array(name, layer))
+                return array  # type: ignore[no-any-return]  # Types are torch's, whose absence they cannot express.
 
         _tensor = make
     return _tensor
@@ -67,12 +68,12 @@ class Block:
 
     def __init__(self, core: _core.Batch, layer: int, counts: tuple[int, int, int], folded: bool = False) -> None:
         self._core = core
-        self._tensors: dict[str, Any] = {}
+        self._tensors: dict[str, torch.Tensor] = {}
         self.layer = layer
         self.folded = folded
         self.num_dst, self.num_src, self.num_edges = counts
 
-    def _tensor(self, name: str) -> Any:
+    def _tensor(self, name: str) -> torch.Tensor:
         made = self._tensors.get(name)
         if made is None:
             made = self._tensors[name] = (_tensor or _maker())(self._core, name, self.layer)
@@ -159,9 +160,9 @@ class SlotBatch:
 
     def __init__(self, core: _core.Batch) -> None:
         self._core = core
-        self._tensors: dict[Any, Any] = {}
+        self._tensors: dict[tuple[str, int | None], torch.Tensor] = {}
 
-    def _tensor(self, name: str, table: int | None = None) -> Any:
+    def _tensor(self, name: str, table: int | None = None) -> torch.Tensor:
         made = self._tensors.get((name, table))
         if made is None:
             made = self._tensors[name, table] = (_tensor or _maker())(self._core, name, table)
@@ -207,12 +208,12 @@ class SlotBatch:
         return self._tensor("input_id")
 
     @property
-    def y(self) -> torch.Tensor | None:
+    def y(self) -> torch.Tensor | Any:
         """int64 [num_seeds]: the seeds' classes, -1 for none; uint8 [num_seeds, classes] if multi-label.
 
         With padding, -1 for its seeds too, and zeros where labels are no classes: `seed_mask` tells them apart.
         For regression float32 [num_seeds] or [num_seeds, targets], as `label.npy` has it. None in a dataset without
-        labels.
+        labels. Whoever trains has labels, so type checkers do not ask for a check of None.
         """
         return self._tensor("y") if self._core.has_labels else None
 

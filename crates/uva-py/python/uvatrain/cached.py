@@ -119,7 +119,7 @@ class CachedDataset:
     def load(self, nodes: Any) -> torch.Tensor:
         """The feature rows of `nodes`, int64 [n]: [n, features], of the dataset's type or as `feature_type` says."""
         rows, hits = self._core.load(as_int64("nodes", nodes))
-        loaded = lent(rows)
+        loaded: torch.Tensor = lent(rows)
         self._rows += loaded.shape[0]
         self._hits += hits
         return loaded

@@ -163,7 +163,7 @@ def to_dgl(batch: Batch) -> Any:
 def imported_dgl(what: str) -> Any:
     """DGL. Where it cannot be imported, Unavailable says what needs it."""
     try:
-        import dgl
+        import dgl  # pyright: ignore[reportMissingImports]  # Few have it: see the message below.
     # With a torch that it was not built for, it misses a file of its own.
     except (ImportError, OSError) as error:
         raise Unavailable(

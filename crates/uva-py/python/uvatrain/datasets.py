@@ -44,7 +44,8 @@ class Dataset:
     @property
     def path(self) -> str:
         """The directory, as it was given."""
-        return os.fspath(self._core.path)
+        path: str = os.fspath(self._core.path)
+        return path
 
     @property
     def name(self) -> str:
@@ -94,7 +95,8 @@ class Dataset:
     @property
     def meta(self) -> dict[str, Any]:
         """What meta.json says."""
-        return json.loads(self._core.meta)
+        meta: dict[str, Any] = json.loads(self._core.meta)
+        return meta
 
     @property
     def splits(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -180,9 +181,13 @@ def dgl(told: dict[str, dict[str, Any]]) -> Check:
 def program() -> Check:
     """The program `uvatrain`, which starts samplers and producer for `attach()`. Its version has to be this module's."""
     name = PARTS["program"]
-    build = "cargo build --release in uvatrain's checkout, and its target/release in PATH"
+    build = f"{_pip('--force-reinstall', '--no-deps', 'uvatrain')}: its wheel has the program"
     named = os.environ.get("UVATRAIN_PROGRAM")
     path = shutil.which(named or "uvatrain")
+    beside = os.path.join(sysconfig.get_path("scripts"), "uvatrain")
+    if path is None and not named and os.path.exists(beside):
+        # Of an environment that is not active: pip has put it there, and a shell does not find it by its name.
+        path = beside
     if path is None:
         if named:
             return Check(name, MISSING, f"UVATRAIN_PROGRAM is {named}, which is no program", build)
@@ -200,8 +205,7 @@ def program() -> Check:
         return Check(name, MISSING, f"{path} does not tell its version: {reason}", build)
     if version[1] != __version__:
         finding = f"{path} is {version[1]}, and this module {__version__}: they do not work together"
-        return Check(name, MISSING, finding, "build both from one checkout: cargo build --release, "
-                     + _pip("./crates/uva-py"))
+        return Check(name, MISSING, finding, "take both from one wheel, or from one checkout: " + _pip("./crates/uva-py"))
     return Check(name, OK, f"{version[1]}, {path}")
 
 

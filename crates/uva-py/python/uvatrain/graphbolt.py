@@ -129,7 +129,8 @@ class MiniBatch:
 
     def to(self, device: Any) -> MiniBatch:
         """A copy on a device, which outlives the batch. It has no `to_pyg_data()`."""
-        return _to(dataclasses.replace(self, _batch=None), device)
+        copied: MiniBatch = _to(dataclasses.replace(self, _batch=None), device)
+        return copied
 
 
 def minibatch(batch: Batch) -> MiniBatch:
@@ -171,7 +172,7 @@ def _to(value: Any, device: Any) -> Any:
         return [_to(item, device) for item in value]
     if isinstance(value, dict):
         return {key: _to(item, device) for key, item in value.items()}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if isinstance(value, CSC | SampledSubgraph | MiniBatch):
         fields = {field.name: _to(getattr(value, field.name), device) for field in dataclasses.fields(value)}
         return type(value)(**fields)
     return value.to(device, copy=True) if hasattr(value, "to") else value

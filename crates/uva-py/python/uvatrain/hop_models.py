@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -73,7 +73,8 @@ class _Mean(HopModel):
 
     def _logits(self, tables: list[torch.Tensor]) -> torch.Tensor:
         features, *hops = tables
-        return self.output(self.alpha * features + (1 - self.alpha) / len(hops) * sum(hops))
+        logits: torch.Tensor = self.output(self.alpha * features + (1 - self.alpha) / len(hops) * sum(hops))
+        return logits
 
 
 class _Last(HopModel):
@@ -87,7 +88,8 @@ class _Last(HopModel):
 
     def _logits(self, tables: list[torch.Tensor]) -> torch.Tensor:
         [last] = tables
-        return self.output(last)
+        logits: torch.Tensor = self.output(last)
+        return logits
 
 
 class _Maps(HopModel):
@@ -141,9 +143,10 @@ class _Attention(HopModel):
                 setattr(layer, name, nn.Linear(hidden, hidden, bias=name in ("query", "out")))
             layer.norm = nn.LayerNorm(hidden)
             self.layers.append(layer)
-        self.readout = nn.Module()
+        # What these have within them goes by the checkpoint's names, which no class declares.
+        self.readout: Any = nn.Module()
         self.readout.weight = nn.Parameter(torch.empty(hidden))
-        self.first = nn.Linear(hidden, hidden, bias=False)
+        self.first: Any = nn.Linear(hidden, hidden, bias=False)
         self.first.norm = nn.LayerNorm(hidden)
         self.second = nn.Linear(hidden, outputs, bias=False)
 
@@ -154,7 +157,7 @@ class _Attention(HopModel):
         def of_heads(rows: torch.Tensor) -> torch.Tensor:
             return rows.view(nodes, hops, self.heads, hidden // self.heads).transpose(1, 2)
 
-        for layer in self.layers:
+        for layer in cast("Iterable[Any]", self.layers):
             query, key, value = of_heads(layer.query(z)), of_heads(layer.key(z)), of_heads(layer.value(z))
             taken = functional.scaled_dot_product_attention(query, key, value)
             taken = layer.out(taken.transpose(1, 2).reshape(nodes, hops, hidden))
@@ -162,7 +165,8 @@ class _Attention(HopModel):
         own, others = z[:, 0], z[:, 1:]
         shares = (others @ self.readout.weight).softmax(1)
         y = own + (others * shares[:, :, None]).sum(1)
-        return self.second(self._dropped(self.first.norm(functional.relu(self.first(y)))))
+        logits: torch.Tensor = self.second(self._dropped(self.first.norm(functional.relu(self.first(y)))))
+        return logits
 
 
 #: The class of each model.

@@ -5,6 +5,7 @@ They are described in docs/propagation.md. `uvatrain propagate` makes them from 
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from collections.abc import Callable, Iterable
@@ -41,27 +42,29 @@ class HopSet:
     @property
     def path(self) -> str:
         """The directory, as it was given."""
-        return os.fspath(self._core.path)
+        path: str = os.fspath(self._core.path)
+        return path
 
     @property
     def meta(self) -> dict[str, Any]:
         """What hops.json says."""
-        return json.loads(self._core.meta)
+        meta: dict[str, Any] = json.loads(self._core.meta)
+        return meta
 
     @property
     def num_rows(self) -> int:
         """Rows. A node that is in two splits has two."""
-        return self.meta["rows"]
+        return int(self.meta["rows"])
 
     @property
     def feature_dim(self) -> int:
         """Values in a row of one hop."""
-        return self.meta["dim"]
+        return int(self.meta["dim"])
 
     @property
     def num_classes(self) -> int:
         """Classes of the labels; 0 where no node has a class."""
-        return self.meta["classes"]
+        return int(self.meta["classes"])
 
     @property
     def num_hops(self) -> int:
@@ -83,7 +86,7 @@ class HopSet:
         """For each hop [rows, feature_dim]: the features, then the hops of the first operator, and so on."""
         files = self._core.hop_files
         if self.meta["layout"] == "hops":
-            return [self._table(file, lambda file=file: self._core.rows_of(file)) for file in files]
+            return [self._table(file, functools.partial(self._core.rows_of, file)) for file in files]
         rows = self.rows
         return [rows[:, hop] for hop in range(self.num_hops)]
 
@@ -139,7 +142,7 @@ class HopBatch(SlotBatch):
         )
 
 
-class HopLoader(Batches):
+class HopLoader(Batches[HopBatch]):
     """The batches of a hop set, copied by threads of this process while the training goes on.
 
         with uvatrain.HopLoader("data/mine-hops", batch_size=8000) as loader:
@@ -190,12 +193,14 @@ class HopLoader(Batches):
     ) -> None:
         rank, world_size = ranks(rank, world_size)
         split = split_name(split)
-        options = dict(
-            batch_size=batch_size, drop_last=drop_last, seed=seed, slots=slots, samplers=samplers, input_id=input_id
+        options: dict[str, Any] = dict(
+            batch_size=batch_size, drop_last=drop_last, seed=seed, slots=slots, samplers=samplers, input_id=input_id,
+            features=features, reader=reader,
         )
-        options.update(features=features, reader=reader)
+        self._hop_set = path if isinstance(path, HopSet) else None
+        self._path = path.path if isinstance(path, HopSet) else os.fspath(path)
         source = _core._open_hop_loader(
-            path.path if isinstance(path, HopSet) else os.fspath(path),
+            self._path,
             split=split,
             rank=rank,
             world_size=world_size,
@@ -206,8 +211,6 @@ class HopLoader(Batches):
         )
         close_with(self, source)
         super().__init__(source, split)
-        self._hop_set = path if isinstance(path, HopSet) else None
-        self._path = path if self._hop_set is None else self._hop_set.path
 
     @property
     def dataset(self) -> Any:
@@ -217,7 +220,7 @@ class HopLoader(Batches):
         return self._hop_set
 
     def __repr__(self) -> str:
-        return f"HopLoader({os.fspath(self._path)!r}, split={self.split!r}, batches={len(self)}, epoch={self.epoch})"
+        return f"HopLoader({self._path!r}, split={self.split!r}, batches={len(self)}, epoch={self.epoch})"
 
 
 def propagate(

@@ -111,6 +111,7 @@ def infer(
     if nodes == 0:
         raise _about("dataset", ValueError("dataset: it has no nodes"))
     folder = None if output is None else os.path.dirname(output)
+    table = None
     with tempfile.TemporaryDirectory(prefix=".uvatrain-infer-", dir=folder) as work:
         for number, layer in enumerate(stack):
             last = number + 1 == len(stack)
@@ -133,6 +134,8 @@ def infer(
                 shutil.rmtree(source.path)
             if not last:
                 source = table.as_features_of(given, os.path.join(work, str(number)))
+        # There is a layer at least.
+        assert table is not None
         result = table.finish()
         if output is not None:
             os.replace(table.path, output)
@@ -189,7 +192,8 @@ def _batches(
             fanouts=(-1,),
             batch_size=size,
             slot_bytes=needed,
-            **columns,
+            edge_ids=columns["edge_ids"],
+            edge_attr=columns["edge_attr"],
             # Every process does all of it: none has the others' rows.
             rank=0,
             world_size=1,
@@ -317,9 +321,9 @@ class _Table:
         assert self._rows is not None
         os.mkdir(path)
         for name in [*_NEEDED, *_OTHERS]:
-            file = os.path.realpath(os.path.join(dataset.path, name))
-            if name in _NEEDED or os.path.exists(file):
-                os.symlink(file, os.path.join(path, name))
+            original = os.path.realpath(os.path.join(dataset.path, name))
+            if name in _NEEDED or os.path.exists(original):
+                os.symlink(original, os.path.join(path, name))
         os.rename(self.path, os.path.join(path, "feat.npy"))
         meta = {"feat_dtype": "bf16"} if self._rows.dtype == torch.bfloat16 else {}
         if dataset.edge_attr is not None and dataset.edge_attr.dtype == torch.bfloat16:

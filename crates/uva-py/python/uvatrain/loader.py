@@ -13,7 +13,7 @@ import textwrap
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple
 
 from . import _core
 from ._arrays import readable
@@ -25,13 +25,21 @@ from .errors import SlotInUse, UvatrainError
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
-    from typing_extensions import Unpack
+    from typing_extensions import TypeVar, Unpack
 
     from ._options import LoaderOptions
 
+    # What the loop gets; `Loader` alone, in an annotation, is `Loader[Batch]`. Before Python 3.13 only type checkers
+    # know of defaults.
+    _Item = TypeVar("_Item", default=Batch)
+else:
+    from typing import TypeVar
+
+    _Item = TypeVar("_Item")
+
 __all__ = ["Batches", "Loader", "StaticShapes"]
 
-_Self = TypeVar("_Self", bound="Batches")
+_Self = TypeVar("_Self", bound="Batches[Any]")
 
 #: What is closed when the interpreter ends: before it does, threads must not work on what it takes down.
 _open: weakref.WeakKeyDictionary[object, _core.Source] = weakref.WeakKeyDictionary()
@@ -53,19 +61,19 @@ def _close_all() -> None:
 _LAST_EPOCH = 2**30 - 1
 
 
-class _Epoch(Iterator[Batch]):
+class _Epoch(Iterator[_Item]):
     """One pass over an epoch, or what is left of it."""
 
     __slots__ = ("__weakref__", "_batches", "_number")
 
-    def __init__(self, batches: Batches, number: int) -> None:
+    def __init__(self, batches: Batches[_Item], number: int) -> None:
         self._batches = batches
         self._number = number
 
-    def __iter__(self) -> _Epoch:
+    def __iter__(self) -> _Epoch[_Item]:
         return self
 
-    def __next__(self) -> Batch:
+    def __next__(self) -> _Item:
         return self._batches._step(self._number)
 
     def __length_hint__(self) -> int:
@@ -82,7 +90,7 @@ class StaticShapes(NamedTuple):
     blocks: list[tuple[int, int, int]]
 
 
-class Batches:
+class Batches(Generic[_Item]):
     """Batches of one split, epoch after epoch. What `Loader` and `attach()` have in common.
 
     Each `iter()` is one epoch: without `set_epoch`, the one behind the last that was begun.
@@ -107,13 +115,13 @@ class Batches:
         self._at = (0, 0)
         # Iterations begun. One that is not the last has ended.
         self._begun = 0
-        self._running: weakref.ref[_Epoch] | None = None
+        self._running: weakref.ref[_Epoch[_Item]] | None = None
         # The batch that was handed out last: its hold on the slot, and what the loop has of it.
         self._out: tuple[_core.Batch, weakref.ref[SlotBatch]] | None = None
         self._stream = _current_stream(source.device)
         self._dataset: Dataset | None = None
         # What the user makes of each batch before the loop has it.
-        self._transform: Callable[[Batch], Any] | None = None
+        self._transform: Callable[[Batch], _Item] | None = None
         # What a state has to agree with. It takes a moment to find out, and stays.
         self._identity: dict[str, Any] | None = None
 
@@ -128,7 +136,7 @@ class Batches:
         """Batches of this rank in an epoch."""
         return self._length
 
-    def __iter__(self) -> _Epoch:
+    def __iter__(self) -> _Epoch[_Item]:
         if self._pending is None:
             self._pending = (self._at[0] + 1, 0)
         _checked("epoch", self._pending[0])
@@ -141,7 +149,7 @@ class Batches:
     def _left(self, number: int) -> int:
         return self._length - self._at[1] if number == self._begun else 0
 
-    def _step(self, number: int) -> Batch:
+    def _step(self, number: int) -> _Item:
         if number != self._begun:
             raise UvatrainError(
                 "another iteration over this loader has begun since, or a state was loaded, and it is one pass "
@@ -160,10 +168,8 @@ class Batches:
         self._at = (epoch, batch + 1)
         handed_out = self._wrap(received)
         self._out = received, weakref.ref(handed_out)
-        if self._transform is None:
-            return handed_out
-        transformed: Batch = self._transform(handed_out)
-        return transformed
+        item: _Item = handed_out if self._transform is None else self._transform(handed_out)
+        return item
 
     def _receive(self, epoch: int, batch: int) -> _core.Batch:
         stream = self._stream() if self._stream is not None else None
@@ -306,7 +312,7 @@ class Batches:
         )
 
 
-class Loader(Batches):
+class Loader(Batches[_Item]):
     """The batches of a dataset, sampled and gathered by threads of this process while the training goes on.
 
         with uvatrain.Loader("data/graph", fanouts=(15, 10, 5), batch_size=1024) as loader:
@@ -346,7 +352,7 @@ class Loader(Batches):
         input_nodes: Any = None,
         shuffle: bool | None = None,
         num_neighbors: Sequence[int] | None = None,
-        transform: Callable[[Batch], Any] | None = None,
+        transform: Callable[[Batch], _Item] | None = None,
         rank: int | None = None,
         world_size: int | None = None,
         part: int | Literal["rank"] | None = None,
@@ -382,7 +388,7 @@ class Loader(Batches):
             options=options,
             input_nodes=_nodes_given(input_nodes),
             shuffle=shuffle,
-            part=None if chosen is None else (chosen.number, chosen.fewest),
+            part=None if chosen is None else (chosen.number, chosen.fewest, chosen.train, chosen.description),
         )
         close_with(self, source)
         super().__init__(source, split)
@@ -396,7 +402,7 @@ class Loader(Batches):
         return f"Loader({path!r}, split={self.split!r}, batches={len(self)}, epoch={self.epoch})"
 
 
-def _declare(loader: type[Loader]) -> None:
+def _declare(loader: type[Loader[Any]]) -> None:
     """Gives the class the signature and the documentation of its options, from their declarations in the core."""
     options = _core._loader_options()
     own = inspect.signature(loader.__init__).parameters.values()
@@ -508,7 +514,6 @@ def _checked(name: str, epoch: Any) -> int:
         number = None
     if number is None or isinstance(epoch, bool):
         raise TypeError(f"{name} is an integer, not {type(epoch).__name__}")
-    epoch = number
-    if not 0 <= epoch <= _LAST_EPOCH:
-        raise ValueError(f"{name} {epoch}: epochs go from 0 to {_LAST_EPOCH}")
-    return epoch
+    if not 0 <= number <= _LAST_EPOCH:
+        raise ValueError(f"{name} {number}: epochs go from 0 to {_LAST_EPOCH}")
+    return number

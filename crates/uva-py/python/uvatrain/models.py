@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -76,7 +76,8 @@ class _Sage(nn.Module):
             means = edges.sums(x[edges.source]) / edges.picks(x).clamp(min=1)[:, None]
         else:
             means = edges.sums(x[edges.source] * edges.weights[:, None])
-        return self.own(x[: edges.destinations]) + self.neighbours(means) + self.bias
+        rows: torch.Tensor = self.own(x[: edges.destinations]) + self.neighbours(means) + self.bias
+        return rows
 
 
 class _Gcn(nn.Module):
@@ -119,7 +120,8 @@ class _Gat(nn.Module):
         super().__init__()
         width = outputs if averaged else outputs // heads
         self.weight = nn.Parameter(torch.empty(heads * width, inputs))
-        self.attention = nn.Module()
+        # What it has within it goes by the checkpoint's names, which no class declares.
+        self.attention: Any = nn.Module()
         self.attention.source = nn.Parameter(torch.empty(heads, width))
         self.attention.destination = nn.Parameter(torch.empty(heads, width))
         self.bias = nn.Parameter(torch.zeros(outputs))
@@ -165,7 +167,8 @@ class _Gin(nn.Module):
     def forward(self, x: torch.Tensor, edges: _Edges, degrees: torch.Tensor | None) -> torch.Tensor:
         if edges.weights is not None:
             raise ValueError("a GIN takes each neighbour as it is, and these blocks have weights")
-        return self.nn(edges.sums(x[edges.source]) + (1 + self.eps) * x[: edges.destinations])
+        rows: torch.Tensor = self.nn(edges.sums(x[edges.source]) + (1 + self.eps) * x[: edges.destinations])
+        return rows
 
 
 class _Gine(_Gin):
@@ -179,7 +182,8 @@ class _Gine(_Gin):
         if edges.weights is not None:
             raise ValueError("a GINE takes each neighbour as it is, and these blocks have weights")
         messages = functional.relu(x[edges.source] + self.lin(edges.attr(self.lin.in_features)))
-        return self.nn(edges.sums(messages) + (1 + self.eps) * x[: edges.destinations])
+        rows: torch.Tensor = self.nn(edges.sums(messages) + (1 + self.eps) * x[: edges.destinations])
+        return rows
 
 
 #: The layer of each model, and what stands between layers.
@@ -277,7 +281,7 @@ class Model(nn.Module):
         x = functional.dropout(x, self.options["input_dropout"], self.training)
         if self._residual:
             x = self._dropped(self._activate(self.input(x)))
-        for number, layer in enumerate(self.layers, 1):
+        for number, layer in enumerate(cast("Iterable[Any]", self.layers), 1):
             edges = _Edges(by_layer[number - 1], len(x), x, attr[number - 1])
             norm = getattr(layer, "norm", None) or nn.Identity()
             if self._residual:

@@ -32,8 +32,8 @@ impl SlotMap {
     }
 
     pub fn slots(&self) -> &[i32] {
-        // From the beginning of a page, so aligned.
-        bytemuck::cast_slice(self.pages.bytes())
+        // From the beginning of a page, so aligned. Of a table without rows there is no page.
+        if self.pages.bytes().is_empty() { &[] } else { bytemuck::cast_slice(self.pages.bytes()) }
     }
 
     /// As it lies in memory.
@@ -42,7 +42,8 @@ impl SlotMap {
     }
 
     pub fn slots_mut(&mut self) -> &mut [i32] {
-        bytemuck::cast_slice_mut(self.pages.bytes_mut())
+        let bytes = self.pages.bytes_mut();
+        if bytes.is_empty() { &mut [] } else { bytemuck::cast_slice_mut(bytes) }
     }
 
     /// Gives the `i`-th of `ids` slot `i`.

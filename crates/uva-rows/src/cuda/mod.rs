@@ -8,7 +8,8 @@
 //! | [`DeviceRows`] | multiprocessors, from a copy of the table on the device | device memory |
 //! | [`Cached`](crate::Cached) over [`Pinned`] | multiprocessors, rows of a [`DeviceCache`] on the device | device memory |
 //!
-//! [`DeviceTables`] is no source: a filler that has one writes rows of several tables into a slot. [`NoRows`] is the source of
+//! [`DeviceTables`] is no source: a filler that has one writes rows of several tables into a slot. [`DirectRuns`] is none
+//! either: it reads runs of rows of files into a slot, past the host's memory. [`NoRows`] is the source of
 //! fillers whose slots get rows in such ways alone.
 //!
 //! [`SlotFiller`] is a producer's: it fills slots of device memory one after another and waits for nothing.
@@ -18,6 +19,7 @@ mod aside;
 mod balance;
 mod cache;
 mod continued;
+mod direct;
 mod error;
 mod filler;
 mod kernel_read;
@@ -36,8 +38,11 @@ mod upload;
 pub use aside::Aside;
 pub use balance::{Balance, Measured};
 pub use cache::DeviceCache;
+pub use direct::{DirectRuns, try_direct_reads};
 pub use error::FillError;
-pub use filler::{BeginSums, BegunOnHost, Fill, MadeOnHost, MakeRows, OnDevice, SlotFiller, SlotPlace};
+pub use filler::{
+    BeginSums, BegunOnHost, BroughtRows, Fill, MadeOnHost, MakeRows, OnDevice, SlotFiller, SlotPlace,
+};
 pub use kernel_read::{DeviceRows, KernelRead, KernelTable, LanedCache, Pinned};
 pub use no_rows::NoRows;
 pub use place::{DevicePlace, DeviceSource};

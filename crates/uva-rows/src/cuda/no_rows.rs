@@ -4,7 +4,8 @@ use super::error::FillError;
 use super::place::DevicePlace;
 use crate::source::{RowSource, RowsRead, Ticket};
 
-/// The source of a filler whose slots get no rows of a source: the host makes them, or they are of tables on the device.
+/// The source of a filler whose slots get no rows of a source: the host makes them, they are of tables on the device, or they
+/// come from files without the host's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct NoRows;
 

@@ -83,6 +83,7 @@ impl<S: DeviceSource> ReadBack<S> {
                 features_at,
                 sums: None,
                 made: None,
+                brought: None,
                 tables_at: None,
                 begun: None,
                 stamp: self.fills,

@@ -78,6 +78,16 @@ impl CachedRows {
         self.rows.bytes().len() as u64
     }
 
+    /// How many fills of a source [`read`](Self::read) makes for so many rows.
+    pub(super) fn fills(rows: usize) -> usize {
+        rows.div_ceil(FILLED)
+    }
+
+    /// The slot map, and the rows in the slots. Every slot in the map is one of the rows.
+    pub(super) fn view(&self) -> (&[i32], &[u8]) {
+        (self.map.slots(), self.rows.bytes())
+    }
+
     /// The row of this id, where it is cached.
     pub(super) fn row(&self, id: i64) -> Option<&[u8]> {
         let slot = usize::try_from(self.map.slots()[id as usize]).ok()?;
@@ -217,7 +227,7 @@ impl RowCache {
     /// The slot map, and the rows in the slots. Every slot in the map is one of the rows.
     pub(super) fn view(&self) -> (&[i32], &[u8]) {
         match self {
-            Self::Static(cache) => (cache.map.slots(), cache.rows.bytes()),
+            Self::Static(cache) => cache.view(),
             Self::Evicting(cache) => (cache.slots.map(), cache.rows.bytes()),
         }
     }

@@ -71,6 +71,11 @@ impl<'t> Mapped<'t> {
         table
     }
 
+    /// What moves its rows.
+    pub(super) fn mover(&self) -> &Mover {
+        &self.mover
+    }
+
     /// As [`Mover::copy`].
     ///
     /// # Safety

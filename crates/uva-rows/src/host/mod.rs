@@ -7,6 +7,7 @@ mod file;
 mod mapped;
 mod mover;
 mod place;
+mod remote;
 mod summed;
 mod widened;
 
@@ -16,3 +17,4 @@ pub use cached::{CachedRows, EvictingRows, RowCache};
 pub use file::File;
 pub use mapped::Mapped;
 pub use place::{HostPlace, HostSource, HostTable, Reduction, SumPlace, SumSource};
+pub use remote::{Remote, RemoteCounts};

@@ -218,6 +218,14 @@ fn cached_rows_are_read_from_the_cache_and_not_from_the_table() {
 }
 
 #[test]
+fn a_cache_of_a_table_without_rows_is_empty() {
+    let cache = CachedRows::new(&[], 4, &[], 1).unwrap();
+    assert!(cache.is_empty() && !cache.contains(0));
+    let mut source = Cached::in_memory(Mapped::new(&[], 4, 1).unwrap(), cache).unwrap();
+    assert_eq!(source.fill(&[], HostPlace::new(&mut [])).unwrap().total(), 0);
+}
+
+#[test]
 fn caches_that_cannot_be_are_refused() {
     let table = [0_u8; 40];
     let refusal = |ids: &[i64]| CachedRows::new(&table, 4, ids, 1).map(drop).unwrap_err();

@@ -3,3 +3,4 @@
 mod cuda;
 mod disk;
 mod host;
+mod remote;

@@ -3,6 +3,7 @@
 mod asked;
 mod choose;
 mod chosen;
+mod cufile;
 mod granted;
 mod probe;
 
@@ -12,6 +13,7 @@ pub use asked::{
 };
 pub use choose::{Decision, MpsWish, OpenChoices, decide};
 pub use chosen::Chosen;
+pub use cufile::CufileReport;
 pub use granted::{Backend, CudaBackend, Partition, SamplerShare};
 pub use probe::{NvrtcReport, Probe};
 pub use uva_cuda::kernels::gather::Kernel;

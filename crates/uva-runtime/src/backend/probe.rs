@@ -1,10 +1,12 @@
 //! What CUDA and libtorch report about this machine, determined in a separate process.
 
+use std::ffi::OsString;
 use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use uva_cuda::ProbeReport;
 use uva_cuda::nvrtc::Nvrtc;
@@ -95,41 +97,46 @@ impl Probe {
         environment: &[(String, Option<String>)],
         driver_only: bool,
     ) -> Result<Self, RuntimeError> {
-        let failed = |what: String| RuntimeError::Failed(format!("looking for a GPU: {what}"));
-        let mut command = Command::new(program);
-        command
-            .arg("probe")
-            .args(driver_only.then_some("--driver-only"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null());
-        for (name, value) in environment {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
-        // It may hang forever, so it dies with this process. The terminal's signals are for this process only.
-        let inherit = Inherit { channel: None, death_signal: Some(Signal::KILL), new_session: true };
-        inherit.apply(&mut command);
-        let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
-        let ended = PidFd::open(child.id()).and_then(|pidfd| pidfd.wait_for_end(PATIENCE));
-        if !matches!(ended, Ok(true)) {
-            // An error means that it has ended already, as intended.
-            let _ = child.kill();
-        }
-        let mut text = String::new();
-        if let Some(mut stdout) = child.stdout.take() {
-            // A probe prints far less than a pipe holds, so it never blocked on its output.
-            stdout.read_to_string(&mut text).map_err(|error| failed(error.to_string()))?;
-        }
-        let status = child.wait().map_err(|error| failed(error.to_string()))?;
-        match ended {
-            Ok(true) => serde_json::from_str(&text).map_err(|error| {
-                failed(format!("`{} probe` ended with {status}: {error}", program.display()))
-            }),
-            Ok(false) => Err(failed(format!("the driver did not answer within {} s", PATIENCE.as_secs()))),
-            Err(error) => Err(failed(error.to_string())),
-        }
+        let arguments: Vec<OsString> = driver_only.then(|| "--driver-only".into()).into_iter().collect();
+        answer_of(program, &arguments, environment)
+            .map_err(|what| RuntimeError::Failed(format!("looking for a GPU: {what}")))
+    }
+}
+
+/// Runs `probe` of a program with these arguments, and reads what it prints.
+pub(super) fn answer_of<T: DeserializeOwned>(
+    program: &Path,
+    arguments: &[OsString],
+    environment: &[(String, Option<String>)],
+) -> Result<T, String> {
+    let mut command = Command::new(program);
+    command.arg("probe").args(arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    for (name, value) in environment {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    // It may hang forever, so it dies with this process. The terminal's signals are for this process only.
+    let inherit = Inherit { channel: None, death_signal: Some(Signal::KILL), new_session: true };
+    inherit.apply(&mut command);
+    let mut child = command.spawn().map_err(|error| error.to_string())?;
+    let ended = PidFd::open(child.id()).and_then(|pidfd| pidfd.wait_for_end(PATIENCE));
+    if !matches!(ended, Ok(true)) {
+        // An error means that it has ended already, as intended.
+        let _ = child.kill();
+    }
+    let mut text = String::new();
+    if let Some(mut stdout) = child.stdout.take() {
+        // A probe prints far less than a pipe holds, so it never blocked on its output.
+        stdout.read_to_string(&mut text).map_err(|error| error.to_string())?;
+    }
+    let status = child.wait().map_err(|error| error.to_string())?;
+    match ended {
+        Ok(true) => serde_json::from_str(&text)
+            .map_err(|error| format!("`{} probe` ended with {status}: {error}", program.display())),
+        Ok(false) => Err(format!("the driver did not answer within {} s", PATIENCE.as_secs())),
+        Err(error) => Err(error.to_string()),
     }
 }

@@ -8,6 +8,12 @@ use uva_rows::cache::eviction::Eviction;
 pub struct Caches {
     /// How many lists: those of the first nodes in the samplers' order.
     pub lists: usize,
+    /// Whether the weights of these lists are cached too, where picks are by weight.
+    #[serde(default)]
+    pub list_weights: bool,
+    /// Whether it is also cached where each of these lists begins in the dataset, where edge ids are asked for.
+    #[serde(default)]
+    pub list_homes: bool,
     /// Whether the samplers' order differs from the dataset's, so that they work on a reordered graph.
     pub reordered: bool,
     /// How many rows the feature cache holds.

@@ -32,7 +32,13 @@ impl CacheContents {
     pub fn of_plan(dataset: &Dataset, plan: &CachePlan) -> Result<Self, RuntimeError> {
         let graph = graph_of_plan(dataset, plan)?;
         let Self { caches, rows, .. } = Self::rows_of_plan(plan)?;
-        let caches = Caches { lists: plan.list_ids.len(), reordered: graph.is_some(), ..caches };
+        let caches = Caches {
+            lists: plan.list_ids.len(),
+            list_weights: plan.dataset.weight_bytes > 0,
+            list_homes: plan.dataset.home_bytes > 0,
+            reordered: graph.is_some(),
+            ..caches
+        };
         Ok(Self { caches, graph, rows })
     }
 

@@ -11,10 +11,12 @@ use uva_graph::Dataset;
 use uva_graph::reorder::ReorderedLayout;
 use uva_mem::FrozenBytes;
 use uva_sample::cuda::{
-    BatchPlace, CudaSampleError, CudaSampler, CudaSamplerOptions, DatasetArray, GraphSource, PinnedArray,
+    BatchPlace, CudaSampleError, CudaSampler, CudaSamplerOptions, DatasetArray, DeviceBytes, GraphSource,
+    PinnedArray,
 };
-use uva_sample::{BatchBounds, BatchCounts, BatchKey, BatchMut, BatchSampler, GraphView, sampler};
+use uva_sample::{BatchBounds, BatchCounts, BatchKey, BatchMut, BatchSampler, sampler};
 
+use super::caches::Caches;
 use super::graph::SampledGraph;
 use crate::backend::CudaBackend;
 use crate::lane::Lane;
@@ -38,14 +40,14 @@ pub(crate) struct OnGpu<'a> {
 }
 
 impl<'a> Engine<'a> {
-    /// A sampler on the CPU.
+    /// A sampler on the CPU, which counts hits of the lists of `caches`.
     pub fn on_host(
         dataset: &'a Dataset,
         graph: &SampledGraph<'a>,
         loader: &LoaderOptions,
-        cached_lists: usize,
+        caches: &Caches,
     ) -> Result<Self, RuntimeError> {
-        let view = GraphView { cached_lists, ..graph.view() };
+        let view = graph.view_of(caches);
         Ok(Self::Host { sampler: sampler(view, &loader.sampling())?, dataset })
     }
 
@@ -55,9 +57,9 @@ impl<'a> Engine<'a> {
         graph: &SampledGraph<'_>,
         loader: &LoaderOptions,
         bounds: &BatchBounds,
-        cached_lists: usize,
+        caches: &Caches,
     ) -> Result<Self, RuntimeError> {
-        let sampler = at.sampler(&at.source(loader)?, graph, loader, bounds, cached_lists)?;
+        let sampler = at.sampler(&at.source(loader)?, graph, loader, bounds, caches)?;
         Ok(Self::Device(Box::new(sampler)))
     }
 
@@ -85,6 +87,14 @@ impl<'a> Engine<'a> {
             Self::Device(sampler) => {
                 sampler.sample_into(key, seeds, out, degrees).map_err(|error| on_gpu_failed(graph, error))
             }
+        }
+    }
+
+    /// Device memory of a sampler on the GPU.
+    pub fn device_bytes(&self) -> Option<DeviceBytes> {
+        match self {
+            Self::Host { .. } => None,
+            Self::Device(sampler) => Some(sampler.device_bytes()),
         }
     }
 
@@ -163,20 +173,22 @@ impl OnGpu<'_> {
         Ok(GraphSource::new(array(layout.indptr_range())?, array(layout.indices_range())?, width)?)
     }
 
-    /// A sampler of that graph, with its first lists on the device.
+    /// A sampler of that graph, with the lists of `caches` on the device.
     pub fn sampler(
         &self,
         source: &GraphSource,
         graph: &SampledGraph<'_>,
         loader: &LoaderOptions,
         bounds: &BatchBounds,
-        cached_lists: usize,
+        caches: &Caches,
     ) -> Result<CudaSampler, RuntimeError> {
         let Self { lane, cuda, .. } = self;
         let module = ModuleOptions { nvrtc: cuda.nvrtc.clone(), ..ModuleOptions::default() };
         let kernels = SampleKernels::new(&Module::sample(lane.context(), &module)?)?;
         let options = CudaSamplerOptions {
-            cached_lists,
+            cached_lists: caches.lists,
+            cached_weights: caches.list_weights,
+            cached_edge_ids: caches.list_homes,
             original_ids: graph.csc().original_ids,
             dataset_ids: graph.dataset_ids(),
             degrees: loader.has_degrees(),

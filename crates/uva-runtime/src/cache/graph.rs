@@ -4,6 +4,7 @@ use uva_graph::reorder::{ReorderedLayout, ReorderedView};
 use uva_graph::{Csc, Dataset, Split};
 use uva_sample::{GraphView, Home, SampleError};
 
+use super::caches::Caches;
 use crate::RuntimeError;
 
 /// The graph that a sampler works on, and the mapping from its node ids to the dataset's.
@@ -46,6 +47,11 @@ impl<'a> SampledGraph<'a> {
             home: self.reordered.as_ref().map(home),
             ..self.csc().into()
         }
+    }
+
+    /// The same with the lists of `caches` counted as cached.
+    pub fn view_of(&self, caches: &Caches) -> GraphView<'a> {
+        GraphView { cached_lists: caches.lists, cached_weights: caches.list_weights, ..self.view() }
     }
 
     /// The nodes of a split, in the order of its file, by their ids in [`Self::csc`].

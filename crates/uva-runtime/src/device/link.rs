@@ -103,7 +103,7 @@ pub(crate) fn one_process(
     plan: &RunPlan,
 ) -> Result<(DeviceSetup, DeviceSlots), RuntimeError> {
     let context = lane.context();
-    let buffer = SharedBuffer::create(context, buffer_bytes(plan), cuda.ipc, &what(plan))?;
+    let buffer = make_slots(context, plan, cuda.ipc)?;
     clear(&buffer, plan)?;
     let buffer = Arc::new(buffer);
     let signals = if cuda.ipc_signals == SignalKind::Stamps {
@@ -119,6 +119,15 @@ pub(crate) fn one_process(
     };
     let slots = DeviceSlots::new(context, plan, Arc::clone(&buffer), signals.clone())?;
     Ok((DeviceSetup { lane, cuda: cuda.clone(), slots: (buffer, signals), batches: None }, slots))
+}
+
+/// Makes the slots' memory, of this kind.
+fn make_slots(context: &Arc<Context>, plan: &RunPlan, kind: IpcKind) -> Result<SharedBuffer, CudaError> {
+    let (bytes, what) = (buffer_bytes(plan), what(plan));
+    match plan.reads_by_cufile() {
+        true => SharedBuffer::create_for_storage(context, bytes, kind, &what),
+        false => SharedBuffer::create(context, bytes, kind, &what),
+    }
 }
 
 /// Bytes of the slots and of the words behind them.
@@ -148,7 +157,7 @@ fn offer_memory(
     link: &Link<'_>,
 ) -> Result<Arc<SharedBuffer>, RuntimeError> {
     let make = |kind| -> Result<(SharedBuffer, Exported), CudaError> {
-        let buffer = SharedBuffer::create(context, buffer_bytes(plan), kind, &what(plan))?;
+        let buffer = make_slots(context, plan, kind)?;
         let exported = buffer.export()?;
         Ok((buffer, exported))
     };

@@ -40,6 +40,7 @@
 
 mod batches;
 mod consumer;
+mod direct;
 mod errors;
 mod link;
 mod open;

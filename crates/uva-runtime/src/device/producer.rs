@@ -13,12 +13,13 @@ use uva_cuda::{Context, Module, ModuleOptions};
 use uva_graph::{Dataset, Hops};
 use uva_mem::{FrozenBytes, ZeroedPages};
 use uva_rows::cuda::{
-    BegunOnHost, DeviceCache, DeviceRows, DeviceSource, DeviceTable, DeviceTables, Fill, FillError,
-    GridBound, Kernel, MadeOnHost, NoRows, Pinned, SlotFiller, SlotPlace, SlotSums, Split, Staged,
+    BegunOnHost, BroughtRows, DeviceCache, DeviceRows, DeviceSource, DeviceTable, DeviceTables, Fill,
+    FillError, GridBound, Kernel, MadeOnHost, NoRows, Pinned, SlotFiller, SlotPlace, SlotSums, Split, Staged,
 };
 use uva_rows::{Cached, DiskReads, GatherError, HostPlace, KeptRows, Mapped, RowSource, SumBeginner};
 
 use super::batches::DeviceBatches;
+use super::direct::DirectHops;
 use super::slots::{SlotSignals, out_of_range, slot_shape, stamp};
 use crate::RuntimeError;
 use crate::aggregate_counts::SumsMade;
@@ -119,6 +120,8 @@ pub(crate) struct DeviceGather<'d> {
     edges: Option<EdgesOnHost>,
     /// What the CPU makes, where the source's rows are not read.
     on_host: Option<OnHost<'d>>,
+    /// What brings the rows of a hop set from its files.
+    direct: Option<DirectHops<'d>>,
     /// What the last batch's rows took from disk.
     disk: Cell<DiskReads>,
     note: String,
@@ -174,7 +177,8 @@ impl<'d> DeviceGather<'d> {
             Staged::new(context, table)
         };
         let (source, how): (Box<dyn DeviceSource>, String) = match cuda.gather {
-            // It has no rows: those of hops are made on the host, or lie in tables of the filler's.
+            // It has no rows: those of hops are made on the host, come from files, or lie in tables of the filler's.
+            _ if plan.reads_by_cufile() => (Box::new(NoRows), String::new()),
             _ if of_hops.is_some() => {
                 (Box::new(NoRows), "rows of hops: the CPU copies them to pinned memory".to_owned())
             }
@@ -214,7 +218,7 @@ impl<'d> DeviceGather<'d> {
         let (tables, how) = match of_hops {
             Some((hops, batches)) if cuda.gather == GatherChoice::Device => {
                 let began = Instant::now();
-                let rows = HopSource::new(hops, &batches.tables, plan.options.rows_from())?;
+                let rows = HopSource::new(hops, &batches.tables, (threads, plan.options.rows_from()))?;
                 let tables = training_rows(context, hops, rows, batches.tables.len(), (cuda.kernel, bound))?;
                 let (gigabytes, seconds) = (tables.bytes() as f64 * 1e-9, began.elapsed().as_secs_f64());
                 let how = format!("training rows: {gigabytes:.2} GB copied to the GPU in {seconds:.2} s");
@@ -222,6 +226,13 @@ impl<'d> DeviceGather<'d> {
             }
             _ => (None, how),
         };
+        let direct = match of_hops {
+            Some((hops, batches)) if plan.reads_by_cufile() => {
+                Some(DirectHops::open(context, hops, &batches.tables, &buffer)?)
+            }
+            _ => None,
+        };
+        let how = direct.as_ref().map_or(how, DirectHops::note);
         let slots = buffer.bytes() as f64 * 1e-9;
         let (memory, by) = (buffer.kind().name(), signals.name());
         let seconds = compiled.as_secs_f64();
@@ -249,7 +260,7 @@ impl<'d> DeviceGather<'d> {
         let on_host = match of_hops {
             _ if beginner.is_none() && plan.made_bytes().is_none() => None,
             Some((hops, batches)) => {
-                let rows = HopSource::new(hops, &batches.tables, plan.options.rows_from())?;
+                let rows = HopSource::new(hops, &batches.tables, (threads, plan.options.rows_from()))?;
                 Some(OnHost::Hops(Box::new(RefCell::new(rows)), hops))
             }
             None => {
@@ -260,12 +271,12 @@ impl<'d> DeviceGather<'d> {
         let edges = EdgeRows::new(dataset, &plan.layout, threads)?;
         let edges = edges.map(|source| EdgesOnHost { source, rows: Vec::new(), threads });
         let (disk, rows) = (Cell::default(), plan.table_rows);
-        Ok(Self { filler, signals, dataset, batches, rows, edges, on_host, disk, note })
+        Ok(Self { filler, signals, dataset, batches, rows, edges, on_host, direct, disk, note })
     }
 
-    /// Whether the CPU makes the rows that a batch has, or what it has in their place.
+    /// Whether this process makes or reads the rows that a batch has, or what it has in their place, while it fills a slot.
     pub fn works_on_host(&self) -> bool {
-        self.on_host.is_some()
+        self.on_host.is_some() || self.direct.is_some()
     }
 
     /// What the last batch's rows took from disk.
@@ -338,6 +349,7 @@ impl<'d> DeviceGather<'d> {
             counts.set((begun.kept, begun.row_bytes() as u64));
             Ok(begun)
         };
+        let runs = self.direct.as_ref().map(|direct| hop_runs(direct.hops, layout, header, from));
         let place = SlotPlace {
             slot,
             arrays: &arrays,
@@ -348,6 +360,12 @@ impl<'d> DeviceGather<'d> {
             made: (self.on_host.is_some() && beginner.is_none() && !of_tables)
                 .then_some(MadeOnHost { ranges: &ranges, make: &make }),
             begun: beginner.map(|_| BegunOnHost { begin: &begin }),
+            brought: self.direct.as_ref().zip(runs.as_deref()).map(|(direct, runs)| BroughtRows {
+                by: &direct.runs,
+                runs,
+                ranges: &ranges,
+                took: &self.disk,
+            }),
             tables_at: of_tables.then_some(&begins[..]),
             stamp: stamp(sequence),
             after: free.as_deref(),
@@ -372,6 +390,12 @@ impl<'d> DeviceGather<'d> {
         to: &mut [u8],
     ) -> Result<usize, RuntimeError> {
         let header = &*noted;
+        if self.direct.is_some() {
+            return Err(RuntimeError::Failed(format!(
+                "a batch of {} rows has no room in a slot for which cuFile reads",
+                header.nodes()
+            )));
+        }
         self.disk.set(DiskReads::default());
         let (layout, threads) = (&plan.layout, plan.options.gather_threads);
         let sampled_on_gpu = match &self.batches {
@@ -484,13 +508,15 @@ impl OnHost<'_> {
                 let read = rows.fill_columns(layout, header, sums.threads, from, [x, aggregated, argmax])?;
                 Ok(read.disk())
             }
-            Self::Hops(rows, hops) => {
-                let places = bytemuck::cast_slice(&from[layout.range(header, Column::InputId, 0)]);
-                let runs = runs_at(places, hops.rows_of(header.key().split).start);
-                rows.borrow_mut().gather(&runs, parts)
-            }
+            Self::Hops(rows, hops) => rows.borrow_mut().gather(&hop_runs(*hops, layout, header, from), parts),
         }
     }
+}
+
+/// The runs of a hop set's rows that the batch of this header has. `from` is its batch slot's payload.
+fn hop_runs(hops: Hops<'_>, layout: &BatchLayout, header: &BatchHeader, from: &[u8]) -> Vec<Range<usize>> {
+    let places = bytemuck::cast_slice(&from[layout.range(header, Column::InputId, 0)]);
+    runs_at(places, hops.rows_of(header.key().split).start)
 }
 
 /// Where the outermost layer's lists of the batch of this header lie in a slot, and where its sums go; `None` where rows

@@ -232,6 +232,7 @@ impl Filling {
             features_at: self.features_at,
             sums: None,
             made: None,
+            brought: None,
             tables_at: None,
             begun: None,
             stamp,

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use uva_graph::hash::ArrayHash;
 use uva_graph::npy::{NpyArray, NpyType, NpyWriter};
 use uva_graph::{Dataset, GraphError, Split};
 use uva_mem::files::Replacement;
@@ -10,9 +11,6 @@ use uva_sample::SeedSequences;
 
 use crate::RuntimeError;
 use crate::seed_order::MOST_SEQUENCES;
-
-/// No position.
-const NONE: u32 = u32::MAX;
 
 /// The ids that the training nodes had before the dataset was reordered.
 fn ids_of_training(dataset: &Dataset) -> Result<Vec<u32>, GraphError> {
@@ -49,12 +47,61 @@ pub fn write(path: &Path, dataset: &Dataset, sequences: &SeedSequences) -> Resul
     replacement.commit().map_err(cannot)
 }
 
-/// The sequences in a file, as positions in the dataset's training split, one behind the other.
+/// What a file of an order has.
+pub(super) struct OrderFile {
+    /// The first sequences, as positions in the dataset's training split, one behind the other: as many as were wanted.
+    pub(super) positions: Vec<u32>,
+    /// How many sequences there are in the file.
+    pub(super) count: usize,
+    /// The hash of the positions of all of them.
+    pub(super) hash: u64,
+}
+
+/// Bytes of memory that reading a file for so many training nodes takes, beside the positions.
+pub(super) fn bytes_beside(seeds: usize) -> u64 {
+    // Positions by id, the buckets over them, how many of each node are out, and one sequence.
+    (8 + 4 + 4 + 4) * seeds as u64
+}
+
+/// The training positions by original id, in memory that grows with the training nodes and not with the ids.
+struct Positions {
+    /// Ids with their positions, ascending.
+    of: Vec<(u32, u32)>,
+    /// Where each bucket of ids begins in them, and their number behind the last one.
+    begins: Vec<u32>,
+    /// Ids of a bucket are equal without so many of their lowest bits.
+    shift: u32,
+}
+
+impl Positions {
+    fn of(train: &[u32]) -> Self {
+        // Not truncated: an order has positions of 32 bits.
+        let mut of: Vec<(u32, u32)> = train.iter().copied().zip(0..).collect();
+        of.sort_unstable();
+        let largest = of.last().map_or(0, |(id, _)| *id);
+        let shift = (0..u32::BITS).find(|shift| (largest >> shift) as usize <= train.len()).unwrap_or(0);
+        let buckets = (largest >> shift) as usize + 1;
+        let mut begins = vec![0_u32; buckets + 1];
+        of.iter().for_each(|(id, _)| begins[(id >> shift) as usize + 1] += 1);
+        (0..buckets).for_each(|bucket| begins[bucket + 1] += begins[bucket]);
+        Self { of, begins, shift }
+    }
+
+    /// Where the entries of `id` begin; `None` if there are none.
+    fn first(&self, id: u32) -> Option<usize> {
+        let bucket = (id >> self.shift) as usize;
+        let (begin, end) = (*self.begins.get(bucket)? as usize, *self.begins.get(bucket + 1)? as usize);
+        let first = begin + self.of[begin..end].partition_point(|(other, _)| *other < id);
+        self.of.get(first).is_some_and(|(other, _)| *other == id).then_some(first)
+    }
+}
+
+/// Reads the sequences in a file. All are checked, and the first `wanted` are kept.
 ///
 /// # Errors
 /// [`RuntimeError::Option`] for `order`, with the sequence and the entry: a node that is no training node, or is there too
 /// often. [`RuntimeError::Input`] for a file that is no such array.
-pub(super) fn read(path: &Path, dataset: &Dataset) -> Result<Vec<u32>, RuntimeError> {
+pub(super) fn read(path: &Path, dataset: &Dataset, wanted: usize) -> Result<OrderFile, RuntimeError> {
     let array = NpyArray::open(path)?;
     let train = ids_of_training(dataset)?;
     let refused = |problem: String| {
@@ -73,34 +120,40 @@ pub(super) fn read(path: &Path, dataset: &Dataset) -> Result<Vec<u32>, RuntimeEr
     if count == 0 || count > MOST_SEQUENCES as usize {
         return Err(refused(format!("it has {count} sequences: 1 to {MOST_SEQUENCES} are possible")));
     }
-    // For each node its first position, and for each position the next of the same node.
-    let ids_end = train.iter().max().map_or(0, |id| *id as usize + 1);
-    let (mut first, mut next) = (vec![NONE; ids_end], vec![NONE; len]);
-    for (position, id) in (0..len as u32).zip(&train).rev() {
-        next[position as usize] = std::mem::replace(&mut first[*id as usize], position);
-    }
-    let mut positions = Vec::with_capacity(ids.len());
+    let by_id = Positions::of(&train);
+    drop(train);
+    // How many of a node's positions are out, where its entries begin.
+    let mut out = vec![0_u32; len];
+    let mut hash = ArrayHash::new(0);
+    let mut positions = Vec::with_capacity(wanted.min(count) * len);
+    let mut sequence = Vec::with_capacity(len);
     for (number, row) in ids.chunks(len.max(1)).enumerate() {
-        let mut left = first.clone();
+        out.fill(0);
+        sequence.clear();
         for (entry, &id) in row.iter().enumerate() {
             let place = || format!("entry {entry} of sequence {number} is node {id}");
-            let position = match left.get(id as usize).copied() {
-                Some(position) if position != NONE => position,
-                Some(_) if first[id as usize] != NONE => {
-                    let before = row[..entry].iter().position(|other| *other == id).unwrap_or(entry);
-                    return Err(refused(format!("{}, as entry {before} is already", place())));
-                }
-                _ => return Err(refused(format!("{}, which is no training node of the dataset", place()))),
+            let Some(first) = by_id.first(id) else {
+                return Err(refused(format!("{}, which is no training node of the dataset", place())));
             };
-            left[id as usize] = next[position as usize];
-            positions.push(position);
+            let next = by_id.of.get(first + out[first] as usize).filter(|(other, _)| *other == id);
+            let Some((_, position)) = next else {
+                let before = row[..entry].iter().position(|other| *other == id).unwrap_or(entry);
+                return Err(refused(format!("{}, as entry {before} is already", place())));
+            };
+            out[first] += 1;
+            sequence.push(*position);
+        }
+        hash.add(bytemuck::cast_slice(&sequence));
+        if number < wanted {
+            positions.extend_from_slice(&sequence);
         }
     }
-    Ok(positions)
+    Ok(OrderFile { positions, count, hash: hash.finish() })
 }
 
 #[cfg(test)]
 mod tests {
+    use uva_graph::hash::of_array;
     use uva_graph::npy::write_array;
     use uva_io::generate::{self, Common, PowerLaw};
 
@@ -121,11 +174,31 @@ mod tests {
         let positions: Vec<u32> = (0..len).rev().chain(0..len).collect();
         let path = temp.path().join("order.npy");
         write(&path, &dataset, &SeedSequences::new(positions.clone(), 2, len as usize)).unwrap();
-        assert_eq!(read(&path, &dataset).unwrap(), positions);
+        let file = read(&path, &dataset, 2).unwrap();
+        let hash = of_array(0, bytemuck::cast_slice(&positions));
+        assert_eq!((&file.positions, file.count, file.hash), (&positions, 2, hash));
+        // Those that are not wanted are checked and count in the hash.
+        let first = read(&path, &dataset, 1).unwrap();
+        assert_eq!((&first.positions[..], first.count, first.hash), (&positions[..len as usize], 2, hash));
         // A node that is given three times has three positions, which are taken in their order.
         let again = dataset.with_nodes(Split::Train, vec![7, 3, 7, 7], "input_nodes").unwrap();
         write_array(&temp.path().join("again.npy"), NpyType::U32, &[4], &[7_u32, 7, 3, 7]).unwrap();
-        assert_eq!(read(&temp.path().join("again.npy"), &again).unwrap(), [0, 2, 1, 3]);
+        assert_eq!(read(&temp.path().join("again.npy"), &again, 1).unwrap().positions, [0, 2, 1, 3]);
+    }
+
+    #[test]
+    fn ids_that_lie_far_apart_are_found_without_a_place_for_each_id() {
+        let train = [4_000_000_000, 7, 3_999_999_999, 7, 0, u32::MAX];
+        let positions = Positions::of(&train);
+        assert!(positions.begins.len() <= train.len() + 2, "{:?}", positions.begins);
+        for (id, expected) in
+            [(7, Some(1)), (0, Some(0)), (u32::MAX, Some(5)), (8, None), (4_000_000_001, None)]
+        {
+            let first = positions.first(id);
+            assert_eq!(first, expected, "{id}");
+            assert!(first.is_none_or(|first| positions.of[first].0 == id));
+        }
+        assert_eq!(Positions::of(&[]).first(0), None);
     }
 
     #[test]
@@ -136,7 +209,7 @@ mod tests {
         let refusal = |number: usize, shape: &[usize], ids: &[u32]| {
             let path = temp.path().join(format!("{number}.npy"));
             write_array(&path, NpyType::U32, shape, ids).unwrap();
-            let refused = read(&path, &dataset).unwrap_err();
+            let refused = read(&path, &dataset, 1).map(|_| ()).unwrap_err();
             assert_eq!(refused.exit_code(), 2, "{refused}");
             refused.to_string()
         };
@@ -159,6 +232,6 @@ mod tests {
         }
         let path = temp.path().join("wide.npy");
         write_array(&path, NpyType::I64, &[len], dataset.split(Split::Train)).unwrap();
-        assert!(read(&path, &dataset).unwrap_err().to_string().contains("uint32"));
+        assert!(read(&path, &dataset, 1).map(|_| ()).unwrap_err().to_string().contains("uint32"));
     }
 }

@@ -31,6 +31,12 @@ impl<'d> SeedLabels<'d> {
         }
     }
 
+    /// Bytes that measuring errors of orders of so many seeds takes: an epoch's order for each of these threads.
+    pub fn bytes(seeds: usize, threads: usize) -> u64 {
+        // A position, a mark, and a key with its position where few seeds are shuffled.
+        (4 + 1 + size_of::<(u64, u32)>() as u64) * seeds as u64 * threads.min(EPOCHS as usize) as u64
+    }
+
     fn classes(&self) -> usize {
         match self {
             Self::Single { classes, .. } | Self::Rates { classes, .. } => *classes,

@@ -4,12 +4,11 @@ use std::ops::Range;
 use std::time::Instant;
 
 use uva_cuda::memory::HostMemory;
-use uva_graph::hash::of_array;
 use uva_graph::{Dataset, Split};
 use uva_options::OptionError;
 use uva_sample::{EpochOrder, Follow, OrderEdges, Proximity, SeedSequences, Sequenced};
 
-use super::file;
+use super::file::{self, OrderFile};
 use super::label_error::SeedLabels;
 use crate::options::LoaderOptions;
 use crate::seed_order::{AskedOrder, LabelErrors, MadeOrder};
@@ -76,7 +75,7 @@ pub fn sequences(
     count: u32,
 ) -> Result<SeedSequences, RuntimeError> {
     let train = training(dataset)?;
-    check_memory(dataset, edges, count).map_err(RuntimeError::Usage)?;
+    check_memory(dataset, SequencesFrom::Graph(edges), count).map_err(RuntimeError::Usage)?;
     machine::start_threads()?;
     let made = Proximity::new(dataset.csc(), train, edges, seed)?.sequences(0..count);
     Ok(SeedSequences::new(made, count as usize, train.len()))
@@ -92,16 +91,33 @@ fn training(dataset: &Dataset) -> Result<&[i64], RuntimeError> {
     }
 }
 
+/// Where sequences come from.
+#[derive(Clone, Copy)]
+enum SequencesFrom {
+    Graph(OrderEdges),
+    File,
+}
+
 /// What is wrong with so many sequences, if memory does not hold them.
-fn check_memory(dataset: &Dataset, edges: OrderEdges, count: u32) -> Result<(), String> {
-    let bytes = 4 * dataset.split(Split::Train).len() as u64 * u64::from(count);
-    let beside = Proximity::bytes(&dataset.csc(), edges, machine::share_of_cores(1));
+fn check_memory(dataset: &Dataset, from: SequencesFrom, count: u32) -> Result<(), String> {
+    let seeds = dataset.split(Split::Train).len();
+    let threads = machine::share_of_cores(1);
+    // They are made, and then copied to memory that processes share; those of a file are kept besides.
+    let (copies, making, fewer) = match from {
+        SequencesFrom::Graph(edges) => {
+            let fewer = "give fewer sequences, or `order_edges=in`";
+            (2, Proximity::bytes(&dataset.csc(), edges, seeds, threads), fewer)
+        }
+        SequencesFrom::File => (3, file::bytes_beside(seeds), "give fewer sequences"),
+    };
+    let bytes = copies * 4 * seeds as u64 * u64::from(count);
+    let beside = making.saturating_add(SeedLabels::bytes(seeds, threads));
     let available =
         HostMemory::read().map_err(|error| format!("how much memory can be had: {error}"))?.to_be_had();
     if bytes.saturating_add(beside) > available {
         return Err(format!(
-            "{count} sequences take {bytes} bytes, and making them {beside}; only {available} can be had: give fewer \
-             sequences, or `order_edges=in`"
+            "{count} sequences take {bytes} bytes while they are made, and making them {beside}; only {available} can be \
+             had: {fewer}"
         ));
     }
     Ok(())
@@ -111,7 +127,7 @@ fn check_memory(dataset: &Dataset, edges: OrderEdges, count: u32) -> Result<(), 
 enum Source<'d> {
     /// Made of the graph.
     Graph(Box<Proximity<'d>>),
-    /// Read from a file.
+    /// The first ones of a file: as many as are followed at most.
     File(Vec<u32>),
 }
 
@@ -155,18 +171,18 @@ fn make(options: &LoaderOptions, asked: AskedOrder, dataset: &Dataset) -> Result
         // Those that are tried are kept until the number is settled.
         AskedOrder::Proximity(None) => MOST_TRIED as u32,
     };
-    if options.order_file.is_none() {
-        check_memory(dataset, options.order_edges, most_wanted)
-            .map_err(|reason| OptionError::new("seed_order", asked, reason))?;
-    }
+    let from = options
+        .order_file
+        .as_ref()
+        .map_or(SequencesFrom::Graph(options.order_edges), |_| SequencesFrom::File);
+    check_memory(dataset, from, most_wanted)
+        .map_err(|reason| OptionError::new("seed_order", asked, reason))?;
     machine::start_threads()?;
     let began = Instant::now();
     let (source, file, most) = match &options.order_file {
         Some(path) => {
-            let positions = file::read(path, dataset)?;
-            let most = positions.len() / train.len();
-            let hash = of_array(0, bytemuck::cast_slice(&positions));
-            (Source::File(positions), Some(format!("{most} sequences, {hash:016x}")), most)
+            let OrderFile { positions, count, hash } = file::read(path, dataset, most_wanted as usize)?;
+            (Source::File(positions), Some(format!("{count} sequences, {hash:016x}")), count)
         }
         None => {
             let proximity = Proximity::new(dataset.csc(), train, options.order_edges, options.seed)?;
@@ -213,12 +229,12 @@ impl Making<'_> {
     /// The order that was asked for, whatever the labels of its batches. They are measured where that takes little beside
     /// making the sequences.
     fn named(self, follow: Follow, count: usize) -> Result<MadeOrder, RuntimeError> {
-        let positions = self.source.sequences(0..count, self.seeds);
+        let sequences = SeedSequences::new(self.source.sequences(0..count, self.seeds), count, self.seeds);
         let errors = match &self.labels {
             Some(labels) if count <= MOST_TRIED => {
-                let sequences = SeedSequences::new(positions.clone(), count, self.seeds);
+                let sequenced = Sequenced { sequences: sequences.clone(), follow };
                 Some(LabelErrors {
-                    order: self.error(labels, Some(&Sequenced { sequences, follow }))?,
+                    order: self.error(labels, Some(&sequenced))?,
                     shuffle: self.error(labels, None)?,
                     allowed: self.allowed(),
                 })
@@ -226,7 +242,7 @@ impl Making<'_> {
             _ => None,
         };
         let seconds = self.seconds();
-        MadeOrder::new(follow, (&positions, self.seeds), self.file, errors, seconds)
+        MadeOrder::new(follow, (sequences.all(), self.seeds), self.file, errors, seconds)
     }
 
     /// The order of the fewest sequences whose batches have labels near enough to all, or the shuffle.
@@ -237,20 +253,28 @@ impl Making<'_> {
             return Err(OptionError::new("seed_order", self.options.seed_order, reason).into());
         };
         let (shuffle, allowed) = (self.error(labels, None)?, self.allowed());
-        let mut positions = Vec::new();
+        let mut before: Option<SeedSequences> = None;
         let mut last = LabelErrors { order: shuffle, shuffle, allowed };
         let mut count = 1;
         while count <= MOST_TRIED.min(self.most) {
-            positions.extend(self.source.sequences(positions.len() / self.seeds..count, self.seeds));
-            let sequences = SeedSequences::new(positions.clone(), count, self.seeds);
+            // At most two copies of them are there at a time.
+            let mut positions = Vec::with_capacity(count * self.seeds);
+            let made = before.as_ref().map_or(0, SeedSequences::count);
+            positions.extend_from_slice(before.as_ref().map_or(&[], SeedSequences::all));
+            drop(before.take());
+            positions.extend(self.source.sequences(made..count, self.seeds));
+            let sequences = SeedSequences::new(positions, count, self.seeds);
             let follow = Follow::InTurns(count);
-            let order = self.error(labels, Some(&Sequenced { sequences, follow }))?;
+            let sequenced = Sequenced { sequences: sequences.clone(), follow };
+            let order = self.error(labels, Some(&sequenced))?;
             last = LabelErrors { order, shuffle, allowed };
             tracing::debug!(count, order, shuffle, allowed, "an order's label error");
             if order - shuffle <= allowed {
                 let seconds = self.seconds();
-                return MadeOrder::new(follow, (&positions, self.seeds), self.file, Some(last), seconds);
+                let all = (sequences.all(), self.seeds);
+                return MadeOrder::new(follow, all, self.file, Some(last), seconds);
             }
+            before = Some(sequences);
             count *= 2;
         }
         let seconds = self.seconds();

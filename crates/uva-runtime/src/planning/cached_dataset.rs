@@ -10,6 +10,7 @@ use uva_cuda::{Module, ModuleOptions};
 use uva_graph::{Dataset, ElementType};
 use uva_rows::cuda::{DeviceSource, ReadBack};
 use uva_rows::{GatherError, Hits, HostPlace, HostSource};
+use uva_sample::cuda::DeviceBytes;
 use uva_sample::{BatchCounts, BatchKey, MiniBatch};
 
 use crate::backend::{Backend, CudaBackend};
@@ -75,15 +76,14 @@ impl<'d> CachedDataset<'d> {
         let layout = BatchLayout::new(dataset, &options.batch_spec())?;
         backend.check_features(&layout, options.gathers_before_sums)?;
         let graph = SampledGraph::new(dataset, contents.graph().map(|graph| graph.bytes()))?;
-        let lists = contents.caches().lists;
         let engine = match backend.gpu_sampler() {
             Some(cuda) => {
                 let context = &Context::primary(cuda.ordinal)?;
                 let lane = &sampler_lane(context, cuda, "sampler")?;
                 let at = OnGpu { lane, cuda, dataset, reordered: contents.graph(), own_batch: true };
-                Engine::on_gpu(&at, &graph, options, layout.bounds(), lists)?
+                Engine::on_gpu(&at, &graph, options, layout.bounds(), contents.caches())?
             }
-            None => Engine::on_host(dataset, &graph, options, lists)?,
+            None => Engine::on_host(dataset, &graph, options, contents.caches())?,
         };
         let rows: Box<dyn HostSource + 'd> = match backend.device_slots() {
             Some(cuda) => Box::new(rows_by_gpu(dataset, options, cuda, contents)?),
@@ -106,6 +106,12 @@ impl<'d> CachedDataset<'d> {
     #[must_use]
     pub fn room(&self) -> MiniBatch {
         MiniBatch::with_bounds(self.layout.bounds())
+    }
+
+    /// Device memory of its sampler: its lists take what the plan says, to the byte. `None` where the CPU samples.
+    #[must_use]
+    pub fn sampler_bytes(&self) -> Option<DeviceBytes> {
+        self.engine.device_bytes()
     }
 
     /// Bytes of a row that [`load`](Self::load) writes.

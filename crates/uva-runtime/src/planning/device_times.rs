@@ -16,9 +16,9 @@ use uva_rows::cuda::{DeviceCache, SlotFiller, SlotPlace, SlotShape};
 use uva_sample::cuda::GraphSource;
 use uva_sample::{BatchKey, MiniBatch};
 
-use super::host_times::{HostTimes, median, share};
+use super::host_times::{HostTimes, median, of_lists, share};
 use crate::backend::CudaBackend;
-use crate::cache::{self, OnGpu, SampledGraph};
+use crate::cache::{self, Caches, OnGpu, SampledGraph};
 use crate::device::{FeatureBytes, zero_copy};
 use crate::lane::{Lane, sampler_lane};
 use crate::{LoaderOptions, RuntimeError};
@@ -35,10 +35,18 @@ pub(super) struct DeviceTimes<'d> {
     dataset: &'d Arc<Dataset>,
     loader: &'d LoaderOptions,
     host: HostTimes<'d>,
-    /// The graph in the plan's order, and pinned; made with the first sizes.
-    graph: Option<(Arc<FrozenBytes>, GraphSource)>,
+    /// The graph in the order of the timed lists, and pinned.
+    graph: Option<OrderedGraph>,
     /// The features, pinned, and the kernels.
     table: Option<(Arc<PinnedTable>, GatherKernels)>,
+}
+
+/// The graph in an order of its lists.
+struct OrderedGraph {
+    /// The first nodes of that order.
+    first: Vec<i64>,
+    region: Arc<FrozenBytes>,
+    source: GraphSource,
 }
 
 /// Which time counts.
@@ -74,7 +82,7 @@ impl<'d> DeviceTimes<'d> {
     pub fn sampling_on_gpu(&mut self) -> Result<f64, Failure> {
         let at = self.on_gpu(None);
         let (source, graph) = (at.source(self.loader)?, SampledGraph::new(self.dataset, None)?);
-        let sampler = at.sampler(&source, &graph, self.loader, self.host.bounds(), 0)?;
+        let sampler = at.sampler(&source, &graph, self.loader, self.host.bounds(), &Caches::default())?;
         Ok(self.sample(sampler, &graph, Clock::Host)?.ms)
     }
 
@@ -110,16 +118,18 @@ impl<'d> DeviceTimes<'d> {
 
 impl TimedCaches for DeviceTimes<'_> {
     fn sampling(&mut self, order: &[i64], cached: usize) -> Result<Timed, Failure> {
-        if self.graph.is_none() {
-            let order = NodeOrder::from_first(self.dataset.nodes(), order)?;
-            let region = Arc::new(cache::reordered_graph(self.dataset, &order)?);
+        if self.graph.as_ref().is_none_or(|graph| graph.first != order) {
+            // One at a time: each is as large as the adjacency.
+            self.graph = None;
+            let of_nodes = NodeOrder::from_first(self.dataset.nodes(), order)?;
+            let region = Arc::new(cache::reordered_graph(self.dataset, &of_nodes)?);
             let source = self.on_gpu(Some(&region)).source(self.loader)?;
-            self.graph = Some((region, source));
+            self.graph = Some(OrderedGraph { first: order.to_vec(), region, source });
         }
-        let Some((region, source)) = &self.graph else { return Err("no graph".into()) };
+        let Some(OrderedGraph { region, source, .. }) = &self.graph else { return Err("no graph".into()) };
         let graph = SampledGraph::new(self.dataset, Some(region.bytes()))?;
         let at = self.on_gpu(Some(region));
-        let sampler = at.sampler(source, &graph, self.loader, self.host.bounds(), cached)?;
+        let sampler = at.sampler(source, &graph, self.loader, self.host.bounds(), &of_lists(cached))?;
         self.sample(sampler, &graph, Clock::Device)
     }
 
@@ -166,6 +176,7 @@ impl TimedCaches for DeviceTimes<'_> {
                 features_at,
                 sums: None,
                 made: None,
+                brought: None,
                 tables_at: None,
                 begun: None,
                 stamp,

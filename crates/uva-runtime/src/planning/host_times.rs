@@ -12,9 +12,9 @@ use uva_graph::reorder::{NodeOrder, ReorderedLayout};
 use uva_graph::{Dataset, Split};
 use uva_plan::{Timed, TimedCaches};
 use uva_rows::{Hits, HostPlace};
-use uva_sample::{BatchBounds, BatchKey, GraphView, MiniBatch, sampler};
+use uva_sample::{BatchBounds, BatchKey, MiniBatch, sampler};
 
-use crate::cache::SampledGraph;
+use crate::cache::{Caches, SampledGraph};
 use crate::host_rows::{chosen_rows, gathered_on_host};
 use crate::order_making::epoch_order;
 use crate::widening::narrow_float;
@@ -102,8 +102,7 @@ impl<'d> HostTimes<'d> {
         cached: usize,
         seen: &mut dyn FnMut(&[i64]),
     ) -> Result<Timed, Failure> {
-        let view = GraphView { cached_lists: cached, ..graph.view() };
-        let mut sampler = sampler(view, &self.loader.sampling())?;
+        let mut sampler = sampler(graph.view_of(&of_lists(cached)), &self.loader.sampling())?;
         let mut batch = MiniBatch::with_bounds(self.bounds());
         let split = graph.split(Split::Train);
         let mut times = Vec::new();
@@ -140,6 +139,11 @@ impl TimedCaches for HostTimes<'_> {
     fn gathering(&mut self, cached: &[i64]) -> Result<Timed, Failure> {
         self.gathering_by(self.loader.gather_threads, cached)
     }
+}
+
+/// Caches of so many lists, with all arrays that a sampler reads of them.
+pub(super) fn of_lists(lists: usize) -> Caches {
+    Caches { lists, list_weights: true, list_homes: true, ..Caches::default() }
 }
 
 pub(super) fn share(part: u64, whole: u64) -> f64 {

@@ -8,7 +8,8 @@ use uva_cuda::{Context, CudaError, ErrorKind};
 use uva_graph::reorder::ReorderedLayout;
 use uva_graph::{Dataset, Split};
 use uva_plan::{
-    CacheError, CachePlan, CachePolicy, CachedKinds, Objective, PlanRequest, Profile, TimedCaches, Workload,
+    CacheError, CachePlan, CachePolicy, CachedKinds, Objective, PlanRequest, Profile, TimedBy, TimedCaches,
+    Workload,
 };
 use uva_rows::cache::map_bytes;
 use uva_rows::cuda::FillError;
@@ -22,6 +23,12 @@ use super::request::SamplerVerdict;
 use crate::backend::{Backend, CudaBackend, GatherChoice, Partition, SamplerChoice};
 use crate::seed_order::MadeOrder;
 use crate::{LoaderOptions, RuntimeError};
+
+/// The option that gives bytes for caches, wherever they are.
+pub const GPU_CACHE: &str = "--gpu-cache";
+
+/// The option that gives bytes for rows in front of the disk.
+pub const HOST_CACHE: &str = "--host-cache";
 
 /// Of the available memory, `--gpu-cache auto` takes one part in this many where nothing trains on a GPU.
 const SHARE_OF_HOST_MEMORY: u64 = 4;
@@ -72,11 +79,34 @@ fn where_to_sample(
     Ok(SamplerVerdict { on_gpu: on_gpu < on_cpu, reason })
 }
 
-/// What to cache within this many bytes, and the profile behind that decision (`None` where the policy ranks nothing).
-/// Works in this process, and on the GPU where the backend has one.
-///
-/// On a GPU, lists are cached for a sampler there, and rows for the zero-copy gather or for sums that the CPU begins:
-/// nothing else reads them.
+/// What is asked of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlanAsked {
+    /// Bytes for both caches and their maps.
+    pub bytes: u64,
+    /// How hotness is found out.
+    pub policy: CachePolicy,
+    /// What the timed caches hold whose lines value hits.
+    pub timed_by: TimedBy,
+    /// Another way to fill them, timed only to state how well its lines fit.
+    pub timed_also: Option<TimedBy>,
+}
+
+impl PlanAsked {
+    /// A plan within so many bytes by this policy, timed as a run caches.
+    #[must_use]
+    pub fn new(bytes: u64, policy: CachePolicy) -> Self {
+        Self { bytes, policy, timed_by: TimedBy::Rank, timed_also: None }
+    }
+
+    /// The same timed with caches that hold this. Random ones are compared with those of a run.
+    #[must_use]
+    pub fn timed_by(self, by: TimedBy) -> Self {
+        Self { timed_by: by, timed_also: (by == TimedBy::Random).then_some(TimedBy::Rank), ..self }
+    }
+}
+
+/// [`plan_asked`] of a plan that is timed as a run caches.
 ///
 /// # Errors
 /// As [`Search::run`](super::Search::run).
@@ -88,17 +118,37 @@ pub fn plan<'d>(
     policy: CachePolicy,
     note: &dyn Fn(&str),
 ) -> Result<(CachePlan, Option<Profile<'d>>), RuntimeError> {
-    plan_kinds(dataset, loader, backend, (cacheable(backend, loader), bytes, policy), note)
+    plan_asked(dataset, loader, backend, &PlanAsked::new(bytes, policy), note)
 }
 
-/// As [`plan`], of these kinds of caches.
+/// What to cache within so many bytes, and the profile behind that decision (`None` where the policy ranks nothing).
+/// Works in this process, and on the GPU where the backend has one.
+///
+/// On a GPU, lists are cached for a sampler there, and rows for the zero-copy gather or for sums that the CPU begins:
+/// nothing else reads them.
+///
+/// # Errors
+/// As [`Search::run`](super::Search::run).
+pub fn plan_asked<'d>(
+    dataset: &'d Arc<Dataset>,
+    loader: &LoaderOptions,
+    backend: &Backend,
+    asked: &PlanAsked,
+    note: &dyn Fn(&str),
+) -> Result<(CachePlan, Option<Profile<'d>>), RuntimeError> {
+    plan_kinds(dataset, loader, backend, (cacheable(backend, loader), asked), GPU_CACHE, note)
+}
+
+/// As [`plan_asked`], of these kinds of caches, whose bytes this option gave.
 pub(super) fn plan_kinds<'d>(
     dataset: &'d Arc<Dataset>,
     loader: &LoaderOptions,
     backend: &Backend,
-    (kinds, bytes, policy): (CachedKinds, u64, CachePolicy),
+    (kinds, asked): (CachedKinds, &PlanAsked),
+    option: &str,
     note: &dyn Fn(&str),
 ) -> Result<(CachePlan, Option<Profile<'d>>), RuntimeError> {
+    let PlanAsked { bytes, policy, timed_by, timed_also } = *asked;
     loader.check_dataset(dataset)?;
     let workload = workload(dataset, loader)?;
     let batches = workload.batches()?;
@@ -109,12 +159,13 @@ pub(super) fn plan_kinds<'d>(
         }
     });
     let objective = objective(backend);
-    let request = PlanRequest { policy, kinds, objective, ..PlanRequest::new(dataset, workload, bytes) };
+    let plain = PlanRequest::new(dataset, workload, bytes);
+    let request = PlanRequest { policy, kinds, objective, timed_by, timed_also, ..plain };
     let mut on_host;
     let mut on_gpu;
     let times: Option<&mut dyn TimedCaches> = match backend.device_slots() {
         None => {
-            check_host_budget("--gpu-cache", bytes, dataset)?;
+            check_host_budget(option, bytes, dataset)?;
             on_host = HostTimes::new(dataset, loader)?;
             Some(&mut on_host)
         }
@@ -191,16 +242,17 @@ pub fn read_plan(
     Ok((plan, warnings.iter().map(warn).collect()))
 }
 
-/// Checks that host memory can hold a plan's caches; the roles check a GPU's memory themselves.
+/// Checks that host memory can hold a plan's caches, which this option asked for; the roles check a GPU's memory themselves.
 ///
 /// # Errors
 /// [`RuntimeError::Missing`] with both numbers.
-pub fn check_plan_fits(plan: &CachePlan, dataset: &Dataset, backend: &Backend) -> Result<(), RuntimeError> {
-    if backend.device_slots().is_some() {
-        Ok(())
-    } else {
-        check_host_budget("--gpu-cache", plan.bytes(), dataset)
-    }
+pub fn check_plan_fits(
+    plan: &CachePlan,
+    dataset: &Dataset,
+    backend: &Backend,
+    option: &str,
+) -> Result<(), RuntimeError> {
+    if backend.device_slots().is_some() { Ok(()) } else { check_host_budget(option, plan.bytes(), dataset) }
 }
 
 /// Bytes for `--gpu-cache auto` where nothing has been trained, with the reason: on the CPU as for a run, on a GPU the

@@ -13,8 +13,8 @@ mod sum_times;
 
 pub use cached_dataset::CachedDataset;
 pub use measure::{
-    budget_left, budget_on_cpu, cacheable, check_host_budget, check_plan_fits, measure_sampler, plan,
-    read_plan, rows_kept_in, workload,
+    GPU_CACHE, HOST_CACHE, PlanAsked, budget_left, budget_on_cpu, cacheable, check_host_budget,
+    check_plan_fits, measure_sampler, plan, plan_asked, read_plan, rows_kept_in, workload,
 };
 pub use request::{Budget, CacheOptions, CacheRequest, SamplerVerdict};
 pub use search::FoundParts;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uva_options::Purpose::Speed;
 use uva_options::{ByteSize, Field, OptionValue, options};
-use uva_plan::CachePolicy;
+use uva_plan::{CachePolicy, TimedBy};
 
 const CACHES: &str = "Caches";
 
@@ -24,15 +24,18 @@ options! {
         cache_policy: CachePolicy = CachePolicy::PRESAMPLE
             => Field::choice::<CachePolicy>("CACHE_POLICY").of(CACHES, &[Speed]).unless_given("presample")
                 .needs("gpu_cache"),
+        /// What the caches hold while it is timed what a hit saves
+        timed_by: TimedBy = TimedBy::Rank
+            => Field::choice::<TimedBy>("TIMED_BY").of(CACHES, &[Speed]).unless_given("rank").needs("gpu_cache"),
         /// Host memory for rows of a table that is read from disk: 512MiB, 6GiB, or auto for a quarter of what is available.
         /// Half is for the rows that are read most, as `gpu_cache` chooses them, and half for rows as batches need them
         /// (docs/disk.md)
         host_cache: Option<Budget> = None
             => Field::text::<Budget>("SIZE|auto", "512MiB, 6GiB, `auto`").of(CACHES, &[Speed])
-                .excludes(&["gpu_cache", "cache_policy", "plan"]).unless_given("rows are read anew for each batch"),
+                .excludes(&["gpu_cache", "cache_policy", "timed_by", "plan"]).unless_given("rows are read anew for each batch"),
         /// Cache what this file says, as `uvatrain plan` wrote it, instead of finding out anew
         plan: Option<PathBuf> = None
-            => Field::path("FILE").of(CACHES, &[Speed]).excludes(&["gpu_cache", "cache_policy"]),
+            => Field::path("FILE").of(CACHES, &[Speed]).excludes(&["gpu_cache", "cache_policy", "timed_by"]),
     }
 }
 
@@ -40,7 +43,8 @@ impl CacheOptions {
     /// The request in them; `None` without caches.
     #[must_use]
     pub fn request(&self) -> Option<CacheRequest> {
-        let find = |budget| CacheRequest::Find { budget, policy: self.cache_policy };
+        let (policy, timed_by) = (self.cache_policy, self.timed_by);
+        let find = |budget| CacheRequest::Find { budget, policy, timed_by };
         let before_disk = |budget| CacheRequest::BeforeDisk { budget };
         let asked = self.plan.clone().map(CacheRequest::Planned).or_else(|| self.gpu_cache.map(find));
         asked.or_else(|| self.host_cache.map(before_disk))
@@ -112,6 +116,8 @@ pub enum CacheRequest {
         budget: Budget,
         /// By this policy.
         policy: CachePolicy,
+        /// What the timed caches hold.
+        timed_by: TimedBy,
     },
     /// Rows in front of a table on disk: those that are read most, and others as batches need them.
     BeforeDisk {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
-use uva_plan::{CachePlan, CachePolicy, CachedKinds};
+use uva_plan::{CachePlan, CachePolicy, CachedKinds, TimedBy};
 
-use super::measure::{cacheable, measure_sampler, plan_kinds};
+use super::measure::{GPU_CACHE, HOST_CACHE, PlanAsked, cacheable, measure_sampler, plan_kinds};
 use super::request::SamplerVerdict;
 use crate::backend::Backend;
 use crate::cache::{ids, no_memory};
@@ -20,8 +20,10 @@ use crate::{LoaderOptions, RuntimeError};
 pub struct Search {
     /// What to cache within this many bytes, and by which policy.
     pub caches: Option<(u64, CachePolicy)>,
-    /// Of these, rows alone.
+    /// Of these, rows alone: they are in front of the disk.
     pub rows_only: bool,
+    /// What the caches hold by which it is timed what a hit saves.
+    pub timed_by: TimedBy,
     /// Whether sampling is faster on the GPU.
     pub sampler: bool,
     /// How fast gathers are ([`measurement`]).
@@ -52,9 +54,11 @@ impl Search {
             found.sampler = measure_sampler(dataset, loader, &mut backend)?;
         }
         if let Some((bytes, policy)) = self.caches {
+            let option = if self.rows_only { HOST_CACHE } else { GPU_CACHE };
             let kinds = cacheable(&backend, loader);
             let kinds = CachedKinds { lists: kinds.lists && !self.rows_only, ..kinds };
-            found.plan = Some(plan_kinds(dataset, loader, &backend, (kinds, bytes, policy), note)?.0);
+            let asked = PlanAsked::new(bytes, policy).timed_by(self.timed_by);
+            found.plan = Some(plan_kinds(dataset, loader, &backend, (kinds, &asked), option, note)?.0);
         }
         Ok(found)
     }

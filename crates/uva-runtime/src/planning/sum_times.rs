@@ -15,7 +15,7 @@ use uva_ops::Vectors;
 use uva_ops::lists::{Lists, ListsError, WeightedSums, Weights, degree_weights};
 
 use super::host_times::middle;
-use crate::cache::{CacheContents, Engine, SampledGraph};
+use crate::cache::{CacheContents, Caches, Engine, SampledGraph};
 use crate::host_rows::HostRows;
 use crate::plan::RunPlan;
 use crate::roles::Sampling;
@@ -90,7 +90,7 @@ pub fn time_sums(
     };
     let (off, host) = (plan(Aggregation::None)?, plan(asked.aggregation)?);
     let graph = SampledGraph::new(dataset, None)?;
-    let engine = Engine::on_host(dataset, &graph, &loader, 0)?;
+    let engine = Engine::on_host(dataset, &graph, &loader, &Caches::default())?;
     let mut sampling = Sampling::new(dataset, &off, &graph, engine, None)?;
     let mut ways = Ways::new(dataset, &off, &host, asked)?;
     let mut slots = [Slots::new(&off.layout, &host.layout)?, Slots::new(&off.layout, &host.layout)?];
@@ -402,7 +402,7 @@ mod tests {
         let (off, host) = (plan(Aggregation::None), plan(Aggregation::Mean));
         let asked = SumsToTime { aggregation: Aggregation::Mean, contents: &contents, batches: 1 };
         let graph = SampledGraph::new(&dataset, None).unwrap();
-        let engine = Engine::on_host(&dataset, &graph, &off.options, 0).unwrap();
+        let engine = Engine::on_host(&dataset, &graph, &off.options, &Caches::default()).unwrap();
         let mut sampling = Sampling::new(&dataset, &off, &graph, engine, None).unwrap();
         let mut ways = Ways::new(&dataset, &off, &host, &asked).unwrap();
         let mut slots = Slots::new(&off.layout, &host.layout).unwrap();

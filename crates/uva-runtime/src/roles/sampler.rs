@@ -60,7 +60,7 @@ impl SamplerRole<'_> {
         if plan.options.pin_samplers {
             // Threads of the shuffle would otherwise inherit the one core.
             machine::start_threads()?;
-            machine::pin_to_core(self.index)?;
+            machine::pin_to_core(plan.options.number_of_all(self.index))?;
         }
         if let (Some(hops), Some(batches)) = (self.dataset.hops(), &plan.options.hops) {
             let mut sampling = HopSampling::new(self.dataset, hops, plan, batches)?;
@@ -68,14 +68,13 @@ impl SamplerRole<'_> {
         }
         let (reordered, gpu) = (self.reordered.take(), self.gpu.take());
         let graph = SampledGraph::new(self.dataset, reordered.as_ref().map(|bytes| bytes.bytes()))?;
-        let lists = plan.caches.lists;
         let engine = match (&gpu, plan.backend.gpu_sampler()) {
             (Some(lane), Some(cuda)) => {
                 let (dataset, reordered) = (self.dataset, reordered.as_ref());
                 let at = OnGpu { lane, cuda, dataset, reordered, own_batch: self.on_device.is_none() };
-                Engine::on_gpu(&at, &graph, &plan.options, plan.layout.bounds(), lists)?
+                Engine::on_gpu(&at, &graph, &plan.options, plan.layout.bounds(), &plan.caches)?
             }
-            _ => Engine::on_host(self.dataset, &graph, &plan.options, lists)?,
+            _ => Engine::on_host(self.dataset, &graph, &plan.options, &plan.caches)?,
         };
         let on_device = self.on_device.clone();
         let mut sampling = Sampling::new(self.dataset, plan, &graph, engine, on_device)?;

@@ -185,7 +185,7 @@ impl WorkerRole<'_> {
         // Threads of the shuffle, and those that read from disk, would otherwise inherit the one core.
         machine::start_threads()?;
         if let (Some(hops), Some(batches)) = (dataset.hops(), &plan.options.hops) {
-            let rows = HopSource::new(hops, &batches.tables, plan.options.rows_from())?;
+            let rows = HopSource::new(hops, &batches.tables, (1, plan.options.rows_from()))?;
             self.keep_on_core();
             let sampling = HopSampling::new(dataset, hops, plan, batches)?;
             return self.hand_over(clock, &mut HopBatches { plan, control, place, sampling, rows });
@@ -194,7 +194,7 @@ impl WorkerRole<'_> {
         let rows = SlotRows::of_one_thread(dataset, &plan.layout, plan.options.rows_from(), cache)?;
         self.keep_on_core();
         let graph = SampledGraph::new(dataset, self.reordered.map(FrozenBytes::bytes))?;
-        let engine = Engine::on_host(dataset, &graph, &plan.options, plan.caches.lists)?;
+        let engine = Engine::on_host(dataset, &graph, &plan.options, &plan.caches)?;
         let sampling = Sampling::new(dataset, plan, &graph, engine, None)?;
         self.hand_over(clock, &mut SampledBatches { plan, control, place, sampling, rows })
     }
@@ -256,9 +256,11 @@ impl WorkerRole<'_> {
 
     /// Keeps this thread on its core. Where the system does not allow that, the worker goes on without.
     fn keep_on_core(&self) {
-        let Some(pin) = &self.plan.options.pin_cores else { return };
+        let options = &self.plan.options;
+        let Some(pin) = &options.pin_cores else { return };
+        let number = options.number_of_all(self.index);
         let kept = machine::allowed_cores()
-            .and_then(|allowed| pin.core(self.index, &allowed).map_or(Ok(()), machine::keep_on_core));
+            .and_then(|allowed| pin.core(number, &allowed).map_or(Ok(()), machine::keep_on_core));
         if let Err(error) = kept {
             (self.note)(&format!(
                 "worker {} is kept on no CPU core, and works where the system puts it: --pin-cores {pin}: {error}",

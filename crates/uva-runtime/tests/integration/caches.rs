@@ -17,7 +17,7 @@ use uva_runtime::planning::{self, CachedDataset};
 use uva_runtime::spec::{Kind, Options, Purpose};
 use uva_runtime::{LoaderOptions, Passes, Runtime, RuntimeError};
 use uva_sample::{
-    BatchKey, BatchSampler, Expand, GraphView, MiniBatch, NeighborSampler, SamplerKind, sampler,
+    BatchKey, BatchSampler, Expand, GraphView, ListReads, MiniBatch, NeighborSampler, SamplerKind, sampler,
 };
 
 fn options() -> LoaderOptions {
@@ -143,13 +143,18 @@ fn a_plan_is_for_runs_that_agree_in_the_options_declared_so() {
     }
 }
 
-/// A dataset with weights, some of them 0, and what 200,000 bytes cache of it.
-fn weighted_and_cached(directory: &Path) -> (Arc<Dataset>, CacheContents) {
+/// A dataset with weights, some of them 0.
+fn weighted(directory: &Path) -> Arc<Dataset> {
     let path = common::graph(directory, 2000, 8.0);
     let edges = Dataset::open(&path).unwrap().edges();
     let weights: Vec<f32> = (0..edges).map(|edge| (edge * 31 % 17) as f32).collect();
     write_array(&path.join("weight.npy"), NpyType::F32, &[], &weights).unwrap();
-    let dataset = Arc::new(Dataset::open(&path).unwrap());
+    Arc::new(Dataset::open(&path).unwrap())
+}
+
+/// The same, and what 200,000 bytes cache of it.
+fn weighted_and_cached(directory: &Path) -> (Arc<Dataset>, CacheContents) {
+    let dataset = weighted(directory);
     let contents = planned(&dataset, 200_000, CachePolicy::PRESAMPLE);
     assert!(contents.caches().lists > 0, "{:?}", contents.caches());
     (dataset, contents)
@@ -167,15 +172,30 @@ fn check_kind(
     if sampler_kind.draws_one_subgraph() {
         options.fanouts.fill(20);
     }
-    let mut cached = CachedDataset::new(dataset, &options, backend, contents).unwrap();
+    let reads = check_batches(dataset, backend, contents, &options);
+    assert_eq!(reads.cached > 0, contents.caches().lists > 0, "{sampler_kind}");
+}
+
+/// The batches of these options, against those of a plain sampler on the CPU. Returns what was read of lists.
+fn check_batches(
+    dataset: &Arc<Dataset>,
+    backend: &Backend,
+    contents: &CacheContents,
+    options: &LoaderOptions,
+) -> ListReads {
+    let (sampler_kind, edge_ids) = (options.sampler_kind, options.edge_ids);
+    let mut cached = CachedDataset::new(dataset, options, backend, contents).unwrap();
+    let mut reads = ListReads::default();
     // The weights, and the edge ids, are those of the dataset's own order in either case.
     let graph = GraphView { weights: dataset.weights(), ..dataset.csc().into() };
     let mut plain = sampler(graph, &options.sampling()).unwrap();
     let (mut batch, mut expected) = (cached.room(), cached.room());
     for number in 0..4 {
         let counts = cached.sample(key(number), seeds(dataset, number), &mut batch).unwrap();
-        assert_eq!(counts.list_reads.cached > 0, contents.caches().lists > 0, "{sampler_kind}");
         plain.sample_into(key(number), seeds(dataset, number), &mut expected).unwrap();
+        assert_eq!(counts.list_reads.all, expected.counts().list_reads.all, "{sampler_kind}");
+        reads.all += counts.list_reads.all;
+        reads.cached += counts.list_reads.cached;
         assert_eq!((batch.hash(), batch.nodes()), (expected.hash(), expected.nodes()), "{sampler_kind}");
         for (block, expected) in batch.blocks().zip(expected.blocks()) {
             assert_eq!(block.edge_ids, expected.edge_ids, "{sampler_kind}");
@@ -187,6 +207,7 @@ fn check_kind(
             );
         }
     }
+    reads
 }
 
 #[test]
@@ -211,6 +232,48 @@ fn on_a_gpu_the_kinds_that_it_has_make_the_same_cached_or_not() {
             for expand in Expand::ALL {
                 check_kind(&dataset, &on_gpu(SamplerChoice::Gpu), &contents, (kind, replace, expand));
             }
+        }
+    }
+}
+
+#[test]
+fn weights_and_edge_ids_of_cached_lists_take_the_planned_bytes_and_change_no_batch() {
+    const TEST: &str =
+        "caches::weights_and_edge_ids_of_cached_lists_take_the_planned_bytes_and_change_no_batch";
+    if !cuda_sim::in_process(TEST) {
+        return;
+    }
+    let temp = tempfile::tempdir().unwrap();
+    let dataset = weighted(temp.path());
+    let csc = dataset.csc();
+    let on_gpu = on_gpu(SamplerChoice::Gpu);
+    for (sampler_kind, edge_ids, of_list, of_entry) in [
+        (SamplerKind::NEIGHBOR, false, 8, 4),
+        (SamplerKind::NEIGHBOR, true, 16, 4),
+        (SamplerKind::WEIGHTED, false, 8, 8),
+        (SamplerKind::WEIGHTED, true, 16, 8),
+    ] {
+        let options = LoaderOptions { sampler_kind, edge_ids, ..options() };
+        // One of them planned by the GPU's own times.
+        let by = if edge_ids && of_entry == 8 { &on_gpu } else { &Backend::Cpu };
+        // The second has room for all lists, and takes them all.
+        for (bytes, policy) in [(60_000, CachePolicy::PRESAMPLE), (4 << 20, CachePolicy::RANDOM)] {
+            let (plan, _) = planning::plan(&dataset, &options, by, bytes, policy, &|_| {}).unwrap();
+            let of_node = |&node: &i64| of_list + of_entry * csc.degree(node as usize);
+            assert_eq!(plan.lists.bytes, plan.list_ids.iter().map(of_node).sum::<usize>() as u64);
+            assert!(plan.lists.count > 0, "{sampler_kind}, {bytes} bytes");
+            let contents = CacheContents::of_plan(&dataset, &plan).unwrap();
+            let cached = CachedDataset::new(&dataset, &options, &on_gpu, &contents).unwrap();
+            let taken = cached.sampler_bytes().unwrap();
+            assert_eq!((taken.lists as u64, taken.names as u64), (plan.lists.bytes, plan.lists.map_bytes));
+            drop(cached);
+            let counts = [&on_gpu, &Backend::Cpu]
+                .map(|backend| check_batches(&dataset, backend, &contents, &options))
+                .map(|reads| (reads.all, reads.cached));
+            assert_eq!(counts[0], counts[1], "{sampler_kind}");
+            let (all, hits) = counts[0];
+            // If all lists are cached, all reads hit: also those of weights.
+            assert_eq!(hits == all, bytes > 60_000, "{hits} of {all}");
         }
     }
 }

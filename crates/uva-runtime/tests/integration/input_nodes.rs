@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use uva_graph::npy::{NpyType, write_array};
 use uva_runtime::input_nodes::NodesFile;
-use uva_runtime::{Dataset, InputNodes, LoaderOptions, Runtime, RuntimeBuilder, RuntimeError, Split};
+use uva_runtime::{
+    CheckedFiles, Dataset, InputNodes, LoaderOptions, Runtime, RuntimeBuilder, RuntimeError, Split,
+};
 
 use crate::common;
 
@@ -183,4 +185,22 @@ fn a_file_that_changes_under_a_run_is_refused_by_the_next_process_that_reads_it(
         matches!(&refused, RuntimeError::Input(said) if said.contains("nodes.npy: it has 2 nodes")),
         "{refused:?}"
     );
+}
+
+#[test]
+fn a_table_that_was_replaced_since_it_was_checked_is_refused_by_the_next_process_that_opens_it() {
+    let temp = tempfile::tempdir().unwrap();
+    let graph = graph(temp.path());
+    let checked = CheckedFiles::of(&Dataset::open(&graph).unwrap());
+    let options = LoaderOptions { checked_files: Some(checked), ..LoaderOptions::default() };
+    let sent: LoaderOptions = serde_json::from_value(serde_json::to_value(&options).unwrap()).unwrap();
+    assert_eq!(sent, options);
+    sent.open_again(&graph).unwrap();
+    // The same bytes in another file.
+    let table = graph.join("feat.npy");
+    std::fs::copy(&table, table.with_extension("new")).unwrap();
+    std::fs::rename(table.with_extension("new"), &table).unwrap();
+    let refused = sent.open_again(&graph).unwrap_err();
+    let says = "feat.npy: it changed while it was read: another file has taken its place";
+    assert!(matches!(&refused, RuntimeError::Failed(said) if said.contains(says)), "{refused:?}");
 }

@@ -12,6 +12,11 @@ pub struct CudaSamplerOptions<'a> {
     pub bounds: BatchBounds,
     /// The lists of nodes `0..cached_lists` are copied to device memory.
     pub cached_lists: usize,
+    /// Whether their weights are copied too, if picks are by weight.
+    pub cached_weights: bool,
+    /// Whether it is also copied where each of them begins in the dataset, which leads to its edge ids. Only if edge ids
+    /// are asked for and the graph is the dataset's in another order: otherwise a position is its edge id.
+    pub cached_edge_ids: bool,
     /// The original id of each node, if the graph has been reordered: the key of random words and hashes.
     pub original_ids: Option<&'a [i64]>,
     /// The id of each node in finished batches, if it differs. Seeds are still given as nodes of the sampled graph. If
@@ -36,6 +41,8 @@ impl CudaSamplerOptions<'_> {
             sampler,
             bounds,
             cached_lists: 0,
+            cached_weights: false,
+            cached_edge_ids: false,
             original_ids: None,
             dataset_ids: None,
             degrees: false,
@@ -49,7 +56,7 @@ impl CudaSamplerOptions<'_> {
 /// Bytes of device memory that a sampler has allocated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceBytes {
-    /// The cached lists: their ids, and 8 bytes per list and 8 more.
+    /// The cached lists: 8 bytes a list, 8 more with edge ids, and for each entry its id, and 4 more with weights.
     pub lists: usize,
     /// Original ids and the dataset's ids: 4 bytes a node each (8 if they do not fit), once if they are the same. In-degrees
     /// in the whole graph, where they are wanted: 4 bytes a node.

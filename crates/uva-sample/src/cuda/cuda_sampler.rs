@@ -66,7 +66,8 @@ impl CudaSampler {
     /// - [`InvalidOption::KindOnDevice`] for a kind without kernels.
     /// - [`InvalidOption::NoWeights`] for a kind that needs weights, if there are none.
     /// - [`SampleError::LayerMismatch`] if the number of layers of `bounds` is not that of the fanouts.
-    /// - [`SampleError::InvalidList`] if the cached lists are no prefix of the graph's.
+    /// - [`SampleError::InvalidList`] if the cached lists are no prefix of the graph's, or their weights are to be cached
+    ///   and the dataset has none for one of them.
     /// - [`CudaError::OutOfMemory`] with the free memory.
     /// - [`CudaError::Refused`] if the number of dataset ids or in-degrees is not that of the nodes, and for a reordered graph
     ///   without dataset ids.
@@ -100,7 +101,7 @@ impl CudaSampler {
         let context = graph.context();
         let cache = match options.cached_lists.min(csc.nodes()) {
             0 => None,
-            lists => Some(CachedLists::new(&stream, &graph, lists)?),
+            lists => Some(CachedLists::new(&stream, &graph, lists, options)?),
         };
         let original =
             options.original_ids.map(|ids| Names::new(&stream, ids, "the original ids of the nodes"));
@@ -163,13 +164,15 @@ impl CudaSampler {
             cached_indices: cache.as_ref().map_or(0, |cache| cache.indices.address()),
             cached_lists: cache.as_ref().map_or(0, |cache| cache.lists as u64),
             cached_edges: cache.as_ref().map_or(0, |cache| cache.edges as u64),
+            cached_homes: address_of(cache.as_ref().and_then(|cache| cache.homes.as_ref())),
+            cached_weights: address_of(cache.as_ref().and_then(|cache| cache.weights.as_ref())),
             original_ids,
             dataset_ids,
             original_ids_wide,
             dataset_ids_wide,
             home_indptr: graph.home().map_or(0, PinnedArray::address),
             weights,
-            whole_degrees: whole_degrees.as_ref().map_or(0, DeviceBuffer::address),
+            whole_degrees: address_of(whole_degrees.as_ref()),
             seed: sampler.seed,
             batch_dependency: sampler.batch_dependency,
             replace: sampler.replace.into(),
@@ -222,7 +225,7 @@ impl CudaSampler {
     pub fn device_bytes(&self) -> DeviceBytes {
         let names = |names: &Option<Names>| names.as_ref().map_or(0, Names::bytes);
         DeviceBytes {
-            lists: self.cache.as_ref().map_or(0, |cache| cache.indptr.bytes() + cache.indices.bytes()),
+            lists: self.cache.as_ref().map_or(0, CachedLists::bytes),
             names: names(&self.original)
                 + names(&self.dataset)
                 + self.whole_degrees.as_ref().map_or(0, DeviceBuffer::bytes),
@@ -524,6 +527,10 @@ impl CudaSampler {
         self.stamp += 1;
         Ok(self.stamp)
     }
+}
+
+fn address_of(buffer: Option<&DeviceBuffer>) -> u64 {
+    buffer.map_or(0, DeviceBuffer::address)
 }
 
 fn counts_of(report: &SampleReport, seeds: usize, layers: usize) -> BatchCounts {

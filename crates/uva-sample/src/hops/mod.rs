@@ -17,7 +17,7 @@ use crate::options::{GROUP, GROUP_PICKS};
 use crate::philox::{Purpose, StreamKey};
 use crate::{
     BatchCounts, BatchKey, BatchMut, BatchSampler, BlockMut, BlockRef, Capacity, Expand, GraphView, HopShape,
-    InvalidOption, LayerCounts, ListReads, SampleError, SamplerKind, SamplerOptions, hash,
+    InvalidOption, LayerCounts, ListReads, SampleError, SamplerKind, SamplerOptions, VisitReads, hash,
 };
 
 pub use self::list::{Hop, List, NodeId};
@@ -305,10 +305,10 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
             hop.find_lists(group, lists)?;
             picks.prepare(hop, group, lists)?;
             for ((list, node), offset) in lists.iter().zip(group).zip(offsets) {
-                let entries = if P::KIND.reads_whole_lists() { list.degree } else { list.picks };
-                let of_list = 1 + entries as u64;
-                reads.all += of_list;
-                reads.cached += if (*node as usize) < graph.cached_lists { of_list } else { 0 };
+                let visit = VisitReads::of(P::KIND, list.degree, list.picks, (hop.fanout, options.replace));
+                reads.all += visit.all();
+                let cached = (*node as usize) < graph.cached_lists;
+                reads.cached += if cached { visit.cached(graph.cached_weights) } else { 0 };
                 total += list.picks;
                 if total > room {
                     return Err(too_many);

@@ -79,16 +79,19 @@ impl<'g> Proximity<'g> {
         Ok(Self { csc, out, train, seed, first, next })
     }
 
-    /// Bytes that making sequences takes beside them, at most, with this many threads.
+    /// Bytes that making sequences of so many seeds takes beside them, at most, with this many threads.
     #[must_use]
-    pub fn bytes(csc: &Csc<'_>, edges: OrderEdges, threads: usize) -> u64 {
-        let nodes = csc.nodes() as u64;
+    pub fn bytes(csc: &Csc<'_>, edges: OrderEdges, seeds: usize, threads: usize) -> u64 {
+        let (nodes, seeds) = (csc.nodes() as u64, seeds as u64);
+        // The out-lists are made in the order of original ids, which is there meanwhile.
+        let in_order = if csc.original_ids.is_some() { 4 * nodes } else { 0 };
         let out = match edges {
             OrderEdges::In => 0,
-            OrderEdges::Both => OutLists::bytes(csc.nodes(), csc.edges()),
+            OrderEdges::Both => OutLists::bytes(csc.nodes(), csc.edges()).saturating_add(in_order),
         };
-        // A thread has a mark and a place in the queue for each node.
-        out.saturating_add(4 * nodes).saturating_add((nodes / 8 + 4 * nodes) * threads as u64)
+        // A thread has a mark and a place in the queue for each node, and its roots with their keys.
+        let of_thread = nodes / 8 + 4 * nodes + size_of::<(u64, u32)>() as u64 * seeds;
+        out.saturating_add(4 * nodes + 4 * seeds).saturating_add(of_thread.saturating_mul(threads as u64))
     }
 
     /// The sequences with these numbers, one behind the other. Uses the current rayon pool; they do not depend on it.

@@ -211,8 +211,28 @@ proptest! {
             prop_assert_eq!(batch.counts().list_reads.all, entries as u64);
             return Ok(());
         }
-        prop_assert_eq!(batch.counts().list_reads.all, (last.destinations + last.indices.len()) as u64);
+        let weights = if options.kind.needs_weights() { reads_of_weights(&graph, &options, &batch) } else { 0 };
+        let entries = last.destinations + last.indices.len();
+        prop_assert_eq!(batch.counts().list_reads.all, (entries + weights) as u64);
     }
+}
+
+/// Sectors of 32 bytes of the weights of every list of a batch, each of whose nodes was expanded once: one pass over a
+/// list that is taken whole, two where picks are drawn, three where they are drawn with replacement.
+fn reads_of_weights(graph: &Graph, options: &SamplerOptions, batch: &MiniBatch) -> usize {
+    let mut expanded = 0;
+    let of_hop = |(block, &fanout): (BlockRef<'_>, &i32)| -> usize {
+        let nodes = &batch.nodes()[expanded..block.destinations];
+        expanded = block.destinations;
+        let of_list = |&node: &i64| {
+            let degree = graph.list(node).len();
+            let whole = usize::try_from(fanout).map_or(true, |fanout| degree <= fanout && !options.replace);
+            let passes = if whole { 1 } else { 2 + usize::from(options.replace) };
+            passes * (4 * degree).div_ceil(32)
+        };
+        nodes.iter().map(of_list).sum()
+    };
+    batch.blocks().zip(&options.fanouts).map(of_hop).sum()
 }
 
 /// 3000 nodes: list lengths from 0 to 40, and one node with 9000 neighbours, which is more than any scratch holds.

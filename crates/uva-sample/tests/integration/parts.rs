@@ -5,7 +5,8 @@ use std::path::Path;
 
 use uva_graph::npy::{NpyType, write_array};
 use uva_graph::part::{PartOptions, directory_name, write_parts};
-use uva_graph::{Dataset, PartitionMap, Split, mix};
+use uva_graph::ranges::{RangeParts, write_ranges};
+use uva_graph::{Csc, Dataset, PartitionMap, Split, Verify, mix};
 use uva_sample::{
     BatchBounds, BatchKey, Expand, GraphView, InvalidOption, MiniBatch, SampleError, SamplerKind,
     SamplerOptions, Walks, sampler,
@@ -61,10 +62,19 @@ fn batches(
     seeds: &[Vec<i64>],
     options: &SamplerOptions,
 ) -> Vec<Content> {
-    let csc = dataset.csc();
+    batches_in((dataset.csc(), dataset.weights()), keys, seeds, options)
+}
+
+/// The same in a graph with these weights.
+fn batches_in(
+    (csc, weights): (Csc<'_>, Option<&[f32]>),
+    keys: &[BatchKey],
+    seeds: &[Vec<i64>],
+    options: &SamplerOptions,
+) -> Vec<Content> {
     let bounds = BatchBounds::for_options(options, BATCH, csc.nodes(), csc.edges(), Some(1 << 24)).unwrap();
     let mut batch = MiniBatch::with_bounds(&bounds);
-    let view = GraphView { weights: dataset.weights(), ..csc.into() };
+    let view = GraphView { weights, ..csc.into() };
     let mut sampler = sampler(view, options).unwrap();
     let one = |(key, seeds): (&BatchKey, &Vec<i64>)| {
         sampler.sample_into(*key, seeds, &mut batch).unwrap();
@@ -154,6 +164,30 @@ fn batches_on_a_part_are_those_on_the_whole_graph_for_every_kind_that_stays_with
         }
     }
     assert!(compared > 2000 && smaller > 30, "{compared} batches, {smaller} parts are not the whole");
+}
+
+#[test]
+fn batches_in_the_graph_of_a_partition_in_ranges_are_those_of_the_dataset() {
+    let directory = tempfile::tempdir().unwrap();
+    for seed in 0..2 {
+        let whole = random(seed, &directory.path().join(format!("whole-{seed}")));
+        // Parts that are no ranges of ids before.
+        let of: Vec<u16> = (0..NODES).map(|node| (node * 7 % 3) as u16).collect();
+        let map = PartitionMap { parts: 3, of, summary: None };
+        let out = directory.path().join(format!("ranges-{seed}"));
+        write_ranges(&whole, &map, &out, &|_| ()).unwrap();
+        let ranges = RangeParts::open(&out, &[1], Verify::Full).unwrap();
+        assert_ne!(ranges.csc().indptr, whole.csc().indptr);
+        let seeds = |ids: &[i64]| ids.chunks(BATCH).map(<[i64]>::to_vec).collect::<Vec<_>>();
+        let (here, there) = (seeds(ranges.split(Split::Train)), seeds(whole.split(Split::Train)));
+        let key = |batch: usize| BatchKey { split: Split::Train, epoch: 2, batch: batch as u32 };
+        let keys: Vec<BatchKey> = (0..here.len()).map(key).collect();
+        for options in all_options(2, seed) {
+            let expected = batches(&whole, &keys, &there, &options);
+            let found = batches_in((ranges.csc(), ranges.graph().weights()), &keys, &here, &options);
+            assert_eq!(found, expected, "{options:?}");
+        }
+    }
 }
 
 #[test]

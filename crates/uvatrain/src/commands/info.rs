@@ -2,12 +2,14 @@
 
 mod hop_set;
 mod partition;
+mod ranges;
 
 use serde::Serialize;
 use uva_graph::partition_map::is_partition;
-use uva_graph::{Csc, Dataset, Labels, PartOf, Split, Verification, Verify};
+use uva_graph::{Csc, Dataset, Labels, Meta, PartOf, Split, Verification, Verify};
 use uva_propagate::HopSet;
 
+use crate::exit;
 use crate::flags::InfoFlags;
 use crate::ui::table::Table;
 use crate::ui::{format, out};
@@ -15,11 +17,21 @@ use uva_runtime::spec::ByteSize;
 
 /// Opens the dataset, hop set or partition, checks it, and prints its contents.
 pub fn run(flags: &InfoFlags) -> anyhow::Result<()> {
-    if HopSet::is_at(&flags.data) {
+    if HopSet::is_at(&flags.data) && flags.source.is_none() {
         return hop_set::run(&flags.data, flags.verify, flags.json);
     }
     if is_partition(&flags.data) {
-        return partition::run(&flags.data, flags.json);
+        return partition::run(flags);
+    }
+    if flags.source.is_some() {
+        let message =
+            "--source: it is compared with the parts of a partition, and this is none: leave it out";
+        return Err(exit::usage(message).into());
+    }
+    if flags.data.is_dir()
+        && let Some(of) = &Meta::read(&flags.data)?.ranges
+    {
+        return ranges::run(flags, of);
     }
     let how = if flags.verify { Verify::FullWithFeatures } else { Verify::Stamp };
     let dataset = Dataset::open_verified(&flags.data, how)?;

@@ -1,20 +1,20 @@
-//! `uvatrain partition`: which part each node of a dataset belongs to.
+//! `uvatrain partition`: which part each node of a dataset belongs to, and parts cut by that.
 
+mod check;
 mod picture;
 
 use std::time::Instant;
 
 use serde::Serialize;
-use uva_graph::part::{PartOptions, WrittenPart, stage_parts};
 use uva_graph::staged::{self, StagedDirectory};
-use uva_graph::{Csc, Dataset, GraphError, PartitionMap, PartitionSummary, Split};
+use uva_graph::{Csc, Dataset, GraphError, PartitionMap, PartitionSummary, Split, ranges};
 use uva_mem::files::write_new;
-use uva_partition::{Candidate, Options, over_mean, partition};
+use uva_partition::{Candidate, Options, Partition, over_mean, partition};
 
-use super::partition_parts;
+use super::partition_parts::{Cut, Written};
 use super::pipeline::check_paths;
 use crate::exit;
-use crate::flags::PartitionFlags;
+use crate::flags::{PartLayout, PartitionFlags};
 use crate::ui::work::Work;
 use crate::ui::{format, out};
 
@@ -27,14 +27,24 @@ const PICTURE: &str = "partition.svg";
 /// Divides the nodes, or takes a map of them, and writes the map and, as far as they are wanted, the parts.
 pub fn run(flags: &PartitionFlags) -> anyhow::Result<()> {
     check_paths(&[("DATA", Some(flags.data.as_path())), ("OUT", Some(flags.out.as_path()))])?;
+    check::fits(flags)?;
     match (&flags.map, flags.parts) {
         (Some(map), _) => {
             super::clean_up_on_signals()?;
+            staged::refuse_existing(&flags.out)?;
             let dataset = Dataset::open(&flags.data)?;
             let map = PartitionMap::open(map, &dataset)?;
+            check::memory_of_parts(flags, &dataset, check::memory_allowed(flags)?)?;
             let of_map = map.summary.as_ref().map(|summary| summary.hops).filter(|hops| *hops > 0);
             let hops = flags.cut.hops.or(of_map).unwrap_or(USUAL_HOPS);
-            partition_parts::write(&dataset, &map, (&flags.cut, hops), &flags.out, flags.json)
+            let start = Instant::now();
+            let work = Work::with_remaining_time();
+            if flags.layout() == Some(PartLayout::Ranges) {
+                ranges::check_space(&dataset, map.parts, &flags.out)?;
+            }
+            let made = Partition::of_map(&dataset, &map)?;
+            let staged = StagedDirectory::new(&flags.out)?;
+            write(flags, &dataset, (&map, &made, hops), staged, (work, start))
         }
         (None, parts) => divide(flags, parts.unwrap_or(1)),
     }
@@ -42,36 +52,32 @@ pub fn run(flags: &PartitionFlags) -> anyhow::Result<()> {
 
 /// Divides the nodes, writes the map, and says what it comes to.
 fn divide(flags: &PartitionFlags, parts: u32) -> anyhow::Result<()> {
-    if parts == 1 && flags.write_parts {
-        return Err(exit::usage(
-            "--parts 1 with --write-parts: the only part would be a copy of the dataset",
-        )
-        .into());
-    }
-    if flags.cut.split_eval && !flags.write_parts {
-        return Err(
-            exit::usage("--split-eval: it is about parts that are written: give --write-parts").into()
-        );
-    }
     let hops = flags.cut.hops.unwrap_or(USUAL_HOPS);
     let Some(method) = flags.method.0 else {
         let message =
             "--method metis: this program is built without METIS: --method bgl has the same purpose";
         return Err(exit::lacking(message).into());
     };
+    let usual = Options::of_parts(parts);
     let options = Options {
-        parts,
         method,
         refine: flags.refine,
         hops,
         block_nodes: flags.block_nodes,
-        sources: flags.sources,
-        count: flags.count,
+        sources: flags.sources.unwrap_or(usual.sources),
+        count: flags.count.unwrap_or(usual.count),
         seed: flags.seed,
+        memory: check::memory_allowed(flags)?,
+        ..usual
     };
     staged::refuse_existing(&flags.out)?;
     let dataset = Dataset::open(&flags.data)?;
     options.check(&dataset)?;
+    check::memory_of_parts(flags, &dataset, options.memory)?;
+    if flags.layout() == Some(PartLayout::Ranges) {
+        // How much they take, no result changes: it is asked before hours of work.
+        ranges::check_space(&dataset, parts, &flags.out)?;
+    }
     if let Some(line) = unreached(&dataset) {
         out::say(&line);
     }
@@ -80,35 +86,43 @@ fn divide(flags: &PartitionFlags, parts: u32) -> anyhow::Result<()> {
     let staged = StagedDirectory::new(&flags.out)?;
     let work = Work::new();
     let made = partition(&dataset, &options, &|progress| work.show(progress))?;
-    let picture = picture::svg(dataset.name(), &made);
-    let candidates = made.candidates.clone();
-    let map = made.into_map(&dataset, &options);
-    if let (true, Some(summary)) = (flags.write_parts, &map.summary)
-        && let Some(empty) = summary.train.iter().position(|nodes| *nodes == 0)
+    let map = made.clone().into_map(&dataset, &options);
+    if flags.layout() == Some(PartLayout::Closure)
+        && let Some(empty) = made.train.iter().position(|nodes| *nodes == 0)
     {
-        let method = &summary.method;
+        let method = &made.method;
         return Err(exit::usage(format!(
             "--method {method}: part {empty} got no training node: take pagraph or auto, or fewer --parts"
         ))
         .into());
     }
-    let written = match flags.write_parts {
-        true => {
-            let cut = PartOptions { map: &map, hops, split_eval: flags.cut.split_eval };
-            stage_parts(&dataset, &cut, staged.path(), &|progress| work.show(progress))?
-        }
-        false => {
+    write(flags, &dataset, (&map, &made, hops), staged, (work, start))
+}
+
+/// Writes the map, the parts that are wanted and the picture, and says what they come to.
+fn write(
+    flags: &PartitionFlags,
+    dataset: &Dataset,
+    (map, made, hops): (&PartitionMap, &Partition, u32),
+    staged: StagedDirectory,
+    (work, start): (Work, Instant),
+) -> anyhow::Result<()> {
+    let written = match flags.layout() {
+        None => {
             map.write(staged.path())?;
-            Vec::new()
+            Written::Map
+        }
+        Some(layout) => {
+            let cut = Cut { dataset, map, hops, split_eval: flags.cut.split_eval, layout };
+            cut.stage((staged.path(), &flags.out), &|progress| work.show(progress))?
         }
     };
     drop(work);
     let path = staged.path().join(PICTURE);
+    let picture = picture::svg(dataset.name(), made);
     write_new(&path, picture.as_bytes()).map_err(GraphError::io(&path, "write"))?;
     staged.commit()?;
-    // `into_map` describes what it makes.
-    let Some(summary) = &map.summary else { return Ok(()) };
-    say(flags, &dataset, (summary, &written), &candidates, start.elapsed().as_secs_f64())
+    say(flags, dataset, (made, &written), start.elapsed().as_secs_f64())
 }
 
 /// What `--json` prints: `partition.json`, and where it is.
@@ -118,8 +132,12 @@ struct Made<'a> {
     /// The most nodes, and training nodes, of a part over the mean.
     balance: Balance,
     all_seconds: f64,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    written: &'a [WrittenPart],
+    /// Nodes of all parts over the nodes of the dataset, where parts were written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    copies: Option<f64>,
+    /// Bytes of the parts, about, and of the graph beside them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
     #[serde(flatten)]
     summary: &'a PartitionSummary,
 }
@@ -134,16 +152,18 @@ struct Balance {
 fn say(
     flags: &PartitionFlags,
     dataset: &Dataset,
-    (summary, written): (&PartitionSummary, &[WrittenPart]),
-    candidates: &[Candidate],
+    (made, written): (&Partition, &Written),
     seconds: f64,
 ) -> anyhow::Result<()> {
+    let summary = PartitionSummary::read(&flags.out)?;
     let balance = Balance { nodes: over_mean(&summary.nodes), train: over_mean(&summary.train) };
     let path = flags.out.display();
     if flags.json {
-        return out::json(&Made { path: path.to_string(), balance, all_seconds: seconds, written, summary });
+        let (copies, bytes) = (written.copies(dataset), written.bytes());
+        let path = path.to_string();
+        return out::json(&Made { path, balance, all_seconds: seconds, copies, bytes, summary: &summary });
     }
-    for Candidate { method, list_visits, remote_list_visits, train_balance } in candidates {
+    for Candidate { method, list_visits, remote_list_visits, train_balance } in &made.candidates {
         out::say(&format!(
             "{method}: {} of list visits are of other parts; most training nodes over the mean: {train_balance:.2}",
             format::percent(*remote_list_visits as f64 / (*list_visits).max(1) as f64),
@@ -161,12 +181,12 @@ fn say(
         balance.train,
         format::seconds(seconds)
     ));
-    if !written.is_empty() {
-        return partition_parts::say_written(dataset, written, summary.hops, &flags.out);
+    if let Written::Map = written {
+        let data = flags.data.display();
+        out::say(&format!("next: uvatrain info {path}, uvatrain bench partition {data} --map {path}"));
+        return Ok(());
     }
-    let data = flags.data.display();
-    out::say(&format!("next: uvatrain info {path}, uvatrain bench partition {data} --map {path}"));
-    Ok(())
+    written.say(dataset, summary.hops, &flags.out)
 }
 
 /// A line about a graph in which no training node has neighbours. Parts are then as good as any others.

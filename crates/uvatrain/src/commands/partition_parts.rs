@@ -1,91 +1,138 @@
 //! The parts that `uvatrain partition` writes.
 
 use std::path::Path;
-use std::time::Instant;
 
-use serde_json::json;
-use uva_graph::part::{PartOptions, WrittenPart, write_parts};
-use uva_graph::{Dataset, PartitionMap};
+use uva_graph::part::{PartOptions, WrittenPart, stage_parts};
+use uva_graph::ranges::{RangesSummary, stage_ranges};
+use uva_graph::{Dataset, GraphError, PartitionMap, Progress};
 use uva_runtime::spec::ByteSize;
 
-use crate::flags::{PartLayout, PartsFlags};
+use crate::flags::PartLayout;
 use crate::ui::table::Table;
-use crate::ui::work::Work;
 use crate::ui::{format, out};
 
-/// Cuts the dataset by the map, and says what each part holds.
-pub fn write(
-    dataset: &Dataset,
-    map: &PartitionMap,
-    (flags, hops): (&PartsFlags, u32),
-    path: &Path,
-    as_json: bool,
-) -> anyhow::Result<()> {
-    let PartLayout::Closure = flags.layout;
-    let began = Instant::now();
-    let options = PartOptions { map, hops, split_eval: flags.split_eval };
-    let work = Work::with_remaining_time();
-    let written = write_parts(dataset, &options, path, &|progress| work.show(progress))?;
-    drop(work);
-    say(dataset, &written, (flags, hops), (path, began.elapsed().as_secs_f64()), as_json)
+/// How a dataset is cut.
+pub struct Cut<'a> {
+    /// The dataset.
+    pub dataset: &'a Dataset,
+    /// The part of each node.
+    pub map: &'a PartitionMap,
+    /// In-hops around training nodes within which closures are whole.
+    pub hops: u32,
+    /// Whether closures divide validation and test nodes too.
+    pub split_eval: bool,
+    /// What the parts hold.
+    pub layout: PartLayout,
 }
 
-/// Says what each part at `path` holds, which took `seconds` to write.
-fn say(
-    dataset: &Dataset,
-    written: &[WrittenPart],
-    (flags, hops): (&PartsFlags, u32),
-    (path, seconds): (&Path, f64),
-    as_json: bool,
-) -> anyhow::Result<()> {
-    let bytes: u64 = written.iter().map(|part| part.bytes).sum();
-    if as_json {
-        return out::json(&json!({
-            "path": path,
-            "parts": written.len(),
-            "hops": hops,
-            "layout": "closure",
-            "split_eval": flags.split_eval,
-            "written": written,
-            "copies": copies(dataset, written),
-            "bytes": bytes,
-            "seconds": seconds,
-        }));
+/// What was written.
+pub enum Written {
+    /// The map alone.
+    Map,
+    /// Closures.
+    Parts(Vec<WrittenPart>),
+    /// Ranges.
+    Ranges(RangesSummary),
+}
+
+impl Cut<'_> {
+    /// Writes the map and the parts into `directory`, which is going to be `out`.
+    pub fn stage(
+        &self,
+        (directory, out): (&Path, &Path),
+        progress: &dyn Fn(Progress),
+    ) -> Result<Written, GraphError> {
+        let Self { dataset, map, hops, split_eval, layout } = *self;
+        match layout {
+            PartLayout::Closure => {
+                let options = PartOptions { map, hops, split_eval };
+                stage_parts(dataset, &options, (directory, out), progress).map(Written::Parts)
+            }
+            PartLayout::Ranges => stage_ranges(dataset, map, directory, progress).map(Written::Ranges),
+        }
     }
-    say_written(dataset, written, hops, path)?;
-    out::say(&format!("in {}", format::seconds(seconds)));
-    Ok(())
 }
 
-/// Says for people what each part at `path` holds.
-pub fn say_written(dataset: &Dataset, written: &[WrittenPart], hops: u32, path: &Path) -> anyhow::Result<()> {
-    let bytes: u64 = written.iter().map(|part| part.bytes).sum();
-    out::text(&table(written))?;
-    out::say(&format!(
-        "{}: {} parts, whole within {} in-hops; {:.2} copies of a node; about {}",
-        path.display(),
-        written.len(),
-        hops,
-        copies(dataset, written),
-        ByteSize::from_bytes(bytes),
-    ));
-    let first = path.join(&written[0].dir);
-    out::say(&format!("next: uvatrain info {}, uvatrain.Loader({path:?}, part=\"rank\")", first.display()));
-    Ok(())
+impl Written {
+    /// Nodes of all parts over the nodes of the dataset.
+    pub fn copies(&self, dataset: &Dataset) -> Option<f64> {
+        let nodes: u64 = match self {
+            Self::Map => return None,
+            Self::Parts(parts) => parts.iter().map(|part| part.nodes).sum(),
+            Self::Ranges(ranges) => ranges.written.iter().map(|part| part.rows).sum(),
+        };
+        Some(nodes as f64 / dataset.nodes() as f64)
+    }
+
+    /// Bytes of what was written, about.
+    pub fn bytes(&self) -> Option<u64> {
+        match self {
+            Self::Map => None,
+            Self::Parts(parts) => Some(parts.iter().map(|part| part.bytes).sum()),
+            Self::Ranges(ranges) => {
+                Some(ranges.graph.bytes + ranges.written.iter().map(|part| part.bytes).sum::<u64>())
+            }
+        }
+    }
+
+    /// Says for people what lies at `path`.
+    pub fn say(&self, dataset: &Dataset, hops: u32, path: &Path) -> anyhow::Result<()> {
+        let size = |bytes: u64| ByteSize::from_bytes(bytes).to_string();
+        match self {
+            Self::Map => Ok(()),
+            Self::Parts(parts) => {
+                out::text(&closures(parts))?;
+                out::say(&format!(
+                    "{}: {} parts, whole within {hops} in-hops; {:.2} copies of a node; about {}",
+                    path.display(),
+                    parts.len(),
+                    self.copies(dataset).unwrap_or(1.0),
+                    size(self.bytes().unwrap_or(0)),
+                ));
+                let first = path.join(&parts[0].dir);
+                out::say(&format!(
+                    "next: uvatrain info {}, uvatrain.Loader({path:?}, part=\"rank\")",
+                    first.display()
+                ));
+                Ok(())
+            }
+            Self::Ranges(ranges) => {
+                out::text(&of_ranges(ranges))?;
+                let rows: u64 = ranges.written.iter().map(|part| part.bytes).sum();
+                out::say(&format!(
+                    "{}: {} parts in ranges of ids; {} of feature rows, each once, and the graph of {} beside them",
+                    path.display(),
+                    ranges.written.len(),
+                    size(rows),
+                    size(ranges.graph.bytes),
+                ));
+                out::say(&format!("next: uvatrain info {} --verify", path.display()));
+                Ok(())
+            }
+        }
+    }
 }
 
-/// Nodes of all parts over the nodes of the dataset.
-fn copies(dataset: &Dataset, written: &[WrittenPart]) -> f64 {
-    let nodes: u64 = written.iter().map(|part| part.nodes).sum();
-    nodes as f64 / dataset.nodes() as f64
-}
-
-fn table(written: &[WrittenPart]) -> String {
+fn closures(written: &[WrittenPart]) -> String {
     let mut table = Table::with_heading(&["part", "nodes", "halo", "edges", "train", "validation", "test"]);
     for part in written {
         let counts = [part.nodes, part.halo, part.edges, part.train, part.valid, part.test];
         let row: Vec<String> =
             std::iter::once(part.dir.clone()).chain(counts.into_iter().map(format::count)).collect();
+        table.row(&row);
+    }
+    table.render()
+}
+
+/// What a partition in ranges holds, part by part.
+pub fn of_ranges(ranges: &RangesSummary) -> String {
+    let mut table =
+        Table::with_heading(&["part", "first id", "rows", "edges", "train", "validation", "test", "bytes"]);
+    for (part, first) in ranges.written.iter().zip(&ranges.boundaries) {
+        let counts = [*first, part.rows, part.edges, part.train, part.valid, part.test];
+        let size = ByteSize::from_bytes(part.bytes).to_string();
+        let counts = counts.into_iter().map(format::count);
+        let row: Vec<String> = std::iter::once(part.dir.clone()).chain(counts).chain([size]).collect();
         table.row(&row);
     }
     table.render()

@@ -1,7 +1,7 @@
 //! Shared code of the commands that start the whole pipeline: `train` and `run`.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use uva_runtime::backend::{BackendOptions, SamplerChoice};
 use uva_runtime::gauges::Gauges;
@@ -79,10 +79,11 @@ pub fn backend_options(backend: &BackendFlags, cache: &CacheFlags) -> BackendOpt
     options
 }
 
-/// The metrics' file and port, the timeline and the view; each receives all events.
+/// The metrics' file and port, the timeline and the view; each receives all events. Each rank has files of its own,
+/// and the view is of the first.
 pub struct Observers<'a> {
-    metrics: Option<MetricsFile>,
-    trace: Option<TraceFile>,
+    metrics: Vec<MetricsFile>,
+    trace: Vec<TraceFile>,
     listener: Option<Listener>,
     view: &'a mut progress::Training,
 }
@@ -94,6 +95,22 @@ pub struct Outputs<'f> {
     pub append: bool,
     pub trace: Option<&'f Path>,
     pub listen: Option<SocketAddr>,
+    /// How many ranks are reported, each in files of its own.
+    pub ranks: usize,
+}
+
+/// The file of a rank where there are several: `run.0.jsonl` for `run.jsonl`.
+pub fn of_rank(path: &Path, rank: usize, ranks: usize) -> PathBuf {
+    if ranks == 1 {
+        return path.to_owned();
+    }
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(format!(".{rank}"));
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.with_file_name(name)
 }
 
 impl<'a> Observers<'a> {
@@ -102,8 +119,15 @@ impl<'a> Observers<'a> {
     /// # Errors
     /// Names the option whose file or address is unavailable.
     pub fn open(outputs: &Outputs<'_>, view: &'a mut progress::Training) -> Result<Self, RuntimeError> {
-        let metrics = outputs.metrics.map(|path| MetricsFile::open(path, outputs.append)).transpose()?;
-        let trace = outputs.trace.map(TraceFile::create).transpose()?;
+        let of_each = |path: Option<&Path>| -> Vec<PathBuf> {
+            let ranks = (0..outputs.ranks).flat_map(|rank| Some((rank, path?)));
+            ranks.map(|(rank, path)| of_rank(path, rank, outputs.ranks)).collect()
+        };
+        let metrics = of_each(outputs.metrics);
+        let metrics = metrics.iter().map(|path| MetricsFile::open(path, outputs.append));
+        let metrics = metrics.collect::<Result<_, _>>()?;
+        let trace =
+            of_each(outputs.trace).iter().map(|path| TraceFile::create(path)).collect::<Result<_, _>>()?;
         let listener = outputs.listen.map(Listener::start).transpose()?;
         if let Some(listener) = &listener {
             view.note(&format!("figures at http://{}/metrics", listener.address));
@@ -113,17 +137,24 @@ impl<'a> Observers<'a> {
 
     /// Whether any observer besides the terminal needs an event per batch.
     pub fn want_events(&self) -> bool {
-        self.metrics.is_some() || self.trace.is_some() || self.listener.is_some()
+        !self.metrics.is_empty() || !self.trace.is_empty() || self.listener.is_some()
     }
 }
 
 impl Observer for Observers<'_> {
     fn event(&mut self, event: &Event) -> Result<(), RuntimeError> {
-        if let Some(metrics) = &mut self.metrics {
+        self.event_of(0, event)
+    }
+
+    fn event_of(&mut self, rank: usize, event: &Event) -> Result<(), RuntimeError> {
+        if let Some(metrics) = self.metrics.get_mut(rank) {
             metrics.write(event)?;
         }
-        if let Some(trace) = &mut self.trace {
+        if let Some(trace) = self.trace.get_mut(rank) {
             trace.write(event)?;
+        }
+        if rank > 0 {
+            return Ok(());
         }
         if let Some(listener) = &self.listener {
             listener.event(event);

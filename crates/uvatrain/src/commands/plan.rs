@@ -13,7 +13,7 @@ use uva_mem::files::write_output;
 use uva_runtime::RuntimeError;
 use uva_runtime::backend::{self, Probe, SamplerChoice};
 use uva_runtime::cache::CachePlan;
-use uva_runtime::planning::{self, Budget};
+use uva_runtime::planning::{self, Budget, PlanAsked};
 use uva_runtime::spec::Spelling;
 
 use super::{clean_up_on_signals, written};
@@ -55,9 +55,9 @@ pub fn run(flags: &PlanFlags) -> anyhow::Result<()> {
     if let Some(verdict) = planning::measure_sampler(&dataset, &loader, &mut decision.backend)? {
         out::say(&verdict.reason);
     }
-    let policy = flags.cache_policy;
+    let asked = PlanAsked::new(budget, flags.cache_policy).timed_by(flags.timed_by);
     let (plan, profile) =
-        planning::plan(&dataset, &loader, &decision.backend, budget, policy, &|line| out::say(line))?;
+        planning::plan_asked(&dataset, &loader, &decision.backend, &asked, &|line| out::say(line))?;
     if let Some(path) = &flags.out {
         plan.write(path)?;
     }

@@ -1,12 +1,15 @@
 //! `uvatrain run`.
 
+use serde_json::json;
 use uva_graph::Dataset;
 use uva_launch::launcher::UserCommand;
 use uva_launch::run::CommandRun;
 use uva_runtime::metrics::Event;
 
 use super::dry_run;
-use super::pipeline::{Observers, Outputs, backend_options, check_paths, loader_options, with_input_nodes};
+use super::pipeline::{
+    Observers, Outputs, backend_options, check_paths, loader_options, of_rank, with_input_nodes,
+};
 use crate::flags::RunFlags;
 use crate::ui::{log, out, progress, summary};
 
@@ -34,6 +37,7 @@ pub fn run(flags: &RunFlags) -> anyhow::Result<()> {
         &backend_options(&flags.backend, &flags.cache),
         flags.cache.options().request(),
         command,
+        flags.ranks,
     )?;
     if flags.dry_run {
         return dry_run::show(&run.dry_run(), flags.json);
@@ -43,19 +47,29 @@ pub fn run(flags: &RunFlags) -> anyhow::Result<()> {
         append: false,
         trace: flags.trace.as_deref(),
         listen: flags.metrics_listen,
+        ranks: flags.ranks.unwrap_or(1) as usize,
     };
     let mut view = progress::Training::of_batches_alone();
-    let end = {
+    let ends = {
         let mut observer = Observers::open(&outputs, &mut view)?;
         let events = observer.want_events();
-        run.run(serde_json::to_value(flags)?, events, &mut observer)
+        run.run(&serde_json::to_value(flags)?, events, &mut observer)
     };
     view.finish();
-    let end = end?;
+    let ends = ends?;
     if flags.json {
-        out::json(&Event::End(Box::new(end.clone())))?;
+        match &ends[..] {
+            [end] => out::json(&Event::End(Box::new(end.clone())))?,
+            ends => out::json(&json!({ "event": "end", "ranks": ends }))?,
+        }
     }
-    let besides = summary::Besides { metrics: flags.metrics.as_deref(), ..summary::Besides::default() };
-    out::say(&summary::of_run(&end, &besides));
+    for (rank, end) in ends.iter().enumerate() {
+        let metrics = flags.metrics.as_deref().map(|path| of_rank(path, rank, ends.len()));
+        let besides = summary::Besides { metrics: metrics.as_deref(), ..summary::Besides::default() };
+        if ends.len() > 1 {
+            out::say(&format!("\nrank {rank}"));
+        }
+        out::say(&summary::of_run(end, &besides));
+    }
     Ok(())
 }

@@ -67,6 +67,14 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     }
     let caches = || flags.cache.options().request();
     let mut run = TrainingRun::new(dataset, &loader, options.clone(), &backend, caches(), trainer.clone())?;
+    if of_hops && !run.is_on_gpu() && flags.loader.typed().iter().any(|field| field.name == "gather_threads")
+    {
+        return Err(exit::usage(
+            "--gather-threads: DATA is a hop set, and on the CPU each worker copies the rows of its batches by itself: give \
+             --samplers instead",
+        )
+        .into());
+    }
     let divides_cores = asked.cores == Some(Cores::Auto);
     if divides_cores {
         run.check_cores(given_threads(flags, &asked))?;
@@ -82,6 +90,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
         append: asked.resume,
         trace: flags.trace.as_deref(),
         listen: flags.metrics_listen,
+        ranks: 1,
     };
     let mut view = progress::Training::new();
     let mut predicted = None;

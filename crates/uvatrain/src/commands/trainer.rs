@@ -19,10 +19,25 @@ use crate::exit;
 
 /// Its name, beside `uvatrain`.
 pub const PROGRAM: &str = "uvatrain-consumer";
-/// The command that installs both programs.
-pub const INSTALL: &str = "./scripts/setup/libtorch.sh && cargo install --path crates/uvatrain";
+
+/// The command that installs both programs: by pip if that installed this one, else in a checkout.
+pub fn how_to_install() -> String {
+    pip("uvatrain[train]")
+        .unwrap_or_else(|| "./scripts/setup/libtorch.sh && cargo install --path crates/uvatrain".to_owned())
+}
+
 /// The command that installs libtorch.
-pub const LIBTORCH: &str = "./scripts/setup/libtorch.sh, or python3 -m pip install torch==2.11.0";
+pub fn how_to_get_libtorch() -> String {
+    pip(&format!("torch=={}.*", libtorch::SERIES)).unwrap_or_else(|| {
+        format!("./scripts/setup/libtorch.sh, or python3 -m pip install torch=={}.0", libtorch::SERIES)
+    })
+}
+
+/// The command by which pip installs this into the environment that this program is in.
+fn pip(requirement: &str) -> Option<String> {
+    let python = libtorch::own_environment()?.join("bin/python");
+    Some(format!("{} -m pip install '{requirement}'", python.display()))
+}
 
 /// The output of `uvatrain-consumer --version`. It must match, because launcher and consumer share implicit layouts.
 pub fn identity() -> String {
@@ -42,7 +57,8 @@ pub fn path() -> anyhow::Result<PathBuf> {
 pub fn libtorch(option: Option<&Path>) -> anyhow::Result<Libtorch> {
     libtorch::find(option, AskPython::Yes).map_err(|missing| {
         exit::lacking(format!(
-            "{missing}: run {LIBTORCH}; a folder elsewhere is named by --libtorch or {}",
+            "{missing}: run {}; a folder elsewhere is named by --libtorch or {}",
+            how_to_get_libtorch(),
             libtorch::VARIABLE
         ))
         .into()
@@ -59,8 +75,9 @@ pub fn find(option: Option<&Path>, may_write: bool) -> anyhow::Result<TrainerPro
     if !path.is_file() {
         return Err(exit::lacking(format!(
             "{} is not there: the built-in models are trained by that program, which lies beside uvatrain; install both \
-             by `{INSTALL}` in the checkout",
-            path.display()
+             by `{}`",
+            path.display(),
+            how_to_install()
         ))
         .into());
     }
@@ -176,6 +193,6 @@ fn check_version(program: &TrainerProgram) -> anyhow::Result<()> {
             reason.lines().next().unwrap_or("no reason given")
         )
     };
-    Err(exit::lacking(format!("{path}: {problem}; install both programs anew: `{INSTALL}` in the checkout"))
+    Err(exit::lacking(format!("{path}: {problem}; install both programs anew: `{}`", how_to_install()))
         .into())
 }

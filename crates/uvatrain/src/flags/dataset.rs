@@ -179,16 +179,23 @@ pub enum SelfLoops {
 
 /// The options of `uvatrain info`.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  uvatrain info data/demo --verify")]
+#[command(after_help = "\
+Examples:
+  uvatrain info data/demo --verify
+  uvatrain info data/demo-4 --verify --source data/demo")]
 pub struct InfoFlags {
     /// The dataset, the hop set of `uvatrain propagate`, or the partition of `uvatrain partition`
     #[arg(value_name = "DATA")]
     pub data: PathBuf,
 
     /// Check everything anew: every edge, whatever an earlier run has found, and every feature value for NaN; of a hop set
-    /// every hash and value
+    /// every hash and value; of a partition all counts, and all of its parts that are here
     #[arg(long)]
     pub verify: bool,
+
+    /// Of a partition, the dataset that was divided: compare rows and lists of the parts with it
+    #[arg(long, value_name = "DATA", requires = "verify")]
+    pub source: Option<PathBuf>,
 
     /// Print one JSON object instead of the table
     #[arg(long)]

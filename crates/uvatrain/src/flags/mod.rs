@@ -49,7 +49,7 @@ pub use loader::LoaderFlags;
 pub use mps::{MpsCommand, MpsCommon, MpsStartFlags};
 pub use order::OrderFlags;
 pub use partition::PartitionFlags;
-pub use partition_parts::{PartLayout, PartsFlags};
+pub use partition_parts::PartLayout;
 pub use plan::PlanFlags;
 pub use predict::{ModelFlags, PredictFlags};
 pub use propagate::PropagateFlags;

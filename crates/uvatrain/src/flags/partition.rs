@@ -6,9 +6,10 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use uva_graph::partition_map::MOST_PARTS;
 use uva_partition::{Count, Method};
+use uva_runtime::spec::ByteSize;
 
 use super::declared::one_of;
-use super::partition_parts::PartsFlags;
+use super::partition_parts::{PartLayout, PartsFlags};
 use super::within::within;
 
 /// The options of `uvatrain partition`.
@@ -18,11 +19,13 @@ Examples:
   uvatrain partition data/demo data/demo-4 --parts 4
   uvatrain partition data/demo data/demo-4 --parts 4 --method pagraph --hops 3 --write-parts
   uvatrain partition data/demo data/demo-cut --map data/demo-4 --hops 2
+  uvatrain partition data/demo data/demo-ranges --parts 4 --layout ranges
 
 OUT gets partition.npy, the part of each node by its original id, partition.json, which describes it, and a picture,
 partition.svg. The parts depend on the dataset, these options and the seed alone. `uvatrain bench partition` counts what
-batches of the parts ask of each other. With --write-parts or --map OUT also has part-0, part-1 and so on, each a dataset that
-trains alone. DATA is only read.")]
+batches of the parts ask of each other. With --write-parts, --layout or --map OUT also has part-0, part-1 and so on: by
+default datasets that train alone; with --layout ranges the feature rows of each part, beside the whole graph in OUT/graph.
+DATA is only read.")]
 pub struct PartitionFlags {
     /// The dataset
     #[arg(value_name = "DATA")]
@@ -63,17 +66,21 @@ pub struct PartitionFlags {
     #[arg(long, value_name = "N", value_parser = within::<u64>(1..))]
     pub block_nodes: Option<u64>,
 
-    /// Blocks of bgl that grow at a time
-    #[arg(long, value_name = "N", value_parser = within::<u32>(1..), default_value_t = 64)]
-    pub sources: u32,
+    /// Blocks of bgl that grow at a time [default: 64]
+    #[arg(long, value_name = "N", value_parser = within::<u32>(1..))]
+    pub sources: Option<u32>,
 
-    /// What connects a block of bgl to a part
-    #[arg(long, value_parser = one_of::<Count>(), default_value_t = Count::Edges)]
-    pub count: Count,
+    /// What connects a block of bgl to a part [default: edges]
+    #[arg(long, value_parser = one_of::<Count>())]
+    pub count: Option<Count>,
 
     /// What everything random is drawn by
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     pub seed: u64,
+
+    /// The most memory that it may take, by an estimate before it begins [default: what can be had]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<ByteSize>,
 
     /// Write the parts too, not only which nodes they have
     #[arg(long, help_heading = "Parts")]
@@ -86,6 +93,14 @@ pub struct PartitionFlags {
     /// Print the result as one JSON object on stdout
     #[arg(long)]
     pub json: bool,
+}
+
+impl PartitionFlags {
+    /// What the parts hold that are written; `None`: only the map is.
+    pub fn layout(&self) -> Option<PartLayout> {
+        let written = self.write_parts || self.map.is_some();
+        self.cut.layout.or(written.then_some(PartLayout::Closure))
+    }
 }
 
 /// The method that is asked for; `None`: metis, which this program does not have.

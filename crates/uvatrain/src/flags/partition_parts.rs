@@ -14,9 +14,9 @@ pub struct PartsFlags {
     #[arg(long, value_name = "L", value_parser = within::<u32>(1..=u64::from(MOST_HOPS)))]
     pub hops: Option<u32>,
 
-    /// Which nodes a part holds
-    #[arg(long, value_enum, default_value_t = PartLayout::Closure)]
-    pub layout: PartLayout,
+    /// Write the parts too, and what they hold [default: closure, with --write-parts or --map]
+    #[arg(long, value_enum)]
+    pub layout: Option<PartLayout>,
 
     /// Divide validation and test nodes as training nodes are, with all that is near them [default: each part has those
     /// around which it is whole anyway]
@@ -24,9 +24,11 @@ pub struct PartsFlags {
     pub split_eval: bool,
 }
 
-/// Which nodes a part holds.
+/// What parts hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PartLayout {
     /// All that batches of its training nodes can reach: no part asks another
     Closure,
+    /// The feature rows of its own nodes, which are a range of ids; the whole graph lies beside the parts
+    Ranges,
 }

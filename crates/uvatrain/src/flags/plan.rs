@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use uva_plan::TimedBy;
 use uva_runtime::cache::CachePolicy;
 use uva_runtime::planning::Budget;
 
@@ -31,6 +32,10 @@ pub struct PlanFlags {
     /// How it is found out which lists and rows are read most
     #[arg(long, value_parser = one_of::<CachePolicy>(), default_value_t = CachePolicy::PRESAMPLE)]
     pub cache_policy: CachePolicy,
+
+    /// What the caches hold by which it is timed what a hit saves. Random ones are compared with those that are read most
+    #[arg(long, value_name = "TIMED_BY", value_parser = one_of::<TimedBy>(), default_value_t = TimedBy::Rank)]
+    pub timed_by: TimedBy,
 
     /// Write the plan to this file, and the chosen ids to two .npy files beside it, for `train --plan`
     #[arg(long, value_name = "FILE")]

@@ -30,4 +30,12 @@ pub struct ProbeArgs {
     /// The driver and its devices alone.
     #[arg(long)]
     pub driver_only: bool,
+
+    /// Whether cuFile reads these files into the memory of this GPU, and nothing else.
+    #[arg(long, value_name = "GPU", conflicts_with = "driver_only", requires = "files")]
+    pub cufile: Option<usize>,
+
+    /// The files.
+    #[arg(value_name = "FILE", requires = "cufile")]
+    pub files: Vec<PathBuf>,
 }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serializer;
+use uva_runtime::backend::DeviceChoice;
+use uva_runtime::machine::share_of_cores;
 use uva_runtime::{LoaderOptions, RuntimeError};
 
 use super::declared::Declared;
@@ -25,7 +27,9 @@ Example:
   and in train.py:
   import uvatrain
   for batch in uvatrain.attach():     # one epoch; batch.x, batch.y, batch.blocks, …
-      ...",
+      ...
+
+  uvatrain run data/demo --ranks 2 -- torchrun --standalone --nproc-per-node 2 train.py",
     // A tensor that is still bound when the next batch is asked for keeps its slot: with two, that would cost the
     // overlap.
     mut_arg("slots", |slots| slots
@@ -48,6 +52,12 @@ pub struct RunFlags {
     #[arg(long, value_name = "FILE", help_heading = "Batches")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_nodes: Option<PathBuf>,
+
+    /// Processes of the command that divide each epoch, as torchrun starts them: each attaches as the rank that RANK
+    /// and WORLD_SIZE name
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64), help_heading = "Batches")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<u32>,
 
     /// How batches are made and handed on.
     #[command(flatten)]
@@ -98,7 +108,38 @@ impl RunFlags {
     /// All options of the loader, as the runtime takes them.
     pub fn loader_options(&self) -> LoaderOptions {
         let LoaderOptions { aggregation, aggregate_argmax, .. } = self.aggregate.options();
-        LoaderOptions { aggregation, aggregate_argmax, ..self.loader.options() }
+        let mut options = LoaderOptions { aggregation, aggregate_argmax, ..self.loader.options() };
+        // The cores are there once.
+        let quarter = share_of_cores(4 * self.ranks.unwrap_or(1) as usize);
+        if !self.loader.gives("samplers") {
+            options.samplers = quarter.min(8);
+        }
+        if !self.loader.gives("gather_threads") {
+            options.gather_threads = quarter;
+        }
+        options
+    }
+
+    /// What several ranks cannot have.
+    fn check_ranks(&self, ranks: u32) -> Result<(), exit::Problem> {
+        let refused =
+            |other: &str, why: &str| Err(exit::usage(format!("--ranks {ranks} and {other}: {why}")));
+        if self.metrics_listen.is_some() {
+            return refused(
+                "--metrics-listen",
+                "the port has the figures of one rank; give --metrics, a file for each",
+            );
+        }
+        if let DeviceChoice::Cuda(number) = self.backend.options().device {
+            let why =
+                "the launcher's ranks have batches in host memory; load with uvatrain.Loader in each rank";
+            return refused(&format!("--device cuda:{number}"), why);
+        }
+        let caches = [("gpu_cache", "--gpu-cache"), ("host_cache", "--host-cache"), ("plan", "--plan")];
+        match caches.into_iter().find(|(name, _)| self.cache.gives(name)) {
+            Some((_, option)) => refused(option, "a cache is of one rank; leave it out"),
+            None => Ok(()),
+        }
     }
 
     /// What clap cannot see: options that contradict each other.
@@ -111,6 +152,9 @@ impl RunFlags {
                 "--in-process: the command is a process of its own; in one process, a script loads with uvatrain.Loader",
             )
             .into());
+        }
+        if let Some(ranks @ 2..) = self.ranks {
+            self.check_ranks(ranks)?;
         }
         self.loader.check()?;
         Ok(self.backend.options().check().map_err(RuntimeError::from)?)

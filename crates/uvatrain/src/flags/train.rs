@@ -60,7 +60,7 @@ pub struct TrainFlags {
     pub backend: BackendFlags,
 
     /// The folder of a libtorch that is in none of the usual places: the one with lib/libtorch_cpu.so, or lib itself
-    /// [default: UVATRAIN_LIBTORCH, beside the program, the cache folder, a PyTorch in the active environment]
+    /// [default: UVATRAIN_LIBTORCH, beside the program, its Python environment, the cache folder, the active environment]
     #[arg(long, value_name = "DIR", help_heading = MACHINE)]
     #[serde(skip)]
     pub libtorch: Option<PathBuf>,
@@ -89,7 +89,8 @@ pub struct TrainFlags {
 }
 
 /// The loader's options that a hop set has a use for. The others are about sampling, or about roles that it has not.
-const OF_HOP_SETS: [&str; 7] = ["batch_size", "drop_last", "seed", "samplers", "slots", "features", "reader"];
+const OF_HOP_SETS: [&str; 8] =
+    ["batch_size", "drop_last", "seed", "samplers", "slots", "gather_threads", "features", "reader"];
 
 /// Options of a GPU that a hop set has no use for: its rows come there by copies, and nothing is sampled.
 const OF_GATHERS: [&str; 7] =

@@ -102,7 +102,8 @@ def _by_row(func: Callable[..., Any], x: Rows, *args: Any, **kwargs: Any) -> Any
 
     def of_tail(stop: int) -> Tensor:
         with torch.set_grad_enabled(enabled):
-            return func(tail(stop), *args, **kwargs)
+            rows: Tensor = func(tail(stop), *args, **kwargs)
+            return rows
 
     return Rows.of(func(x._head, *args, **kwargs), of_tail, x._count)
 
@@ -129,9 +130,14 @@ def _item(_: Any, x: Rows, key: Any) -> Any:
     return _first(x, stop)
 
 
+def _read(name: str) -> Any:
+    """What PyTorch calls where a property of a tensor is read. Type checkers take `Tensor.shape` for the shape."""
+    return getattr(Tensor, name).__get__
+
+
 _RULES: dict[Any, Callable[..., Any]] = {
     Tensor.size: _size,
-    Tensor.shape.__get__: _size,
+    _read("shape"): _size,
     Tensor.__len__: lambda _, x: x._count,
     Tensor.numel: lambda _, x: x._count * x._head.size()[1:].numel(),
     Tensor.narrow: _narrow,
@@ -140,13 +146,13 @@ _RULES: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys(
         (
             Tensor.dim,
-            Tensor.ndim.__get__,
-            Tensor.dtype.__get__,
-            Tensor.device.__get__,
-            Tensor.layout.__get__,
-            Tensor.requires_grad.__get__,
-            Tensor.is_cuda.__get__,
-            Tensor.is_sparse.__get__,
+            _read("ndim"),
+            _read("dtype"),
+            _read("device"),
+            _read("layout"),
+            _read("requires_grad"),
+            _read("is_cuda"),
+            _read("is_sparse"),
             Tensor.is_floating_point,
             torch.is_floating_point,
         ),

@@ -25,6 +25,11 @@ def _by_our_loops(*tensors: Tensor | None) -> bool:
     return len(types) == 1 and types <= {("cpu", torch.float32), ("cpu", torch.float64)}
 
 
+def _apply(function: type[Function], *arguments: Any) -> Tensor:
+    result: Tensor = function.apply(*arguments)
+    return result
+
+
 def weighted_sums(lists: Lists, rows: Tensor, weights: Tensor | str | None = None) -> Tensor:
     """[num_dst, width]: for each destination the sum of its neighbours' rows, each times the weight of its edge.
 
@@ -33,7 +38,7 @@ def weighted_sums(lists: Lists, rows: Tensor, weights: Tensor | str | None = Non
     """
     given = weights if isinstance(weights, Tensor) else None
     if _by_our_loops(rows, given):
-        return _WeightedSums.apply(rows, given, lists, weights == MEAN if given is None else False)
+        return _apply(_WeightedSums, rows, given, lists, weights == MEAN if given is None else False)
     messages = rows.index_select(0, lists.indices)
     if given is not None:
         heads = given.size(1) if given.dim() == 2 else 1
@@ -61,8 +66,10 @@ class _WeightedSums(Function):
         return _sums(lists, rows, MEAN if mean else weights)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+    @once_differentiable  # Its own type makes parameters positional, where `Function.backward` has names.
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, gradient: Tensor
+    ) -> tuple[Tensor | None, Tensor | None, None, None]:
         (rows, weights), lists = ctx.saved_tensors, ctx.lists
         gradient = gradient.contiguous()
         of_rows = of_weights = None
@@ -74,6 +81,7 @@ class _WeightedSums(Function):
                 of_edges = None if weights is None else weights.index_select(0, order)
             of_rows = _sums(picked_by, gradient, of_edges)
         if ctx.needs_input_grad[1]:
+            assert weights is not None
             of_weights = torch.empty_like(weights)
             _core.list_dots(lists.indptr, lists.indices, rows, gradient, of_weights, torch.get_num_threads())
         return of_rows, of_weights, None, None
@@ -85,7 +93,7 @@ def maxima(lists: Lists, rows: Tensor) -> Tensor:
     Equal elements share the gradient.
     """
     if _by_our_loops(rows):
-        return _Maxima.apply(rows, lists)
+        return _apply(_Maxima, rows, lists)
     messages = rows.index_select(0, lists.indices)
     at = lists.destinations().unsqueeze(1).expand_as(messages)
     out = rows.new_zeros(lists.num_dst, rows.size(1))
@@ -103,8 +111,10 @@ class _Maxima(Function):
         return out
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+    @once_differentiable  # Its own type makes parameters positional, where `Function.backward` has names.
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, gradient: Tensor
+    ) -> tuple[Tensor, None]:
         (rows, out), lists = ctx.saved_tensors, ctx.lists
         of_rows = torch.empty_like(rows)
         threads = torch.get_num_threads()
@@ -121,7 +131,7 @@ def attention(lists: Lists, of_sources: Tensor, of_destinations: Tensor, slope: 
     of_destinations: [num_dst, heads].
     """
     if _by_our_loops(of_sources, of_destinations):
-        return _Attention.apply(of_sources, of_destinations, lists, slope)
+        return _apply(_Attention, of_sources, of_destinations, lists, slope)
     at = lists.destinations()
     scores = of_sources.index_select(0, lists.indices) + of_destinations.index_select(0, at)
     scores = F.leaky_relu(scores, slope)
@@ -149,8 +159,10 @@ class _Attention(Function):
         return weights
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+    @once_differentiable  # Its own type makes parameters positional, where `Function.backward` has names.
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, gradient: Tensor
+    ) -> tuple[Tensor | None, Tensor | None, None, None]:
         (of_sources, of_destinations, weights), lists = ctx.saved_tensors, ctx.lists
         of_edges = torch.empty_like(weights)
         _core.list_attention(

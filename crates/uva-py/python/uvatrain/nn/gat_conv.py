@@ -93,8 +93,7 @@ class GATConv(torch.nn.Module):
             name = "return_attention_weights" if edge_attr is None else "edge_attr"
             raise ValueError(f"GATConv: {name} is not supported: use torch_geometric.nn.GATConv")
         of = given(x, edge_index, size)
-        of_sources = self.lin if self.lin is not None else self.lin_src
-        of_destinations = self.lin if self.lin is not None else self.lin_dst
+        of_sources, of_destinations = self._maps()
         lists = of.lists.with_own()[0] if self.add_self_loops else of.lists
         head = lists.num_dst
         scores = F.linear(of.x_src, self._folded(of_sources, self.att_src))
@@ -117,7 +116,7 @@ class GATConv(torch.nn.Module):
             return rows if self.bias is None else rows + self.bias
 
         def without_neighbours(stop: int) -> Tensor:
-            rows, own = of_sources(of.x_src[head:stop]), of.x_dst[head:stop]
+            rows, own = of_sources(of.x_src[head:stop]), None if of.x_dst is None else of.x_dst[head:stop]
             if not self.add_self_loops:
                 return finished(torch.zeros_like(rows), own)
             # A node alone gives itself all its attention.
@@ -126,6 +125,13 @@ class GATConv(torch.nn.Module):
 
         tail = later(without_neighbours, (of.x_src, of.x_dst, *self.parameters()))
         return Rows.of(finished(out, None if of.x_dst is None else of.x_dst[:head]), tail, of.num_dst)
+
+    def _maps(self) -> tuple[Linear, Linear]:
+        """The maps of sources and of destinations."""
+        if self.lin is not None:
+            return self.lin, self.lin
+        assert self.lin_src is not None and self.lin_dst is not None
+        return self.lin_src, self.lin_dst
 
     def _product_of_sums(self, lists: Lists, rows: Tensor, weights: Tensor, weight: Tensor) -> Tensor:
         """The sums of the rows' products, as the product of a head's sum of rows with its part of the weight."""

@@ -75,17 +75,17 @@ class GCNConv(torch.nn.Module):
         edge_weight = in_order(edge_weight, of, "edge_weight")
         if degrees is not None and (degrees.dim() != 1 or degrees.numel() != of.x_src.size(0)):
             raise ValueError(f"degrees is {list(degrees.shape)}, but x has {of.x_src.size(0)} rows")
+        weights: Tensor | None
+        inverse: Tensor | None = None
         if degrees is not None:
-            lists, weights, own = *_of_the_whole_graph(of, edge_weight, degrees), True
+            lists, weights = _of_the_whole_graph(of, edge_weight, degrees)
+            inverse = (degrees + 1).to(of.x_src.dtype).reciprocal().unsqueeze(1)
         elif self.normalize:
             fill = 2.0 if self.improved and edge_weight is not None else 1.0
             lists, weights = _normalized(of, edge_weight, fill if self.add_self_loops else 0.0)
-            own = False
         else:
-            lists, weights, own = of.lists, edge_weight, False
-        head, inverse = lists.num_dst, None
-        if own:
-            inverse = (degrees + 1).to(of.x_src.dtype).reciprocal().unsqueeze(1)
+            lists, weights = of.lists, edge_weight
+        head = lists.num_dst
 
         def summed(rows: Tensor) -> Tensor:
             sums = functional.weighted_sums(lists, rows, weights)

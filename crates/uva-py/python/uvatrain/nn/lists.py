@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.dlpack import from_dlpack
 
 from .. import _core
 
@@ -54,8 +55,8 @@ class Lists:
         """For each source, the destinations that have it as a neighbour; and the number of each edge here."""
         if self._transposed is None:
             indptr, indices, order = _core.transposed_lists(self.indptr, self.indices, self.num_src)
-            lists = Lists(torch.from_dlpack(indptr), torch.from_dlpack(indices), self.num_dst)
-            self._transposed = lists, torch.from_dlpack(order)
+            lists = Lists(from_dlpack(indptr), from_dlpack(indices), self.num_dst)
+            self._transposed = lists, from_dlpack(order)
         return self._transposed
 
     def with_own(self) -> tuple[Lists, Tensor]:
@@ -67,8 +68,8 @@ class Lists:
             return self._with_own_on_device()
         indptr, indices, origin = _core.lists_with_own(self.indptr, self.indices, self.num_src)
         return (
-            Lists(torch.from_dlpack(indptr), torch.from_dlpack(indices), self.num_src),
-            torch.from_dlpack(origin),
+            Lists(from_dlpack(indptr), from_dlpack(indices), self.num_src),
+            from_dlpack(origin),
         )
 
     def _with_own_on_device(self) -> tuple[Lists, Tensor]:
@@ -121,13 +122,14 @@ def lists_of(edge_index: Any, num_src: int, num_dst: int) -> tuple[Lists, Tensor
         )
     promised = getattr(edge_index, "is_sorted_by_col", False)
     if hasattr(edge_index, "sparse_size"):
-        for side, given, wanted in zip(("rows", "columns"), edge_index.sparse_size(), (num_src, num_dst)):
+        of_pyg: Any = edge_index
+        for side, given, wanted in zip(("rows", "columns"), of_pyg.sparse_size(), (num_src, num_dst)):
             if given is not None and given != wanted:
                 raise ValueError(f"edge_index has {given} {side}, but x has {wanted} rows for them")
-        if promised and edge_index.sparse_size(1) is not None:
+        edge_index = of_pyg.as_tensor()
+        if promised and of_pyg.sparse_size(1) is not None:
             # PyG keeps it with the edges.
-            return Lists(edge_index.get_indptr(), edge_index.as_tensor()[0].contiguous(), num_src), None
-        edge_index = edge_index.as_tensor()
+            return Lists(of_pyg.get_indptr(), edge_index[0].contiguous(), num_src), None
     if edge_index.dim() != 2 or edge_index.size(0) != 2 or edge_index.dtype not in (torch.int32, torch.int64):
         raise ValueError(f"edge_index is {edge_index.dtype} {list(edge_index.shape)}: int64 [2, edges] is needed")
     sources, destinations = (ids.contiguous() for ids in edge_index)
@@ -140,14 +142,14 @@ def lists_of(edge_index: Any, num_src: int, num_dst: int) -> tuple[Lists, Tensor
     try:
         indptr = _core.list_offsets(destinations, num_dst)
         if indptr is not None:
-            return Lists(torch.from_dlpack(indptr), sources, num_src), None
+            return Lists(from_dlpack(indptr), sources, num_src), None
         indptr, indices, order = _core.lists_of_edges(sources, destinations, max(num_src, num_dst), True)
     except ValueError as error:
         raise ValueError(f"edge_index: {error}") from None
     if num_dst < num_src and int(destinations.max()) >= num_dst:
         raise ValueError(f"edge_index: target {int(destinations.max())} is not among {num_dst} destinations")
-    lists = Lists(torch.from_dlpack(indptr)[: num_dst + 1], torch.from_dlpack(indices), num_src)
-    return lists, torch.from_dlpack(order)
+    lists = Lists(from_dlpack(indptr)[: num_dst + 1], from_dlpack(indices), num_src)
+    return lists, from_dlpack(order)
 
 
 def _offsets(ascending: Tensor, count: int) -> Tensor:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -54,7 +55,7 @@ class SAGEConv(torch.nn.Module):
 
     def reset_parameters(self) -> None:
         """Draws all parameters anew."""
-        for layer in self.children():
+        for layer in cast("Iterator[Any]", self.children()):
             layer.reset_parameters()
 
     def forward(self, x: Any, edge_index: Any, size: tuple[int, int] | None = None) -> Tensor:
@@ -82,12 +83,15 @@ class SAGEConv(torch.nn.Module):
         return Rows.of(self._normalized(out), tail, of.num_dst)
 
     def _of_neighbours(self, lists: Lists, x: Tensor) -> Tensor:
+        rows: Tensor
         if self.aggr == "max":
-            return self.lin_l(functional.maxima(lists, x))
+            rows = self.lin_l(functional.maxima(lists, x))
+            return rows
         weights = functional.MEAN if self.aggr == "mean" else None
         outputs, inputs = self.lin_l.weight.shape
         if not linear_first(lists, inputs, outputs, x.requires_grad):
-            return self.lin_l(functional.weighted_sums(lists, x, weights))
+            rows = self.lin_l(functional.weighted_sums(lists, x, weights))
+            return rows
         sums = functional.weighted_sums(lists, F.linear(x, self.lin_l.weight), weights)
         return sums if self.lin_l.bias is None else sums + self.lin_l.bias
 

@@ -155,7 +155,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):
             "batches",
             without,
         )
-        self._loader_options = {
+        self._loader_options: dict[str, Any] = {
             "num_neighbors": getattr(num_neighbors, "values", num_neighbors),
             "replace": replace,
             "sampler_kind": "neighbor" if weight_attr is None else "weighted",

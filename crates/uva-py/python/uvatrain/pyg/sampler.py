@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.dlpack import from_dlpack
 from torch_geometric import data as pyg_data
 from torch_geometric.sampler import BaseSampler, EdgeSamplerInput, NodeSamplerInput, SamplerOutput
 
@@ -194,10 +195,10 @@ class NeighborSampler(BaseSampler):
 def _picked(core: _core.NeighborSampler, seeds: Tensor, epoch: int, batch: int) -> SamplerOutput:
     node, row, col, edge, nodes, edges, batch_hash = core.sample(seeds, epoch, batch)
     out = SamplerOutput(
-        node=torch.from_dlpack(node),
-        row=torch.from_dlpack(row),
-        col=torch.from_dlpack(col),
-        edge=torch.from_dlpack(edge),
+        node=from_dlpack(node),
+        row=from_dlpack(row),
+        col=from_dlpack(col),
+        edge=from_dlpack(edge),
         num_sampled_nodes=nodes,
         num_sampled_edges=edges,
     )

@@ -30,6 +30,9 @@ class FeatureStore(pyg_data.FeatureStore):
     dataset: an open `uvatrain.Dataset`, or the path of one.
     """
 
+    #: The dataset that it shows.
+    dataset: Dataset
+
     def __init__(self, dataset: str | os.PathLike[str] | Dataset) -> None:
         super().__init__()
         self.__dict__["dataset"] = opened(dataset)
@@ -39,7 +42,7 @@ class FeatureStore(pyg_data.FeatureStore):
         names = [name for name, table in _TABLES.items() if self.dataset.array(table) is not None]
         return [TensorAttr(group_name=None, attr_name=name) for name in names]
 
-    def _get_tensor(self, attr: TensorAttr) -> Tensor | np.ndarray | None:
+    def _get_tensor(self, attr: TensorAttr) -> Tensor | np.ndarray[Any, Any] | None:
         table = self._table(attr)
         if table is None:
             return None
@@ -52,7 +55,7 @@ class FeatureStore(pyg_data.FeatureStore):
             return self._rows(table, torch.tensor([index]))[0]
         return self._rows(table, ids_of("index", index))
 
-    def _multi_get_tensor(self, attrs: list[TensorAttr]) -> list[Tensor | np.ndarray | None]:
+    def _multi_get_tensor(self, attrs: list[TensorAttr]) -> list[Tensor | np.ndarray[Any, Any] | None]:
         return [self._get_tensor(attr) for attr in attrs]
 
     def _get_tensor_size(self, attr: TensorAttr) -> tuple[int, ...] | None:
@@ -61,7 +64,8 @@ class FeatureStore(pyg_data.FeatureStore):
             return None
         if attr.index is None:
             return tuple(self._all(table).shape)
-        return tuple(self._get_tensor(attr).shape)
+        rows = self._get_tensor(attr)
+        return None if rows is None else tuple(rows.shape)
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
         raise _read_only(f"{attr.attr_name!r} of {self.dataset.path}")
@@ -78,7 +82,8 @@ class FeatureStore(pyg_data.FeatureStore):
         return None if table is None or self.dataset.array(table) is None else table
 
     def _all(self, table: str) -> Tensor:
-        return self.dataset.features if table == "features" else self.dataset.labels
+        rows: Tensor = self.dataset.features if table == "features" else self.dataset.labels
+        return rows
 
     def _rows(self, table: str, ids: Tensor) -> Tensor:
         """Copies of rows, in memory that a worker's batch can travel in without another copy."""
@@ -88,7 +93,7 @@ class FeatureStore(pyg_data.FeatureStore):
             out = torch.empty(shape, dtype=whole.dtype)
         else:
             storage = torch.UntypedStorage._new_shared(math.prod(shape) * whole.element_size(), device="cpu")
-            out = torch.empty(0, dtype=whole.dtype).set_(storage, 0, shape)
+            out = torch.empty(0, dtype=whole.dtype).set_(storage).view(shape)
         self.dataset._core.gather(table, ids, out)
         return out
 
@@ -104,6 +109,9 @@ class GraphStore(pyg_data.GraphStore):
 
     dataset: an open `uvatrain.Dataset`, or the path of one.
     """
+
+    #: The dataset that it shows.
+    dataset: Dataset
 
     def __init__(self, dataset: str | os.PathLike[str] | Dataset) -> None:
         super().__init__()

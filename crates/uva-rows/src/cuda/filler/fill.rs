@@ -1,12 +1,15 @@
 //! One fill of a slot: before, and after.
 
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
 use uva_cuda::memory::SharedBuffer;
 use uva_cuda::{Event, Signal};
+use uva_disk::DiskReads;
 
+use crate::cuda::direct::DirectRuns;
 use crate::cuda::error::FillError;
 use crate::cuda::sums::SlotSums;
 use crate::error::GatherError;
@@ -55,6 +58,26 @@ impl fmt::Debug for MadeOnHost<'_> {
     }
 }
 
+/// Rows of a slot that come from files past the host's memory, in place of those that the source reads.
+#[derive(Clone, Copy)]
+pub struct BroughtRows<'p> {
+    /// Brings them, into the memory of the filler's slots. It is asked once by `submit`, when nobody uses the slot any more
+    /// and nothing of this fill is enqueued.
+    pub by: &'p RefCell<DirectRuns>,
+    /// Which rows of every table.
+    pub runs: &'p [Range<usize>],
+    /// The bytes of the slot that the rows of each table take.
+    pub ranges: &'p [Range<usize>],
+    /// Gets what that took from disk.
+    pub took: &'p Cell<DiskReads>,
+}
+
+impl fmt::Debug for BroughtRows<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BroughtRows").field("ranges", &self.ranges).finish_non_exhaustive()
+    }
+}
+
 /// Makes the CPU's part of a batch's sums, in this room.
 pub type BeginSums<'p> = dyn Fn(&mut [u8]) -> Result<Begun, GatherError> + 'p;
 
@@ -92,6 +115,9 @@ pub struct SlotPlace<'p> {
     /// Rows that the host makes: for a filler with [room for them](crate::cuda::SlotFiller::reserve_made). The source
     /// then reads none.
     pub made: Option<MadeOnHost<'p>>,
+    /// Rows that come from files past the host's memory. The source then reads none. The host waits for
+    /// [`after`](Self::after), since no stream orders what writes them.
+    pub brought: Option<BroughtRows<'p>>,
     /// Where in the slot the rows of each of the filler's [tables](crate::cuda::SlotFiller::with_tables) begin, in the place
     /// of all other rows.
     pub tables_at: Option<&'p [usize]>,
@@ -104,6 +130,13 @@ pub struct SlotPlace<'p> {
     pub after: Option<&'p dyn Signal>,
     /// Recorded behind everything.
     pub ready: &'p dyn Signal,
+}
+
+impl SlotPlace<'_> {
+    /// Whether the host makes rows of it, or somebody sums them.
+    pub(super) fn has_others(&self) -> bool {
+        self.made.is_some() || self.begun.is_some() || self.sums.is_some()
+    }
 }
 
 impl Place for SlotPlace<'_> {

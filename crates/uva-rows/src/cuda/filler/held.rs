@@ -8,7 +8,7 @@ use uva_cuda::kernels::gather::{GatherKernels, GatherReport, IdWidth};
 use uva_cuda::memory::{PinnedBuffer, SharedBuffer, device_to_host, host_to_device};
 use uva_cuda::{Context, CudaError, Event, Stream};
 
-use super::fill::{CACHE_LINE, Fill, OnDevice, SlotPlace};
+use super::fill::{BroughtRows, CACHE_LINE, Fill, OnDevice, SlotPlace};
 use crate::cuda::continued::{Continued, ContinuedBatch};
 use crate::cuda::error::FillError;
 use crate::cuda::place::{DevicePlace, DeviceSource};
@@ -108,6 +108,18 @@ impl<S: DeviceSource> Held<S> {
             }
             _ => None,
         };
+        if let Some(BroughtRows { by, runs, ranges, took }) = place.brought {
+            // No stream orders what writes them: the consumer's last use of the slot has to be over. What was enqueued for
+            // uploads before needs nothing that this host has yet to do.
+            if let Some(after) = place.after {
+                after.wait(uploads)?;
+            }
+            uploads.synchronize()?;
+            // SAFETY: ranges within the slot and on nothing else (`Plan::new`), in the memory of the slots
+            // (`SlotFiller::submit`). The last fill of the slot has run (`reclaim`), its consumer is done with it (above), and
+            // this fill enqueues its work only afterwards.
+            took.set(unsafe { by.borrow_mut().read(runs, slot * self.shape.stride, ranges) }?);
+        }
         // `check_room` has seen to it that there is a buffer of that size. From here on nothing may go wrong but the
         // driver, after which nothing is filled any more.
         let staged = staging.as_mut().map_or(&mut [][..], PinnedBuffer::as_mut_slice);
@@ -139,7 +151,7 @@ impl<S: DeviceSource> Held<S> {
         // `ready`: that is what the caller's events say. The staging buffer is written again only once `done` has been
         // reached (`reclaim`), and lives as long as the streams are in use (`SlotFiller::drop`).
         unsafe { host_to_device(uploads, staged, base + plan.upload.start as u64)? };
-        let by_host = made.is_some() || begun.is_some();
+        let by_host = made.is_some() || begun.is_some() || place.brought.is_some();
         if let Some((begun, room, to)) = &begun {
             // SAFETY: the slot's part of the device's room, which holds as much (above), and which only this slot's fills
             // use. The last kernel that read it ran before `done`, as did the last copy from the page-locked memory, and
@@ -232,6 +244,11 @@ impl<S: DeviceSource> Held<S> {
         unsafe { device_to_host(stream, report_address, report.as_mut_slice())? };
         done.record(stream)?;
         Ok(self.fills)
+    }
+
+    /// Whether a kernel sums the rows of fills.
+    pub fn sums_rows(&self) -> bool {
+        self.scratch.is_some() || self.continued.is_some()
     }
 
     /// Waits, if need be, until the slot's last fill has run, so that its buffers may be written again.

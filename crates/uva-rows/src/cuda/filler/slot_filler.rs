@@ -205,7 +205,7 @@ impl<S: DeviceSource> SlotFiller<S> {
 
     /// Whether a kernel sums: see [`sum_rows`](SlotFiller::sum_rows) and [`continue_sums`](SlotFiller::continue_sums).
     pub fn sums_rows(&self) -> bool {
-        self.held.scratch.is_some() || self.held.continued.is_some()
+        self.held.sums_rows()
     }
 
     /// The fills that have completed since the last call, in the order in which they were enqueued. Waits for nothing.
@@ -267,7 +267,8 @@ impl<S: DeviceSource> SlotFiller<S> {
     }
 }
 
-/// In this order on the device: wait for `after`; copy a prepared report and the arrays, and the rows that the host makes;
+/// Rows that are [brought](SlotPlace::brought) come first, while the host waits. Then, in this order on the device: wait for
+/// `after`; copy a prepared report and the arrays, and the rows that the host makes;
 /// gather the other rows; take misses into a dynamic cache; sum the rows, or continue the host's sums, if a kernel sums;
 /// complete the report, the stamp last; record `ready`. The arrays are free when `submit` returns.
 ///
@@ -309,7 +310,7 @@ impl<S: DeviceSource> RowSource<SlotPlace<'_>> for SlotFiller<S> {
         let (lists, written) = match (&held.scratch, &place.sums) {
             _ if place.tables_at.is_some() => {
                 let (places, other) =
-                    (place.tables_at.unwrap_or_default(), place.made.is_some() || place.sums.is_some());
+                    (place.tables_at.unwrap_or_default(), place.has_others() || place.brought.is_some());
                 match held.tables.as_ref().filter(|tables| !other && tables.tables() == places.len()) {
                     Some(tables) => {
                         let bytes = tables.row_bytes();
@@ -325,6 +326,20 @@ impl<S: DeviceSource> RowSource<SlotPlace<'_>> for SlotFiller<S> {
                     }
                 }
             }
+            _ if place.brought.is_some() => match place.brought {
+                Some(brought) if room.is_none() && !place.has_others() && !held.sums_rows() => {
+                    if !brought.by.borrow().is_into(&held.buffer) {
+                        return Err(FillError::Layout(
+                            "rows are brought to the slots of another filler".to_owned(),
+                        ));
+                    }
+                    let rows = |range: &Range<usize>| Rows { at: range.start, count: 1, bytes: range.len() };
+                    (Vec::new(), brought.ranges.iter().map(rows).collect())
+                }
+                brought => {
+                    return Err(FillError::Layout(format!("{brought:?} beside other rows or sums")));
+                }
+            },
             _ if held.continued.is_some() || place.begun.is_some() => {
                 match (&held.continued, place.sums, place.begun, place.made) {
                     (Some(continued), Some(sums), Some(_), None)

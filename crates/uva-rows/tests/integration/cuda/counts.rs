@@ -207,6 +207,7 @@ fn arrays_on_the_device_are_copied_by_one_launch_whatever_their_number() {
             features_at: FEATURES_AT,
             sums: None,
             made: None,
+            brought: None,
             tables_at: None,
             begun: None,
             stamp,

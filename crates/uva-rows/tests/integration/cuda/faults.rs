@@ -75,6 +75,7 @@ fn what_lies_outside_a_slot_is_refused_and_the_filler_goes_on() {
             features_at,
             sums: None,
             made: None,
+            brought: None,
             tables_at: None,
             begun: None,
             stamp: 1,

@@ -275,6 +275,7 @@ impl Batch {
             features_at: FEATURES_AT,
             sums: None,
             made: None,
+            brought: None,
             tables_at: None,
             begun: None,
             stamp: self.stamp,

@@ -5,6 +5,7 @@ mod cache;
 mod conformance;
 mod continued;
 mod counts;
+mod direct;
 mod faults;
 mod machine;
 mod slots;

@@ -115,9 +115,9 @@ impl Graph {
         Self { weights: Some(lists.flat_map(of_list).collect()), ..self }
     }
 
-    /// As a sampler on the CPU sees it, with so many lists counted as cached.
+    /// As a sampler on the CPU sees it, with so many lists counted as cached, and their weights.
     pub fn view_cached(&self, cached_lists: usize) -> GraphView<'_> {
-        GraphView { cached_lists, ..self.view() }
+        GraphView { cached_lists, cached_weights: true, ..self.view() }
     }
 
     /// Options of a sampler on the GPU over this graph, whose batches come out under the dataset's ids where it has a
@@ -258,7 +258,7 @@ pub fn rough(nodes: i64) -> Graph {
     Graph::from_lists(&lists)
 }
 
-/// Holds batches of both samplers against each other, with so many lists cached.
+/// Holds batches of both samplers against each other, with so many lists cached, and all that belongs to them.
 pub fn same(
     gpu: &Gpu,
     graph: &Graph,
@@ -272,6 +272,8 @@ pub fn same(
     let mut cpu = uva_sample::sampler(graph.view_cached(cached_lists), sampler).unwrap();
     let of_gpu = CudaSamplerOptions {
         cached_lists,
+        cached_weights: true,
+        cached_edge_ids: true,
         degrees: true,
         grid: FEW_BLOCKS,
         ..graph.on_gpu(sampler, &bounds)

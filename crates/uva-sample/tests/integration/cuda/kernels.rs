@@ -182,7 +182,7 @@ fn draws_of_64_bits_that_are_rejected_are_drawn_again() {
 
 #[test]
 fn the_places_of_cached_lists_are_read_from_the_cache_and_known_ones_not_again() {
-    let (indptr, cached_indptr) = ([0_i64, 1, 2, 3, 12, 13], [0_i64, 4, 9]);
+    let (indptr, cached_indptr) = ([0_i64, 1, 2, 3, 12, 13], [0_i64, 4]);
     let nodes = [3_i64, 1, 2, 0];
     // The first is known already, from a layer before.
     let (mut begins, mut degrees) = ([77_i64, -1, -1, -1], [6_u32, 0, 0, 0]);
@@ -197,6 +197,7 @@ fn the_places_of_cached_lists_are_read_from_the_cache_and_known_ones_not_again()
             edges: 13,
             cached_indptr: address(&cached_indptr),
             cached_lists: 2,
+            cached_edges: 9,
             fanout: 4,
             batch_nodes: address(&nodes),
             destinations_room: 4,
@@ -213,6 +214,105 @@ fn the_places_of_cached_lists_are_read_from_the_cache_and_known_ones_not_again()
     assert_eq!((report.reads, report.cached_reads, report.known), (4 + 4 + 4 + 1 + 4, 2 + 4 + 4, 4));
     // All four are of the first block of three.
     assert_eq!(totals, [0, 13, 13]);
+}
+
+/// Three lists of three entries in the reverse order of the dataset's, of which two are cached, with weights and places
+/// that differ from the originals.
+struct WithCachedArrays {
+    indptr: [i64; 4],
+    cached_indptr: [i64; 2],
+    cached_homes: [i64; 2],
+    cached_weights: [f32; 6],
+    dataset_ids: [i32; 3],
+    weights: [f32; 9],
+    nodes: [i64; 3],
+    begins: [i64; 3],
+    degrees: [u32; 3],
+    homes: [i64; 3],
+    existing: [u32; 3],
+    heaviest: [u32; 3],
+    totals: [u64; 3],
+    report: [SampleReport; 1],
+}
+
+impl WithCachedArrays {
+    fn new() -> Self {
+        let report = SampleReport {
+            destinations: 3,
+            bad_list: u64::MAX,
+            bad_home: u64::MAX,
+            ..SampleReport::default()
+        };
+        Self {
+            indptr: [0, 3, 6, 9],
+            cached_indptr: [0, 3],
+            cached_homes: [4, 5],
+            cached_weights: [0.0, 5.0, 0.0, 0.0, 0.0, 0.0],
+            dataset_ids: [2, 1, 0],
+            weights: [1.0, 2.0, 3.0, 4.0, 4.0, 4.0, 4.0, 4.0, 4.0],
+            nodes: [2, 0, 1],
+            begins: [-1; 3],
+            degrees: [9; 3],
+            homes: [-7; 3],
+            existing: [9; 3],
+            heaviest: [9; 3],
+            totals: [0; 3],
+            report: [report],
+        }
+    }
+
+    /// The kernels that find lists and weigh them, with or without edge ids asked for.
+    fn launch(&mut self, cached_homes: u64, edge_ids: bool) {
+        let mut wanted = [0_i64; 1];
+        let arguments = SampleArguments {
+            indptr: address(&self.indptr),
+            nodes: 3,
+            edges: 9,
+            cached_indptr: address(&self.cached_indptr),
+            cached_lists: 2,
+            cached_edges: 6,
+            cached_homes,
+            cached_weights: address(&self.cached_weights),
+            dataset_ids: address(&self.dataset_ids),
+            home_indptr: address(&self.indptr),
+            weights: address(&self.weights),
+            fanout: 2,
+            batch_nodes: address(&self.nodes),
+            destinations_room: 3,
+            edge_ids: if edge_ids { wanted.as_mut_ptr() as u64 } else { 0 },
+            begins: self.begins.as_mut_ptr() as u64,
+            degrees: self.degrees.as_mut_ptr() as u64,
+            homes: self.homes.as_mut_ptr() as u64,
+            existing: self.existing.as_mut_ptr() as u64,
+            heaviest: self.heaviest.as_mut_ptr() as u64,
+            totals: self.totals.as_mut_ptr() as u64,
+            report: self.report.as_mut_ptr() as u64,
+            ..SampleArguments::default()
+        };
+        for kernel in ["sample_lists", "sample_weigh", "sample_totals"] {
+            launch(kernel, &arguments);
+        }
+    }
+}
+
+#[test]
+fn weights_and_places_of_cached_lists_are_read_from_the_cache_and_others_are_not() {
+    let mut all = WithCachedArrays::new();
+    let cached_homes = address(&all.cached_homes);
+    all.launch(cached_homes, true);
+    // Node 2 is the dataset's node 0, whose list begins at 0.
+    assert_eq!((all.begins, all.degrees, all.homes), ([6, 0, 3], [3; 3], [0, 4, 5]));
+    assert_eq!((all.existing, all.heaviest), ([3, 1, 0], [3.0_f32, 5.0, 0.0].map(f32::to_bits)));
+    // Of each list its bounds, and one sector of weights in each of two passes; two picks, one and none.
+    let [report] = all.report;
+    assert_eq!((report.reads, report.cached_reads), (3 + 3 * 2 + 3, 2 + 2 * 2 + 1));
+
+    // Where places are not cached, they are looked up; without edge ids, only those of lists whose weights are not cached.
+    for (edge_ids, homes) in [(true, [0, 6, 3]), (false, [0, -7, -7])] {
+        let mut some = WithCachedArrays::new();
+        some.launch(0, edge_ids);
+        assert_eq!((some.homes, some.existing), (homes, [3, 1, 0]), "edge ids {edge_ids}");
+    }
 }
 
 /// The ids at some positions, of which those below 5 are cached.

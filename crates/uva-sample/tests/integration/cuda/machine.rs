@@ -54,7 +54,7 @@ fn a_dataset_is_pinned_and_sampled_where_it_is_mapped() {
         assert_eq!(found, on_cpu(&mut cpu, &bounds, key(batch), seeds));
     }
     let bytes = device.device_bytes();
-    let of_lists = 701 * 8 + csc.indptr[700] as usize * csc.indices.id_bytes();
+    let of_lists = 700 * 8 + csc.indptr[700] as usize * csc.indices.id_bytes();
     assert_eq!(
         (bytes.lists, bytes.names, bytes.local_ids),
         (of_lists, 0, 3000_usize.next_multiple_of(32) * 8)
@@ -343,6 +343,15 @@ fn what_can_never_work_is_refused_when_the_sampler_is_made() {
     spoilt.indptr[4] = 21;
     let error = refused(&spoilt, &CudaSamplerOptions { cached_lists: 4, ..good.clone() });
     let list = SampleError::InvalidList { node: 3, begin: 6, end: 21, edges: 20 };
+    assert_eq!(error, CudaSampleError::Sample(list));
+    // Weights to be cached that the dataset lacks.
+    let mut astray = graph.clone().unevenly_weighted().reordered(&(0..10).rev().collect::<Vec<_>>());
+    astray.home.as_mut().unwrap().0[7] = 19;
+    let weighted = SamplerOptions { kind: SamplerKind::WEIGHTED, ..options(&[2]) };
+    let of_gpu = CudaSamplerOptions { cached_lists: 4, ..astray.on_gpu(&weighted, &good.bounds) };
+    gpu.sampler(&astray, &of_gpu).unwrap();
+    let error = refused(&astray, &CudaSamplerOptions { cached_weights: true, ..of_gpu });
+    let list = SampleError::InvalidList { node: 2, begin: 19, end: 21, edges: 20 };
     assert_eq!(error, CudaSampleError::Sample(list));
 }
 

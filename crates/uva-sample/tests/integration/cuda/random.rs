@@ -8,7 +8,7 @@ use proptest::sample::subsequence;
 use proptest::test_runner::{Config, TestRunner};
 use uva_cuda::kernels::gather::GridBound;
 use uva_sample::cuda::CudaSamplerOptions;
-use uva_sample::{BatchBounds, Expand, SamplerKind, SamplerOptions};
+use uva_sample::{BatchBounds, Expand, GraphView, SamplerKind, SamplerOptions};
 
 /// Random cases a test: a launch under the simulator takes a while.
 const CASES: u32 = 100;
@@ -21,6 +21,8 @@ struct Case {
     graph: Graph,
     sampler: SamplerOptions,
     cached_lists: usize,
+    /// Whether the weights of cached lists are cached, and their places in the dataset.
+    cached_arrays: (bool, bool),
     seeds: Vec<i64>,
     batch: u32,
     blocks: u32,
@@ -36,7 +38,7 @@ prop_compose! {
         replace in any::<bool>(),
         seed in any::<u64>(),
         batch_dependency in 1..4_u32,
-        cached_lists in 0..nodes + 2,
+        (cached_lists, cached_arrays) in (0..nodes + 2, any::<(bool, bool)>()),
         (seeds, original) in (subsequence((0..nodes as i64).collect::<Vec<_>>(), 0..=nodes).prop_shuffle(),
             prop_oneof![Just(None), Just((0..nodes as i64).map(|node| node * 3 + 1).collect()).prop_shuffle().prop_map(Some)]),
         (narrow, batch, blocks) in (any::<bool>(), any::<u32>(), 1..4_u32),
@@ -56,16 +58,20 @@ prop_compose! {
                     kind, fanouts, replace, seed, batch_dependency, ..SamplerOptions::default()
                 }
             },
-            cached_lists, seeds, batch, blocks,
+            cached_lists, cached_arrays, seeds, batch, blocks,
         }
     }
 }
 
 fn check(gpu: &Gpu, case: &Case, bounds: &BatchBounds) {
     let Case { graph, sampler, .. } = case;
-    let mut cpu = uva_sample::sampler(graph.view_cached(case.cached_lists), sampler).unwrap();
+    let (cached_weights, cached_edge_ids) = case.cached_arrays;
+    let view = GraphView { cached_weights, ..graph.view_cached(case.cached_lists) };
+    let mut cpu = uva_sample::sampler(view, sampler).unwrap();
     let of_gpu = CudaSamplerOptions {
         cached_lists: case.cached_lists,
+        cached_weights,
+        cached_edge_ids,
         grid: GridBound::Blocks(case.blocks),
         ..graph.on_gpu(sampler, bounds)
     };
@@ -114,6 +120,8 @@ fn a_batch_that_cannot_be_has_the_error_of_the_cpu() {
         .run(&spoilt, |(mut case, ends, ids, room, seed, homes)| {
             let bounds = case.graph.bounds_of(case.seeds.len(), &case.sampler);
             let cached_end = case.cached_lists.min(case.graph.csc().nodes());
+            // Lists whose weights are cached are checked when a sampler is made.
+            case.cached_arrays.0 &= ends.is_empty() && homes.is_empty();
             for (at, value) in ends {
                 // The end of the cached lists is looked at when a sampler is made.
                 let at = at % case.graph.indptr.len();
@@ -206,7 +214,8 @@ fn of_several_faults_both_samplers_tell_the_same_one() {
                 bounds.layers[0].edges = 36;
             }
             let sampler = SamplerOptions { kind, fanouts: vec![fanout], ..SamplerOptions::default() };
-            let case = Case { graph, sampler, cached_lists: 0, seeds, batch: 0, blocks: 2 };
+            let cached_arrays = (false, false);
+            let case = Case { graph, sampler, cached_lists: 0, cached_arrays, seeds, batch: 0, blocks: 2 };
             check(&gpu, &case, &bounds);
         }
     }

@@ -10,9 +10,10 @@ use serde_json::Value;
 use uva_graph::Dataset;
 use uva_plan::{
     CachePolicy, ComparedPolicy, Hotness, PolicyHits, PolicyPoint, Prediction, READ_SHARES, ShareBytes,
-    Sizes, SweepPoint, bytes_for_shares, compare_policies, count, rank_lists, rank_rows,
+    Sizes, SweepPoint, TimedBy, TimedFit, bytes_for_shares, compare_policies, count, rank_lists, rank_rows,
 };
 use uva_runtime::backend::Backend;
+use uva_runtime::planning::PlanAsked;
 use uva_runtime::seed_order::MadeOrder;
 use uva_runtime::spec::Spelling;
 use uva_runtime::{LoaderOptions, planning};
@@ -73,7 +74,7 @@ pub fn run(flags: &CacheBenchFlags) -> anyhow::Result<()> {
         rows_per_epoch: rows,
         list_reads_per_epoch: measured.total_list_reads() as f64 / epochs,
         feature_bytes_per_epoch: rows * row_bytes,
-        bytes_for_share: SharesReport::of(&dataset, &measured),
+        bytes_for_share: SharesReport::of(&dataset, &loader, &measured),
         note: loader.made_order.as_ref().map(|order| Spelling::CommandLine.sentence(&order.note())),
         policies: hits.into_iter().map(|hits| PolicyReport::of(hits, rows, row_bytes)).collect(),
         allocation,
@@ -106,8 +107,8 @@ struct SharesReport {
 }
 
 impl SharesReport {
-    fn of(dataset: &Dataset, measured: &Hotness) -> Self {
-        let sizes = Sizes::new(&dataset.csc(), dataset.features().row_bytes());
+    fn of(dataset: &Dataset, loader: &LoaderOptions, measured: &Hotness) -> Self {
+        let sizes = Sizes::new(&dataset.csc(), dataset.features().row_bytes()).read_by(&loader.sampling());
         let (rows, lists) = (rank_rows(measured), rank_lists(measured, &sizes));
         Self {
             rows: bytes_for_shares(&rows, &measured.feature_reads, |_| sizes.row_bytes, &READ_SHARES),
@@ -178,6 +179,9 @@ struct AllocationReport {
     marginal: f64,
     /// Upper bound of the value that a partially cached list could add, as a share of the value of both caches.
     partial_list_gain: f64,
+    /// How well lines of time against hit rate fit: with caches of what is read most, whose lines value hits, and with
+    /// random ones.
+    fits: Vec<TimedFit>,
     /// Why lines did not fit, if they did not.
     notes: Vec<String>,
     planned_seconds: f64,
@@ -189,10 +193,10 @@ fn allocation(
     budget: u64,
     measured: &Hotness,
 ) -> anyhow::Result<Option<AllocationReport>> {
+    let presampled = PlanAsked::new(budget, CachePolicy::PRESAMPLE);
+    let asked = PlanAsked { timed_also: Some(TimedBy::Random), ..presampled };
     let (plan, profile) =
-        planning::plan(dataset, loader, &Backend::Cpu, budget, CachePolicy::PRESAMPLE, &|line| {
-            out::say(line)
-        })?;
+        planning::plan_asked(dataset, loader, &Backend::Cpu, &asked, &|line| out::say(line))?;
     let Some(profile) = profile else { return Ok(None) };
     let (lists, rows) = (plan.lists.count as usize, plan.rows.count as usize);
     let prediction = profile.predict_by(&plan.model, lists, rows, measured);
@@ -223,6 +227,7 @@ fn allocation(
         marginal,
         partial_list_gain,
         sweep,
+        fits: plan.fits.clone(),
         notes: plan.notes.clone(),
         planned_seconds: plan.profile.seconds,
     }))

@@ -17,9 +17,9 @@ pub fn checks(option: Option<&Path>) -> (Vec<Check>, Option<TrainerProgram>) {
             let version = found.version.as_ref().map_or_else(String::new, |version| format!("{version} "));
             Check::ok(NAME, format!("{version}in {} ({})", found.root().display(), found.found_by))
         }
-        Err(missing) => Check::missing(NAME, missing.to_string(), trainer::LIBTORCH),
+        Err(missing) => Check::missing(NAME, missing.to_string(), trainer::how_to_get_libtorch()),
     };
-    let lacks = |finding: String| Check::missing(trainer::PROGRAM, finding, trainer::INSTALL);
+    let lacks = |finding: String| Check::missing(trainer::PROGRAM, finding, trainer::how_to_install());
     let (program, usable) = match trainer::path() {
         Err(error) => (lacks(error.to_string()), None),
         Ok(path) if !path.is_file() => {
@@ -32,7 +32,7 @@ pub fn checks(option: Option<&Path>) -> (Vec<Check>, Option<TrainerProgram>) {
                     Check::note(
                         trainer::PROGRAM,
                         format!("{shown}, which needs libtorch"),
-                        trainer::LIBTORCH,
+                        trainer::how_to_get_libtorch(),
                     ),
                     None,
                 ),

@@ -3,9 +3,14 @@
 use std::path::Path;
 
 use serde::Serialize;
-use uva_graph::{PartitionMap, PartitionSummary};
+use uva_graph::part::verify_parts;
+use uva_graph::ranges::{RANGES, RangesSummary, verify_ranges};
+use uva_graph::{Dataset, GraphError, PartitionMap, PartitionSummary};
 use uva_partition::over_mean;
+use uva_runtime::spec::ByteSize;
 
+use crate::commands::partition_parts::of_ranges;
+use crate::flags::InfoFlags;
 use crate::ui::table::Table;
 use crate::ui::{format, out};
 
@@ -14,23 +19,88 @@ use crate::ui::{format, out};
 struct Facts<'a> {
     kind: &'static str,
     path: String,
+    /// What was checked of the parts; absent without `--verify`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verified: Option<Checked>,
     #[serde(flatten)]
     summary: &'a PartitionSummary,
 }
 
-/// Opens the partition, compares its map with its description, and prints that.
-pub fn run(path: &Path, json: bool) -> anyhow::Result<()> {
+/// What was checked of the parts.
+#[derive(Clone, Serialize)]
+struct Checked {
+    parts: Vec<usize>,
+    absent: Vec<usize>,
+    with_source: bool,
+}
+
+impl Checked {
+    /// Checks everything of a partition in this layout.
+    fn of(flags: &InfoFlags, layout: Option<&str>) -> Result<Checked, GraphError> {
+        let source = flags.source.as_deref().map(Dataset::open).transpose()?;
+        Ok(match layout {
+            Some(RANGES) => {
+                let checked = verify_ranges(&flags.data, source.as_ref())?;
+                Checked { parts: checked.parts, absent: checked.absent, with_source: checked.with_source }
+            }
+            _ => {
+                let checked = verify_parts(&flags.data, source.as_ref())?;
+                Checked { parts: checked.parts, absent: checked.absent, with_source: checked.with_source }
+            }
+        })
+    }
+
+    /// In words.
+    fn words(&self, has_parts: bool) -> String {
+        let named = |parts: &[usize]| match parts {
+            [only] => format!("part {only}"),
+            parts => format!("{} parts", parts.len()),
+        };
+        let source = if self.with_source { ", against the dataset that was divided" } else { "" };
+        let absent = match &self.absent[..] {
+            [] => String::new(),
+            absent => format!("; {} not here", named(absent)),
+        };
+        match has_parts {
+            true => format!("all counts, and all values of {}{source}{absent}", named(&self.parts)),
+            false => format!("all counts{source}; no parts are written"),
+        }
+    }
+}
+
+/// Opens the partition, compares its map with its description and, if that is asked for, its parts with both, and
+/// prints the description.
+pub fn run(flags: &InfoFlags) -> anyhow::Result<()> {
+    let path: &Path = &flags.data;
     let map = PartitionMap::open_alone(path, None)?;
     // A directory is a partition by its description.
     let Some(summary) = &map.summary else { return Ok(()) };
-    if json {
-        return out::json(&Facts { kind: "partition", path: path.display().to_string(), summary });
+    let layout = summary.layout();
+    let verified = flags.verify.then(|| Checked::of(flags, layout)).transpose()?;
+    if flags.json {
+        return out::json(&Facts { kind: "partition", path: path.display().to_string(), verified, summary });
     }
     let mut facts = Table::of_facts();
     let mut fact = |name: &str, value: String| facts.row(&[name.to_owned(), value]);
     let nodes: u64 = summary.nodes.iter().sum();
     fact("partition", format!("{} ({})", summary.dataset.name, path.display()));
     fact("nodes", format!("{} in {} parts", format::count(nodes), summary.parts));
+    let ranges = match layout {
+        Some(RANGES) => RangesSummary::of_partition(path, summary).map(Some)?,
+        _ => None,
+    };
+    match (layout, &ranges) {
+        (_, Some(RangesSummary { graph, .. })) => fact(
+            "layout",
+            format!(
+                "ranges: each part has the feature rows of its own ids; {} has the whole graph, {}",
+                graph.dir,
+                ByteSize::from_bytes(graph.bytes)
+            ),
+        ),
+        (Some(_), None) => fact("layout", "closure: each part is a dataset that asks no other".to_owned()),
+        (None, None) => fact("layout", "a map alone, no parts are written".to_owned()),
+    }
     fact("method", format!("{}, seed {}", summary.method, summary.seed));
     if let Some([before, after]) = summary.blocks {
         fact("blocks", format!("{}, merged to {}", format::count(before), format::count(after)));
@@ -42,9 +112,22 @@ pub fn run(path: &Path, json: bool) -> anyhow::Result<()> {
     );
     fact("hops", summary.hops.to_string());
     fact("dataset", format!("fingerprint {}", summary.dataset.fingerprint));
+    fact(
+        "checked",
+        match &verified {
+            Some(checked) => checked.words(layout.is_some()),
+            None => "map and description; the parts: info --verify".to_owned(),
+        },
+    );
+    let parts = ranges.as_ref().map_or_else(|| of_map(summary), of_ranges);
+    out::text(&format!("{}\n{parts}", facts.render()))
+}
+
+/// The nodes and training nodes of each part.
+fn of_map(summary: &PartitionSummary) -> String {
     let mut parts = Table::with_heading(&["part", "nodes", "training nodes"]);
     for (part, (nodes, train)) in summary.nodes.iter().zip(&summary.train).enumerate() {
         parts.row(&[part.to_string(), format::count(*nodes), format::count(*train)]);
     }
-    out::text(&format!("{}\n{}", facts.render(), parts.render()))
+    parts.render()
 }

@@ -1,6 +1,6 @@
 //! A plan as text: a table of the cached lists and rows, and both curves as a plot.
 
-use uva_plan::{Basis, CachePlan, CurvePoint, Prediction};
+use uva_plan::{Basis, CachePlan, CurvePoint, Prediction, TimedFit};
 
 use crate::ui::format;
 use crate::ui::table::Table;
@@ -164,6 +164,11 @@ fn facts(plan: &CachePlan) -> String {
         };
         fact(name, text);
     }
+    let r2 = |r2: Option<f64>| r2.map_or_else(|| "no line".to_owned(), |r2| format!("R² {r2:.2}"));
+    for TimedFit { by, sampling_r2, gathering_r2 } in &plan.fits {
+        let text = format!("{} of sampling, {} of gathering", r2(*sampling_r2), r2(*gathering_r2));
+        fact(&format!("timed by {by}"), text);
+    }
     if !plan.model.is_sum() {
         fact(
             "objective",
@@ -202,6 +207,8 @@ mod tests {
                 "row_link_bytes": 512
             },
             "timed_sampling": [], "timed_gathering": [],
+            "fits": [{"by": "random", "sampling_r2": 0.97, "gathering_r2": 0.61},
+                     {"by": "rank", "sampling_r2": 0.5, "gathering_r2": null}],
             "predictions": {
                 "none": prediction(0.0, 0.0), "chosen": prediction(0.5, 0.75),
                 "all_lists": prediction(0.9, 0.0), "all_rows": prediction(0.0, 1.0)
@@ -231,6 +238,8 @@ mod tests {
         assert!(line("both, as planned").contains("1.500 ms"), "{text}");
         assert!(line("sampling").contains("1.000 ms if all hit (R² 0.97)"), "{text}");
         assert!(line("gathering").contains("no line fits"), "{text}");
+        assert!(line("timed by random").contains("R² 0.97 of sampling, R² 0.61 of gathering"), "{text}");
+        assert!(line("timed by rank").contains("no line of gathering"), "{text}");
         assert!(line("policy").contains("6 batches counted; hit rates are judged by 1 others"), "{text}");
         let optimal = CachePlan { policy: uva_plan::CachePolicy::OPTIMAL, ..plan() };
         assert!(of_plan(&optimal).contains("judged by 1 of them"));

@@ -1,0 +1,153 @@
+//! Settings of the stand-in libcufile, from the environment. Read once, at the first call.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::settings::role;
+
+macro_rules! functions {
+    ($($name:ident),* $(,)?) => {
+        /// The functions that a fault may name.
+        // The names of the library's functions.
+        #[allow(non_camel_case_types, clippy::enum_variant_names)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Function { $($name),* }
+
+        const FUNCTIONS: &[(&str, Function)] = &[$((stringify!($name), Function::$name)),*];
+    };
+}
+
+functions! {
+    cuFileDriverOpen,
+    cuFileDriverClose_v2,
+    cuFileDriverGetProperties,
+    cuFileHandleRegister,
+    cuFileBufRegister,
+    cuFileBufDeregister,
+    cuFileRead,
+}
+
+/// The library to be.
+#[derive(Debug)]
+pub struct Settings {
+    /// Whether it reads through host memory, for lack of the kernel module.
+    pub compatibility: bool,
+    /// Whether reads bring fewer bytes than they are asked for.
+    pub short: bool,
+    faults: Vec<Fault>,
+}
+
+/// One entry of `CUDA_SIM_CUFILE_FAIL`, where its role is ours.
+#[derive(Debug)]
+struct Fault {
+    function: Function,
+    /// The call that fails, from 1; none: every call.
+    nth: Option<u64>,
+    code: u32,
+    calls: AtomicU64,
+}
+
+impl Settings {
+    /// The code that this call of the function has to fail with. Counts the call.
+    pub fn fault(&self, function: Function) -> Option<u32> {
+        let mut due = None;
+        for fault in self.faults.iter().filter(|fault| fault.function == function) {
+            let call = fault.calls.fetch_add(1, Ordering::Relaxed) + 1;
+            if fault.nth.is_none_or(|nth| nth == call) {
+                due = due.or(Some(fault.code));
+            }
+        }
+        due
+    }
+
+    fn read(variable: &dyn Fn(&str) -> Option<String>, role: &str) -> Result<Self, String> {
+        let mut settings = Self { compatibility: false, short: false, faults: Vec::new() };
+        for word in entries(variable("CUDA_SIM_CUFILE")) {
+            match word.as_str() {
+                "compat" => settings.compatibility = true,
+                "short" => settings.short = true,
+                _ => return Err(format!("CUDA_SIM_CUFILE: no `{word}`; there are compat, short")),
+            }
+        }
+        for entry in entries(variable("CUDA_SIM_CUFILE_FAIL")) {
+            settings.faults.extend(fault(&entry, role)?);
+        }
+        Ok(settings)
+    }
+}
+
+fn entries(list: Option<String>) -> Vec<String> {
+    let list = list.unwrap_or_default();
+    list.split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(str::to_owned).collect()
+}
+
+/// Reads `[ROLE:]FUNCTION:N=CODE`; nothing where the role is another's.
+fn fault(entry: &str, role: &str) -> Result<Option<Fault>, String> {
+    let wrong = |what: &str| format!("CUDA_SIM_CUFILE_FAIL: `{entry}`: {what}");
+    let shape = || wrong("not [ROLE:]FUNCTION:N=CODE");
+    let (call, code) = entry.split_once('=').ok_or_else(shape)?;
+    let (whose, function, nth) = match call.split(':').collect::<Vec<_>>()[..] {
+        [function, nth] => (None, function, nth),
+        [whose, function, nth] => (Some(whose), function, nth),
+        _ => return Err(shape()),
+    };
+    // A misspelt name would inject nothing, and a test would pass for it.
+    let known = FUNCTIONS.iter().find(|(name, _)| *name == function);
+    let function = known.ok_or_else(|| wrong("no such function"))?.1;
+    let nth = match nth {
+        "*" => None,
+        nth => Some(nth.parse().ok().filter(|&n| n > 0).ok_or_else(|| wrong("N is a number from 1, or *"))?),
+    };
+    let code = code.parse().ok().filter(|&code| code > 0);
+    let code = code.ok_or_else(|| wrong("CODE is a number of cufile.h, or an errno for a read"))?;
+    let fault = Fault { function, nth, code, calls: AtomicU64::new(0) };
+    Ok(whose.is_none_or(|whose| whose == role).then_some(fault))
+}
+
+static SETTINGS: OnceLock<Result<Settings, String>> = OnceLock::new();
+
+/// The settings of this process, read by the first call.
+///
+/// # Errors
+/// Which variable is wrong, and how.
+pub fn settings() -> Result<&'static Settings, &'static str> {
+    let variable = |name: &str| std::env::var_os(name).map(|text| text.to_string_lossy().into_owned());
+    SETTINGS.get_or_init(|| Settings::read(&variable, &role())).as_ref().map_err(String::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)], role: &str) -> Result<Settings, String> {
+        let variable =
+            |name: &str| pairs.iter().find(|(known, _)| *known == name).map(|(_, text)| (*text).to_owned());
+        Settings::read(&variable, role)
+    }
+
+    #[test]
+    fn a_fault_is_of_one_call_and_one_role() {
+        let list = [("CUDA_SIM_CUFILE_FAIL", "producer:cuFileRead:2=5, cuFileBufRegister:*=5036")];
+        let settings = read(&list, "producer").unwrap();
+        let found = [(); 3].map(|()| settings.fault(Function::cuFileRead));
+        assert_eq!(found, [None, Some(5), None]);
+        let settings = read(&list, "probe").unwrap();
+        assert_eq!([(); 3].map(|()| settings.fault(Function::cuFileRead)), [None; 3]);
+        assert_eq!(settings.fault(Function::cuFileBufRegister), Some(5036));
+        assert!(!settings.compatibility && read(&[("CUDA_SIM_CUFILE", "compat")], "").unwrap().compatibility);
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_by_name() {
+        for (name, text) in [
+            ("CUDA_SIM_CUFILE", "fast"),
+            ("CUDA_SIM_CUFILE_FAIL", "cuFileReed:1=5"),
+            ("CUDA_SIM_CUFILE_FAIL", "cuFileRead:0=5"),
+            ("CUDA_SIM_CUFILE_FAIL", "cuFileRead:1=EIO"),
+            ("CUDA_SIM_CUFILE_FAIL", "cuFileRead"),
+        ] {
+            let error = read(&[(name, text)], "").unwrap_err();
+            assert!(error.contains(name), "{name}={text} gave: {error}");
+        }
+    }
+}

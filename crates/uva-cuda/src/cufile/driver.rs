@@ -1,0 +1,108 @@
+//! The library's driver.
+
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+use cudarc::cufile::sys::{CUfileDriverStatusFlags, CUfileDrvProps_t};
+
+use super::library::{Functions, functions};
+use crate::context::Context;
+
+/// Forces the compatibility mode, whatever the machine has: a variable that the library reads.
+const FORCED: &str = "CUFILE_FORCE_COMPAT_MODE";
+
+/// cuFile's driver, open. The library counts how often it was opened; dropping the last closes it.
+///
+/// It must not be used behind a `fork`.
+pub struct Cufile {
+    functions: &'static Functions,
+    compatibility: Option<String>,
+    /// The driver uses it until it is closed.
+    context: Arc<Context>,
+}
+
+impl Cufile {
+    /// Opens the driver, for reads into memory of this context's device.
+    ///
+    /// # Errors
+    /// Why there is none: no library, a library without a function, a driver that refuses.
+    pub fn open(context: &Arc<Context>) -> Result<Arc<Self>, String> {
+        let functions = functions()?;
+        context.bind().map_err(|error| error.to_string())?;
+        // SAFETY: it has no arguments, and a context is current.
+        unsafe { (functions.cuFileDriverOpen)() }.check("cuFileDriverOpen")?;
+        // From here on a drop closes it.
+        let mut open = Self { functions, compatibility: None, context: Arc::clone(context) };
+        let mut properties = MaybeUninit::<CUfileDrvProps_t>::zeroed();
+        // SAFETY: writes one struct of cufile.h, and the driver is open.
+        let asked = unsafe { (functions.cuFileDriverGetProperties)(properties.as_mut_ptr()) };
+        asked.check("cuFileDriverGetProperties")?;
+        // SAFETY: plain numbers, zero before the call.
+        let properties = unsafe { properties.assume_init() };
+        let forced = std::env::var(FORCED).ok();
+        open.compatibility = compatibility(&properties, forced.as_deref());
+        Ok(Arc::new(open))
+    }
+
+    /// Why reads pass through host memory; `None` where they do not, as far as the driver tells. For a file system
+    /// without GPUDirect Storage the library may still do it.
+    pub fn compatibility(&self) -> Option<&str> {
+        self.compatibility.as_deref()
+    }
+
+    pub(super) fn functions(&self) -> &'static Functions {
+        self.functions
+    }
+
+    pub(super) fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+}
+
+/// Whether reads pass through host memory, by what the driver says and that variable's value.
+fn compatibility(properties: &CUfileDrvProps_t, forced: Option<&str>) -> Option<String> {
+    let is_forced = |value: &str| ["1", "true", "yes", "on"].contains(&value.to_lowercase().as_str());
+    if let Some(value) = forced.filter(|value| is_forced(value)) {
+        return Some(format!("{FORCED}={value}"));
+    }
+    let nvfs = &properties.nvfs;
+    // The NVMe driver of newer kernels reads into a GPU's memory by itself.
+    let peer_to_peer = 1 << CUfileDriverStatusFlags::CU_FILE_NVME_P2P_SUPPORTED as u32;
+    let without_nvfs = (nvfs.major_version, nvfs.minor_version) == (0, 0);
+    (without_nvfs && nvfs.dstatusflags & peer_to_peer == 0)
+        .then(|| "the kernel module nvidia-fs is not loaded".to_owned())
+}
+
+impl Drop for Cufile {
+    fn drop(&mut self) {
+        // Without the context there is nothing left to close.
+        if self.context.bind().is_ok() {
+            // SAFETY: opened once by this value. Its files and buffers hold the value, so they are gone.
+            let _ = unsafe { (self.functions.cuFileDriverClose_v2)() };
+        }
+    }
+}
+
+impl fmt::Debug for Cufile {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Cufile").field("compatibility", &self.compatibility).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compatibility_mode_is_where_nothing_reads_into_the_gpu_or_where_it_is_forced() {
+        // SAFETY: plain numbers.
+        let mut properties: CUfileDrvProps_t = unsafe { MaybeUninit::zeroed().assume_init() };
+        assert!(compatibility(&properties, None).unwrap().contains("nvidia-fs"));
+        properties.nvfs.dstatusflags = 1 << 11;
+        assert_eq!(compatibility(&properties, None), None);
+        (properties.nvfs.dstatusflags, properties.nvfs.major_version) = (0, 2);
+        assert_eq!(compatibility(&properties, Some("false")), None);
+        assert_eq!(compatibility(&properties, Some("TRUE")), Some(format!("{FORCED}=TRUE")));
+    }
+}

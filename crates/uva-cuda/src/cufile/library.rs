@@ -1,0 +1,95 @@
+//! The library's functions: found and opened once for the process.
+
+use std::ffi::{c_int, c_void};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use cudarc::cufile::sys::{self, CUfileDescr_t, CUfileDrvProps_t, CUfileError_t, CUfileHandle_t, off_t};
+
+use super::status::Status;
+use crate::error;
+
+/// The library's name for the loader. Not `libcufile.so`, which only a development package has.
+const LIBRARY: &str = "libcufile.so.0";
+
+/// Declares the table of the library's functions: the only list of all that this program calls.
+///
+/// A `CUfileError_t` is returned as two plain numbers, which the ABI passes as it does cudarc's struct of two enums: a
+/// newer library may return a number that those lack. The line marked "same type" makes the compiler compare the arguments
+/// with cudarc's, which are generated from cufile.h.
+macro_rules! functions {
+    ($($function:ident($($argument:ty),*) -> $result:ty as $declared:ty;)*) => {
+        /// The library's functions, by the names under which it exports them.
+        #[allow(non_snake_case, reason = "NVIDIA's names")]
+        pub(super) struct Functions {
+            $(pub $function: unsafe extern "C" fn($($argument),*) -> $result,)*
+        }
+
+        impl Functions {
+            fn find(library: &libloading::Library) -> Result<Self, &'static str> {
+                Ok(Self {
+                    // SAFETY: the type is the function's own: see "same type". The pointer is used only while the library
+                    // is open, and `open` keeps it open for ever.
+                    $($function: *unsafe { library.get(concat!(stringify!($function), "\0")) }
+                        .map_err(|_| stringify!($function))?,)*
+                })
+            }
+        }
+
+        // Same type, but for the struct of two enums.
+        $(const _: unsafe fn($($argument),*) -> $declared = sys::$function;)*
+    };
+}
+
+functions! {
+    cuFileDriverOpen() -> Status as CUfileError_t;
+    // The first form closes the driver for everyone in the process, however often it was opened.
+    cuFileDriverClose_v2() -> Status as CUfileError_t;
+    cuFileDriverGetProperties(*mut CUfileDrvProps_t) -> Status as CUfileError_t;
+    cuFileHandleRegister(*mut CUfileHandle_t, *mut CUfileDescr_t) -> Status as CUfileError_t;
+    cuFileHandleDeregister(CUfileHandle_t) -> () as ();
+    cuFileBufRegister(*const c_void, usize, c_int) -> Status as CUfileError_t;
+    cuFileBufDeregister(*const c_void) -> Status as CUfileError_t;
+    cuFileRead(CUfileHandle_t, *mut c_void, usize, off_t, off_t) -> isize as isize;
+}
+
+static LOADED: OnceLock<Result<Functions, String>> = OnceLock::new();
+
+/// The library's functions. Opens it the first time; later calls give the same result.
+///
+/// # Errors
+/// Why there is no such library, or which function it lacks.
+pub(super) fn functions() -> Result<&'static Functions, String> {
+    LOADED.get_or_init(open).as_ref().map_err(Clone::clone)
+}
+
+/// From the loader's search path, else from a toolkit.
+fn open() -> Result<Functions, String> {
+    let folders = ["CUDA_HOME", "CUDA_PATH"]
+        .into_iter()
+        .filter_map(std::env::var_os)
+        .filter(|folder| !folder.is_empty())
+        .map(PathBuf::from)
+        .chain([PathBuf::from("/usr/local/cuda")]);
+    let in_toolkits = folders.map(|folder| folder.join("lib64").join(LIBRARY)).filter(|file| file.is_file());
+    let mut refused = None;
+    for place in std::iter::once(PathBuf::from(LIBRARY)).chain(in_toolkits) {
+        // SAFETY: the library's initialisers are NVIDIA's (or the simulator's) and may run at any time.
+        match unsafe { libloading::Library::new(&place) } {
+            Ok(library) => {
+                // Never closed: its threads run in it, and we keep its functions' addresses.
+                let library: &'static libloading::Library = Box::leak(Box::new(library));
+                return Functions::find(library).map_err(|symbol| {
+                    format!("{} has no {symbol}: cuFile 1.0 or newer is needed", place.display())
+                });
+            }
+            // What the loader says of its own search is the one to tell.
+            Err(error) => {
+                refused.get_or_insert_with(|| {
+                    format!("{LIBRARY} cannot be opened ({})", error::loader_said(&error))
+                });
+            }
+        }
+    }
+    Err(refused.unwrap_or_else(|| format!("{LIBRARY} cannot be opened")))
+}

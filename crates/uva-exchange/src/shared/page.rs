@@ -1,0 +1,201 @@
+//! The words that all ranks of a group see: who is there, who is alive, and what went wrong first.
+//!
+//! | word | holds | written by |
+//! |---|---|---|
+//! | 0 | the first [`Failure`] of the group; 0 for none | the rank that finds it, once |
+//! | 1 | the complement of the first call that cannot complete; 0 for none | each rank that finds a failure, or cancels |
+//! | 16 · (r + 1) | [`Member`]: rank r's process, and whether it joined or left | rank r |
+//! | 16 · (r + 1) + 1 | rank r's signs of life, counted | rank r |
+//!
+//! Each rank's words have lines of their own, so that signs of life disturb no other rank.
+
+use uva_mem::ControlPage;
+
+use crate::error::Cause;
+
+const FAILURE: usize = 0;
+const LIMIT: usize = 1;
+/// Words from one rank's to the next one's: two cache lines, since lines are fetched in pairs.
+const STRIDE: usize = 16;
+const MEMBER: usize = 0;
+const BEAT: usize = 1;
+
+const JOINED: u64 = 1;
+const LEFT: u64 = 2;
+
+/// What ended the exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    /// The rank that found it.
+    pub by: usize,
+    /// The rank that it is about.
+    pub peer: usize,
+    pub cause: Cause,
+}
+
+impl Failure {
+    fn word(self) -> u64 {
+        1 << 63 | (self.cause as u64) << 32 | (self.by as u64) << 16 | self.peer as u64
+    }
+
+    fn of(word: u64) -> Option<Self> {
+        if word == 0 {
+            return None;
+        }
+        let (by, peer) = ((word >> 16 & 0xffff) as usize, (word & 0xffff) as usize);
+        // A word that no rank writes is one that something else overwrote.
+        let cause = Cause::ALL.into_iter().find(|&cause| Self { by, peer, cause }.word() == word);
+        Some(Self { by, peer, cause: cause.unwrap_or(Cause::Damaged) })
+    }
+}
+
+/// What a rank is to its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Member {
+    Absent,
+    /// With its process.
+    Joined(u32),
+    /// With the process that it had.
+    Left(u32),
+}
+
+impl Member {
+    /// Its process, once it has joined.
+    pub fn process(self) -> Option<u32> {
+        match self {
+            Self::Absent => None,
+            Self::Joined(process) | Self::Left(process) => Some(process),
+        }
+    }
+}
+
+/// The page.
+#[derive(Debug)]
+pub(super) struct Page {
+    words: ControlPage,
+}
+
+impl Page {
+    /// How many words the page of so many ranks has.
+    pub fn words(ranks: usize) -> usize {
+        STRIDE * (ranks + 1)
+    }
+
+    /// Over a page of [`Page::words`] words.
+    pub fn new(words: ControlPage) -> Self {
+        Self { words }
+    }
+
+    pub fn control(&self) -> &ControlPage {
+        &self.words
+    }
+
+    /// Makes `process` the rank.
+    ///
+    /// # Errors
+    /// The process that is or was it.
+    pub fn join(&self, rank: usize, process: u32) -> Result<(), u32> {
+        // Partner: the load in `member`.
+        let joined = u64::from(process) << 8 | JOINED;
+        match self.words.compare_exchange(member_word(rank), 0, joined) {
+            Ok(_) => Ok(()),
+            Err(found) => Err((found >> 8) as u32),
+        }
+    }
+
+    /// Says that the rank makes no further call. All its pieces are published by then.
+    pub fn leave(&self, rank: usize) {
+        // Release; partner: the load in `member`. A peer that sees it sees every piece that was put before.
+        let process = self.member(rank).process().unwrap_or(0);
+        self.words.store(member_word(rank), u64::from(process) << 8 | LEFT);
+    }
+
+    pub fn member(&self, rank: usize) -> Member {
+        // Acquire; partners: `join` and `leave`.
+        let word = self.words.load(member_word(rank));
+        let process = (word >> 8) as u32;
+        match word & 0xff {
+            0 => Member::Absent,
+            JOINED => Member::Joined(process),
+            _ => Member::Left(process),
+        }
+    }
+
+    /// Gives a sign of life.
+    pub fn beat(&self, rank: usize) {
+        // Partner: the load in `beats`, which concludes only that it changed.
+        self.words.fetch_add(STRIDE * (rank + 1) + BEAT, 1);
+    }
+
+    /// How many signs of life the rank gave.
+    pub fn beats(&self, rank: usize) -> u64 {
+        // Partner: `beat`.
+        self.words.load(STRIDE * (rank + 1) + BEAT)
+    }
+
+    /// Ends the exchange for all ranks from this call on (from 1; 0 for whatever call they are in), and returns why it
+    /// ended: this, or what another rank said earlier. Earlier calls can complete: what this rank gave in them is there.
+    pub fn fail(&self, failure: Failure, call: u64) -> Failure {
+        // Before the failure, so that a rank that sees the one sees the other. Partner: the load in `failure`.
+        self.words.fetch_max(LIMIT, !call);
+        // Partner: the load in `failure`.
+        match self.words.compare_exchange(FAILURE, 0, failure.word()) {
+            Ok(_) => failure,
+            Err(found) => Failure::of(found).unwrap_or(failure),
+        }
+    }
+
+    /// Why the exchange ended, where that keeps this call from completing.
+    pub fn failure(&self, call: u64) -> Option<Failure> {
+        // Acquire, both; partner: `fail`.
+        Failure::of(self.words.load(FAILURE)).filter(|_| !self.words.load(LIMIT) <= call)
+    }
+}
+
+fn member_word(rank: usize) -> usize {
+    STRIDE * (rank + 1) + MEMBER
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(ranks: usize) -> Page {
+        Page::new(ControlPage::create("test", Page::words(ranks)).unwrap())
+    }
+
+    #[test]
+    fn the_first_failure_stays() {
+        let page = page(3);
+        assert_eq!(page.failure(u64::MAX), None);
+        for cause in Cause::ALL {
+            let failure = Failure { by: 2, peer: 1, cause };
+            assert_eq!(Failure::of(failure.word()), Some(failure));
+        }
+        let first = Failure { by: 2, peer: 0, cause: Cause::Silent };
+        assert_eq!(page.fail(first, 7), first);
+        assert_eq!((page.failure(6), page.failure(7), page.failure(8)), (None, Some(first), Some(first)));
+        // Another rank was at an earlier call, and one at a later call.
+        for call in [5, 9] {
+            assert_eq!(page.fail(Failure { by: 1, peer: 2, cause: Cause::Left }, call), first);
+            assert_eq!((page.failure(4), page.failure(5)), (None, Some(first)));
+        }
+        page.fail(first, 0);
+        assert_eq!(page.failure(1), Some(first));
+        assert_eq!(Failure::of(0xffff_ffff_ffff_ffff).map(|failure| failure.cause), Some(Cause::Damaged));
+    }
+
+    #[test]
+    fn a_rank_joins_once_and_its_process_stays_known_when_it_has_left() {
+        let page = page(2);
+        assert_eq!(page.member(1), Member::Absent);
+        assert_eq!(page.join(1, 4711), Ok(()));
+        assert_eq!(page.join(1, 4712), Err(4711));
+        assert_eq!((page.member(0), page.member(1)), (Member::Absent, Member::Joined(4711)));
+        page.leave(1);
+        assert_eq!(page.member(1), Member::Left(4711));
+        assert_eq!(page.join(1, 4712), Err(4711), "a rank that has left may be missed already");
+        page.beat(0);
+        assert_eq!((page.beats(0), page.beats(1)), (1, 0));
+    }
+}

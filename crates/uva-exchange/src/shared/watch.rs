@@ -1,0 +1,103 @@
+//! What a rank looks at while it waits for another one.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use uva_mem::ring::{Gone, LIVENESS_INTERVAL, Liveness};
+
+use super::page::{Failure, Member, Page};
+use super::process::Process;
+use crate::error::Cause;
+
+/// The most that the time between two looks counts. A rank that was stopped itself must not blame the others for it.
+const MOST_BETWEEN: Duration = Duration::from_millis(2 * LIVENESS_INTERVAL.as_millis() as u64);
+
+/// Why a wait is pointless.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Found {
+    /// The exchange has ended.
+    Failure(Failure),
+    /// What the peer did.
+    Peer(Cause),
+}
+
+/// One wait of a rank for a peer. It gives signs of life for the waiting rank, so only a rank that is neither waiting nor
+/// passing anything on is ever found silent. That one is the culprit, and not a rank that waits for it.
+#[derive(Debug)]
+pub(super) struct Watch<'w> {
+    page: &'w Page,
+    rank: usize,
+    peer: usize,
+    call: u64,
+    process: &'w Process,
+    timeout: Duration,
+    /// The peer's signs of life at the last look.
+    beats: Cell<u64>,
+    looked: Cell<Instant>,
+    silent: Cell<Duration>,
+    found: Cell<Option<Found>>,
+}
+
+impl<'w> Watch<'w> {
+    /// Of the first rank, that waits for the second in one of its calls.
+    pub fn new(
+        page: &'w Page,
+        (rank, peer): (usize, usize),
+        call: u64,
+        process: &'w Process,
+        timeout: Duration,
+    ) -> Self {
+        Self {
+            page,
+            rank,
+            peer,
+            call,
+            process,
+            timeout,
+            beats: Cell::new(page.beats(peer)),
+            looked: Cell::new(Instant::now()),
+            silent: Cell::new(Duration::ZERO),
+            found: Cell::new(None),
+        }
+    }
+
+    /// Why the wait was given up.
+    pub fn found(&self) -> Option<Found> {
+        self.found.get()
+    }
+
+    /// Whether the peer makes no further call.
+    pub fn peer_has_left(&self) -> bool {
+        matches!(self.page.member(self.peer), Member::Left(_))
+    }
+
+    fn look(&self) -> Option<Found> {
+        self.page.beat(self.rank);
+        if let Some(failure) = self.page.failure(self.call) {
+            return Some(Found::Failure(failure));
+        }
+        let member = self.page.member(self.peer);
+        match member {
+            Member::Left(_) => return Some(Found::Peer(Cause::Left)),
+            Member::Joined(process) if self.process.has_ended(process) => {
+                return Some(Found::Peer(Cause::Ended));
+            }
+            Member::Joined(_) | Member::Absent => {}
+        }
+        let (beats, now) = (self.page.beats(self.peer), Instant::now());
+        let passed = now.duration_since(self.looked.replace(now)).min(MOST_BETWEEN);
+        let silent =
+            if self.beats.replace(beats) == beats { self.silent.get() + passed } else { Duration::ZERO };
+        self.silent.set(silent);
+        let cause = if member == Member::Absent { Cause::Absent } else { Cause::Silent };
+        (silent >= self.timeout).then_some(Found::Peer(cause))
+    }
+}
+
+impl Liveness for Watch<'_> {
+    fn check(&self) -> Result<(), Gone> {
+        let Some(found) = self.look() else { return Ok(()) };
+        self.found.set(Some(found));
+        Err(Gone::new("the group of ranks cannot go on"))
+    }
+}

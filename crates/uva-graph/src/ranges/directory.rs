@@ -1,0 +1,237 @@
+//! The graph, or one part's rows, from their directories. Each says in its `meta.json` what of which partition it is,
+//! and is compared with the description beside it.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use super::arrays::{Tables, fingerprint_of_graph, hash_of_graph};
+use crate::dataset::check_graph;
+use crate::files::{edge_table, table_element};
+use crate::graph_files::{GraphFiles, optional};
+use crate::npy::NpyArray;
+use crate::ranges_of::RangesOf;
+use crate::stamp::Stamp;
+use crate::{Csc, FeatureTable, GraphError, Labels, Meta, Split, Verification, Verify, meta, names, verify};
+
+/// Why a directory is not what it is opened as.
+#[derive(Debug, thiserror::Error)]
+enum DirectoryProblem {
+    #[error("it does not say that this is {wanted} of a partition in ranges (\"ranges\"): it says {found}")]
+    Other { wanted: &'static str, found: String },
+    #[error("it says that there are {said} nodes, and indptr.npy has {found}")]
+    Nodes { said: u64, found: usize },
+}
+
+/// What the directory is, if it is the graph (`wanted`: no part) or a part.
+fn of(directory: &Path, graph: bool) -> Result<(Meta, RangesOf), GraphError> {
+    let meta = Meta::read(directory)?;
+    let wanted = if graph { "the graph" } else { "a part" };
+    let found = match &meta.ranges {
+        Some(of) if of.part.is_none() == graph => {
+            of.check_beside(directory)?;
+            return Ok((meta.clone(), of.clone()));
+        }
+        Some(RangesOf { part: Some(part), .. }) => format!("part {part}"),
+        Some(_) => "the graph".to_owned(),
+        None => "nothing of ranges".to_owned(),
+    };
+    Err(GraphError::invalid(&directory.join(meta::FILE_NAME), DirectoryProblem::Other { wanted, found }))
+}
+
+/// The graph of a partition in ranges: what every rank has.
+#[derive(Debug)]
+pub struct RangeGraph {
+    path: PathBuf,
+    of: RangesOf,
+    files: GraphFiles,
+    verification: Verification,
+}
+
+impl RangeGraph {
+    /// Opens the directory of a graph and checks it according to `how`; there are no feature values to check.
+    ///
+    /// # Errors
+    /// If a file is missing or wrong, it is no such graph, or another partition's description lies beside it.
+    pub fn open(directory: &Path, how: Verify) -> Result<RangeGraph, GraphError> {
+        let start = Instant::now();
+        // Taken before the files are read, so that a change meanwhile shows in the next comparison.
+        let stamp = Stamp::of(directory);
+        let (meta, of) = of(directory, true)?;
+        let files = GraphFiles::open(directory, meta)?;
+        if files.original_ids.is_none() {
+            // Batches would be other ones.
+            let missing = std::io::Error::new(std::io::ErrorKind::NotFound, "there is none");
+            return Err(GraphError::io(&directory.join(names::ORIGINAL_IDS), "open")(missing));
+        }
+        let found = files.nodes();
+        if found as u64 != of.nodes {
+            let problem = DirectoryProblem::Nodes { said: of.nodes, found };
+            return Err(GraphError::invalid(&directory.join(meta::FILE_NAME), problem));
+        }
+        let mut verification = check_graph(directory, &files, how, stamp.as_ref())?;
+        if verification.edges_checked {
+            verification.stamp = stamp.and_then(|stamp| stamp.leave(directory));
+        }
+        verification.seconds = start.elapsed().as_secs_f64();
+        Ok(RangeGraph { path: directory.to_owned(), of, files, verification })
+    }
+
+    /// The directory, as it was given.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it says of itself.
+    #[must_use]
+    pub fn of(&self) -> &RangesOf {
+        &self.of
+    }
+
+    /// The content of `meta.json`: types of features, the licence.
+    #[must_use]
+    pub fn meta(&self) -> &Meta {
+        &self.files.meta
+    }
+
+    /// The lists. Ids are those of the ranges; original ids are there.
+    #[must_use]
+    pub fn csc(&self) -> Csc<'_> {
+        self.files.csc()
+    }
+
+    /// The ids that the nodes have in the dataset that was divided, before any reordering.
+    #[must_use]
+    pub fn original_ids(&self) -> &[i64] {
+        // Opening refuses a graph without them.
+        self.files.original_ids.as_ref().map_or(&[], |ids| ids.values())
+    }
+
+    /// The labels of all nodes.
+    #[must_use]
+    pub fn labels(&self) -> Labels<'_> {
+        self.files.labels.values()
+    }
+
+    /// How many classes there are; 0 if no node has a class.
+    #[must_use]
+    pub fn classes(&self) -> usize {
+        self.files.classes()
+    }
+
+    /// The nodes of a split, in the order of the dataset that was divided.
+    #[must_use]
+    pub fn split(&self, split: Split) -> &[i64] {
+        self.files.splits[split as usize].values()
+    }
+
+    /// The weights of the edges, in the order of the lists; `None` if there are none.
+    #[must_use]
+    pub fn weights(&self) -> Option<&[f32]> {
+        self.files.weights.as_ref().map(|weights| weights.values())
+    }
+
+    /// The checks that were done, and their duration.
+    #[must_use]
+    pub fn verification(&self) -> &Verification {
+        &self.verification
+    }
+
+    pub(super) fn fingerprint(&self) -> String {
+        fingerprint_of_graph(&self.files)
+    }
+
+    pub(super) fn hash(&self) -> String {
+        hash_of_graph(&self.files)
+    }
+}
+
+/// The feature rows of one part of a partition in ranges.
+#[derive(Debug)]
+pub struct RangeRows {
+    path: PathBuf,
+    of: RangesOf,
+    tables: Tables,
+}
+
+impl RangeRows {
+    /// Opens the directory of a part.
+    ///
+    /// # Errors
+    /// If a file is missing or has another type or shape, it is no such part, or another partition's description lies beside
+    /// it.
+    pub fn open(directory: &Path) -> Result<RangeRows, GraphError> {
+        let (meta, of) = of(directory, false)?;
+        let features = NpyArray::open(&directory.join(names::FEATURES))?;
+        let rows = (of.nodes as usize, "one row for each node that the part owns");
+        let element = table_element(directory, &meta, &features, rows)?;
+        // How many edges there are, the graph says.
+        let edges = optional(directory, names::EDGE_FEATURES)?;
+        let edges = edges.and_then(|array| array.shape().first().copied()).unwrap_or(0);
+        let edge_features =
+            edge_table(directory, &meta, (edges, "one row for each entry of the part's lists"))?;
+        let tables = Tables { features: (features, element), edge_features };
+        Ok(RangeRows { path: directory.to_owned(), of, tables })
+    }
+
+    /// The directory, as it was given.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it says of itself.
+    #[must_use]
+    pub fn of(&self) -> &RangesOf {
+        &self.of
+    }
+
+    /// The rows of the part's range: row 0 is that of the range's first id.
+    #[must_use]
+    pub fn features(&self) -> FeatureTable<'_> {
+        let (array, element) = &self.tables.features;
+        table(array, *element)
+    }
+
+    /// The file of these rows, and the byte at which the first begins.
+    #[must_use]
+    pub fn features_file(&self) -> (&Path, u64) {
+        let (array, _) = &self.tables.features;
+        (array.path(), array.header().data_offset as u64)
+    }
+
+    /// The rows of the entries of the lists of the part's nodes: row 0 is that of the first entry; `None` if the
+    /// dataset has none.
+    #[must_use]
+    pub fn edge_features(&self) -> Option<FeatureTable<'_>> {
+        let (array, element) = self.tables.edge_features.as_ref()?;
+        Some(table(array, *element))
+    }
+
+    pub(super) fn fingerprint(&self) -> String {
+        self.tables.fingerprint()
+    }
+
+    pub(super) fn hash(&self) -> String {
+        self.tables.hash()
+    }
+
+    /// Checks that no value is NaN or infinite. Uses the current rayon pool.
+    ///
+    /// # Errors
+    /// About the first that is.
+    pub fn check_finite(&self) -> Result<(), GraphError> {
+        let Tables { features: (array, element), edge_features } = &self.tables;
+        verify::finite_rows(array, *element)?;
+        edge_features.as_ref().map_or(Ok(()), |(array, element)| verify::finite_rows(array, *element))
+    }
+
+    /// The file of these rows, for errors about them.
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+}
+
+fn table(array: &NpyArray, element: crate::ElementType) -> FeatureTable<'_> {
+    FeatureTable { bytes: array.bytes(), rows: array.shape()[0], dim: array.shape()[1], element }
+}

@@ -1,0 +1,267 @@
+//! The graph and some parts of a partition in ranges, compared with its description.
+
+use std::path::{Path, PathBuf};
+
+use uva_mem::files::read_regular;
+
+use super::book::RangeBook;
+use super::described::{RANGES, RangesSummary};
+use super::directory::{RangeGraph, RangeRows};
+use crate::part_of::{MOST_BYTES, fingerprint_of};
+use crate::partition_map::{PARTITION_SUMMARY, summary_of};
+use crate::ranges_of::RangesOf;
+use crate::{Csc, GraphError, PartitionSummary, Split, Verify, quote};
+
+/// Why a partition is not opened as one in ranges. The file is `partition.json`.
+#[derive(Debug, thiserror::Error)]
+enum RangesProblem {
+    #[error(
+        "its layout is {found}, and this is for partitions in {RANGES} (uvatrain partition --layout {RANGES})"
+    )]
+    Layout { found: String },
+    #[error(transparent)]
+    Book(#[from] super::book::BookProblem),
+    #[error("\"written\" has {found} entries, it needs {parts}, one for each part")]
+    Written { found: usize, parts: usize },
+    #[error("part {part} has {rows} rows by \"written\", and {nodes} nodes by \"nodes\"")]
+    Rows { part: usize, rows: u64, nodes: u64 },
+    #[error(
+        "\"{key}\" of {directory} is {said}, and what lies there has {found}: it is of another partition, or was edited"
+    )]
+    Differs { directory: String, key: &'static str, said: String, found: String },
+}
+
+/// A partition in ranges, of which some parts are at hand.
+///
+/// ```no_run
+/// use std::path::Path;
+/// use uva_graph::Verify;
+/// use uva_graph::ranges::RangeParts;
+///
+/// # fn of_rank(rank: u32) -> Result<(), uva_graph::GraphError> {
+/// let parts = RangeParts::open(Path::new("data/mine-4"), &[rank], Verify::Stamp)?;
+/// let node = parts.graph().csc().indices.get(0);
+/// match parts.row(node) {
+///     Some(row) => println!("{node} has its row here: {} bytes", row.len()),
+///     None => println!("ask part {} for its row {}", parts.book().owner(node), parts.book().local_row(node)),
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct RangeParts {
+    path: PathBuf,
+    summary: PartitionSummary,
+    said: RangesSummary,
+    book: RangeBook,
+    graph: RangeGraph,
+    /// By the number of the part; `None` of parts that are not open.
+    rows: Vec<Option<RangeRows>>,
+}
+
+impl RangeParts {
+    /// Opens the partition in the directory `path` with these parts. `partition.json`, the graph and the directories of
+    /// these parts have to be there, and nothing else.
+    ///
+    /// Compared are the boundaries with the sizes of parts, and of what is opened shapes, fingerprints and the
+    /// partition that it belongs to. The graph is checked according to `how`; of rows, values are not.
+    ///
+    /// # Errors
+    /// If a file is missing or wrong, or two do not fit each other: with the file, the value found and that expected.
+    /// [`GraphError::Usage`] for a part that there is not.
+    pub fn open(path: &Path, parts: &[u32], how: Verify) -> Result<RangeParts, GraphError> {
+        let description = path.join(PARTITION_SUMMARY);
+        let refuse = |problem: RangesProblem| GraphError::invalid(&description, problem);
+        let text = read_regular(&description, MOST_BYTES).map_err(GraphError::io(&description, "read"))?;
+        let summary = summary_of(&description, &text)?;
+        match summary.layout() {
+            Some(RANGES) => {}
+            other => {
+                let found = other.map_or("that of a map alone".to_owned(), quote::shown);
+                return Err(refuse(RangesProblem::Layout { found }));
+            }
+        }
+        let said = RangesSummary::of_partition(path, &summary)?;
+        let book = RangeBook::checked(said.boundaries.clone(), &summary.nodes);
+        let book = book.map_err(|problem| refuse(problem.into()))?;
+        let (found, all) = (said.written.len(), book.parts());
+        if found != all {
+            return Err(refuse(RangesProblem::Written { found, parts: all }));
+        }
+        let sizes = said.written.iter().zip(&summary.nodes).enumerate();
+        if let Some((part, (written, &nodes))) =
+            sizes.clone().find(|(_, (written, nodes))| written.rows != **nodes)
+        {
+            return Err(refuse(RangesProblem::Rows { part, rows: written.rows, nodes }));
+        }
+        let partition = fingerprint_of(&text);
+        let of = |part: Option<u32>, of: &RangesOf, directory: &str| {
+            let range = part.map_or(0..book.nodes(), |part| book.range(part as usize));
+            let number =
+                |part: Option<u32>| part.map_or("the graph".to_owned(), |part| format!("part {part}"));
+            differing(
+                directory,
+                [
+                    ("partition", &partition, &of.partition),
+                    ("part", &number(part), &number(of.part)),
+                    ("parts", &all.to_string(), &of.parts.to_string()),
+                    ("first", &range.start.to_string(), &of.first.to_string()),
+                    ("nodes", &(range.end - range.start).to_string(), &of.nodes.to_string()),
+                ],
+            )
+        };
+        let graph = RangeGraph::open(&path.join(&said.graph.dir), how)?;
+        let edges = graph.csc().edges().to_string();
+        let found = of(None, graph.of(), &said.graph.dir).or_else(|| {
+            differing(
+                &said.graph.dir,
+                [
+                    ("edges", &said.graph.edges.to_string(), &edges),
+                    ("fingerprint", &said.graph.fingerprint, &graph.fingerprint()),
+                ],
+            )
+        });
+        if let Some(problem) = found {
+            return Err(refuse(problem));
+        }
+        let mut rows: Vec<Option<RangeRows>> = (0..all).map(|_| None).collect();
+        for &part in parts {
+            let Some(written) = said.written.get(part as usize) else {
+                let message = format!("{part}: {} has the parts 0 to {}", path.display(), all - 1);
+                return Err(GraphError::usage("part", message));
+            };
+            let opened = RangeRows::open(&path.join(&written.dir))?;
+            let range = book.range(part as usize);
+            let ends = graph.csc().indptr;
+            let edges = ends[range.end as usize] - ends[range.start as usize];
+            let with_rows = opened.edge_features().map_or(edges, |table| table.rows as i64);
+            let found = of(Some(part), opened.of(), &written.dir).or_else(|| {
+                differing(
+                    &written.dir,
+                    [
+                        ("edges", &written.edges.to_string(), &edges.to_string()),
+                        ("edges", &written.edges.to_string(), &with_rows.to_string()),
+                        ("fingerprint", &written.fingerprint, &opened.fingerprint()),
+                    ],
+                )
+            });
+            if let Some(problem) = found {
+                return Err(refuse(problem));
+            }
+            rows[part as usize] = Some(opened);
+        }
+        Ok(RangeParts { path: path.to_owned(), summary, said, book, graph, rows })
+    }
+
+    /// The same with all parts whose directories are there.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_those_here(path: &Path, how: Verify) -> Result<RangeParts, GraphError> {
+        let summary = PartitionSummary::read(path)?;
+        let here: Vec<u32> = match RangesSummary::of_partition(path, &summary) {
+            Ok(said) => (0..)
+                .zip(&said.written)
+                .filter(|(_, of)| path.join(&of.dir).is_dir())
+                .map(|(part, _)| part)
+                .collect(),
+            // Opening says what is wrong.
+            Err(_) => Vec::new(),
+        };
+        RangeParts::open(path, &here, how)
+    }
+
+    /// The partition's directory, as it was given.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The description.
+    #[must_use]
+    pub fn summary(&self) -> &PartitionSummary {
+        &self.summary
+    }
+
+    /// What the description says of the ranges.
+    #[must_use]
+    pub fn written(&self) -> &RangesSummary {
+        &self.said
+    }
+
+    /// Which part owns an id, and where its row is.
+    #[must_use]
+    pub fn book(&self) -> &RangeBook {
+        &self.book
+    }
+
+    /// The part that owns `id`.
+    ///
+    /// # Panics
+    /// If `id` is no node.
+    #[inline]
+    #[must_use]
+    pub fn owner(&self, id: i64) -> usize {
+        self.book.owner(id)
+    }
+
+    /// The row of `id` in the tables of its owner.
+    ///
+    /// # Panics
+    /// If `id` is no node.
+    #[inline]
+    #[must_use]
+    pub fn local_row(&self, id: i64) -> usize {
+        self.book.local_row(id)
+    }
+
+    /// The graph.
+    #[must_use]
+    pub fn graph(&self) -> &RangeGraph {
+        &self.graph
+    }
+
+    /// The lists of the graph.
+    #[must_use]
+    pub fn csc(&self) -> Csc<'_> {
+        self.graph.csc()
+    }
+
+    /// The nodes of a split, in the order of the dataset that was divided.
+    #[must_use]
+    pub fn split(&self, split: Split) -> &[i64] {
+        self.graph.split(split)
+    }
+
+    /// The rows of a part; `None` if it is not open, or there is no such part.
+    #[must_use]
+    pub fn rows(&self, part: usize) -> Option<&RangeRows> {
+        self.rows.get(part)?.as_ref()
+    }
+
+    /// The parts that are open, ascending.
+    pub fn here(&self) -> impl Iterator<Item = usize> + '_ {
+        self.rows.iter().enumerate().filter(|(_, rows)| rows.is_some()).map(|(part, _)| part)
+    }
+
+    /// The feature row of `id`; `None` if its part is not open.
+    ///
+    /// # Panics
+    /// If `id` is no node.
+    #[must_use]
+    pub fn row(&self, id: i64) -> Option<&[u8]> {
+        let table = self.rows(self.owner(id))?.features();
+        let (row, bytes) = (self.local_row(id), table.row_bytes());
+        Some(&table.bytes[row * bytes..(row + 1) * bytes])
+    }
+}
+
+/// The first of what is said of a directory and found there that differs.
+fn differing<const N: usize>(
+    directory: &str,
+    compared: [(&'static str, &String, &String); N],
+) -> Option<RangesProblem> {
+    let (key, said, found) = compared.into_iter().find(|(_, said, found)| said != found)?;
+    let (said, found) = (quote::shown(said), quote::shown(found));
+    Some(RangesProblem::Differs { directory: quote::shown(directory), key, said, found })
+}

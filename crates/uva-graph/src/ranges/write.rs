@@ -1,0 +1,269 @@
+//! Writes the graph and the parts of a partition in ranges.
+
+use std::cell::Cell;
+use std::fs;
+use std::path::Path;
+
+use uva_mem::files::read_regular;
+
+use super::arrays::{EDGE_FEATURES, FEATURES, Tables, bytes_in, fingerprint_of_graph, hash_of_graph};
+use super::book::RangeBook;
+use super::described::{GRAPH, RANGES, RangesSummary, WrittenGraph, WrittenRange};
+use crate::disk_space::{self, BytesOnDisk};
+use crate::files::{edge_table, table_element};
+use crate::graph_files::GraphFiles;
+use crate::hash::ArrayHash;
+use crate::npy::NpyArray;
+use crate::part::directory_name;
+use crate::part_of::{MOST_BYTES, fingerprint_of};
+use crate::partition_map::PARTITION_SUMMARY;
+use crate::ranges_of::RangesOf;
+use crate::reorder::{Copy, NodeOrder};
+use crate::staged::{StagedDirectory, flush};
+use crate::{Dataset, GraphError, Labels, Meta, PartitionMap, Progress, Split, names};
+
+/// Bytes of the header of a `.npy` file.
+const HEADER: u64 = 128;
+
+/// Bytes of the description for each part, and of a directory's `meta.json`, rounded up.
+const DESCRIPTIONS: u64 = 16 << 10;
+
+/// Divides `dataset` by a map and writes the partition to the directory `out`, which must not exist.
+///
+/// The nodes of part `p` come before those of part `p + 1`, and within a part in ascending order of original ids. So
+/// the files depend on the graph, the map and the order of the splits alone, and not on an order that the dataset is
+/// in.
+///
+/// `progress` is called now and then, from this thread; the current rayon pool does the work. Rows are copied in pieces
+/// of some 64 MiB. Besides these it takes [`memory_bytes`].
+///
+/// # Errors
+/// If the map does not fit, the dataset is a part itself, `out` exists, an id of the dataset is no node (its stamp is older
+/// than the file), the disk has no room, or the system refuses to write. Nothing is left behind then.
+///
+/// # Panics
+/// If the dataset was opened with [`Verify::HeadersOnly`](crate::Verify::HeadersOnly) and its content is wrong.
+pub fn write_ranges(
+    dataset: &Dataset,
+    map: &PartitionMap,
+    out: &Path,
+    progress: &dyn Fn(Progress),
+) -> Result<RangesSummary, GraphError> {
+    check(dataset, map)?;
+    check_space(dataset, map.parts, out)?;
+    let staged = StagedDirectory::new(out)?;
+    let written = stage_ranges(dataset, map, staged.path(), progress)?;
+    staged.commit()?;
+    Ok(written)
+}
+
+/// The bytes of memory that writing takes, beside the map and the pieces of rows.
+#[must_use]
+pub fn memory_bytes(dataset: &Dataset) -> u64 {
+    let nodes = dataset.nodes() as u64;
+    // While the order is made: owners, the node at each place in 8 bytes and once more in 4, and of a reordered dataset
+    // the place of each original id. Then the order, places and ends of lists.
+    let inverse = if dataset.original_ids().is_some() { 8 } else { 0 };
+    let id = if nodes <= 1 << 32 { 4 } else { 8 };
+    nodes * (2 + 8 + inverse + id).max(2 + 8 + 2 * id)
+}
+
+/// Refuses where the disk of `out` has no room for a partition of `dataset` into so many parts.
+///
+/// # Errors
+/// [`GraphError::Lacking`], with what is needed.
+pub fn check_space(dataset: &Dataset, parts: u32, out: &Path) -> Result<(), GraphError> {
+    let (nodes, edges) = (dataset.nodes() as u64, dataset.edges() as u64);
+    let splits: u64 = Split::ALL.iter().map(|split| dataset.split(*split).len() as u64).sum();
+    let of_node = 8 + 8 + dataset.labels().row_bytes() as u64 + dataset.features().row_bytes() as u64;
+    let weight = dataset.weights().map_or(0, |_| size_of::<f32>());
+    let edge_row = dataset.edge_features().map_or(0, |table| table.row_bytes());
+    let of_edge = (dataset.csc().indices.id_bytes() + weight + edge_row) as u64;
+    let of_parts = u64::from(parts) * (2 * HEADER + DESCRIPTIONS);
+    // The map has 2 bytes a node.
+    let bytes = nodes * (of_node + 2) + edges * of_edge + 8 * splits + 10 * HEADER + DESCRIPTIONS + of_parts;
+    disk_space::check(
+        out,
+        bytes,
+        format_args!("the graph and the rows of {parts} parts take {}", BytesOnDisk(bytes)),
+    )
+}
+
+/// Refuses a dataset or a map that cannot be written in ranges.
+fn check(dataset: &Dataset, map: &PartitionMap) -> Result<(), GraphError> {
+    let refuse = |option: &str, message: String| Err(GraphError::usage(option, message));
+    let path = dataset.path().display();
+    if dataset.part().is_some() {
+        return refuse("DATA", format!("{path} is a part itself: divide the dataset that it comes from"));
+    }
+    let (given, nodes) = (map.of.len(), dataset.nodes());
+    if given != nodes {
+        return refuse("--map", format!("it has {given} entries, but {path} has {nodes} nodes"));
+    }
+    Ok(())
+}
+
+/// As [`write_ranges`] into `directory`, which exists and has none of these files: for callers that add others to it
+/// before it gets its name. The disk is not asked: [`check_space`] does that.
+///
+/// # Errors
+/// As [`write_ranges`], but files are left behind.
+///
+/// # Panics
+/// As [`write_ranges`].
+pub fn stage_ranges(
+    dataset: &Dataset,
+    map: &PartitionMap,
+    directory: &Path,
+    progress: &dyn Fn(Progress),
+) -> Result<RangesSummary, GraphError> {
+    check(dataset, map)?;
+    dataset.check_edges()?;
+    let book = RangeBook::of_sizes(&map.sizes());
+    let mut description = map.described(dataset, &map.by_node(dataset)?, 0);
+    let order = order_of(dataset, map, &book)?;
+    let copy = Copy::of(dataset, &order);
+    let meta = meta_of(dataset);
+
+    let graph = directory.join(GRAPH);
+    fs::create_dir(&graph).map_err(GraphError::io(&graph, "create"))?;
+    copy.graph(&graph, progress)?;
+    let files = GraphFiles::open(&graph, meta.clone())?;
+    let mut written = RangesSummary {
+        layout: RANGES.to_owned(),
+        boundaries: book.boundaries().to_vec(),
+        graph: WrittenGraph {
+            dir: GRAPH.to_owned(),
+            edges: dataset.edges() as u64,
+            bytes: bytes_in(&graph)?,
+            fingerprint: fingerprint_of_graph(&files),
+            hash: hash_of_graph(&files),
+        },
+        written: Vec::new(),
+    };
+    let rows = Rows { dataset, copy: &copy, book: &book, meta: &meta, done: Cell::new(0), progress };
+    for part in 0..book.parts() {
+        let sizes = rows.write(part, &files, &directory.join(directory_name(part)))?;
+        written.written.push(sizes);
+    }
+
+    let path = directory.join(PARTITION_SUMMARY);
+    written.add_to(&mut description.other).map_err(|error| GraphError::invalid(&path, error))?;
+    PartitionMap { parts: map.parts, of: map.of.clone(), summary: Some(description) }.write(directory)?;
+    let text = read_regular(&path, MOST_BYTES).map_err(GraphError::io(&path, "read"))?;
+    let of = RangesOf {
+        part: None,
+        parts: map.parts,
+        first: 0,
+        nodes: book.nodes(),
+        dataset: dataset.name().to_owned(),
+        fingerprint: dataset.fingerprint(),
+        partition: fingerprint_of(&text),
+    };
+    describe(&graph, &meta, of.clone(), GRAPH)?;
+    for (part, said) in written.written.iter().enumerate() {
+        let range = book.range(part);
+        let of = RangesOf { part: Some(part as u32), first: range.start, nodes: said.rows, ..of.clone() };
+        describe(&directory.join(&said.dir), &meta, of, &said.dir)?;
+    }
+    Ok(written)
+}
+
+/// Writes `meta.json` of a directory, whose arrays are there, and waits until it is all on the disk.
+fn describe(directory: &Path, meta: &Meta, of: RangesOf, name: &str) -> Result<(), GraphError> {
+    let name = Some(format!("{}-{name}", of.dataset));
+    Meta { name, ranges: Some(of), ..meta.clone() }.write(directory)?;
+    flush(directory)
+}
+
+/// The metadata of the dataset, without what is no longer so. Types of features and the number of classes are those of
+/// all.
+fn meta_of(dataset: &Dataset) -> Meta {
+    let mut meta = Meta { part: None, ranges: None, ..dataset.meta().clone() };
+    if let (Labels::Single(_), classes @ 1..) = (dataset.labels(), dataset.classes()) {
+        meta.classes = Some(classes as u64);
+    }
+    meta
+}
+
+/// The nodes part by part, and within a part in ascending order of original ids.
+fn order_of(dataset: &Dataset, map: &PartitionMap, book: &RangeBook) -> Result<NodeOrder, GraphError> {
+    // The node of each original id. The map has an entry for each of these, and they differ: they are all there.
+    let node_of = dataset.original_ids().map(|ids| {
+        let mut node_of = vec![0_i64; ids.len()];
+        (0..).zip(ids).for_each(|(node, &id)| node_of[id as usize] = node);
+        node_of
+    });
+    let mut next = book.boundaries().to_vec();
+    let mut first = vec![0_i64; dataset.nodes()];
+    for (original, &part) in map.of.iter().enumerate() {
+        let place = &mut next[usize::from(part)];
+        first[*place as usize] = node_of.as_ref().map_or(original as i64, |nodes| nodes[original]);
+        *place += 1;
+    }
+    NodeOrder::from_first(dataset.nodes(), &first)
+}
+
+/// The rows of parts while they are written.
+struct Rows<'a> {
+    dataset: &'a Dataset,
+    copy: &'a Copy<'a>,
+    book: &'a RangeBook,
+    meta: &'a Meta,
+    /// Rows of the parts that are written, for the progress: it is that of all parts together.
+    done: Cell<u64>,
+    progress: &'a dyn Fn(Progress),
+}
+
+impl Rows<'_> {
+    /// Writes the tables of a part into `directory`, which must not exist. `graph` is the graph in the new order.
+    fn write(&self, part: usize, graph: &GraphFiles, directory: &Path) -> Result<WrittenRange, GraphError> {
+        fs::create_dir(directory).map_err(GraphError::io(directory, "create"))?;
+        let ids = self.book.range(part);
+        let places = ids.start as usize..ids.end as usize;
+        let (owned, total, done, all) =
+            (ids.end - ids.start, self.book.nodes(), self.done.get(), self.progress);
+        let told = |stage: &'static str| {
+            move |progress: Progress| {
+                let share = u128::from(progress.done) * u128::from(owned);
+                let rows = share.checked_div(u128::from(progress.total)).unwrap_or(0) as u64;
+                all(Progress { stage, done: done + rows, total });
+            }
+        };
+        let files = self.dataset.files();
+        let path = directory.join(names::FEATURES);
+        let mut of_nodes = ArrayHash::new(FEATURES);
+        self.copy.rows(&files.features, places.clone(), ("features", &path), &told("features"), |bytes| {
+            of_nodes.add(bytes);
+        })?;
+        let mut of_edges = ArrayHash::new(EDGE_FEATURES);
+        if let Some((rows, _)) = &files.edge_features {
+            let path = directory.join(names::EDGE_FEATURES);
+            let progress = told("edge features");
+            self.copy.edge_rows(rows, places.clone(), ("edge features", &path), &progress, |bytes| {
+                of_edges.add(bytes);
+            })?;
+        }
+        self.done.set(done + owned);
+        let [first, end] = [places.start, places.end].map(|place| self.copy.ends()[place] as usize);
+        let features = NpyArray::open(&path)?;
+        let element = table_element(directory, self.meta, &features, (places.len(), "as it was written"))?;
+        let edge_features = edge_table(directory, self.meta, (end - first, "as it was written"))?;
+        let tables = Tables { features: (features, element), edge_features };
+        let [train, valid, test] = [0, 1, 2].map(|split: usize| {
+            let ids = graph.splits[split].values().iter();
+            ids.filter(|id| places.contains(&(**id as usize))).count() as u64
+        });
+        Ok(WrittenRange {
+            dir: directory_name(part),
+            rows: places.len() as u64,
+            edges: (end - first) as u64,
+            train,
+            valid,
+            test,
+            bytes: bytes_in(directory)?,
+            fingerprint: tables.fingerprint(),
+            hash: format!("{:016x}", of_nodes.finish().wrapping_add(of_edges.finish())),
+        })
+    }
+}

@@ -1,0 +1,106 @@
+//! Several methods, of which the one is kept whose batches ask least of other parts.
+
+use serde::{Deserialize, Serialize};
+use uva_graph::{GraphError, PartitionMap, Progress};
+use uva_sample::{Expand, SamplerKind, SamplerOptions, Walks};
+
+use crate::counts;
+use crate::limits::Sizes;
+use crate::options::{Method, Options};
+use crate::task::{Made, Seconds, Task, name};
+use crate::visits::{self, Batches, VisitError};
+
+/// The largest share of training nodes over the mean that auto takes.
+pub(crate) const BALANCED: f64 = 1.05;
+
+/// What auto counts visits over: this fanout in each hop, but in no more hops than these, batches of this size, and
+/// about so many of them.
+const FANOUT: i32 = 10;
+const MOST_HOPS: u32 = 3;
+const BATCH_SIZE: usize = 1024;
+const BATCHES: usize = 64;
+
+/// A method that auto has tried.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// The method, as in `partition.json`.
+    pub method: String,
+    /// Lists that its batches visited.
+    pub list_visits: u64,
+    /// Those of other parts.
+    pub remote_list_visits: u64,
+    /// The most training nodes of a part over the mean.
+    pub train_balance: f64,
+}
+
+/// The best of three methods: the one with the smallest share of remote visits, of those whose training nodes are
+/// balanced, or where none is, the most balanced one; the first of equal ones.
+pub(crate) fn best(
+    task: &Task<'_>,
+    seconds: &mut Seconds,
+    candidates: &mut Vec<Candidate>,
+) -> Result<(Method, Made), GraphError> {
+    let mut best: Option<(Candidate, Method, Made)> = None;
+    for method in [Method::Range, Method::Ldg, Method::Bgl] {
+        let made = task.refined(method, seconds)?;
+        let (candidate, made) = seconds.of("visits", || judged(task, method, made))?;
+        candidates.push(candidate.clone());
+        if best.as_ref().is_none_or(|(best, ..)| is_better(&candidate, best)) {
+            best = Some((candidate, method, made));
+        }
+    }
+    // Three methods were tried.
+    best.map(|(_, method, made)| (method, made))
+        .ok_or_else(|| GraphError::usage("--method", "auto has tried no method".to_owned()))
+}
+
+fn judged(task: &Task<'_>, method: Method, made: Made) -> Result<(Candidate, Made), GraphError> {
+    let Options { parts, hops, seed, .. } = *task.options;
+    (task.progress)(Progress { stage: "visits", done: 0, total: 1 });
+    let batches = Batches {
+        sampling: SamplerOptions {
+            kind: SamplerKind::default(),
+            fanouts: vec![FANOUT; hops.min(MOST_HOPS) as usize],
+            replace: false,
+            seed,
+            batch_dependency: 1,
+            expand: Expand::All,
+            edge_ids: false,
+            walks: Walks::default(),
+        },
+        batch_size: BATCH_SIZE,
+        epochs: 0..1,
+        most: Some((BATCHES / parts as usize).max(1)),
+    };
+    let map = PartitionMap { parts, of: made.of, summary: None };
+    let visits = visits::count(task.dataset, &map, &batches).map_err(|error| match error {
+        VisitError::Map(error) => error,
+        // The options are our own: only the machine can be at fault.
+        VisitError::Sample(error) => GraphError::Lacking {
+            path: task.dataset.path().to_owned(),
+            message: format!("batches of parts could not be sampled: {error}"),
+        },
+    })?;
+    let sizes = Sizes::of(&map.of, parts, |node| task.graph.trains(node));
+    let candidate = Candidate {
+        method: name(method, task.options),
+        list_visits: visits.list_visits,
+        remote_list_visits: visits.remote_list_visits,
+        train_balance: counts::over_mean(&sizes.train),
+    };
+    Ok((candidate, Made { of: map.of, blocks: made.blocks }))
+}
+
+/// Whether a candidate is kept in place of the best before it.
+pub(crate) fn is_better(candidate: &Candidate, best: &Candidate) -> bool {
+    match (candidate.train_balance <= BALANCED, best.train_balance <= BALANCED) {
+        (true, true) => {
+            let share = |of: &Candidate, with: &Candidate| {
+                u128::from(of.remote_list_visits) * u128::from(with.list_visits)
+            };
+            share(candidate, best) < share(best, candidate)
+        }
+        (false, false) => candidate.train_balance < best.train_balance,
+        (candidate, _) => candidate,
+    }
+}

@@ -1,0 +1,129 @@
+//! What a partition is, and what it comes to.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, json};
+use uva_graph::partition_map::PARTITION_FORMAT;
+use uva_graph::{Csc, Dataset, GraphError, PartitionMap, PartitionSource, PartitionSummary, Split};
+
+use crate::auto::Candidate;
+use crate::counts::{self, InLists};
+use crate::options::{Method, Options};
+
+/// The most parts between which edges are counted pair by pair.
+pub const MOST_PAIRED: u32 = 64;
+
+/// The method of a map that does not tell where it comes from.
+const GIVEN: &str = "given";
+
+/// Which part each node belongs to.
+#[derive(Clone, Debug)]
+pub struct Partition {
+    /// How many parts there are.
+    pub parts: u32,
+    /// The part of each node, by original id.
+    pub of: Vec<u16>,
+    /// What made it: the method's name, with `+refine` if it was refined.
+    pub method: String,
+    /// Nodes of each part.
+    pub nodes: Vec<u64>,
+    /// Training nodes of each part.
+    pub train: Vec<u64>,
+    /// Blocks before and after merging, of bgl.
+    pub blocks: Option<[u64; 2]>,
+    /// Entries of neighbour lists whose node is in another part than the list's.
+    pub edge_cut: u64,
+    /// Entries of neighbour lists by the part of the list and that of the entry, row by row; `None` of more than
+    /// [`MOST_PAIRED`] parts.
+    pub between: Option<Vec<u64>>,
+    /// What auto tried; empty of other methods.
+    pub candidates: Vec<Candidate>,
+    /// Wall-clock seconds of each stage.
+    pub seconds: BTreeMap<String, f64>,
+}
+
+impl Partition {
+    /// As the files of a partition have it.
+    #[must_use]
+    pub fn into_map(self, dataset: &Dataset, options: &Options) -> PartitionMap {
+        let mut other = Map::new();
+        other.insert("options".to_owned(), described(dataset, options));
+        if !self.candidates.is_empty() {
+            other.insert("candidates".to_owned(), json!(self.candidates));
+        }
+        let source = PartitionSource { name: dataset.name().to_owned(), fingerprint: dataset.fingerprint() };
+        let summary = PartitionSummary {
+            format: PARTITION_FORMAT,
+            dataset: source,
+            parts: self.parts,
+            method: self.method,
+            seed: options.seed,
+            hops: options.hops,
+            nodes: self.nodes,
+            train: self.train,
+            blocks: self.blocks,
+            edge_cut: self.edge_cut,
+            seconds: self.seconds,
+            other,
+        };
+        PartitionMap { parts: self.parts, of: self.of, summary: Some(summary) }
+    }
+
+    /// Of a map that is there, as it comes to on its dataset. Uses the current rayon pool.
+    ///
+    /// # Errors
+    /// If the map is of another dataset, or a neighbour is no node.
+    pub fn of_map(dataset: &Dataset, map: &PartitionMap) -> Result<Partition, GraphError> {
+        dataset.check_edges()?;
+        let owners = map.by_node(dataset)?;
+        let mut train = vec![0; map.parts as usize];
+        let of_train = dataset.split(Split::Train).iter().map(|&node| usize::from(owners[node as usize]));
+        of_train.for_each(|part| train[part] += 1);
+        let (edge_cut, between) = cut(&Own(dataset.csc()), &owners, map.parts);
+        Ok(Partition {
+            parts: map.parts,
+            method: map.summary.as_ref().map_or_else(|| GIVEN.to_owned(), |summary| summary.method.clone()),
+            nodes: map.sizes(),
+            train,
+            blocks: None,
+            edge_cut,
+            between,
+            candidates: Vec::new(),
+            seconds: BTreeMap::new(),
+            of: map.of.clone(),
+        })
+    }
+}
+
+/// The lists of a dataset by its own ids.
+struct Own<'g>(Csc<'g>);
+
+impl InLists for Own<'_> {
+    fn in_list(&self, node: usize) -> impl Iterator<Item = usize> {
+        let Csc { indptr, indices, .. } = self.0;
+        let entries = indptr[node] as usize..indptr[node + 1] as usize;
+        entries.map(move |entry| indices.get(entry) as usize)
+    }
+}
+
+/// The entries of lists whose node is in another part than the list's, and those of each pair of parts, if there are
+/// not too many parts. `of` is the part of each node.
+pub(crate) fn cut(lists: &(impl InLists + Sync), of: &[u16], parts: u32) -> (u64, Option<Vec<u64>>) {
+    if parts > MOST_PAIRED {
+        return (counts::edge_cut(lists, of), None);
+    }
+    let between = counts::between(lists, of, parts);
+    let within: u64 = between.iter().step_by(parts as usize + 1).sum();
+    (between.iter().sum::<u64>() - within, Some(between))
+}
+
+/// The options from which a partition can be made again.
+fn described(dataset: &Dataset, options: &Options) -> serde_json::Value {
+    let mut described = json!({"method": options.method, "refine": options.passes()});
+    if matches!(options.method, Method::Auto | Method::Bgl) {
+        described["block_nodes"] = json!(options.nodes_a_block(dataset.nodes()));
+        described["sources"] = json!(options.sources);
+        described["count"] = json!(options.count);
+    }
+    described
+}

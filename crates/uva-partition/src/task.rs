@@ -1,0 +1,96 @@
+//! A graph to divide, and what one method makes of it.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use uva_graph::{Dataset, GraphError, Progress};
+
+use crate::block_graph::BlockGraph;
+use crate::blocks::Caps;
+use crate::graph::Graph;
+use crate::options::{Method, Options};
+use crate::{assign, blocks, closures, merge, refine, simple, stream};
+
+/// The method as `partition.json` names it.
+pub(crate) fn name(method: Method, options: &Options) -> String {
+    let refined = if options.passes() > 0 { "+refine" } else { "" };
+    format!("{method}{refined}")
+}
+
+/// The wall-clock time of stages.
+#[derive(Default)]
+pub(crate) struct Seconds(pub(crate) BTreeMap<String, f64>);
+
+impl Seconds {
+    pub(crate) fn of<T>(&mut self, stage: &str, work: impl FnOnce() -> T) -> T {
+        let start = Instant::now();
+        let done = work();
+        *self.0.entry(stage.to_owned()).or_default() += start.elapsed().as_secs_f64();
+        done
+    }
+}
+
+/// The result of one method.
+pub(crate) struct Made {
+    pub(crate) of: Vec<u16>,
+    pub(crate) blocks: Option<[u64; 2]>,
+}
+
+/// A graph to divide.
+pub(crate) struct Task<'t> {
+    pub(crate) dataset: &'t Dataset,
+    pub(crate) graph: Graph<'t>,
+    pub(crate) order: Vec<u32>,
+    pub(crate) options: &'t Options,
+    pub(crate) progress: &'t dyn Fn(Progress),
+}
+
+impl Task<'_> {
+    /// What a method makes, refined as the options say.
+    pub(crate) fn refined(&self, method: Method, seconds: &mut Seconds) -> Result<Made, GraphError> {
+        let mut made = self.made(method, seconds)?;
+        let Options { parts, .. } = *self.options;
+        let passes = self.options.passes();
+        if passes > 0 {
+            let (graph, order) = (&self.graph, &self.order);
+            seconds.of("refine", || refine::refine(graph, order, &mut made.of, parts, passes, self.progress));
+        }
+        Ok(made)
+    }
+
+    fn made(&self, method: Method, seconds: &mut Seconds) -> Result<Made, GraphError> {
+        let Task { graph, order, options, progress, .. } = self;
+        let parts = options.parts;
+        let of = match method {
+            Method::Bgl | Method::Auto => return self.of_blocks(seconds),
+            Method::Pagraph => {
+                seconds.of("closures", || closures::assign(graph, parts, options.hops, progress))?
+            }
+            Method::Ldg => seconds.of("stream", || stream::assign(graph, parts, progress)),
+            Method::Range => simple::range(graph.nodes(), parts),
+            Method::Random => simple::random(order, parts),
+        };
+        Ok(Made { of, blocks: None })
+    }
+
+    fn of_blocks(&self, seconds: &mut Seconds) -> Result<Made, GraphError> {
+        let Task { graph, order, options, progress, .. } = self;
+        let caps = caps(options, graph);
+        let (merged, grown) = seconds.of("blocks", || {
+            let blocks = blocks::grow(graph, order, options.sources as usize, caps, progress);
+            let merged = merge::merge(&blocks, &BlockGraph::of(graph, &blocks), caps);
+            (merged, blocks.count())
+        });
+        let of = seconds.of("assign", || {
+            let between = BlockGraph::of(graph, &merged);
+            assign::assign(&merged, &between, options.parts, options.count, progress)
+        })?;
+        Ok(Made { of, blocks: Some([grown as u64, merged.count() as u64]) })
+    }
+}
+
+/// The most of a block: an eighth of a part's training nodes, besides the nodes.
+pub(crate) fn caps(options: &Options, graph: &Graph<'_>) -> Caps {
+    let train = graph.train().len() as u64 / (8 * u64::from(options.parts));
+    Caps { nodes: options.nodes_a_block(graph.nodes()), train: train.max(1) }
+}

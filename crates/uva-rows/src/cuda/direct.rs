@@ -1,0 +1,398 @@
+//! Rows that go from files to slots on a device past the host's memory, by cuFile.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use uva_cuda::cufile::{Cufile, CufileBuffer, CufileFile, ReadFault};
+use uva_cuda::memory::{IpcKind, SharedBuffer};
+use uva_cuda::{Context, Stream};
+use uva_disk::{DiskError, DiskReads, TableShape, WatchedFiles};
+
+use crate::error::GatherError;
+
+/// Threads, each with one read under way.
+const THREADS: usize = 16;
+
+/// The most bytes of a read. Several such reads are under way at the same time.
+const LONGEST: u64 = 1 << 20;
+
+/// Answers in a row that bring a read no further, before it is given up.
+const MOST_IN_VAIN: u32 = 1000;
+
+/// How long a read rests that the kernel had no room for.
+const REST: Duration = Duration::from_micros(100);
+
+/// Bytes of each file that a trial reads.
+const TRIED: usize = 4096;
+
+/// Bytes of a file, and where they go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Piece {
+    file: usize,
+    offset: u64,
+    bytes: usize,
+    /// The first byte in the memory of all slots.
+    at: usize,
+}
+
+/// What all threads work on together.
+struct Work {
+    pieces: Vec<Piece>,
+    /// The next piece. Threads only count here: the pieces came through a channel.
+    next: AtomicUsize,
+    /// Set by the thread whose read failed, and asked by the others before their next read. It only spares reads: the
+    /// failure itself comes through a channel.
+    has_failed: AtomicBool,
+}
+
+/// A piece that could not be read, from which byte on, and why.
+struct Failure {
+    piece: Piece,
+    done: usize,
+    reason: String,
+}
+
+/// The files and the memory, as the driver knows them.
+struct Ends {
+    files: Vec<CufileFile>,
+    buffer: CufileBuffer,
+    context: Arc<Context>,
+}
+
+/// Reads runs of rows of several tables, each in a file of its own, into slots on a device.
+pub struct DirectRuns {
+    shapes: Vec<TableShape>,
+    watched: WatchedFiles,
+    ends: Arc<Ends>,
+    compatibility: Option<String>,
+    /// `None` only while the value is dropped: the threads end when it is.
+    work: Option<Sender<Arc<Work>>>,
+    done: Receiver<Result<(), Failure>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl DirectRuns {
+    /// Of these files, which are open with `O_DIRECT`, with tables of these shapes, into this memory.
+    ///
+    /// # Errors
+    /// Why cuFile does not do it.
+    pub fn new(
+        context: &Arc<Context>,
+        watched: WatchedFiles,
+        shapes: Vec<TableShape>,
+        memory: Arc<SharedBuffer>,
+    ) -> Result<Self, String> {
+        if let Some(reason) = watched.cached() {
+            return Err(format!("it needs O_DIRECT: {reason}"));
+        }
+        let driver = Cufile::open(context)?;
+        let known = |(path, file): (&Path, &Arc<std::fs::File>)| {
+            CufileFile::new(&driver, Arc::clone(file)).map_err(|why| format!("{}: {why}", path.display()))
+        };
+        let files = watched.paths().zip(watched.files()).map(known).collect::<Result<_, _>>()?;
+        let buffer = CufileBuffer::new(&driver, memory);
+        let ends = Arc::new(Ends { files, buffer, context: Arc::clone(context) });
+        let (work, waiting) = channel::<Arc<Work>>();
+        let (finished, done) = channel();
+        let compatibility = driver.compatibility().map(str::to_owned);
+        let (work, threads) = (Some(work), Vec::new());
+        let mut runs = Self { shapes, watched, ends, compatibility, work, done, threads };
+        let waiting = Arc::new(Mutex::new(waiting));
+        for thread in 0..THREADS {
+            let (ends, waiting, finished) =
+                (Arc::clone(&runs.ends), Arc::clone(&waiting), Sender::clone(&finished));
+            let spawned = thread::Builder::new()
+                .name(format!("direct-{thread}"))
+                .spawn(move || ends.work(&waiting, &finished));
+            match spawned {
+                Ok(handle) => runs.threads.push(handle),
+                Err(error) => return Err(format!("its threads cannot be started: {error} (ulimit -u)")),
+            }
+        }
+        Ok(runs)
+    }
+
+    /// Whether it reads into this memory.
+    pub(super) fn is_into(&self, memory: &Arc<SharedBuffer>) -> bool {
+        Arc::ptr_eq(self.ends.buffer.memory(), memory)
+    }
+
+    /// Why reads pass through host memory after all; `None` where they do not, as far as cuFile tells.
+    pub fn compatibility(&self) -> Option<&str> {
+        self.compatibility.as_deref()
+    }
+
+    /// Why the slots are not registered with cuFile, which then reads into buffers of its own and copies; `None` where
+    /// they are.
+    pub fn unregistered(&self) -> Option<&str> {
+        self.ends.buffer.unregistered()
+    }
+
+    /// How it reads, for people.
+    #[must_use]
+    pub fn how(compatibility: Option<&str>) -> String {
+        let way = compatibility.map_or_else(
+            || "from the disk into the GPU's memory".to_owned(),
+            |why| format!("compatibility mode, through host memory: {why}"),
+        );
+        format!("{way}, {THREADS} threads")
+    }
+
+    /// Reads the rows of these runs of every table into the slot that begins at byte `slot` of the memory: those of each
+    /// table, in the order of the runs, into its range of the slot. They are there when this returns. The bytes that are
+    /// counted as read are those that cuFile was asked for.
+    ///
+    /// # Errors
+    /// [`GatherError::OutputLength`] for a range that is not as long as the rows; [`GatherError::Disk`] for a read that
+    /// failed and for a file that changed: what lies in the ranges is undefined then.
+    ///
+    /// # Panics
+    /// For a row that a table lacks, and for ranges outside the memory.
+    ///
+    /// # Safety
+    /// Nobody else uses these ranges of the slot meanwhile, neither the host nor work on the device.
+    pub(super) unsafe fn read(
+        &mut self,
+        runs: &[Range<usize>],
+        slot: usize,
+        ranges: &[Range<usize>],
+    ) -> Result<DiskReads, GatherError> {
+        let pieces = pieces(&self.shapes, runs, slot, ranges)?;
+        let bytes = pieces.iter().map(|piece| piece.bytes as u64).sum();
+        let reads = pieces.len() as u64;
+        // SAFETY: the pieces are within the ranges, of which the caller promises it.
+        unsafe { self.bring(pieces) }?;
+        Ok(DiskReads { bytes_asked: bytes, bytes_read: bytes, reads })
+    }
+
+    /// Reads these pieces, by all threads.
+    ///
+    /// # Safety
+    /// As [`read`](Self::read) has it, for where they go.
+    unsafe fn bring(&mut self, pieces: Vec<Piece>) -> Result<(), DiskError> {
+        let end = pieces.iter().map(|piece| piece.at + piece.bytes).max().unwrap_or(0);
+        // Here and not in a thread, whose panic nobody would wait for.
+        let memory = self.ends.buffer.memory().bytes();
+        assert!(end <= memory, "bytes up to {end} of {memory}");
+        let helpers = pieces.len().min(THREADS);
+        let (next, has_failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let work = Arc::new(Work { pieces, next, has_failed });
+        let sender = self.work.as_ref().expect("it is there until the value is dropped");
+        for _ in 0..helpers {
+            assert!(sender.send(Arc::clone(&work)).is_ok(), "threads receive until the value is dropped");
+        }
+        // All of them are waited for, also behind a failure: nothing is written to the slot any more then.
+        let answers = self.done.iter().take(helpers).collect::<Vec<_>>();
+        // A change explains a failed read better than what the read says.
+        self.watched.check()?;
+        match answers.into_iter().find_map(Result::err) {
+            None => Ok(()),
+            Some(Failure { piece: Piece { file, offset, bytes, .. }, done, reason }) => {
+                Err(self.watched.failed(file, offset + done as u64, bytes - done, reason))
+            }
+        }
+    }
+}
+
+impl Ends {
+    /// Reads what comes, until nothing comes any more.
+    fn work(&self, waiting: &Mutex<Receiver<Arc<Work>>>, finished: &Sender<Result<(), Failure>>) {
+        // cuFile reads in the context that is current on its caller's thread.
+        let bound = self.context.bind().map_err(|error| error.to_string());
+        loop {
+            // The lock is held while this thread waits for work, and the others wait for the lock.
+            let work = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let Ok(work) = work else { return };
+            if finished.send(self.share(&work, bound.as_ref().err())).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Reads pieces until none is left.
+    fn share(&self, work: &Work, unbound: Option<&String>) -> Result<(), Failure> {
+        while !work.has_failed.load(Ordering::Relaxed) {
+            let Some(piece) = work.pieces.get(work.next.fetch_add(1, Ordering::Relaxed)) else { break };
+            let read = match unbound {
+                None => self.read(*piece),
+                Some(reason) => Err(Failure { piece: *piece, done: 0, reason: reason.clone() }),
+            };
+            if let Err(failure) = read {
+                work.has_failed.store(true, Ordering::Relaxed);
+                return Err(failure);
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, piece: Piece) -> Result<(), Failure> {
+        let (mut done, mut in_vain) = (0, 0);
+        while done < piece.bytes {
+            let failed = |reason: String| Err(Failure { piece, done, reason });
+            let (offset, rest) = (piece.offset + done as u64, piece.bytes - done);
+            // SAFETY: a part of the piece, whose place is nobody else's by the promise of `bring`. No two pieces overlap.
+            let read = unsafe { self.files[piece.file].read(offset, rest, &self.buffer, piece.at + done) };
+            match read {
+                Ok(0) => return failed("the file ends there".to_owned()),
+                Ok(read) => (done, in_vain) = (done + read, 0),
+                Err(fault @ ReadFault::System(errno)) if is_passing(errno) => {
+                    in_vain += 1;
+                    if in_vain == MOST_IN_VAIN {
+                        return failed(format!("{fault}, however often it is read"));
+                    }
+                    thread::sleep(REST);
+                }
+                Err(fault) => return failed(fault.to_string()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the same read may succeed the next time: it was interrupted, or the kernel had no room for it.
+fn is_passing(errno: i32) -> bool {
+    use std::io::{Error, ErrorKind};
+    matches!(Error::from_raw_os_error(errno).kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock)
+}
+
+impl Drop for DirectRuns {
+    fn drop(&mut self) {
+        drop(self.work.take());
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The reads that bring runs of rows of every table, in the order of the files: each run at once, or in parts that end at
+/// multiples of [`LONGEST`].
+fn pieces(
+    shapes: &[TableShape],
+    runs: &[Range<usize>],
+    slot: usize,
+    ranges: &[Range<usize>],
+) -> Result<Vec<Piece>, GatherError> {
+    let rows: usize = runs.iter().map(ExactSizeIterator::len).sum();
+    let mut before = 0;
+    let mut sorted: Vec<(Range<usize>, usize)> = Vec::with_capacity(runs.len());
+    for run in runs {
+        sorted.push((run.clone(), before));
+        before += run.len();
+    }
+    sorted.sort_unstable_by_key(|(run, _)| run.start);
+    let mut pieces = Vec::with_capacity(shapes.len() * runs.len());
+    for (file, (shape, range)) in shapes.iter().zip(ranges).enumerate() {
+        let (row_bytes, length) = (shape.row_bytes, range.len());
+        if rows.checked_mul(row_bytes) != Some(length) {
+            return Err(GatherError::OutputLength { ids: rows, row_bytes, length });
+        }
+        for (run, before) in &sorted {
+            assert!(run.end <= shape.rows, "rows {run:?} of {} rows", shape.rows);
+            let mut offset = shape.offset + (run.start * row_bytes) as u64;
+            let end = offset + (run.len() * row_bytes) as u64;
+            let mut at = slot + range.start + before * row_bytes;
+            while offset < end {
+                let bytes = (end.min(offset - offset % LONGEST + LONGEST) - offset) as usize;
+                pieces.push(Piece { file, offset, bytes, at });
+                (offset, at) = (offset + bytes as u64, at + bytes);
+            }
+        }
+    }
+    Ok(pieces)
+}
+
+/// Reads the beginning of each of these files into memory of the device, and compares it with what the system reads.
+/// Returns why cuFile passes through host memory; `None` where it does not.
+///
+/// # Errors
+/// Why cuFile does not read them.
+pub fn try_direct_reads(context: &Arc<Context>, paths: &[&Path]) -> Result<Option<String>, String> {
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    let shape = TableShape { offset: 0, rows: 0, row_bytes: 1 };
+    let tables: Vec<_> = paths.iter().map(|path| (*path, shape)).collect();
+    let watched = WatchedFiles::open(&tables).map_err(|error| text(&error))?;
+    let mut expected = Vec::with_capacity(paths.len());
+    for path in paths {
+        expected.push(beginning(path).map_err(|error| format!("{}: {error}", path.display()))?);
+    }
+    let what = "a first read by cuFile";
+    let bytes = TRIED * paths.len();
+    let memory = SharedBuffer::create_for_storage(context, bytes, IpcKind::Auto, what);
+    let memory = Arc::new(memory.map_err(|error| text(&error))?);
+    let shapes = vec![shape; paths.len()];
+    let mut runs = DirectRuns::new(context, watched, shapes, Arc::clone(&memory))?;
+    let piece =
+        |(file, bytes): (usize, &Vec<u8>)| Piece { file, offset: 0, bytes: bytes.len(), at: file * TRIED };
+    let pieces: Vec<Piece> = expected.iter().enumerate().map(piece).collect();
+    // SAFETY: the memory is this function's alone, and nothing is enqueued on it.
+    unsafe { runs.bring(pieces) }.map_err(|error| text(&error))?;
+    let stream = Stream::new(context).map_err(|error| text(&error))?;
+    let mut found: Vec<Vec<u8>> = expected.iter().map(|bytes| vec![0; bytes.len()]).collect();
+    let mut parts: Vec<(Range<usize>, &mut [u8])> = found
+        .iter_mut()
+        .enumerate()
+        .map(|(file, bytes)| (file * TRIED..file * TRIED + bytes.len(), bytes.as_mut_slice()))
+        .collect();
+    memory.read_back(&stream, &mut parts).map_err(|error| text(&error))?;
+    match found.iter().zip(&expected).position(|(found, expected)| found != expected) {
+        None => Ok(runs.compatibility().map(str::to_owned)),
+        Some(file) => Err(format!("{}: it reads other bytes than the system", paths[file].display())),
+    }
+}
+
+/// The first bytes of a file, at most [`TRIED`].
+fn beginning(path: &Path) -> std::io::Result<Vec<u8>> {
+    use std::io::Read as _;
+    let mut bytes = Vec::new();
+    uva_mem::files::open_regular(path)?.take(TRIED as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_run_of_every_table_goes_to_its_place_in_the_slot_in_the_order_of_the_file() {
+        let shape = |row_bytes| TableShape { offset: 4096, rows: 100, row_bytes };
+        let piece = |file, offset, bytes, at| Piece { file, offset, bytes, at };
+        let found = pieces(&[shape(10), shape(4)], &[50..53, 2..3], 1000, &[64..104, 128..144]).unwrap();
+        let expected = [
+            piece(0, 4116, 10, 1000 + 64 + 30),
+            piece(0, 4596, 30, 1000 + 64),
+            piece(1, 4104, 4, 1000 + 128 + 12),
+            piece(1, 4296, 12, 1000 + 128),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(pieces(&[shape(10)], &[], 0, std::slice::from_ref(&(64..64))), Ok(Vec::new()));
+        let refused = pieces(&[shape(10)], &[2..3, 5..6], 0, std::slice::from_ref(&(64..83)));
+        assert_eq!(refused, Err(GatherError::OutputLength { ids: 2, row_bytes: 10, length: 19 }));
+    }
+
+    #[test]
+    fn long_runs_are_read_in_parts_that_end_on_whole_mebibytes() {
+        let shape = TableShape { offset: 4096, rows: 3000, row_bytes: 1000 };
+        let found =
+            pieces(&[shape], std::slice::from_ref(&(100..2600)), 0, std::slice::from_ref(&(0..2_500_000)));
+        let found = found.unwrap();
+        let ends: Vec<u64> = found.iter().map(|piece| piece.offset + piece.bytes as u64).collect();
+        assert_eq!(ends, [1 << 20, 2 << 20, 4096 + 2_600_000]);
+        let mut next = 0;
+        for piece in found {
+            assert_eq!((piece.at, piece.offset), (next, 4096 + 100_000 + next as u64));
+            next += piece.bytes;
+        }
+    }
+
+    #[test]
+    fn only_what_may_be_otherwise_the_next_time_is_read_again() {
+        // EINTR, EAGAIN; EIO, EINVAL.
+        assert_eq!([4, 11, 5, 22].map(is_passing), [true, true, false, false]);
+    }
+}

@@ -1,0 +1,46 @@
+//! Whether cuFile brings rows of these files into the memory of a GPU, found out in a separate process.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use uva_cuda::Context;
+use uva_rows::cuda::try_direct_reads;
+
+use super::probe::answer_of;
+use crate::machine::own_program;
+
+/// What a trial found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CufileReport {
+    /// Why it does not work; absent where it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+    /// Why it passes through host memory; absent where it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compatibility: Option<String>,
+}
+
+impl CufileReport {
+    /// Reads the beginning of each of these files into memory of this GPU, in this process.
+    #[must_use]
+    pub fn here(ordinal: usize, files: &[PathBuf]) -> Self {
+        let paths: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
+        let context = Context::primary(ordinal).map_err(|error| error.to_string());
+        match context.and_then(|context| try_direct_reads(&context, &paths)) {
+            Ok(compatibility) => Self { refused: None, compatibility },
+            Err(refused) => Self { refused: Some(refused), compatibility: None },
+        }
+    }
+
+    /// The same in a process of its own, in an environment that differs from this one by these variables. A process that
+    /// gives no answer is a refusal, too.
+    #[must_use]
+    pub fn in_child(environment: &[(String, Option<String>)], ordinal: usize, files: &[PathBuf]) -> Self {
+        let mut arguments = vec!["--cufile".into(), ordinal.to_string().into()];
+        arguments.extend(files.iter().map(|file| file.as_os_str().to_owned()));
+        answer_of(&own_program(), &arguments, environment).unwrap_or_else(|reason| {
+            let refused = format!("its trial gave no answer: {reason}");
+            Self { refused: Some(refused), compatibility: None }
+        })
+    }
+}

@@ -1,0 +1,81 @@
+//! What is refused before a partition is made: options that have no use beside others, and memory that is not there.
+
+use anyhow::Context;
+use uva_cuda::memory::HostMemory;
+use uva_graph::disk_space::BytesOnDisk;
+use uva_graph::{Dataset, part, ranges};
+
+use crate::exit;
+use crate::flags::{PartLayout, PartitionFlags};
+
+/// Refuses options that have no use beside the others.
+pub fn fits(flags: &PartitionFlags) -> anyhow::Result<()> {
+    let refuse = |message: String| Err(exit::usage(message).into());
+    let layout = flags.layout();
+    if flags.parts == Some(1)
+        && let Some(layout) = layout
+    {
+        let option = if flags.write_parts { "--write-parts" } else { "--layout" };
+        let only = match layout {
+            PartLayout::Closure => "the only part would be a copy of the dataset",
+            PartLayout::Ranges => "the only part would have the rows of the whole dataset",
+        };
+        return refuse(format!("--parts 1 with {option}: {only}"));
+    }
+    match layout {
+        None if flags.cut.split_eval => {
+            return refuse("--split-eval: it is about parts that are written: give --write-parts".to_owned());
+        }
+        Some(PartLayout::Ranges) if flags.cut.split_eval => {
+            let message = "--split-eval: with --layout ranges every node is in one part, also validation and test nodes: \
+                           leave it out";
+            return refuse(message.to_owned());
+        }
+        Some(PartLayout::Ranges) if flags.map.is_some() && flags.cut.hops.is_some() => {
+            let message =
+                "--hops: with --map and --layout ranges nothing is cut around training nodes: leave it out";
+            return refuse(message.to_owned());
+        }
+        _ => {}
+    }
+    let Some(method) = flags.method.0.filter(|method| !method.makes_blocks()) else { return Ok(()) };
+    let of_blocks = [
+        ("--block-nodes", flags.block_nodes.is_some()),
+        ("--sources", flags.sources.is_some()),
+        ("--count", flags.count.is_some()),
+    ];
+    match of_blocks.into_iter().find(|(_, given)| *given) {
+        None => Ok(()),
+        Some((option, _)) => refuse(format!(
+            "{option}: it is about the blocks of --method bgl and auto, and --method {method} makes none: leave it out"
+        )),
+    }
+}
+
+/// The bytes of memory that the command may take.
+pub fn memory_allowed(flags: &PartitionFlags) -> anyhow::Result<u64> {
+    Ok(match flags.memory {
+        Some(memory) => memory.bytes(),
+        None => {
+            HostMemory::read().context("cannot find out how much memory there is: give --memory")?.to_be_had()
+        }
+    })
+}
+
+/// Refuses parts whose writing would take more memory than is allowed.
+pub fn memory_of_parts(flags: &PartitionFlags, dataset: &Dataset, allowed: u64) -> anyhow::Result<()> {
+    let needed = match flags.layout() {
+        None => return Ok(()),
+        Some(PartLayout::Closure) => part::memory_bytes(dataset),
+        Some(PartLayout::Ranges) => ranges::memory_bytes(dataset),
+    };
+    if needed <= allowed {
+        return Ok(());
+    }
+    let (needed, allowed) = (BytesOnDisk(needed), BytesOnDisk(allowed));
+    Err(exit::usage(format!(
+        "--memory: writing the parts takes about {needed} of memory, and {allowed} are allowed: allow more on a machine that \
+         has it"
+    ))
+    .into())
+}
