@@ -201,7 +201,8 @@ fn an_interrupt_ends_every_rank() {
     for (group, signal, code) in
         [(true, Signal::INT, 130), (false, Signal::INT, 130), (false, Signal::TERM, 143)]
     {
-        let (run, _) = long_run(temp.path(), TWO, "attach; take");
+        // One comes to its next batch when the other has ended for long.
+        let (run, _) = long_run(temp.path(), &two("attach; hold 200; take"), "attach; take");
         let launcher = Pid::from_child(&run.child);
         let sent = if group { kill_process_group(launcher, signal) } else { kill_process(launcher, signal) };
         sent.unwrap();

@@ -138,8 +138,10 @@ impl Watch<'_> {
         };
         let told = command.told;
         command.first_out = Some(described.clone());
-        // Beside one that said a word, another's end may be its consequence.
-        if runs && !told && out.iter().all(|(_, attached)| attached.vanished()) {
+        // Beside one that said a word, another's end may be its consequence. After an interrupt each rank ends at its next
+        // batch: none of them may learn of another's end before.
+        if runs && !told && self.interrupted.is_none() && out.iter().all(|(_, attached)| attached.vanished())
+        {
             // The others would wait for it.
             let error = format!(
                 "{described} ended without a word, as a process that is killed does; the other ranks and the roles were \
