@@ -273,24 +273,47 @@ fn files_that_may_not_grow_are_named() {
 #[test]
 fn a_dataset_that_is_cut_under_a_run_ends_it_by_name() {
     let temp = directory();
-    small_graph(temp.path());
-    let before = traces(temp.path());
-    let options = "--epochs 100000 --samplers 2 --checkpoint kept --checkpoint-every 2";
-    let mut run = train(temp.path(), "run.jsonl", options).env("TMPDIR", temp.path().join("tmp")).start();
-    let processes = processes_of(&run, 2);
-    wait_for_batches(&mut run, &temp.path().join("run.jsonl"), 5);
-    let file = fs::File::options().write(true).open(temp.path().join("graph/indices.npy")).unwrap();
-    file.set_len(4096).unwrap();
-    run.wait()
-        .refuses(1, &["sampler", "killed by SIGBUS", "a file of the dataset was made shorter", "--resume"]);
-    for process in &processes {
-        wait_until(&format!("the {} ends", process.role), || process.has_ended());
+    let graph = small_graph(temp.path());
+    for (name, reader) in [("indices.npy", "sampler"), ("feat.npy", "producer")] {
+        let file = graph.join(name);
+        let whole = fs::read(&file).unwrap();
+        let before = traces(temp.path());
+        let options = "--epochs 100000 --samplers 2 --checkpoint kept --checkpoint-every 2";
+        let mut run = train(temp.path(), "run.jsonl", options).env("TMPDIR", temp.path().join("tmp")).start();
+        let processes = processes_of(&run, 2);
+        wait_for_batches(&mut run, &temp.path().join("run.jsonl"), 5);
+        cut(&file);
+        let told = format!("uvatrain: graph/{name}: it was made shorter while it was mapped");
+        let ended = run.wait().refuses(1, &[&told, reader, "ended with exit code 1", "--resume"]);
+        assert!(!ended.stderr.contains("SIGBUS"), "{ended}");
+        for process in &processes {
+            wait_until(&format!("the {} ends", process.role), || process.has_ended());
+        }
+        assert_eq!(before, traces(temp.path()));
+        // The dataset is refused as it is now, by name.
+        train(temp.path(), "after.jsonl", "--epochs 1 --checkpoint kept --resume").run().refuses(2, &[name]);
+        fs::write(&file, whole).unwrap();
+        fs::remove_dir_all(temp.path().join("kept")).unwrap();
+        fs::remove_file(temp.path().join("run.jsonl")).unwrap();
     }
-    assert_eq!(before, traces(temp.path()));
-    // The dataset is refused as it is now, by name.
-    train(temp.path(), "after.jsonl", "--epochs 1 --checkpoint kept --resume")
-        .run()
-        .refuses(2, &["indices.npy"]);
+}
+
+fn cut(file: &Path) {
+    fs::File::options().write(true).open(file).unwrap().set_len(4096).unwrap();
+}
+
+#[test]
+fn a_table_that_is_cut_under_a_prediction_ends_it_by_name() {
+    let temp = directory();
+    let graph = small_graph(temp.path());
+    train(temp.path(), "run.jsonl", "--epochs 1 --checkpoint kept").run().succeeds();
+    let line = "predict graph --checkpoint kept --eval sampled --batch-size 1 --output parts.npy";
+    let run = uvatrain(temp.path(), words(line)).start();
+    wait_until("there is a part", || temp.path().join("parts.npy.part").exists());
+    cut(&graph.join("feat.npy"));
+    let told = "graph/feat.npy: it was made shorter while it was mapped";
+    let ended = run.wait().refuses(1, &[told]);
+    assert!(!ended.stderr.contains("SIGBUS"), "{ended}");
 }
 
 /// The way that docs/data-format.md tells people: a new file under the old one's name.

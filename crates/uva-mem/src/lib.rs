@@ -4,7 +4,8 @@
 //!
 //! This crate owns every `unsafe` that host memory needs:
 //!
-//! - [mapped files](MappedFile), and [writable mappings of them](PrivateFile)
+//! - [mapped files](MappedFile), and [writable mappings of them](PrivateFile); a program may
+//!   [end by name](end_with_the_files_name) where one is made shorter
 //! - [shared regions](SharedRegion) (sealed memfds), and [bytes that are written once](FrozenBytes)
 //! - [pages](ZeroedPages) for random reads
 //! - the [hand-over](handover) of file descriptors between processes, and [pidfds](pidfd)
@@ -23,6 +24,7 @@ pub mod files;
 pub mod frozen;
 pub mod handover;
 mod huge_share;
+mod mapped_fault;
 pub mod mapped_file;
 mod mix;
 pub mod pidfd;
@@ -35,6 +37,7 @@ pub use control::ControlPage;
 pub use file_state::FileState;
 pub use frozen::FrozenBytes;
 pub use huge_share::huge_share;
+pub use mapped_fault::end_with_the_files_name;
 pub use mapped_file::{MappedFile, PrivateFile};
 pub use mix::mix;
 pub use pidfd::PidFd;

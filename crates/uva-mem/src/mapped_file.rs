@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::file_state::FileState;
 use crate::files::open_regular;
+use crate::mapped_fault::Listed;
 
 /// A regular file's bytes, mapped read-only and shared with every other process that maps it.
 ///
@@ -14,6 +15,8 @@ use crate::files::open_regular;
 pub struct MappedFile {
     path: PathBuf,
     state: FileState,
+    // Dropped before the mapping that it lists.
+    _listed: Listed,
     map: memmap2::Mmap,
 }
 
@@ -35,8 +38,8 @@ impl MappedFile {
         let state = FileState::of(file)?;
         // SAFETY: the mapping is private to this value and never written through. Rust cannot rule out that another
         // process changes or truncates the file meanwhile. A change shows as other bytes, which every reader checks
-        // before using them as an index. A truncation ends in SIGBUS, which ends the role and is reported by its
-        // launcher. Datasets are written beside and renamed, never changed in place.
+        // before using them as an index. A truncation ends in SIGBUS, which ends the process, by name if its program
+        // asked for that (`mapped_fault`). Datasets are written beside and renamed, never changed in place.
         let map = unsafe { memmap2::Mmap::map(file)? };
         // If the file is not in memory yet and will fit there, ask for pages of 2 MiB. They are read at once and stay
         // in one piece where the file system supports it, which saves TLB misses on random reads. For a larger file
@@ -45,7 +48,8 @@ impl MappedFile {
         if (map.len() as u64) < memory.totalram.saturating_mul(memory.mem_unit.into()) / 2 {
             let _ = map.advise(memmap2::Advice::HugePage);
         }
-        Ok(Self { path: path.to_owned(), state, map })
+        let listed = Listed::new(path, map.as_ptr(), map.len());
+        Ok(Self { path: path.to_owned(), state, _listed: listed, map })
     }
 
     /// The bytes, page-aligned at their start.
@@ -85,6 +89,8 @@ impl MappedFile {
 pub struct PrivateFile {
     /// Where the mapping begins. Taken once, so that no Rust reference exists that such a write could contradict.
     pointer: *mut u8,
+    // Dropped before the mapping that it lists.
+    _listed: Listed,
     map: memmap2::MmapMut,
 }
 
@@ -104,7 +110,8 @@ impl PrivateFile {
         // SAFETY: as in `MappedFile::open`; changes of the file may or may not show, and nothing here trusts its
         // content.
         let mut map = unsafe { memmap2::MmapOptions::new().no_reserve_swap().map_copy(&file)? };
-        Ok(Self { pointer: map.as_mut_ptr(), map })
+        let pointer = map.as_mut_ptr();
+        Ok(Self { pointer, _listed: Listed::new(path, pointer, map.len()), map })
     }
 
     /// The first byte, page-aligned; [`len`](Self::len) of them may be read and written as long as this lives.

@@ -42,6 +42,8 @@ pub fn consumer_program(models: Models) -> ExitCode {
 fn run(models: Option<Models>) -> ExitCode {
     ui::log::install();
     errors_for_files_that_may_not_grow();
+    // If it is refused, a read behind the end of a file made shorter ends the process by SIGBUS, without the file's name.
+    let _ = uva_mem::end_with_the_files_name();
     let asked = match config::parse(std::env::args_os().collect()) {
         Ok(asked) => asked,
         Err(refusal) => return ExitCode::from(refusal.say()),

@@ -161,8 +161,7 @@ impl Watch<'_> {
 fn what_sends(signal: i32) -> &'static str {
     match signal {
         SIGBUS => {
-            "; a file of the dataset was made shorter while it was in use, or the machine has no memory left for \
-             shared pages"
+            "; the machine has no memory left for shared pages, or a file was made shorter while it was in use"
         }
         SIGKILL => "; where nobody did it, the kernel may have, for want of memory (dmesg tells)",
         _ => "",
