@@ -26,7 +26,10 @@ class Model(torch.nn.Module):
         x: torch.Tensor = batch.x
         edge_index = batch.edge_index
         for number, layer in enumerate(self.layers):
-            x, edge_index, _ = trim_to_layer(number, batch.num_sampled_nodes, batch.num_sampled_edges, x, edge_index)
+            # With torch-sparse PyG does not count what each hop sampled. Without counts nothing is trimmed.
+            if "num_sampled_nodes" in batch:
+                counts = batch.num_sampled_nodes, batch.num_sampled_edges
+                x, edge_index, _ = trim_to_layer(number, *counts, x, edge_index)
             x = layer(x, edge_index)
             if number == 0:
                 x = F.dropout(F.relu(x), training=self.training)
