@@ -64,12 +64,18 @@ pub(super) struct AttachedProcess {
 impl AttachedProcess {
     /// Whether it checks the stop word at its next batch.
     pub fn takes_batches(&self) -> bool {
-        !self.done && !self.ended
+        !self.done && !self.gone()
     }
 
     /// Whether it has ended without having said that it would.
     pub fn vanished(&self) -> bool {
-        self.ended && !self.done && !self.said_why
+        self.gone() && !self.done && !self.said_why
+    }
+
+    /// Whether it has ended, or is about to: a process that is killed closes its end of the channel before its parent can
+    /// reap it. Other ranks hear of its connections' end in between, and may say their last word before.
+    fn gone(&self) -> bool {
+        self.ended || self.channel.is_none()
     }
 }
 
