@@ -27,8 +27,8 @@ struct IsHopSet;
 
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "this belongs to a partition in ranges, whose graph and feature rows lie in directories of their own, and is no dataset: \
-     `uvatrain info` shows it, and everything else takes the dataset that was divided"
+    "this belongs to a partition in ranges and is no dataset: graph and feature rows lie in directories of their own; \
+     `uvatrain info` shows it, everything else takes the dataset that was divided"
 )]
 struct IsOfRanges;
 

@@ -25,8 +25,8 @@ impl VisitReads {
     ///
     /// The first pass over weights finds the entries that exist. Picks without replacement take another, draws with
     /// replacement two more: one adds the weights up, one finds the entries drawn. Two things are not counted, since they
-    /// depend on the weights' values: a further pass over a short list with entries of weight 0, and the further passes
-    /// of a whole block over a long one.
+    /// depend on the weights' values. These are a further pass over a short list with entries of weight 0, and the further
+    /// passes of a whole block over a long one.
     #[inline]
     pub(crate) fn of(
         kind: SamplerKind,

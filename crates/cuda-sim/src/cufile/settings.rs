@@ -8,8 +8,7 @@ use crate::settings::role;
 macro_rules! functions {
     ($($name:ident),* $(,)?) => {
         /// The functions that a fault may name.
-        // The names of the library's functions.
-        #[allow(non_camel_case_types, clippy::enum_variant_names)]
+        #[allow(non_camel_case_types, clippy::enum_variant_names, reason = "the names of the library's functions")]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Function { $($name),* }
 

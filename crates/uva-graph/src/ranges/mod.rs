@@ -2,7 +2,7 @@
 //! rows of these alone. Together the parts have every row once.
 //!
 //! It is what several ranks and machines hold between them: each has the whole graph, and one part's rows. Original ids
-//! are kept (`orig_id.npy`), and random words are keyed by them, so a batch that is sampled in the graph is the batch
+//! are kept (`orig_id.npy`), and random words are keyed by them. So a batch that is sampled in the graph is the batch
 //! of the dataset that was divided, and has the same hash.
 //!
 //! | in the partition's directory | content |

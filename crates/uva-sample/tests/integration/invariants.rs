@@ -217,8 +217,8 @@ proptest! {
     }
 }
 
-/// Sectors of 32 bytes of the weights of every list of a batch, each of whose nodes was expanded once: one pass over a
-/// list that is taken whole, two where picks are drawn, three where they are drawn with replacement.
+/// Sectors of 32 bytes of the weights of every list of a batch, each of whose nodes was expanded once. A list that is
+/// taken whole takes one pass. Picks take two, with replacement three.
 fn reads_of_weights(graph: &Graph, options: &SamplerOptions, batch: &MiniBatch) -> usize {
     let mut expanded = 0;
     let of_hop = |(block, &fanout): (BlockRef<'_>, &i32)| -> usize {
