@@ -154,7 +154,8 @@ fn choice(
     }
 }
 
-fn entries(list: Option<String>) -> Vec<String> {
+/// The entries of a list with commas.
+pub(crate) fn entries(list: Option<String>) -> Vec<String> {
     let list = list.unwrap_or_default();
     list.split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(str::to_owned).collect()
 }
@@ -176,23 +177,42 @@ fn named<T: Copy>(
 
 /// Reads `[ROLE:]FUNCTION:N=CODE`; nothing where the role is another's.
 fn fault(functions: &[Exported], entry: &str, role: &str) -> Result<Option<Fault>, String> {
+    let FaultEntry { whose, function, nth, code } = FaultEntry::read("CUDA_SIM_FAIL", entry)?;
     let wrong = |what: &str| format!("CUDA_SIM_FAIL: `{entry}`: {what}");
-    let (call, code) = entry.split_once('=').ok_or_else(|| wrong("not [ROLE:]FUNCTION:N=CODE"))?;
-    let parts: Vec<&str> = call.split(':').collect();
-    let (whose, function, nth) = match parts[..] {
-        [function, nth] => (None, function, nth),
-        [whose, function, nth] => (Some(whose), function, nth),
-        _ => return Err(wrong("not [ROLE:]FUNCTION:N=CODE")),
-    };
     // A misspelt name would inject nothing, and a test would pass for it.
     let function = place(functions, function)
         .ok_or_else(|| wrong(&format!("no function `{function}` is exported by cuda-sim")))?;
-    let nth = match nth {
-        "*" => None,
-        nth => Some(nth.parse().ok().filter(|&n| n > 0).ok_or_else(|| wrong("N is a number from 1, or *"))?),
-    };
     let code = Code::parse(code).filter(|code| code.0 != 0).ok_or_else(|| wrong("no such CUresult"))?;
     Ok(whose.is_none_or(|whose| whose == role).then_some(Fault { function, nth, code }))
+}
+
+/// `[ROLE:]FUNCTION:N=CODE`, in its parts.
+pub(crate) struct FaultEntry<'e> {
+    pub whose: Option<&'e str>,
+    pub function: &'e str,
+    /// The call that fails, from 1; none: every call.
+    pub nth: Option<u64>,
+    pub code: &'e str,
+}
+
+impl<'e> FaultEntry<'e> {
+    /// Reads an entry of this variable. Whoever asks for it looks function and code up.
+    pub(crate) fn read(variable: &str, entry: &'e str) -> Result<Self, String> {
+        let wrong = |what: &str| format!("{variable}: `{entry}`: {what}");
+        let shape = || wrong("not [ROLE:]FUNCTION:N=CODE");
+        let (call, code) = entry.split_once('=').ok_or_else(shape)?;
+        let (whose, function, nth) = match call.split(':').collect::<Vec<_>>()[..] {
+            [function, nth] => (None, function, nth),
+            [whose, function, nth] => (Some(whose), function, nth),
+            _ => return Err(shape()),
+        };
+        let number = || wrong("N is a number from 1, or *");
+        let nth = match nth {
+            "*" => None,
+            nth => Some(nth.parse().ok().filter(|&n| n > 0).ok_or_else(number)?),
+        };
+        Ok(Self { whose, function, nth, code })
+    }
 }
 
 /// The first argument of this process, which is its role in this project; empty when it has none.

@@ -36,6 +36,7 @@ mod probe;
 mod signal;
 mod slice;
 mod stream;
+mod toolkit;
 
 pub use carried::carry_kernels;
 pub use context::Context;

@@ -11,6 +11,7 @@ use uva_kernels::KernelSource;
 use crate::cubin_cache::user_cache_folder;
 use crate::error::{CudaError, loader_said};
 use crate::libtorch::{self, AskPython};
+use crate::toolkit;
 
 /// The library's names, newest first. CUDA 12's serves as well: a newer driver runs what it compiles.
 const NAMES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
@@ -416,10 +417,7 @@ fn folders_before_the_loader() -> Vec<PathBuf> {
         folders.extend(torch.parent().map(Path::to_owned));
         folders.push(torch);
     }
-    for variable in ["CUDA_HOME", "CUDA_PATH"] {
-        folders.extend(std::env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from));
-    }
-    folders.push(PathBuf::from("/usr/local/cuda"));
+    folders.extend(toolkit::folders());
     folders
 }
 

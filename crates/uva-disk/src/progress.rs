@@ -1,5 +1,6 @@
 //! One extent on its way: what to ask for next, and what an answer means.
 
+use std::io::ErrorKind;
 use std::thread;
 use std::time::Duration;
 
@@ -8,11 +9,34 @@ use rustix::io::Errno;
 use crate::extent::Extent;
 use crate::seam::Answer;
 
-/// Answers in a row that bring an extent no further, before it is given up.
+/// Answers in a row that bring a read no further, before it is given up.
 const MOST_IN_VAIN: u32 = 1000;
 
 /// How long a read rests that the kernel had no room for.
 const REST: Duration = Duration::from_micros(100);
+
+/// How often a read was answered in vain.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tries {
+    in_vain: u32,
+}
+
+impl Tries {
+    /// An answer brought bytes.
+    pub fn brought(&mut self) {
+        self.in_vain = 0;
+    }
+
+    /// An answer brought none, with this error if any. Whether the read is worth another try: false from the thousandth such
+    /// answer in a row on. Where the kernel had no room for the read, it rests for a moment.
+    pub fn again(&mut self, error: Option<ErrorKind>) -> bool {
+        self.in_vain += 1;
+        if error == Some(ErrorKind::WouldBlock) {
+            thread::sleep(REST);
+        }
+        self.in_vain < MOST_IN_VAIN
+    }
+}
 
 /// An extent of which some bytes may be there already.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +44,7 @@ pub(crate) struct Progress {
     extent: Extent,
     alignment: usize,
     done: usize,
-    in_vain: u32,
+    tries: Tries,
 }
 
 /// The read that an extent needs next.
@@ -55,7 +79,7 @@ pub(crate) struct Failure {
 impl Progress {
     /// Of an extent to be read in blocks of `alignment` bytes.
     pub fn new(extent: Extent, alignment: usize) -> Self {
-        Self { extent, alignment, done: 0, in_vain: 0 }
+        Self { extent, alignment, done: 0, tries: Tries::default() }
     }
 
     /// Which of the reader's files.
@@ -82,6 +106,7 @@ impl Progress {
     /// # Errors
     /// The end of the file before the needed bytes; an error of the device; many answers that brought nothing.
     pub fn take(&mut self, answer: Answer) -> Result<Step, Failure> {
+        let error = answer.err().map(|error| error.kind());
         let why = match answer {
             Ok(0) => return Err(self.failed("the file ends there".to_owned())),
             Ok(read) => {
@@ -92,20 +117,17 @@ impl Progress {
                 // A read begins at a block, so that a block of which a part is missing is read again.
                 let whole = there - there % self.alignment;
                 if whole > self.done {
-                    (self.done, self.in_vain) = (whole, 0);
+                    self.done = whole;
+                    self.tries.brought();
                     return Ok(Step::Again);
                 }
                 format!("{read} bytes come, however often it is read")
             }
             Err(Errno::INTR) => "it is interrupted, however often it is read".to_owned(),
-            Err(Errno::AGAIN) => {
-                thread::sleep(REST);
-                format!("{}, however often it is read", text(Errno::AGAIN))
-            }
+            Err(Errno::AGAIN) => format!("{}, however often it is read", text(Errno::AGAIN)),
             Err(error) => return Err(self.failed(text(error))),
         };
-        self.in_vain += 1;
-        if self.in_vain < MOST_IN_VAIN { Ok(Step::Again) } else { Err(self.failed(why)) }
+        if self.tries.again(error) { Ok(Step::Again) } else { Err(self.failed(why)) }
     }
 
     fn failed(&self, reason: String) -> Failure {

@@ -226,10 +226,11 @@ impl Dataset {
         }
     }
 
-    /// The file of the feature table, and the byte at which its first row begins; `None` of a hop set, which has several.
-    pub fn features_file(&self) -> Option<(&Path, u64)> {
+    /// The file of the feature table, the byte at which its first row begins, and the state in which it was opened; `None` of
+    /// a hop set, which has several.
+    pub fn features_file(&self) -> Option<(&Path, u64, FileState)> {
         let features = &self.graph()?.features;
-        Some((features.path(), features.header().data_offset as u64))
+        Some((features.path(), features.header().data_offset as u64, features.file().state()))
     }
 
     /// The files that hold feature rows of nodes, each with the state in which it was opened: a table's, or those of a hop set.

@@ -106,7 +106,10 @@ impl Runs {
         let (lists, rows) = match by {
             TimedBy::Rank => (profile.lists[..most_lists].to_vec(), profile.rows[..most_rows].to_vec()),
             TimedBy::Random => {
-                let mut lists = shuffled(&profile.lists, timing.seed, LISTS);
+                let order = |wanted: bool, nodes: &[u32], salt| {
+                    if wanted { shuffled(nodes, timing.seed, salt) } else { Vec::new() }
+                };
+                let mut lists = order(timing.lists, &profile.lists, LISTS);
                 let mut left = timing.budget_bytes.saturating_sub(profile.sizes.list_map_bytes);
                 // A list that does not fit is left out, and shorter ones behind it are not.
                 lists.retain(|&node| {
@@ -114,7 +117,7 @@ impl Runs {
                     left = rest.unwrap_or(left);
                     rest.is_some()
                 });
-                let mut rows = shuffled(&profile.rows, timing.seed, ROWS);
+                let mut rows = order(timing.rows, &profile.rows, ROWS);
                 rows.truncate(most_rows);
                 (lists, rows)
             }

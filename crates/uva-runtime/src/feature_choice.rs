@@ -229,7 +229,7 @@ enum Read<'d> {
 impl<'d> Read<'d> {
     fn of(dataset: &'d Dataset, hops: Option<&'d HopBatches>) -> Self {
         let (Some(set), Some(HopBatches { tables, .. })) = (dataset.hops(), hops) else {
-            let file = dataset.features_file().map(|(path, _)| path);
+            let file = dataset.features_file().map(|(path, ..)| path);
             return Self::Table(file, dataset.features().bytes.len() as u64);
         };
         let (mut files, mut bytes) = (Vec::new(), 0);

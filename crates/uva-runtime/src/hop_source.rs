@@ -2,11 +2,10 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use rayon::ThreadPool;
 use uva_disk::{RunFiles, TableShape};
 use uva_graph::{HopTable, Hops};
-use uva_rows::{DiskReads, GatherError};
+use uva_rows::{DiskReads, GatherError, TASK_BYTES, divide, gather_pool};
 
 use crate::RuntimeError;
 use crate::host_rows::failed;
@@ -37,10 +36,7 @@ impl<'a> HopSource<'a> {
                 Some(disk)
             }
         };
-        let pool = match (threads, &disk) {
-            (2.., None) => Some(started(threads).map_err(failed)?),
-            _ => None,
-        };
+        let pool = gather_pool(if disk.is_none() { threads } else { 1 }).map_err(failed)?;
         Ok(Self { hops, tables, disk, pool })
     }
 
@@ -54,25 +50,24 @@ impl<'a> HopSource<'a> {
             tables.zip(out).for_each(|(table, out)| copy(table, runs, out));
             return Ok(DiskReads::default());
         };
-        let shares = divided(runs, pool.current_num_threads());
+        // Of each table every thread copies a part, if it is worth handing out.
+        let row_bytes = self.hops.row_bytes();
+        let bytes = runs.iter().map(ExactSizeIterator::len).sum::<usize>() * row_bytes;
+        let threads = pool.current_num_threads();
+        let shares = divided(runs, bytes.div_ceil(TASK_BYTES).clamp(1, threads));
         let mut tasks = Vec::with_capacity(shares.len() * self.tables.len());
         for (table, out) in tables.zip(out) {
             let mut rest = &mut **out;
             for share in &shares {
                 let rows: usize = share.iter().map(ExactSizeIterator::len).sum();
-                let (part, behind) = std::mem::take(&mut rest).split_at_mut(rows * self.hops.row_bytes());
+                let (part, behind) = std::mem::take(&mut rest).split_at_mut(rows * row_bytes);
                 tasks.push((table, share, part));
                 rest = behind;
             }
         }
-        pool.install(|| tasks.into_par_iter().for_each(|(table, share, part)| copy(table, share, part)));
+        divide(pool, threads, tasks.into_iter(), |(table, share, part)| copy(table, share, part));
         Ok(DiskReads::default())
     }
-}
-
-fn started(threads: usize) -> Result<ThreadPool, GatherError> {
-    let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|index| format!("gather-{index}"));
-    pool.build().map_err(|error| GatherError::Threads { threads, reason: error.to_string() })
 }
 
 /// The rows of these runs in so many parts of about as many rows, one behind the other.

@@ -71,17 +71,12 @@ pub(crate) struct KeptRows {
 /// [`RuntimeError::Missing`] for a reader that the system refuses; [`RuntimeError::Failed`] for a file that is no longer
 /// what the dataset was opened with; [`RuntimeError::Input`] for one that cannot be read.
 pub(crate) fn row_file(dataset: &Dataset, reader: Reader) -> Result<RowFile, RuntimeError> {
-    let (path, offset) = dataset
+    let (path, offset, state) = dataset
         .features_file()
         .ok_or_else(|| RuntimeError::Failed("a hop set has no feature table".to_owned()))?;
     let table = dataset.features();
     let shape = TableShape { offset, rows: table.rows, row_bytes: table.row_bytes() };
-    let opened = RowFile::open(path, shape, reader.kind());
-    let state = dataset.row_files().into_iter().map(|(_, state)| state).next();
-    let opened = match state {
-        Some(state) => opened.and_then(|file| file.since(state)),
-        None => opened,
-    };
+    let opened = RowFile::open(path, shape, reader.kind()).and_then(|file| file.since(state));
     opened.map_err(|error| disk_error(error, reader))
 }
 

@@ -6,6 +6,8 @@
 //! It is strict: the driver has to be open, files have to be open with `O_DIRECT`, memory has to be the device's, and reads
 //! need a context current on the calling thread.
 
+#![allow(non_snake_case, reason = "NVIDIA's names")]
+
 mod settings;
 
 use std::collections::HashSet;
@@ -97,7 +99,6 @@ fn call(function: Function, body: impl FnOnce(&Settings) -> Result<(), u32>) -> 
 }
 
 /// Opens the driver once more.
-#[allow(non_snake_case)]
 #[unsafe(no_mangle)]
 extern "C" fn cuFileDriverOpen() -> Status {
     call(Function::cuFileDriverOpen, |_| {
@@ -107,7 +108,6 @@ extern "C" fn cuFileDriverOpen() -> Status {
 }
 
 /// Closes it once.
-#[allow(non_snake_case)]
 #[unsafe(no_mangle)]
 extern "C" fn cuFileDriverClose_v2() -> Status {
     call(Function::cuFileDriverClose_v2, |_| {
@@ -120,7 +120,6 @@ extern "C" fn cuFileDriverClose_v2() -> Status {
 ///
 /// # Safety
 /// `properties` is null or writable.
-#[allow(non_snake_case)]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuFileDriverGetProperties(properties: *mut Properties) -> Status {
     call(Function::cuFileDriverGetProperties, |settings| {
@@ -148,7 +147,6 @@ unsafe extern "C" fn cuFileDriverGetProperties(properties: *mut Properties) -> S
 ///
 /// # Safety
 /// `handle` is null or writable, `description` null or readable; its descriptor is open.
-#[allow(non_snake_case)]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuFileHandleRegister(
     handle: *mut *mut c_void,
@@ -180,7 +178,6 @@ unsafe extern "C" fn cuFileHandleRegister(
 }
 
 /// Forgets a file.
-#[allow(non_snake_case)]
 #[unsafe(no_mangle)]
 extern "C" fn cuFileHandleDeregister(handle: *mut c_void) {
     // The function says nothing, whatever it is given.
@@ -188,7 +185,6 @@ extern "C" fn cuFileHandleDeregister(handle: *mut c_void) {
 }
 
 /// Registers memory of the device.
-#[allow(non_snake_case)]
 #[unsafe(no_mangle)]
 extern "C" fn cuFileBufRegister(memory: *const c_void, bytes: usize, _flags: c_int) -> Status {
     call(Function::cuFileBufRegister, |_| {
@@ -203,7 +199,6 @@ extern "C" fn cuFileBufRegister(memory: *const c_void, bytes: usize, _flags: c_i
 }
 
 /// Ends what `cuFileBufRegister` began.
-#[allow(non_snake_case)]
 #[unsafe(no_mangle)]
 extern "C" fn cuFileBufDeregister(memory: *const c_void) -> Status {
     call(Function::cuFileBufDeregister, |_| {
@@ -213,7 +208,6 @@ extern "C" fn cuFileBufDeregister(memory: *const c_void) -> Status {
 }
 
 /// Reads from a file to memory of the device: bytes, -1 with `errno`, or a negative CUfileOpError.
-#[allow(non_snake_case)]
 #[unsafe(no_mangle)]
 extern "C" fn cuFileRead(
     handle: *mut c_void,

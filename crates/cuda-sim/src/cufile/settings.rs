@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::settings::role;
+use crate::settings::{FaultEntry, entries, role};
 
 macro_rules! functions {
     ($($name:ident),* $(,)?) => {
@@ -75,28 +75,13 @@ impl Settings {
     }
 }
 
-fn entries(list: Option<String>) -> Vec<String> {
-    let list = list.unwrap_or_default();
-    list.split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(str::to_owned).collect()
-}
-
 /// Reads `[ROLE:]FUNCTION:N=CODE`; nothing where the role is another's.
 fn fault(entry: &str, role: &str) -> Result<Option<Fault>, String> {
+    let FaultEntry { whose, function, nth, code } = FaultEntry::read("CUDA_SIM_CUFILE_FAIL", entry)?;
     let wrong = |what: &str| format!("CUDA_SIM_CUFILE_FAIL: `{entry}`: {what}");
-    let shape = || wrong("not [ROLE:]FUNCTION:N=CODE");
-    let (call, code) = entry.split_once('=').ok_or_else(shape)?;
-    let (whose, function, nth) = match call.split(':').collect::<Vec<_>>()[..] {
-        [function, nth] => (None, function, nth),
-        [whose, function, nth] => (Some(whose), function, nth),
-        _ => return Err(shape()),
-    };
     // A misspelt name would inject nothing, and a test would pass for it.
     let known = FUNCTIONS.iter().find(|(name, _)| *name == function);
     let function = known.ok_or_else(|| wrong("no such function"))?.1;
-    let nth = match nth {
-        "*" => None,
-        nth => Some(nth.parse().ok().filter(|&n| n > 0).ok_or_else(|| wrong("N is a number from 1, or *"))?),
-    };
     let code = code.parse().ok().filter(|&code| code > 0);
     let code = code.ok_or_else(|| wrong("CODE is a number of cufile.h, or an errno for a read"))?;
     let fault = Fault { function, nth, code, calls: AtomicU64::new(0) };

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use cudarc::cufile::sys::{self, CUfileDescr_t, CUfileDrvProps_t, CUfileError_t, CUfileHandle_t, off_t};
 
 use super::status::Status;
-use crate::error;
+use crate::{error, toolkit};
 
 /// The library's name for the loader. Not `libcufile.so`, which only a development package has.
 const LIBRARY: &str = "libcufile.so.0";
@@ -65,13 +65,8 @@ pub(super) fn functions() -> Result<&'static Functions, String> {
 
 /// From the loader's search path, else from a toolkit.
 fn open() -> Result<Functions, String> {
-    let folders = ["CUDA_HOME", "CUDA_PATH"]
-        .into_iter()
-        .filter_map(std::env::var_os)
-        .filter(|folder| !folder.is_empty())
-        .map(PathBuf::from)
-        .chain([PathBuf::from("/usr/local/cuda")]);
-    let in_toolkits = folders.map(|folder| folder.join("lib64").join(LIBRARY)).filter(|file| file.is_file());
+    let toolkits = toolkit::folders().into_iter();
+    let in_toolkits = toolkits.map(|folder| folder.join("lib64").join(LIBRARY)).filter(|file| file.is_file());
     let mut refused = None;
     for place in std::iter::once(PathBuf::from(LIBRARY)).chain(in_toolkits) {
         // SAFETY: the library's initialisers are NVIDIA's (or the simulator's) and may run at any time.

@@ -1,17 +1,17 @@
 //! Rows that go from files to slots on a device past the host's memory, by cuFile.
 
+use std::io::{Error, ErrorKind};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use uva_cuda::cufile::{Cufile, CufileBuffer, CufileFile, ReadFault};
 use uva_cuda::memory::{IpcKind, SharedBuffer};
 use uva_cuda::{Context, Stream};
-use uva_disk::{DiskError, DiskReads, TableShape, WatchedFiles};
+use uva_disk::{DiskError, DiskReads, TableShape, Tries, WatchedFiles};
 
 use crate::error::GatherError;
 
@@ -20,12 +20,6 @@ const THREADS: usize = 16;
 
 /// The most bytes of a read. Several such reads are under way at the same time.
 const LONGEST: u64 = 1 << 20;
-
-/// Answers in a row that bring a read no further, before it is given up.
-const MOST_IN_VAIN: u32 = 1000;
-
-/// How long a read rests that the kernel had no room for.
-const REST: Duration = Duration::from_micros(100);
 
 /// Bytes of each file that a trial reads.
 const TRIED: usize = 4096;
@@ -143,8 +137,8 @@ impl DirectRuns {
         format!("{way}, {THREADS} threads")
     }
 
-    /// Reads the rows of these runs of every table into the slot that begins at byte `slot` of the memory: those of each
-    /// table, in the order of the runs, into its range of the slot. They are there when this returns. The bytes that are
+    /// Reads the rows of these runs of every table into the slot that begins at byte `slot` of the memory. Those of
+    /// each table go into its range of the slot, in the order of the runs. They are there when this returns. The bytes that are
     /// counted as read are those that cuFile was asked for.
     ///
     /// # Errors
@@ -231,7 +225,7 @@ impl Ends {
     }
 
     fn read(&self, piece: Piece) -> Result<(), Failure> {
-        let (mut done, mut in_vain) = (0, 0);
+        let (mut done, mut tries) = (0, Tries::default());
         while done < piece.bytes {
             let failed = |reason: String| Err(Failure { piece, done, reason });
             let (offset, rest) = (piece.offset + done as u64, piece.bytes - done);
@@ -239,25 +233,26 @@ impl Ends {
             let read = unsafe { self.files[piece.file].read(offset, rest, &self.buffer, piece.at + done) };
             match read {
                 Ok(0) => return failed("the file ends there".to_owned()),
-                Ok(read) => (done, in_vain) = (done + read, 0),
-                Err(fault @ ReadFault::System(errno)) if is_passing(errno) => {
-                    in_vain += 1;
-                    if in_vain == MOST_IN_VAIN {
-                        return failed(format!("{fault}, however often it is read"));
-                    }
-                    thread::sleep(REST);
+                Ok(read) => {
+                    done += read;
+                    tries.brought();
                 }
-                Err(fault) => return failed(fault.to_string()),
+                Err(fault) => match passing(&fault) {
+                    Some(kind) if tries.again(Some(kind)) => {}
+                    Some(_) => return failed(format!("{fault}, however often it is read")),
+                    None => return failed(fault.to_string()),
+                },
             }
         }
         Ok(())
     }
 }
 
-/// Whether the same read may succeed the next time: it was interrupted, or the kernel had no room for it.
-fn is_passing(errno: i32) -> bool {
-    use std::io::{Error, ErrorKind};
-    matches!(Error::from_raw_os_error(errno).kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock)
+/// Of which kind a fault is after which the same read may succeed: it was interrupted, or the kernel had no room for it.
+fn passing(fault: &ReadFault) -> Option<ErrorKind> {
+    let ReadFault::System(errno) = fault else { return None };
+    let kind = Error::from_raw_os_error(*errno).kind();
+    matches!(kind, ErrorKind::Interrupted | ErrorKind::WouldBlock).then_some(kind)
 }
 
 impl Drop for DirectRuns {
@@ -393,6 +388,9 @@ mod tests {
     #[test]
     fn only_what_may_be_otherwise_the_next_time_is_read_again() {
         // EINTR, EAGAIN; EIO, EINVAL.
-        assert_eq!([4, 11, 5, 22].map(is_passing), [true, true, false, false]);
+        assert_eq!(
+            [4, 11, 5, 22].map(|errno| passing(&ReadFault::System(errno)).is_some()),
+            [true, true, false, false]
+        );
     }
 }

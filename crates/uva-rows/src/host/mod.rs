@@ -9,6 +9,7 @@ mod mover;
 mod place;
 mod remote;
 mod summed;
+mod threads;
 mod widened;
 
 pub use ahead::{LOOK_AHEAD_MOST, LookAhead, kept_row_bytes};
@@ -18,3 +19,4 @@ pub use file::File;
 pub use mapped::Mapped;
 pub use place::{HostPlace, HostSource, HostTable, Reduction, SumPlace, SumSource};
 pub use remote::{Remote, RemoteCounts};
+pub use threads::{TASK_BYTES, divide, gather_pool};

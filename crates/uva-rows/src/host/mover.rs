@@ -1,18 +1,14 @@
 //! The loops that move rows of host memory: by several threads, checked.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use uva_ops::lists::{Largest, ListsError, Picked, WeightedSums};
 use uva_ops::rows::{LINE, NarrowFloat, RowCopy, RowKind, Source, Way, any_outside, copy_rows};
 
 use super::place::{HostPlace, Reduction, SumPlace};
+use super::threads::{TASK_BYTES, divide, gather_pool};
 use crate::error::GatherError;
 use crate::stack::SummedValues;
-
-/// Bytes that a thread takes at a time. Large enough to hide the cost of handing out work (a few microseconds against
-/// tens), small enough that threads end together.
-const TASK_BYTES: usize = 256 << 10;
 
 /// Lists that a thread sums at a time.
 const TASK_LISTS: usize = 128;
@@ -48,16 +44,7 @@ pub(super) struct Mover {
 impl Mover {
     /// For rows of `row_bytes` bytes, by `threads` threads (0 counts as 1).
     pub fn new(row_bytes: usize, threads: usize) -> Result<Self, GatherError> {
-        let pool = if threads > 1 {
-            let pool = rayon::ThreadPoolBuilder::new()
-                .num_threads(threads)
-                .thread_name(|index| format!("gather-{index}"))
-                .build()
-                .map_err(|error| GatherError::Threads { threads, reason: error.to_string() })?;
-            Some(pool)
-        } else {
-            None
-        };
+        let pool = gather_pool(threads)?;
         Ok(Self { row_bytes, copy: RowCopy::best(), pool })
     }
 
@@ -204,30 +191,6 @@ impl Mover {
 /// Writes the rows of as many lists as there is room for, from a first one, and of maxima the rows' places, if there is
 /// room for them.
 type WriteLists<'w> = dyn Fn(usize, &mut [f32], &mut [i32]) + Sync + 'w;
-
-/// Runs the tasks on `threads` threads, the caller's among them. Each takes the next when it has done one.
-fn divide<T>(
-    pool: &rayon::ThreadPool,
-    threads: usize,
-    tasks: impl Iterator<Item = T> + Send,
-    run: impl Fn(T) + Sync,
-) {
-    let tasks = Mutex::new(tasks);
-    let take_part = || {
-        // The lock is held for as long as it takes to find out where the next task is.
-        let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).next();
-        while let Some(task) = next() {
-            run(task);
-        }
-    };
-    pool.in_place_scope(|scope| {
-        for _ in 1..threads {
-            scope.spawn(|_| take_part());
-        }
-        // This thread starts work at once: waking a sleeping thread may take as long as a whole task.
-        take_part();
-    });
-}
 
 /// Rows that a thread takes at a time. Their bytes are whole lines, so that no two threads write to one where the output
 /// begins on a line.

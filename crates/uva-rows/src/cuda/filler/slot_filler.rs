@@ -267,10 +267,17 @@ impl<S: DeviceSource> SlotFiller<S> {
     }
 }
 
-/// Rows that are [brought](SlotPlace::brought) come first, while the host waits. Then, in this order on the device: wait for
-/// `after`; copy a prepared report and the arrays, and the rows that the host makes;
-/// gather the other rows; take misses into a dynamic cache; sum the rows, or continue the host's sums, if a kernel sums;
-/// complete the report, the stamp last; record `ready`. The arrays are free when `submit` returns.
+/// Rows that are [brought](SlotPlace::brought) come first, while the host waits. The device then does this in order:
+///
+/// - wait for `after`
+/// - copy a prepared report, the arrays, and the rows that the host makes
+/// - gather the other rows
+/// - take misses into a dynamic cache
+/// - sum the rows, or continue the host's sums, if a kernel sums
+/// - complete the report, the stamp last
+/// - record `ready`
+///
+/// The arrays are free when `submit` returns.
 ///
 /// An id that is no row: a kernel notes it in the report and in [`Fill::bad`], and `wait` returns an error. A source on
 /// the CPU refuses it as [`FillError::Rows`] before anything is enqueued.
