@@ -4,8 +4,8 @@
 #   ${UVATRAIN_CACHE:-${XDG_CACHE_HOME:-~/.cache}/uvatrain}/python-3.11-0123456789ab/bin/python3
 #
 # It has what scripts/setup/python-environment.txt lists (torch 2.11, PyG 2.8, numpy, pytest, Lightning, a kernel of
-# Jupyter's, mypy, maturin) for the Python that `python3` is (UVATRAIN_PYTHON names another; 3.10 to 3.13), and nothing of
-# that Python's own packages. The folder's name holds a hash of the list: another list gets another folder. About 2 GB to
+# Jupyter's, mypy, maturin), and nothing of the Python's own packages. That Python is `python3`, or the one that
+# UVATRAIN_PYTHON names; 3.10 to 3.13. The folder's name holds a hash of the list: another list gets another folder. About 2 GB to
 # download and 3.2 GB unpacked. Bytecode is included: an import of torch takes twice as long without it, and dozens of
 # tests start a Python of their own.
 #

@@ -233,6 +233,15 @@ impl Dataset {
         Some((features.path(), features.header().data_offset as u64, features.file().state()))
     }
 
+    /// The node of each original id; `None`: they are the same. For a caller who knows that the ids are those of as many
+    /// nodes, as a map of parts that fits shows.
+    pub(crate) fn nodes_by_original_id(&self) -> Option<Vec<usize>> {
+        let ids = self.original_ids()?;
+        let mut node_of = vec![0; ids.len()];
+        (0..).zip(ids).for_each(|(node, &id)| node_of[id as usize] = node);
+        Some(node_of)
+    }
+
     /// The files that hold feature rows of nodes, each with the state in which it was opened: a table's, or those of a hop set.
     pub fn row_files(&self) -> Vec<(&Path, FileState)> {
         match (self.hops(), self.graph()) {

@@ -57,6 +57,7 @@ pub mod quote;
 pub mod ranges;
 mod ranges_of;
 pub mod reorder;
+mod same;
 pub mod shown;
 pub mod staged;
 mod stamp;

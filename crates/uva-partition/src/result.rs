@@ -8,7 +8,7 @@ use uva_graph::{Csc, Dataset, GraphError, PartitionMap, PartitionSource, Partiti
 
 use crate::auto::Candidate;
 use crate::counts::{self, InLists};
-use crate::options::{Method, Options};
+use crate::options::Options;
 
 /// The most parts between which edges are counted pair by pair.
 pub const MOST_PAIRED: u32 = 64;
@@ -120,7 +120,7 @@ pub(crate) fn cut(lists: &(impl InLists + Sync), of: &[u16], parts: u32) -> (u64
 /// The options from which a partition can be made again.
 fn described(dataset: &Dataset, options: &Options) -> serde_json::Value {
     let mut described = json!({"method": options.method, "refine": options.passes()});
-    if matches!(options.method, Method::Auto | Method::Bgl) {
+    if options.method.makes_blocks() {
         described["block_nodes"] = json!(options.nodes_a_block(dataset.nodes()));
         described["sources"] = json!(options.sources);
         described["count"] = json!(options.count);

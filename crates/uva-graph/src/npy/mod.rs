@@ -11,6 +11,7 @@ pub use array::NpyArray;
 pub(crate) use array::TypedArray;
 pub use header::{Header, HeaderProblem, NpyType};
 pub use rows::NpyRows;
+pub(crate) use writer::HEADER_BYTES;
 pub use writer::{NpyWriter, write_array};
 
 #[cfg(target_endian = "big")]

@@ -10,7 +10,7 @@ use super::header::NpyType;
 use crate::GraphError;
 
 /// Bytes reserved for the header: a multiple of 64, as numpy aligns, with room for two axes of 20 digits each.
-pub(super) const HEADER_BYTES: usize = 128;
+pub(crate) const HEADER_BYTES: usize = 128;
 
 /// Bytes of a header before its literal: magic, version, length.
 const PREFIX_BYTES: usize = 10;

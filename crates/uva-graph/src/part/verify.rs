@@ -1,5 +1,6 @@
 //! Checks the parts of a partition: against its description and its map, and against the dataset that was divided.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
@@ -9,8 +10,11 @@ use uva_mem::files::read_regular;
 use super::closure::Closure;
 use super::outline::WrittenPart;
 use crate::part_of::MOST_BYTES;
-use crate::partition_map::{PARTITION_SUMMARY, is_beside};
-use crate::{Dataset, FeatureTable, GraphError, PartitionMap, PartitionSummary, Split, Verify, names};
+use crate::partition_map::{PARTITION_SUMMARY, is_beside, summary_of};
+use crate::same::{bits, row};
+use crate::{
+    Dataset, ElementType, FeatureTable, GraphError, PartitionMap, PartitionSummary, Split, Verify, names,
+};
 
 /// What was checked of a partition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -67,7 +71,7 @@ pub fn verify_parts(path: &Path, source: Option<&Dataset>) -> Result<CheckedPart
     };
     let description = path.join(PARTITION_SUMMARY);
     let text = read_regular(&description, MOST_BYTES).map_err(GraphError::io(&description, "read"))?;
-    let summary = PartitionSummary::read(path)?;
+    let summary = summary_of(&description, &text)?;
     let written: Vec<WrittenPart> = match summary.other.get("written") {
         None => Vec::new(),
         Some(written) => serde_json::from_value(written.clone()).map_err(|error| {
@@ -79,6 +83,10 @@ pub fn verify_parts(path: &Path, source: Option<&Dataset>) -> Result<CheckedPart
         let said = format!("it has {} entries for {} parts", written.len(), summary.parts);
         return Err(GraphError::invalid(&description, CheckProblem::NotWritten(said)));
     }
+    if let Some(dataset) = source {
+        dataset.check_edges()?;
+    }
+    let node_of = source.and_then(Dataset::nodes_by_original_id);
     let mut checked = CheckedParts { parts: Vec::new(), absent: Vec::new(), with_source: source.is_some() };
     for (number, written) in written.iter().enumerate() {
         if !is_beside(&written.dir) {
@@ -100,7 +108,7 @@ pub fn verify_parts(path: &Path, source: Option<&Dataset>) -> Result<CheckedPart
         one.check_counts(written)?;
         one.check_lists()?;
         if let Some(dataset) = source {
-            one.check_source(dataset)?;
+            one.check_source(dataset, node_of.as_deref())?;
         }
         checked.parts.push(number);
     }
@@ -196,17 +204,11 @@ impl One<'_> {
         Ok(())
     }
 
-    fn check_source(&self, dataset: &Dataset) -> Result<(), GraphError> {
-        dataset.check_edges()?;
-        // The dataset's node of each original id, all of which the map has.
-        let node_of = dataset.original_ids().map(|ids| {
-            let mut node_of = vec![0_usize; ids.len()];
-            (0..).zip(ids).for_each(|(node, &id)| node_of[id as usize] = node);
-            node_of
-        });
+    /// Compares the part with the dataset, whose edges were checked, and whose node of each original id is in `node_of`.
+    fn check_source(&self, dataset: &Dataset, node_of: Option<&[usize]>) -> Result<(), GraphError> {
         let source = |node: usize| {
             let original = self.ids()[node] as usize;
-            node_of.as_ref().map_or(original, |nodes| nodes[original])
+            node_of.map_or(original, |nodes| nodes[original])
         };
         let differs = |node: usize| self.differing(dataset, node, source(node)).map(|found| (node, found));
         if let Some((node, (file, what))) = (0..self.part.nodes()).into_par_iter().find_map_first(differs) {
@@ -263,24 +265,20 @@ impl One<'_> {
         if !list.eq(whole.clone().map(|entry| original(theirs.original_ids, theirs.indices.get(entry)))) {
             return Some((names::INDICES, "neighbours"));
         }
-        let bits = |weights: Option<&[f32]>, list: std::ops::Range<usize>| {
-            weights.map(|weights| weights[list].iter().map(|weight| weight.to_bits()).collect::<Vec<u32>>())
-        };
-        if bits(self.part.weights(), own.clone()) != bits(dataset.weights(), whole.clone()) {
+        let (weights, of_source) = (self.part.weights(), dataset.weights());
+        if weights.is_some() != of_source.is_some()
+            || !bits(weights, own.clone()).eq(bits(of_source, whole.clone()))
+        {
             return Some((names::WEIGHTS, "weights"));
         }
-        let rows = |table: Option<FeatureTable<'_>>, list: std::ops::Range<usize>| {
-            table.map(|table| {
-                let size = table.row_bytes();
-                (table.dim, table.element, table.bytes[list.start * size..list.end * size].to_vec())
-            })
-        };
         let same = rows(self.part.edge_features(), own) == rows(dataset.edge_features(), whole);
         (!same).then_some((names::EDGE_FEATURES, "features of the edges"))
     }
 }
 
-/// Row `row` of rows of `size` bytes.
-fn row(bytes: &[u8], size: usize, row: usize) -> &[u8] {
-    &bytes[row * size..(row + 1) * size]
+/// The rows of a list's entries, with their width and type.
+fn rows(table: Option<FeatureTable<'_>>, list: Range<usize>) -> Option<(usize, ElementType, &[u8])> {
+    let table = table?;
+    let size = table.row_bytes();
+    Some((table.dim, table.element, &table.bytes[list.start * size..list.end * size]))
 }

@@ -1,9 +1,12 @@
 //! Whether a partition in ranges is the dataset that was divided, value by value.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use super::directory::RangeRows;
 use super::parts::RangeParts;
+use crate::same::{bits, row};
 use crate::{Csc, Dataset, FeatureTable, GraphError, Split, meta, names};
 
 /// What differs. The file is the partition's.
@@ -38,12 +41,7 @@ struct Compared<'a> {
 /// About the first value that differs.
 pub(super) fn with_source(parts: &RangeParts, dataset: &Dataset) -> Result<(), GraphError> {
     dataset.check_edges()?;
-    let node_of = dataset.original_ids().map(|ids| {
-        let mut node_of = vec![0; ids.len()];
-        (0..).zip(ids).for_each(|(node, &id)| node_of[id as usize] = node);
-        node_of
-    });
-    let compared = Compared { parts, dataset, node_of };
+    let compared = Compared { parts, dataset, node_of: dataset.nodes_by_original_id() };
     compared.counts()?;
     compared.graph()?;
     parts.here().filter_map(|part| parts.rows(part)).try_for_each(|rows| compared.rows(rows))
@@ -83,7 +81,7 @@ impl Compared<'_> {
     /// The entries of a list as original ids.
     fn list<'c>(csc: &Csc<'c>, node: usize) -> impl Iterator<Item = i64> + use<'c> {
         let csc = *csc;
-        (csc.indptr[node] as usize..csc.indptr[node + 1] as usize).map(move |entry| {
+        entries(&csc, node).map(move |entry| {
             let id = csc.indices.get(entry);
             csc.original_ids.map_or(id, |ids| ids[id as usize])
         })
@@ -97,7 +95,9 @@ impl Compared<'_> {
             let source = self.source(node);
             let what = if !Self::list(&ours, node).eq(Self::list(&theirs, source)) {
                 (names::INDICES, "neighbours")
-            } else if !bits(graph.weights(), &ours, node).eq(bits(dataset.weights(), &theirs, source)) {
+            } else if !bits(graph.weights(), entries(&ours, node))
+                .eq(bits(dataset.weights(), entries(&theirs, source)))
+            {
                 (names::WEIGHTS, "weights")
             } else if row(graph.labels().bytes(), label, node) != row(dataset.labels().bytes(), label, source)
             {
@@ -169,15 +169,9 @@ impl Compared<'_> {
     }
 }
 
-/// Row `row` of rows of `size` bytes.
-fn row(bytes: &[u8], size: usize, row: usize) -> &[u8] {
-    &bytes[row * size..(row + 1) * size]
-}
-
-/// The weights of a node's list, in bits; none where there are no weights.
-fn bits<'w>(weights: Option<&'w [f32]>, csc: &Csc<'_>, node: usize) -> impl Iterator<Item = u32> + use<'w> {
-    let list = csc.indptr[node] as usize..csc.indptr[node + 1] as usize;
-    weights.map_or(&[][..], |weights| &weights[list]).iter().map(|weight| weight.to_bits())
+/// Where a node's list lies.
+fn entries(csc: &Csc<'_>, node: usize) -> Range<usize> {
+    csc.indptr[node] as usize..csc.indptr[node + 1] as usize
 }
 
 fn check_shape(ours: &FeatureTable<'_>, theirs: &FeatureTable<'_>) -> Result<(), CompareProblem> {

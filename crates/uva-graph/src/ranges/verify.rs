@@ -46,9 +46,9 @@ enum CheckProblem {
     Arrays { directory: String, key: &'static str, said: String, found: String },
 }
 
-/// Checks the partition in the directory `path`: that boundaries, counts, the map and original ids fit each other, that
-/// the graph is one, that all elements of the arrays are those that were written, and that no feature value is NaN or
-/// infinite. With the dataset that was divided, also that every row, list and split is that of the dataset. Parts that
+/// Checks the partition in the directory `path`: boundaries, counts, the map and original ids have to fit each other, and
+/// the graph has to be one. All elements of the arrays have to be those that were written, and no feature value may be NaN
+/// or infinite. With the dataset that was divided, also that every row, list and split is that of the dataset. Parts that
 /// are not here are left out. Uses the current rayon pool.
 ///
 /// # Errors

@@ -13,7 +13,7 @@ use crate::disk_space::{self, BytesOnDisk};
 use crate::files::{edge_table, table_element};
 use crate::graph_files::GraphFiles;
 use crate::hash::ArrayHash;
-use crate::npy::NpyArray;
+use crate::npy::{HEADER_BYTES, NpyArray};
 use crate::part::directory_name;
 use crate::part_of::{MOST_BYTES, fingerprint_of};
 use crate::partition_map::PARTITION_SUMMARY;
@@ -23,7 +23,7 @@ use crate::staged::{StagedDirectory, flush};
 use crate::{Dataset, GraphError, Labels, Meta, PartitionMap, Progress, Split, names};
 
 /// Bytes of the header of a `.npy` file.
-const HEADER: u64 = 128;
+const HEADER: u64 = HEADER_BYTES as u64;
 
 /// Bytes of the description for each part, and of a directory's `meta.json`, rounded up.
 const DESCRIPTIONS: u64 = 16 << 10;
@@ -38,8 +38,8 @@ const DESCRIPTIONS: u64 = 16 << 10;
 /// of some 64 MiB. Besides these it takes [`memory_bytes`].
 ///
 /// # Errors
-/// If the map does not fit, the dataset is a part itself, `out` exists, an id of the dataset is no node (its stamp is older
-/// than the file), the disk has no room, or the system refuses to write. Nothing is left behind then.
+/// If the map does not fit, the dataset is a part itself, or `out` exists. If an id of the dataset is no node (its stamp is
+/// older than the file), the disk has no room, or the system refuses to write. Nothing is left behind then.
 ///
 /// # Panics
 /// If the dataset was opened with [`Verify::HeadersOnly`](crate::Verify::HeadersOnly) and its content is wrong.
@@ -189,16 +189,12 @@ fn meta_of(dataset: &Dataset) -> Meta {
 /// The nodes part by part, and within a part in ascending order of original ids.
 fn order_of(dataset: &Dataset, map: &PartitionMap, book: &RangeBook) -> Result<NodeOrder, GraphError> {
     // The node of each original id. The map has an entry for each of these, and they differ: they are all there.
-    let node_of = dataset.original_ids().map(|ids| {
-        let mut node_of = vec![0_i64; ids.len()];
-        (0..).zip(ids).for_each(|(node, &id)| node_of[id as usize] = node);
-        node_of
-    });
+    let node_of = dataset.nodes_by_original_id();
     let mut next = book.boundaries().to_vec();
     let mut first = vec![0_i64; dataset.nodes()];
     for (original, &part) in map.of.iter().enumerate() {
         let place = &mut next[usize::from(part)];
-        first[*place as usize] = node_of.as_ref().map_or(original as i64, |nodes| nodes[original]);
+        first[*place as usize] = node_of.as_ref().map_or(original, |nodes| nodes[original]) as i64;
         *place += 1;
     }
     NodeOrder::from_first(dataset.nodes(), &first)

@@ -70,7 +70,7 @@ impl Watch<'_> {
         }
         door.answer(janitor)?;
         if let Some(vacant) = door.vacant() {
-            let of_rank = if door.is_ranked() { format!(" as rank {vacant}") } else { String::new() };
+            let of_rank = door.as_rank(vacant);
             let running = fleet.members[0].process.ended.is_none();
             if running && self.command.as_mut().is_some_and(|command| command.note_is_due(Instant::now())) {
                 observer.note(&format!(
@@ -115,6 +115,9 @@ impl Watch<'_> {
         let attached = places.filter_map(|(rank, place)| Some((rank, place.attached.as_ref()?)));
         let out: Vec<_> =
             attached.filter(|(rank, of)| !of.takes_batches() && !self.ranks[*rank].retired).collect();
+        if out.is_empty() {
+            return;
+        }
         // Not reaped here: its end is heard of elsewhere.
         let runs = command.process.pidfd.is_alive().unwrap_or(true);
         self.retire(&out, runs);
@@ -131,7 +134,7 @@ impl Watch<'_> {
             format!("rank {rank} (process {}) {}", attached.pidfd.pid(), self.whereabouts(*rank, CONSUMER))
         });
         let described = described.collect::<Vec<_>>().join(" and ");
-        let several = self.ranks.len() > 1 && !out.is_empty();
+        let several = self.ranks.len() > 1;
         let Some(command) = self.command.as_mut().filter(|command| several && command.first_out.is_none())
         else {
             return;
@@ -189,7 +192,7 @@ impl Watch<'_> {
             };
             if self.cause.is_none() && self.interrupted.is_none() {
                 let refused = door.refused.take().map_or_else(String::new, |why| format!(" ({why})"));
-                let of_rank = if door.is_ranked() { format!(" as rank {vacant}") } else { String::new() };
+                let of_rank = door.as_rank(vacant);
                 self.blame(
                     Nearness::Failed,
                     since_boot(),
@@ -205,7 +208,7 @@ impl Watch<'_> {
             (_, Some(first)) => format!("; the first of its ranks to end: {first}"),
             (None, None) => format!(" {}", self.whereabouts(0, CONSUMER)),
             (Some(rank), None) => {
-                let of_rank = if door.is_ranked() { format!(" as rank {rank}") } else { String::new() };
+                let of_rank = door.as_rank(rank);
                 let refused =
                     door.refused.as_ref().map_or_else(String::new, |why| format!(" (refused: {why})"));
                 format!(" before it had attached{of_rank}{refused}")

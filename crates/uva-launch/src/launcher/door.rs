@@ -97,6 +97,11 @@ impl Door {
         self.secrets.is_some()
     }
 
+    /// ` as rank N` of a place in a run with ranks, for messages; in others nothing.
+    pub fn as_rank(&self, place: usize) -> String {
+        if self.is_ranked() { format!(" as rank {place}") } else { String::new() }
+    }
+
     /// The processes that were admitted.
     pub fn attached(&self) -> impl Iterator<Item = &AttachedProcess> {
         self.places.iter().filter_map(|place| place.attached.as_ref())
