@@ -1,12 +1,13 @@
 //! One operator on one panel of columns, all hops: columns do not depend on each other, so nothing but the kept rows
 //! ever has to be stored.
 
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 use std::path::Path;
 
 use rayon::ThreadPool;
 use rayon::prelude::*;
 use uva_graph::GraphError;
+use uva_mem::ZeroedPages;
 use uva_ops::Vectors;
 use uva_ops::lists::{ListsError, add_scaled};
 
@@ -51,11 +52,37 @@ pub(crate) trait Follow {
 struct Tables {
     width: usize,
     /// What the operator is applied to.
-    x: Vec<f32>,
+    x: Values,
     /// The last sum, or what becomes the next.
-    sums: Vec<f32>,
+    sums: Values,
     /// The sum before the last (`ppr`), or that of the series (`heat`); else empty.
-    other: Vec<f32>,
+    other: Values,
+}
+
+/// Values of a table, zeros at first. Sums read its rows at random, so that it lies on large pages where the system has them.
+struct Values(ZeroedPages);
+
+impl Values {
+    /// So many; `folder` is named where there is no memory for them.
+    fn zeros(values: usize, folder: &Path) -> Result<Self, GraphError> {
+        let pages = ZeroedPages::new(values * size_of::<f32>());
+        pages.map(Self).map_err(GraphError::io(folder, "get memory for the tables of"))
+    }
+}
+
+impl Deref for Values {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        // Pages begin at a multiple of the type's size.
+        bytemuck::cast_slice(self.0.bytes())
+    }
+}
+
+impl DerefMut for Values {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        bytemuck::cast_slice_mut(self.0.bytes_mut())
+    }
 }
 
 /// Stores all hops of the operator for these columns. False if it was stopped.
@@ -69,7 +96,8 @@ pub(crate) fn run(
     let width = columns.len();
     let size = task.nodes * width;
     let other = if task.operator.tables() > 2 { size } else { 0 };
-    let mut tables = Tables { width, x: vec![0.0; size], sums: vec![0.0; size], other: vec![0.0; other] };
+    let zeros = |values| Values::zeros(values, folder);
+    let mut tables = Tables { width, x: zeros(size)?, sums: zeros(size)?, other: zeros(other)? };
     pool.install(|| task.features.write(&(0..task.nodes), columns, &mut tables.x));
     for hop in 1..=task.hops {
         let (last, sums) = (hop == task.hops, task.operator.sums());
@@ -126,7 +154,7 @@ impl Tables {
         let width = self.width;
         let is_ppr = matches!(task.operator, Operator::Ppr { .. });
         // What is summed, and where the sums go.
-        let (from, to) = match is_ppr && step > 1 {
+        let (from, to): (&[f32], &mut [f32]) = match is_ppr && step > 1 {
             true => (&self.sums, &mut self.other),
             false => (&self.x, &mut self.sums),
         };
