@@ -2,7 +2,7 @@
 """Measures rows from disk beside the device itself, beside mapped tables, and beside GraphBolt on the same files.
 
     PYTHON scripts/measure/disk_rows.py [--binary target/release/uvatrain] [--graphbolt-python PYTHON] [--dir DIR]
-                                        [--nodes 4000000] [--rounds 2] [--out docs/results/disk-rows.json]
+                                        [--nodes 4000000] [--rounds 3] [--limited-rounds 1] [--out docs/results/disk-rows.json]
 
 The graph is a power law whose rows take 1 KiB. `limit` is a control group with a quarter of the table's bytes, page cache
 included; before each run under it the table's pages are dropped from the system's cache. Compared are:
@@ -10,12 +10,13 @@ included; before each run under it the table's pages are dropped from the system
   device     reads a second of `bench pipeline --features disk`, and those of fio: random reads with O_DIRECT by io_uring,
              of the mean size of ours, 64 under way
   training   `train` under the limit: the table mapped (`--features memory`), and from disk behind a host cache
-  loading    batches without a model under the limit: uvatrain.Loader from disk behind a host cache, and GraphBolt's DataLoader
-             over a TorchBasedFeature of the mapped table. Its release for pip has neither a cache in host memory nor a
+  loading    batches without a model under the limit: uvatrain.Loader from disk, which looks ahead and has no host cache, and GraphBolt's
+             DataLoader over a TorchBasedFeature of the mapped table. Its release for pip has neither a cache in host memory nor a
              feature on disk
   in memory  `train` without a limit: the table in memory, and from disk with a host cache of 40 % of the table
 
-Rounds are interleaved, and medians count. PYTHON has this checkout's module (scripts/check/python.sh says how), and
+Rounds are interleaved, and medians count. A batch of a mapped table under the limit takes about a minute, since each missing
+page brings its neighbours: so there are few batches and rounds with the limit. PYTHON has this checkout's module (scripts/check/python.sh says how), and
 --graphbolt-python is what `scripts/peers/environment.sh dgl` prints. Needs root for the control group, and fio.
 """
 import argparse
@@ -82,12 +83,12 @@ def trained(binary, data, folder, batch, options, limit=None):
             "reader": lines[0]["in_force"]["features"]}
 
 
-def loading(data, batch, cache):
+def loading(data, batch):
     """A pass of our loader: batches a second. Runs in a process of its own, under the limit."""
     import uvatrain
 
     loader = uvatrain.Loader(str(data), fanouts=[int(one) for one in FANOUTS.split(",")], batch_size=batch, features="disk",
-                             host_cache=cache, drop_last=True)
+                             drop_last=True)
     passed = 0
     for number, one in enumerate(loader):
         if number == 0:
@@ -123,13 +124,15 @@ def main():
     arguments.add_argument("--dir", type=Path, help="where the graph is made: not on a tmpfs")
     arguments.add_argument("--nodes", type=int, default=4_000_000)
     arguments.add_argument("--batch-size", type=int, default=512)
-    arguments.add_argument("--batches", type=int, default=10)
-    arguments.add_argument("--rounds", type=int, default=2)
+    arguments.add_argument("--batches", type=int, default=60, help="of a run without a limit")
+    arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--limited-batches", type=int, default=4)
+    arguments.add_argument("--limited-rounds", type=int, default=1)
     arguments.add_argument("--out", type=Path)
-    arguments.add_argument("--loading", nargs=2, metavar=("DATA", "CACHE"), help=argparse.SUPPRESS)
+    arguments.add_argument("--loading", metavar="DATA", help=argparse.SUPPRESS)
     chosen = arguments.parse_args()
     if chosen.loading:
-        loading(Path(chosen.loading[0]), chosen.batch_size, chosen.loading[1])
+        loading(Path(chosen.loading), chosen.batch_size)
         return
     if shutil.which("fio") is None:
         sys.exit("disk_rows: fio is not installed (apt install fio)")
@@ -157,15 +160,7 @@ def main():
             found["device_read_bytes"] = size
             cell("device: ours, reads/s", told["disk"]["reads_per_second"])
             cell(f"device: fio, {size} bytes, reads/s", fio)
-            cell("training: mapped", trained(chosen.binary, data, folder, chosen.batch_size, ["--features", "memory"], limit))
-            disk = ["--features", "disk", "--host-cache", cache]
-            cell("training: disk", trained(chosen.binary, data, folder, chosen.batch_size, disk, limit))
-            ours = [sys.executable, __file__, "--loading", data, cache, "--batch-size", chosen.batch_size]
-            cell("loading: uvatrain", float(run(ours, limit, data)))
-            if chosen.graphbolt_python:
-                theirs = [chosen.graphbolt_python, "-c", GRAPHBOLT, data, chosen.batch_size, FANOUTS]
-                cell("loading: graphbolt, mapped", float(run(theirs, limit, data)))
-        # Pages of the table are in memory from here on.
+        # The table is in the system's cache from here on.
         with open(data / "feat.npy", "rb") as file:
             while file.read(1 << 24):
                 pass
@@ -173,6 +168,16 @@ def main():
             cell("in memory: memory", trained(chosen.binary, data, folder, chosen.batch_size, ["--features", "memory"]))
             disk = ["--features", "disk", "--host-cache", f"{table * 2 // 5 >> 20}MiB"]
             cell("in memory: disk, cache of 40 %", trained(chosen.binary, data, folder, chosen.batch_size, disk))
+        shorten(data / "train_idx.npy", chosen.limited_batches * chosen.batch_size)
+        for _ in range(chosen.limited_rounds):
+            cell("training: mapped", trained(chosen.binary, data, folder, chosen.batch_size, ["--features", "memory"], limit))
+            disk = ["--features", "disk", "--host-cache", cache]
+            cell("training: disk", trained(chosen.binary, data, folder, chosen.batch_size, disk, limit))
+            ours = [sys.executable, __file__, "--loading", data, "--batch-size", chosen.batch_size]
+            cell("loading: uvatrain", float(run(ours, limit, data)))
+            if chosen.graphbolt_python:
+                theirs = [chosen.graphbolt_python, "-c", GRAPHBOLT, data, chosen.batch_size, FANOUTS]
+                cell("loading: graphbolt, mapped", float(run(theirs, limit, data)))
     if chosen.out:
         chosen.out.write_text(json.dumps(found, indent=1) + "\n")
 

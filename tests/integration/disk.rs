@@ -215,6 +215,34 @@ fn a_command_gets_the_same_columns_and_half_precision_rows_are_widened_alike() {
     assert!(disk["disk"]["reads_per_second"].as_f64().unwrap() > 0.0, "{disk}");
 }
 
+/// 300 MB of rows, and a limit on what each process may allocate that holds libtorch, threads and stacks, but no table.
+/// The pages of mapped files do not count, so the index arrays may be mapped.
+#[test]
+fn a_table_larger_than_the_memory_a_process_may_allocate_is_trained_on_with_the_losses_of_memory() {
+    const MOST_KIB: u64 = 200_000;
+    let temp = directory();
+    let graph =
+        "generate graph --nodes 300000 --avg-degree 6 --feat-dim 256 --classes 4 --train-share 0.01 --seed 5";
+    uvatrain(temp.path(), graph.split_whitespace()).run().succeeds();
+    let table = fs::metadata(temp.path().join("graph/feat.npy")).unwrap().len();
+    assert!(table > MOST_KIB * 1024 * 3 / 2, "{table} bytes");
+    let (expected, ..) = learned(temp.path(), "--epochs 1 --eval sampled --features memory");
+    let line = format!("{TRAIN} --metrics run.jsonl --epochs 1 --eval sampled --features disk");
+    let limited = |options: &str| {
+        let line = format!("{line} {options}");
+        uvatrain_behind(temp.path(), &format!("ulimit -d {MOST_KIB}"), line.split_whitespace()).run()
+    };
+    for reader in ["auto", "pread"] {
+        limited(&format!("--host-cache 16MiB --reader {reader}")).succeeds();
+        let metrics = Metrics::read(&temp.path().join("run.jsonl"));
+        assert_eq!(metrics.trained(), expected.0, "{reader}");
+        let end = metrics.of("end").last().unwrap();
+        assert!(end["disk"]["bytes_read"].as_u64().unwrap() > 0, "{end}");
+    }
+    // Memory for the whole table is refused by the system: the limit holds.
+    limited(&format!("--host-cache {}MiB", table >> 20)).refuses(1, &["memory"]);
+}
+
 #[test]
 fn options_that_cannot_work_are_refused_with_what_to_do() {
     let temp = directory();

@@ -17,8 +17,10 @@ torch = pytest.importorskip("torch")
 
 import uvatrain
 from ddp_worker import loss_of, model_for
+from graphs import write_graph
 
 WORKER = Path(__file__).with_name("ddp_worker.py")
+HOP_WORKER = Path(__file__).with_name("hop_ddp_worker.py")
 EPOCHS = 2
 NEVER = 10**9
 
@@ -38,15 +40,16 @@ def a_free_port() -> int:
         return probe.getsockname()[1]
 
 
-def run_together(data: Path, out: Path, ranks: int) -> list[dict]:
+def run_together(ranks: int, out: Path, worker: Path, *args: object) -> list:
+    """What each rank wrote down. `args`: of the worker."""
     out.mkdir()
-    command = torchrun("--standalone", "--nproc-per-node", ranks, WORKER, data, out, EPOCHS, NEVER)
+    command = torchrun("--standalone", "--nproc-per-node", ranks, worker, *args)
     ended = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stderr
     return records(out, ranks)
 
 
-def records(out: Path, ranks: int) -> list[dict]:
+def records(out: Path, ranks: int) -> list:
     return [json.loads((out / f"rank{rank}.json").read_text()) for rank in range(ranks)]
 
 
@@ -58,7 +61,8 @@ def alone(data: Path) -> dict[tuple[int, int], str]:
 
 @pytest.fixture(scope="module")
 def two_ranks(graph: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
-    return run_together(graph, tmp_path_factory.mktemp("ddp") / "two", 2)
+    out = tmp_path_factory.mktemp("ddp") / "two"
+    return run_together(2, out, WORKER, graph, out, EPOCHS, NEVER)
 
 
 def test_ranks_get_disjoint_batches_as_many_each_and_what_is_in_them_does_not_depend_on_the_ranks(
@@ -166,6 +170,20 @@ def test_a_rank_that_dies_under_the_launcher_is_named_and_leaves_nothing(
     # Whoever held stderr has ended; nothing else may name the folder.
     left = [pid for pid in filter(str.isdigit, os.listdir("/proc")) if is_of(pid, str(tmp_path).encode())]
     assert left == []
+
+
+def test_one_two_and_three_ranks_over_a_hop_set_have_the_same_losses(tmp_path: Path):
+    hops = uvatrain.propagate(write_graph(tmp_path / "graph"), tmp_path / "hops", operator="sym,row", hops=2)
+    losses = []
+    for ranks in (1, 2, 3):
+        out = tmp_path / f"{ranks}"
+        each = run_together(ranks, out, HOP_WORKER, hops.path, out)
+        assert all(one == each[0] for one in each)
+        losses.append(torch.tensor(each[0]))
+    # Two epochs of five steps, in which something is learned.
+    assert len(losses[0]) == 10 and losses[0][-1] < losses[0][0]
+    for one in losses[1:]:
+        torch.testing.assert_close(one, losses[0], rtol=0, atol=1e-6)
 
 
 def test_the_rank_is_that_of_the_environment_unless_it_is_given(graph: Path, monkeypatch: pytest.MonkeyPatch):
