@@ -6,8 +6,9 @@
 Each rank gets every world_size-th batch of the epoch, and all get as many. What is in a batch depends on the seed, the
 epoch and its number only, not on the ranks. On several machines every one has its own copy of DATA.
 
-With --parts each rank trains on a part of its own. PARTS is the directory that `uvatrain partition` wrote, with as many
-parts as there are ranks; a machine needs the parts of its ranks and partition.json.
+With --parts PARTS is the directory that `uvatrain partition` wrote, with as many parts as there are ranks. Each rank trains
+on a part of its own; a machine needs the parts of its ranks and partition.json. If the parts are ranges (--layout ranges),
+ranks divide the batches of the whole graph, and get feature rows from each other; a machine needs `graph` too.
 """
 
 import argparse

@@ -7,6 +7,7 @@ use std::time::Instant;
 use serde::Serialize;
 use uva_mem::FileState;
 
+use crate::divided::{DividedFiles, OwnRows};
 use crate::files::Files;
 use crate::graph_files::GraphFiles;
 use crate::hop_rows::{HopFiles, HopRows, Hops};
@@ -82,6 +83,8 @@ impl Repeats {
 enum Content {
     /// A graph, with features and labels of its nodes.
     Graph(Arc<Files>),
+    /// A graph with one part's feature rows, and labels of its nodes.
+    Divided(Arc<DividedFiles>),
     /// Rows of hops, with their labels.
     Hops(Arc<HopFiles>),
 }
@@ -90,6 +93,9 @@ enum Content {
 ///
 /// A hop set can stand for one ([`Dataset::of_hops`]). Its nodes are its rows, and it has no graph: lists, edges and
 /// original ids are absent. [`Dataset::hops`] lends its rows.
+///
+/// So can one part of a partition in ranges ([`RangeParts::dataset`](crate::ranges::RangeParts::dataset)): the whole graph,
+/// and the feature rows of one range of its nodes. [`Dataset::own_rows`] lends these.
 #[derive(Clone, Debug)]
 pub struct Dataset {
     path: PathBuf,
@@ -152,11 +158,31 @@ impl Dataset {
         })
     }
 
+    /// The graph and one part's rows of a partition in ranges, as a dataset; `path` is the directory of the graph.
+    pub(crate) fn of_divided(
+        path: PathBuf,
+        name: String,
+        files: DividedFiles,
+        checks: Verification,
+    ) -> Dataset {
+        let classes = files.graph.classes();
+        let content = Content::Divided(Arc::new(files));
+        Dataset { path, name, classes, content, chosen: None, verification: checks }
+    }
+
     /// The rows of a hop set; `None` if the dataset has a graph.
     pub fn hops(&self) -> Option<Hops<'_>> {
         match &self.content {
-            Content::Graph(_) => None,
+            Content::Graph(_) | Content::Divided(_) => None,
             Content::Hops(files) => Some(Hops::of(files)),
+        }
+    }
+
+    /// The feature rows that are here, where others are with other ranks; `None` of any other dataset.
+    pub fn own_rows(&self) -> Option<OwnRows<'_>> {
+        match &self.content {
+            Content::Graph(_) | Content::Hops(_) => None,
+            Content::Divided(files) => Some(OwnRows::of(files)),
         }
     }
 
@@ -173,7 +199,7 @@ impl Dataset {
     /// How many nodes there are; of a hop set its rows.
     pub fn nodes(&self) -> usize {
         match &self.content {
-            Content::Graph(files) => files.graph.nodes(),
+            Content::Graph(_) | Content::Divided(_) => self.csc().nodes(),
             Content::Hops(files) => files.nodes.values().len(),
         }
     }
@@ -208,10 +234,11 @@ impl Dataset {
         let Some(files) = self.graph() else {
             return Csc { indptr: &[0], indices: Indices::I32(&[]), original_ids: None, degrees: None };
         };
-        files.graph.csc()
+        files.csc()
     }
 
-    /// The feature rows. Of a hop set shape and type of one hop, without bytes: [`hops`](Self::hops) lends its rows.
+    /// The feature rows. Of a hop set shape and type of one hop, without bytes: [`hops`](Self::hops) lends its rows. The
+    /// same of a divided dataset: [`own_rows`](Self::own_rows) lends those that are here.
     pub fn features(&self) -> FeatureTable<'_> {
         match &self.content {
             Content::Graph(files) => FeatureTable {
@@ -220,6 +247,7 @@ impl Dataset {
                 dim: files.features.shape()[1],
                 element: files.element,
             },
+            Content::Divided(files) => FeatureTable { bytes: &[], rows: self.nodes(), ..files.features() },
             Content::Hops(files) => {
                 FeatureTable { bytes: &[], rows: self.nodes(), dim: files.dim, element: files.element }
             }
@@ -227,9 +255,9 @@ impl Dataset {
     }
 
     /// The file of the feature table, the byte at which its first row begins, and the state in which it was opened; `None` of
-    /// a hop set, which has several.
+    /// a hop set, which has several, and of a divided dataset, whose rows are not all here.
     pub fn features_file(&self) -> Option<(&Path, u64, FileState)> {
-        let features = &self.graph()?.features;
+        let features = &self.whole()?.features;
         Some((features.path(), features.header().data_offset as u64, features.file().state()))
     }
 
@@ -244,16 +272,18 @@ impl Dataset {
 
     /// The files that hold feature rows of nodes, each with the state in which it was opened: a table's, or those of a hop set.
     pub fn row_files(&self) -> Vec<(&Path, FileState)> {
-        match (self.hops(), self.graph()) {
-            (Some(hops), _) => hops.all_files().collect(),
-            (None, Some(graph)) => vec![(graph.features.path(), graph.features.file().state())],
-            (None, None) => Vec::new(),
-        }
+        let table = match &self.content {
+            Content::Graph(files) => &files.features,
+            Content::Divided(files) => &files.table,
+            Content::Hops(files) => return Hops::of(files).all_files().collect(),
+        };
+        vec![(table.path(), table.file().state())]
     }
 
-    /// The feature rows of the edges, row `i` for entry `i` of the neighbour lists; `None` if the dataset has none.
+    /// The feature rows of the edges, row `i` for entry `i` of the neighbour lists; `None` if the dataset has none, or
+    /// is divided.
     pub fn edge_features(&self) -> Option<FeatureTable<'_>> {
-        let (array, element) = self.graph()?.edge_features.as_ref()?;
+        let (array, element) = self.whole()?.edge_features.as_ref()?;
         let (rows, dim) = (array.shape()[0], array.shape()[1]);
         Some(FeatureTable { bytes: array.bytes(), rows, dim, element: *element })
     }
@@ -262,6 +292,7 @@ impl Dataset {
     pub fn labels(&self) -> Labels<'_> {
         match &self.content {
             Content::Graph(files) => files.graph.labels.values(),
+            Content::Divided(files) => files.graph.labels.values(),
             Content::Hops(files) => files.labels.values(),
         }
     }
@@ -272,6 +303,7 @@ impl Dataset {
         match (&self.chosen, &self.content) {
             (Some(chosen), _) if chosen.split == split => &chosen.ids,
             (_, Content::Graph(files)) => files.graph.splits[split as usize].values(),
+            (_, Content::Divided(files)) => files.graph.splits[split as usize].values(),
             (_, Content::Hops(files)) => files.split(split),
         }
     }
@@ -305,7 +337,7 @@ impl Dataset {
 
     /// The id that each node had before the dataset was reordered; `None` if it never was.
     pub fn original_ids(&self) -> Option<&[i64]> {
-        self.graph()?.graph.original_ids.as_ref().map(|ids| ids.values())
+        self.graph()?.original_ids.as_ref().map(|ids| ids.values())
     }
 
     /// Which part of a partitioned dataset this is; `None` if it is a whole one.
@@ -317,15 +349,18 @@ impl Dataset {
     pub fn meta(&self) -> &Meta {
         match &self.content {
             Content::Graph(files) => &files.graph.meta,
+            Content::Divided(files) => &files.graph.meta,
             Content::Hops(files) => &files.meta,
         }
     }
 
     /// 16 hex digits that identify the content: equal for every copy of the dataset, regardless of its name and
-    /// location. Shapes and classes count completely, each array by a sample of at most 16,384 words.
+    /// location. Shapes and classes count completely, each array by a sample of at most 16,384 words. That
+    /// of a divided dataset is the one of the dataset that was divided.
     pub fn fingerprint(&self) -> String {
         match &self.content {
             Content::Graph(files) => fingerprint::of(files),
+            Content::Divided(files) => files.fingerprint.clone(),
             Content::Hops(files) => files.fingerprint.clone(),
         }
     }
@@ -347,7 +382,7 @@ impl Dataset {
 
     /// The weights of the edges, in the order of the lists; `None` if the dataset has none.
     pub fn weights(&self) -> Option<&[f32]> {
-        self.graph()?.graph.weights.as_ref().map(|weights| weights.values())
+        self.graph()?.weights.as_ref().map(|weights| weights.values())
     }
 
     /// The same for samplers that pick edges by their weights, after one parallel pass over them. With
@@ -356,7 +391,7 @@ impl Dataset {
     /// # Errors
     /// If the dataset has no weights, or one is negative: with the file, the offset and the value.
     pub fn weights_to_pick_by(&self) -> Result<&[f32], GraphError> {
-        let Some(weights) = self.graph().and_then(|files| files.graph.weights.as_ref()) else {
+        let Some(weights) = self.graph().and_then(|files| files.weights.as_ref()) else {
             let missing = std::io::Error::new(
                 std::io::ErrorKind::NotFound,
                 "there is none: edges that are picked by weight need one (docs/data-format.md)",
@@ -376,35 +411,49 @@ impl Dataset {
     /// About the first wrong value.
     pub fn check_edges(&self) -> Result<(), GraphError> {
         match self.graph() {
-            Some(files) if !self.verification.edges_checked => verify::edges(&files.graph),
+            Some(files) if !self.verification.edges_checked => verify::edges(files),
             _ => Ok(()),
         }
     }
 
     /// The error about entry `position` of `indices.npy`, which is no node.
     pub(crate) fn wrong_neighbour(&self, position: usize) -> GraphError {
-        verify::wrong_neighbour(&self.files().graph, position, self.csc().indices.get(position))
+        verify::wrong_neighbour(self.some_graph(), position, self.csc().indices.get(position))
     }
 
     /// The same for a split.
     pub(crate) fn wrong_split_id(&self, split: Split, position: usize) -> GraphError {
-        let ids = &self.files().graph.splits[split as usize];
+        let ids = &self.some_graph().splits[split as usize];
         verify::wrong_id(ids.array(), position, ids.values()[position], self.nodes())
     }
 
     /// The files behind the views, for code that copies them.
     ///
     /// # Panics
-    /// On a hop set, which nobody reorders.
+    /// On a hop set and on a divided dataset, which nobody copies.
     pub(crate) fn files(&self) -> &Files {
-        self.graph().expect("a hop set has no graph to copy")
+        self.whole().expect("only a graph with all its feature rows is copied")
     }
 
-    fn graph(&self) -> Option<&Files> {
+    /// The files, if all are here and there is a graph.
+    fn whole(&self) -> Option<&Files> {
         match &self.content {
             Content::Graph(files) => Some(files),
+            Content::Divided(_) | Content::Hops(_) => None,
+        }
+    }
+
+    fn graph(&self) -> Option<&GraphFiles> {
+        match &self.content {
+            Content::Graph(files) => Some(&files.graph),
+            Content::Divided(files) => Some(&files.graph),
             Content::Hops(_) => None,
         }
+    }
+
+    /// The graph's files, for errors about what is in them.
+    fn some_graph(&self) -> &GraphFiles {
+        self.graph().expect("a hop set has no graph, so nothing of it is wrong")
     }
 
     /// The checks done when the dataset was opened, and their duration.

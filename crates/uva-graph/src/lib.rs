@@ -37,6 +37,7 @@
 pub mod csc;
 pub mod dataset;
 pub mod disk_space;
+mod divided;
 pub mod error;
 mod feature_element;
 mod files;
@@ -66,6 +67,7 @@ pub mod verify;
 pub mod views;
 
 pub use dataset::{Dataset, Repeats, Verification, Verify};
+pub use divided::OwnRows;
 pub use error::GraphError;
 pub use feature_element::{edge_feature_element, feature_element};
 pub use graph_files::label_columns;

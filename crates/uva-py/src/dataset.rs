@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use uva_graph::{Dataset as Graph, Indices, Labels, Split, Verify};
+use uva_graph::ranges::RangeParts;
+use uva_graph::{Dataset as Graph, GraphError, Indices, Labels, Split, Verify};
 use uva_rows::{GatherError, HostPlace, Mapped, RowSource};
 
 use crate::array::Array;
@@ -25,10 +26,19 @@ pub struct Dataset {
 
 /// Opens a dataset on threads made for that: the ones that others share do not survive a fork, these need not.
 pub fn open(path: &Path, how: Verify) -> PyResult<Graph> {
+    on_threads(|| Graph::open_verified(path, how))
+}
+
+/// The graph of a partition in ranges with the rows of one part. Checks as [`open`] does.
+pub fn open_divided(path: &Path, part: u32, how: Verify) -> PyResult<Graph> {
+    on_threads(|| RangeParts::open(path, &[part], how)?.dataset(part))
+}
+
+fn on_threads(open: impl FnOnce() -> Result<Graph, GraphError> + Send) -> PyResult<Graph> {
     let pool = rayon::ThreadPoolBuilder::new()
         .build()
         .map_err(|error| UvatrainError::new_err(format!("no threads to check a dataset with: {error}")))?;
-    pool.install(|| Graph::open_verified(path, how)).map_err(of_graph)
+    pool.install(open).map_err(of_graph)
 }
 
 impl Dataset {
@@ -59,8 +69,10 @@ impl Dataset {
         let mut wanted = vec![
             ("indptr", "indptr.npy", nodes + 1, None, Element::I64),
             ("indices", "indices.npy", edges, None, indices),
-            ("features", "feat.npy", nodes, Some(features.dim), of_features(features.element)),
         ];
+        if graph.own_rows().is_none() {
+            wanted.push(("features", "feat.npy", nodes, Some(features.dim), of_features(features.element)));
+        }
         if let Some((columns, element)) = labels {
             wanted.push(("labels", "label.npy", nodes, columns, element));
         }
@@ -184,6 +196,13 @@ impl Dataset {
         (length(Split::Train), length(Split::Valid), length(Split::Test))
     }
 
+    /// The ids of the nodes whose feature rows are here, (first, end), where the other ranks have the others; else None.
+    #[getter]
+    fn own_rows(&self) -> Option<(u64, u64)> {
+        let own = self.graph.own_rows()?.nodes();
+        Some((own.start, own.end))
+    }
+
     /// One of the tables without a copy; None where the dataset has no such table.
     fn array(&self, name: &str) -> Option<Array> {
         self.tables.iter().find(|(of, _)| *of == name).map(|(_, table)| table.lent())
@@ -200,6 +219,11 @@ impl Dataset {
         let features = self.graph.features();
         let labels = self.graph.labels();
         let (bytes, row_bytes) = match table {
+            "features" if self.graph.own_rows().is_some() => {
+                return Err(UvatrainError::new_err(
+                    "the feature table is divided among ranks: batches have rows of it",
+                ));
+            }
             "features" => (features.bytes, features.row_bytes()),
             "labels" => (labels.bytes(), labels.row_bytes()),
             other => {

@@ -1,12 +1,13 @@
 //! The loader's options as Python's keywords, made from their declarations ([`uva_runtime::spec`]).
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
-use uva_runtime::spec::{Field, Given, Kind, OptionError, Options, Spelling};
+use uva_runtime::spec::{ByteSize, Field, Given, Kind, OptionError, Options, Spelling};
 use uva_runtime::{LoaderOptions, RuntimeError};
 
 use crate::errors::{of_runtime, with};
@@ -106,6 +107,14 @@ pub fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u32> {
     let read =
         field.read(&text).map_err(|reason| of_runtime(OptionError::new(name, &text, reason).into()))?;
     read.parse().map_err(|_| of_runtime(RuntimeError::Usage(text)))
+}
+
+/// Bytes that are no option of the loader's: a number, or a size such as `1GiB`.
+pub fn size(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    let text = if value.is_instance_of::<PyString>() { value.extract()? } else { integer(name, value)? };
+    let read = ByteSize::from_str(&text);
+    read.map(ByteSize::bytes)
+        .map_err(|error| of_runtime(OptionError::new(name, &text, error.to_string()).into()))
 }
 
 /// An option's value as Python has it.

@@ -15,6 +15,7 @@ mod doctor;
 mod edges;
 mod ending;
 mod errors;
+mod exchange;
 mod fork;
 mod hop_loader;
 mod hops;

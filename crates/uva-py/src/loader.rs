@@ -16,19 +16,21 @@ use uva_graph::{Dataset as Graph, Split, Verify};
 use uva_runtime::backend::{Backend, BackendOptions, DeviceChoice};
 use uva_runtime::consumer::{BatchStream, PassCursor, decide_here};
 use uva_runtime::options::Part;
+use uva_runtime::ranks::Ranks;
 use uva_runtime::seed_order::{AskedOrder, MadeOrder};
 use uva_runtime::spec::{OptionValue, Options, Purpose};
 use uva_runtime::{InputNodes, LoaderOptions, RuntimeError};
 use uva_sample::SamplerKind;
 
 use crate::batch::{Batch, Held};
-use crate::dataset::{Dataset, open};
+use crate::dataset::{Dataset, open, open_divided};
 use crate::ending::stay_where_the_interpreter_ends;
 use crate::errors::{OrRaise, SlotInUse, UvatrainError, of_launched, of_runtime, with};
+use crate::exchange::TorchExchange;
 use crate::fork;
 use crate::input::Input;
 use crate::interrupt::Signals;
-use crate::keywords::{count, options_given, value_of};
+use crate::keywords::{count, options_given, size, value_of};
 
 /// Batches, whoever prepares them.
 #[pyclass(frozen, module = "uvatrain._core")]
@@ -56,6 +58,10 @@ pub struct Source {
     own: Option<(Backend, Split)>,
     /// Training nodes of the smallest part, where each rank trains on a part of its own.
     fewest: Option<usize>,
+    /// How feature rows of other ranks come: an `uvatrain._exchange.Exchange`, to be told of the end.
+    exchange: Option<Py<PyAny>>,
+    /// The other ranks, with those counts.
+    ranks: Option<Arc<Ranks>>,
 }
 
 struct Open {
@@ -97,7 +103,15 @@ impl Source {
             device,
             own: main.map(|main| (backend, main)),
             fewest: None,
+            exchange: None,
+            ranks: None,
         }
+    }
+
+    /// The same over an exchange of rows with other ranks.
+    fn over_exchange(mut self, exchange: Option<Py<PyAny>>, ranks: Option<Arc<Ranks>>) -> Self {
+        (self.exchange, self.ranks) = (exchange, ranks);
+        self
     }
 
     /// The same beside loaders of other parts, of which the smallest has so many training nodes.
@@ -113,6 +127,10 @@ impl Source {
 
     /// Starts anew: threads and slots of their own, while the old slots stay for the tensors that look into them.
     fn start_anew(&self) -> Option<Result<BatchStream, RuntimeError>> {
+        if self.exchange.is_some() {
+            // The other ranks would have to do the same.
+            return None;
+        }
         let (backend, main) = self.own.as_ref()?;
         let dataset = Arc::clone(&self.dataset);
         Some(BatchStream::beside_others(dataset, &self.options, backend.clone(), *main, self.fewest))
@@ -318,6 +336,26 @@ impl Source {
         })
     }
 
+    /// Ends the pass over an epoch, behind its last batch: where others have one more, they get their rows.
+    fn end_pass(&self, py: Python<'_>, split: &str, epoch: u32) -> PyResult<()> {
+        let split = split_named(split)?;
+        if self.exchange.is_none() {
+            return Ok(());
+        }
+        self.check_process()?;
+        let mut guard = self.open()?;
+        let open = guard.as_mut().ok_or_else(closed)?;
+        let signals = Signals::default();
+        let ended = py.detach(|| {
+            let interrupted = || self.closing.load(Ordering::Relaxed) || signals.end_the_wait();
+            open.stream.end_pass(split, epoch, &interrupted)
+        });
+        if let Some(raised) = signals.raised() {
+            return Err(raised);
+        }
+        ended.map_err(|error| self.error(error))
+    }
+
     /// Batches of this rank in a pass over the split.
     fn batches(&self, split: &str) -> PyResult<u64> {
         Ok(self.batches[split_named(split)? as usize])
@@ -345,6 +383,21 @@ impl Source {
         }
         told.set_item("bottleneck", roles.bottleneck())?;
         told.set_item("skipped", open.stream.skipped())?;
+        if let Some(ranks) = &self.ranks {
+            let (counts, exchange) = (ranks.counts(), PyDict::new(py));
+            for (name, count) in [
+                ("own_rows", counts.local_rows),
+                ("cached_rows", counts.cached_rows),
+                ("remote_rows", counts.remote_rows),
+                ("given_rows", counts.given_rows),
+                ("sent_bytes", counts.sent_bytes),
+                ("received_bytes", counts.received_bytes),
+            ] {
+                exchange.set_item(name, count)?;
+            }
+            exchange.set_item("waited_s", counts.waited.as_secs_f64())?;
+            told.set_item("exchange", exchange)?;
+        }
         if self.options.shapes.is_some() {
             told.set_item("unpadded", self.unpadded.load(Ordering::Relaxed))?;
         }
@@ -432,8 +485,15 @@ impl Source {
         if std::process::id() != self.process {
             return Ok(());
         }
+        if let Some(exchange) = &self.exchange {
+            exchange.call_method0(py, "leave")?;
+        }
         py.detach(|| match self.take() {
-            Some(open) => open.stream.close().map_err(|error| self.error(error)),
+            Some(open) => match open.stream.close() {
+                // The producer was told to leave, and could not finish what it was at.
+                Err(_) if self.exchange.is_some() => Ok(()),
+                closed => closed.map_err(|error| self.error(error)),
+            },
             None => Ok(()),
         })
     }
@@ -526,8 +586,10 @@ fn nodes_given(value: &Bound<'_, PyAny>) -> PyResult<InputNodes> {
 /// input_nodes: nodes in place of the split's: a path, "all", or an array of ids or bools. shuffle: whether each epoch
 /// orders the seeds anew; None: as training and evaluation usually have it. part: which part of a partition the dataset
 /// has to be, the training nodes of the smallest one and of this one, and the text of `partition.json` that says so.
+/// exchange: `path` is a partition in ranges, of which this rank has one, and rows of the others come by this. remote_cache:
+/// bytes for copies of such rows, as a number or a size.
 #[pyfunction]
-#[pyo3(signature = (path, *, split, device, rank, world_size, options, input_nodes=None, shuffle=None, part=None))]
+#[pyo3(signature = (path, *, split, device, rank, world_size, options, input_nodes=None, shuffle=None, part=None, exchange=None, remote_cache=None))]
 #[expect(clippy::too_many_arguments, reason = "keywords")]
 pub fn _open_loader(
     py: Python<'_>,
@@ -540,6 +602,8 @@ pub fn _open_loader(
     input_nodes: Option<&Bound<'_, PyAny>>,
     shuffle: Option<bool>,
     part: Option<(u32, usize, usize, Vec<u8>)>,
+    exchange: Option<&Bound<'_, PyAny>>,
+    remote_cache: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Source> {
     let split = split_named(split)?;
     let mut options = options_given(options)?;
@@ -553,9 +617,13 @@ pub fn _open_loader(
     fork::check("a loader cannot be made")?;
     let opened = path.cast::<Dataset>().ok().map(|dataset| Arc::clone(dataset.get().graph()));
     let path: PathBuf = if opened.is_some() { PathBuf::new() } else { path.extract()? };
+    let over = exchange.map(TorchExchange::new).transpose()?;
+    let cache = remote_cache.map(|bytes| size("remote_cache", bytes)).transpose()?.unwrap_or(0);
+    let exchange = exchange.map(|exchange| exchange.clone().unbind());
     py.detach(|| {
         let dataset = match opened {
             Some(dataset) => dataset,
+            None if over.is_some() => Arc::new(open_divided(&path, options.part.index, Verify::Stamp)?),
             None => Arc::new(open(&path, Verify::Stamp)?),
         };
         if let Some((number, _, train, description)) = &part {
@@ -568,9 +636,12 @@ pub fn _open_loader(
         };
         let asked = BackendOptions { device, ..BackendOptions::default() };
         let backend = decide_here(&asked, &dataset, options.gather_threads).or_raise()?.backend;
+        let ranks = over.map(|over| Arc::new(Ranks::new(Box::new(over)).with_cache(cache)));
         let stream =
-            BatchStream::beside_others(dataset, &options, backend.clone(), split, fewest).or_raise()?;
-        Ok(Source::new(stream, options, backend, Some(split)).beside_parts_of(fewest))
+            BatchStream::with_ranks(dataset, &options, backend.clone(), split, fewest, ranks.clone())
+                .or_raise()?;
+        let source = Source::new(stream, options, backend, Some(split));
+        Ok(source.beside_parts_of(fewest).over_exchange(exchange, ranks))
     })
 }
 

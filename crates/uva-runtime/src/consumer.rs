@@ -13,11 +13,13 @@ use uva_sample::MAX_EPOCH;
 
 use crate::backend::{self, Backend, BackendOptions, Decision, Probe};
 use crate::batch::Batch;
+use crate::cache::CacheContents;
 use crate::device::DeviceSlots;
 use crate::measurement::{self, Wanted};
 use crate::metrics::Roles;
 use crate::options::{LoaderOptions, Pad, Passes};
 use crate::plan::{self, RunPlan};
+use crate::ranks::Ranks;
 use crate::roles::BatchReceiver;
 use crate::schedule::{Order, Schedule};
 use crate::seed_order::{AskedOrder, MadeOrder};
@@ -117,6 +119,22 @@ impl BatchStream {
         main: Split,
         fewest: Option<usize>,
     ) -> Result<Self, RuntimeError> {
+        Self::with_ranks(dataset, options, backend, main, fewest, None)
+    }
+
+    /// The same where the dataset's feature table is divided among these ranks. Each rank has a stream, and asks for as many
+    /// passes; each of them is [ended](Self::end_pass).
+    ///
+    /// # Errors
+    /// As [`beside_others`](Self::beside_others).
+    pub fn with_ranks(
+        dataset: Arc<Dataset>,
+        options: &LoaderOptions,
+        backend: Backend,
+        main: Split,
+        fewest: Option<usize>,
+        ranks: Option<Arc<Ranks>>,
+    ) -> Result<Self, RuntimeError> {
         if options.seed_order != AskedOrder::Shuffle && main != Split::Train {
             let reason =
                 format!("it orders training seeds, and these batches are of the {main} split: leave it out");
@@ -145,7 +163,7 @@ impl BatchStream {
             }
             plan.schedule = plan.schedule.with_at_most(most as u64);
         }
-        Ok(Self::over(Runtime::start(dataset, plan)?, main))
+        Ok(Self::over(Runtime::start_beside(dataset, plan, CacheContents::default(), ranks)?, main))
     }
 
     /// Over roles that were started with [`steered`] passes.
@@ -267,19 +285,45 @@ impl BatchStream {
                 && u64::from(key.batch) == place.batch * u64::from(part.of) + u64::from(part.index)
         };
         if !self.runtime.upcoming().is_some_and(is_it) {
-            let order = Order {
-                main: self.main,
-                validate: self.validate,
-                split: place.split,
-                epoch: place.epoch,
-                batch: u32::try_from(place.batch).unwrap_or(u32::MAX),
-                // No sampler can name a batch of a later epoch.
-                epochs: MAX_EPOCH + 1,
-                then_end: false,
-            };
-            self.runtime.turn_to(order, interrupted)?;
+            self.runtime.turn_to(self.order_from(place), interrupted)?;
         }
         self.runtime.next_batch_unless(interrupted)
+    }
+
+    /// The order that begins at this place.
+    fn order_from(&self, place: PassCursor) -> Order {
+        Order {
+            main: self.main,
+            validate: self.validate,
+            split: place.split,
+            epoch: place.epoch,
+            batch: u32::try_from(place.batch).unwrap_or(u32::MAX),
+            // No sampler can name a batch of a later epoch.
+            epochs: MAX_EPOCH + 1,
+            then_end: false,
+        }
+    }
+
+    /// Ends a pass after its last batch. Where the feature table is divided among ranks, one that has fewer batches of a
+    /// split than others serves them here; in any other run nothing happens.
+    ///
+    /// # Errors
+    /// As [`next_batch`](Self::next_batch).
+    pub fn end_pass(
+        &mut self,
+        split: Split,
+        epoch: u32,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(), RuntimeError> {
+        let batch = self.batches(split);
+        if self.schedule().steps(split) == batch {
+            return Ok(());
+        }
+        if !self.runtime.is_beside(split) {
+            let order = self.order_from(PassCursor { split, epoch, batch });
+            self.runtime.turn_to(order, interrupted)?;
+        }
+        self.runtime.pass_beside(split, interrupted)
     }
 
     /// Empty hand-overs so far: the cost of turns, besides the batches that were on their way.

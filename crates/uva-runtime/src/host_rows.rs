@@ -4,18 +4,21 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use uva_batch::{Aggregation, BatchHeader, BatchLayout, Column};
+use uva_exchange::{Book, Cause};
 use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
 use uva_ops::lists::{ChosenLists, Lists, Others, Weights, degree_weights};
 use uva_rows::{
     BeginPlace, Begun, Cached, CachedRows, EvictingRows, File, GatherError, HostPlace, HostSource, HostTable,
-    LookAhead, Mapped, NarrowFloat, Reduction, RowCache, RowsRead, SumBeginner, SumPlace, SumSource, Summed,
-    SummedValues, Widened,
+    LookAhead, Mapped, NarrowFloat, Reduction, Remote, RowCache, RowsRead, SumBeginner, SumPlace, SumSource,
+    Summed, SummedValues, Widened,
 };
 
 use crate::RuntimeError;
 use crate::cache::Caches;
 use crate::division::Division;
+use crate::options::LoaderOptions;
+use crate::ranks::Ranks;
 use crate::rows_from::{KeptRows, Reader, RowsFrom, row_file};
 use crate::sums::{check_sums, obstacle_in_table};
 use crate::widening::narrow_float;
@@ -47,6 +50,39 @@ impl<'d> HostRows<'d> {
         }
         let cache = cache_of_run(dataset, (threads, from), caches, cached_rows)?;
         Self::behind(dataset, layout, (threads, from), cache)
+    }
+
+    /// For slots of this layout, over rows of which this process has a part, and the others come from other
+    /// ranks.
+    pub fn divided(
+        dataset: &'d Dataset,
+        layout: &BatchLayout,
+        threads: usize,
+        (ranks, options): (&Ranks, &LoaderOptions),
+    ) -> Result<Self, RuntimeError> {
+        let own = dataset.own_rows().ok_or_else(|| {
+            RuntimeError::Failed("the dataset has all rows: there is no exchange".to_owned())
+        })?;
+        let table = own.table();
+        let book = Book::new(own.boundaries()).map_err(|error| RuntimeError::Failed(error.to_string()))?;
+        let cached = ranks.cached_rows(dataset, options)?;
+        let rows = Mapped::new(table.bytes, table.row_bytes(), threads).map_err(failed)?;
+        let mut rows = Remote::new(rows, book, ranks.take()?).map_err(failed)?;
+        if let Some(ids) = cached {
+            rows = rows.with_cache(&ids).map_err(failed)?;
+        }
+        Self::over(rows.telling(ranks.shared_counts()), dataset, layout)
+    }
+
+    /// Gives the other ranks the rows that they want, and gets none: for a fill that others make and this rank does not.
+    pub fn serve(&mut self) -> Result<(), RuntimeError> {
+        let place = HostPlace::new(&mut []);
+        match self {
+            Self::Gathered(source) => source.fill(&[], place),
+            Self::Summed(source) => source.fill_rows(&[], place),
+        }
+        .map(drop)
+        .map_err(failed)
     }
 
     /// For slots of this layout, with this cache.
@@ -388,6 +424,10 @@ pub(crate) fn failed(error: GatherError) -> RuntimeError {
         GatherError::Threads { .. } => RuntimeError::Missing(format!("--gather-threads: {error}")),
         // It names the file.
         GatherError::Disk(error) => RuntimeError::Failed(error.to_string()),
+        GatherError::Exchange(error) if error.cause() == Some(Cause::Left) => {
+            RuntimeError::PeerGone(error.to_string())
+        }
+        GatherError::Exchange(error) => RuntimeError::Failed(error.to_string()),
         GatherError::Lists(error) => RuntimeError::Failed(format!("the outermost block of a batch: {error}")),
         _ => RuntimeError::Failed(format!("feat.npy: {error}")),
     }

@@ -29,6 +29,7 @@
 //! | [`seed_order`], [`order_making`] | the order of the training seeds, where that follows the graph |
 //! | [`batch`] | a batch and its slot; columns and layout are `uva-batch`'s |
 //! | [`backend`], [`device`] | where rows are gathered and batches used; feature slots on a GPU |
+//! | [`ranks`] | the other ranks, where the feature table is divided among them |
 //! | [`cache`] | cached lists and rows, as the roles use them |
 //! | [`roles`] | sampler, producer and the receiving end of the consumer |
 //! | [`pipeline`] | the roles as threads: the library's front end |
@@ -81,6 +82,7 @@ pub mod pipeline;
 pub mod plan;
 pub mod planning;
 mod presample;
+pub mod ranks;
 mod role_times;
 pub mod roles;
 mod rows_from;

@@ -35,6 +35,7 @@ use crate::memory::{ProcessMemory, Resident};
 use crate::metrics::{Event, InForce, Roles};
 use crate::options::{Cursor, LoaderOptions, Passes};
 use crate::plan::RunPlan;
+use crate::ranks::{Ranks, check_divided};
 use crate::roles::{BatchReceiver, RoleThreads};
 use crate::rows_from::RowsFrom;
 use crate::schedule::{Order, Schedule};
@@ -213,6 +214,21 @@ impl Runtime {
         plan: RunPlan,
         contents: CacheContents,
     ) -> Result<Self, RuntimeError> {
+        Self::start_beside(dataset, plan, contents, None)
+    }
+
+    /// The same beside other ranks, among which the dataset's feature table is divided.
+    ///
+    /// # Errors
+    /// As [`Runtime::start`].
+    pub fn start_beside(
+        dataset: Arc<Dataset>,
+        plan: RunPlan,
+        contents: CacheContents,
+        ranks: Option<Arc<Ranks>>,
+    ) -> Result<Self, RuntimeError> {
+        let on_gpu = plan.backend.device_slots().is_some();
+        check_divided(&dataset, &plan.options, contents.caches(), on_gpu, ranks.is_some())?;
         let backend = plan.backend.clone();
         let plan = plan.with_features(&dataset, &backend)?;
         plan.backend.check_features(&plan.layout, plan.options.gathers_before_sums)?;
@@ -223,7 +239,7 @@ impl Runtime {
         let topology = Topology::new(&plan, Placement::Threads);
         let stages: Vec<Stage> = topology.stages_of(0).collect();
         let row_bytes = plan.layout.table_row_bytes();
-        let connections = Connections::create(dataset, plan, &contents)?;
+        let connections = Connections { ranks, ..Connections::create(dataset, plan, &contents)? };
         let process = RoleProcess { role: Role::Consumer.name().to_owned(), pid: std::process::id() };
         let rings = connections.rings();
         let gauges = Gauges::new(Arc::clone(&connections.control), rings, row_bytes, vec![process]);
@@ -332,6 +348,20 @@ impl Runtime {
     /// What follows unless the consumer turns.
     pub(crate) fn upcoming(&self) -> Option<BatchKey> {
         self.receiver.upcoming()
+    }
+
+    /// As [`BatchReceiver::is_beside`].
+    pub(crate) fn is_beside(&self, split: Split) -> bool {
+        self.receiver.is_beside(split)
+    }
+
+    /// As [`BatchReceiver::pass_beside`].
+    pub(crate) fn pass_beside(
+        &mut self,
+        split: Split,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(), RuntimeError> {
+        self.receiving(|receiver| receiver.pass_beside(split, interrupted))
     }
 
     pub(crate) fn passed_over(&self) -> u64 {

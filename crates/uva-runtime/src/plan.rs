@@ -153,6 +153,10 @@ impl RunPlan {
             return Err(OptionError::new("look_ahead", batches, reason).into());
         }
         let schedule = Schedule::new(passes, options.part, [train, valid, test]);
+        let schedule = match dataset.own_rows() {
+            Some(_) => schedule.in_step([train, valid, test]),
+            None => schedule,
+        };
         Ok(Self {
             options: options.clone(),
             schedule,
@@ -593,6 +597,9 @@ impl RunPlan {
     fn describe(&self, sequence: u64, turn: Option<Turn>) -> String {
         match self.schedule.item(sequence, turn) {
             Item::Batch(key) => format!("at {key}"),
+            Item::Beside(split) => {
+                format!("beside the last {split} batch of other ranks (sequence {sequence})")
+            }
             Item::Skipped | Item::End => format!("behind the last batch (sequence {sequence})"),
         }
     }

@@ -22,7 +22,8 @@
 //!   without having seen the earlier one is before both.
 //!
 //! Where several processes divide an epoch ([`Part`]), the numbers count the batches of one part; the keys are those of
-//! the whole epoch.
+//! the whole epoch. Where they also exchange rows, a pass has as many sequence numbers in each part
+//! ([`Schedule::in_step`]).
 
 use serde::{Deserialize, Serialize};
 use uva_graph::Split;
@@ -37,6 +38,8 @@ pub enum Item {
     Batch(BatchKey),
     /// Nothing: a turn follows soon.
     Skipped,
+    /// Nothing in this part, beside batches of others: each gives and gets rows of the others at every sequence number.
+    Beside(Split),
     /// The run's last hand-over; nothing follows.
     End,
 }
@@ -118,6 +121,10 @@ pub struct Schedule {
     part: Part,
     /// This part's batches of a pass over each split.
     batches: [u64; 3],
+    /// Sequence numbers of a pass over each split, where parts go in step; `None`: as many as batches. No launcher starts
+    /// such a run.
+    #[serde(skip)]
+    steps: Option<[u64; 3]>,
 }
 
 impl Schedule {
@@ -131,7 +138,23 @@ impl Schedule {
             let all = batches[split as usize] as u64;
             if split == Split::Train { all / of } else { (all + of - 1 - index.min(of - 1)) / of }
         };
-        Self { passes, part, batches: [share(Split::Train), share(Split::Valid), share(Split::Test)] }
+        let batches = [share(Split::Train), share(Split::Valid), share(Split::Test)];
+        Self { passes, part, batches, steps: None }
+    }
+
+    /// The same with passes of as many sequence numbers in every part, that of the one with most batches.
+    /// `batches` are those of [`new`](Self::new).
+    #[must_use]
+    pub fn in_step(mut self, batches: [usize; 3]) -> Self {
+        // The first part has the most.
+        let first = Self::new(self.passes, Part { index: 0, ..self.part }, batches);
+        self.steps = Some(first.batches);
+        self
+    }
+
+    /// Sequence numbers of a pass over the split.
+    pub fn steps(&self, split: Split) -> u64 {
+        self.steps.map_or(self.batches(split), |steps| steps[split as usize])
     }
 
     /// The same with at most so many training batches an epoch, where this process trains beside others that have no more.
@@ -139,6 +162,9 @@ impl Schedule {
     pub fn with_at_most(mut self, train: u64) -> Self {
         let batches = &mut self.batches[Split::Train as usize];
         *batches = train.min(*batches);
+        if let Some(steps) = &mut self.steps {
+            steps[Split::Train as usize] = *batches;
+        }
         self
     }
 
@@ -218,7 +244,7 @@ impl Schedule {
         let Some(order) = order else { return Item::Skipped };
         let offset = sequence - first;
         if offset < self.length(&order) {
-            Item::Batch(self.key(&order, offset))
+            self.at(&order, offset)
         } else if order.then_end {
             Item::End
         } else {
@@ -246,27 +272,27 @@ impl Schedule {
 
     /// Batches of one epoch of an order, validation included.
     fn epoch_batches(&self, order: &Order) -> u64 {
-        let validation = if order.validates() { self.batches(Split::Valid) } else { 0 };
-        self.batches(order.main) + validation
+        let validation = if order.validates() { self.steps(Split::Valid) } else { 0 };
+        self.steps(order.main) + validation
     }
 
     /// The offset in its epoch at which an order begins.
     fn within(&self, order: &Order) -> u64 {
-        let before = if order.split == order.main { 0 } else { self.batches(order.main) };
+        let before = if order.split == order.main { 0 } else { self.steps(order.main) };
         before + u64::from(order.batch)
     }
 
     /// How many batches an order has.
     fn length(&self, order: &Order) -> u64 {
         if order.has_one_pass() {
-            return self.batches(order.split).saturating_sub(u64::from(order.batch));
+            return self.steps(order.split).saturating_sub(u64::from(order.batch));
         }
         let epochs = u64::from(order.epochs.saturating_sub(order.epoch));
         (epochs * self.epoch_batches(order)).saturating_sub(self.within(order))
     }
 
-    /// The batch at this offset of an order.
-    fn key(&self, order: &Order, offset: u64) -> BatchKey {
+    /// The item at this offset of an order.
+    fn at(&self, order: &Order, offset: u64) -> Item {
         let (split, epoch, batch) = if order.has_one_pass() {
             (order.split, order.epoch, u64::from(order.batch) + offset)
         } else {
@@ -274,13 +300,16 @@ impl Schedule {
             let (epochs, within) =
                 (absolute / self.epoch_batches(order), absolute % self.epoch_batches(order));
             let epoch = order.epoch + epochs as u32;
-            match within.checked_sub(self.batches(order.main)) {
+            match within.checked_sub(self.steps(order.main)) {
                 None => (order.main, epoch, within),
                 Some(batch) => (Split::Valid, epoch, batch),
             }
         };
+        if batch >= self.batches(split) {
+            return Item::Beside(split);
+        }
         let batch = batch * u64::from(self.part.of) + u64::from(self.part.index);
-        BatchKey { split, epoch, batch: batch as u32 }
+        Item::Batch(BatchKey { split, epoch, batch: batch as u32 })
     }
 }
 
@@ -417,6 +446,43 @@ mod tests {
             assert_eq!(seen[0], whole(batches[0] / of as usize * of as usize), "{batches:?} in {of}");
             assert_eq!(seen[1..], [whole(batches[1]), whole(batches[2])], "{batches:?} in {of}");
         }
+    }
+
+    #[test]
+    fn parts_that_go_in_step_have_as_many_sequence_numbers_and_the_same_batches() {
+        let (batches, of) = ([7, 5, 1], 3);
+        let parts: Vec<_> = (0..of)
+            .map(|index| {
+                let passes = Passes { steered: true, ..Passes::default() };
+                let plain = Schedule::new(passes, Part { index, of }, batches);
+                (plain, plain.in_step(batches))
+            })
+            .collect();
+        for validate in [false, true] {
+            for (split, steps) in [(Train, 2), (Valid, 2), (Test, 1)] {
+                for (plain, in_step) in &parts {
+                    assert_eq!((in_step.steps(split), plain.steps(split)), (steps, plain.batches(split)));
+                    let turn =
+                        Some(Turn { sequence: 0, order: Some(Order { validate, ..order(split, 1, 0) }) });
+                    // Two epochs of training, each with its validation; of others the pass itself is enough.
+                    let items = |schedule: &Schedule, count| -> Vec<_> {
+                        (0..count).map(|sequence| schedule.item(sequence, turn)).collect()
+                    };
+                    let count = if split == Train && validate { 8 } else { steps };
+                    let found = items(in_step, count);
+                    let own: Vec<_> = found.iter().filter(|item| !matches!(item, Item::Beside(_))).collect();
+                    let expected = items(plain, own.len() as u64);
+                    assert_eq!(own, expected.iter().collect::<Vec<_>>());
+                    assert!(found.iter().all(|item| !matches!(item, Item::Skipped | Item::End)), "{found:?}");
+                }
+            }
+        }
+        // The last part has one validation batch and the first two.
+        let last = &parts[2].1;
+        let turn = Some(Turn { sequence: 4, order: Some(order(Valid, 0, 0)) });
+        assert!(matches!(last.item(4, turn), Item::Batch(_)));
+        assert_eq!(last.item(5, turn), Item::Beside(Valid));
+        assert_eq!(last.item(6, turn), Item::Skipped);
     }
 
     #[test]

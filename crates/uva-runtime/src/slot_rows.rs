@@ -83,6 +83,11 @@ impl<'d> SlotRows<'d> {
         Ok(())
     }
 
+    /// As [`HostRows::serve`].
+    pub fn serve(&mut self) -> Result<(), RuntimeError> {
+        self.nodes.serve()
+    }
+
     /// What the last batch's rows took from disk.
     pub fn disk_reads(&self) -> DiskCounts {
         self.disk

@@ -21,6 +21,7 @@ use crate::lane::{Lane, lanes};
 use crate::options::Prepare;
 use crate::peer::Peer;
 use crate::plan::{RingName, RunPlan};
+use crate::ranks::Ranks;
 use crate::roles::{
     BatchReceiver, Crew, ProducerRole, RoleThreads, RoleWork, SamplerRole, ThreadName, WorkerRole,
 };
@@ -49,6 +50,8 @@ pub struct Connections {
     pub reordered: Option<Arc<FrozenBytes>>,
     /// The ids of the cached rows.
     pub cached_rows: Option<Arc<FrozenBytes>>,
+    /// The other ranks, where the feature table is divided among them.
+    pub ranks: Option<Arc<Ranks>>,
     /// Receives lines for people.
     pub note: Note,
 }
@@ -74,6 +77,7 @@ impl Connections {
             slot_channel: None,
             reordered: contents.graph().cloned(),
             cached_rows: contents.rows().cloned(),
+            ranks: None,
             note: Arc::new(|line| tracing::info!("{line}")),
             dataset,
             plan,
@@ -174,7 +178,8 @@ pub fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, Runtime
                 (0..samplers).map(|index| peer(Stage::worker(index))).collect::<Result<_, _>>()?
             }
         };
-        wired.receiver = Some(BatchReceiver::new(plan, control, features, slots, writers));
+        let ranks = connections.ranks.clone();
+        wired.receiver = Some(BatchReceiver::new(plan, control, features, slots, writers, ranks));
     }
     let mut crew = None;
     for (position, (stage, name)) in names.iter().enumerate() {
@@ -215,11 +220,12 @@ pub fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, Runtime
                 if plan.caches.holds_chosen_rows() && cached_rows.is_none() {
                     return Err(missing(Resource::CachedRows));
                 }
-                let note = Arc::clone(&connections.note);
+                let (note, ranks) = (Arc::clone(&connections.note), connections.ranks.clone());
                 Box::new(move || {
                     let (dataset, plan, control) = (&dataset, &plan, &control);
-                    let (cached_rows, note) = (cached_rows.as_deref(), &*note);
+                    let (cached_rows, note, ranks) = (cached_rows.as_deref(), &*note, ranks.as_deref());
                     ProducerRole {
+                        ranks,
                         dataset,
                         plan,
                         control,

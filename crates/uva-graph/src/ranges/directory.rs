@@ -137,6 +137,11 @@ impl RangeGraph {
         &self.verification
     }
 
+    /// The files, and what was checked of them.
+    pub(super) fn into_files(self) -> (GraphFiles, Verification) {
+        (self.files, self.verification)
+    }
+
     pub(super) fn fingerprint(&self) -> String {
         fingerprint_of_graph(&self.files)
     }
@@ -206,6 +211,11 @@ impl RangeRows {
     pub fn edge_features(&self) -> Option<FeatureTable<'_>> {
         let (array, element) = self.tables.edge_features.as_ref()?;
         Some(table(array, *element))
+    }
+
+    /// The tables.
+    pub(super) fn into_tables(self) -> Tables {
+        self.tables
     }
 
     pub(super) fn fingerprint(&self) -> String {

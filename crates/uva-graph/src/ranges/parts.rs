@@ -4,13 +4,15 @@ use std::path::{Path, PathBuf};
 
 use uva_mem::files::read_regular;
 
+use super::arrays::Tables;
 use super::book::RangeBook;
 use super::described::{RANGES, RangesSummary};
 use super::directory::{RangeGraph, RangeRows};
+use crate::divided::DividedFiles;
 use crate::part_of::{MOST_BYTES, fingerprint_of};
 use crate::partition_map::{PARTITION_SUMMARY, summary_of};
 use crate::ranges_of::RangesOf;
-use crate::{Csc, GraphError, PartitionSummary, Split, Verify, quote};
+use crate::{Csc, Dataset, GraphError, PartitionSummary, Split, Verify, quote};
 
 /// Why a partition is not opened as one in ranges. The file is `partition.json`.
 #[derive(Debug, thiserror::Error)]
@@ -169,6 +171,31 @@ impl RangeParts {
             Err(_) => Vec::new(),
         };
         RangeParts::open(path, &here, how)
+    }
+
+    /// The graph with the rows of one part as a dataset, whose other rows are with other ranks.
+    ///
+    /// # Errors
+    /// [`GraphError::Usage`] if that part is not open.
+    pub fn dataset(mut self, part: u32) -> Result<Dataset, GraphError> {
+        let Some(rows) = self.rows.get_mut(part as usize).and_then(Option::take) else {
+            return Err(GraphError::usage("part", format!("{part}: its rows are not open")));
+        };
+        let RangesOf { dataset: name, fingerprint, .. } = self.graph.of().clone();
+        let path = self.graph.path().to_owned();
+        let (graph, checks) = self.graph.into_files();
+        let Tables { features: (table, element), edge_features } = rows.into_tables();
+        let (boundaries, edge_features) = (self.book.boundaries().to_vec(), edge_features.is_some());
+        let files = DividedFiles {
+            graph,
+            fingerprint,
+            part: part as usize,
+            boundaries,
+            table,
+            element,
+            edge_features,
+        };
+        Ok(Dataset::of_divided(path, name, files, checks))
     }
 
     /// The partition's directory, as it was given.

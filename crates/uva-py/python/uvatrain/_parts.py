@@ -25,6 +25,8 @@ class Part(NamedTuple):
     train: int
     #: The description that says so, as it was read: the part has to be one of this very partition.
     description: bytes
+    #: Whether it is a range of feature rows, beside the graph that all parts share: `path` is then the partition's.
+    is_range: bool
 
 
 def part_of(directory: Any, part: Any, rank: int, world_size: int) -> Part:
@@ -40,7 +42,15 @@ def part_of(directory: Any, part: Any, rank: int, world_size: int) -> Part:
             ),
         )
     directory = Path(directory)
-    train, description = _train_nodes(directory)
+    train, description, is_range = _train_nodes(directory)
+    if is_range and part != "rank":
+        raise _about(
+            "part",
+            ValueError(
+                f'part is {part!r}, and the parts of {directory} are ranges of feature rows: a rank gets the others from the '
+                'ranks that have them, so give part="rank" in a process for each part'
+            ),
+        )
     if part == "rank":
         if world_size != len(train):
             ranks = "1 rank" if world_size == 1 else f"{world_size} ranks"
@@ -55,7 +65,8 @@ def part_of(directory: Any, part: Any, rank: int, world_size: int) -> Part:
         number = rank
     else:
         number = _number(part, len(train))
-    return Part(directory / f"part-{number}", number, min(train), train[number], description)
+    path = directory if is_range else directory / f"part-{number}"
+    return Part(path, number, min(train), train[number], description, is_range)
 
 
 def _number(part: Any, parts: int) -> int:
@@ -70,9 +81,9 @@ def _number(part: Any, parts: int) -> int:
     return number
 
 
-def _train_nodes(directory: Path) -> tuple[list[int], bytes]:
-    """The training nodes of each part, and the description that says so. That they are the parts' own is checked where one
-    opens."""
+def _train_nodes(directory: Path) -> tuple[list[int], bytes, bool]:
+    """The training nodes of each part, the description that says so, and whether parts are ranges. That they are the parts'
+    own is checked where one opens."""
     file = directory / _DESCRIPTION
     try:
         description = file.read_bytes()
@@ -90,15 +101,7 @@ def _train_nodes(directory: Path) -> tuple[list[int], bytes]:
         raise _about(
             "path", ValueError(f"path: {directory} has a map alone: write its parts with `uvatrain partition --map`")
         )
-    if said.get("layout") == "ranges":
-        raise _about(
-            "path",
-            ValueError(
-                f"path: the parts of {directory} are ranges of feature rows, and no datasets that train alone: write such parts "
-                "with `uvatrain partition --write-parts`"
-            ),
-        )
-    return train, description
+    return train, description, said.get("layout") == "ranges"
 
 
 def _about(option: str, error: Exception) -> Exception:

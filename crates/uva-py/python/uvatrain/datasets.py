@@ -12,7 +12,7 @@ from typing import Any
 
 from . import _core
 from ._arrays import lent, readable
-from .errors import warn
+from .errors import UvatrainError, warn
 
 __all__ = ["Dataset", "write_dataset"]
 
@@ -115,7 +115,9 @@ class Dataset:
 
     @property
     def features(self) -> Any:
-        """[nodes, feature_dim]: one row a node."""
+        """[nodes, feature_dim]: one row a node. UvatrainError where ranks have a part each: batches have the rows."""
+        if self._core.own_rows is not None:
+            raise UvatrainError("the feature table is divided among ranks: batches have rows of it")
         return self._table("features")
 
     @property

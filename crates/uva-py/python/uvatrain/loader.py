@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple
 
 from . import _core
 from ._arrays import readable
+from ._exchange import Exchange
 from ._in_memory import dataset_of
 from ._parts import part_of
 from .batch import Batch, SlotBatch
@@ -160,6 +161,7 @@ class Batches(Generic[_Item]):
         if batch >= self._length:
             if self._running is not None:
                 self._running = None
+                self._source.end_pass(self.split, epoch)
                 if self._pending is None:
                     self._pending = (epoch + 1, 0)
                 self._ended(epoch)
@@ -276,12 +278,18 @@ class Batches(Generic[_Item]):
 
         With `prepare="whole"`, "worker" is there in place of "sampler" and "producer".
 
+        "exchange", with parts in ranges, has rows by where they came from ("own_rows", "cached_rows", "remote_rows"), rows given
+        to other ranks, bytes sent and received, and the seconds in calls of the exchange ("waited_s").
+
         "unpadded", with `pad="auto"`, counts batches that did not fit `shapes`. "oversized", on a GPU, counts batches that had no room in their slot and came through host memory. "skipped" counts hand-overs without a batch: what it costs to jump to another epoch.
         """
         return self._source.stats()
 
     def close(self) -> None:
-        """End what prepares batches. Tensors that are left stay good; more batches do not come."""
+        """End what prepares batches. Tensors that are left stay good; more batches do not come.
+
+        Where ranks get feature rows from each other, the others have only those that are ready from then on.
+        """
         self._let_go()
         self._source.close()
 
@@ -338,6 +346,11 @@ class Loader(Batches[_Item]):
     part: the part of a partitioned dataset to train on; `path` is then the directory that `uvatrain partition` wrote
         (docs/parts.md). "rank": that of this rank, so that there have to be as many ranks as parts. Or its number. Every
         part has the same number of training batches, and a rank has all of its own. None: the dataset is not partitioned.
+        Parts in ranges (`partition --layout ranges`) are of the feature table alone: torch.distributed has to be initialised,
+        ranks divide the batches of the whole graph, and get the rows that others have from them (docs/distributed.md).
+    exchange_timeout: seconds after which a rank that gives no rows is given up, with parts in ranges.
+    remote_cache: bytes, or a size such as "1GiB", for copies of the rows of other ranks that are read most, with parts in
+        ranges. They are found by sampling one epoch beforehand. Give the same on every rank.
     """
 
     #: The part of a partitioned dataset that the batches are of; None: the dataset is not partitioned.
@@ -356,15 +369,21 @@ class Loader(Batches[_Item]):
         rank: int | None = None,
         world_size: int | None = None,
         part: int | Literal["rank"] | None = None,
+        exchange_timeout: float = 300,
+        remote_cache: int | str = 0,
         **options: Unpack[LoaderOptions],
     ) -> None:
         rank, world_size = ranks(rank, world_size)
         split = split_name(split)
-        chosen = None
+        chosen, exchange = None, None
         if part is not None:
             chosen = part_of(path, part, rank, world_size)
-            # Its batches are not divided: every rank has a part of its own.
-            path, rank, world_size = chosen.path, 0, 1
+            path = chosen.path
+            if chosen.is_range:
+                exchange = exchange_of(rank, world_size, exchange_timeout)
+            else:
+                # Its batches are not divided: every rank has a part of its own.
+                rank, world_size = 0, 1
         if not isinstance(path, str | os.PathLike | Dataset):
             path = dataset_of("path", path, with_splits=input_nodes is None)
         if num_neighbors is not None:
@@ -388,7 +407,9 @@ class Loader(Batches[_Item]):
             options=options,
             input_nodes=_nodes_given(input_nodes),
             shuffle=shuffle,
-            part=None if chosen is None else (chosen.number, chosen.fewest, chosen.train, chosen.description),
+            part=None if chosen is None or chosen.is_range else chosen[1:5],
+            exchange=exchange,
+            remote_cache=remote_cache,
         )
         close_with(self, source)
         super().__init__(source, split)
@@ -468,6 +489,31 @@ def fanouts_given(name: str, fanouts: Any) -> list[Any]:
         raise TypeError(
             f"{name} is a {type(fanouts).__name__}: a sequence is needed, a number for each hop, for example (5, 5)"
         ) from None
+
+
+def exchange_of(rank: int, world_size: int, timeout: float) -> Exchange:
+    """This rank's end of a new exchange between the ranks of torch.distributed."""
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
+        raise _about("exchange_timeout", ValueError(f"exchange_timeout is {timeout!r}: seconds, more than 0"))
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        raise _about(
+            "part",
+            ValueError(
+                'part="rank": the parts are ranges of feature rows, which ranks get from each other by torch.distributed: '
+                'call torch.distributed.init_process_group("gloo") before'
+            ),
+        )
+    here = distributed.get_rank(), distributed.get_world_size()
+    if here != (rank, world_size):
+        raise _about(
+            "rank",
+            ValueError(
+                f"rank {rank} of {world_size}: it exchanges rows as torch.distributed's rank {here[0]} of {here[1]}. Leave "
+                "rank and world_size out"
+            ),
+        )
+    return Exchange(timeout)
 
 
 def ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use uva_exchange::{Book, Exchange, ExchangeError, Splits};
@@ -38,6 +39,8 @@ pub struct Remote<'t> {
     exchange: Box<dyn Exchange>,
     cache: Option<CachedRows>,
     counts: RemoteCounts,
+    /// A copy of the counts after each fill, for another thread.
+    told: Option<Arc<Mutex<RemoteCounts>>>,
     fill: Fill,
 }
 
@@ -96,7 +99,14 @@ impl<'t> Remote<'t> {
         // A book has no more rows than an i64 counts.
         let range = range.start as i64..range.end as i64;
         let (counts, fill) = (RemoteCounts::default(), Fill::default());
-        Ok(Self { own, range, book, exchange, cache: None, counts, fill })
+        Ok(Self { own, range, book, exchange, cache: None, counts, told: None, fill })
+    }
+
+    /// Also writes its counts there, after each fill.
+    #[must_use]
+    pub fn telling(mut self, counts: Arc<Mutex<RemoteCounts>>) -> Self {
+        self.told = Some(counts);
+        self
     }
 
     /// Gets the rows `ids` from their owners and keeps a copy of them: all ranks call this together, each with ids of its
@@ -143,6 +153,10 @@ impl<'t> Remote<'t> {
         self.counts.local_rows += local;
         self.counts.cached_rows += cached;
         self.counts.remote_rows += remote;
+        if let Some(told) = &self.told {
+            // Plain numbers, so a thread that panicked with them left nothing half done.
+            *told.lock().unwrap_or_else(PoisonError::into_inner) = self.counts;
+        }
         Ok(RowsRead::of(Origin::HostTable, local, row_bytes)
             .and(RowsRead::of(Origin::HostCache, cached, row_bytes))
             .and(RowsRead::of(Origin::Remote, remote, row_bytes)))

@@ -17,6 +17,7 @@ use crate::control::{CONSUMER, Control, Stop};
 use crate::device::DeviceSlots;
 use crate::peer::Peer;
 use crate::plan::RunPlan;
+use crate::ranks::Ranks;
 use crate::schedule::{Item, Order, Schedule, Turn};
 use crate::stage::{Doing, StageClock};
 use crate::sums_chooser::{Decision, SumsChoice, SumsChooser};
@@ -44,6 +45,8 @@ pub struct BatchReceiver {
     sums: Option<SumsChooser>,
     /// What it has chosen, until it is told.
     choice: Option<SumsChoice>,
+    /// The other ranks, where the feature table is divided among them.
+    ranks: Option<Arc<Ranks>>,
 }
 
 impl BatchReceiver {
@@ -53,6 +56,7 @@ impl BatchReceiver {
         features: Reader,
         device: Option<DeviceSlots>,
         writers: Vec<Peer>,
+        ranks: Option<Arc<Ranks>>,
     ) -> Self {
         let clock = StageClock::start(Arc::clone(&control), CONSUMER);
         let device = device.map(Arc::new);
@@ -71,6 +75,7 @@ impl BatchReceiver {
             ended: false,
             sums,
             choice: None,
+            ranks,
         }
     }
 
@@ -157,10 +162,36 @@ impl BatchReceiver {
     pub(crate) fn upcoming(&self) -> Option<BatchKey> {
         let turn = self.control.turn();
         let position = turn.map_or(self.position, |turn| self.position.max(turn.sequence));
-        match self.plan.schedule.item(position, turn) {
-            Item::Batch(key) => Some(key),
-            Item::Skipped | Item::End => None,
+        // A part lacks one batch of a pass at most. Where a pass has no other, nobody asks for what follows it.
+        let mut items = (position..position + 2).map(|position| self.plan.schedule.item(position, turn));
+        match items.find(|item| !matches!(item, Item::Beside(_))) {
+            Some(Item::Batch(key)) => Some(key),
+            _ => None,
         }
+    }
+
+    /// Goes behind the sequence numbers of a pass at which other parts have a batch and this one has none: as many as there
+    /// are at the position, of this split.
+    pub(crate) fn pass_beside(
+        &mut self,
+        split: Split,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(), RuntimeError> {
+        loop {
+            let turn = self.control.turn();
+            let before_turn = turn.is_some_and(|turn| self.position < turn.sequence);
+            let beside = self.plan.schedule.item(self.position, turn) == Item::Beside(split);
+            if !(before_turn || beside) || !self.pass_over(interrupted)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether other parts have a batch of this split next, and this one has none.
+    pub(crate) fn is_beside(&self, split: Split) -> bool {
+        let turn = self.control.turn();
+        let position = turn.map_or(self.position, |turn| self.position.max(turn.sequence));
+        self.plan.schedule.item(position, turn) == Item::Beside(split)
     }
 
     /// Records that a split is evaluated on full neighbourhoods, after the epoch of that number, or that this is over.
@@ -207,6 +238,11 @@ impl BatchReceiver {
             let turn = self.control.turn();
             match self.plan.schedule.item(self.position, turn) {
                 Item::Batch(key) => break key,
+                Item::Beside(_) => {
+                    if !self.pass_over(interrupted)? {
+                        return Ok(None);
+                    }
+                }
                 Item::Skipped => {
                     if turn.is_none_or(|turn| self.position >= turn.sequence) {
                         if self.plan.schedule.passes().steered {
@@ -239,6 +275,10 @@ impl BatchReceiver {
         }
         .map_err(wrong)?;
         if header.kind() != HandOver::Batch {
+            if let Some(left) = self.ranks.as_ref().and_then(|ranks| ranks.left()) {
+                let message = format!("{expected} needs rows of other ranks: {left}");
+                return Err(RuntimeError::PeerGone(message));
+            }
             return Err(wrong(format!("it holds no batch ({:?}) where {expected} was due", header.kind())));
         }
         if header.key() != expected {

@@ -20,6 +20,7 @@ use crate::disk_counts::DiskCounts;
 use crate::host_rows::HostRows;
 use crate::peer::Peer;
 use crate::plan::RunPlan;
+use crate::ranks::Ranks;
 use crate::rows_from::RowsFrom;
 use crate::slot_rows::SlotRows;
 use crate::stage::{Doing, StageClock};
@@ -34,6 +35,8 @@ pub(crate) struct ProducerRole<'a> {
     pub cached_rows: Option<&'a FrozenBytes>,
     pub batches: Reader,
     pub features: Writer,
+    /// The other ranks, where the feature table is divided among them.
+    pub ranks: Option<&'a Ranks>,
     /// Feature slots on a GPU, if they are there.
     pub device: Option<DeviceSetup>,
     /// Sampler `i` at index `i`.
@@ -85,7 +88,10 @@ impl ProducerRole<'_> {
             None => {
                 let (layout, threads) = (&plan.layout, plan.options.gather_threads);
                 let by = (threads, plan.rows_from());
-                let rows = HostRows::new(self.dataset, layout, by, &plan.caches, self.cached_rows)?;
+                let rows = match self.ranks {
+                    Some(ranks) => HostRows::divided(self.dataset, layout, threads, (ranks, &plan.options))?,
+                    None => HostRows::new(self.dataset, layout, by, &plan.caches, self.cached_rows)?,
+                };
                 let from_disk = by.1 != RowsFrom::Memory;
                 Gather::Host(SlotRows::new(self.dataset, layout, threads, rows, from_disk)?)
             }
@@ -149,7 +155,18 @@ impl ProducerRole<'_> {
                 .read_header(from)
                 .map_err(|what| RuntimeError::Failed(format!("batch slot {}: {what}", batch.slot())))?;
             header.set_gather_began(since_boot());
+            let is_void = self.ranks.is_some_and(|ranks| ranks.left().is_some());
+            if is_void && header.kind() == HandOver::Batch {
+                header = BatchHeader::without_batch(HandOver::Skipped);
+            }
             let length = match gather {
+                // The other ranks may have a batch where this one has none.
+                Gather::Host(rows) if header.kind() == HandOver::Skipped => {
+                    if let Some(ranks) = self.ranks.filter(|_| !is_void) {
+                        or_left(rows.serve(), ranks)?;
+                    }
+                    BatchHeader::BYTES
+                }
                 _ if header.kind() != HandOver::Batch => BatchHeader::BYTES,
                 Gather::Host(rows) => {
                     let threads = pace.follow(queue);
@@ -159,9 +176,18 @@ impl ProducerRole<'_> {
                     for range in layout.copied(&header) {
                         to[range.clone()].copy_from_slice(&from[range]);
                     }
-                    rows.fill(layout, &mut header, threads as usize, from, (to, 0))?;
-                    control.count_disk_reads(PRODUCER, rows.disk_reads());
-                    layout.used_bytes(&header)
+                    let filled = rows.fill(layout, &mut header, threads as usize, from, (to, 0));
+                    let is_filled = match self.ranks {
+                        Some(ranks) => or_left(filled, ranks)?,
+                        None => filled.map(|()| true)?,
+                    };
+                    if is_filled {
+                        control.count_disk_reads(PRODUCER, rows.disk_reads());
+                        layout.used_bytes(&header)
+                    } else {
+                        header = BatchHeader::without_batch(HandOver::Skipped);
+                        BatchHeader::BYTES
+                    }
                 }
                 Gather::Device(device) if !plan.fits_slot(&header) => {
                     header.set_pace(queue as u32, 0);
@@ -208,6 +234,19 @@ impl ProducerRole<'_> {
             drop(gather.watch(consumer, |watched| self.features.acquire(behind, watched))?);
         }
         Ok(())
+    }
+}
+
+/// Whether rows came. If not, since a rank has left, that is noted: the consumer learns of it when it asks for a batch
+/// that cannot be made, and not before it has used those that are ready.
+fn or_left(filled: Result<(), RuntimeError>, ranks: &Ranks) -> Result<bool, RuntimeError> {
+    match filled {
+        Ok(()) => Ok(true),
+        Err(RuntimeError::PeerGone(said)) => {
+            ranks.note_left(said);
+            Ok(false)
+        }
+        Err(error) => Err(error),
     }
 }
 

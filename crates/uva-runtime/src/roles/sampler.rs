@@ -111,7 +111,9 @@ impl SamplerRole<'_> {
                     tracing::trace!(sequence, %split, epoch, batch, slot = slot.slot(), microseconds, "sampled");
                     (header, plan.layout.batch_bytes())
                 }
-                Item::Skipped => (BatchHeader::without_batch(HandOver::Skipped), BatchHeader::BYTES),
+                Item::Skipped | Item::Beside(_) => {
+                    (BatchHeader::without_batch(HandOver::Skipped), BatchHeader::BYTES)
+                }
                 Item::End if plan.schedule.end(turn) == Some(sequence) => {
                     (BatchHeader::without_batch(HandOver::End), BatchHeader::BYTES)
                 }

@@ -227,7 +227,9 @@ impl WorkerRole<'_> {
                     tracing::trace!(sequence, %split, epoch, batch, slot = number, microseconds, "made");
                     (header, plan.layout.used_bytes(&header))
                 }
-                Item::Skipped => (BatchHeader::without_batch(HandOver::Skipped), BatchHeader::BYTES),
+                Item::Skipped | Item::Beside(_) => {
+                    (BatchHeader::without_batch(HandOver::Skipped), BatchHeader::BYTES)
+                }
                 Item::End if plan.schedule.end(turn) == Some(sequence) => {
                     (BatchHeader::without_batch(HandOver::End), BatchHeader::BYTES)
                 }

@@ -15,4 +15,5 @@ mod hops;
 mod input_nodes;
 mod pad;
 mod pipeline;
+mod ranks;
 mod whole;

@@ -1,0 +1,152 @@
+"""Bytes exchanged between the ranks of torch.distributed: what feature rows of other ranks come by.
+
+The producer's thread makes the calls, through the core. Each is an all-to-all of a process group of its own (gloo), so that
+it mixes with none of the training's.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import timedelta
+from typing import Any
+
+#: How long ranks whose call failed wait for each other to say so, in seconds: who does not is the cause.
+_PATIENCE = 3.0
+#: How often a rank that waits looks whether one has left, in seconds.
+_LOOK = timedelta(milliseconds=100)
+
+#: Groups made in this process, one after another as on every other rank.
+_made = 0
+
+
+class ExchangeFailed(Exception):
+    """A call failed for what a rank did: "left", "ended", "silent" or "cancelled"."""
+
+    def __init__(self, peer: int, cause: str, detail: str = "") -> None:
+        super().__init__(f"rank {peer}: {cause}{detail}")
+        self.peer, self.cause, self.detail = peer, cause, detail
+
+
+class Exchange:
+    """One rank's end. All ranks of torch.distributed make one at the same time, and make the same calls.
+
+    timeout: seconds after which a rank that does not call is given up.
+    """
+
+    def __init__(self, timeout: float) -> None:
+        global _made
+        import torch
+        import torch.distributed as dist
+        from torch.distributed.distributed_c10d import _get_default_store
+
+        self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
+        _made += 1
+        self._store = dist.PrefixStore(f"uvatrain/exchange/{_made}", _get_default_store())
+        self._group = dist.new_group(backend="gloo", timeout=timedelta(seconds=timeout))
+        self._timeout = timeout
+        self._torch, self._dist = torch, dist
+        self._cancelled = threading.Event()
+        self._send = torch.empty(0, dtype=torch.uint8)
+        self._received = torch.empty(0, dtype=torch.uint8)
+        self._lengths = (0, 0)
+
+    def counts(self, send: list[int]) -> list[int]:
+        """Gives each rank a number, and returns those that the ranks gave."""
+        given = self._torch.tensor(send, dtype=self._torch.int64)
+        got = self._torch.empty_like(given)
+        self._call(got, given, None, None)
+        received: list[int] = got.tolist()
+        return received
+
+    def buffers(self, send: int, recv: int) -> tuple[int, int]:
+        """The addresses of memory for so many bytes to give and to get, until the next call."""
+        self._send, self._received = self._room(self._send, send), self._room(self._received, recv)
+        self._lengths = send, recv
+        return self._send.data_ptr(), self._received.data_ptr()
+
+    def _room(self, memory: Any, length: int) -> Any:
+        if len(memory) >= length:
+            return memory
+        # A batch is rarely as large as the one before: some room for the next.
+        return self._torch.empty(length + length // 4, dtype=self._torch.uint8)
+
+    def exchange(self, send: list[int], recv: list[int]) -> None:
+        """Gives each rank its bytes of the one buffer, and gets its bytes in the other."""
+        given, got = self._lengths
+        self._call(self._received[:got], self._send[:given], recv, send)
+
+    def _call(self, got: Any, given: Any, recv: list[int] | None, send: list[int] | None) -> None:
+        if self._cancelled.is_set():
+            raise ExchangeFailed(self.rank, "cancelled")
+        began = time.monotonic()
+        try:
+            work = self._dist.all_to_all_single(got, given, recv, send, group=self._group, async_op=True)
+            # Not by a callback: a thread of gloo's that runs one while the interpreter ends takes the process down.
+            while not self._waited(work):
+                self._check()
+        except RuntimeError as error:
+            raise self._failed(error, time.monotonic() - began) from None
+
+    def _waited(self, work: Any) -> bool:
+        """Waits a moment. Whether the call is done; RuntimeError where it failed."""
+        try:
+            work.wait(_LOOK)
+        except RuntimeError:
+            if work.is_completed():
+                raise
+            return False
+        return True
+
+    def _check(self) -> None:
+        """Raises where there is nobody to wait for any more."""
+        if self._cancelled.is_set():
+            raise ExchangeFailed(self.rank, "cancelled")
+        ended = self._ended()
+        if ended is not None:
+            raise ended
+
+    def _ended(self) -> ExchangeFailed | None:
+        """What a rank has said of its end; None: nothing."""
+        if not self._store.check(["ended"]):
+            return None
+        rank, cause = self._store.get("ended").decode().split()
+        return ExchangeFailed(int(rank), cause)
+
+    def _failed(self, error: RuntimeError, waited: float) -> ExchangeFailed:
+        """Whose fault it is: of the rank whose own call has not failed, since nobody waits any more."""
+        detail = f" ({str(error).strip().splitlines()[0]})"
+        # gloo gives up a rank after the timeout, and notices at once where one's connection is closed.
+        cause = "silent" if waited >= 0.9 * self._timeout else "ended"
+        try:
+            ended = self._ended()
+            if ended is not None:
+                return ended
+            self._store.set(f"failed/{self.rank}", b"1")
+            others = [rank for rank in range(self.ranks) if rank != self.rank]
+            until = time.monotonic() + _PATIENCE
+            while others and time.monotonic() < until and not self._cancelled.is_set():
+                others = [rank for rank in others if not self._store.check([f"failed/{rank}"])]
+                self._cancelled.wait(_LOOK.total_seconds())
+        except RuntimeError:
+            # The store lies with torchrun, or with rank 0.
+            return ExchangeFailed(0, cause, f", and with it the group's store{detail}")
+        return ExchangeFailed(others[0] if others else self.rank, cause, detail)
+
+    def cancel(self) -> None:
+        """Ends the exchange on all ranks, since this one cannot go on."""
+        self._end("cancelled")
+
+    def leave(self) -> None:
+        """Makes no more calls, and tells the others so. It waits for nobody: ranks may close their loaders in any order."""
+        self._end("left")
+
+    def _end(self, cause: str) -> None:
+        if self._cancelled.is_set():
+            return
+        self._cancelled.set()
+        try:
+            self._store.set("ended", f"{self.rank} {cause}")
+        except RuntimeError:
+            # The store is gone, and so is the group.
+            pass

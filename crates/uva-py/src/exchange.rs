@@ -1,0 +1,136 @@
+//! The exchange between ranks over torch.distributed: Python makes the calls (`uvatrain/_exchange.py`), and this is the
+//! contract that the producer knows.
+
+use pyo3::prelude::*;
+use uva_exchange::{Canceller, Cause, Exchange, ExchangeError, Splits};
+
+/// An `uvatrain._exchange.Exchange`.
+///
+/// Its memory is Python's: bytes are copied to it before a call and from it afterwards. A call that is cancelled leaves
+/// gloo with memory that it may still write to, and this memory has to outlive the call.
+pub struct TorchExchange {
+    object: Py<PyAny>,
+    rank: usize,
+    ranks: usize,
+    calls: u64,
+    failed: Option<ExchangeError>,
+}
+
+impl TorchExchange {
+    /// Over this object.
+    pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let (rank, ranks) = (object.getattr("rank")?.extract()?, object.getattr("ranks")?.extract()?);
+        Ok(Self { object: object.clone().unbind(), rank, ranks, calls: 0, failed: None })
+    }
+
+    /// Makes a call, whose failure is final.
+    fn call<T>(
+        &mut self,
+        call: impl FnOnce(Python<'_>, &Bound<'_, PyAny>) -> PyResult<T>,
+    ) -> Result<T, ExchangeError> {
+        if let Some(failed) = &self.failed {
+            return Err(failed.clone());
+        }
+        self.calls += 1;
+        let (rank, number) = (self.rank, self.calls);
+        // The interpreter ends after loaders are closed; a call that comes later cannot be made any more.
+        let called =
+            Python::try_attach(|py| call(py, self.object.bind(py)).map_err(|raised| self.of(py, &raised)));
+        let gone = || ExchangeError::Peer {
+            rank,
+            call: number,
+            peer: rank,
+            cause: Cause::Ended,
+            detail: ": its interpreter ends".to_owned(),
+        };
+        called.unwrap_or_else(|| Err(gone())).inspect_err(|error| self.failed = Some(error.clone()))
+    }
+
+    /// What Python raised. An exception of the exchange's own says which rank it is about.
+    fn of(&self, py: Python<'_>, raised: &PyErr) -> ExchangeError {
+        let value = raised.value(py);
+        let peer = value.getattr("peer").and_then(|peer| peer.extract()).unwrap_or(self.rank);
+        let cause = value.getattr("cause").and_then(|cause| cause.extract::<String>());
+        let detail = value.getattr("detail").and_then(|detail| detail.extract::<String>());
+        ExchangeError::Peer {
+            rank: self.rank,
+            call: self.calls,
+            peer,
+            cause: match cause.as_deref() {
+                Ok("left") => Cause::Left,
+                Ok("ended") => Cause::Ended,
+                Ok("silent") => Cause::Silent,
+                Ok("cancelled") => Cause::Cancelled,
+                _ => Cause::Disagreed,
+            },
+            detail: detail.unwrap_or_else(|_| format!(": {raised}")),
+        }
+    }
+}
+
+impl Exchange for TorchExchange {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn ranks(&self) -> usize {
+        self.ranks
+    }
+
+    fn counts(&mut self, send: &[u64]) -> Result<Vec<u64>, ExchangeError> {
+        if send.len() != self.ranks {
+            let reason = format!("{} counts for {} ranks", send.len(), self.ranks);
+            return Err(ExchangeError::Arguments { rank: self.rank, reason });
+        }
+        self.call(|_, object| object.call_method1("counts", (send.to_vec(),))?.extract())
+    }
+
+    fn all_to_all(&mut self, send: &[u8], recv: &mut [u8], splits: Splits<'_>) -> Result<(), ExchangeError> {
+        splits.check(self.rank, self.ranks, send.len(), recv.len())?;
+        self.call(|py, object| {
+            let (to, from): (usize, usize) =
+                object.call_method1("buffers", (send.len(), recv.len()))?.extract()?;
+            if !send.is_empty() {
+                py.detach(|| {
+                    // SAFETY: `buffers` gives the address of a tensor with as many bytes at least, which the object keeps
+                    // until the next call of `buffers`. No other thread knows it before `exchange`, below.
+                    let memory = unsafe { std::slice::from_raw_parts_mut(to as *mut u8, send.len()) };
+                    memory.copy_from_slice(send);
+                });
+            }
+            object.call_method1("exchange", (splits.send.to_vec(), splits.recv.to_vec()))?;
+            if !recv.is_empty() {
+                py.detach(|| {
+                    // SAFETY: as above, and gloo has written these bytes and is done: `exchange` waits for it, and raises
+                    // where it did not wait to the end.
+                    let memory = unsafe { std::slice::from_raw_parts(from as *const u8, recv.len()) };
+                    recv.copy_from_slice(memory);
+                });
+            }
+            Ok(())
+        })
+    }
+
+    fn canceller(&self) -> Canceller {
+        let Some(object) = Python::try_attach(|py| self.object.clone_ref(py)) else {
+            return Canceller::new(|| {});
+        };
+        Canceller::new(move || {
+            // Where the interpreter has ended, so has whoever waited.
+            Python::try_attach(|py| drop(object.call_method0(py, "cancel")));
+        })
+    }
+}
+
+impl Drop for TorchExchange {
+    fn drop(&mut self) {
+        Python::try_attach(|py| {
+            // gloo cannot give up a call that others have not joined, and the end of its group waits for it. So a group that
+            // was used is never freed: the process may end before such a call does.
+            std::mem::forget(self.object.clone_ref(py));
+            if self.failed.is_none() {
+                drop(self.object.call_method0(py, "leave"));
+            }
+        });
+    }
+}

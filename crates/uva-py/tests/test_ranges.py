@@ -1,0 +1,164 @@
+"""Ranks that have a part of the feature table each, and get the other rows from each other.
+
+About 8 s a run of ranks: every rank imports torch.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from graphs import write_graph
+
+import uvatrain
+
+WORKER = Path(__file__).with_name("ranges_worker.py")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset of 5 training and 5 validation batches, which no number of ranks below divides evenly."""
+    return write_graph(tmp_path_factory.mktemp("ranges") / "graph", splits=(300, 270, 30), dim=5)
+
+
+@pytest.fixture(scope="module")
+def ranges(whole: Path, uvatrain_program: Path):
+    """The partition of the dataset into so many ranges."""
+
+    def of(parts: int) -> Path:
+        out = whole.parent / f"ranges-{parts}"
+        if not out.exists():
+            options = ["--parts", str(parts), "--layout", "ranges", "--method", "random"]
+            subprocess.run([uvatrain_program, "partition", whole, out, *options], check=True, capture_output=True)
+        return out
+
+    return of
+
+
+def run(path: Path, out: Path, ranks: int, expect: tuple[int, ...] = (0,), **options: object) -> dict[int, dict]:
+    """What each rank wrote down. Ranks are started without torchrun, which would end the others where one dies."""
+    out.mkdir()
+    environment = dict(
+        os.environ,
+        GLOO_SOCKET_IFNAME="lo",
+        OMP_NUM_THREADS="1",
+        WORLD_SIZE=str(ranks),
+        MASTER_ADDR="127.0.0.1",
+        TORCHELASTIC_USE_AGENT_STORE="True",
+    )
+    store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    environment["MASTER_PORT"] = str(store.port)
+    processes = [
+        subprocess.Popen(
+            [sys.executable, WORKER, path, out, json.dumps({"batch_size": 64, **options})],
+            env=dict(environment, RANK=str(rank)),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(ranks)
+    ]
+    try:
+        for process in processes:
+            if options.get("fault") == "stop" and process is processes[1]:
+                continue
+            _, stderr = process.communicate(timeout=120)
+            assert process.returncode in expect, stderr
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    files = {rank: out / f"rank{rank}.json" for rank in range(ranks)}
+    return {rank: json.loads(file.read_text()) for rank, file in files.items() if file.exists()}
+
+
+@pytest.mark.parametrize("ranks, options", [(2, {}), (3, {}), (4, {}), (3, {"aggregate": "mean"})])
+def test_batches_of_ranks_with_a_part_each_are_those_of_the_whole_dataset(
+    whole: Path, ranges, tmp_path: Path, ranks: int, options: dict
+):
+    divided = run(ranges(ranks), tmp_path / "divided", ranks, part="rank", **options)
+    exchanged = [record.pop("exchanged") for record in divided.values()]
+    with_whole_tables = run(whole, tmp_path / "whole", ranks, **options)
+    assert [record.pop("exchanged") for record in with_whole_tables.values()] == [None] * ranks
+    assert divided == with_whole_tables
+    # What one gets, others have given.
+    assert sum(counts["remote_rows"] for counts in exchanged) == sum(counts["given_rows"] for counts in exchanged) > 0
+    assert sum(counts["sent_bytes"] for counts in exchanged) == sum(counts["received_bytes"] for counts in exchanged)
+    assert all(record["said"] is None for record in divided.values())
+    # As many as one process has, but for the training batches that no number of ranks divides.
+    seen = [batch[:4] for record in divided.values() for batch in record["seen"]]
+    of_one = [batch[:4] for batch in run(whole, tmp_path / "one", 1)[0]["seen"]]
+    assert len(seen) == 2 * (5 // ranks * ranks + 5) and len(of_one) == 20
+    assert all(batch in of_one for batch in seen)
+
+
+def test_copies_of_hot_rows_spare_their_exchange_and_change_no_batch(ranges, tmp_path: Path):
+    plain = run(ranges(2), tmp_path / "plain", 2, part="rank")
+    # The map takes 4 bytes for each of the 600 nodes, a row 20: room for 150 of some 300 rows of the other rank.
+    cached = run(ranges(2), tmp_path / "cached", 2, part="rank", remote_cache=600 * 4 + 150 * 20)
+    for one, other in zip(plain.values(), cached.values(), strict=True):
+        assert one["seen"] == other["seen"]
+        without, counts = one["exchanged"], other["exchanged"]
+        assert without["cached_rows"] == 0
+        assert 0.3 * without["remote_rows"] < counts["cached_rows"] < without["remote_rows"]
+
+
+def test_a_rank_that_is_killed_is_named_by_the_others(ranges, tmp_path: Path):
+    records = run(ranges(4), tmp_path / "out", 4, (0, -9), part="rank", batch_size=16, fault="kill")
+    assert sorted(records) == [0, 2, 3]
+    for record in records.values():
+        kind, message, seconds = record["said"]
+        assert kind == "UvatrainError" and "rank 1 has ended" in message, message
+        # Well below the 300 s after which a silent rank is given up.
+        assert seconds < 30
+
+
+def test_a_rank_that_is_stopped_is_named_after_the_timeout(ranges, tmp_path: Path):
+    records = run(ranges(4), tmp_path / "out", 4, part="rank", batch_size=16, fault="stop", exchange_timeout=3)
+    assert sorted(records) == [0, 2, 3]
+    for record in records.values():
+        assert "rank 1 has given no sign of life" in record["said"][1], record["said"]
+
+
+def test_an_exception_on_one_rank_stays_what_it_was_and_ends_the_others(ranges, tmp_path: Path):
+    records = run(ranges(2), tmp_path / "out", 2, part="rank", batch_size=16, fault="raise")
+    assert records[1]["said"][:2] == ["ValueError", "of the user's own"]
+    assert "rank 1 has left" in records[0]["said"][1]
+
+
+def test_a_rank_that_closes_early_leaves_the_others_what_is_ready(ranges, tmp_path: Path):
+    records = run(ranges(2), tmp_path / "out", 2, part="rank", batch_size=16, fault="close")
+    assert records[1]["said"] is None
+    kind, message, _ = records[0]["said"]
+    assert kind == "PeerDied" and "rank 1 has left the group" in message and "train batch" in message, message
+    # It had those of the first epoch, the one at hand, and what was ready.
+    of_epoch = records[0]["batches"][0]
+    assert of_epoch + 1 < sum(batch[0] == "train" for batch in records[0]["seen"]) < 2 * of_epoch
+
+
+def test_a_partition_in_ranges_takes_a_process_group_and_every_rank_its_part(ranges, tmp_path: Path):
+    path = ranges(2)
+    for options, message in [
+        (dict(part=0), 'give part="rank"'),
+        (dict(part="rank", rank=0, world_size=2), "init_process_group"),
+        (dict(part="rank", rank=0, world_size=3), "2 parts"),
+        (dict(part="rank", rank=0, world_size=2, exchange_timeout=0), "exchange_timeout"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            uvatrain.Loader(path, fanouts=[2], batch_size=64, **options)
+
+
+def test_what_a_divided_table_cannot_do_is_refused_by_name(ranges, whole: Path, tmp_path: Path):
+    refused = [dict(prepare="whole"), dict(features="disk"), dict(edge_attr=True), dict(device="cuda")]
+    records = run(ranges(2), tmp_path / "out", 2, part="rank", refused=refused)
+    of_whole = uvatrain.Dataset(whole)
+    for record in records.values():
+        *messages, (fingerprint, nodes, dim, table) = record["seen"]
+        for message, named in zip(messages, ["prepare", "features", "edge_attr|edge_feat", "device|GPU|driver"], strict=True):
+            assert re.search(named, message), message
+        # It has the graph, and no table.
+        assert (fingerprint, nodes, dim) == (of_whole.fingerprint, of_whole.num_nodes, of_whole.feature_dim)
+        assert "divided among ranks" in table

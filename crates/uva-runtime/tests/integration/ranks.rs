@@ -1,0 +1,188 @@
+//! Ranks among which a feature table is divided: each has a stream of its own, and gets the other rows from the others.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use uva_exchange::{Settings, SharedMemory};
+use uva_graph::ranges::{RangeParts, write_ranges};
+use uva_graph::{Dataset, ElementType, PartitionMap, Split, Verify};
+use uva_runtime::backend::Backend;
+use uva_runtime::consumer::{BatchStream, PassCursor};
+use uva_runtime::options::{Part, Prepare};
+use uva_runtime::ranks::Ranks;
+use uva_runtime::{Features, LoaderOptions, RuntimeError};
+
+use crate::common;
+
+const EPOCHS: u32 = 2;
+
+/// Split, epoch, number, hash and rows of a batch.
+type Seen = (Split, u32, u32, u64, Vec<u8>);
+
+fn options() -> LoaderOptions {
+    LoaderOptions {
+        fanouts: vec![3, 2],
+        batch_size: 20,
+        seed: 7,
+        batch_slots: Some(3),
+        ..LoaderOptions::default()
+    }
+}
+
+/// The dataset, and its division among so many ranks. Part 1 of several owns no node.
+fn divided(directory: &Path, element: ElementType, ranks: u32) -> (Arc<Dataset>, PathBuf) {
+    let whole = Dataset::open(&common::graph_of(directory, 1500, 6.0, element)).unwrap();
+    let part_of = |node: usize| match (node * 7 % ranks as usize) as u16 {
+        1 if ranks > 2 => 0,
+        part => part,
+    };
+    let of = (0..whole.nodes()).map(part_of).collect();
+    let out = directory.join("ranges");
+    write_ranges(&whole, &PartitionMap { parts: ranks, of, summary: None }, &out, &|_| ()).unwrap();
+    (Arc::new(whole), out)
+}
+
+fn open(path: &Path, part: u32) -> Arc<Dataset> {
+    Arc::new(RangeParts::open(path, &[part], Verify::Stamp).unwrap().dataset(part).unwrap())
+}
+
+/// What a rank does, with the exchange of each: all at the same time.
+fn together<T: Send>(ranks: u32, work: impl Fn(u32, Ranks) -> T + Sync) -> Vec<T> {
+    let settings = Settings {
+        pieces: 2,
+        piece_bytes: 4096,
+        timeout: Duration::from_secs(60),
+        ..Settings::new(ranks as usize)
+    };
+    let exchanges = SharedMemory::threads(&settings).unwrap();
+    thread::scope(|scope| {
+        let work = &work;
+        let each: Vec<_> = (0..)
+            .zip(exchanges)
+            .map(|(rank, exchange)| scope.spawn(move || work(rank, Ranks::new(Box::new(exchange)))))
+            .collect();
+        each.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+fn stream(
+    dataset: &Arc<Dataset>,
+    options: &LoaderOptions,
+    (rank, of): (u32, u32),
+    ranks: Option<Ranks>,
+) -> Result<BatchStream, RuntimeError> {
+    let options = LoaderOptions { part: Part { index: rank, of }, ..options.clone() };
+    let ranks = ranks.map(Arc::new);
+    BatchStream::with_ranks(Arc::clone(dataset), &options, Backend::Cpu, Split::Train, None, ranks)
+}
+
+/// The batches of a pass, which ends behind them.
+fn pass(stream: &mut BatchStream, split: Split, epoch: u32) -> Result<Vec<Seen>, RuntimeError> {
+    let mut seen = Vec::new();
+    stream.go_to(PassCursor { split, epoch, batch: 0 });
+    while let Some(batch) = stream.next_batch(&|| false)? {
+        let rows = batch.features().bytes.to_vec();
+        seen.push((batch.split(), batch.epoch(), batch.index(), batch.hash(), rows));
+    }
+    stream.end_pass(split, epoch, &|| false)?;
+    Ok(seen)
+}
+
+/// Training, validation and test, in an order that a consumer may choose.
+fn all_passes(stream: &mut BatchStream) -> Result<Vec<Seen>, RuntimeError> {
+    let mut seen = Vec::new();
+    for epoch in 0..EPOCHS {
+        for split in [Split::Train, Split::Valid, Split::Valid, Split::Test] {
+            seen.extend(pass(stream, split, epoch)?);
+        }
+    }
+    Ok(seen)
+}
+
+#[test]
+fn batches_of_ranks_with_a_part_each_are_those_of_the_whole_dataset() {
+    for (ranks, element, cache) in
+        [(2, ElementType::F32, 0), (3, ElementType::F16, 0), (4, ElementType::F32, 1500 * 4 + 200 * 20)]
+    {
+        let directory = tempfile::tempdir().unwrap();
+        let (whole, parts) = divided(directory.path(), element, ranks);
+        let divided = together(ranks, |rank, exchange| {
+            let exchange = exchange.with_cache(cache);
+            let mut stream = stream(&open(&parts, rank), &options(), (rank, ranks), Some(exchange)).unwrap();
+            all_passes(&mut stream).unwrap()
+        });
+        for (rank, found) in (0..).zip(divided) {
+            let mut stream = stream(&whole, &options(), (rank, ranks), None).unwrap();
+            assert!(found == all_passes(&mut stream).unwrap(), "rank {rank} of {ranks}");
+            assert!(found.len() > 8 && found.iter().all(|(.., rows)| !rows.is_empty()));
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_has_no_batch_of_a_pass_serves_those_that_have() {
+    let directory = tempfile::tempdir().unwrap();
+    let (whole, parts) = divided(directory.path(), ElementType::F32, 2);
+    // The whole split is one batch, which rank 0 has.
+    let options = LoaderOptions { batch_size: whole.split(Split::Valid).len(), ..options() };
+    let found = together(2, |rank, exchange| {
+        let mut stream = stream(&open(&parts, rank), &options, (rank, 2), Some(exchange)).unwrap();
+        (0..5).map(|epoch| pass(&mut stream, Split::Valid, epoch).unwrap().len()).collect::<Vec<_>>()
+    });
+    assert_eq!(found, [vec![1; 5], vec![0; 5]]);
+}
+
+#[test]
+fn a_rank_that_leaves_is_named_when_a_batch_cannot_be_made_and_not_before() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_, parts) = divided(directory.path(), ElementType::F32, 2);
+    let found = together(2, |rank, exchange| {
+        let mut stream = stream(&open(&parts, rank), &options(), (rank, 2), Some(exchange)).unwrap();
+        stream.go_to(PassCursor { split: Split::Train, epoch: 0, batch: 0 });
+        let (mut taken, mut ended) = (0, None);
+        while ended.is_none() && !(rank == 1 && taken == 2) {
+            match stream.next_batch(&|| false) {
+                Ok(Some(_)) => taken += 1,
+                other => ended = Some(other.map(drop)),
+            }
+        }
+        (taken, ended)
+    });
+    let (taken, ended) = &found[0];
+    assert!(*taken >= 2, "{taken} batches");
+    match ended {
+        Some(Err(RuntimeError::PeerGone(said))) => {
+            assert!(said.contains("rank 1 has left") && said.contains("train batch"), "{said}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_a_divided_table_cannot_do_is_refused_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_, parts) = divided(directory.path(), ElementType::F32, 2);
+    let refused = [
+        (LoaderOptions { prepare: Prepare::Whole, ..options() }, "prepare"),
+        (LoaderOptions { features: Features::Disk, ..options() }, "features"),
+        (LoaderOptions { edge_attr: true, ..options() }, "edge"),
+    ];
+    for (options, named) in &refused {
+        for said in together(2, |rank, exchange| {
+            stream(&open(&parts, rank), options, (rank, 2), Some(exchange)).map(drop).unwrap_err().to_string()
+        }) {
+            assert!(said.contains(named), "{named}: {said}");
+        }
+    }
+    let alone = stream(&open(&parts, 0), &options(), (0, 1), None).map(drop).unwrap_err().to_string();
+    assert!(alone.contains("divided among ranks") && alone.contains("part=\"rank\""), "{alone}");
+    let swapped = together(2, |rank, exchange| {
+        stream(&open(&parts, 1 - rank), &options(), (rank, 2), Some(exchange))
+            .map(drop)
+            .unwrap_err()
+            .to_string()
+    });
+    assert!(swapped[0].contains("rank 0 of 2 has part 1 of 2"), "{swapped:?}");
+}
