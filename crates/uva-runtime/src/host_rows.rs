@@ -17,7 +17,6 @@ use uva_rows::{
 use crate::RuntimeError;
 use crate::cache::Caches;
 use crate::division::Division;
-use crate::options::LoaderOptions;
 use crate::ranks::Ranks;
 use crate::rows_from::{KeptRows, Reader, RowsFrom, row_file};
 use crate::sums::{check_sums, obstacle_in_table};
@@ -58,18 +57,17 @@ impl<'d> HostRows<'d> {
         dataset: &'d Dataset,
         layout: &BatchLayout,
         threads: usize,
-        (ranks, options): (&Ranks, &LoaderOptions),
+        ranks: &Ranks,
     ) -> Result<Self, RuntimeError> {
         let own = dataset.own_rows().ok_or_else(|| {
             RuntimeError::Failed("the dataset has all rows: there is no exchange".to_owned())
         })?;
         let table = own.table();
         let book = Book::new(own.boundaries()).map_err(|error| RuntimeError::Failed(error.to_string()))?;
-        let cached = ranks.cached_rows(dataset, options)?;
         let rows = Mapped::new(table.bytes, table.row_bytes(), threads).map_err(failed)?;
         let mut rows = Remote::new(rows, book, ranks.take()?).map_err(failed)?;
-        if let Some(ids) = cached {
-            rows = rows.with_cache(&ids).map_err(failed)?;
+        if let Some(ids) = ranks.kept() {
+            rows = rows.with_cache(ids).map_err(failed)?;
         }
         Self::over(rows.telling(ranks.shared_counts()), dataset, layout)
     }

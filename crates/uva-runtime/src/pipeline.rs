@@ -35,6 +35,7 @@ use crate::memory::{ProcessMemory, Resident};
 use crate::metrics::{Event, InForce, Roles};
 use crate::options::{Cursor, LoaderOptions, Passes};
 use crate::plan::RunPlan;
+use crate::planning::remote_rows;
 use crate::ranks::{Ranks, check_divided};
 use crate::roles::{BatchReceiver, RoleThreads};
 use crate::rows_from::RowsFrom;
@@ -229,6 +230,9 @@ impl Runtime {
     ) -> Result<Self, RuntimeError> {
         let on_gpu = plan.backend.device_slots().is_some();
         check_divided(&dataset, &plan.options, contents.caches(), on_gpu, ranks.is_some())?;
+        if let Some(ranks) = ranks.as_ref().filter(|ranks| ranks.cache_bytes() > 0) {
+            ranks.keep(remote_rows(&dataset, &plan.options, ranks.cache_bytes())?);
+        }
         let backend = plan.backend.clone();
         let plan = plan.with_features(&dataset, &backend)?;
         plan.backend.check_features(&plan.layout, plan.options.gathers_before_sums)?;

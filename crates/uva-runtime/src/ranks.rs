@@ -6,14 +6,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use uva_exchange::Exchange;
 use uva_graph::Dataset;
 use uva_options::OptionError;
-use uva_plan::{count, rank_rows};
 use uva_rows::RemoteCounts;
-use uva_rows::cache::map_bytes;
 
 use crate::RuntimeError;
 use crate::cache::Caches;
 use crate::options::{LoaderOptions, Prepare};
-use crate::planning::workload;
 use crate::rows_from::Features;
 
 /// The exchange with them, which the producer takes, and word of a rank that has left.
@@ -21,6 +18,8 @@ pub struct Ranks {
     exchange: Mutex<Option<Box<dyn Exchange>>>,
     /// Bytes for copies of rows of others.
     cache_bytes: u64,
+    /// The ids of these, once they are chosen.
+    kept: OnceLock<Vec<i64>>,
     counts: Arc<Mutex<RemoteCounts>>,
     left: OnceLock<String>,
 }
@@ -31,6 +30,7 @@ impl Ranks {
         Self {
             exchange: Mutex::new(Some(exchange)),
             cache_bytes: 0,
+            kept: OnceLock::new(),
             counts: Arc::default(),
             left: OnceLock::new(),
         }
@@ -52,23 +52,19 @@ impl Ranks {
         Arc::clone(&self.counts)
     }
 
-    /// The rows of others to keep: those that most batches of the first training epoch read, of any rank. Since an epoch's
-    /// seeds are shuffled, they are those that its own batches will read most. `None` without a cache.
-    ///
-    /// # Errors
-    /// As sampling the epoch.
-    pub(crate) fn cached_rows(
-        &self,
-        dataset: &Dataset,
-        options: &LoaderOptions,
-    ) -> Result<Option<Vec<i64>>, RuntimeError> {
-        let Some(own) = dataset.own_rows().filter(|_| self.cache_bytes > 0) else { return Ok(None) };
-        let row_bytes = dataset.features().row_bytes() as u64;
-        let room = self.cache_bytes.saturating_sub(map_bytes(dataset.nodes())) / row_bytes.max(1);
-        let hotness = count(&workload(dataset, options)?, 0..1)?;
-        let range = own.nodes();
-        let others = rank_rows(&hotness).into_iter().filter(|&node| !range.contains(&u64::from(node)));
-        Ok(Some(others.take(room as usize).map(i64::from).collect()))
+    /// Bytes for copies of rows of others.
+    pub(crate) fn cache_bytes(&self) -> u64 {
+        self.cache_bytes
+    }
+
+    /// Notes the rows of others to copy. Once; a second call changes nothing.
+    pub(crate) fn keep(&self, ids: Vec<i64>) {
+        let _ = self.kept.set(ids);
+    }
+
+    /// The rows of others to copy; `None` without a cache.
+    pub(crate) fn kept(&self) -> Option<&[i64]> {
+        self.kept.get().map(Vec::as_slice)
     }
 
     /// The exchange, for one taker.

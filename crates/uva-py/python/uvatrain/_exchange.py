@@ -38,11 +38,11 @@ class Exchange:
         global _made
         import torch
         import torch.distributed as dist
-        from torch.distributed.distributed_c10d import _get_default_store
+        from torch.distributed.distributed_c10d import PrefixStore, _get_default_store
 
         self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
         _made += 1
-        self._store = dist.PrefixStore(f"uvatrain/exchange/{_made}", _get_default_store())
+        self._store = PrefixStore(f"uvatrain/exchange/{_made}", _get_default_store())
         self._group = dist.new_group(backend="gloo", timeout=timedelta(seconds=timeout))
         self._timeout = timeout
         self._torch, self._dist = torch, dist
@@ -122,7 +122,7 @@ class Exchange:
             ended = self._ended()
             if ended is not None:
                 return ended
-            self._store.set(f"failed/{self.rank}", b"1")
+            self._store.set(f"failed/{self.rank}", "1")
             others = [rank for rank in range(self.ranks) if rank != self.rank]
             until = time.monotonic() + _PATIENCE
             while others and time.monotonic() < until and not self._cancelled.is_set():

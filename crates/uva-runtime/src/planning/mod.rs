@@ -6,6 +6,7 @@ mod cached_dataset;
 mod device_times;
 mod host_times;
 mod measure;
+mod remote_rows;
 mod request;
 mod search;
 mod stage_times;
@@ -16,6 +17,7 @@ pub use measure::{
     GPU_CACHE, HOST_CACHE, PlanAsked, budget_left, budget_on_cpu, cacheable, check_host_budget,
     check_plan_fits, measure_sampler, plan, plan_asked, read_plan, rows_kept_in, workload,
 };
+pub(crate) use remote_rows::remote_rows;
 pub use request::{Budget, CacheOptions, CacheRequest, SamplerVerdict};
 pub use search::FoundParts;
 pub use search::{Found, Search};

@@ -89,7 +89,7 @@ impl ProducerRole<'_> {
                 let (layout, threads) = (&plan.layout, plan.options.gather_threads);
                 let by = (threads, plan.rows_from());
                 let rows = match self.ranks {
-                    Some(ranks) => HostRows::divided(self.dataset, layout, threads, (ranks, &plan.options))?,
+                    Some(ranks) => HostRows::divided(self.dataset, layout, threads, ranks)?,
                     None => HostRows::new(self.dataset, layout, by, &plan.caches, self.cached_rows)?,
                 };
                 let from_disk = by.1 != RowsFrom::Memory;
