@@ -10,14 +10,14 @@ included; before each run under it the table's pages are dropped from the system
   device     reads a second of `bench pipeline --features disk`, and those of fio: random reads with O_DIRECT by io_uring,
              of the mean size of ours, 64 under way
   training   `train` under the limit: the table mapped (`--features memory`), and from disk behind a host cache
-  loading    batches without a model under the limit: uvatrain.Loader from disk, which looks ahead and has no host cache, and GraphBolt's
-             DataLoader over a TorchBasedFeature of the mapped table. Its release for pip has neither a cache in host memory nor a
-             feature on disk
+  loading    batches without a model under the limit: uvatrain.Loader from disk, which looks ahead and has no host cache, and
+             GraphBolt's DataLoader over a TorchBasedFeature of the mapped table. Its release for pip has neither a cache in host
+             memory nor a feature on disk
   in memory  `train` without a limit: the table in memory, and from disk with a host cache of 40 % of the table
 
 Rounds are interleaved, and medians count. A batch of a mapped table under the limit takes about a minute, since each missing
-page brings its neighbours: so there are few batches and rounds with the limit. PYTHON has this checkout's module (scripts/check/python.sh says how), and
---graphbolt-python is what `scripts/peers/environment.sh dgl` prints. Needs root for the control group, and fio.
+page brings its neighbours: so there are few batches and rounds with the limit. GraphBolt's cell took more than ten minutes
+on two cores. PYTHON has this checkout's module (scripts/check/python.sh says how), and --graphbolt-python is what `scripts/peers/environment.sh dgl` prints. Needs root for the control group, and fio.
 """
 import argparse
 import json
@@ -146,6 +146,9 @@ def main():
         found["cells"].setdefault(name, []).append(value)
         shown = value["batches_per_second"] if isinstance(value, dict) else value
         print(f"{name:<36} {shown:12.3f}", flush=True)
+        # What was measured is kept even where a later cell is given up.
+        if chosen.out:
+            chosen.out.write_text(json.dumps(found, indent=1) + "\n")
 
     with tempfile.TemporaryDirectory(dir=chosen.dir, prefix="uvatrain-disk-rows-") as temporary:
         folder = Path(temporary)
@@ -178,8 +181,6 @@ def main():
             if chosen.graphbolt_python:
                 theirs = [chosen.graphbolt_python, "-c", GRAPHBOLT, data, chosen.batch_size, FANOUTS]
                 cell("loading: graphbolt, mapped", float(run(theirs, limit, data)))
-    if chosen.out:
-        chosen.out.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 """One rank of test_ranges.py's runs: takes batches of a partition in ranges, or of the whole dataset, and writes down what
-they are. Started by torchrun. A fault may happen to rank 1 in the second epoch."""
+they are. A fault may happen to rank 1 in the second epoch, or rank 0 is slow."""
 
 import hashlib
 import json
@@ -72,6 +72,9 @@ def main() -> None:
                             train.close()
                             valid.close()
                             break
+                    if fault == "slow" and rank == 0:
+                        # A model that takes longer than the other rank's.
+                        time.sleep(0.1)
                     told = [batch.split, batch.epoch, batch.index, batch.hash, digest(batch.x)]
                     seen.append(told + ([digest(batch.aggregated)] if aggregated else []))
                     began = time.monotonic()

@@ -141,6 +141,14 @@ def test_a_rank_that_closes_early_leaves_the_others_what_is_ready(ranges, tmp_pa
     assert of_epoch + 1 < sum(batch[0] == "train" for batch in records[0]["seen"]) < 2 * of_epoch
 
 
+def test_a_rank_that_is_done_and_closes_takes_no_batch_from_a_slow_one(ranges, tmp_path: Path):
+    slow = run(ranges(2), tmp_path / "slow", 2, part="rank", batch_size=16, fault="slow")
+    plain = run(ranges(2), tmp_path / "plain", 2, part="rank", batch_size=16)
+    for record in [*slow.values(), *plain.values()]:
+        assert record["said"] is None and sum(batch[0] == "train" for batch in record["seen"]) == 2 * record["batches"][0]
+    assert [record["seen"] for record in slow.values()] == [record["seen"] for record in plain.values()]
+
+
 def test_a_partition_in_ranges_takes_a_process_group_and_every_rank_its_part(ranges, tmp_path: Path):
     path = ranges(2)
     for options, message in [

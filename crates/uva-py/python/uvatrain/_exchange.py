@@ -47,6 +47,8 @@ class Exchange:
         self._timeout = timeout
         self._torch, self._dist = torch, dist
         self._cancelled = threading.Event()
+        # Calls that are done.
+        self._calls = 0
         self._send = torch.empty(0, dtype=torch.uint8)
         self._received = torch.empty(0, dtype=torch.uint8)
         self._lengths = (0, 0)
@@ -87,6 +89,7 @@ class Exchange:
                 self._check()
         except RuntimeError as error:
             raise self._failed(error, time.monotonic() - began) from None
+        self._calls += 1
 
     def _waited(self, work: Any) -> bool:
         """Waits a moment. Whether the call is done; RuntimeError where it failed."""
@@ -107,11 +110,14 @@ class Exchange:
             raise ended
 
     def _ended(self) -> ExchangeFailed | None:
-        """What a rank has said of its end; None: nothing."""
-        if not self._store.check(["ended"]):
-            return None
-        rank, cause = self._store.get("ended").decode().split()
-        return ExchangeFailed(int(rank), cause)
+        """Which other rank does not take part in the call at hand, as it has said; None: it may still complete."""
+        for rank in range(self.ranks):
+            if rank != self.rank and self._store.check([f"ended/{rank}"]):
+                cause, calls = self._store.get(f"ended/{rank}").decode().split()
+                # What it gave to calls that are done on its side is on its way.
+                if self._calls >= int(calls):
+                    return ExchangeFailed(rank, cause)
+        return None
 
     def _failed(self, error: RuntimeError, waited: float) -> ExchangeFailed:
         """Whose fault it is: of the rank whose own call has not failed, since nobody waits any more."""
@@ -146,7 +152,7 @@ class Exchange:
             return
         self._cancelled.set()
         try:
-            self._store.set("ended", f"{self.rank} {cause}")
+            self._store.set(f"ended/{self.rank}", f"{cause} {self._calls}")
         except RuntimeError:
             # The store is gone, and so is the group.
             pass
