@@ -85,7 +85,7 @@ def test_parts_that_are_not_there_and_ranks_that_are_no_parts_are_refused(
     assert "it is not the partition that part 1 was written with" in refused(tmp_path / "swapped", 0)
 
 
-def test_a_part_is_opened_by_the_description_that_was_read_and_ranges_are_no_parts_to_train_on(
+def test_a_part_is_opened_by_the_description_that_was_read_and_a_range_is_none_for_a_rank_alone(
     graph: Path, parts: Path, uvatrain_program: Path, tmp_path: Path
 ):
     def refused(path: Path) -> str:
@@ -109,4 +109,5 @@ def test_a_part_is_opened_by_the_description_that_was_read_and_ranges_are_no_par
     out = tmp_path / "ranges"
     command = [uvatrain_program, "partition", graph, out, "--map", parts, "--layout", "ranges"]
     subprocess.run(command, check=True, capture_output=True)
-    assert refused(out).startswith("path: path: the parts of ")
+    said = refused(out)
+    assert said.startswith("part: part is 0, and the parts of ") and 'give part="rank"' in said
