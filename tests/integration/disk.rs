@@ -216,7 +216,7 @@ fn a_command_gets_the_same_columns_and_half_precision_rows_are_widened_alike() {
 }
 
 /// 300 MB of rows, and a limit on what each process may allocate that holds libtorch, threads and stacks, but no table.
-/// The pages of mapped files do not count, so the index arrays may be mapped. Some 10 s, since the table is written and read.
+/// The pages of mapped files do not count, so the index arrays may be mapped. Some 30 s on two cores, since the table is written and read.
 #[test]
 fn a_table_larger_than_the_memory_a_process_may_allocate_is_trained_on_with_the_losses_of_memory() {
     const MOST_KIB: u64 = 200_000;
