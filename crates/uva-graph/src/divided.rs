@@ -19,8 +19,6 @@ pub(crate) struct DividedFiles {
     /// The rows.
     pub(crate) table: NpyArray,
     pub(crate) element: ElementType,
-    /// Whether the edges have feature rows.
-    pub(crate) edge_features: bool,
 }
 
 impl DividedFiles {
@@ -63,10 +61,5 @@ impl<'d> OwnRows<'d> {
     /// Their rows, in the order of the nodes.
     pub fn table(self) -> FeatureTable<'d> {
         self.0.features()
-    }
-
-    /// Whether the parts have feature rows of edges too.
-    pub fn has_edge_features(self) -> bool {
-        self.0.edge_features
     }
 }

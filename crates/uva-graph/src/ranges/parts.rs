@@ -184,17 +184,10 @@ impl RangeParts {
         let RangesOf { dataset: name, fingerprint, .. } = self.graph.of().clone();
         let path = self.graph.path().to_owned();
         let (graph, checks) = self.graph.into_files();
-        let Tables { features: (table, element), edge_features } = rows.into_tables();
-        let (boundaries, edge_features) = (self.book.boundaries().to_vec(), edge_features.is_some());
-        let files = DividedFiles {
-            graph,
-            fingerprint,
-            part: part as usize,
-            boundaries,
-            table,
-            element,
-            edge_features,
-        };
+        // Rows of edges are not exchanged, so that nobody sees them.
+        let Tables { features: (table, element), edge_features: _ } = rows.into_tables();
+        let (part, boundaries) = (part as usize, self.book.boundaries().to_vec());
+        let files = DividedFiles { graph, fingerprint, part, boundaries, table, element };
         Ok(Dataset::of_divided(path, name, files, checks))
     }
 
