@@ -12,9 +12,10 @@ read from memory. The steps are:
   verify      `info --verify`: every list, every value
   train       GraphSAGE by sampled neighbours, rows from disk, behind a host cache of --cache
   propagate   one hop, of which the rows of the splits are kept
+  uncached    training without a cache, of the first --uncached-batches batches: each row is read for each batch
 
-Printed for each are its time and the peak of its memory, with and without pages of files; for `train` also the reads from
-disk. Everything is made in a folder of DIR and removed at the end. The full preset (--scale 1) takes 45 GB there, a
+Printed for each are its time and the peak of its memory, with and without pages of files; for both trainings also the reads
+from disk. Everything is made in a folder of DIR and removed at the end. The full preset (--scale 1) takes 45 GB there, a
 quarter of it 12 GB. Needs the right to make control groups (root), version 1 or 2, and nothing but Python.
 """
 import argparse
@@ -106,6 +107,7 @@ def main():
     arguments.add_argument("--cache", default="3GiB", help="host memory in front of the disk")
     arguments.add_argument("--fanouts", default="10,10")
     arguments.add_argument("--batches", type=int, default=300, help="training batches")
+    arguments.add_argument("--uncached-batches", type=int, default=60, help="training batches without a cache")
     arguments.add_argument("--dir", type=Path, help="where the graph is made: not on a tmpfs")
     arguments.add_argument("--out", type=Path)
     chosen = arguments.parse_args()
@@ -114,7 +116,7 @@ def main():
     found = {"machine": machine(), "preset": chosen.preset, "scale": chosen.scale, "limit_bytes": limit}
     with tempfile.TemporaryDirectory(dir=chosen.dir, prefix="uvatrain-at-scale-") as temporary:
         folder = Path(temporary)
-        data, metrics = folder / "data", folder / "train.jsonl"
+        data = folder / "data"
 
         def step(name, *command):
             with Group(limit) as group:
@@ -135,14 +137,21 @@ def main():
         info = json.loads(step("verify", "info", data, "--verify", "--json"))
         found["graph"] = {key: info[key] for key in ("nodes", "edges")}
         found["table_bytes"] = (data / "feat.npy").stat().st_size
-        step("train", "train", data, "--fanouts", chosen.fanouts, "--batch-size", BATCH, "--epochs", 1, "--features", "disk",
-             "--host-cache", chosen.cache, "--metrics", metrics)
-        found["train"] |= trained([json.loads(line) for line in metrics.read_text().splitlines()])
-        disk = found["train"]["disk"]
-        print(f"{'':10} {found['train']['batches']} batches, {found['train']['batches_per_second']:.2f} a second; "
-              f"{disk['reads']:,} reads, {disk['reads_per_second']:,} a second, "
-              f"{disk['bytes_read'] / 2**30:.2f} GiB for {disk['bytes_asked'] / 2**30:.2f} GiB of rows", flush=True)
+
+        def train(name, *more):
+            metrics = folder / f"{name}.jsonl"
+            step(name, "train", data, "--fanouts", chosen.fanouts, "--batch-size", BATCH, "--epochs", 1, "--features",
+                 "disk", *more, "--metrics", metrics)
+            found[name] |= trained([json.loads(line) for line in metrics.read_text().splitlines()])
+            disk = found[name]["disk"]
+            print(f"{'':10} {found[name]['batches']} batches, {found[name]['batches_per_second']:.2f} a second; "
+                  f"{disk['reads']:,} reads, {disk['reads_per_second']:,} a second, "
+                  f"{disk['bytes_read'] / 2**30:.2f} GiB for {disk['bytes_asked'] / 2**30:.2f} GiB of rows", flush=True)
+
+        train("train", "--host-cache", chosen.cache)
         step("propagate", "propagate", data, folder / "hops", "--hops", 1, "--type", "f16", "--memory", limit * 2 // 3)
+        shorten(data / "train_idx.npy", chosen.uncached_batches * BATCH)
+        train("uncached", "--look-ahead", 2)
     if chosen.out:
         chosen.out.write_text(json.dumps(found, indent=1) + "\n")
 

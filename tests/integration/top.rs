@@ -186,10 +186,10 @@ fn limit_descriptors(run: &Running, most: u64) {
 /// Clock ticks that the run's process has used, and its thread that answers.
 fn ticks(run: &Running) -> (u64, u64) {
     let of = |stat: String| -> u64 {
-        let fields: Vec<u64> =
-            stat.rsplit(')').next().unwrap().split(' ').filter_map(|f| f.parse().ok()).collect();
-        // Behind the state, which is no number: user and system time are the 11th and 12th of the rest.
-        fields[10] + fields[11]
+        // Behind the name: the state, then numbers, of which the terminal's group is -1 without a terminal. User and
+        // system time are fields 14 and 15 of proc(5), whose third is the state.
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
     };
     let process = format!("/proc/{}", run.child.id());
     let tasks = fs::read_dir(format!("{process}/task")).unwrap().flatten();

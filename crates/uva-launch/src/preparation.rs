@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use uva_graph::{Dataset, Split};
-use uva_plan::{CachePlan, CachePolicy, TimedBy};
+use uva_plan::CachePlan;
 
 use crate::launcher::{Launcher, without_mps};
 use uva_options::{OptionError, Spelling};
@@ -15,11 +15,10 @@ use uva_runtime::dry_run::{DryRun, MemoryLine, PlannedCaches};
 use uva_runtime::hop_options::Place;
 use uva_runtime::measurement::{self, Wanted};
 use uva_runtime::metrics::{CacheOutcome, CacheTotals, End, Event, InForce, Observer, Start};
-use uva_runtime::options::Prepare;
 use uva_runtime::plan::RunPlan;
 use uva_runtime::planning::{
-    Budget, CacheRequest, Found, GPU_CACHE, HOST_CACHE, SamplerVerdict, Search, budget_on_cpu, cacheable,
-    check_host_budget, check_plan_fits, read_plan, rows_kept_in, workload,
+    Budget, CacheRequest, Found, GPU_CACHE, HOST_CACHE, HostCacheParts, SamplerVerdict, Search,
+    budget_on_cpu, cacheable, check_plan_fits, read_plan, workload,
 };
 use uva_runtime::seed_order::MadeOrder;
 use uva_runtime::topology::Placement;
@@ -180,7 +179,7 @@ impl Draft {
             caches => (caches, None),
         };
         let before_disk = match before_disk {
-            Some(budget) => host_cache(&dataset, &plan, budget, observer)?,
+            Some(budget) => HostCacheParts::new(&dataset, &plan, budget, &mut |line| observer.note(line))?,
             None => None,
         };
         let measured = plan.backend.cuda().is_some_and(|cuda| cuda.sampler == SamplerChoice::Auto);
@@ -208,16 +207,14 @@ impl Draft {
                     }
                     Budget::Auto => bytes_left(&dataset, &plan, launcher.as_deref_mut(), observer)?,
                 };
-                Some((bytes, policy, timed_by))
+                Search { caches: Some((bytes, policy)), timed_by, ..Search::default() }
             }
             Some(CacheRequest::Planned(_) | CacheRequest::BeforeDisk { .. }) | None => {
-                before_disk.map(|parts| (parts.planned_bytes, CachePolicy::PRESAMPLE, TimedBy::Rank))
+                before_disk.map(HostCacheParts::search).unwrap_or_default()
             }
         };
         let rows_only = before_disk.is_some();
-        let timed_by = find.map_or_else(TimedBy::default, |(.., timed_by)| timed_by);
-        let find = find.map(|(bytes, policy, _)| (bytes, policy));
-        let wanted = Search { caches: find, timed_by, rows_only, sampler: measured, gathers: false };
+        let wanted = Search { sampler: measured, ..find };
         let found = search(&dataset, &plan, &wanted, launcher.as_deref_mut(), observer)?;
         let plan = match &found.sampler {
             Some(verdict) => sample_where(&dataset, plan, verdict, launcher.as_deref_mut(), observer)?,
@@ -251,46 +248,6 @@ impl Draft {
         }
         Ok(Prepared { dataset, plan, contents, cache_plan: Some(cache_plan) })
     }
-}
-
-/// The two parts of a host cache in front of a table on disk.
-#[derive(Clone, Copy)]
-struct HostCacheParts {
-    /// For the rows that are read most, and their map.
-    planned_bytes: u64,
-    /// Rows as batches need them.
-    kept_rows: usize,
-}
-
-/// Divides the memory for rows in front of the disk; `None` where rows are read from memory.
-fn host_cache(
-    dataset: &Dataset,
-    plan: &RunPlan,
-    budget: Budget,
-    observer: &mut dyn Observer,
-) -> Result<Option<HostCacheParts>, RuntimeError> {
-    if plan.options.features != Features::Disk {
-        observer.note("--host-cache is not used: no feature rows are read from disk by the producer");
-        return Ok(None);
-    }
-    let bytes = match budget {
-        Budget::Bytes(bytes) => bytes,
-        Budget::Auto => {
-            let (bytes, reason) = budget_on_cpu(dataset)?;
-            observer.note(&format!("--host-cache auto: {reason}"));
-            bytes
-        }
-    };
-    check_host_budget(HOST_CACHE, bytes, dataset)?;
-    let planned_bytes = match plan.options.prepare {
-        Prepare::Roles => bytes / 2,
-        // A worker sees no batch before its own.
-        Prepare::Whole => bytes,
-    };
-    let kept_rows = rows_kept_in(bytes - planned_bytes, dataset);
-    observer
-        .note(&format!("host cache: room for {kept_rows} rows that batches need, beside the planned ones"));
-    Ok(Some(HostCacheParts { planned_bytes, kept_rows }))
 }
 
 /// The run over a hop set with its training rows in the GPU's memory, if a training batch leaves room for them.

@@ -9,7 +9,7 @@ use pyo3::types::PyDict;
 use uva_graph::{Dataset, Verify};
 use uva_propagate::HopSet;
 use uva_runtime::backend::{BackendOptions, DeviceChoice};
-use uva_runtime::consumer::{BatchStream, decide_here};
+use uva_runtime::consumer::{BatchStream, StreamSetup, decide_here};
 use uva_runtime::hop_options::{HopBatches, HopOptions};
 use uva_runtime::options::Part;
 use uva_runtime::spec::{Given, OptionError};
@@ -56,8 +56,10 @@ pub fn _open_hop_loader(
         options.check().or_raise()?;
         let cpu = BackendOptions { device: DeviceChoice::Cpu, ..BackendOptions::default() };
         let backend = decide_here(&cpu, &dataset, options.gather_threads).or_raise()?.backend;
-        let stream = BatchStream::in_this_process(dataset, &options, backend.clone(), split).or_raise()?;
-        Ok(Source::new(stream, options, backend, Some(split)))
+        let setup = StreamSetup::of(split);
+        let stream =
+            BatchStream::in_this_process(dataset, &options, backend.clone(), setup.clone()).or_raise()?;
+        Ok(Source::new(stream, options, backend, Some(setup)))
     })
 }
 

@@ -111,10 +111,14 @@ pub fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u32> {
 
 /// Bytes that are no option of the loader's: a number, or a size such as `1GiB`.
 pub fn size(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
-    let text = if value.is_instance_of::<PyString>() { value.extract()? } else { integer(name, value)? };
-    let read = ByteSize::from_str(&text);
-    read.map(ByteSize::bytes)
-        .map_err(|error| of_runtime(OptionError::new(name, &text, error.to_string()).into()))
+    of_keyword::<ByteSize>(name, value).map(ByteSize::bytes)
+}
+
+/// A value that is no option of the loader's, from a number or from text.
+pub fn of_keyword<T: FromStr<Err: ToString>>(name: &str, value: &Bound<'_, PyAny>) -> PyResult<T> {
+    let text: String =
+        if value.is_instance_of::<PyString>() { value.extract()? } else { integer(name, value)? };
+    T::from_str(&text).map_err(|error| of_runtime(OptionError::new(name, &text, error.to_string()).into()))
 }
 
 /// An option's value as Python has it.

@@ -14,8 +14,9 @@ use pyo3::types::{PyDict, PyString};
 use uva_cuda::{Driver, Stream};
 use uva_graph::{Dataset as Graph, Split, Verify};
 use uva_runtime::backend::{Backend, BackendOptions, DeviceChoice};
-use uva_runtime::consumer::{BatchStream, PassCursor, decide_here};
+use uva_runtime::consumer::{BatchStream, PassCursor, StreamSetup, decide_here};
 use uva_runtime::options::Part;
+use uva_runtime::planning::Budget;
 use uva_runtime::ranks::Ranks;
 use uva_runtime::seed_order::{AskedOrder, MadeOrder};
 use uva_runtime::spec::{OptionValue, Options, Purpose};
@@ -30,7 +31,7 @@ use crate::exchange::TorchExchange;
 use crate::fork;
 use crate::input::Input;
 use crate::interrupt::Signals;
-use crate::keywords::{count, options_given, size, value_of};
+use crate::keywords::{count, of_keyword, options_given, size, value_of};
 
 /// Batches, whoever prepares them.
 #[pyclass(frozen, module = "uvatrain._core")]
@@ -53,15 +54,10 @@ pub struct Source {
     oversized: AtomicU64,
     /// The GPU that batches are on, where they are on one that torch can see.
     device: Option<usize>,
-    /// Where these are, batches can be prepared anew: the backend, and the split whose epochs follow one another.
-    /// `None`: they come from a launcher.
-    own: Option<(Backend, Split)>,
-    /// Training nodes of the smallest part, where each rank trains on a part of its own.
-    fewest: Option<usize>,
+    /// Where these are, batches can be prepared anew. `None`: they come from a launcher.
+    own: Option<(Backend, StreamSetup)>,
     /// How feature rows of other ranks come: an `uvatrain._exchange.Exchange`, to be told of the end.
     exchange: Option<Py<PyAny>>,
-    /// The other ranks, with those counts.
-    ranks: Option<Arc<Ranks>>,
 }
 
 struct Open {
@@ -75,13 +71,12 @@ struct Open {
 }
 
 impl Source {
-    /// Over a stream that has been started: by this process itself, with `main` for the split whose epochs follow one
-    /// another, or by a launcher.
+    /// Over a stream that has been started: by this process itself with this setup, or by a launcher.
     pub fn new(
         stream: BatchStream,
         mut options: LoaderOptions,
         backend: Backend,
-        main: Option<Split>,
+        setup: Option<StreamSetup>,
     ) -> Self {
         // So that threads that start anew pad likewise, have slots like these, and follow the same order.
         (options.shapes, options.slot_room) = (stream.shapes().cloned(), stream.slot_room());
@@ -101,23 +96,20 @@ impl Source {
             unpadded: AtomicU64::new(0),
             oversized: AtomicU64::new(0),
             device,
-            own: main.map(|main| (backend, main)),
-            fewest: None,
+            own: setup.map(|setup| (backend, setup)),
             exchange: None,
-            ranks: None,
         }
     }
 
     /// The same over an exchange of rows with other ranks.
-    fn over_exchange(mut self, exchange: Option<Py<PyAny>>, ranks: Option<Arc<Ranks>>) -> Self {
-        (self.exchange, self.ranks) = (exchange, ranks);
+    fn over_exchange(mut self, exchange: Option<Py<PyAny>>) -> Self {
+        self.exchange = exchange;
         self
     }
 
-    /// The same beside loaders of other parts, of which the smallest has so many training nodes.
-    fn beside_parts_of(mut self, fewest: Option<usize>) -> Self {
-        self.fewest = fewest;
-        self
+    /// The ranks among which the feature table is divided, with the counts of the exchange.
+    fn ranks(&self) -> Option<&Arc<Ranks>> {
+        self.own.as_ref()?.1.ranks.as_ref()
     }
 
     /// The exception for an error of these batches.
@@ -131,9 +123,9 @@ impl Source {
             // The other ranks would have to do the same.
             return None;
         }
-        let (backend, main) = self.own.as_ref()?;
+        let (backend, setup) = self.own.as_ref()?;
         let dataset = Arc::clone(&self.dataset);
-        Some(BatchStream::beside_others(dataset, &self.options, backend.clone(), *main, self.fewest))
+        Some(BatchStream::in_this_process(dataset, &self.options, backend.clone(), setup.clone()))
     }
 
     fn check_process(&self) -> PyResult<()> {
@@ -383,7 +375,22 @@ impl Source {
         }
         told.set_item("bottleneck", roles.bottleneck())?;
         told.set_item("skipped", open.stream.skipped())?;
-        if let Some(ranks) = &self.ranks {
+        if let Some(counts) = open.stream.disk_reads() {
+            let disk = PyDict::new(py);
+            for (name, count) in [
+                ("bytes_asked", counts.bytes_asked),
+                ("bytes_read", counts.bytes_read),
+                ("reads", counts.reads),
+                ("cached_rows", counts.cached_rows),
+                ("kept_rows", counts.kept_rows),
+                ("ahead_rows", counts.ahead_rows),
+                ("demanded_rows", counts.demanded_rows),
+            ] {
+                disk.set_item(name, count)?;
+            }
+            told.set_item("disk", disk)?;
+        }
+        if let Some(ranks) = self.ranks() {
             let (counts, exchange) = (ranks.counts(), PyDict::new(py));
             for (name, count) in [
                 ("own_rows", counts.local_rows),
@@ -469,10 +476,10 @@ impl Source {
         if let Some(nodes) = &nodes {
             told.set_item("input_nodes", nodes)?;
         }
-        if let Some((_, main)) = &self.own {
-            let shuffle = options.shuffled.has(*main);
+        if let Some((_, setup)) = &self.own {
+            let shuffle = options.shuffled.has(setup.main);
             // States of before it could be given have it not.
-            if nodes.is_some() || shuffle != LoaderOptions::default().shuffled.has(*main) {
+            if nodes.is_some() || shuffle != LoaderOptions::default().shuffled.has(setup.main) {
                 told.set_item("shuffle", shuffle)?;
             }
         }
@@ -587,9 +594,9 @@ fn nodes_given(value: &Bound<'_, PyAny>) -> PyResult<InputNodes> {
 /// orders the seeds anew; None: as training and evaluation usually have it. part: which part of a partition the dataset
 /// has to be, the training nodes of the smallest one and of this one, and the text of `partition.json` that says so.
 /// exchange: `path` is a partition in ranges, of which this rank has one, and rows of the others come by this. remote_cache:
-/// bytes for copies of such rows, as a number or a size.
+/// bytes for copies of such rows, as a number or a size. host_cache: memory in front of rows on disk, likewise or "auto".
 #[pyfunction]
-#[pyo3(signature = (path, *, split, device, rank, world_size, options, input_nodes=None, shuffle=None, part=None, exchange=None, remote_cache=None))]
+#[pyo3(signature = (path, *, split, device, rank, world_size, options, input_nodes=None, shuffle=None, part=None, exchange=None, remote_cache=None, host_cache=None))]
 #[expect(clippy::too_many_arguments, reason = "keywords")]
 pub fn _open_loader(
     py: Python<'_>,
@@ -604,6 +611,7 @@ pub fn _open_loader(
     part: Option<(u32, usize, usize, Vec<u8>)>,
     exchange: Option<&Bound<'_, PyAny>>,
     remote_cache: Option<&Bound<'_, PyAny>>,
+    host_cache: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Source> {
     let split = split_named(split)?;
     let mut options = options_given(options)?;
@@ -620,6 +628,7 @@ pub fn _open_loader(
     let over = exchange.map(TorchExchange::new).transpose()?;
     let cache = remote_cache.map(|bytes| size("remote_cache", bytes)).transpose()?.unwrap_or(0);
     let exchange = exchange.map(|exchange| exchange.clone().unbind());
+    let host_cache = host_cache.map(|asked| of_keyword::<Budget>("host_cache", asked)).transpose()?;
     py.detach(|| {
         let dataset = match opened {
             Some(dataset) => dataset,
@@ -637,11 +646,10 @@ pub fn _open_loader(
         let asked = BackendOptions { device, ..BackendOptions::default() };
         let backend = decide_here(&asked, &dataset, options.gather_threads).or_raise()?.backend;
         let ranks = over.map(|over| Arc::new(Ranks::new(Box::new(over)).with_cache(cache)));
+        let setup = StreamSetup { main: split, fewest, ranks, host_cache };
         let stream =
-            BatchStream::with_ranks(dataset, &options, backend.clone(), split, fewest, ranks.clone())
-                .or_raise()?;
-        let source = Source::new(stream, options, backend, Some(split));
-        Ok(source.beside_parts_of(fewest).over_exchange(exchange, ranks))
+            BatchStream::in_this_process(dataset, &options, backend.clone(), setup.clone()).or_raise()?;
+        Ok(Source::new(stream, options, backend, Some(setup)).over_exchange(exchange))
     })
 }
 

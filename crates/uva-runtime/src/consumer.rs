@@ -15,10 +15,12 @@ use crate::backend::{self, Backend, BackendOptions, Decision, Probe};
 use crate::batch::Batch;
 use crate::cache::CacheContents;
 use crate::device::DeviceSlots;
+use crate::disk_counts::DiskCounts;
 use crate::measurement::{self, Wanted};
 use crate::metrics::Roles;
 use crate::options::{LoaderOptions, Pad, Passes};
 use crate::plan::{self, RunPlan};
+use crate::planning::{Budget, host_cache_contents};
 use crate::ranks::Ranks;
 use crate::roles::BatchReceiver;
 use crate::schedule::{Order, Schedule};
@@ -37,6 +39,29 @@ pub struct BatchStream {
     next: PassCursor,
     /// The launcher, where one started this process and it has attached.
     attachment: Option<Box<dyn Attachment>>,
+}
+
+/// What a [`BatchStream`] of this process is for, and what it works beside.
+#[derive(Clone, Debug)]
+pub struct StreamSetup {
+    /// The split whose epochs are expected to follow one another.
+    pub main: Split,
+    /// Where other processes train on other datasets at the same time, step by step: training nodes of the smallest of
+    /// these datasets. Training epochs then have as many batches here as there.
+    pub fewest: Option<usize>,
+    /// The ranks among which the dataset's feature table is divided. Each of them has a stream and asks for as many passes,
+    /// and each pass is [ended](BatchStream::end_pass).
+    pub ranks: Option<Arc<Ranks>>,
+    /// Memory for rows in front of the disk, where rows are read from there.
+    pub host_cache: Option<Budget>,
+}
+
+impl StreamSetup {
+    /// For epochs of this split, beside nobody, and without a cache.
+    #[must_use]
+    pub fn of(main: Split) -> Self {
+        Self { main, fewest: None, ranks: None, host_cache: None }
+    }
 }
 
 /// A batch's position, counted within this part.
@@ -96,45 +121,15 @@ impl BatchStream {
     /// Starts the roles as threads of this process.
     ///
     /// # Errors
-    /// [`RuntimeError::Usage`] for options that cannot work; [`RuntimeError::Failed`] when the system gives no memory or
-    /// threads.
+    /// [`RuntimeError::Usage`] and [`RuntimeError::Option`] for options that cannot work; [`RuntimeError::Missing`] for more
+    /// memory than there is; [`RuntimeError::Failed`] when the system gives no memory or threads.
     pub fn in_this_process(
         dataset: Arc<Dataset>,
         options: &LoaderOptions,
         backend: Backend,
-        main: Split,
+        setup: StreamSetup,
     ) -> Result<Self, RuntimeError> {
-        Self::beside_others(dataset, options, backend, main, None)
-    }
-
-    /// The same where other processes train on other datasets at the same time, step by step: `fewest` is how many
-    /// training nodes the smallest of these datasets has. Training epochs then have as many batches here as there.
-    ///
-    /// # Errors
-    /// As [`in_this_process`](Self::in_this_process); [`RuntimeError::Option`] where the smallest one has no batch.
-    pub fn beside_others(
-        dataset: Arc<Dataset>,
-        options: &LoaderOptions,
-        backend: Backend,
-        main: Split,
-        fewest: Option<usize>,
-    ) -> Result<Self, RuntimeError> {
-        Self::with_ranks(dataset, options, backend, main, fewest, None)
-    }
-
-    /// The same where the dataset's feature table is divided among these ranks. Each rank has a stream, and asks for as many
-    /// passes; each of them is [ended](Self::end_pass).
-    ///
-    /// # Errors
-    /// As [`beside_others`](Self::beside_others).
-    pub fn with_ranks(
-        dataset: Arc<Dataset>,
-        options: &LoaderOptions,
-        backend: Backend,
-        main: Split,
-        fewest: Option<usize>,
-        ranks: Option<Arc<Ranks>>,
-    ) -> Result<Self, RuntimeError> {
+        let StreamSetup { main, fewest, ranks, host_cache } = setup;
         if options.seed_order != AskedOrder::Shuffle && main != Split::Train {
             let reason =
                 format!("it orders training seeds, and these batches are of the {main} split: leave it out");
@@ -163,7 +158,19 @@ impl BatchStream {
             }
             plan.schedule = plan.schedule.with_at_most(most as u64);
         }
-        Ok(Self::over(Runtime::start_beside(dataset, plan, CacheContents::default(), ranks)?, main))
+        let contents = match host_cache {
+            Some(_) if ranks.is_some() => {
+                let reason = "the feature table is divided among ranks, and its parts are read from memory: leave it out";
+                return Err(OptionError::of("host_cache", reason).into());
+            }
+            Some(budget) => {
+                let backend = plan.backend.clone();
+                plan = plan.with_features(&dataset, &backend)?;
+                host_cache_contents(&dataset, &plan, budget, &|line| tracing::info!("{line}"))?
+            }
+            None => CacheContents::default(),
+        };
+        Ok(Self::over(Runtime::start_beside(dataset, plan, contents, ranks)?, main))
     }
 
     /// Over roles that were started with [`steered`] passes.
@@ -217,6 +224,11 @@ impl BatchStream {
     /// Time totals of each role so far.
     pub fn roles(&self) -> Roles {
         self.runtime.roles()
+    }
+
+    /// What reads of rows from disk took so far; `None` where rows are read from memory.
+    pub fn disk_reads(&self) -> Option<DiskCounts> {
+        self.runtime.disk_reads()
     }
 
     /// The feature slots on a GPU, if they are there.

@@ -204,6 +204,7 @@ def _open_loader(
     part: tuple[int, int, int, bytes] | None = None,
     exchange: Any = None,
     remote_cache: int | str = 0,
+    host_cache: int | str | None = None,
 ) -> Source: ...
 def _open_hop_loader(
     path: str,

@@ -281,6 +281,10 @@ class Batches(Generic[_Item]):
         "exchange", with parts in ranges, has rows by where they came from ("own_rows", "cached_rows", "remote_rows"), rows given
         to other ranks, bytes sent and received, and the seconds in calls of the exchange ("waited_s").
 
+        "disk", where feature rows are read from disk, has the bytes that were asked and read, the reads, and rows by where they
+        came from: the planned rows of `host_cache` ("cached_rows"), memory since an earlier batch ("kept_rows"), reads ahead of
+        their batch ("ahead_rows") and reads for it ("demanded_rows").
+
         "unpadded", with `pad="auto"`, counts batches that did not fit `shapes`. "oversized", on a GPU, counts batches that had no room in their slot and came through host memory. "skipped" counts hand-overs without a batch: what it costs to jump to another epoch.
         """
         return self._source.stats()
@@ -351,6 +355,10 @@ class Loader(Batches[_Item]):
     exchange_timeout: seconds after which a rank that gives no rows is given up, with parts in ranges.
     remote_cache: bytes, or a size such as "1GiB", for copies of the rows of other ranks that are read most, with parts in
         ranges. They are found by sampling one epoch beforehand. Give the same on every rank.
+    host_cache: memory in front of a feature table that is read from disk (`features="disk"`): bytes, a size such as "8GiB", or
+        "auto" for a quarter of what is available. Half is for the rows that are read most, which are found by sampling two
+        training epochs beforehand, and half for rows as batches need them (docs/disk.md). Unused where rows are read from
+        memory. None: rows are read anew for each batch.
     """
 
     #: The part of a partitioned dataset that the batches are of; None: the dataset is not partitioned.
@@ -371,6 +379,7 @@ class Loader(Batches[_Item]):
         part: int | Literal["rank"] | None = None,
         exchange_timeout: float = 300,
         remote_cache: int | str = 0,
+        host_cache: int | str | None = None,
         **options: Unpack[LoaderOptions],
     ) -> None:
         rank, world_size = ranks(rank, world_size)
@@ -410,6 +419,7 @@ class Loader(Batches[_Item]):
             part=None if chosen is None or chosen.is_range else chosen[1:5],
             exchange=exchange,
             remote_cache=remote_cache,
+            host_cache=host_cache,
         )
         close_with(self, source)
         super().__init__(source, split)

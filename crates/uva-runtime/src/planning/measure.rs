@@ -165,7 +165,7 @@ pub(super) fn plan_kinds<'d>(
     let mut on_gpu;
     let times: Option<&mut dyn TimedCaches> = match backend.device_slots() {
         None => {
-            check_host_budget(option, bytes, dataset)?;
+            check_host_budget(option, bytes, reordered_bytes(dataset, kinds.lists))?;
             on_host = HostTimes::new(dataset, loader)?;
             Some(&mut on_host)
         }
@@ -252,7 +252,10 @@ pub fn check_plan_fits(
     backend: &Backend,
     option: &str,
 ) -> Result<(), RuntimeError> {
-    if backend.device_slots().is_some() { Ok(()) } else { check_host_budget(option, plan.bytes(), dataset) }
+    if backend.device_slots().is_some() {
+        return Ok(());
+    }
+    check_host_budget(option, plan.bytes(), reordered_bytes(dataset, plan.lists.count > 0))
 }
 
 /// Bytes for `--gpu-cache auto` where nothing has been trained, with the reason: on the CPU as for a run, on a GPU the
@@ -264,11 +267,10 @@ pub fn budget_left(dataset: &Dataset, backend: &Backend) -> Result<(u64, String)
     let Some(cuda) = backend.device_slots() else { return budget_on_cpu(dataset) };
     let (free, total) = Context::primary(cuda.ordinal)?.memory()?;
     let bytes = free / 2;
-    let gib = |bytes: u64| bytes as f64 / (1_u64 << 30) as f64;
     let reason = format!(
-        "{:.2} of {:.2} GiB are free on cuda:{}; nothing has been trained, so half of them is left to training",
-        gib(free),
-        gib(total),
+        "{} of {} are free on cuda:{}; nothing has been trained, so half of them is left to training",
+        in_gib(free),
+        in_gib(total),
         cuda.ordinal
     );
     Ok((bytes, reason))
@@ -279,35 +281,57 @@ pub fn budget_left(dataset: &Dataset, backend: &Backend) -> Result<(u64, String)
 /// # Errors
 /// [`RuntimeError::Failed`] when the system does not report its available memory.
 pub fn budget_on_cpu(dataset: &Dataset) -> Result<(u64, String), RuntimeError> {
-    let graph = ReorderedLayout::new(dataset).bytes() as u64;
+    let graph = reordered_bytes(dataset, true);
     let left = host_memory()?.saturating_sub(graph);
     let bytes = left / SHARE_OF_HOST_MEMORY;
-    let gib = |bytes: u64| bytes as f64 / (1_u64 << 30) as f64;
+    let (left, graph, share) = (in_gib(left), in_gib(graph), in_gib(bytes));
     let reason = format!(
-        "the caches are in host memory, of which {:.2} GiB can be had beside a reordered graph of {:.2} GiB; they may take \
-         a quarter, {:.2} GiB",
-        gib(left),
-        gib(graph),
-        gib(bytes)
+        "the caches are in host memory, of which {left} can be had beside a reordered graph of {graph}; they may take a \
+         quarter, {share}"
     );
     Ok((bytes, reason))
 }
 
-/// Checks that host memory can hold so many bytes of caches, which this option asked for. More would make the kernel kill
-/// the run later.
+/// Bytes for `--host-cache auto`, with the reason.
+///
+/// # Errors
+/// As [`budget_on_cpu`].
+pub(super) fn budget_of_rows() -> Result<(u64, String), RuntimeError> {
+    let left = host_memory()?;
+    let bytes = left / SHARE_OF_HOST_MEMORY;
+    Ok((
+        bytes,
+        format!("of host memory {} can be had; it may take a quarter, {}", in_gib(left), in_gib(bytes)),
+    ))
+}
+
+fn in_gib(bytes: u64) -> String {
+    format!("{:.2} GiB", bytes as f64 / (1_u64 << 30) as f64)
+}
+
+/// What a cache takes beside its own bytes: with neighbour lists a copy of the graph in their order, with rows alone nothing.
+fn reordered_bytes(dataset: &Dataset, lists: bool) -> u64 {
+    if lists { ReorderedLayout::new(dataset).bytes() as u64 } else { 0 }
+}
+
+/// Checks that host memory can hold so many bytes of caches, which this option asked for, beside a reordered graph of `graph`
+/// bytes. More would make the kernel kill the run later.
 ///
 /// # Errors
 /// [`RuntimeError::Missing`] with both numbers.
-pub fn check_host_budget(option: &str, bytes: u64, dataset: &Dataset) -> Result<(), RuntimeError> {
-    let graph = ReorderedLayout::new(dataset).bytes() as u64;
+pub(super) fn check_host_budget(option: &str, bytes: u64, graph: u64) -> Result<(), RuntimeError> {
     let available = host_memory()?;
-    if bytes.saturating_add(graph) > available {
-        return Err(RuntimeError::Missing(format!(
-            "{option} {bytes}: these caches are in host memory, of which only {available} bytes can be had, and the \
-             reordered graph beside them takes {graph}; give less, or auto"
-        )));
+    if bytes.saturating_add(graph) <= available {
+        return Ok(());
     }
-    Ok(())
+    let beside = match graph {
+        0 => String::new(),
+        graph => format!(", and the reordered graph beside them takes {graph}"),
+    };
+    Err(RuntimeError::Missing(format!(
+        "{option} {bytes}: these caches are in host memory, of which only {available} bytes can be had{beside}; give less, or \
+         auto"
+    )))
 }
 
 /// Refuses more than the GPU has free before a run: no run could cache it.
@@ -324,7 +348,7 @@ fn check_device_budget(bytes: u64, context: &Context, cuda: &CudaBackend) -> Res
 
 /// Rows of the dataset's table that so many bytes keep in memory as batches come, beside the map that finds them.
 #[must_use]
-pub fn rows_kept_in(bytes: u64, dataset: &Dataset) -> usize {
+pub(super) fn rows_kept_in(bytes: u64, dataset: &Dataset) -> usize {
     let table = dataset.features();
     let rows = bytes.saturating_sub(map_bytes(table.rows)) / kept_row_bytes(table.row_bytes());
     usize::try_from(rows).unwrap_or(usize::MAX).min(table.rows)

@@ -4,6 +4,7 @@
 
 mod cached_dataset;
 mod device_times;
+mod host_cache;
 mod host_times;
 mod measure;
 mod remote_rows;
@@ -13,9 +14,11 @@ mod stage_times;
 mod sum_times;
 
 pub use cached_dataset::CachedDataset;
+pub use host_cache::HostCacheParts;
+pub(crate) use host_cache::host_cache_contents;
 pub use measure::{
-    GPU_CACHE, HOST_CACHE, PlanAsked, budget_left, budget_on_cpu, cacheable, check_host_budget,
-    check_plan_fits, measure_sampler, plan, plan_asked, read_plan, rows_kept_in, workload,
+    GPU_CACHE, HOST_CACHE, PlanAsked, budget_left, budget_on_cpu, cacheable, check_plan_fits,
+    measure_sampler, plan, plan_asked, read_plan, workload,
 };
 pub(crate) use remote_rows::remote_rows;
 pub use request::{Budget, CacheOptions, CacheRequest, SamplerVerdict};

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use uva_batch::{ColumnError, Element};
 use uva_graph::{Dataset, Split, Verify};
 use uva_runtime::backend::Backend;
-use uva_runtime::consumer::{BatchStream, PassCursor};
+use uva_runtime::consumer::{BatchStream, PassCursor, StreamSetup};
 use uva_runtime::options::{Part, Prepare};
 use uva_runtime::{Batch, LoaderOptions, Runtime, RuntimeError};
 
@@ -35,7 +35,8 @@ fn options(samplers: usize, feature_slots: usize) -> LoaderOptions {
 }
 
 fn stream(dataset: &Arc<Dataset>, options: &LoaderOptions) -> BatchStream {
-    BatchStream::in_this_process(Arc::clone(dataset), options, Backend::Cpu, Split::Train).unwrap()
+    BatchStream::in_this_process(Arc::clone(dataset), options, Backend::Cpu, StreamSetup::of(Split::Train))
+        .unwrap()
 }
 
 type Key = (Split, u32, u32);
@@ -184,7 +185,9 @@ fn a_rank_beyond_the_ranks_is_refused() {
     let temp = tempfile::tempdir().unwrap();
     let dataset = dataset(temp.path());
     let options = LoaderOptions { part: Part { index: 2, of: 2 }, ..options(1, 2) };
-    let refused = BatchStream::in_this_process(dataset, &options, Backend::Cpu, Split::Train).unwrap_err();
+    let refused =
+        BatchStream::in_this_process(dataset, &options, Backend::Cpu, StreamSetup::of(Split::Train))
+            .unwrap_err();
     assert!(matches!(&refused, RuntimeError::Option(error) if error.field == "rank"), "{refused}");
 }
 

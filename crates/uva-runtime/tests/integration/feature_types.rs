@@ -12,7 +12,7 @@ use uva_runtime::backend::{
     SamplerChoice, SignalKind,
 };
 use uva_runtime::cache::{CacheContents, CachePolicy};
-use uva_runtime::consumer::BatchStream;
+use uva_runtime::consumer::{BatchStream, StreamSetup};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::planning::{self, CachedDataset};
 use uva_runtime::{FeatureType, LoaderOptions, Passes, Runtime, RuntimeError};
@@ -172,7 +172,12 @@ fn slots_on_a_gpu_are_refused_float32_of_halves_before_the_gpu_is_touched() {
     let backend = on_gpu(GatherChoice::ZeroCopy);
     let dataset = dataset(temp.path(), ElementType::F16);
     let asked = options(FeatureType::Float32);
-    let stream = BatchStream::in_this_process(Arc::clone(&dataset), &asked, backend.clone(), Split::Train);
+    let stream = BatchStream::in_this_process(
+        Arc::clone(&dataset),
+        &asked,
+        backend.clone(),
+        StreamSetup::of(Split::Train),
+    );
     let nothing = CacheContents::default();
     let cached = CachedDataset::new(&dataset, &asked, &backend, &nothing);
     for refused in [stream.map(drop).unwrap_err(), cached.map(drop).unwrap_err()] {

@@ -9,7 +9,7 @@ use uva_exchange::{Settings, SharedMemory};
 use uva_graph::ranges::{RangeParts, write_ranges};
 use uva_graph::{Dataset, ElementType, PartitionMap, Split, Verify};
 use uva_runtime::backend::Backend;
-use uva_runtime::consumer::{BatchStream, PassCursor};
+use uva_runtime::consumer::{BatchStream, PassCursor, StreamSetup};
 use uva_runtime::options::{Part, Prepare};
 use uva_runtime::ranks::Ranks;
 use uva_runtime::{Features, LoaderOptions, RuntimeError};
@@ -75,7 +75,12 @@ fn stream(
 ) -> Result<BatchStream, RuntimeError> {
     let options = LoaderOptions { part: Part { index: rank, of }, ..options.clone() };
     let ranks = ranks.map(Arc::new);
-    BatchStream::with_ranks(Arc::clone(dataset), &options, Backend::Cpu, Split::Train, None, ranks)
+    BatchStream::in_this_process(
+        Arc::clone(dataset),
+        &options,
+        Backend::Cpu,
+        StreamSetup { ranks, ..StreamSetup::of(Split::Train) },
+    )
 }
 
 /// The batches of a pass, which ends behind them.

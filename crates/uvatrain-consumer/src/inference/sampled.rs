@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uva_graph::{Dataset, Split};
 use uva_launch::training::{TrainedModel, checkpoint_error};
-use uva_runtime::consumer::{BatchStream, PassCursor};
+use uva_runtime::consumer::{BatchStream, PassCursor, StreamSetup};
 use uva_runtime::{Batch, FeatureType, LoaderOptions, RuntimeError};
 use uva_train::{Trainer, checkpoint};
 
@@ -23,7 +23,8 @@ impl Sampled {
         let feature_type = FeatureType::Float32.for_models(dataset.features().element, on_gpu);
         let options = LoaderOptions { feature_type, ..model.loader.clone() };
         let dataset = Arc::new(dataset);
-        let mut batches = BatchStream::in_this_process(dataset, &options, model.backend.clone(), split)?;
+        let mut batches =
+            BatchStream::in_this_process(dataset, &options, model.backend.clone(), StreamSetup::of(split))?;
         let gpu = gpu::prepare(batches.receiver())?;
         let mut trainer = checkpoint::load_model(&model.checkpoint, model.metric, gpu.device, model.threads)
             .map_err(checkpoint_error)?;
