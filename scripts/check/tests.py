@@ -17,6 +17,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -166,6 +167,12 @@ def main():
                                        check=True, capture_output=True).stdout)["target_directory"]
     logs = pathlib.Path(target) / "tests"
     logs.mkdir(exist_ok=True)
+    # NVRTC takes seconds for each kernel, and most tests of kernels have a process of their own: each kernel is compiled
+    # once for all of them. Anew in each run, so that it is compiled at all.
+    kernels = logs / "kernels"
+    shutil.rmtree(kernels, ignore_errors=True)
+    kernels.mkdir()
+    os.environ.setdefault("UVATRAIN_TEST_KERNELS", str(kernels))
     longest, *others = test_programs()
     beside = [Job(name, shlex.split(command)) for name, _, command in (one.partition("=") for one in options.beside)]
     jobs = [longest, *beside, *others]

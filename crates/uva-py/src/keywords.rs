@@ -6,7 +6,7 @@ use std::str::FromStr;
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::{PyDict, PyInt, PyString};
 use uva_runtime::spec::{ByteSize, Field, Given, Kind, OptionError, Options, Spelling};
 use uva_runtime::{LoaderOptions, RuntimeError};
 
@@ -76,12 +76,20 @@ fn text_of(field: &Field, value: &Bound<'_, PyAny>) -> PyResult<Option<String>> 
                 None => wrong("a path of UTF-8 text"),
             }
         }
+        Kind::Text { .. } if value.is_exact_instance_of::<PyInt>() && takes_numbers(field) => {
+            integer(field.name, value).map(Some)
+        }
         Kind::Choice(_) | Kind::Text { .. } => match value.extract::<String>() {
             Ok(name) => Ok(Some(name)),
             Err(_) => wrong("a str"),
         },
         Kind::Internal => Ok(None),
     }
+}
+
+/// Whether a number is one of the values of an option of text: of a count, say, that may also be `auto`.
+fn takes_numbers(field: &Field) -> bool {
+    Given::<LoaderOptions>::default().give(field.name, "1").is_ok()
 }
 
 /// A Python integer as text. It may have more bits than any type of ours.
@@ -157,6 +165,7 @@ pub fn _loader_options(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
             Kind::Switch => ("bool", Vec::new()),
             Kind::Whole(_) => ("int", Vec::new()),
             Kind::Real(_) => ("float", Vec::new()),
+            Kind::Text { .. } if takes_numbers(field) => ("int | str", Vec::new()),
             Kind::Path | Kind::Text { .. } => ("str", Vec::new()),
             Kind::Size => ("int | str", Vec::new()),
             Kind::Fanouts { .. } => ("Sequence[int]", Vec::new()),

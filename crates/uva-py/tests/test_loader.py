@@ -201,3 +201,38 @@ def test_a_loader_is_not_sent_to_another_process(loader):
 
     with pytest.raises(TypeError, match="num_workers=0"):
         pickle.dumps(loader)
+
+
+def test_rows_from_disk_behind_a_host_cache_are_those_of_memory(graph):
+    with uvatrain.Loader(graph, **OPTIONS) as loader:
+        expected = [(batch.hash, batch.x.clone()) for _ in range(2) for batch in loader]
+        assert "disk" not in loader.stats()
+    rows = sum(len(x) for _, x in expected)
+
+    def from_disk(**options):
+        with uvatrain.Loader(graph, features="disk", **OPTIONS, **options) as loader:
+            found = [(batch.hash, batch.x.clone()) for _ in range(2) for batch in loader]
+            disk = loader.stats()["disk"]
+        assert len(found) == len(expected)
+        assert all(hash == seen and x.equal(seen_x) for (hash, x), (seen, seen_x) in zip(found, expected, strict=True))
+        return disk
+
+    # Of 600 rows of 20 bytes, half of it has 187 throughout, and the other half room for 40. What is on its way when the
+    # loader is closed is counted, too.
+    cached, plain = from_disk(host_cache="12KiB"), from_disk(look_ahead=0)
+    of_rows = ("cached_rows", "kept_rows", "ahead_rows", "demanded_rows")
+    assert all(sum(disk[name] for name in of_rows) >= rows for disk in (cached, plain))
+    assert cached["cached_rows"] > rows / 4 and plain["cached_rows"] == 0
+    assert 0 < cached["bytes_asked"] < plain["bytes_asked"]
+
+
+def test_a_host_cache_is_refused_where_it_cannot_be(graph):
+    for given, part in [(0, "0 bytes cache nothing"), ("12 apples", "12 apples"), (-1, "-1"), (1.5, "float")]:
+        with pytest.raises((ValueError, TypeError), match=part) as refused:
+            uvatrain.Loader(graph, features="disk", host_cache=given, **OPTIONS)
+        assert refused.value.field == "host_cache"
+    with pytest.raises(uvatrain.Unavailable, match="host_cache 1125899906842624: .* can be had; give less, or auto"):
+        uvatrain.Loader(graph, features="disk", host_cache="1024TiB", **OPTIONS)
+    # Rows in memory need none.
+    with uvatrain.Loader(graph, host_cache="auto", **OPTIONS) as loader:
+        assert "disk" not in loader.stats()

@@ -34,11 +34,11 @@ class LoaderOptions(TypedDict, total=False):
     prepare: str
     samplers: int | None
     pin_samplers: bool
-    pin_cores: str | None
+    pin_cores: int | str | None
     slots: int
     batch_slots: int | None
     slot_bytes: int | str | None
     gather_threads: int | None
     features: str
     reader: str | None
-    look_ahead: str | None
+    look_ahead: int | str | None
