@@ -139,7 +139,7 @@ fn fixed_bytes(dataset: &Dataset, options: &Options, rows: usize) -> u64 {
 
 /// Bytes of a column in all tables of a panel.
 fn column_bytes(dataset: &Dataset, options: &Options) -> u64 {
-    let tables = options.operators.iter().map(|operator| operator.tables()).max().unwrap_or(2);
+    let tables = options.operators.iter().map(|operator| operator.tables(options.hops)).max().unwrap_or(2);
     dataset.nodes() as u64 * 4 * u64::from(tables)
 }
 

@@ -72,10 +72,13 @@ impl Operator {
         }
     }
 
-    /// Tables of a panel's columns that an application has in memory.
-    pub fn tables(self) -> u32 {
+    /// Tables of a panel's columns that so many hops have in memory. The very last sum is made for kept rows alone, and has
+    /// none.
+    pub fn tables(self, hops: u32) -> u32 {
         match self {
-            Self::Ppr { .. } | Self::Heat { .. } => 3,
+            Self::Heat { .. } => 3,
+            _ if hops == 1 && self.sums() == 1 => 1,
+            Self::Ppr { .. } => 3,
             Self::Sym | Self::SymNoLoop | Self::Row | Self::RowLoop | Self::Col => 2,
         }
     }

@@ -53,7 +53,7 @@ struct Tables {
     width: usize,
     /// What the operator is applied to.
     x: Values,
-    /// The last sum, or what becomes the next.
+    /// The last sum, or what becomes the next; empty where the very last sum is the only one.
     sums: Values,
     /// The sum before the last (`ppr`), or that of the series (`heat`); else empty.
     other: Values,
@@ -95,9 +95,9 @@ pub(crate) fn run(
 ) -> Result<bool, GraphError> {
     let width = columns.len();
     let size = task.nodes * width;
-    let other = if task.operator.tables() > 2 { size } else { 0 };
-    let zeros = |values| Values::zeros(values, folder);
-    let mut tables = Tables { width, x: zeros(size)?, sums: zeros(size)?, other: zeros(other)? };
+    let count = task.operator.tables(task.hops);
+    let table = |number| Values::zeros(if number <= count { size } else { 0 }, folder);
+    let mut tables = Tables { width, x: table(1)?, sums: table(2)?, other: table(3)? };
     pool.install(|| task.features.write(&(0..task.nodes), columns, &mut tables.x));
     for hop in 1..=task.hops {
         let (last, sums) = (hop == task.hops, task.operator.sums());

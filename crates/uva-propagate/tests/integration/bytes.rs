@@ -5,8 +5,8 @@ use std::path::Path;
 use uva_graph::npy::NpyType;
 use uva_graph::{Dataset, GraphError};
 use uva_propagate::{
-    Ended, Estimate, HopSet, HopType, KeptNodes, Layout, Options, Progress, RowOrder, Watch, folder_of,
-    propagate,
+    Ended, Estimate, HopSet, HopType, KeptNodes, Layout, Operator, Options, Progress, RowOrder, Watch,
+    folder_of, propagate,
 };
 
 use crate::support::{Counted, arrays, graph, made, make, options};
@@ -23,16 +23,58 @@ fn asked() -> Options {
     }
 }
 
-/// The memory that so many columns take.
+/// The memory that so many columns take, each of three tables.
 fn memory_of(dataset: &Dataset, options: &Options, columns: u64) -> u64 {
+    // 16 columns are the least.
+    least_memory(dataset, options) + (columns - 16) * dataset.nodes() as u64 * 4 * 3
+}
+
+/// The memory that 16 columns take.
+fn least_memory(dataset: &Dataset, options: &Options) -> u64 {
     let tight = Options { memory: 1, ..options.clone() };
     let error =
         propagate(dataset, Path::new("/nowhere/set"), &tight, false, &mut Counted::default()).unwrap_err();
     let message = error.to_string();
     let least: u64 = message.rsplit('(').next().unwrap().split(' ').next().unwrap().parse().unwrap();
     assert!(matches!(error, GraphError::Lacking { .. }), "{message}");
-    // 16 columns are the least; a column more takes three tables.
-    least + (columns - 16) * dataset.nodes() as u64 * 4 * 3
+    least
+}
+
+#[test]
+fn a_hop_of_one_sum_takes_one_table_and_has_the_bytes_of_the_first_of_several() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = graph(temp.path(), NpyType::F32);
+    let dataset = Dataset::open(&path).unwrap();
+    let ppr = |steps| Operator::Ppr { alpha: 0.5, steps };
+    for (operator, tables) in [
+        (Operator::Sym, [1, 2]),
+        (Operator::Col, [1, 2]),
+        (ppr(1), [1, 3]),
+        (ppr(2), [3, 3]),
+        (Operator::Heat { time: 1.0, steps: 1 }, [3, 3]),
+    ] {
+        let mut made = Vec::new();
+        for (hops, tables) in [1, 2].into_iter().zip(tables) {
+            let wanted = Options { hops, operators: vec![operator], ..asked() };
+            let least = least_memory(&dataset, &wanted);
+            let table = dataset.nodes() as u64 * 4 * 16;
+            let beside =
+                least_memory(&dataset, &Options { operators: vec![ppr(2)], ..wanted.clone() }) - 3 * table;
+            assert_eq!(least - beside, tables * table, "{operator}, {hops} hops");
+            let out = temp.path().join(format!("{}-{hops}", operator.file_stem()));
+            make(&path, &out, &Options { memory: least, ..wanted });
+            made.push(arrays(&out));
+        }
+        let [one, two] = &made[..] else { unreachable!() };
+        let of_first = |hops: &[(String, Vec<u8>)]| {
+            let first = hops.iter().find(|(name, _)| name.ends_with(".1.npy"));
+            first
+                .unwrap_or_else(|| panic!("{:?}", hops.iter().map(|(name, _)| name).collect::<Vec<_>>()))
+                .1
+                .clone()
+        };
+        assert_eq!(of_first(one), of_first(two), "{operator}");
+    }
 }
 
 #[test]
