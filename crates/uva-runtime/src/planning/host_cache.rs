@@ -20,7 +20,7 @@ use crate::rows_from::Features;
 #[derive(Clone, Copy, Debug)]
 pub struct HostCacheParts {
     /// For the rows that are read most, and their map.
-    pub planned_bytes: u64,
+    planned_bytes: u64,
     /// Rows as batches need them.
     pub kept_rows: usize,
 }
