@@ -1,4 +1,5 @@
-//! `bench loader`: every order's batches are compared with the files, and the figures fit each other.
+//! `bench loader`: every order's batches are compared with the files, and the figures fit each other, from memory and from
+//! disk.
 
 use std::path::Path;
 
@@ -9,6 +10,40 @@ use crate::support::{Uvatrain, directory, uvatrain};
 
 fn call(directory: &Path, line: &str) -> Uvatrain {
     uvatrain(directory, line.split_whitespace())
+}
+
+#[test]
+fn batches_from_disk_are_verified_and_compared_with_the_reader_alone() {
+    let temp = directory();
+    small_graph(temp.path());
+    for (set, layout) in [("hops", ""), ("rows", "--layout rows")] {
+        call(temp.path(), &format!("propagate graph {set} --hops 2 {layout}")).run().succeeds();
+        for (reader, workers) in [("auto", 1), ("pread", 2), ("mmap", 1)] {
+            let line =
+                format!("bench loader {set} --batch-size 100 --chunk 10 --epochs 1 --samplers {workers}");
+            let told = call(temp.path(), &format!("{line} --reader {reader} --json")).run().succeeds().json();
+            let taken = told["reader"].as_str().unwrap();
+            assert!(
+                if reader == "auto" { ["uring", "pread"].contains(&taken) } else { reader == taken },
+                "{told}"
+            );
+            assert!(told.get("memcpy_gb_per_second").is_none(), "{told}");
+            let alone = told["reads_gb_per_second"].as_f64().unwrap();
+            for order in told["orders"].as_array().unwrap() {
+                let share = order["gb_per_second"].as_f64().unwrap() / alone;
+                assert!((order["share_of_reads"].as_f64().unwrap() / share - 1.0).abs() < 1e-9, "{told}");
+                let batches = told["rows"].as_u64().unwrap().div_ceil(100);
+                assert_eq!(order["verified_batches"].as_u64(), Some(batches), "{told}");
+            }
+        }
+    }
+    let text = call(temp.path(), "bench loader hops --epochs 1 --reader pread").run().succeeds();
+    for part in ["of the reader alone", "pread alone"] {
+        assert!(text.stdout.contains(part), "{text}");
+    }
+    call(temp.path(), "bench loader hops --reader cufile")
+        .run()
+        .refuses(2, &["--reader cufile", "host memory"]);
 }
 
 #[test]

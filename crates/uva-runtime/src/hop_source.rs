@@ -121,7 +121,7 @@ fn put(to: &mut &mut [u8], from: &[u8]) {
 }
 
 /// The files of some tables, open to be read.
-pub(crate) struct HopFiles {
+pub struct HopFiles {
     files: RunFiles,
     held: Vec<Held>,
 }
@@ -169,6 +169,12 @@ impl HopFiles {
     /// How they are read.
     pub fn files(&self) -> &RunFiles {
         &self.files
+    }
+
+    /// The files alone, for whoever reads all that they have.
+    #[must_use]
+    pub fn into_files(self) -> RunFiles {
+        self.files
     }
 
     fn read(

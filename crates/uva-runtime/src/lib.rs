@@ -106,6 +106,7 @@ pub use checked_files::CheckedFiles;
 pub use disk_counts::{DiskCounts, DiskTotals};
 pub use error::{RuntimeError, signal_name};
 pub use feature_choice::FeatureChoice;
+pub use hop_source::HopFiles;
 pub use input_nodes::InputNodes;
 pub use look_ahead::LookAhead;
 pub use options::{Cursor, LoaderOptions, Passes};

@@ -9,11 +9,11 @@ use uva_bench::pcie::{IdOrder, TablePages};
 use uva_kernels::gather::IdWidth;
 use uva_kernels::gather::Kernel;
 use uva_plan::ComparedPolicy;
-use uva_runtime::LoaderOptions;
 use uva_runtime::backend::PreflightPolicy;
 use uva_runtime::cache::CachePolicy;
 use uva_runtime::hop_options::Chunk;
 use uva_runtime::spec::{ByteSize, Field};
+use uva_runtime::{LoaderOptions, Reader};
 
 use super::declared::{Declared, Shown, one_of};
 use super::within::within;
@@ -232,9 +232,10 @@ pub struct GatherBenchFlags {
 
 /// The options of `uvatrain bench loader`.
 #[derive(Args, Clone, Debug)]
-#[command(
-    after_help = "Example:\n  uvatrain bench loader data/demo-hops --batch-size 8000 --chunk 1000,8000"
-)]
+#[command(after_help = "\
+Examples:
+  uvatrain bench loader data/demo-hops --batch-size 8000 --chunk 1000,8000
+  uvatrain bench loader data/demo-hops --reader uring")]
 pub struct LoaderBenchFlags {
     /// The hop set
     #[arg(value_name = "HOPSET")]
@@ -259,6 +260,10 @@ pub struct LoaderBenchFlags {
     /// Epochs to time, after one that is verified and one that warms up; the median counts
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = within::<u32>(1..=10_000))]
     pub epochs: u32,
+
+    /// Read rows from disk, by this reader, and compare with the reader alone [default: copy from the mapped files]
+    #[arg(long, value_name = "READER", value_parser = one_of::<Reader>())]
+    pub reader: Option<Reader>,
 
     /// Random seed of the order
     #[arg(long, value_name = "SEED", default_value_t = 0)]

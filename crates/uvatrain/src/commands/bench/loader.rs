@@ -1,4 +1,5 @@
-//! `uvatrain bench loader`: batches of a hop set for a consumer that only takes them, next to a plain copy.
+//! `uvatrain bench loader`: batches of a hop set for a consumer that only takes them, next to a plain copy, or next to the
+//! reader of the disk alone.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use uva_mem::ZeroedPages;
 use uva_propagate::HopSet;
 use uva_runtime::hop_options::{Chunk, HopOptions, Place, Shuffle};
 use uva_runtime::plan::RunPlan;
-use uva_runtime::{Batch, Features, LoaderOptions, Passes, Runtime, RuntimeError};
+use uva_runtime::{Batch, Features, HopFiles, LoaderOptions, Passes, Reader, Runtime, RuntimeError};
 use uva_sample::ChunkOrder;
 
 use crate::exit;
@@ -33,8 +34,15 @@ struct Report {
     samplers: usize,
     slots: usize,
     epochs: u32,
+    /// How rows are read from disk; absent where the mapped files are copied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reader: Option<&'static str>,
     /// Copies of as many bytes of the same files, in their order, by as many threads.
-    memcpy_gb_per_second: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memcpy_gb_per_second: Option<f64>,
+    /// From disk in place of the copies: the same bytes by as many readers alone, in pieces as large as batches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reads_gb_per_second: Option<f64>,
     orders: Vec<OfOrder>,
 }
 
@@ -46,7 +54,10 @@ struct OfOrder {
     chunk: usize,
     rows_per_second: f64,
     gb_per_second: f64,
-    share_of_memcpy: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    share_of_memcpy: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    share_of_reads: Option<f64>,
     /// Batches whose nodes and rows were compared with the files.
     verified_batches: u64,
 }
@@ -61,6 +72,12 @@ pub fn run(flags: &LoaderBenchFlags) -> anyhow::Result<()> {
         ))
         .into());
     }
+    if flags.reader == Some(Reader::Cufile) {
+        return Err(exit::usage(
+            "--reader cufile: it brings rows into the memory of a GPU, and here they come to host memory",
+        )
+        .into());
+    }
     let dataset = Arc::new(HopSet::open_dataset(&flags.data, Verify::Stamp)?);
     let hops = dataset.hops().context("a hop set has rows of hops")?;
     let rows = hops.rows_of(Split::Train).len();
@@ -69,26 +86,40 @@ pub fn run(flags: &LoaderBenchFlags) -> anyhow::Result<()> {
     }
     let bytes = rows * hops.count() * dataset.features().row_bytes();
     let gb_per_second = |time: Duration| bytes as f64 / 1e9 / time.as_secs_f64();
-    let chunks =
-        flags.chunk.iter().map(|&chunk| HopOptions { shuffle: Shuffle::Chunks, chunk, place: Place::Host });
+    let place = if flags.reader.is_some() { Place::Disk } else { Place::Host };
+    let chunks = flags.chunk.iter().map(|&chunk| HopOptions { shuffle: Shuffle::Chunks, chunk, place });
     let asked: Vec<HopOptions> =
-        std::iter::once(HopOptions { shuffle: Shuffle::Full, chunk: Chunk::Auto, place: Place::Host })
+        std::iter::once(HopOptions { shuffle: Shuffle::Full, chunk: Chunk::Auto, place })
             .chain(chunks)
             .collect();
-    // Whatever slows the machine down for a while slows copies before and behind it down too.
-    let mut copies = copied(flags, hops)?;
-    let mut measured = Vec::new();
+    let (mut bare, mut measured, mut reader) = (Vec::new(), Vec::new(), None);
+    let mut without_loader = |bare: &mut Vec<Duration>| -> anyhow::Result<()> {
+        match flags.reader {
+            None => bare.extend(copied(flags, hops)?),
+            Some(asked) => {
+                let (times, taken) = read_alone(flags, hops, asked)?;
+                bare.extend(times);
+                reader = Some(taken);
+            }
+        }
+        Ok(())
+    };
+    // Whatever slows the machine down for a while slows copies or reads before and behind it down too.
+    without_loader(&mut bare)?;
     for order in asked {
         measured.push(measure(flags, &dataset, order)?);
-        copies.extend(copied(flags, hops)?);
+        without_loader(&mut bare)?;
     }
-    let memcpy_gb_per_second = gb_per_second(median(copies));
+    let limit = gb_per_second(median(bare));
+    let of_memory = |figure: f64| flags.reader.is_none().then_some(figure);
+    let of_disk = |figure: f64| flags.reader.is_some().then_some(figure);
     let orders = measured.into_iter().map(|Measured { order, chunk, epoch, verified }| OfOrder {
         shuffle: order.shuffle.name(),
         chunk,
         rows_per_second: rows as f64 / epoch.as_secs_f64(),
         gb_per_second: gb_per_second(epoch),
-        share_of_memcpy: gb_per_second(epoch) / memcpy_gb_per_second,
+        share_of_memcpy: of_memory(gb_per_second(epoch) / limit),
+        share_of_reads: of_disk(gb_per_second(epoch) / limit),
         verified_batches: verified,
     });
     let report = Report {
@@ -100,7 +131,9 @@ pub fn run(flags: &LoaderBenchFlags) -> anyhow::Result<()> {
         samplers: flags.samplers as usize,
         slots: flags.slots as usize,
         epochs: flags.epochs,
-        memcpy_gb_per_second,
+        reader,
+        memcpy_gb_per_second: of_memory(limit),
+        reads_gb_per_second: of_disk(limit),
         orders: orders.collect(),
     };
     if flags.json { out::json(&report) } else { out::text(&text(&report)) }
@@ -131,8 +164,9 @@ fn measure(flags: &LoaderBenchFlags, dataset: &Arc<Dataset>, asked: HopOptions) 
         samplers: flags.samplers as usize,
         feature_slots: flags.slots as usize,
         seed: flags.seed,
-        // The copies that it is compared with read the mapped files, too.
-        features: Features::Memory,
+        // As what it is compared with.
+        features: if flags.reader.is_some() { Features::Disk } else { Features::Memory },
+        reader: flags.reader.unwrap_or_default(),
         ..LoaderOptions::default()
     }
     .of_hops(batches);
@@ -216,10 +250,56 @@ fn copied(flags: &LoaderBenchFlags, hops: Hops<'_>) -> anyhow::Result<Vec<Durati
     Ok(times)
 }
 
+/// How long it takes to read an epoch's bytes from disk in pieces as large as batches, without anybody who wants them, and by
+/// which reader: each thread has one of its own, and reads every so-manieth piece.
+fn read_alone(
+    flags: &LoaderBenchFlags,
+    hops: Hops<'_>,
+    asked: Reader,
+) -> anyhow::Result<(Vec<Duration>, &'static str)> {
+    let tables: Vec<usize> = (0..hops.count()).collect();
+    let rows = hops.rows_of(Split::Train);
+    let piece = |first: usize| first..rows.end.min(first + flags.batch_size as usize);
+    let pieces: Vec<_> = rows.clone().step_by(flags.batch_size as usize).map(piece).collect();
+    let threads = flags.samplers as usize;
+    let open = |_| HopFiles::open(hops, &tables, asked).map(HopFiles::into_files);
+    let mut readers = (0..threads).map(open).collect::<Result<Vec<_>, _>>()?;
+    let taken = readers[0].reader().name();
+    let mut times = Vec::new();
+    // The first one warms up.
+    for repeat in 0..=flags.epochs {
+        let began = Instant::now();
+        std::thread::scope(|scope| {
+            let reading: Vec<_> = (0..)
+                .zip(&mut readers)
+                .map(|(thread, reader)| {
+                    let of_thread = pieces.iter().skip(thread).step_by(threads);
+                    scope.spawn(move || {
+                        for piece in of_thread {
+                            let bare = |_, _, bytes: &[u8]| drop(std::hint::black_box(bytes));
+                            reader.read(std::slice::from_ref(piece), bare)?;
+                        }
+                        anyhow::Ok(())
+                    })
+                })
+                .collect();
+            reading.into_iter().try_for_each(|one| one.join().expect("a reader of files does not panic"))
+        })?;
+        if repeat > 0 {
+            times.push(began.elapsed());
+        }
+    }
+    Ok((times, taken))
+}
+
 fn text(report: &Report) -> String {
     let mut facts = Table::of_facts();
     facts.row(&["hop set", &report.dataset]);
-    for OfOrder { shuffle, chunk, rows_per_second, gb_per_second, share_of_memcpy, .. } in &report.orders {
+    let (limit, of) = match (report.memcpy_gb_per_second, report.reads_gb_per_second) {
+        (Some(memcpy), _) => (memcpy, "memcpy"),
+        (None, reads) => (reads.unwrap_or_default(), "the reader alone"),
+    };
+    for OfOrder { shuffle, chunk, rows_per_second, gb_per_second, .. } in &report.orders {
         let name = if *shuffle == Shuffle::Full.name() {
             "all rows shuffled".to_owned()
         } else {
@@ -228,14 +308,14 @@ fn text(report: &Report) -> String {
         facts.row(&[
             name,
             format!(
-                "{:.2} million rows a second, {gb_per_second:.2} GB/s, {} of memcpy",
+                "{:.2} million rows a second, {gb_per_second:.2} GB/s, {} of {of}",
                 rows_per_second / 1e6,
-                format::percent(*share_of_memcpy)
+                format::percent(gb_per_second / limit)
             ),
         ]);
     }
-    facts
-        .row(&["memcpy", &format!("{:.2} GB/s, as many bytes in the same run", report.memcpy_gb_per_second)]);
+    let name = report.reader.map_or_else(|| of.to_owned(), |reader| format!("{reader} alone"));
+    facts.row(&[name, format!("{limit:.2} GB/s, as many bytes in the same run")]);
     let Report { epochs, rows, row_bytes, tables, batch_size, samplers, .. } = report;
     facts.row(&[
         "measured",
