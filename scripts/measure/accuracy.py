@@ -110,6 +110,7 @@ HOPS = [
     ("oewn", "sign", ROW, "sage", "--hidden 256 --batch-size 1024 --lr 0.01 --dropout 0.5 --epochs 20"),
     ("oewn", "hoga", ROW, "sage", "--hidden 128 --heads 4 --batch-size 1024 --lr 0.003 --dropout 0.2 --epochs 12"),
     ("cnr2000_web", "sign", ROW, "sage", "--hidden 128 --batch-size 4096 --lr 0.01 --dropout 0.2 --epochs 15"),
+    ("cnr2000_web", "hoga", ROW, "sage", "--hidden 64 --heads 4 --batch-size 2048 --lr 0.005 --dropout 0.2 --epochs 15"),
 ]
 # The same as rows: graph, model, sampler, stored type, options of `propagate`, reference, options. Instead of a reference
 # in % there may be the row that is the reference: its model, sampler and stored type.
