@@ -10,6 +10,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 TICKS = os.sysconf("SC_CLK_TCK")
+# Batches of a loading pipeline before those that are counted: each starts a process, whose first batches touch its slots and
+# the graph's pages. The peers' processes stay, and have touched theirs.
+WARM_UP = 16
 
 
 class Failed(Exception):
@@ -154,10 +157,12 @@ class Program:
 
     def loading(self, request):
         batches = self._times("loading", request, 32)
+        # Behind the warm-up, and with as many more as the rings hold: work neither begun before nor left undone counts.
+        epochs = 1 + (batches + 2 * WARM_UP) // max(1, request["epoch_batches"])
         makers = ["--prepare", request["prepare"]] if "prepare" in request else ["--gather-threads", request["gather_threads"]]
         report = self._run("bench", "pipeline", self.graph, "--fanouts", words(request["fanouts"]), "--batch-size",
                            request["batch_size"], "--drop-last", "--samplers", request["samplers"], *makers,
-                           "--batches", batches, "--epochs", 1 + batches // max(1, request["epoch_batches"]), "--seed", request["seed"])
+                           "--warm-up", WARM_UP, "--batches", batches, "--epochs", epochs, "--seed", request["seed"])
         return {"batches": report["batches"], "seconds": report["seconds"], "edges": report["edges"],
                 "input_nodes": report["input_nodes"], "bytes": report["feature_bytes"], "batch_ms": report["batch_ms"]}
 

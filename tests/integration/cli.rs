@@ -442,6 +442,15 @@ fn benches_measure_the_same_batches_whatever_the_number_of_threads() {
     let fewer = bench("pipeline", &["--batches", "3"]);
     assert_eq!(fewer["batches"], 3);
     assert_eq!(fewer["hash"], bench("sample", &["--batches", "4"])["hash"]);
+    let warmed = bench("pipeline", &["--batches", "2", "--warm-up", "4"]);
+    assert_eq!((&warmed["batches"], &warmed["warm_up"]), (&2.into(), &4.into()));
+    let all = bench("sample", &["--batches", "6"]);
+    assert_eq!(warmed["hash"], all["hash"]);
+    let edges = |report: &serde_json::Value| report["edges"].as_u64().unwrap();
+    assert_eq!(edges(&warmed), edges(&all) - edges(&bench("sample", &["--batches", "4"])));
+    uvatrain(temp.path(), ["bench", "pipeline", "graph", "--fanouts", "4,3", "--batch-size", "1200", "--warm-up", "9"])
+        .run()
+        .refuses(2, &["--warm-up 9", "--epochs"]);
     for spread in [&bench("sample", &[])["batch_ms"], &pipeline["batch_ms"]] {
         let [min, median, max] = ["min", "median", "max"].map(|key| spread[key].as_f64().unwrap());
         assert!(0.0 < min && min <= median && median <= max, "{spread}");

@@ -323,9 +323,13 @@ pub struct PipelineBenchFlags {
     #[arg(long, value_name = "EPOCHS", default_value_t = 1, value_parser = within::<u32>(1..))]
     pub epochs: u32,
 
-    /// Stop after so many batches behind the first [default: at the end of the last epoch]
+    /// Stop after so many counted batches [default: at the end of the last epoch]
     #[arg(long, value_name = "N", value_parser = within::<u64>(1..))]
     pub batches: Option<u64>,
+
+    /// Batches before those that are counted: memory is touched for the first time in them
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = within::<u64>(1..))]
+    pub warm_up: u64,
 
     /// Print the stages, the rings and the memory that the run would take, and end without starting it
     #[arg(long)]

@@ -12,6 +12,7 @@ use uva_runtime::{DiskCounts, Runtime};
 
 use super::spread::Spread;
 use crate::commands::dry_run;
+use crate::exit;
 use crate::flags::PipelineBenchFlags;
 use crate::ui::table::Table;
 use crate::ui::{format, out, summary};
@@ -26,8 +27,10 @@ struct Report {
     /// From one batch to the next, as the consumer gets them.
     batch_ms: Spread,
     bottleneck: &'static str,
-    /// The counted batches: all after the first, whose wait is the start of the pipeline.
+    /// The counted batches: all after the warm-up.
     batches: u64,
+    /// Batches before those. The wait for the first one is the start of the pipeline.
+    warm_up: u64,
     input_nodes: u64,
     edges: u64,
     feature_bytes: u64,
@@ -38,7 +41,7 @@ struct Report {
     gather_threads: usize,
     /// Sum of the batches' hashes: the same for any number of samplers.
     hash: String,
-    /// Likewise behind the first batch.
+    /// Likewise after the warm-up.
     roles: Roles,
     /// Rows from disk, likewise; absent where rows are read from memory.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,7 +81,9 @@ pub fn run(flags: &PipelineBenchFlags) -> anyhow::Result<()> {
     let mut runtime = builder.build()?;
     let (mut batches, mut input_nodes, mut edges, mut feature_bytes, mut hash) =
         (0_u64, 0_u64, 0_u64, 0_u64, 0_u64);
-    // When each batch was let go, the first one included.
+    // Batches before those that are counted.
+    let mut passed = 0;
+    // When each counted batch was let go, and the last one before them.
     let mut taken: Vec<Instant> = Vec::new();
     // The roles' counters at that time.
     let mut before = None;
@@ -86,13 +91,20 @@ pub fn run(flags: &PipelineBenchFlags) -> anyhow::Result<()> {
         && let Some(batch) = runtime.next_batch()?
     {
         hash = hash.wrapping_add(batch.hash());
-        if !taken.is_empty() {
+        let counted = passed == flags.warm_up;
+        if counted {
             batches += 1;
             input_nodes += batch.input_nodes().len() as u64;
             edges += (0..batch.layers()).map(|layer| batch.block(layer).indices.len() as u64).sum::<u64>();
             feature_bytes += batch.features().bytes.len() as u64;
         }
         drop(batch);
+        if !counted {
+            passed += 1;
+            if passed < flags.warm_up {
+                continue;
+            }
+        }
         taken.push(Instant::now());
         before.get_or_insert_with(|| (runtime.roles(), runtime.disk_reads()));
     }
@@ -101,6 +113,13 @@ pub fn run(flags: &PipelineBenchFlags) -> anyhow::Result<()> {
     let (roles, memory) = (runtime.roles().since(&roles_before), runtime.memory());
     let disk = runtime.disk_reads().map(|counts| counts.since(disk_before.unwrap_or_default()));
     runtime.stop()?;
+    if batches == 0 && flags.warm_up > 1 {
+        return Err(exit::usage(format!(
+            "--warm-up {}: the run has {passed} batches, and none is left to count: fewer, or more --epochs",
+            flags.warm_up
+        ))
+        .into());
+    }
     let rate = |count: u64| if batches > 0 { count as f64 / seconds } else { 0.0 };
     let report = Report {
         dataset: runtime.dataset().name().to_owned(),
@@ -110,6 +129,7 @@ pub fn run(flags: &PipelineBenchFlags) -> anyhow::Result<()> {
         batch_ms: Spread::of_ms(taken.windows(2).map(|ends| ends[1] - ends[0])),
         bottleneck: roles.bottleneck(),
         batches,
+        warm_up: passed,
         input_nodes,
         edges,
         feature_bytes,
