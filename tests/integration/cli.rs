@@ -448,9 +448,12 @@ fn benches_measure_the_same_batches_whatever_the_number_of_threads() {
     assert_eq!(warmed["hash"], all["hash"]);
     let edges = |report: &serde_json::Value| report["edges"].as_u64().unwrap();
     assert_eq!(edges(&warmed), edges(&all) - edges(&bench("sample", &["--batches", "4"])));
-    uvatrain(temp.path(), ["bench", "pipeline", "graph", "--fanouts", "4,3", "--batch-size", "1200", "--warm-up", "9"])
-        .run()
-        .refuses(2, &["--warm-up 9", "--epochs"]);
+    uvatrain(
+        temp.path(),
+        ["bench", "pipeline", "graph", "--fanouts", "4,3", "--batch-size", "1200", "--warm-up", "9"],
+    )
+    .run()
+    .refuses(2, &["--warm-up 9", "--epochs"]);
     for spread in [&bench("sample", &[])["batch_ms"], &pipeline["batch_ms"]] {
         let [min, median, max] = ["min", "median", "max"].map(|key| spread[key].as_f64().unwrap());
         assert!(0.0 < min && min <= median && median <= max, "{spread}");

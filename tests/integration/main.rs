@@ -29,6 +29,7 @@ mod dry_run;
 #[cfg(feature = "train")]
 mod faults;
 #[cfg(feature = "train")]
+mod first_layer;
 mod gpu_slots;
 #[cfg(feature = "train")]
 mod gpu_suite;

@@ -11,6 +11,7 @@ use crate::divided::{DividedFiles, OwnRows};
 use crate::files::Files;
 use crate::graph_files::GraphFiles;
 use crate::hop_rows::{HopFiles, HopRows, Hops};
+use crate::node_rows::NodeRows;
 use crate::part_of::PartOf;
 use crate::stamp::Stamp;
 use crate::{Csc, FeatureTable, GraphError, Indices, Labels, Meta, Split};
@@ -102,6 +103,8 @@ pub struct Dataset {
     name: String,
     classes: usize,
     content: Content,
+    /// Rows in place of the table's.
+    rows: Option<Arc<NodeRows>>,
     chosen: Option<Chosen>,
     verification: Verification,
 }
@@ -136,7 +139,7 @@ impl Dataset {
         let classes = files.graph.classes();
         let name = files.graph.meta.name.clone().unwrap_or_else(|| directory_name(path));
         let content = Content::Graph(files);
-        Ok(Dataset { path: path.to_owned(), name, classes, content, chosen: None, verification })
+        Ok(Dataset { path: path.to_owned(), name, classes, content, rows: None, chosen: None, verification })
     }
 
     /// The rows of a hop set as a dataset without a graph. Checks the labels, unless `how` leaves content out.
@@ -153,6 +156,7 @@ impl Dataset {
             name,
             classes,
             content: Content::Hops(Arc::new(files)),
+            rows: None,
             chosen: None,
             verification,
         })
@@ -167,7 +171,7 @@ impl Dataset {
     ) -> Dataset {
         let classes = files.graph.classes();
         let content = Content::Divided(Arc::new(files));
-        Dataset { path, name, classes, content, chosen: None, verification: checks }
+        Dataset { path, name, classes, content, rows: None, chosen: None, verification: checks }
     }
 
     /// The rows of a hop set; `None` if the dataset has a graph.
@@ -240,6 +244,9 @@ impl Dataset {
     /// The feature rows. Of a hop set shape and type of one hop, without bytes: [`hops`](Self::hops) lends its rows. The
     /// same of a divided dataset: [`own_rows`](Self::own_rows) lends those that are here.
     pub fn features(&self) -> FeatureTable<'_> {
+        if let Some(rows) = &self.rows {
+            return rows.table(self.nodes());
+        }
         match &self.content {
             Content::Graph(files) => FeatureTable {
                 bytes: files.features.bytes(),
@@ -257,7 +264,10 @@ impl Dataset {
     /// The file of the feature table, the byte at which its first row begins, and the state in which it was opened; `None` of
     /// a hop set, which has several, and of a divided dataset, whose rows are not all here.
     pub fn features_file(&self) -> Option<(&Path, u64, FileState)> {
-        let features = &self.whole()?.features;
+        let features = match &self.rows {
+            Some(rows) => &rows.array,
+            None => &self.whole()?.features,
+        };
         Some((features.path(), features.header().data_offset as u64, features.file().state()))
     }
 
@@ -272,10 +282,11 @@ impl Dataset {
 
     /// The files that hold feature rows of nodes, each with the state in which it was opened: a table's, or those of a hop set.
     pub fn row_files(&self) -> Vec<(&Path, FileState)> {
-        let table = match &self.content {
-            Content::Graph(files) => &files.features,
-            Content::Divided(files) => &files.table,
-            Content::Hops(files) => return Hops::of(files).all_files().collect(),
+        let table = match (&self.content, &self.rows) {
+            (_, Some(rows)) => &rows.array,
+            (Content::Graph(files), None) => &files.features,
+            (Content::Divided(files), None) => &files.table,
+            (Content::Hops(files), None) => return Hops::of(files).all_files().collect(),
         };
         vec![(table.path(), table.file().state())]
     }
@@ -322,6 +333,24 @@ impl Dataset {
         }
         let repeats = Repeats::of(&ids, &self.csc());
         self.chosen = Some(Chosen { split, ids, repeats });
+        Ok(self)
+    }
+
+    /// The same dataset, with other feature rows in place of the table's. Only this process sees them, and the
+    /// [`fingerprint`](Self::fingerprint) stays that of the files.
+    ///
+    /// # Errors
+    /// [`GraphError::Usage`] for `option` where the dataset's own rows are not a table of all nodes, or there is not a row
+    /// for each node.
+    pub fn with_rows(mut self, rows: NodeRows, option: &str) -> Result<Dataset, GraphError> {
+        if self.whole().is_none() {
+            let problem = "it takes a whole dataset: a hop set has no graph, and of a part in ranges rows are elsewhere";
+            return Err(GraphError::usage(option, problem));
+        }
+        if let Some(problem) = rows.misfit(self.nodes()) {
+            return Err(GraphError::usage(option, problem));
+        }
+        self.rows = Some(Arc::new(rows));
         Ok(self)
     }
 

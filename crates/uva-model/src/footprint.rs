@@ -119,7 +119,8 @@ impl Network {
             return Self::over_hops(options, shapes);
         }
         let [hidden, inputs, classes] =
-            [options.hidden, shapes.input_dim, shapes.classes].map(|width| width as u64);
+            [options.hidden, options.first_inputs(shapes.input_dim), shapes.classes]
+                .map(|width| width as u64);
         let edge_dim = options.edge_dim as u64;
         let hop = |inputs, outputs, last: bool| {
             let heads = if last { options.output_heads.unwrap_or(options.heads) } else { options.heads };

@@ -82,8 +82,11 @@ pub struct TrainerOptions {
     /// The normalisation of rows between layers: behind each but the last; with `residual` before each, and at the end.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub norm: NormKind,
-    /// Number of layers; of a model over blocks also that of blocks in a batch.
+    /// Number of layers; of a model over blocks also that of blocks in a batch, but for a first layer that is given.
     pub layers: usize,
+    /// Whether rows come with the first layer's sums: it is then a map of each row, and takes no block.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub first_layer_given: bool,
     /// Hops of each operator that a model over a hop set reads besides the features; 0 for other models.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub hops: usize,
@@ -125,6 +128,7 @@ impl Default for TrainerOptions {
             residual: false,
             norm: NormKind::None,
             layers: 2,
+            first_layer_given: false,
             hops: 0,
             operators: 0,
             alpha: ALPHA,
@@ -175,6 +179,9 @@ impl TrainerOptions {
             }
         }
         let refused = |option: &str, why| Some((option.to_owned(), why));
+        if self.first_layer_given {
+            return refused("`first_layer`", "the sums of the first layer are in its hop set already");
+        }
         if self.residual {
             return refused("`residual`", "a trained linear map of each row comes before the first sum");
         }
@@ -196,6 +203,31 @@ impl TrainerOptions {
         Self { input_dropout: 0.0, ..self.clone() }.refuses_sums()
     }
 
+    /// Blocks of a batch.
+    #[must_use]
+    pub fn blocks(&self) -> usize {
+        self.layers - usize::from(self.first_layer_given)
+    }
+
+    /// Columns that the first layer's maps take, where rows have so many.
+    #[must_use]
+    pub fn first_inputs(&self, row: usize) -> usize {
+        // The node's own row and its mean lie side by side.
+        if self.first_layer_given && self.model.row().weighting == Weighting::Mean { row / 2 } else { row }
+    }
+
+    /// The same network where rows come alone: its first layer sums, as the others do.
+    #[must_use]
+    pub fn over_neighbours(self) -> Self {
+        Self { first_layer_given: false, ..self }
+    }
+
+    /// The option for which a first layer cannot be given in training, and why not; `None` where it can.
+    #[must_use]
+    pub fn refuses_given_layer(&self) -> Option<(String, &'static str)> {
+        self.clone().over_neighbours().refuses_sums()
+    }
+
     /// Refuses options and widths that no network can be made of. Comparisons are written so that NaN is refused too.
     ///
     /// # Errors
@@ -212,6 +244,9 @@ impl TrainerOptions {
         }
         if let Some(hops) = hops {
             self.check_hops(&hops)?;
+        }
+        if self.first_layer_given {
+            self.check_given_layer(input_dim)?;
         }
         if self.model.row().has_heads() && (self.heads == 0 || !self.hidden.is_multiple_of(self.heads)) {
             let problem = format!("{} heads do not divide a --hidden of {}", self.heads, self.hidden);
@@ -261,6 +296,21 @@ impl TrainerOptions {
                     Self::MAX_WIDTH
                 )));
             }
+        }
+        Ok(())
+    }
+
+    /// Refuses a first layer that is given to a network that has none such, or in rows of another shape.
+    fn check_given_layer(&self, input_dim: usize) -> Result<(), OptionsError> {
+        let refuse = |problem: String| Err(OptionsError::Option { option: "--first-layer", problem });
+        if let Some((option, why)) = self.refuses_given_layer() {
+            return refuse(format!("it cannot be used with {option}: {why}"));
+        }
+        if self.layers < 2 {
+            return refuse(format!("{} layers: it is followed by one over neighbours at least", self.layers));
+        }
+        if self.model.row().weighting == Weighting::Mean && !input_dim.is_multiple_of(2) {
+            return refuse(format!("rows of {input_dim} columns are no two rows side by side"));
         }
         Ok(())
     }

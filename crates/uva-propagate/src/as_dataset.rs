@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use uva_graph::npy::NpyArray;
-use uva_graph::{Dataset, ElementType, GraphError, HopPlace, HopRows, Split, Verify, hash};
+use uva_graph::{Dataset, GraphError, HopPlace, HopRows, Split, Verify, hash};
 
 use crate::description::{FILE_NAME, HopSet, LABELS, NODE_IDS, Source};
-use crate::options::{HopType, Layout};
+use crate::options::Layout;
 
 #[derive(Debug, thiserror::Error)]
 #[error(
@@ -27,11 +27,7 @@ impl HopSet {
             return Err(GraphError::invalid(&path.join(FILE_NAME), UnequalHops));
         }
         let open = |name: &str| NpyArray::open(&path.join(name));
-        let element = match set.dtype {
-            HopType::F32 => ElementType::F32,
-            HopType::F16 => ElementType::F16,
-            HopType::Bf16 => ElementType::Bf16,
-        };
+        let element = set.dtype.element();
         let row_bytes = set.dim * set.dtype.bytes();
         let place = |hop| match set.layout {
             Layout::Hops => HopPlace { array: hop, first: 0, stride: row_bytes },

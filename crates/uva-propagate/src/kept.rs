@@ -8,7 +8,8 @@ use uva_sample::philox::{Purpose, StreamKey, philox4x32};
 
 use crate::options::{KeptNodes, Options, RowOrder};
 
-/// The nodes of the rows: training nodes first, then those of validation and test, then others.
+/// The nodes of the rows: training nodes first, then those of validation and test, then others; or all in the order of
+/// their ids, with no split.
 pub(crate) struct Kept {
     /// The node of each row.
     pub(crate) nodes: Vec<i64>,
@@ -22,6 +23,10 @@ impl Kept {
     /// # Errors
     /// If there is nothing to keep, or nothing to train on.
     pub(crate) fn of(dataset: &Dataset, options: &Options) -> Result<Kept, GraphError> {
+        if options.row_order == RowOrder::Nodes && dataset.nodes() > 0 {
+            // Rows of a split do not lie one behind the other there.
+            return Ok(Kept { nodes: (0..dataset.nodes() as i64).collect(), splits: [0..0, 0..0, 0..0] });
+        }
         let mut nodes = Vec::new();
         let splits = Split::ALL.map(|split| {
             let first = nodes.len();

@@ -16,6 +16,7 @@ mod checks;
 mod description;
 mod estimate;
 mod features;
+mod first_layer;
 mod hop_set;
 mod journal;
 mod kept;

@@ -1,8 +1,8 @@
 //! What is asked for, and what of it decides the bytes of a hop set.
 
 use serde::{Deserialize, Serialize};
-use uva_graph::GraphError;
 use uva_graph::npy::NpyType;
+use uva_graph::{ElementType, GraphError};
 use uva_model::FeatureNorm;
 use uva_options::named;
 
@@ -55,6 +55,8 @@ named! {
         Shuffled = "shuffled",
         /// That of train_idx.npy.
         File = "file",
+        /// Row `i` is that of node `i`, whatever its split: for `train --first-layer`. All nodes have rows.
+        Nodes = "nodes",
     }
 }
 
@@ -62,6 +64,15 @@ impl HopType {
     /// Bytes of a value.
     pub fn bytes(self) -> usize {
         self.npy().bytes()
+    }
+
+    /// The type of its values.
+    pub fn element(self) -> ElementType {
+        match self {
+            Self::F32 => ElementType::F32,
+            Self::F16 => ElementType::F16,
+            Self::Bf16 => ElementType::Bf16,
+        }
     }
 
     /// The type of its arrays. `.npy` has no bfloat16, and uint16 stands in.
@@ -118,6 +129,10 @@ impl Options {
         }
         if self.threads == 0 {
             return Err(GraphError::usage("--threads", "0 is not 1 or more"));
+        }
+        if self.row_order == RowOrder::Nodes && self.nodes != KeptNodes::All {
+            let message = "nodes: row i is that of node i, so every node needs a row: give --nodes all";
+            return Err(GraphError::usage("--row-order", message));
         }
         Ok(())
     }

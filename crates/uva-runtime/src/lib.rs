@@ -62,6 +62,7 @@ pub mod dry_run;
 mod edge_rows;
 mod error;
 mod feature_choice;
+pub mod first_layer;
 pub mod gauges;
 pub mod hop_options;
 mod hop_rows;

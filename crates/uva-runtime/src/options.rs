@@ -12,6 +12,7 @@ use uva_sample::{Expand, MAX_LAYERS, OrderEdges, SampleError, SamplerKind, Sampl
 
 use crate::RuntimeError;
 use crate::checked_files::CheckedFiles;
+use crate::first_layer::FirstLayer;
 use crate::hop_options::HopBatches;
 use crate::input_nodes::NodesFile;
 use crate::look_ahead::LookAhead;
@@ -180,6 +181,8 @@ options! {
         shuffled: Shuffled = Shuffled::default() => Field::internal(),
         /// A file of nodes in place of the training split's, for every process of the run to read.
         input_nodes: Option<NodesFile> = None => Field::internal(),
+        /// A hop set whose rows stand in for the feature table, for every process of the run to open.
+        first_layer: Option<FirstLayer> = None => Field::internal(),
         /// The order of the training seeds, where it is another than the shuffle. The process that sees the options first
         /// makes it, and hands it to the others.
         made_order: Option<MadeOrder> = None => Field::internal(),
@@ -380,6 +383,10 @@ impl LoaderOptions {
         let dataset = match self.hops {
             Some(_) => HopSet::open_dataset(dataset, Verify::HeadersOnly)?,
             None => Dataset::open_verified(dataset, Verify::HeadersOnly)?,
+        };
+        let dataset = match &self.first_layer {
+            Some(rows) => rows.in_place(dataset)?,
+            None => dataset,
         };
         if let Some(checked) = &self.checked_files {
             checked.check(&dataset)?;
@@ -589,6 +596,9 @@ impl LoaderOptions {
         if let Some(file) = &self.input_nodes {
             found.insert("input_nodes".to_owned(), file.nodes.clone().into());
         }
+        if let Some(rows) = &self.first_layer {
+            found.insert("first_layer".to_owned(), rows.content.clone().into());
+        }
         if self.shuffled != default.shuffled {
             found.insert("shuffled".to_owned(), self.shuffled.json());
         }
@@ -616,7 +626,7 @@ impl LoaderOptions {
             let names = ["walks", "walk_length", "walk_stop"].map(str::to_owned);
             found.extend(names.into_iter().zip(walks));
         }
-        found.retain(|name, _| Self::field(name).is_some());
+        found.retain(|name, _| Self::field(name).is_some() && name != "first_layer");
         Self::deserialize(Value::Object(found)).map_err(|error| error.to_string())
     }
 }

@@ -90,7 +90,8 @@ pub fn restore(
 }
 
 /// The model of a checkpoint, to predict and to evaluate with: the parameters that it calls the model
-/// ([`TrainerState::kept`]). `metric` judges it. `threads` are those of one libtorch operation.
+/// ([`TrainerState::kept`]). `metric` judges it. `threads` are those of one libtorch operation. A first layer that was given
+/// by a hop set sums whole lists here, as the hop set had them.
 ///
 /// # Errors
 /// [`CheckpointError::Damaged`] if it describes no model of this program, or a tensor is missing or of another shape.
@@ -101,7 +102,7 @@ pub fn load_model(
     device: TrainDevice,
     threads: Option<usize>,
 ) -> Result<Trainer, CheckpointError> {
-    let StoredModel { options, input_dim, outputs, kind } = checkpoint.model()?;
+    let StoredModel { options, input_dim, outputs, kind } = checkpoint.model()?.over_neighbours();
     let options = TrainerOptions { threads, ..options };
     let task = Task { outputs, kind, metric };
     let trainer = Trainer::new(&options, input_dim, task, device).map_err(|error| {

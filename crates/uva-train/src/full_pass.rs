@@ -8,6 +8,7 @@ use crate::full_layer::{
     Graph, RowsOf, Stream, Ticks, WholeGraph, chunks, columns_of_tables, full_layer, slice, ticks_of_a_layer,
 };
 use crate::full_table::{Table, TableWriter, Tables};
+use crate::layer::convolution::Convolution;
 use crate::model::{Named, Step};
 use crate::rowwise::{LayerNorm, Linear};
 use crate::trainer::Trainer;
@@ -51,6 +52,7 @@ impl Stream for Both<'_> {
 struct Rowwise(Vec<RowStep>);
 
 enum RowStep {
+    Given(Convolution),
     Linear(Linear),
     Norm(LayerNorm),
     Activate(Activation),
@@ -62,6 +64,7 @@ impl Rowwise {
         let mut own = Vec::new();
         for named in steps {
             own.push(match &named.step {
+                Step::Given(layer) => RowStep::Given(layer.on(Device::Cpu)?),
                 Step::Linear(linear) => RowStep::Linear(linear.on(Device::Cpu)?),
                 Step::Norm(norm) => RowStep::Norm(norm.on(Device::Cpu)?),
                 Step::Activate => RowStep::Activate(activation),
@@ -91,6 +94,7 @@ impl Rowwise {
     fn apply(&self, mut rows: Tensor) -> Result<Tensor, TrainError> {
         for step in &self.0 {
             rows = match step {
+                RowStep::Given(layer) => layer.forward_given(&rows)?,
                 RowStep::Linear(linear) => linear.forward(&rows)?,
                 RowStep::Norm(norm) => norm.forward(rows)?.0,
                 RowStep::Activate(activation) => activation.apply(rows)?,
@@ -155,7 +159,7 @@ fn first_stage(steps: &[Named]) -> usize {
 impl Trainer {
     /// How often a pass over a graph of this many nodes ticks, if all rows are wanted.
     pub(crate) fn ticks_of_a_pass(&self, nodes: usize) -> u64 {
-        self.options().layers as u64 * ticks_of_a_layer(nodes)
+        self.options().blocks() as u64 * ticks_of_a_layer(nodes)
     }
 
     /// Refuses tables that contradict each other or the model.

@@ -6,6 +6,7 @@ use crate::aggregate::Block;
 use crate::dropout::Draws;
 use crate::hops::inputs::Inputs;
 use crate::hops::{self, Front};
+use crate::layer::convolution::Convolution;
 use crate::layer::{Layer, Saved};
 use crate::random::SplitMix64;
 use crate::rowwise::{LayerNorm, Linear, Normalised, Prelu};
@@ -16,6 +17,8 @@ use uva_model::{ActivationKind, ModelKind, NormKind, TrainerOptions};
 pub(crate) enum Step {
     /// A layer over the next block: from the rows of sources to those of destinations.
     Hop(Layer),
+    /// The first layer, of rows that have its sums beside them.
+    Given(Convolution),
     /// A linear map of each row.
     Linear(Linear),
     /// Layer normalisation.
@@ -84,8 +87,12 @@ impl Builder<'_> {
         let mut steps = Vec::new();
         for hop in 0..layers {
             let last = hop + 1 == layers;
-            let inputs = if hop == 0 { input_dim } else { hidden };
-            steps.push(self.hop(hop, (inputs, if last { classes } else { hidden }), last)?);
+            let inputs = if hop == 0 { self.options.first_inputs(input_dim) } else { hidden };
+            let mut layer = self.hop(hop, (inputs, if last { classes } else { hidden }), last)?;
+            if hop == 0 && self.options.first_layer_given {
+                layer.step = layer.step.given()?;
+            }
+            steps.push(layer);
             if !last {
                 steps.extend(self.norm(format!("layers.{hop}.norm."))?);
                 steps.push(Named::without_parameters(Step::Activate));
@@ -139,6 +146,23 @@ impl Builder<'_> {
     }
 }
 
+impl Step {
+    /// The same layer where its sums come with the rows.
+    fn given(self) -> Result<Self, TrainError> {
+        match self {
+            Self::Hop(Layer::Convolution(layer)) => Ok(Self::Given(layer)),
+            _ => Err(TrainError::Input(
+                "a first layer that is given to a model whose sums are trained".to_owned(),
+            )),
+        }
+    }
+
+    /// Whether its rows are those of a layer.
+    pub(crate) fn is_layer(&self) -> bool {
+        matches!(self, Self::Hop(_) | Self::Given(_) | Self::Residual(_))
+    }
+}
+
 impl Named {
     fn without_parameters(step: Step) -> Self {
         Self { name: String::new(), step }
@@ -147,6 +171,7 @@ impl Named {
     fn add_parameters(&self, parameters: &mut Vec<(String, Tensor)>) {
         let of_step = match &self.step {
             Step::Hop(layer) => layer.parameters(),
+            Step::Given(layer) => layer.parameters(),
             Step::Linear(linear) => linear.parameters(),
             Step::Norm(norm) => norm.parameters(),
             Step::Prelu(prelu) => prelu.parameters(),
@@ -193,8 +218,8 @@ impl Model {
 
     /// How many steps it takes until the rows behind this layer are there, counted from 1: as the next layer gets them.
     pub(crate) fn behind(&self, layer: usize) -> usize {
-        let is_layer = |named: &&Named| matches!(named.step, Step::Hop(_) | Step::Residual(_));
-        let mut layers = (0..).zip(&self.steps).filter(|(_, named)| is_layer(named)).map(|(place, _)| place);
+        let mut layers =
+            (0..).zip(&self.steps).filter(|(_, named)| named.step.is_layer()).map(|(place, _)| place);
         let (this, next) = (layers.nth(layer.saturating_sub(1)), layers.next());
         match (this, next) {
             (None, _) => self.steps.len(),
@@ -268,6 +293,8 @@ enum Left {
     /// The layer's input and saved state.
     Hop(Tensor, Saved),
     /// Its input.
+    Given(Tensor),
+    /// Its input.
     Linear(Tensor),
     Norm(Normalised),
     Activated(activation::Saved),
@@ -298,6 +325,7 @@ impl ForwardPass<'_, '_> {
                     let (out, saved) = layer.forward(&x, block, self.begun, self.draws.as_deref_mut())?;
                     (out, Left::Hop(x, saved))
                 }
+                Step::Given(layer) => (layer.forward_given(&x)?, Left::Given(x)),
                 Step::Linear(linear) => (linear.forward(&x)?, Left::Linear(x)),
                 Step::Norm(norm) => {
                     let (out, saved) = norm.forward(x)?;
@@ -365,6 +393,8 @@ impl<'p> BackwardPass<'p, '_> {
                     self.blocks = rest;
                     layer.backward(x, saved, block, &gradient, input_gradient)?
                 }
+                // Nothing is trained before it.
+                (Step::Given(layer), Left::Given(x)) => (layer.backward_given(x, &gradient)?, None),
                 (Step::Linear(linear), Left::Linear(x)) => linear.backward(x, &gradient, input_gradient)?,
                 (Step::Norm(norm), Left::Norm(saved)) => {
                     let (of_parameters, of_x) = norm.backward(saved, &gradient)?;

@@ -18,6 +18,7 @@ use uva_model::{ModelKind, Task, TrainerOptions, Weighting};
 #[derive(Clone, Copy)]
 pub(crate) struct Trains<'t> {
     pub(crate) model: ModelKind,
+    /// Blocks of a batch.
     pub(crate) layers: usize,
     /// Feature columns.
     pub(crate) input_dim: usize,

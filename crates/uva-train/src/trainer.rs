@@ -405,7 +405,8 @@ impl Trainer {
     /// The settings that batches of training are prepared for.
     pub(crate) fn trains(&self) -> Trains<'_> {
         let Self { input_dim, task, kind, device, .. } = *self;
-        let TrainerOptions { model, layers, edge_dim, .. } = self.options;
+        let TrainerOptions { model, edge_dim, .. } = self.options;
+        let layers = self.options.blocks();
         let preparer = self.preparer.as_ref();
         let (options, drops) = (&self.options, true);
         Trains { model, layers, input_dim, edge_dim, options, task, kind, device, preparer, drops }

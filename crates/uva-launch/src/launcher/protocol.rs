@@ -4,7 +4,7 @@
 //! with its own before it trusts anything else.
 
 /// Raised with every change of that layout; a test in this file detects such changes.
-pub const PROTOCOL: u32 = 23;
+pub const PROTOCOL: u32 = 24;
 
 /// The version that both sides must have: that of this crate, in the program and in the attached process.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -105,7 +105,7 @@ mod tests {
             BatchHeader::BYTES
         );
         // If this fails: raise PROTOCOL, and write down here what it stands for from then on.
-        assert_eq!((PROTOCOL, stands_for.as_str()), (23, STANDS_FOR));
+        assert_eq!((PROTOCOL, stands_for.as_str()), (24, STANDS_FOR));
     }
 
     const STANDS_FOR: &str = "ring 1, hand-over 1, control page of 2 samplers 104 words, 15 a role, 960 bytes of BatchHeader { hash, \
@@ -121,7 +121,8 @@ mod tests {
         .Welcome.setup.loader.checked_files .Welcome.setup.loader.degrees .Welcome.setup.loader.divides_sums \
         .Welcome.setup.loader.drop_last .Welcome.setup.loader.edge_attr .Welcome.setup.loader.edge_ids \
         .Welcome.setup.loader.expand .Welcome.setup.loader.fanouts .Welcome.setup.loader.feature_slots \
-        .Welcome.setup.loader.feature_type .Welcome.setup.loader.features .Welcome.setup.loader.gather_threads \
+        .Welcome.setup.loader.feature_type .Welcome.setup.loader.features .Welcome.setup.loader.first_layer \
+        .Welcome.setup.loader.gather_threads \
         .Welcome.setup.loader.gathers_before_sums .Welcome.setup.loader.hops .Welcome.setup.loader.input_id \
         .Welcome.setup.loader.input_nodes .Welcome.setup.loader.look_ahead .Welcome.setup.loader.made_order \
         .Welcome.setup.loader.order_edges .Welcome.setup.loader.order_file .Welcome.setup.loader.order_tolerance \

@@ -104,6 +104,13 @@ impl TrainedModel {
         let of = fingerprint.get("dataset").and_then(Value::as_str).unwrap_or("unknown");
         let here = dataset.fingerprint();
         let stored = checkpoint.model().map_err(checkpoint_error)?;
+        if stored.options.first_layer_given && asked.by == EvaluateBy::Sampled {
+            return Err(RuntimeError::Usage(format!(
+                "--eval sampled: the model of {shown} was trained with --first-layer, whose sums are of whole lists: use --eval \
+                 full"
+            )));
+        }
+        let stored = stored.over_neighbours();
         let of_hops = stored.options.model.row().reads_hops();
         if of_hops != dataset.hops().is_some() {
             let (model, data) = (stored.options.model.name(), dataset.path().display());

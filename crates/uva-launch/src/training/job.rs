@@ -13,6 +13,7 @@ use uva_options::{Field, Named, OptionError, Options as _, Real, named, options}
 use uva_sample::SamplerKind;
 
 use uva_runtime::cores::Cores;
+use uva_runtime::first_layer::FirstLayer;
 use uva_runtime::{LoaderOptions, RuntimeError};
 
 const MODEL: &str = "Model";
@@ -118,6 +119,8 @@ options! {
                 .unless_given("all, with the usual threads"),
         /// Blocks of a batch, and so layers of a model over them.
         blocks: usize = 2 => Field::internal(),
+        /// Whether a hop set has the sums of the first layer, which then takes no block.
+        first_layer_given: bool = false => Field::internal(),
         /// Hops of each operator of the hop set; 0 for a dataset.
         stored_hops: usize = 0 => Field::internal(),
         /// Operators of the hop set; 0 for a dataset.
@@ -148,6 +151,9 @@ impl TrainingOptions {
             return Err(OptionError::new("model", model.name, reason));
         }
         self.check_model()?;
+        if let Some(given) = &loader.first_layer {
+            self.check_first_layer(given)?;
+        }
         let kind = loader.sampler_kind;
         if !model.takes_edge_weights() && kind.weighs_edges() {
             let reason = format!(
@@ -244,6 +250,22 @@ impl TrainingOptions {
         Ok(())
     }
 
+    /// Checks that the first layer of the model is one whose sums this hop set has.
+    fn check_first_layer(&self, given: &FirstLayer) -> Result<(), OptionError> {
+        let refuse = |reason: String| Err(OptionError::of("first_layer", reason));
+        if let Some((option, why)) = self.trainer().refuses_given_layer() {
+            return refuse(format!("it cannot be used with {option}: {why}"));
+        }
+        let (operator, model) = if given.keeps_own_rows { ("row", "sage") } else { ("sym", "gcn") };
+        if self.model.name() != model {
+            return refuse(format!(
+                "its operator is {operator}, whose sums are those of `model={model}`, and not of `model={}`",
+                self.model.name()
+            ));
+        }
+        Ok(())
+    }
+
     /// Checks the options of the model with each other.
     fn check_model(&self) -> Result<(), OptionError> {
         let model = self.model.row();
@@ -294,7 +316,7 @@ impl TrainingOptions {
     fn layers(&self) -> usize {
         let usual = match self.model.row().hops {
             Some(hops) => hops.layers.map_or(1, |layers| layers.usual),
-            None => self.blocks,
+            None => self.blocks + usize::from(self.first_layer_given),
         };
         self.layers.unwrap_or(usual)
     }
@@ -313,6 +335,7 @@ impl TrainingOptions {
             residual: self.residual,
             norm: self.norm,
             layers: self.layers(),
+            first_layer_given: self.first_layer_given,
             hops: self.use_hops.unwrap_or(self.stored_hops),
             operators: self.operators,
             alpha: self.alpha.unwrap_or(usual.alpha),

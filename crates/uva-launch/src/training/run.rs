@@ -100,6 +100,7 @@ impl TrainingRun {
                 BackendOptions { gather, ..backend.clone() }
             }
             _ => {
+                options.first_layer_given = loader.first_layer.is_some();
                 options.check(&loader)?;
                 backend.clone()
             }

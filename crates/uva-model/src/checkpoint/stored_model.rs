@@ -33,6 +33,13 @@ impl Checkpoint {
 }
 
 impl StoredModel {
+    /// The same network where its first layer sums neighbours' rows, as the others do: the parameters are the same.
+    #[must_use]
+    pub fn over_neighbours(self) -> Self {
+        let input_dim = self.options.first_inputs(self.input_dim);
+        Self { options: self.options.over_neighbours(), input_dim, ..self }
+    }
+
     fn of(model: &Value) -> Result<Self, String> {
         let Value::Object(fields) = model else { return Err("it is no object".to_owned()) };
         let mut fields = fields.clone();

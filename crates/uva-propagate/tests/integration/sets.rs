@@ -48,6 +48,28 @@ fn kept_rows_are_those_of_the_splits_of_labelled_nodes_or_of_all() {
 }
 
 #[test]
+fn rows_in_the_order_of_nodes_are_those_of_all_nodes_by_their_ids_and_of_no_split() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = graph(temp.path(), NpyType::F32);
+    let made = |name: &str, row_order| {
+        let out = temp.path().join(name);
+        let set = make(&path, &out, &Options { nodes: KeptNodes::All, row_order, ..options("row", 1) }).set;
+        (set, ids(&out.join("node_idx.npy")), floats(&out.join("row.1.npy")))
+    };
+    let (set, nodes, rows) = made("nodes", RowOrder::Nodes);
+    assert_eq!(nodes, (0..NODES as i64).collect::<Vec<_>>());
+    assert_eq!(["train", "valid", "test"].map(|name| set.split(name)), [[0, 0]; 3]);
+    let (_, order, other) = made("file", RowOrder::File);
+    for (node, row) in order.iter().zip(other.chunks(DIM)) {
+        assert_eq!(row, &rows[*node as usize * DIM..][..DIM], "node {node}");
+    }
+    let options = Options { row_order: RowOrder::Nodes, nodes: KeptNodes::Splits, ..options("row", 1) };
+    let dataset = Dataset::open(&path).unwrap();
+    let refused = propagate(&dataset, &temp.path().join("few"), &options, false, &mut Counted::default());
+    assert!(refused.unwrap_err().to_string().contains("--nodes all"));
+}
+
+#[test]
 fn training_rows_are_in_the_order_of_their_keys_and_a_seed_draws_another() {
     let temp = tempfile::tempdir().unwrap();
     let path = graph(temp.path(), NpyType::F32);

@@ -254,7 +254,8 @@ def propagate(
     nodes: whose rows are kept: "splits", "labelled" (those of them that have a label) or "all".
     type: of the stored rows: "f32", "f16" or "bf16". Sums are float32 in any case.
     layout: "hops", a file for each hop, or "rows", all hops of a row side by side.
-    row_order: of training rows: "shuffled", drawn by `seed`, or "file", as in train_idx.npy.
+    row_order: of training rows: "shuffled", drawn by `seed`, or "file", as in train_idx.npy. "nodes": row i is that of node i,
+        for `train --first-layer`; it takes nodes="all".
     weighted: let entries count by weight.npy instead of as 1 each.
     feature_norm: "row" first divides each row by the sum of its absolute values.
     memory: bytes, or a size such as "4GiB", for tables and buffers. What does not fit takes several passes over the

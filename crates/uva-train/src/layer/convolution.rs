@@ -89,6 +89,31 @@ impl Convolution {
         }
     }
 
+    /// From rows that have the sums beside them, [rows, inputs] or for GraphSAGE [rows, 2 × inputs], to [rows, outputs].
+    pub(crate) fn forward_given(&self, x: &Tensor) -> Result<Tensor, TrainError> {
+        Ok(match self {
+            Self::Sage { own, neighbours, bias } => {
+                let [rows, sums] = halves(x)?;
+                let mut out = rows.f_linear(own, Some(bias))?;
+                out.f_addmm_(&sums, &neighbours.f_tr()?)?
+            }
+            Self::Gcn { weight, bias } => x.f_linear(weight, Some(bias))?,
+        })
+    }
+
+    /// Gradients of the parameters, in their order, from that of the result of [`Convolution::forward_given`].
+    pub(crate) fn backward_given(&self, x: &Tensor, gradient: &Tensor) -> Result<Vec<Tensor>, TrainError> {
+        let of_bias = gradient.f_sum_dim_intlist([0i64].as_slice(), false, None)?;
+        let transposed = gradient.f_tr()?;
+        Ok(match self {
+            Self::Sage { .. } => {
+                let [rows, sums] = halves(x)?;
+                vec![transposed.f_mm(&rows)?, transposed.f_mm(&sums)?, of_bias]
+            }
+            Self::Gcn { .. } => vec![transposed.f_mm(x)?, of_bias],
+        })
+    }
+
     /// From [sources, inputs] to [destinations, outputs], and what [`Convolution::backward`] needs besides `x`.
     /// `input_gradient` announces that the gradient of `x` will be requested; it affects only the order.
     pub(crate) fn forward(
@@ -181,4 +206,10 @@ impl Convolution {
         };
         Ok((of_parameters, of_x))
     }
+}
+
+/// The left and the right half of each row.
+fn halves(x: &Tensor) -> Result<[Tensor; 2], TrainError> {
+    let columns = x.size2()?.1 / 2;
+    Ok([x.f_narrow(1, 0, columns)?, x.f_narrow(1, columns, columns)?])
 }

@@ -8,6 +8,7 @@ mod dense_reference;
 mod device_input;
 mod edge_weights;
 mod footprint;
+mod given;
 mod gradients;
 mod hop_models;
 mod hop_rows;

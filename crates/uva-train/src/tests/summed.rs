@@ -17,10 +17,10 @@ use uva_ops::lists::projects_first;
 use uva_ops::lists::{Lists, WeightedSums, Weights, degree_weights};
 
 /// The models whose first layer begins with sums that nothing trained takes part in.
-const SUMMING: [ModelKind; 2] = [ModelKind::Sage, ModelKind::Gcn];
+pub(super) const SUMMING: [ModelKind; 2] = [ModelKind::Sage, ModelKind::Gcn];
 
 /// The sums of a batch's outermost block, as a producer makes them, and the rows that come with them.
-fn summed(model: ModelKind, batch: &Batch) -> (Vec<f32>, Vec<f32>) {
+pub(super) fn summed(model: ModelKind, batch: &Batch) -> (Vec<f32>, Vec<f32>) {
     let block = batch.blocks.last().unwrap();
     let lists = Lists::new(&block.indptr, &block.indices, block.sources).unwrap();
     let (weights, own) = degree_weights(&lists, &block.weights, &batch.degrees, None);

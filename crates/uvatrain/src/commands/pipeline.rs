@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use uva_runtime::backend::{BackendOptions, SamplerChoice};
+use uva_runtime::first_layer::FirstLayer;
 use uva_runtime::gauges::Gauges;
 use uva_runtime::input_nodes::NodesFile;
 use uva_runtime::metrics::{Event, MetricsFile, Observer, Progress};
@@ -66,6 +67,17 @@ pub fn with_input_nodes(
     let Some(path) = file else { return Ok((dataset, options)) };
     let (dataset, file) = NodesFile::read(path, dataset)?;
     Ok((dataset, LoaderOptions { input_nodes: Some(file), ..options }))
+}
+
+/// The dataset with the rows of `--first-layer`, and the options that let every process of the run open them.
+pub fn with_first_layer(
+    dataset: Dataset,
+    options: LoaderOptions,
+    hop_set: Option<&Path>,
+) -> Result<(Dataset, LoaderOptions), RuntimeError> {
+    let Some(path) = hop_set else { return Ok((dataset, options)) };
+    let (dataset, rows) = FirstLayer::read(path, dataset)?;
+    Ok((dataset, LoaderOptions { first_layer: Some(rows), ..options }))
 }
 
 /// The backend's flags as the runtime takes them. With caches on a GPU, a measurement decides where to sample, unless a

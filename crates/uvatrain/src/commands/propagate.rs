@@ -7,7 +7,7 @@ use anyhow::Context;
 use serde_json::json;
 use uva_cuda::memory::HostMemory;
 use uva_graph::{Dataset, GraphError};
-use uva_propagate::{Ended, Estimate, Made, Options, Progress, Watch, folder_of, propagate};
+use uva_propagate::{Ended, Estimate, Made, Options, Progress, RowOrder, Watch, folder_of, propagate};
 use uva_runtime::spec::ByteSize;
 
 use super::interrupt::Interrupt;
@@ -107,7 +107,12 @@ fn say(flags: &PropagateFlags, made: &Made, seconds: f64) -> anyhow::Result<()> 
         ByteSize::from_bytes(set.bytes()),
         format::seconds(seconds)
     ));
-    out::say(&format!("next: uvatrain info {path}, uvatrain train {path} --model sign"));
+    let train = match set.order.kind {
+        // It has no split to train on.
+        RowOrder::Nodes => format!("train {} --first-layer {path}", flags.data.display()),
+        RowOrder::Shuffled | RowOrder::File => format!("train {path} --model sign"),
+    };
+    out::say(&format!("next: uvatrain info {path}, uvatrain {train}"));
     Ok(())
 }
 

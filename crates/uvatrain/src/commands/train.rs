@@ -13,7 +13,9 @@ use uva_runtime::cores::Cores;
 use uva_runtime::hop_options::Place;
 use uva_runtime::metrics::Event;
 
-use super::pipeline::{Observers, Outputs, backend_options, check_paths, loader_options, with_input_nodes};
+use super::pipeline::{
+    Observers, Outputs, backend_options, check_paths, loader_options, with_first_layer, with_input_nodes,
+};
 use super::{dry_run, trainer};
 use crate::exit;
 use crate::flags::TrainFlags;
@@ -38,6 +40,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
         ("--metrics", flags.metrics.as_deref()),
         ("--trace", flags.trace.as_deref()),
         ("--input-nodes", flags.input_nodes.as_deref()),
+        ("--first-layer", flags.first_layer.as_deref()),
         ("--libtorch", flags.libtorch.as_deref()),
     ])?;
     let asked = flags.training.options();
@@ -162,6 +165,7 @@ fn opened(flags: &TrainFlags, of_hops: bool) -> anyhow::Result<(Dataset, LoaderO
         }
         None => {
             let loader = loader_options(flags.loader.options_of_models(), &flags.loader, &flags.backend)?;
+            let (dataset, loader) = with_first_layer(dataset, loader, flags.first_layer.as_deref())?;
             with_input_nodes(dataset, loader, flags.input_nodes.as_deref())?
         }
     })

@@ -42,6 +42,12 @@ pub struct TrainFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_nodes: Option<PathBuf>,
 
+    /// A hop set of DATA with the sums of the model's first layer, of whole lists: sage or gcn has one layer more than
+    /// there are fanouts, and batches have a hop fewer (docs/propagation.md)
+    #[arg(long, value_name = "HOPSET", help_heading = "Model")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_layer: Option<PathBuf>,
+
     /// In which order epochs visit the rows of a hop set.
     #[command(flatten)]
     #[serde(flatten)]
@@ -106,9 +112,10 @@ impl TrainFlags {
         self.hops.given.check_use(&hops)?;
         let of_loader = self.loader.typed().iter().filter(|field| !OF_HOP_SETS.contains(&field.name));
         let input_nodes = self.input_nodes.is_some().then_some("input_nodes");
+        let first_layer = self.first_layer.is_some().then_some("first_layer");
         let of_gpu = self.backend.typed.iter().filter(|field| OF_GATHERS.contains(&field.name));
         let fields = of_loader.chain(&self.cache.typed).chain(of_gpu);
-        let mut refused = fields.map(|field: &&Field| field.name).chain(input_nodes);
+        let mut refused = fields.map(|field: &&Field| field.name).chain(input_nodes).chain(first_layer);
         if let Some(name) = refused.next() {
             let reason = "DATA is a hop set, whose rows are copied without sampling or gathering: leave the option out";
             return Err(OptionError::of(name, reason).into());

@@ -1,0 +1,69 @@
+//! A hop set whose rows stand in for the feature table, and for the first layer's sums: in every process of a run.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use uva_graph::Dataset;
+use uva_options::OptionValue;
+use uva_propagate::HopSet;
+
+use crate::RuntimeError;
+
+/// Such a hop set. Its path is UTF-8 text: front ends refuse others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FirstLayer {
+    path: PathBuf,
+    /// Identifies its content ([`HopSet::fingerprint`]).
+    pub content: String,
+    /// Whether a row has the node's own features before the sum of its neighbours'.
+    pub keeps_own_rows: bool,
+}
+
+impl FirstLayer {
+    /// The dataset with the rows of the hop set at `path`, and the hop set for other processes. Batches then have the same
+    /// nodes, blocks and hashes, and these rows.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Input`] for a hop set that is damaged, that is none of a first layer, or that is of another dataset.
+    pub fn read(path: &Path, dataset: Dataset) -> Result<(Dataset, Self), RuntimeError> {
+        let set = HopSet::open(path)?;
+        let dataset = HopSet::first_layer_of(dataset, path, false)?;
+        // A process that attaches may have gone to another folder.
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        Ok((dataset, Self { path, content: set.fingerprint(), keeps_own_rows: set.keeps_own_rows() }))
+    }
+
+    /// The same dataset in another process.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Input`] if the hop set has changed since, or cannot be read any more.
+    pub(crate) fn in_place(&self, dataset: Dataset) -> Result<Dataset, RuntimeError> {
+        if HopSet::open(&self.path)?.fingerprint() == self.content {
+            return Ok(HopSet::first_layer_of(dataset, &self.path, true)?);
+        }
+        Err(RuntimeError::Input(format!(
+            "{}: it is another hop set now than when the run began: leave it as it is until the run ends",
+            self.path.display()
+        )))
+    }
+}
+
+impl OptionValue for FirstLayer {
+    fn of_text(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    fn text(&self) -> String {
+        self.json().to_string()
+    }
+
+    fn json(&self) -> Value {
+        let Self { path, content, keeps_own_rows } = self;
+        json!({ "path": path.to_string_lossy(), "content": content, "keeps_own_rows": keeps_own_rows })
+    }
+
+    fn of_json(value: &Value) -> Option<Self> {
+        Self::deserialize(value).ok()
+    }
+}
