@@ -131,8 +131,8 @@ impl Options {
             return Err(GraphError::usage("--threads", "0 is not 1 or more"));
         }
         if self.row_order == RowOrder::Nodes && self.nodes != KeptNodes::All {
-            let message = "nodes: row i is that of node i, so every node needs a row: give --nodes all";
-            return Err(GraphError::usage("--row-order", message));
+            let message = "row i is that of node i, so every node needs a row: give --nodes all";
+            return Err(GraphError::usage("--row-order nodes", message));
         }
         Ok(())
     }
