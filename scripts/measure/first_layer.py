@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 GRAPHS = {
     "powerlaw": "--kind powerlaw --nodes 500000 --feat-dim 100 --train-share 0.1",
     "products": "--preset products --scale 0.2",
-    "citation": "--kind citation --nodes 500000 --feat-dim 128 --train-share 0.1",
+    "citation": "--kind citation --nodes 500000 --feat-dim 128 --train-share 0.05",
 }
 MODELS = {"sage": "--operator row --layout rows", "gcn": "--operator sym"}
 TRAIN = "--batch-size 1000 --hidden 128 --lr 0.003 --seed 1"
