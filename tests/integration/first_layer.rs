@@ -106,6 +106,7 @@ fn hop_sets_that_have_not_the_sums_of_the_first_layer_are_refused_with_the_way_t
     propagate("two", &format!("--operator row --hops 2 --layout rows {of_nodes}"));
     propagate("apart", &format!("--operator row --hops 1 {of_nodes}"));
     propagate("together", &format!("--operator sym --hops 1 --layout rows {of_nodes}"));
+    propagate("scaled", &format!("--operator row --hops 1 --layout rows --feature-norm row {of_nodes}"));
     propagate("loops", &format!("--operator row-loop --hops 1 {of_nodes}"));
     call(temp.path(), "generate other --nodes 4000 --avg-degree 12 --feat-dim 24 --classes 4 --seed 8")
         .run()
@@ -120,6 +121,7 @@ fn hop_sets_that_have_not_the_sums_of_the_first_layer_are_refused_with_the_way_t
         ("--first-layer apart", &["apart", "--layout rows"]),
         ("--first-layer together --model gcn", &["together", "--layout hops"]),
         ("--first-layer loops", &["loops", "row-loop", "row (sage)"]),
+        ("--first-layer scaled", &["scaled", "--feature-norm"]),
         ("--first-layer others", &["others", "made of a dataset of fingerprint", "(other)"]),
         ("--first-layer mean --model gcn", &["--first-layer", "--model sage", "--model gcn"]),
         ("--first-layer sum", &["--first-layer", "--model gcn"]),

@@ -206,7 +206,7 @@ impl TrainerOptions {
     /// Blocks of a batch.
     #[must_use]
     pub fn blocks(&self) -> usize {
-        self.layers - usize::from(self.first_layer_given)
+        self.layers.saturating_sub(usize::from(self.first_layer_given))
     }
 
     /// Columns that the first layer's maps take, where rows have so many.

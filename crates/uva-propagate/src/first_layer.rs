@@ -4,6 +4,7 @@ use std::path::Path;
 
 use uva_graph::npy::NpyArray;
 use uva_graph::{Dataset, GraphError, NodeRows};
+use uva_model::FeatureNorm;
 
 use crate::description::{FILE_NAME, HopSet};
 use crate::operator::Operator;
@@ -44,6 +45,8 @@ enum Unfit {
         "its sums count by weight.npy, and a layer over sampled neighbours does not: make it without `--weighted`"
     )]
     Weighted,
+    #[error("its features were normalised, and those of the dataset are not: make it without `--feature-norm`")]
+    Normalised,
 }
 
 impl HopSet {
@@ -84,6 +87,9 @@ impl HopSet {
         };
         if operator.weighted {
             return Err(Unfit::Weighted);
+        }
+        if self.feature_norm != FeatureNorm::None {
+            return Err(Unfit::Normalised);
         }
         match (operator.name.parse(), self.layout) {
             (Ok(Operator::Row), Layout::Rows) | (Ok(Operator::Sym), Layout::Hops) => Ok(()),

@@ -626,6 +626,7 @@ impl LoaderOptions {
             let names = ["walks", "walk_length", "walk_stop"].map(str::to_owned);
             found.extend(names.into_iter().zip(walks));
         }
+        // Of a hop set it says what it holds, and not where it lies.
         found.retain(|name, _| Self::field(name).is_some() && name != "first_layer");
         Self::deserialize(Value::Object(found)).map_err(|error| error.to_string())
     }
