@@ -45,7 +45,9 @@ enum Unfit {
         "its sums count by weight.npy, and a layer over sampled neighbours does not: make it without `--weighted`"
     )]
     Weighted,
-    #[error("its features were normalised, and those of the dataset are not: make it without `--feature-norm`")]
+    #[error(
+        "its features were normalised, and those of the dataset are not: make it without `--feature-norm`"
+    )]
     Normalised,
 }
 
