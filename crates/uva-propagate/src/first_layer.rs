@@ -52,24 +52,25 @@ enum Unfit {
 }
 
 impl HopSet {
-    /// The dataset with the hop set's rows in place of its feature table: \[x, mean of the neighbours' x\] of the operator
+    /// The dataset with the rows of the hop set, which lies at `path`, in place of its feature table: \[x, mean of the neighbours' x\] of the operator
     /// `row`, the sum alone of `sym`. `checked` says that another process has compared both.
     ///
     /// # Errors
     /// [`GraphError::Invalid`] for a hop set that is none of a first layer, or of another dataset; [`GraphError::Usage`]
     /// for a dataset without a table of all rows.
-    pub fn first_layer_of(dataset: Dataset, path: &Path, checked: bool) -> Result<Dataset, GraphError> {
-        let set = HopSet::open(path)?;
+    pub fn first_layer_of(
+        &self,
+        path: &Path,
+        dataset: Dataset,
+        checked: bool,
+    ) -> Result<Dataset, GraphError> {
+        let unfit = |problem| GraphError::invalid(&path.join(FILE_NAME), problem);
         if !checked {
-            set.check_first_layer(&dataset)
-                .map_err(|problem| GraphError::invalid(&path.join(FILE_NAME), problem))?;
+            self.check_first_layer(&dataset).map_err(unfit)?;
         }
-        let together = set.layout == Layout::Rows;
-        let Some(name) = set.hop_files().pop() else {
-            return Err(GraphError::invalid(&path.join(FILE_NAME), Unfit::Hops(0)));
-        };
-        let dim = if together { set.dim * set.hops() } else { set.dim };
-        let rows = NodeRows { array: NpyArray::open(&path.join(name))?, dim, element: set.dtype.element() };
+        let name = self.hop_files().pop().ok_or_else(|| unfit(Unfit::Hops(0)))?;
+        let dim = if self.keeps_own_rows() { self.dim * self.hops() } else { self.dim };
+        let rows = NodeRows { array: NpyArray::open(&path.join(name))?, dim, element: self.dtype.element() };
         dataset.with_rows(rows, OPTION)
     }
 

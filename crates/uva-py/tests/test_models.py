@@ -106,6 +106,21 @@ def test_a_checkpoint_in_torch_says_what_predict_says(trained, name):
     assert torch.equal(logits.argmax(1), classes)
 
 
+@pytest.mark.parametrize(("kind", "operator"), [("sage", "row --layout rows"), ("gcn", "sym")])
+def test_a_model_whose_first_layer_was_given_sums_whole_lists_in_torch(trained, kind, operator):
+    hop_set, name = f"first-{kind}", f"given-{kind}"
+    if not (trained.folder / hop_set).exists():
+        trained.run(f"propagate graph {hop_set} --operator {operator} --hops 1 --nodes all --row-order nodes")
+    trained.train(name, f"--model {kind} --first-layer {hop_set} --eval full")
+    model = uvatrain.load_model(trained.folder / name)
+    assert len(model.layers) == len(FANOUTS) + 1 and model.options["input_dim"] == trained.x.shape[1]
+    _, classes, shares, _ = trained.predict(name)
+    with torch.no_grad():
+        logits = model(trained.x, trained.edge_index)
+    close(logits.softmax(1), shares)
+    assert torch.equal(logits.argmax(1), classes)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_batches_of_a_loader_give_what_predict_samples(trained, name):
     model = uvatrain.load_model(trained.train(name, MODELS[name]))

@@ -28,7 +28,7 @@ impl FirstLayer {
     /// [`RuntimeError::Input`] for a hop set that is damaged, that is none of a first layer, or that is of another dataset.
     pub fn read(path: &Path, dataset: Dataset) -> Result<(Dataset, Self), RuntimeError> {
         let set = HopSet::open(path)?;
-        let dataset = HopSet::first_layer_of(dataset, path, false)?;
+        let dataset = set.first_layer_of(path, dataset, false)?;
         // A process that attaches may have gone to another folder.
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         Ok((dataset, Self { path, content: set.fingerprint(), keeps_own_rows: set.keeps_own_rows() }))
@@ -39,8 +39,9 @@ impl FirstLayer {
     /// # Errors
     /// [`RuntimeError::Input`] if the hop set has changed since, or cannot be read any more.
     pub(crate) fn in_place(&self, dataset: Dataset) -> Result<Dataset, RuntimeError> {
-        if HopSet::open(&self.path)?.fingerprint() == self.content {
-            return Ok(HopSet::first_layer_of(dataset, &self.path, true)?);
+        let set = HopSet::open(&self.path)?;
+        if set.fingerprint() == self.content {
+            return Ok(set.first_layer_of(&self.path, dataset, true)?);
         }
         Err(RuntimeError::Input(format!(
             "{}: it is another hop set now than when the run began: leave it as it is until the run ends",

@@ -205,9 +205,13 @@ class Model(nn.Module):
 
     def __init__(self, options: dict[str, Any]) -> None:
         super().__init__()
+        kind = options["model"]
+        if options.get("first_layer_given"):
+            # Trained over rows with the first layer's sums, for sage behind the node's own. Here it sums, as the others do.
+            columns = options["input_dim"] // (2 if kind == "sage" else 1)
+            options = {**options, "input_dim": columns, "first_layer_given": False}
         self.options = dict(options)
         self.metadata: dict[str, Any] = {}
-        kind = options["model"]
         if kind not in _LAYERS:
             raise ValueError(f"the model is {kind!r}, and this version has {', '.join([*_LAYERS, *hop_models.KINDS])}")
         layer, self._activate = _LAYERS[kind]
