@@ -4,6 +4,7 @@
 //   gather_KERNEL_{i32,i64}                    any grid; rows from the table
 //   gather_KERNEL_{i32,i64}_cached             any grid; rows with a slot from the cache, the others from the table
 //   cache_insert                               any grid; a FIFO cache takes in rows that were gathered
+//   order_count, order_place, order_fill       any grid; the order in which a gather visits its rows
 //   copy_arrays                                any grid; arrays of a batch from one place on the device to another
 //   sum_rows_TYPE                              any grid; sums of gathered rows by lists
 //   continue_sums_TYPE                         any grid; the host's sums continued with cached rows; in place of a gather
@@ -17,6 +18,7 @@
 #include "copies.cuh"
 #include "gather_narrow.cuh"
 #include "gather_wide.cuh"
+#include "order.cuh"
 #include "sums.cuh"
 
 #define UVA_GATHER __global__ void __launch_bounds__(UVA_GATHER_BLOCK_THREADS, UVA_GATHER_BLOCKS_PER_MULTIPROCESSOR)
@@ -72,6 +74,10 @@ UVA_GATHER gather_wide_evict_first_i64_cached(GatherArguments arguments) {
 }
 
 UVA_GATHER cache_insert(InsertArguments arguments) { uva::insert(arguments); }
+
+UVA_GATHER order_count(OrderArguments arguments) { uva::count_regions(arguments); }
+UVA_GATHER order_place(OrderArguments arguments) { uva::place_regions(arguments); }
+UVA_GATHER order_fill(OrderArguments arguments) { uva::fill_order(arguments); }
 
 UVA_GATHER copy_arrays(const __grid_constant__ CopyArguments arguments) { uva::copy_all(arguments); }
 

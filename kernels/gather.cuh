@@ -11,9 +11,9 @@ struct GatherReport {
   unsigned long long ended_ns;      // device clock at gather_finish
   unsigned long long bad_position;  // first position whose id is no row; all ones when there is none
   long long bad_id;                 // that id
-  unsigned long long next;          // positions handed out so far (of misses, in the cached form of `wide`)
+  unsigned long long next;          // turns handed out so far (of misses, in the cached form of `wide`)
   unsigned long long hits;          // rows read from the cache
-  unsigned long long next_hit;      // positions handed out so far to warps that look for hits
+  unsigned long long next_hit;      // turns handed out so far to warps that look for hits
 };
 
 // Passed by value; declared in crates/uva-kernels too. `table` and `cache` are read in 16-byte pieces by `wide`: the
@@ -28,6 +28,7 @@ struct GatherArguments {
   GatherReport* report;
   const int* slot_map;              // cached form: the slot in `cache` of each row of the table, negative: none
   const unsigned char* cache;       // cached form: rows of row_bytes
+  const unsigned* order;            // the positions in the order of their visits; null: as they are
 };
 
 namespace uva {
@@ -38,13 +39,13 @@ constexpr u64 NOT_BEGUN = ~0ull;
 // A read of the link never crosses from one line into the next.
 constexpr u32 LINE_BYTES = 128;
 
-// Positions first…first+count-1 of the ids.
+// Turns first…first+count-1 of the visits.
 struct Take {
   u64 first;
   u32 count;
 };
 
-// How many positions a warp takes at once: many, so that the counter is seldom asked, but few enough for every warp of
+// How many turns a warp takes at once: many, so that the counter is seldom asked, but few enough for every warp of
 // the grid to come back several times, since the last take decides when the kernel ends.
 __device__ __forceinline__ u32 rows_per_take(u64 count) {
   const u64 warps = (u64)gridDim.x * (blockDim.x / LANES);
@@ -52,7 +53,7 @@ __device__ __forceinline__ u32 rows_per_take(u64 count) {
   return even < 1 ? 1 : even > UVA_GATHER_ROWS_PER_TAKE ? UVA_GATHER_ROWS_PER_TAKE : (u32)even;
 }
 
-// The next positions for this warp; count is 0 when there are none left. The first of them begin the gather: a report
+// The next turns for this warp; count is 0 when there are none left. The first of them begin the gather: a report
 // from gather_begin has an earlier time already, one that the host prepared gets this time.
 __device__ __forceinline__ Take take_rows(u64* counter, u32 rows, u64 count, GatherReport* report) {
   u64 first = 0;
@@ -64,6 +65,11 @@ __device__ __forceinline__ Take take_rows(u64* counter, u32 rows, u64 count, Gat
   Take take = {first, 0};
   if (first < count) take.count = count - first < rows ? (u32)(count - first) : rows;
   return take;
+}
+
+// The position that is visited at this turn.
+__device__ __forceinline__ u64 visited(const GatherArguments& arguments, u64 turn) {
+  return arguments.order == nullptr ? turn : arguments.order[turn];
 }
 
 // Where a row is read.

@@ -67,7 +67,8 @@ __device__ __forceinline__ void gather_narrow(const GatherArguments& arguments) 
   for (;;) {
     const Take take = take_rows(&arguments.report->next, rows, arguments.count, arguments.report);
     if (take.count == 0) break;
-    for (u64 position = take.first; position < take.first + take.count; ++position) {
+    for (u64 turn = take.first; turn < take.first + take.count; ++turn) {
+      const u64 position = visited(arguments, turn);
       // The same for all lanes, so that they stay together.
       const Source source = source_of<Id, CACHED>(arguments, position);
       if (source.row == nullptr) continue;

@@ -188,7 +188,7 @@ __device__ __forceinline__ void gather_wide(const GatherArguments& arguments) {
     const Take take = take_rows(&arguments.report->next, at_once, arguments.count, arguments.report);
     if (take.count == 0) break;
     if (lane < take.count) {
-      const u64 position = take.first + lane;
+      const u64 position = visited(arguments, take.first + lane);
       rows.row[lane] = source_of<Id, false>(arguments, position).row;
       rows.output[lane] = arguments.out + position * arguments.row_bytes;
     }
@@ -216,9 +216,12 @@ __device__ __forceinline__ void gather_wide_cached(const GatherArguments& argume
     for (;;) {
       u64* const counter = hit ? &arguments.report->next_hit : &arguments.report->next;
       const Take take = take_rows(counter, at_once, arguments.count, arguments.report);
-      const u64 position = take.first + lane;
+      u64 position = 0;
       Source source = {nullptr, false};
-      if (lane < take.count) source = source_of<Id, true>(arguments, position);
+      if (lane < take.count) {
+        position = visited(arguments, take.first + lane);
+        source = source_of<Id, true>(arguments, position);
+      }
       const bool mine = source.row != nullptr && source.hit == hit;
       const u32 votes = __ballot_sync(ALL_LANES, mine);
       if (mine) {

@@ -5,7 +5,7 @@
 // left of the chain does nothing.
 #pragma once
 
-#include "intrinsics.cuh"
+#include "scan.cuh"
 
 // Threads of a block, in every sampling kernel but the one that takes one thread.
 #define UVA_SAMPLE_BLOCK_THREADS 512
@@ -247,32 +247,6 @@ __device__ __forceinline__ u64 block_sum(u64 value) {
 __device__ __forceinline__ void add_to(u64* sum, u64 value) {
   value = block_sum(value);
   if (threadIdx.x == 0 && value != 0) atomicAdd(sum, value);
-}
-
-// The sum over the threads before this one, and over all of the block. Every thread comes here.
-struct Scanned {
-  u64 before;
-  u64 all;
-};
-
-__device__ __forceinline__ Scanned block_scan(u64 value) {
-  __shared__ u64 sums[LANES];
-  const u32 lane = threadIdx.x % LANES, warp = threadIdx.x / LANES;
-  u64 up_to = value;
-  for (u32 by = 1; by < LANES; by *= 2) {
-    const u64 below = __shfl_up_sync(ALL_LANES, up_to, by);
-    if (lane >= by) up_to += below;
-  }
-  __syncthreads();
-  if (lane == LANES - 1) sums[warp] = up_to;
-  __syncthreads();
-  Scanned scanned = {up_to - value, 0};
-  for (u32 other = 0; other < blockDim.x / LANES; ++other) {
-    const u64 sum = sums[other];
-    if (other < warp) scanned.before += sum;
-    scanned.all += sum;
-  }
-  return scanned;
 }
 
 // Whether picks are drawn out of a list of so many entries, which is otherwise taken as it stands.

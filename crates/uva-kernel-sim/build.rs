@@ -7,6 +7,7 @@ use uva_kernels::block::{BatchBlocks, BlockArguments};
 use uva_kernels::cache::{CacheInsertion, InsertArguments};
 use uva_kernels::copies::{CopyArguments, DeviceCopy};
 use uva_kernels::gather::{GatherArguments, GatherReport};
+use uva_kernels::order::OrderArguments;
 use uva_kernels::sample::{SampleArguments, SampleReport};
 use uva_kernels::sums::{ContinuedArguments, SumArguments};
 use uva_kernels::verdict::VerdictArguments;
@@ -35,6 +36,7 @@ fn main() {
             ("InsertArguments", InsertArguments::BYTES),
             ("GatherArguments", GatherArguments::BYTES),
             ("GatherReport", GatherReport::BYTES),
+            ("OrderArguments", OrderArguments::BYTES),
             ("SampleArguments", SampleArguments::BYTES),
             ("SampleReport", SampleReport::BYTES),
             ("SumArguments", SumArguments::BYTES),

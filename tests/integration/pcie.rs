@@ -45,7 +45,7 @@ fn every_axis_is_measured_verified_and_plotted() {
     for kernel in ["naive", "shift", "wide"] {
         has("kernel", kernel);
     }
-    for ids in ["random", "sorted", "trace"] {
+    for ids in ["random", "sorted", "by-region", "trace"] {
         has("ids", ids);
     }
     for partition in ["grid", "green"] {

@@ -6,6 +6,7 @@ use uva_kernels::block::{BatchBlocks, BlockArguments};
 use uva_kernels::cache::InsertArguments;
 use uva_kernels::copies::CopyArguments;
 use uva_kernels::gather::{GatherArguments, GatherReport};
+use uva_kernels::order::OrderArguments;
 use uva_kernels::sample::SampleArguments;
 use uva_kernels::sums::{ContinuedArguments, SumArguments};
 use uva_kernels::verdict::VerdictArguments;
@@ -91,6 +92,7 @@ fn hold_all(takes: Takes, parameters: &Parameters) -> Result<Vec<Hold>, Code> {
             let arrays: Vec<_> = parameters.first::<CopyArguments>().arrays().collect();
             hold_arrays(&arrays)
         }
+        Takes::Order => hold_arrays(&parameters.first::<OrderArguments>().arrays()),
         Takes::Sums(values) => hold_arrays(&parameters.first::<SumArguments>().arrays(values)),
         Takes::Continued(values) => hold_arrays(&parameters.first::<ContinuedArguments>().arrays(values)),
         Takes::Blocks => {

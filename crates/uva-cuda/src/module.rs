@@ -267,6 +267,11 @@ pub(crate) struct Shape {
 }
 
 impl Function {
+    /// Where it is loaded.
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        &self.module.context
+    }
+
     /// Enqueues the kernel.
     ///
     /// # Safety

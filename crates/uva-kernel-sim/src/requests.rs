@@ -130,6 +130,7 @@ pub fn of_rows(
                 report: (&raw mut report) as u64,
                 slot_map: 0,
                 cache: 0,
+                order: 0,
             };
             let mut log =
                 AccessLog::new(memory.as_ptr_range().start as u64..memory.as_ptr_range().end as u64);

@@ -4,6 +4,7 @@ use crate::block::{BLOCK_PREPARE, BatchBlocks};
 use crate::cache::{CACHE_INSERT, InsertArguments};
 use crate::copies::{COPY_ARRAYS, CopyArguments};
 use crate::gather::{GATHER_BEGIN, GatherArguments, IdWidth, Kernel, SPIN_UNTIL, finish_entry};
+use crate::order::{ORDER_STEPS, OrderArguments};
 use crate::sample::{SampleArguments, SampleKernel};
 use crate::sums::{ContinuedArguments, SumArguments, SummedType};
 use crate::verdict::{BATCH_VERDICT, VerdictArguments};
@@ -32,6 +33,8 @@ pub enum Takes {
     Insert,
     /// [`CopyArguments`].
     Copies,
+    /// [`OrderArguments`].
+    Order,
     /// [`SumArguments`] of rows of these values.
     Sums(SummedType),
     /// [`ContinuedArguments`] of rows of these values.
@@ -53,6 +56,7 @@ impl Takes {
             Self::Gather(..) => &[GatherArguments::BYTES],
             Self::Insert => &[InsertArguments::BYTES],
             Self::Copies => &[CopyArguments::BYTES],
+            Self::Order => &[OrderArguments::BYTES],
             Self::Sums(_) => &[SumArguments::BYTES],
             Self::Continued(_) => &[ContinuedArguments::BYTES],
             Self::Blocks => &[BatchBlocks::BYTES],
@@ -72,6 +76,7 @@ pub fn entry_points() -> Vec<EntryPoint> {
         EntryPoint { name: BATCH_VERDICT, takes: Takes::Verdict },
         EntryPoint { name: SPIN_UNTIL, takes: Takes::Flag },
     ];
+    all.extend(ORDER_STEPS.map(|name| EntryPoint { name, takes: Takes::Order }));
     for values in SummedType::ALL {
         all.push(EntryPoint { name: values.entry(), takes: Takes::Sums(values) });
         all.push(EntryPoint { name: values.continuing_entry(), takes: Takes::Continued(values) });

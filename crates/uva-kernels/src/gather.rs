@@ -220,12 +220,15 @@ shared_struct! {
         /// Cached rows in device memory, `row_bytes` each; any alignment, readable like the table. 0 when there is
         /// none.
         pub cache: u64,
+        /// uint32 for each id: the positions in the order in which they are visited, each once. 0 for the order that
+        /// they have.
+        pub order: u64,
     }
 }
 
 impl GatherArguments {
     /// The arrays that these arguments name.
-    pub fn arrays(&self, width: IdWidth) -> [KernelArray; 6] {
+    pub fn arrays(&self, width: IdWidth) -> [KernelArray; 7] {
         [
             KernelArray::read("the table", self.table, self.rows, self.row_bytes).unaligned(),
             KernelArray::read("the ids", self.ids, self.count, width.bytes()),
@@ -233,6 +236,7 @@ impl GatherArguments {
             KernelArray::write("the report", self.report, 1, GatherReport::BYTES as u64),
             KernelArray::read("the slot map", self.slot_map, self.rows, 4).if_any(),
             KernelArray::read("the cache", self.cache, 1, 1).unbounded().if_any(),
+            KernelArray::read("the order", self.order, self.count, 4).if_any(),
         ]
     }
 
@@ -371,6 +375,7 @@ mod tests {
             report: 0x4000,
             slot_map: 0,
             cache: 0,
+            order: 0,
         }
     }
 
@@ -393,6 +398,7 @@ mod tests {
             (GatherArguments { slot_map: 0x5004, ..good }, "go together"),
             (GatherArguments { cache: 0x6001, ..good }, "go together"),
             (GatherArguments { slot_map: 0x5002, cache: 0x6001, ..good }, "the slot map"),
+            (GatherArguments { order: 0x7002, ..good }, "the order"),
         ] {
             let error = wrong.check(IdWidth::I64).unwrap_err();
             assert!(error.contains(told), "{error} should tell {told}");

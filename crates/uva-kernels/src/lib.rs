@@ -18,6 +18,7 @@ pub mod cache;
 pub mod copies;
 mod entry;
 pub mod gather;
+pub mod order;
 pub mod sample;
 mod source;
 pub mod sums;

@@ -20,11 +20,12 @@ macro_rules! file {
 }
 
 const INTRINSICS: (&str, &str) = file!("intrinsics.cuh");
+const SCAN: (&str, &str) = file!("scan.cuh");
 
 /// Every program.
 pub const SOURCES: [&KernelSource<'static>; 3] = [&GATHER, &SAMPLE, &TRAIN];
 
-/// Gathers, insertions into a cache, and sums of gathered rows.
+/// Gathers, the order of their visits, insertions into a cache, and sums of gathered rows.
 pub const GATHER: KernelSource<'static> = KernelSource {
     name: "gather.cu",
     text: file!("gather.cu").1,
@@ -36,6 +37,8 @@ pub const GATHER: KernelSource<'static> = KernelSource {
         file!("gather_wide.cuh"),
         INTRINSICS,
         file!("lists.cuh"),
+        file!("order.cuh"),
+        SCAN,
         file!("sums.cuh"),
         file!("tuning.cuh"),
     ],
@@ -47,6 +50,7 @@ pub const SAMPLE: KernelSource<'static> = KernelSource {
     text: file!("sample.cu").1,
     headers: &[
         INTRINSICS,
+        SCAN,
         file!("sample.cuh"),
         file!("sample_pick.cuh"),
         file!("sample_select.cuh"),
@@ -69,6 +73,7 @@ pub(crate) const BLOCK_CUH: &str = file!("block.cuh").1;
 pub(crate) const CACHE_CUH: &str = file!("cache.cuh").1;
 pub(crate) const COPIES_CUH: &str = file!("copies.cuh").1;
 pub(crate) const GATHER_CUH: &str = file!("gather.cuh").1;
+pub(crate) const ORDER_CUH: &str = file!("order.cuh").1;
 pub(crate) const SAMPLE_CUH: &str = file!("sample.cuh").1;
 pub(crate) const SUMS_CUH: &str = file!("sums.cuh").1;
 pub(crate) const TUNING_CUH: &str = file!("tuning.cuh").1;

@@ -125,9 +125,8 @@ impl Draft {
 
     fn wanted(&self) -> Wanted {
         let gather_threads = self.plan.options.gather_threads;
-        let row_bytes = self.dataset.features().row_bytes();
         let cached = self.caches.as_ref().is_some_and(|asked| !asked.is_before_disk());
-        Wanted { row_bytes, gather_threads, cached }
+        Wanted::of(&self.dataset, gather_threads, cached)
     }
 
     /// What the run would start and use, with its stages placed like this. `more` is memory that the plan does not

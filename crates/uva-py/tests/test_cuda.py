@@ -175,7 +175,10 @@ def test_on_a_gpu_batches_are_those_of_the_cpu(graph):
                     for block in batch.blocks
                 ]
                 on_host = SimpleNamespace(
-                    seeds=batch.seeds.cpu(), input_nodes=batch.input_nodes.cpu(), blocks=blocks
+                    seeds=batch.seeds.cpu(),
+                    input_nodes=batch.input_nodes.cpu(),
+                    blocks=blocks,
+                    weighs_edges=batch.weighs_edges,
                 )
                 assert hash_of(on_host, tables.original) == batch.hash
                 seen.append(batch.hash)

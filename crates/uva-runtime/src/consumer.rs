@@ -113,7 +113,7 @@ pub fn decide_here(
         Some(cuda) => measurement::measure(dataset, gather_threads, cuda),
         None => Err(RuntimeError::Failed("there is nothing to measure".to_owned())),
     };
-    let wanted = Wanted { row_bytes: dataset.features().row_bytes(), gather_threads, cached: false };
+    let wanted = Wanted::of(dataset, gather_threads, false);
     measurement::settle(decision, &wanted, Some(&mut measure), &mut |line| tracing::info!("{line}"))
 }
 

@@ -178,6 +178,7 @@ struct GatherArguments {
     report: u64,
     slot_map: u64,
     cache: u64,
+    order: u64,
 }
 
 /// Gathers two rows out of three from `table`, and gives what the stream said and the rows.
@@ -196,6 +197,7 @@ fn gather(table: u64, row_bytes: usize) -> (CUresult, Vec<u8>) {
         report,
         slot_map: 0,
         cache: 0,
+        order: 0,
     };
     let launch = |name: &str, threads: u32, mut parameters: Vec<*mut c_void>| {
         let (function, parameters) = (function(name), parameters.as_mut_ptr());

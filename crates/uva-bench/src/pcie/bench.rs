@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use uva_cuda::kernels::gather::{GatherArguments, GatherKernels, GatherReport, GridBound, IdWidth, Kernel};
+use uva_cuda::kernels::order::VisitOrder;
 use uva_cuda::memory::{DeviceBuffer, PinnedBuffer, device_to_host, fill, host_to_device};
 use uva_cuda::partition::GreenPartition;
 use uva_cuda::{Context, CudaError, Event, Stream};
 
 use super::error::PcieError;
 use super::hold::Hold;
-use super::ids::check_sum;
+use super::ids::{IdOrder, check_sum};
 use super::options::PcieOptions;
 use super::sweep::{Cell, Partition};
 use super::table::Table;
@@ -148,7 +149,7 @@ impl Bench {
         draws: Vec<Vec<i64>>,
         warm_ups: usize,
     ) -> Result<Vec<f64>, PcieError> {
-        let Self { kernels, stream: own, hold, ids, reports, reports_back, out, .. } = self;
+        let Self { context, kernels, stream: own, hold, ids, reports, reports_back, out, .. } = self;
         let stream = green.unwrap_or(own);
         let times = around(stream, draws.len() - 1)?;
         let count = draws[0].len();
@@ -165,14 +166,21 @@ impl Bench {
         stream.synchronize()?;
         prepared.and(poisoned)?;
 
+        let (rows, bound) = (
+            table.rows(cell.row_bytes),
+            cell.multiprocessors.map_or(GridBound::Device, GridBound::Multiprocessors),
+        );
+        let visits = (cell.ids == IdOrder::ByRegion)
+            .then(|| VisitOrder::new(context, rows as usize, cell.row_bytes, count))
+            .transpose()?;
         let closed = hold.close();
         let mut enqueue = || {
             closed.enqueue(kernels, stream)?;
             for index in std::iter::repeat_n(0, warm_ups.max(1)).chain(1..draws.len()) {
                 let report = reports.address() + (index * GatherReport::BYTES) as u64;
-                let arguments = GatherArguments {
+                let mut arguments = GatherArguments {
                     table: table.pinned.address(),
-                    rows: table.rows(cell.row_bytes),
+                    rows,
                     row_bytes: cell.row_bytes as u64,
                     ids: ids.address() + index as u64 * stride,
                     count: count as u64,
@@ -180,15 +188,18 @@ impl Bench {
                     report,
                     slot_map: 0,
                     cache: 0,
+                    order: 0,
                 };
                 let timed = index.checked_sub(1).map(|sample| &times[sample]);
                 if let Some((began, _)) = timed {
                     began.record(stream)?;
                 }
                 // SAFETY: the table is pinned and held by the caller. The buffers are this value's own and large
-                // enough. The stream is waited for before any of them is used again.
+                // enough, and so is the order's. The stream is waited for before any of them is used again.
                 unsafe {
-                    let bound = cell.multiprocessors.map_or(GridBound::Device, GridBound::Multiprocessors);
+                    if let Some(visits) = &visits {
+                        arguments.order = visits.enqueue(stream, kernels, (arguments.ids, count), bound)?;
+                    }
                     kernels.enqueue(stream, cell.kernel, IdWidth::I64, &arguments, stamp(index), bound)?;
                 }
                 if let Some((_, ended)) = timed {
@@ -253,6 +264,7 @@ impl Bench {
             report: self.reports.address(),
             slot_map: 0,
             cache: 0,
+            order: 0,
         };
         // SAFETY: the caller's promise; the other buffers are this value's own.
         unsafe {

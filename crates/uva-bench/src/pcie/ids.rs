@@ -8,12 +8,14 @@ use serde::Serialize;
 
 /// In what order, and how evenly, rows are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum IdOrder {
     /// The random ones, ascending.
     Sorted,
     /// Each row as likely as any other.
     Random,
+    /// The random ones, read region by region of the table. To put the visits in order is a part of the time.
+    ByRegion,
     /// Like the input nodes of a batch on a power-law graph. A few rows are in nearly every draw, most in hardly any.
     /// No row occurs twice in a draw, and popular rows lie anywhere in the table.
     Trace,
@@ -21,13 +23,14 @@ pub enum IdOrder {
 
 impl IdOrder {
     /// Every order.
-    pub const ALL: [Self; 3] = [Self::Sorted, Self::Random, Self::Trace];
+    pub const ALL: [Self; 4] = [Self::Random, Self::Sorted, Self::ByRegion, Self::Trace];
 
     /// As options and reports have it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sorted => "sorted",
             Self::Random => "random",
+            Self::ByRegion => "by-region",
             Self::Trace => "trace",
         }
     }
@@ -36,7 +39,9 @@ impl IdOrder {
     /// be fewer, if the table has too few rows or the unpopular ones are rarely drawn.
     pub fn draw(self, rows: u64, count: usize, seed: u32) -> Vec<i64> {
         match self {
-            Self::Random => (0..count as u64).map(|i| bounded(number(seed, i), rows)).collect(),
+            Self::Random | Self::ByRegion => {
+                (0..count as u64).map(|i| bounded(number(seed, i), rows)).collect()
+            }
             Self::Sorted => {
                 let mut ids = Self::Random.draw(rows, count, seed);
                 ids.sort_unstable();

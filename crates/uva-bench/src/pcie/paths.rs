@@ -57,6 +57,8 @@ pub struct WayFigure {
     pub row_bytes: usize,
     /// Threads of the CPU's part; 0 where it has none.
     pub threads: usize,
+    /// The table's bytes.
+    pub table_bytes: u64,
     /// Rows of a sample.
     pub rows: usize,
     /// Row bytes delivered ÷ time, median, in 10⁹ a second; of [`Way::Together`], all bytes.
@@ -123,6 +125,7 @@ impl Work<'_> {
             way,
             row_bytes: self.row_bytes,
             threads: 0,
+            table_bytes: self.table.report.bytes,
             rows,
             gb_per_second: median(&samples),
             samples,

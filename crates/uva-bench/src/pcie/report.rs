@@ -422,6 +422,7 @@ mod tests {
             way,
             row_bytes: 512,
             threads: 1,
+            table_bytes: 1 << 20,
             rows: 1,
             gb_per_second,
             samples: vec![gb_per_second; 3],

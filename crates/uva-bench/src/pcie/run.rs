@@ -106,11 +106,14 @@ pub fn measure(
                 Err(error) => return Err(error),
             }
         }
-        let is_base = (cells[0].pages, cells[0].table_bytes) == (report.base.pages, report.base.table_bytes);
-        if is_base && options.ways && !over() {
+        let large = Cell { table_bytes: options.sweep.large(), ..report.base.clone() };
+        if (cells[0].pages, cells[0].table_bytes) == (large.pages, large.table_bytes)
+            && options.ways
+            && !over()
+        {
             say(&report, "the ways with the CPU");
-            let base = report.cells.iter().find(|figure| figure.cell.row_bytes == report.base.row_bytes);
-            let zero_copy = base.map_or(1.0, |figure| figure.gb_per_second);
+            let alone = report.cells.iter().find(|figure| figure.cell.same(&large));
+            let zero_copy = alone.map_or(1.0, |figure| figure.gb_per_second);
             let (row_bytes, engine) = (report.base.row_bytes, report.copy_engine.peak_gb_per_second);
             report.ways = paths::measure(&mut bench, &table, &options, row_bytes, zero_copy, engine)?;
         }

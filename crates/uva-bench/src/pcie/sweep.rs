@@ -68,7 +68,7 @@ impl Cell {
     }
 
     /// Whether it is the same gather, on any axis.
-    fn same(&self, other: &Self) -> bool {
+    pub(super) fn same(&self, other: &Self) -> bool {
         let point = |cell: &Self| {
             let Self { kernel, row_bytes, multiprocessors, partition, pages, table_bytes, ids, .. } = *cell;
             (kernel, row_bytes, multiprocessors, partition, pages, table_bytes, ids)
@@ -118,6 +118,13 @@ impl Sweep {
             table_bytes: self.table_bytes[0],
             ids: self.ids[0],
         }
+    }
+
+    /// The largest table of at most 4 GiB, or else the base point's: for what depends on the table's pages and on how many
+    /// of its addresses a GPU can translate at once. The base point's table should be small enough for all of them.
+    pub fn large(&self) -> u64 {
+        let base = self.base().table_bytes;
+        self.table_bytes.iter().copied().filter(|bytes| *bytes <= 4 << 30).max().unwrap_or(base)
     }
 
     /// The cells, each once; what matters most first, and those of one table together.
@@ -193,7 +200,8 @@ impl Sweep {
         for multiprocessors in self.multiprocessors.iter().flatten().filter(|some| **some % 8 == 0) {
             cells.push(few(base.row_bytes, *multiprocessors, Partition::Green));
         }
-        cells.extend(self.ids.iter().map(|&ids| Cell { axis: "ids", ids, ..base.clone() }));
+        let large = Cell { table_bytes: self.large(), ..base.clone() };
+        cells.extend(self.ids.iter().map(|&ids| Cell { axis: "ids", ids, ..large.clone() }));
         for &table_bytes in &self.table_bytes {
             for ids in self.ids.iter().copied().filter(|ids| *ids != IdOrder::Trace) {
                 cells.push(Cell { axis: "table-size", table_bytes, ids, ..base.clone() });
@@ -203,7 +211,7 @@ impl Sweep {
             let rows =
                 self.row_bytes.iter().copied().filter(|row_bytes| [128, 512, 4096].contains(row_bytes));
             for row_bytes in rows.chain([base.row_bytes]) {
-                cells.push(Cell { axis: "pages", pages, row_bytes, ..base.clone() });
+                cells.push(Cell { axis: "pages", pages, row_bytes, ..large.clone() });
             }
         }
     }
@@ -252,8 +260,8 @@ mod tests {
                 TablePages::Hugetlb,
                 TablePages::HostAlloc,
             ],
-            table_bytes: vec![4 << 30, 1 << 30, 16 << 30],
-            ids: vec![IdOrder::Random, IdOrder::Sorted, IdOrder::Trace],
+            table_bytes: vec![256 << 20, 4 << 30, 1 << 30, 16 << 30],
+            ids: IdOrder::ALL.to_vec(),
             full: false,
         }
     }
@@ -300,7 +308,7 @@ mod tests {
     #[test]
     fn every_combination_is_every_combination() {
         let sweep = Sweep { full: true, ..whole() };
-        assert_eq!(sweep.cells().len(), 5 * 17 * 7 * 4 * 3 * 3);
+        assert_eq!(sweep.cells().len(), 5 * 17 * 7 * 4 * 4 * 4);
     }
 
     #[test]

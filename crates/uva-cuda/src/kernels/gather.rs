@@ -8,8 +8,10 @@ use serde::Serialize;
 use uva_kernels::cache::CACHE_INSERT;
 use uva_kernels::copies::COPY_ARRAYS;
 use uva_kernels::gather::{GATHER_BEGIN, SPIN_UNTIL, finish_entry};
+use uva_kernels::order::ORDER_STEPS;
 use uva_kernels::sums::SummedType;
 
+use crate::context::Context;
 use crate::error::CudaError;
 use crate::module::{Function, Module, Shape};
 use crate::stream::Stream;
@@ -60,6 +62,7 @@ pub struct GatherKernels {
     gather: Arc<[[[Entry; 2]; 2]]>,
     pub(super) insert: Entry,
     pub(super) copies: Entry,
+    pub(super) order: Arc<[Entry]>,
     /// By type of values.
     pub(super) sums: Arc<[Entry]>,
     /// The same, for sums that the host began.
@@ -102,6 +105,7 @@ impl GatherKernels {
             gather: gather.into(),
             insert: entry(CACHE_INSERT)?,
             copies: entry(COPY_ARRAYS)?,
+            order: ORDER_STEPS.into_iter().map(entry).collect::<Result<_, _>>()?,
             sums: SummedType::ALL
                 .into_iter()
                 .map(|values| entry(values.entry()))
@@ -112,6 +116,11 @@ impl GatherKernels {
                 .collect::<Result<_, _>>()?,
             multiprocessors: module.context().device().multiprocessors(),
         })
+    }
+
+    /// The context of their module.
+    pub fn context(&self) -> &Arc<Context> {
+        self.begin.context()
     }
 
     /// Enqueues a gather of three launches, and returns without waiting:
@@ -134,8 +143,8 @@ impl GatherKernels {
     ///   gather.
     /// - `out` is `count * row_bytes` writable bytes and `report` 64. Nobody else reads or writes them, and they
     ///   overlap nothing else.
-    /// - `slot_map` and `cache`, unless 0, are readable as [`GatherArguments`] requires. Every slot in the map is a row
-    ///   of the cache.
+    /// - `slot_map`, `cache` and `order`, unless 0, are readable as [`GatherArguments`] requires. Every slot in the map
+    ///   is a row of the cache; the order has each position below `count` once.
     /// - A clone of these kernels, or the module, lives until then.
     /// - The stream is of the module's context, or of a green context of its device.
     pub unsafe fn enqueue(

@@ -3,6 +3,7 @@
 pub mod cache;
 pub mod copies;
 pub mod gather;
+pub mod order;
 pub mod sample;
 pub mod sums;
 pub mod train;

@@ -89,6 +89,7 @@ fn gather(
         report: report.address(),
         slot_map: cached.as_ref().map_or(0, |(map, _)| map.address()),
         cache: cached.as_ref().map_or(0, |(_, cache)| cache.address()),
+        order: 0,
     };
     // SAFETY: the output has so many bytes and lives until the stream has been waited for, below.
     unsafe { fill(&bench.stream, out.address(), 0xee, out.bytes()) }.unwrap();
@@ -353,6 +354,7 @@ fn everything() -> Result<(), CudaError> {
         report: device.address() + 2048,
         slot_map: 0,
         cache: 0,
+        order: 0,
     };
     // SAFETY: the ids are zeros; all lies within the two buffers, without overlap.
     unsafe { kernels.enqueue(&stream, Kernel::Wide, IdWidth::I64, &arguments, 1, GridBound::Device) }?;

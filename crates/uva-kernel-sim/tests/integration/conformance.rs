@@ -107,6 +107,7 @@ impl Case<'_> {
             report: (&raw mut report) as u64,
             slot_map: self.slots.map_or(0, |(slots, _)| slots.as_ptr() as u64),
             cache: cache.address() as u64,
+            order: 0,
         };
         let mut log = AccessLog::new(table.watched());
         // SAFETY: everything named is as large as it says, and has at least 16 bytes around it.
@@ -402,6 +403,7 @@ fn rows_around_two_and_four_gigabytes_are_found() {
                     report: (&raw mut report) as u64,
                     slot_map: if cached { slots.as_ptr() as u64 } else { 0 },
                     cache: table as u64,
+                    order: 0,
                 };
                 // SAFETY: the mapping holds all rows, and pages around them; ids, slots, output and report are ours.
                 unsafe { gather(kernel, width, arguments, SHAPES[0], None) }.unwrap();

@@ -5,6 +5,7 @@ mod cache;
 mod conformance;
 mod continued_sums;
 mod copies;
+mod order;
 mod requests;
 mod shim;
 mod sums;

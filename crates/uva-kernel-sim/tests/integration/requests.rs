@@ -66,6 +66,7 @@ fn short_rows_that_share_an_instruction_cost_no_more_than_alone() {
             report: (&raw mut report) as u64,
             slot_map: 0,
             cache: 0,
+            order: 0,
         };
         let mut log = AccessLog::new(memory.as_ptr() as u64..memory.as_ptr() as u64 + memory.len() as u64);
         // SAFETY: 30 ids below 60, a table of 60 rows with a line on either side, 30 output rows, a report.

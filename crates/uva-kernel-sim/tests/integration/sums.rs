@@ -318,6 +318,7 @@ fn sums_on_the_device_read_the_link_as_the_gather_of_whole_rows_does() {
                 report: (&raw mut report) as u64,
                 slot_map: 0,
                 cache: 0,
+                order: 0,
             };
             let mut log = AccessLog::new(table.address()..table.address() + case.rows.len() as u64);
             // SAFETY: ids below 64, a table of 64 rows with a line on either side, as many output rows, a report.

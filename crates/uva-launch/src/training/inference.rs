@@ -177,8 +177,7 @@ impl TrainedModel {
             EvaluateBy::Sampled => {
                 let probe = || Probe::in_child(&without_mps(), false);
                 let decision = backend::decide(&asked.backend, true, probe)?;
-                let row_bytes = dataset.features().row_bytes();
-                let wanted = Wanted { row_bytes, gather_threads: asked.gather_threads, cached: false };
+                let wanted = Wanted::of(dataset, asked.gather_threads, false);
                 measurement::settle(decision, &wanted, None, &mut |_| {})?.backend
             }
         };

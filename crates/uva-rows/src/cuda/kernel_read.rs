@@ -5,6 +5,7 @@ use std::sync::Arc;
 use uva_cuda::Context;
 use uva_cuda::kernels::cache::CacheInsertion;
 use uva_cuda::kernels::gather::{GatherArguments, GatherKernels, GridBound, IdWidth, Kernel};
+use uva_cuda::kernels::order::VisitOrder;
 use uva_cuda::memory::{PinnedBuffer, PinnedTable};
 
 use super::cache::{DeviceCache, write_insertions};
@@ -15,10 +16,16 @@ use crate::error::GatherError;
 use crate::source::{Origin, RowSource, RowsRead, Ticket};
 use crate::stack::Cached;
 
+/// Rows of a gather, at the least, whose visits are put in order: for fewer, the launches cost what they save.
+const LEAST_ORDERED: usize = 8192;
+
 /// A table that kernels can address.
 pub trait KernelTable {
     /// The origin that its rows count under.
     const ORIGIN: Origin;
+
+    /// Tables of more bytes are read region by region.
+    const REACH: usize;
 
     /// Where the first row lies, for a kernel.
     fn address(&self) -> u64;
@@ -29,6 +36,10 @@ pub trait KernelTable {
 
 impl KernelTable for PinnedTable {
     const ORIGIN: Origin = Origin::ZeroCopy;
+
+    /// An H100 reads random rows of 128 bytes from 512 MiB of host memory at the rate of the link, and from 1 GiB at 0.29 of
+    /// it: its translations reach no further (docs/results/gpu/translation-h100.json).
+    const REACH: usize = 512 << 20;
 
     fn address(&self) -> u64 {
         self.address()
@@ -41,6 +52,9 @@ impl KernelTable for PinnedTable {
 
 impl KernelTable for DeviceTable {
     const ORIGIN: Origin = Origin::DeviceTable;
+
+    /// Translations of device memory cover 2 MiB each.
+    const REACH: usize = usize::MAX;
 
     fn address(&self) -> u64 {
         self.address()
@@ -60,6 +74,10 @@ pub struct KernelRead<T> {
     table: Arc<T>,
     rows: usize,
     row_bytes: usize,
+    /// Gathers of at least so many rows are read region by region of the table.
+    least_ordered: usize,
+    /// Made with the first reservation, where visits are put in order.
+    visits: Option<VisitOrder>,
 }
 
 /// Rows of a pinned table, read over the link (zero-copy).
@@ -84,13 +102,46 @@ impl<T: KernelTable> KernelRead<T> {
         if row_bytes == 0 || !length.is_multiple_of(row_bytes) {
             return Err(GatherError::TableLength { length, row_bytes }.into());
         }
-        Ok(Self { kernels, kernel, bound, rows: length / row_bytes, row_bytes, table })
+        let least_ordered = if length > T::REACH { LEAST_ORDERED } else { usize::MAX };
+        let rows = length / row_bytes;
+        Ok(Self { kernels, kernel, bound, rows, row_bytes, table, least_ordered, visits: None })
+    }
+
+    /// Reads the rows of every batch region by region of the table, or all of them in the batch's order. Without this, large
+    /// batches from tables beyond the reach of the GPU's translations are read by region.
+    #[must_use]
+    pub fn by_region(self, by_region: bool) -> Self {
+        Self { least_ordered: if by_region { 1 } else { usize::MAX }, ..self }
+    }
+
+    /// Makes room for the order of visits. Fills in flight share it: they pass one stream.
+    fn reserve_visits(&mut self, rows: usize) -> Result<(), FillError> {
+        if self.least_ordered <= rows {
+            match &mut self.visits {
+                Some(visits) => visits.reserve(rows)?,
+                None => {
+                    let context = self.kernels.context();
+                    self.visits = Some(VisitOrder::new(context, self.rows, self.row_bytes, rows)?);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Enqueues the kernel over the place's rows, with the slot map and rows of a cache (0 without one).
     fn enqueue(&self, place: DevicePlace<'_>, cache: (u64, u64)) -> Result<RowsRead, FillError> {
         let count = place.count;
         if count > 0 {
+            // A source that nobody made room for reads in the batch's order.
+            let visits = self.visits.as_ref();
+            let visits = visits.filter(|visits| (self.least_ordered..=visits.most()).contains(&count));
+            let order = match visits {
+                // SAFETY: the ids are the place's. Its stream is that of all fills of this source.
+                Some(visits) => unsafe {
+                    visits.enqueue(place.stream, &self.kernels, (place.ids, count), self.bound)?
+                },
+                None => 0,
+            };
             let arguments = GatherArguments {
                 table: self.table.address(),
                 rows: self.rows as u64,
@@ -101,6 +152,7 @@ impl<T: KernelTable> KernelRead<T> {
                 report: place.report,
                 slot_map: cache.0,
                 cache: cache.1,
+                order,
             };
             // SAFETY: the table is held, at an address that kernels can read. Ids, output and report are the place's,
             // by the promise of `DevicePlace::new`. The cache is for this table (`Cached::on_device`) and held.
@@ -117,6 +169,10 @@ impl<T: KernelTable> RowSource<DevicePlace<'_>> for KernelRead<T> {
 
     fn row_bytes(&self) -> usize {
         self.row_bytes
+    }
+
+    fn reserve(&mut self, _: usize, rows: usize) -> Result<(), FillError> {
+        self.reserve_visits(rows)
     }
 
     fn reads_ids(&self) -> bool {
@@ -163,6 +219,7 @@ impl RowSource<DevicePlace<'_>> for Cached<Pinned, LanedCache> {
     }
 
     fn reserve(&mut self, lanes: usize, rows: usize) -> Result<(), FillError> {
+        self.source.reserve_visits(rows)?;
         let LanedCache { cache, insertions, context } = &mut self.cache;
         let bytes = cache.most_insertions(rows) * CacheInsertion::BYTES;
         if insertions.len() < lanes || insertions.iter().any(|buffer| buffer.bytes() < bytes) {

@@ -118,6 +118,7 @@ impl DeviceTables {
                 report,
                 slot_map: 0,
                 cache: 0,
+                order: 0,
             };
             // SAFETY: the table is a part of our buffer. The rest is the caller's promise.
             unsafe { kernels.rows(stream, self.kernel, IdWidth::I64, &arguments, self.bound)? };

@@ -19,11 +19,11 @@ use super::verdict::fair_share;
 use crate::RuntimeError;
 use crate::backend::{CudaBackend, GatherChoice};
 
-/// Bytes of the table that are read: far more than a GPU's L2 cache holds, and pinned in a fraction of a second.
-const SAMPLE_BYTES: usize = 256 << 20;
+/// A copy of more takes longer than all cases may.
+const MOST_COPIED: usize = 256 << 20;
 
-/// Bytes of a gather at most.
-const MOST_BYTES: usize = 16 << 20;
+/// Bytes of a gather at most. What an order of its rows is worth depends on how many there are.
+const MOST_BYTES: usize = 128 << 20;
 
 /// Slots, as a run has by default.
 const SLOTS: usize = 2;
@@ -43,10 +43,10 @@ pub fn measure(
     let options = ModuleOptions { nvrtc: cuda.nvrtc.clone(), ..ModuleOptions::default() };
     let kernels = GatherKernels::new(&Module::gather(&context, &options)?)?;
     let row_bytes = dataset.features().row_bytes();
-    let shape = Shape { row_bytes, kernel: cuda.kernel, gather_threads };
+    let shape = Shape::new(dataset.features().bytes.len(), row_bytes, cuda.kernel, gather_threads);
     let began = Instant::now();
     let multiprocessors = context.device().multiprocessors();
-    let mut on_gpu = OnGpu::new(context, kernels, dataset, shape)?;
+    let mut on_gpu = OnGpu::new(context, kernels, dataset, shape, cuda.preflight)?;
     let cases = timetable::cases(multiprocessors);
     let cases = timetable::run(&cases, &mut on_gpu, &mut || began.elapsed())
         .map_err(|error| RuntimeError::Failed(format!("measuring gathers: {error}")))?;
@@ -73,6 +73,7 @@ struct OnGpu {
     kernels: GatherKernels,
     shape: Shape,
     sample: Sample,
+    preflight: PreflightPolicy,
     buffer: Arc<SharedBuffer>,
     slots: SlotShape,
     ids_at: usize,
@@ -91,14 +92,16 @@ impl OnGpu {
         kernels: GatherKernels,
         dataset: &Arc<Dataset>,
         shape: Shape,
+        preflight: PreflightPolicy,
     ) -> Result<Self, RuntimeError> {
         let row_bytes = shape.row_bytes;
-        let length = (SAMPLE_BYTES / row_bytes.max(1) * row_bytes).min(dataset.features().bytes.len());
+        let length = Shape::sample(dataset.features().bytes.len(), row_bytes);
         if length == 0 {
             return Err(RuntimeError::Input("the feature table has no rows to measure with".to_owned()));
         }
         let sample = Sample { dataset: Arc::clone(dataset), length };
-        let most_rows = (MOST_BYTES / row_bytes).max(1);
+        // No more rows than the table has: the slots of a small one stay small.
+        let most_rows = (MOST_BYTES / row_bytes).min(length / row_bytes).max(1);
         // The report first: a fill sends it and the ids by one copy.
         let ids_at = GatherReport::BYTES.next_multiple_of(ALIGNMENT);
         let features_at = (ids_at + most_rows * 8).next_multiple_of(ALIGNMENT);
@@ -110,6 +113,7 @@ impl OnGpu {
             kernels,
             shape,
             sample,
+            preflight,
             buffer: Arc::new(buffer),
             slots: SlotShape { slots: SLOTS, stride },
             ids_at,
@@ -127,12 +131,16 @@ impl OnGpu {
         if let (PinPages::InPlace, Some(table)) = (pages, &self.in_place) {
             return Ok(Arc::clone(table));
         }
+        if pages != PinPages::InPlace && self.sample.length > MOST_COPIED {
+            let wanted =
+                format!("a copy of {} MiB takes longer than measuring may", self.sample.length >> 20);
+            return Err(format!("{wanted}; --table-pages {pages} reads one").into());
+        }
         let options = PinOptions {
             what: "a sample of the feature table".to_owned(),
             pages,
             others: false,
-            // So little is no risk.
-            preflight: PreflightPolicy::Off,
+            preflight: self.preflight,
             ..PinOptions::default()
         };
         let table = Arc::new(PinnedTable::new(&self.context, Arc::new(self.sample.clone()), &options)?);

@@ -1,5 +1,7 @@
 //! Settles what a decision leaves open: by stored figures, by a measurement now, or by the defaults.
 
+use uva_graph::Dataset;
+
 use super::figures::{Figures, Shape};
 use super::stored::{FigureFile, Machine};
 use super::verdict::{chosen, described};
@@ -9,12 +11,23 @@ use crate::backend::{Backend, Chosen, Decision, OpenChoices};
 /// The run that the choices are for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
+    /// Bytes of its table.
+    pub table_bytes: usize,
     /// Bytes of a row of its table.
     pub row_bytes: usize,
     /// Threads of the CPU's gather.
     pub gather_threads: usize,
     /// Whether it caches rows.
     pub cached: bool,
+}
+
+impl Wanted {
+    /// A run on this dataset.
+    pub fn of(dataset: &Dataset, gather_threads: usize, cached: bool) -> Self {
+        let features = dataset.features();
+        let (table_bytes, row_bytes) = (features.bytes.len(), features.row_bytes());
+        Self { table_bytes, row_bytes, gather_threads, cached }
+    }
 }
 
 /// Measures for this backend, in whichever process may use the GPU.
@@ -34,8 +47,7 @@ pub fn settle(
     note: &mut dyn FnMut(&str),
 ) -> Result<Decision, RuntimeError> {
     let (Some(open), Backend::Cuda(cuda)) = (&decision.open, &decision.backend) else { return Ok(decision) };
-    let shape =
-        Shape { row_bytes: wanted.row_bytes, kernel: cuda.kernel, gather_threads: wanted.gather_threads };
+    let shape = Shape::new(wanted.table_bytes, wanted.row_bytes, cuda.kernel, wanted.gather_threads);
     let file = FigureFile::of_user(Machine::with(&open.device, open.driver.as_deref()));
     let stored = if open.options.remeasure { None } else { stored(file.as_ref(), &shape, note) };
     let found = match (stored, measure) {

@@ -10,7 +10,7 @@ use uva_mem::files::{read_kernel_text, read_regular, replace};
 use super::figures::{Figures, Shape};
 
 /// Raised with every change of what figures mean.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// Larger files are not ours.
 const LARGEST: u64 = 1 << 20;
@@ -194,7 +194,7 @@ mod tests {
     }
 
     fn figures(row_bytes: usize, seconds: f64) -> Figures {
-        let shape = Shape { row_bytes, kernel: Kernel::Wide, gather_threads: 2 };
+        let shape = Shape::new(1 << 28, row_bytes, Kernel::Wide, 2);
         Figures { shape, multiprocessors: 132, sample_bytes: 1, seconds, cases: Vec::new() }
     }
 
@@ -210,6 +210,9 @@ mod tests {
         assert_eq!(file.read(), Stored::Figures(vec![figures(512, 2.0), figures(400, 3.0)]));
         assert_eq!(file.figures(&shape), Ok(Some(figures(400, 3.0))));
         let other = Shape { gather_threads: 1, ..shape };
+        // A table of another size has other rates.
+        let larger = Shape::new(1 << 40, 400, Kernel::Wide, 2);
+        assert_eq!((larger.up_to_bytes, file.figures(&larger)), (4 << 30, Ok(None)));
         assert_eq!(file.figures(&other), Ok(None));
         // One file, whatever a UUID holds.
         let names: Vec<_> = std::fs::read_dir(folder.path().join("new")).unwrap().collect();

@@ -14,8 +14,8 @@ pub const BUDGET: Duration = Duration::from_secs(2);
 /// How long each case is timed.
 pub const EACH: Duration = Duration::from_millis(100);
 
-/// A gather should take at least so long, so that starting it costs little beside it.
-const LEAST: Duration = Duration::from_millis(1);
+/// A gather should take at least so long, so that starting it costs little beside it, and it has as many rows as a batch.
+const LEAST: Duration = Duration::from_millis(4);
 
 /// Rows of the first gather of a case: few, since nothing is known of the machine yet.
 const FIRST_ROWS: usize = 64;

@@ -156,7 +156,7 @@ mod tests {
             left_out: None,
         };
         Figures {
-            shape: Shape { row_bytes: 512, kernel: Kernel::Wide, gather_threads: 4 },
+            shape: Shape::new(1 << 28, 512, Kernel::Wide, 4),
             multiprocessors: 132,
             sample_bytes: 1 << 28,
             seconds: 1.5,

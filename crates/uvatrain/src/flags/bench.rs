@@ -453,16 +453,17 @@ pub struct PcieBenchFlags {
     )]
     pub pages: Vec<TablePages>,
 
-    /// Bytes of the table [default: 4GiB,1GiB,16GiB]
+    /// Bytes of the table; the first is the base point's [default: 256MiB,4GiB,1GiB,16GiB]
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',')]
     pub table_size: Vec<ByteSize>,
 
-    /// Order of the ids: random, sorted, or trace, as of batches on a graph with a power law
+    /// Order of the ids: random, sorted, by-region (the random ones, read region by region of the table), or trace, as of
+    /// batches on a graph with a power law
     #[arg(
         long,
         value_name = "O,O,…",
         value_delimiter = ',',
-        default_value = "random,sorted,trace",
+        default_value = "random,sorted,by-region,trace",
         value_parser = id_order
     )]
     pub ids: Vec<IdOrder>,

@@ -30,6 +30,8 @@ fn gather(
     // Few blocks, so that a warp comes back for more.
     let bound = GridBound::Blocks(2);
     let rows = Pinned::new(kernels.clone(), Arc::new(table), row_bytes, kernel, bound).unwrap();
+    // The kernels for it are the only ones that look at the order too.
+    let rows = rows.by_region(kernel == Kernel::Wide);
     ReadBack::new(&context, kernels.clone(), Cached::on_device(rows, cache).unwrap()).unwrap()
 }
 

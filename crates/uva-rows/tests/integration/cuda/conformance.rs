@@ -10,7 +10,7 @@ use uva_rows::{GatherError, HostPlace, Mapped, RowSource, Widened, conformance};
 
 use super::machine::*;
 
-fn conforms(kernel: Kernel) {
+fn conforms(kernel: Kernel, by_region: bool) {
     let context = Context::primary(0).unwrap();
     let kernels = kernels(&context);
     let make = |table: &[u8], row_bytes: usize| {
@@ -19,6 +19,7 @@ fn conforms(kernel: Kernel) {
         // Few blocks, so that a warp comes back for more.
         let bound = GridBound::Blocks(2);
         let source = Pinned::new(kernels.clone(), Arc::new(table), row_bytes, kernel, bound).unwrap();
+        let source = source.by_region(by_region);
         ReadBack::new(&context, kernels.clone(), source).unwrap()
     };
     conformance::whole_tables(&|table, row_bytes| Box::new(make(table, row_bytes)));
@@ -39,21 +40,31 @@ fn conforms(kernel: Kernel) {
 #[test]
 fn the_naive_kernel_conforms() {
     if cuda_sim::in_process_with("cuda::conformance::the_naive_kernel_conforms", &[]) {
-        conforms(Kernel::Naive);
+        conforms(Kernel::Naive, false);
     }
 }
 
 #[test]
 fn the_shift_kernel_conforms() {
     if cuda_sim::in_process_with("cuda::conformance::the_shift_kernel_conforms", &[]) {
-        conforms(Kernel::Shift);
+        conforms(Kernel::Shift, false);
     }
 }
 
 #[test]
 fn the_wide_kernel_conforms() {
     if cuda_sim::in_process_with("cuda::conformance::the_wide_kernel_conforms", &[]) {
-        conforms(Kernel::Wide);
+        conforms(Kernel::Wide, false);
+    }
+}
+
+#[test]
+fn rows_that_are_read_region_by_region_are_the_same_by_every_kernel() {
+    let name = "cuda::conformance::rows_that_are_read_region_by_region_are_the_same_by_every_kernel";
+    if cuda_sim::in_process_with(name, &[]) {
+        for kernel in [Kernel::Naive, Kernel::Shift, Kernel::Wide] {
+            conforms(kernel, true);
+        }
     }
 }
 

@@ -53,11 +53,12 @@ fn of_stored(file: &FigureFile) -> Check {
                 .iter()
                 .map(|figures| {
                     let chosen = chosen(&options, figures, false);
-                    let Shape { row_bytes, kernel, gather_threads } = figures.shape;
+                    let Shape { row_bytes, kernel, gather_threads, up_to_bytes } = figures.shape;
+                    let table = ByteSize::from_bytes(up_to_bytes);
                     let source =
                         format!("{kernel}, {gather_threads} gather threads, in {:.1} s", figures.seconds);
                     format!(
-                        "rows of {row_bytes} bytes: {}",
+                        "rows of {row_bytes} bytes in tables of up to {table}: {}",
                         described(&chosen, &options, figures, false, &source)
                     )
                 })
