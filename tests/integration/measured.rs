@@ -85,7 +85,7 @@ fn a_measurement_is_kept_by_gpu_and_shown_and_the_simulator_is_measured_only_whe
     let doctor = doctor.env("XDG_CACHE_HOME", temp.path().join("cache")).env("UVATRAIN_CACHE", "");
     let told = doctor.run().succeeds();
     for part in
-        ["measured gathers", "rows of 96 bytes in tables of up to 512KiB: gather ", "wide, 1 gather threads"]
+        ["measured gathers", "rows of 96 bytes in tables of up to 512 KiB: gather ", "wide, 1 gather threads"]
     {
         assert!(told.stdout.contains(part), "`{part}` is missing in: {told}");
     }

@@ -250,7 +250,7 @@ mod tests {
         for (content, part) in [
             ("{\"format\": 1, \"machine\"", "damaged"),
             ("", "damaged"),
-            ("{\"format\": 2}", "its format is 2"),
+            ("{\"format\": 1}", "its format is 1"),
             ("[]", "damaged"),
         ] {
             std::fs::write(file.path(), content).unwrap();
