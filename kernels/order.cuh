@@ -7,13 +7,14 @@
 //
 // This is a counting sort by region. Three launches in one stream, each with any grid, behind zeroes in `places`:
 //
-//   order_count   counts the rows of each region
+//   order_count   counts the rows of each region; the gather begins with it
 //   order_place   gives each region that has rows a range of `order`
 //   order_fill    writes the rows' positions into their regions' ranges
 //
 // Which region comes before which, and which row of a region before which, differs between runs. No output depends on it.
 #pragma once
 
+#include "gather.cuh"
 #include "scan.cuh"
 
 // Passed by value; declared in crates/uva-kernels too.
@@ -24,6 +25,7 @@ struct OrderArguments {
   unsigned long long row_bits;
   unsigned* places;             // of each region, and one more: zeroes before order_count
   unsigned* order;              // `count` positions, each once
+  GatherReport* report;         // the gather's, whose beginning this is
 };
 
 namespace uva {
@@ -38,6 +40,7 @@ __device__ __forceinline__ u64 first_of_grid() { return (u64)blockIdx.x * blockD
 __device__ __forceinline__ u64 threads_of_grid() { return (u64)gridDim.x * blockDim.x; }
 
 __device__ __forceinline__ void count_regions(const OrderArguments& arguments) {
+  if (first_of_grid() == 0) atomicMin(&arguments.report->began_ns, (u64)global_nanoseconds());
   for (u64 position = first_of_grid(); position < arguments.count; position += threads_of_grid()) {
     atomicAdd(&arguments.places[region_of(arguments, position)], 1u);
   }

@@ -2,8 +2,9 @@
 //
 // They come from this: a link of 55 GB/s and 1.3 µs has 72 KB in flight (560 lines of 128 bytes); spread over 8
 // multiprocessors that is 9 KB each. A block of 512 threads with four 16-byte loads each has 32 KB in flight, two such
-// blocks 64 KB, so that there is room for warps that are between two loads. On an H100 one multiprocessor gives `wide`
-// 97 % of what all of them give (docs/results/gpu/pcie-h100.json). Other values have not been compared on a GPU.
+// blocks 64 KB, so that there is room for warps that are between two loads. On an H100 four multiprocessors give `wide`
+// the rate of the link, and one gives 44 % of it (docs/results/gpu/pcie-near-h100.json). Other values have not been
+// compared on a GPU.
 #pragma once
 
 // Threads of a block. Every kernel takes any multiple of 32 up to this; `gather_begin` and `gather_finish` take one

@@ -1,6 +1,7 @@
 //! The order in which a gather visits its rows, region by region of the table: `kernels/order.cuh`.
 
 use crate::arrays::KernelArray;
+use crate::gather::GatherReport;
 use crate::source::ORDER_CUH;
 
 /// The entry points, in the order of their launches. Each runs with any grid.
@@ -22,16 +23,19 @@ shared_struct! {
         pub places: u64,
         /// uint32 for each id: the result.
         pub order: u64,
+        /// The gather's [`GatherReport`], which begins here.
+        pub report: u64,
     }
 }
 
 impl OrderArguments {
     /// The arrays that these arguments name.
-    pub fn arrays(&self) -> [KernelArray; 3] {
+    pub fn arrays(&self) -> [KernelArray; 4] {
         [
             KernelArray::read("the ids", self.ids, self.count, 8),
             KernelArray::write("the places of the regions", self.places, self.regions.saturating_add(1), 4),
             KernelArray::write("the order", self.order, self.count, 4),
+            KernelArray::write("the report", self.report, 1, GatherReport::BYTES as u64),
         ]
     }
 
@@ -55,8 +59,15 @@ mod tests {
 
     #[test]
     fn arguments_that_no_memory_can_satisfy_are_refused() {
-        let good =
-            OrderArguments { ids: 0x1008, count: 5, regions: 3, row_bits: 9, places: 0x2004, order: 0x3004 };
+        let good = OrderArguments {
+            ids: 0x1008,
+            count: 5,
+            regions: 3,
+            row_bits: 9,
+            places: 0x2004,
+            order: 0x3004,
+            report: 0x4008,
+        };
         good.check().unwrap();
         for (wrong, told) in [
             (OrderArguments { ids: 0x1004, ..good }, "the ids"),
@@ -65,6 +76,7 @@ mod tests {
             (OrderArguments { row_bits: 64, ..good }, "2^64 rows"),
             (OrderArguments { places: 0, ..good }, "the places"),
             (OrderArguments { order: 0x3002, ..good }, "the order"),
+            (OrderArguments { report: 0, ..good }, "the report"),
         ] {
             let error = wrong.check().unwrap_err();
             assert!(error.contains(told), "{error} should tell {told}");

@@ -197,10 +197,13 @@ impl Bench {
                 // SAFETY: the table is pinned and held by the caller. The buffers are this value's own and large
                 // enough, and so is the order's. The stream is waited for before any of them is used again.
                 unsafe {
+                    kernels.begin(stream, report)?;
                     if let Some(visits) = &visits {
-                        arguments.order = visits.enqueue(stream, kernels, (arguments.ids, count), bound)?;
+                        let ids = (arguments.ids, count);
+                        arguments.order = visits.enqueue(stream, kernels, ids, report, bound)?;
                     }
-                    kernels.enqueue(stream, cell.kernel, IdWidth::I64, &arguments, stamp(index), bound)?;
+                    kernels.rows(stream, cell.kernel, IdWidth::I64, &arguments, bound)?;
+                    kernels.finish(stream, IdWidth::I64, report, arguments.ids, stamp(index))?;
                 }
                 if let Some((_, ended)) = timed {
                     ended.record(stream)?;

@@ -66,7 +66,7 @@ impl VisitOrder {
     }
 
     /// Enqueues the order of `count` ids at that device address, and returns its own for
-    /// [`GatherArguments::order`](crate::kernels::gather::GatherArguments).
+    /// [`GatherArguments::order`](crate::kernels::gather::GatherArguments). In the report of the gather, it begins here.
     ///
     /// # Errors
     /// [`CudaError::Refused`] for more ids than there is room for; [`CudaError::Call`] if a launch fails.
@@ -74,6 +74,7 @@ impl VisitOrder {
     /// # Safety
     /// The following holds from this call until the stream has passed the gather:
     /// - `ids` is `count` readable int64 ids. They were written before (in stream order) and are not written meanwhile.
+    /// - `report` is a prepared report, which nobody else reads or writes.
     /// - This value and the kernels' module live. Every use of this value is enqueued on the same stream.
     /// - The stream is as [`GatherKernels::enqueue`] requires.
     pub unsafe fn enqueue(
@@ -81,6 +82,7 @@ impl VisitOrder {
         stream: &Stream,
         kernels: &GatherKernels,
         (ids, count): (u64, usize),
+        report: u64,
         bound: GridBound,
     ) -> Result<u64, CudaError> {
         if count > self.most() {
@@ -96,9 +98,10 @@ impl VisitOrder {
             row_bits: u64::from(self.row_bits),
             places: self.places.address(),
             order: self.order.address(),
+            report,
         };
         arguments.check().map_err(CudaError::Refused)?;
-        // SAFETY: the memory is this value's own, used in the order of the stream; the ids are the caller's promise.
+        // SAFETY: the memory is this value's own, used in the order of the stream; the caller promises ids and report.
         unsafe {
             fill(stream, self.places.address(), 0, self.places.bytes())?;
             kernels.order(stream, &arguments, bound)?;

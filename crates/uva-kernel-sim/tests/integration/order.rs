@@ -3,12 +3,14 @@
 use std::ffi::c_void;
 
 use uva_kernel_sim::launch;
+use uva_kernels::gather::GatherReport;
 use uva_kernels::order::{ORDER_STEPS, OrderArguments};
 
 /// The order of these ids, by grids of so many blocks and threads.
 fn order(ids: &[i64], regions: usize, row_bits: u32, blocks: u32, threads: u32) -> Vec<u32> {
     let mut places = vec![0_u32; regions + 1];
     let mut order = vec![u32::MAX; ids.len()];
+    let mut report = GatherReport::PREPARED;
     let mut arguments = OrderArguments {
         ids: ids.as_ptr() as u64,
         count: ids.len() as u64,
@@ -16,13 +18,16 @@ fn order(ids: &[i64], regions: usize, row_bits: u32, blocks: u32, threads: u32) 
         row_bits: u64::from(row_bits),
         places: places.as_mut_ptr() as u64,
         order: order.as_mut_ptr() as u64,
+        report: std::ptr::from_mut(&mut report) as u64,
     };
     arguments.check().unwrap();
     for step in ORDER_STEPS {
         let parameters = [std::ptr::from_mut(&mut arguments).cast::<c_void>()];
-        // SAFETY: one parameter, of the kernels' type; the three vectors are as long as it says, and live.
+        // SAFETY: one parameter, of the kernels' type; the vectors are as long as it says, and live as the report does.
         unsafe { launch(step, [blocks, 1, 1], [threads, 1, 1], 0, parameters.as_ptr()) }.unwrap();
     }
+    assert_ne!(report, GatherReport::PREPARED, "the gather has begun");
+    assert_eq!(GatherReport { began_ns: u64::MAX, ..report }, GatherReport::PREPARED, "and nothing else");
     assert_eq!(places[regions] as usize, ids.len(), "every row has a place in a region's range");
     order
 }

@@ -136,9 +136,10 @@ impl<T: KernelTable> KernelRead<T> {
             let visits = self.visits.as_ref();
             let visits = visits.filter(|visits| (self.least_ordered..=visits.most()).contains(&count));
             let order = match visits {
-                // SAFETY: the ids are the place's. Its stream is that of all fills of this source.
+                // SAFETY: ids and report are the place's. Its stream is that of all fills of this source.
                 Some(visits) => unsafe {
-                    visits.enqueue(place.stream, &self.kernels, (place.ids, count), self.bound)?
+                    let ids = (place.ids, count);
+                    visits.enqueue(place.stream, &self.kernels, ids, place.report, self.bound)?
                 },
                 None => 0,
             };
