@@ -76,8 +76,8 @@ fn calls_of_a_batch<S: DeviceSource>(mut filler: SlotFiller<S>, folder: &Path) -
 }
 
 #[test]
-fn a_batch_costs_one_upload_three_launches_at_most_and_no_wait_of_the_host() {
-    let test = "cuda::counts::a_batch_costs_one_upload_three_launches_at_most_and_no_wait_of_the_host";
+fn a_batch_costs_one_upload_few_launches_and_no_wait_of_the_host() {
+    let test = "cuda::counts::a_batch_costs_one_upload_few_launches_and_no_wait_of_the_host";
     let temp = tempfile::tempdir().unwrap();
     if cuda_sim::on_a_gpu()
         || !cuda_sim::in_process_with(test, &[("CUDA_SIM_COUNTS", temp.path().to_str().unwrap())])
@@ -98,8 +98,9 @@ fn a_batch_costs_one_upload_three_launches_at_most_and_no_wait_of_the_host() {
     let on_device = DeviceRows::new(machine.kernels.clone(), copy, ROW_BYTES, Kernel::Wide, bound).unwrap();
     let stream = || Stream::new(context).unwrap();
     let of = |source: Box<dyn DeviceSource>| calls_of_a_batch(machine.filler_on(stream(), source), folder);
-    let ways: [(&str, Box<dyn DeviceSource>); 6] = [
+    let ways: [(&str, Box<dyn DeviceSource>); 7] = [
         ("`zero-copy`", Box::new(machine.pinned(Kernel::Wide))),
+        ("`zero-copy`, by region", Box::new(machine.pinned(Kernel::Wide).by_region(true))),
         ("`zero-copy`, cached rows", Box::new(fixed)),
         ("`zero-copy`, a cache that evicts", Box::new(evicts)),
         ("`device`", Box::new(on_device)),
@@ -117,7 +118,9 @@ fn a_batch_costs_one_upload_three_launches_at_most_and_no_wait_of_the_host() {
         let [uploads, launches, _, _, _, waits] = COLUMNS.map(|(_, functions)| of_calls(functions));
         // The second copy is the piece of rows that the CPU gathered.
         assert_eq!(uploads, 1 + u64::from(copies_rows), "{name}: {calls:?}");
-        assert!(launches <= 3 && waits == 0, "{name}: {calls:?}");
+        // Three of them put the reads in order.
+        let most = if name.contains("by region") { 5 } else { 3 };
+        assert!(launches <= most && waits == 0, "{name}: {calls:?}");
         let takes_or_frees = calls.keys().find(|call| call.contains("Alloc") || call.contains("Free"));
         assert_eq!(takes_or_frees, None, "{name}: {calls:?}");
         let figures = COLUMNS.map(|(_, functions)| of_calls(functions).to_string()).join(" | ");
