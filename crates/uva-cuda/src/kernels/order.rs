@@ -10,15 +10,15 @@ use crate::kernels::gather::{GatherKernels, GridBound, pointer};
 use crate::memory::{DeviceBuffer, fill};
 use crate::stream::Stream;
 
-/// Bytes of a region: four of the 64 KiB that a translation of an H100 covers. Of 1,048,576 rows of 512 bytes, drawn from
-/// 48 GiB, it reads 27.2 GB/s in regions of 64 KiB, 26.8 in those of 256 KiB, 24.2 of 2 MiB, 19.5 of 16 MiB, and 14.1 as
-/// they were drawn (docs/results/gpu/translation-h100.json).
+/// Bytes of a region: four of the 64 KiB that a translation of an H100 covers. It read 1,048,576 rows of 512 bytes, drawn
+/// from 48 GiB, at 27.2 GB/s in regions of 64 KiB. Regions of 256 KiB gave 26.8, those of 2 MiB 24.2, those of 16 MiB 19.5,
+/// and the order of the draw 14.1 (docs/results/gpu/translation-h100.json).
 const REGION_BYTES: usize = 256 << 10;
 
 /// Regions at most; those of a table of 64 GiB. Larger tables have larger ones.
 const MOST_REGIONS: usize = 1 << 18;
 
-/// Multiprocessors have something to do with this many ids each.
+/// Ids, or regions, that a warp has at the least: small gathers start few blocks. Not compared on a GPU.
 const IDS_PER_WARP: u64 = 256;
 
 /// Puts the visits of gathers in the order of the table's regions: memory for one gather at a time, in stream order.

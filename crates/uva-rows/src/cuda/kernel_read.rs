@@ -16,7 +16,8 @@ use crate::error::GatherError;
 use crate::source::{Origin, RowSource, RowsRead, Ticket};
 use crate::stack::Cached;
 
-/// Rows of a gather, at the least, whose visits are put in order: for fewer, the launches cost what they save.
+/// Rows of a gather, at the least, whose visits are put in order. By arithmetic, not compared on a GPU: at 30 million walks
+/// a second these take 0.27 ms in the batch's order, against some 20 µs for the launches.
 const LEAST_ORDERED: usize = 8192;
 
 /// A table that kernels can address.
@@ -53,7 +54,7 @@ impl KernelTable for PinnedTable {
 impl KernelTable for DeviceTable {
     const ORIGIN: Origin = Origin::DeviceTable;
 
-    /// Translations of device memory cover 2 MiB each.
+    /// Device memory is translated by larger pages. What an order would gain there is not measured.
     const REACH: usize = usize::MAX;
 
     fn address(&self) -> u64 {
