@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::support::arrays::header;
 use crate::support::mps::Machine;
-use crate::support::runs::{Metrics, small_graph, train};
+use crate::support::runs::{Metrics, SMALLER_NODES, small_graph, smaller_graph, train};
 use crate::support::{Uvatrain, directory, uvatrain};
 
 /// What must not depend on who sums: hashes and losses of all batches, and the validation of each epoch.
@@ -36,7 +36,7 @@ fn way(metrics: &Metrics) -> String {
 fn losses_and_hashes_are_those_of_the_cpu_whoever_gathers_and_however_the_gpu_is_divided() {
     // A run takes seconds of two processes that load libtorch: each is here for something that no other has.
     let temp = directory();
-    small_graph(temp.path());
+    smaller_graph(temp.path());
     for (model, ways) in [
         (
             "sage",
@@ -102,7 +102,7 @@ fn losses_and_hashes_are_those_of_the_cpu_whoever_gathers_and_however_the_gpu_is
 #[test]
 fn samplers_that_weigh_edges_or_draw_for_a_whole_layer_and_padding_give_the_losses_of_the_cpu() {
     let temp = directory();
-    small_graph(temp.path());
+    smaller_graph(temp.path());
     for (model, options) in [
         ("sage", "--sampler-kind labor"),
         ("gcn", "--sampler-kind ladies"),
@@ -129,7 +129,7 @@ fn samplers_that_weigh_edges_or_draw_for_a_whole_layer_and_padding_give_the_loss
 #[test]
 fn a_consumer_that_takes_batches_where_they_lie_has_the_losses_of_whole_rows() {
     let temp = directory();
-    small_graph(temp.path());
+    smaller_graph(temp.path());
     for model in ["sage", "gcn"] {
         let run = |way: &str, more: &str| {
             let options =
@@ -170,12 +170,12 @@ fn check_crossed(metrics: &Metrics) {
 #[test]
 fn a_row_cache_on_the_gpu_has_the_hits_of_whole_rows_and_changes_no_loss() {
     let temp = directory();
-    small_graph(temp.path());
+    smaller_graph(temp.path());
     for model in ["sage", "gcn"] {
         for policy in ["degree", "fifo"] {
             let run = |way: &str| {
                 let options = format!(
-                    "--epochs 1 --partition none --model {model} --gpu-cache 100KB --cache-policy {policy} --aggregate \
+                    "--epochs 1 --partition none --model {model} --gpu-cache 30KB --cache-policy {policy} --aggregate \
                      {way}"
                 );
                 let name = format!("{way}.jsonl");
@@ -192,7 +192,7 @@ fn a_row_cache_on_the_gpu_has_the_hits_of_whole_rows_and_changes_no_loss() {
             check_crossed(&device);
             // Where the consumer runs ahead, hits are known only behind the batch.
             let options = format!(
-                "--epochs 1 --dropout 0 --partition none --model {model} --gpu-cache 100KB --cache-policy {policy} \
+                "--epochs 1 --dropout 0 --partition none --model {model} --gpu-cache 30KB --cache-policy {policy} \
                  --aggregate device"
             );
             let ahead = on_gpu(temp.path(), "ahead.jsonl", &options).env("CUDA_SIM_DROPOUT", "device");
@@ -205,7 +205,7 @@ fn a_row_cache_on_the_gpu_has_the_hits_of_whole_rows_and_changes_no_loss() {
 fn under_mps_the_producer_sums_within_its_share() {
     let machine = Machine::new();
     let folder = machine.folder.path();
-    small_graph(folder);
+    smaller_graph(folder);
     let cpu = train(folder, "cpu.jsonl", "--device cpu --epochs 1 --aggregate host");
     let expected = learned(&metrics_of(folder, "cpu.jsonl", cpu));
     let options = "--device cuda:0 --epochs 1 --mps require --mps-percentage 20 --aggregate device";
@@ -220,14 +220,14 @@ fn under_mps_the_producer_sums_within_its_share() {
 #[test]
 fn narrow_tables_give_the_losses_of_the_cpu() {
     let temp = directory();
-    let graph = small_graph(temp.path());
+    let graph = smaller_graph(temp.path());
     let mut meta: serde_json::Value =
         serde_json::from_slice(&fs::read(graph.join("meta.json")).unwrap()).unwrap();
     for (dtype, npy_dtype) in [("f16", "<f2"), ("bf16", "<u2"), ("e4m3", "|u1")] {
         meta["feat_dtype"] = dtype.into();
         fs::write(graph.join("meta.json"), meta.to_string()).unwrap();
         // Any bits of values around one.
-        let values = (0..4000 * 24_u32).flat_map(|i| {
+        let values = (0..SMALLER_NODES * 24).flat_map(|i| {
             let noise = (i.wrapping_mul(2_654_435_761) >> 22) as u16;
             match dtype {
                 "f16" => (0x3800 + noise).to_le_bytes().to_vec(),
@@ -235,7 +235,7 @@ fn narrow_tables_give_the_losses_of_the_cpu() {
                 _ => vec![0x30 + (noise & 0xf) as u8],
             }
         });
-        let bytes = [header(npy_dtype, &[4000, 24], false), values.collect()].concat();
+        let bytes = [header(npy_dtype, &[u64::from(SMALLER_NODES), 24], false), values.collect()].concat();
         fs::write(graph.join("feat.npy"), bytes).unwrap();
         for model in ["sage", "gcn"] {
             let options = format!("--epochs 1 --in-process --samplers 1 --model {model}");
@@ -303,7 +303,7 @@ fn slots_of_sums_are_smaller_and_the_rows_beside_them_are_told_and_bounded() {
 #[test]
 fn sums_where_the_slots_are_not_are_refused_with_the_other_way_and_auto_leaves_them_on_a_gpu() {
     let temp = directory();
-    small_graph(temp.path());
+    smaller_graph(temp.path());
     train(temp.path(), "x.jsonl", "--device cpu --epochs 1 --aggregate device")
         .run()
         .refuses(2, &["--aggregate device", "host memory", "--aggregate host"]);

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use crate::support::arrays::{npy, write_weights};
-use crate::support::runs::{Metrics, role_of, small_graph, train, wait_until};
+use crate::support::runs::{Metrics, role_of, small_graph, smaller_graph, train, wait_until};
 use crate::support::{self, Uvatrain, directory, uvatrain};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -319,18 +319,18 @@ fn on_gpu(directory: &Path, metrics: &str, extra: &str) -> Uvatrain {
 #[test]
 fn on_a_gpu_caches_and_its_own_sampler_change_nothing_but_the_way() {
     let temp = directory();
-    small_graph(temp.path());
+    smaller_graph(temp.path());
     train(temp.path(), "cpu.jsonl", "--device cpu --epochs 1 --seed 3").run().succeeds();
     let expected = computed(&temp.path().join("cpu.jsonl"));
     for (number, (options, samples_on_gpu)) in [
         ("--partition none --sampler gpu", true),
-        ("--partition none --sampler gpu --gpu-cache 250KiB", true),
-        ("--partition grid --sampler gpu --gpu-cache 100KiB", true),
-        ("--partition green --sampler gpu --gpu-cache 250KiB --cache-policy degree", true),
-        ("--partition none --sampler cpu --gpu-cache 100KiB", false),
-        ("--partition none --sampler cpu --gpu-cache 100KiB --cache-policy fifo --kernel shift", false),
-        ("--in-process --sampler gpu --gpu-cache 100KiB", true),
-        ("--partition none --sampler gpu --gather dma --gpu-cache 250KiB", true),
+        ("--partition none --sampler gpu --gpu-cache 75KiB", true),
+        ("--partition grid --sampler gpu --gpu-cache 30KiB", true),
+        ("--partition green --sampler gpu --gpu-cache 75KiB --cache-policy degree", true),
+        ("--partition none --sampler cpu --gpu-cache 30KiB", false),
+        ("--partition none --sampler cpu --gpu-cache 30KiB --cache-policy fifo --kernel shift", false),
+        ("--in-process --sampler gpu --gpu-cache 30KiB", true),
+        ("--partition none --sampler gpu --gather dma --gpu-cache 75KiB", true),
     ]
     .into_iter()
     .enumerate()
@@ -356,14 +356,14 @@ fn on_a_gpu_caches_and_its_own_sampler_change_nothing_but_the_way() {
 #[test]
 fn on_a_gpu_every_kind_of_sampler_trains_as_on_the_cpu_whoever_samples() {
     let temp = directory();
-    let graph = small_graph(temp.path());
+    let graph = smaller_graph(temp.path());
     let info = uvatrain(temp.path(), ["info", "graph", "--json"]).run().succeeds().json();
     write_weights(&graph, info["edges"].as_u64().expect("a count"));
     for (number, (kind, on_the_gpu)) in [
-        ("--sampler-kind labor --batch-dependency 3", "--sampler gpu --gpu-cache 250KiB"),
-        ("--sampler-kind weighted", "--sampler gpu --gpu-cache 250KiB --edge-ids"),
+        ("--sampler-kind labor --batch-dependency 3", "--sampler gpu --gpu-cache 75KiB"),
+        ("--sampler-kind weighted", "--sampler gpu --gpu-cache 75KiB --edge-ids"),
         ("--sampler-kind weighted --replace", "--sampler gpu --in-process"),
-        ("--sampler-kind walk --walk-length 3", "--sampler cpu --gpu-cache 250KiB"),
+        ("--sampler-kind walk --walk-length 3", "--sampler cpu --gpu-cache 75KiB"),
         ("--sampler-kind ladies --slot-bytes 1MiB", "--sampler cpu --in-process"),
     ]
     .into_iter()

@@ -150,6 +150,11 @@ pub(crate) fn loaded() -> &'static Functions {
 }
 
 impl Driver {
+    /// Whether this process has opened a driver.
+    pub fn is_loaded() -> bool {
+        matches!(DRIVER.get(), Some(Ok(_)))
+    }
+
     /// Opens and initialises the driver the first time. Later calls return the same result, refusals included: after
     /// cuInit has failed, only a new process can see a repaired driver.
     ///

@@ -16,30 +16,36 @@
 
 namespace uva_shim {
 
-thread_local Lane* current = nullptr;
-thread_local Index block_index, block_size, grid_size;
-
 namespace {
 
 constexpr unsigned LANES = 32;
 // Kernels keep little on the stack and call nothing deep; pages of it that are never touched cost nothing. The odd
 // number of cache lines behind the power of two puts the lanes' stacks into different sets of the cache.
 constexpr size_t STACK_BYTES = 64 * 1024 + 11 * 64;
+// In front of them: what their fibers find there.
+constexpr size_t HERE_BYTES = 4096;
+static_assert(sizeof(Here) <= HERE_BYTES && HERE_BYTES + LANES * STACK_BYTES <= STACKS_ALIGNMENT);
 
 // The stacks of one warp. Kept for the next warp, since mapping them costs more than most warps do.
 class Stacks {
  public:
-  Stacks() : memory_(mmap(nullptr, LANES * STACK_BYTES, PROT_READ | PROT_WRITE,
+  Stacks() : mapped_(mmap(nullptr, MAPPED_BYTES, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {
-    if (memory_ == MAP_FAILED) throw std::bad_alloc();
+    if (mapped_ == MAP_FAILED) throw std::bad_alloc();
+    const uintptr_t last = reinterpret_cast<uintptr_t>(mapped_) + STACKS_ALIGNMENT - 1;
+    begin_ = reinterpret_cast<char*>(last & ~(STACKS_ALIGNMENT - 1));
   }
-  ~Stacks() { munmap(memory_, LANES * STACK_BYTES); }
+  ~Stacks() { munmap(mapped_, MAPPED_BYTES); }
   Stacks(const Stacks&) = delete;
   Stacks& operator=(const Stacks&) = delete;
-  void* of(unsigned lane) const { return static_cast<char*>(memory_) + lane * STACK_BYTES; }
+  Here& here() const { return *reinterpret_cast<Here*>(begin_); }
+  void* of(unsigned lane) const { return begin_ + HERE_BYTES + lane * STACK_BYTES; }
 
  private:
-  void* memory_;
+  // Twice the alignment holds an aligned half.
+  static constexpr size_t MAPPED_BYTES = 2 * STACKS_ALIGNMENT;
+  void* mapped_;
+  char* begin_;
 };
 
 // Stacks that no warp uses: one set, unless a kernel makes all warps of a block wait for each other.
@@ -59,10 +65,9 @@ struct Warp {
   std::unique_ptr<Stacks> stacks;
 };
 
-namespace {
-
 struct Launch {
   const Launchable* kernel;
+  Index grid, block;
   void** arguments;
   AccessSink* sink;
   void* scheduler = nullptr;
@@ -70,27 +75,29 @@ struct Launch {
   std::vector<WarpAccess> accesses;
 };
 
-thread_local Launch* running = nullptr;
+namespace {
 
 // Goes to the next lane of the warp that has not finished; back to the scheduler when all have.
 void pass_on(Lane& me) {
   Warp& warp = *me.warp;
   if (warp.running == 0) {
-    switch_to(&me.context, running->scheduler);
+    switch_to(&me.context, here().launch->scheduler);
     return;
   }
   unsigned next = me.lane;
   do next = next + 1 == warp.count ? 0 : next + 1;
   while (warp.lanes[next].finished);
   if (next == me.lane) return;
-  current = &warp.lanes[next];
-  switch_to(&me.context, current->context);
+  Lane& other = warp.lanes[next];
+  here().current = &other;
+  switch_to(&me.context, other.context);
 }
 
 // A fiber begins here.
 void run_lane() {
-  running->kernel->call(running->arguments);
-  Lane& me = *current;
+  const Launch& launch = *here().launch;
+  launch.kernel->call(launch.arguments);
+  Lane& me = *here().current;
   me.finished = true;
   --me.warp->running;
   pass_on(me);
@@ -112,7 +119,7 @@ bool first_to_leave(const Lane& me) {
 }
 
 unsigned long long* meet(Operation operation, unsigned long long value, bool& first) {
-  Lane& me = *current;
+  Lane& me = *here().current;
   me.operation = operation;
   ++me.generation;
   unsigned long long* brought = me.warp->brought[me.generation & 1];
@@ -126,8 +133,9 @@ unsigned long long* meet(Operation operation, unsigned long long value, bool& fi
 
 void fail(const char* why) {
   // The fibers are abandoned where they stand: kernels own nothing.
-  running->error = why;
-  switch_to(&current->context, running->scheduler);
+  Launch& launch = *here().launch;
+  launch.error = why;
+  switch_to(&here().current->context, launch.scheduler);
   __builtin_unreachable();
 }
 
@@ -141,15 +149,16 @@ void sync_block() {
   meet(Operation::SyncBlock, 0, first);
   // The scheduler comes back to this lane when all warps of the block are here; the others are behind it in the ring.
   if (first) {
-    Lane& me = *current;
+    Lane& me = *here().current;
     me.warp->at_block_barrier = true;
-    switch_to(&me.context, running->scheduler);
+    switch_to(&me.context, here().launch->scheduler);
   }
 }
 
 void table_load(const void* address, unsigned bytes, bool wanted) {
   if (wanted) check_aligned(address, bytes);
-  AccessSink* sink = running->sink;
+  Launch& launch = *here().launch;
+  AccessSink* sink = launch.sink;
   if (sink == nullptr) return;
   const uint64_t at = reinterpret_cast<uint64_t>(address);
   // The bytes are the same for all lanes: they came to the same load. An address needs all 64 bits, so what is not
@@ -160,12 +169,12 @@ void table_load(const void* address, unsigned bytes, bool wanted) {
   WarpAccess access;
   access.count = 0;
   access.bytes = bytes;
-  for (unsigned lane = 0; lane < current->warp->count; ++lane) {
+  for (unsigned lane = 0; lane < here().current->warp->count; ++lane) {
     if (all[lane] == ~0ull || all[lane] + bytes <= sink->begin || all[lane] >= sink->end) continue;
     access.lane[access.count] = static_cast<uint8_t>(lane);
     access.address[access.count++] = all[lane];
   }
-  if (access.count != 0) running->accesses.push_back(access);
+  if (access.count != 0) launch.accesses.push_back(access);
 }
 
 void check_aligned(const void* address, unsigned long bytes) {
@@ -182,27 +191,29 @@ void breathe() { sched_yield(); }
 namespace {
 
 // Lets a warp run until it ends or waits for the block.
-void resume(Warp& warp) {
+void resume(Launch& launch, Warp& warp) {
   warp.at_block_barrier = false;
   unsigned first = 0;
   while (warp.lanes[first].finished) ++first;
-  current = &warp.lanes[first];
-  switch_to(&running->scheduler, current->context);
+  warp.stacks->here().current = &warp.lanes[first];
+  switch_to(&launch.scheduler, warp.lanes[first].context);
 }
 
-void begin(Warp& warp, unsigned index, unsigned threads) {
+void begin(Launch& launch, Index block, Warp& warp, unsigned index, unsigned threads) {
   if (spare_stacks.empty()) {
     warp.stacks = std::make_unique<Stacks>();
   } else {
     warp.stacks = std::move(spare_stacks.back());
     spare_stacks.pop_back();
   }
+  warp.stacks->here() = {nullptr, &launch, block, launch.block, launch.grid};
   warp.count = threads - index * LANES < LANES ? threads - index * LANES : LANES;
   warp.running = warp.count;
   for (unsigned lane = 0; lane < warp.count; ++lane) {
     const unsigned thread = index * LANES + lane;
     Lane& it = warp.lanes[lane];
-    it.thread = {thread % block_size.x, thread / block_size.x % block_size.y, thread / block_size.x / block_size.y};
+    const Index size = launch.block;
+    it.thread = {thread % size.x, thread / size.x % size.y, thread / size.x / size.y};
     it.lane = lane;
     it.finished = false;
     it.operation = Operation::None;
@@ -212,19 +223,19 @@ void begin(Warp& warp, unsigned index, unsigned threads) {
   }
 }
 
-void run_block(std::vector<Warp>& warps, unsigned threads) {
+void run_block(Launch& launch, Index block, std::vector<Warp>& warps, unsigned threads) {
   std::vector<bool> ended(warps.size(), false);
   size_t left = warps.size();
-  for (bool first_round = true; left != 0 && running->error == nullptr; first_round = false) {
-    for (size_t index = 0; index < warps.size() && running->error == nullptr; ++index) {
+  for (bool first_round = true; left != 0 && launch.error == nullptr; first_round = false) {
+    for (size_t index = 0; index < warps.size() && launch.error == nullptr; ++index) {
       Warp& warp = warps[index];
       if (ended[index]) continue;
       if (first_round) {
         warp.checked = 0;
-        begin(warp, static_cast<unsigned>(index), threads);
+        begin(launch, block, warp, static_cast<unsigned>(index), threads);
       }
-      resume(warp);
-      if (running->error != nullptr || warp.running == 0) {
+      resume(launch, warp);
+      if (launch.error != nullptr || warp.running == 0) {
         ended[index] = true;
         --left;
         spare_stacks.push_back(std::move(warp.stacks));
@@ -240,27 +251,24 @@ void run_block(std::vector<Warp>& warps, unsigned threads) {
 const char* run(const Launchable& kernel, Index grid, Index block, void** arguments, AccessSink* sink) {
   Launch launch;
   launch.kernel = &kernel;
+  launch.grid = grid;
+  launch.block = block;
   launch.arguments = arguments;
   launch.sink = sink;
-  running = &launch;
-  grid_size = grid;
-  block_size = block;
   const unsigned threads = block.x * block.y * block.z;
   try {
     std::vector<Warp> warps((threads + LANES - 1) / LANES);
-    for (block_index.z = 0; block_index.z < grid.z; ++block_index.z)
-      for (block_index.y = 0; block_index.y < grid.y; ++block_index.y)
-        for (block_index.x = 0; block_index.x < grid.x; ++block_index.x) {
+    for (Index at = {0, 0, 0}; at.z < grid.z; ++at.z)
+      for (at.y = 0; at.y < grid.y; ++at.y)
+        for (at.x = 0; at.x < grid.x; ++at.x) {
           if (launch.error != nullptr) break;
-          run_block(warps, threads);
+          run_block(launch, at, warps, threads);
           for (const WarpAccess& access : launch.accesses) sink->take(sink->owner, &access);
           launch.accesses.clear();
         }
   } catch (const std::bad_alloc&) {
     launch.error = "no memory for the stacks of a warp";
   }
-  running = nullptr;
-  current = nullptr;
   return launch.error;
 }
 

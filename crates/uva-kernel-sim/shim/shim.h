@@ -41,8 +41,23 @@ struct Lane {
   void* context;
 };
 
-extern thread_local Lane* current;
-extern thread_local Index block_index, block_size, grid_size;
+struct Launch;
+
+// What the fibers of a warp know. It lies where the memory of their stacks begins, so that a fiber finds it by its stack
+// pointer: kernels ask for it all the time, and a thread_local of a shared library costs a call.
+struct Here {
+  Lane* current;
+  Launch* launch;
+  Index block_index, block_size, grid_size;
+};
+
+// The stacks of a warp begin at a multiple of this.
+constexpr uintptr_t STACKS_ALIGNMENT = uintptr_t{4} << 20;
+
+// To be called on a fiber only.
+inline Here& here() {
+  return *reinterpret_cast<Here*>(reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) & ~(STACKS_ALIGNMENT - 1));
+}
 
 // Brings `value`, waits for all lanes of the warp, and returns what they brought, valid until the second next
 // operation.
@@ -61,10 +76,10 @@ inline void check_mask(unsigned mask) {
 
 }  // namespace uva_shim
 
-#define threadIdx (uva_shim::current->thread)
-#define blockIdx (uva_shim::block_index)
-#define blockDim (uva_shim::block_size)
-#define gridDim (uva_shim::grid_size)
+#define threadIdx (uva_shim::here().current->thread)
+#define blockIdx (uva_shim::here().block_index)
+#define blockDim (uva_shim::here().block_size)
+#define gridDim (uva_shim::here().grid_size)
 
 template <class T>
 T __shfl_sync(unsigned mask, T value, int from) {
@@ -79,13 +94,13 @@ T __shfl_sync(unsigned mask, T value, int from) {
 
 template <class T>
 T __shfl_up_sync(unsigned mask, T value, unsigned by) {
-  const unsigned lane = uva_shim::current->lane;
+  const unsigned lane = uva_shim::here().current->lane;
   return __shfl_sync(mask, value, lane >= by ? (int)(lane - by) : (int)lane);
 }
 
 template <class T>
 T __shfl_down_sync(unsigned mask, T value, unsigned by) {
-  const unsigned lane = uva_shim::current->lane;
+  const unsigned lane = uva_shim::here().current->lane;
   return __shfl_sync(mask, value, lane + by < 32 ? (int)(lane + by) : (int)lane);
 }
 

@@ -8,6 +8,7 @@
 //!   [end by name](end_with_the_files_name) where one is made shorter
 //! - [shared regions](SharedRegion) (sealed memfds), and [bytes that are written once](FrozenBytes)
 //! - [pages](ZeroedPages) for random reads
+//! - the [end](end_at_once) of a process without destructors of libraries
 //! - the [hand-over](handover) of file descriptors between processes, and [pidfds](pidfd)
 //! - what a child does [between fork and exec](spawn)
 //! - the [ring of slots](ring) through which batches flow
@@ -19,6 +20,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 pub mod control;
+mod end;
 mod file_state;
 pub mod files;
 pub mod frozen;
@@ -34,6 +36,7 @@ pub mod spawn;
 mod zeroed_pages;
 
 pub use control::ControlPage;
+pub use end::end_at_once;
 pub use file_state::FileState;
 pub use frozen::FrozenBytes;
 pub use huge_share::huge_share;

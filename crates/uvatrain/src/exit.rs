@@ -14,7 +14,6 @@
 use std::fmt;
 use std::io;
 use std::path::Path;
-use std::process::ExitCode;
 
 use uva_bench::MeasureError;
 use uva_graph::GraphError;
@@ -143,18 +142,18 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<Code> {
     error.is::<SampleError>().then_some(Code::BadInput)
 }
 
-/// Turns the result of `main` into an exit code, and prints the error, if any, as one line on stderr.
+/// Turns the result of a command into an exit code, and prints the error, if any, as one line on stderr.
 ///
 /// A reader that closes our stdout (`uvatrain info DATA | head -1`) has read enough, so a broken pipe is a quiet
 /// success, as with tools that SIGPIPE ends. Rust ignores SIGPIPE, so it arrives here as a write error.
-pub fn conclude(result: anyhow::Result<()>) -> ExitCode {
+pub fn conclude(result: anyhow::Result<()>) -> u8 {
     match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Ok(()) => 0,
+        Err(error) if is_broken_pipe(&error) => 0,
         Err(error) => {
             // A closed stderr cannot be helped; the exit code still reports the failure.
             out::say(&format!("uvatrain: {}", line(&error)));
-            ExitCode::from(code_of(&error) as u8)
+            code_of(&error) as u8
         }
     }
 }

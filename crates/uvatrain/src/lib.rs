@@ -23,30 +23,37 @@ use config::Asked;
 pub use models::Models;
 /// The program `uvatrain`: does what the command line asks for.
 pub fn program() -> ExitCode {
-    run(None)
+    ExitCode::from(run(None))
 }
 
 /// The program `uvatrain-consumer`: the role that trains, its probe, `train` with all roles as threads, and what a trained
 /// model does.
+///
+/// Destructors of libtorch take 0.2 s at a process's end, a third of what loading it takes, to free what the end frees
+/// anyway. They are left out, but not where a GPU's driver is loaded: it ends its own work in such a destructor.
 pub fn consumer_program(models: Models) -> ExitCode {
-    match std::env::args_os().nth(1).as_deref().and_then(|word| word.to_str()) {
+    let code = match std::env::args_os().nth(1).as_deref().and_then(|word| word.to_str()) {
         Some("consumer" | "probe" | "train" | "predict" | "evaluate") => run(Some(models)),
         Some("--version") => exit::conclude(ui::out::script(&format!("{}\n", commands::trainer::identity()))),
         _ => {
             ui::out::say("uvatrain-consumer: started by `uvatrain train`, not by hand");
-            ExitCode::from(exit::Code::BadInput as u8)
+            exit::Code::BadInput as u8
         }
+    };
+    if !uva_cuda::Driver::is_loaded() {
+        uva_mem::end_at_once(code);
     }
+    ExitCode::from(code)
 }
 
-fn run(models: Option<Models>) -> ExitCode {
+fn run(models: Option<Models>) -> u8 {
     ui::log::install();
     errors_for_files_that_may_not_grow();
     // If it is refused, a read behind the end of a file made shorter ends the process by SIGBUS, without the file's name.
     let _ = uva_mem::end_with_the_files_name();
     let asked = match config::parse(std::env::args_os().collect()) {
         Ok(asked) => asked,
-        Err(refusal) => return ExitCode::from(refusal.say()),
+        Err(refusal) => return refusal.say(),
     };
     exit::conclude(match asked {
         Asked::Command(cli) => commands::run(cli.command, models),
