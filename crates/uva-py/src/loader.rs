@@ -18,6 +18,7 @@ use uva_runtime::consumer::{BatchStream, PassCursor, StreamSetup, decide_here};
 use uva_runtime::options::Part;
 use uva_runtime::planning::Budget;
 use uva_runtime::ranks::Ranks;
+use uva_runtime::schedule::Schedule;
 use uva_runtime::seed_order::{AskedOrder, MadeOrder};
 use uva_runtime::spec::{OptionValue, Options, Purpose};
 use uva_runtime::{InputNodes, LoaderOptions, RuntimeError};
@@ -46,7 +47,7 @@ pub struct Source {
     waiting: Mutex<Option<ThreadId>>,
     dataset: Arc<Graph>,
     /// Batches of a pass over each split.
-    batches: [u64; 3],
+    schedule: Schedule,
     options: LoaderOptions,
     /// Batches handed out that did not fit the static shapes.
     unpadded: AtomicU64,
@@ -82,7 +83,7 @@ impl Source {
         (options.shapes, options.slot_room) = (stream.shapes().cloned(), stream.slot_room());
         options.made_order = stream.made_order().cloned();
         let dataset = Arc::clone(stream.dataset());
-        let batches = Split::ALL.map(|split| stream.batches(split));
+        let schedule = *stream.schedule();
         let simulated = || Driver::load().is_ok_and(Driver::device_memory_is_host_memory);
         let device = backend.device_slots().map(|cuda| cuda.ordinal).filter(|_| !simulated());
         Self {
@@ -91,7 +92,7 @@ impl Source {
             closing: AtomicBool::new(false),
             waiting: Mutex::new(None),
             dataset,
-            batches,
+            schedule,
             options,
             unpadded: AtomicU64::new(0),
             oversized: AtomicU64::new(0),
@@ -172,8 +173,9 @@ impl Open {
     /// once. A tensor that holds a slot then blocks all batches in flight.
     fn goes_on_at(&self, place: PassCursor) -> bool {
         self.last.is_some_and(|last| {
-            (last.split, last.epoch) == (place.split, place.epoch) && last.batch + 1 == place.batch
-                || last.batch + 1 == self.stream.batches(last.split) && place.batch == 0
+            PassCursor { batch: last.batch + 1, ..last } == place
+                || last.batch + 1 == self.stream.schedule().batches_from(last.split, last.first)
+                    && place.batch == 0
         })
     }
 
@@ -228,23 +230,26 @@ impl Drop for Source {
 
 #[pymethods]
 impl Source {
-    /// Waits for a batch: number `batch` of this rank's in the epoch. None behind the last.
+    /// Waits for a batch: number `batch` of this rank's in the pass that begins at batch `first` of the epoch. None behind
+    /// the last.
     ///
     /// stream: torch's current stream of the GPU that batches are on.
     /// last_try: slots that are still held will stay so, and what can be done about it is done.
-    #[pyo3(signature = (split, epoch, batch, stream=None, last_try=false))]
+    #[pyo3(signature = (split, epoch, first, batch, stream=None, last_try=false))]
+    #[expect(clippy::too_many_arguments, reason = "a place, and how it is waited for")]
     fn next(
         &self,
         py: Python<'_>,
         split: &str,
         epoch: u32,
+        first: u64,
         batch: u64,
         stream: Option<u64>,
         last_try: bool,
     ) -> PyResult<Option<Batch>> {
         self.check_process()?;
         stay_where_the_interpreter_ends(py);
-        let place = PassCursor { split: split_named(split)?, epoch, batch };
+        let place = PassCursor { split: split_named(split)?, epoch, first, batch };
         let mut guard = self.open()?;
         let open = guard.as_mut().ok_or_else(closed)?;
         open.order_on(stream);
@@ -282,9 +287,11 @@ impl Source {
             return Err(raised);
         }
         match received {
-            Ok(None) if batch < self.batches[place.split as usize] => Err(PyKeyboardInterrupt::new_err(
-                "the launcher asks this process to come to its end: no more batches",
-            )),
+            Ok(None) if batch < self.schedule.batches_from(place.split, first) => {
+                Err(PyKeyboardInterrupt::new_err(
+                    "the launcher asks this process to come to its end: no more batches",
+                ))
+            }
             Ok(None) => Ok(None),
             Ok(Some(received)) => {
                 if self.options.shapes.is_some() && !received.is_padded() {
@@ -315,7 +322,7 @@ impl Source {
         let open = guard.as_mut().ok_or_else(closed)?;
         py.detach(|| {
             let mut steps = Vec::new();
-            open.stream.go_to(PassCursor { split, epoch, batch: first });
+            open.stream.go_to(PassCursor { split, epoch, first: 0, batch: first });
             for _ in 0..batches {
                 let begin = std::time::Instant::now();
                 let received = open.stream.next_batch(&|| self.closing.load(Ordering::Relaxed)).or_raise()?;
@@ -328,8 +335,9 @@ impl Source {
         })
     }
 
-    /// Ends the pass over an epoch, behind its last batch: where others have one more, they get their rows.
-    fn end_pass(&self, py: Python<'_>, split: &str, epoch: u32) -> PyResult<()> {
+    /// Ends the pass that began at batch `first` of an epoch, behind its last batch: where others have one more, they get
+    /// their rows.
+    fn end_pass(&self, py: Python<'_>, split: &str, epoch: u32, first: u64) -> PyResult<()> {
         let split = split_named(split)?;
         if self.exchange.is_none() {
             return Ok(());
@@ -340,7 +348,7 @@ impl Source {
         let signals = Signals::default();
         let ended = py.detach(|| {
             let interrupted = || self.closing.load(Ordering::Relaxed) || signals.end_the_wait();
-            open.stream.end_pass(split, epoch, &interrupted)
+            open.stream.end_pass(PassCursor { split, epoch, first, batch: 0 }, &interrupted)
         });
         if let Some(raised) = signals.raised() {
             return Err(raised);
@@ -348,9 +356,15 @@ impl Source {
         ended.map_err(|error| self.error(error))
     }
 
-    /// Batches of this rank in a pass over the split.
-    fn batches(&self, split: &str) -> PyResult<u64> {
-        Ok(self.batches[split_named(split)? as usize])
+    /// Batches of this rank in a pass over the split that begins at batch `first` of the epoch.
+    #[pyo3(signature = (split, first=0))]
+    fn batches(&self, split: &str, first: u64) -> PyResult<u64> {
+        Ok(self.schedule.batches_from(split_named(split)?, first))
+    }
+
+    /// Batches of all ranks in a pass over the split.
+    fn all_batches(&self, split: &str) -> PyResult<u64> {
+        Ok(self.schedule.all_batches(split_named(split)?))
     }
 
     /// The GPU that batches are on; None where they are in host memory.
@@ -485,6 +499,14 @@ impl Source {
         }
         told.set_item("world_size", options.part.of)?;
         Ok(told)
+    }
+
+    /// What a checkpoint's training has to share with these batches, as JSON: docs/checkpoints.md has its fields.
+    #[getter]
+    fn fingerprint(&self) -> String {
+        let mut fields = self.options.fingerprint();
+        fields.insert("dataset".to_owned(), self.dataset.fingerprint().into());
+        serde_json::Value::Object(fields).to_string()
     }
 
     /// Ends the threads. Tensors that are left keep their memory.

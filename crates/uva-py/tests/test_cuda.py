@@ -128,7 +128,7 @@ def refused(**arguments):
 
 loader = uvatrain.Loader(sys.argv[1], device="cuda", fanouts=(4, 3), batch_size=64)
 # As torch's default stream on a GPU would be named.
-batch = loader._source.next("train", 0, 0, 0)
+batch = loader._source.next("train", 0, 0, 0, 0)
 array = batch.array("x")
 assert array.__dlpack_device__() == (2, 0)
 capsule = array.__dlpack__(stream=1)

@@ -93,7 +93,6 @@ def test_a_state_loaded_in_the_middle_ends_the_iteration(loader, epochs):
         dict(sampler_kind="walk"),
         dict(sampler_kind="ppr"),
         dict(split="valid"),
-        dict(rank=0, world_size=2),
     ],
 )
 def test_a_state_of_other_options_is_refused_by_name(graph, loader, other):
@@ -127,15 +126,95 @@ def test_a_rank_resumes_from_the_state_of_another(graph):
     assert hashes(ranks[1]) == expected
 
 
+@pytest.mark.parametrize(("before", "steps", "after"), [(2, 4, 3), (3, 1, 2), (1, 7, 4), (4, 2, 1), (2, 9, 1)])
+def test_another_number_of_ranks_goes_on_with_the_batches_that_are_left(graph, before, steps, after):
+    options = {**OPTIONS, "batch_size": 16}
+    with uvatrain.Loader(graph, **options) as whole:
+        # 19 in an epoch.
+        expected = [hashes(whole) for _ in range(3)]
+
+    def ranks(count):
+        return [uvatrain.Loader(graph, **options, rank=rank, world_size=count) for rank in range(count)]
+
+    def of_epoch(loaders, places):
+        return {batch.index: batch.hash for loader in loaders for batch, _ in zip(loader, places(loader))}
+
+    first = ranks(before)
+    of_epoch(first, lambda loader: range(len(loader)))
+    seen, states = {}, []
+    for loader in first:
+        for _, batch in zip(range(steps), loader):
+            seen[batch.index] = batch.hash
+            state = loader.state_dict()
+        states.append(state)
+    assert all(state == states[0] for state in states) and states[0]["epoch"] == 1
+
+    then = ranks(after)
+    left = {}
+    for loader in then:
+        loader.load_state_dict(states[0])
+        iteration = iter(loader)
+        # Behind the last step of an epoch nothing is left of it, even if fewer ranks would find batches there.
+        expected_steps = (19 - before * steps) // after if steps < 19 // before else 0
+        assert iteration.__length_hint__() == expected_steps
+        for number, batch in enumerate(iteration, 1):
+            left[batch.index] = batch.hash
+            # Its own states are those of any loader.
+            resumed = loader.state_dict()
+            assert (resumed["version"], resumed["first"], resumed["batch"]) == (2, before * steps, number)
+        assert loader.epoch == 2
+    assert not seen.keys() & left.keys()
+    assert sorted({**seen, **left}) == list(range(before * steps + expected_steps * after))
+    assert all(expected[1][index] == hash for index, hash in {**seen, **left}.items())
+    # The next epoch is divided from its beginning.
+    assert of_epoch(then, lambda loader: range(1)) == dict(enumerate(expected[2][:after]))
+    # A state of one that went on is loaded by a third number of ranks.
+    if expected_steps:
+        with uvatrain.Loader(graph, **options) as one:
+            one.load_state_dict({**states[0], "version": 2, "first": before * steps, "batch": 0, "world_size": after})
+            assert next(iter(one)).hash == expected[1][before * steps]
+    for loader in first + then:
+        loader.close()
+
+
+def test_a_validation_that_other_ranks_began_is_gone_on_with(graph):
+    options = {**OPTIONS, "batch_size": 8, "split": "valid"}
+    with uvatrain.Loader(graph, **options) as whole:
+        # 9 batches: of two ranks, the first has one more.
+        expected = hashes(whole)
+    with uvatrain.Loader(graph, **options, rank=0, world_size=2) as two:
+        for _ in zip(range(2), two):
+            state = two.state_dict()
+    found = {}
+    for rank in range(3):
+        with uvatrain.Loader(graph, **options, rank=rank, world_size=3) as loader:
+            loader.load_state_dict(state)
+            found |= {batch.index: batch.hash for batch in loader}
+    assert sorted(found) == [4, 5, 6, 7, 8] and all(expected[index] == hash for index, hash in found.items())
+
+
+def test_an_order_that_depends_on_the_number_of_ranks_is_not_gone_on_with(graph):
+    options = {**OPTIONS, "seed_order": "proximity"}
+    with uvatrain.Loader(graph, **options) as loader:
+        state = loader.state_dict()
+        loader.load_state_dict(state)
+    with uvatrain.Loader(graph, **options, rank=0, world_size=2) as loader:
+        with pytest.raises(ValueError, match="it is of 1 ranks and there are 2.*proximity:3"):
+            loader.load_state_dict(state)
+
+
 @pytest.mark.parametrize(
     ("wrong", "error", "message"),
     [
         (None, ValueError, "no state"),
         ({}, ValueError, "no state"),
-        (dict(version=2), ValueError, "version 2"),
+        (dict(version=3), ValueError, "version 3"),
         (dict(batch=6), ValueError, "batch 6"),
         (dict(batch=-1), ValueError, "batch -1"),
         (dict(batch="1"), ValueError, "batch '1'"),
+        (dict(first=6), ValueError, "first 6"),
+        (dict(world_size=0), ValueError, "world_size 0"),
+        (dict(world_size=2, batch=3), ValueError, "batch 3"),
         (dict(epoch=-1), ValueError, "epoch -1"),
         (dict(epoch=None), TypeError, "NoneType"),
     ],

@@ -64,14 +64,18 @@ impl StreamSetup {
     }
 }
 
-/// A batch's position, counted within this part.
+/// A batch's position in a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassCursor {
     /// The split.
     pub split: Split,
     /// The epoch.
     pub epoch: u32,
-    /// The batch, from 0; the number of batches stands for the position after the last.
+    /// The batch of the epoch at which the pass begins, in all parts together: 0, unless another number of parts has used
+    /// those before.
+    pub first: u64,
+    /// The batch, from 0, counted within this part and this pass; the number of batches stands for the position after the
+    /// last.
     pub batch: u64,
 }
 
@@ -175,7 +179,7 @@ impl BatchStream {
 
     /// Over roles that were started with [`steered`] passes.
     pub fn over(runtime: Runtime, main: Split) -> Self {
-        let next = PassCursor { split: main, epoch: 0, batch: 0 };
+        let next = PassCursor { split: main, epoch: 0, first: 0, batch: 0 };
         Self { runtime, main, validate: false, next, attachment: None }
     }
 
@@ -270,7 +274,7 @@ impl BatchStream {
             attachment.asked()?;
         }
         let place = self.next;
-        if place.batch >= self.batches(place.split) {
+        if place.batch >= self.schedule().batches_from(place.split, place.first) {
             return Ok(None);
         }
         // A wait checks for a stop. A consumer slower than the roles never waits, so check here too.
@@ -291,10 +295,9 @@ impl BatchStream {
         place: PassCursor,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<Option<Batch>, RuntimeError> {
-        let part = self.runtime.options().part;
+        let number = self.schedule().number(place.first, place.batch);
         let is_it = |key: uva_sample::BatchKey| {
-            (key.split, key.epoch) == (place.split, place.epoch)
-                && u64::from(key.batch) == place.batch * u64::from(part.of) + u64::from(part.index)
+            (key.split, key.epoch) == (place.split, place.epoch) && u64::from(key.batch) == number
         };
         if !self.runtime.upcoming().is_some_and(is_it) {
             self.runtime.turn_to(self.order_from(place), interrupted)?;
@@ -309,7 +312,7 @@ impl BatchStream {
             validate: self.validate,
             split: place.split,
             epoch: place.epoch,
-            batch: u32::try_from(place.batch).unwrap_or(u32::MAX),
+            batch: u32::try_from(self.schedule().position(place.first, place.batch)).unwrap_or(u32::MAX),
             // No sampler can name a batch of a later epoch.
             epochs: MAX_EPOCH + 1,
             then_end: false,
@@ -321,18 +324,20 @@ impl BatchStream {
     ///
     /// # Errors
     /// As [`next_batch`](Self::next_batch).
+    ///
+    /// The pass is that of `place`, whose batch is not looked at.
     pub fn end_pass(
         &mut self,
-        split: Split,
-        epoch: u32,
+        place: PassCursor,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(), RuntimeError> {
-        let batch = self.batches(split);
-        if self.schedule().steps(split) == batch {
+        let PassCursor { split, first, .. } = place;
+        let batch = self.schedule().batches_from(split, first);
+        if self.schedule().steps_from(split, first) == batch {
             return Ok(());
         }
         if !self.runtime.is_beside(split) {
-            let order = self.order_from(PassCursor { split, epoch, batch });
+            let order = self.order_from(PassCursor { batch, ..place });
             self.runtime.turn_to(order, interrupted)?;
         }
         self.runtime.pass_beside(split, interrupted)

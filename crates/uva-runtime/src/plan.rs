@@ -154,7 +154,7 @@ impl RunPlan {
         }
         let schedule = Schedule::new(passes, options.part, [train, valid, test]);
         let schedule = match dataset.own_rows() {
-            Some(_) => schedule.in_step([train, valid, test]),
+            Some(_) => schedule.in_step(),
             None => schedule,
         };
         Ok(Self {

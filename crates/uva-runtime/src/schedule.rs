@@ -23,7 +23,8 @@
 //!
 //! Where several processes divide an epoch ([`Part`]), the numbers count the batches of one part; the keys are those of
 //! the whole epoch. Where they also exchange rows, a pass has as many sequence numbers in each part
-//! ([`Schedule::in_step`]).
+//! ([`Schedule::in_step`]). A pass may begin at any batch of the epoch, since other numbers of parts may have used those
+//! before: part `i` then has the batches `first + i`, `first + i + parts`, and so on.
 
 use serde::{Deserialize, Serialize};
 use uva_graph::Split;
@@ -55,7 +56,7 @@ pub struct Order {
     pub split: Split,
     /// The epoch of the first batch.
     pub epoch: u32,
-    /// The first batch, counted within this part.
+    /// The batch of the epoch at which the first pass begins, in all parts together.
     pub batch: u32,
     /// Where the order ends: before the epoch with this number.
     pub epochs: u32,
@@ -119,12 +120,11 @@ impl Turn {
 pub struct Schedule {
     passes: Passes,
     part: Part,
-    /// This part's batches of a pass over each split.
-    batches: [u64; 3],
-    /// Sequence numbers of a pass over each split, where parts go in step; `None`: as many as batches. No launcher starts
-    /// such a run.
+    /// Batches of a pass over each split, all parts together.
+    all: [u64; 3],
+    /// Whether passes have as many sequence numbers in each part. No launcher starts such a run.
     #[serde(skip)]
-    steps: Option<[u64; 3]>,
+    in_step: bool,
 }
 
 impl Schedule {
@@ -133,44 +133,73 @@ impl Schedule {
     /// Every part has the same number of training batches; the few left over belong to no part. Of the other splits no
     /// batch is left out.
     pub fn new(passes: Passes, part: Part, batches: [usize; 3]) -> Self {
-        let (index, of) = (u64::from(part.index), u64::from(part.of.max(1)));
-        let share = |split: Split| {
-            let all = batches[split as usize] as u64;
-            if split == Split::Train { all / of } else { (all + of - 1 - index.min(of - 1)) / of }
-        };
-        let batches = [share(Split::Train), share(Split::Valid), share(Split::Test)];
-        Self { passes, part, batches, steps: None }
+        Self { passes, part, all: batches.map(|batches| batches as u64), in_step: false }
     }
 
     /// The same with passes of as many sequence numbers in every part, that of the one with most batches.
-    /// `batches` are those of [`new`](Self::new).
     #[must_use]
-    pub fn in_step(mut self, batches: [usize; 3]) -> Self {
-        // The first part has the most.
-        let first = Self::new(self.passes, Part { index: 0, ..self.part }, batches);
-        self.steps = Some(first.batches);
-        self
+    pub fn in_step(self) -> Self {
+        Self { in_step: true, ..self }
     }
 
     /// Sequence numbers of a pass over the split.
     pub fn steps(&self, split: Split) -> u64 {
-        self.steps.map_or(self.batches(split), |steps| steps[split as usize])
+        self.steps_from(split, 0)
     }
 
-    /// The same with at most so many training batches an epoch, where this process trains beside others that have no more.
+    /// The same of a pass that begins at this batch of the epoch.
+    pub fn steps_from(&self, split: Split, first: u64) -> u64 {
+        // The first part has the most.
+        self.share(split, first, if self.in_step { 0 } else { self.part.index })
+    }
+
+    /// The same schedule with at most so many training batches an epoch in each part, where this process trains beside
+    /// others that have no more.
     #[must_use]
     pub fn with_at_most(mut self, train: u64) -> Self {
-        let batches = &mut self.batches[Split::Train as usize];
-        *batches = train.min(*batches);
-        if let Some(steps) = &mut self.steps {
-            steps[Split::Train as usize] = *batches;
-        }
+        let most = train.saturating_mul(self.parts());
+        let all = &mut self.all[Split::Train as usize];
+        *all = most.min(*all);
         self
+    }
+
+    /// Batches of a pass over the split, all parts together.
+    pub fn all_batches(&self, split: Split) -> u64 {
+        self.all[split as usize]
     }
 
     /// Batches of a pass over the split, in this part.
     pub fn batches(&self, split: Split) -> u64 {
-        self.batches[split as usize]
+        self.batches_from(split, 0)
+    }
+
+    /// The same of a pass that begins at this batch of the epoch.
+    pub fn batches_from(&self, split: Split, first: u64) -> u64 {
+        self.share(split, first, self.part.index)
+    }
+
+    /// The batches from `first` on that this part has.
+    fn share(&self, split: Split, first: u64, part: u32) -> u64 {
+        let (left, parts) = (self.all_batches(split).saturating_sub(first), self.parts());
+        if split == Split::Train {
+            left / parts
+        } else {
+            left.saturating_sub(u64::from(part)).div_ceil(parts)
+        }
+    }
+
+    fn parts(&self) -> u64 {
+        u64::from(self.part.of.max(1))
+    }
+
+    /// The batch of the epoch at which all parts are when this one has had `batches` of a pass that began at `first`.
+    pub fn position(&self, first: u64, batches: u64) -> u64 {
+        first.saturating_add(batches.saturating_mul(self.parts()))
+    }
+
+    /// The number in its epoch of this part's batch that follows `batches` others of a pass that began at `first`.
+    pub fn number(&self, first: u64, batches: u64) -> u64 {
+        self.position(first, batches).saturating_add(u64::from(self.part.index))
     }
 
     /// Training batches an epoch.
@@ -188,7 +217,7 @@ impl Schedule {
 
     /// The number of a batch in its pass, in this part.
     pub fn in_epoch(&self, key: BatchKey) -> u64 {
-        u64::from(key.batch / self.part.of.max(1))
+        u64::from(key.batch) / self.parts()
     }
 
     /// Training batches of the run, in this part, if nothing ends it early.
@@ -221,8 +250,8 @@ impl Schedule {
             validate,
             split: Split::Train,
             epoch: start.epoch,
-            // A cursor after an epoch's last training batch is before its validation: see `within`.
-            batch: start.batch,
+            // A cursor after an epoch's last training batch is before its validation: the first pass has no step then.
+            batch: self.position(0, u64::from(start.batch)).try_into().unwrap_or(u32::MAX),
             epochs,
             then_end: false,
         })
@@ -276,40 +305,48 @@ impl Schedule {
         self.steps(order.main) + validation
     }
 
-    /// The offset in its epoch at which an order begins.
-    fn within(&self, order: &Order) -> u64 {
-        let before = if order.split == order.main { 0 } else { self.steps(order.main) };
-        before + u64::from(order.batch)
+    /// Steps of an order's first pass, which may begin within its split.
+    fn first_pass(&self, order: &Order) -> u64 {
+        self.steps_from(order.split, u64::from(order.batch))
+    }
+
+    /// The offset in its epoch of what follows an order's first pass.
+    fn behind_first_pass(&self, order: &Order) -> u64 {
+        if order.split == order.main { self.steps(order.main) } else { self.epoch_batches(order) }
     }
 
     /// How many batches an order has.
     fn length(&self, order: &Order) -> u64 {
         if order.has_one_pass() {
-            return self.steps(order.split).saturating_sub(u64::from(order.batch));
+            return self.first_pass(order);
         }
-        let epochs = u64::from(order.epochs.saturating_sub(order.epoch));
-        (epochs * self.epoch_batches(order)).saturating_sub(self.within(order))
+        match u64::from(order.epochs.saturating_sub(order.epoch)) {
+            0 => 0,
+            epochs => {
+                self.first_pass(order) + epochs * self.epoch_batches(order) - self.behind_first_pass(order)
+            }
+        }
     }
 
     /// The item at this offset of an order.
     fn at(&self, order: &Order, offset: u64) -> Item {
-        let (split, epoch, batch) = if order.has_one_pass() {
-            (order.split, order.epoch, u64::from(order.batch) + offset)
-        } else {
-            let absolute = self.within(order) + offset;
-            let (epochs, within) =
-                (absolute / self.epoch_batches(order), absolute % self.epoch_batches(order));
-            let epoch = order.epoch + epochs as u32;
-            match within.checked_sub(self.steps(order.main)) {
-                None => (order.main, epoch, within),
-                Some(batch) => (Split::Valid, epoch, batch),
+        let (split, epoch, first, batch) = match offset.checked_sub(self.first_pass(order)) {
+            None => (order.split, order.epoch, u64::from(order.batch), offset),
+            Some(behind) => {
+                let absolute = self.behind_first_pass(order) + behind;
+                let (epochs, within) =
+                    (absolute / self.epoch_batches(order), absolute % self.epoch_batches(order));
+                let epoch = order.epoch + epochs as u32;
+                match within.checked_sub(self.steps(order.main)) {
+                    None => (order.main, epoch, 0, within),
+                    Some(batch) => (Split::Valid, epoch, 0, batch),
+                }
             }
         };
-        if batch >= self.batches(split) {
+        if batch >= self.batches_from(split, first) {
             return Item::Beside(split);
         }
-        let batch = batch * u64::from(self.part.of) + u64::from(self.part.index);
-        Item::Batch(BatchKey { split, epoch, batch: batch as u32 })
+        Item::Batch(BatchKey { split, epoch, batch: self.number(first, batch) as u32 })
     }
 }
 
@@ -455,7 +492,7 @@ mod tests {
             .map(|index| {
                 let passes = Passes { steered: true, ..Passes::default() };
                 let plain = Schedule::new(passes, Part { index, of }, batches);
-                (plain, plain.in_step(batches))
+                (plain, plain.in_step())
             })
             .collect();
         for validate in [false, true] {
@@ -483,6 +520,53 @@ mod tests {
         assert!(matches!(last.item(4, turn), Item::Batch(_)));
         assert_eq!(last.item(5, turn), Item::Beside(Valid));
         assert_eq!(last.item(6, turn), Item::Skipped);
+    }
+
+    #[test]
+    fn another_number_of_parts_goes_on_where_others_stopped_and_no_batch_comes_twice_or_is_left_out() {
+        let all = [23, 11, 5];
+        let keys = |part: Part, order: Order, in_step: bool, count: u64| -> Vec<(Split, u32, u32)> {
+            let passes = Passes { steered: true, ..Passes::default() };
+            let schedule = Schedule::new(passes, part, all);
+            let schedule = if in_step { schedule.in_step() } else { schedule };
+            let turn = Some(Turn { sequence: 0, order: Some(order) });
+            (0..count)
+                .filter_map(|sequence| match schedule.item(sequence, turn) {
+                    Item::Batch(key) => Some((key.split, key.epoch, key.batch)),
+                    _ => None,
+                })
+                .collect()
+        };
+        for (before, done, of, in_step) in
+            [(2, 3, 3, false), (3, 4, 2, true), (1, 5, 4, false), (4, 2, 1, true)]
+        {
+            for split in [Train, Valid] {
+                let first = before * done;
+                let start = Order { main: split, ..order(split, 2, 0) };
+                let mut seen = Vec::new();
+                for index in 0..before {
+                    seen.extend(keys(Part { index, of: before }, start, in_step, u64::from(done)));
+                }
+                let mut next_epoch = Vec::new();
+                for index in 0..of {
+                    let part = Part { index, of };
+                    let left =
+                        Schedule::new(Passes::default(), part, all).batches_from(split, u64::from(first));
+                    let goes_on = Order { batch: first, ..start };
+                    // Where parts go in step, some of them have nothing in the last step of a pass.
+                    let found = keys(part, goes_on, in_step, left + 4);
+                    let of_epoch = |epoch| found.iter().filter(move |key| key.1 == epoch).copied();
+                    assert_eq!(of_epoch(2).count() as u64, left);
+                    seen.extend(of_epoch(2));
+                    // The next epoch begins at its beginning.
+                    next_epoch.push(of_epoch(3).next().expect("a batch of the next epoch"));
+                }
+                seen.sort_by_key(|key| key.2);
+                let expected = if split == Train { first + (23 - first) / of * of } else { 11 };
+                assert_eq!(seen, (0..expected).map(|batch| (split, 2, batch)).collect::<Vec<_>>());
+                assert_eq!(next_epoch, (0..of).map(|index| (split, 3, index)).collect::<Vec<_>>());
+            }
+        }
     }
 
     #[test]

@@ -109,7 +109,7 @@ fn do_step(
             let (split, epoch) = rest.split_once(' ').expect("a split and an epoch");
             let split = Split::ALL.into_iter().find(|s| s.name() == split).expect("a split");
             let stream = stream.as_mut().expect("it has attached");
-            stream.go_to(PassCursor { split, epoch: epoch.parse().expect("an epoch"), batch: 0 });
+            stream.go_to(PassCursor { split, epoch: epoch.parse().expect("an epoch"), first: 0, batch: 0 });
             take(stream, u64::MAX, false, *hold)?;
         }
         "features" => {

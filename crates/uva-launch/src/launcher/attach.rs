@@ -8,7 +8,7 @@
 //!
 //! let mut batches = uva_launch::launcher::attach()?.begin(Split::Train);
 //! for epoch in 0..3 {
-//!     batches.go_to(PassCursor { split: Split::Train, epoch, batch: 0 });
+//!     batches.go_to(PassCursor { split: Split::Train, epoch, first: 0, batch: 0 });
 //!     while let Some(batch) = batches.next_batch(&|| false)? {
 //!         println!("{} nodes, hash {:016x}", batch.input_nodes().len(), batch.hash());
 //!     }

@@ -7,7 +7,7 @@ import os
 from . import _core
 from .batch import Batch
 from .errors import UvatrainError
-from .loader import Batches, _Epoch, close_with, ranks, split_name
+from .loader import Batches, _Epoch, _Place, close_with, ranks, split_name
 
 __all__ = ["Session", "attach"]
 
@@ -43,7 +43,7 @@ class Session(Batches[Batch]):
             self._source.expect_validation("valid" in self._run.sessions)
         else:
             split, epoch = self._run.ended
-            if self.split == "valid" and split == "train" and self._at == (epoch, 0):
+            if self.split == "valid" and split == "train" and self._at == _Place(epoch):
                 self._source.expect_validation(True)
             elif self.split == split == "train":
                 self._source.expect_validation(False)
@@ -57,7 +57,7 @@ class Session(Batches[Batch]):
     def _ended(self, epoch: int) -> None:
         self._run.ended = (self.split, epoch)
         # Behind the last there is none; the launcher learns that the one before has been used.
-        self._source.next(self.split, epoch, len(self))
+        self._source.next(self.split, epoch, 0, len(self))
 
     def _step(self, number: int) -> Batch:
         if self._closed:

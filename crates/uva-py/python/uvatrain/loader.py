@@ -82,6 +82,17 @@ class _Epoch(Iterator[_Item]):
         return self._batches._left(self._number)
 
 
+class _Place(NamedTuple):
+    """A place in the loop."""
+
+    #: The epoch.
+    epoch: int
+    #: The batch of the epoch at which the pass begins, of all ranks: 0, unless another number of them has had those before.
+    first: int = 0
+    #: The next batch, of this rank's in the pass.
+    batch: int = 0
+
+
 class StaticShapes(NamedTuple):
     """The sizes of padded batches."""
 
@@ -111,9 +122,9 @@ class Batches(Generic[_Item]):
         self.rank, self.world_size = source.part
         self._length: int = source.batches(split)
         # Where the next iteration begins; None: at the beginning of the epoch behind the last one.
-        self._pending: tuple[int, int] | None = (0, 0)
-        # Where the iteration that was begun last stands: its epoch, and the next batch of this rank's.
-        self._at = (0, 0)
+        self._pending: _Place | None = _Place(0)
+        # Where the iteration that was begun last stands.
+        self._at = _Place(0)
         # Iterations begun. One that is not the last has ended.
         self._begun = 0
         self._running: weakref.ref[_Epoch[_Item]] | None = None
@@ -139,8 +150,8 @@ class Batches(Generic[_Item]):
 
     def __iter__(self) -> _Epoch[_Item]:
         if self._pending is None:
-            self._pending = (self._at[0] + 1, 0)
-        _checked("epoch", self._pending[0])
+            self._pending = _Place(self._at.epoch + 1)
+        _checked("epoch", self._pending.epoch)
         self._at, self._pending = self._pending, None
         self._begun += 1
         epoch = _Epoch(self, self._begun)
@@ -148,7 +159,11 @@ class Batches(Generic[_Item]):
         return epoch
 
     def _left(self, number: int) -> int:
-        return self._length - self._at[1] if number == self._begun else 0
+        return self._batches(self._at) - self._at.batch if number == self._begun else 0
+
+    def _batches(self, place: _Place) -> int:
+        """Batches of this rank in the pass that a place is in."""
+        return self._source.batches(self.split, place.first) if place.first else self._length
 
     def _step(self, number: int) -> _Item:
         if number != self._begun:
@@ -157,33 +172,33 @@ class Batches(Generic[_Item]):
                 "at a time: make a loader for each loop that runs beside another"
             )
         self._let_go()
-        epoch, batch = self._at
-        if batch >= self._length:
+        place = self._at
+        if place.batch >= self._batches(place):
             if self._running is not None:
                 self._running = None
-                self._source.end_pass(self.split, epoch)
+                self._source.end_pass(self.split, place.epoch, place.first)
                 if self._pending is None:
-                    self._pending = (epoch + 1, 0)
-                self._ended(epoch)
+                    self._pending = _Place(place.epoch + 1)
+                self._ended(place.epoch)
             raise StopIteration
-        received = self._receive(epoch, batch)
-        self._at = (epoch, batch + 1)
+        received = self._receive(place)
+        self._at = place._replace(batch=place.batch + 1)
         handed_out = self._wrap(received)
         self._out = received, weakref.ref(handed_out)
         item: _Item = handed_out if self._transform is None else self._transform(handed_out)
         return item
 
-    def _receive(self, epoch: int, batch: int) -> _core.Batch:
+    def _receive(self, place: _Place) -> _core.Batch:
         stream = self._stream() if self._stream is not None else None
         received = None
         try:
-            received = self._source.next(self.split, epoch, batch, stream)
+            received = self._source.next(self.split, *place, stream)
         except SlotInUse:
             pass
         if received is None:
             # A tensor in a reference cycle is nobody's, but still there.
             gc.collect()
-            received = self._source.next(self.split, epoch, batch, stream, True)
+            received = self._source.next(self.split, *place, stream, True)
         # None comes behind the last only.
         assert received is not None
         return received
@@ -195,8 +210,8 @@ class Batches(Generic[_Item]):
     def epoch(self) -> int:
         """The epoch of the iteration that is running, or else of the next one."""
         if self._is_running():
-            return self._at[0]
-        return self._at[0] + 1 if self._pending is None else self._pending[0]
+            return self._at.epoch
+        return self._at.epoch + 1 if self._pending is None else self._pending.epoch
 
     def _is_running(self) -> bool:
         return self._running is not None and self._running() is not None
@@ -208,38 +223,39 @@ class Batches(Generic[_Item]):
         sets the epoch every time resumes as well.
         """
         epoch = _checked("epoch", epoch)
-        if self._pending is None or self._pending[0] != epoch:
-            self._pending = (epoch, 0)
+        if self._pending is None or self._pending.epoch != epoch:
+            self._pending = _Place(epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loop stands, as plain numbers and strings: for a checkpoint.
 
         Within the loop the batch at hand counts as done: another loader that loads the state goes on behind
-        it.
+        it. Ranks that take the same steps have equal states, so one of them is enough for all.
         """
-        if self._is_running() or self._pending is None:
-            epoch, batch = self._at
-        else:
-            epoch, batch = self._pending
+        place = self._at if self._is_running() or self._pending is None else self._pending
         if self._identity is None:
             self._identity = self._source.identity
+        # Versions that only know 1 would begin elsewhere in the epoch.
+        since = {"version": 2, "first": place.first} if place.first else {"version": 1}
         return {
-            "version": 1,
+            **since,
             "split": self.split,
-            "epoch": epoch,
-            "batch": batch,
+            "epoch": place.epoch,
+            "batch": place.batch,
             **self._identity,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next iteration go on where a state was taken, with the batches that would have followed.
 
+        Another number of ranks may have taken it. These ones then divide what is left of the epoch.
+
         ValueError where this loader would make other batches: another dataset, seed, fanouts, and so on.
         """
         if not isinstance(state, Mapping) or "version" not in state:
             raise ValueError("state: it is no state of a loader's, which state_dict() makes")
-        if state["version"] != 1:
-            raise ValueError(f"state: version {state['version']!r} is not known here; version 1 is")
+        if state["version"] not in (1, 2):
+            raise ValueError(f"state: version {state['version']!r} is not known here; versions 1 and 2 are")
         # States of before there were several kinds have none.
         state = {"sampler_kind": "neighbor", **state}
         here = self.state_dict()
@@ -249,7 +265,7 @@ class Batches(Generic[_Item]):
                 here.setdefault(name, None)
                 state.setdefault(name, None)
         for name, own in here.items():
-            if name in ("version", "epoch", "batch"):
+            if name in ("version", "epoch", "first", "batch", "world_size"):
                 continue
             if name not in state:
                 raise ValueError(f"state: {name} is missing")
@@ -259,13 +275,32 @@ class Batches(Generic[_Item]):
                     f"state: {what}: {state[name]!r} in the state, {own!r} here. It can be resumed only where "
                     "the same batches follow"
                 )
-        epoch, batch = _checked("state: epoch", state.get("epoch")), state.get("batch")
-        if not isinstance(batch, int) or not 0 <= batch <= self._length:
-            raise ValueError(f"state: batch {batch!r} is not one of the {self._length} of an epoch")
-        self._pending = (epoch, batch)
+        self._pending = self._place_of(state)
         # What is running ends: its place is no longer that of this loader.
         self._begun += 1
         self._running = None
+
+    def _place_of(self, state: Mapping[str, Any]) -> _Place:
+        """Where a state stands, for this number of ranks."""
+        epoch = _checked("state: epoch", state.get("epoch"))
+        all_batches = self._source.all_batches(self.split)
+        ranks = _counted("world_size", state, 1, 2**32 - 1)
+        first = _counted("first", {"first": 0, **state}, 0, all_batches)
+        of_ranks = (all_batches - first) // ranks
+        if ranks == self.world_size:
+            _counted("batch", state, 0, max(of_ranks, self._source.batches(self.split, first)))
+            return _Place(epoch, first, state["batch"])
+        if state.get("seed_order") in ("proximity", "proximity:auto"):
+            raise ValueError(
+                f"state: it is of {ranks} ranks and there are {self.world_size}, and seed_order={state['seed_order']!r} chooses "
+                "other sequences for them: give the number of sequences, as in \"proximity:3\""
+            )
+        # A split that is not trained on may have one batch more on the first ranks.
+        most = of_ranks if self.split == "train" else of_ranks + 1
+        batch = _counted("batch", state, 0, most)
+        # Behind their last batch the epoch is over: what did not fill a step of theirs is left out, as it would have been.
+        over = self.split == "train" and batch == of_ranks
+        return _Place(epoch, all_batches if over else min(first + batch * ranks, all_batches))
 
     @property
     def shapes(self) -> StaticShapes | None:
@@ -560,6 +595,14 @@ def _current_stream(device: int | None) -> Any:
     if not torch.cuda.is_available():
         return None
     return lambda: torch.cuda.current_stream(device).cuda_stream
+
+
+def _counted(name: str, state: Mapping[str, Any], least: int, most: int) -> int:
+    """A number of a state's."""
+    number = state.get(name)
+    if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= most:
+        raise ValueError(f"state: {name} {number!r} is not one from {least} to {most}")
+    return number
 
 
 def _checked(name: str, epoch: Any) -> int:

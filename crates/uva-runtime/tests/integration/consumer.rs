@@ -66,7 +66,7 @@ fn pass(stream: &mut BatchStream, place: PassCursor) -> Vec<(Key, u64)> {
 }
 
 fn place(split: Split, epoch: u32, batch: u64) -> PassCursor {
-    PassCursor { split, epoch, batch }
+    PassCursor { split, epoch, first: 0, batch }
 }
 
 #[test]

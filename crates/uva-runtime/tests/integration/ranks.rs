@@ -86,12 +86,12 @@ fn stream(
 /// The batches of a pass, which ends behind them.
 fn pass(stream: &mut BatchStream, split: Split, epoch: u32) -> Result<Vec<Seen>, RuntimeError> {
     let mut seen = Vec::new();
-    stream.go_to(PassCursor { split, epoch, batch: 0 });
+    stream.go_to(PassCursor { split, epoch, first: 0, batch: 0 });
     while let Some(batch) = stream.next_batch(&|| false)? {
         let rows = batch.features().bytes.to_vec();
         seen.push((batch.split(), batch.epoch(), batch.index(), batch.hash(), rows));
     }
-    stream.end_pass(split, epoch, &|| false)?;
+    stream.end_pass(stream.place(), &|| false)?;
     Ok(seen)
 }
 
@@ -145,7 +145,7 @@ fn a_rank_that_leaves_is_named_when_a_batch_cannot_be_made_and_not_before() {
     let (_, parts) = divided(directory.path(), ElementType::F32, 2);
     let found = together(2, |rank, exchange| {
         let mut stream = stream(&open(&parts, rank), &options(), (rank, 2), Some(exchange)).unwrap();
-        stream.go_to(PassCursor { split: Split::Train, epoch: 0, batch: 0 });
+        stream.go_to(PassCursor { split: Split::Train, epoch: 0, first: 0, batch: 0 });
         let (mut taken, mut ended) = (0, None);
         while ended.is_none() && !(rank == 1 && taken == 2) {
             match stream.next_batch(&|| false) {

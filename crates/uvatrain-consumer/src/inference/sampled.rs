@@ -36,7 +36,7 @@ impl Sampled {
 
     /// Makes this the next batch of a pass. The test nodes behind training are a pass of epoch 0.
     pub(super) fn go_to(&mut self, split: Split, epoch: u32, batch: u64) {
-        self.batches.go_to(PassCursor { split, epoch, batch });
+        self.batches.go_to(PassCursor { split, epoch, first: 0, batch });
     }
 
     /// The next batch of the pass; `None` behind the last.
