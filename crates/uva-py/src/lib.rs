@@ -9,6 +9,7 @@ mod array;
 mod attach;
 mod batch;
 mod cached;
+mod checkpoint;
 mod dataset;
 mod dlpack;
 mod doctor;
@@ -44,6 +45,8 @@ mod _core {
     use crate::batch::Batch;
     #[pymodule_export]
     use crate::cached::CachedDataset;
+    #[pymodule_export]
+    use crate::checkpoint::{_read_checkpoint, _store_checkpoint};
     #[pymodule_export]
     use crate::dataset::Dataset;
     #[pymodule_export]

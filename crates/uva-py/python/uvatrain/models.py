@@ -306,7 +306,12 @@ class Model(nn.Module):
 
 def load_tensors(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
     """The tensors of a safetensors file, by name."""
-    data = bytearray(Path(path).read_bytes())
+    return tensors_of(Path(path).read_bytes(), path)
+
+
+def tensors_of(content: bytes, path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
+    """The same of its content. `path` is for messages."""
+    data = bytearray(content)
     length = int.from_bytes(data[:8], "little")
     if len(data) < 8 or length > len(data) - 8:
         raise ValueError(f"{path}: it is no safetensors file")

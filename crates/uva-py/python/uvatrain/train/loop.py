@@ -1,0 +1,272 @@
+"""Epochs of training and validation, and the test at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import time
+from collections.abc import Iterator
+from typing import IO, Any
+
+import torch
+from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
+
+from .. import __version__
+from .._parts import part_of
+from ..batch import Batch
+from ..loader import Loader
+from ..models import Model
+from . import checkpoint
+from .checkpoint import Folder, Place, Saved
+from .initial import batch_seed, initialise
+from .options import Options
+from .ranks import Ranks
+
+
+def train(options: Options, ranks: Ranks) -> None:
+    """Trains to the end on this rank.
+
+    Raises ValueError for options, Disagreement where ranks do not fit each other, UvatrainError and RuntimeError where the
+    training fails.
+    """
+    with contextlib.ExitStack() as closing:
+        batches = {}
+        common: dict[str, Any] = {**options.of_loader(), "device": str(ranks.device), "exchange_timeout": options.timeout}
+        common |= _part(options, ranks)
+        for split in ("train", "valid", "test"):
+            # Ranks that exchange rows make their loaders in the same order.
+            batches[split] = closing.enter_context(Loader(options.data, split=split, **common))
+        run = _Run(options, ranks, batches)
+        run.check()
+        run.open_folder(closing)
+        run.open_metrics(closing)
+        run.train()
+
+
+def _part(options: Options, ranks: Ranks) -> dict[str, Any]:
+    """Keywords for the part of this rank, where the data is parts."""
+    if not os.path.exists(os.path.join(options.data, "partition.json")):
+        if options.remote_cache is not None:
+            raise ValueError("--remote-cache: it is for parts in ranges, and DATA is a whole dataset: leave it out")
+        return {}
+    if not part_of(options.data, "rank", ranks.rank, ranks.count).is_range:
+        raise ValueError(
+            f"{options.data}: its parts are datasets of their own, so that ranks have no batches in common: train on them as "
+            "examples/python/ddp.py does, or write ranges (`uvatrain partition --layout ranges`)"
+        )
+    return {"part": "rank", "remote_cache": options.remote_cache or 0}
+
+
+class _Run:
+    def __init__(self, options: Options, ranks: Ranks, batches: dict[str, Loader]) -> None:
+        self._options, self._ranks, self._batches = options, ranks, batches
+        dataset = batches["train"].dataset
+        if dataset.labels is None or dataset.multi_label or dataset.num_targets is not None:
+            raise ValueError(
+                f"{options.data}: one class a node is what ranks train on here; `uvatrain train` has multi-label tasks and "
+                "regression"
+            )
+        model = {**options.of_trainer(), "input_dim": dataset.feature_dim, "classes": dataset.num_classes}
+        self._model = Model(model)
+        initialise(self._model, options.seed)
+        self._model.to(ranks.device)
+        self._together: Any = DistributedDataParallel(self._model) if ranks.together else self._model
+        self._optimizer = torch.optim.Adam(self._model.parameters(), lr=options.lr, weight_decay=options.weight_decay)
+        # A GCN weighs by the whole graph's degrees.
+        self._degrees = dataset.indptr.diff() if options.model == "gcn" else None
+        self._fingerprint: dict[str, Any] = {
+            **json.loads(batches["train"]._source.fingerprint),
+            "trainer": options.of_trainer(),
+            "evaluate_by": "sampled",
+        }
+        self._saved = Saved(Place(0, 0), [0.0, 0.0, 0.0], None, 0)
+        self._best: dict[str, torch.Tensor] | None = None
+        self._folder: Folder | None = None
+        self._metrics: IO[str] | None = None
+
+    def check(self) -> None:
+        """That all ranks train the same."""
+        options = self._options
+        self._ranks.agree(
+            version=__version__,
+            **{f"--{name.replace('_', '-')}": getattr(options, name) for name in ("epochs", "checkpoint_every", "patience", "keep")},
+            **{name: value for name, value in self._fingerprint.items() if name != "trainer"},
+            **{f"model's {name}": value for name, value in self._model.options.items()},
+        )
+
+    def open_folder(self, closing: contextlib.ExitStack) -> None:
+        """Takes the directory for checkpoints, and goes on with what is in it where that is wanted."""
+        options, ranks = self._options, self._ranks
+        if options.checkpoint is None:
+            return
+        refusal = None
+        if ranks.is_first:
+            try:
+                self._folder = Folder(options.checkpoint)
+                closing.callback(self._folder.close)
+                if self._folder.has_checkpoint() and not options.resume:
+                    refusal = (
+                        f"--checkpoint {options.checkpoint}: a training was kept there: --resume goes on with it, or give another "
+                        "directory"
+                    )
+            except (ValueError, OSError) as error:
+                refusal = str(error)
+        # All of them end, or none.
+        refusal = ranks.from_first(refusal)
+        if refusal is not None:
+            raise ValueError(refusal)
+        if options.resume:
+            found = checkpoint.read(options.checkpoint, self._model, self._optimizer, self._fingerprint)
+            if found is not None:
+                self._saved, self._best = found
+                if not ranks.is_first:
+                    # They are those of all ranks.
+                    self._saved = self._saved._replace(sums=[0.0, 0.0, 0.0])
+            ranks.agree(checkpoint=(self._saved.place, self._optimizer_steps()))
+
+    def _optimizer_steps(self) -> int:
+        return max((int(moments["step"]) for moments in self._optimizer.state.values()), default=0)
+
+    def open_metrics(self, closing: contextlib.ExitStack) -> None:
+        """Makes this rank's file of metrics; one that goes on is continued."""
+        if self._options.metrics is not None:
+            rank = self._ranks.rank
+            path = self._options.metrics + (f".{rank}" if rank else "")
+            mode = "a" if self._options.resume else "w"
+            # A line at a time, so that a rank that is killed leaves whole ones.
+            self._metrics = closing.enter_context(open(path, mode, encoding="utf-8", buffering=1))
+
+    def _tell(self, event: str, **fields: Any) -> None:
+        if self._metrics is not None:
+            self._metrics.write(json.dumps({"event": event, **fields}) + "\n")
+
+    def _say(self, line: str) -> None:
+        if self._ranks.is_first:
+            print(line, flush=True)
+
+    def train(self) -> None:
+        options, ranks = self._options, self._ranks
+        dataset = self._batches["train"].dataset
+        goes_on = self._saved.place != Place(0, 0)
+        self._say(
+            f"{options.data}: {dataset.num_nodes:,} nodes, {dataset.num_edges:,} edges; {options.model} over {ranks.count} "
+            f"{'rank' if ranks.count == 1 else 'ranks'}, {len(self._batches['train'])} steps an epoch"
+            + (f"; goes on at epoch {self._saved.place.epoch + 1}, batch {self._saved.place.batch}" if goes_on else "")
+        )
+        self._tell("start", pid=os.getpid(), rank=ranks.rank, ranks=ranks.count, **self._saved.place._asdict())
+        while self._saved.place.epoch < options.epochs and not self._is_over():
+            self._epoch()
+        self._test()
+
+    def _is_over(self) -> bool:
+        patience = self._options.patience
+        return patience is not None and self._saved.epochs_without_gain >= patience
+
+    def _epoch(self) -> None:
+        epoch, since = self._saved.place.epoch, time.monotonic()
+        for step, batch in enumerate(self._rest_of_epoch(), 1):
+            self._step(batch)
+            every = self._options.checkpoint_every
+            if every is not None and step % every == 0:
+                self._write()
+        loss, correct, labelled = self._ranks.sums(*self._saved.sums)
+        mean = loss / max(labelled, 1)
+        accuracy = self._accuracy("valid", epoch)
+        saved = self._saved._replace(place=Place(epoch + 1, 0), sums=[0.0, 0.0, 0.0])
+        if accuracy is not None and (saved.best is None or accuracy > saved.best[1]):
+            saved = saved._replace(best=(epoch, accuracy), epochs_without_gain=0)
+            self._best = {name: tensor.detach().clone() for name, tensor in self._model.state_dict().items()}
+        elif accuracy is not None:
+            saved = saved._replace(epochs_without_gain=saved.epochs_without_gain + 1)
+        self._saved = saved
+        self._write()
+        seconds, right = time.monotonic() - since, correct / max(labelled, 1)
+        valid = "" if accuracy is None else f"  valid {100 * accuracy:.1f} %"
+        self._say(f"epoch {epoch + 1}/{self._options.epochs}  loss {mean:.4f}  train {100 * right:.1f} %{valid}  {seconds:.2f} s")
+        self._tell("epoch", epoch=epoch, train_loss=mean, train_accuracy=right, valid_accuracy=accuracy, seconds=seconds)
+
+    def _rest_of_epoch(self) -> Iterator[Batch]:
+        """This rank's batches of what is left of the epoch at hand."""
+        place, loader = self._saved.place, self._batches["train"]
+        # The state of one process that has had all batches so far.
+        state = {**loader.state_dict(), "version": 2, "first": 0, "world_size": 1, **place._asdict()}
+        loader.load_state_dict(state)
+        return iter(loader)
+
+    def _step(self, batch: Batch) -> None:
+        """A step on a batch of each rank."""
+        self._together.train()
+        torch.manual_seed(batch_seed(self._options.seed, batch.epoch, batch.index))
+        known = batch.y >= 0
+        labelled = int(known.sum())
+        logits = self._together(batch.x, batch.blocks, self._degrees_of(batch))
+        if labelled:
+            loss = functional.cross_entropy(logits[known], batch.y[known])
+        else:
+            # The others wait for gradients of this rank too.
+            loss = 0 * logits.sum()
+        if not math.isfinite(loss.item()):
+            raise RuntimeError(
+                f"training diverged: the loss of epoch {batch.epoch}, batch {batch.index} is {loss.item()}. A lower --lr may help"
+            )
+        self._optimizer.zero_grad()
+        loss.backward()
+        self._optimizer.step()
+        added = [labelled * loss.item(), int((logits.argmax(1) == batch.y)[known].sum()), labelled]
+        self._saved = self._saved._replace(
+            place=Place(batch.epoch, self._saved.place.batch + self._ranks.count),
+            sums=[own + new for own, new in zip(self._saved.sums, added, strict=True)],
+        )
+        self._tell("batch", epoch=batch.epoch, batch=batch.index, hash=batch.hash, loss=loss.item())
+
+    def _degrees_of(self, batch: Batch) -> torch.Tensor | None:
+        if self._degrees is None:
+            return None
+        degrees: torch.Tensor = self._degrees[batch.input_nodes.cpu()]
+        return degrees.to(self._ranks.device)
+
+    @torch.no_grad()
+    def _accuracy(self, split: str, epoch: int) -> float | None:
+        """The share that is right of a split's labelled nodes, over all ranks; None: there are none.
+
+        epoch: which picks of neighbours it is judged by.
+        """
+        self._model.eval()
+        self._batches[split].set_epoch(epoch)
+        correct = labelled = 0
+        # Ranks may differ by a batch, so the bare model is called: the other one's forward would wait for all.
+        for batch in self._batches[split]:
+            known = batch.y >= 0
+            logits = self._model(batch.x, batch.blocks, self._degrees_of(batch))
+            correct += int((logits.argmax(1) == batch.y)[known].sum())
+            labelled += int(known.sum())
+        right, of = self._ranks.sums(correct, labelled)
+        return right / of if of else None
+
+    def _write(self) -> None:
+        """Writes a checkpoint, where there is a directory for it. All ranks call it."""
+        if self._options.checkpoint is None:
+            return
+        saved = self._saved._replace(sums=self._ranks.sums(*self._saved.sums))
+        if self._folder is not None:
+            checkpoint.write(
+                self._folder.path, self._model, self._optimizer, self._best, self._fingerprint, self._options.keep, saved
+            )
+
+    def _test(self) -> None:
+        best = self._saved.best
+        kept = self._options.keep == "best" and self._best is not None and best is not None
+        if kept and self._best is not None:
+            self._model.load_state_dict(self._best)
+        accuracy = self._accuracy("test", 0)
+        if best is not None:
+            self._say(f"best validation accuracy  {100 * best[1]:.1f} %, of epoch {best[0] + 1}")
+        if accuracy is not None:
+            epoch = best[0] + 1 if kept and best is not None else self._saved.place.epoch
+            self._say(f"test accuracy             {100 * accuracy:.1f} %, of epoch {epoch}")
+        if self._options.checkpoint is not None:
+            self._say(f"checkpoint                {self._options.checkpoint}")
+        self._tell("end", test_accuracy=accuracy, epochs=self._saved.place.epoch)

@@ -1,0 +1,165 @@
+"""What is trained and how. Options have the names, meanings and defaults of `uvatrain train`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import dataclass
+from typing import Any
+
+_ABOUT = """\
+Trains a built-in model over ranks, whose gradients are averaged.
+
+  torchrun --nproc-per-node 4 -m uvatrain.train data/products --fanouts 10,5 --checkpoint run1
+  torchrun --nproc-per-node 4 -m uvatrain.train products-ranges         # of `uvatrain partition --layout ranges`
+  python -m uvatrain.train data/products                                # one process
+
+A step of W ranks takes W batches, so it is one step on W times --batch-size seeds. Checkpoints are those of
+`uvatrain train`: predict and evaluate with `uvatrain predict` and `uvatrain evaluate`.
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """The command line."""
+
+    data: str
+    model: str
+    hidden: int
+    heads: int
+    output_heads: int | None
+    attention_dropout: float
+    residual: bool
+    norm: str
+    dropout: float
+    input_dropout: float
+    feature_norm: str
+    epochs: int
+    lr: float
+    weight_decay: float
+    patience: int | None
+    keep: str
+    checkpoint: str | None
+    checkpoint_every: int | None
+    resume: bool
+    fanouts: list[int]
+    batch_size: int
+    drop_last: bool
+    replace: bool
+    sampler_kind: str
+    seed: int
+    samplers: int | None
+    gather_threads: int | None
+    slots: int
+    remote_cache: str | None
+    device: str
+    timeout: float
+    metrics: str | None
+
+    def of_trainer(self) -> dict[str, Any]:
+        """The trainer's options as checkpoints have them: some only where they differ from their defaults."""
+        usual = {
+            "heads": (self.heads, 8),
+            "output_heads": (self.output_heads, None),
+            "attention_dropout": (self.attention_dropout, 0.0),
+            "residual": (self.residual, False),
+            "norm": (self.norm, "none"),
+        }
+        return {
+            "model": self.model,
+            "hidden": self.hidden,
+            **{name: value for name, (value, default) in usual.items() if value != default},
+            "layers": len(self.fanouts),
+            "dropout": self.dropout,
+            "input_dropout": self.input_dropout,
+            "learning_rate": self.lr,
+            "weight_decay": self.weight_decay,
+            "feature_norm": self.feature_norm,
+            "seed": self.seed,
+        }
+
+    def of_loader(self) -> dict[str, Any]:
+        """Keywords of `uvatrain.Loader`."""
+        return {
+            "fanouts": self.fanouts,
+            "batch_size": self.batch_size,
+            "drop_last": self.drop_last,
+            "replace": self.replace,
+            "sampler_kind": self.sampler_kind,
+            "seed": self.seed,
+            "samplers": self.samplers,
+            "gather_threads": self.gather_threads,
+            "slots": self.slots,
+        }
+
+
+def _fanouts(text: str) -> list[int]:
+    return [int(fanout) for fanout in text.split(",")]
+
+
+def _share(text: str) -> float:
+    share = float(text)
+    if not 0 <= share < 1:
+        raise argparse.ArgumentTypeError(f"{text}: from 0 to below 1")
+    return share
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{text}: 1 or more")
+    return count
+
+
+def parse(arguments: list[str] | None) -> Options:
+    """Reads the command line. SystemExit, with code 2, where it is none."""
+    parser = argparse.ArgumentParser(
+        prog="python -m uvatrain.train", description=_ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("data", metavar="DATA", help="a dataset, or the directory of its parts in ranges")
+
+    def add(name: str, default: Any, kind: Any, said: str, **more: Any) -> None:
+        shown = "" if default is None else f" (default: {more.pop('shown', default)})"
+        parser.add_argument(name, default=default, type=kind, help=said + shown, **more)
+
+    def flag(name: str, said: str) -> None:
+        parser.add_argument(name, action="store_true", help=said)
+
+    add("--model", "sage", str, "the model (docs/models.md)", choices=["sage", "gcn", "gat", "gin"])
+    add("--hidden", 128, _count, "width of the hidden layers", metavar="UNITS")
+    add("--heads", 8, _count, "GAT: attention heads of a hidden layer")
+    add("--output-heads", None, _count, "GAT: attention heads of the last layer", metavar="HEADS")
+    add("--attention-dropout", 0.0, _share, "GAT: share of attention weights dropped", metavar="P")
+    flag("--residual", "let each layer add to its rows")
+    add("--norm", "none", str, "what is done to rows between layers", choices=["none", "layer"])
+    add("--dropout", 0.5, _share, "share of hidden values dropped", metavar="P")
+    add("--input-dropout", 0.0, _share, "share of feature values dropped", metavar="P")
+    add("--feature-norm", "none", str, "how feature rows are scaled", choices=["none", "row"])
+    add("--epochs", 10, _count, "passes over the training nodes, those of the checkpoint included")
+    add("--lr", 0.003, float, "learning rate of Adam", metavar="RATE")
+    add("--weight-decay", 0.0, float, "weight decay of Adam", metavar="DECAY")
+    add("--patience", None, _count, "end after so many epochs without a better validation", metavar="EPOCHS")
+    add("--keep", "best", str, "which parameters are the model, of the best epoch or the last", choices=["best", "last"])
+    add("--checkpoint", None, str, "keep the training in this directory, which rank 0 writes", metavar="DIR")
+    add("--checkpoint-every", None, _count, "write it after so many steps too, and not only after each epoch", metavar="STEPS")
+    flag("--resume", "go on with the checkpoint, also with another number of ranks; a restart by torchrun does so by itself")
+    add("--fanouts", [15, 10, 5], _fanouts, "neighbours for each hop, at the seeds first", metavar="F,F,…", shown="15,10,5")
+    add("--batch-size", 1024, _count, "seeds of a batch, of which each rank has one a step", metavar="NODES")
+    flag("--drop-last", "leave out a last training batch that is smaller")
+    flag("--replace", "draw neighbours with replacement")
+    add("--sampler-kind", "neighbor", str, "how neighbours are drawn", choices=["neighbor", "labor"])
+    add("--seed", 0, int, "of first weights, order, picks and dropout")
+    add("--samplers", None, _count, "threads that sample", metavar="W")
+    add("--gather-threads", None, _count, "threads that gather", metavar="T")
+    add("--slots", 2, _count, "batches that are prepared or in use at a time")
+    add("--remote-cache", None, str, "parts in ranges: memory for rows of other ranks, such as 1GiB", metavar="SIZE")
+    add("--device", "auto", str, "cpu, cuda (that of the local rank), or auto", choices=["auto", "cpu", "cuda"])
+    add("--timeout", 300.0, float, "seconds after which a silent rank is given up", metavar="SECONDS")
+    add("--metrics", None, str, "write batches and epochs as lines of JSON; rank r > 0 writes to FILE.r", metavar="FILE")
+    given = vars(parser.parse_args(arguments))
+    # torchrun starts all workers anew where one has failed.
+    given["resume"] |= given["checkpoint"] is not None and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+    if given["resume"] and given["checkpoint"] is None:
+        parser.error("--resume: give --checkpoint, whose training goes on")
+    return Options(**given)

@@ -1,0 +1,59 @@
+//! The files of a checkpoint, as `uvatrain train` writes and reads them (docs/checkpoints.md). What is in the tensors is
+//! for Python to pack and unpack.
+
+use std::path::PathBuf;
+
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uva_model::checkpoint::{self, CheckpointError, TrainerState};
+
+use crate::errors::UvatrainError;
+
+/// What `checkpoint.json` has besides the name of its tensors.
+#[derive(Serialize, Deserialize)]
+struct Contents {
+    trainer: TrainerState,
+    fingerprint: Value,
+    state: Value,
+}
+
+/// Makes a checkpoint the current one of `directory`, which is created if missing. tensors: a whole safetensors file, marked
+/// as written by uvatrain. contents: `trainer`, `fingerprint` and `state`, as JSON.
+#[pyfunction]
+pub fn _store_checkpoint(py: Python<'_>, directory: PathBuf, tensors: &[u8], contents: &str) -> PyResult<()> {
+    let contents =
+        serde_json::from_str(contents).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let Contents { trainer, fingerprint, state } = contents;
+    py.detach(|| checkpoint::store(&directory, tensors, trainer, &fingerprint, &state, &mut |_| {}))
+        .map_err(|error| raised(&error))
+}
+
+/// The current checkpoint of `directory`: `trainer`, `fingerprint` and `state` as JSON, and the file of its tensors. None:
+/// there is no checkpoint.
+#[pyfunction]
+pub fn _read_checkpoint(
+    py: Python<'_>,
+    directory: PathBuf,
+) -> PyResult<Option<(String, Bound<'_, PyBytes>)>> {
+    let read = || -> Result<_, CheckpointError> {
+        let Some(found) = checkpoint::read(&directory)? else { return Ok(None) };
+        let parts = (found.trainer(), found.fingerprint(), found.state::<Value>()?);
+        let text =
+            serde_json::json!({"trainer": parts.0, "fingerprint": parts.1, "state": parts.2}).to_string();
+        Ok(Some((text, found)))
+    };
+    let found = py.detach(read).map_err(|error| raised(&error))?;
+    Ok(found.map(|(text, found)| (text, PyBytes::new(py, found.tensors()))))
+}
+
+fn raised(error: &CheckpointError) -> PyErr {
+    let message = error.to_string();
+    match error {
+        CheckpointError::Io { .. } => PyOSError::new_err(message),
+        error if error.is_usage() => PyValueError::new_err(message),
+        _ => UvatrainError::new_err(message),
+    }
+}

@@ -1,0 +1,318 @@
+"""`python -m uvatrain.train`: the training of `uvatrain train`, over ranks, and what is left of it where one fails.
+
+Each rank takes 2 to 4 s, most of it to import torch. One process alone is this one.
+"""
+
+import contextlib
+import io
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import uvatrain
+from conftest import WATCHDOG
+from graphs import write_graph
+from uvatrain.models import Model
+from uvatrain.train.__main__ import main
+from uvatrain.train.initial import initialise
+
+#: 300 training nodes: 19 batches an epoch.
+SHAPE = "--fanouts 4,3 --batch-size 16 --hidden 8 --seed 3"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_graph(tmp_path_factory.mktemp("train") / "graph")
+
+
+def environment(**more: object) -> dict[str, str]:
+    # Ranks talk over loopback, whatever other interfaces there are.
+    told = dict(GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1", PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
+    return {**os.environ, **told, **{name: str(value) for name, value in more.items()}}
+
+
+def command(data: Path, options: str) -> list[str]:
+    return [sys.executable, "-m", "uvatrain.train", str(data), *SHAPE.split(), *options.split()]
+
+
+class Ranks:
+    """Ranks that were started."""
+
+    def __init__(self, ranks: int, folder: Path, data: Path, *options: str) -> None:
+        """options: of all ranks, or one for each."""
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        together = dict(WORLD_SIZE=ranks, MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+        self.folder = folder
+        self.processes = [
+            subprocess.Popen(
+                command(data, options[rank % len(options)]),
+                cwd=folder,
+                env=environment(RANK=rank, LOCAL_RANK=rank, **together),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(ranks)
+        ]
+
+    def end(self) -> list[tuple[int, str, str]]:
+        """How each ended: its exit code, what it printed and complained of."""
+        ended = []
+        try:
+            for process in self.processes:
+                printed, complained = process.communicate(timeout=WATCHDOG)
+                ended.append((process.returncode, printed, complained))
+        finally:
+            for process in self.processes:
+                process.kill()
+                process.wait()
+        return ended
+
+    def end_well(self) -> str:
+        """The same of ranks that end well; what the first one printed."""
+        ended = self.end()
+        assert all(code == 0 for code, _, _ in ended), ended
+        return ended[0][1]
+
+
+def alone(folder: Path, data: Path, options: str) -> tuple[int, str, str]:
+    """How one process ends, what it prints and complains of."""
+    printed, complained, before = io.StringIO(), io.StringIO(), os.getcwd()
+    os.chdir(folder)
+    try:
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(complained):
+            code = main([str(data), *SHAPE.split(), *options.split()])
+    except SystemExit as ended:
+        # Of a command line that is none.
+        code = int(str(ended.code))
+    finally:
+        os.chdir(before)
+    return code, printed.getvalue(), complained.getvalue()
+
+
+def alone_well(folder: Path, data: Path, options: str) -> str:
+    """What one process prints that ends well."""
+    code, printed, complained = alone(folder, data, options)
+    assert (code, complained) == (0, "")
+    return printed
+
+
+def events(folder: Path, name: str, kind: str) -> list[dict]:
+    path = folder / name
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    # A line may be on its way.
+    return [event for line in lines if line.endswith("\n") and (event := json.loads(line))["event"] == kind]
+
+
+def batches(folder: Path, *names: str) -> dict[tuple[int, int], tuple[str, float]]:
+    """Hash and loss of each batch, where it was trained last."""
+    found = [event for name in names for event in events(folder, name, "batch")]
+    return {(event["epoch"], event["batch"]): (event["hash"], event["loss"]) for event in found}
+
+
+def program(uvatrain_program: Path, folder: Path, line: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [uvatrain_program, *line.split()], cwd=folder, capture_output=True, text=True, timeout=WATCHDOG, check=True
+    )
+
+
+def by_program(uvatrain_program: Path, folder: Path, data: Path, options: str) -> None:
+    program(uvatrain_program, folder, f"train {data} {SHAPE} --device cpu --train-threads 1 {options}")
+
+
+def close(one: dict, other: dict) -> None:
+    assert one.keys() == other.keys()
+    for place, (digest, loss) in one.items():
+        assert digest == other[place][0], place
+        assert loss == pytest.approx(other[place][1], rel=1e-4), place
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--model sage",
+        "--model gcn --feature-norm row",
+        "--model gat --heads 4 --output-heads 2 --feature-norm row",
+        "--model gin --feature-norm row",
+        "--model sage --residual --norm layer",
+        "--model sage --sampler-kind labor --weight-decay 0.01",
+    ],
+)
+def test_one_process_trains_as_the_program_does(data: Path, uvatrain_program: Path, tmp_path: Path, options: str):
+    options += " --dropout 0 --epochs 2"
+    by_program(uvatrain_program, tmp_path, data, f"{options} --metrics program.jsonl")
+    alone_well(tmp_path, data, f"{options} --metrics python.jsonl")
+    close(batches(tmp_path, "program.jsonl"), batches(tmp_path, "python.jsonl"))
+    for one, other in zip(events(tmp_path, "program.jsonl", "epoch"), events(tmp_path, "python.jsonl", "epoch"), strict=True):
+        # A seed whose two best classes are as likely may fall to either.
+        assert one["valid_accuracy"] == pytest.approx(other["valid_accuracy"], abs=0.03)
+        assert one["train_loss"] == pytest.approx(other["train_loss"], rel=1e-4)
+
+
+def test_program_and_ranks_go_on_with_the_checkpoints_of_each_other(data: Path, uvatrain_program: Path, tmp_path: Path):
+    options = "--dropout 0 --checkpoint kept --metrics"
+    by_program(uvatrain_program, tmp_path, data, f"--dropout 0 --epochs 3 --metrics whole.jsonl")
+    by_program(uvatrain_program, tmp_path, data, f"{options} 1.jsonl --epochs 1")
+    printed = alone_well(tmp_path, data, f"{options} 2.jsonl --epochs 2 --resume")
+    assert "goes on at epoch 2, batch 0" in printed
+    by_program(uvatrain_program, tmp_path, data, f"{options} 3.jsonl --epochs 3 --resume")
+    close(batches(tmp_path, "whole.jsonl"), batches(tmp_path, "1.jsonl", "2.jsonl", "3.jsonl"))
+    told = events(tmp_path, "3.jsonl", "end")[0]["test_accuracy"]
+    said = program(uvatrain_program, tmp_path, f"evaluate {data} --checkpoint kept --eval sampled --device cpu --json")
+    assert json.loads(said.stdout)["test"]["accuracy"] == pytest.approx(told, abs=1e-6)
+
+
+def test_two_ranks_train_as_one_process_that_takes_both_batches_of_a_step(data: Path, tmp_path: Path):
+    Ranks(2, tmp_path, data, "--dropout 0 --epochs 2 --metrics run.jsonl").end_well()
+    found = batches(tmp_path, "run.jsonl", "run.jsonl.1")
+    options = dict(fanouts=[4, 3], batch_size=16, seed=3)
+    loaders = [uvatrain.Loader(data, **options, rank=rank, world_size=2) for rank in range(2)]
+    dataset = loaders[0].dataset
+    shape = dict(input_dim=dataset.feature_dim, classes=dataset.num_classes)
+    model = Model(dict(model="sage", hidden=8, layers=2, dropout=0.0, input_dropout=0.0, **shape))
+    initialise(model, 3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
+    expected = {}
+    for _ in range(2):
+        for step in zip(*loaders):
+            losses = []
+            for batch in step:
+                logits, known = model(batch.x, batch.blocks), batch.y >= 0
+                losses.append(torch.nn.functional.cross_entropy(logits[known], batch.y[known]))
+                expected[batch.epoch, batch.index] = batch.hash, losses[-1].item()
+            optimizer.zero_grad()
+            (sum(losses) / 2).backward()
+            optimizer.step()
+    for loader in loaders:
+        loader.close()
+    # Nine steps an epoch; the nineteenth batch is nobody's.
+    assert len(expected) == 2 * 18
+    close(expected, found)
+
+
+def test_ranks_with_a_part_each_have_the_losses_of_ranks_with_whole_tables(
+    data: Path, uvatrain_program: Path, tmp_path: Path
+):
+    program(uvatrain_program, tmp_path, f"partition {data} ranges --parts 2 --layout ranges")
+    for name, path, more in [
+        ("whole", data, ""),
+        ("parts", tmp_path / "ranges", "--remote-cache 4KiB --checkpoint kept"),
+    ]:
+        Ranks(2, tmp_path, path, f"--epochs 2 --metrics {name} {more}").end_well()
+    whole, parts = (batches(tmp_path, name, f"{name}.1") for name in ("whole", "parts"))
+    assert len(whole) == 2 * 18 and whole == parts
+    accuracies = [[event["valid_accuracy"] for event in events(tmp_path, name, "epoch")] for name in ("whole", "parts")]
+    assert accuracies[0] == accuracies[1]
+    # It is the training of the whole dataset, which another number of parts goes on with, or the dataset itself.
+    program(uvatrain_program, tmp_path, f"partition {data} three --parts 3 --layout ranges")
+    Ranks(3, tmp_path, tmp_path / "three", "--epochs 3 --resume --checkpoint kept --metrics third").end_well()
+    third = batches(tmp_path, "third", "third.1", "third.2")
+    assert sorted(third) == [(2, batch) for batch in range(18)]
+    assert "goes on at epoch 4" in alone_well(tmp_path, data, "--epochs 4 --resume --checkpoint kept")
+
+
+def wait_for_steps(folder: Path, name: str, steps: int) -> list[dict]:
+    """Waits until a rank has trained on so many batches."""
+    until = time.monotonic() + WATCHDOG
+    while len(found := events(folder, name, "batch")) < steps:
+        assert time.monotonic() < until, f"{name}: {found}"
+        time.sleep(0.01)
+    return found
+
+
+def test_another_number_of_ranks_goes_on_with_the_batches_that_are_left(data: Path, tmp_path: Path):
+    # More epochs than there is time for: it is killed long before.
+    ranks = Ranks(2, tmp_path, data, "--epochs 100000 --checkpoint kept --checkpoint-every 2 --metrics first --timeout 60")
+    wait_for_steps(tmp_path, "first.1", 12)
+    ranks.processes[1].send_signal(signal.SIGKILL)
+    (code, _, said), (killed, _, _) = ranks.end()
+    assert (code, killed) == (1, -signal.SIGKILL) and "rank 0:" in said, said
+    cursor = json.loads((tmp_path / "kept" / "checkpoint.json").read_text())["state"]["cursor"]
+    epoch, done = cursor["epoch"], cursor["batch"]
+    assert done % 4 == 0
+    options = f"--epochs {epoch + 1} --checkpoint kept --resume --keep last --metrics then"
+    # What the ranks must agree on but need not be as before.
+    printed = Ranks(3, tmp_path, data, f"{options} --checkpoint-every 3").end_well()
+    assert f"goes on at epoch {epoch + 1}, batch {done}" in printed and "over 3 ranks" in printed
+    before = {place: seen for place, seen in batches(tmp_path, "first", "first.1").items() if place < (epoch, done)}
+    after = batches(tmp_path, "then", "then.1", "then.2")
+    assert not before.keys() & after.keys()
+    assert sorted(after) == [(epoch, batch) for batch in range(done, done + (19 - done) // 3 * 3)]
+    with uvatrain.Loader(data, fanouts=[4, 3], batch_size=16, seed=3, rank=0, world_size=1) as loader:
+        for number in range(epoch + 1):
+            # In each epoch of two ranks the last batch is nobody's.
+            own = {batch.index: batch.hash for batch in loader}
+            found = {place[1]: seen[0] for place, seen in {**before, **after}.items() if place[0] == number}
+            assert found.items() <= own.items()
+            assert len(found) == (18 if number < epoch else done + (19 - done) // 3 * 3)
+
+
+def test_torchrun_starts_ranks_anew_and_they_go_on_with_the_same_losses(data: Path, tmp_path: Path):
+    def start(name: str, options: str) -> subprocess.Popen:
+        line = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "1"]
+        line += [*command(data, f"{options} --metrics {name}")[1:]]
+        return subprocess.Popen(line, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+    def end(run: subprocess.Popen) -> None:
+        try:
+            _, said = run.communicate(timeout=WATCHDOG)
+        finally:
+            if run.poll() is None:
+                os.killpg(run.pid, signal.SIGKILL)
+        assert run.returncode == 0, said
+
+    options = "--epochs 60 --checkpoint kept --checkpoint-every 4"
+    run = start("disturbed", options)
+    wait_for_steps(tmp_path, "disturbed.1", 30)
+    os.kill(events(tmp_path, "disturbed.1", "start")[0]["pid"], signal.SIGKILL)
+    end(run)
+    starts = events(tmp_path, "disturbed", "start")
+    assert len(starts) == 2, "it was over before it was killed"
+    assert (starts[1]["epoch"], starts[1]["batch"]) > (0, 0)
+    Ranks(2, tmp_path, data, "--epochs 60 --metrics whole").end_well()
+    disturbed, whole = (batches(tmp_path, name, f"{name}.1") for name in ("disturbed", "whole"))
+    assert len(whole) == 60 * 18 and disturbed == whole
+
+
+def test_ranks_that_do_not_fit_each_other_all_say_what_differs(data: Path, tmp_path: Path):
+    for code, said, complained in [
+        *((code, "seed is 4 on rank 1 and 3 on rank 0", said) for code, _, said in Ranks(2, tmp_path, data, "", "--seed 4").end()),
+        *(
+            (code, "--epochs is 2 on rank 2 and 1 on rank 0", said)
+            for code, _, said in Ranks(3, tmp_path, data, "--epochs 1", "--epochs 1", "--epochs 2").end()
+        ),
+    ]:
+        assert code == 2 and said in complained, complained
+
+
+def test_what_cannot_be_trained_or_kept_is_refused_with_what_would_do(data: Path, uvatrain_program: Path, tmp_path: Path):
+    several = write_graph(tmp_path / "several", multi_label=True)
+    alone_well(tmp_path, data, "--epochs 1 --checkpoint kept")
+    program(uvatrain_program, tmp_path, f"partition {data} closures --parts 2 --layout closure --hops 2")
+    for ranks, path, options, parts in [
+        (1, several, "", ["multi-label", "uvatrain train"]),
+        (1, data, "--checkpoint kept", ["--checkpoint kept", "--resume"]),
+        (2, data, "--checkpoint kept", ["--checkpoint kept", "--resume"]),
+        (1, data, "--checkpoint kept --resume --hidden 9", ["of another run", "hidden is 8 there and 9 here"]),
+        (1, data, "--checkpoint kept --resume --seed 4", ["of another run", "seed is 3 there and 4 here"]),
+        (1, data, "--resume", ["--resume", "--checkpoint"]),
+        (1, data, "--fanouts 4,x", ["--fanouts"]),
+        (1, data, "--remote-cache 1MiB", ["--remote-cache", "leave it out"]),
+        (2, tmp_path / "closures", "", ["--layout ranges"]),
+        (1, tmp_path / "nothing", "", ["nothing"]),
+    ]:
+        ended_so = [alone(tmp_path, path, options)] if ranks == 1 else Ranks(ranks, tmp_path, path, options).end()
+        for code, _, said in ended_so:
+            assert code == 2 and all(part in said for part in parts), (options, said)
+            assert "Traceback" not in said, said
