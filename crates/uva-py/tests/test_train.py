@@ -237,7 +237,7 @@ def test_another_number_of_ranks_goes_on_with_the_batches_that_are_left(data: Pa
     wait_for_steps(tmp_path, "first.1", 12)
     ranks.processes[1].send_signal(signal.SIGKILL)
     (code, _, said), (killed, _, _) = ranks.end()
-    assert (code, killed) == (1, -signal.SIGKILL) and "rank 0:" in said, said
+    assert (code, killed) == (1, -signal.SIGKILL) and "rank 0: rank 1 has ended" in said, said
     cursor = json.loads((tmp_path / "kept" / "checkpoint.json").read_text())["state"]["cursor"]
     epoch, done = cursor["epoch"], cursor["batch"]
     assert done % 4 == 0
@@ -256,6 +256,19 @@ def test_another_number_of_ranks_goes_on_with_the_batches_that_are_left(data: Pa
             found = {place[1]: seen[0] for place, seen in {**before, **after}.items() if place[0] == number}
             assert found.items() <= own.items()
             assert len(found) == (18 if number < epoch else done + (19 - done) // 3 * 3)
+
+
+def test_a_rank_that_is_stopped_is_named_after_the_timeout(data: Path, tmp_path: Path):
+    ranks = Ranks(3, tmp_path, data, "--epochs 100000 --metrics run --timeout 5")
+    wait_for_steps(tmp_path, "run.2", 3)
+    stopped = ranks.processes.pop(2)
+    stopped.send_signal(signal.SIGSTOP)
+    try:
+        for code, _, said in ranks.end():
+            assert code == 1 and "rank 2 has ended, or no longer takes part" in said, said
+    finally:
+        stopped.kill()
+        stopped.communicate()
 
 
 def test_torchrun_starts_ranks_anew_and_they_go_on_with_the_same_losses(data: Path, tmp_path: Path):

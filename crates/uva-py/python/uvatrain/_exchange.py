@@ -28,6 +28,22 @@ class ExchangeFailed(Exception):
         self.peer, self.cause, self.detail = peer, cause, detail
 
 
+def silent_rank(store: Any, rank: int, ranks: int, given_up: threading.Event) -> int:
+    """Whose fault it is that a call of all ranks failed: the rank's that does not say so too, since nobody waits any more.
+    `rank` itself, where all of them do. It takes 3 s at most.
+
+    store: a store of torch.distributed, for this question alone. RuntimeError where it is gone.
+    given_up: ends the wait.
+    """
+    store.set(f"failed/{rank}", "1")
+    others = [other for other in range(ranks) if other != rank]
+    until = time.monotonic() + _PATIENCE
+    while others and time.monotonic() < until and not given_up.is_set():
+        others = [other for other in others if not store.check([f"failed/{other}"])]
+        given_up.wait(_LOOK.total_seconds())
+    return others[0] if others else rank
+
+
 class Exchange:
     """One rank's end. All ranks of torch.distributed make one at the same time, and make the same calls.
 
@@ -121,7 +137,7 @@ class Exchange:
         return None
 
     def _failed(self, error: RuntimeError, waited: float) -> ExchangeFailed:
-        """Whose fault it is: of the rank whose own call has not failed, since nobody waits any more."""
+        """Whose fault it is."""
         detail = f" ({str(error).strip().splitlines()[0]})"
         # gloo gives up a rank after the timeout, and notices at once where one's connection is closed.
         cause = "silent" if waited >= 0.9 * self._timeout else "ended"
@@ -129,16 +145,11 @@ class Exchange:
             ended = self._ended()
             if ended is not None:
                 return ended
-            self._store.set(f"failed/{self.rank}", "1")
-            others = [rank for rank in range(self.ranks) if rank != self.rank]
-            until = time.monotonic() + _PATIENCE
-            while others and time.monotonic() < until and not self._cancelled.is_set():
-                others = [rank for rank in others if not self._store.check([f"failed/{rank}"])]
-                self._cancelled.wait(_LOOK.total_seconds())
+            peer = silent_rank(self._store, self.rank, self.ranks, self._cancelled)
         except RuntimeError:
             # The store lies with torchrun, or with rank 0.
             return ExchangeFailed(0, cause, f", and with it the group's store{detail}")
-        return ExchangeFailed(others[0] if others else self.rank, cause, detail)
+        return ExchangeFailed(peer, cause, detail)
 
     def cancel(self) -> None:
         """Ends the exchange on all ranks, since this one cannot go on."""

@@ -30,10 +30,18 @@ def main(arguments: list[str] | None = None) -> int:
 def _code_of(options: Options, ranks: Ranks) -> int:
     try:
         train(options, ranks)
-    except (Disagreement, ValueError, TypeError, OSError, UvatrainError, RuntimeError) as error:
-        print(f"uvatrain.train: {ranks.name}: {error}", file=sys.stderr, flush=True)
-        return 1 if isinstance(error, UvatrainError | RuntimeError) else 2
+    except UvatrainError as error:
+        return _said(ranks, str(error), 1)
+    except RuntimeError as error:
+        return _said(ranks, ranks.explained(error), 1)
+    except (Disagreement, ValueError, TypeError, OSError) as error:
+        return _said(ranks, str(error), 2)
     return 0
+
+
+def _said(ranks: Ranks, message: str, code: int) -> int:
+    print(f"uvatrain.train: {ranks.name}: {message}", file=sys.stderr, flush=True)
+    return code
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .. import _core
+from ..errors import UvatrainError
 from ..models import Model, tensors_of
 
 #: The file that a run locks while it may write.
@@ -99,7 +100,7 @@ def _packed(named: dict[str, torch.Tensor]) -> bytes:
     pieces, at = [], 0
     for name, tensor in named.items():
         if not torch.isfinite(tensor).all():
-            raise RuntimeError(f"not kept: {name} holds NaN or infinity (training diverged); the last checkpoint stays")
+            raise UvatrainError(f"not kept: {name} holds NaN or infinity (training diverged); the last checkpoint stays")
         rows = tensor.detach().float().cpu().contiguous()
         piece = ctypes.string_at(rows.data_ptr(), rows.nbytes)
         header[name] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": [at, at + len(piece)]}

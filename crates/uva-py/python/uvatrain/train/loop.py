@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from .. import __version__
 from .._parts import part_of
 from ..batch import Batch
+from ..errors import UvatrainError
 from ..loader import Loader
 from ..models import Model
 from . import checkpoint
@@ -209,7 +210,7 @@ class _Run:
             # The others wait for gradients of this rank too.
             loss = 0 * logits.sum()
         if not math.isfinite(loss.item()):
-            raise RuntimeError(
+            raise UvatrainError(
                 f"training diverged: the loss of epoch {batch.epoch}, batch {batch.index} is {loss.item()}. A lower --lr may help"
             )
         self._optimizer.zero_grad()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from datetime import timedelta
 from typing import Any
 
@@ -10,6 +11,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
+
+from .._exchange import silent_rank
 
 
 class Disagreement(Exception):
@@ -33,6 +36,7 @@ class Ranks:
             store = PrefixStore(f"uvatrain/start/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
             backend = "nccl" if gpu else "gloo"
             dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.count, timeout=limit)
+            self._failures = PrefixStore("uvatrain/train", store)
 
     @property
     def name(self) -> str:
@@ -74,6 +78,20 @@ class Ranks:
         box = [value]
         dist.broadcast_object_list(box, src=0, device=self.device)
         return box[0]
+
+    def explained(self, error: RuntimeError) -> str:
+        """An error of a step, and if it is for another rank's sake, which one that is. Every rank whose step fails calls it."""
+        said = str(error).strip()
+        if not self.together:
+            return said
+        # gloo's own words are one line in many.
+        first = said.splitlines()[0] if said else type(error).__name__
+        try:
+            rank = silent_rank(self._failures, self.rank, self.count, threading.Event())
+        except RuntimeError:
+            # The store lies with torchrun, or with rank 0.
+            return f"rank 0 or torchrun has ended, and with it the group's store ({first})"
+        return said if rank == self.rank else f"rank {rank} has ended, or no longer takes part ({first})"
 
     def leave(self) -> None:
         """Ends this process's part in the group, and waits for nobody."""
