@@ -46,7 +46,7 @@ pub struct Source {
     /// waits for.
     waiting: Mutex<Option<ThreadId>>,
     dataset: Arc<Graph>,
-    /// Batches of a pass over each split.
+    /// Which batches a pass has.
     schedule: Schedule,
     options: LoaderOptions,
     /// Batches handed out that did not fit the static shapes.

@@ -185,11 +185,16 @@ def test_a_validation_that_other_ranks_began_is_gone_on_with(graph):
     with uvatrain.Loader(graph, **options, rank=0, world_size=2) as two:
         for _ in zip(range(2), two):
             state = two.state_dict()
+        two_states = [two.state_dict() for _ in two]
     found = {}
     for rank in range(3):
         with uvatrain.Loader(graph, **options, rank=rank, world_size=3) as loader:
             loader.load_state_dict(state)
             found |= {batch.index: batch.hash for batch in loader}
+    # A step further than the second rank has batches.
+    with uvatrain.Loader(graph, **options, rank=1, world_size=2) as other:
+        other.load_state_dict(two_states[-1])
+        assert two_states[-1]["batch"] == 5 and hashes(other) == []
     assert sorted(found) == [4, 5, 6, 7, 8] and all(expected[index] == hash for index, hash in found.items())
 
 

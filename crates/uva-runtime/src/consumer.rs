@@ -319,13 +319,11 @@ impl BatchStream {
         }
     }
 
-    /// Ends a pass after its last batch. Where the feature table is divided among ranks, one that has fewer batches of a
-    /// split than others serves them here; in any other run nothing happens.
+    /// Ends the pass of `place`, whose batch does not matter, after its last batch. Where the feature table is divided among
+    /// ranks, one that has fewer batches of a split than others serves them here; in any other run nothing happens.
     ///
     /// # Errors
     /// As [`next_batch`](Self::next_batch).
-    ///
-    /// The pass is that of `place`, whose batch is not looked at.
     pub fn end_pass(
         &mut self,
         place: PassCursor,

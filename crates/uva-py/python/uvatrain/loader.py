@@ -287,17 +287,16 @@ class Batches(Generic[_Item]):
         ranks = _counted("world_size", state, 1, 2**32 - 1)
         first = _counted("first", {"first": 0, **state}, 0, all_batches)
         of_ranks = (all_batches - first) // ranks
+        # A split that is not trained on may have one batch more on the first ranks.
+        most = of_ranks if self.split == "train" else -(-(all_batches - first) // ranks)
+        batch = _counted("batch", state, 0, most)
         if ranks == self.world_size:
-            _counted("batch", state, 0, max(of_ranks, self._source.batches(self.split, first)))
-            return _Place(epoch, first, state["batch"])
+            return _Place(epoch, first, min(batch, self._source.batches(self.split, first)))
         if state.get("seed_order") in ("proximity", "proximity:auto"):
             raise ValueError(
                 f"state: it is of {ranks} ranks and there are {self.world_size}, and seed_order={state['seed_order']!r} chooses "
                 "other sequences for them: give the number of sequences, as in \"proximity:3\""
             )
-        # A split that is not trained on may have one batch more on the first ranks.
-        most = of_ranks if self.split == "train" else of_ranks + 1
-        batch = _counted("batch", state, 0, most)
         # Behind their last batch the epoch is over: what did not fill a step of theirs is left out, as it would have been.
         over = self.split == "train" and batch == of_ranks
         return _Place(epoch, all_batches if over else min(first + batch * ranks, all_batches))

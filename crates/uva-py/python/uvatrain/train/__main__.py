@@ -7,7 +7,7 @@ import sys
 from ..errors import UvatrainError
 from .loop import train
 from .options import Options, parse
-from .ranks import Disagreement, Ranks
+from .ranks import Disagreement, RankFailed, Ranks
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -20,7 +20,12 @@ def main(arguments: list[str] | None = None) -> int:
         0; 1 where the training failed; 2 where an option, a file or another rank does not fit.
     """
     options = parse(arguments)
-    ranks = Ranks(options.device, options.timeout)
+    try:
+        ranks = Ranks(options.device, options.timeout)
+    except ValueError as error:
+        return _said("not started", error, 2)
+    except RuntimeError as error:
+        return _said("not started", error, 1)
     try:
         return _code_of(options, ranks)
     finally:
@@ -31,16 +36,19 @@ def _code_of(options: Options, ranks: Ranks) -> int:
     try:
         train(options, ranks)
     except UvatrainError as error:
-        return _said(ranks, str(error), 1)
-    except RuntimeError as error:
-        return _said(ranks, ranks.explained(error), 1)
+        if options.is_parts:
+            # Where ranks exchange rows it may be about another one.
+            ranks.note_failure()
+        return _said(ranks.name, error, 1)
+    except (RankFailed, RuntimeError) as error:
+        return _said(ranks.name, error, 1)
     except (Disagreement, ValueError, TypeError, OSError) as error:
-        return _said(ranks, str(error), 2)
+        return _said(ranks.name, error, 2)
     return 0
 
 
-def _said(ranks: Ranks, message: str, code: int) -> int:
-    print(f"uvatrain.train: {ranks.name}: {message}", file=sys.stderr, flush=True)
+def _said(who: str, error: Exception, code: int) -> int:
+    print(f"uvatrain.train: {who}: {error}", file=sys.stderr, flush=True)
     return code
 
 

@@ -8,11 +8,11 @@ import math
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import IO, Any
 
 import torch
 from torch.nn import functional
-from torch.nn.parallel import DistributedDataParallel
 
 from .. import __version__
 from .._parts import part_of
@@ -40,8 +40,11 @@ def train(options: Options, ranks: Ranks) -> None:
         for split in ("train", "valid", "test"):
             # Ranks that exchange rows make their loaders in the same order.
             batches[split] = closing.enter_context(Loader(options.data, split=split, **common))
+        # torchrun starts all workers anew where one has failed; each of its agents knows of its own restarts alone.
+        again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+        if options.checkpoint is not None and any(ranks.gather(again)):
+            options = replace(options, resume=True)
         run = _Run(options, ranks, batches)
-        run.check()
         run.open_folder(closing)
         run.open_metrics(closing)
         run.train()
@@ -49,7 +52,7 @@ def train(options: Options, ranks: Ranks) -> None:
 
 def _part(options: Options, ranks: Ranks) -> dict[str, Any]:
     """Keywords for the part of this rank, where the data is parts."""
-    if not os.path.exists(os.path.join(options.data, "partition.json")):
+    if not options.is_parts:
         if options.remote_cache is not None:
             raise ValueError("--remote-cache: it is for parts in ranges, and DATA is a whole dataset: leave it out")
         return {}
@@ -70,12 +73,15 @@ class _Run:
                 f"{options.data}: one class a node is what ranks train on here; `uvatrain train` has multi-label tasks and "
                 "regression"
             )
+        if len(batches["train"]) == 0:
+            raise ValueError(
+                f"--batch-size {options.batch_size}: {len(dataset.train_idx)} training nodes leave no batch for some of "
+                f"{ranks.count} ranks: give a smaller one, or start fewer ranks"
+            )
         model = {**options.of_trainer(), "input_dim": dataset.feature_dim, "classes": dataset.num_classes}
         self._model = Model(model)
         initialise(self._model, options.seed)
         self._model.to(ranks.device)
-        self._together: Any = DistributedDataParallel(self._model) if ranks.together else self._model
-        self._optimizer = torch.optim.Adam(self._model.parameters(), lr=options.lr, weight_decay=options.weight_decay)
         # A GCN weighs by the whole graph's degrees.
         self._degrees = dataset.indptr.diff() if options.model == "gcn" else None
         self._fingerprint: dict[str, Any] = {
@@ -83,17 +89,21 @@ class _Run:
             "trainer": options.of_trainer(),
             "evaluate_by": "sampled",
         }
+        self._agree()
+        self._optimizer = torch.optim.Adam(self._model.parameters(), lr=options.lr, weight_decay=options.weight_decay)
         self._saved = Saved(Place(0, 0), [0.0, 0.0, 0.0], None, 0)
         self._best: dict[str, torch.Tensor] | None = None
         self._folder: Folder | None = None
         self._metrics: IO[str] | None = None
 
-    def check(self) -> None:
+    def _agree(self) -> None:
         """That all ranks train the same."""
         options = self._options
+        same = ("epochs", "checkpoint_every", "patience", "keep", "resume")
         self._ranks.agree(
             version=__version__,
-            **{f"--{name.replace('_', '-')}": getattr(options, name) for name in ("epochs", "checkpoint_every", "patience", "keep")},
+            **{f"--{name.replace('_', '-')}": getattr(options, name) for name in same},
+            **{"whether --checkpoint is given": options.checkpoint is not None},
             **{name: value for name, value in self._fingerprint.items() if name != "trainer"},
             **{f"model's {name}": value for name, value in self._model.options.items()},
         )
@@ -116,7 +126,7 @@ class _Run:
             except (ValueError, OSError) as error:
                 refusal = str(error)
         # All of them end, or none.
-        refusal = ranks.from_first(refusal)
+        refusal = ranks.gather(refusal)[0]
         if refusal is not None:
             raise ValueError(refusal)
         if options.resume:
@@ -142,7 +152,10 @@ class _Run:
 
     def _tell(self, event: str, **fields: Any) -> None:
         if self._metrics is not None:
-            self._metrics.write(json.dumps({"event": event, **fields}) + "\n")
+            try:
+                self._metrics.write(json.dumps({"event": event, **fields}) + "\n")
+            except OSError as error:
+                raise UvatrainError(f"--metrics {self._metrics.name}: {error}") from None
 
     def _say(self, line: str) -> None:
         if self._ranks.is_first:
@@ -164,7 +177,8 @@ class _Run:
 
     def _is_over(self) -> bool:
         patience = self._options.patience
-        return patience is not None and self._saved.epochs_without_gain >= patience
+        # An epoch under way is trained to its end.
+        return patience is not None and self._saved.epochs_without_gain >= patience and self._saved.place.batch == 0
 
     def _epoch(self) -> None:
         epoch, since = self._saved.place.epoch, time.monotonic()
@@ -199,15 +213,15 @@ class _Run:
 
     def _step(self, batch: Batch) -> None:
         """A step on a batch of each rank."""
-        self._together.train()
+        self._model.train()
         torch.manual_seed(batch_seed(self._options.seed, batch.epoch, batch.index))
         known = batch.y >= 0
         labelled = int(known.sum())
-        logits = self._together(batch.x, batch.blocks, self._degrees_of(batch))
+        logits = self._model(batch.x, batch.blocks, self._degrees_of(batch))
         if labelled:
             loss = functional.cross_entropy(logits[known], batch.y[known])
         else:
-            # The others wait for gradients of this rank too.
+            # The others wait for gradients of this rank too: zeros.
             loss = 0 * logits.sum()
         if not math.isfinite(loss.item()):
             raise UvatrainError(
@@ -215,6 +229,7 @@ class _Run:
             )
         self._optimizer.zero_grad()
         loss.backward()
+        self._ranks.average_gradients(self._model.parameters())
         self._optimizer.step()
         added = [labelled * loss.item(), int((logits.argmax(1) == batch.y)[known].sum()), labelled]
         self._saved = self._saved._replace(
@@ -238,7 +253,6 @@ class _Run:
         self._model.eval()
         self._batches[split].set_epoch(epoch)
         correct = labelled = 0
-        # Ranks may differ by a batch, so the bare model is called: the other one's forward would wait for all.
         for batch in self._batches[split]:
             known = batch.y >= 0
             logits = self._model(batch.x, batch.blocks, self._degrees_of(batch))
@@ -253,9 +267,12 @@ class _Run:
             return
         saved = self._saved._replace(sums=self._ranks.sums(*self._saved.sums))
         if self._folder is not None:
-            checkpoint.write(
-                self._folder.path, self._model, self._optimizer, self._best, self._fingerprint, self._options.keep, saved
-            )
+            try:
+                checkpoint.write(
+                    self._folder.path, self._model, self._optimizer, self._best, self._fingerprint, self._options.keep, saved
+                )
+            except OSError as error:
+                raise UvatrainError(str(error)) from None
 
     def _test(self) -> None:
         best = self._saved.best

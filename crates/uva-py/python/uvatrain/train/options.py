@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 _ABOUT = """\
@@ -14,7 +14,7 @@ Trains a built-in model over ranks, whose gradients are averaged.
   torchrun --nproc-per-node 4 -m uvatrain.train products-ranges         # of `uvatrain partition --layout ranges`
   python -m uvatrain.train data/products                                # one process
 
-A step of W ranks takes W batches, so it is one step on W times --batch-size seeds. Checkpoints are those of
+A step of W ranks takes W batches, and the mean of their gradients. Checkpoints are those of
 `uvatrain train`: predict and evaluate with `uvatrain predict` and `uvatrain evaluate`.
 """
 
@@ -55,6 +55,11 @@ class Options:
     device: str
     timeout: float
     metrics: str | None
+
+    @property
+    def is_parts(self) -> bool:
+        """Whether the data is parts, of which each rank has one."""
+        return os.path.exists(os.path.join(self.data, "partition.json"))
 
     def of_trainer(self) -> dict[str, Any]:
         """The trainer's options as checkpoints have them: some only where they differ from their defaults."""
@@ -111,6 +116,14 @@ def _count(text: str) -> int:
     return count
 
 
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    # Beyond that, waits overflow.
+    if not 0 < seconds <= 1e6:
+        raise argparse.ArgumentTypeError(f"{text}: seconds, above 0 and at most 1000000")
+    return seconds
+
+
 def parse(arguments: list[str] | None) -> Options:
     """Reads the command line. SystemExit, with code 2, where it is none."""
     parser = argparse.ArgumentParser(
@@ -154,12 +167,39 @@ def parse(arguments: list[str] | None) -> Options:
     add("--gather-threads", None, _count, "threads that gather", metavar="T")
     add("--slots", 2, _count, "batches that are prepared or in use at a time")
     add("--remote-cache", None, str, "parts in ranges: memory for rows of other ranks, such as 1GiB", metavar="SIZE")
-    add("--device", "auto", str, "cpu, cuda (that of the local rank), or auto", choices=["auto", "cpu", "cuda"])
-    add("--timeout", 300.0, float, "seconds after which a silent rank is given up", metavar="SECONDS")
+    add("--device", "auto", str, "cpu, cuda (each rank its own), or auto; parts in ranges are for the CPU", choices=["auto", "cpu", "cuda"])
+    add("--timeout", 300.0, _seconds, "seconds after which a silent rank is given up", metavar="SECONDS")
     add("--metrics", None, str, "write batches and epochs as lines of JSON; rank r > 0 writes to FILE.r", metavar="FILE")
-    given = vars(parser.parse_args(arguments))
-    # torchrun starts all workers anew where one has failed.
-    given["resume"] |= given["checkpoint"] is not None and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
-    if given["resume"] and given["checkpoint"] is None:
-        parser.error("--resume: give --checkpoint, whose training goes on")
-    return Options(**given)
+    options = Options(**vars(parser.parse_args(arguments)))
+    refusal = _refusal(options)
+    if refusal is not None:
+        parser.error(refusal)
+    if options.is_parts and options.device == "auto":
+        # Rows of other ranks come to host memory.
+        options = replace(options, device="cpu")
+    return options
+
+
+def _refusal(options: Options) -> str | None:
+    """What does not go together, as in `uvatrain train`."""
+    attention = {
+        "--heads": options.heads != 8,
+        "--output-heads": options.output_heads is not None,
+        "--attention-dropout": options.attention_dropout != 0,
+    }
+    if options.model != "gat":
+        given = [name for name, is_given in attention.items() if is_given]
+        return f"{given[0]}: it is of --model gat, and the model is {options.model}: leave it out" if given else _of_files(options)
+    if options.hidden % options.heads:
+        return f"--heads {options.heads}: they divide --hidden between them, and {options.hidden} is no multiple"
+    if options.residual and options.output_heads is not None:
+        return "--output-heads: with --residual no layer's heads are averaged for the classes: leave it out"
+    return _of_files(options)
+
+
+def _of_files(options: Options) -> str | None:
+    if options.checkpoint is None:
+        for name, given in (("--resume", options.resume), ("--checkpoint-every", options.checkpoint_every is not None)):
+            if given:
+                return f"{name}: give --checkpoint, the directory that it is about"
+    return None
