@@ -16,6 +16,8 @@ uvatrain hands out mini-batches of graphs larger than GPU memory, sampled and ga
   With sampler and producer in processes of their own:
       uvatrain run data/mine --fanouts 15,10,5 --batch-size 1024 -- python train.py
       # in train.py: for batch in uvatrain.attach(): ...
+  Built-in models over ranks:
+      torchrun --nproc-per-node 2 -m uvatrain.train data/mine --fanouts 15,10,5
 """
 
 

@@ -127,7 +127,7 @@ def _seconds(text: str) -> float:
 def parse(arguments: list[str] | None) -> Options:
     """Reads the command line. SystemExit, with code 2, where it is none."""
     parser = argparse.ArgumentParser(
-        prog="python -m uvatrain.train", description=_ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="python -m uvatrain.train", usage="[torchrun …] -m uvatrain.train [OPTIONS] DATA", description=_ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("data", metavar="DATA", help="a dataset, or the directory of its parts in ranges")
