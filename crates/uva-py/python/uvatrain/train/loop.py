@@ -120,8 +120,8 @@ class _Run:
                 closing.callback(self._folder.close)
                 if self._folder.has_checkpoint() and not options.resume:
                     refusal = (
-                        f"--checkpoint {options.checkpoint}: a training was kept there: --resume goes on with it, or give another "
-                        "directory"
+                        f"--checkpoint {options.checkpoint}: a training was kept there: --resume goes on with it, or give "
+                        "another directory"
                     )
             except (ValueError, OSError) as error:
                 refusal = str(error)

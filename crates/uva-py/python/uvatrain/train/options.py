@@ -127,7 +127,10 @@ def _seconds(text: str) -> float:
 def parse(arguments: list[str] | None) -> Options:
     """Reads the command line. SystemExit, with code 2, where it is none."""
     parser = argparse.ArgumentParser(
-        prog="python -m uvatrain.train", usage="[torchrun …] -m uvatrain.train [OPTIONS] DATA", description=_ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="python -m uvatrain.train",
+        usage="[torchrun …] -m uvatrain.train [OPTIONS] DATA",
+        description=_ABOUT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("data", metavar="DATA", help="a dataset, or the directory of its parts in ranges")
@@ -156,7 +159,7 @@ def parse(arguments: list[str] | None) -> Options:
     add("--keep", "best", str, "which parameters are the model, of the best epoch or the last", choices=["best", "last"])
     add("--checkpoint", None, str, "keep the training in this directory, which rank 0 writes", metavar="DIR")
     add("--checkpoint-every", None, _count, "write it after so many steps too, and not only after each epoch", metavar="STEPS")
-    flag("--resume", "go on with the checkpoint, also with another number of ranks; a restart by torchrun does so by itself")
+    flag("--resume", "go on with the checkpoint, also with another number of ranks; restarts by torchrun do so anyway")
     add("--fanouts", [15, 10, 5], _fanouts, "neighbours for each hop, at the seeds first", metavar="F,F,…", shown="15,10,5")
     add("--batch-size", 1024, _count, "seeds of a batch, of which each rank has one a step", metavar="NODES")
     flag("--drop-last", "leave out a last training batch that is smaller")
@@ -167,7 +170,8 @@ def parse(arguments: list[str] | None) -> Options:
     add("--gather-threads", None, _count, "threads that gather", metavar="T")
     add("--slots", 2, _count, "batches that are prepared or in use at a time")
     add("--remote-cache", None, str, "parts in ranges: memory for rows of other ranks, such as 1GiB", metavar="SIZE")
-    add("--device", "auto", str, "cpu, cuda (each rank its own), or auto; parts in ranges are for the CPU", choices=["auto", "cpu", "cuda"])
+    devices = ["auto", "cpu", "cuda"]
+    add("--device", "auto", str, "cpu, cuda (each rank its own), or auto; parts in ranges are for the CPU", choices=devices)
     add("--timeout", 300.0, _seconds, "seconds after which a silent rank is given up", metavar="SECONDS")
     add("--metrics", None, str, "write batches and epochs as lines of JSON; rank r > 0 writes to FILE.r", metavar="FILE")
     options = Options(**vars(parser.parse_args(arguments)))
@@ -189,7 +193,9 @@ def _refusal(options: Options) -> str | None:
     }
     if options.model != "gat":
         given = [name for name, is_given in attention.items() if is_given]
-        return f"{given[0]}: it is of --model gat, and the model is {options.model}: leave it out" if given else _of_files(options)
+        if given:
+            return f"{given[0]}: it is of --model gat, and the model is {options.model}: leave it out"
+        return _of_files(options)
     if options.hidden % options.heads:
         return f"--heads {options.heads}: they divide --hidden between them, and {options.hidden} is no multiple"
     if options.residual and options.output_heads is not None:

@@ -19,8 +19,10 @@ from torch.distributed.rendezvous import rendezvous
 
 from .._exchange import silent_rank
 
-#: How often ranks that join look for each other, in seconds.
+#: How often ranks that join or leave look for each other, in seconds.
 _LOOK = 0.05
+#: How long one that leaves waits for the others, in seconds.
+_PATIENCE = 3.0
 
 
 class Disagreement(Exception):
@@ -50,6 +52,8 @@ class Ranks:
             backend = "nccl" if self.device.type == "cuda" else "gloo"
             dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.count, timeout=limit)
             self._failures = PrefixStore("uvatrain/train", store)
+            # One that ends at once would disturb others that are not connected yet.
+            self.sums(0)
 
     def _agreed_start(self, store: Any, timeout: float) -> str:
         """A name for this start that no earlier one had, and that all ranks have.
@@ -168,9 +172,16 @@ class Ranks:
         return said if rank == self.rank else f"rank {rank} has ended, or no longer takes part ({first})"
 
     def leave(self) -> None:
-        """Ends this process's part in the group."""
-        if self.together and dist.is_initialized():
-            dist.destroy_process_group()
+        """Ends this process's part in the group. It waits for the others, 3 s at most: some may still be at what this one has
+        done, and rank 0 may hold the store that they ask."""
+        if not self.together or not dist.is_initialized():
+            return
+        with contextlib.suppress(RuntimeError):
+            self._failures.set(f"left/{self.rank}", "1")
+            names, until = [f"left/{rank}" for rank in range(self.count)], time.monotonic() + _PATIENCE
+            while not self._failures.check(names) and time.monotonic() < until:
+                time.sleep(_LOOK)
+        dist.destroy_process_group()
 
 
 def _device(wanted: str) -> torch.device:
@@ -178,7 +189,9 @@ def _device(wanted: str) -> torch.device:
     local, of_machine = (int(os.environ.get(name, default)) for name, default in (("LOCAL_RANK", "0"), ("LOCAL_WORLD_SIZE", "1")))
     gpus = torch.cuda.device_count() if wanted != "cpu" else 0
     if wanted == "cuda" and gpus <= local:
-        raise ValueError(f"--device cuda: torch sees {gpus} GPUs, and this is rank {local} of the machine: start fewer, or give cpu")
+        raise ValueError(
+            f"--device cuda: torch sees {gpus} GPUs, and this is rank {local} of the machine: start fewer, or give cpu"
+        )
     if wanted == "cpu" or gpus < max(of_machine, local + 1):
         return torch.device("cpu")
     device = torch.device(f"cuda:{local}")
