@@ -31,19 +31,22 @@ pub fn _store_checkpoint(py: Python<'_>, directory: PathBuf, tensors: &[u8], con
         .map_err(|error| raised(&error))
 }
 
-/// The current checkpoint of `directory`: `trainer`, `fingerprint` and `state` as JSON, and the file of its tensors. None:
-/// there is no checkpoint.
+/// The current checkpoint of `directory`: `trainer` and `state` as JSON, and the file of its tensors. None: there is no
+/// checkpoint. ValueError, with every field that differs, where it is not of this model and this fingerprint.
 #[pyfunction]
-pub fn _read_checkpoint(
-    py: Python<'_>,
+pub fn _read_checkpoint<'py>(
+    py: Python<'py>,
     directory: PathBuf,
-) -> PyResult<Option<(String, Bound<'_, PyBytes>)>> {
+    model: &str,
+    fingerprint: &str,
+) -> PyResult<Option<(String, Bound<'py, PyBytes>)>> {
+    let given = |text| serde_json::from_str(text).map_err(|error| PyValueError::new_err(error.to_string()));
+    let (model, fingerprint): (Value, Value) = (given(model)?, given(fingerprint)?);
     let read = || -> Result<_, CheckpointError> {
         let Some(found) = checkpoint::read(&directory)? else { return Ok(None) };
-        let parts = (found.trainer(), found.fingerprint(), found.state::<Value>()?);
-        let text =
-            serde_json::json!({"trainer": parts.0, "fingerprint": parts.1, "state": parts.2}).to_string();
-        Ok(Some((text, found)))
+        found.check(&model, &fingerprint)?;
+        let (trainer, state) = (found.trainer(), found.state::<Value>()?);
+        Ok(Some((serde_json::json!({"trainer": trainer, "state": state}).to_string(), found)))
     };
     let found = py.detach(read).map_err(|error| raised(&error))?;
     Ok(found.map(|(text, found)| (text, PyBytes::new(py, found.tensors()))))

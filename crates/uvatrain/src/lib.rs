@@ -29,7 +29,7 @@ pub fn program() -> ExitCode {
 /// The program `uvatrain-consumer`: the role that trains, its probe, `train` with all roles as threads, and what a trained
 /// model does.
 ///
-/// Destructors of libtorch take 0.2 s at a process's end, a third of what loading it takes, to free what the end frees
+/// Destructors of libtorch take 0.2 s at a process's end, where loading it took 0.35 s, to free what the end frees
 /// anyway. They are left out, but not where a GPU's driver is loaded: it ends its own work in such a destructor.
 pub fn consumer_program(models: Models) -> ExitCode {
     let code = match std::env::args_os().nth(1).as_deref().and_then(|word| word.to_str()) {

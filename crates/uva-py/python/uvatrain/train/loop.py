@@ -223,20 +223,21 @@ class _Run:
         else:
             # The others wait for gradients of this rank too: zeros.
             loss = 0 * logits.sum()
-        if not math.isfinite(loss.item()):
+        value = loss.item()
+        if not math.isfinite(value):
             raise UvatrainError(
-                f"training diverged: the loss of epoch {batch.epoch}, batch {batch.index} is {loss.item()}. A lower --lr may help"
+                f"training diverged: the loss of epoch {batch.epoch}, batch {batch.index} is {value}. A lower --lr may help"
             )
         self._optimizer.zero_grad()
         loss.backward()
         self._ranks.average_gradients(self._model.parameters())
         self._optimizer.step()
-        added = [labelled * loss.item(), int((logits.argmax(1) == batch.y)[known].sum()), labelled]
+        added = [labelled * value, int((logits.argmax(1) == batch.y)[known].sum()), labelled]
         self._saved = self._saved._replace(
             place=Place(batch.epoch, self._saved.place.batch + self._ranks.count),
             sums=[own + new for own, new in zip(self._saved.sums, added, strict=True)],
         )
-        self._tell("batch", epoch=batch.epoch, batch=batch.index, hash=batch.hash, loss=loss.item())
+        self._tell("batch", epoch=batch.epoch, batch=batch.index, hash=batch.hash, loss=value)
 
     def _degrees_of(self, batch: Batch) -> torch.Tensor | None:
         if self._degrees is None:
