@@ -153,6 +153,11 @@ impl LateResults {
         })
     }
 
+    /// The kernels, and the stream.
+    pub(crate) fn driven_by(&self) -> (TrainKernels, Arc<Stream>) {
+        (self.kernels.clone(), Arc::clone(&self.stream))
+    }
+
     /// Batches whose results have not been read.
     pub(crate) fn unread(&self) -> usize {
         self.batches.len()

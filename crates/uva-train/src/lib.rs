@@ -56,6 +56,7 @@ mod model;
 mod predict;
 mod prepared;
 mod random;
+mod rehearsal;
 mod rowwise;
 mod sums;
 mod targets;

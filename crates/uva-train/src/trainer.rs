@@ -50,7 +50,7 @@ pub struct Trainer {
     options: TrainerOptions,
     input_dim: usize,
     task: Task,
-    kind: Kind,
+    pub(crate) kind: Kind,
     device: TrainDevice,
     pub(crate) model: Model,
     pub(crate) adam: Adam,
@@ -59,7 +59,7 @@ pub struct Trainer {
     /// Which parameters a checkpoint calls the model.
     pub(crate) keep: Keep,
     /// Present where the host runs ahead of the device.
-    late: Option<LateResults>,
+    pub(crate) late: Option<LateResults>,
     /// Prepares blocks by a kernel of ours; without it libtorch's operations do.
     pub(crate) preparer: Option<BlockPreparer>,
 }

@@ -19,7 +19,7 @@ use uva_runtime::device::Receipt;
 use uva_runtime::metrics::{BatchEvent, EpochEvent, Event, InForce, Observer, PassSums, Progress};
 use uva_runtime::roles::BatchReceiver;
 use uva_runtime::{Batch, Cursor, RuntimeError};
-use uva_train::{Evaluation, Reading, TrainError, Trainer, checkpoint};
+use uva_train::{Evaluation, Reading, TrainDevice, TrainError, Trainer, checkpoint};
 
 use crate::arrays::BatchArrays;
 use crate::gpu;
@@ -89,6 +89,10 @@ impl<'a> Session<'a> {
         trainer.choose_kept(options.keep);
         if let Some((kernels, stream)) = gpu.ahead {
             trainer.run_ahead(kernels, stream).map_err(train_error)?;
+        }
+        if trainer.device() != TrainDevice::Cpu {
+            // While the others start and the first batch is made.
+            trainer.rehearse().map_err(train_error)?;
         }
         if let Some(directory) = &options.checkpoint {
             // Leftovers of a run that could not clean up. One run at a time writes there, and now it is this one.

@@ -17,6 +17,7 @@ mod late;
 mod on_device;
 mod padding;
 mod regression;
+mod rehearsal;
 mod summed;
 mod sums;
 mod support;
