@@ -272,11 +272,21 @@ impl GatherKernels {
 }
 
 impl GridBound {
+    /// The same, but for no more multiprocessors than these.
+    #[must_use]
+    pub fn at_most(self, multiprocessors: u32) -> Self {
+        match self {
+            Self::Device => Self::Multiprocessors(multiprocessors),
+            Self::Multiprocessors(some) => Self::Multiprocessors(some.min(multiprocessors)),
+            Self::Blocks(blocks) => Self::Blocks(blocks),
+        }
+    }
+
     /// The most blocks, if each of `multiprocessors` multiprocessors holds `each`.
     pub(crate) fn blocks(self, each: u32, multiprocessors: u32) -> u32 {
         match self {
             Self::Device => each.saturating_mul(multiprocessors),
-            Self::Multiprocessors(some) => each.saturating_mul(some),
+            Self::Multiprocessors(some) => each.saturating_mul(some.min(multiprocessors)),
             Self::Blocks(blocks) => blocks,
         }
     }
@@ -301,7 +311,18 @@ mod tests {
         assert_eq!(GridBound::Device.blocks(2, 132), 264);
         assert_eq!(GridBound::Multiprocessors(8).blocks(2, 132), 16);
         assert_eq!(GridBound::Blocks(5).blocks(2, 132), 5);
-        assert_eq!(GridBound::Multiprocessors(u32::MAX).blocks(2, 132), u32::MAX);
+        assert_eq!(GridBound::Multiprocessors(u32::MAX).blocks(2, 132), 264);
+        assert_eq!(GridBound::Device.blocks(u32::MAX, 132), u32::MAX);
+    }
+
+    #[test]
+    fn a_bound_can_be_held_to_fewer_multiprocessors_but_is_never_raised() {
+        let blocks = |bound: GridBound| bound.at_most(8).blocks(2, 132);
+        assert_eq!(blocks(GridBound::Device), 16);
+        assert_eq!(blocks(GridBound::Multiprocessors(40)), 16);
+        assert_eq!(blocks(GridBound::Multiprocessors(3)), 6);
+        assert_eq!(blocks(GridBound::Blocks(5)), 5);
+        assert_eq!(GridBound::Device.at_most(8).blocks(2, 4), 8, "a process that may use four");
     }
 
     #[test]

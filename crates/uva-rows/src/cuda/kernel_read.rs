@@ -16,9 +16,15 @@ use crate::error::GatherError;
 use crate::source::{Origin, RowSource, RowsRead, Ticket};
 use crate::stack::Cached;
 
-/// Rows of a gather, at the least, whose visits are put in order. By arithmetic, not compared on a GPU: at 30 million walks
-/// a second these take 0.27 ms in the batch's order, against some 20 µs for the launches.
-const LEAST_ORDERED: usize = 8192;
+/// Rows of a gather, at the least, whose visits are put in order. An H200 reads 4,096 rows of 512 bytes out of 4 GiB at 25.6
+/// GB/s by region, launches included, and at 21.7 in the batch's order; 2,048 rows at 18.3 and 19.4
+/// (docs/results/gpu/rows-h200.json).
+const LEAST_ORDERED: usize = 4096;
+
+/// Multiprocessors that read by region, at the most. With fewer reads under way, those lie closer together: 262,144 rows of
+/// 512 bytes come out of 16 GiB at 30.3 GB/s by eight of an H200's multiprocessors, and at 25.3 by all
+/// (docs/results/gpu/rows-h200.json).
+const READING_BY_REGION: u32 = 8;
 
 /// A table that kernels can address.
 pub trait KernelTable {
@@ -136,13 +142,13 @@ impl<T: KernelTable> KernelRead<T> {
             // A source that nobody made room for reads in the batch's order.
             let visits = self.visits.as_ref();
             let visits = visits.filter(|visits| (self.least_ordered..=visits.most()).contains(&count));
-            let order = match visits {
+            let (order, bound) = match visits {
                 // SAFETY: ids and report are the place's. Its stream is that of all fills of this source.
                 Some(visits) => unsafe {
-                    let ids = (place.ids, count);
-                    visits.enqueue(place.stream, &self.kernels, ids, place.report, self.bound)?
+                    let (ids, bound) = ((place.ids, count), self.bound.at_most(READING_BY_REGION));
+                    (visits.enqueue(place.stream, &self.kernels, ids, place.report, bound)?, bound)
                 },
-                None => 0,
+                None => (0, self.bound),
             };
             let arguments = GatherArguments {
                 table: self.table.address(),
@@ -158,7 +164,7 @@ impl<T: KernelTable> KernelRead<T> {
             };
             // SAFETY: the table is held, at an address that kernels can read. Ids, output and report are the place's,
             // by the promise of `DevicePlace::new`. The cache is for this table (`Cached::on_device`) and held.
-            unsafe { self.kernels.rows(place.stream, self.kernel, IdWidth::I64, &arguments, self.bound)? };
+            unsafe { self.kernels.rows(place.stream, self.kernel, IdWidth::I64, &arguments, bound)? };
         }
         Ok(RowsRead::of(T::ORIGIN, count as u64, self.row_bytes))
     }
