@@ -11,8 +11,8 @@
 # NVRTC. --with-simulator adds cuda-sim and the stand-in for MPS, for `suite.sh --simulate`.
 # The two programs are release builds. The test programs are cargo's usual ones: optimised too, with their checks left on.
 # libtorch is not carried: the suite takes the one of the machine's PyTorch.
-# --peers carries what the step `peers` needs and nothing else: the program, and WholeGraph's libraries from PyPI, which
-# leave no room for the tests. It needs a network here.
+# --peers carries what the profile `peers` needs and nothing else: the program, the Python module, torch-sparse, which PyG
+# samples by, and WholeGraph's libraries from PyPI, which leave no room for the tests. It needs a network here.
 set -euo pipefail
 
 readonly MOST_BYTES=$((64 << 20))
@@ -128,13 +128,17 @@ with tempfile.TemporaryDirectory() as place:
     with tarfile.open(archive, "w:xz") as into:
         into.add(site, ".", filter=lambda entry: None if headers & set(Path(entry.name).parts) else entry)
 PYTHON
-else
-  # The Python module, its tests on a GPU, and pytest, which a machine with torch need not have.
-  build _core .so _core.abi3.so build --release -p uva-py
-  python=$partial/python
-  mkdir -p "$python/tests"
-  cp -r crates/uva-py/python/uvatrain "$python/"
-  mv "$partial/bin/_core.abi3.so" "$python/uvatrain/"
+  cp scripts/gpu/loaders.py "$partial/"
+  site=$("$(scripts/peers/environment.sh pyg)" -c 'import pathlib, torch_sparse; print(pathlib.Path(torch_sparse.__file__).parent.parent)')
+  tar cJf "$partial/pyg.tar.xz" -C "$site" torch_sparse torch_scatter
+fi
+# The Python module; its tests on a GPU, and pytest, which a machine with torch need not have.
+build _core .so _core.abi3.so build --release -p uva-py
+python=$partial/python
+mkdir -p "$python/tests"
+cp -r crates/uva-py/python/uvatrain "$python/"
+mv "$partial/bin/_core.abi3.so" "$python/uvatrain/"
+if [[ -z $peers ]]; then
   cp crates/uva-py/tests/{conftest,graphs,test_cuda}.py "$python/tests/"
   packages=$("$(scripts/setup/python.sh)" -c 'import pathlib, pytest; print(pathlib.Path(pytest.__file__).parent.parent)')
   for package in pytest _pytest pluggy iniconfig packaging pygments; do
@@ -143,7 +147,7 @@ else
 fi
 find "$partial" -name __pycache__ -prune -exec rm -rf {} +
 # Three megabytes travel as one. suite.sh unpacks them.
-(cd "$partial" && python3 - programs.tar.xz bin $(ls -d python 2>/dev/null || true)) <<'PYTHON'
+(cd "$partial" && python3 - programs.tar.xz bin python) <<'PYTHON'
 import shutil, sys, tarfile
 
 archive, *folders = sys.argv[1:]
@@ -161,5 +165,5 @@ fi
 rm -rf "$folder"
 mkdir -p "$(dirname "$folder")"
 mv -T "$partial" "$folder"
-steps=${peers:+--only peers}
-say "$folder: $(mib "$size"), and $(mib "$beside") beside it. There: bash suite.sh OUTDIR ${steps:---profile smoke} --state DIR"
+profile=${peers:+peers}
+say "$folder: $(mib "$size"), and $(mib "$beside") beside it. There: bash suite.sh OUTDIR --profile ${profile:-smoke} --state DIR"

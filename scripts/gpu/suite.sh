@@ -9,9 +9,10 @@
 #
 #   smoke     is the path alive: the link, the wide kernel against a plain loop, an epoch by each partition, MPS last
 #   correct   every kernel, sampler, model and way of training against the CPU, the Python module, compute-sanitizer
-#   measure   `bench pcie`, shares of MPS, epochs, caches, memory over many batches, others on the same rows
+#   measure   `bench pcie`, shares of MPS, epochs, caches, memory over many batches
+#   peers     others on the same rows, and PyG's loader under the same model: `carry.sh --peers` carries what they need
 #
-# and `all`, which it is unless given, is the three in this order. --with-faults kills roles in the middle of runs behind
+# and `all`, which it is unless given, is the four in this order. --with-faults kills roles in the middle of runs behind
 # all else: under MPS that can spoil the GPU for whoever comes next.
 #
 # OUTDIR gets two files: summary.json says of every step whether it passed, failed, was skipped, left out or unfinished;

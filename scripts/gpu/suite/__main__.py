@@ -41,16 +41,18 @@ STEPS = {
     "caches": (figures.caches, "training.json", False),
     "memory": (figures.memory, "training.json", False),
     "peers": (figures.peers, "peers.json", False),
+    "loaders": (figures.loaders, "loaders.json", False),
     "faults": (correctness.faults, "correctness.json", True),
 }
 # name: its steps in their order, with the seconds that each may take. A profile's seconds add up to 500 at most, so that
 # it ends within ten minutes even where the last step has to be ended. What uses MPS comes last in `smoke`.
 PROFILES = {
     "smoke": {"warm": 60, "machine": 40, "link": 50, "startup": 35, "wide": 80, "partitions": 145, "mps": 90},
-    "correct": {"warm": 20, "machine": 25, "kernels": 40, "conformance": 80, "slots": 40, "sampling": 45, "models": 35,
-                "training": 125, "python": 40, "sanitizer": 50},
-    "measure": {"warm": 20, "machine": 25, "pcie": 125, "mps-sweep": 55, "epoch-time": 65, "caches": 70, "memory": 65,
-                "peers": 75},
+    "correct": {"warm": 20, "machine": 25, "kernels": 30, "conformance": 160, "slots": 40, "sampling": 40, "models": 25,
+                "training": 90, "python": 30, "sanitizer": 40},
+    "measure": {"warm": 20, "machine": 25, "pcie": 125, "mps-sweep": 55, "epoch-time": 65, "caches": 70, "memory": 65},
+    # What `carry.sh --peers` carries is enough for these.
+    "peers": {"warm": 20, "machine": 25, "peers": 150, "loaders": 200},
 }
 FAULTS_SECONDS = 120
 
@@ -177,16 +179,17 @@ def arguments():
     parser.add_argument("--simulate", action="store_true", help="under cuda-sim, small, without a GPU")
     chosen = parser.parse_args()
     chosen.bin = chosen.bin.resolve()
-    needed = ["uvatrain", "uvatrain-consumer"] + (["libcuda_sim.so"] if chosen.simulate else [])
-    for name in needed:
-        if not (chosen.bin / name).exists():
-            parser.error(f"{chosen.bin / name} is missing: scripts/gpu/carry.sh makes it")
     known = {**profile("all"), "faults": FAULTS_SECONDS}
     chosen.steps = profile(chosen.profile) if chosen.only is None else {name: known[name] for name in known if name in chosen.only}
     if chosen.with_faults:
         chosen.steps["faults"] = FAULTS_SECONDS
     for name in chosen.without:
         chosen.steps.pop(name, None)
+    needed = ["uvatrain"] + (["libcuda_sim.so"] if chosen.simulate else [])
+    needed += [] if set(chosen.steps) <= set(PROFILES["peers"]) else ["uvatrain-consumer"]
+    for name in needed:
+        if not (chosen.bin / name).exists():
+            parser.error(f"{chosen.bin / name} is missing: scripts/gpu/carry.sh makes it")
     if chosen.simulate:
         chosen.steps = {name: SIMULATED * seconds for name, seconds in chosen.steps.items()}
     chosen.seconds = chosen.seconds or sum(chosen.steps.values())

@@ -6,6 +6,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 
@@ -204,4 +205,25 @@ def peers(suite, found):
         raise Skipped(last_line(stderr))
     if code != 0:
         raise Failed(f"gpu-peers: exit code {code}: {last_line(stderr)}")
+    found.update(json.loads(out.read_text()))
+
+
+def loaders(suite, found):
+    """The same model over PyG's loader and over ours, on a table beyond the reach of a GPU's translations."""
+    if suite.simulate:
+        raise Skipped("loaders need a GPU")
+    graph = suite.graph("loaders", 8000000, 8, 128)
+    out, site = suite.work / "loaders.json", HERE / "pyg.tar.xz"
+    options = []
+    if site.exists():
+        with tarfile.open(site) as archive:
+            archive.extractall(suite.work / "pyg", filter="data")
+        options = ["--pyg", suite.work / "pyg"]
+    code, _, stderr = suite.finish(suite.start(
+        sys.executable, "-B", HERE / "loaders.py", graph, "--batch-size", "4096", *options, "--out", out,
+        env={"PYTHONPATH": f"{HERE / 'python'}:{os.environ.get('PYTHONPATH', '')}"}))
+    if code == 3:
+        raise Skipped(last_line(stderr))
+    if code != 0:
+        raise Failed(f"gpu-loaders: exit code {code}: {last_line(stderr)}")
     found.update(json.loads(out.read_text()))
