@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -155,6 +156,30 @@ fn a_reordered_dataset_has_the_same_parts_and_one_part_asks_nobody() {
     }
 }
 
+/// The stand-in gives nodes to parts in the order of their ids, as `range` does.
+#[test]
+fn metis_of_the_machine_divides_and_its_parts_can_be_refined() {
+    let temp = directory();
+    generated(temp.path());
+    let library = temp.path().join("libmetis.so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../uva-metis/tests/metis.c");
+    let mut build = Command::new(std::env::var_os("CXX").unwrap_or("c++".into()));
+    build.args(["-x", "c", "-shared", "-fPIC", "-DIDX=int32_t"]).arg(source).arg("-o").arg(&library);
+    assert!(build.status().unwrap().success());
+    let made = |line: &str| {
+        call(temp.path(), line).env("UVATRAIN_METIS", &library).run().succeeds();
+        let out = temp.path().join(line.split_whitespace().nth(2).unwrap());
+        let said = check(&temp.path().join("graph"), &out);
+        (integers(&out.join("partition.npy")), said["method"].as_str().unwrap().to_owned())
+    };
+    let (range, _) = made("partition graph range --parts 4 --method range");
+    assert_eq!(made("partition graph metis --parts 4 --method metis"), (range, "metis".to_owned()));
+    let (refined, method) = made("partition graph refined --parts 4 --method metis --refine 5");
+    assert_eq!(method, "metis+refine");
+    assert_eq!(refined, made("partition graph range-refined --parts 4 --method range --refine 5").0);
+    assert_eq!(made("partition graph one --parts 1 --method metis").0, vec![0; 1200]);
+}
+
 #[test]
 fn what_cannot_be_done_is_refused_and_leaves_nothing() {
     let temp = directory();
@@ -168,12 +193,21 @@ fn what_cannot_be_done_is_refused_and_leaves_nothing() {
     refuses("partition graph out --parts 0", 2, &["0 is not from 1 to 65535"]);
     let line = format!("partition graph out --parts {}", train + 1);
     refuses(&line, 2, &[&format!("is more than the {train} training nodes")]);
-    refuses("partition graph out --parts 2 --method metis", 3, &["--method metis", "--method bgl"]);
-    refuses("partition graph out --parts 2 --method none", 2, &["auto, bgl, pagraph, ldg, range, random"]);
+    let metis = "partition graph out --parts 2 --method metis";
+    let no_metis = call(temp.path(), metis).env("UVATRAIN_METIS", "nothing/libmetis.so").run();
+    no_metis.refuses(3, &["--method metis", "nothing/libmetis.so", "--method bgl"]);
+    refuses(
+        "partition graph out --parts 2 --method none",
+        2,
+        &["auto, bgl, pagraph, ldg, metis, range, random"],
+    );
     refuses("partition graph out --parts 2 --method pagraph --refine 3", 2, &["--refine", "pagraph"]);
-    for (option, method) in
-        [("--sources 9", "ldg"), ("--count blocks", "range"), ("--block-nodes 70", "pagraph")]
-    {
+    for (option, method) in [
+        ("--sources 9", "ldg"),
+        ("--count blocks", "range"),
+        ("--block-nodes 70", "pagraph"),
+        ("--scan shuffled", "bgl"),
+    ] {
         let (name, _) = option.split_once(' ').unwrap();
         let line = format!("partition graph out --parts 2 --method {method} {option}");
         refuses(&line, 2, &[name, &format!("--method {method}")]);

@@ -189,9 +189,9 @@ def closure(graph, node, hops):
     return found
 
 
-def pagraph(graph, parts, hops):
+def pagraph(graph, train, parts, hops):
     """Training nodes one after the other, each to the part that has most of its closure."""
-    train, count = graph["train"], len(graph["lists"])
+    count = len(graph["lists"])
     mean = Fraction(len(train), parts)
     most, longer = -(-len(train) // parts), len(train) % parts
     of = [None] * count
@@ -332,7 +332,8 @@ def partition_vector(graph, seed, parts, hops, sources, most_nodes, passes):
         blocks=blocks,
         merged=merged,
         **made,
-        pagraph=pagraph(graph, parts, hops),
+        pagraph=pagraph(graph, graph["train"], parts, hops),
+        pagraph_shuffled=pagraph(graph, sorted(graph["train"], key=order.index), parts, hops),
         refined={name: refine(graph, order, of, parts, passes) for name, of in made.items()},
     )
 

@@ -14,7 +14,7 @@ const ESTIMATED_AFTER: usize = 1000;
 
 /// The part of each node.
 ///
-/// Training nodes come in the order of the file. Node `v` goes to the part `i` of the largest
+/// Training nodes come in the order of `train`. Node `v` goes to the part `i` of the largest
 /// `(common(i) + 1) · (T / k − train(i)) / (closure(i) + 1)`: `common(i)` counts the part's training nodes within `hops`
 /// in-hops of `v`, `closure(i)` all nodes within `hops` of the part's training nodes. Of equal parts it is that with the
 /// fewest training nodes, then the first. No part gets more than `⌈T / k⌉`, and only `T mod k` parts get as many if
@@ -27,11 +27,12 @@ const ESTIMATED_AFTER: usize = 1000;
 /// If it would take too long.
 pub(crate) fn assign(
     graph: &Graph<'_>,
+    train: &[u32],
     parts: u32,
     hops: u32,
     progress: &dyn Fn(Progress),
 ) -> Result<Vec<u16>, GraphError> {
-    let (nodes, train) = (graph.nodes(), graph.train());
+    let nodes = graph.nodes();
     let mut divided = Divided::of(nodes, train.len(), parts);
     let mut closure = Closure { seen: vec![0; nodes], turn: 0, found: Vec::new() };
     let mut visits = 0_u64;

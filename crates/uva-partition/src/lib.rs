@@ -12,6 +12,7 @@
 //! | `limits` | how many nodes and training nodes a part may have |
 //! | `blocks`, `block_graph`, `merge`, `assign` | `bgl`: blocks by breadth-first search, merged, assigned greedily |
 //! | `stream` | `ldg`: nodes one after the other, each to the part with most of its neighbours |
+//! | `metis` | `metis`: the graph without directions, for METIS |
 //! | `closures` | `pagraph`: training nodes to the part that has most of their closure |
 //! | `simple` | `range` and `random` |
 //! | `refine` | label propagation with limits |
@@ -38,6 +39,7 @@ mod graph;
 mod limits;
 pub mod memory;
 mod merge;
+mod metis;
 mod options;
 mod order;
 mod refine;
@@ -54,6 +56,6 @@ pub mod visits;
 
 pub use auto::Candidate;
 pub use counts::over_mean;
-pub use options::{Count, Method, Options};
+pub use options::{Count, Method, Options, Scan};
 pub use result::{MOST_PAIRED, Partition};
 pub use run::partition;

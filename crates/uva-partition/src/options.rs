@@ -16,6 +16,8 @@ named! {
         Pagraph = "pagraph",
         /// Nodes one by one to the part with most of their neighbours (linear deterministic greedy).
         Ldg = "ldg",
+        /// METIS: few edges between parts. It needs libmetis.so.5 on the machine.
+        Metis = "metis",
         /// Consecutive ids.
         Range = "range",
         /// Drawn by the seed.
@@ -30,6 +32,16 @@ named! {
         Edges = "edges",
         /// The part's blocks within two hops of it, as published.
         Blocks = "blocks",
+    }
+}
+
+named! {
+    /// In which order training nodes come, for pagraph.
+    pub enum Scan = File {
+        /// That of the file.
+        File = "file",
+        /// One drawn by the seed.
+        Shuffled = "shuffled",
     }
 }
 
@@ -59,6 +71,8 @@ pub struct Options {
     pub sources: u32,
     /// What connects a block to a part.
     pub count: Count,
+    /// In which order training nodes come, for pagraph.
+    pub scan: Scan,
     /// The seed of all random words.
     pub seed: u64,
     /// The most bytes of memory that it may take, as [estimated](crate::memory::bytes).
@@ -66,6 +80,12 @@ pub struct Options {
 }
 
 impl Method {
+    /// What this machine lacks for it; `None` where it can be used.
+    #[must_use]
+    pub fn lacks(self) -> Option<String> {
+        (self == Self::Metis).then(|| uva_metis::Metis::open().err()).flatten().map(|error| error.to_string())
+    }
+
     /// Whether it makes blocks of nodes, so that the options about these are of use.
     #[must_use]
     pub fn makes_blocks(self) -> bool {
@@ -85,6 +105,7 @@ impl Options {
             block_nodes: None,
             sources: 64,
             count: Count::default(),
+            scan: Scan::default(),
             seed: 0,
             memory: u64::MAX,
         }
@@ -95,7 +116,7 @@ impl Options {
     pub fn passes(&self) -> u32 {
         self.refine.unwrap_or(match self.method {
             Method::Auto | Method::Bgl | Method::Ldg => PASSES,
-            Method::Pagraph | Method::Range | Method::Random => 0,
+            Method::Pagraph | Method::Metis | Method::Range | Method::Random => 0,
         })
     }
 

@@ -1,4 +1,4 @@
-//! The random order of nodes: sources of blocks, refinement and the method `random` follow it.
+//! The random order of nodes: sources of blocks, refinement, the method `random` and a shuffled scan follow it.
 
 use rayon::prelude::*;
 use uva_graph::Split;

@@ -1,5 +1,6 @@
 //! A graph to divide, and what one method makes of it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -8,8 +9,8 @@ use uva_graph::{Dataset, GraphError, Progress};
 use crate::block_graph::BlockGraph;
 use crate::blocks::Caps;
 use crate::graph::Graph;
-use crate::options::{Method, Options};
-use crate::{assign, blocks, closures, merge, refine, simple, stream};
+use crate::options::{Method, Options, Scan};
+use crate::{assign, blocks, closures, merge, metis, refine, simple, stream};
 
 /// The method as `partition.json` names it.
 pub(crate) fn name(method: Method, options: &Options) -> String {
@@ -64,13 +65,29 @@ impl Task<'_> {
         let of = match method {
             Method::Bgl | Method::Auto => return self.of_blocks(seconds),
             Method::Pagraph => {
-                seconds.of("closures", || closures::assign(graph, parts, options.hops, progress))?
+                let train = self.scanned();
+                seconds.of("closures", || closures::assign(graph, &train, parts, options.hops, progress))?
+            }
+            Method::Metis => {
+                let made = seconds.of("metis", || metis::assign(graph, parts, progress));
+                made.map_err(|error| GraphError::Lacking {
+                    path: self.dataset.path().to_owned(),
+                    message: format!("{error}; --method bgl has the same purpose"),
+                })?
             }
             Method::Ldg => seconds.of("stream", || stream::assign(graph, parts, progress)),
             Method::Range => simple::range(graph.nodes(), parts),
             Method::Random => simple::random(order, parts),
         };
         Ok(Made { of, blocks: None })
+    }
+
+    /// The training nodes in the order in which pagraph has them.
+    fn scanned(&self) -> Cow<'_, [u32]> {
+        match self.options.scan {
+            Scan::File => Cow::Borrowed(self.graph.train()),
+            Scan::Shuffled => self.order.iter().copied().filter(|&node| self.graph.trains(node)).collect(),
+        }
     }
 
     fn of_blocks(&self, seconds: &mut Seconds) -> Result<Made, GraphError> {

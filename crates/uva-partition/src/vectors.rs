@@ -8,7 +8,7 @@ use crate::blocks::{self, Blocks};
 use crate::graph::Graph;
 use crate::testing::{Lists, on_threads, shuffled, unwatched};
 use crate::{
-    Count, Method, Options, assign, closures, merge, order, partition, refine, simple, stream, task,
+    Count, Method, Options, Scan, assign, closures, merge, order, partition, refine, simple, stream, task,
 };
 
 fn vectors() -> Vec<Value> {
@@ -67,8 +67,14 @@ fn compare(vector: &Value, dataset: &Dataset) {
         refine::refine(&graph, &order, &mut of, parts, passes, &unwatched);
         assert_eq!(of, numbers::<u16>(&vector["refined"][name]), "{name}, refined");
     }
-    let of = closures::assign(&graph, parts, options.hops, &unwatched).unwrap();
-    assert_eq!(of, numbers::<u16>(&vector["pagraph"]), "pagraph");
+    for (scan, train) in [("pagraph", graph.train()), ("pagraph_shuffled", &shuffled_train(&order, &graph))] {
+        let of = closures::assign(&graph, train, parts, options.hops, &unwatched).unwrap();
+        assert_eq!(of, numbers::<u16>(&vector[scan]), "{scan}");
+    }
+}
+
+fn shuffled_train(order: &[u32], graph: &Graph<'_>) -> Vec<u32> {
+    order.iter().copied().filter(|&node| graph.trains(node)).collect()
 }
 
 fn check_sizes(blocks: &Blocks, graph: &Graph<'_>) {
@@ -121,5 +127,9 @@ fn the_methods_are_these_stages() {
         assert_eq!(refined.method, format!("{method}+refine"));
         assert_eq!(plain.blocks.is_some(), method == Method::Bgl);
     }
-    assert_eq!(made(Method::Pagraph, Count::Edges, None).of, numbers::<u16>(&vector["pagraph"]));
+    for (scan, name) in [(Scan::File, "pagraph"), (Scan::Shuffled, "pagraph_shuffled")] {
+        let options = Options { method: Method::Pagraph, refine: None, scan, ..options(vector) };
+        let found = partition(&dataset, &options, &unwatched).unwrap();
+        assert_eq!(found.of, numbers::<u16>(&vector[name]), "{name}");
+    }
 }

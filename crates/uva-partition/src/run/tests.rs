@@ -5,7 +5,7 @@ use uva_graph::Dataset;
 
 use crate::auto::{BALANCED, Candidate, is_better};
 use crate::options::{Count, Method, Options};
-use crate::testing::{Lists, on_threads, shuffled, unwatched};
+use crate::testing::{Lists, methods, on_threads, shuffled, unwatched};
 use crate::{Partition, counts, partition};
 
 fn made(lists: &Lists, options: &Options) -> Partition {
@@ -75,7 +75,7 @@ fn threads_and_the_order_of_the_dataset_change_nothing() {
     let temp = tempfile::tempdir().unwrap();
     let dataset = lists.dataset(&temp.path().join("data"));
     let reordered = lists.reordered(&temp.path().join("reordered"), &shuffled(3000));
-    for method in Method::ALL {
+    for method in methods() {
         let options = Options { method, seed: 5, ..Options::of_parts(3) };
         let of = |dataset: &Dataset, threads| {
             let made = on_threads(threads, || partition(dataset, &options, &unwatched).unwrap());
@@ -104,7 +104,7 @@ fn graphs_of_any_shape_are_divided_and_every_count_can_be_made_again() {
     ];
     for (what, lists, train) in shapes {
         let lists = Lists { lists, train };
-        for (method, parts) in Method::ALL.into_iter().flat_map(|method| [(method, 1), (method, 5)]) {
+        for (method, parts) in methods().into_iter().flat_map(|method| [(method, 1), (method, 5)]) {
             if parts as usize > lists.train.len() {
                 continue;
             }
@@ -198,7 +198,7 @@ proptest! {
         degree in 0_usize..5,
         train_every in 1_usize..3,
         parts in 1_u32..5,
-        method in prop::sample::select(Method::ALL.to_vec()),
+        method in prop::sample::select(methods()),
         count in prop::sample::select(Count::ALL.to_vec()),
         block_nodes in prop::option::of(1_u64..40),
         sources in 1_u32..9,
@@ -213,7 +213,7 @@ proptest! {
         match method {
             Method::Pagraph => prop_assert!(spread(&found.train) <= 1, "{:?}", found.train),
             Method::Range | Method::Random => prop_assert!(spread(&found.nodes) <= 1, "{:?}", found.nodes),
-            Method::Auto | Method::Bgl | Method::Ldg => {}
+            Method::Auto | Method::Bgl | Method::Ldg | Method::Metis => {}
         }
     }
 }

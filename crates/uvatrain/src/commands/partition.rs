@@ -53,11 +53,12 @@ pub fn run(flags: &PartitionFlags) -> anyhow::Result<()> {
 /// Divides the nodes, writes the map, and says what it comes to.
 fn divide(flags: &PartitionFlags, parts: u32) -> anyhow::Result<()> {
     let hops = flags.cut.hops.unwrap_or(USUAL_HOPS);
-    let Some(method) = flags.method.0 else {
-        let message =
-            "--method metis: this program is built without METIS: --method bgl has the same purpose";
-        return Err(exit::lacking(message).into());
-    };
+    let method = flags.method;
+    if let Some(why) = method.lacks() {
+        return Err(
+            exit::lacking(format!("--method {method}: {why}; --method bgl has the same purpose")).into()
+        );
+    }
     let usual = Options::of_parts(parts);
     let options = Options {
         method,
@@ -66,6 +67,7 @@ fn divide(flags: &PartitionFlags, parts: u32) -> anyhow::Result<()> {
         block_nodes: flags.block_nodes,
         sources: flags.sources.unwrap_or(usual.sources),
         count: flags.count.unwrap_or(usual.count),
+        scan: flags.scan.unwrap_or(usual.scan),
         seed: flags.seed,
         memory: check::memory_allowed(flags)?,
         ..usual

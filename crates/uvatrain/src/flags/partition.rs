@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use uva_graph::partition_map::MOST_PARTS;
-use uva_partition::{Count, Method};
+use uva_partition::{Count, Method, Scan};
 use uva_runtime::spec::ByteSize;
 
 use super::declared::one_of;
@@ -49,13 +48,13 @@ pub struct PartitionFlags {
     #[arg(
         long,
         value_name = "PATH",
-        conflicts_with_all = ["parts", "method", "refine", "block_nodes", "sources", "count", "seed", "write_parts"]
+        conflicts_with_all = ["parts", "method", "refine", "block_nodes", "sources", "count", "scan", "seed", "write_parts"]
     )]
     pub map: Option<PathBuf>,
 
     /// How nodes are divided into parts
-    #[arg(long, value_parser = method(), default_value = "auto")]
-    pub method: MethodAsked,
+    #[arg(long, value_parser = one_of::<Method>(), default_value = "auto")]
+    pub method: Method,
 
     /// Passes of refinement, in which nodes move to the part of most of their neighbours [default: 10 with auto, bgl and
     /// ldg, else 0]
@@ -73,6 +72,10 @@ pub struct PartitionFlags {
     /// What connects a block of bgl to a part [default: edges]
     #[arg(long, value_parser = one_of::<Count>())]
     pub count: Option<Count>,
+
+    /// In which order pagraph goes over training nodes [default: file]
+    #[arg(long, value_parser = one_of::<Scan>())]
+    pub scan: Option<Scan>,
 
     /// What everything random is drawn by
     #[arg(long, value_name = "SEED", default_value_t = 0)]
@@ -101,15 +104,4 @@ impl PartitionFlags {
         let written = self.write_parts || self.map.is_some();
         self.cut.layout.or(written.then_some(PartLayout::Closure))
     }
-}
-
-/// The method that is asked for; `None`: metis, which this program does not have.
-#[derive(Clone, Copy, Debug)]
-pub struct MethodAsked(pub Option<Method>);
-
-/// The methods, and metis, whose refusal names another.
-fn method() -> impl TypedValueParser<Value = MethodAsked> {
-    let methods = Method::ALL.into_iter().map(|method| PossibleValue::new(method.name()).help(method.help()));
-    let names = methods.chain([PossibleValue::new("metis").hide(true)]);
-    PossibleValuesParser::new(names).map(|name| MethodAsked(Method::from_name(&name)))
 }

@@ -4,6 +4,7 @@ use anyhow::Context;
 use uva_cuda::memory::HostMemory;
 use uva_graph::disk_space::BytesOnDisk;
 use uva_graph::{Dataset, part, ranges};
+use uva_partition::Method;
 
 use crate::exit;
 use crate::flags::{PartLayout, PartitionFlags};
@@ -38,7 +39,15 @@ pub fn fits(flags: &PartitionFlags) -> anyhow::Result<()> {
         }
         _ => {}
     }
-    let Some(method) = flags.method.0.filter(|method| !method.makes_blocks()) else { return Ok(()) };
+    let method = flags.method;
+    if flags.scan.is_some() && method != Method::Pagraph {
+        return refuse(format!(
+            "--scan: it is about --method pagraph, and --method {method} does not go over training nodes: leave it out"
+        ));
+    }
+    if method.makes_blocks() {
+        return Ok(());
+    }
     let of_blocks = [
         ("--block-nodes", flags.block_nodes.is_some()),
         ("--sources", flags.sources.is_some()),
