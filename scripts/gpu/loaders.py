@@ -27,12 +27,13 @@ from pathlib import Path
 
 # Of the first batches none counts: libraries, processes and buffers start with them.
 WARM_BATCHES = 4
+LACKING = 3
 LOADERS = ("pyg", "uvatrain", "uvatrain-blocks")
 
 
 def lacking(message):
     print(f"gpu-loaders: {message}", file=sys.stderr)
-    sys.exit(3)
+    sys.exit(LACKING)
 
 
 def check(arguments):
@@ -147,7 +148,7 @@ def work(arguments):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("data")
+    parser.add_argument("data", metavar="DATA")
     parser.add_argument("--fanouts", type=lambda text: [int(part) for part in text.split(",")], default=[10, 5])
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--hidden", type=int, default=64)
@@ -155,7 +156,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=8)
     parser.add_argument("--gather")
-    parser.add_argument("--only", type=lambda text: text.split(","), default=list(LOADERS))
+    parser.add_argument("--only", type=lambda text: text.split(","), default=list(LOADERS), help="of " + ", ".join(LOADERS))
     parser.add_argument("--pyg")
     parser.add_argument("--out")
     parser.add_argument("--work", help=argparse.SUPPRESS)
@@ -171,6 +172,8 @@ def main():
         for name in arguments.only:
             worker = subprocess.run([sys.executable, "-B", __file__, *sys.argv[1:], "--work", name], env=env,
                                     stdout=subprocess.PIPE, text=True)
+            if worker.returncode == LACKING:
+                return LACKING
             if worker.returncode != 0 or not worker.stdout.strip():
                 print(f"gpu-loaders: {name}: exit code {worker.returncode}", file=sys.stderr)
                 failed = True
