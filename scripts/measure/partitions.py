@@ -33,6 +33,7 @@ METHODS = {
     "ldg+refine": ["--method", "ldg"],
     "bgl+refine": ["--method", "bgl"],
     "pagraph": ["--method", "pagraph"],
+    "multilevel": ["--method", "multilevel"],
     "metis": ["--method", "metis"],
     "metis+refine": ["--method", "metis", "--refine", "10"],
 }

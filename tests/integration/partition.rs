@@ -199,7 +199,7 @@ fn what_cannot_be_done_is_refused_and_leaves_nothing() {
     refuses(
         "partition graph out --parts 2 --method none",
         2,
-        &["auto, bgl, pagraph, ldg, metis, range, random"],
+        &["auto, bgl, pagraph, ldg, multilevel, metis, range, random"],
     );
     refuses("partition graph out --parts 2 --method pagraph --refine 3", 2, &["--refine", "pagraph"]);
     for (option, method) in [

@@ -236,18 +236,37 @@ def by_chance(order, parts):
 # --- Refinement -----------------------------------------------------------------------------------------------
 
 
+def weighted(graph):
+    """The graph without directions: of each node the others next to it, with the edges to each, and its nodes and training
+    nodes, which are itself."""
+    train = set(graph["train"])
+    edges = edges_between(graph, range(len(graph["lists"])))
+    return edges, [(1, int(node in train)) for node in range(len(edges))]
+
+
 def refine(graph, order, of, parts, passes):
     """Label propagation with limits; the part of each node."""
-    of, neighbours, train = list(of), both_directions(graph), set(graph["train"])
-    nodes, trains = sizes_of(graph, of, parts)
-    most_nodes = max(21 * len(of) // (20 * parts), -(-len(of) // parts))
-    most_train = max(21 * len(train) // (20 * parts), -(-len(train) // parts))
+    return refine_weighted(*weighted(graph), order, of, parts, passes)
+
+
+def refine_weighted(edges, sizes, order, of, parts, passes):
+    """The same where a node stands for several."""
+    of = list(of)
+    nodes, trains = [0] * parts, [0] * parts
+    for node, part in enumerate(of):
+        nodes[part] += sizes[node][0]
+        trains[part] += sizes[node][1]
+    most_nodes = max(21 * sum(nodes) // (20 * parts), -(-sum(nodes) // parts))
+    most_train = max(21 * sum(trains) // (20 * parts), -(-sum(trains) // parts))
 
     def has_room(part, node):
-        return nodes[part] < most_nodes and (node not in train or trains[part] < most_train)
+        own_nodes, own_train = sizes[node]
+        return nodes[part] + own_nodes <= most_nodes and (
+            own_train == 0 or trains[part] + own_train <= most_train
+        )
 
     def is_over(part, node):
-        return nodes[part] > most_nodes or (node in train and trains[part] > most_train)
+        return nodes[part] > most_nodes or (sizes[node][1] > 0 and trains[part] > most_train)
 
     size = -(-len(order) // 64)
     for _ in range(passes):
@@ -257,16 +276,15 @@ def refine(graph, order, of, parts, passes):
             for node in order[begin : begin + size]:
                 own = of[node]
                 found = [0] * parts
-                for neighbour in neighbours[node]:
-                    if neighbour != node:
-                        found[of[neighbour]] += 1
+                for neighbour, count in edges[node].items():
+                    found[of[neighbour]] += count
                 with_room = [part for part in range(parts) if part != own and has_room(part, node)]
                 near = [part for part in with_room if found[part] > 0]
                 best = min(near, key=lambda part: (-found[part], part), default=None)
                 if best is not None and found[best] > found[own]:
                     wishes.append((node, best, True))
                 elif is_over(own, node):
-                    having = trains if node in train else nodes
+                    having = trains if sizes[node][1] > 0 else nodes
                     emptiest = min(with_room, key=lambda part: (having[part], part), default=None)
                     to = best if best is not None else emptiest
                     if to is not None:
@@ -275,15 +293,120 @@ def refine(graph, order, of, parts, passes):
                 own = of[node]
                 if has_room(to, node) and (gains or is_over(own, node)):
                     of[node] = to
-                    nodes[own] -= 1
-                    nodes[to] += 1
-                    if node in train:
-                        trains[own] -= 1
-                        trains[to] += 1
+                    nodes[own] -= sizes[node][0]
+                    nodes[to] += sizes[node][0]
+                    trains[own] -= sizes[node][1]
+                    trains[to] += sizes[node][1]
                     moved += 1
         if moved * 1000 < len(order):
             break
     return of
+
+
+# --- multilevel -----------------------------------------------------------------------------------------------
+
+
+def clusters(edges, sizes, order, most_nodes, most_train, within):
+    """The cluster of each node, numbered by the first of its nodes in the order."""
+    count = len(edges)
+    of = list(range(count))
+    members = [{node} for node in range(count)]
+
+    def has_room(cluster, node):
+        nodes = sum(sizes[member][0] for member in members[cluster])
+        train = sum(sizes[member][1] for member in members[cluster])
+        own_nodes, own_train = sizes[node]
+        return nodes + own_nodes <= most_nodes and (own_train == 0 or train + own_train <= most_train)
+
+    group = -(-count // 64)
+    for _ in range(5):
+        moved = 0
+        for begin in range(0, count, group):
+            wishes = []
+            for node in order[begin : begin + group]:
+                found = {}
+                for other, n in edges[node].items():
+                    if within is None or within[other] == within[node]:
+                        found[of[other]] = found.get(of[other], 0) + n
+                to_own = found.pop(of[node], 0)
+                better = [c for c, n in found.items() if n > to_own and has_room(c, node)]
+                if better:
+                    wishes.append((node, min(better, key=lambda cluster: (-found[cluster], cluster))))
+            for node, to in wishes:
+                if members[to] and has_room(to, node):
+                    members[of[node]].remove(node)
+                    members[to].add(node)
+                    of[node] = to
+                    moved += 1
+        if moved * 20 < count:
+            break
+    numbers = {}
+    for node in order:
+        numbers.setdefault(of[node], len(numbers))
+    return [numbers[cluster] for cluster in of]
+
+
+def contracted(edges, sizes, of):
+    """The graph of clusters."""
+    count = max(of) + 1
+    between, sums = [dict() for _ in range(count)], [(0, 0)] * count
+    for node, cluster in enumerate(of):
+        sums[cluster] = tuple(a + b for a, b in zip(sums[cluster], sizes[node]))
+        for other, n in edges[node].items():
+            if of[other] != cluster:
+                between[cluster][of[other]] = between[cluster].get(of[other], 0) + n
+    return between, sums
+
+
+def multilevel(graph, order, parts):
+    """The part of each node."""
+    count = len(graph["lists"])
+    most = [max(1, all_ // (16 * parts)) for all_ in (count, len(graph["train"]))]
+
+    def coarsen(gradual, within):
+        """The graph of each level, and the clusters that the next one is of."""
+        levels, clustered = [weighted(graph)], []
+        while True:
+            edges, sizes = levels[-1]
+            by = order if len(levels) == 1 else range(len(edges))
+            grown = 8 ** len(levels) if gradual else count
+            of = clusters(edges, sizes, list(by), min(most[0], grown), min(most[1], grown), within)
+            few = grown >= most[0] and (max(of) + 1) * 20 > len(edges) * 19
+            if few and clustered:
+                return levels, clustered
+            clustered.append(of)
+            levels.append(contracted(edges, sizes, of))
+            if within is not None:
+                within = [within[of.index(cluster)] for cluster in range(max(of) + 1)]
+            if few or max(of) + 1 <= 64 * parts:
+                return levels, clustered
+
+    def back(levels, clustered, of):
+        for level in reversed(range(len(levels))):
+            edges, sizes = levels[level]
+            by = order if level == 0 else list(range(len(edges)))
+            of = refine_weighted(edges, sizes, by, of, parts, 10)
+            if level > 0:
+                of = [of[cluster] for cluster in clustered[level - 1]]
+        return of
+
+    def divided(gradual):
+        levels, clustered = coarsen(gradual, None)
+        of_nodes = list(range(count))
+        for of in clustered:
+            of_nodes = [of[cluster] for cluster in of_nodes]
+        part_of = assign_blocks(graph, of_nodes, parts, "edges")
+        coarsest = [part_of[of_nodes.index(cluster)] for cluster in range(max(of_nodes) + 1)]
+        return back(levels, clustered, coarsest)
+
+    def cut(of):
+        return sum(of[node] != of[entry] for node, entries in enumerate(graph["lists"]) for entry in entries)
+
+    best = min(divided(True), divided(False), key=cut)
+    levels, clustered = coarsen(True, best)
+    for of in clustered:
+        best = [best[of.index(cluster)] for cluster in range(max(of) + 1)]
+    return back(levels, clustered, best)
 
 
 # --- Vectors --------------------------------------------------------------------------------------------------
@@ -332,6 +455,7 @@ def partition_vector(graph, seed, parts, hops, sources, most_nodes, passes):
         blocks=blocks,
         merged=merged,
         **made,
+        multilevel=multilevel(graph, order, parts),
         pagraph=pagraph(graph, graph["train"], parts, hops),
         pagraph_shuffled=pagraph(graph, sorted(graph["train"], key=order.index), parts, hops),
         refined={name: refine(graph, order, of, parts, passes) for name, of in made.items()},
@@ -347,4 +471,6 @@ def partition_vectors():
         partition_vector(crowded, 7, 3, 2, 8, 12, 4),
         partition_vector(planted_graph(3, 200, 4, 3, 1), 0xFEDCBA9876543210, 7, 2, 64, 6, 10),
         partition_vector(planted_graph(9, 60, 1, 1, 2), 1, 1, 3, 3, 10, 2),
+        # Enough nodes for clusters on several levels.
+        partition_vector(planted_graph(21, 500, 4, 3, 3), 5, 2, 2, 16, 30, 5),
     ]

@@ -9,6 +9,7 @@ use crate::limits::Sizes;
 use crate::options::{Method, Options};
 use crate::task::{Made, Seconds, Task, name};
 use crate::visits::{self, Batches, VisitError};
+use crate::weighted::Weighted as _;
 
 /// The largest share of training nodes over the mean that auto takes.
 pub(crate) const BALANCED: f64 = 1.05;
@@ -81,7 +82,7 @@ fn judged(task: &Task<'_>, method: Method, made: Made) -> Result<(Candidate, Mad
             message: format!("batches of parts could not be sampled: {error}"),
         },
     })?;
-    let sizes = Sizes::of(&map.of, parts, |node| task.graph.trains(node));
+    let sizes = Sizes::of(&map.of, parts, |node| task.graph.size(node));
     let candidate = Candidate {
         method: name(method, task.options),
         list_visits: visits.list_visits,

@@ -1,7 +1,7 @@
 //! Blocks as nodes of a graph, and the edges between them.
 
 use crate::blocks::Blocks;
-use crate::graph::Graph;
+use crate::weighted::Weighted;
 
 /// For each block the blocks next to it.
 #[derive(Clone, Debug)]
@@ -15,20 +15,20 @@ pub(crate) struct BlockGraph {
 }
 
 impl BlockGraph {
-    pub(crate) fn of(graph: &Graph<'_>, blocks: &Blocks) -> BlockGraph {
+    pub(crate) fn of(graph: &impl Weighted, blocks: &Blocks) -> BlockGraph {
         let members = Members::of(blocks);
         let mut found =
             BlockGraph { ends: Vec::with_capacity(blocks.count()), to: Vec::new(), edges: Vec::new() };
         let (mut edges, mut touched) = (vec![0_u64; blocks.count()], Vec::new());
         for block in 0..blocks.count() as u32 {
             for &node in members.of_block(block) {
-                for neighbour in graph.neighbours(node) {
+                for (neighbour, between) in graph.edges_of(node) {
                     let other = blocks.of[neighbour as usize];
                     if other != block {
                         if edges[other as usize] == 0 {
                             touched.push(other);
                         }
-                        edges[other as usize] += 1;
+                        edges[other as usize] += between;
                     }
                 }
             }
@@ -68,9 +68,11 @@ impl Members {
     fn of(blocks: &Blocks) -> Members {
         let mut ends = Vec::with_capacity(blocks.count());
         let mut begin = 0;
-        for &nodes in &blocks.nodes {
+        let mut members = vec![0; blocks.count()];
+        blocks.of.iter().for_each(|&block| members[block as usize] += 1);
+        for members in members {
             ends.push(begin);
-            begin += nodes as usize;
+            begin += members;
         }
         let mut nodes = vec![0; blocks.of.len()];
         for (node, &block) in (0..).zip(&blocks.of) {

@@ -12,6 +12,7 @@
 //! | `limits` | how many nodes and training nodes a part may have |
 //! | `blocks`, `block_graph`, `merge`, `assign` | `bgl`: blocks by breadth-first search, merged, assigned greedily |
 //! | `stream` | `ldg`: nodes one after the other, each to the part with most of its neighbours |
+//! | `weighted`, `level`, `cluster`, `multilevel` | `multilevel`: graphs whose nodes stand for several, clusters by label propagation, levels of these |
 //! | `metis` | `metis`: the graph without directions, for METIS |
 //! | `closures` | `pagraph`: training nodes to the part that has most of their closure |
 //! | `simple` | `range` and `random` |
@@ -34,12 +35,15 @@ mod auto;
 mod block_graph;
 mod blocks;
 mod closures;
+mod cluster;
 mod counts;
 mod graph;
+mod level;
 mod limits;
 pub mod memory;
 mod merge;
 mod metis;
+mod multilevel;
 mod options;
 mod order;
 mod refine;
@@ -53,6 +57,7 @@ mod testing;
 #[cfg(test)]
 mod vectors;
 pub mod visits;
+mod weighted;
 
 pub use auto::Candidate;
 pub use counts::over_mean;

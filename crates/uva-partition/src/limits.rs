@@ -1,5 +1,7 @@
 //! How many nodes and training nodes a part may have, and how many it has.
 
+use crate::weighted::Size;
+
 /// The sizes of parts, and their limits: 1.05 times the mean, and the mean rounded up at least.
 #[derive(Clone, Debug)]
 pub(crate) struct Sizes {
@@ -11,7 +13,7 @@ pub(crate) struct Sizes {
 
 impl Sizes {
     /// Of these parts of the nodes.
-    pub(crate) fn of(of: &[u16], parts: u32, trains: impl Fn(u32) -> bool) -> Sizes {
+    pub(crate) fn of(of: &[u16], parts: u32, size: impl Fn(u32) -> Size) -> Sizes {
         let mut sizes = Sizes {
             nodes: vec![0; parts as usize],
             train: vec![0; parts as usize],
@@ -19,30 +21,32 @@ impl Sizes {
             most_train: 0,
         };
         for (node, &part) in (0..).zip(of) {
-            sizes.nodes[usize::from(part)] += 1;
-            sizes.train[usize::from(part)] += u64::from(trains(node));
+            let Size { nodes, train } = size(node);
+            sizes.nodes[usize::from(part)] += nodes;
+            sizes.train[usize::from(part)] += train;
         }
         sizes.most_nodes = most(sizes.nodes.iter().sum(), parts);
         sizes.most_train = most(sizes.train.iter().sum(), parts);
         sizes
     }
 
-    /// Whether a part has room for one more node.
-    pub(crate) fn has_room(&self, part: usize, trains: bool) -> bool {
-        self.nodes[part] < self.most_nodes && (!trains || self.train[part] < self.most_train)
+    /// Whether a part has room for as much more.
+    pub(crate) fn has_room(&self, part: usize, size: Size) -> bool {
+        self.nodes[part] + size.nodes <= self.most_nodes
+            && (size.train == 0 || self.train[part] + size.train <= self.most_train)
     }
 
-    /// Whether a part has too many nodes of this node's kind.
-    pub(crate) fn is_over(&self, part: usize, trains: bool) -> bool {
-        self.nodes[part] > self.most_nodes || trains && self.train[part] > self.most_train
+    /// Whether a part has too many nodes of this kind.
+    pub(crate) fn is_over(&self, part: usize, size: Size) -> bool {
+        self.nodes[part] > self.most_nodes || size.train > 0 && self.train[part] > self.most_train
     }
 
-    /// Moves a node.
-    pub(crate) fn move_one(&mut self, from: usize, to: usize, trains: bool) {
-        self.nodes[from] -= 1;
-        self.nodes[to] += 1;
-        self.train[from] -= u64::from(trains);
-        self.train[to] += u64::from(trains);
+    /// Moves as much.
+    pub(crate) fn move_one(&mut self, from: usize, to: usize, size: Size) {
+        self.nodes[from] -= size.nodes;
+        self.nodes[to] += size.nodes;
+        self.train[from] -= size.train;
+        self.train[to] += size.train;
     }
 }
 

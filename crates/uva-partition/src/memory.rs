@@ -4,7 +4,7 @@ use uva_graph::disk_space::BytesOnDisk;
 use uva_graph::{Dataset, GraphError, Split};
 
 use crate::options::{Method, Options};
-use crate::{closures, metis};
+use crate::{closures, metis, multilevel};
 
 /// Bytes of an edge between two blocks: the other block, and how many edges there are.
 const BLOCK_EDGE: u64 = 4 + 8;
@@ -31,6 +31,7 @@ pub fn bytes(dataset: &Dataset, options: &Options) -> u64 {
         Method::Pagraph => closures::bytes(dataset.nodes(), options.parts),
         Method::Bgl => results(1) + blocks(),
         Method::Metis => results(1).saturating_add(metis::bytes(nodes, edges)),
+        Method::Multilevel => results(2).saturating_add(multilevel::bytes(nodes, edges)),
         Method::Ldg | Method::Range | Method::Random => results(1),
         // The best so far stays while the next is made. A sampler has a place for each node.
         Method::Auto => {
@@ -50,7 +51,7 @@ pub(crate) fn check(dataset: &Dataset, options: &Options) -> Result<(), GraphErr
     let (needed, allowed) = (BytesOnDisk(needed), BytesOnDisk(options.memory));
     let fewer = match options.method {
         Method::Pagraph => "take fewer --parts, or bgl",
-        Method::Auto | Method::Bgl | Method::Metis => "take ldg or range",
+        Method::Auto | Method::Bgl | Method::Multilevel | Method::Metis => "take ldg or range",
         Method::Ldg | Method::Range | Method::Random => "the lists of edges in both directions do not fit",
     };
     let message = format!(

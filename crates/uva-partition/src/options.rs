@@ -16,6 +16,8 @@ named! {
         Pagraph = "pagraph",
         /// Nodes one by one to the part with most of their neighbours (linear deterministic greedy).
         Ldg = "ldg",
+        /// Clusters of clusters, divided and refined level by level.
+        Multilevel = "multilevel",
         /// METIS: few edges between parts. It needs libmetis.so.5 on the machine.
         Metis = "metis",
         /// Consecutive ids.
@@ -116,7 +118,7 @@ impl Options {
     pub fn passes(&self) -> u32 {
         self.refine.unwrap_or(match self.method {
             Method::Auto | Method::Bgl | Method::Ldg => PASSES,
-            Method::Pagraph | Method::Metis | Method::Range | Method::Random => 0,
+            Method::Pagraph | Method::Multilevel | Method::Metis | Method::Range | Method::Random => 0,
         })
     }
 

@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 use rayon::prelude::*;
 use uva_graph::Progress;
 
-use crate::graph::Graph;
 use crate::limits::Sizes;
+use crate::weighted::{Size, Weighted};
 
 /// A pass goes over the nodes in so many groups.
 const GROUPS: usize = 64;
@@ -27,14 +27,14 @@ const FEWEST: usize = 1000;
 /// Moves are carried out in order, each if there is still room, and one of the second kind if its part still has too
 /// many. Uses the current rayon pool.
 pub(crate) fn refine(
-    graph: &Graph<'_>,
+    graph: &impl Weighted,
     order: &[u32],
     of: &mut [u16],
     parts: u32,
     passes: u32,
     progress: &dyn Fn(Progress),
 ) {
-    let mut sizes = Sizes::of(of, parts, |node| graph.trains(node));
+    let mut sizes = Sizes::of(of, parts, |node| graph.size(node));
     let group = order.len().div_ceil(GROUPS).max(1);
     for pass in 0..passes {
         let mut moved = 0;
@@ -48,11 +48,11 @@ pub(crate) fn refine(
                 .flatten_iter()
                 .collect();
             for wish in wishes {
-                let (from, trains) = (usize::from(of[wish.node as usize]), graph.trains(wish.node));
+                let (from, size) = (usize::from(of[wish.node as usize]), graph.size(wish.node));
                 let to = usize::from(wish.to);
-                if sizes.has_room(to, trains) && (wish.gains || sizes.is_over(from, trains)) {
+                if sizes.has_room(to, size) && (wish.gains || sizes.is_over(from, size)) {
                     of[wish.node as usize] = wish.to;
-                    sizes.move_one(from, to, trains);
+                    sizes.move_one(from, to, size);
                     moved += 1;
                 }
             }
@@ -73,7 +73,7 @@ struct Wish {
 
 /// A thread's counts of a node's neighbours by part: zeros between two nodes.
 struct Counts {
-    of: Vec<u32>,
+    of: Vec<u64>,
     touched: Vec<u16>,
 }
 
@@ -84,36 +84,32 @@ impl Counts {
 }
 
 /// The parts as they were before a group.
-struct Judge<'j> {
-    graph: &'j Graph<'j>,
+struct Judge<'j, G> {
+    graph: &'j G,
     of: &'j [u16],
     sizes: &'j Sizes,
     /// The part with room and the fewest nodes, and that with room for a training node and the fewest of them.
     emptiest: [Option<u16>; 2],
 }
 
-impl<'j> Judge<'j> {
-    fn of(graph: &'j Graph<'j>, of: &'j [u16], sizes: &'j Sizes) -> Judge<'j> {
-        let emptiest = |trains: bool| {
-            let with_room = (0..sizes.nodes.len()).filter(|part| sizes.has_room(*part, trains));
-            let having = |part: &usize| if trains { sizes.train[*part] } else { sizes.nodes[*part] };
-            with_room.min_by_key(|part| (having(part), *part)).map(|part| part as u16)
-        };
-        Judge { graph, of, sizes, emptiest: [emptiest(false), emptiest(true)] }
+impl<'j, G: Weighted> Judge<'j, G> {
+    fn of(graph: &'j G, of: &'j [u16], sizes: &'j Sizes) -> Judge<'j, G> {
+        let emptiest = |train| emptiest(sizes, Size { nodes: 1, train });
+        Judge { graph, of, sizes, emptiest: [emptiest(0), emptiest(1)] }
     }
 
     fn wish(&self, node: u32, counts: &mut Counts) -> Option<Wish> {
-        let (own, trains) = (self.of[node as usize], self.graph.trains(node));
-        for neighbour in self.graph.neighbours(node).filter(|neighbour| *neighbour != node) {
+        let (own, size) = (self.of[node as usize], self.graph.size(node));
+        for (neighbour, edges) in self.graph.edges_of(node) {
             let part = self.of[neighbour as usize];
             if counts.of[usize::from(part)] == 0 {
                 counts.touched.push(part);
             }
-            counts.of[usize::from(part)] += 1;
+            counts.of[usize::from(part)] += edges;
         }
         let others = counts.touched.iter().copied().filter(|part| *part != own);
         let best = others
-            .filter(|part| self.sizes.has_room(usize::from(*part), trains))
+            .filter(|part| self.sizes.has_room(usize::from(*part), size))
             .max_by_key(|part| (counts.of[usize::from(*part)], Reverse(*part)));
         let gains = best.is_some_and(|best| counts.of[usize::from(best)] > counts.of[usize::from(own)]);
         for part in counts.touched.drain(..) {
@@ -122,10 +118,21 @@ impl<'j> Judge<'j> {
         if gains {
             return best.map(|to| Wish { node, to, gains });
         }
-        if !self.sizes.is_over(usize::from(own), trains) {
+        if !self.sizes.is_over(usize::from(own), size) {
             return None;
         }
-        let to = best.or(self.emptiest[usize::from(trains)])?;
+        let with_room = || match size {
+            Size { nodes: 1, train } => self.emptiest[usize::from(train > 0)],
+            size => emptiest(self.sizes, size),
+        };
+        let to = best.or_else(with_room)?;
         Some(Wish { node, to, gains })
     }
+}
+
+/// The part with room for as much, and the fewest nodes; of what has training nodes, the fewest of these.
+fn emptiest(sizes: &Sizes, size: Size) -> Option<u16> {
+    let with_room = (0..sizes.nodes.len()).filter(|part| sizes.has_room(*part, size));
+    let having = |part: &usize| if size.train > 0 { sizes.train[*part] } else { sizes.nodes[*part] };
+    with_room.min_by_key(|part| (having(part), *part)).map(|part| part as u16)
 }

@@ -7,6 +7,7 @@ use crate::limits::Sizes;
 use crate::options::{Method, Options};
 use crate::result::{Partition, cut};
 use crate::task::{Seconds, Task, name};
+use crate::weighted::Weighted as _;
 use crate::{auto, memory, order};
 
 /// Divides the nodes of a dataset. Uses the current rayon pool; the result does not depend on it.
@@ -31,7 +32,7 @@ pub fn partition(
         method => (method, task.refined(method, &mut seconds)?),
     };
     let Task { graph, .. } = &task;
-    let sizes = Sizes::of(&made.of, options.parts, |node| graph.trains(node));
+    let sizes = Sizes::of(&made.of, options.parts, |node| graph.size(node));
     let (edge_cut, between) = seconds.of("count", || cut(graph, &made.of, options.parts));
     Ok(Partition {
         parts: options.parts,

@@ -10,7 +10,7 @@ use crate::block_graph::BlockGraph;
 use crate::blocks::Caps;
 use crate::graph::Graph;
 use crate::options::{Method, Options, Scan};
-use crate::{assign, blocks, closures, merge, metis, refine, simple, stream};
+use crate::{assign, blocks, closures, merge, metis, multilevel, refine, simple, stream};
 
 /// The method as `partition.json` names it.
 pub(crate) fn name(method: Method, options: &Options) -> String {
@@ -67,6 +67,9 @@ impl Task<'_> {
             Method::Pagraph => {
                 let train = self.scanned();
                 seconds.of("closures", || closures::assign(graph, &train, parts, options.hops, progress))?
+            }
+            Method::Multilevel => {
+                seconds.of("levels", || multilevel::assign(graph, order, parts, progress))?
             }
             Method::Metis => {
                 let made = seconds.of("metis", || metis::assign(graph, parts, progress));

@@ -8,7 +8,8 @@ use crate::blocks::{self, Blocks};
 use crate::graph::Graph;
 use crate::testing::{Lists, on_threads, shuffled, unwatched};
 use crate::{
-    Count, Method, Options, Scan, assign, closures, merge, order, partition, refine, simple, stream, task,
+    Count, Method, Options, Scan, assign, closures, merge, multilevel, order, partition, refine, simple,
+    stream, task,
 };
 
 fn vectors() -> Vec<Value> {
@@ -67,6 +68,8 @@ fn compare(vector: &Value, dataset: &Dataset) {
         refine::refine(&graph, &order, &mut of, parts, passes, &unwatched);
         assert_eq!(of, numbers::<u16>(&vector["refined"][name]), "{name}, refined");
     }
+    let of = multilevel::assign(&graph, &order, parts, &unwatched).unwrap();
+    assert_eq!(of, numbers::<u16>(&vector["multilevel"]), "multilevel");
     for (scan, train) in [("pagraph", graph.train()), ("pagraph_shuffled", &shuffled_train(&order, &graph))] {
         let of = closures::assign(&graph, train, parts, options.hops, &unwatched).unwrap();
         assert_eq!(of, numbers::<u16>(&vector[scan]), "{scan}");

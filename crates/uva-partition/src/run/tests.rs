@@ -213,7 +213,7 @@ proptest! {
         match method {
             Method::Pagraph => prop_assert!(spread(&found.train) <= 1, "{:?}", found.train),
             Method::Range | Method::Random => prop_assert!(spread(&found.nodes) <= 1, "{:?}", found.nodes),
-            Method::Auto | Method::Bgl | Method::Ldg | Method::Metis => {}
+            Method::Auto | Method::Bgl | Method::Ldg | Method::Multilevel | Method::Metis => {}
         }
     }
 }
