@@ -11,7 +11,6 @@
 mod error;
 mod library;
 mod lists;
-mod number;
 
 pub use error::MetisError;
 pub use library::{Metis, VARIABLE};

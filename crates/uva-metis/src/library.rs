@@ -11,7 +11,6 @@ use libloading::Library;
 
 use crate::error::MetisError;
 use crate::lists::Lists;
-use crate::number::Number;
 
 /// The variable that names the library, in place of the loader's names.
 pub const VARIABLE: &str = "UVATRAIN_METIS";
@@ -128,7 +127,12 @@ impl Metis {
         if self.is_wide { self.divide_by::<i64>(lists, parts) } else { self.divide_by::<i32>(lists, parts) }
     }
 
-    fn divide_by<N: Number>(&self, lists: Lists<'_>, parts: u16) -> Result<Vec<u16>, MetisError> {
+    /// With numbers of the library's width.
+    fn divide_by<N>(&self, lists: Lists<'_>, parts: u16) -> Result<Vec<u16>, MetisError>
+    where
+        N: Copy + Default + TryFrom<usize>,
+        u16: TryFrom<N>,
+    {
         let Lists { begins, entries, weights, marks } = lists;
         let nodes = marks.len();
         let is_in_order = begins.windows(2).all(|pair| pair[0] <= pair[1]);
@@ -139,11 +143,11 @@ impl Metis {
             entries.len()
         );
         assert!(weights.len() == entries.len() && entries.iter().all(|&node| (node as usize) < nodes));
-        let too_large = || MetisError::TooLarge { entries: entries.len(), bits: N::BITS };
+        let too_large = || MetisError::TooLarge { entries: entries.len(), bits: 8 * size_of::<N>() as u32 };
         let numbers = |values: &mut dyn Iterator<Item = usize>| -> Result<Vec<N>, MetisError> {
-            values.map(|value| N::of(value).ok_or_else(too_large)).collect()
+            values.map(|value| N::try_from(value).map_err(|_| too_large())).collect()
         };
-        let number = |value: usize| N::of(value).ok_or_else(too_large);
+        let number = |value: usize| N::try_from(value).map_err(|_| too_large());
         let mut begins = numbers(&mut begins.iter().copied())?;
         let mut entries = numbers(&mut entries.iter().map(|&node| node as usize))?;
         let mut weights = numbers(&mut weights.iter().map(|&weight| weight as usize))?;
@@ -180,7 +184,7 @@ impl Metis {
             -3 => return Err(refused("it could not get the memory that it needs")),
             _ => return Err(refused("another error, or a signal")),
         }
-        let part = |number: N| number.part().filter(|part| *part < parts);
+        let part = |number: N| u16::try_from(number).ok().filter(|part| *part < parts);
         of.into_iter().map(|number| part(number).ok_or_else(|| refused("a part that there is not"))).collect()
     }
 }

@@ -1,6 +1,7 @@
 //! Blocks as nodes of a graph, and the edges between them.
 
 use crate::blocks::Blocks;
+use crate::tally::Tally;
 use crate::weighted::Weighted;
 
 /// For each block the blocks next to it.
@@ -19,22 +20,21 @@ impl BlockGraph {
         let members = Members::of(blocks);
         let mut found =
             BlockGraph { ends: Vec::with_capacity(blocks.count()), to: Vec::new(), edges: Vec::new() };
-        let (mut edges, mut touched) = (vec![0_u64; blocks.count()], Vec::new());
+        let mut tally = Tally::of(blocks.count());
         for block in 0..blocks.count() as u32 {
             for &node in members.of_block(block) {
                 for (neighbour, between) in graph.edges_of(node) {
                     let other = blocks.of[neighbour as usize];
                     if other != block {
-                        if edges[other as usize] == 0 {
-                            touched.push(other);
-                        }
-                        edges[other as usize] += between;
+                        tally.add(other, between);
                     }
                 }
             }
-            touched.sort_unstable();
-            found.edges.extend(touched.iter().map(|&other| std::mem::take(&mut edges[other as usize])));
-            found.to.append(&mut touched);
+            let begin = found.to.len();
+            found.to.extend(tally.labels());
+            found.to[begin..].sort_unstable();
+            found.edges.extend(found.to[begin..].iter().map(|&other| tally.sum(other)));
+            tally.clear();
             found.ends.push(found.to.len());
         }
         found

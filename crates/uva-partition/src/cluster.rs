@@ -1,10 +1,12 @@
 //! Clusters by label propagation with limits on their sizes (Meyerhenke, Sanders and Schulz 2014).
 
 use std::cmp::Reverse;
+use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
 use crate::blocks::{Blocks, Caps};
+use crate::tally::Tally;
 use crate::weighted::{Size, Weighted};
 
 /// Passes over the nodes.
@@ -20,26 +22,33 @@ const FEWEST: usize = 20;
 
 /// Clusters of nodes that have many edges between them, at most `caps` each.
 ///
-/// Every node begins as a cluster of its own. A pass goes over the nodes in `order`, cut into 64 groups. A node of a group,
-/// judged against the clusters as they were before the group, wishes to join the cluster that it has most edges to, of
-/// those with room for it, if it has more edges to that than to its own; of equal clusters the first. Wishes are carried
-/// out in order, each if there is still room and the cluster still has a node. A pass that moves fewer than a twentieth of the
-/// nodes is the last. With `within`, a node joins none of another
-/// part. Clusters are numbered by the first of their nodes in `order`. Uses the current rayon pool.
+/// Every node begins as a cluster of its own. A pass goes over the nodes in `order`, cut into 64 groups. The nodes of a
+/// group are judged against the clusters as they were before the group, so the number of threads changes nothing. A node
+/// wishes to join the cluster that it has most edges to, of those with room for it; of equal clusters the first. It has to
+/// have more edges to that than to its own. With `within`, edges to nodes of another part do not count.
+///
+/// Wishes are carried out in order, each if there is still room and the cluster still has a node. A pass that moves fewer
+/// than a twentieth of the nodes is the last. Clusters are numbered by the first of their nodes in `order`. Uses the
+/// current rayon pool.
 pub(crate) fn cluster(graph: &impl Weighted, order: &[u32], caps: Caps, within: Option<&[u16]>) -> Blocks {
     let count = graph.count();
     let mut of: Vec<u32> = (0..count as u32).collect();
     let mut sizes: Vec<Size> = (0..count as u32).map(|node| graph.size(node)).collect();
     let group = order.len().div_ceil(GROUPS).max(1);
+    // One a thread, kept over all groups: they are as large as the graph.
+    let tallies: Vec<Mutex<Tally>> =
+        (0..rayon::current_num_threads()).map(|_| Mutex::new(Tally::of(count))).collect();
+    let wish = |judge: &Judge<'_, _>, node: u32| {
+        let thread = rayon::current_thread_index().unwrap_or(0);
+        let mut tally = tallies[thread].lock().unwrap_or_else(PoisonError::into_inner);
+        judge.wish(node, &mut tally).map(|to| (node, to))
+    };
     for _ in 0..PASSES {
         let mut moved = 0;
         for nodes in order.chunks(group) {
             let judge = Judge { graph, of: &of, sizes: &sizes, caps, within };
-            let wishes: Vec<(u32, u32)> = nodes
-                .par_iter()
-                .map_init(|| Counts::of(count), |counts, &node| judge.wish(node, counts).map(|to| (node, to)))
-                .flatten_iter()
-                .collect();
+            let wishes: Vec<(u32, u32)> =
+                nodes.par_iter().flat_map_iter(|&node| wish(&judge, node)).collect();
             for (node, to) in wishes {
                 let (from, size, into) = (of[node as usize], graph.size(node), sizes[to as usize]);
                 if into.nodes > 0 && has_room(into, size, caps) {
@@ -73,42 +82,21 @@ struct Judge<'j, G> {
 
 impl<G: Weighted> Judge<'_, G> {
     /// The cluster that a node would join.
-    fn wish(&self, node: u32, counts: &mut Counts) -> Option<u32> {
+    fn wish(&self, node: u32, tally: &mut Tally) -> Option<u32> {
         let (own, size) = (self.of[node as usize], self.graph.size(node));
         for (other, edges) in self.graph.edges_of(node) {
-            if self.within.is_some_and(|of| of[other as usize] != of[node as usize]) {
-                continue;
+            if self.within.is_none_or(|of| of[other as usize] == of[node as usize]) {
+                tally.add(self.of[other as usize], edges);
             }
-            let cluster = self.of[other as usize];
-            if counts.of[cluster as usize] == 0 {
-                counts.touched.push(cluster);
-            }
-            counts.of[cluster as usize] += edges;
         }
-        let to_own = counts.of[own as usize];
-        let others = counts.touched.iter().copied();
-        let better = others.filter(|&cluster| {
+        let better = tally.labels().filter(|&cluster| {
             cluster != own
-                && counts.of[cluster as usize] > to_own
+                && tally.sum(cluster) > tally.sum(own)
                 && has_room(self.sizes[cluster as usize], size, self.caps)
         });
-        let best = better.max_by_key(|&cluster| (counts.of[cluster as usize], Reverse(cluster)));
-        for cluster in counts.touched.drain(..) {
-            counts.of[cluster as usize] = 0;
-        }
+        let best = better.max_by_key(|&cluster| (tally.sum(cluster), Reverse(cluster)));
+        tally.clear();
         best
-    }
-}
-
-/// A thread's counts of a node's edges by cluster: zeros between two nodes.
-struct Counts {
-    of: Vec<u64>,
-    touched: Vec<u32>,
-}
-
-impl Counts {
-    fn of(clusters: usize) -> Counts {
-        Counts { of: vec![0; clusters], touched: Vec::new() }
     }
 }
 

@@ -16,6 +16,7 @@
 //! | `metis` | `metis`: the graph without directions, for METIS |
 //! | `closures` | `pagraph`: training nodes to the part that has most of their closure |
 //! | `simple` | `range` and `random` |
+//! | `tally` | the edges of a node by what they lead to |
 //! | `refine` | label propagation with limits |
 //! | `counts` | sizes and edges between parts |
 //! | `memory` | how much memory dividing takes |
@@ -51,6 +52,7 @@ mod result;
 mod run;
 mod simple;
 mod stream;
+mod tally;
 mod task;
 #[cfg(test)]
 mod testing;

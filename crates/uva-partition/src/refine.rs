@@ -6,6 +6,7 @@ use rayon::prelude::*;
 use uva_graph::Progress;
 
 use crate::limits::Sizes;
+use crate::tally::Tally;
 use crate::weighted::{Size, Weighted};
 
 /// A pass goes over the nodes in so many groups.
@@ -44,7 +45,7 @@ pub(crate) fn refine(
             let judge = Judge::of(graph, of, &sizes);
             let wishes: Vec<Wish> = nodes
                 .par_iter()
-                .map_init(|| Counts::of(parts), |counts, &node| judge.wish(node, counts))
+                .map_init(|| Tally::of(parts as usize), |tally, &node| judge.wish(node, tally))
                 .flatten_iter()
                 .collect();
             for wish in wishes {
@@ -71,18 +72,6 @@ struct Wish {
     gains: bool,
 }
 
-/// A thread's counts of a node's neighbours by part: zeros between two nodes.
-struct Counts {
-    of: Vec<u64>,
-    touched: Vec<u16>,
-}
-
-impl Counts {
-    fn of(parts: u32) -> Counts {
-        Counts { of: vec![0; parts as usize], touched: Vec::new() }
-    }
-}
-
 /// The parts as they were before a group.
 struct Judge<'j, G> {
     graph: &'j G,
@@ -98,23 +87,19 @@ impl<'j, G: Weighted> Judge<'j, G> {
         Judge { graph, of, sizes, emptiest: [emptiest(0), emptiest(1)] }
     }
 
-    fn wish(&self, node: u32, counts: &mut Counts) -> Option<Wish> {
+    fn wish(&self, node: u32, tally: &mut Tally) -> Option<Wish> {
         let (own, size) = (self.of[node as usize], self.graph.size(node));
         for (neighbour, edges) in self.graph.edges_of(node) {
-            let part = self.of[neighbour as usize];
-            if counts.of[usize::from(part)] == 0 {
-                counts.touched.push(part);
-            }
-            counts.of[usize::from(part)] += edges;
+            tally.add(u32::from(self.of[neighbour as usize]), edges);
         }
-        let others = counts.touched.iter().copied().filter(|part| *part != own);
+        // Parts are u16.
+        let others = tally.labels().map(|part| part as u16).filter(|part| *part != own);
+        let sum = |part: u16| tally.sum(u32::from(part));
         let best = others
             .filter(|part| self.sizes.has_room(usize::from(*part), size))
-            .max_by_key(|part| (counts.of[usize::from(*part)], Reverse(*part)));
-        let gains = best.is_some_and(|best| counts.of[usize::from(best)] > counts.of[usize::from(own)]);
-        for part in counts.touched.drain(..) {
-            counts.of[usize::from(part)] = 0;
-        }
+            .max_by_key(|part| (sum(*part), Reverse(*part)));
+        let gains = best.is_some_and(|best| sum(best) > sum(own));
+        tally.clear();
         if gains {
             return best.map(|to| Wish { node, to, gains });
         }

@@ -90,9 +90,12 @@ impl<'a> Session<'a> {
         if let Some((kernels, stream)) = gpu.ahead {
             trainer.run_ahead(kernels, stream).map_err(train_error)?;
         }
-        if trainer.device() != TrainDevice::Cpu {
-            // While the others start and the first batch is made.
-            trainer.rehearse().map_err(train_error)?;
+        if trainer.device() != TrainDevice::Cpu
+            && let Err(error) = trainer.rehearse()
+        {
+            // It only saves time, while the others start and the first batch is made, and it takes a second network's memory
+            // for that long. What is wrong for good ends the first step.
+            tracing::warn!(%error, "no rehearsal of a training step");
         }
         if let Some(directory) = &options.checkpoint {
             // Leftovers of a run that could not clean up. One run at a time writes there, and now it is this one.
