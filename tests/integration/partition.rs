@@ -74,7 +74,7 @@ fn a_graph_is_divided_described_drawn_and_counted() {
         assert_eq!(made[key], said[key], "{key}");
     }
     assert_eq!((&said["format"], &said["dataset"]["name"]), (&1.into(), &"graph".into()));
-    assert_eq!(said["candidates"].as_array().unwrap().len(), 3, "{said}");
+    assert_eq!(said["candidates"].as_array().unwrap().len(), 4, "{said}");
     assert!(made["balance"]["train"].as_f64().unwrap() <= 1.05, "{made}");
 
     // The groups that were planted are the parts.

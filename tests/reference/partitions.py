@@ -9,12 +9,12 @@ from fractions import Fraction
 from words import words_of
 
 
-def key_order(seed, count):
-    """All nodes by their random keys."""
+def key_order(seed, count, number=0):
+    """All nodes by their random keys, which are others for each number."""
     keyed = []
     for node in range(count):
         words = words_of(
-            dict(seed=seed, node=node, purpose="proximity", layer=2, batch=0, epoch=0, split="train")
+            dict(seed=seed, node=node, purpose="proximity", layer=2, batch=number, epoch=0, split="train")
         )
         low, high = next(words), next(words)
         keyed.append((high << 32 | low, node))
@@ -128,14 +128,15 @@ def merge_blocks(graph, of, most_nodes, most_train):
     return [numbers[block] for block in of]
 
 
-def assign_blocks(graph, of, parts, count):
-    """The part of each node."""
+def assign_blocks(graph, of, parts, count, order=None):
+    """The part of each node. Blocks come in the order, or else the largest first."""
     blocks = max(of) + 1
     (nodes, trains), edges = sizes_of(graph, of, blocks), edges_between(graph, of)
     mean_nodes, mean_train = Fraction(len(of), parts), Fraction(len(graph["train"]), parts)
     part_of = {}
     part_nodes, part_train = [0] * parts, [0] * parts
-    for block in sorted(range(blocks), key=lambda block: (-trains[block], -nodes[block], block)):
+    largest_first = sorted(range(blocks), key=lambda block: (-trains[block], -nodes[block], block))
+    for block in largest_first if order is None else order:
         within_two = set(edges[block]) | {far for near in edges[block] for far in edges[near]}
         within_two.discard(block)
         scores = []
@@ -358,7 +359,7 @@ def contracted(edges, sizes, of):
     return between, sums
 
 
-def multilevel(graph, order, parts):
+def multilevel(graph, order, parts, seed):
     """The part of each node."""
     count = len(graph["lists"])
     most = [max(1, all_ // (16 * parts)) for all_ in (count, len(graph["train"]))]
@@ -391,18 +392,39 @@ def multilevel(graph, order, parts):
         return of
 
     def divided(gradual):
+        """The parts of the nodes, by both starts."""
         levels, clustered = coarsen(gradual, None)
+        edges, sizes = levels[-1]
         of_nodes = list(range(count))
         for of in clustered:
             of_nodes = [of[cluster] for cluster in of_nodes]
-        part_of = assign_blocks(graph, of_nodes, parts, "edges")
-        coarsest = [part_of[of_nodes.index(cluster)] for cluster in range(max(of_nodes) + 1)]
-        return back(levels, clustered, coarsest)
+
+        def assigned(by):
+            part_of = assign_blocks(graph, of_nodes, parts, "edges", by)
+            return [part_of[of_nodes.index(cluster)] for cluster in range(len(edges))]
+
+        def cost(of):
+            over = False
+            for kind in (0, 1):
+                having = [0] * parts
+                for cluster, part in enumerate(of):
+                    having[part] += sizes[cluster][kind]
+                over = over or max(having) > max(21 * sum(having) // (20 * parts), -(-sum(having) // parts))
+            between = (n for cluster, near in enumerate(edges) for other, n in near.items() if of[cluster] != of[other])
+            return over, sum(between)
+
+        starts = [assigned(None)]
+        tries = min(16, sum(map(len, graph["lists"])) // max(1, sum(map(len, edges))))
+        if tries > 0:
+            by = [key_order(seed, len(edges), number) for number in range(1, tries + 1)]
+            tried = [refine_weighted(edges, sizes, range(len(edges)), assigned(one), parts, 10) for one in by]
+            starts.append(min(tried, key=cost))
+        return [back(levels, clustered, of) for of in starts]
 
     def cut(of):
         return sum(of[node] != of[entry] for node, entries in enumerate(graph["lists"]) for entry in entries)
 
-    best = min(divided(True), divided(False), key=cut)
+    best = min(divided(True) + divided(False), key=cut)
     levels, clustered = coarsen(True, best)
     for of in clustered:
         best = [best[of.index(cluster)] for cluster in range(max(of) + 1)]
@@ -455,7 +477,7 @@ def partition_vector(graph, seed, parts, hops, sources, most_nodes, passes):
         blocks=blocks,
         merged=merged,
         **made,
-        multilevel=multilevel(graph, order, parts),
+        multilevel=multilevel(graph, order, parts, seed),
         pagraph=pagraph(graph, graph["train"], parts, hops),
         pagraph_shuffled=pagraph(graph, sorted(graph["train"], key=order.index), parts, hops),
         refined={name: refine(graph, order, of, parts, passes) for name, of in made.items()},
@@ -473,4 +495,6 @@ def partition_vectors():
         partition_vector(planted_graph(9, 60, 1, 1, 2), 1, 1, 3, 3, 10, 2),
         # Enough nodes for clusters on several levels.
         partition_vector(planted_graph(21, 500, 4, 3, 3), 5, 2, 2, 16, 30, 5),
+        # Enough edges that random orders of the last level are tried, and one of them is the best start.
+        partition_vector(planted_graph(2, 120, 6, 8, 3), 2, 2, 1, 8, 12, 3),
     ]

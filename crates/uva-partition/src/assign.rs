@@ -14,8 +14,17 @@ const NONE: u16 = u16::MAX;
 /// The most steps over edges of the block graph that counting blocks within two hops may take.
 const MOST_STEPS: u64 = 100_000_000_000;
 
-/// The part of each node. Blocks come in descending order of (training nodes, nodes), then in that of their numbers.
-/// Each goes to the part `i` of the largest
+/// All blocks, in descending order of (training nodes, nodes), then in that of their numbers.
+pub(crate) fn largest_first(blocks: &Blocks) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..blocks.count() as u32).collect();
+    order.sort_unstable_by_key(|&block| {
+        let block_index = block as usize;
+        (Reverse((blocks.train[block_index], blocks.nodes[block_index])), block)
+    });
+    order
+}
+
+/// The part of each block. They come in `order`. Each goes to the part `i` of the largest
 ///
 /// `connection(i) · (1 − train(i) / (T / k)) · (1 − nodes(i) / (N / k))`, no factor below 0,
 ///
@@ -27,6 +36,7 @@ const MOST_STEPS: u64 = 100_000_000_000;
 pub(crate) fn assign(
     blocks: &Blocks,
     graph: &BlockGraph,
+    order: &[u32],
     parts: u32,
     count: Count,
     progress: &dyn Fn(Progress),
@@ -34,11 +44,6 @@ pub(crate) fn assign(
     if count == Count::Blocks {
         check_steps(blocks, graph)?;
     }
-    let mut order: Vec<u32> = (0..blocks.count() as u32).collect();
-    order.sort_unstable_by_key(|&block| {
-        let block_index = block as usize;
-        (Reverse((blocks.train[block_index], blocks.nodes[block_index])), block)
-    });
     let mut loads = Loads::of(blocks, parts);
     let mut part_of = vec![NONE; blocks.count()];
     let mut near = Near::of(blocks.count());
@@ -69,7 +74,7 @@ pub(crate) fn assign(
         part_of[block as usize] = part as u16;
         loads.add(part, blocks.nodes[block as usize], blocks.train[block as usize]);
     }
-    Ok(blocks.of.iter().map(|&block| part_of[block as usize]).collect())
+    Ok(part_of)
 }
 
 /// What parts have so far.

@@ -21,6 +21,10 @@ const MOST_HOPS: u32 = 3;
 const BATCH_SIZE: usize = 1024;
 const BATCHES: usize = 64;
 
+/// The most entries of lists of a graph that auto tries multilevel on. On two cores, 20 M took multilevel a minute and a
+/// half. A number of entries, and not one of seconds or bytes, has every machine try the same methods.
+pub(crate) const MOST_ENTRIES: u64 = 1 << 26;
+
 /// A method that auto has tried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Candidate {
@@ -34,7 +38,13 @@ pub struct Candidate {
     pub train_balance: f64,
 }
 
-/// The best of three methods: the one with the smallest share of remote visits, of those whose training nodes are
+/// The methods that auto tries on a graph of so many entries of lists.
+pub(crate) fn tried(entries: u64) -> &'static [Method] {
+    let all = &[Method::Range, Method::Ldg, Method::Bgl, Method::Multilevel];
+    if entries <= MOST_ENTRIES { all } else { &all[..3] }
+}
+
+/// The best of several methods: the one with the smallest share of remote visits, of those whose training nodes are
 /// balanced, or where none is, the most balanced one; the first of equal ones.
 pub(crate) fn best(
     task: &Task<'_>,
@@ -42,7 +52,7 @@ pub(crate) fn best(
     candidates: &mut Vec<Candidate>,
 ) -> Result<(Method, Made), GraphError> {
     let mut best: Option<(Candidate, Method, Made)> = None;
-    for method in [Method::Range, Method::Ldg, Method::Bgl] {
+    for &method in tried(task.graph.entries()) {
         let made = task.refined(method, seconds)?;
         let (candidate, made) = seconds.of("visits", || judged(task, method, made))?;
         candidates.push(candidate.clone());
@@ -50,7 +60,7 @@ pub(crate) fn best(
             best = Some((candidate, method, made));
         }
     }
-    // Three methods were tried.
+    // Three methods were tried at least.
     best.map(|(_, method, made)| (method, made))
         .ok_or_else(|| GraphError::usage("--method", "auto has tried no method".to_owned()))
 }

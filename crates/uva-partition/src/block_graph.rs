@@ -1,8 +1,13 @@
 //! Blocks as nodes of a graph, and the edges between them.
 
+use rayon::prelude::*;
+
 use crate::blocks::Blocks;
 use crate::tally::Tally;
 use crate::weighted::Weighted;
+
+/// Blocks of a piece of work.
+const PIECE: usize = 1024;
 
 /// For each block the blocks next to it.
 #[derive(Clone, Debug)]
@@ -16,26 +21,23 @@ pub(crate) struct BlockGraph {
 }
 
 impl BlockGraph {
+    /// Uses the current rayon pool.
     pub(crate) fn of(graph: &impl Weighted, blocks: &Blocks) -> BlockGraph {
         let members = Members::of(blocks);
-        let mut found =
-            BlockGraph { ends: Vec::with_capacity(blocks.count()), to: Vec::new(), edges: Vec::new() };
-        let mut tally = Tally::of(blocks.count());
-        for block in 0..blocks.count() as u32 {
-            for &node in members.of_block(block) {
-                for (neighbour, between) in graph.edges_of(node) {
-                    let other = blocks.of[neighbour as usize];
-                    if other != block {
-                        tally.add(other, between);
-                    }
-                }
-            }
+        let numbers: Vec<u32> = (0..blocks.count() as u32).collect();
+        let pieces: Vec<Piece> =
+            numbers.par_chunks(PIECE).map(|numbers| Piece::of(graph, blocks, &members, numbers)).collect();
+        let pairs = pieces.iter().map(|piece| piece.to.len()).sum();
+        let mut found = BlockGraph {
+            ends: Vec::with_capacity(blocks.count()),
+            to: Vec::with_capacity(pairs),
+            edges: Vec::with_capacity(pairs),
+        };
+        for piece in pieces {
             let begin = found.to.len();
-            found.to.extend(tally.labels());
-            found.to[begin..].sort_unstable();
-            found.edges.extend(found.to[begin..].iter().map(|&other| tally.sum(other)));
-            tally.clear();
-            found.ends.push(found.to.len());
+            found.ends.extend(piece.ends.iter().map(|end| begin + end));
+            found.to.extend(piece.to);
+            found.edges.extend(piece.edges);
         }
         found
     }
@@ -44,6 +46,11 @@ impl BlockGraph {
     pub(crate) fn neighbours(&self, block: u32) -> impl Iterator<Item = (u32, u64)> + '_ {
         let entries = self.entries(block);
         self.to[entries.clone()].iter().copied().zip(self.edges[entries].iter().copied())
+    }
+
+    /// Pairs of blocks next to each other, in both directions.
+    pub(crate) fn pairs(&self) -> u64 {
+        self.to.len() as u64
     }
 
     /// How many there are.
@@ -55,6 +62,38 @@ impl BlockGraph {
         let block = block as usize;
         let begin = if block == 0 { 0 } else { self.ends[block - 1] };
         begin..self.ends[block]
+    }
+}
+
+/// A part of a block graph, its ends counted from its own beginning.
+#[derive(Default)]
+struct Piece {
+    ends: Vec<usize>,
+    to: Vec<u32>,
+    edges: Vec<u64>,
+}
+
+impl Piece {
+    /// Of these blocks.
+    fn of(graph: &impl Weighted, blocks: &Blocks, members: &Members, numbers: &[u32]) -> Piece {
+        let (mut piece, mut tally, mut sums) = (Piece::default(), Tally::new(), Vec::new());
+        for &block in numbers {
+            for &node in members.of_block(block) {
+                for (neighbour, between) in graph.edges_of(node) {
+                    let other = blocks.of[neighbour as usize];
+                    if other != block {
+                        tally.add(other, between);
+                    }
+                }
+            }
+            sums.extend(tally.sums());
+            tally.clear();
+            sums.sort_unstable();
+            piece.to.extend(sums.iter().map(|(other, _)| other));
+            piece.edges.extend(sums.drain(..).map(|(_, edges)| edges));
+            piece.ends.push(piece.to.len());
+        }
+        piece
     }
 }
 

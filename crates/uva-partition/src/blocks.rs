@@ -22,6 +22,11 @@ impl Blocks {
     pub(crate) fn count(&self) -> usize {
         self.nodes.len()
     }
+
+    /// The parts of nodes whose blocks have these parts.
+    pub(crate) fn of_nodes(&self, parts: &[u16]) -> Vec<u16> {
+        self.of.iter().map(|&block| parts[block as usize]).collect()
+    }
 }
 
 /// The most that a block may have.

@@ -1,8 +1,5 @@
 //! Clusters by label propagation with limits on their sizes (Meyerhenke, Sanders and Schulz 2014).
 
-use std::cmp::Reverse;
-use std::sync::{Mutex, PoisonError};
-
 use rayon::prelude::*;
 
 use crate::blocks::{Blocks, Caps};
@@ -35,20 +32,15 @@ pub(crate) fn cluster(graph: &impl Weighted, order: &[u32], caps: Caps, within: 
     let mut of: Vec<u32> = (0..count as u32).collect();
     let mut sizes: Vec<Size> = (0..count as u32).map(|node| graph.size(node)).collect();
     let group = order.len().div_ceil(GROUPS).max(1);
-    // One a thread, kept over all groups: they are as large as the graph.
-    let tallies: Vec<Mutex<Tally>> =
-        (0..rayon::current_num_threads()).map(|_| Mutex::new(Tally::of(count))).collect();
-    let wish = |judge: &Judge<'_, _>, node: u32| {
-        let thread = rayon::current_thread_index().unwrap_or(0);
-        let mut tally = tallies[thread].lock().unwrap_or_else(PoisonError::into_inner);
-        judge.wish(node, &mut tally).map(|to| (node, to))
-    };
     for _ in 0..PASSES {
         let mut moved = 0;
         for nodes in order.chunks(group) {
             let judge = Judge { graph, of: &of, sizes: &sizes, caps, within };
-            let wishes: Vec<(u32, u32)> =
-                nodes.par_iter().flat_map_iter(|&node| wish(&judge, node)).collect();
+            let wishes: Vec<(u32, u32)> = nodes
+                .par_iter()
+                .map_init(Tally::new, |tally, &node| judge.wish(node, tally).map(|to| (node, to)))
+                .flatten_iter()
+                .collect();
             for (node, to) in wishes {
                 let (from, size, into) = (of[node as usize], graph.size(node), sizes[to as usize]);
                 if into.nodes > 0 && has_room(into, size, caps) {
@@ -89,12 +81,14 @@ impl<G: Weighted> Judge<'_, G> {
                 tally.add(self.of[other as usize], edges);
             }
         }
-        let better = tally.labels().filter(|&cluster| {
-            cluster != own
-                && tally.sum(cluster) > tally.sum(own)
-                && has_room(self.sizes[cluster as usize], size, self.caps)
-        });
-        let best = better.max_by_key(|&cluster| (tally.sum(cluster), Reverse(cluster)));
+        let (mut best, mut most) = (None, tally.sum(own));
+        for (cluster, sum) in tally.sums().filter(|&(cluster, _)| cluster != own) {
+            let is_better = sum > most || sum == most && best.is_some_and(|best| cluster < best);
+            // Most clusters have too few edges: only the sizes of the others are read.
+            if is_better && has_room(self.sizes[cluster as usize], size, self.caps) {
+                (best, most) = (Some(cluster), sum);
+            }
+        }
         tally.clear();
         best
     }

@@ -77,6 +77,11 @@ impl<'g> Graph<'g> {
         self.csc.nodes()
     }
 
+    /// Entries of all lists.
+    pub(crate) fn entries(&self) -> u64 {
+        self.csc.edges() as u64
+    }
+
     /// Whether a node is in the training split.
     pub(crate) fn trains(&self, node: u32) -> bool {
         self.trains[node as usize]

@@ -8,11 +8,11 @@
 //! |---|---|
 //! | `options` | methods and their parameters |
 //! | `graph` | the graph by original ids, with lists in both directions |
-//! | `order` | the random order of nodes |
+//! | `order` | random orders |
 //! | `limits` | how many nodes and training nodes a part may have |
 //! | `blocks`, `block_graph`, `merge`, `assign` | `bgl`: blocks by breadth-first search, merged, assigned greedily |
 //! | `stream` | `ldg`: nodes one after the other, each to the part with most of its neighbours |
-//! | `weighted`, `level`, `cluster`, `multilevel` | `multilevel`: graphs whose nodes stand for several, clusters by label propagation, levels of these |
+//! | `weighted`, `level`, `cluster`, `coarsest`, `multilevel` | `multilevel`: graphs whose nodes stand for several, clusters by label propagation, levels of these, parts of the last |
 //! | `metis` | `metis`: the graph without directions, for METIS |
 //! | `closures` | `pagraph`: training nodes to the part that has most of their closure |
 //! | `simple` | `range` and `random` |
@@ -37,6 +37,7 @@ mod block_graph;
 mod blocks;
 mod closures;
 mod cluster;
+mod coarsest;
 mod counts;
 mod graph;
 mod level;

@@ -41,6 +41,12 @@ impl Sizes {
         self.nodes[part] > self.most_nodes || size.train > 0 && self.train[part] > self.most_train
     }
 
+    /// Whether any part has too many nodes, or training nodes.
+    pub(crate) fn any_is_over(&self) -> bool {
+        let any = Size { nodes: 1, train: 1 };
+        (0..self.nodes.len()).any(|part| self.is_over(part, any))
+    }
+
     /// Moves as much.
     pub(crate) fn move_one(&mut self, from: usize, to: usize, size: Size) {
         self.nodes[from] -= size.nodes;

@@ -4,7 +4,7 @@ use uva_graph::disk_space::BytesOnDisk;
 use uva_graph::{Dataset, GraphError, Split};
 
 use crate::options::{Method, Options};
-use crate::{closures, metis, multilevel};
+use crate::{auto, closures, metis, multilevel};
 
 /// Bytes of an edge between two blocks: the other block, and how many edges there are.
 const BLOCK_EDGE: u64 = 4 + 8;
@@ -36,7 +36,11 @@ pub fn bytes(dataset: &Dataset, options: &Options) -> u64 {
         // The best so far stays while the next is made. A sampler has a place for each node.
         Method::Auto => {
             let samplers = 4 * nodes * rayon::current_num_threads() as u64 + 16 * train;
-            results(2) + blocks().max(samplers)
+            let levels = match auto::tried(edges).contains(&Method::Multilevel) {
+                true => multilevel::bytes(nodes, edges),
+                false => 0,
+            };
+            results(3).saturating_add(blocks().max(samplers).max(levels))
         }
     };
     order.max(lists.saturating_add(method))

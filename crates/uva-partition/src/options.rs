@@ -8,7 +8,7 @@ use uva_sample::MAX_LAYERS;
 named! {
     /// How nodes are divided into parts.
     pub enum Method = Auto {
-        /// Makes range, ldg and bgl, and keeps the one whose batches ask least of other parts.
+        /// Makes range, ldg, bgl and multilevel, and keeps the one whose batches ask least of other parts.
         Auto = "auto",
         /// Blocks by breadth-first search, merged and assigned greedily (BGL).
         Bgl = "bgl",
@@ -120,6 +120,12 @@ impl Options {
             Method::Auto | Method::Bgl | Method::Ldg => PASSES,
             Method::Pagraph | Method::Multilevel | Method::Metis | Method::Range | Method::Random => 0,
         })
+    }
+
+    /// Passes of refinement behind a method, which may be one of those that auto tries. The levels of multilevel are
+    /// refined anyway.
+    pub(crate) fn passes_of(&self, method: Method) -> u32 {
+        if method == Method::Multilevel { self.refine.unwrap_or(0) } else { self.passes() }
     }
 
     /// The most nodes of a block of a graph of `nodes` nodes.

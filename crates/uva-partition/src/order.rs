@@ -1,4 +1,4 @@
-//! The random order of nodes: sources of blocks, refinement, the method `random` and a shuffled scan follow it.
+//! Random orders. That of nodes is what sources of blocks, refinement, the method `random` and a shuffled scan follow.
 
 use rayon::prelude::*;
 use uva_graph::Split;
@@ -9,21 +9,26 @@ const LAYER: u32 = 2;
 
 /// All nodes by (key, id): the key is the first 64 bits of the node's stream. Uses the current rayon pool.
 pub(crate) fn by_key(nodes: usize, seed: u64) -> Vec<u32> {
+    another(nodes, seed, 0)
+}
+
+/// Another such order for each `number`, of which 0 is that of the nodes.
+pub(crate) fn another(nodes: usize, seed: u64, number: u32) -> Vec<u32> {
     // Not truncated: graphs of more nodes are refused.
     let mut keyed: Vec<(u64, u32)> =
-        (0..nodes as u32).into_par_iter().map(|node| (key(seed, node), node)).collect();
+        (0..nodes as u32).into_par_iter().map(|node| (key(seed, node, number), node)).collect();
     // No two pairs are equal, so an unstable sort has one result.
     keyed.par_sort_unstable();
     keyed.into_iter().map(|(_, node)| node).collect()
 }
 
-fn key(seed: u64, node: u32) -> u64 {
+fn key(seed: u64, node: u32, number: u32) -> u64 {
     let stream = StreamKey {
         seed,
         node: u64::from(node),
         purpose: Purpose::Proximity,
         layer: LAYER,
-        batch: 0,
+        batch: number,
         epoch: 0,
         split: Split::Train,
     };

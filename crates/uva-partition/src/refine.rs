@@ -45,7 +45,7 @@ pub(crate) fn refine(
             let judge = Judge::of(graph, of, &sizes);
             let wishes: Vec<Wish> = nodes
                 .par_iter()
-                .map_init(|| Tally::of(parts as usize), |tally, &node| judge.wish(node, tally))
+                .map_init(Tally::new, |tally, &node| judge.wish(node, tally))
                 .flatten_iter()
                 .collect();
             for wish in wishes {
@@ -93,7 +93,7 @@ impl<'j, G: Weighted> Judge<'j, G> {
             tally.add(u32::from(self.of[neighbour as usize]), edges);
         }
         // Parts are u16.
-        let others = tally.labels().map(|part| part as u16).filter(|part| *part != own);
+        let others = tally.sums().map(|(part, _)| part as u16).filter(|part| *part != own);
         let sum = |part: u16| tally.sum(u32::from(part));
         let best = others
             .filter(|part| self.sizes.has_room(usize::from(*part), size))

@@ -14,7 +14,7 @@ use crate::{assign, blocks, closures, merge, metis, multilevel, refine, simple, 
 
 /// The method as `partition.json` names it.
 pub(crate) fn name(method: Method, options: &Options) -> String {
-    let refined = if options.passes() > 0 { "+refine" } else { "" };
+    let refined = if options.passes_of(method) > 0 { "+refine" } else { "" };
     format!("{method}{refined}")
 }
 
@@ -51,7 +51,7 @@ impl Task<'_> {
     pub(crate) fn refined(&self, method: Method, seconds: &mut Seconds) -> Result<Made, GraphError> {
         let mut made = self.made(method, seconds)?;
         let Options { parts, .. } = *self.options;
-        let passes = self.options.passes();
+        let passes = self.options.passes_of(method);
         if passes > 0 {
             let (graph, order) = (&self.graph, &self.order);
             seconds.of("refine", || refine::refine(graph, order, &mut made.of, parts, passes, self.progress));
@@ -69,7 +69,7 @@ impl Task<'_> {
                 seconds.of("closures", || closures::assign(graph, &train, parts, options.hops, progress))?
             }
             Method::Multilevel => {
-                seconds.of("levels", || multilevel::assign(graph, order, parts, progress))?
+                seconds.of("levels", || multilevel::assign(graph, order, parts, options.seed, progress))?
             }
             Method::Metis => {
                 let made = seconds.of("metis", || metis::assign(graph, parts, progress));
@@ -103,8 +103,10 @@ impl Task<'_> {
         });
         let of = seconds.of("assign", || {
             let between = BlockGraph::of(graph, &merged);
-            assign::assign(&merged, &between, options.parts, options.count, progress)
+            let order = assign::largest_first(&merged);
+            assign::assign(&merged, &between, &order, options.parts, options.count, progress)
         })?;
+        let of = merged.of_nodes(&of);
         Ok(Made { of, blocks: Some([grown as u64, merged.count() as u64]) })
     }
 }

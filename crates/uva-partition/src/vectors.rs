@@ -55,7 +55,11 @@ fn compare(vector: &Value, dataset: &Dataset) {
     assert_eq!(merged.of, numbers::<u32>(&vector["merged"]), "merged blocks");
     check_sizes(&merged, &graph);
     let between = BlockGraph::of(&graph, &merged);
-    let of_blocks = |count| assign::assign(&merged, &between, parts, count, &unwatched).unwrap();
+    let largest_first = assign::largest_first(&merged);
+    let of_blocks = |count| {
+        let of = assign::assign(&merged, &between, &largest_first, parts, count, &unwatched).unwrap();
+        merged.of_nodes(&of)
+    };
     let made = [
         ("bgl_edges", of_blocks(Count::Edges)),
         ("bgl_blocks", of_blocks(Count::Blocks)),
@@ -68,7 +72,7 @@ fn compare(vector: &Value, dataset: &Dataset) {
         refine::refine(&graph, &order, &mut of, parts, passes, &unwatched);
         assert_eq!(of, numbers::<u16>(&vector["refined"][name]), "{name}, refined");
     }
-    let of = multilevel::assign(&graph, &order, parts, &unwatched).unwrap();
+    let of = multilevel::assign(&graph, &order, parts, options.seed, &unwatched).unwrap();
     assert_eq!(of, numbers::<u16>(&vector["multilevel"]), "multilevel");
     for (scan, train) in [("pagraph", graph.train()), ("pagraph_shuffled", &shuffled_train(&order, &graph))] {
         let of = closures::assign(&graph, train, parts, options.hops, &unwatched).unwrap();

@@ -53,7 +53,7 @@ fn auto_keeps_what_asks_least_of_other_parts_and_says_what_it_tried() {
     let found = made(&lists, &Options::of_parts(4));
     assert_eq!(found.method, "range+refine");
     let tried: Vec<_> = found.candidates.iter().map(|tried| tried.method.as_str()).collect();
-    assert_eq!(tried, ["range+refine", "ldg+refine", "bgl+refine"]);
+    assert_eq!(tried, ["range+refine", "ldg+refine", "bgl+refine", "multilevel"]);
     let best = &found.candidates[0];
     assert!(found.candidates.iter().all(|tried| tried.remote_list_visits >= best.remote_list_visits));
     let candidate = |remote_list_visits, train_balance| Candidate {
