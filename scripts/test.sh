@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Everything that has to pass: formatting, clippy, the kernels' machine code, all tests, those of the Python module
-# included, and that what needs no libtorch builds without one. Tests run several programs at a time
+# Everything that has to pass: formatting, clippy, the kernels' machine code, the tests, those of the Python module
+# included, and that what needs no libtorch builds without one. scripts/measure/long_tests.sh has the tests that this
+# leaves out for their time. Tests run several programs at a time
 # (scripts/check/tests.py). Gets libtorch, NVRTC and PyTorch first, from their cache folder where they are there. Works
 # from any folder, needs nothing exported and no GPU.
 set -euo pipefail
@@ -35,7 +36,7 @@ tests_without_libtorch() {
     --no-default-features --test integration -- -D warnings
 }
 
-# The tests of Rust and Python, the fuzzer and the kernels' machine code, next to each other: most tests wait for
+# The tests of Rust and Python and the kernels' machine code, next to each other: most tests wait for
 # processes. The Python module is built by the tests' profile, whose crates and program are there already.
 tests() {
   local target python
@@ -43,8 +44,7 @@ tests() {
   python="env 'UVATRAIN_PROGRAM=$target/debug/uvatrain' 'UVATRAIN_CUDA_SIM=$target/debug/deps/libcuda_sim.so' scripts/check/python.sh --profile dev --at-once 2 --quiet"
   scripts/check/tests.py \
     --beside "Python module=$python" \
-    --beside "kernels compile for every GPU=scripts/check/kernels.py --require" \
-    --beside "fuzz=scripts/check/fuzz.sh"
+    --beside "kernels compile for every GPU=scripts/check/kernels.py --require"
 }
 
 step "libtorch" scripts/setup/libtorch.sh

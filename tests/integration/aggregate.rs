@@ -5,6 +5,7 @@ use std::fs;
 use crate::aggregate_auto::{check_the_trial, small_batches};
 use crate::support::arrays::header;
 use crate::support::directory;
+use crate::support::extent::some_of;
 use crate::support::runs::{Metrics, learned, small_graph, train};
 
 #[test]
@@ -12,7 +13,7 @@ fn losses_and_hashes_are_equal_whoever_sums_for_every_kind_of_sampler() {
     let temp = directory();
     small_graph(temp.path());
     for model in ["sage", "gcn"] {
-        for kind in ["neighbor", "labor", "ladies", "walk"] {
+        for kind in some_of(&["neighbor", "labor", "ladies", "walk"]) {
             let options =
                 format!("--epochs 2 --samplers 1 --in-process --model {model} --sampler-kind {kind}");
             let run = |way: &str| {
@@ -183,7 +184,7 @@ fn half_precision_tables_give_equal_losses_whoever_sums_and_whoever_widens() {
     let graph = small_graph(temp.path());
     let mut meta: serde_json::Value =
         serde_json::from_slice(&fs::read(graph.join("meta.json")).unwrap()).unwrap();
-    for (dtype, npy_dtype) in [("f16", "<f2"), ("bf16", "<u2")] {
+    for (dtype, npy_dtype) in some_of(&[("f16", "<f2"), ("bf16", "<u2")]) {
         meta["feat_dtype"] = dtype.into();
         fs::write(graph.join("meta.json"), meta.to_string()).unwrap();
         // Any bits of values around one.

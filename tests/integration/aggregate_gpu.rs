@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::support::arrays::header;
+use crate::support::extent::some_of;
 use crate::support::mps::Machine;
 use crate::support::runs::{Metrics, SMALLER_NODES, small_graph, smaller_graph, train};
 use crate::support::{Uvatrain, directory, uvatrain};
@@ -67,7 +68,7 @@ fn losses_and_hashes_are_those_of_the_cpu_whoever_gathers_and_however_the_gpu_is
         let expected = learned(&metrics_of(temp.path(), "cpu.jsonl", cpu));
         let off = on_gpu(temp.path(), "off.jsonl", &format!("{options} --partition none --aggregate off"));
         assert_eq!(learned(&metrics_of(temp.path(), "off.jsonl", off)), expected, "{model}");
-        for partition in ways {
+        for partition in some_of(ways) {
             let by_host = partition.contains("--aggregate host");
             let asked = if by_host { "" } else { "--aggregate device" };
             let run = on_gpu(temp.path(), "gpu.jsonl", &format!("{options} {asked} {partition}"));
@@ -84,7 +85,7 @@ fn losses_and_hashes_are_those_of_the_cpu_whoever_gathers_and_however_the_gpu_is
                 assert_eq!(number("own_rows"), own, "{batch}");
                 assert_eq!(number("slot_bytes"), (own + number("sum_rows")) * 96, "{batch}");
                 let crossed = [number("link_bytes"), number("raw_link_bytes")];
-                let expected = match *partition {
+                let expected = match partition {
                     // A table on the GPU is not behind the link.
                     _ if partition.contains("--gather device") => [0; 2],
                     _ if by_host => [number("slot_bytes"), number("raw_slot_bytes")],
@@ -103,13 +104,13 @@ fn losses_and_hashes_are_those_of_the_cpu_whoever_gathers_and_however_the_gpu_is
 fn samplers_that_weigh_edges_or_draw_for_a_whole_layer_and_padding_give_the_losses_of_the_cpu() {
     let temp = directory();
     smaller_graph(temp.path());
-    for (model, options) in [
+    for (model, options) in some_of(&[
         ("sage", "--sampler-kind labor"),
         ("gcn", "--sampler-kind ladies"),
         ("sage", "--sampler-kind walk"),
         ("gcn", "--dropout 0 --pad auto"),
         ("sage", "--dropout 0 --pad auto"),
-    ] {
+    ]) {
         let options = format!("--epochs 1 --in-process --samplers 1 --model {model} {options}");
         let cpu = train(temp.path(), "cpu.jsonl", &format!("{options} --device cpu --aggregate host"));
         let expected = learned(&metrics_of(temp.path(), "cpu.jsonl", cpu));
@@ -223,7 +224,7 @@ fn narrow_tables_give_the_losses_of_the_cpu() {
     let graph = smaller_graph(temp.path());
     let mut meta: serde_json::Value =
         serde_json::from_slice(&fs::read(graph.join("meta.json")).unwrap()).unwrap();
-    for (dtype, npy_dtype) in [("f16", "<f2"), ("bf16", "<u2"), ("e4m3", "|u1")] {
+    for (dtype, npy_dtype) in some_of(&[("f16", "<f2"), ("bf16", "<u2"), ("e4m3", "|u1")]) {
         meta["feat_dtype"] = dtype.into();
         fs::write(graph.join("meta.json"), meta.to_string()).unwrap();
         // Any bits of values around one.

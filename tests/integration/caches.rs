@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use crate::support::arrays::{npy, write_weights};
+use crate::support::extent::some_of;
 use crate::support::runs::{Metrics, role_of, small_graph, smaller_graph, train, wait_until};
 use crate::support::{self, Uvatrain, directory, uvatrain};
 use rustix::process::{Pid, Signal, kill_process};
@@ -322,7 +323,7 @@ fn on_a_gpu_caches_and_its_own_sampler_change_nothing_but_the_way() {
     smaller_graph(temp.path());
     train(temp.path(), "cpu.jsonl", "--device cpu --epochs 1 --seed 3").run().succeeds();
     let expected = computed(&temp.path().join("cpu.jsonl"));
-    for (number, (options, samples_on_gpu)) in [
+    for (number, (options, samples_on_gpu)) in some_of(&[
         ("--partition none --sampler gpu", true),
         ("--partition none --sampler gpu --gpu-cache 75KiB", true),
         ("--partition grid --sampler gpu --gpu-cache 30KiB", true),
@@ -331,8 +332,7 @@ fn on_a_gpu_caches_and_its_own_sampler_change_nothing_but_the_way() {
         ("--partition none --sampler cpu --gpu-cache 30KiB --cache-policy fifo --kernel shift", false),
         ("--in-process --sampler gpu --gpu-cache 30KiB", true),
         ("--partition none --sampler gpu --gather dma --gpu-cache 75KiB", true),
-    ]
-    .into_iter()
+    ])
     .enumerate()
     {
         let name = format!("{number}.jsonl");
@@ -359,14 +359,13 @@ fn on_a_gpu_every_kind_of_sampler_trains_as_on_the_cpu_whoever_samples() {
     let graph = smaller_graph(temp.path());
     let info = uvatrain(temp.path(), ["info", "graph", "--json"]).run().succeeds().json();
     write_weights(&graph, info["edges"].as_u64().expect("a count"));
-    for (number, (kind, on_the_gpu)) in [
+    for (number, (kind, on_the_gpu)) in some_of(&[
         ("--sampler-kind labor --batch-dependency 3", "--sampler gpu --gpu-cache 75KiB"),
         ("--sampler-kind weighted", "--sampler gpu --gpu-cache 75KiB --edge-ids"),
         ("--sampler-kind weighted --replace", "--sampler gpu --in-process"),
         ("--sampler-kind walk --walk-length 3", "--sampler cpu --gpu-cache 75KiB"),
         ("--sampler-kind ladies --slot-bytes 1MiB", "--sampler cpu --in-process"),
-    ]
-    .into_iter()
+    ])
     .enumerate()
     {
         let [cpu, gpu] = ["cpu", "gpu"].map(|place| format!("{place}-{number}.jsonl"));

@@ -198,6 +198,7 @@ fn a_smoke_run_passes_and_leaves_two_files() {
 /// Two calls, the results emptied between them: what the first found is there after the second. Dropout is drawn as on a
 /// device, so losses are equal because there is none.
 #[test]
+#[ignore = "a minute of processor time: scripts/measure/long_tests.sh"]
 fn correct_and_measure_pass_in_two_calls_that_share_their_state() {
     let place = Place::new();
     place.passing_tests();

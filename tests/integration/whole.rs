@@ -13,6 +13,7 @@ use uva_sample::SamplerKind;
 
 use crate::support::arrays::{npy, write_weights};
 use crate::support::command::{RECORD, recorded, run_with};
+use crate::support::extent::some_of;
 use crate::support::runs::{
     Metrics, Process, Traces, checkpoint_files, processes_of, role_of, small_graph, wait_for_batches,
     wait_until,
@@ -51,7 +52,7 @@ fn hashes_and_losses_are_equal_whoever_prepares_for_every_kind_of_sampler() {
     let edges = fs::metadata(graph.join("indices.npy")).unwrap().len() / 4 - 32;
     write_weights(&graph, edges);
     for (model, aggregate) in [("sage", "off"), ("sage", "host"), ("gcn", "host")] {
-        for kind in SamplerKind::ALL.into_iter().map(SamplerKind::name) {
+        for kind in some_of(&SamplerKind::ALL).map(SamplerKind::name) {
             // Of these, hops are over one subgraph.
             let fanouts = if kind.starts_with("saint") { "400,400" } else { "5,4" };
             let line = format!(
@@ -78,7 +79,7 @@ fn any_number_of_workers_trains_validates_and_tests_alike_in_threads_and_process
         let run = |name: &str, more: &str| learned(temp.path(), name, &format!("{options} {more}"));
         let expected = run("roles.jsonl", "--samplers 2 --gather-threads 1");
         assert_eq!((expected.1.len(), expected.0.len() % 3), (3, 0));
-        for workers in [1, 2, 3] {
+        for workers in some_of(&[1, 2, 3]) {
             let whole = format!("--prepare whole --samplers {workers}");
             assert_eq!(
                 run("threads.jsonl", &format!("{whole} --in-process")),

@@ -348,7 +348,7 @@ mod tests {
 
     /// Runs if NVRTC is present; CI brings it and sets UVATRAIN_REQUIRE_NVRTC.
     #[test]
-    fn nvrtc_compiles_the_kernels_for_every_architecture() {
+    fn nvrtc_compiles_the_kernels() {
         let nvrtc = match Nvrtc::find(None) {
             Ok(nvrtc) => nvrtc,
             Err(error) => {
@@ -360,10 +360,12 @@ mod tests {
         for capability in [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0)] {
             let target = nvrtc.target(capability).unwrap();
             assert_eq!(target, Target::Cubin(capability.0, capability.1));
-            for source in SOURCES {
-                let image = nvrtc.compile(source, target, &OPTIONS).unwrap();
-                assert_eq!(&image[..4], b"\x7fELF", "{} {}", source.name, target.name());
-            }
+        }
+        // scripts/check/kernels.py compiles them for all of these, which takes a minute and a half.
+        let target = Target::Cubin(9, 0);
+        for source in SOURCES {
+            let image = nvrtc.compile(source, target, &OPTIONS).unwrap();
+            assert_eq!(&image[..4], b"\x7fELF", "{} {}", source.name, target.name());
         }
         // A device newer than NVRTC gets portable code. An older one is refused, and the message names the oldest
         // supported.

@@ -16,6 +16,16 @@ from graphs import BATCHES, OPTIONS, hashes, write_graph  # noqa: E402
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "long: left out unless UVATRAIN_TESTS=all (scripts/measure/long_tests.sh)")
+
+
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("long") and os.environ.get("UVATRAIN_TESTS") != "all":
+        pytest.skip("takes long: scripts/measure/long_tests.sh has it")
+
+
 # Of several pytest processes that share this folder, each runs the files that it was the first to claim there.
 CLAIMS = os.environ.pop("UVATRAIN_PYTEST_CLAIMS", None)
 claimed = {}

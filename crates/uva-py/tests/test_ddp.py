@@ -172,6 +172,7 @@ def test_a_rank_that_dies_under_the_launcher_is_named_and_leaves_nothing(
     assert left == []
 
 
+@pytest.mark.long
 def test_one_two_and_three_ranks_over_a_hop_set_have_the_same_losses(tmp_path: Path):
     hops = uvatrain.propagate(write_graph(tmp_path / "graph"), tmp_path / "hops", operator="sym,row", hops=2)
     losses = []

@@ -105,6 +105,7 @@ def test_two_ranks_learn_together(planted: Path):
     assert last_accuracy(run(*TORCHRUN, "ddp.py", planted)) > LEARNED
 
 
+@pytest.mark.long
 def test_two_ranks_under_one_launcher_learn_to_the_digit_what_they_learn_with_loaders(
     planted: Path, uvatrain_program: Path
 ):

@@ -75,7 +75,15 @@ def run(path: Path, out: Path, ranks: int, expect: tuple[int, ...] = (0,), **opt
     return {rank: json.loads(file.read_text()) for rank, file in files.items() if file.exists()}
 
 
-@pytest.mark.parametrize("ranks, options", [(2, {}), (3, {}), (4, {}), (3, {"aggregate": "mean"})])
+@pytest.mark.parametrize(
+    "ranks, options",
+    [
+        (2, {}),
+        pytest.param(3, {}, marks=pytest.mark.long),
+        pytest.param(4, {}, marks=pytest.mark.long),
+        (3, {"aggregate": "mean"}),
+    ],
+)
 def test_batches_of_ranks_with_a_part_each_are_those_of_the_whole_dataset(
     whole: Path, ranges, tmp_path: Path, ranks: int, options: dict
 ):

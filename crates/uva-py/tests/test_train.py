@@ -235,6 +235,7 @@ def wait_for_steps(folder: Path, name: str, steps: int) -> list[dict]:
     return found
 
 
+@pytest.mark.long
 def test_another_number_of_ranks_goes_on_with_the_batches_that_are_left(data: Path, tmp_path: Path):
     # More epochs than there is time for: it is killed long before.
     ranks = Ranks(2, tmp_path, data, "--epochs 100000 --checkpoint kept --checkpoint-every 2 --metrics first --timeout 60")

@@ -53,7 +53,7 @@ class Suite:
         # One folder of compiled kernels for the program and all programs of tests.
         cache = self.state / "cache"
         env = dict(os.environ, XDG_CACHE_HOME=str(cache), XDG_RUNTIME_DIR=str(runtime), NO_COLOR="1",
-                   UVATRAIN_TEST_KERNELS=str(cache / "uvatrain/kernels"))
+                   UVATRAIN_TEST_KERNELS=str(cache / "uvatrain/kernels"), UVATRAIN_TESTS="all")
         env.pop("UVATRAIN_CACHE", None)
         if (self.bin / "kernels").is_dir():
             env["UVATRAIN_KERNELS"] = str(self.bin / "kernels")

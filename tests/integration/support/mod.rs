@@ -6,6 +6,7 @@
 
 pub mod arrays;
 pub mod command;
+pub mod extent;
 pub mod mps;
 pub mod runs;
 pub mod slots;
