@@ -23,7 +23,7 @@ const BATCHES: usize = 64;
 
 /// The most entries of lists of a graph that auto tries multilevel on. On two cores, 20 M took multilevel a minute and a
 /// half. A number of entries, and not one of seconds or bytes, has every machine try the same methods.
-pub(crate) const MOST_ENTRIES: u64 = 1 << 26;
+const MOST_ENTRIES: u64 = 1 << 26;
 
 /// A method that auto has tried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -113,5 +113,16 @@ pub(crate) fn is_better(candidate: &Candidate, best: &Candidate) -> bool {
         }
         (false, false) => candidate.train_balance < best.train_balance,
         (candidate, _) => candidate,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn multilevel_is_tried_on_graphs_that_are_not_too_large_for_it() {
+        assert!(tried(MOST_ENTRIES).contains(&Method::Multilevel));
+        assert_eq!(tried(MOST_ENTRIES + 1), [Method::Range, Method::Ldg, Method::Bgl]);
     }
 }

@@ -74,3 +74,37 @@ impl Tally {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    #[test]
+    fn sums_are_those_of_a_map_for_few_labels_and_for_many_and_none_is_left_behind() {
+        let mut tally = Tally::new();
+        for labels in [1, 31, 32, 33, 5000, 2] {
+            let mut expected = HashMap::new();
+            let mut first = Vec::new();
+            for edge in 0..3 * labels {
+                // Labels far apart, and some next to each other.
+                let label =
+                    (edge % labels) * if edge % 2 == 0 { 1 } else { 858_993_459 % (u32::MAX / labels) };
+                tally.add(label, u64::from(edge % 7) + 1);
+                let sum: &mut u64 = expected.entry(label).or_default();
+                if *sum == 0 {
+                    first.push(label);
+                }
+                *sum += u64::from(edge % 7) + 1;
+            }
+            let found: Vec<(u32, u64)> = tally.sums().collect();
+            let expected: Vec<(u32, u64)> = first.iter().map(|label| (*label, expected[label])).collect();
+            assert_eq!(found, expected);
+            assert!(found.iter().all(|(label, sum)| tally.sum(*label) == *sum));
+            assert_eq!(tally.sum(u32::MAX), 0);
+            tally.clear();
+            assert_eq!((tally.sums().count(), tally.sum(first[0])), (0, 0));
+        }
+    }
+}
