@@ -359,13 +359,14 @@ fn on_a_gpu_every_kind_of_sampler_trains_as_on_the_cpu_whoever_samples() {
     let graph = smaller_graph(temp.path());
     let info = uvatrain(temp.path(), ["info", "graph", "--json"]).run().succeeds().json();
     write_weights(&graph, info["edges"].as_u64().expect("a count"));
-    for (number, (kind, on_the_gpu)) in some_of(&[
+    for (number, (kind, on_the_gpu)) in [
         ("--sampler-kind labor --batch-dependency 3", "--sampler gpu --gpu-cache 75KiB"),
         ("--sampler-kind weighted", "--sampler gpu --gpu-cache 75KiB --edge-ids"),
         ("--sampler-kind weighted --replace", "--sampler gpu --in-process"),
         ("--sampler-kind walk --walk-length 3", "--sampler cpu --gpu-cache 75KiB"),
         ("--sampler-kind ladies --slot-bytes 1MiB", "--sampler cpu --in-process"),
-    ])
+    ]
+    .into_iter()
     .enumerate()
     {
         let [cpu, gpu] = ["cpu", "gpu"].map(|place| format!("{place}-{number}.jsonl"));

@@ -51,8 +51,8 @@ fn hashes_and_losses_are_equal_whoever_prepares_for_every_kind_of_sampler() {
     let graph = small_graph(temp.path());
     let edges = fs::metadata(graph.join("indices.npy")).unwrap().len() / 4 - 32;
     write_weights(&graph, edges);
-    for (model, aggregate) in [("sage", "off"), ("sage", "host"), ("gcn", "host")] {
-        for kind in some_of(&SamplerKind::ALL).map(SamplerKind::name) {
+    for (model, aggregate) in some_of(&[("sage", "off"), ("sage", "host"), ("gcn", "host")]) {
+        for kind in SamplerKind::ALL.into_iter().map(SamplerKind::name) {
             // Of these, hops are over one subgraph.
             let fanouts = if kind.starts_with("saint") { "400,400" } else { "5,4" };
             let line = format!(
