@@ -76,6 +76,29 @@ impl<X: Exchange + ?Sized> Exchange for Box<X> {
     }
 }
 
+/// Lends an exchange: the group is left when its owner drops it.
+impl<X: Exchange + ?Sized> Exchange for &mut X {
+    fn rank(&self) -> usize {
+        (**self).rank()
+    }
+
+    fn ranks(&self) -> usize {
+        (**self).ranks()
+    }
+
+    fn counts(&mut self, send: &[u64]) -> Result<Vec<u64>, ExchangeError> {
+        (**self).counts(send)
+    }
+
+    fn all_to_all(&mut self, send: &[u8], recv: &mut [u8], splits: Splits<'_>) -> Result<(), ExchangeError> {
+        (**self).all_to_all(send, recv, splits)
+    }
+
+    fn canceller(&self) -> Canceller {
+        (**self).canceller()
+    }
+}
+
 /// How the bytes of a call divide among the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Splits<'s> {

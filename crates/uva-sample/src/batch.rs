@@ -5,6 +5,8 @@
 //! `destinations`. The destinations of layer `l + 1` are the sources of layer `l`. A block is in CSC form over local
 //! ids (positions in `nodes`): the picks of destination `d` are `indices[indptr[d]..indptr[d + 1]]`.
 
+use std::ops::AddAssign;
+
 use crate::{BatchBounds, MAX_LAYERS};
 
 /// Memory for a batch, lent by the caller. Afterwards its content beyond the counts is unspecified.
@@ -69,6 +71,13 @@ pub struct ListReads {
     /// Reads of cached lists ([`GraphView::cached_lists`](crate::GraphView::cached_lists)), of their weights only if these
     /// are cached too.
     pub cached: u64,
+}
+
+impl AddAssign for ListReads {
+    fn add_assign(&mut self, other: Self) {
+        self.all += other.all;
+        self.cached += other.cached;
+    }
 }
 
 impl BatchCounts {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use uva_exchange::ExchangeError;
+
 use crate::limits::{MAX_DRAWN, MAX_EPOCH, MAX_LAYERS, MAX_PICKS};
 use crate::{BatchKey, SamplerKind};
 
@@ -69,6 +71,9 @@ pub enum SampleError {
         /// Nodes in the graph.
         nodes: usize,
     },
+    /// The exchange with the ranks that hold the other lists has failed.
+    #[error(transparent)]
+    Exchange(#[from] ExchangeError),
     /// The number of layers in the provided memory is not that of the fanouts.
     #[error("the batch memory has {given} layers, but there are {expected} fanouts")]
     LayerMismatch {
@@ -219,6 +224,33 @@ pub enum InvalidOption {
         kind: SamplerKind,
         /// The kinds that support it.
         instead: String,
+    },
+    /// Picks that are not made list by list, and lists that are divided among ranks.
+    #[error(
+        "`sampler_kind={kind}`: the lists of neighbours are divided among ranks, and it reads lists of others; use \
+         `sampler_kind={instead}`, or leave out `graph=divided`"
+    )]
+    DividedLists {
+        /// The kind.
+        kind: SamplerKind,
+        /// The kinds that pick list by list.
+        instead: String,
+    },
+    /// Another number of nodes than that of the lists that ranks hold.
+    #[error("ranks hold the lists of {lists} nodes between them, and the graph has {nodes} nodes")]
+    DividedNodes {
+        /// Nodes whose lists they hold.
+        lists: u64,
+        /// Nodes in the graph.
+        nodes: usize,
+    },
+    /// Another number of parts than there are ranks.
+    #[error("the lists are divided into {parts} parts, and there are {ranks} ranks: each rank holds a part")]
+    Parts {
+        /// Parts of the lists.
+        parts: usize,
+        /// Ranks of the exchange.
+        ranks: usize,
     },
     /// More draws than a sampler allocates memory for.
     #[error(
@@ -406,6 +438,7 @@ impl InvalidOption {
             Self::KindOnDevice { .. }
             | Self::ImportanceTooLarge { .. }
             | Self::NoWeights { .. }
+            | Self::DividedLists { .. }
             | Self::WholeGraph { .. } => Some("sampler_kind"),
             Self::Replace { .. } => Some("replace"),
             Self::TooManyToFollow { .. } => Some("seed_order"),
@@ -418,6 +451,8 @@ impl InvalidOption {
             | Self::TooManyNodes { .. }
             | Self::OriginalIds { .. }
             | Self::OtherKind { .. }
+            | Self::DividedNodes { .. }
+            | Self::Parts { .. }
             | Self::Weights { .. }
             | Self::TooManySeeds { .. }
             | Self::Epoch { .. } => None,

@@ -26,6 +26,15 @@ pub trait BatchSampler: Send {
         out: &mut BatchMut<'_>,
     ) -> Result<BatchCounts, SampleError>;
 
+    /// Draws what other ranks ask for in the hops of one batch, where this rank has none and the lists are divided among
+    /// ranks ([`divided_sampler`](crate::divided_sampler)). Elsewhere there is nothing to do.
+    ///
+    /// # Errors
+    /// [`SampleError::Exchange`]; an invalid graph.
+    fn serve(&mut self) -> Result<(), SampleError> {
+        Ok(())
+    }
+
     /// [`sample`](Self::sample) into a batch that owns its memory.
     ///
     /// # Errors

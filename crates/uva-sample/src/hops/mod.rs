@@ -5,114 +5,38 @@
 //! misses in flight. That determines the speed on a graph larger than the caches. Between waves everything stays in the
 //! first two cache levels. The kind ([`Picks`]) decides which positions are picked.
 
+mod divided;
+mod drawing;
 mod list;
+mod picks;
 mod sink;
 
 use uva_graph::Indices;
 
-use self::sink::Waiting;
+pub use self::divided::{Divided, ListCounts};
+use self::drawing::Drawing;
+use self::sink::{BlockTarget, Target, Waiting};
 use crate::limits::{MAX_EPOCH, MAX_PICKS};
 use crate::local_ids::LocalIds;
 use crate::options::{GROUP, GROUP_PICKS};
-use crate::philox::{Purpose, StreamKey};
 use crate::{
-    BatchCounts, BatchKey, BatchMut, BatchSampler, BlockMut, BlockRef, Capacity, Expand, GraphView, HopShape,
-    InvalidOption, LayerCounts, ListReads, SampleError, SamplerKind, SamplerOptions, VisitReads, hash,
+    BatchCounts, BatchKey, BatchMut, BatchSampler, BlockMut, BlockRef, Capacity, Expand, GraphView,
+    InvalidOption, LayerCounts, ListReads, SampleError, SamplerOptions, hash,
 };
 
 pub use self::list::{Hop, List, NodeId};
+pub use self::picks::{Picks, Sampled, Setup};
 pub use self::sink::Sink;
-
-/// Early end of a step: it fails only on an invalid graph or a full batch.
-pub type Sampled = Result<(), SampleError>;
-
-/// The inputs that size a kind's memory.
-pub struct Setup<'a, 'g> {
-    /// The graph, checked against the options.
-    pub(crate) graph: GraphView<'g>,
-    pub(crate) options: &'a SamplerOptions,
-    /// The most picks of a group.
-    pub(crate) group_picks: usize,
-    /// The most picks drawn from one list.
-    pub(crate) most: usize,
-}
-
-impl Setup<'_, '_> {
-    /// The largest fanout: for a kind that draws together, the most draws of a hop.
-    pub(crate) fn largest_fanout(&self) -> usize {
-        let fanouts = self.options.fanouts.iter();
-        fanouts.map(|&fanout| usize::try_from(fanout).unwrap_or(0)).max().unwrap_or(0)
-    }
-}
-
-/// The part that differs between kinds: which entries of each list are picked.
-pub trait Picks<'g>: Send + Sized {
-    /// The kind.
-    const KIND: SamplerKind;
-
-    /// The purpose of its random words.
-    const PURPOSE: Purpose = Purpose::Neighbors;
-
-    /// Allocates all memory.
-    ///
-    /// # Errors
-    /// If the graph lacks data that the kind picks by.
-    fn new(setup: &Setup<'_, 'g>) -> Result<Self, SampleError>;
-
-    /// Looks at all destinations of a hop before any of their lists is picked from. `lists` is scratch for a group.
-    ///
-    /// # Errors
-    /// An invalid graph.
-    fn begin<I: NodeId>(&mut self, hop: &Hop<'_, I>, nodes: &[i64], lists: &mut [List]) -> Sampled {
-        let _ = (hop, nodes, lists);
-        Ok(())
-    }
-
-    /// Sets how many entries are picked for each list of a group ([`List::picks`]). `nodes` are the lists' nodes.
-    ///
-    /// A kind that does not draw together picks no more than the fanout. A kind that [picks in
-    /// lists](SamplerKind::picks_in_lists) without replacement picks no more than the list has. The default is the
-    /// smaller of the two.
-    ///
-    /// # Errors
-    /// An invalid graph.
-    #[inline]
-    fn prepare<I: NodeId>(&mut self, hop: &Hop<'_, I>, nodes: &[i64], lists: &mut [List]) -> Sampled {
-        let _ = nodes;
-        for list in lists {
-            list.picks = list.degree.min(hop.fanout);
-        }
-        Ok(())
-    }
-
-    /// Gives the sink the positions picked for a list: as many as [`prepare`](Self::prepare) set. If the kind [weighs
-    /// edges](SamplerKind::weighs_edges), it gives as many weights too. The lists of a group come in order, each once.
-    ///
-    /// # Errors
-    /// An invalid graph, and a full batch.
-    fn pick<I: NodeId>(&mut self, hop: &Hop<'_, I>, list: &List, sink: &mut Sink<'_>) -> Sampled;
-
-    /// The same for all lists of a group, one after the other.
-    ///
-    /// # Errors
-    /// As [`pick`](Self::pick).
-    #[inline]
-    fn pick_group<I: NodeId>(&mut self, hop: &Hop<'_, I>, lists: &[List], sink: &mut Sink<'_>) -> Sampled {
-        lists.iter().try_for_each(|list| self.pick(hop, list, sink))
-    }
-}
 
 /// Samples batches hop by hop, with the picks of `P`.
 ///
 /// Its own memory is 4 bytes a node, the memory of its kind and some scratch, all allocated when it is made. Samplers
 /// share nothing: make one per thread.
 pub struct HopSampler<'g, P> {
-    graph: GraphView<'g>,
-    options: SamplerOptions,
     local_ids: LocalIds,
-    lists: Box<[List; GROUP]>,
-    picks: P,
-    waiting: Waiting,
+    drawing: Drawing<'g, P>,
+    /// Where ranks hold the lists between them.
+    divided: Option<Divided<'g>>,
 }
 
 impl<'g, P: Picks<'g>> HopSampler<'g, P> {
@@ -127,18 +51,26 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
         let group_picks = most.max(GROUP_PICKS);
         Ok(Self {
             local_ids: LocalIds::new(graph.csc.nodes())?,
-            lists: Box::new([List::default(); GROUP]),
-            picks: P::new(&Setup { graph, options: &options, group_picks, most })?,
-            waiting: Waiting::new(group_picks),
-            graph,
-            options,
+            drawing: Drawing {
+                lists: Box::new([List::default(); GROUP]),
+                picks: P::new(&Setup { graph, options: &options, group_picks, most })?,
+                waiting: Waiting::new(group_picks),
+                graph,
+                options,
+            },
+            divided: None,
         })
+    }
+
+    /// The same where ranks hold the lists between them. The kind has to pick list by list.
+    pub(crate) fn among(self, divided: Option<Divided<'g>>) -> Self {
+        Self { divided, ..self }
     }
 
     /// The same, with the lists of nodes `0..lists` counted as cached ([`GraphView::cached_lists`]).
     #[must_use]
     pub fn with_cached_lists(mut self, lists: usize) -> Self {
-        self.graph.cached_lists = lists;
+        self.drawing.graph.cached_lists = lists;
         self
     }
 
@@ -149,7 +81,7 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
         seeds: &[i64],
         out: &mut BatchMut<'_>,
     ) -> Result<BatchCounts, SampleError> {
-        let layers = self.options.fanouts.len();
+        let layers = self.drawing.options.fanouts.len();
         if out.layers.len() != layers {
             return Err(SampleError::LayerMismatch { expected: layers, given: out.layers.len() });
         }
@@ -161,34 +93,13 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
         let nodes = &mut out.nodes[..room];
         self.take_seeds(key, seeds, nodes)?;
 
-        let csc = self.graph.csc;
+        let csc = self.drawing.graph.csc;
         let mut counts = BatchCounts { seeds: seeds.len(), nodes: seeds.len(), ..BatchCounts::default() };
         for layer in 0..layers {
-            let like = StreamKey {
-                seed: self.options.seed,
-                node: 0,
-                purpose: P::PURPOSE,
-                layer: layer as u32,
-                batch: key.batch,
-                epoch: key.epoch,
-                split: key.split,
-            };
-            let shape = if P::KIND.draws_together() { HopShape::of_layer } else { HopShape::of };
-            let HopShape { limit, group } = shape(self.options.fanouts[layer]);
-            let hop = Hop {
-                batch: key,
-                layer,
-                // Without a limit every list is taken whole.
-                fanout: limit.unwrap_or(usize::MAX),
-                like,
-                indptr: csc.indptr,
-                indices,
-                original_ids: csc.original_ids,
-                batch_dependency: self.options.batch_dependency,
-            };
+            let (hop, group) = self.drawing.hop(key, layer, indices);
             let (before, block) = out.layers.split_at_mut(layer);
             let block = &mut block[0];
-            let kept = match (self.options.expand, before.last()) {
+            let kept = match (self.drawing.options.expand, before.last()) {
                 (Expand::New, Some(before)) => before.used(&counts.layers[layer - 1]),
                 _ => NOTHING_KEPT,
             };
@@ -201,8 +112,7 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
                 counts.hash = counts.hash.wrapping_add(weighed);
             }
             counts.nodes = counted.sources;
-            counts.list_reads.all += reads.all;
-            counts.list_reads.cached += reads.cached;
+            counts.list_reads += reads;
             counts.layers[layer] = counted;
             counts.layer_count += 1;
         }
@@ -216,6 +126,21 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
         Ok(counts)
     }
 
+    /// Draws what other ranks ask for in the hops of a batch, where this rank has none.
+    fn serve_ids<I: NodeId>(&mut self, indices: &[I]) -> Sampled {
+        let Some(divided) = &mut self.divided else { return Ok(()) };
+        (0..self.drawing.options.fanouts.len())
+            .try_for_each(|layer| divided.serve(&mut self.drawing, layer, indices))
+    }
+
+    /// After a failure the ranks are at different calls: none of them waits for this one.
+    fn or_give_up<T>(&self, made: Result<T, SampleError>) -> Result<T, SampleError> {
+        if let (Err(error), Some(divided)) = (&made, &self.divided) {
+            divided.give_up(error);
+        }
+        made
+    }
+
     /// Makes the seeds the first nodes of a new batch.
     fn take_seeds(&mut self, key: BatchKey, seeds: &[i64], nodes: &mut [i64]) -> Result<(), SampleError> {
         let Some(first) = nodes.get_mut(..seeds.len()) else {
@@ -223,7 +148,7 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
         };
         first.copy_from_slice(seeds);
         self.local_ids.begin_batch();
-        let count = self.graph.csc.nodes();
+        let count = self.drawing.graph.csc.nodes();
         for (position, &seed) in seeds.iter().enumerate() {
             let Some(node) = usize::try_from(seed).ok().filter(|&node| node < count) else {
                 return Err(SampleError::SeedOutOfRange { key, position, seed, nodes: count });
@@ -245,7 +170,7 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
         kept: BlockRef<'_>,
         block: &mut BlockMut<'_>,
     ) -> Result<(LayerCounts, ListReads), SampleError> {
-        let Self { graph, options, local_ids, lists, picks, waiting } = self;
+        let Self { local_ids, drawing, divided } = self;
         let capacity = block.indptr.len();
         // The block before has at least the offset 0, and at most as many destinations as there are nodes so far.
         let Some((kept_offsets, offsets)) = block
@@ -264,7 +189,8 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
         // Offsets are 32 bits, so memory beyond them is useless.
         let mut room = block.indices.len().min(i32::MAX as usize);
         let mut edge_ids: &mut [i64] = &mut [];
-        if options.edge_ids {
+        let with_edge_ids = drawing.options.edge_ids;
+        if with_edge_ids {
             room = room.min(block.edge_ids.len());
             edge_ids = block.edge_ids;
         }
@@ -279,49 +205,47 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
             Some(indices) => indices.copy_from_slice(kept.indices),
             None => return Err(too_many),
         }
-        let mut sink = Sink {
-            local_ids,
-            waiting,
-            used: 0,
-            first: destinations,
-            fresh: &mut [],
-            found: 0,
-            indices: &mut block.indices[..room],
-            edges: kept.indices.len(),
-            edge_ids: &mut *edge_ids,
-            weights: &mut *weights,
-            weighed: kept.indices.len(),
-            nodes_room: nodes.len(),
-        };
+        let nodes_room = nodes.len();
         let (known, fresh) = nodes.split_at_mut(destinations);
-        sink.fresh = fresh;
-
-        let mut total = kept.indices.len();
-        let mut reads = ListReads::default();
         let new = kept.destinations..destinations;
-        picks.begin(hop, &known[new.clone()], &mut lists[..])?;
-        for (group, offsets) in known[new.clone()].chunks(group).zip(offsets.chunks_mut(group)) {
-            let lists = &mut lists[..group.len()];
-            hop.find_lists(group, lists)?;
-            picks.prepare(hop, group, lists)?;
-            for ((list, node), offset) in lists.iter().zip(group).zip(offsets) {
-                let visit = VisitReads::of(P::KIND, list.degree, list.picks, (hop.fanout, options.replace));
-                reads.all += visit.all();
-                let cached = (*node as usize) < graph.cached_lists;
-                reads.cached += if cached { visit.cached(graph.cached_weights) } else { 0 };
-                total += list.picks;
-                if total > room {
-                    return Err(too_many);
-                }
-                *offset = total as i32;
+        let (mut found, mut edges) = (0, kept.indices.len());
+        let block_of_picks = BlockTarget {
+            local_ids,
+            first: destinations,
+            fresh,
+            found: &mut found,
+            indices: &mut block.indices[..room],
+            edges: &mut edges,
+            edge_ids: &mut *edge_ids,
+            nodes_room,
+        };
+        let mut total = kept.indices.len();
+        let mut offsets = offsets.iter_mut();
+        // Where the next list ends in the block.
+        let count = |picks: usize| {
+            total += picks;
+            if total > room {
+                return Err(too_many.clone());
             }
-            picks.pick_group(hop, lists, &mut sink)?;
-            sink.write(hop)?;
-        }
-        let counts = LayerCounts { destinations, sources: destinations + sink.found, edges: sink.edges };
+            offsets.by_ref().take(1).for_each(|offset| *offset = total as i32);
+            Ok(())
+        };
+        let new_nodes = &known[new.clone()];
+        let reads = match divided {
+            None => {
+                let to = Target::Block(block_of_picks);
+                drawing.draw(hop, group, new_nodes, to, (&mut *weights, kept.indices.len()), count)?
+            }
+            Some(divided) => {
+                divided.bring(drawing, hop, new_nodes)?;
+                divided.hand_over(drawing, hop, new_nodes, block_of_picks, count)?
+            }
+        };
+        let counts = LayerCounts { destinations, sources: destinations + found, edges };
         weights[..kept.weights.len()].copy_from_slice(kept.weights);
-        if options.edge_ids {
+        if with_edge_ids {
             edge_ids[..kept.edge_ids.len()].copy_from_slice(kept.edge_ids);
+            let graph = &drawing.graph;
             if graph.home.is_some() {
                 let offsets = &block.indptr[new.start..=new.end];
                 at_home(graph, &known[new], offsets, edge_ids);
@@ -349,7 +273,7 @@ fn at_home(graph: &GraphView<'_>, nodes: &[i64], offsets: &[i32], edge_ids: &mut
 
 impl<'g, P: Picks<'g>> BatchSampler for HopSampler<'g, P> {
     fn options(&self) -> &SamplerOptions {
-        &self.options
+        &self.drawing.options
     }
 
     fn sample(
@@ -358,9 +282,18 @@ impl<'g, P: Picks<'g>> BatchSampler for HopSampler<'g, P> {
         seeds: &[i64],
         out: &mut BatchMut<'_>,
     ) -> Result<BatchCounts, SampleError> {
-        match self.graph.csc.indices {
+        let sampled = match self.drawing.graph.csc.indices {
             Indices::I32(indices) => self.sample_ids(indices, key, seeds, out),
             Indices::I64(indices) => self.sample_ids(indices, key, seeds, out),
-        }
+        };
+        self.or_give_up(sampled)
+    }
+
+    fn serve(&mut self) -> Result<(), SampleError> {
+        let served = match self.drawing.graph.csc.indices {
+            Indices::I32(indices) => self.serve_ids(indices),
+            Indices::I64(indices) => self.serve_ids(indices),
+        };
+        self.or_give_up(served)
     }
 }

@@ -1,8 +1,9 @@
-//! The sink of picks: positions in the graph's `indices` come in, local ids of the block go out.
+//! The sink of picks: positions in the graph's `indices` come in. Out go local ids of the block, or, for another rank, the
+//! ids themselves.
 
 use super::list::{Hop, List, NodeId};
 use crate::local_ids::{LocalIds, RelabelError};
-use crate::{Capacity, SampleError};
+use crate::{BatchKey, Capacity, SampleError};
 
 /// Buffered positions: the ids at those positions, and then their local ids, are looked up in bulk.
 pub(crate) struct Waiting {
@@ -19,25 +20,38 @@ impl Waiting {
 
 /// Takes the picks of one hop, destination by destination, in the order of picking.
 pub struct Sink<'a> {
-    pub(super) local_ids: &'a mut LocalIds,
     pub(super) waiting: &'a mut Waiting,
     /// The number of buffered positions.
     pub(super) used: usize,
-    /// The first local id of the hop's new nodes.
-    pub(super) first: usize,
-    /// Room for the new nodes, and their number.
-    pub(super) fresh: &'a mut [i64],
-    pub(super) found: usize,
-    /// Room for the block's local ids, and their number.
-    pub(super) indices: &'a mut [i32],
-    pub(super) edges: usize,
-    /// Room for the positions themselves; empty if not requested.
-    pub(super) edge_ids: &'a mut [i64],
+    pub(super) to: Target<'a>,
     /// Room for the weights of the picks, and their number. Empty if the kind weighs none.
     pub(super) weights: &'a mut [f32],
     pub(super) weighed: usize,
+}
+
+/// Where picks go.
+pub(super) enum Target<'a> {
+    /// To a block of the batch at hand.
+    Block(BlockTarget<'a>),
+    /// To the rank that asked for them: the nodes picked, and their positions in the graph's `indices` if requested.
+    Rank { ids: &'a mut Vec<i64>, edge_ids: Option<&'a mut Vec<i64>> },
+}
+
+/// The block that is being sampled.
+pub(super) struct BlockTarget<'a> {
+    pub local_ids: &'a mut LocalIds,
+    /// The first local id of the hop's new nodes.
+    pub first: usize,
+    /// Room for the new nodes, and their number.
+    pub fresh: &'a mut [i64],
+    pub found: &'a mut usize,
+    /// Room for the block's local ids, and their number.
+    pub indices: &'a mut [i32],
+    pub edges: &'a mut usize,
+    /// Room for the positions themselves; empty if not requested.
+    pub edge_ids: &'a mut [i64],
     /// Room for all nodes: for the message when it is full.
-    pub(super) nodes_room: usize,
+    pub nodes_room: usize,
 }
 
 impl Sink<'_> {
@@ -91,28 +105,61 @@ impl Sink<'_> {
         Ok(())
     }
 
-    /// Reads the ids at the buffered positions, and writes their local ids to the block.
+    /// Passes the buffered picks on.
     pub(super) fn write<I: NodeId>(&mut self, hop: &Hop<'_, I>) -> Result<(), SampleError> {
         let positions = &self.waiting.positions[..self.used];
-        let ids = &mut self.waiting.ids[..positions.len()];
-        for (&position, id) in positions.iter().zip(ids.iter_mut()) {
-            *id = hop.indices[position].widen();
-        }
-        let block = self.edges..self.edges + positions.len();
-        if let Some(edge_ids) = self.edge_ids.get_mut(block.clone()) {
-            for (&position, edge_id) in positions.iter().zip(edge_ids) {
-                *edge_id = position as i64;
+        self.used = 0;
+        match &mut self.to {
+            Target::Block(block) => {
+                let ids = &mut self.waiting.ids[..positions.len()];
+                for (&position, id) in positions.iter().zip(ids.iter_mut()) {
+                    *id = hop.indices[position].widen();
+                }
+                let edge_ids = positions.iter().map(|&position| position as i64);
+                block.take(hop.batch, ids, edge_ids).map_err(|error| match error {
+                    Untaken::NotANode { at } => hop.no_node(positions[at]),
+                    Untaken::NoRoom(error) => error,
+                })
+            }
+            Target::Rank { ids, edge_ids } => {
+                ids.extend(positions.iter().map(|&position| hop.indices[position].widen()));
+                if let Some(edge_ids) = edge_ids {
+                    edge_ids.extend(positions.iter().map(|&position| position as i64));
+                }
+                Ok(())
             }
         }
-        self.edges = block.end;
-        self.used = 0;
+    }
+}
+
+/// Why picks were not taken.
+pub(super) enum Untaken {
+    /// The pick at that place is no node.
+    NotANode { at: usize },
+    /// There are too many nodes.
+    NoRoom(SampleError),
+}
+
+impl BlockTarget<'_> {
+    /// Writes the local ids of picked nodes, and their positions in the graph's `indices` if these are requested.
+    pub fn take(
+        &mut self,
+        key: BatchKey,
+        ids: &[i64],
+        edge_ids: impl Iterator<Item = i64>,
+    ) -> Result<(), Untaken> {
+        let block = *self.edges..*self.edges + ids.len();
+        if let Some(to) = self.edge_ids.get_mut(block.clone()) {
+            to.iter_mut().zip(edge_ids).for_each(|(to, edge_id)| *to = edge_id);
+        }
+        *self.edges = block.end;
         let locals = &mut self.indices[block];
-        match self.local_ids.relabel(ids, self.first, self.fresh, &mut self.found, locals) {
+        match self.local_ids.relabel(ids, self.first, self.fresh, self.found, locals) {
             Ok(()) => Ok(()),
-            Err(RelabelError::NotANode { at }) => Err(hop.no_node(positions[at])),
+            Err(RelabelError::NotANode { at }) => Err(Untaken::NotANode { at }),
             Err(RelabelError::NoRoom) => {
-                let (key, capacity) = (hop.batch, self.nodes_room);
-                Err(SampleError::BatchTooLarge { key, what: Capacity::Nodes, capacity })
+                let (what, capacity) = (Capacity::Nodes, self.nodes_room);
+                Err(Untaken::NoRoom(SampleError::BatchTooLarge { key, what, capacity }))
             }
         }
     }

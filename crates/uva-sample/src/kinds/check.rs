@@ -3,7 +3,7 @@
 use uva_graph::Csc;
 
 use super::table;
-use crate::hops::{HopSampler, Picks};
+use crate::hops::{Divided, HopSampler, Picks};
 use crate::limits::{MAX_DRAWN, MAX_PICKS};
 use crate::options::check_fanouts;
 use crate::{
@@ -21,7 +21,26 @@ pub fn sampler<'g>(
 ) -> Result<Box<dyn BatchSampler + 'g>, SampleError> {
     options.check(&graph.csc)?;
     graph.check_home()?;
-    table::make(graph, options)
+    table::make(graph, options, None)
+}
+
+/// The sampler of one of several ranks that hold the lists of `graph` between them. Its batches are those of
+/// [`sampler`](sampler()).
+///
+/// The graph is in the dataset's order ([`GraphView::home`] is none). Of `indices` and weights, only the entries of the
+/// rank's own lists are read.
+///
+/// # Errors
+/// As [`sampler`](sampler()). [`InvalidOption::DividedLists`] for a kind that does not pick list by list,
+/// [`InvalidOption::DividedNodes`] for a graph of another number of nodes.
+pub fn divided_sampler<'g>(
+    graph: GraphView<'g>,
+    options: &SamplerOptions,
+    divided: Divided<'g>,
+) -> Result<Box<dyn BatchSampler + 'g>, SampleError> {
+    options.check(&graph.csc)?;
+    divided.check(options, graph.csc.nodes())?;
+    table::make(graph, options, Some(divided))
 }
 
 impl<'g, P: Picks<'g>> HopSampler<'g, P> {

@@ -17,7 +17,7 @@ mod together;
 mod walk;
 mod weighted;
 
-pub use check::sampler;
+pub use check::{divided_sampler, sampler};
 
 /// Samples neighbours uniformly: [`SamplerKind::NEIGHBOR`](crate::SamplerKind::NEIGHBOR).
 pub type NeighborSampler<'g> = HopSampler<'g, neighbor::Uniform>;

@@ -4,11 +4,15 @@ use uva_options::Named;
 
 use super::found::Found;
 use super::{labor, neighbor, ppr, together, walk, weighted};
-use crate::hops::{HopSampler, Picks};
+use crate::hops::{Divided, HopSampler, Picks};
 use crate::{BatchSampler, GraphView, SampleError, SamplerKind, SamplerOptions};
 
 /// Makes a sampler of one kind, from checked options.
-type Make = for<'g> fn(GraphView<'g>, &SamplerOptions) -> Result<Box<dyn BatchSampler + 'g>, SampleError>;
+type Make = for<'g> fn(
+    GraphView<'g>,
+    &SamplerOptions,
+    Option<Divided<'g>>,
+) -> Result<Box<dyn BatchSampler + 'g>, SampleError>;
 
 /// One kind of sampler.
 struct Row {
@@ -21,7 +25,9 @@ macro_rules! table {
     ($($picks:ty),* $(,)?) => {
         &[$(Row {
             kind: <$picks as Picks<'_>>::KIND,
-            make: |graph, options| Ok(Box::new(HopSampler::<$picks>::unchecked(graph, options.clone())?)),
+            make: |graph, options, divided| {
+                Ok(Box::new(HopSampler::<$picks>::unchecked(graph, options.clone())?.among(divided)))
+            },
         }),*]
     };
 }
@@ -75,13 +81,14 @@ impl Default for SamplerKind {
     }
 }
 
-/// The sampler for options that were checked against the graph.
+/// The sampler for options that were checked against the graph, and its lists where ranks hold them between them.
 pub(super) fn make<'g>(
     graph: GraphView<'g>,
     options: &SamplerOptions,
+    divided: Option<Divided<'g>>,
 ) -> Result<Box<dyn BatchSampler + 'g>, SampleError> {
     match TABLE.iter().find(|row| row.kind == options.kind) {
-        Some(row) => (row.make)(graph, options),
+        Some(row) => (row.make)(graph, options, divided),
         None => unreachable!("{} is in no table", options.kind),
     }
 }

@@ -3,6 +3,7 @@
 mod citation_pattern;
 mod common;
 mod cuda;
+mod divided;
 mod invariants;
 mod labor;
 mod parts;

@@ -1,0 +1,360 @@
+//! Lists that ranks hold between them: each rank draws from its own, for itself and for the others.
+//!
+//! All ranks sample hop by hop together. In a hop each of them asks the owners of its destinations for their picks, by four
+//! calls of the exchange: how many nodes, which ones, how many words of picks, and the picks. An owner draws with the
+//! numbers of the batch that asks, so a pick does not depend on where it is drawn.
+//!
+//! | message | int64 words |
+//! |---|---|
+//! | what a rank asks for | split, epoch and batch, then the nodes; none at all for no nodes |
+//! | what it gets | the nodes picked, list after list; the same of edge ids, if requested; the number of picks of each list |
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use uva_exchange::{Book, Cause, Exchange, ExchangeError, Splits};
+use uva_graph::Split;
+
+use super::drawing::{Drawing, reads_of};
+use super::list::{Hop, NodeId};
+use super::picks::{Picks, Sampled};
+use super::sink::{BlockTarget, Target, Untaken};
+use crate::options::GROUP_PICKS;
+use crate::{BatchKey, InvalidOption, ListReads, SampleError, SamplerKind, SamplerOptions};
+
+/// Words of the key before the nodes that a rank asks for.
+const KEY_WORDS: usize = 3;
+/// Bytes of a word.
+const WORD: usize = size_of::<i64>();
+
+/// The lists of a graph whose nodes a [`Book`] divides among ranks, as one of them sees it.
+///
+/// The rank has the bounds of all lists (`indptr`), and of their entries it reads those of its own nodes only. All ranks
+/// [sample](crate::BatchSampler::sample) or [serve](crate::BatchSampler::serve) equally often. An error on one ends the
+/// exchange for all.
+pub struct Divided<'e> {
+    book: Book,
+    exchange: Box<dyn Exchange + 'e>,
+    counts: ListCounts,
+    /// A copy of the counts after each hop, for another thread.
+    told: Option<Arc<Mutex<ListCounts>>>,
+    hop: Asked,
+}
+
+/// What a rank did for batches over divided lists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListCounts {
+    /// Lists of its own that it drew from for itself.
+    pub own_lists: u64,
+    /// Lists that other ranks drew from for it.
+    pub remote_lists: u64,
+    /// Lists that it drew from for others.
+    pub given_lists: u64,
+    /// Bytes to other ranks.
+    pub sent_bytes: u64,
+    /// Bytes from other ranks.
+    pub received_bytes: u64,
+    /// Time in calls of the exchange: waiting for other ranks, and passing bytes on.
+    pub waited: Duration,
+}
+
+/// Memory of a hop, kept for the next.
+#[derive(Default)]
+struct Asked {
+    /// The nodes that this rank asks each rank for, itself among them.
+    nodes: Vec<Vec<i64>>,
+    /// What it asks of others, as it is sent.
+    questions: Vec<i64>,
+    /// What others ask.
+    received: Vec<i64>,
+    /// Their picks, as they are sent.
+    given: Vec<i64>,
+    edge_ids: Vec<i64>,
+    picks: Vec<i64>,
+    /// What this rank gets, rank after rank, and where that of each begins and ends.
+    answers: Vec<i64>,
+    bounds: Vec<Range<usize>>,
+    /// Its picks in the order of its destinations.
+    ids: Vec<i64>,
+    ordered_edge_ids: Vec<i64>,
+}
+
+/// What remains of a rank's answer.
+struct Answer<'a> {
+    ids: &'a [i64],
+    edge_ids: &'a [i64],
+    picks: std::slice::Iter<'a, i64>,
+}
+
+impl<'e> Divided<'e> {
+    /// The lists of the nodes that `book` divides among the ranks of `exchange`.
+    ///
+    /// # Errors
+    /// [`InvalidOption::Parts`] unless there is one part a rank.
+    pub fn new(book: Book, exchange: Box<dyn Exchange + 'e>) -> Result<Self, SampleError> {
+        let (parts, ranks) = (book.parts(), exchange.ranks());
+        if parts != ranks {
+            return Err(InvalidOption::Parts { parts, ranks }.into());
+        }
+        let hop = Asked { nodes: vec![Vec::new(); ranks], ..Asked::default() };
+        Ok(Self { book, exchange, counts: ListCounts::default(), told: None, hop })
+    }
+
+    /// Also writes its counts there, after each hop.
+    #[must_use]
+    pub fn telling(mut self, counts: Arc<Mutex<ListCounts>>) -> Self {
+        self.told = Some(counts);
+        self
+    }
+
+    /// Refuses options whose picks are not those of one list after another, and a graph of another number of nodes.
+    pub(crate) fn check(&self, options: &SamplerOptions, nodes: usize) -> Result<(), InvalidOption> {
+        let picks_alone = |kind: SamplerKind| kind.picks_in_lists() && !kind.draws_together();
+        if !picks_alone(options.kind) {
+            let instead = SamplerKind::names_of(picks_alone);
+            return Err(InvalidOption::DividedLists { kind: options.kind, instead });
+        }
+        let lists = self.book.rows();
+        if lists != nodes as u64 {
+            return Err(InvalidOption::DividedNodes { lists, nodes });
+        }
+        Ok(())
+    }
+
+    /// Brings the picks for `nodes`, which are in range, and draws those that other ranks ask for in this hop.
+    pub(super) fn bring<'g, I: NodeId, P: Picks<'g>>(
+        &mut self,
+        drawing: &mut Drawing<'g, P>,
+        hop: &Hop<'_, I>,
+        nodes: &[i64],
+    ) -> Sampled {
+        self.hop.nodes.iter_mut().for_each(Vec::clear);
+        for &node in nodes {
+            self.hop.nodes[owner(&self.book, node)].push(node);
+        }
+        self.meet(drawing, Some(hop.batch), hop.layer, hop.indices)
+    }
+
+    /// Draws what other ranks ask for in a hop, and asks for nothing.
+    pub(super) fn serve<'g, I: NodeId, P: Picks<'g>>(
+        &mut self,
+        drawing: &mut Drawing<'g, P>,
+        layer: usize,
+        indices: &[I],
+    ) -> Sampled {
+        self.hop.nodes.iter_mut().for_each(Vec::clear);
+        self.meet(drawing, None, layer, indices)
+    }
+
+    /// The four calls of a hop, for the nodes that were noted: none where there is no key.
+    fn meet<'g, I: NodeId, P: Picks<'g>>(
+        &mut self,
+        drawing: &mut Drawing<'g, P>,
+        key: Option<BatchKey>,
+        layer: usize,
+        indices: &[I],
+    ) -> Sampled {
+        let began = Instant::now();
+        let Self { book, exchange, counts, told, hop } = self;
+        let Asked { nodes, questions, received, given, edge_ids, picks, answers, bounds, .. } = hop;
+        let (own, ranks) = (exchange.rank(), book.parts());
+
+        questions.clear();
+        let mut question_bytes = vec![0; ranks];
+        for (rank, nodes) in nodes.iter().enumerate() {
+            if rank != own && !nodes.is_empty() {
+                questions.extend(key.iter().flat_map(|key| key_words(*key)));
+                questions.extend_from_slice(nodes);
+                question_bytes[rank] = (KEY_WORDS + nodes.len()) * WORD;
+                counts.remote_lists += nodes.len() as u64;
+            }
+        }
+        counts.own_lists += nodes[own].len() as u64;
+        let asked_bytes = passed(&mut **exchange, questions, &question_bytes, received)?;
+
+        let mut drawn_for = Vec::with_capacity(ranks);
+        let mut rest = &received[..];
+        for (rank, &bytes) in asked_bytes.iter().enumerate().filter(|(_, bytes)| **bytes > 0) {
+            let question;
+            (question, rest) = rest.split_at(bytes / WORD);
+            let (key, nodes) =
+                question_of(question, book.range(own)).ok_or_else(|| disagreed(&**exchange, rank))?;
+            counts.given_lists += nodes.len() as u64;
+            drawn_for.push((rank, key, nodes));
+        }
+        // The own picks come last, and stay here.
+        drawn_for.extend(key.map(|key| (own, key, &nodes[own][..])));
+        let since = Instant::now();
+        given.clear();
+        let mut answer_bytes = vec![0; ranks];
+        for (rank, key, nodes) in drawn_for {
+            let begin = given.len();
+            let (hop, group) = drawing.hop(key, layer, indices);
+            let with_edge_ids = drawing.options.edge_ids.then_some(&mut *edge_ids);
+            let to = Target::Rank { ids: given, edge_ids: with_edge_ids };
+            let note = |count: usize| {
+                picks.push(count as i64);
+                Ok(())
+            };
+            drawing.draw(&hop, group, nodes, to, (&mut [], 0), note)?;
+            given.append(edge_ids);
+            given.append(picks);
+            answer_bytes[rank] = (given.len() - begin) * WORD;
+        }
+        let drawing_took = since.elapsed();
+        let own_words = std::mem::take(&mut answer_bytes[own]) / WORD;
+        let (for_others, for_itself) = given.split_at(given.len() - own_words);
+        let got_bytes = passed(&mut **exchange, for_others, &answer_bytes, answers)?;
+        let mut end = 0;
+        bounds.clear();
+        bounds.extend(got_bytes.iter().map(|bytes| {
+            let begin = end;
+            end += bytes / WORD;
+            begin..end
+        }));
+        bounds[own] = end..end + own_words;
+        answers.extend_from_slice(for_itself);
+
+        counts.sent_bytes += message_bytes([&question_bytes, &answer_bytes]);
+        counts.received_bytes += message_bytes([&asked_bytes, &got_bytes]);
+        counts.waited += began.elapsed().saturating_sub(drawing_took);
+        if let Some(told) = told {
+            // Plain numbers, so a thread that panicked with them left nothing half done.
+            *told.lock().unwrap_or_else(PoisonError::into_inner) = *counts;
+        }
+        Ok(())
+    }
+
+    /// Puts the picks that were brought for `nodes` into the block, in the order of the nodes. `count` is told how many each
+    /// of them has.
+    pub(super) fn hand_over<'g, I: NodeId, P: Picks<'g>>(
+        &mut self,
+        drawing: &Drawing<'g, P>,
+        hop: &Hop<'_, I>,
+        nodes: &[i64],
+        mut block: BlockTarget<'_>,
+        mut count: impl FnMut(usize) -> Sampled,
+    ) -> Result<ListReads, SampleError> {
+        let Self {
+            book,
+            exchange,
+            hop: Asked { nodes: asked, answers, bounds, ids, ordered_edge_ids, .. },
+            ..
+        } = self;
+        let with_edge_ids = drawing.options.edge_ids;
+        let mut from = Vec::with_capacity(bounds.len());
+        for (rank, (range, nodes)) in bounds.iter().zip(asked).enumerate() {
+            let answer = Answer::new(&answers[range.clone()], nodes.len(), with_edge_ids);
+            from.push(answer.ok_or_else(|| disagreed(&**exchange, rank))?);
+        }
+        ids.clear();
+        ordered_edge_ids.clear();
+        let mut reads = ListReads::default();
+        for &node in nodes {
+            let rank = owner(book, node);
+            let (picked, edge_ids) = from[rank].next().ok_or_else(|| disagreed(&**exchange, rank))?;
+            let (_, degree) = hop.place_of_list(node as usize)?;
+            reads +=
+                reads_of::<P>(&drawing.graph, &drawing.options, hop.fanout, node, (degree, picked.len()));
+            count(picked.len())?;
+            ids.extend_from_slice(picked);
+            ordered_edge_ids.extend_from_slice(edge_ids);
+        }
+        for (number, ids) in ids.chunks(GROUP_PICKS).enumerate() {
+            let edge_ids = ordered_edge_ids.iter().skip(number * GROUP_PICKS).copied();
+            block.take(hop.batch, ids, edge_ids).map_err(|error| match error {
+                Untaken::NotANode { at } => {
+                    let (position, nodes) = (number * GROUP_PICKS + at, book.rows() as usize);
+                    SampleError::InvalidNeighbor { position, neighbor: ids[at], nodes }
+                }
+                Untaken::NoRoom(error) => error,
+            })?;
+        }
+        Ok(reads)
+    }
+
+    /// Ends the exchange for the other ranks, unless it has ended: then calls before the one that failed may still complete.
+    pub(super) fn give_up(&self, error: &SampleError) {
+        if !matches!(error, SampleError::Exchange(error) if error.culprit().is_some()) {
+            self.exchange.cancel();
+        }
+    }
+}
+
+impl<'a> Answer<'a> {
+    /// The answer about so many lists. `None` where its length is none.
+    fn new(words: &'a [i64], lists: usize, with_edge_ids: bool) -> Option<Self> {
+        let (picked, picks) = words.split_at_checked(words.len().checked_sub(lists)?)?;
+        let (ids, edge_ids) = match with_edge_ids {
+            true => picked.split_at(picked.len() / 2),
+            false => (picked, &[][..]),
+        };
+        (!with_edge_ids || ids.len() == edge_ids.len()).then_some(Self { ids, edge_ids, picks: picks.iter() })
+    }
+
+    /// The picks from the next list, and their edge ids. `None` where there are not as many.
+    fn next(&mut self) -> Option<(&'a [i64], &'a [i64])> {
+        let picks = usize::try_from(*self.picks.next()?).ok()?;
+        let (ids, edge_ids);
+        (ids, self.ids) = self.ids.split_at_checked(picks)?;
+        (edge_ids, self.edge_ids) = self.edge_ids.split_at(picks.min(self.edge_ids.len()));
+        Some((ids, edge_ids))
+    }
+}
+
+/// Gives each rank its bytes of `send`, whatever they expect, and gets what they give. Returns how many bytes each gave.
+fn passed(
+    exchange: &mut dyn Exchange,
+    send: &[i64],
+    splits: &[usize],
+    received: &mut Vec<i64>,
+) -> Result<Vec<usize>, SampleError> {
+    let lengths: Vec<u64> = splits.iter().map(|bytes| *bytes as u64).collect();
+    let gets: Vec<usize> = exchange.counts(&lengths)?.into_iter().map(|bytes| bytes as usize).collect();
+    if let Some(rank) = gets.iter().position(|bytes| !bytes.is_multiple_of(WORD)) {
+        return Err(disagreed(exchange, rank));
+    }
+    received.clear();
+    received.resize(gets.iter().sum::<usize>() / WORD, 0);
+    let (from, to) = (bytemuck::cast_slice(send), bytemuck::cast_slice_mut(received));
+    exchange.all_to_all(from, to, Splits { send: splits, recv: &gets })?;
+    Ok(gets)
+}
+
+/// The rank that has the list of a node of the graph.
+fn owner(book: &Book, node: i64) -> usize {
+    let owner = book.owner(node.cast_unsigned());
+    owner.unwrap_or_else(|| unreachable!("node {node} is one of the graph's"))
+}
+
+/// The bytes of two messages to or from each other rank, and of their lengths.
+fn message_bytes(splits: [&[usize]; 2]) -> u64 {
+    let lengths = splits[0].len().saturating_sub(1) * WORD;
+    splits.iter().map(|splits| (splits.iter().sum::<usize>() + lengths) as u64).sum()
+}
+
+fn key_words(key: BatchKey) -> [i64; KEY_WORDS] {
+    [key.split as i64, i64::from(key.epoch), i64::from(key.batch)]
+}
+
+/// The batch and the nodes of a rank's question to the owner of the nodes `own`. `None` where it is none.
+fn question_of(words: &[i64], own: Range<u64>) -> Option<(BatchKey, &[i64])> {
+    let (&[split, epoch, batch], nodes) = words.split_first_chunk()?;
+    let split = Split::ALL.into_iter().find(|known| *known as i64 == split)?;
+    let key = BatchKey { split, epoch: epoch.try_into().ok()?, batch: batch.try_into().ok()? };
+    let is_own = |node: &i64| u64::try_from(*node).is_ok_and(|node| own.contains(&node));
+    nodes.iter().all(is_own).then_some((key, nodes))
+}
+
+/// The error where a rank's message is not one of this exchange.
+fn disagreed(exchange: &dyn Exchange, peer: usize) -> SampleError {
+    ExchangeError::Peer {
+        rank: exchange.rank(),
+        call: 0,
+        peer,
+        cause: Cause::Disagreed,
+        detail: ": its message about lists of neighbours is none of this graph's".to_owned(),
+    }
+    .into()
+}

@@ -1,0 +1,85 @@
+//! What differs between kinds of sampler: which entries of each list are picked.
+
+use super::list::{Hop, List, NodeId};
+use super::sink::Sink;
+use crate::philox::Purpose;
+use crate::{GraphView, SampleError, SamplerKind, SamplerOptions};
+
+/// Early end of a step: it fails only on an invalid graph or a full batch.
+pub type Sampled = Result<(), SampleError>;
+
+/// The inputs that size a kind's memory.
+pub struct Setup<'a, 'g> {
+    /// The graph, checked against the options.
+    pub(crate) graph: GraphView<'g>,
+    pub(crate) options: &'a SamplerOptions,
+    /// The most picks of a group.
+    pub(crate) group_picks: usize,
+    /// The most picks drawn from one list.
+    pub(crate) most: usize,
+}
+
+impl Setup<'_, '_> {
+    /// The largest fanout: for a kind that draws together, the most draws of a hop.
+    pub(crate) fn largest_fanout(&self) -> usize {
+        let fanouts = self.options.fanouts.iter();
+        fanouts.map(|&fanout| usize::try_from(fanout).unwrap_or(0)).max().unwrap_or(0)
+    }
+}
+
+/// The part that differs between kinds: which entries of each list are picked.
+pub trait Picks<'g>: Send + Sized {
+    /// The kind.
+    const KIND: SamplerKind;
+
+    /// The purpose of its random words.
+    const PURPOSE: Purpose = Purpose::Neighbors;
+
+    /// Allocates all memory.
+    ///
+    /// # Errors
+    /// If the graph lacks data that the kind picks by.
+    fn new(setup: &Setup<'_, 'g>) -> Result<Self, SampleError>;
+
+    /// Looks at all destinations of a hop before any of their lists is picked from. `lists` is scratch for a group.
+    ///
+    /// # Errors
+    /// An invalid graph.
+    fn begin<I: NodeId>(&mut self, hop: &Hop<'_, I>, nodes: &[i64], lists: &mut [List]) -> Sampled {
+        let _ = (hop, nodes, lists);
+        Ok(())
+    }
+
+    /// Sets how many entries are picked for each list of a group ([`List::picks`]). `nodes` are the lists' nodes.
+    ///
+    /// A kind that does not draw together picks no more than the fanout. A kind that [picks in
+    /// lists](SamplerKind::picks_in_lists) without replacement picks no more than the list has. The default is the
+    /// smaller of the two.
+    ///
+    /// # Errors
+    /// An invalid graph.
+    #[inline]
+    fn prepare<I: NodeId>(&mut self, hop: &Hop<'_, I>, nodes: &[i64], lists: &mut [List]) -> Sampled {
+        let _ = nodes;
+        for list in lists {
+            list.picks = list.degree.min(hop.fanout);
+        }
+        Ok(())
+    }
+
+    /// Gives the sink the positions picked for a list: as many as [`prepare`](Self::prepare) set. If the kind [weighs
+    /// edges](SamplerKind::weighs_edges), it gives as many weights too. The lists of a group come in order, each once.
+    ///
+    /// # Errors
+    /// An invalid graph, and a full batch.
+    fn pick<I: NodeId>(&mut self, hop: &Hop<'_, I>, list: &List, sink: &mut Sink<'_>) -> Sampled;
+
+    /// The same for all lists of a group, one after the other.
+    ///
+    /// # Errors
+    /// As [`pick`](Self::pick).
+    #[inline]
+    fn pick_group<I: NodeId>(&mut self, hop: &Hop<'_, I>, lists: &[List], sink: &mut Sink<'_>) -> Sampled {
+        lists.iter().try_for_each(|list| self.pick(hop, list, sink))
+    }
+}
