@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Shows what `train --aggregate auto` costs against the best way, on four graphs.
 
-    scripts/measure/aggregate_choice.py [--binary target/release/uvatrain] [--rounds 5] [--out choice.json]
+    scripts/measure/aggregate_choice.py [--binary target/release/uvatrain] [--rounds 5] [--device cuda:0] [--out choice.json]
 
-Each graph is trained with the consumer's sums (`off`), the producer's (`host`) and `auto`, in turn, as often as there
-are rounds; each round begins with another way. It prints the medians of training batches a second, the trial and the
-search of `auto` included, how many times the speed of the best way `auto` has, and the shares of the batches that it
-let the producer sum, one after another. Losses of all runs must agree. The graphs are generated into a temporary folder,
-or once into `--data`. Needs nothing but Python.
+Each graph is trained with the consumer's sums (`off`), the producer's (`host`, on a GPU also `device`) and `auto`, in
+turn, as often as there are rounds; each round begins with another way. It prints the medians of training batches a
+second, the trial and the search of `auto` included, how many times the speed of the best way `auto` has, and the shares
+of the batches that it let the producer sum, one after another. All runs must have the same batches, and on the CPU the
+same losses. The graphs are generated into a temporary folder, or once into `--data`. Needs nothing but Python.
 """
 import argparse
 import json
@@ -20,7 +20,7 @@ from pathlib import Path
 from splits import shorten
 
 ROOT = Path(__file__).resolve().parents[2]
-WAYS = ["off", "host", "auto"]
+ON_CPU, ON_GPU = ["off", "host", "auto"], ["off", "host", "device", "auto"]
 
 # What generates a graph, and how it is trained. The dense one has few further nodes a destination: there a sum reads many
 # more rows than a batch has.
@@ -50,7 +50,7 @@ def graph(binary, name, folder):
 
 
 def trained(binary, data, options, batches, way, metrics):
-    """The lines of a run of at least so many batches."""
+    """The lines of a run of at least so many batches. The batch size comes last in its options."""
     # 8 bytes a node, behind a header of 128 at most.
     nodes = (data / "train_idx.npy").stat().st_size // 8 - 16
     in_epoch = max(1, nodes // int(options.split()[-1]))
@@ -59,20 +59,23 @@ def trained(binary, data, options, batches, way, metrics):
     return [json.loads(line) for line in metrics.read_text().splitlines()]
 
 
-def measure(binary, data, options, batches, rounds, folder):
-    speeds, losses, choices = {way: [] for way in WAYS}, {}, []
+def measure(binary, data, options, batches, rounds, folder, device):
+    ways = ON_CPU if device == "cpu" else ON_GPU
+    speeds, losses, choices = {way: [] for way in ways}, {}, []
     for number in range(rounds):
-        for way in WAYS[number % 3 :] + WAYS[: number % 3]:
-            lines = trained(binary, data, options, batches, way, folder / "run.jsonl")
-            learned = [(line["hash"], line["loss"]) for line in lines if line["event"] == "batch"]
+        turn = number % len(ways)
+        for way in ways[turn:] + ways[:turn]:
+            lines = trained(binary, data, f"--device {device} {options}", batches, way, folder / "run.jsonl")
+            # Kernels of a GPU add in other orders.
+            learned = [(line["hash"], line["loss"] if device == "cpu" else None) for line in lines if line["event"] == "batch"]
             if losses.setdefault("all", learned) != learned:
-                sys.exit(f"{data.name}: the losses of --aggregate {way} are others")
+                sys.exit(f"{data.name}: the batches or losses of --aggregate {way} are others")
             speeds[way].append(lines[-1]["batches_per_second"])
             if way == "auto":
                 told = [lines[0], *(line for line in lines if line["event"] == "in_force")]
                 choices.append([line["in_force"]["aggregate"] for line in told])
     medians = {way: statistics.median(found) for way, found in speeds.items()}
-    best = max(medians["off"], medians["host"])
+    best = max(median for way, median in medians.items() if way != "auto")
     return {
         "options": options,
         "batches_per_second": speeds,
@@ -89,21 +92,24 @@ def main():
     arguments.add_argument("--graphs", nargs="+", choices=list(GRAPHS), default=list(GRAPHS))
     arguments.add_argument("--batches", type=int, default=2500, help="training batches of a run, at least")
     arguments.add_argument("--rounds", type=int, default=5)
+    arguments.add_argument("--device", default="cpu", help="cpu, or a GPU such as cuda:0")
     arguments.add_argument("--out", type=Path)
     chosen = arguments.parse_args()
     found = {}
-    print(f"{'graph':10} {'off':>8} {'host':>8} {'auto':>8}  auto/best  shares")
+    ways = ON_CPU if chosen.device == "cpu" else ON_GPU
+    print(f"{'graph':10} {' '.join(f'{way:>8}' for way in ways)}  auto/best  shares")
     with tempfile.TemporaryDirectory() as temporary:
         for name in chosen.graphs:
             generated, options = GRAPHS[name]
             data = graph(chosen.binary, name, chosen.data or Path(temporary))
-            result = measure(chosen.binary, data, options, chosen.batches, chosen.rounds, Path(temporary))
+            count = (chosen.batches, chosen.rounds)
+            result = measure(chosen.binary, data, options, *count, Path(temporary), chosen.device)
             found[name] = {"graph": generated, **result}
-            speeds = " ".join(f"{result['medians'][way]:8.1f}" for way in WAYS)
+            speeds = " ".join(f"{result['medians'][way]:8.1f}" for way in ways)
             # The first line says who may sum. Where nothing is tried that is all.
             shares = ([f"{told['share']:g}" for told in run[1:]] for run in result["choices"])
-            ways = ", ".join("→".join(run) or "off" for run in shares)
-            print(f"{name:10} {speeds}  {result['auto_over_best']:9.3f}  {ways}", flush=True)
+            shown = ", ".join("→".join(run) or "off" for run in shares)
+            print(f"{name:10} {speeds}  {result['auto_over_best']:9.3f}  {shown}", flush=True)
     if chosen.out:
         chosen.out.write_text(json.dumps(found, indent=1) + "\n")
 
