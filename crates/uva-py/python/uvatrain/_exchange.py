@@ -6,10 +6,16 @@ it mixes with none of the training's.
 
 from __future__ import annotations
 
+import contextlib
+import queue
 import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import Future, TimeoutError
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
+
+_Answer = TypeVar("_Answer")
 
 #: How long ranks whose call failed wait for each other to say so, in seconds: who does not is the cause.
 _PATIENCE = 3.0
@@ -28,18 +34,56 @@ class ExchangeFailed(Exception):
         self.peer, self.cause, self.detail = peer, cause, detail
 
 
-def silent_rank(store: Any, rank: int, ranks: int, given_up: threading.Event) -> int:
-    """Whose fault it is that a call of all ranks failed: the rank's that does not say so too, since nobody waits any more.
-    `rank` itself, where all of them do. It takes 3 s at most.
+class PatientStore:
+    """A store of torch.distributed, asked on a thread of its own: one on a machine that has fallen silent never answers."""
 
-    store: a store of torch.distributed, for this question alone. RuntimeError where it is gone.
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self._questions: queue.SimpleQueue[tuple[Callable[[Any], Any], Future[Any]]] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def begin(self, question: Callable[[Any], _Answer]) -> Future[_Answer]:
+        """Asks, and waits for nothing. The answers come in the order of the questions."""
+        if self._thread is None:
+            # The interpreter does not wait for it when it ends.
+            self._thread = threading.Thread(target=self._answer, daemon=True)
+            self._thread.start()
+        answer: Future[_Answer] = Future()
+        self._questions.put((question, answer))
+        return answer
+
+    def ask(self, question: Callable[[Any], _Answer], seconds: float = _PATIENCE) -> _Answer:
+        """Asks, and waits for the answer. RuntimeError where the store is gone, or says nothing for so many seconds."""
+        try:
+            return self.begin(question).result(seconds)
+        except TimeoutError:
+            raise RuntimeError("the group's store does not answer") from None
+
+    def _answer(self) -> None:
+        while True:
+            question, answer = self._questions.get()
+            try:
+                answer.set_result(question(self._store))
+            except Exception as error:
+                answer.set_exception(error)
+
+
+def silent_rank(store: PatientStore, rank: int, ranks: int, given_up: threading.Event) -> int:
+    """Whose fault it is that a call of all ranks failed: the rank's that does not say so too, since nobody waits any more.
+    `rank` itself, where all of them do. It takes 3 s at most, and as long again for a store that says nothing.
+
+    store: for this question alone. RuntimeError where it is gone, or does not answer.
     given_up: ends the wait.
     """
-    store.set(f"failed/{rank}", "1")
+    store.ask(lambda store: store.set(f"failed/{rank}", "1"))
     others = [other for other in range(ranks) if other != rank]
     until = time.monotonic() + _PATIENCE
+
+    def quiet_among(store: Any) -> list[int]:
+        return [other for other in others if not store.check([f"failed/{other}"])]
+
     while others and time.monotonic() < until and not given_up.is_set():
-        others = [other for other in others if not store.check([f"failed/{other}"])]
+        others = store.ask(quiet_among)
         given_up.wait(_LOOK.total_seconds())
     return others[0] if others else rank
 
@@ -58,7 +102,9 @@ class Exchange:
 
         self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
         _made += 1
-        self._store = PrefixStore(f"uvatrain/exchange/{_made}", _get_default_store())
+        self._store = PatientStore(PrefixStore(f"uvatrain/exchange/{_made}", _get_default_store()))
+        # What the store was asked while a call waits.
+        self._asked: Future[list[tuple[int, str, int]]] | None = None
         self._group = dist.new_group(backend="gloo", timeout=timedelta(seconds=timeout))
         self._timeout = timeout
         self._torch, self._dist = torch, dist
@@ -122,19 +168,28 @@ class Exchange:
         """Raises where there is nobody to wait for any more."""
         if self._cancelled.is_set():
             raise ExchangeFailed(self.rank, "cancelled")
-        ended = self._ended()
-        if ended is not None:
-            raise ended
+        # The store's holder may be stopped for a while, and that is no failure: the call itself has a timeout.
+        if self._asked is None:
+            self._asked = self._store.begin(self._ended)
+        elif self._asked.done():
+            answer, self._asked = self._asked, None
+            self._raise_for(answer.result())
 
-    def _ended(self) -> ExchangeFailed | None:
-        """Which other rank does not take part in the call at hand, as it has said; None: it may still complete."""
+    def _ended(self, store: Any) -> list[tuple[int, str, int]]:
+        """The other ranks that have ended, as they have said: each with its cause, and how many calls it had made."""
+        found = []
         for rank in range(self.ranks):
-            if rank != self.rank and self._store.check([f"ended/{rank}"]):
-                cause, calls = self._store.get(f"ended/{rank}").decode().split()
-                # What it gave to calls that are done on its side is on its way.
-                if self._calls >= int(calls):
-                    return ExchangeFailed(rank, cause)
-        return None
+            if rank != self.rank and store.check([f"ended/{rank}"]):
+                cause, calls = store.get(f"ended/{rank}").decode().split()
+                found.append((rank, cause, int(calls)))
+        return found
+
+    def _raise_for(self, ended: list[tuple[int, str, int]]) -> None:
+        """Raises where one of these does not take part in the call at hand, which may complete otherwise."""
+        for rank, cause, calls in ended:
+            # What it gave to calls that are done on its side is on its way.
+            if self._calls >= calls:
+                raise ExchangeFailed(rank, cause)
 
     def _failed(self, error: RuntimeError, waited: float) -> ExchangeFailed:
         """Whose fault it is."""
@@ -142,10 +197,10 @@ class Exchange:
         # gloo gives up a rank after the timeout, and notices at once where one's connection is closed.
         cause = "silent" if waited >= 0.9 * self._timeout else "ended"
         try:
-            ended = self._ended()
-            if ended is not None:
-                return ended
+            self._raise_for(self._store.ask(self._ended))
             peer = silent_rank(self._store, self.rank, self.ranks, self._cancelled)
+        except ExchangeFailed as ended:
+            return ended
         except RuntimeError:
             # The store lies with torchrun, or with rank 0.
             return ExchangeFailed(0, cause, f", and with it the group's store{detail}")
@@ -163,8 +218,6 @@ class Exchange:
         if self._cancelled.is_set():
             return
         self._cancelled.set()
-        try:
-            self._store.set(f"ended/{self.rank}", f"{cause} {self._calls}")
-        except RuntimeError:
-            # The store is gone, and so is the group.
-            pass
+        # Where the store is gone, so is the group.
+        with contextlib.suppress(RuntimeError):
+            self._store.ask(lambda store: store.set(f"ended/{self.rank}", f"{cause} {self._calls}"))

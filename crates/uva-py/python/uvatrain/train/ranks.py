@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
-from .._exchange import silent_rank
+from .._exchange import PatientStore, silent_rank
 
 #: How often ranks that join or leave look for each other, in seconds.
 _LOOK = 0.05
@@ -44,14 +44,14 @@ class Ranks:
         self.together = "RANK" in os.environ and "WORLD_SIZE" in os.environ
         self.device = _device(device)
         self.rank, self.count = 0, 1
-        self._failures: Any = None
+        self._failures: PatientStore | None = None
         if self.together:
             limit = timedelta(seconds=timeout)
             store, self.rank, self.count = next(rendezvous("env://", timeout=limit))
             store = PrefixStore(self._agreed_start(store, timeout), store)
             backend = "nccl" if self.device.type == "cuda" else "gloo"
             dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.count, timeout=limit)
-            self._failures = PrefixStore("uvatrain/train", store)
+            self._failures = PatientStore(PrefixStore("uvatrain/train", store))
             # One that ends at once would disturb others that are not connected yet.
             self.sums(0)
 
@@ -158,12 +158,13 @@ class Ranks:
         # Where the store is gone, nobody is left to ask.
         with contextlib.suppress(RuntimeError):
             if self._failures is not None:
-                self._failures.set(f"failed/{self.rank}", "1")
+                self._failures.ask(lambda store: store.set(f"failed/{self.rank}", "1"))
 
     def _explained(self, said: str) -> str:
         """Which rank a call failed for. Every rank whose call fails asks."""
         # gloo's own words are one line in many.
         first = said.splitlines()[0]
+        assert self._failures is not None
         try:
             rank = silent_rank(self._failures, self.rank, self.count, threading.Event())
         except RuntimeError:
@@ -174,12 +175,12 @@ class Ranks:
     def leave(self) -> None:
         """Ends this process's part in the group. It waits for the others, 3 s at most: some may still be at what this one has
         done, and rank 0 may hold the store that they ask."""
-        if not self.together or not dist.is_initialized():
+        if self._failures is None or not dist.is_initialized():
             return
         with contextlib.suppress(RuntimeError):
-            self._failures.set(f"left/{self.rank}", "1")
+            self._failures.ask(lambda store: store.set(f"left/{self.rank}", "1"))
             names, until = [f"left/{rank}" for rank in range(self.count)], time.monotonic() + _PATIENCE
-            while not self._failures.check(names) and time.monotonic() < until:
+            while not self._failures.ask(lambda store: store.check(names)) and time.monotonic() < until:
                 time.sleep(_LOOK)
         dist.destroy_process_group()
 
