@@ -57,8 +57,8 @@ pub struct Source {
     device: Option<usize>,
     /// Where these are, batches can be prepared anew. `None`: they come from a launcher.
     own: Option<(Backend, StreamSetup)>,
-    /// How feature rows of other ranks come: an `uvatrain._exchange.Exchange`, to be told of the end.
-    exchange: Option<Py<PyAny>>,
+    /// How feature rows and picks of other ranks come: each an `uvatrain._exchange.Exchange`, to be told of the end.
+    exchanges: Vec<Py<PyAny>>,
 }
 
 struct Open {
@@ -98,13 +98,13 @@ impl Source {
             oversized: AtomicU64::new(0),
             device,
             own: setup.map(|setup| (backend, setup)),
-            exchange: None,
+            exchanges: Vec::new(),
         }
     }
 
-    /// The same over an exchange of rows with other ranks.
-    fn over_exchange(mut self, exchange: Option<Py<PyAny>>) -> Self {
-        self.exchange = exchange;
+    /// The same over these exchanges with other ranks.
+    fn over_exchanges(mut self, exchanges: Vec<Py<PyAny>>) -> Self {
+        self.exchanges = exchanges;
         self
     }
 
@@ -120,7 +120,7 @@ impl Source {
 
     /// Starts anew: threads and slots of their own, while the old slots stay for the tensors that look into them.
     fn start_anew(&self) -> Option<Result<BatchStream, RuntimeError>> {
-        if self.exchange.is_some() {
+        if !self.exchanges.is_empty() {
             // The other ranks would have to do the same.
             return None;
         }
@@ -339,7 +339,7 @@ impl Source {
     /// their rows.
     fn end_pass(&self, py: Python<'_>, split: &str, epoch: u32, first: u64) -> PyResult<()> {
         let split = split_named(split)?;
-        if self.exchange.is_none() {
+        if self.exchanges.is_empty() {
             return Ok(());
         }
         self.check_process()?;
@@ -387,7 +387,8 @@ impl Source {
             role.set_item("waiting_output_s", times.waiting_output_s)?;
             told.set_item(name, role)?;
         }
-        told.set_item("bottleneck", roles.bottleneck())?;
+        let bottleneck = self.ranks().map_or_else(|| roles.bottleneck(), |ranks| ranks.bottleneck(&roles));
+        told.set_item("bottleneck", bottleneck)?;
         told.set_item("skipped", open.stream.skipped())?;
         if let Some(counts) = open.stream.disk_reads() {
             let disk = PyDict::new(py);
@@ -418,6 +419,20 @@ impl Source {
             }
             exchange.set_item("waited_s", counts.waited.as_secs_f64())?;
             told.set_item("exchange", exchange)?;
+            if let Some(counts) = ranks.list_counts() {
+                let lists = PyDict::new(py);
+                for (name, count) in [
+                    ("own_lists", counts.own_lists),
+                    ("remote_lists", counts.remote_lists),
+                    ("given_lists", counts.given_lists),
+                    ("sent_bytes", counts.sent_bytes),
+                    ("received_bytes", counts.received_bytes),
+                ] {
+                    lists.set_item(name, count)?;
+                }
+                lists.set_item("waited_s", counts.waited.as_secs_f64())?;
+                told.set_item("lists", lists)?;
+            }
         }
         if self.options.shapes.is_some() {
             told.set_item("unpadded", self.unpadded.load(Ordering::Relaxed))?;
@@ -514,13 +529,13 @@ impl Source {
         if std::process::id() != self.process {
             return Ok(());
         }
-        if let Some(exchange) = &self.exchange {
+        for exchange in &self.exchanges {
             exchange.call_method0(py, "leave")?;
         }
         py.detach(|| match self.take() {
             Some(open) => match open.stream.close() {
                 // The producer was told to leave, and could not finish what it was at.
-                Err(_) if self.exchange.is_some() => Ok(()),
+                Err(_) if !self.exchanges.is_empty() => Ok(()),
                 closed => closed.map_err(|error| self.error(error)),
             },
             None => Ok(()),
@@ -615,10 +630,11 @@ fn nodes_given(value: &Bound<'_, PyAny>) -> PyResult<InputNodes> {
 /// input_nodes: nodes in place of the split's: a path, "all", or an array of ids or bools. shuffle: whether each epoch
 /// orders the seeds anew; None: as training and evaluation usually have it. part: which part of a partition the dataset
 /// has to be, the training nodes of the smallest one and of this one, and the text of `partition.json` that says so.
-/// exchange: `path` is a partition in ranges, of which this rank has one, and rows of the others come by this. remote_cache:
+/// exchanges: `path` is a partition in ranges, of which this rank has one, and rows of the others come by the first of these. By
+/// the second, if there is one, come picks from the lists of their nodes. remote_cache:
 /// bytes for copies of such rows, as a number or a size. host_cache: memory in front of rows on disk, likewise or "auto".
 #[pyfunction]
-#[pyo3(signature = (path, *, split, device, rank, world_size, options, input_nodes=None, shuffle=None, part=None, exchange=None, remote_cache=None, host_cache=None))]
+#[pyo3(signature = (path, *, split, device, rank, world_size, options, input_nodes=None, shuffle=None, part=None, exchanges=Vec::new(), remote_cache=None, host_cache=None))]
 #[expect(clippy::too_many_arguments, reason = "keywords")]
 pub fn _open_loader(
     py: Python<'_>,
@@ -631,7 +647,7 @@ pub fn _open_loader(
     input_nodes: Option<&Bound<'_, PyAny>>,
     shuffle: Option<bool>,
     part: Option<(u32, usize, usize, Vec<u8>)>,
-    exchange: Option<&Bound<'_, PyAny>>,
+    exchanges: Vec<Bound<'_, PyAny>>,
     remote_cache: Option<&Bound<'_, PyAny>>,
     host_cache: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Source> {
@@ -647,14 +663,15 @@ pub fn _open_loader(
     fork::check("a loader cannot be made")?;
     let opened = path.cast::<Dataset>().ok().map(|dataset| Arc::clone(dataset.get().graph()));
     let path: PathBuf = if opened.is_some() { PathBuf::new() } else { path.extract()? };
-    let over = exchange.map(TorchExchange::new).transpose()?;
+    let mut over = exchanges.iter().map(TorchExchange::new).collect::<PyResult<Vec<_>>>()?.into_iter();
+    let (rows, lists) = (over.next(), over.next());
     let cache = remote_cache.map(|bytes| size("remote_cache", bytes)).transpose()?.unwrap_or(0);
-    let exchange = exchange.map(|exchange| exchange.clone().unbind());
+    let exchanges = exchanges.into_iter().map(Bound::unbind).collect();
     let host_cache = host_cache.map(|asked| of_keyword::<Budget>("host_cache", asked)).transpose()?;
     py.detach(|| {
         let dataset = match opened {
             Some(dataset) => dataset,
-            None if over.is_some() => Arc::new(open_divided(&path, options.part.index, Verify::Stamp)?),
+            None if rows.is_some() => Arc::new(open_divided(&path, options.part.index, Verify::Stamp)?),
             None => Arc::new(open(&path, Verify::Stamp)?),
         };
         if let Some((number, _, train, description)) = &part {
@@ -667,11 +684,14 @@ pub fn _open_loader(
         };
         let asked = BackendOptions { device, ..BackendOptions::default() };
         let backend = decide_here(&asked, &dataset, options.gather_threads).or_raise()?.backend;
-        let ranks = over.map(|over| Arc::new(Ranks::new(Box::new(over)).with_cache(cache)));
+        let ranks = rows.map(|rows| {
+            let ranks = Ranks::new(Box::new(rows)).with_cache(cache);
+            Arc::new(lists.into_iter().fold(ranks, |ranks, lists| ranks.with_lists(Box::new(lists))))
+        });
         let setup = StreamSetup { main: split, fewest, ranks, host_cache };
         let stream =
             BatchStream::in_this_process(dataset, &options, backend.clone(), setup.clone()).or_raise()?;
-        Ok(Source::new(stream, options, backend, Some(setup)).over_exchange(exchange))
+        Ok(Source::new(stream, options, backend, Some(setup)).over_exchanges(exchanges))
     })
 }
 

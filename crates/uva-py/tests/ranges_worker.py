@@ -44,7 +44,7 @@ def main() -> None:
     fault, aggregated = options.pop("fault", None), "aggregate" in options
     dist.init_process_group("gloo")
     rank = dist.get_rank()
-    seen, said, exchanged = [], None, None
+    seen, said, exchanged, lists = [], None, None, None
     began = time.monotonic()
     refused = options.pop("refused", [])
     options = dict(fanouts=[4, 3], seed=3, **options)
@@ -83,10 +83,10 @@ def main() -> None:
                     continue
                 break
             if fault is None:
-                exchanged = train.stats().get("exchange")
+                exchanged, lists = (train.stats().get(name) for name in ("exchange", "lists"))
     except (uvatrain.UvatrainError, ValueError) as error:
         said = [type(error).__name__, str(error), time.monotonic() - began]
-    record = {"seen": seen, "said": said, "batches": [len(train), len(valid)], "exchanged": exchanged}
+    record = {"seen": seen, "said": said, "batches": [len(train), len(valid)], "exchanged": exchanged, "lists": lists}
     (out / f"rank{rank}.json").write_text(json.dumps(record))
     if fault is None:
         dist.destroy_process_group()

@@ -82,6 +82,7 @@ def run(path: Path, out: Path, ranks: int, expect: tuple[int, ...] = (0,), **opt
         pytest.param(3, {}, marks=pytest.mark.long),
         pytest.param(4, {}, marks=pytest.mark.long),
         (3, {"aggregate": "mean"}),
+        (3, {"graph": "divided"}),
     ],
 )
 def test_batches_of_ranks_with_a_part_each_are_those_of_the_whole_dataset(
@@ -89,12 +90,17 @@ def test_batches_of_ranks_with_a_part_each_are_those_of_the_whole_dataset(
 ):
     divided = run(ranges(ranks), tmp_path / "divided", ranks, part="rank", **options)
     exchanged = [record.pop("exchanged") for record in divided.values()]
+    lists = [record.pop("lists") for record in divided.values()]
+    is_divided = options.pop("graph", "copied") == "divided"
     with_whole_tables = run(whole, tmp_path / "whole", ranks, **options)
-    assert [record.pop("exchanged") for record in with_whole_tables.values()] == [None] * ranks
+    assert [record.pop("exchanged") or record.pop("lists") for record in with_whole_tables.values()] == [None] * ranks
     assert divided == with_whole_tables
     # Ranks may be at different calls when they tell, so that what one got others have not counted as given yet.
     for counts in exchanged:
         assert all(counts[name] > 0 for name in ("own_rows", "remote_rows", "given_rows", "sent_bytes", "received_bytes"))
+    for counts in lists:
+        names = ("own_lists", "remote_lists", "given_lists", "sent_bytes", "received_bytes")
+        assert counts is None if not is_divided else all(counts[name] > 0 for name in names)
     assert all(record["said"] is None for record in divided.values())
     # As many as one process has, but for the training batches that no number of ranks divides.
     seen = [batch[:4] for record in divided.values() for batch in record["seen"]]
@@ -116,8 +122,9 @@ def test_copies_of_hot_rows_spare_their_exchange_and_change_no_batch(ranges, tmp
         assert 0.5 < spared < 1, spared
 
 
-def test_a_rank_that_is_killed_is_named_by_the_others(ranges, tmp_path: Path):
-    records = run(ranges(4), tmp_path / "out", 4, (0, -9), part="rank", batch_size=16, fault="kill")
+@pytest.mark.parametrize("graph", [pytest.param("copied", marks=pytest.mark.long), "divided"])
+def test_a_rank_that_is_killed_is_named_by_the_others(ranges, tmp_path: Path, graph: str):
+    records = run(ranges(4), tmp_path / "out", 4, (0, -9), part="rank", batch_size=16, fault="kill", graph=graph)
     assert sorted(records) == [0, 2, 3]
     for record in records.values():
         kind, message, seconds = record["said"]
@@ -126,8 +133,11 @@ def test_a_rank_that_is_killed_is_named_by_the_others(ranges, tmp_path: Path):
         assert seconds < 30
 
 
-def test_a_rank_that_is_stopped_is_named_after_the_timeout(ranges, tmp_path: Path):
-    records = run(ranges(4), tmp_path / "out", 4, part="rank", batch_size=16, fault="stop", exchange_timeout=3)
+@pytest.mark.parametrize("graph", ["copied", pytest.param("divided", marks=pytest.mark.long)])
+def test_a_rank_that_is_stopped_is_named_after_the_timeout(ranges, tmp_path: Path, graph: str):
+    records = run(
+        ranges(4), tmp_path / "out", 4, part="rank", batch_size=16, fault="stop", exchange_timeout=3, graph=graph
+    )
     assert sorted(records) == [0, 2, 3]
     for record in records.values():
         assert "rank 1 has given no sign of life" in record["said"][1], record["said"]
@@ -139,8 +149,9 @@ def test_an_exception_on_one_rank_stays_what_it_was_and_ends_the_others(ranges, 
     assert "rank 1 has left" in records[0]["said"][1]
 
 
-def test_a_rank_that_closes_early_leaves_the_others_what_is_ready(ranges, tmp_path: Path):
-    records = run(ranges(2), tmp_path / "out", 2, part="rank", batch_size=16, fault="close")
+@pytest.mark.parametrize("graph", ["copied", "divided"])
+def test_a_rank_that_closes_early_leaves_the_others_what_is_ready(ranges, tmp_path: Path, graph: str):
+    records = run(ranges(2), tmp_path / "out", 2, part="rank", batch_size=16, fault="close", graph=graph)
     assert records[1]["said"] is None
     kind, message, _ = records[0]["said"]
     assert kind == "PeerDied" and "rank 1 has left the group" in message and "train batch" in message, message
@@ -157,13 +168,16 @@ def test_a_rank_that_is_done_and_closes_takes_no_batch_from_a_slow_one(ranges, t
     assert [record["seen"] for record in slow.values()] == [record["seen"] for record in plain.values()]
 
 
-def test_a_partition_in_ranges_takes_a_process_group_and_every_rank_its_part(ranges, tmp_path: Path):
+def test_a_partition_in_ranges_takes_a_process_group_and_every_rank_its_part(ranges, whole: Path, tmp_path: Path):
     path = ranges(2)
+    with pytest.raises(ValueError, match='graph="divided"'):
+        uvatrain.Loader(whole, fanouts=[2], batch_size=64, graph="divided")
     for options, message in [
         (dict(part=0), 'give part="rank"'),
         (dict(part="rank", rank=0, world_size=2), "init_process_group"),
         (dict(part="rank", rank=0, world_size=3), "2 parts"),
         (dict(part="rank", rank=0, world_size=2, exchange_timeout=0), "exchange_timeout"),
+        (dict(part="rank", rank=0, world_size=2, graph="halved"), "copied"),
     ]:
         with pytest.raises(ValueError, match=message):
             uvatrain.Loader(path, fanouts=[2], batch_size=64, **options)

@@ -205,13 +205,13 @@ def test_two_ranks_train_as_one_process_that_takes_both_batches_of_a_step(data: 
     close(expected, found)
 
 
-def test_ranks_with_a_part_each_have_the_losses_of_ranks_with_whole_tables(
+def test_ranks_with_a_part_each_of_table_and_graph_have_the_losses_of_ranks_with_all_of_both(
     data: Path, uvatrain_program: Path, tmp_path: Path
 ):
     program(uvatrain_program, tmp_path, f"partition {data} ranges --parts 2 --layout ranges")
     for name, path, more in [
         ("whole", data, ""),
-        ("parts", tmp_path / "ranges", "--remote-cache 4KiB --checkpoint kept"),
+        ("parts", tmp_path / "ranges", "--graph divided --remote-cache 4KiB --checkpoint kept"),
     ]:
         Ranks(2, tmp_path, path, f"--epochs 2 --metrics {name} {more}").end_well()
     whole, parts = (batches(tmp_path, name, f"{name}.1") for name in ("whole", "parts"))

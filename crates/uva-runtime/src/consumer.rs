@@ -140,6 +140,9 @@ impl BatchStream {
             return Err(OptionError::new("seed_order", options.seed_order, reason).into());
         }
         options.check()?;
+        if let Some(ranks) = &ranks {
+            ranks.check_lists(options)?;
+        }
         let options = options.with_order(&dataset)?;
         let options = match options.pad {
             Pad::Off => options,

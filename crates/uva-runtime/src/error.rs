@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use uva_batch::LayoutError;
+use uva_exchange::{Cause, ExchangeError};
 use uva_graph::GraphError;
 use uva_mem::ring::RingError;
 use uva_sample::SampleError;
@@ -145,7 +146,20 @@ impl From<LayoutError> for RuntimeError {
 
 impl From<SampleError> for RuntimeError {
     fn from(error: SampleError) -> Self {
-        of_field(error.field(), error.to_string())
+        match error {
+            SampleError::Exchange(error) => error.into(),
+            error => of_field(error.field(), error.to_string()),
+        }
+    }
+}
+
+/// A rank that leaves has done its part; all else is a failure.
+impl From<ExchangeError> for RuntimeError {
+    fn from(error: ExchangeError) -> Self {
+        match error.cause() {
+            Some(Cause::Left) => Self::PeerGone(error.to_string()),
+            _ => Self::Failed(error.to_string()),
+        }
     }
 }
 

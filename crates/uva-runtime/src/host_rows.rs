@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use uva_batch::{Aggregation, BatchHeader, BatchLayout, Column};
-use uva_exchange::{Book, Cause};
+use uva_exchange::Book;
 use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
 use uva_ops::lists::{ChosenLists, Lists, Others, Weights, degree_weights};
@@ -65,7 +65,7 @@ impl<'d> HostRows<'d> {
         let table = own.table();
         let book = Book::new(own.boundaries()).map_err(|error| RuntimeError::Failed(error.to_string()))?;
         let rows = Mapped::new(table.bytes, table.row_bytes(), threads).map_err(failed)?;
-        let mut rows = Remote::new(rows, book, ranks.take()?).map_err(failed)?;
+        let mut rows = Remote::new(rows, book, ranks.rows().take()?).map_err(failed)?;
         if let Some(ids) = ranks.kept() {
             rows = rows.with_cache(ids).map_err(failed)?;
         }
@@ -428,10 +428,7 @@ pub(crate) fn failed(error: GatherError) -> RuntimeError {
         GatherError::Threads { .. } => RuntimeError::Missing(format!("--gather-threads: {error}")),
         // It names the file.
         GatherError::Disk(error) => RuntimeError::Failed(error.to_string()),
-        GatherError::Exchange(error) if error.cause() == Some(Cause::Left) => {
-            RuntimeError::PeerGone(error.to_string())
-        }
-        GatherError::Exchange(error) => RuntimeError::Failed(error.to_string()),
+        GatherError::Exchange(error) => error.into(),
         GatherError::Lists(error) => RuntimeError::Failed(format!("the outermost block of a batch: {error}")),
         _ => RuntimeError::Failed(format!("feat.npy: {error}")),
     }

@@ -229,9 +229,9 @@ impl Runtime {
         ranks: Option<Arc<Ranks>>,
     ) -> Result<Self, RuntimeError> {
         let on_gpu = plan.backend.device_slots().is_some();
-        check_divided(&dataset, &plan.options, contents.caches(), on_gpu, ranks.is_some())?;
+        check_divided(&dataset, &plan.options, contents.caches(), on_gpu, ranks.as_deref())?;
         if let Some(ranks) = ranks.as_ref().filter(|ranks| ranks.cache_bytes() > 0) {
-            ranks.keep(remote_rows(&dataset, &plan.options, ranks.cache_bytes())?);
+            ranks.keep(remote_rows(&dataset, &plan, ranks)?);
         }
         let backend = plan.backend.clone();
         let plan = plan.with_features(&dataset, &backend)?;

@@ -1,38 +1,83 @@
-//! The other ranks of a run whose feature table is divided among ranks: how the roles of this one reach them.
+//! The other ranks of a run whose feature table is divided among ranks, and its lists of neighbours if that is wanted: how the
+//! roles of this one reach them.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use uva_exchange::Exchange;
+use uva_exchange::{Book, Exchange};
 use uva_graph::Dataset;
 use uva_options::OptionError;
 use uva_rows::RemoteCounts;
+use uva_sample::{Divided, ListCounts};
 
 use crate::RuntimeError;
 use crate::cache::Caches;
-use crate::options::{LoaderOptions, Prepare};
+use crate::options::{LoaderOptions, Pad, Prepare};
+use crate::role_times::Roles;
 use crate::rows_from::Features;
+use crate::seed_order::AskedOrder;
 
-/// The exchange with them, which the producer takes, and word of a rank that has left.
+/// The exchanges with them, of which the producer takes one and the sampler the other, and word of a rank that has left.
 pub struct Ranks {
-    exchange: Mutex<Option<Box<dyn Exchange>>>,
+    rows: Link,
+    /// Where the lists are divided too.
+    lists: Option<Link>,
     /// Bytes for copies of rows of others.
     cache_bytes: u64,
     /// The ids of these, once they are chosen.
     kept: OnceLock<Vec<i64>>,
-    counts: Arc<Mutex<RemoteCounts>>,
+    row_counts: Arc<Mutex<RemoteCounts>>,
+    list_counts: Arc<Mutex<ListCounts>>,
+}
+
+/// One exchange, for a role of this rank.
+pub(crate) struct Link {
+    exchange: Mutex<Option<Box<dyn Exchange>>>,
     left: OnceLock<String>,
 }
 
+impl Link {
+    fn over(exchange: Box<dyn Exchange>) -> Self {
+        Self { exchange: Mutex::new(Some(exchange)), left: OnceLock::new() }
+    }
+
+    /// The exchange, for one taker.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Failed`] for a second one: roles that start anew cannot join the group again.
+    pub fn take(&self) -> Result<Box<dyn Exchange>, RuntimeError> {
+        lock(&self.exchange).take().ok_or_else(|| {
+            RuntimeError::Failed("the exchange with other ranks is taken: make a new loader".to_owned())
+        })
+    }
+
+    /// Gives it back, for the next taker.
+    pub fn put_back(&self, exchange: Box<dyn Exchange>) {
+        *lock(&self.exchange) = Some(exchange);
+    }
+
+    /// Notes which rank has left, in words. From then on no batch comes that needs this exchange.
+    pub fn note_left(&self, said: String) {
+        // The first is the cause of all others.
+        let _ = self.left.set(said);
+    }
+
+    /// What was noted.
+    pub fn left(&self) -> Option<&str> {
+        self.left.get().map(String::as_str)
+    }
+}
+
 impl Ranks {
-    /// Over this exchange.
+    /// Over this exchange of rows.
     pub fn new(exchange: Box<dyn Exchange>) -> Self {
         Self {
-            exchange: Mutex::new(Some(exchange)),
+            rows: Link::over(exchange),
+            lists: None,
             cache_bytes: 0,
             kept: OnceLock::new(),
-            counts: Arc::default(),
-            left: OnceLock::new(),
+            row_counts: Arc::default(),
+            list_counts: Arc::default(),
         }
     }
 
@@ -43,13 +88,37 @@ impl Ranks {
         Self { cache_bytes: bytes, ..self }
     }
 
+    /// The same where each rank draws from the lists of its own nodes alone, for itself and, over this exchange, for the
+    /// others. Every rank of a group does so, or none does.
+    #[must_use]
+    pub fn with_lists(self, exchange: Box<dyn Exchange>) -> Self {
+        Self { lists: Some(Link::over(exchange)), ..self }
+    }
+
     /// Where rows came from so far, and what that took.
     pub fn counts(&self) -> RemoteCounts {
-        *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.row_counts)
+    }
+
+    /// Who drew from lists so far, and what that took. `None` where each rank draws from all lists.
+    pub fn list_counts(&self) -> Option<ListCounts> {
+        self.lists.as_ref().map(|_| *lock(&self.list_counts))
+    }
+
+    /// The stage that the others wait for, where the roles took these times: "exchange" in place of a role that spent more
+    /// than half of its working time in calls of an exchange. The link is slow then, or another rank is.
+    pub fn bottleneck(&self, roles: &Roles) -> &'static str {
+        let busiest = roles.bottleneck();
+        let (waited, working_s) = match busiest {
+            "producer" => (self.counts().waited, roles.producer.working_s),
+            "sampler" => (lock(&self.list_counts).waited, roles.sampler.working_s),
+            _ => return busiest,
+        };
+        if 2.0 * waited.as_secs_f64() > working_s { "exchange" } else { busiest }
     }
 
     pub(crate) fn shared_counts(&self) -> Arc<Mutex<RemoteCounts>> {
-        Arc::clone(&self.counts)
+        Arc::clone(&self.row_counts)
     }
 
     /// Bytes for copies of rows of others.
@@ -67,34 +136,74 @@ impl Ranks {
         self.kept.get().map(Vec::as_slice)
     }
 
-    /// The exchange, for one taker.
+    /// The exchange of rows.
+    pub(crate) fn rows(&self) -> &Link {
+        &self.rows
+    }
+
+    /// The exchange of picks from lists; `None` where each rank draws from all lists.
+    pub(crate) fn lists(&self) -> Option<&Link> {
+        self.lists.as_ref()
+    }
+
+    /// The lists of `dataset` that the ranks hold between them, over `exchange`, which is that of lists.
+    pub(crate) fn divided<'e>(
+        &self,
+        dataset: &Dataset,
+        exchange: Box<dyn Exchange + 'e>,
+    ) -> Result<Divided<'e>, RuntimeError> {
+        let own = dataset.own_rows().ok_or_else(|| {
+            RuntimeError::Failed("the dataset has all rows: there is no exchange".to_owned())
+        })?;
+        let book = Book::new(own.boundaries()).map_err(|error| RuntimeError::Failed(error.to_string()))?;
+        Ok(Divided::new(book, exchange)?.telling(Arc::clone(&self.list_counts)))
+    }
+
+    /// Refuses what reads lists of all nodes, where each rank reads those of its own.
     ///
     /// # Errors
-    /// [`RuntimeError::Failed`] for a second one: roles that start anew cannot join the group again.
-    pub(crate) fn take(&self) -> Result<Box<dyn Exchange>, RuntimeError> {
-        let mut exchange = self.exchange.lock().unwrap_or_else(PoisonError::into_inner);
-        exchange.take().ok_or_else(|| {
-            RuntimeError::Failed(
-                "the exchange of rows with other ranks is taken: make a new loader".to_owned(),
-            )
-        })
+    /// [`RuntimeError::Option`] with an alternative.
+    pub(crate) fn check_lists(&self, options: &LoaderOptions) -> Result<(), RuntimeError> {
+        let refused = |option: &str, value: &dyn fmt::Display, reason: &str| {
+            let reason = format!("with `graph=divided`, {reason}, or leave out `graph`");
+            Err(OptionError::new(option, value, reason).into())
+        };
+        if self.lists.is_none() {
+            return Ok(());
+        }
+        if options.samplers > 1 {
+            return refused(
+                "samplers",
+                &options.samplers,
+                "one sampler asks the other ranks for picks: give 1",
+            );
+        }
+        if options.seed_order != AskedOrder::Shuffle && options.order_file.is_none() {
+            let reason = "no rank reads the whole graph, by which seeds are ordered: give `order_file`, or leave it out";
+            return refused("seed_order", &options.seed_order, reason);
+        }
+        if options.pad != Pad::Off {
+            let reason = "sizes are not found by sampling beforehand: leave it out";
+            return refused("pad", &options.pad, reason);
+        }
+        Ok(())
     }
 
-    /// Notes which rank has left, in words. From then on no batch comes that needs rows of others.
-    pub(crate) fn note_left(&self, said: String) {
-        // The first is the cause of all others.
-        let _ = self.left.set(said);
+    /// Which rank has left, in words, so that a batch did not come.
+    pub(crate) fn left(&self) -> Option<String> {
+        let rows = self.rows.left().map(|said| format!("rows of other ranks: {said}"));
+        rows.or_else(|| Some(format!("picks of other ranks: {}", self.lists.as_ref()?.left()?)))
     }
+}
 
-    /// What was noted.
-    pub(crate) fn left(&self) -> Option<&str> {
-        self.left.get().map(String::as_str)
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What it guards is replaced whole, so a thread that panicked with it left nothing half done.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Ranks {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Ranks").field("left", &self.left).finish_non_exhaustive()
+        formatter.debug_struct("Ranks").field("left", &self.left()).finish_non_exhaustive()
     }
 }
 
@@ -107,7 +216,7 @@ pub(crate) fn check_divided(
     options: &LoaderOptions,
     caches: &Caches,
     on_gpu: bool,
-    ranks: bool,
+    ranks: Option<&Ranks>,
 ) -> Result<(), RuntimeError> {
     let Some(own) = dataset.own_rows() else { return Ok(()) };
     let refused = |option: &str, value: &dyn fmt::Display, reason: &str| {
@@ -118,13 +227,13 @@ pub(crate) fn check_divided(
         )
         .into())
     };
-    if !ranks {
+    let Some(ranks) = ranks else {
         return Err(RuntimeError::Usage(
             "the feature table is divided among ranks: uvatrain.Loader(path, part=\"rank\") reads it, in a process for each \
              part (docs/distributed.md)"
                 .to_owned(),
         ));
-    }
+    };
     if options.part.of as usize != own.parts() || options.part.index as usize != own.part() {
         let (rank, ranks) = (options.part.index, options.part.of);
         let reason = format!(
@@ -157,5 +266,5 @@ pub(crate) fn check_divided(
     if caches.rows > 0 || caches.dynamic.is_some() {
         return refused("gpu_cache", &caches.rows, "such a cache is of a whole table: leave it out");
     }
-    Ok(())
+    ranks.check_lists(options)
 }

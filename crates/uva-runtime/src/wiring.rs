@@ -193,14 +193,16 @@ pub fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, Runtime
                 }
                 let batches = connections.ring(RingName::Batch)?.writer();
                 let (producer, gpu) = (peer(Stage::PRODUCER)?, sampler.take());
-                let on_device = batches_on_gpu.clone();
+                let (on_device, ranks) = (batches_on_gpu.clone(), connections.ranks.clone());
                 Box::new(move || {
                     let (dataset, plan, control) = (&dataset, &plan, &control);
+                    let ranks = ranks.as_deref();
                     SamplerRole {
                         index,
                         dataset,
                         plan,
                         control,
+                        ranks,
                         reordered,
                         gpu,
                         on_device,

@@ -208,7 +208,7 @@ def _open_loader(
     input_nodes: Any = None,
     shuffle: bool | None = None,
     part: tuple[int, int, int, bytes] | None = None,
-    exchange: Any = None,
+    exchanges: list[Any] = ...,
     remote_cache: int | str = 0,
     host_cache: int | str | None = None,
 ) -> Source: ...

@@ -310,10 +310,14 @@ class Batches(Generic[_Item]):
     def stats(self) -> dict[str, Any]:
         """What sampler, producer and consumer did with their time, in seconds, and which is the bottleneck.
 
-        With `prepare="whole"`, "worker" is there in place of "sampler" and "producer".
+        With `prepare="whole"`, "worker" is there in place of "sampler" and "producer". The bottleneck is "exchange" where most of
+        the busiest role's work is to wait for other ranks.
 
         "exchange", with parts in ranges, has rows by where they came from ("own_rows", "cached_rows", "remote_rows"), rows given
         to other ranks, bytes sent and received, and the seconds in calls of the exchange ("waited_s").
+
+        "lists", with `graph="divided"`, has the lists that the rank drew from for itself ("own_lists"), those that others drew
+        from for it ("remote_lists") and it for others ("given_lists"), bytes sent and received, and seconds as above.
 
         "disk", where feature rows are read from disk, has the bytes that were asked and read, the reads, and rows by where they
         came from: the planned rows of `host_cache` ("cached_rows"), memory since an earlier batch ("kept_rows"), reads ahead of
@@ -386,6 +390,9 @@ class Loader(Batches[_Item]):
         part has the same number of training batches, and a rank has all of its own. None: the dataset is not partitioned.
         Parts in ranges (`partition --layout ranges`) are of the feature table alone: torch.distributed has to be initialised,
         ranks divide the batches of the whole graph, and get the rows that others have from them (docs/distributed.md).
+    graph: with parts in ranges, who has the graph. "copied": every rank, and samples by itself. "divided": a rank has the lists
+        of its own nodes alone in memory, and draws from them for the others, hop by hop. Batches are the same. It is for graphs
+        that are too large for each machine, and for neighbor, labor and weighted sampling. Give the same on every rank.
     exchange_timeout: seconds after which a rank that gives no rows is given up, with parts in ranges.
     remote_cache: bytes, or a size such as "1GiB", for copies of the rows of other ranks that are read most, with parts in
         ranges. They are found by sampling one epoch beforehand. Give the same on every rank.
@@ -411,6 +418,7 @@ class Loader(Batches[_Item]):
         rank: int | None = None,
         world_size: int | None = None,
         part: int | Literal["rank"] | None = None,
+        graph: Literal["copied", "divided"] = "copied",
         exchange_timeout: float = 300,
         remote_cache: int | str = 0,
         host_cache: int | str | None = None,
@@ -418,15 +426,23 @@ class Loader(Batches[_Item]):
     ) -> None:
         rank, world_size = ranks(rank, world_size)
         split = split_name(split)
-        chosen, exchange = None, None
+        chosen, exchanges = None, []
+        if graph not in ("copied", "divided"):
+            raise _about("graph", ValueError(f'graph is {graph!r}: it is "copied" or "divided"'))
         if part is not None:
             chosen = part_of(path, part, rank, world_size)
             path = chosen.path
             if chosen.is_range:
-                exchange = exchange_of(rank, world_size, exchange_timeout)
+                # Rows and picks are asked for by threads of their own, which do not wait for each other.
+                for _ in range(1 if graph == "copied" else 2):
+                    exchanges.append(exchange_of(rank, world_size, exchange_timeout))
             else:
                 # Its batches are not divided: every rank has a part of its own.
                 rank, world_size = 0, 1
+        if graph == "divided" and not exchanges:
+            raise _about(
+                "graph", ValueError('graph="divided": it is for parts in ranges with part="rank", and there are none: leave it out')
+            )
         if not isinstance(path, str | os.PathLike | Dataset):
             path = dataset_of("path", path, with_splits=input_nodes is None)
         if num_neighbors is not None:
@@ -451,7 +467,7 @@ class Loader(Batches[_Item]):
             input_nodes=_nodes_given(input_nodes),
             shuffle=shuffle,
             part=None if chosen is None or chosen.is_range else chosen[1:5],
-            exchange=exchange,
+            exchanges=exchanges,
             remote_cache=remote_cache,
             host_cache=host_cache,
         )

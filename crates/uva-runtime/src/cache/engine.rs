@@ -14,7 +14,9 @@ use uva_sample::cuda::{
     BatchPlace, CudaSampleError, CudaSampler, CudaSamplerOptions, DatasetArray, DeviceBytes, GraphSource,
     PinnedArray,
 };
-use uva_sample::{BatchBounds, BatchCounts, BatchKey, BatchMut, BatchSampler, sampler};
+use uva_sample::{
+    BatchBounds, BatchCounts, BatchKey, BatchMut, BatchSampler, Divided, divided_sampler, sampler,
+};
 
 use super::caches::Caches;
 use super::graph::SampledGraph;
@@ -49,6 +51,24 @@ impl<'a> Engine<'a> {
     ) -> Result<Self, RuntimeError> {
         let view = graph.view_of(caches);
         Ok(Self::Host { sampler: sampler(view, &loader.sampling())?, dataset })
+    }
+
+    /// The same over lists that ranks hold between them.
+    pub fn on_divided(
+        dataset: &'a Dataset,
+        graph: &SampledGraph<'a>,
+        loader: &LoaderOptions,
+        lists: Divided<'a>,
+    ) -> Result<Self, RuntimeError> {
+        Ok(Self::Host { sampler: divided_sampler(graph.view(), &loader.sampling(), lists)?, dataset })
+    }
+
+    /// Draws what other ranks ask for in the hops of one batch, where this rank has none.
+    pub fn serve(&mut self) -> Result<(), RuntimeError> {
+        match self {
+            Self::Host { sampler, .. } => Ok(sampler.serve()?),
+            Self::Device(_) => Ok(()),
+        }
     }
 
     /// A sampler on the GPU: pins the graph, and copies the cached lists to the device.

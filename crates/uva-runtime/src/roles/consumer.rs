@@ -276,7 +276,7 @@ impl BatchReceiver {
         .map_err(wrong)?;
         if header.kind() != HandOver::Batch {
             if let Some(left) = self.ranks.as_ref().and_then(|ranks| ranks.left()) {
-                let message = format!("{expected} needs rows of other ranks: {left}");
+                let message = format!("{expected} needs {left}");
                 return Err(RuntimeError::PeerGone(message));
             }
             return Err(wrong(format!("it holds no batch ({:?}) where {expected} was due", header.kind())));

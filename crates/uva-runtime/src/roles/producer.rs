@@ -155,7 +155,7 @@ impl ProducerRole<'_> {
                 .read_header(from)
                 .map_err(|what| RuntimeError::Failed(format!("batch slot {}: {what}", batch.slot())))?;
             header.set_gather_began(since_boot());
-            let is_void = self.ranks.is_some_and(|ranks| ranks.left().is_some());
+            let is_void = self.ranks.is_some_and(|ranks| ranks.rows().left().is_some());
             if is_void && header.kind() == HandOver::Batch {
                 header = BatchHeader::without_batch(HandOver::Skipped);
             }
@@ -243,7 +243,7 @@ fn or_left(filled: Result<(), RuntimeError>, ranks: &Ranks) -> Result<bool, Runt
     match filled {
         Ok(()) => Ok(true),
         Err(RuntimeError::PeerGone(said)) => {
-            ranks.note_left(said);
+            ranks.rows().note_left(said);
             Ok(false)
         }
         Err(error) => Err(error),

@@ -20,11 +20,13 @@ use crate::machine;
 use crate::order_making::epoch_order;
 use crate::peer::Peer;
 use crate::plan::RunPlan;
+use crate::ranks::Ranks;
 use crate::schedule::Item;
 use crate::stage::{Doing, StageClock};
 
-/// Writes a batch into a slot of this number and with this payload.
-type Sample<'s> = dyn FnMut(BatchKey, usize, &mut [u8]) -> Result<BatchHeader, RuntimeError> + 's;
+/// Writes a batch into a slot of this number and with this payload. Without a key there is none on this rank, and others may
+/// ask for picks of theirs.
+type Sample<'s> = dyn FnMut(Option<BatchKey>, usize, &mut [u8]) -> Result<BatchHeader, RuntimeError> + 's;
 
 /// One of `W` samplers. It makes the batches whose sequence number equals its own index modulo `W`.
 pub(crate) struct SamplerRole<'a> {
@@ -32,6 +34,8 @@ pub(crate) struct SamplerRole<'a> {
     pub dataset: &'a Arc<Dataset>,
     pub plan: &'a RunPlan,
     pub control: &'a Arc<Control>,
+    /// The other ranks, where the feature table is divided among them.
+    pub ranks: Option<&'a Ranks>,
     /// The graph in the order of the list cache, where a list cache needs one and the dataset's own order does not
     /// serve.
     pub reordered: Option<Arc<FrozenBytes>>,
@@ -64,21 +68,40 @@ impl SamplerRole<'_> {
         }
         if let (Some(hops), Some(batches)) = (self.dataset.hops(), &plan.options.hops) {
             let mut sampling = HopSampling::new(self.dataset, hops, plan, batches)?;
-            return self.hand_over(clock, &mut |key, _, payload| sampling.sample(key, payload));
+            return self.hand_over(clock, &mut |key, _, payload| match key {
+                Some(key) => sampling.sample(key, payload),
+                None => Ok(skipped()),
+            });
         }
         let (reordered, gpu) = (self.reordered.take(), self.gpu.take());
         let graph = SampledGraph::new(self.dataset, reordered.as_ref().map(|bytes| bytes.bytes()))?;
-        let engine = match (&gpu, plan.backend.gpu_sampler()) {
-            (Some(lane), Some(cuda)) => {
+        let among = self.ranks.and_then(|ranks| Some((ranks, ranks.lists()?)));
+        let engine = match (&gpu, plan.backend.gpu_sampler(), among) {
+            (Some(lane), Some(cuda), _) => {
                 let (dataset, reordered) = (self.dataset, reordered.as_ref());
                 let at = OnGpu { lane, cuda, dataset, reordered, own_batch: self.on_device.is_none() };
                 Engine::on_gpu(&at, &graph, &plan.options, plan.layout.bounds(), &plan.caches)?
+            }
+            (_, _, Some((ranks, link))) => {
+                let lists = ranks.divided(self.dataset, link.take()?)?;
+                Engine::on_divided(self.dataset, &graph, &plan.options, lists)?
             }
             _ => Engine::on_host(self.dataset, &graph, &plan.options, &plan.caches)?,
         };
         let on_device = self.on_device.clone();
         let mut sampling = Sampling::new(self.dataset, plan, &graph, engine, on_device)?;
-        self.hand_over(clock, &mut |key, slot, payload| sampling.sample(key, slot, payload))
+        self.hand_over(clock, &mut |key, slot, payload| match among {
+            // The batch cannot be made, and none that comes behind it.
+            Some((_, link)) if link.left().is_some() => Ok(skipped()),
+            Some((_, link)) => match sampling.sample_or_serve(key, slot, payload) {
+                Err(RuntimeError::PeerGone(said)) => {
+                    link.note_left(said);
+                    Ok(skipped())
+                }
+                sampled => sampled,
+            },
+            None => sampling.sample_or_serve(key, slot, payload),
+        })
     }
 
     /// Makes its batches one after the other.
@@ -103,16 +126,18 @@ impl SamplerRole<'_> {
                 Item::Batch(key) => {
                     let began = since_boot();
                     let number = slot.slot() as usize;
-                    let mut header = sample(key, number, slot.payload_mut())?;
+                    let mut header = sample(Some(key), number, slot.payload_mut())?;
                     let ended = since_boot();
-                    header.set_sampled(self.index as u32, began, ended);
-                    let microseconds = (ended - began).as_micros() as u64;
-                    let BatchKey { split, epoch, batch } = key;
-                    tracing::trace!(sequence, %split, epoch, batch, slot = slot.slot(), microseconds, "sampled");
+                    if header.kind() == HandOver::Batch {
+                        header.set_sampled(self.index as u32, began, ended);
+                        let microseconds = (ended - began).as_micros() as u64;
+                        let BatchKey { split, epoch, batch } = key;
+                        tracing::trace!(sequence, %split, epoch, batch, slot = slot.slot(), microseconds, "sampled");
+                    }
                     (header, plan.layout.batch_bytes())
                 }
                 Item::Skipped | Item::Beside(_) => {
-                    (BatchHeader::without_batch(HandOver::Skipped), BatchHeader::BYTES)
+                    (sample(None, slot.slot() as usize, slot.payload_mut())?, BatchHeader::BYTES)
                 }
                 Item::End if plan.schedule.end(turn) == Some(sequence) => {
                     (BatchHeader::without_batch(HandOver::End), BatchHeader::BYTES)
@@ -126,6 +151,11 @@ impl SamplerRole<'_> {
         control.note_memory(place);
         Ok(())
     }
+}
+
+/// A hand-over where no batch is due, or none can be made.
+fn skipped() -> BatchHeader {
+    BatchHeader::without_batch(HandOver::Skipped)
 }
 
 /// The state of a sampler: everything it needs for any batch, allocated once.
@@ -162,6 +192,19 @@ impl<'a> Sampling<'a> {
             prepared: [None; 3],
             seeds: Vec::with_capacity(options.batch_size),
         })
+    }
+
+    /// As [`sample`](Self::sample). Without a key it draws what other ranks ask for in their batch.
+    fn sample_or_serve(
+        &mut self,
+        key: Option<BatchKey>,
+        slot: usize,
+        payload: &mut [u8],
+    ) -> Result<BatchHeader, RuntimeError> {
+        match key {
+            Some(key) => self.sample(key, slot, payload),
+            None => self.engine.serve().map(|()| skipped()),
+        }
     }
 
     /// Samples a batch into the payload of a batch slot, and to that slot's place on the device where there is one.

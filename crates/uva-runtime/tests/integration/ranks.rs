@@ -1,18 +1,21 @@
-//! Ranks among which a feature table is divided: each has a stream of its own, and gets the other rows from the others.
+//! Ranks among which a feature table is divided: each has a stream of its own, and gets the other rows from the others. The
+//! graph is copied to each of them, or its lists are divided too.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use uva_exchange::{Settings, SharedMemory};
+use uva_exchange::{Link, Settings, SharedMemory};
 use uva_graph::ranges::{RangeParts, write_ranges};
 use uva_graph::{Dataset, ElementType, PartitionMap, Split, Verify};
 use uva_runtime::backend::Backend;
 use uva_runtime::consumer::{BatchStream, PassCursor, StreamSetup};
-use uva_runtime::options::{Part, Prepare};
+use uva_runtime::options::{Pad, Part, Prepare};
 use uva_runtime::ranks::Ranks;
+use uva_runtime::seed_order::AskedOrder;
 use uva_runtime::{Features, LoaderOptions, RuntimeError};
+use uva_sample::SamplerKind;
 
 use crate::common;
 
@@ -48,20 +51,42 @@ fn open(path: &Path, part: u32) -> Arc<Dataset> {
     Arc::new(RangeParts::open(path, &[part], Verify::Stamp).unwrap().dataset(part).unwrap())
 }
 
-/// What a rank does, with the exchange of each: all at the same time.
-fn together<T: Send>(ranks: u32, work: impl Fn(u32, Ranks) -> T + Sync) -> Vec<T> {
-    let settings = Settings {
+/// Who has the graph.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Lists {
+    Copied,
+    Divided,
+}
+
+/// What a rank does, with the exchanges of each: all at the same time.
+fn together<T: Send>(ranks: u32, lists: Lists, work: impl Fn(u32, Ranks) -> T + Sync) -> Vec<T> {
+    over_links(ranks, lists, [None, None], work)
+}
+
+/// The same where rows and picks pass these links.
+fn over_links<T: Send>(
+    ranks: u32,
+    lists: Lists,
+    links: [Option<Link>; 2],
+    work: impl Fn(u32, Ranks) -> T + Sync,
+) -> Vec<T> {
+    let settings = |link| Settings {
         pieces: 2,
         piece_bytes: 4096,
         timeout: Duration::from_secs(60),
+        link,
         ..Settings::new(ranks as usize)
     };
-    let exchanges = SharedMemory::threads(&settings).unwrap();
+    let [rows, picks] = links.map(|link| SharedMemory::threads(&settings(link)).unwrap());
     thread::scope(|scope| {
         let work = &work;
         let each: Vec<_> = (0..)
-            .zip(exchanges)
-            .map(|(rank, exchange)| scope.spawn(move || work(rank, Ranks::new(Box::new(exchange)))))
+            .zip(rows.into_iter().zip(picks))
+            .map(|(rank, (rows, picks))| {
+                let ranks = Ranks::new(Box::new(rows));
+                let ranks = if lists == Lists::Divided { ranks.with_lists(Box::new(picks)) } else { ranks };
+                scope.spawn(move || work(rank, ranks))
+            })
             .collect();
         each.into_iter().map(|rank| rank.join().unwrap()).collect()
     })
@@ -108,19 +133,25 @@ fn all_passes(stream: &mut BatchStream) -> Result<Vec<Seen>, RuntimeError> {
 
 #[test]
 fn batches_of_ranks_with_a_part_each_are_those_of_the_whole_dataset() {
-    for (ranks, element, cache) in
-        [(2, ElementType::F32, 0), (3, ElementType::F16, 0), (4, ElementType::F32, 1500 * 4 + 200 * 20)]
-    {
+    let cached = 1500 * 4 + 200 * 20;
+    for (ranks, lists, element, cache) in [
+        (2, Lists::Copied, ElementType::F32, 0),
+        (3, Lists::Copied, ElementType::F16, 0),
+        (4, Lists::Copied, ElementType::F32, cached),
+        (1, Lists::Divided, ElementType::F32, 0),
+        (2, Lists::Divided, ElementType::F32, 0),
+        (4, Lists::Divided, ElementType::F32, cached),
+    ] {
         let directory = tempfile::tempdir().unwrap();
         let (whole, parts) = divided(directory.path(), element, ranks);
-        let divided = together(ranks, |rank, exchange| {
+        let divided = together(ranks, lists, |rank, exchange| {
             let exchange = exchange.with_cache(cache);
             let mut stream = stream(&open(&parts, rank), &options(), (rank, ranks), Some(exchange)).unwrap();
             all_passes(&mut stream).unwrap()
         });
         for (rank, found) in (0..).zip(divided) {
             let mut stream = stream(&whole, &options(), (rank, ranks), None).unwrap();
-            assert!(found == all_passes(&mut stream).unwrap(), "rank {rank} of {ranks}");
+            assert!(found == all_passes(&mut stream).unwrap(), "rank {rank} of {ranks}, lists {lists:?}");
             assert!(found.len() > 8 && found.iter().all(|(.., rows)| !rows.is_empty()));
         }
     }
@@ -132,36 +163,60 @@ fn a_rank_that_has_no_batch_of_a_pass_serves_those_that_have() {
     let (whole, parts) = divided(directory.path(), ElementType::F32, 2);
     // The whole split is one batch, which rank 0 has.
     let options = LoaderOptions { batch_size: whole.split(Split::Valid).len(), ..options() };
-    let found = together(2, |rank, exchange| {
-        let mut stream = stream(&open(&parts, rank), &options, (rank, 2), Some(exchange)).unwrap();
-        (0..5).map(|epoch| pass(&mut stream, Split::Valid, epoch).unwrap().len()).collect::<Vec<_>>()
-    });
-    assert_eq!(found, [vec![1; 5], vec![0; 5]]);
+    for lists in [Lists::Copied, Lists::Divided] {
+        let found = together(2, lists, |rank, exchange| {
+            let mut stream = stream(&open(&parts, rank), &options, (rank, 2), Some(exchange)).unwrap();
+            (0..5).map(|epoch| pass(&mut stream, Split::Valid, epoch).unwrap().len()).collect::<Vec<_>>()
+        });
+        assert_eq!(found, [vec![1; 5], vec![0; 5]], "{lists:?}");
+    }
 }
 
 #[test]
 fn a_rank_that_leaves_is_named_when_a_batch_cannot_be_made_and_not_before() {
     let directory = tempfile::tempdir().unwrap();
     let (_, parts) = divided(directory.path(), ElementType::F32, 2);
-    let found = together(2, |rank, exchange| {
-        let mut stream = stream(&open(&parts, rank), &options(), (rank, 2), Some(exchange)).unwrap();
-        stream.go_to(PassCursor { split: Split::Train, epoch: 0, first: 0, batch: 0 });
-        let (mut taken, mut ended) = (0, None);
-        while ended.is_none() && !(rank == 1 && taken == 2) {
-            match stream.next_batch(&|| false) {
-                Ok(Some(_)) => taken += 1,
-                other => ended = Some(other.map(drop)),
+    for lists in [Lists::Copied, Lists::Divided] {
+        let found = together(2, lists, |rank, exchange| {
+            let mut stream = stream(&open(&parts, rank), &options(), (rank, 2), Some(exchange)).unwrap();
+            stream.go_to(PassCursor { split: Split::Train, epoch: 0, first: 0, batch: 0 });
+            let (mut taken, mut ended) = (0, None);
+            while ended.is_none() && !(rank == 1 && taken == 2) {
+                match stream.next_batch(&|| false) {
+                    Ok(Some(_)) => taken += 1,
+                    other => ended = Some(other.map(drop)),
+                }
             }
+            (taken, ended)
+        });
+        let (taken, ended) = &found[0];
+        assert!(*taken >= 2, "{taken} batches, lists {lists:?}");
+        match ended {
+            Some(Err(RuntimeError::PeerGone(said))) => {
+                assert!(said.contains("rank 1 has left") && said.contains("train batch"), "{said}");
+            }
+            other => panic!("{other:?}, lists {lists:?}"),
         }
-        (taken, ended)
-    });
-    let (taken, ended) = &found[0];
-    assert!(*taken >= 2, "{taken} batches");
-    match ended {
-        Some(Err(RuntimeError::PeerGone(said))) => {
-            assert!(said.contains("rank 1 has left") && said.contains("train batch"), "{said}");
-        }
-        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_slow_link_for_rows_or_for_picks_is_the_bottleneck_that_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_, parts) = divided(directory.path(), ElementType::F32, 2);
+    // A batch has some 100 rows and lists of the other rank.
+    let slow = Some(Link { bytes_per_second: 100_000, burst: 1000 });
+    for links in [[slow, None], [None, slow]] {
+        let told = over_links(2, Lists::Divided, links, |rank, exchange| {
+            let exchange = Arc::new(exchange);
+            let options = LoaderOptions { part: Part { index: rank, of: 2 }, ..options() };
+            let setup = StreamSetup { ranks: Some(Arc::clone(&exchange)), ..StreamSetup::of(Split::Train) };
+            let parts = open(&parts, rank);
+            let mut stream = BatchStream::in_this_process(parts, &options, Backend::Cpu, setup).unwrap();
+            pass(&mut stream, Split::Train, 0).unwrap();
+            exchange.bottleneck(&stream.roles())
+        });
+        assert_eq!(told, ["exchange"; 2], "{links:?}");
     }
 }
 
@@ -175,7 +230,7 @@ fn what_a_divided_table_cannot_do_is_refused_by_name() {
         (LoaderOptions { edge_attr: true, ..options() }, "edge"),
     ];
     for (options, named) in &refused {
-        for said in together(2, |rank, exchange| {
+        for said in together(2, Lists::Copied, |rank, exchange| {
             stream(&open(&parts, rank), options, (rank, 2), Some(exchange)).map(drop).unwrap_err().to_string()
         }) {
             assert!(said.contains(named), "{named}: {said}");
@@ -183,11 +238,38 @@ fn what_a_divided_table_cannot_do_is_refused_by_name() {
     }
     let alone = stream(&open(&parts, 0), &options(), (0, 1), None).map(drop).unwrap_err().to_string();
     assert!(alone.contains("divided among ranks") && alone.contains("part=\"rank\""), "{alone}");
-    let swapped = together(2, |rank, exchange| {
+    let swapped = together(2, Lists::Copied, |rank, exchange| {
         stream(&open(&parts, 1 - rank), &options(), (rank, 2), Some(exchange))
             .map(drop)
             .unwrap_err()
             .to_string()
     });
     assert!(swapped[0].contains("rank 0 of 2 has part 1 of 2"), "{swapped:?}");
+}
+
+#[test]
+fn what_divided_lists_cannot_do_is_refused_by_name_before_any_rank_waits() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_, parts) = divided(directory.path(), ElementType::F32, 2);
+    let refused = [
+        (LoaderOptions { samplers: 2, batch_slots: None, ..options() }, "samplers"),
+        (LoaderOptions { seed_order: AskedOrder::Segments(16), ..options() }, "seed_order"),
+        (LoaderOptions { pad: Pad::Auto, ..options() }, "pad"),
+        (
+            LoaderOptions { sampler_kind: SamplerKind::from_name("ladies").unwrap(), ..options() },
+            "sampler_kind",
+        ),
+    ];
+    for (options, named) in &refused {
+        for said in together(2, Lists::Divided, |rank, exchange| {
+            let opened = stream(&open(&parts, rank), options, (rank, 2), Some(exchange));
+            let first = opened.and_then(|mut stream| {
+                stream.go_to(PassCursor { split: Split::Train, epoch: 0, first: 0, batch: 0 });
+                stream.next_batch(&|| false).map(drop)
+            });
+            first.unwrap_err().to_string()
+        }) {
+            assert!(said.contains(named) && said.contains("divided"), "{named}: {said}");
+        }
+    }
 }

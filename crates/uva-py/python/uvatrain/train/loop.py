@@ -53,15 +53,16 @@ def train(options: Options, ranks: Ranks) -> None:
 def _part(options: Options, ranks: Ranks) -> dict[str, Any]:
     """Keywords for the part of this rank, where the data is parts."""
     if not options.is_parts:
-        if options.remote_cache is not None:
-            raise ValueError("--remote-cache: it is for parts in ranges, and DATA is a whole dataset: leave it out")
+        for name, given in (("--remote-cache", options.remote_cache is not None), ("--graph", options.graph != "copied")):
+            if given:
+                raise ValueError(f"{name}: it is for parts in ranges, and DATA is a whole dataset: leave it out")
         return {}
     if not part_of(options.data, "rank", ranks.rank, ranks.count).is_range:
         raise ValueError(
             f"{options.data}: its parts are datasets of their own, so that ranks have no batches in common: train on them as "
             "examples/python/ddp.py does, or write ranges (`uvatrain partition --layout ranges`)"
         )
-    return {"part": "rank", "remote_cache": options.remote_cache or 0}
+    return {"part": "rank", "graph": options.graph, "remote_cache": options.remote_cache or 0}
 
 
 class _Run:
@@ -99,7 +100,7 @@ class _Run:
     def _agree(self) -> None:
         """That all ranks train the same."""
         options = self._options
-        same = ("epochs", "checkpoint_every", "patience", "keep", "resume")
+        same = ("epochs", "checkpoint_every", "patience", "keep", "resume", "graph")
         self._ranks.agree(
             version=__version__,
             **{f"--{name.replace('_', '-')}": getattr(options, name) for name in same},

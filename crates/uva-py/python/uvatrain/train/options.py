@@ -51,6 +51,7 @@ class Options:
     samplers: int | None
     gather_threads: int | None
     slots: int
+    graph: str
     remote_cache: str | None
     device: str
     timeout: float
@@ -169,6 +170,8 @@ def parse(arguments: list[str] | None) -> Options:
     add("--samplers", None, _count, "threads that sample", metavar="W")
     add("--gather-threads", None, _count, "threads that gather", metavar="T")
     add("--slots", 2, _count, "batches that are prepared or in use at a time")
+    said = "parts in ranges: who has the graph: every rank, or each the lists of its own nodes"
+    add("--graph", "copied", str, said, choices=["copied", "divided"])
     add("--remote-cache", None, str, "parts in ranges: memory for rows of other ranks, such as 1GiB", metavar="SIZE")
     devices = ["auto", "cpu", "cuda"]
     add("--device", "auto", str, "cpu, cuda (each rank its own), or auto; parts in ranges are for the CPU", choices=devices)
