@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The tests that scripts/test.sh leaves out for their time: every way of tests that do the same in many ways, of which
-# scripts/test.sh runs some; tests marked as ignored that can run alone; the fuzzer. Before a release, and before a run on
-# a GPU. Needs what scripts/test.sh needs.
+# scripts/test.sh runs some; tests marked as ignored that can run alone; S3 and `uvatrain fetch`, whose dependencies are many;
+# the fuzzer. Before a release, and before a run on a GPU. Needs what scripts/test.sh needs, and PyPI once for a server of S3.
 #
 #   scripts/measure/long_tests.sh [PATTERN]     only tests whose names match, such as aggregate_gpu
 set -euo pipefail
@@ -14,6 +14,12 @@ cargo test --workspace --test integration --test gpu_processes -- "$@"
 # Of the ignored tests of other programs some are roles that tests start.
 cargo test --workspace --test integration -- --ignored gpu_suite::
 if (($# == 0)); then
+  # Without libtorch's program, as no model is needed to look at what came.
+  moto=$(scripts/setup/moto.sh)
+  UVATRAIN_MOTO_PYTHON=$moto cargo test -p uva-fetch --features s3
+  cargo clippy -p uva-fetch --all-targets --features s3 -- -D warnings
+  cargo clippy -p uvatrain --no-default-features --features object-store --all-targets -- -D warnings
+  cargo test -p uvatrain --no-default-features --features object-store --test integration -- fetch::
   scripts/check/python.sh --profile dev --at-once 2 --quiet
   scripts/check/fuzz.sh
 fi

@@ -28,6 +28,8 @@ mod docs;
 mod dry_run;
 #[cfg(feature = "train")]
 mod faults;
+#[cfg(feature = "object-store")]
+mod fetch;
 #[cfg(feature = "train")]
 mod first_layer;
 mod gpu_slots;

@@ -16,6 +16,8 @@ use std::io;
 use std::path::Path;
 
 use uva_bench::MeasureError;
+#[cfg(feature = "object-store")]
+use uva_fetch::FetchError;
 use uva_graph::GraphError;
 use uva_plan::CacheError;
 use uva_rows::GatherError;
@@ -112,9 +114,13 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<Code> {
         return Some(problem.code);
     }
     if let Some(graph) = error.downcast_ref::<GraphError>() {
-        return Some(match graph {
-            GraphError::Lacking { .. } => Code::Lacking,
-            graph if graph.is_bad_input() => Code::BadInput,
+        return Some(of_graph(graph));
+    }
+    #[cfg(feature = "object-store")]
+    if let Some(fetch) = error.downcast_ref::<FetchError>() {
+        return Some(match fetch {
+            FetchError::Local(graph) => of_graph(graph),
+            fetch if fetch.is_bad_input() => Code::BadInput,
             _ => Code::Failed,
         });
     }
@@ -140,6 +146,14 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<Code> {
     }
     // Sampling goes wrong only where options and graph do not fit each other.
     error.is::<SampleError>().then_some(Code::BadInput)
+}
+
+fn of_graph(error: &GraphError) -> Code {
+    match error {
+        GraphError::Lacking { .. } => Code::Lacking,
+        error if error.is_bad_input() => Code::BadInput,
+        _ => Code::Failed,
+    }
 }
 
 /// Turns the result of a command into an exit code, and prints the error, if any, as one line on stderr.
