@@ -30,18 +30,12 @@ without_libtorch() {
     --no-default-features -- -D warnings
 }
 
-# The tests that are left without libtorch, by the features that the pass before chose for third-party crates.
-tests_without_libtorch() {
-  LIBTORCH=/nonexistent/libtorch cargo clippy --workspace --exclude uva-train --exclude uvatrain-consumer \
-    --no-default-features --test integration -- -D warnings
-}
-
 # The tests of Rust and Python and the kernels' machine code, next to each other: most tests wait for
-# processes. The Python module is built by the tests' profile, whose crates and program are there already.
+# processes. The Python module is that which cargo builds with its tests; scripts/measure/long_tests.sh tests the wheel.
 tests() {
   local target python
   target=$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
-  python="env 'UVATRAIN_PROGRAM=$target/debug/uvatrain' 'UVATRAIN_CUDA_SIM=$target/debug/deps/libcuda_sim.so' scripts/check/python.sh --profile dev --at-once 2 --quiet"
+  python="env 'UVATRAIN_PROGRAM=$target/debug/uvatrain' 'UVATRAIN_CUDA_SIM=$target/debug/deps/libcuda_sim.so' scripts/check/python.sh --module '$target/debug/deps/lib_core.so' --at-once 2 --quiet"
   scripts/check/tests.py \
     --beside "Python module=$python" \
     --beside "kernels compile for every GPU=scripts/check/kernels.py --require"
@@ -54,7 +48,6 @@ step "imports" scripts/check/imports.py
 step "packages" scripts/release/packages.py --unreleased
 step "builds without libtorch" without_libtorch
 step "clippy" cargo clippy --workspace --all-targets -- -D warnings
-step "tests without libtorch" tests_without_libtorch
 step "book" scripts/check/book.sh
 step "real graphs" scripts/setup/datasets.sh
 step "NVRTC" scripts/setup/nvrtc.sh

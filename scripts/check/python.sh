@@ -3,9 +3,12 @@
 # (scripts/check/wheel.py), installed, and tested by pytest with PyTorch, PyG and numpy (scripts/setup/python.sh), examples
 # included. Needs no network once those are in their cache. The wheels of a release are scripts/release/wheels.py's.
 #
-#   scripts/check/python.sh [--wheel FILE | --profile NAME] [--python PYTHON] [--at-once N] [pytest's arguments…]
+#   scripts/check/python.sh [--wheel FILE | --module FILE | --profile NAME] [--python PYTHON] [--at-once N]
+#                           [pytest's arguments…]
 #
 #   --wheel FILE      tests a wheel that is there already
+#   --module FILE     tests a module that cargo has built beside its tests, with the package's files around it: no wheel is
+#                     built, which takes ten minutes of a processor, since it compiles all crates with other features
 #   --profile NAME    builds by that profile of cargo: `dev` takes most crates from where cargo's tests left them
 #   --python PYTHON   tests with the packages of another Python, and builds with its pip; a network may then be needed
 #   --at-once N       N processes of pytest, which share the files among them: most tests wait for other processes
@@ -14,11 +17,12 @@
 set -euo pipefail
 
 checkout=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
-wheel='' python='' profile=release at_once=1
-while [[ ${1:-} == --wheel || ${1:-} == --python || ${1:-} == --profile || ${1:-} == --at-once ]]; do
+wheel='' module='' python='' profile=release at_once=1
+while [[ ${1:-} == --wheel || ${1:-} == --module || ${1:-} == --python || ${1:-} == --profile || ${1:-} == --at-once ]]; do
   [[ -n ${2:-} ]] || { echo "check/python: $1 needs a value" >&2; exit 2; }
   case $1 in
     --wheel) wheel=$(realpath "$2") ;;
+    --module) module=$(realpath "$2") ;;
     --python) python=$2 ;;
     --profile) profile=$2 ;;
     --at-once) at_once=$2 ;;
@@ -47,7 +51,7 @@ elif [[ -z ${UVATRAIN_PROGRAM:-} ]]; then
     "$python" -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
   UVATRAIN_PROGRAM=$target/debug/uvatrain
 fi
-if [[ -z $wheel ]]; then
+if [[ -z $wheel && -z $module ]]; then
   # The first half of `pip install ./crates/uva-py`, whose second half is below: the file in between is what is looked at.
   # Of pip's own output only a failure is of interest, and it says all of it then.
   echo "check/python: building the wheel" >&2
@@ -58,13 +62,19 @@ if [[ -z $wheel ]]; then
     "$python" -m pip wheel --quiet --no-deps "${offline[@]}" --wheel-dir "$work/wheel" "$checkout/crates/uva-py"
   wheel=$(echo "$work"/wheel/uvatrain-*.whl)
 fi
-"$python" "$checkout/scripts/check/wheel.py" "$wheel"
-"$python" -m pip install --quiet --no-deps --no-index --target "$work/site" "$wheel"
+if [[ -n $module ]]; then
+  mkdir "$work/site"
+  cp -r "$checkout/crates/uva-py/python/uvatrain" "$work/site/"
+  cp "$module" "$work/site/uvatrain/_core.abi3.so"
+else
+  "$python" "$checkout/scripts/check/wheel.py" "$wheel"
+  "$python" -m pip install --quiet --no-deps --no-index --target "$work/site" "$wheel"
+  # For tests/test_check_wheel.py to spoil.
+  export UVATRAIN_WHEEL=$wheel
+fi
 
 export UVATRAIN_PROGRAM
 export UVATRAIN=$UVATRAIN_PROGRAM
-# A wheel for tests/test_check_wheel.py to spoil.
-export UVATRAIN_WHEEL=$wheel
 export PYTHONPATH=$work/site
 # Threads that wait for work spin otherwise, and take the cores from the samplers.
 export OMP_WAIT_POLICY=passive

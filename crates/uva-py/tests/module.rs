@@ -1,0 +1,13 @@
+//! The module as cargo builds it beside tests: scripts/test.sh tests it from Python, so it has to be built with them.
+
+use std::path::PathBuf;
+
+#[test]
+fn the_library_that_python_loads_exports_the_modules_beginning() {
+    // The folder of this program has the library, too.
+    let program = std::env::current_exe().unwrap();
+    let library: PathBuf = program.with_file_name("lib_core.so");
+    let bytes = std::fs::read(&library).unwrap_or_else(|error| panic!("{}: {error}", library.display()));
+    let name = b"\0PyInit__core\0";
+    assert!(bytes.windows(name.len()).any(|window| window == name), "{}", library.display());
+}
