@@ -1,5 +1,5 @@
 //! The exchange between ranks over torch.distributed: Python makes the calls (`uvatrain/_exchange.py`), and this is the
-//! contract that the producer knows.
+//! contract that producer and sampler know.
 
 use pyo3::prelude::*;
 use uva_exchange::{Canceller, Cause, Exchange, ExchangeError, Splits};

@@ -534,7 +534,7 @@ impl Source {
         }
         py.detach(|| match self.take() {
             Some(open) => match open.stream.close() {
-                // The producer was told to leave, and could not finish what it was at.
+                // Its roles were told to leave, and could not finish what they were at.
                 Err(_) if !self.exchanges.is_empty() => Ok(()),
                 closed => closed.map_err(|error| self.error(error)),
             },

@@ -305,8 +305,13 @@ def test_torchrun_starts_ranks_anew_and_they_go_on_with_the_same_losses(data: Pa
     assert len(whole) == 40 * 18 and disturbed == whole
 
 
-def test_ranks_that_do_not_fit_each_other_all_say_what_differs(data: Path, tmp_path: Path):
+def test_ranks_that_do_not_fit_each_other_all_say_what_differs(data: Path, uvatrain_program: Path, tmp_path: Path):
+    program(uvatrain_program, tmp_path, f"partition {data} ranges --parts 2 --layout ranges")
     for code, said, complained in [
+        *(
+            (code, "--graph is 'copied' on rank 1 and 'divided' on rank 0", said)
+            for code, _, said in Ranks(2, tmp_path, tmp_path / "ranges", "--graph divided", "--seed 4").end()
+        ),
         *(
             (code, "model's norm is 'layer' on rank 1 and not given on rank 0", said)
             for code, _, said in Ranks(2, tmp_path, data, "--replace", "--norm layer").end()

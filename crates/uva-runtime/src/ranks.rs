@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use uva_exchange::{Book, Exchange};
+use uva_exchange::{Book, Canceller, Exchange};
 use uva_graph::Dataset;
 use uva_options::OptionError;
 use uva_rows::RemoteCounts;
@@ -19,9 +19,9 @@ use crate::seed_order::AskedOrder;
 
 /// The exchanges with them, of which the producer takes one and the sampler the other, and word of a rank that has left.
 pub struct Ranks {
-    rows: Link,
+    rows: RankExchange,
     /// Where the lists are divided too.
-    lists: Option<Link>,
+    lists: Option<RankExchange>,
     /// Bytes for copies of rows of others.
     cache_bytes: u64,
     /// The ids of these, once they are chosen.
@@ -31,14 +31,16 @@ pub struct Ranks {
 }
 
 /// One exchange, for a role of this rank.
-pub(crate) struct Link {
+pub(crate) struct RankExchange {
     exchange: Mutex<Option<Box<dyn Exchange>>>,
+    canceller: Canceller,
     left: OnceLock<String>,
 }
 
-impl Link {
+impl RankExchange {
     fn over(exchange: Box<dyn Exchange>) -> Self {
-        Self { exchange: Mutex::new(Some(exchange)), left: OnceLock::new() }
+        let canceller = exchange.canceller();
+        Self { exchange: Mutex::new(Some(exchange)), canceller, left: OnceLock::new() }
     }
 
     /// The exchange, for one taker.
@@ -54,6 +56,11 @@ impl Link {
     /// Gives it back, for the next taker.
     pub fn put_back(&self, exchange: Box<dyn Exchange>) {
         *lock(&self.exchange) = Some(exchange);
+    }
+
+    /// Ends it on all ranks, since this one has failed: without this the others would find that it has left.
+    pub fn cancel(&self) {
+        self.canceller.cancel();
     }
 
     /// Notes which rank has left, in words. From then on no batch comes that needs this exchange.
@@ -72,7 +79,7 @@ impl Ranks {
     /// Over this exchange of rows.
     pub fn new(exchange: Box<dyn Exchange>) -> Self {
         Self {
-            rows: Link::over(exchange),
+            rows: RankExchange::over(exchange),
             lists: None,
             cache_bytes: 0,
             kept: OnceLock::new(),
@@ -92,7 +99,7 @@ impl Ranks {
     /// others. Every rank of a group does so, or none does.
     #[must_use]
     pub fn with_lists(self, exchange: Box<dyn Exchange>) -> Self {
-        Self { lists: Some(Link::over(exchange)), ..self }
+        Self { lists: Some(RankExchange::over(exchange)), ..self }
     }
 
     /// Where rows came from so far, and what that took.
@@ -114,11 +121,16 @@ impl Ranks {
             "sampler" => (lock(&self.list_counts).waited, roles.sampler.working_s),
             _ => return busiest,
         };
-        if 2.0 * waited.as_secs_f64() > working_s { "exchange" } else { busiest }
+        let mostly = working_s > 0.0 && 2.0 * waited.as_secs_f64() > working_s;
+        if mostly { "exchange" } else { busiest }
     }
 
     pub(crate) fn shared_counts(&self) -> Arc<Mutex<RemoteCounts>> {
         Arc::clone(&self.row_counts)
+    }
+
+    pub(crate) fn shared_list_counts(&self) -> Arc<Mutex<ListCounts>> {
+        Arc::clone(&self.list_counts)
     }
 
     /// Bytes for copies of rows of others.
@@ -137,18 +149,17 @@ impl Ranks {
     }
 
     /// The exchange of rows.
-    pub(crate) fn rows(&self) -> &Link {
+    pub(crate) fn rows(&self) -> &RankExchange {
         &self.rows
     }
 
     /// The exchange of picks from lists; `None` where each rank draws from all lists.
-    pub(crate) fn lists(&self) -> Option<&Link> {
+    pub(crate) fn lists(&self) -> Option<&RankExchange> {
         self.lists.as_ref()
     }
 
     /// The lists of `dataset` that the ranks hold between them, over `exchange`, which is that of lists.
     pub(crate) fn divided<'e>(
-        &self,
         dataset: &Dataset,
         exchange: Box<dyn Exchange + 'e>,
     ) -> Result<Divided<'e>, RuntimeError> {
@@ -156,7 +167,7 @@ impl Ranks {
             RuntimeError::Failed("the dataset has all rows: there is no exchange".to_owned())
         })?;
         let book = Book::new(own.boundaries()).map_err(|error| RuntimeError::Failed(error.to_string()))?;
-        Ok(Divided::new(book, exchange)?.telling(Arc::clone(&self.list_counts)))
+        Ok(Divided::new(book, exchange)?)
     }
 
     /// Refuses what reads lists of all nodes, where each rank reads those of its own.

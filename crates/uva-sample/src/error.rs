@@ -74,6 +74,16 @@ pub enum SampleError {
     /// The exchange with the ranks that hold the other lists has failed.
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
+    /// Another rank that holds lists of the graph samples in another way. This rank ends the exchange.
+    #[error("rank {rank}: rank {peer} does not agree about lists of neighbours: {reason}")]
+    Disagreement {
+        /// The rank that found it.
+        rank: usize,
+        /// The rank that does not agree.
+        peer: usize,
+        /// What differs, and what should be.
+        reason: &'static str,
+    },
     /// The number of layers in the provided memory is not that of the fanouts.
     #[error("the batch memory has {given} layers, but there are {expected} fanouts")]
     LayerMismatch {

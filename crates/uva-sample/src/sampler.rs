@@ -7,7 +7,8 @@ use crate::{BatchCounts, BatchKey, BatchMut, InvalidOption, MiniBatch, SampleErr
 /// Makes mini-batches. A batch is a function of the graph, the options and its [`BatchKey`] alone, independent of
 /// earlier batches. Samplers share nothing: make one per thread.
 ///
-/// A sampler allocates when it is made ([`sampler`](crate::sampler())) and not afterwards.
+/// A sampler allocates when it is made ([`sampler`](crate::sampler())) and not afterwards, and stays usable after an error.
+/// One of lists that ranks hold between them ([`Divided`](crate::Divided)) does neither.
 pub trait BatchSampler: Send {
     /// The sampler's options.
     fn options(&self) -> &SamplerOptions;
@@ -18,7 +19,7 @@ pub trait BatchSampler: Send {
     ///
     /// # Errors
     /// [`SampleError::BatchTooLarge`] if `out` is too short for the batch, and a precise error for invalid seeds or an
-    /// invalid graph. The content of `out` is unspecified then, and the sampler stays usable.
+    /// invalid graph. The content of `out` is unspecified then.
     fn sample(
         &mut self,
         key: BatchKey,

@@ -1,7 +1,7 @@
-"""Bytes exchanged between the ranks of torch.distributed: what feature rows of other ranks come by.
+"""Bytes exchanged between the ranks of torch.distributed: what feature rows and picks of other ranks come by.
 
-The producer's thread makes the calls, through the core. Each is an all-to-all of a process group of its own (gloo), so that
-it mixes with none of the training's.
+The producer's thread makes the calls for rows and the sampler's those for picks, through the core. Each is an all-to-all of a
+process group of the exchange's own (gloo), so that it mixes with none of the training's.
 """
 
 from __future__ import annotations
@@ -39,29 +39,34 @@ class PatientStore:
 
     def __init__(self, store: Any) -> None:
         self._store = store
-        self._questions: queue.SimpleQueue[tuple[Callable[[Any], Any], Future[Any]]] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._questions: queue.SimpleQueue[tuple[Callable[[Any], Any], Future[Any]] | None] = queue.SimpleQueue()
+        self._is_silent = False
+        # The interpreter does not wait for it when it ends. It begins here, since none can begin then.
+        threading.Thread(target=self._answer, daemon=True).start()
 
     def begin(self, question: Callable[[Any], _Answer]) -> Future[_Answer]:
         """Asks, and waits for nothing. The answers come in the order of the questions."""
-        if self._thread is None:
-            # The interpreter does not wait for it when it ends.
-            self._thread = threading.Thread(target=self._answer, daemon=True)
-            self._thread.start()
         answer: Future[_Answer] = Future()
         self._questions.put((question, answer))
         return answer
 
-    def ask(self, question: Callable[[Any], _Answer], seconds: float = _PATIENCE) -> _Answer:
-        """Asks, and waits for the answer. RuntimeError where the store is gone, or says nothing for so many seconds."""
+    def ask(self, question: Callable[[Any], _Answer]) -> _Answer:
+        """Asks, and waits for the answer. RuntimeError where the store is gone, or has once said nothing for 3 s."""
+        if self._is_silent:
+            raise RuntimeError("the group's store does not answer")
         try:
-            return self.begin(question).result(seconds)
+            return self.begin(question).result(_PATIENCE)
         except TimeoutError:
+            self._is_silent = True
             raise RuntimeError("the group's store does not answer") from None
 
+    def end(self) -> None:
+        """Asks no more."""
+        self._questions.put(None)
+
     def _answer(self) -> None:
-        while True:
-            question, answer = self._questions.get()
+        while (asked := self._questions.get()) is not None:
+            question, answer = asked
             try:
                 answer.set_result(question(self._store))
             except Exception as error:
@@ -221,3 +226,4 @@ class Exchange:
         # Where the store is gone, so is the group.
         with contextlib.suppress(RuntimeError):
             self._store.ask(lambda store: store.set(f"ended/{self.rank}", f"{cause} {self._calls}"))
+        self._store.end()

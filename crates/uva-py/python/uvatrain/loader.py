@@ -392,8 +392,9 @@ class Loader(Batches[_Item]):
         ranks divide the batches of the whole graph, and get the rows that others have from them (docs/distributed.md).
     graph: with parts in ranges, who has the graph. "copied": every rank, and samples by itself. "divided": a rank has the lists
         of its own nodes alone in memory, and draws from them for the others, hop by hop. Batches are the same. It is for graphs
-        that are too large for each machine, and for neighbor, labor and weighted sampling. Give the same on every rank.
-    exchange_timeout: seconds after which a rank that gives no rows is given up, with parts in ranges.
+        that are too large for each machine, and for neighbor, labor and weighted sampling. Give the same on every rank, and the
+        same seed and options of sampling.
+    exchange_timeout: seconds after which a rank that gives no rows or picks is given up, with parts in ranges.
     remote_cache: bytes, or a size such as "1GiB", for copies of the rows of other ranks that are read most, with parts in
         ranges. They are found by sampling one epoch beforehand. Give the same on every rank.
     host_cache: memory in front of a feature table that is read from disk (`features="disk"`): bytes, a size such as "8GiB", or

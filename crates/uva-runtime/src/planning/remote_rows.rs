@@ -9,7 +9,7 @@ use super::measure::workload;
 use crate::cache::SampledGraph;
 use crate::order_making::epoch_order;
 use crate::plan::RunPlan;
-use crate::ranks::{Link, Ranks};
+use crate::ranks::{RankExchange, Ranks};
 use crate::{LoaderOptions, RuntimeError};
 
 /// The rows of other ranks that the most batches of the first training epoch read: as many as the cache of these ranks holds
@@ -32,24 +32,19 @@ pub(crate) fn remote_rows(
     let room = ranks.cache_bytes().saturating_sub(map_bytes(dataset.nodes())) / row_bytes;
     let hotness = match ranks.lists() {
         None => count(&workload(dataset, &plan.options)?, 0..1)?,
-        Some(link) => of_own_batches(dataset, plan, ranks, link)?,
+        Some(link) => of_own_batches(dataset, plan, link)?,
     };
     let others = rank_rows(&hotness).into_iter().filter(|&node| !range.contains(&u64::from(node)));
     Ok(others.take(room as usize).map(i64::from).collect())
 }
 
 /// How many of this rank's batches of the first training epoch read each row. All ranks have as many of them.
-fn of_own_batches(
-    dataset: &Dataset,
-    plan: &RunPlan,
-    ranks: &Ranks,
-    link: &Link,
-) -> Result<Hotness, RuntimeError> {
+fn of_own_batches(dataset: &Dataset, plan: &RunPlan, link: &RankExchange) -> Result<Hotness, RuntimeError> {
     let options: &LoaderOptions = &plan.options;
     let mut exchange = link.take()?;
     let mut hotness = Hotness { feature_reads: vec![0; dataset.nodes()], ..Hotness::default() };
     {
-        let divided = ranks.divided(dataset, Box::new(&mut *exchange))?;
+        let divided = Ranks::divided(dataset, Box::new(&mut *exchange))?;
         let graph = SampledGraph::new(dataset, None)?;
         let mut sampler = divided_sampler(graph.view(), &options.sampling(), divided)?;
         let mut order = epoch_order(dataset, options, Split::Train)?;

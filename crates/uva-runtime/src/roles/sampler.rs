@@ -83,14 +83,14 @@ impl SamplerRole<'_> {
                 Engine::on_gpu(&at, &graph, &plan.options, plan.layout.bounds(), &plan.caches)?
             }
             (_, _, Some((ranks, link))) => {
-                let lists = ranks.divided(self.dataset, link.take()?)?;
+                let lists = Ranks::divided(self.dataset, link.take()?)?.telling(ranks.shared_list_counts());
                 Engine::on_divided(self.dataset, &graph, &plan.options, lists)?
             }
             _ => Engine::on_host(self.dataset, &graph, &plan.options, &plan.caches)?,
         };
         let on_device = self.on_device.clone();
         let mut sampling = Sampling::new(self.dataset, plan, &graph, engine, on_device)?;
-        self.hand_over(clock, &mut |key, slot, payload| match among {
+        let ended = self.hand_over(clock, &mut |key, slot, payload| match among {
             // The batch cannot be made, and none that comes behind it.
             Some((_, link)) if link.left().is_some() => Ok(skipped()),
             Some((_, link)) => match sampling.sample_or_serve(key, slot, payload) {
@@ -101,7 +101,13 @@ impl SamplerRole<'_> {
                 sampled => sampled,
             },
             None => sampling.sample_or_serve(key, slot, payload),
-        })
+        });
+        let is_failure =
+            |error: &RuntimeError| !matches!(error, RuntimeError::PeerGone(_) | RuntimeError::Interrupted(_));
+        if let (Some((_, link)), true) = (among, ended.as_ref().is_err_and(is_failure)) {
+            link.cancel();
+        }
+        ended
     }
 
     /// Makes its batches one after the other.

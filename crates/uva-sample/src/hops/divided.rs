@@ -6,40 +6,40 @@
 //!
 //! | message | int64 words |
 //! |---|---|
-//! | what a rank asks for | split, epoch and batch, then the nodes; none at all for no nodes |
+//! | what a rank asks for | a word of the hop and the options, split, epoch and batch, then the nodes; none at all for no nodes |
 //! | what it gets | the nodes picked, list after list; the same of edge ids, if requested; the number of picks of each list |
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use uva_exchange::{Book, Cause, Exchange, ExchangeError, Splits};
-use uva_graph::Split;
+use uva_exchange::{Book, Exchange, Splits};
+use uva_graph::{Split, mix};
 
 use super::drawing::{Drawing, reads_of};
 use super::list::{Hop, NodeId};
 use super::picks::{Picks, Sampled};
-use super::sink::{BlockTarget, Target, Untaken};
+use super::sink::{BlockTarget, TakeError, Target};
 use crate::options::GROUP_PICKS;
-use crate::{BatchKey, InvalidOption, ListReads, SampleError, SamplerKind, SamplerOptions};
+use crate::{BatchKey, GraphView, InvalidOption, ListReads, SampleError, SamplerKind, SamplerOptions};
 
-/// Words of the key before the nodes that a rank asks for.
-const KEY_WORDS: usize = 3;
+/// Words before the nodes that a rank asks for.
+const KEY_WORDS: usize = 4;
 /// Bytes of a word.
 const WORD: usize = size_of::<i64>();
 
 /// The lists of a graph whose nodes a [`Book`] divides among ranks, as one of them sees it.
 ///
-/// The rank has the bounds of all lists (`indptr`), and of their entries it reads those of its own nodes only. All ranks
-/// [sample](crate::BatchSampler::sample) or [serve](crate::BatchSampler::serve) equally often. An error on one ends the
-/// exchange for all.
+/// The rank has the bounds of all lists (`indptr`), and of their entries it reads those of its own nodes only. All ranks have
+/// the same options, and [sample](crate::BatchSampler::sample) or [serve](crate::BatchSampler::serve) equally often. Any error
+/// is final, on this rank and all others. Messages take memory that grows to the size of the largest hop.
 pub struct Divided<'e> {
     book: Book,
     exchange: Box<dyn Exchange + 'e>,
     counts: ListCounts,
     /// A copy of the counts after each hop, for another thread.
     told: Option<Arc<Mutex<ListCounts>>>,
-    hop: Asked,
+    hop: HopMessages,
 }
 
 /// What a rank did for batches over divided lists.
@@ -61,7 +61,7 @@ pub struct ListCounts {
 
 /// Memory of a hop, kept for the next.
 #[derive(Default)]
-struct Asked {
+struct HopMessages {
     /// The nodes that this rank asks each rank for, itself among them.
     nodes: Vec<Vec<i64>>,
     /// What it asks of others, as it is sent.
@@ -97,7 +97,7 @@ impl<'e> Divided<'e> {
         if parts != ranks {
             return Err(InvalidOption::Parts { parts, ranks }.into());
         }
-        let hop = Asked { nodes: vec![Vec::new(); ranks], ..Asked::default() };
+        let hop = HopMessages { nodes: vec![Vec::new(); ranks], ..HopMessages::default() };
         Ok(Self { book, exchange, counts: ListCounts::default(), told: None, hop })
     }
 
@@ -157,14 +157,15 @@ impl<'e> Divided<'e> {
     ) -> Sampled {
         let began = Instant::now();
         let Self { book, exchange, counts, told, hop } = self;
-        let Asked { nodes, questions, received, given, edge_ids, picks, answers, bounds, .. } = hop;
+        let HopMessages { nodes, questions, received, given, edge_ids, picks, answers, bounds, .. } = hop;
         let (own, ranks) = (exchange.rank(), book.parts());
+        let word = hop_word(&drawing.options, &drawing.graph, layer);
 
         questions.clear();
         let mut question_bytes = vec![0; ranks];
         for (rank, nodes) in nodes.iter().enumerate() {
             if rank != own && !nodes.is_empty() {
-                questions.extend(key.iter().flat_map(|key| key_words(*key)));
+                questions.extend(key.iter().flat_map(|key| key_words(word, *key)));
                 questions.extend_from_slice(nodes);
                 question_bytes[rank] = (KEY_WORDS + nodes.len()) * WORD;
                 counts.remote_lists += nodes.len() as u64;
@@ -178,8 +179,8 @@ impl<'e> Divided<'e> {
         for (rank, &bytes) in asked_bytes.iter().enumerate().filter(|(_, bytes)| **bytes > 0) {
             let question;
             (question, rest) = rest.split_at(bytes / WORD);
-            let (key, nodes) =
-                question_of(question, book.range(own)).ok_or_else(|| disagreed(&**exchange, rank))?;
+            let (key, nodes) = question_of(question, word, book.range(own))
+                .map_err(|reason| disagreed(own, rank, reason))?;
             counts.given_lists += nodes.len() as u64;
             drawn_for.push((rank, key, nodes));
         }
@@ -239,21 +240,21 @@ impl<'e> Divided<'e> {
         let Self {
             book,
             exchange,
-            hop: Asked { nodes: asked, answers, bounds, ids, ordered_edge_ids, .. },
+            hop: HopMessages { nodes: asked, answers, bounds, ids, ordered_edge_ids, .. },
             ..
         } = self;
-        let with_edge_ids = drawing.options.edge_ids;
+        let (own, with_edge_ids) = (exchange.rank(), drawing.options.edge_ids);
         let mut from = Vec::with_capacity(bounds.len());
         for (rank, (range, nodes)) in bounds.iter().zip(asked).enumerate() {
             let answer = Answer::new(&answers[range.clone()], nodes.len(), with_edge_ids);
-            from.push(answer.ok_or_else(|| disagreed(&**exchange, rank))?);
+            from.push(answer.ok_or_else(|| disagreed(own, rank, NO_ANSWER))?);
         }
         ids.clear();
         ordered_edge_ids.clear();
         let mut reads = ListReads::default();
         for &node in nodes {
             let rank = owner(book, node);
-            let (picked, edge_ids) = from[rank].next().ok_or_else(|| disagreed(&**exchange, rank))?;
+            let (picked, edge_ids) = from[rank].next().ok_or_else(|| disagreed(own, rank, NO_ANSWER))?;
             let (_, degree) = hop.place_of_list(node as usize)?;
             reads +=
                 reads_of::<P>(&drawing.graph, &drawing.options, hop.fanout, node, (degree, picked.len()));
@@ -261,14 +262,14 @@ impl<'e> Divided<'e> {
             ids.extend_from_slice(picked);
             ordered_edge_ids.extend_from_slice(edge_ids);
         }
+        if let Some(rank) = from.iter().position(|answer| !answer.is_used_up()) {
+            return Err(disagreed(own, rank, NO_ANSWER));
+        }
         for (number, ids) in ids.chunks(GROUP_PICKS).enumerate() {
             let edge_ids = ordered_edge_ids.iter().skip(number * GROUP_PICKS).copied();
             block.take(hop.batch, ids, edge_ids).map_err(|error| match error {
-                Untaken::NotANode { at } => {
-                    let (position, nodes) = (number * GROUP_PICKS + at, book.rows() as usize);
-                    SampleError::InvalidNeighbor { position, neighbor: ids[at], nodes }
-                }
-                Untaken::NoRoom(error) => error,
+                TakeError::NotANode { .. } => disagreed(own, own, "a pick is no node of the graph"),
+                TakeError::NoRoom(error) => error,
             })?;
         }
         Ok(reads)
@@ -301,6 +302,11 @@ impl<'a> Answer<'a> {
         (edge_ids, self.edge_ids) = self.edge_ids.split_at(picks.min(self.edge_ids.len()));
         Some((ids, edge_ids))
     }
+
+    /// Whether all of it was handed out.
+    fn is_used_up(&self) -> bool {
+        self.ids.is_empty() && self.edge_ids.is_empty() && self.picks.len() == 0
+    }
 }
 
 /// Gives each rank its bytes of `send`, whatever they expect, and gets what they give. Returns how many bytes each gave.
@@ -313,7 +319,7 @@ fn passed(
     let lengths: Vec<u64> = splits.iter().map(|bytes| *bytes as u64).collect();
     let gets: Vec<usize> = exchange.counts(&lengths)?.into_iter().map(|bytes| bytes as usize).collect();
     if let Some(rank) = gets.iter().position(|bytes| !bytes.is_multiple_of(WORD)) {
-        return Err(disagreed(exchange, rank));
+        return Err(disagreed(exchange.rank(), rank, NO_ANSWER));
     }
     received.clear();
     received.resize(gets.iter().sum::<usize>() / WORD, 0);
@@ -334,27 +340,45 @@ fn message_bytes(splits: [&[usize]; 2]) -> u64 {
     splits.iter().map(|splits| (splits.iter().sum::<usize>() + lengths) as u64).sum()
 }
 
-fn key_words(key: BatchKey) -> [i64; KEY_WORDS] {
-    [key.split as i64, i64::from(key.epoch), i64::from(key.batch)]
+/// A word that ranks have in common if they sample by the same options in the same graph, and are at the same hop.
+fn hop_word(options: &SamplerOptions, graph: &GraphView<'_>, layer: usize) -> i64 {
+    let SamplerOptions { kind, fanouts, replace, seed, batch_dependency, edge_ids, .. } = options;
+    let name = kind.name().bytes().map(u64::from);
+    let fanouts = fanouts.iter().map(|fanout| i64::from(*fanout).cast_unsigned());
+    let sizes = [graph.csc.nodes() as u64, graph.csc.edges() as u64, layer as u64];
+    let flags = [u64::from(*replace), u64::from(*edge_ids), u64::from(*batch_dependency), *seed];
+    let all = name.chain(fanouts).chain(flags).chain(sizes);
+    all.fold(0_u64, |word, value| mix(word.wrapping_add(value).wrapping_add(1))).cast_signed()
 }
 
-/// The batch and the nodes of a rank's question to the owner of the nodes `own`. `None` where it is none.
-fn question_of(words: &[i64], own: Range<u64>) -> Option<(BatchKey, &[i64])> {
-    let (&[split, epoch, batch], nodes) = words.split_first_chunk()?;
-    let split = Split::ALL.into_iter().find(|known| *known as i64 == split)?;
-    let key = BatchKey { split, epoch: epoch.try_into().ok()?, batch: batch.try_into().ok()? };
-    let is_own = |node: &i64| u64::try_from(*node).is_ok_and(|node| own.contains(&node));
-    nodes.iter().all(is_own).then_some((key, nodes))
+fn key_words(word: i64, key: BatchKey) -> [i64; KEY_WORDS] {
+    [word, key.split as i64, i64::from(key.epoch), i64::from(key.batch)]
 }
 
-/// The error where a rank's message is not one of this exchange.
-fn disagreed(exchange: &dyn Exchange, peer: usize) -> SampleError {
-    ExchangeError::Peer {
-        rank: exchange.rank(),
-        call: 0,
-        peer,
-        cause: Cause::Disagreed,
-        detail: ": its message about lists of neighbours is none of this graph's".to_owned(),
+/// The batch and the nodes of a rank's question to the owner of the nodes `own`, in the hop of `word`.
+///
+/// # Errors
+/// Why it is none.
+fn question_of(words: &[i64], word: i64, own: Range<u64>) -> Result<(BatchKey, &[i64]), &'static str> {
+    let Some((&[given, split, epoch, batch], nodes)) = words.split_first_chunk::<KEY_WORDS>() else {
+        return Err(NO_QUESTION);
+    };
+    if given != word {
+        return Err(
+            "it samples another graph, by other options, or is at another hop: fanouts, seed, sampler_kind, replace, \
+             batch_dependency and edge_ids have to be the same on all ranks",
+        );
     }
-    .into()
+    let split = Split::ALL.into_iter().find(|known| *known as i64 == split).ok_or(NO_QUESTION)?;
+    let number = |word: i64| u32::try_from(word).map_err(|_| NO_QUESTION);
+    let key = BatchKey { split, epoch: number(epoch)?, batch: number(batch)? };
+    let is_own = |node: &i64| u64::try_from(*node).is_ok_and(|node| own.contains(&node));
+    if nodes.iter().all(is_own) { Ok((key, nodes)) } else { Err(NO_QUESTION) }
+}
+
+const NO_QUESTION: &str = "it asks for picks of nodes that are not this rank's";
+const NO_ANSWER: &str = "its answer has not as many picks as it says";
+
+fn disagreed(rank: usize, peer: usize, reason: &'static str) -> SampleError {
+    SampleError::Disagreement { rank, peer, reason }
 }

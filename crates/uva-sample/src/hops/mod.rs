@@ -227,7 +227,9 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
             if total > room {
                 return Err(too_many.clone());
             }
-            offsets.by_ref().take(1).for_each(|offset| *offset = total as i32);
+            if let Some(offset) = offsets.next() {
+                *offset = total as i32;
+            }
             Ok(())
         };
         let new_nodes = &known[new.clone()];

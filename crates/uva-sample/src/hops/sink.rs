@@ -117,12 +117,20 @@ impl Sink<'_> {
                 }
                 let edge_ids = positions.iter().map(|&position| position as i64);
                 block.take(hop.batch, ids, edge_ids).map_err(|error| match error {
-                    Untaken::NotANode { at } => hop.no_node(positions[at]),
-                    Untaken::NoRoom(error) => error,
+                    TakeError::NotANode { at } => hop.no_node(positions[at]),
+                    TakeError::NoRoom(error) => error,
                 })
             }
             Target::Rank { ids, edge_ids } => {
-                ids.extend(positions.iter().map(|&position| hop.indices[position].widen()));
+                let nodes = hop.indptr.len().saturating_sub(1) as u64;
+                for &position in positions {
+                    let id = hop.indices[position].widen();
+                    // Here the file is known that has it. A negative id exceeds any number of nodes.
+                    if id.cast_unsigned() >= nodes {
+                        return Err(hop.no_node(position));
+                    }
+                    ids.push(id);
+                }
                 if let Some(edge_ids) = edge_ids {
                     edge_ids.extend(positions.iter().map(|&position| position as i64));
                 }
@@ -133,7 +141,7 @@ impl Sink<'_> {
 }
 
 /// Why picks were not taken.
-pub(super) enum Untaken {
+pub(super) enum TakeError {
     /// The pick at that place is no node.
     NotANode { at: usize },
     /// There are too many nodes.
@@ -147,7 +155,7 @@ impl BlockTarget<'_> {
         key: BatchKey,
         ids: &[i64],
         edge_ids: impl Iterator<Item = i64>,
-    ) -> Result<(), Untaken> {
+    ) -> Result<(), TakeError> {
         let block = *self.edges..*self.edges + ids.len();
         if let Some(to) = self.edge_ids.get_mut(block.clone()) {
             to.iter_mut().zip(edge_ids).for_each(|(to, edge_id)| *to = edge_id);
@@ -156,10 +164,10 @@ impl BlockTarget<'_> {
         let locals = &mut self.indices[block];
         match self.local_ids.relabel(ids, self.first, self.fresh, self.found, locals) {
             Ok(()) => Ok(()),
-            Err(RelabelError::NotANode { at }) => Err(Untaken::NotANode { at }),
+            Err(RelabelError::NotANode { at }) => Err(TakeError::NotANode { at }),
             Err(RelabelError::NoRoom) => {
                 let (what, capacity) = (Capacity::Nodes, self.nodes_room);
-                Err(Untaken::NoRoom(SampleError::BatchTooLarge { key, what, capacity }))
+                Err(TakeError::NoRoom(SampleError::BatchTooLarge { key, what, capacity }))
             }
         }
     }

@@ -27,8 +27,8 @@ pub fn sampler<'g>(
 /// The sampler of one of several ranks that hold the lists of `graph` between them. Its batches are those of
 /// [`sampler`](sampler()).
 ///
-/// The graph is in the dataset's order ([`GraphView::home`] is none). Of `indices` and weights, only the entries of the
-/// rank's own lists are read.
+/// Of `indices` and weights, only the entries of the rank's own lists are read. The ranks' parts are ranges of the graph's own
+/// ids.
 ///
 /// # Errors
 /// As [`sampler`](sampler()). [`InvalidOption::DividedLists`] for a kind that does not pick list by list,
@@ -39,6 +39,7 @@ pub fn divided_sampler<'g>(
     divided: Divided<'g>,
 ) -> Result<Box<dyn BatchSampler + 'g>, SampleError> {
     options.check(&graph.csc)?;
+    graph.check_home()?;
     divided.check(options, graph.csc.nodes())?;
     table::make(graph, options, Some(divided))
 }

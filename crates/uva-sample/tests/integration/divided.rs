@@ -239,3 +239,53 @@ fn what_does_not_fit_divided_lists_is_refused_with_the_reason() {
     let error = Divided::new(book(2), Box::new(Single::default())).err().unwrap();
     assert_eq!(error, InvalidOption::Parts { parts: 2, ranks: 1 }.into());
 }
+
+#[test]
+fn ranks_that_sample_by_other_options_find_it_at_once_and_draw_nothing_for_each_other() {
+    let graph = graph(6);
+    let book = book(2);
+    let usual = SamplerOptions { fanouts: vec![4, 4], ..SamplerOptions::default() };
+    for other in [
+        SamplerOptions { seed: 1, ..usual.clone() },
+        SamplerOptions { fanouts: vec![4, 5], ..usual.clone() },
+        SamplerOptions { replace: true, ..usual.clone() },
+        SamplerOptions { kind: SamplerKind::LABOR, ..usual.clone() },
+        SamplerOptions { batch_dependency: 2, ..usual.clone() },
+        SamplerOptions { edge_ids: true, ..usual.clone() },
+    ] {
+        let said = in_threads(group(2), |rank, exchange| {
+            let divided = Divided::new(book.clone(), exchange).unwrap();
+            let options = if rank == 0 { &usual } else { &other };
+            let mut sampler = divided_sampler(graph.view(), options, divided).unwrap();
+            let mut room = graph.room_for(BATCH, options);
+            content(&mut *sampler, &mut room, 0).unwrap_err().to_string()
+        });
+        let found = said.iter().filter(|said| said.contains("have to be the same on all ranks")).count();
+        let told = said.iter().filter(|said| said.contains("cancelled the exchange")).count();
+        assert!(found >= 1 && found + told == 2, "{other:?}: {said:?}");
+    }
+}
+
+#[test]
+fn an_entry_that_is_no_node_is_told_by_its_place_on_the_rank_that_has_it() {
+    let mut graph = graph(8);
+    // The last node with a list, which the second rank owns.
+    let node = (0..NODES).rev().find(|&node| graph.indptr[node] < graph.indptr[node + 1]).unwrap();
+    let place = graph.indptr[node] as usize;
+    let Ids::I64(ids) = &mut graph.indices else { panic!("narrow ids") };
+    ids[place..].fill(-5);
+    let options = SamplerOptions { fanouts: vec![-1], ..SamplerOptions::default() };
+    let book = book(2);
+    let errors = in_threads(group(2), |rank, exchange| {
+        let divided = Divided::new(book.clone(), exchange).unwrap();
+        let mut sampler = divided_sampler(graph.view(), &options, divided).unwrap();
+        let mut room = graph.room_for(BATCH, &options);
+        match rank {
+            0 => sampler.sample_into(key(0), &[node as i64], &mut room).map(drop).unwrap_err(),
+            _ => sampler.serve().unwrap_err(),
+        }
+    });
+    assert_eq!(errors[1], SampleError::InvalidNeighbor { position: place, neighbor: -5, nodes: NODES });
+    let SampleError::Exchange(error) = &errors[0] else { panic!("{}", errors[0]) };
+    assert_eq!((error.culprit(), error.cause()), (Some(1), Some(Cause::Cancelled)), "{error}");
+}

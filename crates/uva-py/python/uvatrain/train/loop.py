@@ -62,6 +62,9 @@ def _part(options: Options, ranks: Ranks) -> dict[str, Any]:
             f"{options.data}: its parts are datasets of their own, so that ranks have no batches in common: train on them as "
             "examples/python/ddp.py does, or write ranges (`uvatrain partition --layout ranges`)"
         )
+    # Ranks that differ in these would wait for each other before they could compare the rest.
+    loading = {"graph": options.graph, "remote_cache": options.remote_cache, **options.of_loader()}
+    ranks.agree(**{f"--{name.replace('_', '-')}": value for name, value in loading.items()})
     return {"part": "rank", "graph": options.graph, "remote_cache": options.remote_cache or 0}
 
 
@@ -100,7 +103,7 @@ class _Run:
     def _agree(self) -> None:
         """That all ranks train the same."""
         options = self._options
-        same = ("epochs", "checkpoint_every", "patience", "keep", "resume", "graph")
+        same = ("epochs", "checkpoint_every", "patience", "keep", "resume")
         self._ranks.agree(
             version=__version__,
             **{f"--{name.replace('_', '-')}": getattr(options, name) for name in same},

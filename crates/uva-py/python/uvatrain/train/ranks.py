@@ -182,6 +182,7 @@ class Ranks:
             names, until = [f"left/{rank}" for rank in range(self.count)], time.monotonic() + _PATIENCE
             while not self._failures.ask(lambda store: store.check(names)) and time.monotonic() < until:
                 time.sleep(_LOOK)
+        self._failures.end()
         dist.destroy_process_group()
 
 
