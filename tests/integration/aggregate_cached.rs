@@ -168,11 +168,12 @@ fn what_cannot_be_continued_is_refused_by_name_and_its_memory_is_listed() {
     for policy in ["fifo", "sieve"] {
         on_gpu(temp.path(), "x.jsonl", &format!("{options} --aggregate host --cache-policy {policy}"))
             .run()
-            .refuses(2, &["--cache-policy", policy, "--cache-policy presample", "--aggregate device"]);
+            .refuses(2, &["--cache-policy", policy, "--cache-policy presample", "--gather zero-copy"]);
     }
-    on_gpu(temp.path(), "x.jsonl", &format!("{options} --aggregate off"))
+    let split = options.replace("dma", "split");
+    on_gpu(temp.path(), "x.jsonl", &format!("{split} --aggregate off"))
         .run()
-        .refuses(2, &["--gpu-cache", "--gather dma", "--gather zero-copy"]);
+        .refuses(2, &["--gpu-cache", "--gather split", "--gather zero-copy"]);
     let dry = |options: &str| {
         let options = format!(
             "train graph --device cuda:0 --partition none --gpu-slots largest --fanouts 10 --batch-size 200 --gather dma \

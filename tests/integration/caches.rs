@@ -451,7 +451,7 @@ fn a_plan_that_could_not_be_written_or_used_is_refused_before_the_work() {
     let unread = on_gpu(
         temp.path(),
         "y.jsonl",
-        "--epochs 1 --gpu-cache 1MiB --gather dma --sampler cpu --partition none",
+        "--epochs 1 --gpu-cache 1MiB --gather split --sampler cpu --partition none",
     );
     unread.run().refuses(2, &["--sampler gpu", "--gather zero-copy"]);
 }

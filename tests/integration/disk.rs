@@ -279,9 +279,23 @@ fn options_that_cannot_work_are_refused_with_what_to_do() {
         .refuses(3, &["--host-cache", "can be had"]);
     let told = train(temp.path(), "--epochs 1 --host-cache 1MiB").run().succeeds().stderr;
     assert!(told.contains("--host-cache is not used"), "{told}");
-    let on_gpu = "run graph --fanouts 5,4 --batch-size 100 --device cuda:0 --features disk -- true";
-    let refused = uvatrain(temp.path(), on_gpu.split_whitespace()).simulated().run();
-    refused.refuses(2, &["--features disk", "--gather zero-copy", "--gather cpu"]);
+    let on_gpu = |options: &str| {
+        let line = format!(
+            "run graph --fanouts 5,4 --batch-size 100 --device cuda:0 --features disk {options} -- true"
+        );
+        uvatrain(temp.path(), line.split_whitespace()).simulated().run()
+    };
+    on_gpu("--gather zero-copy").refuses(2, &["--features disk", "--gather zero-copy", "--gather dma"]);
+    on_gpu("--sampler gpu --samplers 1").refuses(2, &["--features disk", "--sampler gpu", "--sampler cpu"]);
+    let evicts = on_gpu("--gpu-cache 1MiB --cache-policy sieve");
+    evicts.refuses(2, &["--cache-policy sieve", "--gather dma", "presample"]);
+    for (sums, named) in [
+        ("--aggregate device", &["--features disk", "--aggregate device", "--aggregate host"][..]),
+        ("--aggregate host --gpu-cache 1MiB", &["--gpu-cache", "--features disk", "--host-cache"]),
+    ] {
+        let line = format!("{TRAIN} --features disk {sums}").replace("--device cpu", "--device cuda:0");
+        uvatrain(temp.path(), line.split_whitespace()).simulated().run().refuses(2, named);
+    }
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod cores;
 mod cuda;
 mod datasets;
 mod disk;
+mod disk_gpu;
 mod docs;
 #[cfg(feature = "train")]
 mod dry_run;

@@ -22,7 +22,7 @@ use uva_runtime::planning::{
 };
 use uva_runtime::seed_order::MadeOrder;
 use uva_runtime::topology::Placement;
-use uva_runtime::{FeatureChoice, Features, LoaderOptions, RuntimeError, StaticShapes};
+use uva_runtime::{Aggregation, FeatureChoice, Features, LoaderOptions, RuntimeError, StaticShapes};
 
 /// Computes what a training batch leaves of the GPU's memory, in bytes, for a run with this plan.
 pub(crate) type BytesLeft<'a> = &'a mut dyn FnMut(
@@ -181,15 +181,20 @@ impl Draft {
             Some(budget) => HostCacheParts::new(&dataset, &plan, budget, &mut |line| observer.note(line))?,
             None => None,
         };
+        let sums = plan.options.aggregation != Aggregation::None;
+        if caches.is_some() && sums && plan.reads_table_from_disk() && plan.backend.device_slots().is_some() {
+            let reason = "the CPU begins such sums with rows in memory: with `features=disk`, give `host_cache` in its place, \
+                          or `aggregate=off`";
+            return Err(OptionError::of("gpu_cache", reason).into());
+        }
         let measured = plan.backend.cuda().is_some_and(|cuda| cuda.sampler == SamplerChoice::Auto);
         let kinds = cacheable(&plan.backend, &plan.options);
         if caches.is_some() && !kinds.lists && !kinds.rows && !measured {
             return Err(OptionError::of(
                 "gpu_cache",
                 format!(
-                    "caches on the GPU are read by `sampler=gpu` (lists) and `gather=zero-copy` (rows), or by a kernel that \
-                     continues sums of the CPU, `mean` or `gcn` with `gather=dma` (rows). This run has `sampler=cpu` and \
-                     `gather={}`",
+                    "caches on the GPU are read by `sampler=gpu` (lists), and by `gather=zero-copy` and `gather=dma` (rows, \
+                     also for the CPU's sums, `mean` or `gcn`). This run has `sampler=cpu` and `gather={}`",
                     plan.backend.gather_name()
                 ),
             )
@@ -224,7 +229,9 @@ impl Draft {
             return Ok(Prepared { dataset, plan, contents, cache_plan: None });
         };
         let option = if rows_only { HOST_CACHE } else { GPU_CACHE };
-        let cache_plan = usable(cache_plan, (&dataset, &plan), option, observer)?;
+        // The CPU reads the rows of a host cache, wherever slots are.
+        let reader = if rows_only { &Backend::Cpu } else { &plan.backend };
+        let cache_plan = usable(cache_plan, &dataset, (reader, &plan.options), option, observer)?;
         let contents = match launcher {
             Some(launcher) => launcher.fill_caches(&dataset, &cache_plan)?,
             None => CacheContents::of_plan(&dataset, &cache_plan)?,
@@ -237,7 +244,7 @@ impl Draft {
         };
         let plan = plan.with_caches(contents.caches().clone());
         observer.note(&format!("caches: {}", summary(&cache_plan)));
-        if plan.backend.device_slots().is_none() && plan.caches.are_there() {
+        if (rows_only || plan.backend.device_slots().is_none()) && plan.caches.are_there() {
             observer.note(match plan.options.features {
                 Features::Disk => "they are in host memory, where a row that hits saves a read from disk",
                 Features::Auto | Features::Memory => {
@@ -336,11 +343,12 @@ fn sample_where(
 /// The part of a cache plan that this run reads. `option` gave its bytes.
 fn usable(
     mut plan: CachePlan,
-    (dataset, run): (&Dataset, &RunPlan),
+    dataset: &Dataset,
+    (backend, loader): (&Backend, &LoaderOptions),
     option: &str,
     observer: &mut dyn Observer,
 ) -> Result<CachePlan, RuntimeError> {
-    let kinds = cacheable(&run.backend, &run.options);
+    let kinds = cacheable(backend, loader);
     if !kinds.lists && plan.lists.count > 0 {
         observer.note(
             "the plan's lists are not cached: the CPU samples, and lists on the GPU are for a sampler there",
@@ -349,12 +357,11 @@ fn usable(
     }
     if !kinds.rows && plan.rows.count > 0 {
         observer.note(
-            "the plan's rows are not cached: only --gather zero-copy, and sums of the CPU with --gather dma, read rows \
-             that are kept on the GPU",
+            "the plan's rows are not cached: only --gather zero-copy and dma read rows that are kept on the GPU",
         );
         plan.leave_out_rows();
     }
-    check_plan_fits(&plan, dataset, &run.backend, option)?;
+    check_plan_fits(&plan, dataset, backend, option)?;
     Ok(plan)
 }
 

@@ -17,7 +17,7 @@ use uva_runtime::options::Part;
 use uva_runtime::plan::RunPlan;
 use uva_runtime::planning::CacheRequest;
 use uva_runtime::topology::Placement;
-use uva_runtime::{AggregateTotals, Aggregation, DiskTotals, LoaderOptions, RuntimeError};
+use uva_runtime::{AggregateTotals, Aggregation, DiskTotals, LoaderOptions, RuntimeError, gather_from_disk};
 
 /// A run that is ready to start: its options fit each other and its dataset, and its command can be started.
 #[derive(Debug)]
@@ -46,6 +46,8 @@ impl CommandRun {
     ) -> Result<Self, RuntimeError> {
         let loader = LoaderOptions { part: Part { index: 0, of: ranks.unwrap_or(1) }, ..loader.clone() };
         let plan = RunPlan::new(&dataset, &loader, steered())?;
+        let cached_on_gpu = caches.as_ref().is_some_and(|asked| !asked.is_before_disk());
+        let backend = &gather_from_disk(backend, &loader, &dataset, cached_on_gpu);
         // The command trains, so it does not matter whether this build's libtorch can use the GPU.
         let decision = backend::decide(backend, false, || Probe::in_child(&without_mps(), true))?;
         if let (Some(ranks @ 2..), Some(cuda)) = (ranks, decision.backend.cuda()) {

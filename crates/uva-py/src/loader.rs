@@ -21,7 +21,7 @@ use uva_runtime::ranks::Ranks;
 use uva_runtime::schedule::Schedule;
 use uva_runtime::seed_order::{AskedOrder, MadeOrder};
 use uva_runtime::spec::{OptionValue, Options, Purpose};
-use uva_runtime::{InputNodes, LoaderOptions, RuntimeError};
+use uva_runtime::{InputNodes, LoaderOptions, RuntimeError, gather_from_disk};
 use uva_sample::SamplerKind;
 
 use crate::batch::{Batch, Held};
@@ -683,6 +683,7 @@ pub fn _open_loader(
             None => dataset,
         };
         let asked = BackendOptions { device, ..BackendOptions::default() };
+        let asked = gather_from_disk(&asked, &options, &dataset, false);
         let backend = decide_here(&asked, &dataset, options.gather_threads).or_raise()?.backend;
         let ranks = rows.map(|rows| {
             let ranks = Ranks::new(Box::new(rows)).with_cache(cache);

@@ -59,6 +59,27 @@ kept += 1
     assert "batch 0 of epoch 1 (train)" in run_python_well(script, graph, **simulator)
 
 
+def test_rows_from_disk_go_to_slots_on_a_gpu_behind_a_host_cache(graph, simulator):
+    script = """
+import sys, uvatrain
+def seen(**options):
+    with uvatrain.Loader(sys.argv[1], fanouts=(4, 3), batch_size=64, **options) as loader:
+        found = []
+        for batch in loader:
+            batch.confirm()
+            found.append((batch.hash, batch.x.sum().item()))
+        return found, loader.stats()
+expected, _ = seen()
+for more in ({}, {"host_cache": "12KiB"}, {"look_ahead": 0}):
+    found, stats = seen(device="cuda:0", features="disk", **more)
+    assert found == expected, more
+    assert stats["disk"]["demanded_rows"] + stats["disk"]["ahead_rows"] > 0, stats
+    assert bool(more.get("host_cache")) == (stats["disk"]["cached_rows"] > 0), stats
+print("equal")
+"""
+    assert "equal" in run_python_well(script, graph, **simulator)
+
+
 def test_a_batch_larger_than_its_slot_is_the_same_and_counted(tmp_path, simulator):
     # The first node has 400 in-neighbours, all others have three. With 45 batches an epoch, the one that has it among its
     # seeds is none of those that slots are sized by.

@@ -31,6 +31,7 @@ pub trait Place {
 /// | [`Pinned`](crate::cuda::Pinned) | pinned host memory, by kernels over the link (zero-copy) | device memory |
 /// | [`DeviceRows`](crate::cuda::DeviceRows) | a whole table in device memory | device memory |
 /// | [`Staged<S>`](crate::cuda::Staged) | any host source, whose rows a copy engine takes over (DMA) | device memory |
+/// | [`Spliced<S>`](crate::cuda::Spliced) | any host source, but for chosen rows that are in device memory | device memory |
 /// | [`Cached<S, C>`](crate::Cached) | a cache, static or dynamic, in front of a source | as the source |
 /// | [`Split<A, B>`](crate::cuda::Split) | two sources at the same time, a measured share of each batch each | device memory |
 /// | [`Widened<S>`](crate::Widened) | a host source of half-precision rows, which become float32 | host memory |
@@ -150,6 +151,13 @@ impl Ticket {
     /// For a fill whose reads are known.
     pub(crate) fn of(lane: usize, read: RowsRead) -> Self {
         Self { lane, number: 0, read }
+    }
+
+    /// Where the rows are read, as far as it is known when the fill is submitted. What only a kernel knows is not in it: which
+    /// rows hit a cache that it looks up.
+    #[must_use]
+    pub fn read(&self) -> RowsRead {
+        self.read
     }
 }
 

@@ -27,6 +27,8 @@ pub struct Batch {
     view: BatchView<Slot>,
     /// Whether the producer reads the table over the link to a GPU.
     over_link: bool,
+    /// Whether the cache of rows is on this side of the link: also rows that hit cross it.
+    cached_on_host: bool,
     /// Whether its rows are read from disk.
     from_disk: bool,
     sums_made: SumsMade,
@@ -103,10 +105,13 @@ impl Batch {
     /// `header` is the slot's own, already checked against the plan's layout.
     pub(crate) fn new(slot: ReadSlot, loan: Option<Loan>, plan: &RunPlan, header: BatchHeader) -> Self {
         let over_link = loan.is_some() && plan.backend.gather_name() != GatherChoice::Device.name();
+        let told_by_header = plan.reads_table_from_disk() || plan.splices();
+        let loan = loan.map(|loan| if told_by_header { loan.with_hits(header.rows_cached()) } else { loan });
         let memory = Slot { loan, slot: Some(slot) };
         let view = BatchView::new(memory, Arc::clone(&plan.layout), header);
         let from_disk = plan.options.rows_from() != RowsFrom::Memory;
-        Self { view, over_link, from_disk, sums_made: plan.sums_made(), used: None }
+        let cached_on_host = plan.caches.are_before_disk();
+        Self { view, over_link, cached_on_host, from_disk, sums_made: plan.sums_made(), used: None }
     }
 
     /// Makes it record when it is given back.
@@ -165,10 +170,11 @@ impl Batch {
         self.sums_made
     }
 
-    /// How many rows crossed the link to a GPU: those of its nodes that no cache had. Known when
+    /// How many rows crossed the link to a GPU: those of its nodes that no cache there had. Known when
     /// [`rows_cached`](Self::rows_cached) is.
     pub fn rows_over_link(&self) -> u64 {
-        if self.over_link { (self.node_count() as u64).saturating_sub(self.rows_cached()) } else { 0 }
+        let cached_on_gpu = if self.cached_on_host { 0 } else { self.rows_cached() };
+        if self.over_link { (self.node_count() as u64).saturating_sub(cached_on_gpu) } else { 0 }
     }
 
     /// How long the producer worked on it, on the CPU and on a GPU. The GPU's part is known once the batch is confirmed.

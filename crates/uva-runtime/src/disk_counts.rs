@@ -35,7 +35,7 @@ impl DiskCounts {
             bytes_asked: disk.bytes_asked,
             bytes_read: disk.bytes_read,
             reads: disk.reads,
-            cached_rows: read.rows(Origin::HostCache),
+            cached_rows: read.hits(),
             kept_rows: read.rows(Origin::Kept),
             ahead_rows: read.rows(Origin::ReadAhead),
             demanded_rows: read.rows(Origin::Disk),

@@ -1,7 +1,7 @@
 //! What a run would start, and the memory it would use: `--dry-run`.
 
 use serde::Serialize;
-use uva_batch::BatchHeader;
+use uva_batch::{Aggregation, BatchHeader};
 use uva_graph::reorder::ReorderedLayout;
 use uva_graph::{Dataset, Split};
 use uva_mem::ring::RingShape;
@@ -249,16 +249,21 @@ impl DryRun {
                 self.takes("rows that are summed", MemoryKind::Device, plan.summed_bytes() as u64);
             }
             let of_slots = |bytes: usize| (bytes as u64).saturating_mul(plan.options.feature_slots as u64);
-            match (plan.begun_room(), plan.made_bytes()) {
-                (Some(room), _) if has_rows => {
+            match (plan.begun_room(), plan.spliced_room(), plan.made_bytes()) {
+                (Some(room), ..) if has_rows => {
                     self.takes("begun sums", MemoryKind::Device, of_slots(room));
                     self.takes("staging of sums", MemoryKind::Pinned, of_slots(room));
                 }
-                (_, Some(bytes)) => {
-                    let what = if plan.layout.is_of_hops() { "staging of rows" } else { "staging of sums" };
+                (None, Some(room), _) if has_rows => {
+                    self.takes("rows beside cached ones", MemoryKind::Device, of_slots(room));
+                    self.takes("staging of rows", MemoryKind::Pinned, of_slots(room));
+                }
+                (.., Some(bytes)) => {
+                    let sums = plan.layout.aggregation() != Aggregation::None;
+                    let what = if sums { "staging of sums" } else { "staging of rows" };
                     self.takes(what, MemoryKind::Pinned, of_slots(bytes));
                 }
-                (_, None) => {}
+                (.., None) => {}
             }
             let staging = plan.upload_bytes(batches_on_gpu) as u64;
             let staging = staging.saturating_mul(plan.options.feature_slots as u64);

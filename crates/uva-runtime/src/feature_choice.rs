@@ -10,10 +10,12 @@ use uva_options::OptionError;
 use uva_rows::cuda::DirectRuns;
 
 use crate::RuntimeError;
-use crate::backend::{Backend, GatherChoice};
+use crate::backend::{Backend, BackendOptions, GatherChoice};
 use crate::hop_options::{HopBatches, Place};
 use crate::hop_source::{HopFiles, stored_side_by_side};
+use crate::options::LoaderOptions;
 use crate::rows_from::{Features, Reader, row_file};
+use crate::sums::SumObstacle;
 
 /// Where the rows of a run are read, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +40,8 @@ struct DiskChoice {
 }
 
 impl FeatureChoice {
-    /// What these options come to on this machine, for a run on this backend. Tries the reader.
+    /// What these options come to on this machine, for a run on this backend, whose kernels sum the rows or not. Tries the
+    /// reader.
     ///
     /// # Errors
     /// [`RuntimeError::Option`] where rows cannot come from disk, or not by this reader; [`RuntimeError::Missing`] for a reader
@@ -47,7 +50,7 @@ impl FeatureChoice {
         (features, reader): (Features, Reader),
         dataset: &Dataset,
         hops: Option<&HopBatches>,
-        backend: &Backend,
+        (backend, kernels_sum): (&Backend, bool),
     ) -> Result<Self, RuntimeError> {
         let read = Read::of(dataset, hops);
         // Rows of hops pass through the CPU on their way to a GPU.
@@ -57,16 +60,26 @@ impl FeatureChoice {
         let on_device = gather == Some(GatherChoice::Device.name());
         let on_gpu = (hops.is_some() && on_device).then(|| ASKED_FOR.to_owned());
         let is_open = (features, reader) == (Features::Auto, Reader::Auto);
-        let (features, reason) = match (features, by_gather) {
-            (Features::Disk, Some(gather)) => {
+        // Rows from disk go to slots on a GPU as the CPU's sums do.
+        let obstacle = by_gather.and_then(|_| match kernels_sum {
+            true => Some(SumObstacle {
+                option: "`aggregate=device`".to_owned(),
+                why: "kernels sum what the gather brings".to_owned(),
+                remedy: "`aggregate=host`",
+            }),
+            false => backend.sum_obstacle(),
+        });
+        let (features, reason) = match (features, obstacle) {
+            (Features::Disk, Some(obstacle)) => {
                 let reason = format!(
-                    "rows of disk are read by the CPU into host memory, and this run has `gather={gather}`: give \
-                     `gather=cpu`, or leave `features` out"
+                    "the CPU reads rows from disk, and copies take them to the GPU, which {} forbids: give {}, or leave \
+                     `features` out",
+                    obstacle.option, obstacle.remedy
                 );
                 return Err(OptionError::new("features", features, reason).into());
             }
-            (Features::Auto, Some(gather)) => {
-                (Features::Memory, format!("`gather={gather}` reads a table in memory"))
+            (Features::Auto, Some(obstacle)) => {
+                (Features::Memory, format!("{} reads a table in memory", obstacle.option))
             }
             (Features::Auto, None) if read.lies_in_memory() => {
                 (Features::Memory, format!("the file system keeps {} in memory", read.name()))
@@ -186,6 +199,32 @@ impl FeatureChoice {
 }
 
 const ASKED_FOR: &str = "asked for";
+
+/// These options with the gather that rows of a table on disk need on a GPU, [`GatherChoice::Dma`], where none was asked
+/// for. Rows come from disk if the loader asks for it, or leaves it open and the table is larger than memory. Where a
+/// cache on the GPU (`cached_on_gpu`) was asked for, what is left open stays so: it needs another gather.
+#[must_use]
+pub fn gather_from_disk(
+    options: &BackendOptions,
+    loader: &LoaderOptions,
+    dataset: &Dataset,
+    cached_on_gpu: bool,
+) -> BackendOptions {
+    let read = Read::of(dataset, None);
+    let from_disk = loader.hops.is_none()
+        && match loader.features {
+            Features::Disk => true,
+            Features::Auto => {
+                !cached_on_gpu && !read.lies_in_memory() && read.by_memory().0 == Features::Disk
+            }
+            Features::Memory => false,
+        };
+    let gather = match options.gather {
+        GatherChoice::Auto if from_disk => GatherChoice::Dma,
+        gather => gather,
+    };
+    BackendOptions { gather, ..options.clone() }
+}
 
 /// Checks that cuFile could bring the rows of a run with this gather, if feature slots are on a GPU.
 fn check_cufile(

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use uva_batch::{Aggregation, BatchHeader, BatchLayout, Column};
+use uva_cuda::memory::TableBytes;
 use uva_exchange::Book;
 use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
@@ -336,6 +337,32 @@ pub(crate) fn gathered_on_host<'d>(
         }
     }
     .map_err(failed)
+}
+
+/// The feature table's bytes, for as long as the dataset is mapped.
+pub(crate) struct FeatureBytes(pub(crate) Arc<Dataset>);
+
+impl TableBytes for FeatureBytes {
+    fn bytes(&self) -> &[u8] {
+        self.0.features().bytes
+    }
+}
+
+/// The table's rows as they are, by so many threads.
+pub(crate) fn owned_source(
+    dataset: &Arc<Dataset>,
+    (threads, from): (usize, RowsFrom),
+) -> Result<Box<dyn HostSource>, RuntimeError> {
+    Ok(match from {
+        RowsFrom::Memory => {
+            let owner = Arc::new(FeatureBytes(Arc::clone(dataset)));
+            Box::new(Mapped::owned(owner, dataset.features().row_bytes(), threads).map_err(failed)?)
+        }
+        RowsFrom::Disk(reader) => Box::new(File::new(row_file(dataset, reader)?, threads).map_err(failed)?),
+        RowsFrom::DiskAhead(reader, kept) => {
+            Box::new(kept_before_disk(dataset, (threads, reader), kept, None)?)
+        }
+    })
 }
 
 /// A table on disk with the rows of the cache in front of it, and others as batches come.

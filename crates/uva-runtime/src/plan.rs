@@ -243,11 +243,10 @@ impl RunPlan {
         eviction: Option<&'static Eviction>,
     ) -> Result<(), RuntimeError> {
         match eviction {
-            Some(eviction) if self.continues_sums(backend) => {
-                let reason = "with `gather=dma` and sums of the CPU: the CPU leaves out the rows that the cache on the GPU \
-                              has, and a cache that evicts has others when the kernel comes to them. Choose a policy that \
-                              keeps the same rows, such as `cache_policy=presample`, or let a kernel make all of the sums: \
-                              `aggregate=device` with `gather=zero-copy`";
+            Some(eviction) if backend.device_slots().is_some_and(|cuda| cuda.gather == GatherChoice::Dma) => {
+                let reason = "with `gather=dma`: the CPU leaves out the rows that the cache on the GPU has, and a cache that \
+                              evicts has others when the kernel comes to them. Choose a policy that keeps the same rows, \
+                              such as `cache_policy=presample`, or let a kernel read all rows: `gather=zero-copy`";
                 Err(OptionError::new("cache_policy", eviction.name, reason).into())
             }
             _ => Ok(()),
@@ -336,7 +335,10 @@ impl RunPlan {
     pub fn with_features(mut self, dataset: &Dataset, backend: &Backend) -> Result<Self, RuntimeError> {
         if self.features.is_none() {
             let asked = (self.options.features, self.options.reader);
-            let choice = FeatureChoice::new(asked, dataset, self.options.hops.as_ref(), backend)?;
+            let kernels_sum =
+                self.layout.aggregation() != Aggregation::None && self.options.gathers_before_sums;
+            let hops = self.options.hops.as_ref();
+            let choice = FeatureChoice::new(asked, dataset, hops, (backend, kernels_sum))?;
             self.options.features = choice.features;
             if choice.features == Features::Disk {
                 self.options.checked_files = Some(CheckedFiles::of(dataset));
@@ -428,12 +430,15 @@ impl RunPlan {
         batch_slots(&self.options, &self.layout)
     }
 
+    /// Whether the CPU reads rows of a feature table from disk, for slots wherever they are.
+    pub fn reads_table_from_disk(&self) -> bool {
+        self.options.features == Features::Disk && self.options.hops.is_none()
+    }
+
     /// Batches that the producer looks ahead: 0 where rows are not read from disk, or a cache evicts by itself, and for hop
     /// sets, whose rows come in runs.
     pub fn look_ahead(&self) -> usize {
-        let rows_of_table = self.options.hops.is_none() && self.backend.device_slots().is_none();
-        let from_disk = self.options.features == Features::Disk && rows_of_table;
-        if !from_disk || self.options.prepare == Prepare::Whole {
+        if !self.reads_table_from_disk() || self.options.prepare == Prepare::Whole {
             return 0;
         }
         match self.options.look_ahead {
@@ -456,7 +461,7 @@ impl RunPlan {
         let from = self.options.rows_from();
         let RowsFrom::Disk(reader) = from else { return from };
         let ahead = self.look_ahead();
-        if (ahead == 0 && self.caches.kept_rows.is_none()) || self.options.prepare == Prepare::Whole {
+        if (ahead == 0 && !self.caches.are_before_disk()) || self.options.prepare == Prepare::Whole {
             return from;
         }
         let row_bytes = self.layout.table_row_bytes();
@@ -489,7 +494,11 @@ impl RunPlan {
         match self.backend.device_slots() {
             None => SumsMade::Host,
             Some(_) if self.options.gathers_before_sums => SumsMade::Gpu,
-            Some(_) if self.caches.holds_chosen_rows() && self.continues_sums(&self.backend) => {
+            Some(_)
+                if self.caches.holds_chosen_rows()
+                    && !self.caches.are_before_disk()
+                    && self.continues_sums(&self.backend) =>
+            {
                 SumsMade::HostAndCache
             }
             Some(_) => SumsMade::HostForGpu,
@@ -503,13 +512,31 @@ impl RunPlan {
         sums.then(|| self.slot_room().nodes)
     }
 
-    /// The most bytes of a batch's rows that the CPU makes for a slot on a GPU: own rows and sums, or rows of hops. `None`
-    /// where it makes none.
+    /// The most bytes of a batch's rows that the CPU makes for a slot on a GPU: own rows and sums, rows of hops, or rows of
+    /// a table on disk. `None` where it makes none.
     pub fn made_bytes(&self) -> Option<usize> {
-        let sums = self.layout.aggregation() != Aggregation::None && self.sums_made() == SumsMade::HostForGpu;
-        let hops =
-            self.layout.is_of_hops() && self.backend.device_slots().is_some() && !self.reads_by_cufile();
-        (sums || hops).then(|| self.layout.features_bytes().min(self.slot_room().bytes))
+        let sums = self.layout.aggregation() != Aggregation::None;
+        let sums_here = sums && self.sums_made() == SumsMade::HostForGpu;
+        let on_gpu = self.backend.device_slots().is_some();
+        let hops = self.layout.is_of_hops() && on_gpu && !self.reads_by_cufile();
+        let rows = self.reads_table_from_disk() && on_gpu && !sums && !self.splices();
+        (sums_here || hops || rows).then(|| self.layout.features_bytes().min(self.slot_room().bytes))
+    }
+
+    /// The most bytes of a batch's rows, and of their places, that the CPU brings by copies to lie beside those of a cache on
+    /// the GPU: in page-locked memory and on the GPU, for each slot. `None` where this run would not bring them so even with
+    /// such a cache.
+    pub fn spliced_room(&self) -> Option<usize> {
+        let by_copies = self.backend.device_slots().is_some_and(|cuda| cuda.gather == GatherChoice::Dma);
+        let whole_rows = !self.layout.is_of_hops() && self.layout.aggregation() == Aggregation::None;
+        let bytes = self.layout.table_row_bytes() + size_of::<i64>();
+        (by_copies && whole_rows).then(|| self.slot_room().nodes.saturating_mul(bytes))
+    }
+
+    /// Whether rows come so.
+    pub fn splices(&self) -> bool {
+        let cached_on_gpu = self.caches.holds_chosen_rows() && !self.caches.are_before_disk();
+        cached_on_gpu && self.spliced_room().is_some()
     }
 
     /// Bytes of the training rows in all tables that batches have.

@@ -35,7 +35,7 @@ use uva_runtime::planning::CacheRequest;
 use uva_runtime::topology::Placement;
 use uva_runtime::{
     AggregateTotals, DiskCounts, DiskTotals, FeatureType, LoaderOptions, Passes, Runtime, RuntimeError,
-    machine,
+    gather_from_disk, machine,
 };
 
 /// glibc serves a consumer's allocations up to this many bytes from its heap, and keeps up to `KEPT_MEMORY` freed bytes
@@ -102,7 +102,8 @@ impl TrainingRun {
             _ => {
                 options.first_layer_given = loader.first_layer.is_some();
                 options.check(&loader)?;
-                backend.clone()
+                let cached_on_gpu = caches.as_ref().is_some_and(|asked| !asked.is_before_disk());
+                gather_from_disk(backend, &loader, &dataset, cached_on_gpu)
             }
         };
         // Before the fingerprint, which knows what the file of an order holds.

@@ -64,9 +64,10 @@ pub(super) fn bytes_left(
         Some(_) => ("--place auto", "are for training rows"),
     };
     let reserve = ((total as f64 * RESERVE_SHARE) as u64).max(RESERVE_BYTES);
-    // With a cache of rows, the GPU also holds what the CPU begins of its sums.
-    let begun = plan.begun_room().unwrap_or(0).saturating_mul(plan.options.feature_slots) as u64;
-    let left = free.saturating_sub(reserve).saturating_sub(begun);
+    // With a cache of rows, the GPU also holds what the CPU begins of its sums, or brings beside it.
+    let room = plan.begun_room().or(plan.spliced_room()).unwrap_or(0);
+    let room = room.saturating_mul(plan.options.feature_slots) as u64;
+    let left = free.saturating_sub(reserve).saturating_sub(room);
     let gib = |bytes: u64| bytes as f64 / (1_u64 << 30) as f64;
     observer.note(&format!(
         "{option}: one training batch left {:.2} of {:.2} GiB; {:.2} GiB are kept in reserve, {:.2} GiB {use_of_it}",

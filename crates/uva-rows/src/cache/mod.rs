@@ -16,4 +16,4 @@ mod slot_map;
 pub use hits::Hits;
 pub(crate) use pages::zeroed_pages;
 pub use slot_map::{MOST_CACHED_ROWS, map_bytes};
-pub(crate) use slot_map::{SlotMap, check_capacity};
+pub(crate) use slot_map::{NO_SLOT, SlotMap, check_capacity};

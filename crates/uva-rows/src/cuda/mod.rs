@@ -4,7 +4,8 @@
 //! |---|---|---|
 //! | [`Pinned`] | multiprocessors, over the link (zero-copy) | a share of the multiprocessors |
 //! | [`Staged`] | the CPU, into pinned pieces that a copy engine takes over the link (DMA) | CPU threads and memory bandwidth |
-//! | [`Split`] of these | both, a share of the rows each | both |
+//! | [`Spliced`] | the CPU, as before, but for chosen rows that the device has | device memory, and a kernel for all rows |
+//! | [`Split`] of [`Pinned`] and [`Staged`] | both, a share of the rows each | both |
 //! | [`DeviceRows`] | multiprocessors, from a copy of the table on the device | device memory |
 //! | [`Cached`](crate::Cached) over [`Pinned`] | multiprocessors, rows of a [`DeviceCache`] on the device | device memory |
 //!
@@ -28,6 +29,7 @@ mod place;
 mod read_back;
 mod slot;
 mod slot_reader;
+mod spliced;
 mod split;
 mod staged;
 mod sums;
@@ -49,6 +51,7 @@ pub use place::{DevicePlace, DeviceSource};
 pub use read_back::ReadBack;
 pub use slot::SlotShape;
 pub use slot_reader::{SlotReader, Taking};
+pub use spliced::Spliced;
 pub use split::Split;
 pub use staged::Staged;
 pub use sums::SlotSums;

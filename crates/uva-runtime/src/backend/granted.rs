@@ -246,7 +246,8 @@ impl Backend {
         ))
     }
 
-    /// What forbids that the producer's CPU threads sum. For slots on a GPU they need the lists, and the copy engine.
+    /// What forbids that the producer's CPU threads sum. For slots on a GPU they need the lists, and the copy engine. Rows
+    /// that they read from disk need the same.
     pub fn sum_obstacle(&self) -> Option<SumObstacle> {
         let cuda = self.device_slots()?;
         if cuda.gather != GatherChoice::Dma {

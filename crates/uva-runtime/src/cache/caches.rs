@@ -40,4 +40,9 @@ impl Caches {
     pub fn holds_chosen_rows(&self) -> bool {
         self.rows > 0 && self.dynamic.is_none()
     }
+
+    /// Whether its rows are in host memory before a table on disk, and so on this side of the link to any GPU.
+    pub fn are_before_disk(&self) -> bool {
+        self.kept_rows.is_some()
+    }
 }

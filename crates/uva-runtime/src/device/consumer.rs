@@ -98,7 +98,8 @@ impl DeviceSlots {
         (taking, aside): (Taking, Option<Aside>),
     ) -> Result<Loan, RuntimeError> {
         let waited = taking.waited_on_the_host();
-        let receipt = Receipt { slots: Arc::clone(slots), taking: Some(taking), slot, sequence };
+        let receipt =
+            Receipt { slots: Arc::clone(slots), taking: Some(taking), slot, sequence, hits_on_host: None };
         if waited {
             receipt.confirm()?;
         }
@@ -121,6 +122,8 @@ pub struct Receipt {
     taking: Option<Taking>,
     slot: usize,
     sequence: u64,
+    /// Rows that came from a cache in host memory, of which no report tells.
+    hits_on_host: Option<u64>,
 }
 
 impl Receipt {
@@ -143,7 +146,7 @@ impl Receipt {
 
     /// How many of the batch's rows came from the feature cache; 0 until it is confirmed.
     pub fn rows_cached(&self) -> u64 {
-        self.gathered().map_or(0, |gathered| gathered.hits)
+        self.hits_on_host.unwrap_or_else(|| self.gathered().map_or(0, |gathered| gathered.hits))
     }
 
     fn gathered(&self) -> Result<Gathered, RuntimeError> {
@@ -200,6 +203,15 @@ pub(crate) struct Loan {
 }
 
 impl Loan {
+    /// The same of a batch of which the host knows how many rows came from a cache.
+    pub(crate) fn with_hits(mut self, hits: u64) -> Self {
+        // Nobody has been given the receipt yet.
+        if let Some(receipt) = Arc::get_mut(&mut self.receipt) {
+            receipt.hits_on_host = Some(hits);
+        }
+        self
+    }
+
     fn reader(&self) -> &SlotReader {
         &self.receipt.slots.reader
     }

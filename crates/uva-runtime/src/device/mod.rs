@@ -53,4 +53,4 @@ pub(crate) use consumer::Loan;
 pub use consumer::{DeviceSlots, Proof, Receipt};
 pub(crate) use link::{Link, consumer_side, one_process, producer_side};
 pub(crate) use open::open_device;
-pub(crate) use producer::{DeviceGather, DeviceSetup, FeatureBytes, cache_on_gpu, zero_copy};
+pub(crate) use producer::{DeviceGather, DeviceSetup, cache_on_gpu, zero_copy};

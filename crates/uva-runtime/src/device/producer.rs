@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use uva_batch::{Aggregation, BatchHeader, BatchLayout, Column, Stage};
 use uva_cuda::kernels::gather::{GatherKernels, GatherReport};
-use uva_cuda::memory::{PinHow, PinOptions, PinReport, PinnedTable, SharedBuffer, TableBytes};
+use uva_cuda::memory::{PinHow, PinOptions, PinReport, PinnedTable, SharedBuffer};
 use uva_cuda::{Context, Module, ModuleOptions};
 use uva_graph::{Dataset, Hops};
 use uva_mem::{FrozenBytes, ZeroedPages};
 use uva_rows::cuda::{
     BegunOnHost, BroughtRows, DeviceCache, DeviceRows, DeviceSource, DeviceTable, DeviceTables, Fill,
-    FillError, GridBound, Kernel, MadeOnHost, NoRows, Pinned, SlotFiller, SlotPlace, SlotSums, Split, Staged,
+    FillError, GridBound, Kernel, MadeOnHost, NoRows, Pinned, SlotFiller, SlotPlace, SlotSums, Spliced,
+    Split, Staged,
 };
 use uva_rows::{Cached, DiskReads, GatherError, HostPlace, KeptRows, Mapped, RowSource, SumBeginner};
 
@@ -25,23 +26,14 @@ use crate::RuntimeError;
 use crate::aggregate_counts::SumsMade;
 use crate::backend::{CudaBackend, GatherChoice};
 use crate::cache::Caches;
+use crate::disk_counts::DiskCounts;
 use crate::edge_rows::EdgeRows;
 use crate::hop_rows::{parts, runs_at};
 use crate::hop_source::HopSource;
-use crate::host_rows::{FEATURES, HostRows, failed};
+use crate::host_rows::{FEATURES, FeatureBytes, HostRows, failed, owned_source};
 use crate::lane::Lane;
 use crate::plan::RunPlan;
-use crate::rows_from::RowsFrom;
 use crate::widening::narrow_float;
-
-/// The feature table's bytes, for as long as the dataset is mapped.
-pub(crate) struct FeatureBytes(pub(crate) Arc<Dataset>);
-
-impl TableBytes for FeatureBytes {
-    fn bytes(&self) -> &[u8] {
-        self.0.features().bytes
-    }
-}
 
 /// Feature slots on a GPU for a producer to fill: shared already, while the table is not yet pinned.
 pub(crate) struct DeviceSetup {
@@ -62,7 +54,10 @@ impl DeviceSetup {
         cached_rows: Option<&FrozenBytes>,
     ) -> Result<DeviceGather<'d>, RuntimeError> {
         let threads = plan.options.gather_threads;
-        let cache = cache_on_gpu(self.lane.context(), dataset, threads, &plan.caches, cached_rows)?;
+        let cache = match plan.caches.are_before_disk() || plan.splices() {
+            true => None,
+            false => cache_on_gpu(self.lane.context(), dataset, threads, &plan.caches, cached_rows)?,
+        };
         DeviceGather::new(self, plan, dataset, (cache, cached_rows))
     }
 }
@@ -122,21 +117,24 @@ pub(crate) struct DeviceGather<'d> {
     on_host: Option<OnHost<'d>>,
     /// What brings the rows of a hop set from its files.
     direct: Option<DirectHops<'d>>,
-    /// What the last batch's rows took from disk.
-    disk: Cell<DiskReads>,
+    /// Whether the CPU brings those rows that a cache on the GPU has not, and so knows which hit.
+    splices: bool,
+    /// What the last batch's rows took from disk: those that the CPU made, and those that were brought.
+    made: Cell<DiskCounts>,
+    brought: Cell<DiskReads>,
     note: String,
 }
 
 /// Who makes a batch's rows on the CPU, or what it has in their place.
 enum OnHost<'d> {
-    /// Own rows and sums, made or begun.
-    Sums(Box<SumsOnHost<'d>>),
+    /// Rows of a table, or own rows and sums, made or begun.
+    Rows(Box<RowsOnHost<'d>>),
     /// Rows of a hop set.
     Hops(Box<RefCell<HopSource<'d>>>, Hops<'d>),
 }
 
-/// Own rows and sums on their way, made by the CPU.
-struct SumsOnHost<'d> {
+/// Rows on their way, or own rows and sums, made by the CPU.
+struct RowsOnHost<'d> {
     /// Lent to the closure that a fill calls once.
     rows: RefCell<HostRows<'d>>,
     /// Where a cache on the GPU has some of the rows, with which a kernel continues the sums.
@@ -187,10 +185,17 @@ impl<'d> DeviceGather<'d> {
                 let (table, how) = pinned_once(context, dataset, &cuda.pin_table_options(&what))?;
                 (zero_copy(&kernels, table, row_bytes, cuda.kernel, multiprocessors, cache)?, how)
             }
+            GatherChoice::Dma if plan.splices() => {
+                let ids = cached_rows.map(|ids| bytemuck::cast_slice(ids.bytes())).unwrap_or_default();
+                let rows = owned_source(dataset, (threads, plan.rows_from()))?;
+                let spliced = Spliced::new(context, rows, ids, (cuda.kernel, bound))?;
+                let how = format!("{}, beside {} rows on the GPU", read_by_cpu(plan), ids.len());
+                (Box::new(spliced), how)
+            }
             // Other gathers read no cached rows: `planning::cacheable`.
             _ if cache.is_some() => {
                 return Err(RuntimeError::Failed(
-                    "rows can be cached for the zero-copy gather, and for sums that the CPU begins"
+                    "rows can be cached for zero-copy, for copies, and for sums that the CPU begins"
                         .to_owned(),
                 ));
             }
@@ -202,9 +207,7 @@ impl<'d> DeviceGather<'d> {
                 let how = format!("feature table: {gigabytes:.2} GB copied to the GPU in {seconds:.2} s");
                 (Box::new(DeviceRows::new(kernels.clone(), table, row_bytes, cuda.kernel, bound)?), how)
             }
-            GatherChoice::Dma | GatherChoice::Cpu => {
-                (Box::new(by_copies()?), "feature table: not pinned, the CPU reads it".to_owned())
-            }
+            GatherChoice::Dma | GatherChoice::Cpu => (Box::new(by_copies()?), read_by_cpu(plan)),
             GatherChoice::Split => {
                 let (table, how) = pinned_once(context, dataset, &cuda.pin_table_options(&what))?;
                 let first = Pinned::new(kernels.clone(), table, row_bytes, cuda.kernel, bound)?;
@@ -264,24 +267,53 @@ impl<'d> DeviceGather<'d> {
                 Some(OnHost::Hops(Box::new(RefCell::new(rows)), hops))
             }
             None => {
-                let rows = HostRows::behind(dataset, &plan.layout, (threads, RowsFrom::Memory), None)?;
-                Some(OnHost::Sums(Box::new(SumsOnHost { rows: RefCell::new(rows), beginner, threads })))
+                let by = (threads, plan.rows_from());
+                let (caches, ids) = match plan.caches.are_before_disk() {
+                    true => (&plan.caches, cached_rows),
+                    false => (&Caches::default(), None),
+                };
+                let rows = HostRows::new(dataset, &plan.layout, by, caches, ids)?;
+                Some(OnHost::Rows(Box::new(RowsOnHost { rows: RefCell::new(rows), beginner, threads })))
             }
         };
         let edges = EdgeRows::new(dataset, &plan.layout, threads)?;
         let edges = edges.map(|source| EdgesOnHost { source, rows: Vec::new(), threads });
-        let (disk, rows) = (Cell::default(), plan.table_rows);
-        Ok(Self { filler, signals, dataset, batches, rows, edges, on_host, direct, disk, note })
+        let (made, brought, rows) = (Cell::default(), Cell::default(), plan.table_rows);
+        Ok(Self {
+            filler,
+            signals,
+            dataset,
+            batches,
+            rows,
+            edges,
+            on_host,
+            direct,
+            splices: plan.splices(),
+            made,
+            brought,
+            note,
+        })
+    }
+
+    /// Says which nodes' rows the batches to come will ask for.
+    pub fn expect(&mut self, coming: &[&[i64]]) {
+        match &mut self.on_host {
+            Some(OnHost::Rows(rows)) => rows.rows.get_mut().expect(coming),
+            _ => self.filler.source_mut().expect(coming),
+        }
     }
 
     /// Whether this process makes or reads the rows that a batch has, or what it has in their place, while it fills a slot.
     pub fn works_on_host(&self) -> bool {
-        self.on_host.is_some() || self.direct.is_some()
+        self.on_host.is_some() || self.direct.is_some() || self.splices
     }
 
-    /// What the last batch's rows took from disk.
-    pub fn disk_reads(&self) -> DiskReads {
-        self.disk.get()
+    /// What the rows of the last batch, which has so many, took from disk.
+    pub fn disk_reads(&self, rows: usize) -> DiskCounts {
+        match self.direct {
+            Some(_) => DiskCounts::of_runs(self.brought.get(), rows),
+            None => self.made.get(),
+        }
     }
 
     /// A line for people about its set-up.
@@ -331,17 +363,19 @@ impl<'d> DeviceGather<'d> {
             .collect();
         let ranges = feature_ranges(layout, header);
         let begins: Vec<usize> = ranges.iter().map(|range| range.start).collect();
-        self.disk.set(DiskReads::default());
+        self.forget_reads();
+        let counts = Cell::new((0, 0));
         let make = |parts: &mut [&mut [u8]]| {
-            let read = self.on_host.as_ref().map(|rows| rows.make(layout, header, from, parts));
-            self.disk.set(read.transpose()?.unwrap_or_default());
+            let Some(rows) = &self.on_host else { return Ok(()) };
+            let (hits, disk) = rows.make(layout, header, from, parts)?;
+            self.made.set(disk);
+            counts.set((hits, 0));
             Ok(())
         };
         let beginner = match &self.on_host {
-            Some(OnHost::Sums(sums)) => sums.beginner.as_ref().map(|beginner| (sums, beginner)),
+            Some(OnHost::Rows(sums)) => sums.beginner.as_ref().map(|beginner| (sums, beginner)),
             _ => None,
         };
-        let counts = Cell::new((0, 0));
         let begin = |room: &mut [u8]| {
             let Some((sums, beginner)) = beginner else { unreachable!("asked for where sums are begun") };
             let (mut rows, mut beginner) = (sums.rows.borrow_mut(), beginner.borrow_mut());
@@ -364,16 +398,20 @@ impl<'d> DeviceGather<'d> {
                 by: &direct.runs,
                 runs,
                 ranges: &ranges,
-                took: &self.disk,
+                took: &self.brought,
             }),
             tables_at: of_tables.then_some(&begins[..]),
             stamp: stamp(sequence),
             after: free.as_deref(),
             ready: &*ready,
         };
-        self.filler.submit(ids, place)?;
-        let (kept, link_bytes) = counts.get();
-        noted.set_rows_cached(kept);
+        let read = self.filler.submit(ids, place)?.read();
+        if self.splices {
+            self.made.set(DiskCounts::of(&read));
+            counts.set((read.hits(), 0));
+        }
+        let (hits, link_bytes) = counts.get();
+        noted.set_rows_cached(hits);
         noted.set_link_bytes(link_bytes);
         Ok(())
     }
@@ -396,7 +434,7 @@ impl<'d> DeviceGather<'d> {
                 header.nodes()
             )));
         }
-        self.disk.set(DiskReads::default());
+        self.forget_reads();
         let (layout, threads) = (&plan.layout, plan.options.gather_threads);
         let sampled_on_gpu = match &self.batches {
             None => None,
@@ -418,17 +456,35 @@ impl<'d> DeviceGather<'d> {
         }
         if let Some(rows @ OnHost::Hops(..)) = &self.on_host {
             let ranges = feature_ranges(layout, header).into_iter();
-            self.disk.set(rows.make(layout, header, from, &mut parts(to, ranges)).map_err(failed)?);
+            let (_, disk) = rows.make(layout, header, from, &mut parts(to, ranges)).map_err(failed)?;
+            self.made.set(disk);
             return Ok(layout.packed_bytes(header));
         }
         let ranges = FEATURES.map(|column| layout.packed_range(header, column, 0));
-        let mut rows = HostRows::behind(self.dataset, layout, (threads, RowsFrom::Memory), None)?;
         let feature_bytes: usize = ranges.iter().map(ExactSizeIterator::len).sum();
-        rows.fill_ranges(layout, header, threads, from, (&mut *to, ranges))?;
+        let to = (&mut *to, ranges);
+        let read = match &mut self.on_host {
+            // Those that were expected to make it.
+            Some(OnHost::Rows(rows)) if rows.beginner.is_none() => {
+                rows.rows.get_mut().fill_ranges(layout, header, threads, from, to)?
+            }
+            _ => {
+                let by = (threads, plan.options.rows_from());
+                let mut rows = HostRows::behind(self.dataset, layout, by, None)?;
+                rows.fill_ranges(layout, header, threads, from, to)?
+            }
+        };
+        self.made.set(DiskCounts::of(&read));
         let bytes = layout.packed_bytes(header);
+        noted.set_rows_cached(read.hits());
         // All of it crosses the link.
         noted.set_link_bytes(feature_bytes as u64);
         Ok(bytes)
+    }
+
+    fn forget_reads(&self) {
+        self.made.take();
+        self.brought.take();
     }
 
     /// The total time of the gathers that completed since the last call.
@@ -466,6 +522,12 @@ impl<'d> DeviceGather<'d> {
     }
 }
 
+/// How rows come that the CPU reads, for people.
+fn read_by_cpu(plan: &RunPlan) -> String {
+    let from = if plan.reads_table_from_disk() { " from disk" } else { "" };
+    format!("feature table: not pinned, the CPU reads it{from}")
+}
+
 /// Copies the training rows of so many tables of a hop set to the GPU.
 fn training_rows(
     context: &Arc<Context>,
@@ -494,21 +556,26 @@ fn feature_ranges(layout: &BatchLayout, header: &BatchHeader) -> Vec<Range<usize
 
 impl OnHost<'_> {
     /// Makes the rows of the batch of this header in the parts of [`feature_ranges`]. `from` is its batch slot's payload.
+    /// Returns how many hit a cache, and what they took from disk.
     fn make(
         &self,
         layout: &BatchLayout,
         header: &BatchHeader,
         from: &[u8],
         parts: &mut [&mut [u8]],
-    ) -> Result<DiskReads, GatherError> {
+    ) -> Result<(u64, DiskCounts), GatherError> {
         match self {
-            Self::Sums(sums) => {
-                let [x, aggregated, argmax] = parts else { return Ok(DiskReads::default()) };
-                let mut rows = sums.rows.borrow_mut();
-                let read = rows.fill_columns(layout, header, sums.threads, from, [x, aggregated, argmax])?;
-                Ok(read.disk())
+            Self::Rows(on_host) => {
+                let [x, aggregated, argmax] = parts else { return Ok((0, DiskCounts::default())) };
+                let mut rows = on_host.rows.borrow_mut();
+                let read =
+                    rows.fill_columns(layout, header, on_host.threads, from, [x, aggregated, argmax])?;
+                Ok((read.hits(), DiskCounts::of(&read)))
             }
-            Self::Hops(rows, hops) => rows.borrow_mut().gather(&hop_runs(*hops, layout, header, from), parts),
+            Self::Hops(rows, hops) => {
+                let read = rows.borrow_mut().gather(&hop_runs(*hops, layout, header, from), parts)?;
+                Ok((0, DiskCounts::of_runs(read, header.nodes())))
+            }
         }
     }
 }

@@ -15,8 +15,8 @@ use uva_sample::{BatchCounts, BatchKey, MiniBatch};
 
 use crate::backend::{Backend, CudaBackend};
 use crate::cache::{CacheContents, Engine, OnGpu, SampledGraph};
-use crate::device::{FeatureBytes, cache_on_gpu, zero_copy};
-use crate::host_rows::source_on_host;
+use crate::device::{cache_on_gpu, zero_copy};
+use crate::host_rows::{FeatureBytes, source_on_host};
 use crate::lane::sampler_lane;
 use crate::{LoaderOptions, RuntimeError};
 

@@ -19,7 +19,8 @@ use uva_sample::{BatchKey, MiniBatch};
 use super::host_times::{HostTimes, median, of_lists, share};
 use crate::backend::CudaBackend;
 use crate::cache::{self, Caches, OnGpu, SampledGraph};
-use crate::device::{FeatureBytes, zero_copy};
+use crate::device::zero_copy;
+use crate::host_rows::FeatureBytes;
 use crate::lane::{Lane, sampler_lane};
 use crate::{LoaderOptions, RuntimeError};
 

@@ -11,6 +11,7 @@ use super::measure::{
 use super::request::Budget;
 use super::search::Search;
 use crate::RuntimeError;
+use crate::backend::Backend;
 use crate::cache::{CacheContents, summary};
 use crate::options::Prepare;
 use crate::plan::RunPlan;
@@ -87,7 +88,7 @@ pub(crate) fn host_cache_contents(
     let Some(cached) = found.plan else {
         return Err(RuntimeError::Failed("no rows were planned for the host cache".to_owned()));
     };
-    check_plan_fits(&cached, dataset, &plan.backend, HOST_CACHE)?;
+    check_plan_fits(&cached, dataset, &Backend::Cpu, HOST_CACHE)?;
     note(&format!("caches: {}", summary(&cached)));
     let counted = cached.counted_epochs(&workload(dataset, &plan.options)?);
     Ok(CacheContents::of_plan(dataset, &cached)?.chosen_by(counted).keeping(parts.kept_rows))

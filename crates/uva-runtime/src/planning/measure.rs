@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use uva_batch::Aggregation;
 use uva_cuda::memory::HostMemory;
 use uva_cuda::{Context, CudaError, ErrorKind};
 use uva_graph::reorder::ReorderedLayout;
@@ -124,8 +125,8 @@ pub fn plan<'d>(
 /// What to cache within so many bytes, and the profile behind that decision (`None` where the policy ranks nothing).
 /// Works in this process, and on the GPU where the backend has one.
 ///
-/// On a GPU, lists are cached for a sampler there, and rows for the zero-copy gather or for sums that the CPU begins:
-/// nothing else reads them.
+/// On a GPU, lists are cached for a sampler there, and rows for the zero-copy gather, beside rows that the CPU brings by
+/// copies, or for sums that it begins: nothing else reads them.
 ///
 /// # Errors
 /// As [`Search::run`](super::Search::run).
@@ -169,8 +170,8 @@ pub(super) fn plan_kinds<'d>(
             on_host = HostTimes::new(dataset, loader)?;
             Some(&mut on_host)
         }
-        // Rows for sums that the CPU begins: what a hit saves there is the CPU's time, and depends on which lists name
-        // the row. Bytes of the link stand for it.
+        // What a hit saves of rows that the CPU brings, or sums, is the CPU's time. Of sums it depends on which lists name the
+        // row, and of rows on where they are read. Bytes of the link stand for it.
         Some(cuda) if kinds.rows && cuda.gather != GatherChoice::ZeroCopy => {
             let context = Context::primary(cuda.ordinal)?;
             check_device_budget(bytes, &context, cuda)?;
@@ -194,8 +195,11 @@ pub fn cacheable(backend: &Backend, loader: &LoaderOptions) -> CachedKinds {
         None => CachedKinds::default(),
         Some(cuda) => CachedKinds {
             lists: cuda.sampler == SamplerChoice::Gpu,
-            rows: cuda.gather == GatherChoice::ZeroCopy
-                || backend.continues_sums(loader.aggregation, loader.gathers_before_sums),
+            rows: match cuda.gather {
+                GatherChoice::ZeroCopy => true,
+                GatherChoice::Dma if loader.aggregation == Aggregation::None => true,
+                _ => backend.continues_sums(loader.aggregation, loader.gathers_before_sums),
+            },
         },
     }
 }

@@ -44,7 +44,8 @@ impl Search {
         note: &dyn Fn(&str),
     ) -> Result<Found, RuntimeError> {
         let mut found = Found::default();
-        let mut backend = backend.clone();
+        // The CPU reads the rows of a host cache, wherever slots are.
+        let mut backend = if self.rows_only { Backend::Cpu } else { backend.clone() };
         if self.gathers
             && let Some(cuda) = backend.device_slots()
         {

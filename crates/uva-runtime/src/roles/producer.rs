@@ -16,7 +16,6 @@ use crate::RuntimeError;
 use crate::clock::since_boot;
 use crate::control::{CONSUMER, Control, PRODUCER, Stop};
 use crate::device::{DeviceGather, DeviceSetup};
-use crate::disk_counts::DiskCounts;
 use crate::host_rows::HostRows;
 use crate::peer::Peer;
 use crate::plan::RunPlan;
@@ -53,6 +52,14 @@ enum Gather<'a> {
 }
 
 impl Gather<'_> {
+    /// Says which nodes' rows the batches to come will ask for.
+    fn expect(&mut self, coming: &[&[i64]]) {
+        match self {
+            Self::Host(rows) => rows.expect(coming),
+            Self::Device(device) => device.expect(coming),
+        }
+    }
+
     /// Waits for a slot, until its peer is gone or the GPU has failed. A sampler on the same GPU can end with a failure
     /// that nobody was there to be told. The consumer then waits for a gather that will not come, and the producer for
     /// the consumer's slot.
@@ -137,18 +144,14 @@ impl ProducerRole<'_> {
                 None => gather.watch(sampler, |watched| self.batches.acquire(sequence, watched))?,
             };
             // Before the wait for the consumer, during which rows are read, and after it, for batches that came meanwhile.
-            if let Gather::Host(rows) = gather {
-                taken.look(&mut self.batches, &batch, &plan.layout, rows)?;
-            }
+            taken.look(&mut self.batches, &batch, &plan.layout, |coming| gather.expect(coming))?;
             // The batches handed over that the consumer has neither used nor begun: it is at its position.
             let queue = (sequence.saturating_sub(1)).saturating_sub(control.position(CONSUMER));
             clock.now(Doing::WaitingOutput);
             let consumer = self.consumer.watched(control, Stop::Now);
             let mut slot = gather.watch(consumer, |watched| self.features.acquire(sequence, watched))?;
             clock.now(Doing::Working);
-            if let Gather::Host(rows) = gather {
-                taken.look(&mut self.batches, &batch, &plan.layout, rows)?;
-            }
+            taken.look(&mut self.batches, &batch, &plan.layout, |coming| gather.expect(coming))?;
             let from = batch.payload();
             let mut header = plan
                 .layout
@@ -252,7 +255,7 @@ fn or_left(filled: Result<(), RuntimeError>, ranks: &Ranks) -> Result<bool, Runt
 
 /// Notes what the rows of the batch of this header took from disk, where the CPU read them for a slot on a GPU.
 fn count_disk_reads(control: &Control, device: &DeviceGather<'_>, header: &mut BatchHeader) {
-    let read = DiskCounts::of_runs(device.disk_reads(), header.nodes());
+    let read = device.disk_reads(header.nodes());
     header.set_disk(read.into());
     control.count_disk_reads(PRODUCER, read);
 }

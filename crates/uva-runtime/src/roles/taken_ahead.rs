@@ -5,8 +5,6 @@ use std::collections::VecDeque;
 use uva_batch::{BatchLayout, Column, HandOver};
 use uva_mem::ring::{ReadSlot, Reader, RingError};
 
-use crate::slot_rows::SlotRows;
-
 /// Batches that were sampled early enough. It takes only what is there: a sampler may wait for the very slot that the
 /// producer holds, so a producer that waited for a later batch could wait forever.
 pub(super) struct TakenAhead {
@@ -28,13 +26,13 @@ impl TakenAhead {
         self.slots.pop_front()
     }
 
-    /// Takes what is there behind the batch whose turn it is, and tells the source of rows.
+    /// Takes what is there behind the batch whose turn it is, and tells the source of rows of the nodes by `expect`.
     pub fn look(
         &mut self,
         batches: &mut Reader,
         current: &ReadSlot,
         layout: &BatchLayout,
-        rows: &mut SlotRows<'_>,
+        expect: impl FnOnce(&[&[i64]]),
     ) -> Result<(), RingError> {
         if self.most == 0 {
             return Ok(());
@@ -49,7 +47,7 @@ impl TakenAhead {
             .filter(|slot| slot.sequence() >= self.untold)
             .filter_map(|slot| nodes(layout, slot.payload()))
             .collect();
-        rows.expect(&coming);
+        expect(&coming);
         self.untold = current.sequence() + 1 + self.slots.len() as u64;
         Ok(())
     }

@@ -10,7 +10,7 @@ use uva_runtime::input_nodes::NodesFile;
 use uva_runtime::metrics::{Event, MetricsFile, Observer, Progress};
 use uva_runtime::options::Prepare;
 use uva_runtime::trace::TraceFile;
-use uva_runtime::{Dataset, LoaderOptions, RuntimeError};
+use uva_runtime::{Dataset, Features, LoaderOptions, RuntimeError};
 
 use crate::exit;
 use crate::flags::{BackendFlags, CacheFlags, LoaderFlags};
@@ -81,11 +81,11 @@ pub fn with_first_layer(
 }
 
 /// The backend's flags as the runtime takes them. With caches on a GPU, a measurement decides where to sample, unless a
-/// flag does: only a sampler on the GPU can use a list cache.
-pub fn backend_options(backend: &BackendFlags, cache: &CacheFlags) -> BackendOptions {
+/// flag does: only a sampler on the GPU can use a list cache. Rows from disk need one on the CPU.
+pub fn backend_options(backend: &BackendFlags, cache: &CacheFlags, features: Features) -> BackendOptions {
     let mut options = backend.options();
     let asked = cache.options().request().is_some_and(|request| !request.is_before_disk());
-    if asked && !backend.gives("sampler") {
+    if asked && features != Features::Disk && !backend.gives("sampler") {
         options.sampler = SamplerChoice::Auto;
     }
     options

@@ -34,7 +34,7 @@ pub fn run(flags: &RunFlags) -> anyhow::Result<()> {
     let run = CommandRun::new(
         dataset,
         &options,
-        &backend_options(&flags.backend, &flags.cache),
+        &backend_options(&flags.backend, &flags.cache, options.features),
         flags.cache.options().request(),
         command,
         flags.ranks,

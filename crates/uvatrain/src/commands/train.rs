@@ -59,7 +59,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
             Trainer::Program(program)
         }
     };
-    let mut backend = backend_options(&flags.backend, &flags.cache);
+    let mut backend = backend_options(&flags.backend, &flags.cache, loader.features);
     if of_hops {
         backend.gather = flags.hops.options().place.gather();
     }

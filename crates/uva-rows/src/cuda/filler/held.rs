@@ -70,8 +70,13 @@ pub(super) struct Pending {
 }
 
 impl<S: DeviceSource> Held<S> {
-    /// Enqueues a fill. Returns its number.
-    pub fn submit(&mut self, ids: &[i64], place: &SlotPlace<'_>, plan: &Plan) -> Result<u64, FillError> {
+    /// Enqueues a fill. Returns its number, and what the source says of its rows.
+    pub fn submit(
+        &mut self,
+        ids: &[i64],
+        place: &SlotPlace<'_>,
+        plan: &Plan,
+    ) -> Result<(u64, RowsRead), FillError> {
         let slot = place.slot;
         self.reclaim(slot)?;
         if place.tables_at.is_none() {
@@ -243,7 +248,7 @@ impl<S: DeviceSource> Held<S> {
         // `done` before that. The buffer is read only once `done` has been reached, too.
         unsafe { device_to_host(stream, report_address, report.as_mut_slice())? };
         done.record(stream)?;
-        Ok(self.fills)
+        Ok((self.fills, ticket.map_or_else(RowsRead::default, |ticket| ticket.read)))
     }
 
     /// Whether a kernel sums the rows of fills.

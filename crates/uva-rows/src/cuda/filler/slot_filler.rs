@@ -389,8 +389,8 @@ impl<S: DeviceSource> RowSource<SlotPlace<'_>> for SlotFiller<S> {
         let plan = Plan::new(&held.shape, arrays, on_device, &ids_range, &lists, &written)?;
         held.check_room(slot, &plan)?;
         let result = held.submit(ids, &place, &plan);
-        let number = self.note(result)?;
-        Ok(Ticket { lane: slot, number, read: RowsRead::default() })
+        let (number, read) = self.note(result)?;
+        Ok(Ticket { lane: slot, number, read })
     }
 
     fn wait(&mut self, ticket: Ticket) -> Result<RowsRead, FillError> {

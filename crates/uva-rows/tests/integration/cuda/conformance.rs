@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use uva_cuda::Context;
 use uva_cuda::kernels::gather::{GridBound, Kernel};
 use uva_cuda::memory::{PinHow, PinOptions, PinnedTable};
-use uva_rows::cuda::{DeviceRows, DeviceTable, FillError, Pinned, ReadBack, Split, Staged};
+use uva_cuda::{Context, Event, Stream};
+use uva_rows::cuda::{DeviceRows, DeviceTable, FillError, Pinned, ReadBack, Spliced, Split, Staged};
 use uva_rows::{GatherError, HostPlace, Mapped, RowSource, Widened, conformance};
 
 use super::machine::*;
@@ -101,6 +101,49 @@ fn a_host_source_staged_to_the_device_conforms() {
         let source = Staged::new(&context, owned(table, row_bytes)).unwrap();
         Box::new(ReadBack::new(&context, kernels.clone(), source).unwrap())
     });
+}
+
+#[test]
+fn a_host_source_beside_cached_rows_on_the_device_conforms_and_counts_their_hits() {
+    let name =
+        "cuda::conformance::a_host_source_beside_cached_rows_on_the_device_conforms_and_counts_their_hits";
+    if !cuda_sim::in_process_with(name, &[]) {
+        return;
+    }
+    let context = Context::primary(0).unwrap();
+    let kernels = kernels(&context);
+    let by = (Kernel::Wide, GridBound::Blocks(2));
+    let made = |table: &[u8], row_bytes: usize, ids: &[i64]| {
+        let source = Spliced::new(&context, owned(table, row_bytes), ids, by).unwrap();
+        ReadBack::new(&context, kernels.clone(), source).unwrap()
+    };
+    conformance::static_cache(&|table, row_bytes, ids| Box::new(made(table, row_bytes, ids)));
+    conformance::whole_tables(&|table, row_bytes| Box::new(made(table, row_bytes, &[])));
+}
+
+#[test]
+fn rows_beside_cached_ones_are_refused_where_they_have_no_room() {
+    let name = "cuda::conformance::rows_beside_cached_ones_are_refused_where_they_have_no_room";
+    if !cuda_sim::in_process_with(name, &[]) {
+        return;
+    }
+    let context = Context::primary(0).unwrap();
+    let by = (Kernel::Wide, GridBound::Device);
+    let of = |ids: &[i64]| Spliced::new(&context, owned(&[7; 40], 4), ids, by);
+    let refused = of(&[3, 3]).unwrap_err();
+    assert!(matches!(refused, FillError::Rows(GatherError::RepeatedId { position: 1, id: 3 })), "{refused}");
+    let refused = of(&[10]).unwrap_err();
+    assert!(matches!(refused, FillError::Rows(GatherError::IdOutOfRange { id: 10, .. })), "{refused}");
+    let mut source = of(&[9, 0]).unwrap();
+    let refused = source.reserve(2, usize::MAX / 16).unwrap_err();
+    assert!(matches!(refused, FillError::CacheTooLarge { rows: 2, .. }), "{refused}");
+    let machine = Machine::new();
+    let mut filler =
+        machine.bare_filler(Stream::new(&context).unwrap(), machine.spliced(&[1]), SHAPE).unwrap();
+    filler.reserve_room(FEATURES_AT, 499).unwrap();
+    let batch = Batch::new(&mut Random(1), 500, 1);
+    let refused = batch.fill(&mut filler, 0, None, &Event::local(&context).unwrap()).unwrap_err();
+    assert!(refused.to_string().contains("500 rows in lane 0: reserve room for them"), "{refused}");
 }
 
 #[test]

@@ -11,7 +11,8 @@ use uva_cuda::memory::{
 };
 use uva_cuda::{CacheKind, Context, Event, Module, ModuleOptions, Stream};
 use uva_rows::cuda::{
-    DeviceSource, Fill, FillError, GridBound, Pinned, SlotFiller, SlotPlace, SlotShape, Split, Staged,
+    DeviceSource, Fill, FillError, GridBound, Pinned, SlotFiller, SlotPlace, SlotShape, Spliced, Split,
+    Staged,
 };
 use uva_rows::{Mapped, RowSource};
 
@@ -56,13 +57,15 @@ impl TableBytes for Aside {
 pub enum GatherMode {
     ZeroCopy,
     Dma,
+    Spliced,
     Split,
 }
 
 /// A filler as a run has it.
 pub type Filler = SlotFiller<Box<dyn DeviceSource + Send>>;
 
-pub const MODES: [GatherMode; 3] = [GatherMode::ZeroCopy, GatherMode::Dma, GatherMode::Split];
+pub const MODES: [GatherMode; 4] =
+    [GatherMode::ZeroCopy, GatherMode::Dma, GatherMode::Spliced, GatherMode::Split];
 
 /// splitmix64.
 pub struct Random(pub u64);
@@ -120,6 +123,13 @@ impl Machine {
         Staged::new(&self.context, table).unwrap()
     }
 
+    /// With the rows of these ids on the device.
+    pub fn spliced(&self, ids: &[i64]) -> Spliced<Mapped<'static>> {
+        let table = Mapped::owned(Arc::new(Aside::of(&self.table_bytes)), ROW_BYTES, 2).unwrap();
+        let by = (Kernel::Wide, GridBound::Multiprocessors(1));
+        Spliced::new(&self.context, table, ids, by).unwrap()
+    }
+
     pub fn split(&self, kernel: Kernel) -> Split<Pinned, Staged<Mapped<'static>>> {
         Split::new(self.pinned(kernel), self.staged()).unwrap()
     }
@@ -128,6 +138,7 @@ impl Machine {
         let source: Box<dyn DeviceSource + Send> = match mode {
             GatherMode::ZeroCopy => Box::new(self.pinned(Kernel::Shift)),
             GatherMode::Dma => Box::new(self.staged()),
+            GatherMode::Spliced => Box::new(self.spliced(&[3, 400, 7])),
             GatherMode::Split => Box::new(self.split(Kernel::Shift)),
         };
         self.filler_of(source)

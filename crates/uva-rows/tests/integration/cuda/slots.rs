@@ -41,6 +41,22 @@ fn two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_copies() {
 }
 
 #[test]
+fn two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_copies_beside_cached_rows() {
+    if !cuda_sim::in_process_with(
+        "cuda::slots::two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_copies_beside_cached_rows",
+        &SHAKEN,
+    ) {
+        return;
+    }
+    let machine = Machine::new();
+    let ids: Vec<i64> = (0..ROWS as i64).rev().step_by(3).collect();
+    let fills = two_slots_in_turns(&machine, machine.filler_of(machine.spliced(&ids)), 60, 4);
+    let hits: u64 = fills.iter().map(|fill| fill.read.hits()).sum();
+    let rows: usize = fills.iter().map(|fill| fill.rows).sum();
+    assert!((rows / 4..rows / 2).contains(&(hits as usize)), "{hits} of {rows}");
+}
+
+#[test]
 fn two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_both() {
     if !cuda_sim::in_process_with(
         "cuda::slots::two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_both",
