@@ -50,13 +50,12 @@ fn losses_and_hashes_of_rows_from_disk_on_a_gpu_are_those_of_memory_and_every_ro
                 format!("--partition none --slots 1 --look-ahead 0 {kept}"),
                 format!("--partition green --gather dma --ipc-signals stamps --look-ahead 1 {little}"),
                 format!("--in-process --samplers 2 --edge-ids {kept}"),
-                // Batches without room in their slots come through host memory.
+                format!("--partition none --slots 1 --features memory --gather dma --sampler cpu {cached}"),
                 "--partition grid --slot-bytes 200KiB --reader pread".to_owned(),
-                "--gather cpu".to_owned(),
                 format!("--partition none {cached}"),
                 format!("--partition green --slots 3 --look-ahead 0 --samplers 2 {cached}"),
                 format!("--in-process --look-ahead 3 --edge-ids --ipc-signals stamps {cached}"),
-                format!("--partition none --slots 1 --features memory --gather dma {cached}"),
+                "--gather cpu".to_owned(),
             ][..],
         ),
         (

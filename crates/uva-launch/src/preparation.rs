@@ -89,6 +89,15 @@ impl Draft {
         plan.check_look_ahead(eviction)?;
         plan.check_eviction(backend, eviction)?;
         let plan = plan.with_features(&dataset, backend)?;
+        let sums = plan.options.aggregation != Aggregation::None && backend.device_slots().is_some();
+        if let Some(asked) = caches.as_ref().filter(|asked| sums && !asked.is_before_disk())
+            && plan.reads_table_from_disk()
+        {
+            let option = if let CacheRequest::Planned(_) = asked { "plan" } else { "gpu_cache" };
+            let reason = "with a cache on the GPU the CPU begins sums with rows in memory: with `features=disk`, give \
+                          `host_cache` in its place, or `aggregate=off`";
+            return Err(OptionError::of(option, reason).into());
+        }
         Ok(Self { dataset, plan, caches, planned, place_is_open: false })
     }
 
@@ -181,20 +190,14 @@ impl Draft {
             Some(budget) => HostCacheParts::new(&dataset, &plan, budget, &mut |line| observer.note(line))?,
             None => None,
         };
-        let sums = plan.options.aggregation != Aggregation::None;
-        if caches.is_some() && sums && plan.reads_table_from_disk() && plan.backend.device_slots().is_some() {
-            let reason = "the CPU begins such sums with rows in memory: with `features=disk`, give `host_cache` in its place, \
-                          or `aggregate=off`";
-            return Err(OptionError::of("gpu_cache", reason).into());
-        }
         let measured = plan.backend.cuda().is_some_and(|cuda| cuda.sampler == SamplerChoice::Auto);
         let kinds = cacheable(&plan.backend, &plan.options);
         if caches.is_some() && !kinds.lists && !kinds.rows && !measured {
             return Err(OptionError::of(
                 "gpu_cache",
                 format!(
-                    "caches on the GPU are read by `sampler=gpu` (lists), and by `gather=zero-copy` and `gather=dma` (rows, \
-                     also for the CPU's sums, `mean` or `gcn`). This run has `sampler=cpu` and `gather={}`",
+                    "caches on the GPU are read by `sampler=gpu` (lists), and by `gather=zero-copy` and `gather=dma` (rows; \
+                     with `dma` of sums only the CPU's, `mean` or `gcn`). This run has `sampler=cpu` and `gather={}`",
                     plan.backend.gather_name()
                 ),
             )

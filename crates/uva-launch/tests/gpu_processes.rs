@@ -502,7 +502,7 @@ fn every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes() {
     for kind in ["neighbor", "labor", "weighted"] {
         let hashes = expected_of(&place, kind);
         for cache in [None, Some(CACHE)] {
-            // Rows are cached for the zero-copy gather only, so that here all bytes go to lists.
+            // Beside a sampler on the GPU rows are cached for the zero-copy gather only: here all bytes go to lists.
             let backend = sampling(Partition::None, GatherChoice::Dma);
             let mut what = json!({ "backend": backend, "kind": kind, "edge_ids": true, "edge_attr": true });
             if let Some(bytes) = cache {

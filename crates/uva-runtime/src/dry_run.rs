@@ -255,7 +255,7 @@ impl DryRun {
                     self.takes("staging of sums", MemoryKind::Pinned, of_slots(room));
                 }
                 (None, Some(room), _) if has_rows => {
-                    self.takes("rows beside cached ones", MemoryKind::Device, of_slots(room));
+                    self.takes("rows beside cached ones", MemoryKind::Device, room as u64);
                     self.takes("staging of rows", MemoryKind::Pinned, of_slots(room));
                 }
                 (.., Some(bytes)) => {

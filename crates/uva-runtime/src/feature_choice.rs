@@ -10,7 +10,7 @@ use uva_options::OptionError;
 use uva_rows::cuda::DirectRuns;
 
 use crate::RuntimeError;
-use crate::backend::{Backend, BackendOptions, GatherChoice};
+use crate::backend::{Backend, BackendOptions, GatherChoice, SamplerChoice};
 use crate::hop_options::{HopBatches, Place};
 use crate::hop_source::{HopFiles, stored_side_by_side};
 use crate::options::LoaderOptions;
@@ -79,7 +79,7 @@ impl FeatureChoice {
                 return Err(OptionError::new("features", features, reason).into());
             }
             (Features::Auto, Some(obstacle)) => {
-                (Features::Memory, format!("{} reads a table in memory", obstacle.option))
+                (Features::Memory, format!("{} needs a table in memory", obstacle.option))
             }
             (Features::Auto, None) if read.lies_in_memory() => {
                 (Features::Memory, format!("the file system keeps {} in memory", read.name()))
@@ -202,7 +202,7 @@ const ASKED_FOR: &str = "asked for";
 
 /// These options with the gather that rows of a table on disk need on a GPU, [`GatherChoice::Dma`], where none was asked
 /// for. Rows come from disk if the loader asks for it, or leaves it open and the table is larger than memory. Where a
-/// cache on the GPU (`cached_on_gpu`) was asked for, what is left open stays so: it needs another gather.
+/// cache (`cached_on_gpu`) or a sampler on the GPU was asked for, what is left open stays so.
 #[must_use]
 pub fn gather_from_disk(
     options: &BackendOptions,
@@ -214,9 +214,8 @@ pub fn gather_from_disk(
     let from_disk = loader.hops.is_none()
         && match loader.features {
             Features::Disk => true,
-            Features::Auto => {
-                !cached_on_gpu && !read.lies_in_memory() && read.by_memory().0 == Features::Disk
-            }
+            Features::Auto if cached_on_gpu || options.sampler != SamplerChoice::Cpu => false,
+            Features::Auto => !read.lies_in_memory() && read.by_memory().0 == Features::Disk,
             Features::Memory => false,
         };
     let gather = match options.gather {

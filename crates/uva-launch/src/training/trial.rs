@@ -65,8 +65,8 @@ pub(super) fn bytes_left(
     };
     let reserve = ((total as f64 * RESERVE_SHARE) as u64).max(RESERVE_BYTES);
     // With a cache of rows, the GPU also holds what the CPU begins of its sums, or brings beside it.
-    let room = plan.begun_room().or(plan.spliced_room()).unwrap_or(0);
-    let room = room.saturating_mul(plan.options.feature_slots) as u64;
+    let begun = plan.begun_room().map(|room| room.saturating_mul(plan.options.feature_slots));
+    let room = begun.or(plan.spliced_room()).unwrap_or(0) as u64;
     let left = free.saturating_sub(reserve).saturating_sub(room);
     let gib = |bytes: u64| bytes as f64 / (1_u64 << 30) as f64;
     observer.note(&format!(

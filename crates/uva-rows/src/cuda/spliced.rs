@@ -17,8 +17,9 @@ use crate::source::{Origin, RowSource, RowsRead, Ticket};
 ///
 /// The CPU fetches only those rows of a fill that the cache has not, all at once. A copy brings them behind the cached rows:
 /// cache and room are one stretch of memory, from which an ordinary kernel then gathers the fill's rows by their places. So
-/// it works for sources that no kernel can read, such as a file. Each lane has a part of the room, since the rows of the
-/// next fill come while a kernel still reads those of the fill before.
+/// it works for sources that no kernel can read, such as a file. Copies and kernels of all fills are on the stream of their
+/// places, which has to be one: the room is free again when a fill's kernel has run. Lanes differ only in their page-locked
+/// memory, which the host writes.
 ///
 /// The rows are cached by [`reserve`](RowSource::reserve), without which there is room for no fill. A fill's
 /// [`Ticket::read`] is complete: the host knows what the cache has.
@@ -41,16 +42,16 @@ pub struct Spliced<S> {
 /// The cached rows, and room for those beside them.
 #[derive(Debug)]
 struct Room {
-    /// The cached rows, and behind them a part for each lane.
+    /// The cached rows, and behind them those that a fill misses.
     memory: DeviceBuffer,
-    /// Of each lane: the places of a fill's rows in `memory`, int64.
+    /// The places of a fill's rows in `memory`, int64.
     places: DeviceBuffer,
     lanes: Vec<Lane>,
-    /// Rows of a part.
+    /// Rows of a fill, at most.
     rows: usize,
 }
 
-/// The host's side of a part. It is written again only once the lane's last fill has run.
+/// The host's side of a fill. It is written again only once the lane's last fill has run.
 #[derive(Debug)]
 struct Lane {
     rows: PinnedBuffer,
@@ -78,7 +79,7 @@ impl<S: HostSource> Spliced<S> {
     /// Room for fills of `rows` rows in each of so many lanes, with the cached rows in place.
     fn make_room(&mut self, lanes: usize, rows: usize) -> Result<Room, FillError> {
         let (row_bytes, context) = (self.row_bytes, &self.context);
-        let all = lanes.checked_mul(rows).and_then(|rows| rows.checked_add(self.ids.len()));
+        let all = rows.checked_add(self.ids.len());
         let bytes = all.and_then(|rows| rows.checked_mul(row_bytes)).unwrap_or(usize::MAX);
         let (free, total) = context.memory()?;
         if bytes as u64 > free {
@@ -87,7 +88,7 @@ impl<S: HostSource> Spliced<S> {
         }
         let memory = DeviceBuffer::new(context, bytes, "the cached rows, and room for rows beside them")?;
         let of_places = rows * size_of::<i64>();
-        let places = DeviceBuffer::new(context, lanes * of_places, "places of rows")?;
+        let places = DeviceBuffer::new(context, of_places, "places of rows")?;
         let lanes = (0..lanes)
             .map(|_| {
                 Ok(Lane {
@@ -152,11 +153,11 @@ impl<S: HostSource> RowSource<DevicePlace<'_>> for Spliced<S> {
         let Room { memory, places, lanes, rows: room } = self.room.as_mut().ok_or_else(no_room)?;
         let host = lanes.get_mut(lane).filter(|_| count <= *room).ok_or_else(no_room)?;
         let of_host = &mut host.places.as_mut_slice()[..count * size_of::<i64>()];
-        let part = self.ids.len() + lane * *room;
+        let behind = self.ids.len();
         self.missed.clear();
         for (id, at) in ids.iter().zip(bytemuck::cast_slice_mut::<_, i64>(of_host)) {
             let slot = self.map.slots()[*id as usize];
-            *at = if slot == NO_SLOT { (part + self.missed.len()) as i64 } else { i64::from(slot) };
+            *at = if slot == NO_SLOT { (behind + self.missed.len()) as i64 } else { i64::from(slot) };
             if slot == NO_SLOT {
                 self.missed.push(*id);
             }
@@ -166,24 +167,25 @@ impl<S: HostSource> RowSource<DevicePlace<'_>> for Spliced<S> {
         let read = self.source.fill(&self.missed, HostPlace::new(&mut *rows))?;
         let hits = RowsRead::of(Origin::DeviceCache, (count - self.missed.len()) as u64, row_bytes);
         let read = read.and(hits);
+        // The copies are part of the fill, and the kernel would note its own beginning.
+        place.note_beginning()?;
         if count == 0 {
-            place.note_beginning()?;
             return Ok(Ticket::of(lane, read));
         }
-        let to_places = places.address() + (lane * *room * size_of::<i64>()) as u64;
         if !rows.is_empty() {
-            let to = memory.address() + (part * row_bytes) as u64;
-            // SAFETY: the lane's part of our own memory, which has room for as many rows. The last kernel that read it, and the
-            // last copy from the page-locked memory, ran before the lane was given again (`DevicePlace::new`).
+            let to = memory.address() + (behind * row_bytes) as u64;
+            // SAFETY: our own memory, which has room for as many rows behind the cached ones. The last kernel that read them
+            // comes before on this stream. The last copy from the page-locked memory ran before the lane was given again
+            // (`DevicePlace::new`).
             unsafe { host_to_device(place.stream, rows, to)? };
         }
         // SAFETY: as above, of the places.
-        unsafe { host_to_device(place.stream, of_host, to_places)? };
+        unsafe { host_to_device(place.stream, of_host, places.address())? };
         let arguments = GatherArguments {
             table: memory.address(),
             rows: (memory.bytes() / row_bytes) as u64,
             row_bytes: row_bytes as u64,
-            ids: to_places,
+            ids: places.address(),
             count: count as u64,
             out: place.out,
             report: place.report,
@@ -191,7 +193,7 @@ impl<S: HostSource> RowSource<DevicePlace<'_>> for Spliced<S> {
             cache: 0,
             order: 0,
         };
-        // SAFETY: every place is one of a cached row or of the part's rows, which come before on the stream. Rows, report and
+        // SAFETY: every place is one of a cached row or of the missed ones, which come before on the stream. Rows, report and
         // stream are the place's, by the promise of `DevicePlace::new`.
         unsafe { place.kernels.rows(place.stream, self.kernel, IdWidth::I64, &arguments, self.bound)? };
         Ok(Ticket::of(lane, read))

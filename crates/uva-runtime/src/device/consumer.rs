@@ -122,7 +122,7 @@ pub struct Receipt {
     taking: Option<Taking>,
     slot: usize,
     sequence: u64,
-    /// Rows that came from a cache in host memory, of which no report tells.
+    /// Rows that hit a cache that the host looks up: no report tells of them.
     hits_on_host: Option<u64>,
 }
 

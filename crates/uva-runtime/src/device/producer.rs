@@ -186,9 +186,14 @@ impl<'d> DeviceGather<'d> {
                 (zero_copy(&kernels, table, row_bytes, cuda.kernel, multiprocessors, cache)?, how)
             }
             GatherChoice::Dma if plan.splices() => {
-                let ids = cached_rows.map(|ids| bytemuck::cast_slice(ids.bytes())).unwrap_or_default();
+                let ids = cached_rows.map(|ids| bytemuck::cast_slice(ids.bytes()));
+                let mut ids: Vec<i64> = ids.unwrap_or_default().to_vec();
+                if plan.reads_table_from_disk() {
+                    // One pass over the file, as in `chosen_rows`.
+                    ids.sort_unstable();
+                }
                 let rows = owned_source(dataset, (threads, plan.rows_from()))?;
-                let spliced = Spliced::new(context, rows, ids, (cuda.kernel, bound))?;
+                let spliced = Spliced::new(context, rows, &ids, (cuda.kernel, bound))?;
                 let how = format!("{}, beside {} rows on the GPU", read_by_cpu(plan), ids.len());
                 (Box::new(spliced), how)
             }

@@ -108,7 +108,7 @@ pub fn described(
         "gather {}{}{} (measured {} GB/s; {})",
         chosen.gather,
         named(options.gather != GatherChoice::Auto),
-        if cached && options.gather == GatherChoice::Auto { ", which alone reads cached rows" } else { "" },
+        if cached && options.gather == GatherChoice::Auto { ", since rows are cached" } else { "" },
         rate(&own),
         others.join(", "),
     );
@@ -271,9 +271,7 @@ mod tests {
             assert!(text.contains(part), "`{part}` is missing in: {text}");
         }
         let text = described(&cached, &BackendOptions::default(), &figures, true, "stored in FILE");
-        for part in
-            ["which alone reads cached rows", "share 7 %", "8: 35.0", "table pages thp", "stored in FILE"]
-        {
+        for part in ["since rows are cached", "share 7 %", "8: 35.0", "table pages thp", "stored in FILE"] {
             assert!(text.contains(part), "`{part}` is missing in: {text}");
         }
     }

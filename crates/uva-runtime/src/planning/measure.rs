@@ -197,7 +197,10 @@ pub fn cacheable(backend: &Backend, loader: &LoaderOptions) -> CachedKinds {
             lists: cuda.sampler == SamplerChoice::Gpu,
             rows: match cuda.gather {
                 GatherChoice::ZeroCopy => true,
-                GatherChoice::Dma if loader.aggregation == Aggregation::None => true,
+                // A sampler there gets all for its lists, whose hits are timed.
+                GatherChoice::Dma if loader.aggregation == Aggregation::None => {
+                    cuda.sampler != SamplerChoice::Gpu
+                }
                 _ => backend.continues_sums(loader.aggregation, loader.gathers_before_sums),
             },
         },

@@ -144,14 +144,14 @@ impl ProducerRole<'_> {
                 None => gather.watch(sampler, |watched| self.batches.acquire(sequence, watched))?,
             };
             // Before the wait for the consumer, during which rows are read, and after it, for batches that came meanwhile.
-            taken.look(&mut self.batches, &batch, &plan.layout, |coming| gather.expect(coming))?;
+            taken.look(&mut self.batches, &batch, plan, |coming| gather.expect(coming))?;
             // The batches handed over that the consumer has neither used nor begun: it is at its position.
             let queue = (sequence.saturating_sub(1)).saturating_sub(control.position(CONSUMER));
             clock.now(Doing::WaitingOutput);
             let consumer = self.consumer.watched(control, Stop::Now);
             let mut slot = gather.watch(consumer, |watched| self.features.acquire(sequence, watched))?;
             clock.now(Doing::Working);
-            taken.look(&mut self.batches, &batch, &plan.layout, |coming| gather.expect(coming))?;
+            taken.look(&mut self.batches, &batch, plan, |coming| gather.expect(coming))?;
             let from = batch.payload();
             let mut header = plan
                 .layout

@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 
-use uva_batch::{BatchLayout, Column, HandOver};
+use uva_batch::{Column, HandOver};
 use uva_mem::ring::{ReadSlot, Reader, RingError};
+
+use crate::plan::RunPlan;
 
 /// Batches that were sampled early enough. It takes only what is there: a sampler may wait for the very slot that the
 /// producer holds, so a producer that waited for a later batch could wait forever.
@@ -31,7 +33,7 @@ impl TakenAhead {
         &mut self,
         batches: &mut Reader,
         current: &ReadSlot,
-        layout: &BatchLayout,
+        plan: &RunPlan,
         expect: impl FnOnce(&[&[i64]]),
     ) -> Result<(), RingError> {
         if self.most == 0 {
@@ -45,7 +47,7 @@ impl TakenAhead {
         let coming: Vec<&[i64]> = std::iter::once(current)
             .chain(&self.slots)
             .filter(|slot| slot.sequence() >= self.untold)
-            .filter_map(|slot| nodes(layout, slot.payload()))
+            .filter_map(|slot| nodes(plan, slot.payload()))
             .collect();
         expect(&coming);
         self.untold = current.sequence() + 1 + self.slots.len() as u64;
@@ -53,8 +55,11 @@ impl TakenAhead {
     }
 }
 
-/// The nodes of a batch; `None` for a hand-over without one. What is wrong with a header is told when its turn comes.
-fn nodes<'s>(layout: &BatchLayout, payload: &'s [u8]) -> Option<&'s [i64]> {
+/// The nodes of a batch; `None` for a hand-over without one. What is wrong with a header is told when its turn comes. A batch
+/// without room in its slot gets its rows from elsewhere where a cache on the GPU has the others' hits.
+fn nodes<'s>(plan: &RunPlan, payload: &'s [u8]) -> Option<&'s [i64]> {
+    let layout = &plan.layout;
     let header = layout.read_header(payload).ok().filter(|header| header.kind() == HandOver::Batch)?;
-    Some(bytemuck::cast_slice(&payload[layout.range(&header, Column::InputNodes, 0)]))
+    let is_expected = !plan.splices() || plan.fits_slot(&header);
+    is_expected.then(|| bytemuck::cast_slice(&payload[layout.range(&header, Column::InputNodes, 0)]))
 }
