@@ -54,50 +54,43 @@ pub trait Exchange: Send {
     }
 }
 
-impl<X: Exchange + ?Sized> Exchange for Box<X> {
-    fn rank(&self) -> usize {
-        (**self).rank()
-    }
+macro_rules! forwarded {
+    ($(#[$about:meta] $type:ty),* $(,)?) => {$(
+        #[$about]
+        impl<X: Exchange + ?Sized> Exchange for $type {
+            fn rank(&self) -> usize {
+                (**self).rank()
+            }
 
-    fn ranks(&self) -> usize {
-        (**self).ranks()
-    }
+            fn ranks(&self) -> usize {
+                (**self).ranks()
+            }
 
-    fn counts(&mut self, send: &[u64]) -> Result<Vec<u64>, ExchangeError> {
-        (**self).counts(send)
-    }
+            fn counts(&mut self, send: &[u64]) -> Result<Vec<u64>, ExchangeError> {
+                (**self).counts(send)
+            }
 
-    fn all_to_all(&mut self, send: &[u8], recv: &mut [u8], splits: Splits<'_>) -> Result<(), ExchangeError> {
-        (**self).all_to_all(send, recv, splits)
-    }
+            fn all_to_all(
+                &mut self,
+                send: &[u8],
+                recv: &mut [u8],
+                splits: Splits<'_>,
+            ) -> Result<(), ExchangeError> {
+                (**self).all_to_all(send, recv, splits)
+            }
 
-    fn canceller(&self) -> Canceller {
-        (**self).canceller()
-    }
+            fn canceller(&self) -> Canceller {
+                (**self).canceller()
+            }
+        }
+    )*};
 }
-
-/// Lends an exchange: the group is left when its owner drops it.
-impl<X: Exchange + ?Sized> Exchange for &mut X {
-    fn rank(&self) -> usize {
-        (**self).rank()
-    }
-
-    fn ranks(&self) -> usize {
-        (**self).ranks()
-    }
-
-    fn counts(&mut self, send: &[u64]) -> Result<Vec<u64>, ExchangeError> {
-        (**self).counts(send)
-    }
-
-    fn all_to_all(&mut self, send: &[u8], recv: &mut [u8], splits: Splits<'_>) -> Result<(), ExchangeError> {
-        (**self).all_to_all(send, recv, splits)
-    }
-
-    fn canceller(&self) -> Canceller {
-        (**self).canceller()
-    }
-}
+forwarded!(
+    /// Whichever it is.
+    Box<X>,
+    /// Lends an exchange: the group is left when its owner drops it.
+    &mut X,
+);
 
 /// How the bytes of a call divide among the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
