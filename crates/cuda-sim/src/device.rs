@@ -130,6 +130,14 @@ pub unsafe fn uuid(uuid: *mut Uuid, device: c_int) -> Outcome {
 }
 
 /// # Safety
+/// `can` is null or writable.
+pub unsafe fn can_access_peer(can: *mut c_int, device: c_int, peer: c_int) -> Outcome {
+    let of_another = ordinal(device)? != ordinal(peer)?;
+    // SAFETY: the caller's promise. A device is no peer of its own.
+    unsafe { give(can, c_int::from(of_another && configured()?.has(Feature::PeerAccess))) }
+}
+
+/// # Safety
 /// `bytes` is null or writable.
 pub unsafe fn total_memory(bytes: *mut usize, device: c_int) -> Outcome {
     ordinal(device)?;

@@ -60,6 +60,7 @@ driver_functions! {
     [Init] cuDeviceGetPCIBusId(id: *mut c_char, length: c_int, device: c_int) => device::pci_bus_id(id, length, device);
     [Init] cuDeviceGetUuid(uuid: *mut Uuid, device: c_int) => device::uuid(uuid, device);
     [Init] cuDeviceGetUuid_v2(uuid: *mut Uuid, device: c_int) => device::uuid(uuid, device);
+    [Init] cuDeviceCanAccessPeer(can: *mut c_int, device: c_int, peer: c_int) => device::can_access_peer(can, device, peer);
 
     // Contexts.
     [Init] cuDevicePrimaryCtxRetain(context: *mut *mut c_void, device: c_int) => context::primary_retain(context, device);

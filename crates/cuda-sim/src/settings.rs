@@ -16,6 +16,7 @@ pub enum Feature {
     Green,
     ReadOnlyRegister,
     HostRegister,
+    PeerAccess,
 }
 
 const FEATURES: &[(&str, Feature)] = &[
@@ -26,6 +27,7 @@ const FEATURES: &[(&str, Feature)] = &[
     ("green", Feature::Green),
     ("read_only_register", Feature::ReadOnlyRegister),
     ("host_register", Feature::HostRegister),
+    ("peer_access", Feature::PeerAccess),
 ];
 
 /// A rule that the driver's documentation states and not every driver enforces.

@@ -191,6 +191,31 @@ impl Device {
         self.mps_enabled
     }
 
+    /// Whether its kernels can read the memory of the device with this [UUID](Self::uuid): its own, or another's over NVLink or
+    /// PCIe. `None` where this process sees no such device.
+    ///
+    /// # Errors
+    /// [`CudaError::Call`].
+    pub fn can_read_memory_of(&self, uuid: &str) -> Result<Option<bool>, CudaError> {
+        if uuid == self.uuid {
+            return Ok(Some(true));
+        }
+        let Some(peer) = Driver::load()?.devices()?.into_iter().find(|device| device.uuid == uuid) else {
+            return Ok(None);
+        };
+        let mut can = 0;
+        // SAFETY: writes one int; both handles are from cuDeviceGet.
+        unsafe {
+            driver_call!(
+                cuDeviceCanAccessPeer(&mut can, self.handle, peer.handle),
+                "asking whether device {} can read the memory of device {}",
+                self.ordinal,
+                peer.ordinal
+            )
+        }?;
+        Ok(Some(can != 0))
+    }
+
     /// Whether it supports this feature.
     ///
     /// # Errors

@@ -56,6 +56,7 @@ functions! {
     cuDeviceTotalMem_v2(*mut usize, CUdevice);
     cuDeviceGetPCIBusId(*mut c_char, c_int, CUdevice);
     cuDeviceGetUuid_v2(*mut CUuuid, CUdevice);
+    cuDeviceCanAccessPeer(*mut c_int, CUdevice, CUdevice);
     cuDevicePrimaryCtxRetain(*mut CUcontext, CUdevice);
     cuDevicePrimaryCtxRelease_v2(CUdevice);
     cuCtxSetCurrent(CUcontext);

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [`DeviceBuffer`] | the device's, for this process alone | cuMemAlloc |
 //! | [`SharedBuffer`] | the device's, for several processes | cuMemCreate and a file descriptor, or cuMemAlloc and an IPC handle |
+//! | [`JoinedMemory`] | of several devices, for a process on each | cuMemCreate on each of them, and file descriptors |
 //! | [`PinnedBuffer`] | the host's, to copy from or for the device to read | cuMemHostAlloc |
 //! | [`PinnedTable`] | a mapping that was there already, such as a file's, or a copy of it | cuMemHostRegister, cuMemHostAlloc |
 //!
@@ -14,7 +15,9 @@ mod bytes;
 mod copy;
 mod device;
 mod host_memory;
+mod joined;
 mod lack;
+mod mapping;
 mod pages;
 mod pinned;
 mod preflight;
@@ -26,6 +29,7 @@ mod table_copy;
 pub use copy::{device_to_device, device_to_host, fill, host_to_device};
 pub use device::DeviceBuffer;
 pub use host_memory::{CgroupLimit, HostMemory};
+pub use joined::{JoinedMemory, Share};
 pub use pages::PinPages;
 pub use pinned::PinnedBuffer;
 pub use preflight::{PinWay, Preflight, PreflightError, PreflightPolicy, preflight};

@@ -9,18 +9,16 @@
 //!
 //! Each importer sees the memory at an address of its own.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::c_char;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{
-    self, CUipcMem_flags, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationGranularity_flags,
-    CUmemAllocationHandleType, CUmemAllocationProp, CUmemAllocationType, CUmemLocation, CUmemLocationType,
-};
+use cudarc::driver::sys::{self, CUipcMem_flags};
 use serde::{Deserialize, Serialize};
 use uva_options::named;
 
+use super::mapping::{Mapping, Physical};
 use crate::context::Context;
 use crate::device::Feature;
 use crate::error::{CudaError, NOT_SUPPORTED};
@@ -187,34 +185,8 @@ impl SharedBuffer {
     }
 
     fn create_vmm(context: &Arc<Context>, bytes: usize, what: &str, direct: bool) -> Result<Self, CudaError> {
-        context.bind()?;
-        let properties = properties(context, direct);
-        let mut granularity = 0;
-        // SAFETY: writes one size; the properties are complete.
-        unsafe {
-            driver_call!(
-                cuMemGetAllocationGranularity(
-                    &mut granularity,
-                    &properties,
-                    CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM
-                ),
-                "asking in which steps shared memory for {what} is made"
-            )
-        }?;
-        let allocated = bytes.checked_next_multiple_of(granularity.max(1)).ok_or_else(|| {
-            CudaError::Refused(format!("{what}: {bytes} bytes are more than can be addressed"))
-        })?;
-        let mut handle = 0;
-        // SAFETY: writes one handle; the size is a multiple of the granularity, the flags must be 0.
-        unsafe {
-            driver_call!(
-                cuMemCreate(&mut handle, allocated, &properties, 0),
-                "making {allocated} bytes of shared device memory for {what}"
-            )
-        }
-        .map_err(|error| explain_lack(context, what, allocated as u64, error))?;
-        // The handle is kept, because exports are made from it.
-        let mapping = Mapping::new(context, handle, allocated, what)?;
+        let physical = Physical::create(context, bytes, what, direct)?;
+        let mapping = Mapping::new(context, vec![physical], what)?;
         Ok(Self { context: Arc::clone(context), what: what.to_owned(), bytes, memory: Memory::Vmm(mapping) })
     }
 
@@ -246,29 +218,8 @@ impl SharedBuffer {
         let what = &self.what;
         let (handle, fd) = match &self.memory {
             Memory::Vmm(mapping) => {
-                let mut fd: i32 = -1;
-                // SAFETY: for this handle type the driver writes one int, a new descriptor.
-                unsafe {
-                    driver_call!(
-                        cuMemExportToShareableHandle(
-                            (&raw mut fd).cast::<c_void>(),
-                            mapping.handle,
-                            CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                            0
-                        ),
-                        "exporting {what} to another process"
-                    )
-                }?;
-                // SAFETY: the call has succeeded, so the descriptor is open, and it is ours alone to close.
-                let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-                // The driver doesn't promise close-on-exec, and a child that inherits the descriptor would keep the
-                // memory alive.
-                rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC).map_err(|error| {
-                    CudaError::System(format!(
-                        "marking the descriptor of {what} to be closed on exec: {error}"
-                    ))
-                })?;
-                (Vec::new(), Some(fd))
+                let fd = mapping.parts().first().map(|part| part.export(what)).transpose()?;
+                (Vec::new(), fd)
             }
             Memory::LegacyOwned { address, .. } => {
                 let mut handle = sys::CUipcMemHandle { reserved: [0; 64] };
@@ -323,21 +274,8 @@ impl SharedBuffer {
         let memory = match metadata.kind {
             SharedKind::Vmm => {
                 let fd = fd.ok_or_else(|| refused("its file descriptor did not arrive".to_owned()))?;
-                let mut handle = 0;
-                // SAFETY: writes one handle. For this handle type the "pointer" is the descriptor's number, and any
-                // open descriptor may be passed. The driver keeps a reference of its own, so ours is closed below.
-                unsafe {
-                    driver_call!(
-                        cuMemImportFromShareableHandle(
-                            &mut handle,
-                            fd.as_raw_fd() as usize as *mut c_void,
-                            CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-                        ),
-                        "opening {what} from another process"
-                    )
-                }?;
-                drop(fd);
-                Memory::Vmm(Mapping::new(context, handle, allocated, what)?)
+                let physical = Physical::import(context, fd, allocated, what)?;
+                Memory::Vmm(Mapping::new(context, vec![physical], what)?)
             }
             SharedKind::Legacy => {
                 let reserved: [u8; 64] = metadata.handle.as_slice().try_into().map_err(|_| {
@@ -391,7 +329,7 @@ impl SharedBuffer {
     /// The device memory that it takes: the requested bytes, rounded up to the driver's granularity (2 MiB).
     pub fn allocated(&self) -> usize {
         match &self.memory {
-            Memory::Vmm(mapping) => mapping.bytes,
+            Memory::Vmm(mapping) => mapping.bytes(),
             Memory::LegacyOwned { allocated, .. } | Memory::LegacyOpened { allocated, .. } => *allocated,
         }
     }
@@ -399,7 +337,7 @@ impl SharedBuffer {
     /// Its device address in this process.
     pub fn address(&self) -> u64 {
         match &self.memory {
-            Memory::Vmm(mapping) => mapping.address,
+            Memory::Vmm(mapping) => mapping.address(),
             Memory::LegacyOwned { address, .. } | Memory::LegacyOpened { address, .. } => *address,
         }
     }
@@ -464,96 +402,5 @@ impl Drop for SharedBuffer {
                 let _ = unsafe { driver_call!(cuIpcCloseMemHandle(address), "closing {}", self.what) };
             }
         }
-    }
-}
-
-/// An allocation's handle and its mapping. Dropping it undoes each completed step in reverse, also after a mapping that
-/// failed half-way.
-#[derive(Debug)]
-struct Mapping {
-    /// The mapping calls need no current context, but a driver with one.
-    _context: Arc<Context>,
-    handle: sys::CUmemGenericAllocationHandle,
-    address: u64,
-    bytes: usize,
-    reserved: bool,
-    mapped: bool,
-}
-
-impl Mapping {
-    /// Takes over `handle`, an allocation of `bytes` bytes, and maps it to be read and written by the context's device.
-    fn new(
-        context: &Arc<Context>,
-        handle: sys::CUmemGenericAllocationHandle,
-        bytes: usize,
-        what: &str,
-    ) -> Result<Self, CudaError> {
-        let mut mapping =
-            Self { _context: Arc::clone(context), handle, address: 0, bytes, reserved: false, mapped: false };
-        // SAFETY: writes one address; alignment 0 is the default, address 0 lets the driver choose, flags must be 0.
-        unsafe {
-            driver_call!(
-                cuMemAddressReserve(&mut mapping.address, bytes, 0, 0, 0),
-                "reserving {bytes} bytes of addresses for {what}"
-            )
-        }?;
-        mapping.reserved = true;
-        // SAFETY: the range was just reserved with this size, and nothing is mapped in it. The allocation has as many
-        // bytes (the driver refuses a smaller one). Offset and flags must be 0.
-        unsafe { driver_call!(cuMemMap(mapping.address, bytes, 0, handle, 0), "mapping {what}") }?;
-        mapping.mapped = true;
-        let access = CUmemAccessDesc {
-            location: location(context),
-            flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-        };
-        // SAFETY: the whole range is mapped; one description is passed and counted.
-        unsafe {
-            driver_call!(
-                cuMemSetAccess(mapping.address, bytes, &access, 1),
-                "giving the device access to {what}"
-            )
-        }?;
-        Ok(mapping)
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // An error has no remedy here: the addresses or the memory stay until the process ends.
-        if self.mapped {
-            // SAFETY: the very range that was mapped, whole, once.
-            let _ = unsafe { driver_call!(cuMemUnmap(self.address, self.bytes), "unmapping shared memory") };
-        }
-        if self.reserved {
-            // SAFETY: the very range that was reserved, no longer mapped, once.
-            let _ = unsafe { driver_call!(cuMemAddressFree(self.address, self.bytes), "freeing addresses") };
-        }
-        // SAFETY: created or imported once, released once.
-        let _ = unsafe { driver_call!(cuMemRelease(self.handle), "releasing shared memory") };
-    }
-}
-
-fn location(context: &Context) -> CUmemLocation {
-    CUmemLocation {
-        type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
-        // The driver's handle of a device is its ordinal, which this call expects.
-        id: context.device().handle(),
-    }
-}
-
-/// `direct` asks for memory that other devices may write to.
-fn properties(context: &Context, direct: bool) -> CUmemAllocationProp {
-    CUmemAllocationProp {
-        type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
-        // Must be requested at creation: an allocation without it can't be exported.
-        requestedHandleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-        location: location(context),
-        win32HandleMetaData: std::ptr::null_mut(),
-        allocFlags: sys::CUmemAllocationProp_st__bindgen_ty_1 {
-            compressionType: 0,
-            gpuDirectRDMACapable: u8::from(direct),
-            usage: 0,
-            reserved: [0; 4],
-        },
     }
 }

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use uva_cuda::memory::{
-    DeviceBuffer, Exported, HostMemory, IpcKind, PinHow, PinOptions, PinPages, PinnedBuffer, PinnedTable,
-    PreflightPolicy, SharedBuffer, SharedKind, SharedMetadata, TableBytes, device_to_device, device_to_host,
-    fill, host_to_device,
+    DeviceBuffer, Exported, HostMemory, IpcKind, JoinedMemory, PinHow, PinOptions, PinPages, PinnedBuffer,
+    PinnedTable, PreflightPolicy, Share, SharedBuffer, SharedKind, SharedMetadata, TableBytes,
+    device_to_device, device_to_host, fill, host_to_device,
 };
 use uva_cuda::partition::GreenPartition;
 use uva_cuda::{Context, CudaError, Event, Signal, Stamp, Stream, clear_stamps};
@@ -809,4 +809,50 @@ fn a_device_without_green_contexts_says_so() {
     }
     let error = GreenPartition::new(&Context::primary(0).unwrap(), 8).unwrap_err();
     assert_eq!((error.code(), error.kind()), (Some(801), uva_cuda::ErrorKind::Missing), "{error}");
+}
+
+#[test]
+fn shares_of_two_devices_are_one_range_and_outlive_who_made_them() {
+    const TEST: &str = "memory::shares_of_two_devices_are_one_range_and_outlive_who_made_them";
+    if !under(TEST, &[("CUDA_SIM_DEVICES", "2")]) {
+        return;
+    }
+    const MIB: usize = 1 << 20;
+    let contexts = [0, 1].map(|device| Context::primary(device).unwrap());
+    let [first, second] = contexts.each_ref().map(|context| Share::new(context, 3 * MIB, "a test").unwrap());
+    assert_eq!((first.bytes(), second.bytes()), (4 * MIB, 4 * MIB));
+    let (of_first, of_second) = (first.export().unwrap(), second.export().unwrap());
+    let first = JoinedMemory::new(first, 0, vec![of_second]).unwrap();
+    let second = JoinedMemory::new(second, 1, vec![of_first]).unwrap();
+    assert_eq!((first.bytes(), second.bytes()), (8 * MIB, 8 * MIB));
+    let [on_first, on_second] = contexts.each_ref().map(|context| Stream::new(context).unwrap());
+    // Across the border of the two.
+    let data = bytes(6 * MIB, 3);
+    to_device(&on_first, &data, first.address() + MIB as u64);
+    drop(first);
+    assert!(from_device(&on_second, second.address() + MIB as u64, data.len()) == data);
+}
+
+fn check_reach(of_another: bool) {
+    let [first, second] = [0, 1].map(|device| Context::primary(device).unwrap());
+    let (first, second) = (first.device(), second.device());
+    assert_eq!(first.can_read_memory_of(first.uuid()).unwrap(), Some(true));
+    assert_eq!(first.can_read_memory_of(second.uuid()).unwrap(), Some(of_another));
+    assert_eq!(first.can_read_memory_of("GPU-of-nobody").unwrap(), None);
+}
+
+#[test]
+fn a_device_reads_the_memory_of_others_that_it_sees_where_the_machine_lets_it() {
+    const TEST: &str = "memory::a_device_reads_the_memory_of_others_that_it_sees_where_the_machine_lets_it";
+    if under(TEST, &[("CUDA_SIM_DEVICES", "2")]) {
+        check_reach(true);
+    }
+}
+
+#[test]
+fn a_machine_without_peer_access_says_so() {
+    let lacks = [("CUDA_SIM_DEVICES", "2"), ("CUDA_SIM_LACKS", "peer_access")];
+    if under("memory::a_machine_without_peer_access_says_so", &lacks) {
+        check_reach(false);
+    }
 }
