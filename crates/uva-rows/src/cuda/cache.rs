@@ -1,9 +1,10 @@
 //! Rows that are kept on the device, beside a table that is read over the link.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use uva_cuda::kernels::cache::{CacheInsertion, InsertArguments};
-use uva_cuda::memory::{DeviceBuffer, fill};
+use uva_cuda::memory::{DeviceBuffer, JoinedMemory, fill};
 use uva_cuda::{Context, Stream};
 
 use super::error::FillError;
@@ -17,10 +18,11 @@ use crate::source::RowSource;
 /// A cache of rows in device memory, static or dynamic: [`crate::cache`] explains how they differ.
 ///
 /// The slot map (4 bytes a row of the table) is in device memory too. A dynamic cache decides on the host which row gets
-/// which slot, so it has the map there as well.
+/// which slot, so it has the map there as well. The rows of a static one may lie in memory of several devices, each of
+/// which then has a map.
 #[derive(Debug)]
 pub struct DeviceCache {
-    rows: DeviceBuffer,
+    rows: Rows,
     map: DeviceBuffer,
     table_rows: usize,
     row_bytes: usize,
@@ -29,6 +31,24 @@ pub struct DeviceCache {
     device: usize,
     /// `None` for a static one.
     slots: Option<Box<dyn EvictingSlots>>,
+}
+
+/// Where the rows are.
+#[derive(Debug)]
+enum Rows {
+    /// In this device's memory.
+    Own(DeviceBuffer),
+    /// In several devices', with those of the first ids first.
+    Joined(Arc<JoinedMemory>),
+}
+
+impl Rows {
+    fn address(&self) -> u64 {
+        match self {
+            Self::Own(buffer) => buffer.address(),
+            Self::Joined(memory) => memory.address(),
+        }
+    }
 }
 
 impl DeviceCache {
@@ -46,25 +66,36 @@ impl DeviceCache {
         ids: &[i64],
         threads: usize,
     ) -> Result<Self, FillError> {
-        let mut source = Mapped::new(table, row_bytes, threads)?;
+        let source = Mapped::new(table, row_bytes, threads)?;
         let mut slots = SlotMap::new(source.rows())?;
         slots.assign(ids)?;
-        let cache = Self::allocate(context, source.rows(), row_bytes, ids.len())?;
-        let piece_rows = (PIECE / row_bytes).clamp(1, ids.len().max(1));
-        let mut upload = Upload::new(context, (piece_rows * row_bytes).max(PIECE.min(slots.bytes().len())))?;
-        for (number, ids) in ids.chunks(piece_rows).enumerate() {
-            let to = cache.rows.address() + (number * piece_rows * row_bytes) as u64;
-            // SAFETY: rows of our own buffer, which nobody else knows yet; the upload is finished below, or waited for
-            // when it is dropped, before the buffers are.
-            unsafe {
-                upload.send(to, ids.len() * row_bytes, |piece| {
-                    source.fill(ids, HostPlace::new(piece)).map(drop).map_err(FillError::from)
-                })
-            }?;
-        }
-        // SAFETY: as above; the map has as many bytes on the device.
-        unsafe { upload.send_all(cache.map.address(), slots.bytes()) }?;
-        upload.finish()?;
+        let table_rows = source.rows();
+        let bytes = Self::check_room(context, table_rows, row_bytes, ids.len())?;
+        let rows = Rows::Own(DeviceBuffer::new(context, bytes, "the cached rows")?);
+        let cache = Self::over(context, rows, table_rows, row_bytes, ids.len())?;
+        // SAFETY: our own buffer of so many rows, which nobody else knows yet.
+        unsafe { copy_rows(context, (source, row_bytes), ids, cache.rows.address()) }?;
+        cache.send_map(context, &slots)?;
+        Ok(cache)
+    }
+
+    /// A static cache of the rows `ids` of a table of `table_rows` rows of `row_bytes` bytes, which lie in this memory in that
+    /// order, or will before the first gather: see [`fill_joined`]. It makes the slot map, and waits for it.
+    ///
+    /// # Errors
+    /// As [`DeviceCache::filled`]; [`FillError::Layout`] where the memory has fewer bytes.
+    pub fn joined(
+        context: &Arc<Context>,
+        memory: Arc<JoinedMemory>,
+        (table_rows, row_bytes): (usize, usize),
+        ids: &[i64],
+    ) -> Result<Self, FillError> {
+        check_joined(&memory, row_bytes, ids.len())?;
+        let mut slots = SlotMap::new(table_rows)?;
+        slots.assign(ids)?;
+        Self::check_room(context, table_rows, row_bytes, 0)?;
+        let cache = Self::over(context, Rows::Joined(memory), table_rows, row_bytes, ids.len())?;
+        cache.send_map(context, &slots)?;
         Ok(cache)
     }
 
@@ -83,7 +114,9 @@ impl DeviceCache {
             return Err(GatherError::TableLength { length: 0, row_bytes }.into());
         }
         let slots = policy.slots(table_rows, capacity)?;
-        let cache = Self::allocate(context, table_rows, row_bytes, slots.capacity())?;
+        let bytes = Self::check_room(context, table_rows, row_bytes, slots.capacity())?;
+        let rows = Rows::Own(DeviceBuffer::new(context, bytes, "the cached rows")?);
+        let cache = Self::over(context, rows, table_rows, row_bytes, slots.capacity())?;
         let stream = Stream::new(context)?;
         // All ones is -1: no slot.
         // SAFETY: our own buffer, which nobody else knows yet, and it is waited for.
@@ -92,12 +125,13 @@ impl DeviceCache {
         Ok(Self { slots: Some(slots), ..cache })
     }
 
-    fn allocate(
+    /// The bytes of `count` rows, for which the device has room beside the slot map.
+    fn check_room(
         context: &Arc<Context>,
         table_rows: usize,
         row_bytes: usize,
         count: usize,
-    ) -> Result<Self, FillError> {
+    ) -> Result<usize, FillError> {
         check_capacity(count)?;
         let (free, total) = context.memory()?;
         let map = map_bytes(table_rows);
@@ -106,15 +140,26 @@ impl DeviceCache {
         if (rows as u64).checked_add(map).is_none_or(|bytes| bytes > free) {
             return Err(too_large(rows as u64));
         }
-        Ok(Self {
-            rows: DeviceBuffer::new(context, rows, "the cached rows")?,
-            map: DeviceBuffer::new(context, 4 * table_rows, "the slots of the cached rows")?,
-            table_rows,
-            row_bytes,
-            count,
-            device: context.device().ordinal(),
-            slots: None,
-        })
+        Ok(rows)
+    }
+
+    /// Over these rows, with a slot map that is yet to be written.
+    fn over(
+        context: &Arc<Context>,
+        rows: Rows,
+        table_rows: usize,
+        row_bytes: usize,
+        count: usize,
+    ) -> Result<Self, FillError> {
+        let map = DeviceBuffer::new(context, 4 * table_rows, "the slots of the cached rows")?;
+        Ok(Self { rows, map, table_rows, row_bytes, count, device: context.device().ordinal(), slots: None })
+    }
+
+    fn send_map(&self, context: &Arc<Context>, slots: &SlotMap) -> Result<(), FillError> {
+        let mut upload = Upload::new(context, PIECE.min(slots.bytes().len()).max(1))?;
+        // SAFETY: our own buffer, which nobody else knows yet; it has as many bytes, and it is waited for.
+        unsafe { upload.send_all(self.map.address(), slots.bytes()) }?;
+        Ok(upload.finish()?)
     }
 
     /// Rows that it holds, or can hold at most.
@@ -124,7 +169,7 @@ impl DeviceCache {
 
     /// Bytes of device memory of that many rows.
     pub fn bytes(&self) -> u64 {
-        self.rows.bytes() as u64
+        (self.count * self.row_bytes) as u64
     }
 
     /// Bytes of device memory of the slot map.
@@ -190,6 +235,58 @@ impl DeviceCache {
             cache: self.rows.address(),
         }
     }
+}
+
+/// Writes the rows `part` of `ids` of `table` to their places in memory of several devices, and waits for them. Each process
+/// writes a part; the part of each device is best that which lies in its own memory.
+///
+/// # Errors
+/// As [`DeviceCache::joined`].
+///
+/// # Panics
+/// When `part` is no range of `ids`.
+pub fn fill_joined(
+    context: &Arc<Context>,
+    memory: &JoinedMemory,
+    (table, row_bytes, threads): (&[u8], usize, usize),
+    ids: &[i64],
+    part: Range<usize>,
+) -> Result<(), FillError> {
+    check_joined(memory, row_bytes, ids.len())?;
+    let to = memory.address() + (part.start * row_bytes) as u64;
+    // SAFETY: within the memory, by the check above. The others write other parts, and nobody reads before all are written.
+    unsafe { copy_rows(context, (Mapped::new(table, row_bytes, threads)?, row_bytes), &ids[part], to) }
+}
+
+fn check_joined(memory: &JoinedMemory, row_bytes: usize, rows: usize) -> Result<(), FillError> {
+    if rows.checked_mul(row_bytes).is_some_and(|bytes| bytes <= memory.bytes()) {
+        return Ok(());
+    }
+    Err(FillError::Layout(format!("{rows} rows of {row_bytes} bytes in {} bytes of memory", memory.bytes())))
+}
+
+/// Copies the rows `ids` of the source to the device address `to`, one behind the other, and waits for them.
+///
+/// # Safety
+/// There is room for them, which nobody else uses meanwhile.
+unsafe fn copy_rows(
+    context: &Arc<Context>,
+    (mut source, row_bytes): (Mapped<'_>, usize),
+    ids: &[i64],
+    to: u64,
+) -> Result<(), FillError> {
+    let piece_rows = (PIECE / row_bytes).clamp(1, ids.len().max(1));
+    let mut upload = Upload::new(context, piece_rows * row_bytes)?;
+    for (number, ids) in ids.chunks(piece_rows).enumerate() {
+        let to = to + (number * piece_rows * row_bytes) as u64;
+        // SAFETY: a part of what the caller promises. The upload is finished below, or waited for when it is dropped.
+        unsafe {
+            upload.send(to, ids.len() * row_bytes, |piece| {
+                source.fill(ids, HostPlace::new(piece)).map(drop).map_err(FillError::from)
+            })
+        }?;
+    }
+    Ok(upload.finish()?)
 }
 
 /// Writes insertions as the kernel reads them.

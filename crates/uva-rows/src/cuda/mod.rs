@@ -39,7 +39,7 @@ mod upload;
 
 pub use aside::Aside;
 pub use balance::{Balance, Measured};
-pub use cache::DeviceCache;
+pub use cache::{DeviceCache, fill_joined};
 pub use direct::{DirectRuns, try_direct_reads};
 pub use error::FillError;
 pub use filler::{

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use uva_cuda::kernels::gather::{GatherKernels, GridBound, Kernel};
-use uva_cuda::memory::{PinOptions, PinnedTable};
+use uva_cuda::memory::{JoinedMemory, PinOptions, PinnedTable, Share};
 use uva_cuda::{Context, Event, Stream};
 use uva_rows::cache::eviction::{self, Eviction};
 use uva_rows::conformance::{self, FifoReference, SieveReference};
-use uva_rows::cuda::{DeviceCache, FillError, LanedCache, Pinned, ReadBack, SlotFiller};
+use uva_rows::cuda::{DeviceCache, FillError, LanedCache, Pinned, ReadBack, SlotFiller, fill_joined};
 use uva_rows::{Cached, EvictingRows, GatherError, HostPlace, Mapped, RowSource};
 
 use super::machine::*;
@@ -122,6 +122,37 @@ fn slots_filled_with_cached_rows_hold_what_a_plain_loop_gives() {
             fills.iter().fold((0, 0), |(rows, hits), fill| (rows + fill.rows, hits + fill.read.hits()));
         assert!((hits as f64 / rows as f64 - 1.0 / 3.0).abs() < 0.02, "{hits} of {rows} rows hit");
     }
+}
+
+#[test]
+fn rows_that_two_devices_hold_are_read_as_those_of_one() {
+    const TEST: &str = "cuda::cache::rows_that_two_devices_hold_are_read_as_those_of_one";
+    if !cuda_sim::in_process_with(TEST, &[SHAKEN[0], ("CUDA_SIM_DEVICES", "2")]) {
+        return;
+    }
+    let machine = Machine::new();
+    let (other, ids) = (Context::primary(1).unwrap(), cached_ids());
+    let bytes = (ids.len() * ROW_BYTES).div_ceil(2);
+    let [own, others] =
+        [&machine.context, &other].map(|context| Share::new(context, bytes, "a test").unwrap());
+    let (of_own, of_others) = (own.export().unwrap(), others.export().unwrap());
+    let own = Arc::new(JoinedMemory::new(own, 0, vec![of_others]).unwrap());
+    let others = JoinedMemory::new(others, 1, vec![of_own]).unwrap();
+    let table = (machine.table_bytes.as_slice(), ROW_BYTES, 2);
+    let half = ids.len() / 2;
+    fill_joined(&machine.context, &own, table, &ids, 0..half).unwrap();
+    fill_joined(&other, &others, table, &ids, half..ids.len()).unwrap();
+    let shape = (ROWS, ROW_BYTES);
+    let cache = DeviceCache::joined(&machine.context, Arc::clone(&own), shape, &ids).unwrap();
+    assert_eq!(cache.rows(), ids.len());
+    let fills = two_slots_in_turns(&machine, filler_with(&machine, cache, Kernel::Wide), 20, 300);
+    let (rows, hits) =
+        fills.iter().fold((0, 0), |(rows, hits), fill| (rows + fill.rows, hits + fill.read.hits()));
+    assert!((hits as f64 / rows as f64 - 1.0 / 3.0).abs() < 0.02, "{hits} of {rows} rows hit");
+    // More rows than there is memory for are refused before anything is written.
+    let all: Vec<i64> = (0..(own.bytes() / ROW_BYTES + 1) as i64).collect();
+    let refused = DeviceCache::joined(&machine.context, own, (all.len(), ROW_BYTES), &all).unwrap_err();
+    assert!(matches!(refused, FillError::Layout(_)), "{refused}");
 }
 
 /// Batches that repeat each other in part, so that a FIFO cache hits: as many ids as asked for, among few rows.
