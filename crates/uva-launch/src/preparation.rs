@@ -8,7 +8,7 @@ use uva_graph::{Dataset, Split};
 use uva_plan::CachePlan;
 
 use crate::launcher::{Launcher, without_mps};
-use uva_options::{OptionError, Spelling};
+use uva_options::Spelling;
 use uva_runtime::backend::{Backend, CufileReport, Decision, SamplerChoice};
 use uva_runtime::cache::{CacheContents, described, summary};
 use uva_runtime::dry_run::{DryRun, MemoryLine, PlannedCaches};
@@ -18,11 +18,11 @@ use uva_runtime::metrics::{CacheOutcome, CacheTotals, End, Event, InForce, Obser
 use uva_runtime::plan::RunPlan;
 use uva_runtime::planning::{
     Budget, CacheRequest, Found, GPU_CACHE, HOST_CACHE, HostCacheParts, SamplerVerdict, Search,
-    budget_on_cpu, cacheable, check_plan_fits, read_plan, workload,
+    budget_on_cpu, cacheable, check_cached_sums, check_kinds, check_plan_fits, read_plan, workload,
 };
 use uva_runtime::seed_order::MadeOrder;
 use uva_runtime::topology::Placement;
-use uva_runtime::{Aggregation, FeatureChoice, Features, LoaderOptions, RuntimeError, StaticShapes};
+use uva_runtime::{FeatureChoice, Features, LoaderOptions, RuntimeError, StaticShapes};
 
 /// Computes what a training batch leaves of the GPU's memory, in bytes, for a run with this plan.
 pub(crate) type BytesLeft<'a> = &'a mut dyn FnMut(
@@ -89,14 +89,11 @@ impl Draft {
         plan.check_look_ahead(eviction)?;
         plan.check_eviction(backend, eviction)?;
         let plan = plan.with_features(&dataset, backend)?;
-        let sums = plan.options.aggregation != Aggregation::None && backend.device_slots().is_some();
-        if let Some(asked) = caches.as_ref().filter(|asked| sums && !asked.is_before_disk())
-            && plan.reads_table_from_disk()
+        if let Some(asked) = caches.as_ref().filter(|asked| !asked.is_before_disk())
+            && backend.device_slots().is_some()
         {
             let option = if let CacheRequest::Planned(_) = asked { "plan" } else { "gpu_cache" };
-            let reason = "with a cache on the GPU the CPU begins sums with rows in memory: with `features=disk`, give \
-                          `host_cache` in its place, or `aggregate=off`";
-            return Err(OptionError::of(option, reason).into());
+            check_cached_sums(&plan, option)?;
         }
         Ok(Self { dataset, plan, caches, planned, place_is_open: false })
     }
@@ -192,16 +189,8 @@ impl Draft {
         };
         let measured = plan.backend.cuda().is_some_and(|cuda| cuda.sampler == SamplerChoice::Auto);
         let kinds = cacheable(&plan.backend, &plan.options);
-        if caches.is_some() && !kinds.lists && !kinds.rows && !measured {
-            return Err(OptionError::of(
-                "gpu_cache",
-                format!(
-                    "caches on the GPU are read by `sampler=gpu` (lists), and by `gather=zero-copy` and `gather=dma` (rows; \
-                     with `dma` of sums only the CPU's, `mean` or `gcn`). This run has `sampler=cpu` and `gather={}`",
-                    plan.backend.gather_name()
-                ),
-            )
-            .into());
+        if caches.is_some() && !measured {
+            check_kinds(kinds, &plan.backend)?;
         }
         let find = match caches {
             Some(CacheRequest::Find { budget, policy, timed_by }) => {

@@ -20,7 +20,7 @@ use crate::measurement::{self, Wanted};
 use crate::metrics::Roles;
 use crate::options::{LoaderOptions, Pad, Passes};
 use crate::plan::{self, RunPlan};
-use crate::planning::{Budget, host_cache_contents};
+use crate::planning::{Budget, GpuCache, gpu_cache_contents, host_cache_contents};
 use crate::ranks::Ranks;
 use crate::roles::BatchReceiver;
 use crate::schedule::{Order, Schedule};
@@ -54,13 +54,15 @@ pub struct StreamSetup {
     pub ranks: Option<Arc<Ranks>>,
     /// Memory for rows in front of the disk, where rows are read from there.
     pub host_cache: Option<Budget>,
+    /// A cache of rows on the GPU, where batches are there.
+    pub gpu_cache: Option<GpuCache>,
 }
 
 impl StreamSetup {
     /// For epochs of this split, beside nobody, and without a cache.
     #[must_use]
     pub fn of(main: Split) -> Self {
-        Self { main, fewest: None, ranks: None, host_cache: None }
+        Self { main, fewest: None, ranks: None, host_cache: None, gpu_cache: None }
     }
 }
 
@@ -103,7 +105,7 @@ pub fn steered() -> Passes {
 }
 
 /// Decides on a GPU for a run in this process, which loads the driver here. Measures what `auto` options choose by where
-/// nothing is stored for this GPU.
+/// nothing is stored for this GPU. `cached`: whether rows are cached on it.
 ///
 /// # Errors
 /// As [`backend::decide`].
@@ -111,13 +113,14 @@ pub fn decide_here(
     options: &BackendOptions,
     dataset: &Arc<Dataset>,
     gather_threads: usize,
+    cached: bool,
 ) -> Result<Decision, RuntimeError> {
     let decision = backend::decide(options, true, || Ok(Probe::of_driver()))?;
     let mut measure = |backend: &Backend| match backend.device_slots() {
         Some(cuda) => measurement::measure(dataset, gather_threads, cuda),
         None => Err(RuntimeError::Failed("there is nothing to measure".to_owned())),
     };
-    let wanted = Wanted::of(dataset, gather_threads, false);
+    let wanted = Wanted::of(dataset, gather_threads, cached);
     measurement::settle(decision, &wanted, Some(&mut measure), &mut |line| tracing::info!("{line}"))
 }
 
@@ -133,7 +136,7 @@ impl BatchStream {
         backend: Backend,
         setup: StreamSetup,
     ) -> Result<Self, RuntimeError> {
-        let StreamSetup { main, fewest, ranks, host_cache } = setup;
+        let StreamSetup { main, fewest, ranks, host_cache, gpu_cache } = setup;
         if options.seed_order != AskedOrder::Shuffle && main != Split::Train {
             let reason =
                 format!("it orders training seeds, and these batches are of the {main} split: leave it out");
@@ -165,17 +168,27 @@ impl BatchStream {
             }
             plan.schedule = plan.schedule.with_at_most(most as u64);
         }
-        let contents = match host_cache {
-            Some(_) if ranks.is_some() => {
+        let note = |line: &str| tracing::info!("{line}");
+        let contents = match (host_cache, gpu_cache) {
+            (Some(_), _) if ranks.is_some() => {
                 let reason = "the feature table is divided among ranks, and its parts are read from memory: leave it out";
                 return Err(OptionError::of("host_cache", reason).into());
             }
-            Some(budget) => {
+            (Some(_), Some(_)) => {
+                let reason =
+                    "it is in front of the disk, and `gpu_cache` takes its place: leave one of them out";
+                return Err(OptionError::of("host_cache", reason).into());
+            }
+            (None, None) => CacheContents::default(),
+            (host_cache, gpu_cache) => {
                 let backend = plan.backend.clone();
                 plan = plan.with_features(&dataset, &backend)?;
-                host_cache_contents(&dataset, &plan, budget, &|line| tracing::info!("{line}"))?
+                match (host_cache, gpu_cache) {
+                    (Some(budget), _) => host_cache_contents(&dataset, &plan, budget, &note)?,
+                    (_, Some(asked)) => gpu_cache_contents(&dataset, &plan, &asked, &note)?,
+                    (None, None) => CacheContents::default(),
+                }
             }
-            None => CacheContents::default(),
         };
         Ok(Self::over(Runtime::start_beside(dataset, plan, contents, ranks)?, main))
     }

@@ -15,7 +15,7 @@ use crate::hop_options::{HopBatches, Place};
 use crate::hop_source::{HopFiles, stored_side_by_side};
 use crate::options::LoaderOptions;
 use crate::rows_from::{Features, Reader, row_file};
-use crate::sums::SumObstacle;
+use crate::sums::Obstacle;
 
 /// Where the rows of a run are read, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,12 +62,12 @@ impl FeatureChoice {
         let is_open = (features, reader) == (Features::Auto, Reader::Auto);
         // Rows from disk go to slots on a GPU as the CPU's sums do.
         let obstacle = by_gather.and_then(|_| match kernels_sum {
-            true => Some(SumObstacle {
+            true => Some(Obstacle {
                 option: "`aggregate=device`".to_owned(),
                 why: "kernels sum what the gather brings".to_owned(),
                 remedy: "`aggregate=host`",
             }),
-            false => backend.sum_obstacle(),
+            false => backend.host_obstacle(),
         });
         let (features, reason) = match (features, obstacle) {
             (Features::Disk, Some(obstacle)) => {

@@ -113,7 +113,7 @@ pub use look_ahead::LookAhead;
 pub use options::{Cursor, LoaderOptions, Passes};
 pub use pipeline::{Runtime, RuntimeBuilder};
 pub use rows_from::{Features, Reader};
-pub use sums::{SumObstacle, is_summed, obstacle_in_table};
+pub use sums::{Obstacle, is_summed, obstacle_in_table};
 pub use sums_chooser::SumsChoice;
 pub use sums_share::SumsShare;
 pub use sums_trial::Windows;

@@ -14,7 +14,7 @@ use uva_rows::cache::eviction::Eviction;
 use uva_rows::kept_row_bytes;
 
 use crate::aggregate_counts::SumsMade;
-use crate::backend::{Backend, CufileReport, GatherChoice, GpuSlots, SamplerChoice};
+use crate::backend::{Backend, CufileReport, GatherChoice, GpuSlots};
 use crate::cache::Caches;
 use crate::checked_files::CheckedFiles;
 use crate::control::{CONSUMER, Control};
@@ -527,13 +527,9 @@ impl RunPlan {
     /// the GPU: there once, and for each slot in page-locked memory. `None` where this run would not bring them so even with
     /// such a cache.
     pub fn spliced_room(&self) -> Option<usize> {
-        let by_copies = self
-            .backend
-            .device_slots()
-            .is_some_and(|cuda| cuda.gather == GatherChoice::Dma && cuda.sampler != SamplerChoice::Gpu);
         let whole_rows = !self.layout.is_of_hops() && self.layout.aggregation() == Aggregation::None;
         let bytes = self.layout.table_row_bytes() + size_of::<i64>();
-        (by_copies && whole_rows).then(|| self.slot_room().nodes.saturating_mul(bytes))
+        (self.backend.copies_rows() && whole_rows).then(|| self.slot_room().nodes.saturating_mul(bytes))
     }
 
     /// Whether rows come so.

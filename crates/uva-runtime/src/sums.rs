@@ -7,9 +7,9 @@ use uva_options::OptionError;
 use crate::RuntimeError;
 use crate::widening::narrow_float;
 
-/// What forbids sums of the producer, and how to have them nevertheless.
+/// What forbids that the producer's CPU threads make sums, or bring rows, and how to have them nevertheless.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SumObstacle {
+pub struct Obstacle {
     /// The option, or the part of the dataset.
     pub option: String,
     /// Why it does.
@@ -26,8 +26,8 @@ pub fn is_summed(element: ElementType) -> bool {
 
 /// What there is in a table of this type.
 #[must_use]
-pub fn obstacle_in_table(element: ElementType) -> Option<SumObstacle> {
-    (!is_summed(element)).then(|| SumObstacle {
+pub fn obstacle_in_table(element: ElementType) -> Option<Obstacle> {
+    (!is_summed(element)).then(|| Obstacle {
         option: format!("features of {element}"),
         why: "only floats are summed".to_owned(),
         remedy: "features imported as float16 or float32",
@@ -35,12 +35,9 @@ pub fn obstacle_in_table(element: ElementType) -> Option<SumObstacle> {
 }
 
 /// Refuses the loader's option where something forbids it.
-pub(crate) fn check_sums(
-    aggregation: Aggregation,
-    obstacle: Option<SumObstacle>,
-) -> Result<(), RuntimeError> {
+pub(crate) fn check_sums(aggregation: Aggregation, obstacle: Option<Obstacle>) -> Result<(), RuntimeError> {
     match obstacle {
-        Some(SumObstacle { option, why, remedy }) if aggregation != Aggregation::None => {
+        Some(Obstacle { option, why, remedy }) if aggregation != Aggregation::None => {
             let reason = format!("with {option}: {why}. Leave `aggregate` out, or use {remedy}");
             Err(OptionError::new("aggregate", aggregation, reason).into())
         }

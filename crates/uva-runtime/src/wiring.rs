@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use uva_cuda::memory::JoinedMemory;
 use uva_graph::Dataset;
 use uva_mem::handover::Channel;
 use uva_mem::ring::Ring;
@@ -50,6 +51,8 @@ pub struct Connections {
     pub reordered: Option<Arc<FrozenBytes>>,
     /// The ids of the cached rows.
     pub cached_rows: Option<Arc<FrozenBytes>>,
+    /// These rows, where several GPUs hold them already.
+    pub joined_rows: Option<Arc<JoinedMemory>>,
     /// The other ranks, where the feature table is divided among them.
     pub ranks: Option<Arc<Ranks>>,
     /// Receives lines for people.
@@ -77,6 +80,7 @@ impl Connections {
             slot_channel: None,
             reordered: contents.graph().cloned(),
             cached_rows: contents.rows().cloned(),
+            joined_rows: contents.joined().cloned(),
             ranks: None,
             note: Arc::new(|line| tracing::info!("{line}")),
             dataset,
@@ -166,6 +170,9 @@ pub fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, Runtime
     let peer = |stage: Stage| here(stage).map_or_else(|| connections.process(stage), |name| Ok(name.peer()));
     let OnGpu { mut setup, slots, mut sampler, in_force } = on_gpu(&connections, stages, &peer)?;
     let batches_on_gpu = batches_on_gpu(&connections.plan, setup.as_mut())?;
+    if let Some(setup) = &mut setup {
+        setup.joined_rows = connections.joined_rows.clone();
+    }
     let threads = RoleThreads::new(Arc::clone(&connections.control));
     let mut wired = Wired { receiver: None, last: None, threads, in_force };
     let (dataset, plan, control) = (&connections.dataset, &connections.plan, &connections.control);

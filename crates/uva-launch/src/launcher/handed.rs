@@ -65,6 +65,7 @@ pub(super) fn open(setup: &Setup, fds: Vec<OwnedFd>, note: Note) -> Result<Conne
         slot_channel,
         reordered,
         cached_rows,
+        joined_rows: None,
         ranks: None,
         note,
     })

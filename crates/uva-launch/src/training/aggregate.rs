@@ -8,7 +8,7 @@ use uva_options::{OptionError, named};
 use uva_runtime::backend::Backend;
 use uva_runtime::options::Pad;
 use uva_runtime::plan::RunPlan;
-use uva_runtime::{Aggregation, LoaderOptions, SumObstacle, Windows, obstacle_in_table};
+use uva_runtime::{Aggregation, LoaderOptions, Obstacle, Windows, obstacle_in_table};
 
 use super::job::{Aggregate, AggregateBy, TrainingOptions};
 
@@ -68,11 +68,11 @@ impl AggregateVerdict {
                 Ok(Self { aggregation: sums, chosen_for: None, way, by, reason: "asked for".to_owned() })
             }
             (way @ (Aggregate::Host | Aggregate::Device), Some(obstacle)) => {
-                let SumObstacle { option, why, remedy } = obstacle;
+                let Obstacle { option, why, remedy } = obstacle;
                 let reason = format!("with {option}: {why}. Use `aggregate=off`, or {remedy}");
                 Err(OptionError::new("aggregate", way, reason))
             }
-            (Aggregate::Auto, Some(SumObstacle { option, why, .. })) => {
+            (Aggregate::Auto, Some(Obstacle { option, why, .. })) => {
                 Ok(Self::off(&format!("{option}: {why}")))
             }
             (Aggregate::Auto, None) => Ok(match not_tried(plan) {
@@ -101,7 +101,7 @@ impl AggregateVerdict {
         loader: &LoaderOptions,
     ) -> Result<Self, OptionError> {
         let options = &model.options;
-        let device = || SumObstacle {
+        let device = || Obstacle {
             option: format!("`device={}`", backend.device_name()),
             why: "feature slots are on a GPU there, and kernels gather into them".to_owned(),
             remedy: "`device=cpu`",
@@ -124,11 +124,11 @@ impl AggregateVerdict {
                 by: AggregateBy::Batch,
                 reason: "asked for".to_owned(),
             }),
-            (AggregateInUse::Host, Some(SumObstacle { option, why, remedy })) => {
+            (AggregateInUse::Host, Some(Obstacle { option, why, remedy })) => {
                 let reason = format!("with {option}: {why}. Use `aggregate=off`, or {remedy}");
                 Err(OptionError::new("aggregate", asked, reason))
             }
-            (AggregateInUse::Auto, Some(SumObstacle { option, why, .. })) => {
+            (AggregateInUse::Auto, Some(Obstacle { option, why, .. })) => {
                 Ok(Self::off(&format!("{option}: {why}")))
             }
             (AggregateInUse::Auto, None) => Ok(match slots() {
@@ -221,28 +221,28 @@ fn of_model_and_table(
     refused: Option<(String, &'static str)>,
     [for_model, for_option]: [&'static str; 2],
     dataset: &Dataset,
-) -> Option<SumObstacle> {
+) -> Option<Obstacle> {
     let of_model = refused.map(|(option, why)| {
         let remedy = if option.contains("model") { for_model } else { for_option };
-        SumObstacle { option, why: why.to_owned(), remedy }
+        Obstacle { option, why: why.to_owned(), remedy }
     });
     of_model.or_else(|| obstacle_in_table(dataset.features().element))
 }
 
-fn obstacle(options: &TrainingOptions, dataset: &Dataset, backend: &Backend) -> Option<SumObstacle> {
+fn obstacle(options: &TrainingOptions, dataset: &Dataset, backend: &Backend) -> Option<Obstacle> {
     let remedies = ["`model=sage` or `model=gcn`", "leave that option out"];
     if let Some(obstacle) = of_model_and_table(options.trainer().refuses_sums(), remedies, dataset) {
         return Some(obstacle);
     }
     let option = || format!("`gather={}`", backend.gather_name());
     match (options.aggregate, backend.device_slots()) {
-        (Aggregate::Host, Some(_)) => backend.sum_obstacle(),
-        (Aggregate::Device, None) => Some(SumObstacle {
+        (Aggregate::Host, Some(_)) => backend.host_obstacle(),
+        (Aggregate::Device, None) => Some(Obstacle {
             option: option(),
             why: "feature slots are in host memory, where no kernel sums".to_owned(),
             remedy: "`aggregate=host`",
         }),
-        (Aggregate::Auto, Some(_)) => Some(SumObstacle {
+        (Aggregate::Auto, Some(_)) => Some(Obstacle {
             option: option(),
             why: "feature slots are on a GPU, where no rates of summing have been measured; --aggregate device tries it"
                 .to_owned(),

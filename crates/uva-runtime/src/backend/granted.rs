@@ -10,7 +10,7 @@ use uva_cuda::memory::{IpcKind, PinOptions, PinPages, PreflightPolicy};
 use super::asked::{BackendOptions, GatherChoice, GpuSlots, SamplerChoice, SignalKind, TablePagesChoice};
 use super::chosen::Chosen;
 use crate::RuntimeError;
-use crate::sums::{SumObstacle, check_sums};
+use crate::sums::{Obstacle, check_sums};
 
 /// Where the run gathers and trains. Part of every role's plan.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -233,7 +233,7 @@ impl Backend {
             return Ok(());
         }
         if !gathers_before_sums {
-            check_sums(layout.aggregation(), self.sum_obstacle())?;
+            check_sums(layout.aggregation(), self.host_obstacle())?;
         }
         if layout.widened_from().is_none() {
             return Ok(());
@@ -246,12 +246,20 @@ impl Backend {
         ))
     }
 
+    /// Whether CPU threads bring whole rows to slots on the GPU by copies: a cache there then has the others beside them.
+    pub fn copies_rows(&self) -> bool {
+        // A sampler there gets all of a cache for its lists, whose hits are timed.
+        let by_copies =
+            |cuda: &CudaBackend| cuda.gather == GatherChoice::Dma && cuda.sampler != SamplerChoice::Gpu;
+        self.device_slots().is_some_and(by_copies)
+    }
+
     /// What forbids that the producer's CPU threads sum. For slots on a GPU they need the lists, and the copy engine. Rows
     /// that they read from disk need the same.
-    pub fn sum_obstacle(&self) -> Option<SumObstacle> {
+    pub fn host_obstacle(&self) -> Option<Obstacle> {
         let cuda = self.device_slots()?;
         if cuda.gather != GatherChoice::Dma {
-            return Some(SumObstacle {
+            return Some(Obstacle {
                 option: format!("`gather={}`", self.gather_name()),
                 why: "kernels gather into slots on a GPU, and the CPU's sums go there by copies".to_owned(),
                 remedy: "`gather=dma`, or `gather=cpu` with slots in host memory",
@@ -265,14 +273,14 @@ impl Backend {
             }
         };
         let option = format!("`sampler={}`", cuda.sampler.name());
-        Some(SumObstacle { option, why: why.to_owned(), remedy: "`sampler=cpu`" })
+        Some(Obstacle { option, why: why.to_owned(), remedy: "`sampler=cpu`" })
     }
 
     /// Whether the producer's CPU threads only begin such sums, if a cache of chosen rows is on the GPU: a kernel then
     /// continues them with the rows of the cache. A producer that `gathers_before_sums` makes none on the CPU.
     pub fn continues_sums(&self, aggregation: Aggregation, gathers_before_sums: bool) -> bool {
         let by_kernel = matches!(aggregation, Aggregation::Mean | Aggregation::Degrees);
-        by_kernel && !gathers_before_sums && self.device_slots().is_some() && self.sum_obstacle().is_none()
+        by_kernel && !gathers_before_sums && self.device_slots().is_some() && self.host_obstacle().is_none()
     }
 
     /// The GPU, where feature slots are on one.

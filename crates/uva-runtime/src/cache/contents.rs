@@ -3,12 +3,14 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use uva_cuda::memory::JoinedMemory;
 use uva_graph::Dataset;
 use uva_graph::reorder::{NodeOrder, ReorderedLayout};
 use uva_mem::{FrozenBytes, RegionError};
 use uva_plan::CachePlan;
 
 use super::caches::Caches;
+use super::joined::JoinedRows;
 use crate::RuntimeError;
 
 const GRAPH: &str = "uvatrain-reordered-graph";
@@ -20,6 +22,7 @@ pub struct CacheContents {
     caches: Caches,
     graph: Option<Arc<FrozenBytes>>,
     rows: Option<Arc<FrozenBytes>>,
+    joined: Option<Arc<JoinedMemory>>,
 }
 
 impl CacheContents {
@@ -39,7 +42,7 @@ impl CacheContents {
             reordered: graph.is_some(),
             ..caches
         };
-        Ok(Self { caches, graph, rows })
+        Ok(Self { caches, graph, rows, joined: None })
     }
 
     /// The plan's rows alone: no list is cached, and the graph keeps its order.
@@ -50,7 +53,7 @@ impl CacheContents {
             ..Caches::default()
         };
         let rows = if caches.holds_chosen_rows() { Some(Arc::new(ids(ROWS, &plan.row_ids)?)) } else { None };
-        Ok(Self { caches, graph: None, rows })
+        Ok(Self { caches, rows, ..Self::default() })
     }
 
     /// The rows of these nodes alone, cached throughout; none at all is fine.
@@ -60,7 +63,15 @@ impl CacheContents {
     pub fn of_rows(nodes: &[i64]) -> Result<Self, RuntimeError> {
         let caches = Caches { rows: nodes.len(), ..Caches::default() };
         let rows = if nodes.is_empty() { None } else { Some(Arc::new(ids(ROWS, nodes)?)) };
-        Ok(Self { caches, graph: None, rows })
+        Ok(Self { caches, rows, ..Self::default() })
+    }
+
+    /// The rows of these nodes, which several GPUs hold in this memory in that order.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Failed`] when the system gives no memory.
+    pub(crate) fn of_joined(rows: &JoinedRows) -> Result<Self, RuntimeError> {
+        Ok(Self { joined: Some(Arc::clone(&rows.memory)), ..Self::of_rows(&rows.nodes)? })
     }
 
     /// The same for a run whose first `counted_epochs` epochs the plan was based on
@@ -91,6 +102,11 @@ impl CacheContents {
     /// The ids of the cached rows, where a policy chose them.
     pub fn rows(&self) -> Option<&Arc<FrozenBytes>> {
         self.rows.as_ref()
+    }
+
+    /// Where they are already, where several GPUs hold them.
+    pub fn joined(&self) -> Option<&Arc<JoinedMemory>> {
+        self.joined.as_ref()
     }
 }
 

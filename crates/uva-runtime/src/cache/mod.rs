@@ -10,6 +10,7 @@ mod contents;
 mod described;
 mod engine;
 mod graph;
+mod joined;
 
 pub use caches::Caches;
 pub use contents::CacheContents;
@@ -18,4 +19,6 @@ pub use contents::{open_graph, open_rows};
 pub use described::{described, summary};
 pub(crate) use engine::{Engine, OnGpu};
 pub(crate) use graph::SampledGraph;
+pub(crate) use joined::Asked;
+pub use joined::CacheRanks;
 pub use uva_plan::{CachePlan, CachePolicy};

@@ -78,7 +78,7 @@ pub(crate) fn producer_side(
         Some(events) => events,
         None => stamps(context, cuda, plan, &buffer, link)?,
     };
-    Ok(DeviceSetup { lane, cuda: cuda.clone(), slots: (buffer, signals), batches: None })
+    Ok(DeviceSetup { lane, cuda: cuda.clone(), slots: (buffer, signals), batches: None, joined_rows: None })
 }
 
 /// Slots and signals for a consumer whose producer is another process.
@@ -118,7 +118,10 @@ pub(crate) fn one_process(
         SlotSignals::Events { ready: made_in(lane.events_in())?, free: made_in(context)? }
     };
     let slots = DeviceSlots::new(context, plan, Arc::clone(&buffer), signals.clone())?;
-    Ok((DeviceSetup { lane, cuda: cuda.clone(), slots: (buffer, signals), batches: None }, slots))
+    Ok((
+        DeviceSetup { lane, cuda: cuda.clone(), slots: (buffer, signals), batches: None, joined_rows: None },
+        slots,
+    ))
 }
 
 /// Makes the slots' memory, of this kind.

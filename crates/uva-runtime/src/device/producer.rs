@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use uva_batch::{Aggregation, BatchHeader, BatchLayout, Column, Stage};
 use uva_cuda::kernels::gather::{GatherKernels, GatherReport};
-use uva_cuda::memory::{PinHow, PinOptions, PinReport, PinnedTable, SharedBuffer};
+use uva_cuda::memory::{JoinedMemory, PinHow, PinOptions, PinReport, PinnedTable, SharedBuffer};
 use uva_cuda::{Context, Module, ModuleOptions};
 use uva_graph::{Dataset, Hops};
 use uva_mem::{FrozenBytes, ZeroedPages};
@@ -17,7 +17,7 @@ use uva_rows::cuda::{
     FillError, GridBound, Kernel, MadeOnHost, NoRows, Pinned, SlotFiller, SlotPlace, SlotSums, Spliced,
     Split, Staged,
 };
-use uva_rows::{Cached, DiskReads, GatherError, HostPlace, KeptRows, Mapped, RowSource, SumBeginner};
+use uva_rows::{Cached, DiskReads, GatherError, HostPlace, KeptRows, RowSource, SumBeginner};
 
 use super::batches::DeviceBatches;
 use super::direct::DirectHops;
@@ -33,6 +33,7 @@ use crate::hop_source::HopSource;
 use crate::host_rows::{FEATURES, FeatureBytes, HostRows, failed, owned_source};
 use crate::lane::Lane;
 use crate::plan::RunPlan;
+use crate::rows_from::RowsFrom;
 use crate::widening::narrow_float;
 
 /// Feature slots on a GPU for a producer to fill: shared already, while the table is not yet pinned.
@@ -42,6 +43,8 @@ pub(crate) struct DeviceSetup {
     pub slots: (Arc<SharedBuffer>, SlotSignals),
     /// Batches that come on the device.
     pub batches: Option<Arc<DeviceBatches>>,
+    /// The rows of the feature cache, where several GPUs hold them already.
+    pub joined_rows: Option<Arc<JoinedMemory>>,
 }
 
 impl DeviceSetup {
@@ -54,9 +57,15 @@ impl DeviceSetup {
         cached_rows: Option<&FrozenBytes>,
     ) -> Result<DeviceGather<'d>, RuntimeError> {
         let threads = plan.options.gather_threads;
-        let cache = match plan.caches.are_before_disk() || plan.splices() {
-            true => None,
-            false => cache_on_gpu(self.lane.context(), dataset, threads, &plan.caches, cached_rows)?,
+        let context = self.lane.context();
+        let cache = match (&self.joined_rows, cached_rows) {
+            _ if plan.caches.are_before_disk() || plan.splices() => None,
+            (Some(memory), Some(ids)) => {
+                let shape = (dataset.features().rows, dataset.features().row_bytes());
+                let ids = bytemuck::cast_slice(ids.bytes());
+                Some(DeviceCache::joined(context, Arc::clone(memory), shape, ids)?)
+            }
+            _ => cache_on_gpu(context, dataset, threads, &plan.caches, cached_rows)?,
         };
         DeviceGather::new(self, plan, dataset, (cache, cached_rows))
     }
@@ -159,7 +168,7 @@ impl<'d> DeviceGather<'d> {
     ) -> Result<Self, RuntimeError> {
         let begins = plan.sums_made() == SumsMade::HostAndCache;
         let kept = cache.take_if(|_| begins);
-        let DeviceSetup { lane, cuda, slots: (buffer, signals), batches } = setup;
+        let DeviceSetup { lane, cuda, slots: (buffer, signals), batches, .. } = setup;
         let (began, context) = (Instant::now(), lane.context());
         let options = ModuleOptions { nvrtc: cuda.nvrtc.clone(), ..ModuleOptions::default() };
         let kernels = GatherKernels::new(&Module::gather(context, &options)?)?;
@@ -169,10 +178,8 @@ impl<'d> DeviceGather<'d> {
         let (multiprocessors, bound) = (lane.multiprocessors(), lane.grid());
         let (threads, row_bytes) = (plan.options.gather_threads, plan.layout.row_bytes());
         // A table that only the CPU reads need not be pinned.
-        let owner = || Arc::new(FeatureBytes(Arc::clone(dataset)));
-        let by_copies = || {
-            let table = Mapped::owned(owner(), row_bytes, threads)?;
-            Staged::new(context, table)
+        let by_copies = || -> Result<_, RuntimeError> {
+            Ok(Staged::new(context, owned_source(dataset, (threads, RowsFrom::Memory))?)?)
         };
         let (source, how): (Box<dyn DeviceSource>, String) = match cuda.gather {
             // It has no rows: those of hops are made on the host, come from files, or lie in tables of the filler's.

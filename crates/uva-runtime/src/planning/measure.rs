@@ -197,10 +197,7 @@ pub fn cacheable(backend: &Backend, loader: &LoaderOptions) -> CachedKinds {
             lists: cuda.sampler == SamplerChoice::Gpu,
             rows: match cuda.gather {
                 GatherChoice::ZeroCopy => true,
-                // A sampler there gets all for its lists, whose hits are timed.
-                GatherChoice::Dma if loader.aggregation == Aggregation::None => {
-                    cuda.sampler != SamplerChoice::Gpu
-                }
+                _ if loader.aggregation == Aggregation::None => backend.copies_rows(),
                 _ => backend.continues_sums(loader.aggregation, loader.gathers_before_sums),
             },
         },

@@ -4,6 +4,7 @@
 
 mod cached_dataset;
 mod device_times;
+mod gpu_cache;
 mod host_cache;
 mod host_times;
 mod measure;
@@ -14,6 +15,8 @@ mod stage_times;
 mod sum_times;
 
 pub use cached_dataset::CachedDataset;
+pub(crate) use gpu_cache::gpu_cache_contents;
+pub use gpu_cache::{GpuCache, check_cached_sums, check_kinds};
 pub use host_cache::HostCacheParts;
 pub(crate) use host_cache::host_cache_contents;
 pub use measure::{

@@ -11,6 +11,7 @@ mod consumer;
 mod divided;
 mod edge_attr;
 mod feature_types;
+mod gpu_cache;
 mod hops;
 mod input_nodes;
 mod pad;

@@ -1,0 +1,334 @@
+//! A cache of rows that the GPUs of one machine hold between them: each rank keeps a share in its GPU's memory, and kernels
+//! read the other shares over NVLink or PCIe (BGL, Liu et al. 2023, section 3.2; phase 1 of docs/caches.md).
+//!
+//! Ranks meet once, over an exchange, before their batches begin:
+//!
+//! 1. They say which machine they are on, which GPU they have and what is asked of them.
+//! 2. Each allocates its share, and says which rows it chose: all have to choose the same.
+//! 3. On each machine they send each other descriptors of the shares, over sockets. Each maps all of them.
+//! 4. Each writes a part of the rows. When all have, the cache is whole, and nobody writes to it any more.
+
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use uva_cuda::Context;
+use uva_cuda::memory::{JoinedMemory, Share};
+use uva_exchange::{Exchange, ExchangeError, Splits};
+use uva_graph::Dataset;
+use uva_mem::files::{random_word, read_kernel_text};
+use uva_mem::handover::Channel;
+use uva_rows::cache::map_bytes;
+use uva_rows::cuda::fill_joined;
+
+use crate::RuntimeError;
+
+/// Receiving a message that was sent before all ranks met takes no time. A machine that is out of memory may take some.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The other ranks of a group whose GPUs hold a cache of rows between them.
+pub struct CacheRanks {
+    /// Until they have met.
+    exchange: Mutex<Option<Box<dyn Exchange>>>,
+    /// What came of it: roles that start anew beside the old ones use it again.
+    made: OnceLock<Made>,
+}
+
+/// Joined rows that live as long as roles use them.
+#[derive(Debug)]
+struct Made {
+    memory: Weak<JoinedMemory>,
+    nodes: Vec<i64>,
+    gpus: usize,
+}
+
+/// Rows that are cached in the memory of several GPUs.
+#[derive(Debug)]
+pub(crate) struct JoinedRows {
+    /// The rows, side by side.
+    pub memory: Arc<JoinedMemory>,
+    /// Their nodes, in that order.
+    pub nodes: Vec<i64>,
+    /// How many GPUs hold them.
+    pub gpus: usize,
+}
+
+/// What a rank asks for.
+pub(crate) struct Asked<'a> {
+    pub context: &'a Arc<Context>,
+    pub dataset: &'a Dataset,
+    /// Threads that copy rows.
+    pub threads: usize,
+    /// Bytes of this rank's GPU, map included.
+    pub bytes: u64,
+    /// How rows are chosen.
+    pub policy: &'a str,
+}
+
+/// What ranks say of themselves first.
+#[derive(Serialize, Deserialize)]
+struct Greeting {
+    /// Those with the same can share.
+    machine: String,
+    /// The GPU's UUID.
+    device: String,
+    terms: Terms,
+}
+
+/// What has to be the same on all ranks.
+#[derive(Serialize, Deserialize, PartialEq, Eq)]
+struct Terms {
+    dataset: String,
+    row_bytes: usize,
+    gpu_cache: u64,
+    cache_policy: String,
+}
+
+/// What they say when they have a share.
+#[derive(Serialize, Deserialize)]
+struct Offer {
+    /// Of the chosen nodes.
+    hash: u64,
+    share_bytes: usize,
+    /// The name of the socket that takes descriptors.
+    socket: String,
+}
+
+impl CacheRanks {
+    /// Over this exchange. All ranks of the group make such a cache, in the same order among their calls.
+    pub fn new(exchange: Box<dyn Exchange>) -> Self {
+        Self { exchange: Mutex::new(Some(exchange)), made: OnceLock::new() }
+    }
+
+    /// The rows that this machine's ranks hold between them. `choose` gives the nodes of at most so many rows, those that are
+    /// read most first: the same on all ranks.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Usage`] for ranks that ask for different caches; [`RuntimeError::Missing`] where a GPU cannot read another's
+    /// memory, or has no room; [`RuntimeError::PeerGone`] and [`RuntimeError::Failed`] for what happens to other ranks. The
+    /// others then fail too.
+    pub(crate) fn join(
+        &self,
+        asked: &Asked<'_>,
+        choose: &dyn Fn(usize) -> Result<Vec<i64>, RuntimeError>,
+    ) -> Result<JoinedRows, RuntimeError> {
+        if let Some(Made { memory, nodes, gpus }) = self.made.get() {
+            let memory = memory.upgrade().ok_or_else(taken_before)?;
+            return Ok(JoinedRows { memory, nodes: nodes.clone(), gpus: *gpus });
+        }
+        let taken = self.exchange.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut exchange = taken.ok_or_else(taken_before)?;
+        let joined = meet(&mut *exchange, asked, choose).inspect_err(|_| exchange.cancel())?;
+        let JoinedRows { memory, nodes, gpus } = &joined;
+        let _ = self.made.set(Made { memory: Arc::downgrade(memory), nodes: nodes.clone(), gpus: *gpus });
+        Ok(joined)
+    }
+}
+
+fn taken_before() -> RuntimeError {
+    RuntimeError::Failed(
+        "the ranks that share a cache meet once: make a new loader, on all of them".to_owned(),
+    )
+}
+
+impl fmt::Debug for CacheRanks {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("CacheRanks").field("made", &self.made.get()).finish_non_exhaustive()
+    }
+}
+
+fn meet(
+    exchange: &mut dyn Exchange,
+    asked: &Asked<'_>,
+    choose: &dyn Fn(usize) -> Result<Vec<i64>, RuntimeError>,
+) -> Result<JoinedRows, RuntimeError> {
+    let (context, dataset) = (asked.context, asked.dataset);
+    let (rank, table) = (exchange.rank(), dataset.features());
+    let row_bytes = table.row_bytes();
+    let terms = Terms {
+        dataset: dataset.fingerprint(),
+        row_bytes,
+        gpu_cache: asked.bytes,
+        cache_policy: asked.policy.to_owned(),
+    };
+    let greeting = Greeting { machine: machine()?, device: context.device().uuid().to_owned(), terms };
+    let greetings = all_tell(exchange, &greeting)?;
+    for (other, theirs) in greetings.iter().enumerate() {
+        check_terms(rank, &greeting.terms, other, &theirs.terms)?;
+    }
+    let on_machine =
+        |machine: &str| (0..greetings.len()).filter(|&rank| greetings[rank].machine == machine).collect();
+    let here: Vec<usize> = on_machine(&greeting.machine);
+    for &other in &here {
+        check_reach(context, other, &greetings[other].device)?;
+    }
+    let rows = asked.bytes.saturating_sub(map_bytes(table.rows)) / row_bytes.max(1) as u64;
+    let rows = usize::try_from(rows).unwrap_or(usize::MAX).saturating_mul(here.len()).min(table.rows);
+    let nodes = dealt(&choose(rows)?, here.len());
+    let bytes = (nodes.len() * row_bytes).div_ceil(here.len());
+    let own = Share::new(context, bytes, "the cached rows that ranks share")?;
+    let (socket, channel) = own_socket()?;
+    let mut hasher = DefaultHasher::new();
+    nodes.hash(&mut hasher);
+    let offer = Offer { hash: hasher.finish(), share_bytes: own.bytes(), socket };
+    let offers = all_tell(exchange, &offer)?;
+    for &other in &here {
+        let theirs = &offers[other];
+        if (theirs.hash, theirs.share_bytes) != (offer.hash, offer.share_bytes) {
+            return Err(RuntimeError::Usage(format!(
+                "`gpu_cache_share`: rank {other} chose other rows to cache than rank {rank}: give all ranks the same seed and options \
+                 of sampling"
+            )));
+        }
+    }
+    let most = greetings.iter().map(|greeting| on_machine(&greeting.machine).len()).max().unwrap_or(1);
+    let at = here.iter().position(|&other| other == rank).unwrap_or_default();
+    let sockets: Vec<&str> = here.iter().map(|&rank| offers[rank].socket.as_str()).collect();
+    let others = hand_over(exchange, &own, (&channel, &sockets), at, most)?;
+    let memory = JoinedMemory::new(own, at, others)?;
+    let part = nodes.len() * at / here.len()..nodes.len() * (at + 1) / here.len();
+    fill_joined(context, &memory, (table.bytes, row_bytes, asked.threads), &nodes, part)?;
+    // Behind this call all parts are written.
+    all_meet(exchange)?;
+    Ok(JoinedRows { memory: Arc::new(memory), nodes, gpus: here.len() })
+}
+
+/// Ranks with the same can send each other descriptors: the same start of the same kernel, and one namespace of sockets.
+fn machine() -> Result<String, RuntimeError> {
+    let failed = |error| RuntimeError::Failed(format!("which machine this is: {error}"));
+    let boot = read_kernel_text("/proc/sys/kernel/random/boot_id").map_err(failed)?;
+    let sockets = std::fs::read_link("/proc/self/ns/net").map_err(failed)?;
+    Ok(format!("{} {}", boot.trim(), sockets.display()))
+}
+
+fn check_terms(rank: usize, own: &Terms, other: usize, theirs: &Terms) -> Result<(), RuntimeError> {
+    let differs = |what: &str, own: &dyn fmt::Display, theirs: &dyn fmt::Display| {
+        Err(RuntimeError::Usage(format!(
+            "`gpu_cache_share`: rank {other} has {what} {theirs}, and rank {rank} has {own}: give all ranks the same"
+        )))
+    };
+    if own.dataset != theirs.dataset || own.row_bytes != theirs.row_bytes {
+        return differs("the dataset", &own.dataset, &theirs.dataset);
+    }
+    if own.gpu_cache != theirs.gpu_cache {
+        return differs("`gpu_cache`", &own.gpu_cache, &theirs.gpu_cache);
+    }
+    if own.cache_policy != theirs.cache_policy {
+        return differs("`cache_policy`", &own.cache_policy, &theirs.cache_policy);
+    }
+    Ok(())
+}
+
+/// Refuses a GPU of another rank whose memory this one's cannot read.
+fn check_reach(context: &Context, other: usize, uuid: &str) -> Result<(), RuntimeError> {
+    let here = context.device();
+    match here.can_read_memory_of(uuid)? {
+        Some(true) => Ok(()),
+        Some(false) => Err(RuntimeError::Missing(format!(
+            "`gpu_cache_share`: cuda:{} cannot read the memory of rank {other}'s GPU ({uuid}), by NVLink or PCIe: leave it out",
+            here.ordinal()
+        ))),
+        None => Err(RuntimeError::Missing(format!(
+            "`gpu_cache_share`: rank {other} on this machine has GPU {uuid}, which this process does not see: let each rank see \
+             all GPUs (CUDA_VISIBLE_DEVICES) and choose by `device`"
+        ))),
+    }
+}
+
+/// These nodes dealt to so many shares in turn, so that each has as many that are read often: those of the first share, then
+/// those of the second, and so on.
+fn dealt(nodes: &[i64], shares: usize) -> Vec<i64> {
+    (0..shares).flat_map(|share| nodes.iter().skip(share).step_by(shares)).copied().collect()
+}
+
+/// A socket of this process's user for descriptors, and its name.
+fn own_socket() -> Result<(String, Channel), RuntimeError> {
+    let failed =
+        |error: &dyn fmt::Display| RuntimeError::Failed(format!("a socket for `gpu_cache_share`: {error}"));
+    let word = random_word().map_err(|error| failed(&error))?;
+    let name = format!("uvatrain-cache-share-{word:016x}");
+    let channel = Channel::named(&name).map_err(|error| failed(&error))?;
+    channel.refuse_other_users().map_err(|error| failed(&error))?;
+    Ok((name, channel))
+}
+
+/// Sends a descriptor of this rank's share to the others of the machine, which is at place `at` among them, and returns those of
+/// theirs, by place. `most` is the number of ranks of the machine that has most: all ranks meet equally often.
+fn hand_over(
+    exchange: &mut dyn Exchange,
+    own: &Share,
+    (channel, sockets): (&Channel, &[&str]),
+    at: usize,
+    most: usize,
+) -> Result<Vec<OwnedFd>, RuntimeError> {
+    let of = |other: usize, error: &dyn fmt::Display| {
+        RuntimeError::Failed(format!("`gpu_cache_share`, with rank {other} of this machine: {error}"))
+    };
+    let shares = sockets.len();
+    let mut got: Vec<Option<OwnedFd>> = sockets.iter().map(|_| None).collect();
+    for step in 1..most {
+        let (to, from) = ((at + step) % shares, (at + shares - step % shares) % shares);
+        if step < shares {
+            let sent = Channel::to_named(sockets[to]).map_err(|error| of(to, &error))?;
+            sent.send(&at.to_le_bytes(), &[own.export()?.as_fd()]).map_err(|error| of(to, &error))?;
+        }
+        // One message waits at each socket then, and there is always room for it.
+        all_meet(exchange)?;
+        if step < shares {
+            let received = channel.recv_within(PATIENCE).map_err(|error| of(from, &error))?;
+            if received.payload != from.to_le_bytes() {
+                return Err(of(from, &"a message of another came"));
+            }
+            got[from] = received.fds.into_iter().next();
+        }
+    }
+    let missing = (0..shares).find(|&other| other != at && got[other].is_none());
+    if let Some(other) = missing {
+        return Err(of(other, &"no descriptor came with its message"));
+    }
+    Ok(got.into_iter().flatten().collect())
+}
+
+/// Waits for all ranks.
+fn all_meet(exchange: &mut dyn Exchange) -> Result<(), ExchangeError> {
+    let zeros = vec![0; exchange.ranks()];
+    exchange.counts(&zeros).map(drop)
+}
+
+/// What all ranks say, by rank.
+fn all_tell<T: Serialize + DeserializeOwned>(
+    exchange: &mut dyn Exchange,
+    said: &T,
+) -> Result<Vec<T>, RuntimeError> {
+    let text = serde_json::to_vec(said).map_err(|error| RuntimeError::Failed(error.to_string()))?;
+    let ranks = exchange.ranks();
+    let lengths = exchange.counts(&vec![text.len() as u64; ranks])?;
+    let lengths: Vec<usize> = lengths.into_iter().map(|length| length as usize).collect();
+    let mut heard = vec![0; lengths.iter().sum()];
+    let splits = Splits { send: &vec![text.len(); ranks], recv: &lengths };
+    exchange.all_to_all(&text.repeat(ranks), &mut heard, splits)?;
+    let mut left = heard.as_slice();
+    let mut told = Vec::with_capacity(ranks);
+    for (rank, length) in lengths.into_iter().enumerate() {
+        let (text, rest) = left.split_at(length);
+        left = rest;
+        told.push(serde_json::from_slice(text).map_err(|error| {
+            RuntimeError::Usage(format!(
+                "`gpu_cache_share`: rank {rank} is another version of uvatrain: {error}"
+            ))
+        })?);
+    }
+    Ok(told)
+}
+
+impl JoinedRows {
+    /// A line for people.
+    pub fn summary(&self, row_bytes: usize) -> String {
+        let mib = (self.nodes.len() * row_bytes) as f64 / f64::from(1 << 20);
+        format!("{} rows ({mib:.1} MiB) between {} GPUs", self.nodes.len(), self.gpus)
+    }
+}
