@@ -229,7 +229,7 @@ fn start(
     }
     check_whole(&graph, "a cached dataset")?;
     let asked = BackendOptions { device, ..BackendOptions::default() };
-    let mut backend = decide_here(&asked, &graph, options.gather_threads).or_raise()?.backend;
+    let mut backend = decide_here(&asked, &graph, options.gather_threads, false).or_raise()?.backend;
     if let Backend::Cuda(cuda) = &mut backend {
         // Lists are cached where a sampler on the GPU reads them.
         cuda.sampler = SamplerChoice::Gpu;

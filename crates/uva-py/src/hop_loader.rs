@@ -55,7 +55,7 @@ pub fn _open_hop_loader(
         let options = options.of_hops(batches);
         options.check().or_raise()?;
         let cpu = BackendOptions { device: DeviceChoice::Cpu, ..BackendOptions::default() };
-        let backend = decide_here(&cpu, &dataset, options.gather_threads).or_raise()?.backend;
+        let backend = decide_here(&cpu, &dataset, options.gather_threads, false).or_raise()?.backend;
         let setup = StreamSetup::of(split);
         let stream =
             BatchStream::in_this_process(dataset, &options, backend.clone(), setup.clone()).or_raise()?;

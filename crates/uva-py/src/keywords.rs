@@ -7,6 +7,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyString};
+use uva_runtime::planning::CacheOptions;
 use uva_runtime::spec::{ByteSize, Field, Given, Kind, OptionError, Options, Spelling};
 use uva_runtime::{LoaderOptions, RuntimeError};
 
@@ -18,18 +19,28 @@ const DEFAULTS: [(&str, &str); 1] = [("slots", "3")];
 
 /// The options of a loader: the keywords given, and defaults.
 pub fn options_given(keywords: &Bound<'_, PyDict>) -> PyResult<LoaderOptions> {
+    given(keywords, &DEFAULTS)
+}
+
+/// The caches of a loader: the keywords given, and defaults.
+pub fn caches_given(keywords: &Bound<'_, PyDict>) -> PyResult<CacheOptions> {
+    given(keywords, &[])
+}
+
+/// The options of a struct: the keywords given, these defaults, and the struct's.
+fn given<O: Options>(keywords: &Bound<'_, PyDict>, defaults: &[(&str, &str)]) -> PyResult<O> {
     let refused = |error: OptionError| of_runtime(error.into());
-    let mut given = Given::<LoaderOptions>::default();
-    for (name, text) in DEFAULTS {
+    let mut given = Given::<O>::default();
+    for (name, text) in defaults {
         given.give(name, text).map_err(refused)?;
     }
     for (name, value) in keywords {
         let name: String = name.extract()?;
-        let Some(field) = LoaderOptions::field(&name) else {
+        let Some(field) = O::field(&name) else {
             let unknown = given.give(&name, "").map_or_else(|error| error.to_string(), |()| String::new());
             return Err(with(PyTypeError::new_err(unknown), "field", Some(&name)));
         };
-        if let Some(text) = text_of(field, &value)? {
+        if let Some(text) = text_of::<O>(field, &value)? {
             given.give(&name, &text).map_err(refused)?;
         }
     }
@@ -39,7 +50,7 @@ pub fn options_given(keywords: &Bound<'_, PyDict>) -> PyResult<LoaderOptions> {
 }
 
 /// A keyword's value as text; none for `None` where the default is no constant.
-fn text_of(field: &Field, value: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+fn text_of<O: Options>(field: &Field, value: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
     if value.is_none() && field.unless_given.is_some() {
         return Ok(None);
     }
@@ -76,7 +87,7 @@ fn text_of(field: &Field, value: &Bound<'_, PyAny>) -> PyResult<Option<String>> 
                 None => wrong("a path of UTF-8 text"),
             }
         }
-        Kind::Text { .. } if value.is_exact_instance_of::<PyInt>() && takes_numbers(field) => {
+        Kind::Text { .. } if value.is_exact_instance_of::<PyInt>() && takes_numbers::<O>(field) => {
             integer(field.name, value).map(Some)
         }
         Kind::Choice(_) | Kind::Text { .. } => match value.extract::<String>() {
@@ -88,8 +99,8 @@ fn text_of(field: &Field, value: &Bound<'_, PyAny>) -> PyResult<Option<String>> 
 }
 
 /// Whether a number is one of the values of an option of text: of a count, say, that may also be `auto`.
-fn takes_numbers(field: &Field) -> bool {
-    Given::<LoaderOptions>::default().give(field.name, "1").is_ok()
+fn takes_numbers<O: Options>(field: &Field) -> bool {
+    Given::<O>::default().give(field.name, "1").is_ok()
 }
 
 /// A Python integer as text. It may have more bits than any type of ours.
@@ -119,14 +130,10 @@ pub fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u32> {
 
 /// Bytes that are no option of the loader's: a number, or a size such as `1GiB`.
 pub fn size(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
-    of_keyword::<ByteSize>(name, value).map(ByteSize::bytes)
-}
-
-/// A value that is no option of the loader's, from a number or from text.
-pub fn of_keyword<T: FromStr<Err: ToString>>(name: &str, value: &Bound<'_, PyAny>) -> PyResult<T> {
     let text: String =
         if value.is_instance_of::<PyString>() { value.extract()? } else { integer(name, value)? };
-    T::from_str(&text).map_err(|error| of_runtime(OptionError::new(name, &text, error.to_string()).into()))
+    let refused = |error: String| of_runtime(OptionError::new(name, &text, error).into());
+    ByteSize::from_str(&text).map(ByteSize::bytes).map_err(|error| refused(error.to_string()))
 }
 
 /// An option's value as Python has it.
@@ -165,7 +172,7 @@ pub fn _loader_options(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
             Kind::Switch => ("bool", Vec::new()),
             Kind::Whole(_) => ("int", Vec::new()),
             Kind::Real(_) => ("float", Vec::new()),
-            Kind::Text { .. } if takes_numbers(field) => ("int | str", Vec::new()),
+            Kind::Text { .. } if takes_numbers::<LoaderOptions>(field) => ("int | str", Vec::new()),
             Kind::Path | Kind::Text { .. } => ("str", Vec::new()),
             Kind::Size => ("int | str", Vec::new()),
             Kind::Fanouts { .. } => ("Sequence[int]", Vec::new()),

@@ -8,6 +8,7 @@
 mod array;
 mod attach;
 mod batch;
+mod cache_tally;
 mod cached;
 mod checkpoint;
 mod dataset;

@@ -14,17 +14,19 @@ use pyo3::types::{PyDict, PyString};
 use uva_cuda::{Driver, Stream};
 use uva_graph::{Dataset as Graph, Split, Verify};
 use uva_runtime::backend::{Backend, BackendOptions, DeviceChoice};
+use uva_runtime::cache::CacheRanks;
 use uva_runtime::consumer::{BatchStream, PassCursor, StreamSetup, decide_here};
 use uva_runtime::options::Part;
-use uva_runtime::planning::Budget;
+use uva_runtime::planning::GpuCache;
 use uva_runtime::ranks::Ranks;
 use uva_runtime::schedule::Schedule;
 use uva_runtime::seed_order::{AskedOrder, MadeOrder};
 use uva_runtime::spec::{OptionValue, Options, Purpose};
-use uva_runtime::{InputNodes, LoaderOptions, RuntimeError, gather_from_disk};
+use uva_runtime::{Aggregation, InputNodes, LoaderOptions, RuntimeError, gather_from_disk};
 use uva_sample::SamplerKind;
 
 use crate::batch::{Batch, Held};
+use crate::cache_tally::CacheTally;
 use crate::dataset::{Dataset, open, open_divided};
 use crate::ending::stay_where_the_interpreter_ends;
 use crate::errors::{OrRaise, SlotInUse, UvatrainError, of_launched, of_runtime, with};
@@ -32,7 +34,7 @@ use crate::exchange::TorchExchange;
 use crate::fork;
 use crate::input::Input;
 use crate::interrupt::Signals;
-use crate::keywords::{count, of_keyword, options_given, size, value_of};
+use crate::keywords::{caches_given, count, options_given, size, value_of};
 
 /// Batches, whoever prepares them.
 #[pyclass(frozen, module = "uvatrain._core")]
@@ -69,6 +71,8 @@ struct Open {
     out: VecDeque<Weak<Held>>,
     /// The place of the batch that came last.
     last: Option<PassCursor>,
+    /// What batches had from a cache on their GPU, where there is one.
+    cache: Option<CacheTally>,
 }
 
 impl Source {
@@ -86,9 +90,13 @@ impl Source {
         let schedule = *stream.schedule();
         let simulated = || Driver::load().is_ok_and(Driver::device_memory_is_host_memory);
         let device = backend.device_slots().map(|cuda| cuda.ordinal).filter(|_| !simulated());
+        let asked = setup.as_ref().is_some_and(|setup| setup.gpu_cache.is_some());
+        // Of sums other rows are counted than a batch has.
+        let tallies = asked && backend.device_slots().is_some() && options.aggregation == Aggregation::None;
+        let cache = tallies.then(CacheTally::default);
         Self {
             process: std::process::id(),
-            open: ManuallyDrop::new(Mutex::new(Some(Open::over(stream)))),
+            open: ManuallyDrop::new(Mutex::new(Some(Open { cache, ..Open::over(stream) }))),
             closing: AtomicBool::new(false),
             waiting: Mutex::new(None),
             dataset,
@@ -166,7 +174,7 @@ impl Source {
 
 impl Open {
     fn over(stream: BatchStream) -> Self {
-        Self { stream, ordered_on: None, out: VecDeque::new(), last: None }
+        Self { stream, ordered_on: None, out: VecDeque::new(), last: None, cache: None }
     }
 
     /// Whether the requested batch follows the last one. Any other batch makes the roles turn, which takes every slot
@@ -265,7 +273,8 @@ impl Source {
             }
             let Some(Ok(anew)) = self.start_anew() else { return received };
             // Errors of the old threads don't matter from here on.
-            let _ = std::mem::replace(open, Open::over(anew)).stream.close();
+            let cache = open.cache.take();
+            let _ = std::mem::replace(open, Open { cache, ..Open::over(anew) }).stream.close();
             open.order_on(stream);
             open.stream.go_to(place);
             open.stream.next_batch(&interrupted)
@@ -298,6 +307,9 @@ impl Source {
                     self.unpadded.fetch_add(1, Ordering::Relaxed);
                 }
                 self.oversized.fetch_add(u64::from(received.is_oversized()), Ordering::Relaxed);
+                if let Some(cache) = &mut open.cache {
+                    cache.add(&received);
+                }
                 let held = Arc::new(Held::new(received, open.ordered_on));
                 open.out.retain(|held| held.strong_count() > 0);
                 open.out.push_back(Arc::downgrade(&held));
@@ -376,8 +388,8 @@ impl Source {
     /// What each role did with its time so far, and how many hand-overs were for nothing.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.check_process()?;
-        let guard = self.open()?;
-        let open = guard.as_ref().ok_or_else(closed)?;
+        let mut guard = self.open()?;
+        let open = guard.as_mut().ok_or_else(closed)?;
         let (roles, told) = (open.stream.roles(), PyDict::new(py));
         for (name, times) in roles.each() {
             let role = PyDict::new(py);
@@ -404,6 +416,12 @@ impl Source {
                 disk.set_item(name, count)?;
             }
             told.set_item("disk", disk)?;
+        }
+        if let Some(tally) = &mut open.cache {
+            let ((rows, hits), cache) = (tally.counts(), PyDict::new(py));
+            cache.set_item("rows", rows)?;
+            cache.set_item("hits", hits)?;
+            told.set_item("cache", cache)?;
         }
         if let Some(ranks) = self.ranks() {
             let (counts, exchange) = (ranks.counts(), PyDict::new(py));
@@ -631,10 +649,10 @@ fn nodes_given(value: &Bound<'_, PyAny>) -> PyResult<InputNodes> {
 /// orders the seeds anew; None: as training and evaluation usually have it. part: which part of a partition the dataset
 /// has to be, the training nodes of the smallest one and of this one, and the text of `partition.json` that says so.
 /// exchanges: `path` is a partition in ranges, of which this rank has one, and rows of the others come by the first of these. By
-/// the second, if there is one, come picks from the lists of their nodes. remote_cache:
-/// bytes for copies of such rows, as a number or a size. host_cache: memory in front of rows on disk, likewise or "auto".
+/// the second, if there is one, come picks from the lists of their nodes. remote_cache: bytes for copies of such rows, as a
+/// number or a size. caches: the options of caches of this process's own, by name. cache_exchange: GPUs of ranks on this machine hold the rows of `gpu_cache` between them, and find each other by this.
 #[pyfunction]
-#[pyo3(signature = (path, *, split, device, rank, world_size, options, input_nodes=None, shuffle=None, part=None, exchanges=Vec::new(), remote_cache=None, host_cache=None))]
+#[pyo3(signature = (path, *, split, device, rank, world_size, options, caches, input_nodes=None, shuffle=None, part=None, exchanges=Vec::new(), remote_cache=None, cache_exchange=None))]
 #[expect(clippy::too_many_arguments, reason = "keywords")]
 pub fn _open_loader(
     py: Python<'_>,
@@ -644,12 +662,13 @@ pub fn _open_loader(
     rank: &Bound<'_, PyAny>,
     world_size: &Bound<'_, PyAny>,
     options: &Bound<'_, PyDict>,
+    caches: &Bound<'_, PyDict>,
     input_nodes: Option<&Bound<'_, PyAny>>,
     shuffle: Option<bool>,
     part: Option<(u32, usize, usize, Vec<u8>)>,
     exchanges: Vec<Bound<'_, PyAny>>,
     remote_cache: Option<&Bound<'_, PyAny>>,
-    host_cache: Option<&Bound<'_, PyAny>>,
+    cache_exchange: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Source> {
     let split = split_named(split)?;
     let mut options = options_given(options)?;
@@ -665,9 +684,12 @@ pub fn _open_loader(
     let path: PathBuf = if opened.is_some() { PathBuf::new() } else { path.extract()? };
     let mut over = exchanges.iter().map(TorchExchange::new).collect::<PyResult<Vec<_>>>()?.into_iter();
     let (rows, lists) = (over.next(), over.next());
-    let cache = remote_cache.map(|bytes| size("remote_cache", bytes)).transpose()?.unwrap_or(0);
+    let remote = remote_cache.map(|bytes| size("remote_cache", bytes)).transpose()?.unwrap_or(0);
+    let caches = caches_given(caches)?;
+    let cache_exchange = cache_exchange.map(TorchExchange::new).transpose()?;
+    let ranks = cache_exchange.map(|exchange| Arc::new(CacheRanks::new(Box::new(exchange))));
+    let gpu_cache = caches.gpu_cache.map(|budget| GpuCache { budget, policy: caches.cache_policy, ranks });
     let exchanges = exchanges.into_iter().map(Bound::unbind).collect();
-    let host_cache = host_cache.map(|asked| of_keyword::<Budget>("host_cache", asked)).transpose()?;
     py.detach(|| {
         let dataset = match opened {
             Some(dataset) => dataset,
@@ -683,13 +705,14 @@ pub fn _open_loader(
             None => dataset,
         };
         let asked = BackendOptions { device, ..BackendOptions::default() };
-        let asked = gather_from_disk(&asked, &options, &dataset, false);
-        let backend = decide_here(&asked, &dataset, options.gather_threads).or_raise()?.backend;
+        let asked = gather_from_disk(&asked, &options, &dataset, gpu_cache.is_some());
+        let backend =
+            decide_here(&asked, &dataset, options.gather_threads, gpu_cache.is_some()).or_raise()?.backend;
         let ranks = rows.map(|rows| {
-            let ranks = Ranks::new(Box::new(rows)).with_cache(cache);
+            let ranks = Ranks::new(Box::new(rows)).with_cache(remote);
             Arc::new(lists.into_iter().fold(ranks, |ranks, lists| ranks.with_lists(Box::new(lists))))
         });
-        let setup = StreamSetup { main: split, fewest, ranks, host_cache };
+        let setup = StreamSetup { main: split, fewest, ranks, host_cache: caches.host_cache, gpu_cache };
         let stream =
             BatchStream::in_this_process(dataset, &options, backend.clone(), setup.clone()).or_raise()?;
         Ok(Source::new(stream, options, backend, Some(setup)).over_exchanges(exchanges))

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -121,3 +122,10 @@ def run_python_well(script, *arguments, **environment):
     ended = run_python(script, *arguments, **environment)
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout + ended.stderr
     return ended.stdout
+
+
+def a_free_port() -> int:
+    """A port of 127.0.0.1 that nothing listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

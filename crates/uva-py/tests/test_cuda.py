@@ -1,13 +1,16 @@
 """Batches on a GPU: with the stand-in driver of crates/cuda-sim, and on a GPU where there is one."""
 
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from conftest import REPOSITORY, run_python_well
+from conftest import REPOSITORY, a_free_port, run_python_well
 from graphs import Tables, hash_of, write_graph
 
 import uvatrain
@@ -78,6 +81,105 @@ for more in ({}, {"host_cache": "12KiB"}, {"look_ahead": 0}):
 print("equal")
 """
     assert "equal" in run_python_well(script, graph, **simulator)
+
+
+def test_a_cache_on_the_gpu_changes_no_batch_and_hits(graph, simulator):
+    script = """
+import sys, uvatrain
+def seen(**options):
+    with uvatrain.Loader(sys.argv[1], fanouts=(4, 3), batch_size=64, **options) as loader:
+        found = []
+        for batch in loader:
+            batch.confirm()
+            found.append((batch.hash, batch.x.sum().item()))
+            del batch
+        return found, loader.stats().get("cache")
+expected, cache = seen()
+assert cache is None
+rows = None
+for more in ({}, {"cache_policy": "degree"}, {"cache_policy": "fifo"}, {"gpu_cache": 10000}, {"features": "disk"}):
+    found, cache = seen(**{"device": "cuda:0", "gpu_cache": "8KiB", **more})
+    assert found == expected, more
+    assert 0 < cache["hits"] < cache["rows"], (more, cache)
+    assert rows is None or rows == cache["rows"]
+    rows = cache["rows"]
+# On a machine without a GPU the same lines work.
+assert seen(gpu_cache="8KiB") == (expected, None)
+def refused(**options):
+    try:
+        uvatrain.Loader(sys.argv[1], device="cuda:0", **options)
+    except ValueError as error:
+        return str(error), error.field
+for options, option, says in (
+    ({"gpu_cache": "auto"}, "gpu_cache", "give a size"),
+    ({"gpu_cache": "8KiB", "cache_policy": "best"}, "cache_policy", "presample"),
+    ({"cache_policy": "degree"}, "cache_policy", "gpu_cache"),
+    ({"gpu_cache": "8KiB", "host_cache": "8KiB"}, "host_cache", "gpu_cache"),
+    ({"gpu_cache_share": True}, "gpu_cache_share", "gpu_cache"),
+    ({"gpu_cache": "8KiB", "gpu_cache_share": True}, "gpu_cache_share", "init_process_group"),
+):
+    said, field = refused(**options)
+    assert field == option and says in said and "--" not in said, (options, said, field)
+print("equal")
+"""
+    assert "equal" in run_python_well(script, graph, **simulator)
+
+
+def test_ranks_hold_a_cache_between_their_gpus_and_outlive_each_other(graph, simulator):
+    # Rank 1 kills itself in the second epoch: rank 0 still reads its share.
+    script = """
+import os, signal, sys, uvatrain
+import torch.distributed as dist
+rank, ranks, port = (int(argument) for argument in sys.argv[2:5])
+options = dict(fanouts=(4, 3), batch_size=64)
+def seen(batches):
+    found = []
+    for batch in batches:
+        batch.confirm()
+        found.append((batch.hash, batch.x.sum().item()))
+        del batch
+    return found
+with uvatrain.Loader(sys.argv[1], rank=rank, world_size=ranks, **options) as loader:
+    expected = [seen(loader) for _ in range(2)]
+store = dist.TCPStore("127.0.0.1", port, ranks, rank == 0)
+dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks)
+cache = dict(device=f"cuda:{rank}", gpu_cache=sys.argv[5], cache_policy="random")
+hits = []
+for share in (False, True):
+    loader = uvatrain.Loader(sys.argv[1], gpu_cache_share=share, **cache, **options)
+    assert seen(loader) == expected[0], share
+    hits.append(loader.stats()["cache"]["hits"])
+    if share:
+        break
+    loader.close()
+assert hits[1] > 1.3 * hits[0] > 0, hits
+dist.barrier()
+if rank == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+assert seen(loader) == expected[1]
+loader.close()
+print("outlived", flush=True)
+os._exit(0)
+"""
+    environment = {**os.environ, **simulator, "CUDA_SIM_DEVICES": "2", "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    port = str(a_free_port())
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, str(graph), str(rank), "2", port, "8KiB"],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        told = [rank.communicate(timeout=120) for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    assert [rank.returncode for rank in ranks] == [0, -signal.SIGKILL], told
+    assert told[0][0] == "outlived\n"
 
 
 def test_a_batch_larger_than_its_slot_is_the_same_and_counted(tmp_path, simulator):

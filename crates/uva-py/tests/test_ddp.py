@@ -6,7 +6,6 @@ About 10 s a run of torchrun: every rank imports torch.
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import uvatrain
+from conftest import a_free_port
 from ddp_worker import loss_of, model_for
 from graphs import write_graph
 
@@ -32,12 +32,6 @@ def torchrun(*args: object) -> list[str]:
 def environment() -> dict[str, str]:
     # Ranks talk over loopback, whatever other interfaces there are.
     return dict(os.environ, GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1")
-
-
-def a_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def run_together(ranks: int, out: Path, worker: Path, *args: object) -> list:

@@ -8,17 +8,18 @@ import io
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
 import uvatrain
+from conftest import a_free_port
 from graphs import write_graph
 from uvatrain.models import Model
 from uvatrain.train.__main__ import main
@@ -43,12 +44,6 @@ def environment(**more: object) -> dict[str, str]:
 
 def command(data: Path, options: str) -> list[str]:
     return [sys.executable, "-m", "uvatrain.train", str(data), *SHAPE.split(), *options.split()]
-
-
-def a_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Ranks:
@@ -162,6 +157,61 @@ def test_one_process_trains_as_the_program_does(data: Path, uvatrain_program: Pa
         # A seed whose two best classes are as likely may fall to either.
         assert one["valid_accuracy"] == pytest.approx(other["valid_accuracy"], abs=0.03)
         assert one["train_loss"] == pytest.approx(other["train_loss"], rel=1e-4)
+
+
+@pytest.fixture(scope="module")
+def of_tasks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Graphs with other labels than one of several classes."""
+    folder = tmp_path_factory.mktemp("tasks")
+    paths = {"several": write_graph(folder / "several", multi_label=True)}
+    paths["two"] = write_graph(folder / "two", classes=2)
+    for name, columns in (("numbers", ()), ("columns", (3,))):
+        paths[name] = write_graph(folder / name)
+        values = np.random.default_rng(5).normal(size=(600, *columns)).astype(np.float32)
+        np.save(paths[name] / "label.npy", values)
+        (paths[name] / "meta.json").write_text(json.dumps({"name": name}))
+    return paths
+
+
+@pytest.mark.parametrize(
+    ("labels", "options", "metrics"),
+    [
+        ("several", "", ["accuracy", "roc_auc"]),
+        ("several", "--metric accuracy --model gcn --feature-norm row", ["accuracy"]),
+        ("two", "--metric roc-auc", ["accuracy", "roc_auc"]),
+        ("numbers", "", ["mse", "mae"]),
+        ("columns", "--loss mae --metric mse", ["mse", "mae"]),
+    ],
+)
+def test_other_labels_than_classes_are_learned_as_the_program_does(
+    of_tasks: dict[str, Path], uvatrain_program: Path, tmp_path: Path, labels: str, options: str, metrics: list[str]
+):
+    data, options = of_tasks[labels], f"{options} --dropout 0"
+    by_program(uvatrain_program, tmp_path, data, f"{options} --epochs 2 --metrics program.jsonl")
+    printed = alone_well(tmp_path, data, f"{options} --epochs 2 --metrics python.jsonl --checkpoint kept")
+    close(batches(tmp_path, "program.jsonl"), batches(tmp_path, "python.jsonl"))
+    for one, other in zip(events(tmp_path, "program.jsonl", "epoch"), events(tmp_path, "python.jsonl", "epoch"), strict=True):
+        assert one["train_loss"] == pytest.approx(other["train_loss"], rel=1e-4)
+        for metric in metrics:
+            assert one[f"valid_{metric}"] == pytest.approx(other[f"valid_{metric}"], rel=1e-3, abs=0.01), metric
+    # The program takes the model that was kept for one of its own, and finds it as good.
+    found = program(uvatrain_program, tmp_path, f"evaluate {data} --checkpoint kept --eval sampled --device cpu --json")
+    told, judged = events(tmp_path, "python.jsonl", "end")[0], json.loads(found.stdout)["test"]
+    for metric in metrics:
+        if judged.get(metric) is not None:
+            assert told[f"test_{metric}"] == pytest.approx(judged[metric], rel=1e-5, abs=1e-5), metric
+    assert any(judged.get(metric) is not None for metric in metrics)
+    assert {"accuracy": "valid accuracy", "mse": "valid MSE"}[metrics[0]] in printed
+    by_program(uvatrain_program, tmp_path, data, f"{options} --epochs 3 --checkpoint kept --resume")
+
+
+def test_ranks_judge_by_the_answers_of_all_of_them(of_tasks: dict[str, Path], uvatrain_program: Path, tmp_path: Path):
+    data = of_tasks["several"]
+    Ranks(2, tmp_path, data, "--epochs 1 --dropout 0 --checkpoint kept --metrics run.jsonl").end_well()
+    found = program(uvatrain_program, tmp_path, f"evaluate {data} --checkpoint kept --eval sampled --device cpu --json")
+    judged = json.loads(found.stdout)["test"]["roc_auc"]
+    for name in ("run.jsonl", "run.jsonl.1"):
+        assert events(tmp_path, name, "end")[0]["test_roc_auc"] == pytest.approx(judged, abs=1e-5)
 
 
 def test_program_and_ranks_go_on_with_the_checkpoints_of_each_other(data: Path, uvatrain_program: Path, tmp_path: Path):
@@ -328,12 +378,17 @@ def test_ranks_that_do_not_fit_each_other_all_say_what_differs(data: Path, uvatr
         assert code == 2 and said in complained, complained
 
 
-def test_what_cannot_be_trained_or_kept_is_refused_with_what_would_do(data: Path, uvatrain_program: Path, tmp_path: Path):
-    several = write_graph(tmp_path / "several", multi_label=True)
+def test_what_cannot_be_trained_or_kept_is_refused_with_what_would_do(
+    data: Path, of_tasks: dict[str, Path], uvatrain_program: Path, tmp_path: Path
+):
     alone_well(tmp_path, data, "--epochs 1 --checkpoint kept")
     program(uvatrain_program, tmp_path, f"partition {data} closures --parts 2 --layout closure --hops 2")
     for ranks, path, options, parts in [
-        (1, several, "", ["multi-label", "uvatrain train"]),
+        (1, of_tasks["several"], "--loss mse", ["--loss mse", "float32 targets"]),
+        (1, of_tasks["several"], "--metric mae", ["--metric mae", "accuracy or roc-auc"]),
+        (1, of_tasks["numbers"], "--metric accuracy", ["--metric accuracy", "mse or mae"]),
+        (1, data, "--metric roc-auc", ["--metric roc-auc", "two classes"]),
+        (1, data, "--gpu-cache-share", ["--gpu-cache-share", "--gpu-cache"]),
         (1, data, "--checkpoint kept", ["--checkpoint kept", "--resume"]),
         (2, data, "--checkpoint kept", ["--checkpoint kept", "--resume"]),
         (1, data, "--checkpoint kept --resume --hidden 9", ["of another run", "hidden is 8 there and 9 here"]),

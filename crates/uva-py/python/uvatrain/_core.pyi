@@ -205,12 +205,13 @@ def _open_loader(
     rank: int,
     world_size: int,
     options: Mapping[str, Any],
+    caches: Mapping[str, Any],
     input_nodes: Any = None,
     shuffle: bool | None = None,
     part: tuple[int, int, int, bytes] | None = None,
     exchanges: list[Any] = ...,
     remote_cache: int | str = 0,
-    host_cache: int | str | None = None,
+    cache_exchange: Any = None,
 ) -> Source: ...
 def _open_hop_loader(
     path: str,

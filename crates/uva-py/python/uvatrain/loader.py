@@ -401,6 +401,14 @@ class Loader(Batches[_Item]):
         "auto" for a quarter of what is available. Half is for the rows that are read most, which are found by sampling two
         training epochs beforehand, and half for rows as batches need them (docs/disk.md). Unused where rows are read from
         memory. None: rows are read anew for each batch.
+    gpu_cache: memory of the GPU for rows that are read most, and for a map of 4 bytes a node: bytes, or a size such as "4GiB".
+        They are chosen before the first batch (docs/caches.md). Unused where batches are in host memory. None: all rows come from
+        host memory.
+    cache_policy: how the rows of gpu_cache are chosen: "presample" (None) samples two training epochs beforehand; "degree",
+        "random", "optimal" and others rank them otherwise, and "fifo", "sieve" and others take in rows as batches come.
+    gpu_cache_share: the GPUs of this machine's ranks hold the rows of gpu_cache between them, and read each other's over NVLink or
+        PCIe. So they hold as many rows more as there are GPUs. torch.distributed has to be initialised, and all ranks make the
+        same loaders in the same order, with the same seed and options (docs/distributed.md).
     """
 
     #: The part of a partitioned dataset that the batches are of; None: the dataset is not partitioned.
@@ -423,6 +431,9 @@ class Loader(Batches[_Item]):
         exchange_timeout: float = 300,
         remote_cache: int | str = 0,
         host_cache: int | str | None = None,
+        gpu_cache: int | str | None = None,
+        cache_policy: str | None = None,
+        gpu_cache_share: bool = False,
         **options: Unpack[LoaderOptions],
     ) -> None:
         rank, world_size = ranks(rank, world_size)
@@ -436,7 +447,7 @@ class Loader(Batches[_Item]):
             if chosen.is_range:
                 # Rows and picks are asked for by threads of their own, which do not wait for each other.
                 for _ in range(1 if graph == "copied" else 2):
-                    exchanges.append(exchange_of(rank, world_size, exchange_timeout))
+                    exchanges.append(exchange_of("part", rank, world_size, exchange_timeout))
             else:
                 # Its batches are not divided: every rank has a part of its own.
                 rank, world_size = 0, 1
@@ -458,6 +469,11 @@ class Loader(Batches[_Item]):
             shuffle = None if input_nodes is None else False
         elif not isinstance(shuffle, bool):
             raise _about("shuffle", TypeError(f"shuffle is True or False, not {type(shuffle).__name__}"))
+        shared = None
+        if gpu_cache_share:
+            if gpu_cache is None:
+                raise _about("gpu_cache_share", ValueError("gpu_cache_share: it shares what gpu_cache holds, which is not given"))
+            shared = exchange_of("gpu_cache_share", rank, world_size, exchange_timeout)
         source = _core._open_loader(
             path._core if isinstance(path, Dataset) else os.fspath(path),
             split=split,
@@ -470,7 +486,8 @@ class Loader(Batches[_Item]):
             part=None if chosen is None or chosen.is_range else chosen[1:5],
             exchanges=exchanges,
             remote_cache=remote_cache,
-            host_cache=host_cache,
+            caches=dict(host_cache=host_cache, gpu_cache=gpu_cache, cache_policy=cache_policy),
+            cache_exchange=shared,
         )
         close_with(self, source)
         super().__init__(source, split)
@@ -552,26 +569,27 @@ def fanouts_given(name: str, fanouts: Any) -> list[Any]:
         ) from None
 
 
-def exchange_of(rank: int, world_size: int, timeout: float) -> Exchange:
-    """This rank's end of a new exchange between the ranks of torch.distributed."""
+def exchange_of(option: Literal["part", "gpu_cache_share"], rank: int, world_size: int, timeout: float) -> Exchange:
+    """This rank's end of a new exchange between the ranks of torch.distributed, which this option needs."""
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
         raise _about("exchange_timeout", ValueError(f"exchange_timeout is {timeout!r}: seconds, more than 0"))
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        reason = {
+            "part": 'part="rank": the parts are ranges of feature rows, which ranks get from each other',
+            "gpu_cache_share": "gpu_cache_share: the ranks that share a cache find each other",
+        }
         raise _about(
-            "part",
-            ValueError(
-                'part="rank": the parts are ranges of feature rows, which ranks get from each other by torch.distributed: '
-                'call torch.distributed.init_process_group("gloo") before'
-            ),
+            option,
+            ValueError(f'{reason[option]} by torch.distributed: call torch.distributed.init_process_group("gloo") before'),
         )
     here = distributed.get_rank(), distributed.get_world_size()
     if here != (rank, world_size):
         raise _about(
             "rank",
             ValueError(
-                f"rank {rank} of {world_size}: it exchanges rows as torch.distributed's rank {here[0]} of {here[1]}. Leave "
-                "rank and world_size out"
+                f"rank {rank} of {world_size}: with {option} it works beside torch.distributed's rank {here[0]} of {here[1]}. "
+                "Leave rank and world_size out"
             ),
         )
     return Exchange(timeout)

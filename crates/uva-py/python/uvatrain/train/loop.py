@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import IO, Any
 
 import torch
-from torch.nn import functional
 
 from .. import __version__
 from .._parts import part_of
@@ -25,6 +24,7 @@ from .checkpoint import Folder, Place, Saved
 from .initial import batch_seed, initialise
 from .options import Options
 from .ranks import Ranks
+from .task import METRICS, Evaluation, Task
 
 
 def train(options: Options, ranks: Ranks) -> None:
@@ -38,8 +38,9 @@ def train(options: Options, ranks: Ranks) -> None:
         common: dict[str, Any] = {**options.of_loader(), "device": str(ranks.device), "exchange_timeout": options.timeout}
         common |= _part(options, ranks)
         for split in ("train", "valid", "test"):
-            # Ranks that exchange rows make their loaders in the same order.
-            batches[split] = closing.enter_context(Loader(options.data, split=split, **common))
+            # Ranks that exchange rows make their loaders in the same order. Evaluation reads rows once.
+            more = _gpu_cache(options, ranks) if split == "train" else {}
+            batches[split] = closing.enter_context(Loader(options.data, split=split, **common, **more))
         # torchrun starts all workers anew where one has failed; each of its agents knows of its own restarts alone.
         again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
         if options.checkpoint is not None and any(ranks.gather(again)):
@@ -48,6 +49,14 @@ def train(options: Options, ranks: Ranks) -> None:
         run.open_folder(closing)
         run.open_metrics(closing)
         run.train()
+
+
+def _gpu_cache(options: Options, ranks: Ranks) -> dict[str, Any]:
+    """Keywords for the cache on this rank's GPU."""
+    asked = {"gpu_cache": options.gpu_cache, "gpu_cache_share": options.gpu_cache_share}
+    # Ranks that differ in these would wait for each other.
+    ranks.agree(**{f"--{name.replace('_', '-')}": value for name, value in asked.items()})
+    return asked
 
 
 def _part(options: Options, ranks: Ranks) -> dict[str, Any]:
@@ -72,17 +81,13 @@ class _Run:
     def __init__(self, options: Options, ranks: Ranks, batches: dict[str, Loader]) -> None:
         self._options, self._ranks, self._batches = options, ranks, batches
         dataset = batches["train"].dataset
-        if dataset.labels is None or dataset.multi_label or dataset.num_targets is not None:
-            raise ValueError(
-                f"{options.data}: one class a node is what ranks train on here; `uvatrain train` has multi-label tasks and "
-                "regression"
-            )
+        self._task = Task.of(options.data, dataset, options.metric, options.loss)
         if len(batches["train"]) == 0:
             raise ValueError(
                 f"--batch-size {options.batch_size}: {len(dataset.train_idx)} training nodes leave no batch for some of "
                 f"{ranks.count} ranks: give a smaller one, or start fewer ranks"
             )
-        model = {**options.of_trainer(), "input_dim": dataset.feature_dim, "classes": dataset.num_classes}
+        model = {**options.of_trainer(), "input_dim": dataset.feature_dim, **self._task.of_model()}
         self._model = Model(model)
         initialise(self._model, options.seed)
         self._model.to(ranks.device)
@@ -92,6 +97,7 @@ class _Run:
             **json.loads(batches["train"]._source.fingerprint),
             "trainer": options.of_trainer(),
             "evaluate_by": "sampled",
+            **self._task.of_checkpoint(),
         }
         self._agree()
         self._optimizer = torch.optim.Adam(self._model.parameters(), lr=options.lr, weight_decay=options.weight_decay)
@@ -193,19 +199,23 @@ class _Run:
                 self._write()
         loss, correct, labelled = self._ranks.sums(*self._saved.sums)
         mean = loss / max(labelled, 1)
-        accuracy = self._accuracy("valid", epoch)
+        valid = self._evaluated("valid", epoch)
+        value = valid.get(self._task.metric)
         saved = self._saved._replace(place=Place(epoch + 1, 0), sums=[0.0, 0.0, 0.0])
-        if accuracy is not None and (saved.best is None or accuracy > saved.best[1]):
-            saved = saved._replace(best=(epoch, accuracy), epochs_without_gain=0)
+        if value is not None and (saved.best is None or self._task.is_better(value, saved.best[1])):
+            saved = saved._replace(best=(epoch, value), epochs_without_gain=0)
             self._best = {name: tensor.detach().clone() for name, tensor in self._model.state_dict().items()}
-        elif accuracy is not None:
+        elif value is not None:
             saved = saved._replace(epochs_without_gain=saved.epochs_without_gain + 1)
         self._saved = saved
         self._write()
-        seconds, right = time.monotonic() - since, correct / max(labelled, 1)
-        valid = "" if accuracy is None else f"  valid {100 * accuracy:.1f} %"
-        self._say(f"epoch {epoch + 1}/{self._options.epochs}  loss {mean:.4f}  train {100 * right:.1f} %{valid}  {seconds:.2f} s")
-        self._tell("epoch", epoch=epoch, train_loss=mean, train_accuracy=right, valid_accuracy=accuracy, seconds=seconds)
+        seconds, right = time.monotonic() - since, None if self._task.loss else correct / max(labelled, 1)
+        line = f"epoch {epoch + 1}/{self._options.epochs}  loss {mean:.4f}"
+        line += "" if right is None else f"  train {100 * right:.1f} %"
+        line += "  valid " + "  ".join(_shown(valid)) if valid else ""
+        self._say(f"{line}  {seconds:.2f} s")
+        told = {f"valid_{name.replace('-', '_')}": found for name, found in valid.items()}
+        self._tell("epoch", epoch=epoch, train_loss=mean, train_accuracy=right, **told, seconds=seconds)
 
     def _rest_of_epoch(self) -> Iterator[Batch]:
         """This rank's batches of what is left of the epoch at hand."""
@@ -219,14 +229,8 @@ class _Run:
         """A step on a batch of each rank."""
         self._model.train()
         torch.manual_seed(batch_seed(self._options.seed, batch.epoch, batch.index))
-        known = batch.y >= 0
-        labelled = int(known.sum())
         logits = self._model(batch.x, batch.blocks, self._degrees_of(batch))
-        if labelled:
-            loss = functional.cross_entropy(logits[known], batch.y[known])
-        else:
-            # The others wait for gradients of this rank too: zeros.
-            loss = 0 * logits.sum()
+        loss, right, labelled = self._task.step(logits, batch.y)
         value = loss.item()
         if not math.isfinite(value):
             raise UvatrainError(
@@ -236,7 +240,7 @@ class _Run:
         loss.backward()
         self._ranks.average_gradients(self._model.parameters())
         self._optimizer.step()
-        added = [labelled * value, int((logits.argmax(1) == batch.y)[known].sum()), labelled]
+        added = [labelled * value, right, labelled]
         self._saved = self._saved._replace(
             place=Place(batch.epoch, self._saved.place.batch + self._ranks.count),
             sums=[own + new for own, new in zip(self._saved.sums, added, strict=True)],
@@ -250,21 +254,17 @@ class _Run:
         return degrees.to(self._ranks.device)
 
     @torch.no_grad()
-    def _accuracy(self, split: str, epoch: int) -> float | None:
-        """The share that is right of a split's labelled nodes, over all ranks; None: there are none.
+    def _evaluated(self, split: str, epoch: int) -> dict[str, float]:
+        """How good the model is on a split, over all ranks: metrics by their names; none where nothing is labelled.
 
         epoch: which picks of neighbours it is judged by.
         """
         self._model.eval()
         self._batches[split].set_epoch(epoch)
-        correct = labelled = 0
+        found = Evaluation(self._task)
         for batch in self._batches[split]:
-            known = batch.y >= 0
-            logits = self._model(batch.x, batch.blocks, self._degrees_of(batch))
-            correct += int((logits.argmax(1) == batch.y)[known].sum())
-            labelled += int(known.sum())
-        right, of = self._ranks.sums(correct, labelled)
-        return right / of if of else None
+            found.add(self._model(batch.x, batch.blocks, self._degrees_of(batch)), batch.y)
+        return found.over(self._ranks)
 
     def _write(self) -> None:
         """Writes a checkpoint, where there is a directory for it. All ranks call it."""
@@ -284,12 +284,20 @@ class _Run:
         kept = self._options.keep == "best" and self._best is not None and best is not None
         if kept and self._best is not None:
             self._model.load_state_dict(self._best)
-        accuracy = self._accuracy("test", 0)
+        test = self._evaluated("test", 0)
         if best is not None:
-            self._say(f"best validation accuracy  {100 * best[1]:.1f} %, of epoch {best[0] + 1}")
-        if accuracy is not None:
+            self._say(f"{'best validation':<18}{_shown({self._task.metric: best[1]})[0]}, of epoch {best[0] + 1}")
+        if test:
             epoch = best[0] + 1 if kept and best is not None else self._saved.place.epoch
-            self._say(f"test accuracy             {100 * accuracy:.1f} %, of epoch {epoch}")
+            self._say(f"{'test':<18}{', '.join(_shown(test))}, of epoch {epoch}")
         if self._options.checkpoint is not None:
-            self._say(f"checkpoint                {self._options.checkpoint}")
-        self._tell("end", test_accuracy=accuracy, epochs=self._saved.place.epoch)
+            self._say(f"{'checkpoint':<18}{self._options.checkpoint}")
+        told = {f"test_{name.replace('-', '_')}": found for name, found in test.items()}
+        self._tell("end", **told, epochs=self._saved.place.epoch)
+
+
+def _shown(found: dict[str, float]) -> list[str]:
+    """Metrics for people."""
+    shares = {"accuracy", "roc-auc"}
+    values = ((METRICS[name], f"{100 * value:.1f} %" if name in shares else f"{value:.4g}") for name, value in found.items())
+    return [f"{name} {value}" for name, value in values]

@@ -34,6 +34,8 @@ class Options:
     dropout: float
     input_dropout: float
     feature_norm: str
+    metric: str
+    loss: str
     epochs: int
     lr: float
     weight_decay: float
@@ -53,6 +55,8 @@ class Options:
     slots: int
     graph: str
     remote_cache: str | None
+    gpu_cache: str | None
+    gpu_cache_share: bool
     device: str
     timeout: float
     metrics: str | None
@@ -153,6 +157,9 @@ def parse(arguments: list[str] | None) -> Options:
     add("--dropout", 0.5, _share, "share of hidden values dropped", metavar="P")
     add("--input-dropout", 0.0, _share, "share of feature values dropped", metavar="P")
     add("--feature-norm", "none", str, "how feature rows are scaled", choices=["none", "row"])
+    said = "what selects the best model: auto: accuracy, of several labels a node roc-auc, of numbers the loss"
+    add("--metric", "auto", str, said, choices=["auto", "accuracy", "roc-auc", "mse", "mae"])
+    add("--loss", "auto", str, "regression: squared errors (auto) or absolute ones", choices=["auto", "mse", "mae"])
     add("--epochs", 10, _count, "passes over the training nodes, those of the checkpoint included")
     add("--lr", 0.003, float, "learning rate of Adam", metavar="RATE")
     add("--weight-decay", 0.0, float, "weight decay of Adam", metavar="DECAY")
@@ -173,6 +180,9 @@ def parse(arguments: list[str] | None) -> Options:
     said = "parts in ranges: who has the graph: every rank, or each the lists of its own nodes"
     add("--graph", "copied", str, said, choices=["copied", "divided"])
     add("--remote-cache", None, str, "parts in ranges: memory for rows of other ranks, such as 1GiB", metavar="SIZE")
+    said = "memory of each rank's GPU for rows that training reads most, such as 4GiB (docs/caches.md)"
+    add("--gpu-cache", None, str, said, metavar="SIZE")
+    flag("--gpu-cache-share", "the GPUs of a machine hold these rows between them, and read each other's")
     devices = ["auto", "cpu", "cuda"]
     add("--device", "auto", str, "cpu, cuda (each rank its own), or auto; parts in ranges are for the CPU", choices=devices)
     add("--timeout", 300.0, _seconds, "seconds after which a silent rank is given up", metavar="SECONDS")
@@ -189,6 +199,8 @@ def parse(arguments: list[str] | None) -> Options:
 
 def _refusal(options: Options) -> str | None:
     """What does not go together, as in `uvatrain train`."""
+    if options.gpu_cache_share and options.gpu_cache is None:
+        return "--gpu-cache-share: give --gpu-cache, the memory that each GPU has for it"
     attention = {
         "--heads": options.heads != 8,
         "--output-heads": options.output_heads is not None,

@@ -1,0 +1,42 @@
+//! How many rows of a loader's batches came from the cache on their GPU.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use uva_runtime::Batch;
+use uva_runtime::device::Receipt;
+
+/// Rows and hits of batches, of which a GPU tells later than they are handed out.
+#[derive(Default)]
+pub struct CacheTally {
+    rows: u64,
+    hits: u64,
+    /// Batches that may still be gathered, oldest first: their receipts, and their rows.
+    late: VecDeque<(Arc<Receipt>, u64)>,
+}
+
+impl CacheTally {
+    /// Counts a batch, as soon as its gather is done.
+    pub fn add(&mut self, batch: &Batch) {
+        let Some(receipt) = batch.receipt() else { return };
+        if self.late.len() == Receipt::LATE {
+            // Whoever takes so many batches without waiting for one does not learn of its hits.
+            self.late.pop_front();
+        }
+        self.late.push_back((receipt, batch.node_count() as u64));
+        self.settle();
+    }
+
+    /// Rows of the batches whose gather is done, and how many of them hit.
+    pub fn counts(&mut self) -> (u64, u64) {
+        self.settle();
+        (self.rows, self.hits)
+    }
+
+    fn settle(&mut self) {
+        while let Some((receipt, rows)) = self.late.pop_front_if(|(receipt, _)| receipt.confirm().is_ok()) {
+            self.rows += rows;
+            self.hits += receipt.rows_cached();
+        }
+    }
+}
