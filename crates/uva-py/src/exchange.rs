@@ -1,6 +1,8 @@
 //! The exchange between ranks over torch.distributed: Python makes the calls (`uvatrain/_exchange.py`), and this is the
 //! contract that producer and sampler know.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use pyo3::prelude::*;
 use uva_exchange::{Canceller, Cause, Exchange, ExchangeError, Splits};
 
@@ -14,13 +16,26 @@ pub struct TorchExchange {
     ranks: usize,
     calls: u64,
     failed: Option<ExchangeError>,
+    raised: Arc<Mutex<Option<PyErr>>>,
 }
 
 impl TorchExchange {
     /// Over this object.
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let (rank, ranks) = (object.getattr("rank")?.extract()?, object.getattr("ranks")?.extract()?);
-        Ok(Self { object: object.clone().unbind(), rank, ranks, calls: 0, failed: None })
+        Ok(Self {
+            object: object.clone().unbind(),
+            rank,
+            ranks,
+            calls: 0,
+            failed: None,
+            raised: Arc::default(),
+        })
+    }
+
+    /// Where an exception is kept that is none of the exchange's own: an interrupt, or what a signal's handler raised.
+    pub fn raised(&self) -> Arc<Mutex<Option<PyErr>>> {
+        Arc::clone(&self.raised)
     }
 
     /// Makes a call, whose failure is final.
@@ -52,6 +67,9 @@ impl TorchExchange {
         let peer = value.getattr("peer").and_then(|peer| peer.extract()).unwrap_or(self.rank);
         let cause = value.getattr("cause").and_then(|cause| cause.extract::<String>());
         let detail = value.getattr("detail").and_then(|detail| detail.extract::<String>());
+        if cause.is_err() {
+            *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(raised.clone_ref(py));
+        }
         ExchangeError::Peer {
             rank: self.rank,
             call: self.calls,

@@ -687,10 +687,16 @@ pub fn _open_loader(
     let remote = remote_cache.map(|bytes| size("remote_cache", bytes)).transpose()?.unwrap_or(0);
     let caches = caches_given(caches)?;
     let cache_exchange = cache_exchange.map(TorchExchange::new).transpose()?;
-    let ranks = cache_exchange.map(|exchange| Arc::new(CacheRanks::new(Box::new(exchange))));
-    let gpu_cache = caches.gpu_cache.map(|budget| GpuCache { budget, policy: caches.cache_policy, ranks });
+    let raised = cache_exchange.as_ref().map(TorchExchange::raised);
+    let gpu_cache = caches.gpu_cache.map(|budget| {
+        let cache = GpuCache::new(budget, caches.cache_policy);
+        match cache_exchange {
+            Some(exchange) => cache.between(CacheRanks::new(Box::new(exchange))),
+            None => cache,
+        }
+    });
     let exchanges = exchanges.into_iter().map(Bound::unbind).collect();
-    py.detach(|| {
+    let made = py.detach(|| {
         let dataset = match opened {
             Some(dataset) => dataset,
             None if rows.is_some() => Arc::new(open_divided(&path, options.part.index, Verify::Stamp)?),
@@ -716,7 +722,9 @@ pub fn _open_loader(
         let stream =
             BatchStream::in_this_process(dataset, &options, backend.clone(), setup.clone()).or_raise()?;
         Ok(Source::new(stream, options, backend, Some(setup)).over_exchanges(exchanges))
-    })
+    });
+    // An interrupt while ranks met goes on as itself.
+    made.map_err(|error| raised.and_then(|raised| lock(&raised).take()).unwrap_or(error))
 }
 
 /// Refuses a dataset that is not this part of the partition with this description, or has another number of training

@@ -7,7 +7,7 @@ use uva_options::OptionError;
 use crate::RuntimeError;
 use crate::widening::narrow_float;
 
-/// What forbids that the producer's CPU threads make sums, or bring rows, and how to have them nevertheless.
+/// Why the producer's CPU threads cannot make sums, or bring rows, and what to change so that they can.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
     /// The option, or the part of the dataset.

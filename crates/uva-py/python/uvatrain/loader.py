@@ -407,7 +407,7 @@ class Loader(Batches[_Item]):
     cache_policy: how the rows of gpu_cache are chosen: "presample" (None) samples two training epochs beforehand; "degree",
         "random", "optimal" and others rank them otherwise, and "fifo", "sieve" and others take in rows as batches come.
     gpu_cache_share: the GPUs of this machine's ranks hold the rows of gpu_cache between them, and read each other's over NVLink or
-        PCIe. So they hold as many rows more as there are GPUs. torch.distributed has to be initialised, and all ranks make the
+        PCIe. So n GPUs hold n times as many rows. torch.distributed has to be initialised, and all ranks make the
         same loaders in the same order, with the same seed and options (docs/distributed.md).
     """
 
@@ -473,6 +473,9 @@ class Loader(Batches[_Item]):
         if gpu_cache_share:
             if gpu_cache is None:
                 raise _about("gpu_cache_share", ValueError("gpu_cache_share: it shares what gpu_cache holds, which is not given"))
+            if chosen is not None:
+                said = "gpu_cache_share: it is for ranks that read the rows of one dataset, and each has a part here: leave it out"
+                raise _about("gpu_cache_share", ValueError(said))
             shared = exchange_of("gpu_cache_share", rank, world_size, exchange_timeout)
         source = _core._open_loader(
             path._core if isinstance(path, Dataset) else os.fspath(path),

@@ -22,6 +22,7 @@ use uva_exchange::{Exchange, ExchangeError, Splits};
 use uva_graph::Dataset;
 use uva_mem::files::{random_word, read_kernel_text};
 use uva_mem::handover::Channel;
+use uva_options::OptionError;
 use uva_rows::cache::map_bytes;
 use uva_rows::cuda::fill_joined;
 
@@ -83,7 +84,6 @@ struct Greeting {
 #[derive(Serialize, Deserialize, PartialEq, Eq)]
 struct Terms {
     dataset: String,
-    row_bytes: usize,
     gpu_cache: u64,
     cache_policy: String,
 }
@@ -135,6 +135,13 @@ fn taken_before() -> RuntimeError {
     )
 }
 
+impl CacheRanks {
+    /// Leaves the group where this rank has no use for a cache: the others end at once, and need not wait for it.
+    pub(crate) fn leave(&self) {
+        drop(self.exchange.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
 impl fmt::Debug for CacheRanks {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("CacheRanks").field("made", &self.made.get()).finish_non_exhaustive()
@@ -151,7 +158,6 @@ fn meet(
     let row_bytes = table.row_bytes();
     let terms = Terms {
         dataset: dataset.fingerprint(),
-        row_bytes,
         gpu_cache: asked.bytes,
         cache_policy: asked.policy.to_owned(),
     };
@@ -167,6 +173,13 @@ fn meet(
         check_reach(context, other, &greetings[other].device)?;
     }
     let rows = asked.bytes.saturating_sub(map_bytes(table.rows)) / row_bytes.max(1) as u64;
+    if rows == 0 {
+        let reason = format!(
+            "it holds no row of {row_bytes} bytes beside a map of {} bytes: give more",
+            map_bytes(table.rows)
+        );
+        return Err(OptionError::new("gpu_cache", asked.bytes, reason).into());
+    }
     let rows = usize::try_from(rows).unwrap_or(usize::MAX).saturating_mul(here.len()).min(table.rows);
     let nodes = dealt(&choose(rows)?, here.len());
     let bytes = (nodes.len() * row_bytes).div_ceil(here.len());
@@ -178,7 +191,14 @@ fn meet(
     let offers = all_tell(exchange, &offer)?;
     for &other in &here {
         let theirs = &offers[other];
-        if (theirs.hash, theirs.share_bytes) != (offer.hash, offer.share_bytes) {
+        if theirs.share_bytes != offer.share_bytes {
+            return Err(RuntimeError::Missing(format!(
+                "`gpu_cache_share`: rank {other}'s GPU gives memory in other steps ({} bytes for a share) than rank {rank}'s ({}): \
+                 leave it out",
+                theirs.share_bytes, offer.share_bytes
+            )));
+        }
+        if theirs.hash != offer.hash {
             return Err(RuntimeError::Usage(format!(
                 "`gpu_cache_share`: rank {other} chose other rows to cache than rank {rank}: give all ranks the same seed and options \
                  of sampling"
@@ -211,7 +231,7 @@ fn check_terms(rank: usize, own: &Terms, other: usize, theirs: &Terms) -> Result
             "`gpu_cache_share`: rank {other} has {what} {theirs}, and rank {rank} has {own}: give all ranks the same"
         )))
     };
-    if own.dataset != theirs.dataset || own.row_bytes != theirs.row_bytes {
+    if own.dataset != theirs.dataset {
         return differs("the dataset", &own.dataset, &theirs.dataset);
     }
     if own.gpu_cache != theirs.gpu_cache {

@@ -1,6 +1,6 @@
 //! A feature cache on the GPU of a run whose roles are threads of this process.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use uva_batch::Aggregation;
 use uva_cuda::Context;
@@ -26,6 +26,22 @@ pub struct GpuCache {
     pub policy: CachePolicy,
     /// The ranks whose GPUs hold the rows between them; `None`: this GPU has all of its own.
     pub ranks: Option<Arc<CacheRanks>>,
+    /// What was found for this GPU alone: roles that start anew need not look again.
+    found: Arc<OnceLock<CacheContents>>,
+}
+
+impl GpuCache {
+    /// A cache of this GPU's own.
+    #[must_use]
+    pub fn new(budget: Budget, policy: CachePolicy) -> Self {
+        Self { budget, policy, ranks: None, found: Arc::default() }
+    }
+
+    /// The same between the GPUs of these ranks.
+    #[must_use]
+    pub fn between(self, ranks: CacheRanks) -> Self {
+        Self { ranks: Some(Arc::new(ranks)), ..self }
+    }
 }
 
 /// What such a cache holds in a run of this plan, found in this process. Nothing where batches are in host memory.
@@ -40,6 +56,9 @@ pub(crate) fn gpu_cache_contents(
 ) -> Result<CacheContents, RuntimeError> {
     let Some(cuda) = plan.backend.device_slots() else {
         note("--gpu-cache is not used: batches are in host memory");
+        if let Some(ranks) = &asked.ranks {
+            ranks.leave();
+        }
         return Ok(CacheContents::default());
     };
     let Budget::Bytes(bytes) = asked.budget else {
@@ -51,6 +70,9 @@ pub(crate) fn gpu_cache_contents(
     if let Some(ranks) = &asked.ranks {
         return between_ranks(dataset, plan, (cuda, bytes, asked.policy), ranks, note);
     }
+    if let Some(found) = asked.found.get() {
+        return Ok(found.clone());
+    }
     let search = Search { caches: Some((bytes, asked.policy)), ..Search::default() };
     let found = search.run(dataset, &plan.options, &plan.backend, note)?;
     let Some(cached) = found.plan else {
@@ -58,7 +80,8 @@ pub(crate) fn gpu_cache_contents(
     };
     note(&format!("caches: {}", summary(&cached)));
     let counted = cached.counted_epochs(&workload(dataset, &plan.options)?);
-    Ok(CacheContents::of_plan(dataset, &cached)?.chosen_by(counted))
+    let contents = CacheContents::of_plan(dataset, &cached)?.chosen_by(counted);
+    Ok(asked.found.get_or_init(|| contents).clone())
 }
 
 /// The rows that the GPUs of this machine's ranks hold between them. Every rank chooses for itself, from the batches of all ranks,
@@ -77,7 +100,8 @@ fn between_ranks(
     }
     if cuda.gather != GatherChoice::ZeroCopy {
         let reason = format!(
-            "kernels read rows that several GPUs share, and this run has `gather={}`: leave it out",
+            "kernels read rows that several GPUs share, and here the CPU brings them (`gather={}`): leave `gpu_cache_share` out, \
+             or give `features=memory` where they come from disk",
             plan.backend.gather_name()
         );
         return Err(OptionError::of("gpu_cache_share", reason).into());

@@ -1,11 +1,12 @@
 //! A cache of rows on the GPU of a stream of this process, of its own or between ranks.
 
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
 use uva_exchange::{Settings, SharedMemory};
 use uva_graph::{Dataset, Split};
+use uva_io::generate::{self, Common, PowerLaw};
 use uva_runtime::backend::{BackendOptions, DeviceChoice};
 use uva_runtime::cache::{CachePolicy, CacheRanks};
 use uva_runtime::consumer::{BatchStream, PassCursor, StreamSetup, decide_here};
@@ -43,9 +44,29 @@ fn dataset() -> (tempfile::TempDir, Arc<Dataset>) {
     (temp, Arc::new(dataset))
 }
 
+/// Rows of 2 KiB, of which three shares of 4 MiB hold nearly all that fits.
+fn wide_dataset() -> (tempfile::TempDir, Arc<Dataset>) {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("graph");
+    let common = Common {
+        nodes: 6000,
+        average_degree: 4.0,
+        feature_dim: 512,
+        classes: 3,
+        seed: 3,
+        ..Common::default()
+    };
+    generate::write(&path, &PowerLaw::of(common), &|_| {}).unwrap();
+    (temp, Arc::new(Dataset::open(&path).unwrap()))
+}
+
 fn asked(bytes: u64, policy: &str, ranks: Option<CacheRanks>) -> GpuCache {
     let policy: CachePolicy = policy.parse().unwrap();
-    GpuCache { budget: Budget::Bytes(bytes), policy, ranks: ranks.map(Arc::new) }
+    let cache = GpuCache::new(Budget::Bytes(bytes), policy);
+    match ranks {
+        Some(ranks) => cache.between(ranks),
+        None => cache,
+    }
 }
 
 fn stream(
@@ -127,15 +148,15 @@ fn shared(dataset: &Arc<Dataset>, gpus: &[u32], bytes: u64, share: bool) -> (Vec
     (all, hits as f64 / rows as f64)
 }
 
-fn check_shared(gpus: &[u32]) {
-    let (_temp, dataset) = dataset();
-    let (mut expected, ..) = seen(stream(&dataset, DeviceChoice::Cpu, &options(0, 1), None).unwrap());
+fn check_shared(gpus: &[u32], dataset: &Arc<Dataset>) {
+    let (nodes, row) = (dataset.nodes() as u64, dataset.features().row_bytes() as u64);
+    let (mut expected, ..) = seen(stream(dataset, DeviceChoice::Cpu, &options(0, 1), None).unwrap());
     expected.sort_unstable();
-    let part = (NODES / gpus.len() as u64) * ROW + 4 * NODES;
-    let (apart, rate) = shared(&dataset, gpus, part, false);
+    let part = nodes.div_ceil(gpus.len() as u64) * row + 4 * nodes;
+    let (apart, rate) = shared(dataset, gpus, part, false);
     assert!(apart == expected && rate < 0.95, "{rate}");
     // Each has memory for a part of the rows. Together they have all.
-    let (found, rate) = shared(&dataset, gpus, part, true);
+    let (found, rate) = shared(dataset, gpus, part, true);
     assert!(found == expected, "{gpus:?}");
     assert!((rate - 1.0).abs() < f64::EPSILON, "{rate}");
 }
@@ -143,7 +164,7 @@ fn check_shared(gpus: &[u32]) {
 #[test]
 fn two_ranks_with_one_gpu_hold_all_rows_between_them() {
     if cuda_sim::in_process("gpu_cache::two_ranks_with_one_gpu_hold_all_rows_between_them") {
-        check_shared(&[0, 0]);
+        check_shared(&[0, 0], &dataset().1);
     }
 }
 
@@ -153,8 +174,45 @@ fn three_gpus_hold_all_rows_between_them() {
         "gpu_cache::three_gpus_hold_all_rows_between_them",
         &[("CUDA_SIM_DEVICES", "3")],
     ) {
-        check_shared(&[2, 0, 1]);
+        // Each has a part of the rows in its own memory, and some lie across a border.
+        let (_temp, dataset) = wide_dataset();
+        assert!(dataset.nodes() * dataset.features().row_bytes() > 2 * (4 << 20));
+        check_shared(&[2, 0, 1], &dataset);
     }
+}
+
+#[test]
+fn a_budget_without_room_for_a_row_is_refused_on_every_rank() {
+    if !cuda_sim::in_process("gpu_cache::a_budget_without_room_for_a_row_is_refused_on_every_rank") {
+        return;
+    }
+    let (_temp, dataset) = dataset();
+    let said = together(2, |rank, ranks| {
+        let cache = asked(4 * NODES, "presample", Some(ranks));
+        stream(&dataset, DeviceChoice::Cuda(0), &options(rank, 2), Some(cache)).unwrap_err().to_string()
+    });
+    assert!(said.iter().all(|said| said.contains("holds no row")), "{said:?}");
+}
+
+#[test]
+fn a_rank_whose_batches_are_in_host_memory_ends_the_others_at_once() {
+    if !cuda_sim::in_process("gpu_cache::a_rank_whose_batches_are_in_host_memory_ends_the_others_at_once") {
+        return;
+    }
+    let (_temp, dataset) = dataset();
+    let both_ended = Barrier::new(2);
+    let ended = together(2, |rank, ranks| {
+        let device = if rank == 0 { DeviceChoice::Cuda(0) } else { DeviceChoice::Cpu };
+        let cache = asked(HALF, "presample", Some(ranks));
+        // As a loader keeps it, to start anew.
+        let _kept = cache.clone();
+        let ended = stream(&dataset, device, &options(rank, 2), Some(cache)).map(drop);
+        both_ended.wait();
+        ended.map_err(|error| error.to_string())
+    });
+    assert!(ended[1].is_ok());
+    let said = ended[0].as_ref().unwrap_err();
+    assert!(said.contains("rank 1 has left the group"), "{said}");
 }
 
 /// How two ranks end whose second asks for something else: none of them waits for the other.
@@ -214,7 +272,7 @@ fn a_size_is_asked_for_where_nobody_knows_what_training_leaves() {
         return;
     }
     let (_temp, dataset) = dataset();
-    let cache = GpuCache { budget: Budget::Auto, ..asked(HALF, "presample", None) };
+    let cache = GpuCache::new(Budget::Auto, CachePolicy::PRESAMPLE);
     let error = stream(&dataset, DeviceChoice::Cuda(0), &options(0, 1), Some(cache)).unwrap_err();
     assert!(error.to_string().contains("give a size"), "{error}");
 }

@@ -53,7 +53,8 @@ def train(options: Options, ranks: Ranks) -> None:
 
 def _gpu_cache(options: Options, ranks: Ranks) -> dict[str, Any]:
     """Keywords for the cache on this rank's GPU."""
-    asked = {"gpu_cache": options.gpu_cache, "gpu_cache_share": options.gpu_cache_share}
+    # One process alone shares with nobody.
+    asked = {"gpu_cache": options.gpu_cache, "gpu_cache_share": options.gpu_cache_share and ranks.together}
     # Ranks that differ in these would wait for each other.
     ranks.agree(**{f"--{name.replace('_', '-')}": value for name, value in asked.items()})
     return asked

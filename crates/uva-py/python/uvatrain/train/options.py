@@ -157,7 +157,7 @@ def parse(arguments: list[str] | None) -> Options:
     add("--dropout", 0.5, _share, "share of hidden values dropped", metavar="P")
     add("--input-dropout", 0.0, _share, "share of feature values dropped", metavar="P")
     add("--feature-norm", "none", str, "how feature rows are scaled", choices=["none", "row"])
-    said = "what selects the best model: auto: accuracy, of several labels a node roc-auc, of numbers the loss"
+    said = "what selects the best model; auto: accuracy, with several labels a node roc-auc, for regression the loss"
     add("--metric", "auto", str, said, choices=["auto", "accuracy", "roc-auc", "mse", "mae"])
     add("--loss", "auto", str, "regression: squared errors (auto) or absolute ones", choices=["auto", "mse", "mae"])
     add("--epochs", 10, _count, "passes over the training nodes, those of the checkpoint included")

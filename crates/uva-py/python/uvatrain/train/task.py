@@ -59,7 +59,7 @@ class Task(NamedTuple):
         return {"classes": self.outputs, **({"multi_label": True} if self.is_multi_label else {})}
 
     def of_checkpoint(self) -> dict[str, Any]:
-        """What a checkpoint says of the training beside its model: what is not as it was before there was a choice."""
+        """What a checkpoint says of the training beside its model: only values other than the oldest defaults."""
         named = {"metric": (self.metric, "accuracy"), "loss": (self.loss or "mse", "mse")}
         return {name: value for name, (value, first) in named.items() if value != first}
 
@@ -102,7 +102,7 @@ class Evaluation:
         """Counts a batch."""
         task = self._task
         if task.loss is not None:
-            errors = (logits - y.view(len(logits), task.outputs)).double()
+            errors = logits.double() - y.view(len(logits), task.outputs).double()
             self._squared += errors.square().sum().item()
             self._absolute += errors.abs().sum().item()
             self._labelled += errors.numel()
