@@ -75,7 +75,7 @@ fn round(cores: &[usize], alone: bool) -> f64 {
             let (ours, theirs) = Channel::pair().expect("a channel");
             let mut command = Command::new(env::current_exe().expect("this program"));
             let inherit =
-                Inherit { channel: Some(theirs), death_signal: Some(Signal::KILL), new_session: false };
+                Inherit { channel: Some(theirs), death_signal: Some(Signal::KILL), ..Inherit::default() };
             let number = inherit.apply(&mut command).expect("a descriptor");
             let child = command.env(ROLE, format!("{role} {number}")).stdin(Stdio::null()).spawn();
             let child = child.expect("a process");

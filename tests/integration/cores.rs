@@ -120,21 +120,67 @@ fn threads_that_are_given_stay_and_those_of_a_checkpoint_too() {
 fn listed_cores_are_those_of_every_process_of_the_run() {
     let temp = directory();
     small_graph(temp.path());
-    let own = fs::read_to_string("/proc/self/status").unwrap();
-    let mask = |status: &str| {
-        let line = status.lines().find(|line| line.starts_with("Cpus_allowed_list:")).unwrap();
-        line.split_whitespace().nth(1).unwrap().to_owned()
-    };
-    let first = mask(&own).split([',', '-']).next().unwrap().to_owned();
+    let [first, _] = two_cores();
     let mut run = train(temp.path(), "run.jsonl", &format!("--epochs 100000 --cores {first}")).start();
     let processes = processes_of(&run, 1);
     wait_for_batches(&mut run, &temp.path().join("run.jsonl"), 3);
     for process in processes.iter().filter(|process| process.role != "janitor") {
-        let status = fs::read_to_string(format!("/proc/{}/status", process.pid)).unwrap();
-        assert_eq!(mask(&status), first, "{}", process.role);
+        assert_eq!(cores_of(process.pid), [first], "{}", process.role);
     }
     kill_process(Pid::from_child(&run.child), Signal::INT).unwrap();
     run.wait().ends_with(130);
+}
+
+#[test]
+fn each_stage_is_kept_on_the_cores_that_are_listed_for_it_with_a_thread_on_each() {
+    let temp = directory();
+    small_graph(temp.path());
+    let [first, second] = two_cores();
+    let cores = format!("--cores {first}/{first}/{second}");
+    let mut run = train(temp.path(), "run.jsonl", &format!("--epochs 100000 {cores}")).start();
+    let processes = processes_of(&run, 1);
+    wait_for_batches(&mut run, &temp.path().join("run.jsonl"), 3);
+    let mut both = vec![first, second];
+    both.dedup();
+    assert_eq!(cores_of(run.child.id() as i32), both, "the launcher");
+    for (role, expected) in [("sampler", first), ("producer", first), ("consumer", second)] {
+        let process = processes.iter().find(|process| process.role.starts_with(role));
+        let process = process.unwrap_or_else(|| panic!("there is no {role}"));
+        assert_eq!(cores_of(process.pid), [expected], "{role}");
+    }
+    kill_process(Pid::from_child(&run.child), Signal::INT).unwrap();
+    run.wait().ends_with(130);
+    let in_force = &start(temp.path(), "run.jsonl")["in_force"];
+    assert_eq!(
+        ["samplers", "gather_threads", "train_threads"].map(|name| in_force[name].as_u64()),
+        [Some(1); 3],
+        "{in_force}"
+    );
+
+    // Where threads run changes no loss.
+    train(temp.path(), "kept.jsonl", &format!("--epochs 1 {cores} --samplers 2")).run().succeeds();
+    train(temp.path(), "free.jsonl", "--epochs 1 --train-threads 1").run().succeeds();
+    let trained = |metrics: &str| Metrics::read(&temp.path().join(metrics)).trained();
+    assert_eq!(trained("kept.jsonl"), trained("free.jsonl"));
+    assert_eq!(start(temp.path(), "kept.jsonl")["in_force"]["samplers"], 2);
+}
+
+/// Two cores that this process may use, or the same one twice.
+fn two_cores() -> [usize; 2] {
+    let own = cores_of(std::process::id() as i32);
+    [own[0], *own.get(1).unwrap_or(&own[0])]
+}
+
+/// The cores that a process may use.
+fn cores_of(process: i32) -> Vec<usize> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+    let number = |text: &str| text.trim().parse::<usize>().unwrap();
+    let runs = line.split(',').map(|run| match run.split_once('-') {
+        Some((first, last)) => number(first)..=number(last),
+        None => number(run)..=number(run),
+    });
+    runs.flatten().collect()
 }
 
 #[test]
@@ -144,6 +190,10 @@ fn cores_that_cannot_be_are_refused_with_the_way_out() {
     for (options, parts) in [
         ("--cores 1023", ["--cores 1023", "affinity mask has"]),
         ("--cores none", ["--cores", "'none'"]),
+        ("--cores 0/0", ["--cores", "2 lists"]),
+        ("--cores 0/1023/0", ["--cores 0/1023/0", "affinity mask has"]),
+        ("--cores 0/0/0 --in-process", ["--cores 0/0/0", "--in-process"]),
+        ("--cores 0/0/0 --prepare whole", ["--cores 0/0/0", "one list"]),
         ("--cores auto --in-process", ["--cores auto", "--in-process"]),
         ("--cores auto --prepare whole", ["--cores auto", "--prepare whole"]),
         ("--cores auto --seed-order proximity:2", ["--cores auto", "--seed-order"]),

@@ -46,4 +46,5 @@ pub use mix::mix;
 pub use pidfd::PidFd;
 pub use region::{PageKind, Pages, RegionError, SharedRegion};
 pub use rustix::process::Signal;
+pub use rustix::thread::CpuSet;
 pub use zeroed_pages::{PageSize, ZeroedPages};

@@ -8,6 +8,7 @@ use std::sync::Mutex;
 
 use rustix::io::{Errno, FdFlags};
 use rustix::process::Signal;
+use rustix::thread::CpuSet;
 
 use crate::handover::{Channel, HandoverError};
 
@@ -22,6 +23,8 @@ pub struct Inherit {
     pub death_signal: Option<Signal>,
     /// Whether the child leads a session of its own, so that signals from the terminal do not reach it.
     pub new_session: bool,
+    /// The CPU cores that the child may run on; `None` for those of the thread that spawns it.
+    pub cores: Option<CpuSet>,
 }
 
 impl Inherit {
@@ -31,7 +34,7 @@ impl Inherit {
     /// A parent may end before the child has asked for its death signal. The child notices that too, and its spawn
     /// fails.
     pub fn apply(self, command: &mut Command) -> Option<RawFd> {
-        let Self { channel, death_signal, new_session } = self;
+        let Self { channel, death_signal, new_session, cores } = self;
         let channel = channel.map(Channel::into_fd);
         let number = channel.as_ref().map(AsRawFd::as_raw_fd);
         let parent = rustix::process::getpid();
@@ -41,6 +44,9 @@ impl Inherit {
             }
             if let Some(fd) = &channel {
                 rustix::io::fcntl_setfd(fd, FdFlags::empty())?;
+            }
+            if let Some(cores) = &cores {
+                rustix::thread::sched_setaffinity(None, cores)?;
             }
             if let Some(signal) = death_signal {
                 rustix::process::set_parent_process_death_signal(Some(signal))?;

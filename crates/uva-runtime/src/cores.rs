@@ -3,7 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::pin_cores::PinCores;
+use uva_plan::OfStages;
+
+use crate::pin_cores::{PinCores, check, listed};
 use crate::{RuntimeError, machine};
 
 /// The CPU cores of a run, and who divides them.
@@ -13,6 +15,8 @@ pub enum Cores {
     Auto,
     /// These. All stages share them.
     Of(PinCores),
+    /// These for each stage. A core may belong to several stages.
+    Divided(OfStages<Vec<usize>>),
 }
 
 impl Cores {
@@ -21,12 +25,20 @@ impl Cores {
     /// # Errors
     /// A core that the process may not use; the system's refusal.
     pub fn keep(&self) -> Result<(), RuntimeError> {
-        let Self::Of(cores @ PinCores::Listed(listed)) = self else { return Ok(()) };
-        let refused = |error| {
-            RuntimeError::option("cores", cores.to_string(), format!("the system does not allow it: {error}"))
+        let kept = match self {
+            Self::Auto | Self::Of(PinCores::All) => return Ok(()),
+            Self::Of(PinCores::Listed(listed)) => listed.clone(),
+            Self::Divided(OfStages { sampling, gathering, training }) => {
+                let mut all = [&sampling[..], gathering, training].concat();
+                all.sort_unstable();
+                all.dedup();
+                all
+            }
         };
-        cores.check_as("cores", &machine::allowed_cores().map_err(refused)?)?;
-        machine::keep_on_cores(listed).map_err(refused)
+        let refused = |reason| RuntimeError::option("cores", self.to_string(), reason);
+        let not_allowed = |error| refused(format!("the system does not allow it: {error}"));
+        check(&kept, &machine::allowed_cores().map_err(not_allowed)?).map_err(refused)?;
+        machine::keep_on_cores(&kept).map_err(not_allowed)
     }
 }
 
@@ -35,6 +47,9 @@ impl fmt::Display for Cores {
         match self {
             Self::Auto => f.write_str("auto"),
             Self::Of(cores) => cores.fmt(f),
+            Self::Divided(OfStages { sampling, gathering, training }) => {
+                write!(f, "{}/{}/{}", listed(sampling), listed(gathering), listed(training))
+            }
         }
     }
 }
@@ -43,7 +58,26 @@ impl FromStr for Cores {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text == "auto" { Ok(Self::Auto) } else { text.parse().map(Self::Of) }
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        let lists: Vec<&str> = text.split('/').collect();
+        let of_stage = |list: &str| match list.parse()? {
+            PinCores::Listed(cores) => Ok(cores),
+            PinCores::All => Err("each stage's cores are a list, like 0/1/2-7".to_owned()),
+        };
+        match lists[..] {
+            [all] => all.parse().map(Self::Of),
+            [sampling, gathering, training] => Ok(Self::Divided(OfStages {
+                sampling: of_stage(sampling)?,
+                gathering: of_stage(gathering)?,
+                training: of_stage(training)?,
+            })),
+            _ => Err(format!(
+                "it has {} lists: give one for all stages, or three, for sampling, gathering and training",
+                lists.len()
+            )),
+        }
     }
 }
 
@@ -57,9 +91,25 @@ mod tests {
 
     #[test]
     fn cores_are_read_and_written_alike() {
-        for text in ["auto", "all", "0,2,4-6"] {
+        for text in ["auto", "all", "0,2,4-6", "0/1/2-5,8", "0/0/1"] {
             assert_eq!(text.parse::<Cores>().unwrap().text(), text);
         }
-        assert!("automatic".parse::<Cores>().is_err());
+        let stages = OfStages { sampling: vec![0, 1], gathering: vec![2], training: vec![3] };
+        assert_eq!("0-1/2/3".parse(), Ok(Cores::Divided(stages)));
+    }
+
+    #[test]
+    fn what_names_no_cores_is_refused_with_the_part_that_is_wrong() {
+        for (text, part) in [
+            ("automatic", "'automatic'"),
+            ("0/1", "2 lists"),
+            ("0/1/2/3", "4 lists"),
+            ("0/all/1", "a list"),
+            ("0//1", "''"),
+            ("0/1/2-", "''"),
+        ] {
+            let refused = text.parse::<Cores>().unwrap_err();
+            assert!(refused.contains(part), "{text}: {refused}");
+        }
     }
 }

@@ -97,9 +97,18 @@ pub fn keep_on_core(core: usize) -> io::Result<()> {
 /// # Panics
 /// If a core is [`MOST_CORES`] or more.
 pub fn keep_on_cores(cores: &[usize]) -> io::Result<()> {
-    let mut own = CpuSet::new();
-    cores.iter().for_each(|core| own.set(*core));
-    Ok(sched_setaffinity(None, &own)?)
+    Ok(sched_setaffinity(None, &core_set(cores))?)
+}
+
+/// These CPU cores as the system's calls take them.
+///
+/// # Panics
+/// If a core is [`MOST_CORES`] or more.
+#[must_use]
+pub fn core_set(cores: &[usize]) -> CpuSet {
+    let mut set = CpuSet::new();
+    cores.iter().for_each(|core| set.set(*core));
+    set
 }
 
 /// Starts the threads of this process's parallel loops (rayon's global pool): one a core, or as many as

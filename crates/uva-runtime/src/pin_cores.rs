@@ -25,22 +25,8 @@ impl PinCores {
     /// # Errors
     /// [`RuntimeError::Option`] that names the cores it may use.
     pub fn check(&self, allowed: &[usize]) -> Result<(), RuntimeError> {
-        self.check_as("pin_cores", allowed)
-    }
-
-    /// The same, for cores that were given as another option.
-    pub(crate) fn check_as(&self, option: &'static str, allowed: &[usize]) -> Result<(), RuntimeError> {
         let Self::Listed(cores) = self else { return Ok(()) };
-        match cores.iter().find(|core| !allowed.contains(core)) {
-            None => Ok(()),
-            Some(core) => {
-                let reason = format!(
-                    "this process may not use core {core}: its affinity mask has {}",
-                    listed(allowed)
-                );
-                Err(OptionError::new(option, self, reason).into())
-            }
-        }
+        check(cores, allowed).map_err(|reason| OptionError::new("pin_cores", self, reason).into())
     }
 
     /// The core of a worker, of those that the process may use: workers take them in turns. `None` where there is none.
@@ -54,8 +40,18 @@ impl PinCores {
     }
 }
 
+/// Checks that a process may use the cores, given all those that it may. The error names both.
+pub(crate) fn check(cores: &[usize], allowed: &[usize]) -> Result<(), String> {
+    match cores.iter().find(|core| !allowed.contains(core)) {
+        None => Ok(()),
+        Some(core) => {
+            Err(format!("this process may not use core {core}: its affinity mask has {}", listed(allowed)))
+        }
+    }
+}
+
 /// Cores as a list, with ranges.
-fn listed(cores: &[usize]) -> String {
+pub(crate) fn listed(cores: &[usize]) -> String {
     let runs = cores.chunk_by(|core, next| core + 1 == *next);
     let runs = runs.map(|run| match run {
         [] => String::new(),

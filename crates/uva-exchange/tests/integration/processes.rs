@@ -42,7 +42,8 @@ impl Rank {
     fn start(role: &str, rank: usize, group: &Group) -> Self {
         let (channel, theirs) = Channel::pair().unwrap();
         let mut command = Command::new(std::env::current_exe().unwrap());
-        let inherit = Inherit { channel: Some(theirs), death_signal: Some(Signal::KILL), new_session: false };
+        let inherit =
+            Inherit { channel: Some(theirs), death_signal: Some(Signal::KILL), ..Inherit::default() };
         let number = inherit.apply(&mut command).unwrap();
         let child = command
             .args(["--exact", "processes::a_rank_of_its_own", "--nocapture", "--test-threads=1"])

@@ -68,6 +68,8 @@ pub(super) struct Spawn<'a> {
     /// The run's dataset.
     pub dataset: &'a Path,
     pub variables: &'a [(String, Option<String>)],
+    /// The CPU cores that it may run on; `None` for those of the launcher.
+    pub cores: Option<&'a [usize]>,
     /// What happens to it when the launcher dies.
     pub orphaned: Orphaned,
 }
@@ -89,7 +91,7 @@ impl Spawn<'_> {
     /// # Errors
     /// [`RuntimeError`] when the system gives no process or descriptor, or the program does not exist.
     pub fn start(self) -> Result<ChildProcess, RuntimeError> {
-        let Self { program, name, index, dataset, variables, orphaned } = self;
+        let Self { program, name, index, dataset, variables, cores, orphaned } = self;
         let (ours, theirs) = Channel::pair().map_err(|error| cannot_start(name, error))?;
         let mut command = Command::new(program);
         command.arg0("uvatrain").arg(name);
@@ -110,6 +112,7 @@ impl Spawn<'_> {
                 Orphaned::Survives => None,
             },
             new_session: orphaned == Orphaned::Survives,
+            cores: cores.map(machine::core_set),
         };
         if let Some(number) = inherit.apply(&mut command) {
             command.arg(format!("--channel={number}"));

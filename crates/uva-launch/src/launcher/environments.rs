@@ -1,10 +1,12 @@
-//! The environment variables of each role, MPS shares among them.
+//! The environment of each role's process: its variables, MPS shares among them, and its CPU cores.
 
-use crate::mps;
+use uva_plan::OfStages;
 use uva_runtime::backend::{Backend, Partition};
 use uva_runtime::topology::Role;
 
-/// Environment variables by role; `None` removes one.
+use crate::mps;
+
+/// Environment variables by role, of which `None` removes one, and CPU cores.
 #[derive(Clone, Debug, Default)]
 pub struct Environments {
     /// The consumer's.
@@ -13,6 +15,8 @@ pub struct Environments {
     pub producer: Vec<(String, Option<String>)>,
     /// The samplers'.
     pub sampler: Vec<(String, Option<String>)>,
+    /// The CPU cores of each stage's processes; `None` where all stages share the launcher's.
+    pub cores: Option<OfStages<Vec<usize>>>,
 }
 
 impl Environments {
@@ -23,6 +27,16 @@ impl Environments {
             // They work on the CPU of a run that uses no GPU.
             Role::Sampler | Role::Worker => &self.sampler,
         }
+    }
+
+    /// The CPU cores of this role's processes; `None` for the launcher's.
+    pub(super) fn cores_of(&self, role: Role) -> Option<&[usize]> {
+        let cores = self.cores.as_ref()?;
+        Some(match role {
+            Role::Consumer => &cores.training,
+            Role::Producer => &cores.gathering,
+            Role::Sampler | Role::Worker => &cores.sampling,
+        })
     }
 
     /// Adds the variables that put the GPU's roles under MPS, or keep them away from it.

@@ -179,6 +179,7 @@ impl Fleet {
             index: (stage.role == Role::Sampler).then_some(stage.index),
             dataset: launch.dataset,
             variables: launch.environments.of(stage.role),
+            cores: launch.environments.cores_of(stage.role),
             orphaned: if on_gpu { Orphaned::Asked } else { Orphaned::Killed },
         }
         .start()?;

@@ -39,6 +39,7 @@ impl Janitor {
                 index: None,
                 dataset,
                 variables: &[],
+                cores: None,
                 orphaned: Orphaned::Survives,
             }
             .start()?,

@@ -101,6 +101,7 @@ impl Launcher {
             dataset,
             // It measures the work of samplers and producers.
             variables: &environments.producer,
+            cores: None,
             orphaned: if on_gpu { Orphaned::Asked } else { Orphaned::Killed },
         }
         .start()?;

@@ -90,7 +90,7 @@ impl UserCommand {
         // work, and a program without a handler would be. There the attached process watches the launcher itself
         // (`attach`), and the janitor does the rest.
         let death_signal = if on_gpu { None } else { Some(Signal::TERM) };
-        let inherit = Inherit { channel: None, death_signal, new_session: false };
+        let inherit = Inherit { death_signal, ..Inherit::default() };
         let (ours, socket) = if ranked {
             let (ours, name, secrets) = Socket::named().map_err(|error| failed(&error))?;
             inherit.apply(&mut command);

@@ -99,7 +99,8 @@ impl Control {
         command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
         // It ends with this process, since nobody else would end it if it hangs. The daemon does not, because a death
         // signal is not inherited. The terminal's signals are not for it.
-        Inherit { channel: None, death_signal: Some(Signal::KILL), new_session: true }.apply(&mut command);
+        Inherit { death_signal: Some(Signal::KILL), new_session: true, ..Inherit::default() }
+            .apply(&mut command);
         let mut child = command.spawn().map_err(MpsError::system(doing()))?;
         let deadline = Instant::now() + self.timeout;
         if let (Some(mut stdin), Some(input)) = (child.stdin.take(), input) {

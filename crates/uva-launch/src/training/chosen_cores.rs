@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use uva_plan::{CoreDivision, OfStages, StageLine, TimedThreads};
+use uva_runtime::cores::Cores;
 
 /// Threads of the stages, as a trial found them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -11,6 +12,8 @@ pub struct ChosenCores {
     /// The threads, and what is predicted for them.
     #[serde(flatten)]
     pub division: CoreDivision,
+    /// The CPU cores that each stage is kept on; `None` where all stages share all cores.
+    pub kept_on: Option<OfStages<Vec<usize>>>,
     /// The line through each stage's points.
     pub lines: OfStages<StageLine>,
     /// The timed points.
@@ -33,14 +36,66 @@ impl ChosenCores {
             false => format!("{usual_ms:.2} ms with {}", options(usual)),
         };
         let how = if shared { "share" } else { "divide" };
+        let kept_on = self.kept_on.clone().map(|sets| format!(", on cores {}", Cores::Divided(sets)));
         format!(
             "--cores auto: on one core, a batch takes {:.2} ms to sample, {:.2} to gather, {:.2} to train. The stages {how} \
-             {} cores as {}: {batch_ms:.2} ms a batch predicted ({chosen})",
+             {} cores as {}{}: {batch_ms:.2} ms a batch predicted ({chosen})",
             alone.sampling,
             alone.gathering,
             alone.training,
             self.cores,
-            options(threads)
+            options(threads),
+            kept_on.unwrap_or_default()
         )
+    }
+}
+
+/// Cores of its own for each stage, as many as it has threads, out of these. What is left over goes to training, whose threads
+/// the system may then place. `None` where all stages share the cores, or where the control group's quota is smaller: then
+/// others use the same cores, and which ones are free changes.
+pub(super) fn cores_of_stages(
+    division: &CoreDivision,
+    cores: usize,
+    allowed: &[usize],
+) -> Option<OfStages<Vec<usize>>> {
+    let OfStages { sampling, gathering, .. } = division.threads;
+    if division.shared || allowed.len() != cores {
+        return None;
+    }
+    let (sampling, rest) = allowed.split_at_checked(sampling)?;
+    let (gathering, training) = rest.split_at_checked(gathering)?;
+    let sets = [sampling, gathering, training].map(<[usize]>::to_vec);
+    if sets.iter().any(Vec::is_empty) {
+        return None;
+    }
+    let [sampling, gathering, training] = sets;
+    Some(OfStages { sampling, gathering, training })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn division(sampling: usize, gathering: usize, training: usize, shared: bool) -> CoreDivision {
+        let threads = OfStages { sampling, gathering, training };
+        CoreDivision { threads, batch_ms: 1.0, usual: threads, usual_ms: 1.0, shared }
+    }
+
+    #[test]
+    fn each_stage_has_cores_of_its_own_and_training_has_what_is_left() {
+        let allowed = [0, 1, 2, 3, 8, 9];
+        let sets = cores_of_stages(&division(1, 2, 2, false), 6, &allowed);
+        assert_eq!(
+            sets,
+            Some(OfStages { sampling: vec![0], gathering: vec![1, 2], training: vec![3, 8, 9] })
+        );
+    }
+
+    #[test]
+    fn stages_that_share_all_cores_or_have_a_quota_are_kept_nowhere() {
+        let allowed = [0, 1, 2, 3];
+        assert_eq!(cores_of_stages(&division(1, 1, 2, true), 4, &allowed), None);
+        // A quota of three cores on a machine with four.
+        assert_eq!(cores_of_stages(&division(1, 1, 1, false), 3, &allowed), None);
     }
 }

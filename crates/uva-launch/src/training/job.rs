@@ -111,11 +111,13 @@ options! {
         threads: Option<usize> = None
             => Field::within("T", 1, 1024).of(MACHINE, &[Speed]).named("train_threads")
                 .unless_given("half the CPU cores, at least 1; with `resume` as many as the checkpoint was trained with"),
-        /// The CPU cores of the run: all that the process may use, or these. auto: a trial of a few batches times the
+        /// The CPU cores of the run: all that the process may use, or these. Three lists, like `0/1/2-7`, are those of
+        /// sampling, of gathering and of training, with a thread on each core. auto: a trial of a few batches times the
         /// stages, and `samplers`, `gather_threads` and `train_threads` are chosen by that, as far as they are not given
         /// (docs/architecture.md)
         cores: Option<Cores> = None
-            => Field::text::<Cores>("auto|all|LIST", "`auto`, `all`, or cores like `0,2,4-7`").of(MACHINE, &[Speed])
+            => Field::text::<Cores>("auto|all|LIST", "`auto`, `all`, cores like `0,2,4-7`, or three lists like `0/1/2-7`")
+                .of(MACHINE, &[Speed])
                 .unless_given("all, with the usual threads"),
         /// Blocks of a batch, and so layers of a model over them.
         blocks: usize = 2 => Field::internal(),

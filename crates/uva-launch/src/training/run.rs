@@ -11,6 +11,7 @@ use signal_hook::iterator::Signals;
 use uva_graph::Dataset;
 use uva_model::Metric;
 use uva_options::OptionError;
+use uva_plan::OfStages;
 
 use super::aggregate::AggregateVerdict;
 use super::arithmetic::arithmetic;
@@ -180,10 +181,10 @@ impl TrainingRun {
         let plan = plan.checkpointed(options.checkpoint.is_some());
         let draft = Draft::new(dataset, plan, &decision.backend, caches)?;
         let draft = draft.place_is_open(on_gpu && asked_gather == GatherChoice::Auto);
-        Ok(Self {
-            draft,
-            training: Training { options, decision, aggregate, trainer, cores: None, checkpoint, notes },
-        })
+        let training = Training { options, decision, aggregate, trainer, cores: None, checkpoint, notes };
+        let run = Self { draft, training };
+        run.check_core_sets()?;
+        Ok(run)
     }
 
     /// The same, where the threads of this run were chosen by a trial, which the metrics' first line then shows.
@@ -380,6 +381,16 @@ impl Training {
             consumer: own.chain(program.variables()).collect(),
             producer: libtorch.clone(),
             sampler: libtorch,
+            cores: self.core_sets(),
+        }
+    }
+
+    /// The CPU cores of each stage, as requested or as a trial has divided them; `None` where all stages share all cores.
+    fn core_sets(&self) -> Option<OfStages<Vec<usize>>> {
+        match (&self.cores, &self.options.cores) {
+            (Some(chosen), _) => chosen.kept_on.clone(),
+            (None, Some(Cores::Divided(sets))) => Some(sets.clone()),
+            (None, _) => None,
         }
     }
 

@@ -33,7 +33,8 @@ impl Peer {
     fn start(role: &str, ring: &Ring) -> Self {
         let (channel, theirs) = Channel::pair().unwrap();
         let mut command = Command::new(std::env::current_exe().unwrap());
-        let inherit = Inherit { channel: Some(theirs), death_signal: Some(Signal::KILL), new_session: false };
+        let inherit =
+            Inherit { channel: Some(theirs), death_signal: Some(Signal::KILL), ..Inherit::default() };
         let number = inherit.apply(&mut command).unwrap();
         let child = command
             .args(["--exact", "ring_processes::the_peer_process", "--nocapture", "--test-threads=1"])
@@ -297,7 +298,7 @@ fn a_child_leads_a_session_of_its_own_only_when_asked_to() {
         let (channel, theirs) = Channel::pair().unwrap();
         let mut command = Command::new(std::env::current_exe().unwrap());
         let number =
-            Inherit { channel: Some(theirs), death_signal: None, new_session }.apply(&mut command).unwrap();
+            Inherit { channel: Some(theirs), new_session, ..Inherit::default() }.apply(&mut command).unwrap();
         let child = command
             .args(["--exact", "ring_processes::the_peer_process", "--nocapture", "--test-threads=1"])
             .env(CHANNEL, number.to_string())

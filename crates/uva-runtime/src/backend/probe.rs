@@ -119,7 +119,7 @@ pub(super) fn answer_of<T: DeserializeOwned>(
         };
     }
     // It may hang forever, so it dies with this process. The terminal's signals are for this process only.
-    let inherit = Inherit { channel: None, death_signal: Some(Signal::KILL), new_session: true };
+    let inherit = Inherit { death_signal: Some(Signal::KILL), new_session: true, ..Inherit::default() };
     inherit.apply(&mut command);
     let mut child = command.spawn().map_err(|error| error.to_string())?;
     let ended = PidFd::open(child.id()).and_then(|pidfd| pidfd.wait_for_end(PATIENCE));

@@ -12,6 +12,7 @@ use uva_propagate::HopSet;
 use uva_runtime::cores::Cores;
 use uva_runtime::hop_options::Place;
 use uva_runtime::metrics::Event;
+use uva_runtime::options::MAX_SAMPLERS;
 
 use super::pipeline::{
     Observers, Outputs, backend_options, check_paths, loader_options, with_first_layer, with_input_nodes,
@@ -47,7 +48,16 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     if let Some(cores) = &asked.cores {
         cores.keep()?;
     }
-    let (dataset, loader) = opened(flags, of_hops)?;
+    let given = given_threads(flags, &asked);
+    let (dataset, mut loader) = opened(flags, of_hops)?;
+    let mut options = asked.clone();
+    if let Some(Cores::Divided(sets)) = &asked.cores {
+        // A thread a core, except that equal losses need the threads of the checkpoint.
+        let of = |given: Option<usize>, cores: &[usize]| given.unwrap_or(cores.len());
+        loader.samplers = of(given.sampling, &sets.sampling).min(MAX_SAMPLERS);
+        loader.gather_threads = of(given.gathering, &sets.gathering);
+        options.threads = given.training.or((!asked.resume).then_some(sets.training.len()));
+    }
     let trainer = match models {
         Some(models) if flags.loader.in_process => Trainer::Here(models.consume),
         _ => {
@@ -63,7 +73,6 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     if of_hops {
         backend.gather = flags.hops.options().place.gather();
     }
-    let mut options = asked.clone();
     if flags.dry_run {
         // Nothing is written: the folder of the checkpoints is neither made nor claimed.
         (options.checkpoint, options.resume) = (None, false);
@@ -80,7 +89,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     }
     let divides_cores = asked.cores == Some(Cores::Auto);
     if divides_cores {
-        run.check_cores(given_threads(flags, &asked))?;
+        run.check_cores(given)?;
     }
     if flags.dry_run {
         return dry_run::show(&run.dry_run(), flags.json);
@@ -98,7 +107,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     let mut view = progress::Training::new();
     let mut predicted = None;
     if divides_cores {
-        let chosen = run.choose_cores(given_threads(flags, &asked), &mut view)?;
+        let chosen = run.choose_cores(given, &mut view)?;
         // The claim of the checkpoint's folder ends with the run that was timed.
         drop(run);
         let (dataset, loader) = opened(flags, of_hops)?;
