@@ -26,6 +26,19 @@ pub struct Hotness {
 }
 
 impl Hotness {
+    /// Both together.
+    ///
+    /// # Panics
+    /// If they are of graphs with different numbers of nodes.
+    #[must_use]
+    pub fn and(mut self, other: &Self) -> Self {
+        add_all(&mut self.feature_reads, &other.feature_reads);
+        add_all(&mut self.list_reads, &other.list_reads);
+        self.batches += other.batches;
+        self.picks += other.picks;
+        self
+    }
+
     /// Reads of rows, all nodes together.
     #[must_use]
     pub fn total_feature_reads(&self) -> u64 {
@@ -42,6 +55,12 @@ impl Hotness {
 /// The sum of the counts. These have 32 bits, and there are fewer than 2³² of them, so it fits.
 pub(crate) fn sum(counts: &[u32]) -> u64 {
     counts.par_iter().map(|&count| u64::from(count)).sum()
+}
+
+/// Adds to each count that of the same node, saturating.
+fn add_all(counts: &mut [u32], more: &[u32]) {
+    assert_eq!(counts.len(), more.len(), "both count the nodes of one graph");
+    counts.par_iter_mut().zip(more).for_each(|(count, more)| *count = count.saturating_add(*more));
 }
 
 /// Counts over all batches of `epochs`.

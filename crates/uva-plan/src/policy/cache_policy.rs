@@ -51,6 +51,13 @@ impl CachePolicy {
         self.hotness_policy().map_or(0, |policy| policy.counted_epochs().end)
     }
 
+    /// How many epochs it samples in all, where an epoch has so many batches.
+    #[must_use]
+    pub fn sampled_epochs(self, batches: u64) -> u64 {
+        let further = self.hotness_policy().map_or(0, |policy| policy.further_epochs(batches));
+        u64::from(self.counted_epochs()) + u64::from(further)
+    }
+
     /// Whether it counts the very epochs that it is evaluated on.
     #[must_use]
     pub fn is_oracle(self) -> bool {

@@ -17,6 +17,11 @@ pub trait HotnessPolicy: Sync {
         0..0
     }
 
+    /// How many epochs it samples and counts beyond these, where an epoch has so many batches. No run has them.
+    fn further_epochs(&self, _batches: u64) -> u32 {
+        0
+    }
+
     /// Whether it counts the epochs that it is evaluated on, as no policy of a real run can.
     fn is_oracle(&self) -> bool {
         false

@@ -6,28 +6,61 @@ use super::cache_policy::{CachePolicy, Ranking};
 use super::hotness_policy::{HotnessPolicy, count};
 use crate::{CacheError, Hotness, Workload};
 
+/// The batches that the usual policy counts at least. Where epochs are short, two of them say too little.
+///
+/// Per cent of row reads that hit in a cache of 10 % of the rows, over 20 epochs that were not counted, by the batches that
+/// were. In the last column these epochs were counted themselves.
+///
+/// | graph, batches an epoch | two epochs | 50 | 100 | 200 | 400 | optimum |
+/// |---|---|---|---|---|---|---|
+/// | citation, 1 M nodes, 10 | 98.33 | 98.67 | 98.80 | 98.87 | 98.91 | 99.02 |
+/// | power law, 1 M nodes, 10 | 23.34 | 23.77 | 23.91 | 23.98 | 24.02 | 24.12 |
+/// | web, 1 M nodes, 10 | 23.97 | 24.41 | 24.55 | 24.62 | 24.66 | 24.77 |
+/// | minesweeper, 20 | 12.17 | 12.34 | 12.40 | 12.51 | 12.58 | 12.75 |
+/// | coauthor_physics, 1 | 60.07 | 70.52 | 70.74 | 70.91 | 71.01 | 72.65 |
+/// | amazon_computers, 1 | 23.03 | 28.73 | 28.77 | 28.79 | 28.79 | 29.12 |
+/// | cora, 1 | 23.01 | 23.58 | 23.58 | 23.58 | 23.58 | 23.59 |
+const LEAST_BATCHES: u64 = 200;
+
+/// The first of the epochs that are sampled only to be counted. A run has fewer epochs, so that its hit rates are of batches
+/// that were not counted.
+const BEYOND: u32 = 1 << 29;
+
 impl CachePolicy {
-    /// [`Presample`], over two epochs.
+    /// [`Presample`], over two epochs, and 200 batches at least.
     pub const PRESAMPLE: Self = Self::Ranking(&Ranking {
         name: "presample",
-        help: "Those read most in two epochs sampled beforehand, the run's first (GNNLab)",
-        policy: &Presample { epochs: 2 },
+        help: "Those read most in two epochs sampled beforehand, the run's first (GNNLab), and in 200 batches at least",
+        policy: &Presample { epochs: 2, least_batches: LEAST_BATCHES },
     });
 }
 
 /// Counts over the first epochs, actually sampled: GNNLab's PreSC#K (Yang et al., EuroSys 2022).
 #[derive(Clone, Copy, Debug)]
 pub struct Presample {
-    /// Epochs to sample: 1 or 2 suffice.
+    /// Epochs of the run to sample: 1 or 2 suffice, where they have batches enough.
     pub epochs: u32,
+    /// Batches to count at least. Where those epochs have fewer, it samples further epochs, which no run has.
+    pub least_batches: u64,
 }
 
 impl HotnessPolicy for Presample {
     fn hotness(&self, workload: &Workload<'_>) -> Result<Hotness, CacheError> {
-        count(CachePolicy::PRESAMPLE.name(), workload, self.counted_epochs())
+        let of_run = count(CachePolicy::PRESAMPLE.name(), workload, self.counted_epochs())?;
+        match self.further_epochs(of_run.batches / u64::from(self.epochs)) {
+            0 => Ok(of_run),
+            further => {
+                Ok(of_run.and(&count(CachePolicy::PRESAMPLE.name(), workload, BEYOND..BEYOND + further)?))
+            }
+        }
     }
 
     fn counted_epochs(&self) -> Range<u32> {
         0..self.epochs
+    }
+
+    fn further_epochs(&self, batches: u64) -> u32 {
+        let missing = self.least_batches.saturating_sub(batches * u64::from(self.epochs));
+        u32::try_from(missing.div_ceil(batches.max(1))).map_or(BEYOND, |further| further.min(BEYOND))
     }
 }

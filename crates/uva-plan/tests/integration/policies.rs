@@ -26,18 +26,38 @@ fn presampling_counts_the_first_epochs_and_the_optimum_those_it_is_told() {
     let stored = stored(2000, 10.0, 1, 0.2, 3);
     let workload = Workload::of(&stored.dataset, options(&[5, 3]), 100);
     for epochs in [1, 2] {
-        let hotness = Presample { epochs }.hotness(&workload).unwrap();
-        assert_eq!(hotness, count(&workload, 0..epochs).unwrap());
-        assert_eq!(Presample { epochs }.unseen_epoch(), epochs);
+        // Each has four batches, so these are enough.
+        let presample = Presample { epochs, least_batches: 4 };
+        assert_eq!(presample.hotness(&workload).unwrap(), count(&workload, 0..epochs).unwrap());
+        assert_eq!(presample.unseen_epoch(), epochs);
     }
     assert_eq!(Optimal { epochs: 4..6 }.hotness(&workload).unwrap(), count(&workload, 4..6).unwrap());
     for (policy, name) in [
-        (&Presample { epochs: 0 } as &dyn HotnessPolicy, "presample"),
+        (&Presample { epochs: 0, least_batches: 8 } as &dyn HotnessPolicy, "presample"),
         (&Optimal { epochs: 3..3 }, "optimal"),
     ] {
         let refused = policy.hotness(&workload).unwrap_err();
         assert!(matches!(refused, CacheError::NoEpochs { policy } if policy == name), "{refused}");
     }
+}
+
+#[test]
+fn presampling_of_short_epochs_goes_on_with_epochs_that_no_run_has() {
+    let stored = stored(2000, 10.0, 1, 0.2, 3);
+    let workload = Workload::of(&stored.dataset, options(&[5, 3]), 100);
+    let presample = Presample { epochs: 2, least_batches: 17 };
+    let hotness = presample.hotness(&workload).unwrap();
+    // Two epochs of four batches, and three further ones: nine batches are missing.
+    assert_eq!((hotness.batches, presample.further_epochs(4)), (20, 3));
+    let counted = count(&workload, 0..2).unwrap();
+    let further = count(&workload, 1 << 29..(1 << 29) + 3).unwrap();
+    for node in 0..2000 {
+        let rows = counted.feature_reads[node] + further.feature_reads[node];
+        let lists = counted.list_reads[node] + further.list_reads[node];
+        assert_eq!((hotness.feature_reads[node], hotness.list_reads[node]), (rows, lists), "node {node}");
+    }
+    // The run's epochs but for the first two are judged as before.
+    assert_eq!((presample.counted_epochs(), presample.unseen_epoch()), (0..2, 2));
 }
 
 #[test]

@@ -39,7 +39,8 @@ fn the_split_is_near_the_best_of_a_sweep_on_every_setting() {
         let judge = count(&workload, 5..8).unwrap();
         for feature_dim in [128, 256] {
             let row_bytes = 4 * feature_dim;
-            let profile = Profile::measure(&Presample { epochs: 2 }, &workload, row_bytes).unwrap();
+            let profile =
+                Profile::measure(&Presample { epochs: 2, least_batches: 0 }, &workload, row_bytes).unwrap();
             let everything = 60_000 * (row_bytes as u64 + 4) + 8 * 60_000 + 4 * 1_200_000;
             for (name, model) in models(profile.reads_per_batch(), row_bytes as u64) {
                 for per_cent in [2, 5, 10, 25, 50, 90] {
@@ -72,7 +73,7 @@ fn in_a_pipeline_the_budget_goes_to_the_slowest_stage_and_added_times_do_not_see
     let stored = stored(20_000, 20.0, 1, 0.4, 5);
     let workload = Workload::of(&stored.dataset, options(&[15, 10, 5]), 500);
     let judge = count(&workload, 5..6).unwrap();
-    let profile = Profile::measure(&Presample { epochs: 2 }, &workload, 512).unwrap();
+    let profile = Profile::measure(&Presample { epochs: 2, least_batches: 0 }, &workload, 512).unwrap();
     let added = CostModel::new(&line(6.0), &line(10.0), profile.reads_per_batch(), 512);
     let pipeline = added.clone().by(Objective::Pipeline);
     for budget in [2_000_000, 4_000_000, 6_000_000] {
@@ -94,7 +95,7 @@ fn in_a_pipeline_the_budget_goes_to_the_slowest_stage_and_added_times_do_not_see
 fn a_sweep_gives_each_cache_its_share_with_its_map() {
     let stored = stored(2000, 10.0, 1, 0.4, 5);
     let workload = Workload::of(&stored.dataset, options(&[5, 5]), 100);
-    let profile = Profile::measure(&Presample { epochs: 2 }, &workload, 64).unwrap();
+    let profile = Profile::measure(&Presample { epochs: 2, least_batches: 0 }, &workload, 64).unwrap();
     let model = CostModel::new(&[], &[], profile.reads_per_batch(), 64);
     let budget = 80_000;
     let map = 4 * 2000;
@@ -128,7 +129,7 @@ fn with_weights_and_edge_ids_no_more_is_lost_to_the_exact_optimum_than_the_large
     let options = SamplerOptions { kind: SamplerKind::WEIGHTED, edge_ids: true, ..options(&[4, 3]) };
     let mut workload = Workload::of(&stored.dataset, options, 10);
     workload.weights = Some(&weights);
-    let profile = Profile::measure(&Presample { epochs: 2 }, &workload, 24).unwrap();
+    let profile = Profile::measure(&Presample { epochs: 2, least_batches: 0 }, &workload, 24).unwrap();
     let model = CostModel::new(&[], &[], profile.reads_per_batch(), 24);
     let each = Weights::new(&model.benefits(), &profile.hotness);
     let value = |weight, reads: &[u32], node: u32| u128::from(Weights::value(weight, reads[node as usize]));
@@ -163,7 +164,7 @@ fn with_weights_and_edge_ids_no_more_is_lost_to_the_exact_optimum_than_the_large
 fn all_bytes_to_one_cache_are_what_the_ends_of_the_sweep_are() {
     let stored = stored(2000, 10.0, 1, 0.4, 5);
     let workload = Workload::of(&stored.dataset, options(&[5, 5]), 100);
-    let profile = Profile::measure(&Presample { epochs: 2 }, &workload, 64).unwrap();
+    let profile = Profile::measure(&Presample { epochs: 2, least_batches: 0 }, &workload, 64).unwrap();
     let model = CostModel::new(&[], &[], profile.reads_per_batch(), 64);
     let sweep = profile.sweep(50_000, &model, &profile.observed);
     let (lists, rows) = (profile.allocate_lists(50_000, &model), profile.allocate_rows(50_000, &model));
@@ -198,7 +199,7 @@ fn a_graph_in_its_own_order_pays_for_no_map_of_lists() {
 
     let stored = stored(500, 8.0, 1, 0.8, 5);
     let workload = Workload::of(&stored.dataset, options(&[-1]), 50);
-    let profile = Profile::measure(&Presample { epochs: 1 }, &workload, 8).unwrap();
+    let profile = Profile::measure(&Presample { epochs: 1, least_batches: 0 }, &workload, 8).unwrap();
     assert_eq!((profile.sizes.list_map_bytes, profile.sizes.index_bytes), (2000, 4));
 
     // The same graph, written in the order found. With every neighbour taken nothing is left to chance.
@@ -218,13 +219,13 @@ fn a_graph_in_its_own_order_pays_for_no_map_of_lists() {
     let in_order =
         Csc { indptr: &indptr, indices: Indices::I64(&indices), original_ids: None, degrees: None };
     let mut again = Workload { csc: in_order, train: &train, ..workload.clone() };
-    let found = Profile::measure(&Presample { epochs: 1 }, &again, 8).unwrap();
+    let found = Profile::measure(&Presample { epochs: 1, least_batches: 0 }, &again, 8).unwrap();
     assert!(found.lists.iter().copied().eq(0..profile.lists.len() as u32));
     assert_eq!((found.sizes.list_map_bytes, found.sizes.index_bytes), (0, 8), "as wide as the file's ids");
     // Ids of its own make a translation necessary.
     let original: Vec<i64> = order.iter().map(|&node| i64::from(node)).collect();
     again.csc.original_ids = Some(&original);
-    let found = Profile::measure(&Presample { epochs: 1 }, &again, 8).unwrap();
+    let found = Profile::measure(&Presample { epochs: 1, least_batches: 0 }, &again, 8).unwrap();
     assert_eq!((found.sizes.list_map_bytes, found.sizes.index_bytes), (2000, 8));
 }
 

@@ -1,7 +1,7 @@
 //! Which rows of other ranks to keep copies of.
 
 use uva_graph::{Dataset, Split};
-use uva_plan::{Hotness, count, rank_rows};
+use uva_plan::{CachePolicy, Hotness, rank_rows};
 use uva_rows::cache::map_bytes;
 use uva_sample::{BatchKey, MiniBatch, divided_sampler};
 
@@ -12,15 +12,14 @@ use crate::plan::RunPlan;
 use crate::ranks::{RankExchange, Ranks};
 use crate::{LoaderOptions, RuntimeError};
 
-/// The rows of other ranks that the most batches of the first training epoch read: as many as the cache of these ranks holds
-/// beside its map.
+/// The rows of other ranks that batches read most: as many as the cache of these ranks holds beside its map.
 ///
-/// Where each rank has the whole graph, the batches are those of all ranks. An epoch's seeds are shuffled, so these are the
-/// rows that each rank's own batches will read most. Where the lists are divided too, all ranks sample the batches of their
-/// own together, and each counts those.
+/// Where each rank has the whole graph, the batches are those of all ranks that [`CachePolicy::PRESAMPLE`] counts. An epoch's
+/// seeds are shuffled, so these are the rows that each rank's own batches will read most. Where the lists are divided too, all
+/// ranks sample the batches of their own in the first training epoch together, and each counts those.
 ///
 /// # Errors
-/// As sampling the epoch.
+/// As sampling the batches.
 pub(crate) fn remote_rows(
     dataset: &Dataset,
     plan: &RunPlan,
@@ -31,7 +30,7 @@ pub(crate) fn remote_rows(
     let row_bytes = dataset.features().row_bytes().max(1) as u64;
     let room = ranks.cache_bytes().saturating_sub(map_bytes(dataset.nodes())) / row_bytes;
     let hotness = match ranks.lists() {
-        None => count(&workload(dataset, &plan.options)?, 0..1)?,
+        None => CachePolicy::PRESAMPLE.hotness_policy()?.hotness(&workload(dataset, &plan.options)?)?,
         Some(link) => of_own_batches(dataset, plan, link)?,
     };
     let others = rank_rows(&hotness).into_iter().filter(|&node| !range.contains(&u64::from(node)));
