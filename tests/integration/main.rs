@@ -16,6 +16,7 @@ mod aggregate_gpu;
 #[cfg(feature = "train")]
 mod bench_aggregate;
 mod bench_loader;
+mod bench_roles;
 mod caches;
 mod cli;
 mod cores;

@@ -50,6 +50,7 @@ mod plan_file;
 mod policy;
 mod profile;
 mod rank;
+mod roles;
 mod simulation;
 mod sums;
 mod sums_by_node;
@@ -76,6 +77,10 @@ pub use policy::{
 };
 pub use profile::{Profile, SweepPoint};
 pub use rank::{Sizes, rank_lists, rank_rows};
+pub use roles::{
+    RoleCounts, RoleTimes, RolesEpoch, RolesOutcome, Taking, in_turns_ms, samplers_by_ratio, samplers_of,
+    standby_pays,
+};
 pub use simulation::Simulation;
 pub use sums::SumCounts;
 pub use sums_by_node::{DividedCounts, MissedLists, OwnRows, SumCosts};

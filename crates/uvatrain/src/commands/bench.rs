@@ -9,6 +9,7 @@ mod pcie;
 mod pipeline;
 #[cfg(feature = "request-model")]
 mod requests;
+mod roles;
 mod sample;
 mod spread;
 mod verify;
@@ -26,6 +27,7 @@ pub fn run(command: &BenchCommand) -> anyhow::Result<()> {
         BenchCommand::Partition(flags) => partition::run(flags),
         BenchCommand::Pipeline(flags) => pipeline::run(flags),
         BenchCommand::Pcie(flags) => pcie::run(flags),
+        BenchCommand::Roles(flags) => roles::run(flags),
         #[cfg(feature = "request-model")]
         BenchCommand::Requests(flags) => requests::run(flags),
     }

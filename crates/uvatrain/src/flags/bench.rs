@@ -39,6 +39,8 @@ pub enum BenchCommand {
     /// The reads of the PCIe link that a row costs, from the gather kernels run on the host
     #[cfg(feature = "request-model")]
     Requests(RequestsBenchFlags),
+    /// How many GPUs should sample and how many train, by a simulated epoch of every division
+    Roles(RolesBenchFlags),
     /// What the link to a GPU gives to gathers of rows in pinned host memory, beside plain copies in the same run
     Pcie(Box<PcieBenchFlags>),
 }
@@ -384,6 +386,61 @@ pub struct RequestsBenchFlags {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+/// The options of `uvatrain bench roles`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  uvatrain bench roles --times 6.6,3.2,26 --gpus 8
+  uvatrain bench roles --metrics run.jsonl --gpus 4 --switch")]
+pub struct RolesBenchFlags {
+    /// Milliseconds that one GPU takes to sample a batch, to gather its rows, and to train on it; a fourth number is all that
+    /// a batch takes a standby trainer [default of the fourth: gathering and training]
+    #[arg(
+        long,
+        value_name = "T,T,T",
+        value_delimiter = ',',
+        value_parser = positive,
+        conflicts_with = "metrics"
+    )]
+    pub times: Option<Vec<f64>>,
+
+    /// Take the medians of these times from the metrics of a run
+    #[arg(long, value_name = "FILE")]
+    pub metrics: Option<PathBuf>,
+
+    /// GPUs to divide
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = within::<usize>(1..1025))]
+    pub gpus: usize,
+
+    /// Batches of an epoch [default: as the metrics have, or 100]
+    #[arg(long, value_name = "N", value_parser = within::<usize>(1..10_000_001))]
+    pub batches: Option<usize>,
+
+    /// Batches that the queue between samplers and trainers holds [default: any number]
+    #[arg(long, value_name = "N", value_parser = within::<usize>(1..))]
+    pub queue: Option<usize>,
+
+    /// A trainer that has room takes the next batch, and waits for no other: without it all train in steps, a batch each
+    #[arg(long)]
+    pub when_free: bool,
+
+    /// GPUs that have sampled their last batch of the epoch train, too, where that pays
+    #[arg(long)]
+    pub switch: bool,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A time in milliseconds.
+fn positive(text: &str) -> Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(ms) if ms > 0.0 && ms.is_finite() => Ok(ms),
+        _ => Err("give milliseconds, more than 0".to_owned()),
+    }
 }
 
 /// The GPUs that `bench requests --gpu` knows.

@@ -36,7 +36,8 @@ use clap::{Args, Parser, Subcommand};
 pub use backend::BackendFlags;
 pub use bench::{
     AggregateBenchFlags, BenchCommand, BenchSums, CacheBenchFlags, GatherBenchFlags, GatherPages,
-    LoaderBenchFlags, PartitionBenchFlags, PcieBenchFlags, PipelineBenchFlags, SampleBenchFlags,
+    LoaderBenchFlags, PartitionBenchFlags, PcieBenchFlags, PipelineBenchFlags, RolesBenchFlags,
+    SampleBenchFlags,
 };
 #[cfg(feature = "request-model")]
 pub use bench::{Gpu, RequestsBenchFlags};
