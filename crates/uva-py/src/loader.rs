@@ -15,13 +15,13 @@ use uva_cuda::{Driver, Stream};
 use uva_graph::{Dataset as Graph, Split, Verify};
 use uva_runtime::backend::{Backend, BackendOptions, DeviceChoice};
 use uva_runtime::cache::CacheRanks;
-use uva_runtime::consumer::{BatchStream, PassCursor, StreamSetup, decide_here};
+use uva_runtime::consumer::{BatchStream, PassCursor, StreamCache, StreamSetup, decide_here};
 use uva_runtime::options::Part;
 use uva_runtime::planning::GpuCache;
 use uva_runtime::ranks::Ranks;
 use uva_runtime::schedule::Schedule;
 use uva_runtime::seed_order::{AskedOrder, MadeOrder};
-use uva_runtime::spec::{OptionValue, Options, Purpose};
+use uva_runtime::spec::{OptionError, OptionValue, Options, Purpose};
 use uva_runtime::{Aggregation, InputNodes, LoaderOptions, RuntimeError, gather_from_disk};
 use uva_sample::SamplerKind;
 
@@ -90,7 +90,7 @@ impl Source {
         let schedule = *stream.schedule();
         let simulated = || Driver::load().is_ok_and(Driver::device_memory_is_host_memory);
         let device = backend.device_slots().map(|cuda| cuda.ordinal).filter(|_| !simulated());
-        let asked = setup.as_ref().is_some_and(|setup| setup.gpu_cache.is_some());
+        let asked = setup.as_ref().is_some_and(|setup| matches!(setup.cache, Some(StreamCache::Gpu(_))));
         // Of sums other rows are counted than a batch has.
         let tallies = asked && backend.device_slots().is_some() && options.aggregation == Aggregation::None;
         let cache = tallies.then(CacheTally::default);
@@ -695,6 +695,15 @@ pub fn _open_loader(
             None => cache,
         }
     });
+    let cache = match (caches.host_cache, gpu_cache) {
+        (Some(_), Some(_)) => {
+            let reason = "it is in front of the disk, and `gpu_cache` takes its place: leave one of them out";
+            return Err(of_runtime(OptionError::of("host_cache", reason).into()));
+        }
+        (Some(budget), None) => Some(StreamCache::Host(budget)),
+        (None, on_gpu) => on_gpu.map(StreamCache::Gpu),
+    };
+    let caches_on_gpu = matches!(cache, Some(StreamCache::Gpu(_)));
     let exchanges = exchanges.into_iter().map(Bound::unbind).collect();
     let made = py.detach(|| {
         let dataset = match opened {
@@ -711,14 +720,14 @@ pub fn _open_loader(
             None => dataset,
         };
         let asked = BackendOptions { device, ..BackendOptions::default() };
-        let asked = gather_from_disk(&asked, &options, &dataset, gpu_cache.is_some());
+        let asked = gather_from_disk(&asked, &options, &dataset, caches_on_gpu);
         let backend =
-            decide_here(&asked, &dataset, options.gather_threads, gpu_cache.is_some()).or_raise()?.backend;
+            decide_here(&asked, &dataset, options.gather_threads, caches_on_gpu).or_raise()?.backend;
         let ranks = rows.map(|rows| {
             let ranks = Ranks::new(Box::new(rows)).with_cache(remote);
             Arc::new(lists.into_iter().fold(ranks, |ranks, lists| ranks.with_lists(Box::new(lists))))
         });
-        let setup = StreamSetup { main: split, fewest, ranks, host_cache: caches.host_cache, gpu_cache };
+        let setup = StreamSetup { main: split, fewest, ranks, cache };
         let stream =
             BatchStream::in_this_process(dataset, &options, backend.clone(), setup.clone()).or_raise()?;
         Ok(Source::new(stream, options, backend, Some(setup)).over_exchanges(exchanges))

@@ -52,17 +52,24 @@ pub struct StreamSetup {
     /// The ranks among which the dataset's feature table is divided. Each of them has a stream and asks for as many passes,
     /// and each pass is [ended](BatchStream::end_pass).
     pub ranks: Option<Arc<Ranks>>,
-    /// Memory for rows in front of the disk, where rows are read from there.
-    pub host_cache: Option<Budget>,
-    /// A cache of rows on the GPU, where batches are there.
-    pub gpu_cache: Option<GpuCache>,
+    /// A cache of rows, which the stream plans and fills by itself.
+    pub cache: Option<StreamCache>,
+}
+
+/// The rows that a [`BatchStream`] of this process keeps at hand.
+#[derive(Clone, Debug)]
+pub enum StreamCache {
+    /// In memory of this size in front of the disk, where rows are read from there.
+    Host(Budget),
+    /// On the GPU, where batches are there.
+    Gpu(GpuCache),
 }
 
 impl StreamSetup {
     /// For epochs of this split, beside nobody, and without a cache.
     #[must_use]
     pub fn of(main: Split) -> Self {
-        Self { main, fewest: None, ranks: None, host_cache: None, gpu_cache: None }
+        Self { main, fewest: None, ranks: None, cache: None }
     }
 }
 
@@ -136,7 +143,7 @@ impl BatchStream {
         backend: Backend,
         setup: StreamSetup,
     ) -> Result<Self, RuntimeError> {
-        let StreamSetup { main, fewest, ranks, host_cache, gpu_cache } = setup;
+        let StreamSetup { main, fewest, ranks, cache } = setup;
         if options.seed_order != AskedOrder::Shuffle && main != Split::Train {
             let reason =
                 format!("it orders training seeds, and these batches are of the {main} split: leave it out");
@@ -169,24 +176,19 @@ impl BatchStream {
             plan.schedule = plan.schedule.with_at_most(most as u64);
         }
         let note = |line: &str| tracing::info!("{line}");
-        let contents = match (host_cache, gpu_cache) {
-            (Some(_), _) if ranks.is_some() => {
-                let reason = "the feature table is divided among ranks, and its parts are read from memory: leave it out";
-                return Err(OptionError::of("host_cache", reason).into());
-            }
-            (Some(_), Some(_)) => {
-                let reason =
-                    "it is in front of the disk, and `gpu_cache` takes its place: leave one of them out";
-                return Err(OptionError::of("host_cache", reason).into());
-            }
-            (None, None) => CacheContents::default(),
-            (host_cache, gpu_cache) => {
+        if ranks.is_some() && matches!(cache, Some(StreamCache::Host(_))) {
+            let reason =
+                "the feature table is divided among ranks, and its parts are read from memory: leave it out";
+            return Err(OptionError::of("host_cache", reason).into());
+        }
+        let contents = match cache {
+            None => CacheContents::default(),
+            Some(cache) => {
                 let backend = plan.backend.clone();
                 plan = plan.with_features(&dataset, &backend)?;
-                match (host_cache, gpu_cache) {
-                    (Some(budget), _) => host_cache_contents(&dataset, &plan, budget, &note)?,
-                    (_, Some(asked)) => gpu_cache_contents(&dataset, &plan, &asked, &note)?,
-                    (None, None) => CacheContents::default(),
+                match cache {
+                    StreamCache::Host(budget) => host_cache_contents(&dataset, &plan, budget, &note)?,
+                    StreamCache::Gpu(asked) => gpu_cache_contents(&dataset, &plan, &asked, &note)?,
                 }
             }
         };

@@ -240,6 +240,9 @@ impl DeviceCache {
 /// Writes the rows `part` of `ids` of `table` to their places in memory of several devices, and waits for them. Each process
 /// writes a part; the part of each device is best that which lies in its own memory.
 ///
+/// While this runs, nobody else may use the places of these rows: a gather would read other bytes than a row's. No lock says so,
+/// since the others are other processes.
+///
 /// # Errors
 /// As [`DeviceCache::joined`].
 ///
@@ -254,7 +257,7 @@ pub fn fill_joined(
 ) -> Result<(), FillError> {
     check_joined(memory, row_bytes, ids.len())?;
     let to = memory.address() + (part.start * row_bytes) as u64;
-    // SAFETY: within the memory, by the check above. The others write other parts, and nobody reads before all are written.
+    // SAFETY: within the memory, by the check above. If somebody used it meanwhile, bytes would be wrong, and all bytes are valid.
     unsafe { copy_rows(context, (Mapped::new(table, row_bytes, threads)?, row_bytes), &ids[part], to) }
 }
 

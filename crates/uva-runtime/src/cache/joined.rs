@@ -163,23 +163,18 @@ fn meet(
     };
     let greeting = Greeting { machine: machine()?, device: context.device().uuid().to_owned(), terms };
     let greetings = all_tell(exchange, &greeting)?;
-    for (other, theirs) in greetings.iter().enumerate() {
-        check_terms(rank, &greeting.terms, other, &theirs.terms)?;
-    }
+    let rows = asked.bytes.saturating_sub(map_bytes(table.rows)) / row_bytes.max(1) as u64;
     let on_machine =
         |machine: &str| (0..greetings.len()).filter(|&rank| greetings[rank].machine == machine).collect();
     let here: Vec<usize> = on_machine(&greeting.machine);
-    for &other in &here {
-        check_reach(context, other, &greetings[other].device)?;
-    }
-    let rows = asked.bytes.saturating_sub(map_bytes(table.rows)) / row_bytes.max(1) as u64;
-    if rows == 0 {
-        let reason = format!(
-            "it holds no row of {row_bytes} bytes beside a map of {} bytes: give more",
-            map_bytes(table.rows)
-        );
-        return Err(OptionError::new("gpu_cache", asked.bytes, reason).into());
-    }
+    let mut terms = greetings.iter().enumerate();
+    let checked = terms
+        .try_for_each(|(other, theirs)| check_terms(rank, &greeting.terms, other, &theirs.terms))
+        .and_then(|()| check_room(asked, rows, table.rows))
+        .and_then(|()| {
+            here.iter().try_for_each(|&other| check_reach(context, other, &greetings[other].device))
+        });
+    once_heard(exchange, checked)?;
     let rows = usize::try_from(rows).unwrap_or(usize::MAX).saturating_mul(here.len()).min(table.rows);
     let nodes = dealt(&choose(rows)?, here.len());
     let bytes = (nodes.len() * row_bytes).div_ceil(here.len());
@@ -189,28 +184,15 @@ fn meet(
     nodes.hash(&mut hasher);
     let offer = Offer { hash: hasher.finish(), share_bytes: own.bytes(), socket };
     let offers = all_tell(exchange, &offer)?;
-    for &other in &here {
-        let theirs = &offers[other];
-        if theirs.share_bytes != offer.share_bytes {
-            return Err(RuntimeError::Missing(format!(
-                "`gpu_cache_share`: rank {other}'s GPU gives memory in other steps ({} bytes for a share) than rank {rank}'s ({}): \
-                 leave it out",
-                theirs.share_bytes, offer.share_bytes
-            )));
-        }
-        if theirs.hash != offer.hash {
-            return Err(RuntimeError::Usage(format!(
-                "`gpu_cache_share`: rank {other} chose other rows to cache than rank {rank}: give all ranks the same seed and options \
-                 of sampling"
-            )));
-        }
-    }
+    let checked = here.iter().try_for_each(|&other| check_offer(rank, &offer, other, &offers[other]));
+    once_heard(exchange, checked)?;
     let most = greetings.iter().map(|greeting| on_machine(&greeting.machine).len()).max().unwrap_or(1);
     let at = here.iter().position(|&other| other == rank).unwrap_or_default();
     let sockets: Vec<&str> = here.iter().map(|&rank| offers[rank].socket.as_str()).collect();
     let others = hand_over(exchange, &own, (&channel, &sockets), at, most)?;
     let memory = JoinedMemory::new(own, at, others)?;
     let part = nodes.len() * at / here.len()..nodes.len() * (at + 1) / here.len();
+    // The parts of the ranks are disjoint, as all have found the same rows. Nobody reads them before the ranks meet below.
     fill_joined(context, &memory, (table.bytes, row_bytes, asked.threads), &nodes, part)?;
     // Behind this call all parts are written.
     all_meet(exchange)?;
@@ -223,6 +205,17 @@ fn machine() -> Result<String, RuntimeError> {
     let boot = read_kernel_text("/proc/sys/kernel/random/boot_id").map_err(failed)?;
     let sockets = std::fs::read_link("/proc/self/ns/net").map_err(failed)?;
     Ok(format!("{} {}", boot.trim(), sockets.display()))
+}
+
+/// Refuses a cache without room for a row.
+fn check_room(asked: &Asked<'_>, rows: u64, nodes: usize) -> Result<(), RuntimeError> {
+    if rows > 0 {
+        return Ok(());
+    }
+    let row_bytes = asked.dataset.features().row_bytes();
+    let reason =
+        format!("it holds no row of {row_bytes} bytes beside a map of {} bytes: give more", map_bytes(nodes));
+    Err(OptionError::new("gpu_cache", asked.bytes, reason).into())
 }
 
 fn check_terms(rank: usize, own: &Terms, other: usize, theirs: &Terms) -> Result<(), RuntimeError> {
@@ -239,6 +232,23 @@ fn check_terms(rank: usize, own: &Terms, other: usize, theirs: &Terms) -> Result
     }
     if own.cache_policy != theirs.cache_policy {
         return differs("`cache_policy`", &own.cache_policy, &theirs.cache_policy);
+    }
+    Ok(())
+}
+
+fn check_offer(rank: usize, own: &Offer, other: usize, theirs: &Offer) -> Result<(), RuntimeError> {
+    if own.share_bytes != theirs.share_bytes {
+        return Err(RuntimeError::Missing(format!(
+            "`gpu_cache_share`: rank {other}'s GPU gives memory in other steps ({} bytes for a share) than rank {rank}'s ({}): \
+             leave it out",
+            theirs.share_bytes, own.share_bytes
+        )));
+    }
+    if own.hash != theirs.hash {
+        return Err(RuntimeError::Usage(format!(
+            "`gpu_cache_share`: rank {other} chose other rows to cache than rank {rank}: give all ranks the same seed and options \
+             of sampling"
+        )));
     }
     Ok(())
 }
@@ -317,6 +327,15 @@ fn hand_over(
 fn all_meet(exchange: &mut dyn Exchange) -> Result<(), ExchangeError> {
     let zeros = vec![0; exchange.ranks()];
     exchange.counts(&zeros).map(drop)
+}
+
+/// The result of comparing what the ranks have told each other. A rank that refuses it waits until the others have heard what it
+/// told: its error ends the group, and would otherwise take their own from them, which says more.
+fn once_heard(exchange: &mut dyn Exchange, checked: Result<(), RuntimeError>) -> Result<(), RuntimeError> {
+    checked.inspect_err(|_| {
+        // The error at hand is the cause of any that this call has.
+        let _ = all_meet(exchange);
+    })
 }
 
 /// What all ranks say, by rank.

@@ -9,7 +9,7 @@ use uva_options::OptionError;
 use uva_plan::{CachePolicy, CachedKinds, PlanRequest};
 use uva_rows::cache::map_bytes;
 
-use super::measure::{cacheable, workload};
+use super::measure::{GPU_CACHE, cacheable, workload};
 use super::request::Budget;
 use super::search::Search;
 use crate::RuntimeError;
@@ -55,7 +55,7 @@ pub(crate) fn gpu_cache_contents(
     note: &dyn Fn(&str),
 ) -> Result<CacheContents, RuntimeError> {
     let Some(cuda) = plan.backend.device_slots() else {
-        note("--gpu-cache is not used: batches are in host memory");
+        note(&format!("{GPU_CACHE} is not used: batches are in host memory"));
         if let Some(ranks) = &asked.ranks {
             ranks.leave();
         }

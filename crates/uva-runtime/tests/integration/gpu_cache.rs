@@ -9,7 +9,7 @@ use uva_graph::{Dataset, Split};
 use uva_io::generate::{self, Common, PowerLaw};
 use uva_runtime::backend::{BackendOptions, DeviceChoice};
 use uva_runtime::cache::{CachePolicy, CacheRanks};
-use uva_runtime::consumer::{BatchStream, PassCursor, StreamSetup, decide_here};
+use uva_runtime::consumer::{BatchStream, PassCursor, StreamCache, StreamSetup, decide_here};
 use uva_runtime::options::Part;
 use uva_runtime::planning::{Budget, GpuCache};
 use uva_runtime::{Features, LoaderOptions, RuntimeError};
@@ -77,7 +77,7 @@ fn stream(
 ) -> Result<BatchStream, RuntimeError> {
     let asked = BackendOptions { device, ..BackendOptions::default() };
     let backend = decide_here(&asked, dataset, 1, gpu_cache.is_some())?.backend;
-    let setup = StreamSetup { gpu_cache, ..StreamSetup::of(Split::Train) };
+    let setup = StreamSetup { cache: gpu_cache.map(StreamCache::Gpu), ..StreamSetup::of(Split::Train) };
     BatchStream::in_this_process(Arc::clone(dataset), options, backend, setup)
 }
 
