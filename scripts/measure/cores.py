@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """Shows how near `train --cores auto` comes to the best division of the cores, on four graphs.
 
-    scripts/measure/cores.py [--binary target/release/uvatrain] [--rounds 5] [--most 2] [--out cores.json]
+    scripts/measure/cores.py [--binary target/release/uvatrain] [--rounds 5] [--most 2] [--kept 0/0/1 …]
+                             [--out docs/results/cores.json]
 
 Each graph is trained with `--cores auto`, with the usual numbers of threads, and with every division of 1 to `--most`
-samplers, gather threads and training threads, in turn, as often as there are rounds; each round begins with another one.
+samplers, gather threads and training threads, in turn, as often as there are rounds; each round begins with another one. So does
+each list of `--kept`, whose stages are kept on cores of their own.
 It prints the medians of milliseconds a batch: as predicted, as `auto` came out, as usual, and of the best division; and how
-many times the best one's time `auto` and the usual numbers take. The trial is not counted: it is told apart, in seconds. The
-graphs are generated into a temporary folder, or once into `--data`. Needs nothing but Python.
+many times the best one's time `auto` and the usual numbers take. Runs with equal numbers of threads are one division, whoever
+chose them: their times count together. The trial is not counted: it is told apart, in seconds. The graphs are generated into a
+temporary folder, or once into `--data`. Needs nothing but Python.
 """
 import argparse
 import itertools
@@ -18,13 +21,13 @@ import time
 from pathlib import Path
 
 from aggregate_choice import GRAPHS, ROOT, graph, run
+from watched import machine
 
-STAGES = ["sampling", "gathering", "training"]
 NAMES = ["--samplers", "--gather-threads", "--train-threads"]
 
 
 def trained(binary, data, options, batches, more, metrics):
-    """Milliseconds a batch, how the cores were divided, and the seconds of the whole command."""
+    """Milliseconds a batch, the division of the cores, what a trial found, and the seconds before the training."""
     # 8 bytes a node, behind a header of 128 at most.
     nodes = (data / "train_idx.npy").stat().st_size // 8 - 16
     in_epoch = max(1, nodes // int(options.split()[-1]))
@@ -33,33 +36,45 @@ def trained(binary, data, options, batches, more, metrics):
     run([binary, "train", data, *options.split(), *epochs, *more, "--metrics", metrics])
     seconds = time.monotonic() - began
     lines = [json.loads(line) for line in metrics.read_text().splitlines()]
-    return 1e3 / lines[-1]["batches_per_second"], lines[0]["in_force"].get("cores"), seconds - lines[-1]["seconds"]
+    in_force = lines[0]["in_force"]
+    threads = [in_force[name] for name in ("samplers", "gather_threads", "train_threads")]
+    found = in_force.get("cores")
+    division = " ".join(map(str, threads)) + (f", kept on {more[1]}" if "/" in "".join(more[1:2]) else "")
+    division += ", kept apart" if found and found["kept_on"] else ""
+    return 1e3 / lines[-1]["batches_per_second"], division, found, seconds - lines[-1]["seconds"]
 
 
-def measure(binary, data, options, batches, rounds, most, folder):
-    divisions = list(itertools.product(range(1, most + 1), repeat=3))
+def measure(binary, data, options, batches, rounds, most, kept, folder):
     ways = {"auto": ["--cores", "auto"], "usual": []}
-    for division in divisions:
+    for division in itertools.product(range(1, most + 1), repeat=3):
         ways[" ".join(map(str, division))] = [str(word) for pair in zip(NAMES, division) for word in pair]
-    times, choices, before = {way: [] for way in ways}, [], []
+    ways |= {cores: ["--cores", cores] for cores in kept}
+    times, divisions, choices, before = {}, {}, [], []
     names = list(ways)
     for number in range(rounds):
         first = number * len(names) // rounds
         for way in names[first:] + names[:first]:
-            ms, cores, seconds = trained(binary, data, options, batches, ways[way], folder / "run.jsonl")
-            times[way].append(ms)
+            ms, division, found, seconds = trained(binary, data, options, batches, ways[way], folder / "run.jsonl")
+            times.setdefault(division, []).append(ms)
+            divisions.setdefault(way, []).append(division)
             if way == "auto":
-                choices.append(cores)
+                choices.append(found)
                 before.append(seconds)
-    medians = {way: statistics.median(found) for way, found in times.items()}
-    best = min((way for way in names if way not in ("auto", "usual")), key=medians.get)
+    medians = {division: statistics.median(of) for division, of in times.items()}
+    best = min(medians, key=medians.get)
+
+    def over_best(way):
+        return round(max(medians[division] for division in divisions[way]) / medians[best], 3)
+
     return {
         "options": options,
         "ms": times,
         "medians": medians,
         "best": best,
-        "auto_over_best": round(medians["auto"] / medians[best], 3),
-        "usual_over_best": round(medians["usual"] / medians[best], 3),
+        "chosen": divisions["auto"],
+        "usual": divisions["usual"],
+        "auto_over_best": over_best("auto"),
+        "usual_over_best": over_best("usual"),
         "trial_seconds": round(statistics.median(before), 2),
         "choices": choices,
     }
@@ -73,6 +88,7 @@ def main():
     arguments.add_argument("--batches", type=int, default=300, help="training batches of a run, at least")
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--most", type=int, default=2, help="threads of a stage at most")
+    arguments.add_argument("--kept", nargs="*", default=[], metavar="LIST/LIST/LIST", help="cores of each stage")
     arguments.add_argument("--out", type=Path)
     chosen = arguments.parse_args()
     found = {}
@@ -82,21 +98,18 @@ def main():
             generated, options = GRAPHS[name]
             data = graph(chosen.binary, name, chosen.data or Path(temporary))
             folder = Path(temporary)
-            result = measure(chosen.binary, data, options, chosen.batches, chosen.rounds, chosen.most, folder)
+            result = measure(chosen.binary, data, options, chosen.batches, chosen.rounds, chosen.most, chosen.kept, folder)
             found[name] = {"graph": generated, **result}
             predicted = statistics.median(choice["batch_ms"] for choice in result["choices"])
-            medians = result["medians"]
-            threads = ", ".join(
-                " ".join(str(choice["threads"][stage]) for stage in STAGES) for choice in result["choices"]
-            )
+            medians, division = result["medians"], result["chosen"][0]
             print(
-                f"{name:10} {predicted:9.1f} {medians['auto']:8.1f} {medians['usual']:8.1f} "
+                f"{name:10} {predicted:9.1f} {medians[division]:8.1f} {medians[result['usual'][0]]:8.1f} "
                 f"{medians[result['best']]:8.1f}  {result['auto_over_best']:9.3f} {result['usual_over_best']:10.3f}  "
-                f"{threads}; {result['best']}",
+                f"{'; '.join(sorted(set(result['chosen'])))}; best {result['best']}",
                 flush=True,
             )
-    if chosen.out:
-        chosen.out.write_text(json.dumps(found, indent=1) + "\n")
+            if chosen.out:
+                chosen.out.write_text(json.dumps({"machine": machine(), "graphs": found}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Measures how training with DistributedDataParallel scales over the cores, with uvatrain's loader and with none.
 
-    scripts/measure/ddp.py DATA [--rounds 5] [--out docs/results/ddp.json]
+    scripts/measure/ddp.py DATA [--parts PARTS] [--rounds 5] [--out docs/results/ddp.json]
 
 Every rank has one core to itself, loader and training together: one rank on one core, then two on two, and so on. Each
 step trains one batch a rank, so that N ranks need an N-th of the steps for the same batches. `plain` trains on batches
 that lie in memory before the clock starts: what PyTorch's own engine costs, and the scaling that no loader can beat.
 Rounds are interleaved; each figure is the median over them. The losses of the first steps say that both train on the
-same batches.
+same batches. With `--parts`, which `uvatrain partition DATA PARTS --parts N` wrote with a part for each core, `parts` has each of N
+ranks train on a part of its own; its speed is beside that of one rank on the whole dataset.
 
 Needs a Python with torch and the module uvatrain (scripts/check/python.sh says how), and a machine with nothing else to do.
 """
@@ -41,6 +42,9 @@ class KeptBlock:
         self.num_dst, self.indptr, self.edge_index = block.num_dst, block.indptr.clone(), block.edge_index
 
 
+KINDS = ["plain", "uvatrain", "parts"]
+
+
 def rank(data: Path, kind: str, batches: int, out: Path) -> None:
     """One rank: trains its share of so many batches, and writes how long that took."""
     own = int(os.environ["RANK"])
@@ -57,7 +61,8 @@ def rank(data: Path, kind: str, batches: int, out: Path) -> None:
     dist.init_process_group("gloo")
     ranks = dist.get_world_size()
     torch.manual_seed(0)
-    loader = uvatrain.Loader(data, fanouts=FANOUTS, batch_size=BATCH_SIZE, samplers=1, gather_threads=1)
+    part = "rank" if kind == "parts" else None
+    loader = uvatrain.Loader(data, fanouts=FANOUTS, batch_size=BATCH_SIZE, samplers=1, gather_threads=1, part=part)
     dataset = loader.dataset
     model = Sage(dataset.feature_dim, HIDDEN, dataset.num_classes, len(FANOUTS))
     together = torch.nn.parallel.DistributedDataParallel(model)
@@ -131,7 +136,8 @@ def main() -> None:
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--batches", type=int, default=48)
     arguments.add_argument("--out", type=Path)
-    arguments.add_argument("--rank", choices=["plain", "uvatrain"], help=argparse.SUPPRESS)
+    arguments.add_argument("--parts", type=Path, help="the dataset in as many parts as there are cores")
+    arguments.add_argument("--rank", choices=KINDS, help=argparse.SUPPRESS)
     chosen = arguments.parse_args()
     if chosen.rank:
         return rank(chosen.data, chosen.rank, chosen.batches, chosen.out)
@@ -141,8 +147,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for number in range(chosen.rounds):
             cells = [(kind, ranks) for kind in ("plain", "uvatrain") for ranks in range(1, cores + 1)]
+            cells += [("parts", cores)] if chosen.parts else []
             for kind, ranks in cells if number % 2 == 0 else reversed(cells):
-                record = run(chosen.data, kind, ranks, chosen.batches, Path(folder))
+                data = chosen.parts if kind == "parts" else chosen.data
+                record = run(data, kind, ranks, chosen.batches, Path(folder))
                 rounds.setdefault(f"{kind} {ranks}", []).append(record)
                 print(f"round {number}, {kind}, {ranks} ranks: {record['seconds']:.2f} s", file=sys.stderr)
     for ranks in range(1, cores + 1):
@@ -168,6 +176,8 @@ def main() -> None:
             for ranks in range(1, cores + 1)
         },
     }
+    if chosen.parts:
+        result["scaling"]["parts"] = {cores: round(median("uvatrain", 1) / median("parts", cores), 3)}
     text = json.dumps(result, indent=1)
     if chosen.out:
         chosen.out.write_text(text + "\n")
