@@ -7,7 +7,7 @@
 Each graph is trained with `--cores auto`, with the usual numbers of threads, and with every division of 1 to `--most`
 samplers, gather threads and training threads, in turn, as often as there are rounds; each round begins with another one. So does
 each list of `--kept`, whose stages are kept on cores of their own.
-It prints the medians of milliseconds a batch: as predicted, as `auto` came out, as usual, and of the best division; and how
+It prints the medians of milliseconds a batch: as predicted, of the division that `auto` chose (the slowest, if it chose several), as usual, and of the best division; and how
 many times the best one's time `auto` and the usual numbers take. Runs with equal numbers of threads are one division, whoever
 chose them: their times count together. The trial is not counted: it is told apart, in seconds. The graphs are generated into a
 temporary folder, or once into `--data`. Needs nothing but Python.
@@ -63,8 +63,9 @@ def measure(binary, data, options, batches, rounds, most, kept, folder):
     medians = {division: statistics.median(of) for division, of in times.items()}
     best = min(medians, key=medians.get)
 
-    def over_best(way):
-        return round(max(medians[division] for division in divisions[way]) / medians[best], 3)
+    def slowest(way):
+        """A way may have had another division in each round."""
+        return max(divisions[way], key=medians.get)
 
     return {
         "options": options,
@@ -72,9 +73,10 @@ def measure(binary, data, options, batches, rounds, most, kept, folder):
         "medians": medians,
         "best": best,
         "chosen": divisions["auto"],
-        "usual": divisions["usual"],
-        "auto_over_best": over_best("auto"),
-        "usual_over_best": over_best("usual"),
+        "auto_ms": medians[slowest("auto")],
+        "usual_ms": medians[slowest("usual")],
+        "auto_over_best": round(medians[slowest("auto")] / medians[best], 3),
+        "usual_over_best": round(medians[slowest("usual")] / medians[best], 3),
         "trial_seconds": round(statistics.median(before), 2),
         "choices": choices,
     }
@@ -101,10 +103,9 @@ def main():
             result = measure(chosen.binary, data, options, chosen.batches, chosen.rounds, chosen.most, chosen.kept, folder)
             found[name] = {"graph": generated, **result}
             predicted = statistics.median(choice["batch_ms"] for choice in result["choices"])
-            medians, division = result["medians"], result["chosen"][0]
             print(
-                f"{name:10} {predicted:9.1f} {medians[division]:8.1f} {medians[result['usual'][0]]:8.1f} "
-                f"{medians[result['best']]:8.1f}  {result['auto_over_best']:9.3f} {result['usual_over_best']:10.3f}  "
+                f"{name:10} {predicted:9.1f} {result['auto_ms']:8.1f} {result['usual_ms']:8.1f} "
+                f"{result['medians'][result['best']]:8.1f}  {result['auto_over_best']:9.3f} {result['usual_over_best']:10.3f}  "
                 f"{'; '.join(sorted(set(result['chosen'])))}; best {result['best']}",
                 flush=True,
             )

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Measures how training with DistributedDataParallel scales over the cores, with uvatrain's loader and with none.
 
-    scripts/measure/ddp.py DATA [--parts PARTS] [--rounds 5] [--out docs/results/ddp.json]
+    scripts/measure/ddp.py DATA [--parts PARTS] [--ranges RANGES] [--rounds 5] [--out docs/results/ddp.json]
 
 Every rank has one core to itself, loader and training together: one rank on one core, then two on two, and so on. Each
 step trains one batch a rank, so that N ranks need an N-th of the steps for the same batches. `plain` trains on batches
 that lie in memory before the clock starts: what PyTorch's own engine costs, and the scaling that no loader can beat.
 Rounds are interleaved; each figure is the median over them. The losses of the first steps say that both train on the
-same batches. With `--parts`, which `uvatrain partition DATA PARTS --parts N` wrote with a part for each core, `parts` has each of N
-ranks train on a part of its own; its speed is beside that of one rank on the whole dataset.
+same batches. `--parts` and `--ranges` are folders that `uvatrain partition DATA FOLDER --parts N` wrote, the second with `--layout
+ranges`, with a part for each of N cores. Then N ranks also train on a part each, and on ranges of rows which they exchange. Their
+speed is beside that of one rank on the whole dataset, and the time of calls of the exchange beside the steps.
 
 Needs a Python with torch and the module uvatrain (scripts/check/python.sh says how), and a machine with nothing else to do.
 """
@@ -42,7 +43,7 @@ class KeptBlock:
         self.num_dst, self.indptr, self.edge_index = block.num_dst, block.indptr.clone(), block.edge_index
 
 
-KINDS = ["plain", "uvatrain", "parts"]
+KINDS = ["plain", "uvatrain", "parts", "ranges"]
 
 
 def rank(data: Path, kind: str, batches: int, out: Path) -> None:
@@ -61,7 +62,7 @@ def rank(data: Path, kind: str, batches: int, out: Path) -> None:
     dist.init_process_group("gloo")
     ranks = dist.get_world_size()
     torch.manual_seed(0)
-    part = "rank" if kind == "parts" else None
+    part = "rank" if kind in ("parts", "ranges") else None
     loader = uvatrain.Loader(data, fanouts=FANOUTS, batch_size=BATCH_SIZE, samplers=1, gather_threads=1, part=part)
     dataset = loader.dataset
     model = Sage(dataset.feature_dim, HIDDEN, dataset.num_classes, len(FANOUTS))
@@ -101,6 +102,10 @@ def rank(data: Path, kind: str, batches: int, out: Path) -> None:
     seconds = time.perf_counter() - since
     if own == 0:
         record = {"seconds": seconds, "waited_s": waited, "steps": steps, "first_losses": losses[:WARM_UP]}
+        if kind == "ranges":
+            # Passing rows on, without waiting for the other ranks; of all batches so far, the warm-up's included.
+            exchange = loader.stats()["exchange"]
+            record["exchange_s"] = (exchange["waited_s"] - exchange["met_s"]) * steps / (steps + WARM_UP)
         out.write_text(json.dumps(record))
     loader.close()
     dist.destroy_process_group()
@@ -137,20 +142,21 @@ def main() -> None:
     arguments.add_argument("--batches", type=int, default=48)
     arguments.add_argument("--out", type=Path)
     arguments.add_argument("--parts", type=Path, help="the dataset in as many parts as there are cores")
+    arguments.add_argument("--ranges", type=Path, help="the same in ranges")
     arguments.add_argument("--rank", choices=KINDS, help=argparse.SUPPRESS)
     chosen = arguments.parse_args()
     if chosen.rank:
         return rank(chosen.data, chosen.rank, chosen.batches, chosen.out)
 
     cores = len(os.sched_getaffinity(0))
+    folders = {kind: path for kind, path in (("parts", chosen.parts), ("ranges", chosen.ranges)) if path}
     rounds: dict[str, list[dict]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for number in range(chosen.rounds):
             cells = [(kind, ranks) for kind in ("plain", "uvatrain") for ranks in range(1, cores + 1)]
-            cells += [("parts", cores)] if chosen.parts else []
+            cells += [(kind, cores) for kind in folders]
             for kind, ranks in cells if number % 2 == 0 else reversed(cells):
-                data = chosen.parts if kind == "parts" else chosen.data
-                record = run(data, kind, ranks, chosen.batches, Path(folder))
+                record = run(folders.get(kind, chosen.data), kind, ranks, chosen.batches, Path(folder))
                 rounds.setdefault(f"{kind} {ranks}", []).append(record)
                 print(f"round {number}, {kind}, {ranks} ranks: {record['seconds']:.2f} s", file=sys.stderr)
     for ranks in range(1, cores + 1):
@@ -176,8 +182,11 @@ def main() -> None:
             for ranks in range(1, cores + 1)
         },
     }
-    if chosen.parts:
-        result["scaling"]["parts"] = {cores: round(median("uvatrain", 1) / median("parts", cores), 3)}
+    for kind in folders:
+        result["scaling"][kind] = {cores: round(median("uvatrain", 1) / median(kind, cores), 3)}
+    if chosen.ranges:
+        share = median("ranges", cores, "exchange_s") / median("ranges", cores)
+        result["exchange_share"] = round(share, 4)
     text = json.dumps(result, indent=1)
     if chosen.out:
         chosen.out.write_text(text + "\n")

@@ -10,10 +10,11 @@ others. Printed for each share:
 
   remote       of the rows of the batches those that came from another rank
   least        the same if the cache held the rows of others that these very batches read most: none can have fewer
-  rows/s       rows of others a second, of the time in calls of the exchange
+  rows/s       rows of others a second, of the time in the calls that pass ids and rows on
   of gloo      these bytes a second over those of `all_to_all_single` with as many bytes a call, in the same run
+  met          share of the pass in which a rank waited until the others had come to the same batch
 
-Time in calls counts waiting for the other rank, too. PYTHON has this checkout's module (scripts/check/python.sh says how).
+A rank that gathers the rows that others asked for lets them wait in those calls, too. PYTHON has this checkout's module (scripts/check/python.sh says how).
 Nothing else should be running.
 """
 import argparse
@@ -56,11 +57,12 @@ def rank_main(data, out):
         for _ in range(ROUNDS):
             reads, rows = collections.Counter(), 0
             with uvatrain.Loader(data, **options, remote_cache=cache) as loader:
+                began = time.perf_counter()
                 for batch in loader:
                     rows += len(batch.input_nodes)
                     others = batch.input_nodes[(batch.input_nodes < own[0]) | (batch.input_nodes >= own[1])]
                     reads.update(others.tolist())
-                counts = loader.stats()["exchange"]
+                counts = loader.stats()["exchange"] | {"seconds": time.perf_counter() - began}
                 dim = loader.dataset.feature_dim
             passes.append(counts)
         room = int(table * share) // (dim * 4)
@@ -78,14 +80,15 @@ def rank_main(data, out):
             start = time.perf_counter()
             dist.all_to_all_single(got, given)
             times.append(time.perf_counter() - start)
-        waited = statistics.median(one["waited_s"] for one in passes)
+        passed = statistics.median(one["waited_s"] - one["met_s"] for one in passes)
         gloo = each * (dist.get_world_size() - 1) / statistics.median(times)
         total = sum(counts[name] for name in ("own_rows", "cached_rows", "remote_rows"))
         found.append({
             "cache_share": share, "remote": counts["remote_rows"] / total,
             "least": (sum(reads.values()) - spared) / max(rows, 1),
-            "remote_rows_per_second": counts["remote_rows"] / waited,
-            "bytes_per_second": counts["received_bytes"] / waited, "gloo_bytes_per_second": gloo,
+            "remote_rows_per_second": counts["remote_rows"] / passed,
+            "bytes_per_second": counts["received_bytes"] / passed, "gloo_bytes_per_second": gloo,
+            "met_share": statistics.median(one["met_s"] / one["seconds"] for one in passes),
         })
     Path(out, f"rank{dist.get_rank()}.json").write_text(json.dumps(found))
     dist.barrier()
@@ -119,11 +122,11 @@ def main():
         subprocess.run(command, check=True, env=dict(os.environ, GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1"))
         each = [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(chosen.ranks)]
     rows = [{name: statistics.mean(rank[name] for rank in ranks) for name in ranks[0]} for ranks in zip(*each)]
-    print(f"{'cache':>6} {'remote':>8} {'least':>8} {'rows/s':>12} {'of gloo':>8}")
+    print(f"{'cache':>6} {'remote':>8} {'least':>8} {'rows/s':>12} {'of gloo':>8} {'met':>6}")
     for row in rows:
         row["of_gloo"] = row["bytes_per_second"] / row["gloo_bytes_per_second"]
         print(f"{row['cache_share']:>6.0%} {row['remote']:>8.1%} {row['least']:>8.1%} {row['remote_rows_per_second']:>12,.0f} "
-              f"{row['of_gloo']:>8.2f}")
+              f"{row['of_gloo']:>8.2f} {row['met_share']:>6.1%}")
     if chosen.out:
         found = {"machine": machine(), "ranks": chosen.ranks, "nodes": chosen.nodes, "dim": chosen.dim, "rows": rows}
         chosen.out.write_text(json.dumps(found, indent=1) + "\n")

@@ -38,6 +38,9 @@ fn samplers_that_go_on_to_train_make_the_epoch_shorter() {
         assert!(of(&switched, "standby_batches") > 50.0, "{switched}");
         assert!(of(&switched, "epoch_ms") < 0.65 * of(&plain, "epoch_ms"), "{plain} {switched}");
     }
+    // Two of three sample, where they then train: the slower side alone would leave one to it.
+    let report = json("--times 10,1,10 --gpus 3 --switch");
+    assert_eq!((&report["samplers"], &report["samplers_by_slower_side"]), (&2.into(), &1.into()), "{report}");
 }
 
 #[test]
@@ -66,10 +69,17 @@ fn times_come_from_the_metrics_of_a_run_and_the_table_shows_every_division() {
     }
     let in_epoch = batches.of("batch").map(|batch| batch["batch"].as_u64().unwrap()).max().unwrap() + 1;
     assert_eq!(report["batches"].as_u64(), Some(in_epoch));
+    assert_eq!(report["timed_on"]["device"], "cpu", "{report}");
     let told = roles("--switch");
-    for part in
-        ["samplers", "trainers idle", "by standby", "one GPU", "chosen", "Simulated: no GPU was used."]
-    {
+    for part in [
+        "device cpu",
+        "samplers",
+        "trainers idle",
+        "by standby",
+        "one GPU",
+        "chosen",
+        "Simulated: no GPU was used.",
+    ] {
         assert!(told.stdout.contains(part), "{part} is missing\n{told}");
     }
     let single =

@@ -89,6 +89,20 @@ fn the_threads_that_auto_chooses_follow_from_what_it_timed_and_losses_are_those_
     }
     let expected = if best < 0.95 * usual_ms { best } else { usual_ms };
     assert!(near(cores["batch_ms"].as_f64().unwrap(), expected), "{cores}: best {best}");
+    // Where they divide the cores, each stage is kept on its own.
+    let kept_on = &cores["kept_on"];
+    assert_eq!(kept_on.is_null(), cores["shared"] == true, "{cores}");
+    if !kept_on.is_null() {
+        let list = |stage: &str| kept_on[stage].as_array().unwrap().iter().map(|core| core.as_u64().unwrap());
+        let mut all: Vec<u64> = STAGES.into_iter().flat_map(list).collect();
+        all.sort_unstable();
+        assert!(all.windows(2).all(|pair| pair[0] < pair[1]) && all.len() as u64 == available, "{kept_on}");
+        assert_eq!(
+            [list(STAGES[0]).count() as u64, list(STAGES[1]).count() as u64],
+            threads[..2],
+            "{kept_on}"
+        );
+    }
     // The chosen numbers are those of the run.
     assert_eq!(found["in_force"]["train_threads"], threads[2], "{found}");
     let [samplers, gather_threads, train_threads] = threads;
@@ -192,8 +206,6 @@ fn cores_that_cannot_be_are_refused_with_the_way_out() {
         ("--cores none", ["--cores", "'none'"]),
         ("--cores 0/0", ["--cores", "2 lists"]),
         ("--cores 0/1023/0", ["--cores 0/1023/0", "affinity mask has"]),
-        ("--cores 0/0/0 --in-process", ["--cores 0/0/0", "--in-process"]),
-        ("--cores 0/0/0 --prepare whole", ["--cores 0/0/0", "one list"]),
         ("--cores auto --in-process", ["--cores auto", "--in-process"]),
         ("--cores auto --prepare whole", ["--cores auto", "--prepare whole"]),
         ("--cores auto --seed-order proximity:2", ["--cores auto", "--seed-order"]),
@@ -203,4 +215,25 @@ fn cores_that_cannot_be_are_refused_with_the_way_out() {
     ] {
         train(temp.path(), "refused.jsonl", &format!("--epochs 1 {options}")).run().refuses(2, &parts);
     }
+    let [core, _] = two_cores();
+    let lists = format!("--cores {core}/{core}/{core}");
+    for (options, part) in [("--in-process", "--in-process"), ("--prepare whole", "workers")] {
+        let line = format!("--epochs 1 {lists} {options}");
+        train(temp.path(), "refused.jsonl", &line).run().refuses(2, &[&lists, part, "one list"]);
+    }
+}
+
+#[test]
+fn a_run_that_goes_on_keeps_the_threads_of_its_checkpoint_and_one_without_has_those_of_its_cores() {
+    let temp = directory();
+    small_graph(temp.path());
+    let [core, _] = two_cores();
+    let lists = format!("--cores {core}/{core}/{core} --checkpoint kept --resume");
+    let threads = |metrics: &str| start(temp.path(), metrics)["in_force"]["train_threads"].clone();
+    train(temp.path(), "first.jsonl", &format!("--epochs 1 {lists}")).run().succeeds();
+    assert_eq!(threads("first.jsonl"), 1);
+    train(temp.path(), "two.jsonl", "--epochs 1 --train-threads 2 --checkpoint two").run().succeeds();
+    let lists = lists.replace("kept", "two");
+    train(temp.path(), "second.jsonl", &format!("--epochs 2 {lists}")).run().succeeds();
+    assert_eq!(threads("second.jsonl"), 2);
 }

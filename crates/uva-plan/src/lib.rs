@@ -78,11 +78,11 @@ pub use policy::{
 pub use profile::{Profile, SweepPoint};
 pub use rank::{Sizes, rank_lists, rank_rows};
 pub use roles::{
-    RoleCounts, RoleTimes, RolesEpoch, RolesOutcome, Taking, in_turns_ms, samplers_by_ratio, samplers_of,
-    standby_pays,
+    RoleCounts, RoleTimes, RolesEpoch, RolesOutcome, Taking, in_turns_ms, samplers_by, samplers_by_ratio,
+    slower_side_ms, standby_pays,
 };
 pub use simulation::Simulation;
 pub use sums::SumCounts;
 pub use sums_by_node::{DividedCounts, MissedLists, OwnRows, SumCosts};
 pub use timing::{Timed, TimedBy, TimedCaches, TimedFit};
-pub use workload::Workload;
+pub use workload::{EpochSize, Workload};

@@ -75,8 +75,8 @@ const CURVE_POINTS: u64 = 40;
 
 /// Counts, ranks, times and allocates. Without `timed` both caches are valued by the bytes they keep off the link.
 ///
-/// With the default policy it costs the sampling of two epochs and a sixteenth, plus the cost of `timed`. It needs
-/// about 24 bytes a node at a time, and 8 a node and thread while it samples. The plan contains the ids of cached lists
+/// With the default policy it costs the sampling of two epochs and a sixteenth (of short ones more, up to 200 batches), plus the
+/// cost of `timed`. It needs about 24 bytes a node at a time, and 8 a node and thread while it samples. The plan contains the ids of cached lists
 /// and rows. Under [`CachePolicy::Evicting`], which caches rows as they come, it contains only their number.
 ///
 /// # Errors

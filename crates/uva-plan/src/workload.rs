@@ -41,6 +41,15 @@ pub struct Workload<'g> {
     pub progress: Option<&'g (dyn Fn(Progress) + Sync)>,
 }
 
+/// How large an epoch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EpochSize {
+    /// Batches.
+    pub batches: u64,
+    /// Seeds of all its batches.
+    pub seeds: u64,
+}
+
 /// The first error of several threads.
 #[derive(Default)]
 struct Failure(Mutex<Option<SampleError>>);
@@ -115,6 +124,15 @@ impl<'g> Workload<'g> {
     /// [`CacheError::EmptyTrainSplit`] and [`CacheError::NoBatches`] where there is none.
     pub fn batches(&self) -> Result<usize, CacheError> {
         Ok(self.order()?.batches())
+    }
+
+    /// How large an epoch is.
+    ///
+    /// # Errors
+    /// As [`batches`](Self::batches).
+    pub fn epoch(&self) -> Result<EpochSize, CacheError> {
+        let order = self.order()?;
+        Ok(EpochSize { batches: order.batches() as u64, seeds: order.seeds() as u64 })
     }
 
     /// The probability that a training node is a seed of a batch.

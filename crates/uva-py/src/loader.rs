@@ -435,7 +435,8 @@ impl Source {
             ] {
                 exchange.set_item(name, count)?;
             }
-            exchange.set_item("waited_s", counts.waited.as_secs_f64())?;
+            exchange.set_item("waited_s", counts.waited().as_secs_f64())?;
+            exchange.set_item("met_s", counts.met.as_secs_f64())?;
             told.set_item("exchange", exchange)?;
             if let Some(counts) = ranks.list_counts() {
                 let lists = PyDict::new(py);

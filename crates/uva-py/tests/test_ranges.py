@@ -98,6 +98,7 @@ def test_batches_of_ranks_with_a_part_each_are_those_of_the_whole_dataset(
     # Ranks may be at different calls when they tell, so that what one got others have not counted as given yet.
     for counts in exchanged:
         assert all(counts[name] > 0 for name in ("own_rows", "remote_rows", "given_rows", "sent_bytes", "received_bytes"))
+        assert 0 < counts["met_s"] < counts["waited_s"]
     for counts in lists:
         names = ("own_lists", "remote_lists", "given_lists", "sent_bytes", "received_bytes")
         assert counts is None if not is_divided else all(counts[name] > 0 for name in names)

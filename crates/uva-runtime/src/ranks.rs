@@ -117,7 +117,7 @@ impl Ranks {
     pub fn bottleneck(&self, roles: &Roles) -> &'static str {
         let busiest = roles.bottleneck();
         let (waited, working_s) = match busiest {
-            "producer" => (self.counts().waited, roles.producer.working_s),
+            "producer" => (self.counts().waited(), roles.producer.working_s),
             "sampler" => (lock(&self.list_counts).waited, roles.sampler.working_s),
             _ => return busiest,
         };

@@ -1,8 +1,15 @@
-//! The threads of a run's stages as a trial has found them.
+//! The threads and cores of a run's stages, as a trial has found them or as they were given.
 
 use serde::Serialize;
+use uva_options::OptionError;
 use uva_plan::{CoreDivision, OfStages, StageLine, TimedThreads};
+use uva_runtime::RuntimeError;
+use uva_runtime::backend::Backend;
 use uva_runtime::cores::Cores;
+use uva_runtime::options::Prepare;
+
+use super::job::TrainingOptions;
+use super::trainer_program::Trainer;
 
 /// Threads of the stages, as a trial found them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -70,6 +77,33 @@ pub(super) fn cores_of_stages(
     }
     let [sampling, gathering, training] = sets;
     Some(OfStages { sampling, gathering, training })
+}
+
+/// Refuses cores for each stage where the stages are no processes of their own.
+///
+/// # Errors
+/// A run in this process, on a GPU, or with workers.
+pub(super) fn check_core_sets(
+    options: &TrainingOptions,
+    backend: &Backend,
+    prepare: Prepare,
+    trainer: &Trainer,
+) -> Result<(), RuntimeError> {
+    let Some(cores @ Cores::Divided(_)) = &options.cores else { return Ok(()) };
+    let refused = |reason: &str| {
+        let reason = format!("{reason}: give one list for all stages");
+        Err(OptionError::new("cores", cores, reason).into())
+    };
+    if trainer.is_here() {
+        return refused("with `in_process` all stages are in one process");
+    }
+    if backend.cuda().is_some() {
+        return refused("this run trains on a GPU, where stages may share a process");
+    }
+    if prepare == Prepare::Whole {
+        return refused("workers make whole batches, so sampling and gathering are one stage");
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ use std::slice;
 use uva_options::OptionError;
 use uva_plan::{OfStages, StageLine, TimedThreads, divide_cores};
 use uva_runtime::cache::CacheContents;
-use uva_runtime::cores::Cores;
 use uva_runtime::metrics::Observer;
 use uva_runtime::options::{MAX_SAMPLERS, Part, Prepare};
 use uva_runtime::plan::RunPlan;
@@ -86,26 +85,6 @@ impl TrainingRun {
         let chosen = ChosenCores { cores, division, kept_on, lines, timed };
         observer.note(&chosen.line());
         Ok(chosen)
-    }
-
-    /// Whether the stages of this run can be kept on the cores that were given for each of them.
-    ///
-    /// # Errors
-    /// A run in this process, or one of other stages than these three.
-    pub(super) fn check_core_sets(&self) -> Result<(), RuntimeError> {
-        let Some(cores @ Cores::Divided(_)) = &self.training.options.cores else { return Ok(()) };
-        let refused = |reason: &str| Err(OptionError::new("cores", cores, reason).into());
-        if self.training.trainer.is_here() {
-            return refused(
-                "cores of a stage are those of its processes: leave out `in_process`, or give one list for all stages",
-            );
-        }
-        if self.draft.plan.options.prepare == Prepare::Whole {
-            return refused(
-                "workers make whole batches, so sampling and gathering are one stage: give one list for all stages",
-            );
-        }
-        Ok(())
     }
 
     /// Whether the stages of this run can be timed, and by which program.

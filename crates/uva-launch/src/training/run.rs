@@ -15,7 +15,7 @@ use uva_plan::OfStages;
 
 use super::aggregate::AggregateVerdict;
 use super::arithmetic::arithmetic;
-use super::chosen_cores::ChosenCores;
+use super::chosen_cores::{ChosenCores, check_core_sets};
 use super::job::{EvaluateBy, Job, LossChoice, MetricChoice, TrainingOptions, to_value};
 use super::state::{self, TrainingOutcome};
 use super::task::task;
@@ -154,6 +154,7 @@ impl TrainingRun {
         // Estimated once.
         loader.shapes = plan.options.shapes.clone();
         let decision = backend::decide(backend, trainer.is_here(), || trainer.probe())?;
+        check_core_sets(&options, &decision.backend, plan.options.prepare, &trainer)?;
         preflight::check(&dataset, &options, plan.largest_batch(&dataset), &decision.backend)?;
         // Only now is it known which role widens: the model takes what the producer does not widen.
         loader.feature_type = asked.for_models(dataset.features().element, decision.backend.cuda().is_some());
@@ -182,9 +183,7 @@ impl TrainingRun {
         let draft = Draft::new(dataset, plan, &decision.backend, caches)?;
         let draft = draft.place_is_open(on_gpu && asked_gather == GatherChoice::Auto);
         let training = Training { options, decision, aggregate, trainer, cores: None, checkpoint, notes };
-        let run = Self { draft, training };
-        run.check_core_sets()?;
-        Ok(run)
+        Ok(Self { draft, training })
     }
 
     /// The same, where the threads of this run were chosen by a trial, which the metrics' first line then shows.
@@ -478,14 +477,22 @@ pub fn likely_environment(options: &TrainingOptions) -> Vec<(String, String)> {
     if options.resume && options.threads.is_none() {
         return Vec::new();
     }
-    let threads = options.threads.unwrap_or_else(|| machine::share_of_cores(2));
+    let threads = options.threads.unwrap_or_else(|| usual_threads(options));
     arithmetic(Some(threads), KEPT_ALLOCATION, KEPT_MEMORY)
 }
 
+/// Training threads where nothing else is known: one for each core of the stage, or for half the cores.
+fn usual_threads(options: &TrainingOptions) -> usize {
+    match &options.cores {
+        Some(Cores::Divided(sets)) => sets.training.len(),
+        _ => machine::share_of_cores(2),
+    }
+}
+
 /// Settles the number of training threads: the requested one, else `before`, the number of the run being resumed, else
-/// half the cores. Returns a note where the number may surprise.
+/// the usual one. Returns a note where the number may surprise.
 fn settle_threads(options: &mut TrainingOptions, before: Option<usize>) -> Option<String> {
-    let (asked, usual) = (options.threads, machine::share_of_cores(2));
+    let (asked, usual) = (options.threads, usual_threads(options));
     options.threads = asked.or(before).or(Some(usual));
     match (asked, before) {
         (Some(asked), Some(before)) if asked != before => Some(format!(

@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 use uva_rows::cache::eviction::Eviction;
 
 use super::hotness_policy::HotnessPolicy;
-use crate::CacheError;
+use crate::{CacheError, EpochSize};
 
 /// `--cache-policy`: what is cached. Policies are equal if their names are; files store the name.
 #[derive(Clone, Copy)]
@@ -51,10 +51,10 @@ impl CachePolicy {
         self.hotness_policy().map_or(0, |policy| policy.counted_epochs().end)
     }
 
-    /// How many epochs it samples in all, where an epoch has so many batches.
+    /// How many epochs of this size it samples in all.
     #[must_use]
-    pub fn sampled_epochs(self, batches: u64) -> u64 {
-        let further = self.hotness_policy().map_or(0, |policy| policy.further_epochs(batches));
+    pub fn sampled_epochs(self, epoch: &EpochSize) -> u64 {
+        let further = self.hotness_policy().map_or(0, |policy| policy.further_epochs(epoch));
         u64::from(self.counted_epochs()) + u64::from(further)
     }
 

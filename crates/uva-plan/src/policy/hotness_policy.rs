@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::{CacheError, Hotness, Workload, hotness};
+use crate::{CacheError, EpochSize, Hotness, Workload, hotness};
 
 /// A way to predict how often each row and each list will be read.
 pub trait HotnessPolicy: Sync {
@@ -17,8 +17,8 @@ pub trait HotnessPolicy: Sync {
         0..0
     }
 
-    /// How many epochs it samples and counts beyond these, where an epoch has so many batches. No run has them.
-    fn further_epochs(&self, _batches: u64) -> u32 {
+    /// How many epochs of this size it samples and counts beyond these. No run has them.
+    fn further_epochs(&self, _epoch: &EpochSize) -> u32 {
         0
     }
 

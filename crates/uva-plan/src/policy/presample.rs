@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::cache_policy::{CachePolicy, Ranking};
 use super::hotness_policy::{HotnessPolicy, count};
-use crate::{CacheError, Hotness, Workload};
+use crate::{CacheError, EpochSize, Hotness, Workload};
 
 /// The batches that the usual policy counts at least. Where epochs are short, two of them say too little.
 ///
@@ -21,6 +21,10 @@ use crate::{CacheError, Hotness, Workload};
 /// | amazon_computers, 1 | 23.03 | 28.73 | 28.77 | 28.79 | 28.79 | 29.12 |
 /// | cora, 1 | 23.01 | 23.58 | 23.58 | 23.58 | 23.58 | 23.59 |
 const LEAST_BATCHES: u64 = 200;
+
+/// Seeds of the batches after which no further epoch is counted: so many that larger batches take no longer than 200 of a
+/// thousand.
+const MOST_SEEDS: u64 = 200_000;
 
 /// The first of the epochs that are sampled only to be counted. A run has fewer epochs, so that its hit rates are of batches
 /// that were not counted.
@@ -40,14 +44,15 @@ impl CachePolicy {
 pub struct Presample {
     /// Epochs of the run to sample: 1 or 2 suffice, where they have batches enough.
     pub epochs: u32,
-    /// Batches to count at least. Where those epochs have fewer, it samples further epochs, which no run has.
+    /// Batches to count at least. Where those epochs have fewer, it samples further epochs, which no run has: until there are
+    /// as many, or 200,000 seeds in them.
     pub least_batches: u64,
 }
 
 impl HotnessPolicy for Presample {
     fn hotness(&self, workload: &Workload<'_>) -> Result<Hotness, CacheError> {
         let of_run = count(CachePolicy::PRESAMPLE.name(), workload, self.counted_epochs())?;
-        match self.further_epochs(of_run.batches / u64::from(self.epochs)) {
+        match self.further_epochs(&workload.epoch()?) {
             0 => Ok(of_run),
             further => {
                 Ok(of_run.and(&count(CachePolicy::PRESAMPLE.name(), workload, BEYOND..BEYOND + further)?))
@@ -59,8 +64,9 @@ impl HotnessPolicy for Presample {
         0..self.epochs
     }
 
-    fn further_epochs(&self, batches: u64) -> u32 {
-        let missing = self.least_batches.saturating_sub(batches * u64::from(self.epochs));
-        u32::try_from(missing.div_ceil(batches.max(1))).map_or(BEYOND, |further| further.min(BEYOND))
+    fn further_epochs(&self, epoch: &EpochSize) -> u32 {
+        let missing = |least: u64, each: u64| least.div_ceil(each.max(1)).saturating_sub(self.epochs.into());
+        let epochs = missing(self.least_batches, epoch.batches).min(missing(MOST_SEEDS, epoch.seeds));
+        u32::try_from(epochs).map_or(BEYOND, |epochs| epochs.min(BEYOND))
     }
 }

@@ -1,8 +1,8 @@
 //! What the policies are worth: judged by epochs that are really sampled.
 
 use uva_plan::{
-    Analytic, CacheError, CachePolicy, ComparedPolicy, Degree, HotnessPolicy, Optimal, PolicyHits, Presample,
-    Random, Workload, compare_policies, count, hit_rate, rank_rows,
+    Analytic, CacheError, CachePolicy, ComparedPolicy, Degree, EpochSize, HotnessPolicy, Optimal, PolicyHits,
+    Presample, Random, Workload, compare_policies, count, hit_rate, rank_rows,
 };
 
 use uva_options::Named;
@@ -48,7 +48,7 @@ fn presampling_of_short_epochs_goes_on_with_epochs_that_no_run_has() {
     let presample = Presample { epochs: 2, least_batches: 17 };
     let hotness = presample.hotness(&workload).unwrap();
     // Two epochs of four batches, and three further ones: nine batches are missing.
-    assert_eq!((hotness.batches, presample.further_epochs(4)), (20, 3));
+    assert_eq!((hotness.batches, presample.further_epochs(&workload.epoch().unwrap())), (20, 3));
     let counted = count(&workload, 0..2).unwrap();
     let further = count(&workload, 1 << 29..(1 << 29) + 3).unwrap();
     for node in 0..2000 {
@@ -56,6 +56,9 @@ fn presampling_of_short_epochs_goes_on_with_epochs_that_no_run_has() {
         let lists = counted.list_reads[node] + further.list_reads[node];
         assert_eq!((hotness.feature_reads[node], hotness.list_reads[node]), (rows, lists), "node {node}");
     }
+    // Of large batches fewer say as much: two epochs and two further ones have 200,000 seeds.
+    let large = EpochSize { batches: 1, seeds: 50_000 };
+    assert_eq!(Presample { epochs: 2, least_batches: 200 }.further_epochs(&large), 2);
     // The run's epochs but for the first two are judged as before.
     assert_eq!((presample.counted_epochs(), presample.unseen_epoch()), (0..2, 2));
 }

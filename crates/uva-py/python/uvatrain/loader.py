@@ -314,7 +314,8 @@ class Batches(Generic[_Item]):
         the busiest role's work is to wait for other ranks.
 
         "exchange", with parts in ranges, has rows by where they came from ("own_rows", "cached_rows", "remote_rows"), rows given
-        to other ranks, bytes sent and received, and the seconds in calls of the exchange ("waited_s").
+        to other ranks, bytes sent and received, and the seconds in calls of the exchange ("waited_s"): those until all ranks had
+        come to the same batch ("met_s"), and those in which ids and rows were passed on.
 
         "lists", with `graph="divided"`, has the lists that the rank drew from for itself ("own_lists"), those that others drew
         from for it ("remote_lists") and it for others ("given_lists"), bytes sent and received, and seconds as above.
@@ -396,15 +397,15 @@ class Loader(Batches[_Item]):
         same seed and options of sampling.
     exchange_timeout: seconds after which a rank that gives no rows or picks is given up, with parts in ranges.
     remote_cache: bytes, or a size such as "1GiB", for copies of the rows of other ranks that are read most, with parts in
-        ranges. They are found by sampling one epoch beforehand. Give the same on every rank.
+        ranges. They are found by sampling beforehand: two epochs, and 200 batches at least, or with a divided graph one epoch.
+        Give the same on every rank.
     host_cache: memory in front of a feature table that is read from disk (`features="disk"`): bytes, a size such as "8GiB", or
-        "auto" for a quarter of what is available. Half is for the rows that are read most, which are found by sampling two
-        training epochs beforehand, and half for rows as batches need them (docs/disk.md). Unused where rows are read from
-        memory. None: rows are read anew for each batch.
+        "auto" for a quarter of what is available. Half is for the rows that are read most, which are found by sampling
+        beforehand (docs/caches.md), and half for rows as batches need them (docs/disk.md). Unused where rows are read from memory. None: rows are read anew for each batch.
     gpu_cache: memory of the GPU for rows that are read most, and for a map of 4 bytes a node: bytes, or a size such as "4GiB".
         They are chosen before the first batch (docs/caches.md). Unused where batches are in host memory. None: all rows come from
         host memory.
-    cache_policy: how the rows of gpu_cache are chosen: "presample" (None) samples two training epochs beforehand; "degree",
+    cache_policy: how the rows of gpu_cache are chosen: "presample" (None) samples two training epochs and 200 batches at least; "degree",
         "random", "optimal" and others rank them otherwise, and "fifo", "sieve" and others take in rows as batches come.
     gpu_cache_share: the GPUs of this machine's ranks hold the rows of gpu_cache between them, and read each other's over NVLink or
         PCIe. So n GPUs hold n times as many rows. torch.distributed has to be initialised, and all ranks make the

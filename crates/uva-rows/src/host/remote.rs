@@ -59,8 +59,18 @@ pub struct RemoteCounts {
     pub sent_bytes: u64,
     /// Bytes from other ranks.
     pub received_bytes: u64,
-    /// Time in calls of the exchange: waiting for other ranks, and passing bytes on.
-    pub waited: Duration,
+    /// Time in the first call of a fill, until all ranks had begun theirs.
+    pub met: Duration,
+    /// Time in the other calls of the exchange, which pass ids and rows on.
+    pub passed: Duration,
+}
+
+impl RemoteCounts {
+    /// Time in calls of the exchange.
+    #[must_use]
+    pub fn waited(&self) -> Duration {
+        self.met + self.passed
+    }
 }
 
 /// Memory for a fill, kept for the next.
@@ -213,7 +223,7 @@ impl<'t> Remote<'t> {
         let Fill { wanted: wanted_ids, asked, given, received, .. } = fill;
         let (rank, row_bytes) = (exchange.rank(), own.row_bytes());
         let each: Vec<u64> = wanted.iter().map(|&rows| rows as u64).collect();
-        let asked_rows = timed(&mut counts.waited, || exchange.counts(&each))?;
+        let asked_rows = timed(&mut counts.met, || exchange.counts(&each))?;
         let asked_rows = in_memory(&asked_rows, row_bytes.max(size_of::<i64>()))
             .ok_or(GatherError::AskedTooMuch { rank, row_bytes })?;
 
@@ -221,7 +231,7 @@ impl<'t> Remote<'t> {
         asked.clear();
         asked.resize(all, 0);
         let (sends, receives) = (times(wanted, size_of::<i64>()), times(&asked_rows, size_of::<i64>()));
-        timed(&mut counts.waited, || {
+        timed(&mut counts.passed, || {
             let splits = Splits { send: &sends, recv: &receives };
             exchange.all_to_all(bytemuck::cast_slice(wanted_ids), bytemuck::cast_slice_mut(asked), splits)
         })?;
@@ -239,7 +249,7 @@ impl<'t> Remote<'t> {
         own.fill(asked, HostPlace { out: &mut *given, threads })?;
         let received = first_bytes(received, wanted_ids.len() * row_bytes);
         let (sends, receives) = (times(&asked_rows, row_bytes), times(wanted, row_bytes));
-        timed(&mut counts.waited, || {
+        timed(&mut counts.passed, || {
             exchange.all_to_all(given, received, Splits { send: &sends, recv: &receives })
         })?;
 
@@ -268,12 +278,12 @@ impl<'t> Remote<'t> {
 
 /// Adds the time that a call takes.
 fn timed<T>(
-    waited: &mut Duration,
+    spent: &mut Duration,
     call: impl FnOnce() -> Result<T, ExchangeError>,
 ) -> Result<T, ExchangeError> {
     let start = Instant::now();
     let result = call();
-    *waited += start.elapsed();
+    *spent += start.elapsed();
     result
 }
 

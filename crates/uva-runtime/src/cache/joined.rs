@@ -329,8 +329,8 @@ fn all_meet(exchange: &mut dyn Exchange) -> Result<(), ExchangeError> {
     exchange.counts(&zeros).map(drop)
 }
 
-/// The result of comparing what the ranks have told each other. A rank that refuses it waits until the others have heard what it
-/// told: its error ends the group, and would otherwise take their own from them, which says more.
+/// The result of comparing what the ranks have told each other. A rank that refuses it waits for the next call of the others: they
+/// have then heard what it told. Its error ends the group, and would otherwise take their own from them, which says more.
 fn once_heard(exchange: &mut dyn Exchange, checked: Result<(), RuntimeError>) -> Result<(), RuntimeError> {
     checked.inspect_err(|_| {
         // The error at hand is the cause of any that this call has.

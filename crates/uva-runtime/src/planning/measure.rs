@@ -153,7 +153,7 @@ pub(super) fn plan_kinds<'d>(
     loader.check_dataset(dataset)?;
     let workload = workload(dataset, loader)?;
     let batches = workload.batches()?;
-    note(&match policy.sampled_epochs(batches as u64) {
+    note(&match policy.sampled_epochs(&workload.epoch()?) {
         0 => format!("finding out what to cache: {policy}, judged by an epoch of {batches} batches"),
         epochs => {
             format!("finding out what to cache: sampling {epochs} epochs of {batches} batches beforehand")

@@ -50,13 +50,12 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     }
     let given = given_threads(flags, &asked);
     let (dataset, mut loader) = opened(flags, of_hops)?;
-    let mut options = asked.clone();
+    let divided = matches!(asked.cores, Some(Cores::Divided(_)));
     if let Some(Cores::Divided(sets)) = &asked.cores {
-        // A thread a core, except that equal losses need the threads of the checkpoint.
+        // A thread a core. Those of training are settled with a checkpoint's.
         let of = |given: Option<usize>, cores: &[usize]| given.unwrap_or(cores.len());
         loader.samplers = of(given.sampling, &sets.sampling).min(MAX_SAMPLERS);
         loader.gather_threads = of(given.gathering, &sets.gathering);
-        options.threads = given.training.or((!asked.resume).then_some(sets.training.len()));
     }
     let trainer = match models {
         Some(models) if flags.loader.in_process => Trainer::Here(models.consume),
@@ -73,6 +72,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     if of_hops {
         backend.gather = flags.hops.options().place.gather();
     }
+    let mut options = asked.clone();
     if flags.dry_run {
         // Nothing is written: the folder of the checkpoints is neither made nor claimed.
         (options.checkpoint, options.resume) = (None, false);
@@ -130,8 +130,9 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     let besides = summary::Besides {
         metrics: flags.metrics.as_deref(),
         checkpoint: asked.checkpoint.as_deref(),
-        // What the trial has chosen is not to be doubted by the run's waits.
-        train_threads: train_threads.filter(|_| predicted.is_none()),
+        // What the trial has chosen is not to be doubted by the run's waits. Where each stage has cores of its own, more
+        // threads of one would share its cores.
+        train_threads: train_threads.filter(|_| predicted.is_none() && !divided),
         keep: Some(asked.keep),
         cores: share_of_cores(1),
     };

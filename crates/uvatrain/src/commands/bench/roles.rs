@@ -4,9 +4,11 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use serde::Serialize;
+use serde_json::Value;
 use uva_mem::files::open_regular;
 use uva_plan::{
-    RoleCounts, RoleTimes, RolesEpoch, RolesOutcome, Taking, in_turns_ms, samplers_by_ratio, samplers_of,
+    RoleCounts, RoleTimes, RolesEpoch, RolesOutcome, Taking, in_turns_ms, samplers_by, samplers_by_ratio,
+    slower_side_ms,
 };
 use uva_runtime::metrics::{BatchEvent, Event};
 
@@ -27,10 +29,14 @@ struct Report {
     one_gpu_ms: f64,
     /// Every division of the GPUs; none of a single one.
     divisions: Vec<Division>,
-    /// Samplers of the chosen division; 0 for a single GPU.
+    /// Samplers of the chosen division, by its epoch; 0 for a single GPU.
     samplers: usize,
-    /// The same by GNNLab's rule.
+    /// The same by the slower side of a division, and by GNNLab's rule.
+    samplers_by_slower_side: usize,
     samplers_by_ratio: usize,
+    /// What the stages were timed on, where the times come from a run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timed_on: Option<Value>,
 }
 
 #[derive(Serialize)]
@@ -43,7 +49,7 @@ struct Division {
 
 /// Simulates and prints.
 pub fn run(flags: &RolesBenchFlags) -> anyhow::Result<()> {
-    let (times, batches) = measured(flags)?;
+    let Measured { times, batches, timed_on } = measured(flags)?;
     let gpus = flags.gpus;
     let taking = if flags.when_free { Taking::WhenFree } else { Taking::InSteps };
     let division = |samplers: usize| {
@@ -51,22 +57,32 @@ pub fn run(flags: &RolesBenchFlags) -> anyhow::Result<()> {
         let epoch = RolesEpoch { counts, times, batches, queue: flags.queue, taking, switches: flags.switch };
         Division { counts, outcome: epoch.simulate() }
     };
+    let divisions: Vec<Division> = (1..gpus).map(division).collect();
     let report = Report {
         gpus,
         batches,
         times,
         one_gpu_ms: in_turns_ms(batches, &times),
-        divisions: (1..gpus).map(division).collect(),
-        samplers: samplers_of(gpus, &times),
+        samplers: samplers_by(gpus, |counts| divisions[counts.samplers - 1].outcome.epoch_ms),
+        divisions,
+        samplers_by_slower_side: samplers_by(gpus, |counts| slower_side_ms(counts, &times)),
         samplers_by_ratio: samplers_by_ratio(gpus, &times),
+        timed_on,
     };
     if flags.json { out::json(&report) } else { out::text(&text(&report, flags.switch)) }
 }
 
+/// What is simulated.
+struct Measured {
+    times: RoleTimes,
+    batches: usize,
+    timed_on: Option<Value>,
+}
+
 /// What the stages take, and the batches of an epoch: as given, or as a run's metrics have them.
-fn measured(flags: &RolesBenchFlags) -> anyhow::Result<(RoleTimes, usize)> {
-    let (given, in_epoch) = match (&flags.times, &flags.metrics) {
-        (Some(times), _) => (times.clone(), BATCHES),
+fn measured(flags: &RolesBenchFlags) -> anyhow::Result<Measured> {
+    let (given, in_epoch, timed_on) = match (&flags.times, &flags.metrics) {
+        (Some(times), _) => (times.clone(), BATCHES, None),
         (None, Some(path)) => of_metrics(path)?,
         (None, None) => return Err(exit::usage("give --times, or --metrics of a run").into()),
     };
@@ -83,19 +99,31 @@ fn measured(flags: &RolesBenchFlags) -> anyhow::Result<(RoleTimes, usize)> {
         }
     };
     let batches = flags.batches.unwrap_or(in_epoch);
-    Ok((RoleTimes { sampling_ms, gathering_ms, training_ms, standby_ms }, batches))
+    Ok(Measured {
+        times: RoleTimes { sampling_ms, gathering_ms, training_ms, standby_ms },
+        batches,
+        timed_on,
+    })
 }
 
-/// The median times of a run's training batches, in milliseconds, and its batches an epoch.
-fn of_metrics(path: &Path) -> anyhow::Result<(Vec<f64>, usize)> {
+/// The median times of a run's training batches, in milliseconds, its batches an epoch, and who did what.
+fn of_metrics(path: &Path) -> anyhow::Result<(Vec<f64>, usize, Option<Value>)> {
     let fault = |what: String| -> Problem { exit::usage(format!("--metrics {}: {what}", path.display())) };
     let file = open_regular(path).map_err(|error| fault(error.to_string()))?;
     let mut stages: [Vec<u64>; 3] = Default::default();
-    let mut in_epoch = 0;
+    let (mut in_epoch, mut timed_on) = (0, None);
     for line in BufReader::new(file).split(b'\n') {
         let line = line.map_err(|error| fault(error.to_string()))?;
-        // Lines of later versions, and one that is still being written, have no batch to count.
-        let Ok(Event::Batch(batch)) = serde_json::from_slice::<Event>(&line) else { continue };
+        let batch = match serde_json::from_slice::<Event>(&line) {
+            Ok(Event::Batch(batch)) => batch,
+            Ok(Event::Start(start)) => {
+                let named = ["device", "sampler", "gather"].map(|name| (name, start.in_force[name].clone()));
+                timed_on = Some(named.into_iter().filter(|(_, value)| !value.is_null()).collect());
+                continue;
+            }
+            // Lines of later versions, and one that is still being written, have no batch to count.
+            _ => continue,
+        };
         let BatchEvent { sample_us, gather_us, train_us, batch: number, .. } = batch;
         for (stage, us) in stages.iter_mut().zip([sample_us, gather_us, train_us]) {
             stage.push(us);
@@ -113,7 +141,7 @@ fn of_metrics(path: &Path) -> anyhow::Result<(Vec<f64>, usize)> {
         // A stage that took less than a microsecond took some time.
         (*of.select_nth_unstable(middle).1).max(1) as f64 / 1e3
     };
-    Ok((stages.map(median).to_vec(), in_epoch))
+    Ok((stages.map(median).to_vec(), in_epoch, timed_on))
 }
 
 fn text(report: &Report, switches: bool) -> String {
@@ -125,6 +153,11 @@ fn text(report: &Report, switches: bool) -> String {
     ]);
     if switches {
         facts.row(&["standby", &format!("{standby_ms:.2} ms a batch for a trainer on a sampler's GPU")]);
+    }
+    if let Some(Value::Object(timed_on)) = &report.timed_on {
+        let named =
+            timed_on.iter().map(|(name, value)| format!("{name} {}", value.as_str().unwrap_or_default()));
+        facts.row(&["timed on", &named.collect::<Vec<_>>().join(", ")]);
     }
     let seconds = |ms: f64| format::seconds(ms / 1e3);
     facts.row(&[
