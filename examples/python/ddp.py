@@ -1,6 +1,6 @@
 """Several processes, each with its own loader, trained together by PyTorch's DistributedDataParallel.
 
-    torchrun --nproc-per-node 2 ddp.py DATA [--epochs 5]
+    torchrun --nproc-per-node 2 ddp.py DATA [--epochs 5] [--seed 0]
     torchrun --nproc-per-node 2 ddp.py PARTS --parts
 
 Each rank gets every world_size-th batch of the epoch, and all get as many. What is in a batch depends on the seed, the
@@ -48,8 +48,8 @@ def device_of_rank() -> str:
     return device
 
 
-def fit(train: Batches, valid: Batches, epochs: int, device: str) -> None:
-    torch.manual_seed(0)
+def fit(train: Batches, valid: Batches, epochs: int, device: str, seed: int = 0) -> None:
+    torch.manual_seed(seed)
     dataset = train.dataset
     model = Sage(dataset.feature_dim, 64, dataset.num_classes, layers=2).to(device)
     together = torch.nn.parallel.DistributedDataParallel(model)
@@ -77,17 +77,20 @@ def main() -> None:
     parser.add_argument("data")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=256)
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--parts", action="store_true")
     args = parser.parse_args()
 
     device = device_of_rank()
     part = "rank" if args.parts else None
-    options: dict[str, Any] = dict(fanouts=[10, 5], batch_size=args.batch_size, device=device, part=part)
+    options: dict[str, Any] = dict(
+        fanouts=[10, 5], batch_size=args.batch_size, seed=args.seed, device=device, part=part
+    )
     with (
         uvatrain.Loader(args.data, **options) as train,
         uvatrain.Loader(args.data, split="valid", **options) as valid,
     ):
-        fit(train, valid, args.epochs, device)
+        fit(train, valid, args.epochs, device, args.seed)
     dist.destroy_process_group()
 
 
