@@ -8,10 +8,20 @@ use serde::{Deserialize, Serialize};
 /// The least saving at which another division than the usual one is chosen: below it the difference may be noise.
 const LEAST_SAVING: f64 = 0.05;
 
-/// With fewer cores than stages, all stages share all cores, and the usual threads stay. Threads of one operation wait for
-/// each other, so a model on both of two cores waits whenever another stage has one of them. On a power-law graph of a million
-/// nodes (fanouts 10,10, batches of 1000), two training threads took 23 ms a batch where the lines promised 16, and one
-/// took 20.
+/// The same where all stages share all cores, and the model may have all of them or the usual ones. Threads of one operation
+/// wait for each other, so whenever another stage has one of the cores, the whole model waits. That is predicted
+/// less well than a division: on two cores of an AMD EPYC, in ms a batch with one training thread and with two
+/// (scripts/measure/cores.py),
+///
+/// | graph | one: predicted, came | two: predicted, came | saving predicted |
+/// |---|---|---|---|
+/// | power law, 10,10, 1000 | 28.1, 22.6 | 26.5, 24.7 | 6 % |
+/// | products, 15,10,5, 256 | 92.2, 81.2 | 73.7, 73.3 | 20 % |
+/// | dense, 10,10, 1000 | 29.3, 27.2 | 23.0, 21.4 | 22 % |
+/// | citation, 10,10, 512 | 13.0, 10.4 | 8.1, 9.6 | 38 % |
+const LEAST_SAVING_SHARED: f64 = 0.1;
+
+/// With fewer cores than stages, all stages share all cores.
 const STAGES: usize = 3;
 
 /// Milliseconds that a batch took a stage on this many threads.
@@ -108,9 +118,12 @@ impl OfStages<StageLine> {
             return slowest;
         }
         // Each sampler works on a batch of its own, so what more of them do not divide does not grow with them.
-        let work = self.sampling.of_all(1)
-            + self.gathering.of_all(threads.gathering)
-            + self.training.of_all(threads.training);
+        let others = self.sampling.of_all(1) + self.gathering.of_all(threads.gathering);
+        if threads.training >= cores {
+            // Threads of one operation wait for each other: whatever core another stage has, the model waits.
+            return slowest.max(self.training.at(threads.training) + others);
+        }
+        let work = others + self.training.of_all(threads.training);
         slowest.max(work / cores.max(1) as f64)
     }
 }
@@ -130,8 +143,8 @@ pub struct CoreDivision {
     pub shared: bool,
 }
 
-/// Divides `cores` cores among the stages: each gets some of its own. With fewer than three cores all stages share them, with
-/// the `usual` threads. The threads that are `given` stay. Of equally good divisions the one with the fewest threads is chosen, and of those the
+/// Divides `cores` cores among the stages: each gets some of its own. With fewer than three cores all stages share them, and
+/// training gets a thread on each of them in place of its `usual` ones where that saves 10 %. The threads that are `given` stay. Of equally good divisions the one with the fewest threads is chosen, and of those the
 /// smallest (samplers, gather threads, training threads). The `usual` threads stay unless another division is predicted to
 /// save 5 %. There are `most_samplers` samplers at most.
 #[must_use]
@@ -149,7 +162,13 @@ pub fn divide_cores(
     };
     let usual_ms = lines.batch_ms(usual, cores, true);
     if cores < STAGES {
-        return CoreDivision { threads: usual, batch_ms: usual_ms, usual, usual_ms, shared: true };
+        let all = OfStages { training: given.training.unwrap_or(cores), ..usual };
+        let all_ms = lines.batch_ms(all, cores, true);
+        let (threads, batch_ms) = match all_ms < usual_ms * (1.0 - LEAST_SAVING_SHARED) {
+            true => (all, all_ms),
+            false => (usual, usual_ms),
+        };
+        return CoreDivision { threads, batch_ms, usual, usual_ms, shared: true };
     }
     let choices = |given: Option<usize>, most: usize| {
         given.map_or(1..=cores.clamp(1, most.max(1)), |threads| threads..=threads)
@@ -243,13 +262,29 @@ mod tests {
     }
 
     #[test]
-    fn two_cores_are_shared_with_the_usual_threads_and_their_time_counts_all_work() {
-        let division = divide_cores(2, &lines(5.0, (5.0, 0.0), (30.0, 2.0)), OPEN, ONE, MOST);
-        assert_eq!((division.threads, division.batch_ms, division.shared), (ONE, 32.0, true));
-        let given = OfStages { training: Some(2), ..OPEN };
-        let division = divide_cores(2, &lines(5.0, (5.0, 0.0), (30.0, 2.0)), given, ONE, MOST);
-        // (5 + 5 + 30 + 2 · 2) / 2, more than the slowest stage.
-        assert_eq!((counts(division.threads), division.batch_ms), ([1, 1, 2], 22.0));
+    fn two_cores_are_shared_and_the_model_has_both_where_little_else_is_to_do() {
+        // Training on both would wait for the other stages: 10 + 8 and 5 + 3 are 26, and one thread takes 28.
+        let busy = lines(5.0, (3.0, 0.0), (20.0, 8.0));
+        let division = divide_cores(2, &busy, OPEN, ONE, MOST);
+        assert_eq!((division.threads, division.batch_ms, division.shared), (ONE, 28.0, true));
+        // 17 + 1 + 2, in place of 32.
+        let idle = lines(1.0, (2.0, 0.0), (30.0, 2.0));
+        let division = divide_cores(2, &idle, OPEN, ONE, MOST);
+        assert_eq!((counts(division.threads), division.batch_ms, division.shared), ([1, 1, 2], 20.0, true));
+        assert_eq!((division.usual, division.usual_ms), (ONE, 32.0));
+        let given = OfStages { training: Some(1), ..OPEN };
+        assert_eq!(divide_cores(2, &idle, given, ONE, MOST).threads, ONE);
+        // One core has no division.
+        assert_eq!(divide_cores(1, &idle, OPEN, ONE, MOST).threads, ONE);
+    }
+
+    #[test]
+    fn stages_that_share_cores_take_at_least_all_their_work() {
+        // (20 + 20 + 20) / 4, more than the slowest stage with its two threads.
+        let shared = lines(20.0, (20.0, 0.0), (20.0, 0.0));
+        let threads = OfStages { sampling: 4, gathering: 4, training: 2 };
+        assert_eq!(shared.batch_ms(threads, 4, true), 15.0);
+        assert_eq!(shared.batch_ms(threads, 4, false), 10.0);
     }
 
     #[test]

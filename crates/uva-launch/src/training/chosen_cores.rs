@@ -38,8 +38,7 @@ impl ChosenCores {
             format!("--samplers {sampling} --gather-threads {gathering} --train-threads {training}")
         };
         let chosen = match threads == usual {
-            true if self.cores < 3 => "the usual ones: fewer than three cores are not divided".to_owned(),
-            true => "the usual ones, since no others are predicted to save 5 %".to_owned(),
+            true => "the usual ones, since no others are predicted to save enough".to_owned(),
             false => format!("{usual_ms:.2} ms with {}", options(usual)),
         };
         let how = if shared { "share" } else { "divide" };
