@@ -83,7 +83,9 @@ fn the_threads_that_auto_chooses_follow_from_what_it_timed_and_losses_are_those_
     assert!(near(cores["usual_ms"].as_f64().unwrap(), usual_ms), "{cores}");
     let shared = available < 3;
     let mut best = f64::INFINITY;
-    if shared {
+    let of_one = times(cores, [1, usual[1], 1]);
+    // Where all share two cores, the model has both only beside little other work.
+    if shared && of_one[0] + of_one[1] * usual[1] as f64 <= 0.2 * of_one[2] {
         best = batch_ms(cores, [usual[0], usual[1], available], shared);
     }
     for sampling in 1..=available {
