@@ -77,7 +77,7 @@ fn times_come_from_the_metrics_of_a_run_and_the_table_shows_every_division() {
         "trainers idle",
         "by standby",
         "one GPU",
-        "chosen",
+        "by the slower side",
         "Simulated: no GPU was used.",
     ] {
         assert!(told.stdout.contains(part), "{part} is missing\n{told}");

@@ -188,9 +188,12 @@ fn text(report: &Report, switches: bool) -> String {
         ]);
     }
     let (samplers, trainers) = (report.samplers, report.gpus - report.samplers);
+    let (slower_side, ratio) = (report.samplers_by_slower_side, report.samplers_by_ratio);
     facts.row(&[
         "chosen",
-        &format!("{samplers} to sample, {trainers} to train ({} by GNNLab's rule)", report.samplers_by_ratio),
+        &format!(
+            "{samplers} to sample, {trainers} to train ({slower_side} to sample by the slower side, {ratio} by GNNLab's rule)"
+        ),
     ]);
     format!("{}\n{}\nSimulated: no GPU was used.\n", rows.render(), facts.render())
 }
