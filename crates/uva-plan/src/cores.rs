@@ -109,6 +109,12 @@ impl<T> OfStages<T> {
 }
 
 impl OfStages<StageLine> {
+    /// Milliseconds a batch of one core's work beside training. Each sampler works on a batch of its own, so what more of them
+    /// do not divide does not grow with them.
+    fn beside_training(&self, gather_threads: usize) -> f64 {
+        self.sampling.of_all(1) + self.gathering.of_all(gather_threads)
+    }
+
     /// Milliseconds a batch with these threads, on `cores` cores that the stages share or divide between them.
     #[must_use]
     pub fn batch_ms(&self, threads: OfStages<usize>, cores: usize, shared: bool) -> f64 {
@@ -120,8 +126,7 @@ impl OfStages<StageLine> {
         if !shared {
             return slowest;
         }
-        // Each sampler works on a batch of its own, so what more of them do not divide does not grow with them.
-        let others = self.sampling.of_all(1) + self.gathering.of_all(threads.gathering);
+        let others = self.beside_training(threads.gathering);
         if threads.training >= cores {
             // Threads of one operation wait for each other: whatever core another stage has, the model waits.
             return slowest.max(self.training.at(threads.training) + others);
@@ -146,10 +151,12 @@ pub struct CoreDivision {
     pub shared: bool,
 }
 
-/// Divides `cores` cores among the stages: each gets some of its own. With fewer than three cores all stages share them, and
-/// training gets a thread on each of them in place of its `usual` ones where that saves 10 % and little else is to do. The threads that are `given` stay. Of equally good divisions the one with the fewest threads is chosen, and of those the
-/// smallest (samplers, gather threads, training threads). The `usual` threads stay unless another division is predicted to
-/// save 5 %. There are `most_samplers` samplers at most.
+/// Divides `cores` cores among the stages: each gets some of its own. The threads that are `given` stay. Of equally good divisions
+/// the one with the fewest threads is chosen, and of those the smallest (samplers, gather threads, training threads). The
+/// `usual` threads stay unless another division is predicted to save 5 %. There are `most_samplers` samplers at most.
+///
+/// With fewer than three cores all stages share them. Training gets a thread on each core where that saves 10 %, and the other
+/// stages have little to do.
 #[must_use]
 pub fn divide_cores(
     cores: usize,
@@ -167,7 +174,7 @@ pub fn divide_cores(
     if cores < STAGES {
         let all = OfStages { training: given.training.unwrap_or(cores), ..usual };
         let all_ms = lines.batch_ms(all, cores, true);
-        let others = lines.sampling.of_all(1) + lines.gathering.of_all(usual.gathering);
+        let others = lines.beside_training(usual.gathering);
         let pays =
             all_ms < usual_ms * (1.0 - LEAST_SAVING_SHARED) && others <= lines.training.at(1) * MOST_BESIDE;
         let (threads, batch_ms) = if pays { (all, all_ms) } else { (usual, usual_ms) };
