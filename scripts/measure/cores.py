@@ -5,13 +5,13 @@
                              [--out docs/results/cores.json]
 
 Each graph is trained with `--cores auto`, with the usual numbers of threads, and with every division of 1 to `--most`
-samplers, gather threads and training threads, in turn, as often as there are rounds; each round begins with another one. So does
-each list of `--kept`, whose stages are kept on cores of their own.
-It prints the medians of milliseconds a batch: as predicted, of the division that `auto` chose (the slowest, if it
-chose several), as usual, and of the best division; and how
-many times the best one's time `auto` and the usual numbers take. Runs with equal numbers of threads are one division, whoever
-chose them: their times count together. The trial is not counted: it is told apart, in seconds. The graphs are generated into a
-temporary folder, or once into `--data`. Needs nothing but Python.
+samplers, gather threads and training threads, in turn, as often as there are rounds; each round begins with another one. So
+does each list of `--kept`, whose stages are kept on cores of their own.
+
+It prints the medians of milliseconds a batch: as predicted, of the division that `auto` chose (the slowest, if it chose several),
+as usual, and of the best division. Behind them are the times of `auto` and of the usual numbers over the best one's. Runs with
+equal numbers of threads are one division, whoever chose them: their times count together. The trial is not counted: it is told
+apart, in seconds. The graphs are generated into a temporary folder, or once into `--data`. Needs nothing but Python.
 """
 import argparse
 import itertools
