@@ -80,6 +80,7 @@ mod run;
 mod run_faults;
 mod run_gpu;
 mod run_ranks;
+mod run_roles;
 #[cfg(feature = "train")]
 mod targets;
 #[cfg(feature = "train")]

@@ -4,38 +4,19 @@
 use std::path::Path;
 
 use crate::support::command::{self, recorded, run};
-use crate::support::runs::{Metrics, Process, Traces, role_of, samplers_of, small_graph, wait_until};
+use crate::support::ranks::{self, expected, nothing_is_left, process_of, traces};
+use crate::support::runs::{Metrics, Process, role_of, samplers_of, small_graph, wait_until};
 use crate::support::{self, Running, directory};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use uva_runtime::options::Part;
-use uva_runtime::{LoaderOptions, Runtime};
 
-/// Starts two ranks beside each other, each in a folder of its own, and ends with the code of one that failed.
-const TWO: &str = r#"
-for rank in 0 1; do
-    mkdir -p r$rank
-    (cd r$rank && RANK=$rank WORLD_SIZE=2 exec "$@") & all="$all $!"
-done
-code=0; for one in $all; do wait $one || code=$?; done; exit $code"#;
+/// Two ranks beside each other.
+const TWO: &str = ranks::OF_TWO;
 
 /// The same, with steps of its own for rank 1.
 fn two(steps_of_the_second: &str) -> String {
     let steps = format!(r#"test $rank = 0 || export {}="{steps_of_the_second}"; cd r$rank"#, command::STEPS);
     TWO.replace("cd r$rank", &steps)
-}
-
-/// Split, epoch, number and hash of every batch of a rank, as the roles make them as threads.
-fn expected(directory: &Path, epochs: u32, part: Part, drop_last: bool) -> Vec<(String, u64, u64, String)> {
-    let options = LoaderOptions { fanouts: vec![5, 4], batch_size: 100, part, ..LoaderOptions::default() };
-    let options = LoaderOptions { drop_last, ..options };
-    let builder = Runtime::builder(directory.join("graph")).options(options).epochs(epochs);
-    let mut runtime = builder.validate(true).test(true).build().unwrap();
-    let mut all = Vec::new();
-    while let Some(batch) = runtime.next_batch().unwrap() {
-        let (epoch, index) = (u64::from(batch.epoch()), u64::from(batch.index()));
-        all.push((batch.split().name().to_owned(), epoch, index, format!("{:016x}", batch.hash())));
-    }
-    all
 }
 
 /// A run whose two ranks take batches for ever, under way for some.
@@ -51,25 +32,6 @@ fn long_run(directory: &Path, shell: &str, steps: &str) -> (Running, Vec<Process
     let mut roles = samplers_of(&run, 2);
     roles.extend(["producer", "janitor"].map(|role| role_of(&run, role)));
     (run, roles)
-}
-
-fn process_of(directory: &Path, rank: u32) -> Pid {
-    let number = std::fs::read_to_string(directory.join(format!("r{rank}/pid"))).unwrap();
-    number.parse().ok().and_then(Pid::from_raw).unwrap()
-}
-
-fn traces(directory: &Path) -> Traces {
-    std::fs::create_dir_all(directory.join("tmp")).unwrap();
-    Traces::now(&directory.join("tmp"))
-}
-
-fn nothing_is_left(directory: &Path, launcher: u32, processes: &[Process], before: &Traces) {
-    for process in processes {
-        wait_until(&format!("the {} (process {}) ends", process.role, process.pid), || process.has_ended());
-    }
-    assert_eq!(before, &Traces::now(&directory.join("tmp")));
-    let sockets = std::fs::read_to_string("/proc/net/unix").unwrap();
-    assert!(!sockets.contains(&format!("@uvatrain-ranks-{launcher}-")), "{sockets}");
 }
 
 #[test]
@@ -94,7 +56,7 @@ fn each_rank_gets_the_batches_of_a_loader_of_that_rank_and_metrics_of_its_own() 
             let (told, of_train): (Vec<_>, Vec<_>) = (told.collect(), of_train.collect());
             assert_eq!(told, of_train);
             let end = metrics.of("end").next().expect("an end");
-            assert_eq!(end["batches"], told.len(), "{end}");
+            assert_eq!((&end["batches"], &end["epochs"]), (&told.len().into(), &2.into()), "{end}");
             assert_eq!(outcome.json()["ranks"][rank as usize]["batches"], told.len(), "{outcome}");
             trained.push(told.len());
             std::fs::remove_dir_all(folder).unwrap();

@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`launcher`] | the launcher, its helper processes, and a command that attaches to a run |
+//! | [`ranks`] | how many processes of a command divide its epochs, on which GPUs, and who samples for them |
 //! | [`run`] | a run whose consumer is a command of the user's |
 //! | [`training`] | a run whose consumer trains a built-in model |
 //! | [`mps`] | the daemon through which producer and consumer share a GPU |
@@ -16,5 +17,6 @@ mod checkpoint_files;
 pub mod launcher;
 pub mod mps;
 mod preparation;
+pub mod ranks;
 pub mod run;
 pub mod training;

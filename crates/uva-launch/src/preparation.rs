@@ -44,6 +44,8 @@ pub(crate) struct Draft {
     planned: Option<(CachePlan, Vec<String>)>,
     /// Whether the training rows of a hop set go to the GPU's memory if that has room for them.
     place_is_open: bool,
+    /// A GPU that samples for all ranks, where it is another than the one with the rows: cached lists are in its memory.
+    lists_on: Option<Backend>,
 }
 
 /// A run before its roles start, with nothing left open.
@@ -95,13 +97,18 @@ impl Draft {
             let option = if let CacheRequest::Planned(_) = asked { "plan" } else { "gpu_cache" };
             check_cached_sums(&plan, option)?;
         }
-        Ok(Self { dataset, plan, caches, planned, place_is_open: false })
+        Ok(Self { dataset, plan, caches, planned, place_is_open: false, lists_on: None })
     }
 
     /// The same with it left open, or not, whether the training rows of a hop set go to the GPU's memory.
     pub fn place_is_open(self, open: bool) -> Self {
         let place_is_open = open && self.dataset.hops().is_some();
         Self { place_is_open, ..self }
+    }
+
+    /// The same with lists cached on the GPU of this backend, where there is one: it samples for all ranks.
+    pub fn lists_on(self, samplers: Option<&Backend>) -> Self {
+        Self { lists_on: samplers.cloned(), ..self }
     }
 
     /// Settles the choices that the decision leaves to a measurement, before the GPU is divided. Measures where nothing
@@ -164,7 +171,7 @@ impl Draft {
         bytes_left: BytesLeft<'_>,
         observer: &mut dyn Observer,
     ) -> Result<Prepared, RuntimeError> {
-        let Self { dataset, plan, caches, planned, place_is_open } = self;
+        let Self { dataset, plan, caches, planned, place_is_open, lists_on } = self;
         let plan = match place_is_open {
             true => placed(&dataset, plan.on(backend), launcher.as_deref_mut(), &mut *bytes_left, observer)?,
             false => plan.on(backend),
@@ -223,7 +230,15 @@ impl Draft {
         let option = if rows_only { HOST_CACHE } else { GPU_CACHE };
         // The CPU reads the rows of a host cache, wherever slots are.
         let reader = if rows_only { &Backend::Cpu } else { &plan.backend };
-        let cache_plan = usable(cache_plan, &dataset, (reader, &plan.options), option, observer)?;
+        let mut cache_plan = usable(cache_plan, &dataset, (reader, &plan.options), option, observer)?;
+        if let Some(backend) = lists_on.filter(|_| wanted.caches.is_some()) {
+            let wanted = Search { caches: wanted.caches, ..Search::default() };
+            let of_lists = plan.clone().on(backend);
+            if let Some(lists) = search(&dataset, &of_lists, &wanted, launcher.as_deref_mut(), observer)?.plan
+            {
+                cache_plan.take_lists_of(lists);
+            }
+        }
         let contents = match launcher {
             Some(launcher) => launcher.fill_caches(&dataset, &cache_plan)?,
             None => CacheContents::of_plan(&dataset, &cache_plan)?,
@@ -358,9 +373,13 @@ fn usable(
 }
 
 impl Prepared {
-    /// The same for each of the ranks that divide its epochs. They share what the caches hold.
-    pub fn of_each_rank(&self) -> Vec<Self> {
-        let of_rank = |index| Self { plan: self.plan.of_rank(&self.dataset, index), ..self.clone() };
+    /// The same for each of the ranks that divide its epochs, which has its batches where `backend` says. They share what
+    /// the caches hold.
+    pub fn of_each_rank(&self, backend: &dyn Fn(usize) -> Backend) -> Vec<Self> {
+        let of_rank = |index| {
+            let plan = self.plan.of_rank(&self.dataset, index).on(backend(index as usize));
+            Self { plan, ..self.clone() }
+        };
         (0..self.plan.options.part.of).map(of_rank).collect()
     }
 

@@ -6,12 +6,13 @@
 use serde_json::{Value, json};
 use uva_graph::Dataset;
 
-use crate::launcher::{Consumer, Environments, Launch, Launcher, Outcome, UserCommand, without_mps};
+use crate::launcher::{Consumer, Environments, Launch, Launcher, Outcome, UserCommand};
 use crate::preparation::{Draft, Prepared};
-use uva_runtime::backend::{self, BackendOptions, Decision, Probe};
+use crate::ranks::{AskedRanks, GpuList, Ranks};
+use uva_runtime::backend::BackendOptions;
 use uva_runtime::consumer::steered;
 use uva_runtime::control::Tally;
-use uva_runtime::dry_run::DryRun;
+use uva_runtime::dry_run::{DryRun, PlacedRanks};
 use uva_runtime::metrics::{End, Event, Observer};
 use uva_runtime::options::Part;
 use uva_runtime::plan::RunPlan;
@@ -23,15 +24,12 @@ use uva_runtime::{AggregateTotals, Aggregation, DiskTotals, LoaderOptions, Runti
 #[derive(Debug)]
 pub struct CommandRun {
     draft: Draft,
-    decision: Decision,
     command: UserCommand,
-    /// How many processes of the command divide each epoch; `None`: one takes all batches.
-    ranks: Option<u32>,
+    ranks: Ranks,
 }
 
 impl CommandRun {
-    /// Checks and plans a run. Writes nothing. With `ranks`, so many processes of the command each take a part of every
-    /// epoch.
+    /// Checks and plans a run, and finds the places of its `ranks`. Writes nothing.
     ///
     /// # Errors
     /// [`RuntimeError::Usage`] and [`RuntimeError::Input`], naming the option or file. [`RuntimeError::Missing`] for a
@@ -42,34 +40,45 @@ impl CommandRun {
         backend: &BackendOptions,
         caches: Option<CacheRequest>,
         command: UserCommand,
-        ranks: Option<u32>,
+        ranks: &AskedRanks,
     ) -> Result<Self, RuntimeError> {
-        let loader = LoaderOptions { part: Part { index: 0, of: ranks.unwrap_or(1) }, ..loader.clone() };
-        let plan = RunPlan::new(&dataset, &loader, steered())?;
+        ranks.check(backend)?;
         let cached_on_gpu = caches.as_ref().is_some_and(|asked| !asked.is_before_disk());
-        let backend = &gather_from_disk(backend, &loader, &dataset, cached_on_gpu);
-        // The command trains, so it does not matter whether this build's libtorch can use the GPU.
-        let decision = backend::decide(backend, false, || Probe::in_child(&without_mps(), true))?;
-        if let (Some(ranks @ 2..), Some(cuda)) = (ranks, decision.backend.cuda()) {
+        let backend = &gather_from_disk(backend, loader, &dataset, cached_on_gpu);
+        let ranks = ranks.place_here(backend)?;
+        let loader = LoaderOptions {
+            part: Part { index: 0, of: ranks.count.unwrap_or(1) },
+            samplers: ranks.shared_samplers.unwrap_or(loader.samplers),
+            shared_samplers: ranks.shared_samplers.is_some(),
+            ..loader.clone()
+        };
+        let plan = RunPlan::new(&dataset, &loader, steered())?;
+        if let (Some(count @ 2..), Some(asked), []) = (ranks.count, &caches, &ranks.devices[..]) {
+            let option = if asked.is_before_disk() { "--host-cache" } else { "--gpu-cache" };
             return Err(RuntimeError::Usage(format!(
-                "--ranks {ranks} and GPU {}, which `device={}` takes: the launcher's ranks have batches in host memory; give \
-                 `device=cpu`, or load with uvatrain.Loader in each rank",
-                cuda.ordinal, backend.device
+                "{count} ranks and {option}: their batches are in host memory, and a cache there is of one rank; leave it out"
             )));
         }
-        let draft = Draft::new(dataset, plan, &decision.backend, caches)?;
-        Ok(Self { draft, decision, command, ranks })
+        let draft = Draft::new(dataset, plan, &ranks.decision.backend, caches)?;
+        let draft = draft.lists_on(ranks.sampler_backends.first());
+        Ok(Self { draft, command, ranks })
     }
 
     /// What the run would start and use.
     #[must_use]
     pub fn dry_run(&self) -> DryRun {
         // A refusal of stored choices shows when the run starts.
-        let settled = self.draft.settle_by_stored(self.decision.clone());
-        let backend = settled.map_or_else(|_| self.decision.backend.clone(), |settled| settled.backend);
+        let decision = &self.ranks.decision;
+        let settled = self.draft.settle_by_stored(decision.clone());
+        let backend = settled.map_or_else(|_| decision.backend.clone(), |settled| settled.backend);
         let dry = self.draft.dry_run(&backend, Placement::Processes, Vec::new());
-        match self.ranks {
-            Some(ranks) => dry.of_ranks(ranks as usize),
+        match self.ranks.count {
+            Some(count) => dry.of_ranks(&PlacedRanks {
+                count: count as usize,
+                share_samplers: self.ranks.shared_samplers.is_some(),
+                devices: &self.ranks.devices,
+                sampler_devices: &self.ranks.sampler_devices(),
+            }),
             None => dry,
         }
     }
@@ -85,9 +94,9 @@ impl CommandRun {
         events: bool,
         observer: &mut dyn Observer,
     ) -> Result<Vec<End>, RuntimeError> {
-        let Self { draft, decision, command, ranks } = self;
+        let Self { draft, command, ranks } = self;
         let mut launcher = Launcher::begin(draft.dataset.path(), None)?;
-        let decision = draft.settle(decision, Some(&mut launcher), observer)?;
+        let decision = draft.settle(ranks.decision.clone(), Some(&mut launcher), observer)?;
         let backend = launcher.divide(decision, observer)?;
         let no_trial = &mut |_: &_, _: &_, _: Option<&mut _>, _: &mut dyn Observer| Err(no_trial());
         let prepared = draft.prepare(backend, Some(&mut launcher), no_trial, observer)?;
@@ -97,24 +106,41 @@ impl CommandRun {
             let way = prepared.plan.sums_made().way();
             more.push(("aggregate", json!({ "way": way, "sums": sums.name(), "reason": "asked for" })));
         }
-        let of_each = prepared.of_each_rank();
+        let of_each = prepared.of_each_rank(&|rank| ranks.backend_of(rank, &prepared.plan.backend));
+        let sampler_devices = ranks.sampler_devices();
         for (rank, prepared) in of_each.iter().enumerate() {
             let mut more = more.clone();
-            more.extend(ranks.map(|ranks| ("rank", json!({ "index": rank, "of": ranks }))));
+            more.extend(ranks.count.map(|count| ("rank", json!({ "index": rank, "of": count }))));
+            more.extend(ranks.shared_samplers.map(|samplers| {
+                ("shared_samplers", json!({ "count": samplers, "devices": sampler_devices }))
+            }));
             prepared.log_start("processes");
             observer.event_of(rank, &prepared.start_event(options.clone(), "processes", &more))?;
         }
         observer.note(&prepared.opened());
         prepared.choices().iter().for_each(|line| observer.note(line));
         if let Some(cuda) = prepared.plan.backend.cuda() {
-            observer.note(&format!("batches on cuda:{}, {}", cuda.ordinal, cuda.partition));
+            let devices = match &ranks.devices[..] {
+                [] => format!("cuda:{}", cuda.ordinal),
+                devices => GpuList(devices.to_vec()).to_string(),
+            };
+            observer.note(&format!("batches on {devices}, {}", cuda.partition));
+        }
+        if let Some(samplers) = ranks.shared_samplers {
+            let place = match &sampler_devices[..] {
+                [] => "the CPU".to_owned(),
+                devices => GpuList(devices.to_vec()).to_string(),
+            };
+            let several = if samplers == 1 { "one sampler" } else { &format!("{samplers} samplers") };
+            observer.note(&format!("{several} on {place} for all ranks"));
         }
         let plans: Vec<RunPlan> = of_each.iter().map(|prepared| prepared.plan.clone()).collect();
         let launch = Launch {
             dataset: prepared.dataset.path(),
             plans: &plans,
             caches: &prepared.contents,
-            consumer: Consumer::Command { command, events, ranked: ranks.is_some() },
+            sampler_backends: &ranks.sampler_backends,
+            consumer: Consumer::Command { command, events, ranked: ranks.count.is_some() },
             environments: Environments::default(),
         };
         let outcomes = launcher.run_ranks(launch, observer)?;

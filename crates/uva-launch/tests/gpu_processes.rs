@@ -263,6 +263,7 @@ fn launch(dataset: &Path, what: &str) -> i32 {
         let launch = Launch {
             dataset,
             plans: std::slice::from_ref(&plan),
+            sampler_backends: &[],
             caches: &contents,
             consumer: Consumer::Program {
                 program: std::env::current_exe().expect("this executable"),

@@ -540,6 +540,16 @@ impl CachePlan {
         self.predictions.chosen = self.model.predict(self.lists.hit_rate, 0.0);
     }
 
+    /// Takes the lists of another plan for the same batches, where another GPU holds lists than rows. Each plan had the
+    /// whole budget of its GPU.
+    pub fn take_lists_of(&mut self, other: Self) {
+        self.dataset = other.dataset;
+        self.lists = other.lists;
+        self.list_ids = other.list_ids;
+        self.curves.lists = other.curves.lists;
+        self.budget_bytes = self.budget_bytes.saturating_add(other.budget_bytes);
+    }
+
     /// Bytes that both caches take on the device, maps included.
     #[must_use]
     pub fn bytes(&self) -> u64 {

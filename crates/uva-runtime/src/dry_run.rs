@@ -104,6 +104,19 @@ pub struct MemoryLine {
     pub bytes: u64,
 }
 
+/// Ranks that divide the epochs of a run, and where they work.
+#[derive(Clone, Copy, Debug)]
+pub struct PlacedRanks<'a> {
+    /// How many there are.
+    pub count: usize,
+    /// Whether they share the samplers.
+    pub share_samplers: bool,
+    /// The GPU of each; empty for the CPU.
+    pub devices: &'a [usize],
+    /// The GPU of each shared sampler; empty for the CPU.
+    pub sampler_devices: &'a [usize],
+}
+
 /// The caches of a run that has not started.
 pub enum PlannedCaches<'a> {
     /// There are none.
@@ -205,22 +218,39 @@ impl DryRun {
         dry
     }
 
-    /// The same for so many ranks, of which this is one: a consumer, stages and rings each, in processes.
+    /// The same for all of these ranks, of which this is one: a consumer, stages and rings each, in processes.
     #[must_use]
-    pub fn of_ranks(mut self, ranks: usize) -> Self {
-        let of_one = std::mem::take(&mut self.stages);
+    pub fn of_ranks(mut self, ranks: &PlacedRanks<'_>) -> Self {
+        let is_sampler = |line: &StageLine| line.writes == Some(RingName::Batch.name());
+        let (shared, of_one): (Vec<_>, Vec<_>) = std::mem::take(&mut self.stages)
+            .into_iter()
+            .partition(|line| ranks.share_samplers && is_sampler(line));
+        let mut processes = 0;
+        for (index, line) in shared.into_iter().enumerate() {
+            processes += 1;
+            let gpu = ranks.sampler_devices.get(index).map(|gpu| format!("cuda:{gpu}"));
+            self.stages.push(StageLine {
+                stage: format!("{} of all ranks", line.stage),
+                runs: format!("process {processes}"),
+                device: gpu.unwrap_or_else(|| line.device.clone()),
+                ..line
+            });
+        }
         let mut numbers: Vec<&str> = of_one.iter().map(|line| line.runs.as_str()).collect();
         numbers.dedup();
-        for rank in 0..ranks {
+        for rank in 0..ranks.count {
             for line in &of_one {
                 let number = numbers.iter().position(|known| *known == line.runs).unwrap_or(0);
+                let gpu = ranks.devices.get(rank).filter(|_| line.device != "cpu");
                 self.stages.push(StageLine {
                     stage: format!("{} of rank {rank}", line.stage),
-                    runs: format!("process {}", rank * numbers.len() + number + 1),
+                    runs: format!("process {}", processes + rank * numbers.len() + number + 1),
+                    device: gpu.map_or_else(|| line.device.clone(), |gpu| format!("cuda:{gpu}")),
                     ..line.clone()
                 });
             }
         }
+        let ranks = ranks.count;
         for line in self.memory.iter_mut().filter(|line| line.item != OF_ALL_RANKS) {
             line.item = format!("{}, of {ranks} ranks", line.item);
             line.bytes = line.bytes.saturating_mul(ranks as u64);

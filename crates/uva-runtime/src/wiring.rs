@@ -18,13 +18,13 @@ use crate::device::{
     DeviceBatches, DeviceSetup, DeviceSlots, Link, consumer_side, one_process, open_device, producer_side,
     stays_on_gpu,
 };
-use crate::lane::{Lane, lanes};
+use crate::lane::{Lane, lanes, sampler_lane};
 use crate::options::Prepare;
 use crate::peer::Peer;
 use crate::plan::{RingName, RunPlan};
 use crate::ranks::Ranks;
 use crate::roles::{
-    BatchReceiver, Crew, ProducerRole, RoleThreads, RoleWork, SamplerRole, ThreadName, WorkerRole,
+    BatchReceiver, Crew, ProducerRole, RoleThreads, RoleWork, SamplerEnd, SamplerRole, ThreadName, WorkerRole,
 };
 use crate::topology::{Resource, Role, Stage};
 
@@ -55,6 +55,8 @@ pub struct Connections {
     pub joined_rows: Option<Arc<JoinedMemory>>,
     /// The other ranks, where the feature table is divided among them.
     pub ranks: Option<Arc<Ranks>>,
+    /// The same of the other ranks that the sampler of this process serves.
+    pub other_ranks: Vec<Connections>,
     /// Receives lines for people.
     pub note: Note,
 }
@@ -82,6 +84,7 @@ impl Connections {
             cached_rows: contents.rows().cloned(),
             joined_rows: contents.joined().cloned(),
             ranks: None,
+            other_ranks: Vec::new(),
             note: Arc::new(|line| tracing::info!("{line}")),
             dataset,
             plan,
@@ -103,6 +106,12 @@ impl Connections {
             RingName::Feature => &self.features,
         };
         ring.as_ref().ok_or_else(|| missing(Resource::Ring(name)))
+    }
+
+    /// A sampler's end at the batch ring, with this producer at the other.
+    fn sampler_end(&self, producer: Peer) -> Result<SamplerEnd, RuntimeError> {
+        let (plan, control) = (Arc::clone(&self.plan), Arc::clone(&self.control));
+        Ok(SamplerEnd { plan, control, batches: self.ring(RingName::Batch)?.writer(), producer })
     }
 
     fn process(&self, stage: Stage) -> Result<Peer, RuntimeError> {
@@ -198,25 +207,15 @@ pub fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, Runtime
                 if plan.caches.reordered && reordered.is_none() {
                     return Err(missing(Resource::ReorderedGraph));
                 }
-                let batches = connections.ring(RingName::Batch)?.writer();
-                let (producer, gpu) = (peer(Stage::PRODUCER)?, sampler.take());
-                let (on_device, ranks) = (batches_on_gpu.clone(), connections.ranks.clone());
+                let mut ends = vec![connections.sampler_end(peer(Stage::PRODUCER)?)?];
+                for other in &connections.other_ranks {
+                    ends.push(other.sampler_end(other.process(Stage::PRODUCER)?)?);
+                }
+                let (gpu, on_device) = (sampler.take(), batches_on_gpu.clone());
+                let ranks = connections.ranks.clone();
                 Box::new(move || {
-                    let (dataset, plan, control) = (&dataset, &plan, &control);
-                    let ranks = ranks.as_deref();
-                    SamplerRole {
-                        index,
-                        dataset,
-                        plan,
-                        control,
-                        ranks,
-                        reordered,
-                        gpu,
-                        on_device,
-                        batches,
-                        producer,
-                    }
-                    .run()
+                    let (dataset, ranks) = (&dataset, ranks.as_deref());
+                    SamplerRole { index, dataset, ends, ranks, reordered, gpu, on_device }.run()
                 })
             }
             Role::Producer => {
@@ -312,6 +311,11 @@ fn on_gpu(
     let channel = || slot_channel.as_ref().ok_or_else(|| missing(Resource::FeatureSlotChannel));
     let (producer, consumer) = (stages.contains(&Stage::PRODUCER), stages.contains(&Stage::CONSUMER));
     if !producer {
+        // A sampler that has a GPU for itself. One that shares it with a producer shares the process, too.
+        if stages.iter().any(|stage| stage.role == Role::Sampler) && plan.backend.gpu_sampler().is_some() {
+            let lane = sampler_lane(&open_device(cuda, Role::Sampler)?, cuda, Role::Sampler.name())?;
+            return Ok(OnGpu { sampler: Some(lane), ..OnGpu::default() });
+        }
         let slots = if consumer {
             let context = open_device(cuda, Role::Consumer)?;
             let peer = &peer(Stage::PRODUCER)?;

@@ -8,6 +8,7 @@ pub mod arrays;
 pub mod command;
 pub mod extent;
 pub mod mps;
+pub mod ranks;
 pub mod runs;
 pub mod slots;
 

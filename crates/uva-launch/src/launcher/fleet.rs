@@ -81,12 +81,13 @@ impl Fleet {
         let known = self.members.len();
         let mut starting = Starting { rank, plan, control, topology, members: Vec::new() };
         for process in 0..starting.topology.processes {
-            if rank > 0 && process == starting.topology.process_of(Stage::CONSUMER) {
-                starting.members.push(0);
-                continue;
+            match self.serving_all(&starting, process) {
+                Some(member) => starting.members.push(member),
+                None => {
+                    starting.members.push(self.members.len());
+                    self.start_process(launch, &starting, process)?;
+                }
             }
-            starting.members.push(self.members.len());
-            self.start_process(launch, &starting, process)?;
         }
         let Starting { topology, .. } = &starting;
 
@@ -112,20 +113,22 @@ impl Fleet {
                 .map(|what| self.descriptor(*what, &starting, launch, channel.as_ref()))
                 .collect::<Result<Vec<_>, _>>()?;
             let handed = what.iter().map(|what| Handed { what: *what, pid: self.pid(*what, &starting) });
+            let member = &self.members[starting.members[process]];
+            let stages: Vec<Stage> = topology.stages_of(process).collect();
             let setup = Setup {
-                stages: topology.stages_of(process).collect(),
+                backend: launch.backend_of(plan, &stages).clone(),
+                stages,
+                serves: if member.rank.is_none() { launch.plans.len() } else { 1 },
                 handed: handed.collect(),
                 dataset: launch.dataset.to_owned(),
                 loader: plan.options.clone(),
                 passes: plan.schedule.passes(),
-                backend: plan.backend.clone(),
                 caches: plan.caches.clone(),
                 job: match topology.process_of(Stage::CONSUMER) {
                     consumer if consumer == process => launch.consumer.job()?,
                     _ => serde_json::Value::Null,
                 },
             };
-            let member = &self.members[starting.members[process]];
             if let Some(channel) = &member.process.channel {
                 match hand_over(channel, &setup, &fds) {
                     // The watch finds a role that died before its set-up, and names the cause.
@@ -149,6 +152,21 @@ impl Fleet {
         Ok(())
     }
 
+    /// The member that runs this process of a rank's topology for all ranks, and was started for the first one: the
+    /// command, and samplers that ranks share.
+    fn serving_all(&self, starting: &Starting<'_>, process: usize) -> Option<usize> {
+        let Starting { rank, plan, topology, .. } = starting;
+        if *rank == 0 {
+            return None;
+        }
+        if process == topology.process_of(Stage::CONSUMER) {
+            return Some(0);
+        }
+        let stage = topology.stages_of(process).last()?;
+        let shared = plan.options.shared_samplers && stage.role == Role::Sampler;
+        shared.then(|| self.members.iter().position(|member| member.stage == stage)).flatten()
+    }
+
     /// Starts the process of these stages.
     fn start_process(
         &mut self,
@@ -158,7 +176,8 @@ impl Fleet {
     ) -> Result<(), RuntimeError> {
         let stages: Vec<Stage> = starting.topology.stages_of(process).collect();
         let Some(stage) = stages.last().copied() else { return Ok(()) };
-        let on_gpu = stages.iter().any(|stage| stage.role.is_on_gpu(&starting.plan.backend));
+        let backend = launch.backend_of(starting.plan, &stages);
+        let on_gpu = stages.iter().any(|stage| stage.role.is_on_gpu(backend));
         let own;
         let program = match &launch.consumer {
             Consumer::Command { command, ranked, .. } if stage == Stage::CONSUMER => {
@@ -184,8 +203,12 @@ impl Fleet {
         }
         .start()?;
         let is_on_gpu = on_gpu;
-        let rank = starting.rank;
-        let of_rank = if launch.is_ranked() { format!(" of rank {rank}") } else { String::new() };
+        let shared = starting.plan.options.shared_samplers && stage.role == Role::Sampler;
+        let rank = (!shared).then_some(starting.rank);
+        let of_rank = match rank.filter(|_| launch.is_ranked()) {
+            Some(rank) => format!(" of rank {rank}"),
+            None => String::new(),
+        };
         self.members.push(Member { stage, rank, of_rank, process, title: None, said_why: false, is_on_gpu });
         Ok(())
     }
@@ -233,7 +256,7 @@ impl Fleet {
     /// The stages that name the processes of a rank, in the order in which a batch passes through them, and those
     /// names.
     pub fn stages(&self, rank: usize) -> Vec<(Stage, String)> {
-        let of_rank = |(place, member): &(usize, &Member)| *place == 0 || member.rank == rank;
+        let of_rank = |(place, member): &(usize, &Member)| *place == 0 || member.counted_by() == rank;
         let members = self.members.iter().enumerate().filter(of_rank);
         let mut stages: Vec<_> = members.map(|(_, member)| (member.stage, member.process_name())).collect();
         stages.sort_unstable();
@@ -245,8 +268,8 @@ impl Fleet {
         self.members.iter().all(|member| member.process.ended.is_some()) && self.attached().next().is_none()
     }
 
-    /// Whether every role of ours has been reaped that works for this rank.
-    pub fn roles_have_ended(&self, rank: usize) -> bool {
+    /// Whether every role of ours has been reaped that works for this rank alone, or for `None` those that work for all.
+    pub fn roles_have_ended(&self, rank: Option<usize>) -> bool {
         let roles = &self.members[self.first_role()..];
         roles.iter().filter(|member| member.rank == rank).all(|member| member.process.ended.is_some())
     }
@@ -264,11 +287,12 @@ impl Fleet {
     /// Kills and reaps all processes that still run.
     pub fn end_now(&mut self) {
         self.end_command(Signal::KILL);
-        (0..self.rings.len()).for_each(|rank| self.end_roles(rank));
+        (0..self.rings.len()).for_each(|rank| self.end_roles(Some(rank)));
+        self.end_roles(None);
     }
 
-    /// Kills and reaps every role of ours that still runs for this rank.
-    pub fn end_roles(&mut self, rank: usize) {
+    /// Kills and reaps every role of ours that still runs for this rank alone, or for `None` those that run for all.
+    pub fn end_roles(&mut self, rank: Option<usize>) {
         for place in self.first_role()..self.members.len() {
             let member = &mut self.members[place];
             if member.rank != rank {

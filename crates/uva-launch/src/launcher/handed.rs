@@ -67,6 +67,7 @@ pub(super) fn open(setup: &Setup, fds: Vec<OwnedFd>, note: Note) -> Result<Conne
         cached_rows,
         joined_rows: None,
         ranks: None,
+        other_ranks: Vec::new(),
         note,
     })
 }

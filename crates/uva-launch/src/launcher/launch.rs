@@ -8,8 +8,10 @@ use super::environments::Environments;
 use super::messages::AttachedJob;
 use super::user_command::UserCommand;
 use uva_runtime::RuntimeError;
+use uva_runtime::backend::Backend;
 use uva_runtime::cache::CacheContents;
 use uva_runtime::plan::RunPlan;
+use uva_runtime::topology::{Role, Stage};
 
 /// A run in processes, ready to start.
 #[derive(Clone, Debug)]
@@ -18,6 +20,8 @@ pub struct Launch<'a> {
     pub dataset: &'a Path,
     /// Schedule, layout and slots: of each rank, where ranks divide the epochs, else one.
     pub plans: &'a [RunPlan],
+    /// Where each sampler works that all ranks share; empty where it is said by the plan.
+    pub sampler_backends: &'a [Backend],
     /// The contents of the plan's caches.
     pub caches: &'a CacheContents,
     /// Who uses the batches.
@@ -48,6 +52,15 @@ pub enum Consumer {
 }
 
 impl Launch<'_> {
+    /// Where a process of a plan with these stages works.
+    pub(super) fn backend_of<'b>(&'b self, plan: &'b RunPlan, stages: &[Stage]) -> &'b Backend {
+        let shared = match stages {
+            [Stage { role: Role::Sampler, index }] => self.sampler_backends.get(*index),
+            _ => None,
+        };
+        shared.unwrap_or(&plan.backend)
+    }
+
     /// Whether ranks divide the epochs.
     pub(super) fn is_ranked(&self) -> bool {
         matches!(self.consumer, Consumer::Command { ranked: true, .. })

@@ -8,8 +8,8 @@ use uva_runtime::topology::{Role, Stage};
 pub(crate) struct Member {
     /// The stage that names it: the last of its stages.
     pub stage: Stage,
-    /// Whose batches it prepares; 0 in a run without ranks, and of the consumer.
-    pub rank: usize,
+    /// Whose batches it prepares; 0 in a run without ranks, and of the consumer. `None`: those of all ranks.
+    pub rank: Option<usize>,
     /// What its name in messages ends with: its rank, in a run with ranks.
     pub of_rank: String,
     pub process: ChildProcess,
@@ -22,6 +22,11 @@ pub(crate) struct Member {
 }
 
 impl Member {
+    /// The rank whose control page has its counters, for messages: one that serves all ranks counts on the page of each.
+    pub fn counted_by(&self) -> usize {
+        self.rank.unwrap_or(0)
+    }
+
     /// Its name in messages.
     pub fn name(&self, samplers: usize) -> String {
         match (&self.title, self.stage.role) {

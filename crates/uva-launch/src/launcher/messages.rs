@@ -49,6 +49,8 @@ impl Helper {
 pub(crate) struct Setup {
     /// The stages that the process runs, in the order in which a batch passes through them.
     pub stages: Vec<Stage>,
+    /// How many ranks its stages serve. It gets a set-up for each, one after the other.
+    pub serves: usize,
     /// The descriptors that come with the message.
     pub handed: Vec<Handed>,
     pub dataset: PathBuf,

@@ -200,7 +200,7 @@ pub(super) fn run(channel: &Arc<Channel>) -> Result<(serde_json::Value, Vec<Owne
         // No other process sees this page. When the launcher ends, the work on the GPU is awaited, and then the planner
         // ends.
         let control = Arc::new(Control::create(&LoaderOptions::default())?);
-        signals::stop_with_launcher(launcher, control).map_err(|error| failed(&error))?;
+        signals::stop_with_launcher(launcher, vec![control]).map_err(|error| failed(&error))?;
     }
     let dataset = Arc::new(task.loader.open_again(&task.dataset)?);
     let note = |line: &str| reports::note(channel, line);

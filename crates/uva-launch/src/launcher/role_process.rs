@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use uva_graph::Dataset;
-use uva_mem::handover::Channel;
+use uva_mem::handover::{Channel, Received};
 
 use super::messages::{Report, Setup};
 use super::reports::{ChannelObserver, note_over, say_with};
@@ -86,23 +86,34 @@ fn take_part(channel: &Arc<Channel>, consume: Consume) -> Result<Value, Ended> {
     let failed = |error: &dyn std::fmt::Display| RuntimeError::Failed(error.to_string());
     let launcher = rustix::process::getppid();
     signals::leave_to_launcher().map_err(|error| failed(&error))?;
-    let first = channel
-        .recv()
-        .map_err(|error| RuntimeError::PeerGone(format!("no word from the launcher: {error}")))?;
-    let setup: Setup = serde_json::from_slice(&first.payload).map_err(|error| failed(&error))?;
+    let handed_over = || {
+        let received = channel.recv();
+        let Received { payload, fds, .. } = received
+            .map_err(|error| RuntimeError::PeerGone(format!("no word from the launcher: {error}")))?;
+        let setup: Setup = serde_json::from_slice(&payload).map_err(|error| failed(&error))?;
+        Ok::<_, RuntimeError>((setup, fds))
+    };
+    let (setup, fds) = handed_over()?;
     tracing::info!(
         dataset = %setup.dataset.display(),
         samplers = setup.loader.samplers,
         batch_size = setup.loader.batch_size,
         seed = setup.loader.seed,
-        descriptors = first.fds.len(),
+        descriptors = fds.len(),
+        ranks = setup.serves,
         "the launcher has handed over"
     );
-    let connections = handed::open(&setup, first.fds, note_over(channel))?;
+    let mut connections = handed::open(&setup, fds, note_over(channel))?;
+    for _ in 1..setup.serves {
+        let (setup, fds) = handed_over()?;
+        connections.other_ranks.push(handed::open(&setup, fds, note_over(channel))?);
+    }
+    let others = connections.other_ranks.iter().map(|other| Arc::clone(&other.control));
+    let controls: Vec<_> = std::iter::once(Arc::clone(&connections.control)).chain(others).collect();
     let control = Arc::clone(&connections.control);
     let backend = &connections.plan.backend;
     if setup.stages.iter().any(|stage| stage.role.is_on_gpu(backend)) {
-        signals::stop_with_launcher(launcher, Arc::clone(&control)).map_err(|error| failed(&error))?;
+        signals::stop_with_launcher(launcher, controls.clone()).map_err(|error| failed(&error))?;
     }
     let ended = if setup.stages.contains(&Stage::CONSUMER) {
         Runtime::wired(connections, &setup.stages).and_then(|mut runtime| {
@@ -116,11 +127,13 @@ fn take_part(channel: &Arc<Channel>, consume: Consume) -> Result<Value, Ended> {
         wire(connections, &setup.stages).and_then(Wired::work).map(|()| Value::Null)
     };
     let counters = setup.stages.last().map_or(CONSUMER, |stage| stage.counters());
-    // A role that did all its work has recorded its memory earlier, while it still held its data.
-    if control.memory(counters).is_none() {
-        control.note_memory(counters);
+    for control in &controls {
+        // A role that did all its work has recorded its memory earlier, while it still held its data.
+        if control.memory(counters).is_none() {
+            control.note_memory(counters);
+        }
+        control.note_peak_rss(counters);
     }
-    control.note_peak_rss(counters);
     tracing::debug!(
         position = control.position(counters),
         failed = ended.is_err(),

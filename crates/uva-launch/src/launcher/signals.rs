@@ -77,14 +77,14 @@ const GRACE: Duration = Duration::from_secs(10);
 /// Makes a role with work on a GPU end in an orderly way when its launcher is gone. SIGTERM, its parent-death signal,
 /// then requests the end that the launcher would have requested. While the launcher lives, SIGTERM means nothing.
 ///
-/// `launcher` is the parent that this process started with.
-pub(crate) fn stop_with_launcher(launcher: Option<Pid>, control: Arc<Control>) -> io::Result<()> {
+/// `launcher` is the parent that this process started with, `controls` the pages of the ranks that it serves.
+pub(crate) fn stop_with_launcher(launcher: Option<Pid>, controls: Vec<Arc<Control>>) -> io::Result<()> {
     let mut signals = signal_hook::iterator::Signals::new([SIGTERM])?;
     std::thread::Builder::new().name("launcher".to_owned()).spawn(move || {
         // Once before the first signal, which may have arrived before the listener existed.
         for _ in std::iter::once(SIGTERM).chain(signals.forever()) {
             if getppid() != launcher {
-                control.set_stop(Stop::Now);
+                controls.iter().for_each(|control| control.set_stop(Stop::Now));
                 // A role that waits for the GPU does not look at the stop word. The janitor would kill it; if the
                 // janitor was killed too, nobody else does.
                 std::thread::sleep(GRACE);

@@ -8,13 +8,13 @@ use uva_graph::Split;
 use uva_mem::handover::Channel;
 
 use super::reports::ChannelObserver;
-use uva_runtime::RuntimeError;
 use uva_runtime::batch::{Batch, Used, UsedBatch};
 use uva_runtime::clock::since_boot;
 use uva_runtime::control::{Control, Tally};
 use uva_runtime::metrics::{BatchEvent, CacheTotals, Event, Observer, Progress};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::schedule::Schedule;
+use uva_runtime::{BatchKey, RuntimeError};
 
 /// Accounts for the batches that a process uses.
 #[derive(Debug)]
@@ -81,7 +81,8 @@ impl Usage {
         event.train_us = until.duration_since(since).as_micros() as u64;
         let mut cache = CacheTotals::default();
         cache.add(event.cache.unwrap_or_default(), event.epoch, self.counted_epochs);
-        let last = u64::from(event.batch) + 1 == self.schedule.train_batches();
+        let key = BatchKey { split, epoch: event.epoch, batch: event.batch };
+        let last = self.schedule.in_epoch(key) + 1 == self.schedule.train_batches();
         self.control.add_to_tally(&Tally {
             batches: 1,
             epochs: u64::from(last),

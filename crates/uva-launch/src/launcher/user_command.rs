@@ -113,7 +113,7 @@ impl UserCommand {
         tracing::info!(pid = child.id(), on_gpu, "the command is started");
         let member = Member {
             stage: Stage::CONSUMER,
-            rank: 0,
+            rank: Some(0),
             of_rank: String::new(),
             process: ChildProcess::new(Role::Consumer.name(), child, None)?,
             title: Some(self.title()),

@@ -135,6 +135,11 @@ impl Watch<'_> {
         rank.deadline = Some(rank.deadline.map_or(deadline, |known| known.min(deadline)));
     }
 
+    /// When the roles of a rank are killed that still run, and for `None` those that work for all ranks.
+    pub fn deadlines(&self) -> impl Iterator<Item = (Option<usize>, Instant)> {
+        deadlines(self.ranks.iter().map(|rank| rank.deadline).collect())
+    }
+
     /// The batch that these counters of a rank are at.
     pub fn whereabouts(&self, rank: usize, counters: usize) -> String {
         let rank = &self.ranks[rank];
@@ -162,6 +167,14 @@ impl Watch<'_> {
     }
 }
 
+/// The deadlines of the ranks that have one, and for `None` that of the roles that work for all: the last one, once every
+/// rank has one.
+fn deadlines(of_ranks: Vec<Option<Instant>>) -> impl Iterator<Item = (Option<usize>, Instant)> {
+    let all: Option<Vec<Instant>> = of_ranks.iter().copied().collect();
+    let last = all.into_iter().flatten().max().map(|deadline| (None, deadline));
+    of_ranks.into_iter().enumerate().filter_map(|(rank, deadline)| Some((Some(rank), deadline?))).chain(last)
+}
+
 /// The kind of a report, as far as it concerns its sender's state.
 pub(super) enum Heard {
     /// It has finished, with this result.
@@ -178,4 +191,19 @@ pub(super) struct Speaker<'a> {
     pub rank: usize,
     /// The index of its counters on the control page.
     pub counters: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roles_that_work_for_all_ranks_are_ended_with_the_last_one() {
+        let now = Instant::now();
+        let later = now + GRACE;
+        let of = |ranks: &[Option<Instant>]| deadlines(ranks.to_vec()).collect::<Vec<_>>();
+        assert_eq!(of(&[None, None]), []);
+        assert_eq!(of(&[Some(now), None]), [(Some(0), now)]);
+        assert_eq!(of(&[Some(later), Some(now)]), [(Some(0), later), (Some(1), now), (None, later)]);
+    }
 }

@@ -45,8 +45,8 @@ pub(super) fn watch(
             watch.hear(&mut fleet, member, observer);
         }
         // After reading the messages, and even if there were none: a role that keeps talking is ended too.
-        for (rank, watched) in watch.ranks.iter().enumerate() {
-            if watched.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+        for (rank, deadline) in watch.deadlines() {
+            if Instant::now() >= deadline {
                 fleet.end_roles(rank);
             }
         }
@@ -91,7 +91,7 @@ impl Watch<'_> {
         }
         let member = &fleet.members[member];
         let Some(status) = member.process.ended else { return };
-        let WatchedRank { control, plan, .. } = self.ranks[member.rank];
+        let WatchedRank { control, plan, .. } = self.ranks[member.counted_by()];
         let samplers = plan.options.samplers;
         let name = member.name(samplers);
         tracing::info!(ended = name, pid = member.pid(), %status, "a role's process has ended");
@@ -107,7 +107,7 @@ impl Watch<'_> {
             }
             return;
         }
-        let place = self.whereabouts(member.rank, member.counters(control, samplers));
+        let place = self.whereabouts(member.counted_by(), member.counters(control, samplers));
         let how = match (status.signal(), status.code()) {
             (Some(signal), _) => format!("was killed by {}", signal_name(signal)),
             (None, Some(code)) => format!("ended with exit code {code}"),
@@ -124,7 +124,7 @@ impl Watch<'_> {
     }
 
     fn read_reports(&mut self, fleet: &mut Fleet, member: usize, observer: &mut dyn Observer) {
-        let rank = fleet.members[member].rank;
+        let rank = fleet.members[member].counted_by();
         let WatchedRank { control, plan, .. } = self.ranks[rank];
         let samplers = plan.options.samplers;
         let name = fleet.members[member].name(samplers);
@@ -150,8 +150,8 @@ impl Watch<'_> {
     /// When the watch has to act even if no message arrives.
     fn next_deadline(&self, fleet: &Fleet) -> Option<Instant> {
         // The roles' own deadline passes once: after it they are gone, and the command may take its time.
-        let roles = self.ranks.iter().enumerate();
-        let roles = roles.filter_map(|(rank, of)| of.deadline.filter(|_| !fleet.roles_have_ended(rank)));
+        let roles = self.deadlines().filter(|(rank, _)| !fleet.roles_have_ended(*rank));
+        let roles = roles.map(|(_, deadline)| deadline);
         let command = self.command.as_ref().and_then(|command| command.next_deadline(fleet));
         roles.chain(command).min()
     }

@@ -55,6 +55,7 @@ impl TrainingRun {
         let launch = Launch {
             dataset: self.draft.dataset.path(),
             plans: slice::from_ref(&trial),
+            sampler_backends: &[],
             caches: &CacheContents::default(),
             consumer: program.consumer(&Job::Times(Box::new(job)))?,
             environments: training.environments(program),

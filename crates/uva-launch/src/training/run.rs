@@ -403,6 +403,7 @@ impl Training {
         let launch = Launch {
             dataset: prepared.dataset.path(),
             plans: slice::from_ref(&prepared.plan),
+            sampler_backends: &[],
             caches: &prepared.contents,
             consumer: program.consumer(&Job::Train(self.options.clone()))?,
             environments: self.environments(program),

@@ -52,6 +52,7 @@ pub(super) fn bytes_left(
     let launch = Launch {
         dataset: dataset.path(),
         plans: slice::from_ref(&plan),
+        sampler_backends: &[],
         caches: &contents,
         consumer: program.consumer(&Job::Trial(training.clone()))?,
         environments,

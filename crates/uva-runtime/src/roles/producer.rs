@@ -137,7 +137,7 @@ impl ProducerRole<'_> {
         for sequence in 0.. {
             control.note_position(PRODUCER, sequence);
             clock.now(Doing::WaitingInput);
-            let sampler = &self.samplers[(sequence % self.samplers.len() as u64) as usize];
+            let sampler = &self.samplers[plan.options.sampler_of(sequence)];
             let sampler = sampler.watched(control, Stop::Now);
             let batch = match taken.next() {
                 Some(batch) => batch,

@@ -3,37 +3,27 @@
 
 use std::sync::Arc;
 
-use uva_batch::{BatchHeader, Column, HandOver, pad};
-use uva_graph::{Dataset, Split};
+use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
-use uva_mem::ring::Writer;
-use uva_sample::{BatchKey, BatchMut, EpochOrder};
 
-use crate::RuntimeError;
+use super::sampler_end::{SamplerEnd, hand_over_all};
+use super::sampling::{Sampling, skipped};
 use crate::cache::{Engine, OnGpu, SampledGraph};
-use crate::clock::since_boot;
-use crate::control::{Control, FIRST_SAMPLER, Stop};
+use crate::control::FIRST_SAMPLER;
 use crate::device::DeviceBatches;
 use crate::hop_rows::HopSampling;
 use crate::lane::Lane;
-use crate::machine;
-use crate::order_making::epoch_order;
-use crate::peer::Peer;
 use crate::plan::RunPlan;
 use crate::ranks::Ranks;
-use crate::schedule::Item;
-use crate::stage::{Doing, StageClock};
+use crate::stage::StageClock;
+use crate::{RuntimeError, machine};
 
-/// Writes a batch into a slot of this number and with this payload. Without a key there is none on this rank, and others may
-/// ask for picks of theirs.
-type Sample<'s> = dyn FnMut(Option<BatchKey>, usize, &mut [u8]) -> Result<BatchHeader, RuntimeError> + 's;
-
-/// One of `W` samplers. It makes the batches whose sequence number equals its own index modulo `W`.
+/// One of `W` samplers. It makes every `W`-th batch of a run, or of each rank that it serves.
 pub(crate) struct SamplerRole<'a> {
     pub index: usize,
     pub dataset: &'a Arc<Dataset>,
-    pub plan: &'a RunPlan,
-    pub control: &'a Arc<Control>,
+    /// Whose batches it makes: of one run, or of all ranks, whose plans differ in the schedule alone.
+    pub ends: Vec<SamplerEnd>,
     /// The other ranks, where the feature table is divided among them.
     pub ranks: Option<&'a Ranks>,
     /// The graph in the order of the list cache, where a list cache needs one and the dataset's own order does not
@@ -43,8 +33,6 @@ pub(crate) struct SamplerRole<'a> {
     pub gpu: Option<Lane>,
     /// Where its batches stay on that GPU; `None`: they go to the batch slots.
     pub on_device: Option<Arc<DeviceBatches>>,
-    pub batches: Writer,
-    pub producer: Peer,
 }
 
 impl SamplerRole<'_> {
@@ -53,14 +41,24 @@ impl SamplerRole<'_> {
     /// # Errors
     /// A batch larger than its slot; a producer that is gone; a stop.
     pub fn run(mut self) -> Result<(), RuntimeError> {
-        let mut clock = StageClock::start(Arc::clone(self.control), FIRST_SAMPLER + self.index);
-        let ended = self.sample_all(&mut clock);
-        clock.log_end();
+        let mut ends: Vec<_> = std::mem::take(&mut self.ends);
+        let place = FIRST_SAMPLER + self.index;
+        let mut clocks: Vec<_> =
+            ends.iter().map(|end| StageClock::start(Arc::clone(&end.control), place)).collect();
+        let ended = match ends.first().map(|end| Arc::clone(&end.plan)) {
+            Some(plan) => self.sample_all(&plan, &mut ends, &mut clocks),
+            None => Ok(()),
+        };
+        clocks.iter_mut().for_each(StageClock::log_end);
         ended
     }
 
-    fn sample_all(&mut self, clock: &mut StageClock) -> Result<(), RuntimeError> {
-        let plan = self.plan;
+    fn sample_all(
+        &mut self,
+        plan: &RunPlan,
+        ends: &mut [SamplerEnd],
+        clocks: &mut [StageClock],
+    ) -> Result<(), RuntimeError> {
         if plan.options.pin_samplers {
             // Threads of the shuffle would otherwise inherit the one core.
             machine::start_threads()?;
@@ -68,7 +66,7 @@ impl SamplerRole<'_> {
         }
         if let (Some(hops), Some(batches)) = (self.dataset.hops(), &plan.options.hops) {
             let mut sampling = HopSampling::new(self.dataset, hops, plan, batches)?;
-            return self.hand_over(clock, &mut |key, _, payload| match key {
+            return hand_over_all(self.index, ends, clocks, &mut |key, _, payload| match key {
                 Some(key) => sampling.sample(key, payload),
                 None => Ok(skipped()),
             });
@@ -90,7 +88,10 @@ impl SamplerRole<'_> {
         };
         let on_device = self.on_device.clone();
         let mut sampling = Sampling::new(self.dataset, plan, &graph, engine, on_device)?;
-        let ended = self.hand_over(clock, &mut |key, slot, payload| match among {
+        if ends.len() > 1 {
+            sampling.keep_two_epochs()?;
+        }
+        let ended = hand_over_all(self.index, ends, clocks, &mut |key, slot, payload| match among {
             // The batch cannot be made, and none that comes behind it.
             Some((_, link)) if link.left().is_some() => Ok(skipped()),
             Some((_, link)) => match sampling.sample_or_serve(key, slot, payload) {
@@ -108,170 +109,5 @@ impl SamplerRole<'_> {
             link.cancel();
         }
         ended
-    }
-
-    /// Makes its batches one after the other.
-    fn hand_over(&mut self, clock: &mut StageClock, sample: &mut Sample<'_>) -> Result<(), RuntimeError> {
-        let (plan, control, place) = (self.plan, self.control, FIRST_SAMPLER + self.index);
-        tracing::info!(
-            index = self.index,
-            of = plan.options.samplers,
-            on_gpu = self.plan.backend.gpu_sampler().is_some(),
-            "ready to sample"
-        );
-        let stride = plan.options.samplers as u64;
-        for sequence in (self.index as u64..).step_by(stride as usize) {
-            control.note_position(place, sequence);
-            clock.now(Doing::WaitingOutput);
-            let watched = self.producer.watched(control, Stop::Now);
-            let mut slot = self.batches.acquire(sequence, &watched)?;
-            clock.now(Doing::Working);
-            // Only now: a turn that affects this sequence became visible with the slot (`schedule`).
-            let turn = control.turn();
-            let (header, length) = match plan.schedule.item(sequence, turn) {
-                Item::Batch(key) => {
-                    let began = since_boot();
-                    let number = slot.slot() as usize;
-                    let mut header = sample(Some(key), number, slot.payload_mut())?;
-                    let ended = since_boot();
-                    if header.kind() == HandOver::Batch {
-                        header.set_sampled(self.index as u32, began, ended);
-                        let microseconds = (ended - began).as_micros() as u64;
-                        let BatchKey { split, epoch, batch } = key;
-                        tracing::trace!(sequence, %split, epoch, batch, slot = slot.slot(), microseconds, "sampled");
-                    }
-                    (header, plan.layout.batch_bytes())
-                }
-                Item::Skipped | Item::Beside(_) => {
-                    (sample(None, slot.slot() as usize, slot.payload_mut())?, BatchHeader::BYTES)
-                }
-                Item::End if plan.schedule.end(turn) == Some(sequence) => {
-                    (BatchHeader::without_batch(HandOver::End), BatchHeader::BYTES)
-                }
-                // Another sampler hands over the end, or this one already has.
-                Item::End => break,
-            };
-            header.write(slot.payload_mut());
-            slot.publish(length as u64)?;
-        }
-        control.note_memory(place);
-        Ok(())
-    }
-}
-
-/// A hand-over where no batch is due, or none can be made.
-fn skipped() -> BatchHeader {
-    BatchHeader::without_batch(HandOver::Skipped)
-}
-
-/// The state of a sampler: everything it needs for any batch, allocated once.
-pub(crate) struct Sampling<'a> {
-    dataset: &'a Dataset,
-    plan: &'a RunPlan,
-    graph: &'a SampledGraph<'a>,
-    engine: Engine<'a>,
-    on_device: Option<Arc<DeviceBatches>>,
-    /// The order of each split, and the epoch that it is prepared for.
-    orders: [EpochOrder; 3],
-    prepared: [Option<u32>; 3],
-    seeds: Vec<i64>,
-}
-
-impl<'a> Sampling<'a> {
-    /// For batches of this plan.
-    pub fn new(
-        dataset: &'a Dataset,
-        plan: &'a RunPlan,
-        graph: &'a SampledGraph<'a>,
-        engine: Engine<'a>,
-        on_device: Option<Arc<DeviceBatches>>,
-    ) -> Result<Self, RuntimeError> {
-        let options = &plan.options;
-        let order = |split| epoch_order(dataset, options, split);
-        Ok(Self {
-            dataset,
-            plan,
-            graph,
-            engine,
-            on_device,
-            orders: [order(Split::Train)?, order(Split::Valid)?, order(Split::Test)?],
-            prepared: [None; 3],
-            seeds: Vec::with_capacity(options.batch_size),
-        })
-    }
-
-    /// As [`sample`](Self::sample). Without a key it draws what other ranks ask for in their batch.
-    fn sample_or_serve(
-        &mut self,
-        key: Option<BatchKey>,
-        slot: usize,
-        payload: &mut [u8],
-    ) -> Result<BatchHeader, RuntimeError> {
-        match key {
-            Some(key) => self.sample(key, slot, payload),
-            None => self.engine.serve().map(|()| skipped()),
-        }
-    }
-
-    /// Samples a batch into the payload of a batch slot, and to that slot's place on the device where there is one.
-    pub fn sample(
-        &mut self,
-        key: BatchKey,
-        slot: usize,
-        payload: &mut [u8],
-    ) -> Result<BatchHeader, RuntimeError> {
-        let order = &mut self.orders[key.split as usize];
-        let prepared = &mut self.prepared[key.split as usize];
-        if *prepared != Some(key.epoch) {
-            if order.uses_threads() {
-                machine::start_threads()?;
-            }
-            order.prepare(key.epoch)?;
-            *prepared = Some(key.epoch);
-        }
-        let split = self.graph.split(key.split);
-        let positions = order.batch(key.batch as usize);
-        self.seeds.clear();
-        self.seeds.extend(positions.iter().map(|position| split[*position as usize]));
-        let mut columns = self.plan.layout.columns_mut(payload);
-        let input_id: &mut [i64] = columns.take(Column::InputId, 0);
-        input_id.iter_mut().zip(positions).for_each(|(to, position)| *to = i64::from(*position));
-        let labels_out: &mut [u8] = columns.take(Column::Labels, 0);
-        let counts = match &self.on_device {
-            Some(batches) => {
-                let counts = self.engine.sample_to(self.graph, key, &self.seeds, &batches.place(slot))?;
-                let header = BatchHeader::of_batch(key, &counts);
-                let mut parts = batches.for_host(slot, &header, &mut columns);
-                if !parts.is_empty() {
-                    self.engine.read_back(self.graph, batches.memory(), &mut parts)?;
-                }
-                counts
-            }
-            None => {
-                let degrees: &mut [i32] = columns.take(Column::Degrees, 0);
-                let nodes: &mut [i64] = columns.take(Column::InputNodes, 0);
-                let mut blocks = columns.take_blocks();
-                let mut out = BatchMut { nodes, layers: &mut blocks[..self.plan.layout.layers().len()] };
-                self.engine.sample(self.graph, key, &self.seeds, &mut out, degrees)?
-            }
-        };
-        // The first nodes of the batch, wherever that is.
-        self.graph.to_dataset_ids(&mut self.seeds);
-        let labels = self.dataset.labels();
-        let (label_bytes, row) = (labels.bytes(), labels.row_bytes());
-        // Without labels there is no column, and a row has no bytes.
-        for (to, seed) in labels_out.chunks_exact_mut(row.max(1)).zip(&self.seeds) {
-            let from = *seed as usize * row;
-            to.copy_from_slice(&label_bytes[from..from + row]);
-        }
-        let mut header = BatchHeader::of_batch(key, &counts);
-        if let Some(shapes) = self.plan.layout.shapes() {
-            let padding = shapes.padding(&counts);
-            pad(&self.plan.layout, payload, padding.as_ref(), counts.seeds);
-            if padding.is_some() {
-                header.set_padded(&shapes.counts());
-            }
-        }
-        Ok(header)
     }
 }

@@ -11,7 +11,7 @@ use uva_mem::ring::{Gone, Liveness, Ring};
 use uva_rows::CachedRows;
 use uva_sample::BatchKey;
 
-use super::sampler::Sampling;
+use super::sampling::Sampling;
 use crate::cache::{Engine, SampledGraph};
 use crate::clock::since_boot;
 use crate::control::{Control, FIRST_SAMPLER, Stop};

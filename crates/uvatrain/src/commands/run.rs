@@ -37,7 +37,7 @@ pub fn run(flags: &RunFlags) -> anyhow::Result<()> {
         &backend_options(&flags.backend, &flags.cache, options.features),
         flags.cache.options().request(),
         command,
-        flags.ranks,
+        &flags.asked_ranks(),
     )?;
     if flags.dry_run {
         return dry_run::show(&run.dry_run(), flags.json);
@@ -47,7 +47,7 @@ pub fn run(flags: &RunFlags) -> anyhow::Result<()> {
         append: false,
         trace: flags.trace.as_deref(),
         listen: flags.metrics_listen,
-        ranks: flags.ranks.unwrap_or(1) as usize,
+        ranks: flags.asked_ranks().named_count().unwrap_or(1) as usize,
     };
     let mut view = progress::Training::of_batches_alone();
     let ends = {

@@ -4,9 +4,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
-use serde::Serializer;
+use serde::{Serialize, Serializer};
+use uva_launch::ranks::{AskedRanks, Devices, GpuList, MAX_RANKS, RoleCounts};
 use uva_runtime::backend::DeviceChoice;
 use uva_runtime::machine::share_of_cores;
+use uva_runtime::options::Prepare;
 use uva_runtime::{LoaderOptions, RuntimeError};
 
 use super::declared::Declared;
@@ -16,6 +18,7 @@ use crate::exit;
 use crate::ui::listen;
 
 const OUTPUT: &str = "Output";
+const RANKS: &str = "Ranks";
 
 /// The options of `uvatrain run`.
 #[derive(Args, Clone, Debug, serde::Serialize)]
@@ -29,7 +32,8 @@ Example:
   for batch in uvatrain.attach():     # one epoch; batch.x, batch.y, batch.blocks, …
       ...
 
-  uvatrain run data/demo --ranks 2 -- torchrun --standalone --nproc-per-node 2 train.py",
+  uvatrain run data/demo --ranks 2 -- torchrun --standalone --nproc-per-node 2 train.py
+  uvatrain run data/demo --roles 1:3 -- torchrun --standalone --nproc-per-node 3 train.py",
     // A tensor that is still bound when the next batch is asked for keeps its slot: with two, that would cost the
     // overlap.
     mut_arg("slots", |slots| slots
@@ -55,9 +59,25 @@ pub struct RunFlags {
 
     /// Processes of the command that divide each epoch, as torchrun starts them: each attaches as the rank that RANK
     /// and WORLD_SIZE name
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64), help_heading = "Batches")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)), help_heading = RANKS)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks: Option<u32>,
+
+    /// The GPU of each rank: cuda:1,cuda:2 or cuda:1-3, or auto for the first that do not sample. The command starts as
+    /// many processes
+    #[arg(long, value_name = "cuda:I,…|auto", help_heading = RANKS)]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
+    pub devices: Option<Devices>,
+
+    /// GPUs that sample for all ranks, and do nothing else
+    #[arg(long, value_name = "cuda:I,…", help_heading = RANKS)]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
+    pub sampler_devices: Option<GpuList>,
+
+    /// S samplers for all of T ranks: the first S GPUs sample and the next T train, or on the CPU S processes sample
+    #[arg(long, value_name = "S:T", help_heading = RANKS)]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
+    pub roles: Option<RoleCounts>,
 
     /// How batches are made and handed on.
     #[command(flatten)]
@@ -110,7 +130,7 @@ impl RunFlags {
         let LoaderOptions { aggregation, aggregate_argmax, .. } = self.aggregate.options();
         let mut options = LoaderOptions { aggregation, aggregate_argmax, ..self.loader.options() };
         // The cores are there once.
-        let quarter = share_of_cores(4 * self.ranks.unwrap_or(1) as usize);
+        let quarter = share_of_cores(4 * self.asked_ranks().named_count().unwrap_or(1) as usize);
         if !self.loader.gives("samplers") {
             options.samplers = quarter.min(8);
         }
@@ -120,10 +140,21 @@ impl RunFlags {
         options
     }
 
+    /// The ranks of the command.
+    pub fn asked_ranks(&self) -> AskedRanks {
+        let Self { ranks, roles, devices, sampler_devices, .. } = self;
+        let (devices, sampler_devices) = (devices.clone(), sampler_devices.clone());
+        AskedRanks { ranks: *ranks, roles: *roles, devices, sampler_devices }
+    }
+
     /// What several ranks cannot have.
     fn check_ranks(&self, ranks: u32) -> Result<(), exit::Problem> {
-        let refused =
-            |other: &str, why: &str| Err(exit::usage(format!("--ranks {ranks} and {other}: {why}")));
+        let by = match (self.ranks, self.roles, &self.devices) {
+            (None, Some(roles), _) => format!("--roles {roles}"),
+            (None, None, Some(devices)) => format!("--devices {devices}"),
+            _ => format!("--ranks {ranks}"),
+        };
+        let refused = |other: &str, why: &str| Err(exit::usage(format!("{by} and {other}: {why}")));
         if self.metrics_listen.is_some() {
             return refused(
                 "--metrics-listen",
@@ -131,15 +162,30 @@ impl RunFlags {
             );
         }
         if let DeviceChoice::Cuda(number) = self.backend.options().device {
-            let why =
-                "the launcher's ranks have batches in host memory; load with uvatrain.Loader in each rank";
+            let why = "that is one GPU; give each rank one by --devices";
             return refused(&format!("--device cuda:{number}"), why);
         }
-        let caches = [("gpu_cache", "--gpu-cache"), ("host_cache", "--host-cache"), ("plan", "--plan")];
-        match caches.into_iter().find(|(name, _)| self.cache.gives(name)) {
+        let caches = [("host_cache", "--host-cache"), ("plan", "--plan"), ("gpu_cache", "--gpu-cache")];
+        let on_gpus = self.asked_ranks().may_have_gpus(&self.backend.options());
+        let refusable = if on_gpus { &caches[..2] } else { &caches };
+        match refusable.iter().find(|(name, _)| self.cache.gives(name)) {
             Some((_, option)) => refused(option, "a cache is of one rank; leave it out"),
             None => Ok(()),
         }
+    }
+
+    /// What ranks cannot have that share their samplers.
+    fn check_shared_samplers(&self) -> Result<(), exit::Problem> {
+        let option = if self.roles.is_some() { "--roles" } else { "--sampler-devices" };
+        if self.loader.gives("samplers") {
+            let why = "it says how many samplers there are; leave --samplers out";
+            return Err(exit::usage(format!("{option} and --samplers: {why}")));
+        }
+        if self.loader.options().prepare == Prepare::Whole {
+            let why = "workers of whole batches sample for one rank each; leave --prepare out";
+            return Err(exit::usage(format!("{option} and --prepare whole: {why}")));
+        }
+        Ok(())
     }
 
     /// What clap cannot see: options that contradict each other.
@@ -153,7 +199,12 @@ impl RunFlags {
             )
             .into());
         }
-        if let Some(ranks @ 2..) = self.ranks {
+        let ranks = self.asked_ranks();
+        ranks.check(&self.backend.options())?;
+        if ranks.share_samplers() {
+            self.check_shared_samplers()?;
+        }
+        if let Some(ranks @ 2..) = ranks.named_count() {
             self.check_ranks(ranks)?;
         }
         self.loader.check()?;
@@ -162,6 +213,11 @@ impl RunFlags {
 }
 
 /// As text, for the metrics' first line.
+fn text<T: ToString, S: Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
+    value.as_ref().map(ToString::to_string).serialize(serializer)
+}
+
+/// The same of each word.
 fn words<S: Serializer>(words: &[OsString], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(words.iter().map(|word| word.to_string_lossy()))
 }

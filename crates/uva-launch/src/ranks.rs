@@ -1,0 +1,469 @@
+//! The ranks of a command: how many there are, on which GPUs, and who samples for them (GNNLab, Yang et al., EuroSys
+//! 2022, section 5: some GPUs sample, and the others train).
+
+use std::fmt;
+use std::str::FromStr;
+
+use uva_cuda::DeviceReport;
+use uva_runtime::RuntimeError;
+use uva_runtime::backend::{
+    self, Backend, BackendOptions, CudaBackend, Decision, DeviceChoice, GatherChoice, MpsChoice,
+    PartitionChoice, Probe, SamplerChoice,
+};
+
+use crate::launcher::without_mps;
+
+/// The most ranks of a run.
+pub const MAX_RANKS: u32 = 64;
+
+/// The ranks of a command, as asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AskedRanks {
+    /// How many processes of the command divide each epoch; `None`: as many as `devices` or `roles` say, else one takes
+    /// all batches.
+    pub ranks: Option<u32>,
+    /// How many samplers all ranks share, and how many ranks there are.
+    pub roles: Option<RoleCounts>,
+    /// The GPU of each rank.
+    pub devices: Option<Devices>,
+    /// GPUs that sample for all ranks, and do nothing else.
+    pub sampler_devices: Option<GpuList>,
+}
+
+/// How many samplers all ranks share, and how many ranks there are: `S:T`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoleCounts {
+    /// Samplers.
+    pub samplers: u32,
+    /// Ranks, which train.
+    pub ranks: u32,
+}
+
+impl FromStr for RoleCounts {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |part: &str| part.parse().ok().filter(|number| (1..=MAX_RANKS).contains(number));
+        let counts = text
+            .split_once(':')
+            .and_then(|(samplers, ranks)| Some(Self { samplers: number(samplers)?, ranks: number(ranks)? }));
+        counts.ok_or_else(|| {
+            format!(
+                "give the samplers and the ranks, 1 to {MAX_RANKS} each: 1:3 for one sampler and three ranks"
+            )
+        })
+    }
+}
+
+impl fmt::Display for RoleCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.samplers, self.ranks)
+    }
+}
+
+/// Several GPUs by their numbers, each once: `cuda:0,cuda:2`, or `cuda:2-7`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GpuList(pub Vec<usize>);
+
+impl FromStr for GpuList {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong =
+            |part: &str| format!("'{part}' is no GPU; give cuda:0,cuda:1, or cuda:0-3 for the first four");
+        let mut gpus: Vec<usize> = Vec::new();
+        for part in text.split(',') {
+            let numbers = part.strip_prefix("cuda:").ok_or_else(|| wrong(part))?;
+            let (first, last) = numbers.split_once('-').unwrap_or((numbers, numbers));
+            let (Ok(first), Ok(last)) = (first.parse::<u16>(), last.parse::<u16>()) else {
+                return Err(wrong(part));
+            };
+            if first > last || u32::from(last - first) >= MAX_RANKS {
+                return Err(wrong(part));
+            }
+            for gpu in (first..=last).map(usize::from) {
+                if gpus.contains(&gpu) {
+                    return Err(format!("cuda:{gpu} is named twice"));
+                }
+                gpus.push(gpu);
+            }
+        }
+        Ok(Self(gpus))
+    }
+}
+
+impl fmt::Display for GpuList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<String> = self.0.iter().map(|gpu| format!("cuda:{gpu}")).collect();
+        f.write_str(&names.join(","))
+    }
+}
+
+/// The GPUs of ranks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Devices {
+    /// The first that do not sample, as many as there are ranks.
+    Auto,
+    /// These, in the order of the ranks.
+    These(GpuList),
+}
+
+impl FromStr for Devices {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            _ => text
+                .parse()
+                .map(Self::These)
+                .map_err(|why: String| format!("{why}; or auto for the first that are free")),
+        }
+    }
+}
+
+impl fmt::Display for Devices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::These(gpus) => gpus.fmt(f),
+        }
+    }
+}
+
+impl AskedRanks {
+    /// The number of ranks that the options name, where they do.
+    pub fn named_count(&self) -> Option<u32> {
+        let listed = match &self.devices {
+            Some(Devices::These(gpus)) => Some(gpus.0.len() as u32),
+            _ => None,
+        };
+        self.ranks.or(self.roles.map(|roles| roles.ranks)).or(listed)
+    }
+
+    /// Whether samplers of their own would have no meaning, as all ranks share some.
+    pub fn share_samplers(&self) -> bool {
+        self.roles.is_some() || self.sampler_devices.is_some()
+    }
+
+    /// Whether GPUs are named, or are to be found.
+    pub fn ask_for_gpus(&self) -> bool {
+        self.devices.is_some() || self.sampler_devices.is_some()
+    }
+
+    /// Whether ranks may get a GPU each.
+    pub fn may_have_gpus(&self, backend: &BackendOptions) -> bool {
+        self.ask_for_gpus() || self.roles.is_some() && backend.device == DeviceChoice::Auto
+    }
+
+    /// Checks what can be checked without a machine.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Usage`] for options that contradict each other.
+    pub fn check(&self, backend: &BackendOptions) -> Result<(), RuntimeError> {
+        let refused = |message: String| Err(RuntimeError::Usage(message));
+        if let Some(roles) = self.roles
+            && self.ask_for_gpus()
+        {
+            return refused(format!(
+                "--roles {roles} takes the first GPUs, and --devices and --sampler-devices name them: give one or the other"
+            ));
+        }
+        if let (Some(ranks), Some(roles)) = (self.ranks, self.roles)
+            && ranks != roles.ranks
+        {
+            return refused(format!(
+                "--roles {roles} has {} ranks, and --ranks {ranks} another number: leave --ranks out",
+                roles.ranks
+            ));
+        }
+        if let (Some(ranks), Some(Devices::These(gpus))) = (self.ranks, &self.devices)
+            && ranks as usize != gpus.0.len()
+        {
+            return refused(format!(
+                "--devices {gpus} has a GPU for each of {} ranks, and --ranks {ranks} is another number: leave --ranks out",
+                gpus.0.len()
+            ));
+        }
+        if let (Some(samplers), Some(Devices::These(ranks))) = (&self.sampler_devices, &self.devices)
+            && let Some(both) = samplers.0.iter().find(|gpu| ranks.0.contains(gpu))
+        {
+            return refused(format!(
+                "cuda:{both} is in --sampler-devices and in --devices: a GPU samples or trains"
+            ));
+        }
+        if !self.ask_for_gpus() {
+            return Ok(());
+        }
+        if self.named_count().is_none() {
+            return refused(
+                "--devices auto takes the first GPUs that do not sample: say by --ranks N how many processes the command \
+                 starts, or name their GPUs by --devices"
+                    .to_owned(),
+            );
+        }
+        if backend.device != DeviceChoice::Auto {
+            return refused(format!(
+                "`device={}` is the device of one process, and --devices names those of all ranks: leave --device out",
+                backend.device
+            ));
+        }
+        refuse_mps(backend)
+    }
+
+    /// Finds their places on this machine. `probe` examines it; it is called only where a GPU may be used.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Usage`] for GPUs that differ, [`RuntimeError::Missing`] for more GPUs than there are, and as
+    /// [`backend::decide`].
+    pub fn place(
+        &self,
+        backend: &BackendOptions,
+        probe: impl Fn() -> Result<Probe, RuntimeError>,
+    ) -> Result<Ranks, RuntimeError> {
+        self.check(backend)?;
+        let roles_on_gpus = self.roles.is_some() && backend.device != DeviceChoice::Cpu;
+        if !self.ask_for_gpus() && !roles_on_gpus {
+            return self.in_host_memory(backend, probe);
+        }
+        let probed = probe()?;
+        let seen = probed.cuda.devices.len();
+        if roles_on_gpus && seen == 0 && backend.device == DeviceChoice::Auto {
+            let on_cpu = BackendOptions { device: DeviceChoice::Cpu, ..backend.clone() };
+            return self.in_host_memory(&on_cpu, probe);
+        }
+        refuse_mps(backend)?;
+        let samplers = match (self.roles, &self.sampler_devices) {
+            (Some(roles), _) => (0..roles.samplers as usize).collect(),
+            (None, Some(gpus)) => gpus.0.clone(),
+            (None, None) => Vec::new(),
+        };
+        let others = || (0..seen).filter(|gpu| !samplers.contains(gpu));
+        let wanted = self.named_count().unwrap_or(1) as usize;
+        let of_ranks: Vec<usize> = match (self.roles, &self.devices) {
+            (Some(roles), _) => {
+                let first = roles.samplers as usize;
+                (first..first + roles.ranks as usize).collect()
+            }
+            (None, Some(Devices::These(gpus))) => gpus.0.clone(),
+            (None, _) => others().take(wanted).collect(),
+        };
+        let last = of_ranks.iter().chain(&samplers).max().map_or(0, |last| last + 1);
+        if of_ranks.len() < wanted || last > seen {
+            let asked = match self.roles {
+                Some(roles) => format!("--roles {roles} takes {} GPUs", roles.samplers + roles.ranks),
+                None => {
+                    let samplers = GpuList(samplers.clone());
+                    let beside =
+                        if samplers.0.is_empty() { String::new() } else { format!(" beside {samplers}") };
+                    format!("{wanted} GPUs{beside} were asked for, up to cuda:{}", last.max(wanted) - 1)
+                }
+            };
+            let cause = probed.cuda.unavailable.clone().map_or_else(String::new, |why| format!(" ({why})"));
+            return Err(RuntimeError::Missing(format!(
+                "{asked}, and the driver sees {seen}{cause}; --ranks N with --device cpu needs none"
+            )));
+        }
+        let decide = |gpu: usize, options: BackendOptions| {
+            let options = BackendOptions { device: DeviceChoice::Cuda(gpu as u32), ..options };
+            backend::decide(&options, false, || Ok(probed.clone()))
+        };
+        // The MPS daemon of a run serves one GPU, so the producers are threads of the ranks' processes.
+        let trains = BackendOptions { mps: MpsChoice::Off, ..backend.clone() };
+        let trains = match samplers.is_empty() {
+            true => trains,
+            false => BackendOptions { sampler: SamplerChoice::Cpu, ..trains },
+        };
+        let decision = decide(of_ranks[0], trains.clone())?;
+        for gpu in &of_ranks[1..] {
+            decide(*gpu, trains.clone())?;
+            check_equal(&probed.cuda.devices, of_ranks[0], *gpu)?;
+        }
+        let mut sampler_backends = Vec::new();
+        for gpu in &samplers {
+            let samples = BackendOptions {
+                sampler: SamplerChoice::Gpu,
+                partition: PartitionChoice::None,
+                // It gathers no rows, so that a cache there holds lists alone.
+                gather: GatherChoice::Device,
+                ..trains.clone()
+            };
+            sampler_backends.push(decide(*gpu, samples)?.backend);
+        }
+        Ok(Ranks {
+            count: Some(of_ranks.len() as u32),
+            shared_samplers: (!samplers.is_empty()).then_some(samplers.len()),
+            decision,
+            devices: of_ranks,
+            sampler_backends,
+        })
+    }
+
+    /// Batches in host memory, or those of one process on the one GPU of its options.
+    fn in_host_memory(
+        &self,
+        backend: &BackendOptions,
+        probe: impl Fn() -> Result<Probe, RuntimeError>,
+    ) -> Result<Ranks, RuntimeError> {
+        let count = self.named_count();
+        let decision = backend::decide(backend, false, probe)?;
+        if let (Some(ranks @ 2..), Some(cuda)) = (count, decision.backend.cuda()) {
+            return Err(RuntimeError::Usage(format!(
+                "--ranks {ranks} and one GPU, cuda:{}, which `device={}` takes: give each rank one by --devices, or \
+                 `device=cpu` for batches in host memory",
+                cuda.ordinal, backend.device
+            )));
+        }
+        let shared_samplers = self.roles.map(|roles| roles.samplers as usize);
+        Ok(Ranks { count, shared_samplers, decision, devices: Vec::new(), sampler_backends: Vec::new() })
+    }
+
+    /// The same with the driver of this machine.
+    pub(crate) fn place_here(&self, backend: &BackendOptions) -> Result<Ranks, RuntimeError> {
+        // The command trains, so it does not matter whether this build's libtorch can use the GPU.
+        self.place(backend, || Probe::in_child(&without_mps(), true))
+    }
+}
+
+/// Refuses MPS, where ranks have a GPU each.
+fn refuse_mps(backend: &BackendOptions) -> Result<(), RuntimeError> {
+    let named = match (backend.mps, backend.partition) {
+        (MpsChoice::Require, _) => "mps=require",
+        (_, PartitionChoice::Mps) => "partition=mps",
+        _ => return Ok(()),
+    };
+    Err(RuntimeError::Usage(format!(
+        "`{named}` with a GPU for each rank: the producer is a thread of the rank's process there, and MPS divides nothing; \
+         leave it out"
+    )))
+}
+
+/// Refuses ranks on GPUs that differ: what is measured on one decides for all, and all take the same steps.
+fn check_equal(devices: &[DeviceReport], one: usize, other: usize) -> Result<(), RuntimeError> {
+    let (one, other) = (&devices[one], &devices[other]);
+    // What the division of a GPU follows from.
+    let of = |gpu: &DeviceReport| (gpu.capability, gpu.multiprocessors);
+    if of(one) == of(other) {
+        return Ok(());
+    }
+    let told = |gpu: &DeviceReport| {
+        format!("cuda:{} ({}, {} multiprocessors)", gpu.ordinal, gpu.name, gpu.multiprocessors)
+    };
+    Err(RuntimeError::Usage(format!(
+        "{} and {} differ, and the ranks' GPUs have to be of one kind: name them by --devices",
+        told(one),
+        told(other)
+    )))
+}
+
+/// The ranks of a command, with their places on this machine.
+#[derive(Clone, Debug)]
+pub struct Ranks {
+    /// How many there are; `None`: one process takes all batches, and is no rank.
+    pub count: Option<u32>,
+    /// How many samplers all of them share; `None`: each has samplers of its own.
+    pub shared_samplers: Option<usize>,
+    /// Where the first one has its batches. The others have them alike, on their own GPUs.
+    pub decision: Decision,
+    /// The GPU of each rank; empty where they have batches in host memory.
+    pub devices: Vec<usize>,
+    /// Where each shared sampler works; empty for the CPU.
+    pub sampler_backends: Vec<Backend>,
+}
+
+impl Ranks {
+    /// Where this rank has its batches, given where the first one has.
+    pub(crate) fn backend_of(&self, rank: usize, first: &Backend) -> Backend {
+        match (first, self.devices.get(rank)) {
+            (Backend::Cuda(cuda), Some(gpu)) => Backend::Cuda(CudaBackend { ordinal: *gpu, ..cuda.clone() }),
+            _ => first.clone(),
+        }
+    }
+
+    /// The GPUs that sample for all ranks.
+    pub(crate) fn sampler_devices(&self) -> Vec<usize> {
+        self.sampler_backends.iter().filter_map(Backend::cuda).map(|cuda| cuda.ordinal).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uva_cuda::{ProbeReport, Supports};
+
+    use super::*;
+
+    /// A machine whose GPUs have so many multiprocessors.
+    fn machine(multiprocessors: &[u32]) -> Probe {
+        let device = |(ordinal, multiprocessors): (usize, &u32)| DeviceReport {
+            ordinal,
+            name: format!("GPU {ordinal}"),
+            capability: (9, 0),
+            multiprocessors: *multiprocessors,
+            total_memory: 1 << 37,
+            pci_bus_id: format!("0000:0{ordinal}:00.0"),
+            uuid: format!("GPU-{ordinal}"),
+            mps_enabled: false,
+            supports: Supports {
+                shared_by_fd: true,
+                shared_by_handle: true,
+                interprocess_events: true,
+                host_register: true,
+                read_only_host_register: true,
+                green_contexts: true,
+            },
+        };
+        let cuda = ProbeReport {
+            driver: Some("13.0".into()),
+            simulator: false,
+            devices: multiprocessors.iter().enumerate().map(device).collect(),
+            unavailable: None,
+        };
+        Probe { cuda, nvrtc: None, torch: None }
+    }
+
+    fn placed(asked: &AskedRanks, multiprocessors: &[u32]) -> Result<Ranks, RuntimeError> {
+        asked.place(&BackendOptions::default(), || Ok(machine(multiprocessors)))
+    }
+
+    #[test]
+    fn gpus_are_listed_by_number_or_as_a_stretch_and_each_once() {
+        let list = |text: &str| text.parse::<GpuList>();
+        assert_eq!(list("cuda:2"), Ok(GpuList(vec![2])));
+        assert_eq!(list("cuda:0,cuda:2-4,cuda:1"), Ok(GpuList(vec![0, 2, 3, 4, 1])));
+        assert_eq!(list("cuda:2-3").unwrap().to_string(), "cuda:2,cuda:3");
+        for text in ["", "0", "cuda:", "cuda:1,", "cuda:3-1", "cuda:0-64", "cuda:1,cuda:0-2", "cuda:-1"] {
+            assert!(list(text).is_err(), "{text} was taken");
+        }
+        assert_eq!("auto".parse(), Ok(Devices::Auto));
+        assert_eq!("cuda:1".parse(), Ok(Devices::These(GpuList(vec![1]))));
+    }
+
+    #[test]
+    fn the_first_gpus_sample_and_the_next_ones_train() {
+        let asked = AskedRanks { roles: "1:2".parse().ok(), ..AskedRanks::default() };
+        let ranks = placed(&asked, &[132; 4]).unwrap();
+        assert_eq!((ranks.count, ranks.shared_samplers), (Some(2), Some(1)));
+        assert_eq!((&ranks.devices[..], &ranks.sampler_devices()[..]), (&[1, 2][..], &[0][..]));
+        let first = &ranks.decision.backend;
+        assert_eq!(ranks.backend_of(1, first).cuda().unwrap().ordinal, 2);
+        assert!(first.gpu_sampler().is_none() && ranks.sampler_backends[0].gpu_sampler().is_some());
+        // Without a GPU they are processes.
+        let ranks = placed(&asked, &[]).unwrap();
+        assert_eq!((ranks.count, ranks.shared_samplers), (Some(2), Some(1)));
+        assert!(ranks.devices.is_empty() && ranks.sampler_backends.is_empty());
+        assert_eq!(placed(&asked, &[132; 2]).unwrap_err().exit_code(), 3);
+    }
+
+    #[test]
+    fn gpus_of_ranks_are_of_one_kind_and_those_that_sample_may_differ() {
+        let asked = |devices: &str, samplers: &str| AskedRanks {
+            devices: devices.parse().ok(),
+            sampler_devices: samplers.parse().ok(),
+            ..AskedRanks::default()
+        };
+        let refused = placed(&asked("cuda:0-1", "none"), &[132, 114]).unwrap_err();
+        assert_eq!(refused.exit_code(), 2);
+        assert!(refused.to_string().contains("114 multiprocessors"), "{refused}");
+        placed(&asked("cuda:1-2", "cuda:0"), &[28, 132, 132]).unwrap();
+    }
+}

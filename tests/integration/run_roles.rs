@@ -1,0 +1,270 @@
+//! `uvatrain run --roles S:T`: samplers that all ranks share, on the CPU and on GPUs of their own. A shell stands in for
+//! torchrun, and `cuda-sim` for a machine with four GPUs.
+
+use std::path::Path;
+
+use rustix::process::{Signal, kill_process};
+use uva_runtime::options::Part;
+
+use crate::support::command::{self, recorded};
+use crate::support::ranks::{self, expected, nothing_is_left, process_of, traces};
+use crate::support::runs::{Metrics, role_of, samplers_of, small_graph, wait_until};
+use crate::support::{self, Uvatrain, directory};
+
+const ALL_SPLITS: &str = "attach; pass train 0; pass valid 0; pass train 1; pass valid 1; pass test 0; close";
+
+/// A run of so many ranks with these options.
+fn run(directory: &Path, ranks: u32, options: &str, steps: &str) -> Uvatrain {
+    command::run_with(directory, options, Some(&ranks::of(ranks as usize)), steps)
+}
+
+/// The same on a machine with four GPUs.
+fn on_four_gpus(directory: &Path, ranks: u32, options: &str, steps: &str) -> Uvatrain {
+    run(directory, ranks, options, steps)
+        .simulated()
+        .env("CUDA_SIM_DEVICES", "4")
+        .env("CUDA_SIM_DELAY_US", "200")
+}
+
+/// Every rank got the batches of a loader of that rank, and removes what was recorded.
+fn each_rank_has_its_batches(directory: &Path, ranks: u32, what: &str) {
+    for index in 0..ranks {
+        let folder = directory.join(format!("r{index}"));
+        let all = expected(directory, 2, Part { index, of: ranks }, false);
+        assert!(!all.is_empty());
+        assert_eq!(recorded(&folder), all, "rank {index}, {what}");
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}
+
+fn in_force(directory: &Path, rank: u32, ranks: u32) -> serde_json::Value {
+    let name = if ranks == 1 { "run.jsonl".to_owned() } else { format!("run.{rank}.jsonl") };
+    Metrics::read(&directory.join(name)).of("start").next().expect("a start")["in_force"].clone()
+}
+
+#[test]
+fn samplers_that_ranks_share_make_the_batches_that_each_rank_gets_from_samplers_of_its_own() {
+    let temp = directory();
+    small_graph(temp.path());
+    for (samplers, count) in [(1, 1), (1, 2), (2, 2), (3, 2), (2, 3), (1, 4)] {
+        let options = format!("--roles {samplers}:{count} --device cpu --metrics run.jsonl");
+        run(temp.path(), count, &options, ALL_SPLITS).run().succeeds();
+        each_rank_has_its_batches(temp.path(), count, &options);
+        for rank in 0..count {
+            let force = in_force(temp.path(), rank, count);
+            let shared = serde_json::json!({ "count": samplers, "devices": [] });
+            assert_eq!((&force["shared_samplers"], &force["samplers"]), (&shared, &samplers.into()));
+        }
+    }
+}
+
+#[test]
+fn every_split_of_four_gpus_into_samplers_and_trainers_gives_the_batches_of_the_cpu() {
+    let temp = directory();
+    small_graph(temp.path());
+    for (options, samplers, devices) in [
+        ("--roles 1:1", vec![0], vec![1]),
+        ("--roles 1:2", vec![0], vec![1, 2]),
+        ("--roles 2:1", vec![0, 1], vec![2]),
+        ("--roles 1:3", vec![0], vec![1, 2, 3]),
+        ("--roles 2:2", vec![0, 1], vec![2, 3]),
+        ("--roles 3:1 --partition none", vec![0, 1, 2], vec![3]),
+        ("--sampler-devices cuda:3,cuda:1 --devices cuda:2,cuda:0 --partition grid", vec![3, 1], vec![2, 0]),
+        ("--sampler-devices cuda:1 --ranks 2 --gather dma", vec![1], vec![0, 2]),
+        ("--devices cuda:1-2 --samplers 2 --partition none", vec![], vec![1, 2]),
+        ("--devices cuda:3,cuda:1 --samplers 1 --sampler gpu", vec![], vec![3, 1]),
+    ] {
+        let count = devices.len() as u32;
+        let options = format!("{options} --metrics run.jsonl");
+        let run = on_four_gpus(temp.path(), count, &options, ALL_SPLITS).env("UVATRAIN_LOG", "info");
+        let outcome = run.run().succeeds();
+        each_rank_has_its_batches(temp.path(), count, &options);
+        let ready = |line: &&str| line.contains("ready to sample") && line.contains("on_gpu=true");
+        let on_gpu = outcome.stderr.lines().filter(ready).count();
+        assert_eq!(on_gpu, samplers.len(), "{options}\n{outcome}");
+        for (rank, device) in devices.iter().enumerate() {
+            let force = in_force(temp.path(), rank as u32, count);
+            assert_eq!(force["device"], format!("cuda:{device}"), "{options}: {force}");
+            match samplers.len() {
+                0 => assert_eq!(force["shared_samplers"], serde_json::Value::Null, "{options}: {force}"),
+                several => {
+                    let shared = serde_json::json!({ "count": several, "devices": samplers });
+                    assert_eq!(force["shared_samplers"], shared, "{options}: {force}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_cache_has_its_rows_on_the_gpus_that_train_and_its_lists_on_those_that_sample() {
+    let temp = directory();
+    small_graph(temp.path());
+    for (options, lists, rows) in [
+        ("--roles 2:2 --gpu-cache 250KiB", true, true),
+        ("--roles 1:2 --gpu-cache 250KiB --gather dma", true, true),
+        ("--roles 1:2 --gpu-cache 250KiB --cache-policy fifo", false, true),
+        ("--devices cuda:1-2 --samplers 1 --gpu-cache 250KiB", false, true),
+    ] {
+        let options = format!("{options} --metrics run.jsonl");
+        let outcome = on_four_gpus(temp.path(), 2, &options, ALL_SPLITS).run().succeeds();
+        each_rank_has_its_batches(temp.path(), 2, &options);
+        for rank in 0..2 {
+            let metrics = Metrics::read(&temp.path().join(format!("run.{rank}.jsonl")));
+            let end = metrics.of("end").next().expect("an end")["cache"].clone();
+            let hits = |name: &str| end[name].as_u64().unwrap_or_else(|| panic!("{options}: {end}"));
+            assert_eq!(hits("row_hits") > 0, rows, "{options}: {end}");
+            assert_eq!(hits("list_hits") > 0, lists, "{options}: {end}\n{outcome}");
+        }
+    }
+    let args = "run graph --fanouts 5,4 --roles 1:2 --gpu-cache 1MiB -- touch started";
+    support::uvatrain(temp.path(), args.split(' '))
+        .run()
+        .refuses(2, &["2 ranks", "--gpu-cache", "host memory"]);
+    assert!(!temp.path().join("started").exists());
+}
+
+#[test]
+fn a_rank_that_takes_no_batches_does_not_hold_up_another_with_which_it_shares_samplers() {
+    let temp = directory();
+    small_graph(temp.path());
+    // Rank 1 begins when rank 0 has ended, whose batches are many times what slots hold.
+    let waits = r#"test $rank = 0 || export UVATRAIN_TEST_STEPS="attach; await ../r0/out; pass train 0; close"; cd r$rank"#;
+    let shell = ranks::of(2).replace("cd r$rank", waits);
+    let steps = "attach; take 200; pass valid 0; close; file out";
+    let outcome = command::run_with(temp.path(), "--roles 2:2 --device cpu", Some(&shell), steps);
+    outcome.run().succeeds();
+    assert!(recorded(&temp.path().join("r0")).len() > 200);
+    let mut of_train = expected(temp.path(), 1, Part { index: 1, of: 2 }, false);
+    of_train.retain(|(split, ..)| split == "train");
+    assert_eq!(recorded(&temp.path().join("r1")), of_train);
+}
+
+#[test]
+fn a_shared_sampler_that_is_killed_is_named_and_every_rank_hears_of_it() {
+    let temp = directory();
+    small_graph(temp.path());
+    for (options, on_gpus, name) in [
+        ("--roles 2:2 --device cpu", false, "the sampler 1 was killed by SIGKILL"),
+        ("--roles 1:2", true, "the sampler was killed by SIGKILL"),
+    ] {
+        let before = traces(temp.path());
+        for rank in ["r0", "r1"] {
+            let _ = std::fs::remove_dir_all(temp.path().join(rank));
+        }
+        let run = match on_gpus {
+            true => on_four_gpus(temp.path(), 2, options, "attach; take"),
+            false => run(temp.path(), 2, options, "attach; take"),
+        };
+        let run = run.env("TMPDIR", temp.path().join("tmp")).start();
+        wait_until("both ranks take batches", || {
+            ["r0", "r1"].iter().all(|rank| recorded(&temp.path().join(rank)).len() >= 5)
+        });
+        let samplers = if on_gpus { 1 } else { 2 };
+        let mut processes = samplers_of(&run, samplers);
+        processes.push(role_of(&run, "janitor"));
+        let launcher = run.child.id();
+        let of_last = |process: &&crate::support::runs::Process| {
+            let words = std::fs::read_to_string(format!("/proc/{}/cmdline", process.pid)).unwrap();
+            words.contains(&format!("--index={}", samplers - 1))
+        };
+        processes.iter().find(of_last).expect("the last sampler").signal(Signal::KILL);
+        let outcome = run.wait().ends_with(1);
+        assert!(outcome.stderr.contains(name), "{name}\n{outcome}");
+        assert_eq!(outcome.stderr.matches("command: ").count(), 2, "{outcome}");
+        nothing_is_left(temp.path(), launcher, &processes, &before);
+    }
+}
+
+#[test]
+fn a_rank_that_is_killed_beside_shared_samplers_is_named_and_nothing_is_left() {
+    let temp = directory();
+    small_graph(temp.path());
+    let before = traces(temp.path());
+    let run = run(temp.path(), 2, "--roles 1:2 --device cpu", "attach; pid pid; take");
+    let run = run.env("TMPDIR", temp.path().join("tmp")).start();
+    wait_until("both ranks take batches", || {
+        ["r0", "r1"].iter().all(|rank| recorded(&temp.path().join(rank)).len() >= 5)
+    });
+    let mut processes = samplers_of(&run, 1);
+    processes.extend(["producer", "janitor"].map(|role| role_of(&run, role)));
+    let launcher = run.child.id();
+    kill_process(process_of(temp.path(), 1), Signal::KILL).unwrap();
+    let outcome = run.wait().ends_with(1);
+    for part in ["uvatrain: rank 1 (process ", "ended without a word", "command: "] {
+        assert!(outcome.stderr.contains(part), "{part}\n{outcome}");
+    }
+    nothing_is_left(temp.path(), launcher, &processes, &before);
+}
+
+#[test]
+fn places_that_contradict_each_other_are_refused_and_too_few_gpus_are_lacking() {
+    let temp = directory();
+    small_graph(temp.path());
+    let four = |options: &str| {
+        let args = format!("run graph --fanouts 5,4 {options} -- touch started");
+        support::uvatrain(temp.path(), args.split(' ')).simulated().env("CUDA_SIM_DEVICES", "4").run()
+    };
+    for (options, parts) in [
+        ("--devices cuda:1,cuda:1", ["cuda:1", "twice"]),
+        ("--sampler-devices cuda:0-1,cuda:1 --ranks 2", ["cuda:1", "twice"]),
+        ("--sampler-devices cuda:0 --devices cuda:0-1", ["cuda:0", "samples or trains"]),
+        ("--sampler-devices gpu0 --ranks 2", ["gpu0", "cuda:0-3"]),
+        ("--devices cuda:3-1", ["cuda:3-1", "cuda:0-3"]),
+        ("--devices cuda:0-1 --ranks 3", ["--devices cuda:0,cuda:1", "--ranks 3"]),
+        ("--devices auto", ["--devices auto", "--ranks N"]),
+        ("--sampler-devices cuda:0", ["--ranks N", "--devices"]),
+        ("--roles 1:2 --devices cuda:1-2", ["--roles 1:2", "--devices"]),
+        ("--roles 1:2 --ranks 3", ["--roles 1:2", "--ranks 3"]),
+        ("--roles 1:2 --samplers 2", ["--roles", "--samplers"]),
+        ("--roles 1:2 --device cpu --prepare whole", ["--roles", "--prepare whole"]),
+        ("--roles 0:2", ["--roles", "1:3"]),
+        ("--roles 12", ["--roles", "1:3"]),
+        ("--devices cuda:0-1 --device cpu", ["--devices", "--device cpu"]),
+        ("--devices cuda:0-1 --mps require", ["--mps require", "divides nothing"]),
+        ("--roles 1:2 --partition mps", ["--partition mps", "divides nothing"]),
+        ("--ranks 2", ["--ranks 2", "--devices"]),
+        ("--roles 1:2 --metrics-listen 0", ["--roles 1:2", "--metrics-listen"]),
+        ("--devices cuda:0-1 --host-cache 1MiB", ["--devices cuda:0,cuda:1", "--host-cache"]),
+    ] {
+        four(options).refuses(2, &parts);
+    }
+    for (options, parts) in [
+        ("--roles 2:3", ["--roles 2:3 takes 5 GPUs", "sees 4"]),
+        ("--devices cuda:3-4", ["cuda:4", "sees 4"]),
+        ("--sampler-devices cuda:4 --ranks 2", ["cuda:4", "sees 4"]),
+        ("--sampler-devices cuda:0-1 --ranks 3", ["3 GPUs beside cuda:0,cuda:1", "sees 4"]),
+    ] {
+        four(options).refuses(3, &parts);
+    }
+    // Without a GPU roles are processes, and named GPUs are lacking.
+    let none = |options: &str| {
+        let args = format!("run graph --fanouts 5,4 {options} -- touch started");
+        support::uvatrain(temp.path(), args.split(' ')).run()
+    };
+    none("--devices cuda:0-1").refuses(3, &["2 GPUs", "sees 0"]);
+    assert!(!temp.path().join("started").exists());
+}
+
+#[test]
+fn a_dry_run_shows_shared_samplers_once_and_the_gpu_of_every_stage() {
+    let temp = directory();
+    small_graph(temp.path());
+    let args = "run graph --fanouts 4,3 --roles 2:2 --dry-run --json -- true";
+    let dry = support::uvatrain(temp.path(), args.split(' ')).simulated().env("CUDA_SIM_DEVICES", "4");
+    let dry = dry.run().succeeds().json();
+    let shown = |line: &serde_json::Value| {
+        ["stage", "runs", "device"].map(|column| line[column].as_str().unwrap().to_owned()).join(", ")
+    };
+    let stages: Vec<String> = dry["stages"].as_array().unwrap().iter().map(shown).collect();
+    let expected = [
+        "sampler 0 of all ranks, process 1, cuda:0",
+        "sampler 1 of all ranks, process 2, cuda:1",
+        "producer of rank 0, process 3, cuda:2",
+        "consumer of rank 0, process 3, cuda:2",
+        "producer of rank 1, process 4, cuda:3",
+        "consumer of rank 1, process 4, cuda:3",
+    ];
+    assert_eq!(stages, expected);
+    assert_eq!(dry["ranks"], 2);
+}

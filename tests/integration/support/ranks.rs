@@ -1,0 +1,65 @@
+//! Ranks of `uvatrain run`: a shell that stands in for torchrun, and the batches that each rank has to get.
+
+use std::path::Path;
+
+use rustix::process::Pid;
+use uva_runtime::options::Part;
+use uva_runtime::{LoaderOptions, Runtime};
+
+use super::runs::{Process, Traces, wait_until};
+
+/// Starts two ranks beside each other, each in a folder of its own, and ends with the code of one that failed.
+pub const OF_TWO: &str = r#"
+for rank in 0 1; do
+    mkdir -p r$rank
+    (cd r$rank && RANK=$rank WORLD_SIZE=2 exec "$@") & all="$all $!"
+done
+code=0; for one in $all; do wait $one || code=$?; done; exit $code"#;
+
+/// The same of so many ranks.
+pub fn of(ranks: usize) -> String {
+    let numbers: Vec<String> = (0..ranks).map(|rank| rank.to_string()).collect();
+    let all = OF_TWO.replace("rank in 0 1;", &format!("rank in {};", numbers.join(" ")));
+    all.replace("WORLD_SIZE=2", &format!("WORLD_SIZE={ranks}"))
+}
+
+/// Split, epoch, number and hash of every batch of a rank, as the roles make them as threads.
+pub fn expected(
+    directory: &Path,
+    epochs: u32,
+    part: Part,
+    drop_last: bool,
+) -> Vec<(String, u64, u64, String)> {
+    let options = LoaderOptions { fanouts: vec![5, 4], batch_size: 100, part, ..LoaderOptions::default() };
+    let options = LoaderOptions { drop_last, ..options };
+    let builder = Runtime::builder(directory.join("graph")).options(options).epochs(epochs);
+    let mut runtime = builder.validate(true).test(true).build().unwrap();
+    let mut all = Vec::new();
+    while let Some(batch) = runtime.next_batch().unwrap() {
+        let (epoch, index) = (u64::from(batch.epoch()), u64::from(batch.index()));
+        all.push((batch.split().name().to_owned(), epoch, index, format!("{:016x}", batch.hash())));
+    }
+    all
+}
+
+/// The process of a rank, which wrote its number down (`pid pid`).
+pub fn process_of(directory: &Path, rank: u32) -> Pid {
+    let number = std::fs::read_to_string(directory.join(format!("r{rank}/pid"))).unwrap();
+    number.parse().ok().and_then(Pid::from_raw).unwrap()
+}
+
+/// What runs leave behind, so far.
+pub fn traces(directory: &Path) -> Traces {
+    std::fs::create_dir_all(directory.join("tmp")).unwrap();
+    Traces::now(&directory.join("tmp"))
+}
+
+/// Nothing of the run is left: no process, no file, no socket.
+pub fn nothing_is_left(directory: &Path, launcher: u32, processes: &[Process], before: &Traces) {
+    for process in processes {
+        wait_until(&format!("the {} (process {}) ends", process.role, process.pid), || process.has_ended());
+    }
+    assert_eq!(before, &Traces::now(&directory.join("tmp")));
+    let sockets = std::fs::read_to_string("/proc/net/unix").unwrap();
+    assert!(!sockets.contains(&format!("@uvatrain-ranks-{launcher}-")), "{sockets}");
+}
