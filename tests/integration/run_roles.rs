@@ -247,6 +247,56 @@ fn places_that_contradict_each_other_are_refused_and_too_few_gpus_are_lacking() 
 }
 
 #[test]
+fn roles_are_chosen_by_what_the_stages_took_in_a_run_and_the_command_finds_the_number_of_ranks() {
+    let temp = directory();
+    small_graph(temp.path());
+    let metrics = |name: &str, [sample_us, gather_us, train_us]: [u64; 3]| {
+        // A run's own lines, with times that leave no doubt.
+        let text = std::fs::read_to_string(temp.path().join("run.0.jsonl")).unwrap();
+        let lines = text.lines().map(|line| {
+            let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
+            for (stage, us) in [("sample_us", sample_us), ("gather_us", gather_us), ("train_us", train_us)] {
+                if line["event"] == "batch" {
+                    line[stage] = us.into();
+                }
+            }
+            line.to_string() + "\n"
+        });
+        std::fs::write(temp.path().join(name), lines.collect::<String>()).unwrap();
+    };
+    let first =
+        run(temp.path(), 2, "--roles 1:2 --device cpu --metrics run.jsonl", "attach; pass train 0; close");
+    first.run().succeeds();
+    metrics("slow.jsonl", [3000, 100, 1000]);
+    metrics("quick.jsonl", [100, 100, 3000]);
+    for (name, count) in [("slow.jsonl", 1), ("quick.jsonl", 3)] {
+        for rank in 0..2 {
+            let _ = std::fs::remove_dir_all(temp.path().join(format!("r{rank}")));
+        }
+        let shell = ranks::of(count as usize) + "\ntest $UVATRAIN_RANKS = " + &count.to_string();
+        let shell = shell.replace("; exit $code", r#"; test $code = 0 || exit $code"#);
+        let options = format!("--roles auto --role-times {name}");
+        let run = command::run_with(temp.path(), &options, Some(&shell), ALL_SPLITS);
+        let outcome = run.simulated().env("CUDA_SIM_DEVICES", "4").run().succeeds();
+        let told = format!("{} of 4 GPUs sample and {count} train", 4 - count);
+        assert!(outcome.stderr.contains(&told), "{told}\n{outcome}");
+        each_rank_has_its_batches(temp.path(), count, &options);
+    }
+    for (options, code, parts) in [
+        ("--roles auto", 2, ["--role-times FILE", "--metrics"]),
+        ("--roles 1:2 --role-times slow.jsonl", 2, ["--role-times", "give both"]),
+        ("--roles auto --role-times slow.jsonl --ranks 2", 2, ["--roles auto", "--ranks"]),
+        ("--roles auto --role-times slow.jsonl --device cpu", 2, ["--roles auto", "--device"]),
+        ("--roles auto --role-times none.jsonl", 2, ["--role-times none.jsonl", "No such file"]),
+        ("--roles auto --role-times slow.jsonl", 3, ["sees 0", "--roles 1:2"]),
+    ] {
+        let args = format!("run graph --fanouts 5,4 {options} -- touch started");
+        support::uvatrain(temp.path(), args.split(' ')).run().refuses(code, &parts);
+    }
+    assert!(!temp.path().join("started").exists());
+}
+
+#[test]
 fn a_dry_run_shows_shared_samplers_once_and_the_gpu_of_every_stage() {
     let temp = directory();
     small_graph(temp.path());

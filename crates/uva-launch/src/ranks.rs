@@ -325,6 +325,14 @@ impl AskedRanks {
     }
 }
 
+/// How many GPUs the driver of this machine sees.
+///
+/// # Errors
+/// As [`Probe::in_child`].
+pub fn gpus_here() -> Result<usize, RuntimeError> {
+    Ok(Probe::in_child(&without_mps(), true)?.cuda.devices.len())
+}
+
 /// Refuses MPS, where ranks have a GPU each.
 fn refuse_mps(backend: &BackendOptions) -> Result<(), RuntimeError> {
     let named = match (backend.mps, backend.partition) {

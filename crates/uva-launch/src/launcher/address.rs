@@ -21,6 +21,9 @@ use super::protocol::{PROTOCOL, VERSION, check};
 /// The variable that names the socket to the command's processes.
 pub const VARIABLE: &str = "UVATRAIN_ATTACH";
 
+/// The variable that tells the command how many ranks it has to start.
+pub const RANKS_VARIABLE: &str = "UVATRAIN_RANKS";
+
 /// The content of [`VARIABLE`]: `VERSION:PROTOCOL:LAUNCHER:` and a [`Socket`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Address {

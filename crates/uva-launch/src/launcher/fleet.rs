@@ -181,7 +181,8 @@ impl Fleet {
         let own;
         let program = match &launch.consumer {
             Consumer::Command { command, ranked, .. } if stage == Stage::CONSUMER => {
-                let (member, knocks, secrets) = command.start(&launch.environments, on_gpu, *ranked)?;
+                let (member, knocks, secrets) =
+                    command.start(&launch.environments, on_gpu, ranked.then_some(launch.plans.len()))?;
                 self.members.push(member);
                 self.door = Some(Door::new(knocks, secrets, launch.plans.len(), on_gpu));
                 return Ok(());

@@ -13,7 +13,7 @@ use uva_mem::Signal;
 use uva_mem::handover::Channel;
 use uva_mem::spawn::Inherit;
 
-use super::address::{Address, Secrets, Socket, VARIABLE};
+use super::address::{Address, RANKS_VARIABLE, Secrets, Socket, VARIABLE};
 use super::child::{ChildProcess, set_variables};
 use super::environments::Environments;
 use super::member::Member;
@@ -68,12 +68,12 @@ impl UserCommand {
     }
 
     /// Starts it. Also returns the end of the socket at which its processes knock, and the secrets of those that are
-    /// `ranked`. `on_gpu`: it will have work on a GPU.
+    /// `ranks`, where they are. `on_gpu`: it will have work on a GPU.
     pub(super) fn start(
         &self,
         environments: &Environments,
         on_gpu: bool,
-        ranked: bool,
+        ranks: Option<usize>,
     ) -> Result<(Member, Channel, Option<Secrets>), RuntimeError> {
         let failed = |what: &dyn std::fmt::Display| {
             RuntimeError::Failed(format!("cannot start the {}: {what}", self.title()))
@@ -91,7 +91,8 @@ impl UserCommand {
         // (`attach`), and the janitor does the rest.
         let death_signal = if on_gpu { None } else { Some(Signal::TERM) };
         let inherit = Inherit { death_signal, ..Inherit::default() };
-        let (ours, socket) = if ranked {
+        let (ours, socket) = if let Some(ranks) = ranks {
+            command.env(RANKS_VARIABLE, ranks.to_string());
             let (ours, name, secrets) = Socket::named().map_err(|error| failed(&error))?;
             inherit.apply(&mut command);
             (ours, Some(Socket::Named { name, secrets }))

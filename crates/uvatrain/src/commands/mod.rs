@@ -25,6 +25,7 @@ mod report;
 pub mod role;
 mod run;
 mod shell;
+mod stage_times;
 mod top;
 mod train;
 mod trained_model;

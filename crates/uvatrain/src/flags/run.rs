@@ -1,7 +1,9 @@
 //! The options of `uvatrain run`.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::Args;
 use serde::{Serialize, Serializer};
@@ -74,10 +76,16 @@ pub struct RunFlags {
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
     pub sampler_devices: Option<GpuList>,
 
-    /// S samplers for all of T ranks: the first S GPUs sample and the next T train, or on the CPU S processes sample
-    #[arg(long, value_name = "S:T", help_heading = RANKS)]
+    /// S samplers for all of T ranks: the first S GPUs sample and the next T train, or on the CPU S processes sample.
+    /// auto divides the GPUs of the machine by --role-times; the command finds the number of ranks in UVATRAIN_RANKS
+    #[arg(long, value_name = "S:T|auto", help_heading = RANKS)]
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
-    pub roles: Option<RoleCounts>,
+    pub roles: Option<AskedRoles>,
+
+    /// Metrics of a run, whose times --roles auto divides the GPUs by
+    #[arg(long, value_name = "FILE", help_heading = RANKS)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role_times: Option<PathBuf>,
 
     /// How batches are made and handed on.
     #[command(flatten)]
@@ -124,6 +132,35 @@ pub struct RunFlags {
     pub command: Vec<OsString>,
 }
 
+/// Samplers that all ranks share, and ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AskedRoles {
+    /// As many as the GPUs of this machine do best with.
+    Auto,
+    /// So many.
+    Counts(RoleCounts),
+}
+
+impl FromStr for AskedRoles {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            _ => text.parse().map(Self::Counts),
+        }
+    }
+}
+
+impl fmt::Display for AskedRoles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Counts(counts) => counts.fmt(f),
+        }
+    }
+}
+
 impl RunFlags {
     /// All options of the loader, as the runtime takes them.
     pub fn loader_options(&self) -> LoaderOptions {
@@ -140,11 +177,40 @@ impl RunFlags {
         options
     }
 
-    /// The ranks of the command.
+    /// The ranks of the command, once it is known how many samplers they share.
     pub fn asked_ranks(&self) -> AskedRanks {
         let Self { ranks, roles, devices, sampler_devices, .. } = self;
+        let roles = match roles {
+            Some(AskedRoles::Counts(counts)) => Some(*counts),
+            Some(AskedRoles::Auto) | None => None,
+        };
         let (devices, sampler_devices) = (devices.clone(), sampler_devices.clone());
-        AskedRanks { ranks: *ranks, roles: *roles, devices, sampler_devices }
+        AskedRanks { ranks: *ranks, roles, devices, sampler_devices }
+    }
+
+    /// What `--roles auto` needs, and what it cannot have.
+    fn check_auto_roles(&self) -> Result<(), exit::Problem> {
+        let is_auto = self.roles == Some(AskedRoles::Auto);
+        let refused = |message: &str| Err(exit::usage(message));
+        match &self.role_times {
+            Some(_) if !is_auto => {
+                refused("--role-times is what --roles auto divides the GPUs by; give both")
+            }
+            None if is_auto => refused(
+                "--roles auto needs what the stages take: --role-times FILE, which a run with --roles S:T and --metrics FILE has \
+                 written",
+            ),
+            _ if is_auto && self.ranks.is_some() => {
+                refused("--roles auto chooses the number of ranks: leave --ranks out, or give --roles S:T")
+            }
+            _ if is_auto && (self.devices.is_some() || self.sampler_devices.is_some()) => refused(
+                "--roles auto divides all GPUs, and --devices and --sampler-devices name them: give one or the other",
+            ),
+            _ if is_auto && self.backend.options().device != DeviceChoice::Auto => refused(
+                "--roles auto divides the GPUs of the machine: leave --device out, or give --roles S:T",
+            ),
+            _ => Ok(()),
+        }
     }
 
     /// What several ranks cannot have.
@@ -199,9 +265,10 @@ impl RunFlags {
             )
             .into());
         }
+        self.check_auto_roles()?;
         let ranks = self.asked_ranks();
         ranks.check(&self.backend.options())?;
-        if ranks.share_samplers() {
+        if ranks.share_samplers() || self.roles.is_some() {
             self.check_shared_samplers()?;
         }
         if let Some(ranks @ 2..) = ranks.named_count() {

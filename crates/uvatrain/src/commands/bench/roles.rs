@@ -1,18 +1,14 @@
 //! `uvatrain bench roles`: how many GPUs should sample and how many train, by a simulated epoch of every division.
 
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-
 use serde::Serialize;
 use serde_json::Value;
-use uva_mem::files::open_regular;
 use uva_plan::{
     RoleCounts, RoleTimes, RolesEpoch, RolesOutcome, Taking, in_turns_ms, samplers_by, samplers_by_ratio,
     slower_side_ms,
 };
-use uva_runtime::metrics::{BatchEvent, Event};
 
-use crate::exit::{self, Problem};
+use crate::commands::stage_times::{TimedStages, timed_stages};
+use crate::exit;
 use crate::flags::RolesBenchFlags;
 use crate::ui::table::Table;
 use crate::ui::{format, out};
@@ -83,7 +79,10 @@ struct Measured {
 fn measured(flags: &RolesBenchFlags) -> anyhow::Result<Measured> {
     let (given, in_epoch, timed_on) = match (&flags.times, &flags.metrics) {
         (Some(times), _) => (times.clone(), BATCHES, None),
-        (None, Some(path)) => of_metrics(path)?,
+        (None, Some(path)) => {
+            let TimedStages { milliseconds, in_epoch, timed_on } = timed_stages("--metrics", path)?;
+            (milliseconds.to_vec(), in_epoch, timed_on)
+        }
         (None, None) => return Err(exit::usage("give --times, or --metrics of a run").into()),
     };
     let (sampling_ms, gathering_ms, training_ms, standby_ms) = match given[..] {
@@ -104,44 +103,6 @@ fn measured(flags: &RolesBenchFlags) -> anyhow::Result<Measured> {
         batches,
         timed_on,
     })
-}
-
-/// The median times of a run's training batches, in milliseconds, its batches an epoch, and who did what.
-fn of_metrics(path: &Path) -> anyhow::Result<(Vec<f64>, usize, Option<Value>)> {
-    let fault = |what: String| -> Problem { exit::usage(format!("--metrics {}: {what}", path.display())) };
-    let file = open_regular(path).map_err(|error| fault(error.to_string()))?;
-    let mut stages: [Vec<u64>; 3] = Default::default();
-    let (mut in_epoch, mut timed_on) = (0, None);
-    for line in BufReader::new(file).split(b'\n') {
-        let line = line.map_err(|error| fault(error.to_string()))?;
-        let batch = match serde_json::from_slice::<Event>(&line) {
-            Ok(Event::Batch(batch)) => batch,
-            Ok(Event::Start(start)) => {
-                let named = ["device", "sampler", "gather"].map(|name| (name, start.in_force[name].clone()));
-                timed_on = Some(named.into_iter().filter(|(_, value)| !value.is_null()).collect());
-                continue;
-            }
-            // Lines of later versions, and one that is still being written, have no batch to count.
-            _ => continue,
-        };
-        let BatchEvent { sample_us, gather_us, train_us, batch: number, .. } = batch;
-        for (stage, us) in stages.iter_mut().zip([sample_us, gather_us, train_us]) {
-            stage.push(us);
-        }
-        in_epoch = in_epoch.max(number as usize + 1);
-    }
-    if in_epoch == 0 {
-        return Err(fault(
-            "it has no batches: give a file that `uvatrain train --metrics FILE` wrote".to_owned(),
-        )
-        .into());
-    }
-    let median = |mut of: Vec<u64>| {
-        let middle = of.len() / 2;
-        // A stage that took less than a microsecond took some time.
-        (*of.select_nth_unstable(middle).1).max(1) as f64 / 1e3
-    };
-    Ok((stages.map(median).to_vec(), in_epoch, timed_on))
 }
 
 fn text(report: &Report, switches: bool) -> String {
