@@ -18,7 +18,7 @@ use uva_runtime::options::Part;
 use uva_runtime::plan::RunPlan;
 use uva_runtime::planning::CacheRequest;
 use uva_runtime::topology::Placement;
-use uva_runtime::{AggregateTotals, Aggregation, DiskTotals, LoaderOptions, RuntimeError, gather_from_disk};
+use uva_runtime::{AggregateTotals, Aggregation, DiskTotals, LoaderOptions, RuntimeError, gather_by_cpu};
 
 /// A run that is ready to start: its options fit each other and its dataset, and its command can be started.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl CommandRun {
     ) -> Result<Self, RuntimeError> {
         ranks.check(backend)?;
         let cached_on_gpu = caches.as_ref().is_some_and(|asked| !asked.is_before_disk());
-        let backend = &gather_from_disk(backend, loader, &dataset, cached_on_gpu);
+        let backend = &gather_by_cpu(backend, loader, &dataset, cached_on_gpu);
         let ranks = ranks.place_here(backend)?;
         let loader = LoaderOptions {
             part: Part { index: 0, of: ranks.count.unwrap_or(1) },

@@ -22,7 +22,7 @@ use uva_runtime::ranks::Ranks;
 use uva_runtime::schedule::Schedule;
 use uva_runtime::seed_order::{AskedOrder, MadeOrder};
 use uva_runtime::spec::{OptionError, OptionValue, Options, Purpose};
-use uva_runtime::{Aggregation, InputNodes, LoaderOptions, RuntimeError, gather_from_disk};
+use uva_runtime::{Aggregation, InputNodes, LoaderOptions, RuntimeError, gather_by_cpu};
 use uva_sample::SamplerKind;
 
 use crate::batch::{Batch, Held};
@@ -721,7 +721,7 @@ pub fn _open_loader(
             None => dataset,
         };
         let asked = BackendOptions { device, ..BackendOptions::default() };
-        let asked = gather_from_disk(&asked, &options, &dataset, caches_on_gpu);
+        let asked = gather_by_cpu(&asked, &options, &dataset, caches_on_gpu);
         let backend =
             decide_here(&asked, &dataset, options.gather_threads, caches_on_gpu).or_raise()?.backend;
         let ranks = rows.map(|rows| {

@@ -158,11 +158,19 @@ loader.close()
 print("outlived", flush=True)
 os._exit(0)
 """
+    codes, told = two_ranks_with_a_gpu_each(script, graph, "8KiB", simulator=simulator)
+    assert codes == [-signal.SIGKILL, 0], told
+    assert told[1][0] == "outlived\n"
+
+
+def two_ranks_with_a_gpu_each(script, path, *more, simulator):
+    """Runs the script as two ranks: its arguments are the path, the rank, the number of ranks, a port, and more. Returns exit
+    codes, and what was said on stdout and stderr."""
     environment = {**os.environ, **simulator, "CUDA_SIM_DEVICES": "2", "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
     port = str(a_free_port())
     ranks = [
         subprocess.Popen(
-            [sys.executable, "-c", script, str(graph), str(rank), "2", port, "8KiB"],
+            [sys.executable, "-c", script, str(path), str(rank), "2", port, *more],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -175,8 +183,38 @@ os._exit(0)
     finally:
         for rank in ranks:
             rank.kill()
-    assert [rank.returncode for rank in ranks] == [-signal.SIGKILL, 0], told
-    assert told[1][0] == "outlived\n"
+    return [rank.returncode for rank in ranks], told
+
+
+def test_rows_of_other_ranks_come_to_the_gpu_of_each(graph, tmp_path, uvatrain_program, simulator):
+    ranges = tmp_path / "ranges"
+    divide = [uvatrain_program, "partition", graph, ranges, "--parts", "2", "--layout", "ranges", "--method", "random"]
+    subprocess.run(divide, check=True, capture_output=True)
+    script = """
+import sys, uvatrain
+import torch.distributed as dist
+rank, ranks, port, whole = int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5]
+options = dict(fanouts=(4, 3), batch_size=64)
+def seen(loader):
+    found = []
+    for batch in loader:
+        batch.confirm()
+        found.append((batch.hash, batch.x.tolist()))
+        del batch
+    return found
+with uvatrain.Loader(whole, rank=rank, world_size=ranks, **options) as loader:
+    expected = [seen(loader) for _ in range(2)]
+store = dist.TCPStore("127.0.0.1", port, ranks, rank == 0)
+dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks)
+for more in ({}, {"remote_cache": "8KiB"}, {"graph": "divided"}):
+    with uvatrain.Loader(sys.argv[1], part="rank", device=f"cuda:{rank}", **more, **options) as loader:
+        assert [seen(loader) for _ in range(2)] == expected, more
+        assert loader.stats()["exchange"]["remote_rows"] > 0
+print("equal", flush=True)
+"""
+    codes, told = two_ranks_with_a_gpu_each(script, ranges, str(graph), simulator=simulator)
+    assert codes == [0, 0], told
+    assert [said for said, _ in told] == ["equal\n"] * 2
 
 
 def test_an_interrupt_while_ranks_meet_is_raised_as_itself(graph, simulator):

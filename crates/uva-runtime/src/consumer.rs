@@ -161,8 +161,13 @@ impl BatchStream {
                 options.with_shapes(&dataset, main)?
             }
         };
-        let mut plan =
-            RunPlan::new(&dataset, &options, steered())?.sized(&dataset, &backend, main)?.on(backend);
+        let plan = RunPlan::new(&dataset, &options, steered())?;
+        let mut plan = match ranks.as_ref().is_some_and(|ranks| ranks.divide_lists()) {
+            // No rank samples beforehand from lists of others: slots have room for the largest batch.
+            true => plan,
+            false => plan.sized(&dataset, &backend, main)?,
+        }
+        .on(backend);
         // Of the other splits no batch is left out.
         if let Some(fewest) = fewest.filter(|_| main == Split::Train) {
             let most = plan::batches(&options, Split::Train, fewest);

@@ -200,18 +200,20 @@ impl FeatureChoice {
 
 const ASKED_FOR: &str = "asked for";
 
-/// These options with the gather that rows of a table on disk need on a GPU, [`GatherChoice::Dma`], where none was asked
-/// for. Rows come from disk if the loader asks for it, or leaves it open and the table is larger than memory. Where a
+/// These options with the gather that rows need on a GPU which the CPU brings, [`GatherChoice::Dma`], where none was asked
+/// for: rows of a table on disk, and of one that is divided among ranks. Rows come from disk if the loader asks for it, or leaves it open and the table is larger than memory. Where a
 /// cache (`cached_on_gpu`) or a sampler on the GPU was asked for, what is left open stays so.
 #[must_use]
-pub fn gather_from_disk(
+pub fn gather_by_cpu(
     options: &BackendOptions,
     loader: &LoaderOptions,
     dataset: &Dataset,
     cached_on_gpu: bool,
 ) -> BackendOptions {
     let read = Read::of(dataset, None);
+    let by_cpu = dataset.own_rows().is_some();
     let from_disk = loader.hops.is_none()
+        && !by_cpu
         && match loader.features {
             Features::Disk => true,
             Features::Auto if cached_on_gpu || options.sampler != SamplerChoice::Cpu => false,
@@ -219,7 +221,7 @@ pub fn gather_from_disk(
             Features::Memory => false,
         };
     let gather = match options.gather {
-        GatherChoice::Auto if from_disk => GatherChoice::Dma,
+        GatherChoice::Auto if by_cpu || from_disk => GatherChoice::Dma,
         gather => gather,
     };
     BackendOptions { gather, ..options.clone() }

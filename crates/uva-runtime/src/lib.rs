@@ -106,7 +106,7 @@ pub use batch::Batch;
 pub use checked_files::CheckedFiles;
 pub use disk_counts::{DiskCounts, DiskTotals};
 pub use error::{RuntimeError, signal_name};
-pub use feature_choice::{FeatureChoice, gather_from_disk};
+pub use feature_choice::{FeatureChoice, gather_by_cpu};
 pub use hop_source::HopFiles;
 pub use input_nodes::InputNodes;
 pub use look_ahead::LookAhead;

@@ -228,8 +228,7 @@ impl Runtime {
         contents: CacheContents,
         ranks: Option<Arc<Ranks>>,
     ) -> Result<Self, RuntimeError> {
-        let on_gpu = plan.backend.device_slots().is_some();
-        check_divided(&dataset, &plan.options, contents.caches(), on_gpu, ranks.as_deref())?;
+        check_divided(&dataset, &plan.options, contents.caches(), &plan.backend, ranks.as_deref())?;
         if let Some(ranks) = ranks.as_ref().filter(|ranks| ranks.cache_bytes() > 0) {
             ranks.keep(remote_rows(&dataset, &plan, ranks)?);
         }

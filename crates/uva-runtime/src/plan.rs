@@ -86,6 +86,8 @@ pub struct RunPlan {
     pub caches: Caches,
     /// Rows of the feature table, for messages.
     pub table_rows: usize,
+    /// Whether the feature table is divided among ranks.
+    pub divided: bool,
     /// Where rows are read, in the process that chose it.
     pub features: Option<FeatureChoice>,
     /// Whether the run leaves checkpoints: a failure's message then says how to go on.
@@ -164,6 +166,7 @@ impl RunPlan {
             backend: Backend::Cpu,
             caches: Caches::default(),
             table_rows: dataset.features().rows,
+            divided: dataset.own_rows().is_some(),
             features: None,
             checkpointed: false,
         })
@@ -513,13 +516,14 @@ impl RunPlan {
     }
 
     /// The most bytes of a batch's rows that the CPU makes for a slot on a GPU: own rows and sums, rows of hops, or rows of
-    /// a table on disk. `None` where it makes none.
+    /// a table on disk or of other ranks. `None` where it makes none.
     pub fn made_bytes(&self) -> Option<usize> {
         let sums = self.layout.aggregation() != Aggregation::None;
         let sums_here = sums && self.sums_made() == SumsMade::HostForGpu;
         let on_gpu = self.backend.device_slots().is_some();
         let hops = self.layout.is_of_hops() && on_gpu && !self.reads_by_cufile();
-        let rows = self.reads_table_from_disk() && on_gpu && !sums && !self.splices();
+        let from_elsewhere = self.reads_table_from_disk() || self.divided;
+        let rows = from_elsewhere && on_gpu && !sums && !self.splices();
         (sums_here || hops || rows).then(|| self.layout.features_bytes().min(self.slot_room().bytes))
     }
 

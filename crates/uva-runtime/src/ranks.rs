@@ -11,6 +11,7 @@ use uva_rows::RemoteCounts;
 use uva_sample::{Divided, ListCounts};
 
 use crate::RuntimeError;
+use crate::backend::{Backend, GatherChoice};
 use crate::cache::Caches;
 use crate::options::{LoaderOptions, Pad, Prepare};
 use crate::role_times::Roles;
@@ -170,6 +171,11 @@ impl Ranks {
         Ok(Divided::new(book, exchange)?)
     }
 
+    /// Whether each rank draws from the lists of its own nodes alone.
+    pub(crate) fn divide_lists(&self) -> bool {
+        self.lists.is_some()
+    }
+
     /// Refuses what reads lists of all nodes, where each rank reads those of its own.
     ///
     /// # Errors
@@ -226,7 +232,7 @@ pub(crate) fn check_divided(
     dataset: &Dataset,
     options: &LoaderOptions,
     caches: &Caches,
-    on_gpu: bool,
+    backend: &Backend,
     ranks: Option<&Ranks>,
 ) -> Result<(), RuntimeError> {
     let Some(own) = dataset.own_rows() else { return Ok(()) };
@@ -254,8 +260,12 @@ pub(crate) fn check_divided(
         );
         return Err(OptionError::of("part", reason).into());
     }
-    if on_gpu {
-        return refused("device", &"cuda", "its rows come to host memory: give `device=cpu`");
+    if let Some(cuda) = backend.device_slots().filter(|cuda| cuda.gather != GatherChoice::Dma) {
+        return refused(
+            "gather",
+            &cuda.gather,
+            "rows of other ranks come to host memory, from which copies bring them to a GPU: give `gather=dma`",
+        );
     }
     if options.prepare == Prepare::Whole {
         return refused(
@@ -276,6 +286,10 @@ pub(crate) fn check_divided(
     }
     if caches.rows > 0 || caches.dynamic.is_some() {
         return refused("gpu_cache", &caches.rows, "such a cache is of a whole table: leave it out");
+    }
+    if ranks.lists.is_some() && backend.gpu_sampler().is_some() {
+        let reason = "with `graph=divided` the CPU draws from lists for other ranks: leave it out";
+        return Err(OptionError::new("sampler", "gpu", reason).into());
     }
     ranks.check_lists(options)
 }

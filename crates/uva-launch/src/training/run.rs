@@ -36,7 +36,7 @@ use uva_runtime::planning::CacheRequest;
 use uva_runtime::topology::Placement;
 use uva_runtime::{
     AggregateTotals, DiskCounts, DiskTotals, FeatureType, LoaderOptions, Passes, Runtime, RuntimeError,
-    gather_from_disk, machine,
+    gather_by_cpu, machine,
 };
 
 /// glibc serves a consumer's allocations up to this many bytes from its heap, and keeps up to `KEPT_MEMORY` freed bytes
@@ -104,7 +104,7 @@ impl TrainingRun {
                 options.first_layer_given = loader.first_layer.is_some();
                 options.check(&loader)?;
                 let cached_on_gpu = caches.as_ref().is_some_and(|asked| !asked.is_before_disk());
-                gather_from_disk(backend, &loader, &dataset, cached_on_gpu)
+                gather_by_cpu(backend, &loader, &dataset, cached_on_gpu)
             }
         };
         // Before the fingerprint, which knows what the file of an order holds.

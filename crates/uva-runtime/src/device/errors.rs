@@ -19,7 +19,10 @@ impl From<FillError> for RuntimeError {
         match error {
             // Of rows and sums that the CPU makes.
             FillError::Rows(
-                error @ (GatherError::Lists(_) | GatherError::Threads { .. } | GatherError::Disk(_)),
+                error @ (GatherError::Lists(_)
+                | GatherError::Threads { .. }
+                | GatherError::Disk(_)
+                | GatherError::Exchange(_)),
             ) => of_rows(error),
             FillError::Rows(_) => of_kind(kind, format!("feat.npy: {error}")),
             _ => of_kind(kind, error.to_string()),

@@ -33,6 +33,7 @@ use crate::hop_source::HopSource;
 use crate::host_rows::{FEATURES, FeatureBytes, HostRows, failed, owned_source};
 use crate::lane::Lane;
 use crate::plan::RunPlan;
+use crate::ranks::Ranks;
 use crate::rows_from::RowsFrom;
 use crate::widening::narrow_float;
 
@@ -49,12 +50,14 @@ pub(crate) struct DeviceSetup {
 
 impl DeviceSetup {
     /// Pins the table and prepares all that batches need; this takes minutes for hundreds of gigabytes. `cached_rows`
-    /// are the ids of the rows in the feature cache, if it holds the same ones throughout.
+    /// are the ids of the rows in the feature cache, if it holds the same ones throughout; `ranks` the others that have rows
+    /// of the table, where it is divided.
     pub fn open<'d>(
         self,
         plan: &'d RunPlan,
         dataset: &'d Arc<Dataset>,
         cached_rows: Option<&FrozenBytes>,
+        ranks: Option<&Ranks>,
     ) -> Result<DeviceGather<'d>, RuntimeError> {
         let threads = plan.options.gather_threads;
         let context = self.lane.context();
@@ -67,7 +70,7 @@ impl DeviceSetup {
             }
             _ => cache_on_gpu(context, dataset, threads, &plan.caches, cached_rows)?,
         };
-        DeviceGather::new(self, plan, dataset, (cache, cached_rows))
+        DeviceGather::new(self, plan, dataset, (cache, cached_rows), ranks)
     }
 }
 
@@ -165,6 +168,7 @@ impl<'d> DeviceGather<'d> {
         plan: &'d RunPlan,
         dataset: &'d Arc<Dataset>,
         (mut cache, cached_rows): (Option<DeviceCache>, Option<&FrozenBytes>),
+        ranks: Option<&Ranks>,
     ) -> Result<Self, RuntimeError> {
         let begins = plan.sums_made() == SumsMade::HostAndCache;
         let kept = cache.take_if(|_| begins);
@@ -186,6 +190,9 @@ impl<'d> DeviceGather<'d> {
             _ if plan.reads_by_cufile() => (Box::new(NoRows), String::new()),
             _ if of_hops.is_some() => {
                 (Box::new(NoRows), "rows of hops: the CPU copies them to pinned memory".to_owned())
+            }
+            _ if plan.divided => {
+                (Box::new(NoRows), "feature rows: the CPU gets them from this and other ranks".to_owned())
             }
             // `Auto` is never granted; it would be this.
             GatherChoice::ZeroCopy | GatherChoice::Auto => {
@@ -258,8 +265,8 @@ impl<'d> DeviceGather<'d> {
         if let Some(tables) = tables {
             filler = filler.with_tables(tables);
         }
-        // Of a hop set the source has no rows.
-        let rows = if of_hops.is_some() { 0 } else { plan.slot_room().nodes };
+        // Of a hop set and of a divided table the source has no rows.
+        let rows = if of_hops.is_some() || plan.divided { 0 } else { plan.slot_room().nodes };
         filler.reserve_room(plan.upload_bytes(batches.is_some()), rows)?;
         if let Some(rows) = plan.summed_rows() {
             filler.sum_rows(rows, narrow_float(Some(plan.layout.element())), bound)?;
@@ -284,7 +291,10 @@ impl<'d> DeviceGather<'d> {
                     true => (&plan.caches, cached_rows),
                     false => (&Caches::default(), None),
                 };
-                let rows = HostRows::new(dataset, &plan.layout, by, caches, ids)?;
+                let rows = match ranks {
+                    Some(ranks) => HostRows::divided(dataset, &plan.layout, threads, ranks)?,
+                    None => HostRows::new(dataset, &plan.layout, by, caches, ids)?,
+                };
                 Some(OnHost::Rows(Box::new(RowsOnHost { rows: RefCell::new(rows), beginner, threads })))
             }
         };
@@ -312,6 +322,14 @@ impl<'d> DeviceGather<'d> {
         match &mut self.on_host {
             Some(OnHost::Rows(rows)) => rows.rows.get_mut().expect(coming),
             _ => self.filler.source_mut().expect(coming),
+        }
+    }
+
+    /// Gives the other ranks the rows that they want, for a batch that they have and this rank does not.
+    pub fn serve(&mut self) -> Result<(), RuntimeError> {
+        match &mut self.on_host {
+            Some(OnHost::Rows(rows)) => rows.rows.get_mut().serve(),
+            _ => Ok(()),
         }
     }
 

@@ -60,6 +60,14 @@ impl Gather<'_> {
         }
     }
 
+    /// Gives the other ranks the rows that they want, for a batch that they have and this rank does not.
+    fn serve(&mut self) -> Result<(), RuntimeError> {
+        match self {
+            Self::Host(rows) => rows.serve(),
+            Self::Device(device) => device.serve(),
+        }
+    }
+
     /// Waits for a slot, until its peer is gone or the GPU has failed. A sampler on the same GPU can end with a failure
     /// that nobody was there to be told. The consumer then waits for a gather that will not come, and the producer for
     /// the consumer's slot.
@@ -103,7 +111,7 @@ impl ProducerRole<'_> {
                 Gather::Host(SlotRows::new(self.dataset, layout, threads, rows, from_disk)?)
             }
             Some(setup) => {
-                let device = setup.open(plan, self.dataset, self.cached_rows)?;
+                let device = setup.open(plan, self.dataset, self.cached_rows, self.ranks)?;
                 (self.note)(device.note());
                 Gather::Device(Box::new(device))
             }
@@ -164,9 +172,9 @@ impl ProducerRole<'_> {
             }
             let length = match gather {
                 // The other ranks may have a batch where this one has none.
-                Gather::Host(rows) if header.kind() == HandOver::Skipped => {
-                    if let Some(ranks) = self.ranks.filter(|_| !is_void) {
-                        or_left(rows.serve(), ranks)?;
+                _ if header.kind() == HandOver::Skipped => {
+                    if self.ranks.is_some() && !is_void {
+                        or_left(gather.serve(), self.ranks)?;
                     }
                     BatchHeader::BYTES
                 }
@@ -180,35 +188,39 @@ impl ProducerRole<'_> {
                         to[range.clone()].copy_from_slice(&from[range]);
                     }
                     let filled = rows.fill(layout, &mut header, threads as usize, from, (to, 0));
-                    let is_filled = match self.ranks {
-                        Some(ranks) => or_left(filled, ranks)?,
-                        None => filled.map(|()| true)?,
-                    };
-                    if is_filled {
-                        control.count_disk_reads(PRODUCER, rows.disk_reads());
-                        layout.used_bytes(&header)
-                    } else {
-                        header = BatchHeader::without_batch(HandOver::Skipped);
-                        BatchHeader::BYTES
+                    match or_left(filled, self.ranks)? {
+                        Some(()) => {
+                            control.count_disk_reads(PRODUCER, rows.disk_reads());
+                            layout.used_bytes(&header)
+                        }
+                        None => {
+                            header = BatchHeader::without_batch(HandOver::Skipped);
+                            BatchHeader::BYTES
+                        }
                     }
-                }
-                Gather::Device(device) if !plan.fits_slot(&header) => {
-                    header.set_pace(queue as u32, 0);
-                    let to = &mut slot.payload_mut()[BatchHeader::BYTES..];
-                    let bytes =
-                        device.fill_aside(plan, sequence, &mut header, (batch.slot() as usize, from), to)?;
-                    header.set_gathered(since_boot());
-                    count_disk_reads(control, device, &mut header);
-                    BatchHeader::BYTES + bytes
                 }
                 Gather::Device(device) => {
                     header.set_pace(queue as u32, 0);
-                    device.fill(plan, sequence, &mut header, (batch.slot() as usize, from))?;
-                    if device.works_on_host() {
-                        header.set_gathered(since_boot());
+                    let at = (batch.slot() as usize, from);
+                    let filled = if plan.fits_slot(&header) {
+                        device.fill(plan, sequence, &mut header, at).map(|()| 0)
+                    } else {
+                        let to = &mut slot.payload_mut()[BatchHeader::BYTES..];
+                        device.fill_aside(plan, sequence, &mut header, at, to)
+                    };
+                    match or_left(filled, self.ranks)? {
+                        Some(bytes) => {
+                            if bytes > 0 || device.works_on_host() {
+                                header.set_gathered(since_boot());
+                            }
+                            count_disk_reads(control, device, &mut header);
+                            BatchHeader::BYTES + bytes
+                        }
+                        None => {
+                            header = BatchHeader::without_batch(HandOver::Skipped);
+                            BatchHeader::BYTES
+                        }
                     }
-                    count_disk_reads(control, device, &mut header);
-                    BatchHeader::BYTES
                 }
             };
             header.write(slot.payload_mut());
@@ -240,16 +252,15 @@ impl ProducerRole<'_> {
     }
 }
 
-/// Whether rows came. If not, since a rank has left, that is noted: the consumer learns of it when it asks for a batch
-/// that cannot be made, and not before it has used those that are ready.
-fn or_left(filled: Result<(), RuntimeError>, ranks: &Ranks) -> Result<bool, RuntimeError> {
-    match filled {
-        Ok(()) => Ok(true),
-        Err(RuntimeError::PeerGone(said)) => {
+/// What came of rows, or nothing where a rank has left. That is noted: the consumer learns of it when it asks for a batch that
+/// cannot be made, and not before it has used those that are ready.
+fn or_left<T>(came: Result<T, RuntimeError>, ranks: Option<&Ranks>) -> Result<Option<T>, RuntimeError> {
+    match (came, ranks) {
+        (Err(RuntimeError::PeerGone(said)), Some(ranks)) => {
             ranks.rows().note_left(said);
-            Ok(false)
+            Ok(None)
         }
-        Err(error) => Err(error),
+        (came, _) => came.map(Some),
     }
 }
 

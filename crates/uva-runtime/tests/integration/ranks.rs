@@ -9,12 +9,13 @@ use std::time::Duration;
 use uva_exchange::{Link, Settings, SharedMemory};
 use uva_graph::ranges::{RangeParts, write_ranges};
 use uva_graph::{Dataset, ElementType, PartitionMap, Split, Verify};
-use uva_runtime::backend::Backend;
-use uva_runtime::consumer::{BatchStream, PassCursor, StreamSetup};
+use uva_runtime::backend::{Backend, BackendOptions, DeviceChoice, GatherChoice, SamplerChoice};
+use uva_runtime::consumer::{BatchStream, PassCursor, StreamSetup, decide_here};
 use uva_runtime::options::{Pad, Part, Prepare};
 use uva_runtime::ranks::Ranks;
 use uva_runtime::seed_order::AskedOrder;
-use uva_runtime::{Features, LoaderOptions, RuntimeError};
+use uva_runtime::{FeatureType, SlotRoom};
+use uva_runtime::{Features, LoaderOptions, RuntimeError, gather_by_cpu};
 use uva_sample::SamplerKind;
 
 use crate::common;
@@ -98,14 +99,31 @@ fn stream(
     (rank, of): (u32, u32),
     ranks: Option<Ranks>,
 ) -> Result<BatchStream, RuntimeError> {
-    let options = LoaderOptions { part: Part { index: rank, of }, ..options.clone() };
-    let ranks = ranks.map(Arc::new);
-    BatchStream::in_this_process(
-        Arc::clone(dataset),
-        &options,
-        Backend::Cpu,
-        StreamSetup { ranks, ..StreamSetup::of(Split::Train) },
+    stream_on(
+        &BackendOptions { device: DeviceChoice::Cpu, ..BackendOptions::default() },
+        dataset,
+        options,
+        (rank, of),
+        ranks,
     )
+}
+
+fn stream_on(
+    backend: &BackendOptions,
+    dataset: &Arc<Dataset>,
+    options: &LoaderOptions,
+    (rank, of): (u32, u32),
+    ranks: Option<Ranks>,
+) -> Result<BatchStream, RuntimeError> {
+    let options = LoaderOptions { part: Part { index: rank, of }, ..options.clone() };
+    let backend = decide_here(&gather_by_cpu(backend, &options, dataset, false), dataset, 1, false)?.backend;
+    let setup = StreamSetup { ranks: ranks.map(Arc::new), ..StreamSetup::of(Split::Train) };
+    BatchStream::in_this_process(Arc::clone(dataset), &options, backend, setup)
+}
+
+/// A rank's own GPU.
+fn gpu(rank: u32) -> BackendOptions {
+    BackendOptions { device: DeviceChoice::Cuda(rank), ..BackendOptions::default() }
 }
 
 /// The batches of a pass, which ends behind them.
@@ -113,6 +131,7 @@ fn pass(stream: &mut BatchStream, split: Split, epoch: u32) -> Result<Vec<Seen>,
     let mut seen = Vec::new();
     stream.go_to(PassCursor { split, epoch, first: 0, batch: 0 });
     while let Some(batch) = stream.next_batch(&|| false)? {
+        batch.confirm()?;
         let rows = batch.features().bytes.to_vec();
         seen.push((batch.split(), batch.epoch(), batch.index(), batch.hash(), rows));
     }
@@ -158,6 +177,61 @@ fn batches_of_ranks_with_a_part_each_are_those_of_the_whole_dataset() {
 }
 
 #[test]
+fn rows_of_other_ranks_come_to_the_gpu_of_each_and_change_no_batch() {
+    if !cuda_sim::in_process_with(
+        "ranks::rows_of_other_ranks_come_to_the_gpu_of_each_and_change_no_batch",
+        &[("CUDA_SIM_DEVICES", "3")],
+    ) {
+        return;
+    }
+    let cached = 1500 * 4 + 200 * 20;
+    let on_gpu = |rank| BackendOptions { sampler: SamplerChoice::Gpu, ..gpu(rank) };
+    // Every second batch or so has no room in its slot, and goes through host memory.
+    let small = Some(SlotRoom { bytes: 8192, nodes: 100 });
+    for (ranks, lists, element, cache, by, slot_room) in [
+        (2, Lists::Copied, ElementType::F32, 0, &gpu as &(dyn Fn(u32) -> BackendOptions + Sync), None),
+        (3, Lists::Copied, ElementType::F16, 0, &on_gpu, None),
+        (2, Lists::Copied, ElementType::F32, cached, &gpu, small),
+        (3, Lists::Divided, ElementType::F32, cached, &gpu, None),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let (whole, parts) = divided(directory.path(), element, ranks);
+        let options = LoaderOptions { feature_type: FeatureType::Table, slot_room, ..options() };
+        let divided = together(ranks, lists, |rank, exchange| {
+            let (dataset, exchange) = (open(&parts, rank), exchange.with_cache(cache));
+            let mut stream = stream_on(&by(rank), &dataset, &options, (rank, ranks), Some(exchange)).unwrap();
+            let found = all_passes(&mut stream).unwrap();
+            let mut aside = 0;
+            stream.go_to(PassCursor { split: Split::Train, epoch: 0, first: 0, batch: 0 });
+            while let Some(batch) = stream.next_batch(&|| false).unwrap() {
+                aside += usize::from(batch.is_oversized());
+            }
+            assert_eq!(aside > 0, slot_room.is_some(), "{aside} batches through host memory");
+            found
+        });
+        for (rank, found) in (0..).zip(divided) {
+            let options = LoaderOptions { slot_room: None, ..options.clone() };
+            let mut stream = stream(&whole, &options, (rank, ranks), None).unwrap();
+            assert!(found == all_passes(&mut stream).unwrap(), "rank {rank} of {ranks}, lists {lists:?}");
+            assert!(found.len() > 8 && found.iter().all(|(.., rows)| !rows.is_empty()));
+        }
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (_, parts) = divided(directory.path(), ElementType::F32, 2);
+    for (lists, by, named) in [
+        (Lists::Copied, BackendOptions { gather: GatherChoice::ZeroCopy, ..gpu(0) }, "gather=dma"),
+        (Lists::Divided, on_gpu(0), "graph=divided"),
+    ] {
+        for said in together(2, lists, |rank, exchange| {
+            let dataset = open(&parts, rank);
+            stream_on(&by, &dataset, &options(), (rank, 2), Some(exchange)).map(drop).unwrap_err().to_string()
+        }) {
+            assert!(said.contains(named), "{named}: {said}");
+        }
+    }
+}
+
+#[test]
 fn a_rank_that_has_no_batch_of_a_pass_serves_those_that_have() {
     let directory = tempfile::tempdir().unwrap();
     let (whole, parts) = divided(directory.path(), ElementType::F32, 2);
@@ -174,11 +248,26 @@ fn a_rank_that_has_no_batch_of_a_pass_serves_those_that_have() {
 
 #[test]
 fn a_rank_that_leaves_is_named_when_a_batch_cannot_be_made_and_not_before() {
+    rank_1_leaves(&|_| BackendOptions { device: DeviceChoice::Cpu, ..BackendOptions::default() });
+}
+
+#[test]
+fn a_rank_with_a_gpu_that_leaves_is_named_when_a_batch_cannot_be_made() {
+    if cuda_sim::in_process_with(
+        "ranks::a_rank_with_a_gpu_that_leaves_is_named_when_a_batch_cannot_be_made",
+        &[("CUDA_SIM_DEVICES", "2")],
+    ) {
+        rank_1_leaves(&gpu);
+    }
+}
+
+fn rank_1_leaves(by: &(dyn Fn(u32) -> BackendOptions + Sync)) {
     let directory = tempfile::tempdir().unwrap();
     let (_, parts) = divided(directory.path(), ElementType::F32, 2);
     for lists in [Lists::Copied, Lists::Divided] {
         let found = together(2, lists, |rank, exchange| {
-            let mut stream = stream(&open(&parts, rank), &options(), (rank, 2), Some(exchange)).unwrap();
+            let dataset = open(&parts, rank);
+            let mut stream = stream_on(&by(rank), &dataset, &options(), (rank, 2), Some(exchange)).unwrap();
             stream.go_to(PassCursor { split: Split::Train, epoch: 0, first: 0, batch: 0 });
             let (mut taken, mut ended) = (0, None);
             while ended.is_none() && !(rank == 1 && taken == 2) {

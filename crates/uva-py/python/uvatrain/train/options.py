@@ -184,16 +184,13 @@ def parse(arguments: list[str] | None) -> Options:
     add("--gpu-cache", None, str, said, metavar="SIZE")
     flag("--gpu-cache-share", "the GPUs of a machine hold these rows between them, and read each other's")
     devices = ["auto", "cpu", "cuda"]
-    add("--device", "auto", str, "cpu, cuda (each rank its own), or auto; parts in ranges are for the CPU", choices=devices)
+    add("--device", "auto", str, "cpu, cuda (each rank its own), or auto", choices=devices)
     add("--timeout", 300.0, _seconds, "seconds after which a silent rank is given up", metavar="SECONDS")
     add("--metrics", None, str, "write batches and epochs as lines of JSON; rank r > 0 writes to FILE.r", metavar="FILE")
     options = Options(**vars(parser.parse_args(arguments)))
     refusal = _refusal(options)
     if refusal is not None:
         parser.error(refusal)
-    if options.is_parts and options.device == "auto":
-        # Rows of other ranks come to host memory.
-        options = replace(options, device="cpu")
     return options
 
 
