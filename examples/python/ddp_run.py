@@ -2,7 +2,8 @@
 
     uvatrain run DATA --fanouts 10,5 --batch-size 256 --ranks 2 -- torchrun --standalone --nproc-per-node 2 ddp_run.py
 
-Samplers and producers of each rank are processes of their own. Nothing but the loaders is another.
+Samplers and producers of each rank are processes of their own. Nothing but the loaders is another. With
+`--devices cuda:0-1` the launcher gives each rank a GPU: then the model has to be on `batch.x.device`, too.
 """
 
 import argparse
@@ -17,7 +18,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=5)
     args = parser.parse_args()
 
-    # The launcher's ranks have their batches in host memory.
+    # Without --devices the launcher's ranks have their batches in host memory.
     dist.init_process_group("gloo")
     train, valid = uvatrain.attach(), uvatrain.attach("valid")
     fit(train, valid, args.epochs, "cpu")

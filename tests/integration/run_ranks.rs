@@ -222,8 +222,8 @@ fn a_rank_that_is_none_of_the_runs_is_refused_by_its_number() {
     small_graph(temp.path());
     let alone = |variables: &str| format!(r#"{variables} "$@""#);
     for (shell, parts) in [
-        (alone("RANK=2 WORLD_SIZE=2"), ["calls itself rank 2", "ranks are 0 to 1"]),
-        (alone("RANK=1 WORLD_SIZE=4"), ["calls itself rank 1 of 4", "--ranks 2"]),
+        (alone("RANK=2 WORLD_SIZE=2"), ["calls itself rank 2", "2 ranks: 0 to 1"]),
+        (alone("RANK=1 WORLD_SIZE=4"), ["calls itself rank 1 of 4", "2 ranks (UVATRAIN_RANKS)"]),
         (alone("env -u RANK -u WORLD_SIZE"), ["calls itself rank 0 of 1", "WORLD_SIZE"]),
         (alone("RANK=some WORLD_SIZE=2"), ["RANK=some", "no number"]),
         (TWO.replace("RANK=$rank", "RANK=1"), ["as rank 1 before", "came second"]),

@@ -2,8 +2,9 @@
 //! torchrun, and `cuda-sim` for a machine with four GPUs.
 
 use std::path::Path;
+use std::time::Duration;
 
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use uva_runtime::options::Part;
 
 use crate::support::command::{self, recorded};
@@ -59,6 +60,83 @@ fn samplers_that_ranks_share_make_the_batches_that_each_rank_gets_from_samplers_
 }
 
 #[test]
+fn shared_samplers_make_what_samplers_of_each_rank_make_with_every_option_of_theirs() {
+    let temp = directory();
+    small_graph(temp.path());
+    let ids: String = (0..1200).map(|id| format!("{}\n", id * 3)).collect();
+    std::fs::write(temp.path().join("ids.txt"), ids).unwrap();
+    let batches = |options: &str| {
+        let (folder, all) = (temp.path(), "attach; pass train 0; pass train 1; pass valid 0; close");
+        run(folder, 2, &format!("{options} --device cpu"), all).run().succeeds();
+        ["r0", "r1"].map(|rank| {
+            let found = recorded(&folder.join(rank));
+            std::fs::remove_dir_all(folder.join(rank)).unwrap();
+            assert!(found.len() > 8, "{options}");
+            found
+        })
+    };
+    for options in [
+        "--pad auto",
+        "--seed-order segments:4",
+        "--input-nodes ids.txt",
+        "--features disk",
+        "--sampler-kind labor",
+        "--pin-samplers",
+        "--drop-last --replace",
+    ] {
+        assert_eq!(
+            batches(&format!("--roles 2:2 {options}")),
+            batches(&format!("--ranks 2 --samplers 2 {options}")),
+            "{options}"
+        );
+    }
+}
+
+#[test]
+fn a_shared_sampler_that_fails_at_a_batch_of_one_rank_names_it_and_ends_the_run() {
+    let temp = directory();
+    small_graph(temp.path());
+    let before = traces(temp.path());
+    let options = "--roles 1:2 --device cpu --slot-bytes 20000";
+    let failing = run(temp.path(), 2, options, "attach; take").env("TMPDIR", temp.path().join("tmp")).start();
+    let launcher = failing.child.id();
+    let outcome = failing.wait().ends_with(1);
+    for part in ["the sampler failed", "a batch of rank ", "--slot-bytes"] {
+        assert!(outcome.stderr.contains(part), "{part}\n{outcome}");
+    }
+    nothing_is_left(temp.path(), launcher, &[], &before);
+}
+
+#[test]
+fn an_interrupt_ends_ranks_that_share_samplers() {
+    let temp = directory();
+    small_graph(temp.path());
+    let before = traces(temp.path());
+    for again in [false, true] {
+        for rank in ["r0", "r1"] {
+            let _ = std::fs::remove_dir_all(temp.path().join(rank));
+        }
+        // One that does not listen is ended by the second signal.
+        let steps = if again { "attach; ignore; take 5; linger" } else { "attach; take" };
+        let run = run(temp.path(), 2, "--roles 2:2 --device cpu", steps);
+        let run = run.env("TMPDIR", temp.path().join("tmp")).start();
+        wait_until("both ranks take batches", || {
+            ["r0", "r1"].iter().all(|rank| recorded(&temp.path().join(rank)).len() >= 5)
+        });
+        let processes = samplers_of(&run, 2);
+        let launcher = Pid::from_child(&run.child);
+        for _ in 0..if again { 2 } else { 1 } {
+            kill_process(launcher, Signal::INT).unwrap();
+            // The second one counts when the first has been heard.
+            std::thread::sleep(Duration::from_millis(if again { 300 } else { 0 }));
+        }
+        let number = run.child.id();
+        run.wait().ends_with(130);
+        nothing_is_left(temp.path(), number, &processes, &before);
+    }
+}
+
+#[test]
 fn every_split_of_four_gpus_into_samplers_and_trainers_gives_the_batches_of_the_cpu() {
     let temp = directory();
     small_graph(temp.path());
@@ -104,6 +182,7 @@ fn a_cache_has_its_rows_on_the_gpus_that_train_and_its_lists_on_those_that_sampl
         ("--roles 2:2 --gpu-cache 250KiB", true, true),
         ("--roles 1:2 --gpu-cache 250KiB --gather dma", true, true),
         ("--roles 1:2 --gpu-cache 250KiB --cache-policy fifo", false, true),
+        ("--roles 1:2 --gpu-cache 250KiB --gather split", true, false),
         ("--devices cuda:1-2 --samplers 1 --gpu-cache 250KiB", false, true),
     ] {
         let options = format!("{options} --metrics run.jsonl");
@@ -117,10 +196,12 @@ fn a_cache_has_its_rows_on_the_gpus_that_train_and_its_lists_on_those_that_sampl
             assert_eq!(hits("list_hits") > 0, lists, "{options}: {end}\n{outcome}");
         }
     }
-    let args = "run graph --fanouts 5,4 --roles 1:2 --gpu-cache 1MiB -- touch started";
-    support::uvatrain(temp.path(), args.split(' '))
-        .run()
-        .refuses(2, &["2 ranks", "--gpu-cache", "host memory"]);
+    for options in ["--roles 1:2", "--roles 1:2 --gather cpu", "--devices cuda:0-1 --gather cpu"] {
+        let args = format!("run graph --fanouts 5,4 {options} --gpu-cache 1MiB -- touch started");
+        let run = support::uvatrain(temp.path(), args.split(' '));
+        let run = if options == "--roles 1:2" { run } else { run.simulated().env("CUDA_SIM_DEVICES", "4") };
+        run.run().refuses(2, &["2 ranks", "--gpu-cache", "host memory"]);
+    }
     assert!(!temp.path().join("started").exists());
 }
 
@@ -217,6 +298,8 @@ fn places_that_contradict_each_other_are_refused_and_too_few_gpus_are_lacking() 
         ("--roles 1:2 --devices cuda:1-2", ["--roles 1:2", "--devices"]),
         ("--roles 1:2 --ranks 3", ["--roles 1:2", "--ranks 3"]),
         ("--roles 1:2 --samplers 2", ["--roles", "--samplers"]),
+        ("--roles 1:2 --sampler cpu", ["--roles", "--sampler:"]),
+        ("--roles 1:1 --device cuda:3", ["--device cuda:3", "--sampler-devices"]),
         ("--roles 1:2 --device cpu --prepare whole", ["--roles", "--prepare whole"]),
         ("--roles 0:2", ["--roles", "1:3"]),
         ("--roles 12", ["--roles", "1:3"]),
@@ -242,7 +325,7 @@ fn places_that_contradict_each_other_are_refused_and_too_few_gpus_are_lacking() 
         let args = format!("run graph --fanouts 5,4 {options} -- touch started");
         support::uvatrain(temp.path(), args.split(' ')).run()
     };
-    none("--devices cuda:0-1").refuses(3, &["2 GPUs", "sees 0"]);
+    none("--devices cuda:0-1").refuses(3, &["cuda:0,cuda:1", "sees 0"]);
     assert!(!temp.path().join("started").exists());
 }
 
@@ -293,6 +376,15 @@ fn roles_are_chosen_by_what_the_stages_took_in_a_run_and_the_command_finds_the_n
         let args = format!("run graph --fanouts 5,4 {options} -- touch started");
         support::uvatrain(temp.path(), args.split(' ')).run().refuses(code, &parts);
     }
+    for (option, parts) in
+        [("--metrics-listen 0", ["--roles 1:3", "--metrics-listen"]), ("--plan p", ["--roles 1:3", "--plan"])]
+    {
+        let args = format!(
+            "run graph --fanouts 5,4 --roles auto --role-times quick.jsonl {option} -- touch started"
+        );
+        let run = support::uvatrain(temp.path(), args.split(' ')).simulated().env("CUDA_SIM_DEVICES", "4");
+        run.run().refuses(2, &parts);
+    }
     assert!(!temp.path().join("started").exists());
 }
 
@@ -300,7 +392,7 @@ fn roles_are_chosen_by_what_the_stages_took_in_a_run_and_the_command_finds_the_n
 fn a_dry_run_shows_shared_samplers_once_and_the_gpu_of_every_stage() {
     let temp = directory();
     small_graph(temp.path());
-    let args = "run graph --fanouts 4,3 --roles 2:2 --dry-run --json -- true";
+    let args = "run graph --fanouts 4,3 --roles 2:2 --gpu-cache 1MiB --dry-run --json -- true";
     let dry = support::uvatrain(temp.path(), args.split(' ')).simulated().env("CUDA_SIM_DEVICES", "4");
     let dry = dry.run().succeeds().json();
     let shown = |line: &serde_json::Value| {
@@ -317,4 +409,16 @@ fn a_dry_run_shows_shared_samplers_once_and_the_gpu_of_every_stage() {
     ];
     assert_eq!(stages, expected);
     assert_eq!(dry["ranks"], 2);
+    let bytes = |item: &str| {
+        let lines = dry["memory"].as_array().unwrap().iter();
+        let found: Vec<_> = lines.filter(|line| line["item"] == item).collect();
+        assert_eq!(found.len(), 1, "{item} in {dry}");
+        found[0]["bytes"].as_u64().unwrap()
+    };
+    // Pages of files are there once, and a cache on each GPU.
+    let table = std::fs::metadata(temp.path().join("graph/feat.npy")).unwrap().len();
+    assert!((table - 256..table).contains(&bytes("feature table")));
+    let graph = std::fs::metadata(temp.path().join("graph/indices.npy")).unwrap().len();
+    assert!((graph / 4..4 * graph).contains(&bytes("graph")));
+    assert_eq!(bytes("caches, at most, of 4 GPUs"), 4 << 20);
 }

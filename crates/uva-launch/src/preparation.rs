@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use uva_graph::{Dataset, Split};
-use uva_plan::CachePlan;
+use uva_plan::{CachePlan, CachedKinds};
 
 use crate::launcher::{Launcher, without_mps};
 use uva_options::Spelling;
@@ -196,6 +196,8 @@ impl Draft {
         };
         let measured = plan.backend.cuda().is_some_and(|cuda| cuda.sampler == SamplerChoice::Auto);
         let kinds = cacheable(&plan.backend, &plan.options);
+        // Another GPU samples, and has the lists.
+        let kinds = CachedKinds { lists: kinds.lists || lists_on.is_some(), ..kinds };
         if caches.is_some() && !measured {
             check_kinds(kinds, &plan.backend)?;
         }
@@ -217,28 +219,37 @@ impl Draft {
             }
         };
         let rows_only = before_disk.is_some();
+        let of_lists = lists_on.filter(|_| !rows_only).zip(find.caches);
+        // Of a policy that evicts there are rows alone.
+        let of_lists = of_lists.filter(|(_, (_, policy))| policy.eviction().is_none());
+        let find = match of_lists.is_some() && !kinds.rows {
+            true => Search::default(),
+            false => find,
+        };
         let wanted = Search { sampler: measured, ..find };
         let found = search(&dataset, &plan, &wanted, launcher.as_deref_mut(), observer)?;
         let plan = match &found.sampler {
             Some(verdict) => sample_where(&dataset, plan, verdict, launcher.as_deref_mut(), observer)?,
             None => plan,
         };
-        let Some(cache_plan) = found.plan.or(planned) else {
-            let contents = CacheContents::default();
-            return Ok(Prepared { dataset, plan, contents, cache_plan: None });
-        };
         let option = if rows_only { HOST_CACHE } else { GPU_CACHE };
         // The CPU reads the rows of a host cache, wherever slots are.
         let reader = if rows_only { &Backend::Cpu } else { &plan.backend };
-        let mut cache_plan = usable(cache_plan, &dataset, (reader, &plan.options), option, observer)?;
-        if let Some(backend) = lists_on.filter(|_| wanted.caches.is_some()) {
-            let wanted = Search { caches: wanted.caches, ..Search::default() };
-            let of_lists = plan.clone().on(backend);
-            if let Some(lists) = search(&dataset, &of_lists, &wanted, launcher.as_deref_mut(), observer)?.plan
-            {
-                cache_plan.take_lists_of(lists);
-            }
+        let usable = |cached| usable(cached, &dataset, (reader, kinds), option, observer);
+        let mut cache_plan = found.plan.or(planned).map(usable).transpose()?;
+        if let Some((backend, caches)) = of_lists {
+            let wanted = Search { caches: Some(caches), ..Search::default() };
+            let there = plan.clone().on(backend);
+            let lists = search(&dataset, &there, &wanted, launcher.as_deref_mut(), observer)?.plan;
+            cache_plan = match (cache_plan, lists) {
+                (Some(rows), Some(lists)) => Some(rows.with_lists_of(lists)),
+                (rows, lists) => rows.or(lists),
+            };
         }
+        let Some(cache_plan) = cache_plan else {
+            let contents = CacheContents::default();
+            return Ok(Prepared { dataset, plan, contents, cache_plan: None });
+        };
         let contents = match launcher {
             Some(launcher) => launcher.fill_caches(&dataset, &cache_plan)?,
             None => CacheContents::of_plan(&dataset, &cache_plan)?,
@@ -351,11 +362,10 @@ fn sample_where(
 fn usable(
     mut plan: CachePlan,
     dataset: &Dataset,
-    (backend, loader): (&Backend, &LoaderOptions),
+    (backend, kinds): (&Backend, CachedKinds),
     option: &str,
     observer: &mut dyn Observer,
 ) -> Result<CachePlan, RuntimeError> {
-    let kinds = cacheable(backend, loader);
     if !kinds.lists && plan.lists.count > 0 {
         observer.note(
             "the plan's lists are not cached: the CPU samples, and lists on the GPU are for a sampler there",

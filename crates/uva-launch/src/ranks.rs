@@ -169,6 +169,13 @@ impl AskedRanks {
                 "--roles {roles} takes the first GPUs, and --devices and --sampler-devices name them: give one or the other"
             ));
         }
+        if let (Some(roles), DeviceChoice::Cuda(_)) = (self.roles, backend.device) {
+            return refused(format!(
+                "--roles {roles} takes the first GPUs, and `device={}` names one: leave --device out, or name all by \
+                 --sampler-devices and --devices",
+                backend.device
+            ));
+        }
         if let (Some(ranks), Some(roles)) = (self.ranks, self.roles)
             && ranks != roles.ranks
         {
@@ -250,18 +257,24 @@ impl AskedRanks {
         };
         let last = of_ranks.iter().chain(&samplers).max().map_or(0, |last| last + 1);
         if of_ranks.len() < wanted || last > seen {
-            let asked = match self.roles {
-                Some(roles) => format!("--roles {roles} takes {} GPUs", roles.samplers + roles.ranks),
+            let (asked, instead) = match self.roles {
+                Some(roles) => {
+                    let all = roles.samplers + roles.ranks;
+                    (format!("--roles {roles} takes {all} GPUs"), format!("--roles {roles} --device cpu"))
+                }
                 None => {
-                    let samplers = GpuList(samplers.clone());
-                    let beside =
-                        if samplers.0.is_empty() { String::new() } else { format!(" beside {samplers}") };
-                    format!("{wanted} GPUs{beside} were asked for, up to cuda:{}", last.max(wanted) - 1)
+                    let named: Vec<usize> = samplers.iter().chain(&of_ranks).copied().collect();
+                    let named = match last > seen {
+                        true => format!("{} were asked for", GpuList(named)),
+                        false if samplers.is_empty() => format!("{wanted} GPUs were asked for"),
+                        false => format!("{wanted} GPUs beside {} were asked for", GpuList(samplers.clone())),
+                    };
+                    (named, format!("--ranks {wanted} --device cpu"))
                 }
             };
             let cause = probed.cuda.unavailable.clone().map_or_else(String::new, |why| format!(" ({why})"));
             return Err(RuntimeError::Missing(format!(
-                "{asked}, and the driver sees {seen}{cause}; --ranks N with --device cpu needs none"
+                "{asked}, and the driver sees {seen}{cause}; {instead} needs none"
             )));
         }
         let decide = |gpu: usize, options: BackendOptions| {

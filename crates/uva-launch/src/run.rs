@@ -5,14 +5,15 @@
 
 use serde_json::{Value, json};
 use uva_graph::Dataset;
+use uva_graph::reorder::ReorderedLayout;
 
 use crate::launcher::{Consumer, Environments, Launch, Launcher, Outcome, UserCommand};
 use crate::preparation::{Draft, Prepared};
 use crate::ranks::{AskedRanks, GpuList, Ranks};
-use uva_runtime::backend::BackendOptions;
+use uva_runtime::backend::{BackendOptions, SamplerChoice};
 use uva_runtime::consumer::steered;
 use uva_runtime::control::Tally;
-use uva_runtime::dry_run::{DryRun, PlacedRanks};
+use uva_runtime::dry_run::{DryRun, MemoryKind, MemoryLine, PlacedRanks};
 use uva_runtime::metrics::{End, Event, Observer};
 use uva_runtime::options::Part;
 use uva_runtime::plan::RunPlan;
@@ -53,7 +54,8 @@ impl CommandRun {
             ..loader.clone()
         };
         let plan = RunPlan::new(&dataset, &loader, steered())?;
-        if let (Some(count @ 2..), Some(asked), []) = (ranks.count, &caches, &ranks.devices[..]) {
+        let in_host_memory = ranks.decision.backend.device_slots().is_none();
+        if let (Some(count @ 2..), Some(asked), true) = (ranks.count, &caches, in_host_memory) {
             let option = if asked.is_before_disk() { "--host-cache" } else { "--gpu-cache" };
             return Err(RuntimeError::Usage(format!(
                 "{count} ranks and {option}: their batches are in host memory, and a cache there is of one rank; leave it out"
@@ -71,13 +73,17 @@ impl CommandRun {
         let decision = &self.ranks.decision;
         let settled = self.draft.settle_by_stored(decision.clone());
         let backend = settled.map_or_else(|_| decision.backend.clone(), |settled| settled.backend);
-        let dry = self.draft.dry_run(&backend, Placement::Processes, Vec::new());
+        let graph = ReorderedLayout::new(&self.draft.dataset).bytes() as u64;
+        let sampler_devices = self.ranks.sampler_devices();
+        let pinned =
+            (!sampler_devices.is_empty()).then(|| MemoryLine::once("graph", MemoryKind::Pinned, graph));
+        let dry = self.draft.dry_run(&backend, Placement::Processes, pinned.into_iter().collect());
         match self.ranks.count {
             Some(count) => dry.of_ranks(&PlacedRanks {
                 count: count as usize,
                 share_samplers: self.ranks.shared_samplers.is_some(),
                 devices: &self.ranks.devices,
-                sampler_devices: &self.ranks.sampler_devices(),
+                sampler_devices: &sampler_devices,
             }),
             None => dry,
         }
@@ -114,6 +120,9 @@ impl CommandRun {
             more.extend(ranks.shared_samplers.map(|samplers| {
                 ("shared_samplers", json!({ "count": samplers, "devices": sampler_devices }))
             }));
+            if !sampler_devices.is_empty() {
+                more.push(("sampler", SamplerChoice::Gpu.name().into()));
+            }
             prepared.log_start("processes");
             observer.event_of(rank, &prepared.start_event(options.clone(), "processes", &more))?;
         }

@@ -540,14 +540,20 @@ impl CachePlan {
         self.predictions.chosen = self.model.predict(self.lists.hit_rate, 0.0);
     }
 
-    /// Takes the lists of another plan for the same batches, where another GPU holds lists than rows. Each plan had the
-    /// whole budget of its GPU.
-    pub fn take_lists_of(&mut self, other: Self) {
-        self.dataset = other.dataset;
-        self.lists = other.lists;
-        self.list_ids = other.list_ids;
+    /// The same with the lists of another plan for the same batches, where another GPU holds lists than rows. Each plan had
+    /// the whole budget of its GPU.
+    #[must_use]
+    pub fn with_lists_of(mut self, other: Self) -> Self {
         self.curves.lists = other.curves.lists;
-        self.budget_bytes = self.budget_bytes.saturating_add(other.budget_bytes);
+        self.profile.seconds += other.profile.seconds;
+        Self {
+            dataset: other.dataset,
+            lists: other.lists,
+            list_ids: other.list_ids,
+            timed_sampling: other.timed_sampling,
+            budget_bytes: self.budget_bytes.saturating_add(other.budget_bytes),
+            ..self
+        }
     }
 
     /// Bytes that both caches take on the device, maps included.

@@ -9,15 +9,12 @@ use uva_plan::CachePlan;
 use uva_rows::cache::map_bytes;
 use uva_rows::kept_row_bytes;
 
-use crate::backend::{GatherChoice, SamplerChoice};
+use crate::backend::{GatherChoice, PinPages, SamplerChoice};
 use crate::device::{bytes_on_gpu, stays_on_gpu};
 use crate::plan::{RingName, RunPlan, SlotsInForce};
 use crate::planning::{Budget, CacheRequest};
 use crate::rows_from::{Features, RowsFrom};
 use crate::topology::{PlacedRing, Placement, Topology};
-
-/// What is there once in a run with ranks; each rank has the rest for itself.
-const OF_ALL_RANKS: &str = "sequences of the seed order";
 
 /// What a run would start and use. Nothing of it has been started or allocated.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -102,6 +99,37 @@ pub struct MemoryLine {
     pub kind: MemoryKind,
     /// How much.
     pub bytes: u64,
+    /// Who has it, where ranks divide the epochs.
+    #[serde(skip)]
+    pub held: Held,
+}
+
+impl MemoryLine {
+    /// Memory that each rank has.
+    #[must_use]
+    pub fn new(item: &str, kind: MemoryKind, bytes: u64) -> Self {
+        Self { item: item.to_owned(), kind, bytes, held: Held::ByRank }
+    }
+
+    /// Memory that all ranks have together, as pages of a file that each maps.
+    #[must_use]
+    pub fn once(item: &str, kind: MemoryKind, bytes: u64) -> Self {
+        Self { held: Held::Once, ..Self::new(item, kind, bytes) }
+    }
+}
+
+/// Who has an item of memory in a run with ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Held {
+    /// Each rank.
+    #[default]
+    ByRank,
+    /// All together.
+    Once,
+    /// The samplers of a rank, and of all ranks where they share them: then for two epochs.
+    BySamplers,
+    /// Each GPU, whether it trains or samples.
+    ByGpu,
 }
 
 /// Ranks that divide the epochs of a run, and where they work.
@@ -204,15 +232,13 @@ impl DryRun {
             );
         }
         if let Some(made) = plan.options.made_order.as_ref().filter(|made| made.has_sequences()) {
-            dry.takes(OF_ALL_RANKS, MemoryKind::Host, made.bytes());
+            dry.memory.push(MemoryLine::once("sequences of the seed order", MemoryKind::Host, made.bytes()));
             // Each sampler has the order of its epoch: a position a seed, and a mark.
             let seeds = dataset.split(Split::Train).len() as u64;
             let of_sampler = 4 * seeds + seeds.div_ceil(8);
-            dry.takes(
-                "epochs of the seed order",
-                MemoryKind::Host,
-                of_sampler * plan.options.samplers as u64,
-            );
+            let bytes = of_sampler * plan.options.samplers as u64;
+            let epochs = MemoryLine::new("epochs of the seed order", MemoryKind::Host, bytes);
+            dry.memory.push(MemoryLine { held: Held::BySamplers, ..epochs });
         }
         dry.memory.extend(more);
         dry
@@ -250,12 +276,18 @@ impl DryRun {
                 });
             }
         }
-        let ranks = ranks.count;
-        for line in self.memory.iter_mut().filter(|line| line.item != OF_ALL_RANKS) {
-            line.item = format!("{}, of {ranks} ranks", line.item);
-            line.bytes = line.bytes.saturating_mul(ranks as u64);
+        let (count, gpus) = (ranks.count, ranks.count + ranks.sampler_devices.len());
+        for line in &mut self.memory {
+            let (times, of) = match line.held {
+                Held::Once => continue,
+                Held::BySamplers if ranks.share_samplers => (count.min(2), "of all ranks".to_owned()),
+                Held::ByGpu if gpus > count => (gpus, format!("of {gpus} GPUs")),
+                Held::ByRank | Held::BySamplers | Held::ByGpu => (count, format!("of {count} ranks")),
+            };
+            line.item = format!("{}, {of}", line.item);
+            line.bytes = line.bytes.saturating_mul(times as u64);
         }
-        self.ranks = Some(ranks);
+        self.ranks = Some(count);
         self
     }
 
@@ -267,7 +299,7 @@ impl DryRun {
     }
 
     fn takes(&mut self, item: &str, kind: MemoryKind, bytes: u64) {
-        self.memory.push(MemoryLine { item: item.to_owned(), kind, bytes });
+        self.memory.push(MemoryLine::new(item, kind, bytes));
     }
 
     fn add_device(&mut self, dataset: &Dataset, plan: &RunPlan, has_rows: bool) {
@@ -303,7 +335,10 @@ impl DryRun {
             }
             match cuda.gather {
                 GatherChoice::Auto | GatherChoice::ZeroCopy | GatherChoice::Split => {
-                    self.takes("feature table", MemoryKind::Pinned, table);
+                    let line = MemoryLine::new("feature table", MemoryKind::Pinned, table);
+                    // In place these are pages of the file, and else a copy of each process.
+                    let in_place = cuda.table_pages == PinPages::InPlace;
+                    self.memory.push(if in_place { MemoryLine { held: Held::Once, ..line } } else { line });
                 }
                 GatherChoice::Device if plan.layout.is_of_hops() => {
                     self.takes("training rows", MemoryKind::Device, plan.training_bytes(dataset));
@@ -316,10 +351,10 @@ impl DryRun {
             let graph = ReorderedLayout::new(dataset).bytes() as u64;
             match cuda.sampler {
                 SamplerChoice::Gpu => {
-                    self.takes("graph", MemoryKind::Pinned, graph);
+                    self.memory.push(MemoryLine::once("graph", MemoryKind::Pinned, graph));
                     if plan.options.sampler_kind.needs_weights() {
                         let weights = size_of_val(dataset.weights().unwrap_or_default()) as u64;
-                        self.takes("weights of the edges", MemoryKind::Pinned, weights);
+                        self.memory.push(MemoryLine::once("weights of the edges", MemoryKind::Pinned, weights));
                     }
                 }
                 SamplerChoice::Auto => self.decided_at_start.push(
@@ -340,11 +375,13 @@ impl DryRun {
                 self.takes("caches of the plan", kind, cached.bytes());
                 if !cached.list_ids.is_empty() {
                     let graph = ReorderedLayout::new(dataset).bytes() as u64;
-                    self.takes("graph in the order of the list cache", MemoryKind::Host, graph);
+                    let item = "graph in the order of the list cache";
+                    self.memory.push(MemoryLine::once(item, MemoryKind::Host, graph));
                 }
             }
             PlannedCaches::Find(CacheRequest::Find { budget: Budget::Bytes(bytes), .. }) => {
-                self.takes("caches, at most", kind, *bytes);
+                let caches = MemoryLine::new("caches, at most", kind, *bytes);
+                self.memory.push(MemoryLine { held: Held::ByGpu, ..caches });
                 self.decided_at_start.push("caches: the lists and rows that they hold".to_owned());
             }
             PlannedCaches::Find(CacheRequest::BeforeDisk { .. }) if plan.options.features != Features::Disk => {}

@@ -294,7 +294,7 @@ struct OnGpu {
     setup: Option<DeviceSetup>,
     /// The consumer's.
     slots: Option<DeviceSlots>,
-    /// The lane of a sampler on the GPU, which shares its process with the producer.
+    /// The lane of a sampler on the GPU, which shares its process with the producer or has the GPU for itself.
     sampler: Option<Lane>,
     /// As in [`Wired`].
     in_force: Option<Backend>,

@@ -98,7 +98,7 @@ impl Watch<'_> {
             while let Some(channel) = &attached.channel {
                 match channel.recv_within(Duration::ZERO) {
                     Ok(message) => {
-                        let whose = Speaker { name: &name, rank, counters: CONSUMER };
+                        let whose = Speaker { name: &name, rank: Some(rank), counters: CONSUMER };
                         match self.take_report(&message.payload, &whose, observer) {
                             // The command's end decides how the run went.
                             Heard::Done(_) => attached.done = true,
@@ -131,7 +131,11 @@ impl Watch<'_> {
             self.wind_down_rank(*rank);
         }
         let described = out.iter().map(|(rank, attached)| {
-            format!("rank {rank} (process {}) {}", attached.pidfd.pid(), self.whereabouts(*rank, CONSUMER))
+            format!(
+                "rank {rank} (process {}) {}",
+                attached.pidfd.pid(),
+                self.whereabouts(Some(*rank), CONSUMER)
+            )
         });
         let described = described.collect::<Vec<_>>().join(" and ");
         let several = self.ranks.len() > 1;
@@ -206,7 +210,7 @@ impl Watch<'_> {
         }
         let place = match (vacant, &command.first_out) {
             (_, Some(first)) => format!("; the first of its ranks to end: {first}"),
-            (None, None) => format!(" {}", self.whereabouts(0, CONSUMER)),
+            (None, None) => format!(" {}", self.whereabouts(Some(0), CONSUMER)),
             (Some(rank), None) => {
                 let of_rank = door.as_rank(rank);
                 let refused =

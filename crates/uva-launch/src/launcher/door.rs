@@ -220,8 +220,8 @@ impl Door {
         let Part { index, of } = part;
         if of as usize != ranks {
             return Err(format!(
-                "process {pid} calls itself rank {index} of {of} (RANK and WORLD_SIZE), and this run has `--ranks {ranks}`: \
-                 give as many as there are ranks. Ranks of several machines load with uvatrain.Loader"
+                "process {pid} calls itself rank {index} of {of} (RANK and WORLD_SIZE), and this run has {ranks} ranks \
+                 (UVATRAIN_RANKS): start as many. Ranks of several machines load with uvatrain.Loader"
             ));
         }
         match self.places.get(index as usize).map(|place| &place.attached) {
@@ -231,7 +231,7 @@ impl Door {
                 has_attached(other, &format!(" as rank {index}"))
             )),
             None => Err(format!(
-                "process {pid} calls itself rank {index} (RANK), and this run has `--ranks {ranks}`: ranks are 0 to {}",
+                "process {pid} calls itself rank {index} (RANK), and this run has {ranks} ranks: 0 to {}",
                 ranks - 1
             )),
         }

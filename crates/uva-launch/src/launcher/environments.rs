@@ -24,7 +24,7 @@ impl Environments {
         match role {
             Role::Consumer => &self.consumer,
             Role::Producer => &self.producer,
-            // They work on the CPU of a run that uses no GPU.
+            // They work on the CPU, or on a GPU of their own, which MPS does not divide.
             Role::Sampler | Role::Worker => &self.sampler,
         }
     }

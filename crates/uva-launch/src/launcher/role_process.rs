@@ -140,7 +140,9 @@ fn take_part(channel: &Arc<Channel>, consume: Consume) -> Result<Value, Ended> {
         "the role's work has ended"
     );
     match ended {
-        Err(RuntimeError::PeerGone(_)) if control.stop() == Stop::Now => Err(Ended::Stopped),
+        Err(RuntimeError::PeerGone(_)) if controls.iter().any(|control| control.stop() == Stop::Now) => {
+            Err(Ended::Stopped)
+        }
         other => Ok(other?),
     }
 }

@@ -67,8 +67,8 @@ impl UserCommand {
         format!("command ({line})")
     }
 
-    /// Starts it. Also returns the end of the socket at which its processes knock, and the secrets of those that are
-    /// `ranks`, where they are. `on_gpu`: it will have work on a GPU.
+    /// Starts it, for so many ranks where its processes are ranks. Also returns the end of the socket at which its processes
+    /// knock, and the secrets of ranks. `on_gpu`: it will have work on a GPU.
     pub(super) fn start(
         &self,
         environments: &Environments,

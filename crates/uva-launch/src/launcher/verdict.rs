@@ -65,21 +65,21 @@ impl Watch<'_> {
     /// Processes one report.
     pub fn take_report(&mut self, payload: &[u8], whose: &Speaker<'_>, observer: &mut dyn Observer) -> Heard {
         let Speaker { name, rank, counters } = *whose;
-        let control = self.ranks[rank].control;
+        let (of_rank, control) = (rank.unwrap_or(0), self.ranks[rank.unwrap_or(0)].control);
         let mut heard = Heard::Other;
         let outcome = match serde_json::from_slice::<Report>(payload) {
-            Ok(Report::Event(event)) => observer.event_of(rank, &event),
+            Ok(Report::Event(event)) => observer.event_of(of_rank, &event),
             Ok(Report::Progress(progress)) => {
                 // The others walk beside the first one.
-                if rank == 0 {
+                if of_rank == 0 {
                     observer.progress(&progress, control.roles().bottleneck());
                 }
                 Ok(())
             }
             Ok(Report::Note(line)) => {
-                match self.ranks.len() {
-                    1 => observer.note(&line),
-                    _ => observer.note(&format!("rank {rank}: {line}")),
+                match rank.filter(|_| self.ranks.len() > 1) {
+                    None => observer.note(&line),
+                    Some(rank) => observer.note(&format!("rank {rank}: {line}")),
                 }
                 Ok(())
             }
@@ -140,10 +140,16 @@ impl Watch<'_> {
         deadlines(self.ranks.iter().map(|rank| rank.deadline).collect())
     }
 
-    /// The batch that these counters of a rank are at.
-    pub fn whereabouts(&self, rank: usize, counters: usize) -> String {
-        let rank = &self.ranks[rank];
-        rank.plan.whereabouts(rank.control, counters)
+    /// The batch that these counters of a rank are at. `None`: of each rank that still takes batches.
+    pub fn whereabouts(&self, rank: Option<usize>, counters: usize) -> String {
+        let of = |rank: &WatchedRank<'_>| rank.plan.whereabouts(rank.control, counters);
+        if let Some(rank) = rank {
+            return of(&self.ranks[rank]);
+        }
+        let taking = self.ranks.iter().enumerate().filter(|(_, rank)| !rank.retired);
+        let told: Vec<String> =
+            taking.map(|(number, rank)| format!("{} of rank {number}", of(rank))).collect();
+        told.join(" and ")
     }
 
     pub fn advice(&self) -> &'static str {
@@ -187,8 +193,8 @@ pub(super) enum Heard {
 /// The sender of a report.
 pub(super) struct Speaker<'a> {
     pub name: &'a str,
-    /// Whose batches it prepares or takes.
-    pub rank: usize,
+    /// Whose batches it prepares or takes; `None`: those of all ranks.
+    pub rank: Option<usize>,
     /// The index of its counters on the control page.
     pub counters: usize,
 }

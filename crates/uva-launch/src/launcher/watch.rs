@@ -107,7 +107,7 @@ impl Watch<'_> {
             }
             return;
         }
-        let place = self.whereabouts(member.counted_by(), member.counters(control, samplers));
+        let place = self.whereabouts(member.rank, member.counters(control, samplers));
         let how = match (status.signal(), status.code()) {
             (Some(signal), _) => format!("was killed by {}", signal_name(signal)),
             (None, Some(code)) => format!("ended with exit code {code}"),
@@ -124,8 +124,8 @@ impl Watch<'_> {
     }
 
     fn read_reports(&mut self, fleet: &mut Fleet, member: usize, observer: &mut dyn Observer) {
-        let rank = fleet.members[member].counted_by();
-        let WatchedRank { control, plan, .. } = self.ranks[rank];
+        let rank = fleet.members[member].rank;
+        let WatchedRank { control, plan, .. } = self.ranks[fleet.members[member].counted_by()];
         let samplers = plan.options.samplers;
         let name = fleet.members[member].name(samplers);
         while let Some(channel) = &fleet.members[member].process.channel {

@@ -218,7 +218,7 @@ impl TrainingRun {
         let placement = if trainer.is_here() { Placement::Threads } else { Placement::Processes };
         let Draft { dataset, plan, .. } = &self.draft;
         let footprint = preflight::footprint(dataset, options, plan.largest_batch(dataset));
-        let line = |item: &str, kind, bytes| MemoryLine { item: item.to_owned(), kind, bytes };
+        let line = MemoryLine::new;
         let more = match decision.backend.cuda() {
             Some(_) => vec![
                 line("model, at least", MemoryKind::Device, footprint.training_bytes),

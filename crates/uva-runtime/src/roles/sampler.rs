@@ -22,7 +22,7 @@ use crate::{RuntimeError, machine};
 pub(crate) struct SamplerRole<'a> {
     pub index: usize,
     pub dataset: &'a Arc<Dataset>,
-    /// Whose batches it makes: of one run, or of all ranks, whose plans differ in the schedule alone.
+    /// Whose batches it makes: of one run, or of all ranks, whose plans differ in part and schedule alone.
     pub ends: Vec<SamplerEnd>,
     /// The other ranks, where the feature table is divided among them.
     pub ranks: Option<&'a Ranks>,

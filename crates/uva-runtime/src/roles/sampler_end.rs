@@ -29,7 +29,7 @@ pub(crate) struct SamplerEnd {
 }
 
 /// Makes the batches of all ends. Those of one end come one after the other; each of several ends has a thread, so that
-/// none waits for the slots of another. The threads take turns at the engine.
+/// none waits for the slots of another. One at a time uses the engine.
 pub(super) fn hand_over_all(
     index: usize,
     ends: &mut [SamplerEnd],
@@ -60,10 +60,13 @@ pub(super) fn hand_over_all(
                 // Also at a panic: the others would otherwise go on without this rank, and nobody would hear of it.
                 let leaving = Failing(turns.failed);
                 let ended = end.hand_over(index, clock, turns);
-                if matches!(ended, Ok(()) | Err(RuntimeError::PeerGone(_))) {
-                    std::mem::forget(leaving);
+                match ended {
+                    Ok(()) | Err(RuntimeError::PeerGone(_)) => {
+                        std::mem::forget(leaving);
+                        ended
+                    }
+                    Err(error) => Err(error.of_role(&format!("a batch of rank {rank}"))),
                 }
-                ended
             };
             match thread.spawn_scoped(scope, work) {
                 Ok(thread) => threads.push(thread),
@@ -82,7 +85,7 @@ pub(super) fn hand_over_all(
     })
 }
 
-/// The engine of a sampler, which the threads of several ranks use in turns.
+/// The engine of a sampler, which the threads of several ranks use one at a time.
 struct Turns<'s, 'f> {
     sample: Mutex<&'s mut Sample<'f>>,
     /// The engine failed in the turn of one rank, so that no other can go on.

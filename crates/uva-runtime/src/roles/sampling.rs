@@ -19,7 +19,7 @@ pub(crate) struct Sampling<'a> {
     graph: &'a SampledGraph<'a>,
     engine: Engine<'a>,
     on_device: Option<Arc<DeviceBatches>>,
-    /// The orders of each split: epoch `e` has the one at `e` modulo their number.
+    /// The orders of each split, of the epochs that were asked for last.
     orders: [Vec<Prepared>; 3],
     seeds: Vec<i64>,
 }
@@ -45,8 +45,8 @@ impl<'a> Sampling<'a> {
         })
     }
 
-    /// Keeps the orders of two epochs that follow each other, for ranks of which one begins an epoch while another ends
-    /// the one before: they would prepare the order of one epoch over that of the other with each batch.
+    /// Keeps the orders of two epochs, for ranks of which one begins an epoch while another ends the one before: they would
+    /// prepare the order of one epoch over that of the other with each batch.
     pub fn keep_two_epochs(&mut self) -> Result<(), RuntimeError> {
         for split in Split::ALL {
             self.orders[split as usize].push(Prepared::of(self.dataset, self.plan, split)?);
@@ -75,8 +75,10 @@ impl<'a> Sampling<'a> {
         payload: &mut [u8],
     ) -> Result<BatchHeader, RuntimeError> {
         let orders = &mut self.orders[key.split as usize];
-        let kept = orders.len();
-        let order = orders[key.epoch as usize % kept].for_epoch(key.epoch)?;
+        // An epoch that is not there takes the place of the earliest.
+        let kept = orders.iter().position(|order| order.epoch == Some(key.epoch));
+        let earliest = (0..orders.len()).min_by_key(|at| orders[*at].epoch);
+        let order = orders[kept.or(earliest).unwrap_or(0)].for_epoch(key.epoch)?;
         let split = self.graph.split(key.split);
         let positions = order.batch(key.batch as usize);
         self.seeds.clear();

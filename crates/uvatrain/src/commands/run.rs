@@ -13,7 +13,7 @@ use super::dry_run;
 use super::pipeline::{
     Observers, Outputs, backend_options, check_paths, loader_options, of_rank, with_input_nodes,
 };
-use super::stage_times::{TimedStages, timed_stages};
+use super::stage_times::{TimedStages, timed_stages, words_of};
 use crate::flags::{AskedRoles, RunFlags};
 use crate::ui::{log, out, progress, summary};
 
@@ -21,7 +21,7 @@ use crate::ui::{log, out, progress, summary};
 fn with_roles_found(flags: &RunFlags) -> anyhow::Result<RunFlags> {
     // Checked before.
     let Some(path) = &flags.role_times else { return Ok(flags.clone()) };
-    let TimedStages { milliseconds: [sampling_ms, gathering_ms, training_ms], in_epoch, .. } =
+    let TimedStages { milliseconds: [sampling_ms, gathering_ms, training_ms], in_epoch, timed_on } =
         timed_stages("--role-times", path)?;
     let standby_ms = gathering_ms + training_ms;
     let times = RoleTimes { sampling_ms, gathering_ms, training_ms, standby_ms };
@@ -43,12 +43,13 @@ fn with_roles_found(flags: &RunFlags) -> anyhow::Result<RunFlags> {
     let counts = RoleCounts { samplers, trainers: gpus - samplers };
     out::say(&format!(
         "--roles auto: {samplers} of {gpus} GPUs sample and {} train: {:.2} s an epoch, simulated with {sampling_ms:.2} ms a \
-         batch to sample, {gathering_ms:.2} to gather and {training_ms:.2} to train",
+         batch to sample, {gathering_ms:.2} to gather and {training_ms:.2} to train{}",
         counts.trainers,
-        epoch_ms(counts) / 1e3
+        epoch_ms(counts) / 1e3,
+        timed_on.map_or_else(String::new, |on| format!(", timed on {}", words_of(&on))),
     ));
     let roles = ranks::RoleCounts { samplers: samplers as u32, ranks: counts.trainers as u32 };
-    Ok(RunFlags { roles: Some(AskedRoles::Counts(roles)), ..flags.clone() })
+    Ok(RunFlags { roles: Some(AskedRoles::Counts(roles)), role_times: None, ..flags.clone() })
 }
 
 /// Makes batches for a command of the user's.
@@ -58,6 +59,7 @@ pub fn run(flags: &RunFlags) -> anyhow::Result<()> {
     let found;
     let flags = if flags.roles == Some(AskedRoles::Auto) {
         found = with_roles_found(flags)?;
+        found.check()?;
         &found
     } else {
         flags

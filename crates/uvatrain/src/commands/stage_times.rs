@@ -45,7 +45,7 @@ pub fn timed_stages(option: &str, path: &Path) -> Result<TimedStages, Problem> {
     }
     if in_epoch == 0 {
         return Err(fault(
-            "it has no batches: give a file that `uvatrain train --metrics FILE` wrote".to_owned(),
+            "it has no batches: give a file that `train` or `run` wrote by --metrics FILE".to_owned(),
         ));
     }
     let median = |mut of: Vec<u64>| {
@@ -54,4 +54,11 @@ pub fn timed_stages(option: &str, path: &Path) -> Result<TimedStages, Problem> {
         (*of.select_nth_unstable(middle).1).max(1) as f64 / 1e3
     };
     Ok(TimedStages { milliseconds: stages.map(median), in_epoch, timed_on })
+}
+
+/// Who did what, as words.
+pub fn words_of(timed_on: &Value) -> String {
+    let words = timed_on.as_object().into_iter().flatten();
+    let words = words.map(|(name, value)| format!("{name} {}", value.as_str().unwrap_or_default()));
+    words.collect::<Vec<_>>().join(", ")
 }

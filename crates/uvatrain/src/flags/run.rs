@@ -247,6 +247,10 @@ impl RunFlags {
             let why = "it says how many samplers there are; leave --samplers out";
             return Err(exit::usage(format!("{option} and --samplers: {why}")));
         }
+        if self.backend.gives("sampler") {
+            let why = "it says who samples; leave --sampler out";
+            return Err(exit::usage(format!("{option} and --sampler: {why}")));
+        }
         if self.loader.options().prepare == Prepare::Whole {
             let why = "workers of whole batches sample for one rank each; leave --prepare out";
             return Err(exit::usage(format!("{option} and --prepare whole: {why}")));

@@ -7,7 +7,7 @@ use uva_plan::{
     slower_side_ms,
 };
 
-use crate::commands::stage_times::{TimedStages, timed_stages};
+use crate::commands::stage_times::{TimedStages, timed_stages, words_of};
 use crate::exit;
 use crate::flags::RolesBenchFlags;
 use crate::ui::table::Table;
@@ -115,10 +115,8 @@ fn text(report: &Report, switches: bool) -> String {
     if switches {
         facts.row(&["standby", &format!("{standby_ms:.2} ms a batch for a trainer on a sampler's GPU")]);
     }
-    if let Some(Value::Object(timed_on)) = &report.timed_on {
-        let named =
-            timed_on.iter().map(|(name, value)| format!("{name} {}", value.as_str().unwrap_or_default()));
-        facts.row(&["timed on", &named.collect::<Vec<_>>().join(", ")]);
+    if let Some(timed_on) = &report.timed_on {
+        facts.row(&["timed on", &words_of(timed_on)]);
     }
     let seconds = |ms: f64| format::seconds(ms / 1e3);
     facts.row(&[
