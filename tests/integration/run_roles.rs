@@ -100,8 +100,8 @@ fn a_shared_sampler_that_fails_at_a_batch_of_one_rank_names_it_and_ends_the_run(
     let options = "--roles 1:2 --device cpu --slot-bytes 20000";
     let failing = run(temp.path(), 2, options, "attach; take").env("TMPDIR", temp.path().join("tmp")).start();
     let launcher = failing.child.id();
-    let outcome = failing.wait().ends_with(1);
-    for part in ["the sampler failed", "a batch of rank ", "--slot-bytes"] {
+    let outcome = failing.wait().ends_with(2);
+    for part in ["the sampler failed: a batch of rank ", "train batch ", "--slot-bytes"] {
         assert!(outcome.stderr.contains(part), "{part}\n{outcome}");
     }
     nothing_is_left(temp.path(), launcher, &[], &before);

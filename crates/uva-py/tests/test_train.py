@@ -33,7 +33,11 @@ SHAPE = "--fanouts 4,3 --batch-size 16 --hidden 8 --seed 3"
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_graph(tmp_path_factory.mktemp("train") / "graph")
+    """A graph whose edges have three features each."""
+    path = write_graph(tmp_path_factory.mktemp("train") / "graph")
+    edges = np.load(path / "indices.npy").size
+    np.save(path / "edge_feat.npy", np.random.default_rng(5).normal(size=(edges, 3)).astype(np.float32))
+    return path
 
 
 def environment(**more: object) -> dict[str, str]:
@@ -144,6 +148,8 @@ def close(one: dict, other: dict) -> None:
         "--model gcn --feature-norm row",
         "--model gat --heads 4 --output-heads 2 --feature-norm row",
         "--model gin --feature-norm row",
+        "--model gine",
+        "--model gine --residual --norm layer --feature-norm row",
         "--model sage --residual --norm layer",
         "--model sage --sampler-kind labor --weight-decay 0.01",
     ],
@@ -214,9 +220,12 @@ def test_ranks_judge_by_the_answers_of_all_of_them(of_tasks: dict[str, Path], uv
         assert events(tmp_path, name, "end")[0]["test_roc_auc"] == pytest.approx(judged, abs=1e-5)
 
 
-def test_program_and_ranks_go_on_with_the_checkpoints_of_each_other(data: Path, uvatrain_program: Path, tmp_path: Path):
-    options = "--dropout 0 --checkpoint kept --metrics"
-    by_program(uvatrain_program, tmp_path, data, f"--dropout 0 --epochs 3 --metrics whole.jsonl")
+@pytest.mark.parametrize("model", ["sage", "gine"])
+def test_program_and_ranks_go_on_with_the_checkpoints_of_each_other(
+    data: Path, uvatrain_program: Path, tmp_path: Path, model: str
+):
+    options = f"--model {model} --dropout 0 --checkpoint kept --metrics"
+    by_program(uvatrain_program, tmp_path, data, f"--model {model} --dropout 0 --epochs 3 --metrics whole.jsonl")
     by_program(uvatrain_program, tmp_path, data, f"{options} 1.jsonl --epochs 1")
     printed = alone_well(tmp_path, data, f"{options} 2.jsonl --epochs 2 --resume")
     assert "goes on at epoch 2, batch 0" in printed
@@ -227,14 +236,15 @@ def test_program_and_ranks_go_on_with_the_checkpoints_of_each_other(data: Path, 
     assert json.loads(said.stdout)["test"]["accuracy"] == pytest.approx(told, abs=1e-6)
 
 
-def test_two_ranks_train_as_one_process_that_takes_both_batches_of_a_step(data: Path, tmp_path: Path):
-    Ranks(2, tmp_path, data, "--dropout 0 --epochs 2 --metrics run.jsonl").end_well()
+@pytest.mark.parametrize("of_model", [dict(model="sage"), dict(model="gine", edge_dim=3)], ids=lambda found: found["model"])
+def test_two_ranks_train_as_one_process_that_takes_both_batches_of_a_step(data: Path, tmp_path: Path, of_model: dict):
+    Ranks(2, tmp_path, data, f"--model {of_model['model']} --dropout 0 --epochs 2 --metrics run.jsonl").end_well()
     found = batches(tmp_path, "run.jsonl", "run.jsonl.1")
-    options = dict(fanouts=[4, 3], batch_size=16, seed=3)
+    options = dict(fanouts=[4, 3], batch_size=16, seed=3, edge_attr="edge_dim" in of_model)
     loaders = [uvatrain.Loader(data, **options, rank=rank, world_size=2) for rank in range(2)]
     dataset = loaders[0].dataset
     shape = dict(input_dim=dataset.feature_dim, classes=dataset.num_classes)
-    model = Model(dict(model="sage", hidden=8, layers=2, dropout=0.0, input_dropout=0.0, **shape))
+    model = Model(dict(hidden=8, layers=2, dropout=0.0, input_dropout=0.0, **of_model, **shape))
     initialise(model, 3)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
     expected = {}
@@ -363,6 +373,10 @@ def test_ranks_that_do_not_fit_each_other_all_say_what_differs(data: Path, uvatr
             for code, _, said in Ranks(2, tmp_path, tmp_path / "ranges", "--graph divided", "--seed 4").end()
         ),
         *(
+            (code, "--model is 'gine' on rank 1 and 'sage' on rank 0", said)
+            for code, _, said in Ranks(2, tmp_path, tmp_path / "ranges", "", "--model gine").end()
+        ),
+        *(
             (code, "model's norm is 'layer' on rank 1 and not given on rank 0", said)
             for code, _, said in Ranks(2, tmp_path, data, "--replace", "--norm layer").end()
         ),
@@ -383,6 +397,7 @@ def test_what_cannot_be_trained_or_kept_is_refused_with_what_would_do(
 ):
     alone_well(tmp_path, data, "--epochs 1 --checkpoint kept")
     program(uvatrain_program, tmp_path, f"partition {data} closures --parts 2 --layout closure --hops 2")
+    program(uvatrain_program, tmp_path, f"partition {data} ranges --parts 2 --layout ranges")
     for ranks, path, options, parts in [
         (1, of_tasks["several"], "--loss mse", ["--loss mse", "float32 targets"]),
         (1, of_tasks["several"], "--metric mae", ["--metric mae", "accuracy or roc-auc"]),
@@ -402,6 +417,8 @@ def test_what_cannot_be_trained_or_kept_is_refused_with_what_would_do(
         *([] if torch.cuda.is_available() else [(1, data, "--device cuda", ["--device cuda", "0 GPUs"])]),
         (1, data, "--fanouts 4,x", ["--fanouts"]),
         (1, data, "--remote-cache 1MiB", ["--remote-cache", "leave it out"]),
+        (1, of_tasks["two"], "--model gine", ["--model gine", "edge_feat.npy", "another model"]),
+        (2, tmp_path / "ranges", "--model gine", ["--model gine", "parts in ranges", "whole dataset"]),
         (2, tmp_path / "closures", "", ["--layout ranges"]),
         (2, data, "--batch-size 300", ["--batch-size 300", "300 training nodes", "fewer ranks"]),
         (1, tmp_path / "nothing", "", ["nothing"]),

@@ -91,7 +91,11 @@ impl Watch<'_> {
                 heard = Heard::Failed;
                 let follows = matches!(error, RuntimeError::PeerGone(_));
                 let nearness = if follows { Nearness::Follows } else { Nearness::Failed };
-                let whereabouts = format!("the {name} failed {}", self.whereabouts(rank, counters));
+                // One that works for all ranks says at whose batch it failed.
+                let whereabouts = match rank {
+                    Some(_) => format!("the {name} failed {}", self.whereabouts(rank, counters)),
+                    None => format!("the {name} failed"),
+                };
                 self.blame(nearness, at, error.of_role(&whereabouts));
                 Ok(())
             }

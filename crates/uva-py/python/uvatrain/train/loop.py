@@ -16,6 +16,7 @@ import torch
 from .. import __version__
 from .._parts import part_of
 from ..batch import Batch
+from ..datasets import Dataset
 from ..errors import UvatrainError
 from ..loader import Loader
 from ..models import Model
@@ -36,7 +37,7 @@ def train(options: Options, ranks: Ranks) -> None:
     with contextlib.ExitStack() as closing:
         batches = {}
         common: dict[str, Any] = {**options.of_loader(), "device": str(ranks.device), "exchange_timeout": options.timeout}
-        common |= _part(options, ranks)
+        common |= {**_part(options, ranks), **_edges(options)}
         for split in ("train", "valid", "test"):
             # Ranks that exchange rows make their loaders in the same order. Evaluation reads rows once.
             more = _gpu_cache(options, ranks) if split == "train" else {}
@@ -73,9 +74,27 @@ def _part(options: Options, ranks: Ranks) -> dict[str, Any]:
             "examples/python/ddp.py does, or write ranges (`uvatrain partition --layout ranges`)"
         )
     # Ranks that differ in these would wait for each other before they could compare the rest.
-    loading = {"graph": options.graph, "remote_cache": options.remote_cache, **options.of_loader()}
+    asked = {"model": options.model, "graph": options.graph, "remote_cache": options.remote_cache}
+    loading = {**asked, **options.of_loader()}
     ranks.agree(**{f"--{name.replace('_', '-')}": value for name, value in loading.items()})
     return {"part": "rank", "graph": options.graph, "remote_cache": options.remote_cache or 0}
+
+
+def _edges(options: Options) -> dict[str, Any]:
+    """Keywords for the features of edges, where the model takes them."""
+    if not options.reads_edges:
+        return {}
+    about = f"--model {options.model}: it is nothing without features of edges"
+    if options.is_parts:
+        raise ValueError(
+            f"{about}, and ranks with parts in ranges exchange rows of nodes alone: give the whole dataset as DATA, or use "
+            "another model"
+        )
+    if Dataset(options.data).edge_attr is None:
+        raise ValueError(
+            f"{about}, and {options.data} has no edge_feat.npy (docs/data-format.md): write one, or use another model"
+        )
+    return {"edge_attr": True}
 
 
 class _Run:
@@ -88,15 +107,15 @@ class _Run:
                 f"--batch-size {options.batch_size}: {len(dataset.train_idx)} training nodes leave no batch for some of "
                 f"{ranks.count} ranks: give a smaller one, or start fewer ranks"
             )
-        model = {**options.of_trainer(), "input_dim": dataset.feature_dim, **self._task.of_model()}
-        self._model = Model(model)
+        trainer = options.of_trainer(dataset.edge_attr.shape[1] if options.reads_edges else 0)
+        self._model = Model({**trainer, "input_dim": dataset.feature_dim, **self._task.of_model()})
         initialise(self._model, options.seed)
         self._model.to(ranks.device)
         # A GCN weighs by the whole graph's degrees.
         self._degrees = dataset.indptr.diff() if options.model == "gcn" else None
         self._fingerprint: dict[str, Any] = {
             **json.loads(batches["train"]._source.fingerprint),
-            "trainer": options.of_trainer(),
+            "trainer": trainer,
             "evaluate_by": "sampled",
             **self._task.of_checkpoint(),
         }

@@ -66,12 +66,19 @@ class Options:
         """Whether the data is parts, of which each rank has one."""
         return os.path.exists(os.path.join(self.data, "partition.json"))
 
-    def of_trainer(self) -> dict[str, Any]:
-        """The trainer's options as checkpoints have them: some only where they differ from their defaults."""
+    @property
+    def reads_edges(self) -> bool:
+        """Whether the model takes features of edges."""
+        return self.model == "gine"
+
+    def of_trainer(self, edge_dim: int) -> dict[str, Any]:
+        """The trainer's options as checkpoints have them: some only where they differ from their defaults. `edge_dim`: features
+        of an edge that the model gets."""
         usual = {
             "heads": (self.heads, 8),
             "output_heads": (self.output_heads, None),
             "attention_dropout": (self.attention_dropout, 0.0),
+            "edge_dim": (edge_dim, 0),
             "residual": (self.residual, False),
             "norm": (self.norm, "none"),
         }
@@ -147,7 +154,8 @@ def parse(arguments: list[str] | None) -> Options:
     def flag(name: str, said: str) -> None:
         parser.add_argument(name, action="store_true", help=said)
 
-    add("--model", "sage", str, "the model (docs/models.md)", choices=["sage", "gcn", "gat", "gin"])
+    said = "the model (docs/models.md); gine is for a whole dataset that has features of edges"
+    add("--model", "sage", str, said, choices=["sage", "gcn", "gat", "gin", "gine"])
     add("--hidden", 128, _count, "width of the hidden layers", metavar="UNITS")
     add("--heads", 8, _count, "GAT: attention heads of a hidden layer")
     add("--output-heads", None, _count, "GAT: attention heads of the last layer", metavar="HEADS")
