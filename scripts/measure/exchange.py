@@ -12,6 +12,7 @@ others. Printed for each share:
   least        the same if the cache held the rows of others that these very batches read most: none can have fewer
   rows/s       rows of others a second, of the time in the calls that pass ids and rows on
   of gloo      these bytes a second over those of `all_to_all_single` with as many bytes a call, in the same run
+  alone        the same of the three calls of a batch by uvatrain's exchange where nobody samples and gathers
   met          share of the pass in which a rank waited until the others had come to the same batch
 
 A rank that gathers the rows that others asked for lets them wait in those calls, too. PYTHON has this checkout's module (scripts/check/python.sh says how).
@@ -43,6 +44,7 @@ def rank_main(data, out):
     import torch
     import torch.distributed as dist
     import uvatrain
+    from uvatrain._exchange import Exchange
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
@@ -53,15 +55,19 @@ def rank_main(data, out):
             table = probe.dataset.num_nodes * probe.dataset.feature_dim * 4
             own, nodes = probe.dataset._core.own_rows, probe.dataset.num_nodes
         cache = int(table * share) + 4 * nodes if share else 0
+        reads, rows = collections.Counter(), 0
+        # Not in a timed pass: counting in Python would keep the interpreter from the calls of the exchange.
+        with uvatrain.Loader(data, **options, remote_cache=cache) as loader:
+            for batch in loader:
+                rows += len(batch.input_nodes)
+                others = batch.input_nodes[(batch.input_nodes < own[0]) | (batch.input_nodes >= own[1])]
+                reads.update(others.tolist())
         passes = []
         for _ in range(ROUNDS):
-            reads, rows = collections.Counter(), 0
             with uvatrain.Loader(data, **options, remote_cache=cache) as loader:
                 began = time.perf_counter()
                 for batch in loader:
-                    rows += len(batch.input_nodes)
-                    others = batch.input_nodes[(batch.input_nodes < own[0]) | (batch.input_nodes >= own[1])]
-                    reads.update(others.tolist())
+                    del batch
                 counts = loader.stats()["exchange"] | {"seconds": time.perf_counter() - began}
                 dim = loader.dataset.feature_dim
             passes.append(counts)
@@ -74,20 +80,33 @@ def rank_main(data, out):
         each = int(mean) // dist.get_world_size()
         given = torch.zeros(each * dist.get_world_size(), dtype=torch.uint8)
         got = torch.empty_like(given)
-        times = []
+        times, alone = [], []
+        ids = [each // (dim * 4) * 8] * dist.get_world_size()
+        rows_of_each = [each] * dist.get_world_size()
+        exchange = Exchange(60)
         for _ in range(3 * calls):
             dist.barrier()
             start = time.perf_counter()
             dist.all_to_all_single(got, given)
             times.append(time.perf_counter() - start)
+            dist.barrier()
+            start = time.perf_counter()
+            exchange.counts(ids)
+            for bytes_of_each in (ids, rows_of_each):
+                exchange.lend(sum(bytes_of_each))
+                exchange.exchange(bytes_of_each, bytes_of_each)
+            alone.append(time.perf_counter() - start)
+        exchange.leave()
         passed = statistics.median(one["waited_s"] - one["met_s"] for one in passes)
         gloo = each * (dist.get_world_size() - 1) / statistics.median(times)
+        of_ids = (ids[0] + 8) / each
         total = sum(counts[name] for name in ("own_rows", "cached_rows", "remote_rows"))
         found.append({
             "cache_share": share, "remote": counts["remote_rows"] / total,
             "least": (sum(reads.values()) - spared) / max(rows, 1),
             "remote_rows_per_second": counts["remote_rows"] / passed,
             "bytes_per_second": counts["received_bytes"] / passed, "gloo_bytes_per_second": gloo,
+            "alone": (1 + of_ids) * statistics.median(times) / statistics.median(alone),
             "met_share": statistics.median(one["met_s"] / one["seconds"] for one in passes),
         })
     Path(out, f"rank{dist.get_rank()}.json").write_text(json.dumps(found))
@@ -122,11 +141,11 @@ def main():
         subprocess.run(command, check=True, env=dict(os.environ, GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1"))
         each = [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(chosen.ranks)]
     rows = [{name: statistics.mean(rank[name] for rank in ranks) for name in ranks[0]} for ranks in zip(*each)]
-    print(f"{'cache':>6} {'remote':>8} {'least':>8} {'rows/s':>12} {'of gloo':>8} {'met':>6}")
+    print(f"{'cache':>6} {'remote':>8} {'least':>8} {'rows/s':>12} {'of gloo':>8} {'alone':>6} {'met':>6}")
     for row in rows:
         row["of_gloo"] = row["bytes_per_second"] / row["gloo_bytes_per_second"]
         print(f"{row['cache_share']:>6.0%} {row['remote']:>8.1%} {row['least']:>8.1%} {row['remote_rows_per_second']:>12,.0f} "
-              f"{row['of_gloo']:>8.2f} {row['met_share']:>6.1%}")
+              f"{row['of_gloo']:>8.2f} {row['alone']:>6.2f} {row['met_share']:>6.1%}")
     if chosen.out:
         found = {"machine": machine(), "ranks": chosen.ranks, "nodes": chosen.nodes, "dim": chosen.dim, "rows": rows}
         chosen.out.write_text(json.dumps(found, indent=1) + "\n")

@@ -43,7 +43,30 @@ pub trait Exchange: Send {
     /// # Errors
     /// As the contract says; [`ExchangeError::Arguments`] where [`Splits::check`] fails. `recv` may be written in part
     /// then.
-    fn all_to_all(&mut self, send: &[u8], recv: &mut [u8], splits: Splits<'_>) -> Result<(), ExchangeError>;
+    fn all_to_all(&mut self, send: &[u8], recv: &mut [u8], splits: Splits<'_>) -> Result<(), ExchangeError> {
+        splits.check(self.rank(), self.ranks(), send.len(), recv.len())?;
+        self.lend(send.len())?.copy_from_slice(send);
+        self.exchange_lent(splits)?;
+        recv.copy_from_slice(self.received());
+        Ok(())
+    }
+
+    /// Memory of the exchange's own for so many bytes to give. [`exchange_lent`](Self::exchange_lent) gives them without a
+    /// copy. What [`received`](Self::received) had is gone.
+    ///
+    /// # Errors
+    /// As the contract says, where it has failed before.
+    fn lend(&mut self, bytes: usize) -> Result<&mut [u8], ExchangeError>;
+
+    /// As [`all_to_all`](Self::all_to_all), of the memory that was lent last, all of it. What the ranks give is
+    /// [`received`](Self::received) then.
+    ///
+    /// # Errors
+    /// As of [`all_to_all`](Self::all_to_all).
+    fn exchange_lent(&mut self, splits: Splits<'_>) -> Result<(), ExchangeError>;
+
+    /// What the ranks gave in the last call of [`exchange_lent`](Self::exchange_lent), until the next call of any kind.
+    fn received(&self) -> &[u8];
 
     /// A handle with which any thread ends the exchange, also during a call.
     fn canceller(&self) -> Canceller;
@@ -79,6 +102,18 @@ macro_rules! forwarded {
                 (**self).all_to_all(send, recv, splits)
             }
 
+            fn lend(&mut self, bytes: usize) -> Result<&mut [u8], ExchangeError> {
+                (**self).lend(bytes)
+            }
+
+            fn exchange_lent(&mut self, splits: Splits<'_>) -> Result<(), ExchangeError> {
+                (**self).exchange_lent(splits)
+            }
+
+            fn received(&self) -> &[u8] {
+                (**self).received()
+            }
+
             fn canceller(&self) -> Canceller {
                 (**self).canceller()
             }
@@ -91,6 +126,40 @@ forwarded!(
     /// Lends an exchange: the group is left when its owner drops it.
     &mut X,
 );
+
+/// Memory to lend, of an exchange that has none of another kind.
+#[derive(Debug, Default)]
+pub(crate) struct OwnMemory {
+    send: Vec<u8>,
+    received: Vec<u8>,
+    lent: usize,
+    got: usize,
+}
+
+impl OwnMemory {
+    pub(crate) fn lend(&mut self, bytes: usize) -> &mut [u8] {
+        (self.lent, self.got) = (bytes, 0);
+        first_bytes(&mut self.send, bytes)
+    }
+
+    /// What was lent, and room for what comes.
+    pub(crate) fn both(&mut self, splits: Splits<'_>) -> (&[u8], &mut [u8]) {
+        self.got = splits.recv.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes));
+        (&self.send[..self.lent], first_bytes(&mut self.received, self.got))
+    }
+
+    pub(crate) fn received(&self) -> &[u8] {
+        &self.received[..self.got]
+    }
+}
+
+/// The first bytes of memory that grows where it has fewer.
+fn first_bytes(memory: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
+    if memory.len() < bytes {
+        memory.resize(bytes, 0);
+    }
+    &mut memory[..bytes]
+}
 
 /// How the bytes of a call divide among the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

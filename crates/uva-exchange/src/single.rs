@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Cause, ExchangeError};
-use crate::exchange::{Canceller, Exchange, Splits, check_counts};
+use crate::exchange::{Canceller, Exchange, OwnMemory, Splits, check_counts};
 
 /// The only rank of its group: it gives itself what it gets.
 #[derive(Debug, Default)]
 pub struct Single {
     cancelled: Arc<AtomicBool>,
     calls: u64,
+    own: OwnMemory,
 }
 
 impl Single {
@@ -56,6 +57,23 @@ impl Exchange for Single {
         self.call()?;
         recv.copy_from_slice(send);
         Ok(())
+    }
+
+    fn lend(&mut self, bytes: usize) -> Result<&mut [u8], ExchangeError> {
+        Ok(self.own.lend(bytes))
+    }
+
+    fn exchange_lent(&mut self, splits: Splits<'_>) -> Result<(), ExchangeError> {
+        // Out of here for the call, which takes all of this exchange.
+        let mut own = std::mem::take(&mut self.own);
+        let (send, recv) = own.both(splits);
+        let exchanged = self.all_to_all(send, recv, splits);
+        self.own = own;
+        exchanged
+    }
+
+    fn received(&self) -> &[u8] {
+        self.own.received()
     }
 
     fn canceller(&self) -> Canceller {

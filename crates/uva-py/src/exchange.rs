@@ -8,8 +8,8 @@ use uva_exchange::{Canceller, Cause, Exchange, ExchangeError, Splits};
 
 /// An `uvatrain._exchange.Exchange`.
 ///
-/// Its memory is Python's: bytes are copied to it before a call and from it afterwards. A call that is cancelled leaves
-/// gloo with memory that it may still write to, and this memory has to outlive the call.
+/// The memory that it lends is Python's. A call that is cancelled leaves gloo with memory that it may still write to, and this
+/// memory has to outlive the call.
 pub struct TorchExchange {
     object: Py<PyAny>,
     rank: usize,
@@ -17,6 +17,15 @@ pub struct TorchExchange {
     calls: u64,
     failed: Option<ExchangeError>,
     raised: Arc<Mutex<Option<PyErr>>>,
+    lent: Lent,
+    received: Lent,
+}
+
+/// Memory of a tensor that the object keeps until it is asked for other memory of that kind.
+#[derive(Clone, Copy, Default)]
+struct Lent {
+    address: usize,
+    bytes: usize,
 }
 
 impl TorchExchange {
@@ -30,6 +39,8 @@ impl TorchExchange {
             calls: 0,
             failed: None,
             raised: Arc::default(),
+            lent: Lent::default(),
+            received: Lent::default(),
         })
     }
 
@@ -43,10 +54,18 @@ impl TorchExchange {
         &mut self,
         call: impl FnOnce(Python<'_>, &Bound<'_, PyAny>) -> PyResult<T>,
     ) -> Result<T, ExchangeError> {
+        self.calls += 1;
+        self.of_python(call)
+    }
+
+    /// The same for what is no call of the group's.
+    fn of_python<T>(
+        &mut self,
+        call: impl FnOnce(Python<'_>, &Bound<'_, PyAny>) -> PyResult<T>,
+    ) -> Result<T, ExchangeError> {
         if let Some(failed) = &self.failed {
             return Err(failed.clone());
         }
-        self.calls += 1;
         let (rank, number) = (self.rank, self.calls);
         // The interpreter ends after loaders are closed; a call that comes later cannot be made any more.
         let called =
@@ -103,30 +122,37 @@ impl Exchange for TorchExchange {
         self.call(|_, object| object.call_method1("counts", (send.to_vec(),))?.extract())
     }
 
-    fn all_to_all(&mut self, send: &[u8], recv: &mut [u8], splits: Splits<'_>) -> Result<(), ExchangeError> {
-        splits.check(self.rank, self.ranks, send.len(), recv.len())?;
-        self.call(|py, object| {
-            let (to, from): (usize, usize) =
-                object.call_method1("buffers", (send.len(), recv.len()))?.extract()?;
-            if !send.is_empty() {
-                py.detach(|| {
-                    // SAFETY: `buffers` gives the address of a tensor with as many bytes at least, which the object keeps
-                    // until the next call of `buffers`. No other thread knows it before `exchange`, below.
-                    let memory = unsafe { std::slice::from_raw_parts_mut(to as *mut u8, send.len()) };
-                    memory.copy_from_slice(send);
-                });
-            }
-            object.call_method1("exchange", (splits.send.to_vec(), splits.recv.to_vec()))?;
-            if !recv.is_empty() {
-                py.detach(|| {
-                    // SAFETY: as above, and gloo has written these bytes and is done: `exchange` waits for it, and raises
-                    // where it did not wait to the end.
-                    let memory = unsafe { std::slice::from_raw_parts(from as *const u8, recv.len()) };
-                    recv.copy_from_slice(memory);
-                });
-            }
-            Ok(())
-        })
+    fn lend(&mut self, bytes: usize) -> Result<&mut [u8], ExchangeError> {
+        self.received = Lent::default();
+        let address = self.of_python(|_, object| object.call_method1("lend", (bytes,))?.extract())?;
+        self.lent = Lent { address, bytes };
+        if bytes == 0 {
+            return Ok(&mut []);
+        }
+        // SAFETY: `lend` gives the address of a tensor with as many bytes at least, which the object keeps until the next call
+        // of `lend`, and this borrow ends before that. Nobody else writes or reads it: gloo is done with the calls before,
+        // since each waits for it, and after one that did not wait to the end this has failed.
+        Ok(unsafe { std::slice::from_raw_parts_mut(address as *mut u8, bytes) })
+    }
+
+    fn exchange_lent(&mut self, splits: Splits<'_>) -> Result<(), ExchangeError> {
+        let recv = splits.recv.iter().fold(0_usize, |sum, bytes| sum.saturating_add(*bytes));
+        splits.check(self.rank, self.ranks, self.lent.bytes, recv)?;
+        let (send, from) = (splits.send.to_vec(), splits.recv.to_vec());
+        let address = self.call(|_, object| object.call_method1("exchange", (send, from))?.extract())?;
+        self.received = Lent { address, bytes: recv };
+        Ok(())
+    }
+
+    fn received(&self) -> &[u8] {
+        let Lent { address, bytes } = self.received;
+        if bytes == 0 {
+            return &[];
+        }
+        // SAFETY: `exchange` gave the address of a tensor with these bytes, which the object keeps until its next call. gloo has
+        // written them and is done: `exchange` waits for it, and raises where it did not wait to the end. Every call that
+        // changes them takes the exchange, and so ends this borrow.
+        unsafe { std::slice::from_raw_parts(address as *const u8, bytes) }
     }
 
     fn canceller(&self) -> Canceller {

@@ -25,11 +25,22 @@ fn one_round(exchange: &mut dyn Exchange, key: u64) {
     assert!(counted.iter().map(|&count| count as usize).eq(recv.iter().copied()), "rank {rank}: {counted:?}");
 
     let given: Vec<u8> = (0..ranks).flat_map(|to| bytes(key, rank, to)).collect();
+    let splits = Splits { send: &send, recv: &recv };
     let mut got = vec![0xa5; recv.iter().sum()];
-    exchange
-        .all_to_all(&given, &mut got, Splits { send: &send, recv: &recv })
-        .unwrap_or_else(|error| panic!("all_to_all: {error}"));
-    let mut rest = &got[..];
+    exchange.all_to_all(&given, &mut got, splits).unwrap_or_else(|error| panic!("all_to_all: {error}"));
+    check_got(&got, key, &*exchange, &recv);
+
+    let lent = exchange.lend(given.len()).unwrap_or_else(|error| panic!("lend: {error}"));
+    lent.copy_from_slice(&given);
+    exchange.exchange_lent(splits).unwrap_or_else(|error| panic!("exchange_lent: {error}"));
+    check_got(exchange.received(), key, &*exchange, &recv);
+}
+
+/// Checks what came of a round.
+fn check_got(got: &[u8], key: u64, exchange: &dyn Exchange, recv: &[usize]) {
+    let rank = exchange.rank();
+    assert_eq!(got.len(), recv.iter().sum::<usize>(), "rank {rank}");
+    let mut rest = got;
     for (from, &length) in recv.iter().enumerate() {
         let (theirs, behind) = rest.split_at(length);
         assert!(theirs.iter().copied().eq(bytes(key, from, rank)), "rank {rank}: other bytes from {from}");

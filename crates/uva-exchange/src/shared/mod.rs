@@ -26,7 +26,7 @@ pub use group::Group;
 pub use settings::{Link, MOST_RANKS, Settings};
 
 use crate::error::{Cause, ExchangeError};
-use crate::exchange::{Canceller, Exchange, Splits, check_counts};
+use crate::exchange::{Canceller, Exchange, OwnMemory, Splits, check_counts};
 use bucket::TokenBucket;
 use group::Memory;
 use message::{HEADER, Kind, Message, Pieces};
@@ -45,6 +45,7 @@ pub struct SharedMemory {
     bucket: Option<TokenBucket>,
     calls: u64,
     ended: Option<ExchangeError>,
+    own: OwnMemory,
 }
 
 /// What a rank has of another one.
@@ -97,7 +98,8 @@ impl SharedMemory {
         };
         let peers = (0..ranks).map(peer).collect();
         let bucket = settings.link.map(TokenBucket::new);
-        Ok(Self { memory, settings, rank, peers, bucket, calls: 0, ended: None })
+        let own = OwnMemory::default();
+        Ok(Self { memory, settings, rank, peers, bucket, calls: 0, ended: None, own })
     }
 
     /// All ranks of a new group, for threads of this process.
@@ -320,6 +322,23 @@ impl Exchange for SharedMemory {
     fn all_to_all(&mut self, send: &[u8], recv: &mut [u8], splits: Splits<'_>) -> Result<(), ExchangeError> {
         splits.check(self.rank, self.settings.ranks, send.len(), recv.len())?;
         self.call(Kind::AllToAll, send, recv, splits)
+    }
+
+    fn lend(&mut self, bytes: usize) -> Result<&mut [u8], ExchangeError> {
+        Ok(self.own.lend(bytes))
+    }
+
+    fn exchange_lent(&mut self, splits: Splits<'_>) -> Result<(), ExchangeError> {
+        // Out of here for the call, which takes all of this exchange.
+        let mut own = std::mem::take(&mut self.own);
+        let (send, recv) = own.both(splits);
+        let exchanged = self.all_to_all(send, recv, splits);
+        self.own = own;
+        exchanged
+    }
+
+    fn received(&self) -> &[u8] {
+        self.own.received()
     }
 
     fn canceller(&self) -> Canceller {

@@ -118,7 +118,7 @@ class Exchange:
         self._calls = 0
         self._send = torch.empty(0, dtype=torch.uint8)
         self._received = torch.empty(0, dtype=torch.uint8)
-        self._lengths = (0, 0)
+        self._lent = 0
 
     def counts(self, send: list[int]) -> list[int]:
         """Gives each rank a number, and returns those that the ranks gave."""
@@ -128,11 +128,13 @@ class Exchange:
         received: list[int] = got.tolist()
         return received
 
-    def buffers(self, send: int, recv: int) -> tuple[int, int]:
-        """The addresses of memory for so many bytes to give and to get, until the next call."""
-        self._send, self._received = self._room(self._send, send), self._room(self._received, recv)
-        self._lengths = send, recv
-        return self._send.data_ptr(), self._received.data_ptr()
+    def lend(self, length: int) -> int:
+        """The address of memory for so many bytes to give in the next exchange."""
+        if self._cancelled.is_set():
+            raise ExchangeFailed(self.rank, "cancelled")
+        self._send, self._lent = self._room(self._send, length), length
+        address: int = self._send.data_ptr()
+        return address
 
     def _room(self, memory: Any, length: int) -> Any:
         if len(memory) >= length:
@@ -140,10 +142,14 @@ class Exchange:
         # A batch is rarely as large as the one before: some room for the next.
         return self._torch.empty(length + length // 4, dtype=self._torch.uint8)
 
-    def exchange(self, send: list[int], recv: list[int]) -> None:
-        """Gives each rank its bytes of the one buffer, and gets its bytes in the other."""
-        given, got = self._lengths
-        self._call(self._received[:got], self._send[:given], recv, send)
+    def exchange(self, send: list[int], recv: list[int]) -> int:
+        """Gives each rank its bytes of the memory that was lent. Returns the address of what the ranks gave, which stays there
+        until the next exchange."""
+        got = sum(recv)
+        self._received = self._room(self._received, got)
+        self._call(self._received[:got], self._send[: self._lent], recv, send)
+        address: int = self._received.data_ptr()
+        return address
 
     def _call(self, got: Any, given: Any, recv: list[int] | None, send: list[int] | None) -> None:
         if self._cancelled.is_set():

@@ -84,10 +84,6 @@ struct Fill {
     wanted: Vec<i64>,
     /// The rows that other ranks ask for, by rank, as numbers in the own part.
     asked: Vec<i64>,
-    /// Those rows.
-    given: Vec<u8>,
-    /// The wanted rows; what lies behind them is of earlier fills.
-    received: Vec<u8>,
 }
 
 impl<'t> Remote<'t> {
@@ -220,7 +216,7 @@ impl<'t> Remote<'t> {
     /// The three calls of a fill.
     fn pass_on(&mut self, wanted: &[usize], threads: usize) -> Result<(), GatherError> {
         let Self { own, range, exchange, fill, counts, .. } = self;
-        let Fill { wanted: wanted_ids, asked, given, received, .. } = fill;
+        let Fill { wanted: wanted_ids, asked, .. } = fill;
         let (rank, row_bytes) = (exchange.rank(), own.row_bytes());
         let each: Vec<u64> = wanted.iter().map(|&rows| rows as u64).collect();
         let asked_rows = timed(&mut counts.met, || exchange.counts(&each))?;
@@ -245,13 +241,9 @@ impl<'t> Remote<'t> {
             }
         }
 
-        let given = first_bytes(given, all * row_bytes);
-        own.fill(asked, HostPlace { out: &mut *given, threads })?;
-        let received = first_bytes(received, wanted_ids.len() * row_bytes);
+        own.fill(asked, HostPlace { out: exchange.lend(all * row_bytes)?, threads })?;
         let (sends, receives) = (times(&asked_rows, row_bytes), times(wanted, row_bytes));
-        timed(&mut counts.passed, || {
-            exchange.all_to_all(given, received, Splits { send: &sends, recv: &receives })
-        })?;
+        timed(&mut counts.passed, || exchange.exchange_lent(Splits { send: &sends, recv: &receives }))?;
 
         // The counts, then ids one way and rows the other.
         let of_counts = (size_of::<u64>() * (wanted.len() - 1)) as u64;
@@ -267,8 +259,7 @@ impl<'t> Remote<'t> {
     fn joined(&self) -> JoinedTables<'_, 3> {
         let row_bytes = self.own.row_bytes();
         let cached = self.cache.as_ref().map_or(&[][..], |cache| cache.view().1);
-        let received = &self.fill.received[..self.fill.missing.len() * row_bytes];
-        JoinedTables::new([self.own.table(), cached, received], row_bytes)
+        JoinedTables::new([self.own.table(), cached, self.exchange.received()], row_bytes)
     }
 
     fn check_ids(&self, ids: &[i64]) -> Result<(), GatherError> {
@@ -308,14 +299,6 @@ fn in_memory(rows: &[u64], bytes: usize) -> Option<Vec<usize>> {
     let all_bytes = usize::try_from(all).ok()?.checked_mul(bytes)?;
     isize::try_from(all_bytes).ok()?;
     Some(rows.iter().map(|&rows| rows as usize).collect())
-}
-
-/// The first bytes of memory that grows where it has fewer.
-fn first_bytes(memory: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
-    if memory.len() < bytes {
-        memory.resize(bytes, 0);
-    }
-    &mut memory[..bytes]
 }
 
 impl fmt::Debug for Remote<'_> {
