@@ -140,17 +140,21 @@ def is_of(pid: str, mark: bytes) -> bool:
         return False
 
 
-def under_the_launcher(uvatrain_program: Path, graph: Path, out: Path, dies_at: int) -> subprocess.CompletedProcess:
-    options = "--fanouts 4,3 --batch-size 64 --seed 3 --device cpu --ranks 2".split()
+def under_the_launcher(
+    uvatrain_program: Path, graph: Path, out: Path, dies_at: int, ranks: str = "--ranks 2"
+) -> subprocess.CompletedProcess:
+    options = f"--fanouts 4,3 --batch-size 64 --seed 3 --device cpu {ranks}".split()
     command = torchrun("--standalone", "--nproc-per-node", 2, WORKER, "attach", out, EPOCHS, dies_at)
     command = [uvatrain_program, "run", graph, *options, "--", *command]
     return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300)
 
 
+# With samplers of their own, and with one that both share.
+@pytest.mark.parametrize("ranks", ["--ranks 2", "--roles 1:2"])
 def test_ranks_under_one_launcher_train_to_the_bit_as_ranks_with_loaders(
-    graph: Path, two_ranks: list[dict], uvatrain_program: Path, tmp_path: Path
+    graph: Path, two_ranks: list[dict], uvatrain_program: Path, tmp_path: Path, ranks: str
 ):
-    ended = under_the_launcher(uvatrain_program, graph, tmp_path, NEVER)
+    ended = under_the_launcher(uvatrain_program, graph, tmp_path, NEVER, ranks)
     assert ended.returncode == 0, ended.stderr
     assert records(tmp_path, 2) == two_ranks
 

@@ -169,15 +169,16 @@ fn two_ranks_with_one_gpu_hold_all_rows_between_them() {
 }
 
 #[test]
-fn three_gpus_hold_all_rows_between_them() {
+fn three_and_four_gpus_hold_all_rows_between_them() {
     if cuda_sim::in_process_with(
-        "gpu_cache::three_gpus_hold_all_rows_between_them",
-        &[("CUDA_SIM_DEVICES", "3")],
+        "gpu_cache::three_and_four_gpus_hold_all_rows_between_them",
+        &[("CUDA_SIM_DEVICES", "4")],
     ) {
         // Each has a part of the rows in its own memory, and some lie across a border.
         let (_temp, dataset) = wide_dataset();
         assert!(dataset.nodes() * dataset.features().row_bytes() > 2 * (4 << 20));
         check_shared(&[2, 0, 1], &dataset);
+        check_shared(&[3, 1, 0, 2], &dataset);
     }
 }
 
