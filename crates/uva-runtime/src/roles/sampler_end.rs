@@ -47,9 +47,9 @@ pub(super) fn hand_over_all(
     }
     let failed = AtomicBool::new(false);
     let turns = Turns { sample: Mutex::new(sample), failed: &failed };
-    let ends = ends.iter_mut().zip(clocks);
+    let mut ends = ends.iter_mut().zip(clocks);
     if ends.len() == 1 {
-        return ends.map(|(end, clock)| end.hand_over(index, clock, &turns)).collect();
+        return ends.try_for_each(|(end, clock)| end.hand_over(index, clock, &turns));
     }
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
