@@ -86,8 +86,9 @@ def one_round(chosen, folder):
             wait_for("all lost batches are trained again", lambda: batches(metrics).count(lost[-1]) > 1)
             replayed = time.monotonic()
         finally:
-            os.killpg(run.pid, signal.SIGKILL)
-            run.wait()
+            # Its workers have sessions of their own: torchrun ends them, and then itself.
+            run.terminate()
+            run.wait(60)
     return {"recovery_s": recovered - killed, "replay_s": replayed - recovered, "steps": len(lost)}
 
 

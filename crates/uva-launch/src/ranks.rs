@@ -255,28 +255,7 @@ impl AskedRanks {
             (None, Some(Devices::These(gpus))) => gpus.0.clone(),
             (None, _) => others().take(wanted).collect(),
         };
-        let last = of_ranks.iter().chain(&samplers).max().map_or(0, |last| last + 1);
-        if of_ranks.len() < wanted || last > seen {
-            let (asked, instead) = match self.roles {
-                Some(roles) => {
-                    let all = roles.samplers + roles.ranks;
-                    (format!("--roles {roles} takes {all} GPUs"), format!("--roles {roles} --device cpu"))
-                }
-                None => {
-                    let named: Vec<usize> = samplers.iter().chain(&of_ranks).copied().collect();
-                    let named = match last > seen {
-                        true => format!("{} were asked for", GpuList(named)),
-                        false if samplers.is_empty() => format!("{wanted} GPUs were asked for"),
-                        false => format!("{wanted} GPUs beside {} were asked for", GpuList(samplers.clone())),
-                    };
-                    (named, format!("--ranks {wanted} --device cpu"))
-                }
-            };
-            let cause = probed.cuda.unavailable.clone().map_or_else(String::new, |why| format!(" ({why})"));
-            return Err(RuntimeError::Missing(format!(
-                "{asked}, and the driver sees {seen}{cause}; {instead} needs none"
-            )));
-        }
+        self.check_seen(&probed, (&samplers, &of_ranks), wanted)?;
         let decide = |gpu: usize, options: BackendOptions| {
             let options = BackendOptions { device: DeviceChoice::Cuda(gpu as u32), ..options };
             backend::decide(&options, false, || Ok(probed.clone()))
@@ -310,6 +289,39 @@ impl AskedRanks {
             devices: of_ranks,
             sampler_backends,
         })
+    }
+
+    /// Refuses more GPUs than the driver sees.
+    fn check_seen(
+        &self,
+        probed: &Probe,
+        (samplers, of_ranks): (&[usize], &[usize]),
+        wanted: usize,
+    ) -> Result<(), RuntimeError> {
+        let seen = probed.cuda.devices.len();
+        let are_there = of_ranks.iter().chain(samplers).all(|gpu| *gpu < seen);
+        if are_there && of_ranks.len() == wanted {
+            return Ok(());
+        }
+        let (asked, instead) = match self.roles {
+            Some(roles) => {
+                let all = roles.samplers + roles.ranks;
+                (format!("--roles {roles} takes {all} GPUs"), format!("--roles {roles} --device cpu"))
+            }
+            None => {
+                let named = GpuList(samplers.iter().chain(of_ranks).copied().collect());
+                let asked = match are_there {
+                    false => format!("{named} were asked for"),
+                    true if samplers.is_empty() => format!("{wanted} GPUs were asked for"),
+                    true => format!("{wanted} GPUs beside {} were asked for", GpuList(samplers.to_vec())),
+                };
+                (asked, format!("--ranks {wanted} --device cpu"))
+            }
+        };
+        let cause = probed.cuda.unavailable.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
+        Err(RuntimeError::Missing(format!(
+            "{asked}, and the driver sees {seen}{cause}; {instead} needs none"
+        )))
     }
 
     /// Batches in host memory, or those of one process on the one GPU of its options.
