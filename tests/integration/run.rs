@@ -4,23 +4,17 @@
 use std::path::Path;
 
 use crate::support::command::{self, recorded, run};
+use crate::support::ranks;
 use crate::support::runs::{Metrics, samplers_of, small_graph, wait_until};
 use crate::support::{self, Running, directory};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use uva_launch::launcher::PROTOCOL;
+use uva_runtime::options::Part;
 use uva_runtime::{LoaderOptions, Runtime};
 
-/// Split, epoch, number and hash of every batch of so many epochs, as the roles make them as threads.
+/// The batches of so many epochs, as the roles make them as threads.
 fn expected(directory: &Path, epochs: u32) -> Vec<(String, u64, u64, String)> {
-    let options = LoaderOptions { fanouts: vec![5, 4], batch_size: 100, ..LoaderOptions::default() };
-    let builder = Runtime::builder(directory.join("graph")).options(options).epochs(epochs);
-    let mut runtime = builder.validate(true).test(true).build().unwrap();
-    let mut all = Vec::new();
-    while let Some(batch) = runtime.next_batch().unwrap() {
-        let (epoch, index) = (u64::from(batch.epoch()), u64::from(batch.index()));
-        all.push((batch.split().name().to_owned(), epoch, index, format!("{:016x}", batch.hash())));
-    }
-    all
+    ranks::expected(directory, epochs, Part::default(), false)
 }
 
 fn wait_for_record(run: &mut Running, directory: &Path, batches: usize) {

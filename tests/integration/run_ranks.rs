@@ -286,7 +286,7 @@ fn what_several_ranks_cannot_have_is_refused_with_both_options() {
     for (options, parts) in [
         ("--metrics-listen 0", ["--ranks 2", "--metrics-listen"]),
         ("--device cuda:0", ["--ranks 2", "--device cuda:0"]),
-        ("--gpu-cache 1MiB", ["--ranks 2", "--gpu-cache"]),
+        ("--gpu-cache 1MiB", ["2 ranks", "--gpu-cache"]),
         ("--host-cache 1MiB", ["--ranks 2", "--host-cache"]),
         ("--plan plan.json", ["--ranks 2", "--plan"]),
     ] {

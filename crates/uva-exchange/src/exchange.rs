@@ -143,13 +143,27 @@ impl OwnMemory {
     }
 
     /// What was lent, and room for what comes.
-    pub(crate) fn both(&mut self, splits: Splits<'_>) -> (&[u8], &mut [u8]) {
+    fn both(&mut self, splits: Splits<'_>) -> (&[u8], &mut [u8]) {
         self.got = splits.recv.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes));
         (&self.send[..self.lent], first_bytes(&mut self.received, self.got))
     }
 
     pub(crate) fn received(&self) -> &[u8] {
         &self.received[..self.got]
+    }
+
+    /// The call of [`Exchange::exchange_lent`], for an exchange that has its memory there.
+    pub(crate) fn exchange<X: Exchange>(
+        exchange: &mut X,
+        own: fn(&mut X) -> &mut Self,
+        splits: Splits<'_>,
+    ) -> Result<(), ExchangeError> {
+        // Out of there for the call, which takes all of the exchange.
+        let mut memory = std::mem::take(own(exchange));
+        let (send, recv) = memory.both(splits);
+        let exchanged = exchange.all_to_all(send, recv, splits);
+        *own(exchange) = memory;
+        exchanged
     }
 }
 

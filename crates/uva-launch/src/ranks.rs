@@ -151,11 +151,6 @@ impl AskedRanks {
         self.devices.is_some() || self.sampler_devices.is_some()
     }
 
-    /// Whether ranks may get a GPU each.
-    pub fn may_have_gpus(&self, backend: &BackendOptions) -> bool {
-        self.ask_for_gpus() || self.roles.is_some() && backend.device == DeviceChoice::Auto
-    }
-
     /// Checks what can be checked without a machine.
     ///
     /// # Errors

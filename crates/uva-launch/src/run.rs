@@ -43,7 +43,6 @@ impl CommandRun {
         command: UserCommand,
         ranks: &AskedRanks,
     ) -> Result<Self, RuntimeError> {
-        ranks.check(backend)?;
         let cached_on_gpu = caches.as_ref().is_some_and(|asked| !asked.is_before_disk());
         let backend = &gather_by_cpu(backend, loader, &dataset, cached_on_gpu);
         let ranks = ranks.place_here(backend)?;
@@ -55,10 +54,10 @@ impl CommandRun {
         };
         let plan = RunPlan::new(&dataset, &loader, steered())?;
         let in_host_memory = ranks.decision.backend.device_slots().is_none();
-        if let (Some(count @ 2..), Some(asked), true) = (ranks.count, &caches, in_host_memory) {
-            let option = if asked.is_before_disk() { "--host-cache" } else { "--gpu-cache" };
+        if let (Some(count @ 2..), Some(_), true) = (ranks.count, &caches, in_host_memory) {
             return Err(RuntimeError::Usage(format!(
-                "{count} ranks and {option}: their batches are in host memory, and a cache there is of one rank; leave it out"
+                "{count} ranks and --gpu-cache: their batches are in host memory, and a cache there is of one rank; leave it \
+                 out"
             )));
         }
         let draft = Draft::new(dataset, plan, &ranks.decision.backend, caches)?;

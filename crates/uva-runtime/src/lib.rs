@@ -87,6 +87,7 @@ pub mod ranks;
 mod role_times;
 pub mod roles;
 mod rows_from;
+mod sampler_turns;
 pub mod schedule;
 pub mod seed_order;
 mod slot_rows;

@@ -566,27 +566,6 @@ impl LoaderOptions {
         }
     }
 
-    /// The number of a sampler or worker among those of all ranks, for a CPU core of its own.
-    pub(crate) fn number_of_all(&self, index: usize) -> usize {
-        match self.shared_samplers {
-            true => index,
-            false => self.part.index as usize * self.samplers + index,
-        }
-    }
-
-    /// The sampler that makes the batch of this sequence number. Each makes every `W`-th batch. Of samplers that ranks
-    /// share, those of one step go to as many samplers as there are ranks, so that none makes a whole step alone.
-    pub(crate) fn sampler_of(&self, sequence: u64) -> usize {
-        let first = if self.shared_samplers { u64::from(self.part.index) } else { 0 };
-        ((sequence + first) % self.samplers as u64) as usize
-    }
-
-    /// The sequence numbers of the batches that this sampler makes.
-    pub(crate) fn sequences_of_sampler(&self, index: usize) -> impl Iterator<Item = u64> {
-        let first = (0..self.samplers as u64).find(|sequence| self.sampler_of(*sequence) == index);
-        first.into_iter().flat_map(|first| (first..).step_by(self.samplers))
-    }
-
     /// The fingerprint of a checkpoint: options that another run must share to continue with the same batches.
     #[must_use]
     pub fn fingerprint(&self) -> Map<String, Value> {

@@ -1,8 +1,8 @@
 //! The sequence number of each batch.
 //!
 //! A run's batches are numbered 0, 1, 2, … through all its passes, and the number alone determines the
-//! slots of a batch and its sampler (of samplers that ranks share, number and rank do). Every role computes the schedule for itself. Only the consumer's decisions during the run cannot
-//! be computed: that training ends early, or, with a user's own consumer, which pass comes next. The consumer announces
+//! slots of a batch. With the rank it determines the sampler. Every role computes the schedule for itself. Only the
+//! consumer's decisions during the run cannot be computed: that training ends early, or, with a user's own consumer, which pass comes next. The consumer announces
 //! these as a *turn* in the control page: from this sequence number on, these batches.
 //!
 //! | sequence `s` | before a turn is known | when the last one is known to be at `t` |

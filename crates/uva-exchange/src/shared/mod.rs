@@ -329,12 +329,7 @@ impl Exchange for SharedMemory {
     }
 
     fn exchange_lent(&mut self, splits: Splits<'_>) -> Result<(), ExchangeError> {
-        // Out of here for the call, which takes all of this exchange.
-        let mut own = std::mem::take(&mut self.own);
-        let (send, recv) = own.both(splits);
-        let exchanged = self.all_to_all(send, recv, splits);
-        self.own = own;
-        exchanged
+        OwnMemory::exchange(self, |exchange| &mut exchange.own, splits)
     }
 
     fn received(&self) -> &[u8] {

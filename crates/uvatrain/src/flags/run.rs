@@ -231,10 +231,9 @@ impl RunFlags {
             let why = "that is one GPU; give each rank one by --devices";
             return refused(&format!("--device cuda:{number}"), why);
         }
-        let caches = [("host_cache", "--host-cache"), ("plan", "--plan"), ("gpu_cache", "--gpu-cache")];
-        let on_gpus = self.asked_ranks().may_have_gpus(&self.backend.options());
-        let refusable = if on_gpus { &caches[..2] } else { &caches };
-        match refusable.iter().find(|(name, _)| self.cache.gives(name)) {
+        // Whether each rank has a GPU for its cache is seen when they are placed.
+        let caches = [("host_cache", "--host-cache"), ("plan", "--plan")];
+        match caches.iter().find(|(name, _)| self.cache.gives(name)) {
             Some((_, option)) => refused(option, "a cache is of one rank; leave it out"),
             None => Ok(()),
         }
