@@ -79,13 +79,13 @@ fn one_cell_can_be_asked_for_alone_and_gives_the_ids_that_it_always_gives() {
     let folder = directory();
     let args = "bench pcie --kernels wide --row-bytes 64 --multiprocessors all --pages base --ids random \
                 --table-size 1MiB --sample-bytes 4KiB --samples 3 --zero-copy-only --json";
-    let [one, other] = [(); 2].map(|()| bench(folder.path(), args).run().succeeds().json());
-    let (cells, again) = (list(&one, "cells"), list(&other, "cells"));
+    let report = bench(folder.path(), args).run().succeeds().json();
+    let cells = list(&report, "cells");
     // And one of whole lines, for the ceiling.
-    assert_eq!((cells.len(), list(&one, "ways").len()), (2, 0));
+    assert_eq!((cells.len(), list(&report, "ways").len()), (2, 0));
     assert_eq!((&cells[1]["row_bytes"], &cells[1]["axis"]), (&1024.into(), &"ceiling".into()));
-    assert_eq!(cells[0]["ids_check"], again[0]["ids_check"]);
-    // Recomputed from what the documentation of `ids` says of draws.
+    // Recomputed from what the documentation of `ids` says of draws. The number of rows depends on the measured time of
+    // a first gather, so two runs need not agree in it, and their check sums are not compared.
     let mix = |x: u64| {
         let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
