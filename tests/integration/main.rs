@@ -81,6 +81,7 @@ mod run_faults;
 mod run_gpu;
 mod run_ranks;
 mod run_roles;
+mod run_standby;
 #[cfg(feature = "train")]
 mod targets;
 #[cfg(feature = "train")]

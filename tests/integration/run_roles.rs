@@ -4,27 +4,14 @@
 use std::path::Path;
 
 use rustix::process::{Pid, Signal, kill_process};
-use uva_runtime::options::Part;
+use uva_runtime::part::Part;
 
 use crate::support::command::{self, recorded};
-use crate::support::ranks::{self, expected, nothing_is_left, process_of, traces};
+use crate::support::ranks::{
+    self, ALL_SPLITS, expected, in_force, nothing_is_left, on_four_gpus, process_of, run, traces, with_times,
+};
 use crate::support::runs::{Metrics, role_of, samplers_of, small_graph, wait_until};
-use crate::support::{self, Uvatrain, directory};
-
-const ALL_SPLITS: &str = "attach; pass train 0; pass valid 0; pass train 1; pass valid 1; pass test 0; close";
-
-/// A run of so many ranks with these options.
-fn run(directory: &Path, ranks: u32, options: &str, steps: &str) -> Uvatrain {
-    command::run_with(directory, options, Some(&ranks::of(ranks as usize)), steps)
-}
-
-/// The same on a machine with four GPUs.
-fn on_four_gpus(directory: &Path, ranks: u32, options: &str, steps: &str) -> Uvatrain {
-    run(directory, ranks, options, steps)
-        .simulated()
-        .env("CUDA_SIM_DEVICES", "4")
-        .env("CUDA_SIM_DELAY_US", "200")
-}
+use crate::support::{self, directory};
 
 /// Every rank got the batches of a loader of that rank, and removes what was recorded.
 fn each_rank_has_its_batches(directory: &Path, ranks: u32, what: &str) {
@@ -35,11 +22,6 @@ fn each_rank_has_its_batches(directory: &Path, ranks: u32, what: &str) {
         assert_eq!(recorded(&folder), all, "rank {index}, {what}");
         std::fs::remove_dir_all(folder).unwrap();
     }
-}
-
-fn in_force(directory: &Path, rank: u32, ranks: u32) -> serde_json::Value {
-    let name = if ranks == 1 { "run.jsonl".to_owned() } else { format!("run.{rank}.jsonl") };
-    Metrics::read(&directory.join(name)).of("start").next().expect("a start")["in_force"].clone()
 }
 
 #[test]
@@ -330,25 +312,11 @@ fn places_that_contradict_each_other_are_refused_and_too_few_gpus_are_lacking() 
 fn roles_are_chosen_by_what_the_stages_took_in_a_run_and_the_command_finds_the_number_of_ranks() {
     let temp = directory();
     small_graph(temp.path());
-    let metrics = |name: &str, [sample_us, gather_us, train_us]: [u64; 3]| {
-        // A run's own lines, with times that leave no doubt.
-        let text = std::fs::read_to_string(temp.path().join("run.0.jsonl")).unwrap();
-        let lines = text.lines().map(|line| {
-            let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
-            for (stage, us) in [("sample_us", sample_us), ("gather_us", gather_us), ("train_us", train_us)] {
-                if line["event"] == "batch" {
-                    line[stage] = us.into();
-                }
-            }
-            line.to_string() + "\n"
-        });
-        std::fs::write(temp.path().join(name), lines.collect::<String>()).unwrap();
-    };
     let first =
         run(temp.path(), 2, "--roles 1:2 --device cpu --metrics run.jsonl", "attach; pass train 0; close");
     first.run().succeeds();
-    metrics("slow.jsonl", [3000, 100, 1000]);
-    metrics("quick.jsonl", [100, 100, 3000]);
+    with_times(temp.path(), "run.0.jsonl", "slow.jsonl", [3000, 100, 1000]);
+    with_times(temp.path(), "run.0.jsonl", "quick.jsonl", [100, 100, 3000]);
     for (name, count) in [("slow.jsonl", 1), ("quick.jsonl", 3)] {
         for rank in 0..2 {
             let _ = std::fs::remove_dir_all(temp.path().join(format!("r{rank}")));

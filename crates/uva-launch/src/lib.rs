@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`launcher`] | the launcher, its helper processes, and a command that attaches to a run |
+//! | [`places`] | GPUs and roles by the words that name them |
 //! | [`ranks`] | how many processes of a command divide its epochs, on which GPUs, and who samples for them |
 //! | [`run`] | a run whose consumer is a command of the user's |
 //! | [`training`] | a run whose consumer trains a built-in model |
@@ -16,6 +17,7 @@
 mod checkpoint_files;
 pub mod launcher;
 pub mod mps;
+pub mod places;
 mod preparation;
 pub mod ranks;
 pub mod run;

@@ -384,13 +384,30 @@ fn usable(
 
 impl Prepared {
     /// The same for each of the ranks that divide its epochs, which has its batches where `backend` says. They share what
-    /// the caches hold.
-    pub fn of_each_rank(&self, backend: &dyn Fn(usize) -> Backend) -> Vec<Self> {
+    /// the caches hold, but where one stands by: a sampler's lists are on its GPU, and so many bytes are for its rows, which
+    /// are the first of those that the others cache.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Failed`] when the system gives no memory.
+    pub fn of_each_rank(
+        &self,
+        backend: &dyn Fn(usize) -> Backend,
+        standby_bytes: u64,
+    ) -> Result<Vec<Self>, RuntimeError> {
+        let standing_by = match self.cache_plan.clone().map(|plan| plan.with_rows_within(standby_bytes)) {
+            Some(plan) => (self.contents.with_rows_of(&plan)?, Some(plan)),
+            None => (self.contents.clone(), None),
+        };
         let of_rank = |index| {
             let plan = self.plan.of_rank(&self.dataset, index).on(backend(index as usize));
-            Self { plan, ..self.clone() }
+            let (contents, cache_plan) = match u64::from(index) < plan.schedule.trainers() {
+                true => (self.contents.clone(), self.cache_plan.clone()),
+                false => standing_by.clone(),
+            };
+            let plan = plan.with_caches(contents.caches().clone());
+            Self { dataset: Arc::clone(&self.dataset), plan, contents, cache_plan }
         };
-        (0..self.plan.options.part.of).map(of_rank).collect()
+        Ok((0..self.plan.options.part.of).map(of_rank).collect())
     }
 
     /// The metrics' first line, which shows `options` unchanged. `roles` says whether roles are processes or threads;

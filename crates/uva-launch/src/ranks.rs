@@ -1,20 +1,16 @@
 //! The ranks of a command: how many there are, on which GPUs, and who samples for them (GNNLab, Yang et al., EuroSys
 //! 2022, section 5: some GPUs sample, and the others train).
 
-use std::fmt;
-use std::str::FromStr;
-
 use uva_cuda::DeviceReport;
 use uva_runtime::RuntimeError;
 use uva_runtime::backend::{
     self, Backend, BackendOptions, CudaBackend, Decision, DeviceChoice, GatherChoice, MpsChoice,
     PartitionChoice, Probe, SamplerChoice,
 };
+use uva_runtime::part::Standby;
 
 use crate::launcher::without_mps;
-
-/// The most ranks of a run.
-pub const MAX_RANKS: u32 = 64;
+use crate::places::{Devices, GpuList, MAX_RANKS, RoleCounts};
 
 /// The ranks of a command, as asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,119 +22,34 @@ pub struct AskedRanks {
     pub roles: Option<RoleCounts>,
     /// The GPU of each rank.
     pub devices: Option<Devices>,
-    /// GPUs that sample for all ranks, and do nothing else.
+    /// GPUs that sample for all ranks, and do nothing else unless they `switch`.
     pub sampler_devices: Option<GpuList>,
-}
-
-/// How many samplers all ranks share, and how many ranks there are: `S:T`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RoleCounts {
-    /// Samplers.
-    pub samplers: u32,
-    /// Ranks, which train.
-    pub ranks: u32,
-}
-
-impl FromStr for RoleCounts {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let number = |part: &str| part.parse().ok().filter(|number| (1..=MAX_RANKS).contains(number));
-        let counts = text
-            .split_once(':')
-            .and_then(|(samplers, ranks)| Some(Self { samplers: number(samplers)?, ranks: number(ranks)? }));
-        counts.ok_or_else(|| {
-            format!(
-                "give the samplers and the ranks, 1 to {MAX_RANKS} each: 1:3 for one sampler and three ranks"
-            )
-        })
-    }
-}
-
-impl fmt::Display for RoleCounts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.samplers, self.ranks)
-    }
-}
-
-/// Several GPUs by their numbers, each once: `cuda:0,cuda:2`, or `cuda:2-7`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GpuList(pub Vec<usize>);
-
-impl FromStr for GpuList {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong =
-            |part: &str| format!("'{part}' is no GPU; give cuda:0,cuda:1, or cuda:0-3 for the first four");
-        let mut gpus: Vec<usize> = Vec::new();
-        for part in text.split(',') {
-            let numbers = part.strip_prefix("cuda:").ok_or_else(|| wrong(part))?;
-            let (first, last) = numbers.split_once('-').unwrap_or((numbers, numbers));
-            let (Ok(first), Ok(last)) = (first.parse::<u16>(), last.parse::<u16>()) else {
-                return Err(wrong(part));
-            };
-            if first > last || u32::from(last - first) >= MAX_RANKS {
-                return Err(wrong(part));
-            }
-            for gpu in (first..=last).map(usize::from) {
-                if gpus.contains(&gpu) {
-                    return Err(format!("cuda:{gpu} is named twice"));
-                }
-                gpus.push(gpu);
-            }
-        }
-        Ok(Self(gpus))
-    }
-}
-
-impl fmt::Display for GpuList {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<String> = self.0.iter().map(|gpu| format!("cuda:{gpu}")).collect();
-        f.write_str(&names.join(","))
-    }
-}
-
-/// The GPUs of ranks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Devices {
-    /// The first that do not sample, as many as there are ranks.
-    Auto,
-    /// These, in the order of the ranks.
-    These(GpuList),
-}
-
-impl FromStr for Devices {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            _ => text
-                .parse()
-                .map(Self::These)
-                .map_err(|why: String| format!("{why}; or auto for the first that are free")),
-        }
-    }
-}
-
-impl fmt::Display for Devices {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::These(gpus) => gpus.fmt(f),
-        }
-    }
+    /// The batch of each epoch from which on a rank trains beside each shared sampler, too; `None`: at no time.
+    pub switch: Option<u32>,
+    /// Bytes for cached rows where a rank stands by.
+    pub standby_cache: u64,
 }
 
 impl AskedRanks {
-    /// The number of ranks that the options name, where they do.
+    /// The number of ranks that the options name, where they do, with those that stand by.
     pub fn named_count(&self) -> Option<u32> {
+        self.named_trainers().map(|trainers| trainers + self.standby().ranks)
+    }
+
+    /// The same without those that stand by.
+    fn named_trainers(&self) -> Option<u32> {
         let listed = match &self.devices {
             Some(Devices::These(gpus)) => Some(gpus.0.len() as u32),
             _ => None,
         };
         self.ranks.or(self.roles.map(|roles| roles.ranks)).or(listed)
+    }
+
+    /// The ranks that stand by: one for each shared sampler.
+    pub fn standby(&self) -> Standby {
+        let Some(from) = self.switch else { return Standby::default() };
+        let on_gpus = self.sampler_devices.as_ref().map(|gpus| gpus.0.len() as u32);
+        Standby { ranks: self.roles.map(|roles| roles.samplers).or(on_gpus).unwrap_or(0), from }
     }
 
     /// Whether samplers of their own would have no meaning, as all ranks share some.
@@ -157,6 +68,20 @@ impl AskedRanks {
     /// [`RuntimeError::Usage`] for options that contradict each other.
     pub fn check(&self, backend: &BackendOptions) -> Result<(), RuntimeError> {
         let refused = |message: String| Err(RuntimeError::Usage(message));
+        if let Some(batch) = self.switch
+            && !self.share_samplers()
+        {
+            return refused(format!(
+                "--switch {batch} lets GPUs that sample for all ranks train, too: say which by --roles S:T or --sampler-devices"
+            ));
+        }
+        if let Some(ranks) = self.named_count()
+            && ranks > MAX_RANKS
+        {
+            return refused(format!(
+                "--switch takes a rank more for each sampler: {ranks} ranks, of at most {MAX_RANKS}"
+            ));
+        }
         if let Some(roles) = self.roles
             && self.ask_for_gpus()
         {
@@ -197,7 +122,7 @@ impl AskedRanks {
         if !self.ask_for_gpus() {
             return Ok(());
         }
-        if self.named_count().is_none() {
+        if self.named_trainers().is_none() {
             return refused(
                 "--devices auto takes the first GPUs that do not sample: say by --ranks N how many processes the command \
                  starts, or name their GPUs by --devices"
@@ -241,8 +166,8 @@ impl AskedRanks {
             (None, None) => Vec::new(),
         };
         let others = || (0..seen).filter(|gpu| !samplers.contains(gpu));
-        let wanted = self.named_count().unwrap_or(1) as usize;
-        let of_ranks: Vec<usize> = match (self.roles, &self.devices) {
+        let wanted = self.named_trainers().unwrap_or(1) as usize;
+        let mut of_ranks: Vec<usize> = match (self.roles, &self.devices) {
             (Some(roles), _) => {
                 let first = roles.samplers as usize;
                 (first..first + roles.ranks as usize).collect()
@@ -261,6 +186,10 @@ impl AskedRanks {
             true => trains,
             false => BackendOptions { sampler: SamplerChoice::Cpu, ..trains },
         };
+        let standby = self.standby();
+        if standby.ranks > 0 {
+            of_ranks.extend(&samplers);
+        }
         let decision = decide(of_ranks[0], trains.clone())?;
         for gpu in &of_ranks[1..] {
             decide(*gpu, trains.clone())?;
@@ -280,6 +209,8 @@ impl AskedRanks {
         Ok(Ranks {
             count: Some(of_ranks.len() as u32),
             shared_samplers: (!samplers.is_empty()).then_some(samplers.len()),
+            standby,
+            standby_cache: self.standby_cache,
             decision,
             devices: of_ranks,
             sampler_backends,
@@ -335,7 +266,15 @@ impl AskedRanks {
             )));
         }
         let shared_samplers = self.roles.map(|roles| roles.samplers as usize);
-        Ok(Ranks { count, shared_samplers, decision, devices: Vec::new(), sampler_backends: Vec::new() })
+        Ok(Ranks {
+            count,
+            shared_samplers,
+            standby: self.standby(),
+            standby_cache: self.standby_cache,
+            decision,
+            devices: Vec::new(),
+            sampler_backends: Vec::new(),
+        })
     }
 
     /// The same with the driver of this machine.
@@ -391,6 +330,10 @@ pub struct Ranks {
     pub count: Option<u32>,
     /// How many samplers all of them share; `None`: each has samplers of its own.
     pub shared_samplers: Option<usize>,
+    /// Those of them that train from a batch of each epoch on, each beside a shared sampler: the last ones.
+    pub standby: Standby,
+    /// Bytes for cached rows on the GPU of each of these.
+    pub standby_cache: u64,
     /// Where the first one has its batches. The others have them alike, on their own GPUs.
     pub decision: Decision,
     /// The GPU of each rank; empty where they have batches in host memory.
@@ -405,6 +348,20 @@ impl Ranks {
         match (first, self.devices.get(rank)) {
             (Backend::Cuda(cuda), Some(gpu)) => Backend::Cuda(CudaBackend { ordinal: *gpu, ..cuda.clone() }),
             _ => first.clone(),
+        }
+    }
+
+    /// Which ranks stand by, and until when, for people.
+    pub(crate) fn note_of_standby(&self) -> Option<String> {
+        let Standby { ranks, from } = self.standby;
+        let (count, first) = (self.count?, self.count? - ranks);
+        match ranks {
+            0 => None,
+            1 => Some(format!("rank {first} stands by, and trains from batch {from} of each epoch on")),
+            _ => Some(format!(
+                "ranks {first} to {} stand by, and train from batch {from} of each epoch on",
+                count - 1
+            )),
         }
     }
 
@@ -451,19 +408,6 @@ mod tests {
 
     fn placed(asked: &AskedRanks, multiprocessors: &[u32]) -> Result<Ranks, RuntimeError> {
         asked.place(&BackendOptions::default(), || Ok(machine(multiprocessors)))
-    }
-
-    #[test]
-    fn gpus_are_listed_by_number_or_as_a_stretch_and_each_once() {
-        let list = |text: &str| text.parse::<GpuList>();
-        assert_eq!(list("cuda:2"), Ok(GpuList(vec![2])));
-        assert_eq!(list("cuda:0,cuda:2-4,cuda:1"), Ok(GpuList(vec![0, 2, 3, 4, 1])));
-        assert_eq!(list("cuda:2-3").unwrap().to_string(), "cuda:2,cuda:3");
-        for text in ["", "0", "cuda:", "cuda:1,", "cuda:3-1", "cuda:0-64", "cuda:1,cuda:0-2", "cuda:-1"] {
-            assert!(list(text).is_err(), "{text} was taken");
-        }
-        assert_eq!("auto".parse(), Ok(Devices::Auto));
-        assert_eq!("cuda:1".parse(), Ok(Devices::These(GpuList(vec![1]))));
     }
 
     #[test]

@@ -8,14 +8,15 @@ use uva_graph::Dataset;
 use uva_graph::reorder::ReorderedLayout;
 
 use crate::launcher::{Consumer, Environments, Launch, Launcher, Outcome, UserCommand};
+use crate::places::GpuList;
 use crate::preparation::{Draft, Prepared};
-use crate::ranks::{AskedRanks, GpuList, Ranks};
+use crate::ranks::{AskedRanks, Ranks};
 use uva_runtime::backend::{BackendOptions, SamplerChoice};
 use uva_runtime::consumer::steered;
 use uva_runtime::control::Tally;
 use uva_runtime::dry_run::{DryRun, MemoryKind, MemoryLine, PlacedRanks};
 use uva_runtime::metrics::{End, Event, Observer};
-use uva_runtime::options::Part;
+use uva_runtime::part::Part;
 use uva_runtime::plan::RunPlan;
 use uva_runtime::planning::CacheRequest;
 use uva_runtime::topology::Placement;
@@ -50,6 +51,7 @@ impl CommandRun {
             part: Part { index: 0, of: ranks.count.unwrap_or(1) },
             samplers: ranks.shared_samplers.unwrap_or(loader.samplers),
             shared_samplers: ranks.shared_samplers.is_some(),
+            standby: ranks.standby,
             ..loader.clone()
         };
         let plan = RunPlan::new(&dataset, &loader, steered())?;
@@ -74,9 +76,16 @@ impl CommandRun {
         let backend = settled.map_or_else(|_| decision.backend.clone(), |settled| settled.backend);
         let graph = ReorderedLayout::new(&self.draft.dataset).bytes() as u64;
         let sampler_devices = self.ranks.sampler_devices();
-        let pinned =
-            (!sampler_devices.is_empty()).then(|| MemoryLine::once("graph", MemoryKind::Pinned, graph));
-        let dry = self.draft.dry_run(&backend, Placement::Processes, pinned.into_iter().collect());
+        let mut more = Vec::new();
+        if !sampler_devices.is_empty() {
+            more.push(MemoryLine::once("graph", MemoryKind::Pinned, graph));
+        }
+        if self.ranks.standby_cache > 0 {
+            let bytes = self.ranks.standby_cache.saturating_mul(u64::from(self.ranks.standby.ranks));
+            let item = "rows cached where ranks stand by, at most";
+            more.push(MemoryLine::once(item, MemoryKind::Device, bytes));
+        }
+        let dry = self.draft.dry_run(&backend, Placement::Processes, more);
         match self.ranks.count {
             Some(count) => dry.of_ranks(&PlacedRanks {
                 count: count as usize,
@@ -111,7 +120,8 @@ impl CommandRun {
             let way = prepared.plan.sums_made().way();
             more.push(("aggregate", json!({ "way": way, "sums": sums.name(), "reason": "asked for" })));
         }
-        let of_each = prepared.of_each_rank(&|rank| ranks.backend_of(rank, &prepared.plan.backend));
+        let of_each = prepared
+            .of_each_rank(&|rank| ranks.backend_of(rank, &prepared.plan.backend), ranks.standby_cache)?;
         let sampler_devices = ranks.sampler_devices();
         for (rank, prepared) in of_each.iter().enumerate() {
             let mut more = more.clone();
@@ -119,6 +129,9 @@ impl CommandRun {
             more.extend(ranks.shared_samplers.map(|samplers| {
                 ("shared_samplers", json!({ "count": samplers, "devices": sampler_devices }))
             }));
+            if ranks.standby.ranks > 0 {
+                more.push(("standby", json!(ranks.standby)));
+            }
             if !sampler_devices.is_empty() {
                 more.push(("sampler", SamplerChoice::Gpu.name().into()));
             }
@@ -141,12 +154,16 @@ impl CommandRun {
             };
             let several = if samplers == 1 { "one sampler" } else { &format!("{samplers} samplers") };
             observer.note(&format!("{several} on {place} for all ranks"));
+            if let Some(note) = ranks.note_of_standby() {
+                observer.note(&note);
+            }
         }
         let plans: Vec<RunPlan> = of_each.iter().map(|prepared| prepared.plan.clone()).collect();
+        let contents: Vec<_> = of_each.iter().map(|prepared| prepared.contents.clone()).collect();
         let launch = Launch {
             dataset: prepared.dataset.path(),
             plans: &plans,
-            caches: &prepared.contents,
+            caches: &contents,
             sampler_backends: &ranks.sampler_backends,
             consumer: Consumer::Command { command, events, ranked: ranks.count.is_some() },
             environments: Environments::default(),

@@ -264,7 +264,7 @@ fn launch(dataset: &Path, what: &str) -> i32 {
             dataset,
             plans: std::slice::from_ref(&plan),
             sampler_backends: &[],
-            caches: &contents,
+            caches: std::slice::from_ref(&contents),
             consumer: Consumer::Program {
                 program: std::env::current_exe().expect("this executable"),
                 job: json!({ "note": what["note"] }),

@@ -15,6 +15,19 @@ pub struct CurvePoint {
     pub hit_rate: f64,
 }
 
+/// The hit rate of a cache of so many bytes, on the straight line between the points of a curve.
+pub(crate) fn hit_rate_at(curve: &[CurvePoint], bytes: u64) -> f64 {
+    let mut before = (0, 0.0);
+    for point in curve {
+        if point.bytes >= bytes {
+            let width = (point.bytes - before.0).max(1) as f64;
+            return before.1 + (bytes - before.0) as f64 / width * (point.hit_rate - before.1);
+        }
+        before = (point.bytes, point.hit_rate);
+    }
+    before.1
+}
+
 /// The hit rate of a cache that holds `cached`, under `reads` of every node; 0 without reads.
 ///
 /// # Panics
@@ -112,6 +125,17 @@ pub(crate) fn share(part: u64, whole: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn between_two_points_of_a_curve_the_rate_is_on_a_straight_line() {
+        let point = |bytes, hit_rate| CurvePoint { count: 1, bytes, hit_rate };
+        let curve = [point(10, 0.5), point(30, 0.75)];
+        assert_eq!(
+            [5, 10, 20, 30, 99].map(|bytes| hit_rate_at(&curve, bytes)),
+            [0.25, 0.5, 0.625, 0.75, 0.75]
+        );
+        assert_eq!(hit_rate_at(&[], 5), 0.0);
+    }
 
     #[test]
     fn a_curve_takes_the_longest_beginning_that_fits_each_target() {

@@ -12,6 +12,7 @@ use uva_graph::{Csc, Dataset, mix};
 use uva_mem::files::{Replacement, read_regular};
 use uva_sample::{SamplerKind, SamplerOptions, Sequenced};
 
+use crate::curve::hit_rate_at;
 use crate::rank::{HOME_BYTES, WEIGHT_BYTES};
 use crate::{CacheError, CachePolicy, CostModel, CurvePoint, Prediction, Sizes, TimedBy, TimedFit, Workload};
 
@@ -538,6 +539,27 @@ impl CachePlan {
         self.row_ids = Vec::new();
         self.rows = PlanShare::default();
         self.predictions.chosen = self.model.predict(self.lists.hit_rate, 0.0);
+    }
+
+    /// The same with only as many of its rows, the hottest first, as these bytes hold with their map: for a GPU with less room
+    /// than the one that it was made for. The hit rate is that of the curve.
+    #[must_use]
+    pub fn with_rows_within(mut self, bytes: u64) -> Self {
+        let row = self.rows.bytes.checked_div(self.rows.count).unwrap_or(0).max(1);
+        let count = (bytes.saturating_sub(self.rows.map_bytes) / row).min(self.rows.count);
+        if count == 0 {
+            self.leave_out_rows();
+            return self;
+        }
+        self.row_ids.truncate(usize::try_from(count).unwrap_or(usize::MAX));
+        let hit_rate = if count == self.rows.count {
+            self.rows.hit_rate
+        } else {
+            hit_rate_at(&self.curves.rows, count * row)
+        };
+        self.rows = PlanShare { count, bytes: count * row, hit_rate, ids: None, ..self.rows };
+        self.predictions.chosen = self.model.predict(self.lists.hit_rate, hit_rate);
+        self
     }
 
     /// The same with the lists of another plan for the same batches, where another GPU holds lists than rows. Each plan had

@@ -78,6 +78,8 @@ pub struct RolesOutcome {
     pub trainers_idle: f64,
     /// Batches that standby trainers had.
     pub standby_batches: usize,
+    /// Batches that were taken before a standby trainer had its first, or began the step in which it had it.
+    pub standby_from: Option<usize>,
 }
 
 /// The fewest GPUs that sample, out of `gpus`, for which this time is within 2 % of the least. With one GPU it does both, and
@@ -159,6 +161,7 @@ struct Simulation {
     /// Until when the standby trainer on each sampler's GPU works on its batch.
     standby: Vec<f64>,
     standby_batches: usize,
+    standby_from: Option<usize>,
     /// The end of training so far.
     end: f64,
 }
@@ -179,6 +182,7 @@ impl RolesEpoch {
             trainers: vec![Trainer::default(); trainers],
             standby: vec![0.0; samplers],
             standby_batches: 0,
+            standby_from: None,
             end: 0.0,
         };
         while simulation.left() > 0 {
@@ -235,6 +239,7 @@ impl Simulation {
                 let taken = self.sampled[number].max(free);
                 self.standby[index] = taken + times.standby_ms;
                 self.standby_batches += 1;
+                self.standby_from.get_or_insert(number);
                 (taken, self.standby[index])
             }
             _ => {
@@ -251,7 +256,7 @@ impl Simulation {
     fn step(&mut self) {
         let times = self.epoch.times;
         let (mut start, mut duration) = (self.end, times.training_ms);
-        let before = self.end;
+        let (before, first) = (self.end, self.taken.len());
         for index in 0..self.trainers.len().min(self.left()) {
             self.sample();
             let trainer = &mut self.trainers[index];
@@ -268,6 +273,7 @@ impl Simulation {
             let taken = self.sampled[self.taken.len()].max(free);
             self.taken.push(taken);
             self.standby_batches += 1;
+            self.standby_from.get_or_insert(first);
             start = start.max(taken);
             duration = duration.max(times.standby_ms);
             // It takes one batch a step.
@@ -291,6 +297,7 @@ impl Simulation {
             ),
             trainers_idle: idle((batches - standby) as f64 * times.training_ms, counts.trainers),
             standby_batches: standby,
+            standby_from: self.standby_from,
         }
     }
 }

@@ -11,7 +11,7 @@ use uva_propagate::HopSet;
 use uva_runtime::backend::{BackendOptions, DeviceChoice};
 use uva_runtime::consumer::{BatchStream, StreamSetup, decide_here};
 use uva_runtime::hop_options::{HopBatches, HopOptions};
-use uva_runtime::options::Part;
+use uva_runtime::part::Part;
 use uva_runtime::spec::{Given, OptionError};
 
 use crate::errors::{OrRaise, UvatrainError, of_runtime, with};

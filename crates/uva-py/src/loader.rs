@@ -16,7 +16,7 @@ use uva_graph::{Dataset as Graph, Split, Verify};
 use uva_runtime::backend::{Backend, BackendOptions, DeviceChoice};
 use uva_runtime::cache::CacheRanks;
 use uva_runtime::consumer::{BatchStream, PassCursor, StreamCache, StreamSetup, decide_here};
-use uva_runtime::options::Part;
+use uva_runtime::part::Part;
 use uva_runtime::planning::GpuCache;
 use uva_runtime::ranks::Ranks;
 use uva_runtime::schedule::Schedule;
@@ -377,6 +377,22 @@ impl Source {
     /// Batches of all ranks in a pass over the split.
     fn all_batches(&self, split: &str) -> PyResult<u64> {
         Ok(self.schedule.all_batches(split_named(split)?))
+    }
+
+    /// Ranks with a batch in every step: all, or those that do not stand by.
+    #[getter]
+    fn trainers(&self) -> u64 {
+        self.schedule.trainers()
+    }
+
+    /// Ranks with a batch in the step in which this one has its batch `batch` of a pass that begins at `first`.
+    fn ranks_beside(&self, split: &str, first: u64, batch: u64) -> PyResult<u64> {
+        Ok(self.schedule.parts_beside(split_named(split)?, first, batch))
+    }
+
+    /// The first batch of that step.
+    fn position(&self, split: &str, first: u64, batch: u64) -> PyResult<u64> {
+        Ok(self.schedule.position(split_named(split)?, first, batch))
     }
 
     /// The GPU that batches are on; None where they are in host memory.

@@ -20,6 +20,7 @@ from ddp_worker import loss_of, model_for
 from graphs import write_graph
 
 WORKER = Path(__file__).with_name("ddp_worker.py")
+STANDBY_WORKER = Path(__file__).with_name("standby_worker.py")
 HOP_WORKER = Path(__file__).with_name("hop_ddp_worker.py")
 EPOCHS = 2
 NEVER = 10**9
@@ -47,9 +48,9 @@ def records(out: Path, ranks: int) -> list:
     return [json.loads((out / f"rank{rank}.json").read_text()) for rank in range(ranks)]
 
 
-def alone(data: Path) -> dict[tuple[int, int], str]:
+def alone(data: Path, batch_size: int = 64) -> dict[tuple[int, int], str]:
     """Every batch of the epochs, as one process has them."""
-    with uvatrain.Loader(data, fanouts=[4, 3], batch_size=64, seed=3, rank=0, world_size=1) as loader:
+    with uvatrain.Loader(data, fanouts=[4, 3], batch_size=batch_size, seed=3, rank=0, world_size=1) as loader:
         return {(batch.epoch, batch.index): batch.hash for _ in range(EPOCHS) for batch in loader}
 
 
@@ -168,6 +169,55 @@ def test_a_rank_that_dies_under_the_launcher_is_named_and_leaves_nothing(
     # Whoever held stderr has ended; nothing else may name the folder.
     left = [pid for pid in filter(str.isdigit, os.listdir("/proc")) if is_of(pid, str(tmp_path).encode())]
     assert left == []
+
+
+def steps(trainers: int, standby: int, since: int, batches: int) -> list[range]:
+    """The batches of each step of an epoch whose last ranks join at a batch."""
+    found, at = [], 0
+    while True:
+        ranks = trainers + standby if at >= since and batches - at >= trainers + standby else trainers
+        if batches - at < ranks:
+            return found
+        found.append(range(at, at + ranks))
+        at += ranks
+
+
+def test_ranks_that_stand_by_join_within_the_epoch_and_train_as_one_process_does_with_as_many_batches_a_step(
+    graph: Path, uvatrain_program: Path, tmp_path: Path
+):
+    since, batch_size = 7, 16
+    command = torchrun("--standalone", "--nproc-per-node", 3, STANDBY_WORKER, tmp_path, EPOCHS)
+    options = f"--fanouts 4,3 --batch-size {batch_size} --seed 3 --device cpu --roles 1:2 --switch {since}".split()
+    command = [uvatrain_program, "run", graph, *options, "--", *command]
+    ended = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stderr
+    ranks = records(tmp_path, 3)
+
+    expected = alone(graph, batch_size)
+    an_epoch = steps(2, 1, since, len(expected) // EPOCHS)
+    assert {len(step) for step in an_epoch} == {2, 3}
+    for rank, record in enumerate(ranks):
+        own = [(epoch, step[rank], len(step)) for epoch in range(EPOCHS) for step in an_epoch if rank < len(step)]
+        assert [(epoch, index, ranks) for epoch, index, _, ranks in record["seen"]] == own
+        assert all(expected[epoch, index] == digest for epoch, index, digest, _ in record["seen"])
+        assert (record["trainers"], record["batches"]) == (2, len(own) // EPOCHS)
+    # A state of a rank that trains throughout is good for all: it says where the next step begins.
+    assert ranks[0]["states"] == ranks[1]["states"]
+    assert [state.get("first", 0) for state in ranks[0]["states"]][: len(an_epoch)] == [step.stop for step in an_epoch]
+
+    with uvatrain.Loader(graph, fanouts=[4, 3], batch_size=batch_size, seed=3, rank=0, world_size=1) as loader:
+        model = model_for(loader.dataset)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+        for _ in range(EPOCHS):
+            batches = iter(loader)
+            for step in an_epoch:
+                optimizer.zero_grad()
+                for _ in step:
+                    (loss_of(model, next(batches)) / len(step)).backward()
+                optimizer.step()
+    for record in ranks[:2]:
+        for ours, theirs in zip(model.parameters(), record["parameters"], strict=True):
+            torch.testing.assert_close(torch.tensor(theirs), ours.detach().flatten(), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.long

@@ -115,6 +115,14 @@ def test_two_ranks_under_one_launcher_learn_to_the_digit_what_they_learn_with_lo
     assert len(re.findall(r"loss \d", under)) == 5
 
 
+def test_ranks_that_stand_by_help_others_to_learn(planted: Path, uvatrain_program: Path):
+    loader = "--fanouts 10,5 --batch-size 256 --device cpu --roles 1:1 --switch 8".split()
+    said = run(uvatrain_program, "run", planted, *loader, "--", *TORCHRUN, "standby_run.py")
+    # Of 16 batches the first 8 are trained one by one, and the others in twos.
+    assert "epoch 4: 12 steps" in said
+    assert last_accuracy(said) > LEARNED
+
+
 def test_two_ranks_learn_together_on_a_part_each_though_one_is_larger(
     planted: Path, uvatrain_program: Path, tmp_path: Path
 ):

@@ -318,7 +318,7 @@ impl BatchStream {
         place: PassCursor,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<Option<Batch>, RuntimeError> {
-        let number = self.schedule().number(place.first, place.batch);
+        let number = self.schedule().number(place.split, place.first, place.batch);
         let is_it = |key: uva_sample::BatchKey| {
             (key.split, key.epoch) == (place.split, place.epoch) && u64::from(key.batch) == number
         };
@@ -335,7 +335,8 @@ impl BatchStream {
             validate: self.validate,
             split: place.split,
             epoch: place.epoch,
-            batch: u32::try_from(self.schedule().position(place.first, place.batch)).unwrap_or(u32::MAX),
+            batch: u32::try_from(self.schedule().position(place.split, place.first, place.batch))
+                .unwrap_or(u32::MAX),
             // No sampler can name a batch of a later epoch.
             epochs: MAX_EPOCH + 1,
             then_end: false,

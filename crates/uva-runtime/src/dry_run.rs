@@ -276,12 +276,14 @@ impl DryRun {
                 });
             }
         }
-        let (count, gpus) = (ranks.count, ranks.count + ranks.sampler_devices.len());
+        // One that samples may also be that of a rank.
+        let train_only = ranks.devices.iter().filter(|gpu| !ranks.sampler_devices.contains(gpu)).count();
+        let (count, gpus) = (ranks.count, train_only + ranks.sampler_devices.len());
         for line in &mut self.memory {
             let (times, of) = match line.held {
                 Held::Once => continue,
                 Held::BySamplers if ranks.share_samplers => (count.min(2), "of all ranks".to_owned()),
-                Held::ByGpu if gpus > count => (gpus, format!("of {gpus} GPUs")),
+                Held::ByGpu if gpus > 0 => (gpus, format!("of {gpus} GPUs")),
                 Held::ByRank | Held::BySamplers | Held::ByGpu => (count, format!("of {count} ranks")),
             };
             line.item = format!("{}, {of}", line.item);

@@ -23,7 +23,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`options`], [`schedule`], [`plan`] | the options, the sequence numbers of batches, the memory they need |
+//! | [`options`], [`part`], [`schedule`], [`plan`] | the options, who has which batch, the sequence numbers of batches, the memory they need |
 //! | [`hop_options`] | in which order epochs visit the rows of a hop set, and where these lie |
 //! | [`input_nodes`] | nodes that a user gives in place of a split |
 //! | [`seed_order`], [`order_making`] | the order of the training seeds, where that follows the graph |
@@ -77,6 +77,7 @@ pub mod memory;
 pub mod metrics;
 pub mod options;
 pub mod order_making;
+pub mod part;
 mod peer;
 pub mod pin_cores;
 pub mod pipeline;
@@ -92,6 +93,7 @@ pub mod schedule;
 pub mod seed_order;
 mod slot_rows;
 mod stage;
+mod steps;
 mod sums;
 mod sums_chooser;
 mod sums_climb;

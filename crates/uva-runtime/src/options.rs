@@ -17,6 +17,7 @@ use crate::hop_options::HopBatches;
 use crate::input_nodes::NodesFile;
 use crate::look_ahead::LookAhead;
 use crate::machine::share_of_cores;
+use crate::part::{Part, Standby};
 use crate::pin_cores::PinCores;
 use crate::rows_from::{Features, Reader, RowsFrom};
 use crate::seed_order::{AskedOrder, MadeOrder};
@@ -200,6 +201,8 @@ options! {
         part: Part = Part::default() => Field::internal(),
         /// Whether each sampler makes batches for all of these processes.
         shared_samplers: bool = false => Field::internal(),
+        /// Which of these processes train from a batch of each epoch on only.
+        standby: Standby = Standby::default() => Field::internal(),
     }
 }
 
@@ -242,41 +245,6 @@ fn of_maxima() -> Vec<&'static str> {
 /// The kinds that use the options of walks.
 fn kinds_that_walk() -> Vec<&'static str> {
     SamplerKind::ALL.into_iter().filter(|kind| kind.walks()).map(SamplerKind::name).collect()
-}
-
-/// One of the processes that divide an epoch's batches: batch `b` belongs to the one with index `b mod of`. A batch's
-/// content does not depend on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
-    /// Which one: 0 … `of` − 1. PyTorch calls it the rank.
-    pub index: u32,
-    /// How many there are, at least 1. PyTorch calls it the world size.
-    pub of: u32,
-}
-
-impl Default for Part {
-    fn default() -> Self {
-        Self { index: 0, of: 1 }
-    }
-}
-
-impl OptionValue for Part {
-    fn of_text(text: &str) -> Option<Self> {
-        let (index, of) = text.split_once('/')?;
-        Some(Self { index: index.parse().ok()?, of: of.parse().ok()? })
-    }
-
-    fn text(&self) -> String {
-        format!("{}/{}", self.index, self.of)
-    }
-
-    fn json(&self) -> Value {
-        json!({ "index": self.index, "of": self.of })
-    }
-
-    fn of_json(value: &Value) -> Option<Self> {
-        Self::deserialize(value).ok()
-    }
 }
 
 /// The splits whose seeds each epoch orders anew. The others keep the order of their files, or the one in which nodes

@@ -23,7 +23,8 @@ use crate::hop_options::Place;
 use crate::hop_source::stored_side_by_side;
 use crate::look_ahead::LookAhead;
 use crate::machine;
-use crate::options::{Part, Prepare};
+use crate::options::Prepare;
+use crate::part::Part;
 use crate::presample::{SAMPLES, with_nodes};
 use crate::rows_from::{Features, KeptRows, Reader, RowsFrom};
 use crate::schedule::{Item, Schedule, Turn};
@@ -154,7 +155,8 @@ impl RunPlan {
             );
             return Err(OptionError::new("look_ahead", batches, reason).into());
         }
-        let schedule = Schedule::new(passes, options.part, [train, valid, test]);
+        let schedule =
+            Schedule::new(passes, options.part, [train, valid, test]).with_standby(options.standby);
         let schedule = match dataset.own_rows() {
             Some(_) => schedule.in_step(),
             None => schedule,
@@ -178,7 +180,7 @@ impl RunPlan {
         let part = Part { index, ..self.options.part };
         let options = LoaderOptions { part, ..self.options.clone() };
         let batches = Split::ALL.map(|split| batches(&options, split, dataset.split(split).len()));
-        let schedule = Schedule::new(self.schedule.passes(), part, batches);
+        let schedule = Schedule::new(self.schedule.passes(), part, batches).with_standby(options.standby);
         Self { options, schedule, ..self.clone() }
     }
 

@@ -28,7 +28,7 @@ impl LoaderOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::Part;
+    use crate::part::Part;
 
     #[test]
     fn each_sampler_makes_as_many_batches_of_every_rank_and_none_makes_a_whole_step_alone() {

@@ -24,13 +24,16 @@
 //! Where several processes divide an epoch ([`Part`]), the numbers count the batches of one part; the keys are those of
 //! the whole epoch. Where they also exchange rows, a pass has as many sequence numbers in each part
 //! ([`Schedule::in_step`]). A pass may begin at any batch of the epoch, since other numbers of parts may have used those
-//! before: part `i` then has the batches `first + i`, `first + i + parts`, and so on.
+//! before: part `i` then has the batches `first + i`, `first + i + parts`, and so on. Where parts stand by, which train
+//! only from a batch of each epoch on, [`Steps`](crate::steps::Steps) says who has which. They have no batch of another split.
 
 use serde::{Deserialize, Serialize};
 use uva_graph::Split;
 use uva_sample::BatchKey;
 
-use crate::options::{Part, Passes};
+use crate::options::Passes;
+use crate::part::{Part, Standby};
+use crate::steps::Steps;
 
 /// The content of one sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +123,7 @@ impl Turn {
 pub struct Schedule {
     passes: Passes,
     part: Part,
+    standby: Standby,
     /// Batches of a pass over each split, all parts together.
     all: [u64; 3],
     /// Whether passes have as many sequence numbers in each part. No launcher starts such a run.
@@ -133,7 +137,14 @@ impl Schedule {
     /// Every part has the same number of training batches; the few left over belong to no part. Of the other splits no
     /// batch is left out.
     pub fn new(passes: Passes, part: Part, batches: [usize; 3]) -> Self {
-        Self { passes, part, all: batches.map(|batches| batches as u64), in_step: false }
+        let all = batches.map(|batches| batches as u64);
+        Self { passes, part, standby: Standby::default(), all, in_step: false }
+    }
+
+    /// The same where the last parts stand by. Such passes do not go in step.
+    #[must_use]
+    pub fn with_standby(self, standby: Standby) -> Self {
+        Self { standby, ..self }
     }
 
     /// The same with passes of as many sequence numbers in every part, that of the one with most batches.
@@ -157,7 +168,7 @@ impl Schedule {
     /// others that have no more.
     #[must_use]
     pub fn with_at_most(mut self, train: u64) -> Self {
-        let most = train.saturating_mul(self.parts());
+        let most = train.saturating_mul(u64::from(self.part.of.max(1)));
         let all = &mut self.all[Split::Train as usize];
         *all = most.min(*all);
         self
@@ -178,28 +189,50 @@ impl Schedule {
         self.share(split, first, self.part.index)
     }
 
+    /// The steps of a pass over the split from this batch of the epoch on.
+    fn training_steps(&self, split: Split, first: u64) -> Steps {
+        Steps::new(self.part, self.standby, self.all_batches(split), first)
+    }
+
     /// The batches from `first` on that this part has.
     fn share(&self, split: Split, first: u64, part: u32) -> u64 {
-        let (left, parts) = (self.all_batches(split).saturating_sub(first), self.parts());
+        let (steps, part) = (self.training_steps(split, first), u64::from(part));
         if split == Split::Train {
-            left / parts
-        } else {
-            left.saturating_sub(u64::from(part)).div_ceil(parts)
+            return steps.count(part);
+        }
+        let left = self.all_batches(split).saturating_sub(first);
+        if part < steps.trainers() { left.saturating_sub(part).div_ceil(steps.trainers()) } else { 0 }
+    }
+
+    /// The batch of the epoch at which all parts are when this one has had `batches` of a pass over the split that began at
+    /// `first`. A part that stands by is where the others are when it joins them.
+    pub fn position(&self, split: Split, first: u64, batches: u64) -> u64 {
+        let steps = self.training_steps(split, first);
+        if split == Split::Train {
+            return steps.position(u64::from(self.part.index), batches);
+        }
+        first.saturating_add(batches.saturating_mul(steps.trainers()))
+    }
+
+    /// The number in its epoch of this part's batch that follows `batches` others of a pass over the split that began at
+    /// `first`.
+    pub fn number(&self, split: Split, first: u64, batches: u64) -> u64 {
+        self.position(split, first, batches).saturating_add(u64::from(self.part.index))
+    }
+
+    /// Parts with a batch in the step in which this one has the batch that follows `batches` others of a pass over the split
+    /// that began at `first`.
+    pub fn parts_beside(&self, split: Split, first: u64, batches: u64) -> u64 {
+        let steps = self.training_steps(split, first);
+        match split {
+            Split::Train => steps.ranks_beside(u64::from(self.part.index), batches),
+            Split::Valid | Split::Test => steps.trainers(),
         }
     }
 
-    fn parts(&self) -> u64 {
-        u64::from(self.part.of.max(1))
-    }
-
-    /// The batch of the epoch at which all parts are when this one has had `batches` of a pass that began at `first`.
-    pub fn position(&self, first: u64, batches: u64) -> u64 {
-        first.saturating_add(batches.saturating_mul(self.parts()))
-    }
-
-    /// The number in its epoch of this part's batch that follows `batches` others of a pass that began at `first`.
-    pub fn number(&self, first: u64, batches: u64) -> u64 {
-        self.position(first, batches).saturating_add(u64::from(self.part.index))
+    /// Parts with a batch in every step of a training pass.
+    pub fn trainers(&self) -> u64 {
+        self.training_steps(Split::Train, 0).trainers()
     }
 
     /// Training batches an epoch.
@@ -217,7 +250,11 @@ impl Schedule {
 
     /// The number of a batch in its pass, in this part.
     pub fn in_epoch(&self, key: BatchKey) -> u64 {
-        u64::from(key.batch) / self.parts()
+        let steps = self.training_steps(key.split, 0);
+        match key.split {
+            Split::Train => steps.of_number(u64::from(self.part.index), u64::from(key.batch)),
+            Split::Valid | Split::Test => u64::from(key.batch) / steps.trainers(),
+        }
     }
 
     /// Training batches of the run, in this part, if nothing ends it early.
@@ -251,7 +288,7 @@ impl Schedule {
             split: Split::Train,
             epoch: start.epoch,
             // A cursor after an epoch's last training batch is before its validation: the first pass has no step then.
-            batch: self.position(0, u64::from(start.batch)).try_into().unwrap_or(u32::MAX),
+            batch: self.position(Split::Train, 0, u64::from(start.batch)).try_into().unwrap_or(u32::MAX),
             epochs,
             then_end: false,
         })
@@ -346,7 +383,7 @@ impl Schedule {
         if batch >= self.batches_from(split, first) {
             return Item::Beside(split);
         }
-        Item::Batch(BatchKey { split, epoch, batch: self.number(first, batch) as u32 })
+        Item::Batch(BatchKey { split, epoch, batch: self.number(split, first, batch) as u32 })
     }
 }
 

@@ -297,7 +297,8 @@ mod tests {
     use uva_sample::BatchKey;
 
     use super::*;
-    use crate::options::{Cursor, Part, Passes};
+    use crate::options::{Cursor, Passes};
+    use crate::part::Part;
 
     /// Ten slots, so windows of 30 batches, of which 20 count.
     const WINDOWS: Windows = Windows { settling: 10, counted: 20, whole_epochs: false };

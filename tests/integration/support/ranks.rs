@@ -3,10 +3,12 @@
 use std::path::Path;
 
 use rustix::process::Pid;
-use uva_runtime::options::Part;
+use uva_runtime::part::Part;
 use uva_runtime::{LoaderOptions, Runtime};
 
-use super::runs::{Process, Traces, wait_until};
+use super::Uvatrain;
+use super::command;
+use super::runs::{Metrics, Process, Traces, wait_until};
 
 /// Starts two ranks beside each other, each in a folder of its own, and ends with the code of one that failed.
 pub const OF_TWO: &str = r#"
@@ -62,4 +64,43 @@ pub fn nothing_is_left(directory: &Path, launcher: u32, processes: &[Process], b
     assert_eq!(before, &Traces::now(&directory.join("tmp")));
     let sockets = std::fs::read_to_string("/proc/net/unix").unwrap();
     assert!(!sockets.contains(&format!("@uvatrain-ranks-{launcher}-")), "{sockets}");
+}
+
+/// Steps of a command that takes all passes of two epochs.
+pub const ALL_SPLITS: &str =
+    "attach; pass train 0; pass valid 0; pass train 1; pass valid 1; pass test 0; close";
+
+/// A run of so many ranks with these options.
+pub fn run(directory: &Path, ranks: u32, options: &str, steps: &str) -> Uvatrain {
+    command::run_with(directory, options, Some(&of(ranks as usize)), steps)
+}
+
+/// The same on a machine with four GPUs.
+pub fn on_four_gpus(directory: &Path, ranks: u32, options: &str, steps: &str) -> Uvatrain {
+    run(directory, ranks, options, steps)
+        .simulated()
+        .env("CUDA_SIM_DEVICES", "4")
+        .env("CUDA_SIM_DELAY_US", "200")
+}
+
+/// What a rank's metrics have in force.
+pub fn in_force(directory: &Path, rank: u32, ranks: u32) -> serde_json::Value {
+    let name = if ranks == 1 { "run.jsonl".to_owned() } else { format!("run.{rank}.jsonl") };
+    Metrics::read(&directory.join(name)).of("start").next().expect("a start")["in_force"].clone()
+}
+
+/// Writes a run's own lines under another name, with times of sampling, gathering and training that leave no doubt, in
+/// microseconds.
+pub fn with_times(directory: &Path, from: &str, name: &str, [sample_us, gather_us, train_us]: [u64; 3]) {
+    let text = std::fs::read_to_string(directory.join(from)).unwrap();
+    let lines = text.lines().map(|line| {
+        let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
+        for (stage, us) in [("sample_us", sample_us), ("gather_us", gather_us), ("train_us", train_us)] {
+            if line["event"] == "batch" {
+                line[stage] = us.into();
+            }
+        }
+        line.to_string() + "\n"
+    });
+    std::fs::write(directory.join(name), lines.collect::<String>()).unwrap();
 }

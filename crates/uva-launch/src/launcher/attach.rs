@@ -43,7 +43,7 @@ use uva_runtime::batch::Batch;
 use uva_runtime::consumer::{Attachment, BatchStream};
 use uva_runtime::control::{CONSUMER, Control, Stop};
 use uva_runtime::machine;
-use uva_runtime::options::Part;
+use uva_runtime::part::Part;
 use uva_runtime::plan::RunPlan;
 use uva_runtime::{Runtime, RuntimeError};
 

@@ -230,8 +230,8 @@ impl Fleet {
             }
             Resource::Process(stage) => Some(self.members[starting.member_of(stage)].process.pidfd.as_fd()),
             Resource::FeatureSlotChannel => slot_channel.map(AsFd::as_fd),
-            Resource::ReorderedGraph => launch.caches.graph().map(|graph| graph.fd()),
-            Resource::CachedRows => launch.caches.rows().map(|rows| rows.fd()),
+            Resource::ReorderedGraph => launch.caches[starting.rank].graph().map(|graph| graph.fd()),
+            Resource::CachedRows => launch.caches[starting.rank].rows().map(|rows| rows.fd()),
             Resource::SeedSequences => launch.plans[0].options.made_order.as_ref().and_then(MadeOrder::fd),
         };
         found.ok_or_else(|| RuntimeError::Failed(format!("the run has no {what}, which its plan needs")))

@@ -22,8 +22,8 @@ pub struct Launch<'a> {
     pub plans: &'a [RunPlan],
     /// Where each sampler works that all ranks share; empty where it is said by the plan.
     pub sampler_backends: &'a [Backend],
-    /// The contents of the plan's caches.
-    pub caches: &'a CacheContents,
+    /// The contents of each plan's caches.
+    pub caches: &'a [CacheContents],
     /// Who uses the batches.
     pub consumer: Consumer,
     /// Changes to the roles' environments, relative to this process's.

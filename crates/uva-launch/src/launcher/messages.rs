@@ -21,7 +21,8 @@ use uva_runtime::RuntimeError;
 use uva_runtime::backend::Backend;
 use uva_runtime::cache::Caches;
 use uva_runtime::metrics::{Event, Progress};
-use uva_runtime::options::{LoaderOptions, Part, Passes};
+use uva_runtime::options::{LoaderOptions, Passes};
+use uva_runtime::part::Part;
 use uva_runtime::topology::{Resource, Stage};
 
 /// A process that helps a launcher.

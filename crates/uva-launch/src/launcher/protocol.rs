@@ -4,7 +4,7 @@
 //! with its own before it trusts anything else.
 
 /// Raised with every change of that layout; a test in this file detects such changes.
-pub const PROTOCOL: u32 = 26;
+pub const PROTOCOL: u32 = 27;
 
 /// The version that both sides must have: that of this crate, in the program and in the attached process.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -45,7 +45,7 @@ mod tests {
     use uva_runtime::backend::Backend;
     use uva_runtime::cache::Caches;
     use uva_runtime::control;
-    use uva_runtime::options::Part;
+    use uva_runtime::part::Part;
     use uva_runtime::{LoaderOptions, Passes};
 
     #[test]
@@ -106,7 +106,7 @@ mod tests {
             BatchHeader::BYTES
         );
         // If this fails: raise PROTOCOL, and write down here what it stands for from then on.
-        assert_eq!((PROTOCOL, stands_for.as_str()), (26, STANDS_FOR));
+        assert_eq!((PROTOCOL, stands_for.as_str()), (27, STANDS_FOR));
     }
 
     const STANDS_FOR: &str = "ring 1, hand-over 1, control page of 2 samplers 104 words, 15 a role, 960 bytes of BatchHeader { hash, \
@@ -133,7 +133,7 @@ mod tests {
         .Welcome.setup.loader.samplers .Welcome.setup.loader.seed .Welcome.setup.loader.seed_order \
         .Welcome.setup.loader.shapes .Welcome.setup.loader.shared_samplers .Welcome.setup.loader.shuffled.test .Welcome.setup.loader.shuffled.train \
         .Welcome.setup.loader.shuffled.valid .Welcome.setup.loader.slot_bytes .Welcome.setup.loader.slot_room \
-        .Welcome.setup.loader.sums_by_counts .Welcome.setup.loader.sums_chosen_for .Welcome.setup.loader.walk_length \
+        .Welcome.setup.loader.standby.from .Welcome.setup.loader.standby.ranks .Welcome.setup.loader.sums_by_counts .Welcome.setup.loader.sums_chosen_for .Welcome.setup.loader.walk_length \
         .Welcome.setup.loader.walk_stop .Welcome.setup.loader.walks .Welcome.setup.passes.epochs \
         .Welcome.setup.passes.start.batch .Welcome.setup.passes.start.epoch .Welcome.setup.passes.steered \
         .Welcome.setup.passes.test .Welcome.setup.passes.validate .Welcome.setup.serves .Welcome.setup.stages knock.part.index \

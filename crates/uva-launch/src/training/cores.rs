@@ -7,7 +7,8 @@ use uva_options::OptionError;
 use uva_plan::{OfStages, StageLine, TimedThreads, divide_cores};
 use uva_runtime::cache::CacheContents;
 use uva_runtime::metrics::Observer;
-use uva_runtime::options::{MAX_SAMPLERS, Part, Prepare};
+use uva_runtime::options::{MAX_SAMPLERS, Prepare};
+use uva_runtime::part::Part;
 use uva_runtime::plan::RunPlan;
 use uva_runtime::{Aggregation, LoaderOptions, LookAhead, Passes, RuntimeError, machine};
 
@@ -56,7 +57,7 @@ impl TrainingRun {
             dataset: self.draft.dataset.path(),
             plans: slice::from_ref(&trial),
             sampler_backends: &[],
-            caches: &CacheContents::default(),
+            caches: &[CacheContents::default()],
             consumer: program.consumer(&Job::Times(Box::new(job)))?,
             environments: training.environments(program),
         };

@@ -404,7 +404,7 @@ impl Training {
             dataset: prepared.dataset.path(),
             plans: slice::from_ref(&prepared.plan),
             sampler_backends: &[],
-            caches: &prepared.contents,
+            caches: slice::from_ref(&prepared.contents),
             consumer: program.consumer(&Job::Train(self.options.clone()))?,
             environments: self.environments(program),
         };

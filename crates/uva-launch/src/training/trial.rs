@@ -53,7 +53,7 @@ pub(super) fn bytes_left(
         dataset: dataset.path(),
         plans: slice::from_ref(&plan),
         sampler_backends: &[],
-        caches: &contents,
+        caches: slice::from_ref(&contents),
         consumer: program.consumer(&Job::Trial(training.clone()))?,
         environments,
     };

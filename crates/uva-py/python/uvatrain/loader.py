@@ -138,6 +138,19 @@ class Batches(Generic[_Item]):
         self._identity: dict[str, Any] | None = None
 
     @property
+    def trainers(self) -> int:
+        """Ranks with a batch in every step: world_size, unless the last ones stand by (`uvatrain run --switch`).
+
+        Those train from a batch of each epoch on, and have no batch of a split other than "train".
+        """
+        return self._source.trainers
+
+    @property
+    def step_ranks(self) -> int:
+        """Ranks with a batch in the step at hand: world_size, or `trainers` where the others stand by."""
+        return self._source.ranks_beside(self.split, self._at.first, max(self._at.batch - 1, 0))
+
+    @property
     def dataset(self) -> Dataset:
         """The dataset: how many nodes and classes there are, and its tables."""
         if self._dataset is None:
@@ -230,9 +243,13 @@ class Batches(Generic[_Item]):
         """Where the loop stands, as plain numbers and strings: for a checkpoint.
 
         Within the loop the batch at hand counts as done: another loader that loads the state goes on behind
-        it. Ranks that take the same steps have equal states, so one of them is enough for all.
+        it. Ranks that take the same steps have equal states, so one of them is enough for all. Where ranks stand by, take the
+        state of one that does not.
         """
         place = self._at if self._is_running() or self._pending is None else self._pending
+        if self.trainers < self.world_size and place.batch:
+            # Ranks have had different numbers of batches: all go on at the next step.
+            place = _Place(place.epoch, self._source.position(self.split, *place[1:]))
         if self._identity is None:
             self._identity = self._source.identity
         # Versions that only know 1 would begin elsewhere in the epoch.

@@ -74,6 +74,20 @@ impl CacheContents {
         Ok(Self { joined: Some(Arc::clone(&rows.memory)), ..Self::of_rows(&rows.nodes)? })
     }
 
+    /// The same lists with the rows that this plan has, for a GPU that has another share of them.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Failed`] when the system gives no memory.
+    pub fn with_rows_of(&self, plan: &CachePlan) -> Result<Self, RuntimeError> {
+        let Self { caches, rows, .. } = Self::rows_of_plan(plan)?;
+        let dynamic = caches.dynamic.filter(|_| caches.rows > 0);
+        Ok(Self {
+            caches: Caches { rows: caches.rows, dynamic, ..self.caches.clone() },
+            rows,
+            ..self.clone()
+        })
+    }
+
     /// The same for a run whose first `counted_epochs` epochs the plan was based on
     /// ([`counted_epochs`](CachePlan::counted_epochs)).
     #[must_use]

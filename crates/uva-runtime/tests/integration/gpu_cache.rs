@@ -10,7 +10,7 @@ use uva_io::generate::{self, Common, PowerLaw};
 use uva_runtime::backend::{BackendOptions, DeviceChoice};
 use uva_runtime::cache::{CachePolicy, CacheRanks};
 use uva_runtime::consumer::{BatchStream, PassCursor, StreamCache, StreamSetup, decide_here};
-use uva_runtime::options::Part;
+use uva_runtime::part::Part;
 use uva_runtime::planning::{Budget, GpuCache};
 use uva_runtime::{Features, LoaderOptions, RuntimeError};
 

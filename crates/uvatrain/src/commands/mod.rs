@@ -23,6 +23,7 @@ pub mod probe;
 mod propagate;
 mod report;
 pub mod role;
+mod roles_found;
 mod run;
 mod shell;
 mod stage_times;

@@ -3,61 +3,23 @@
 use serde_json::json;
 use uva_graph::Dataset;
 use uva_launch::launcher::UserCommand;
-use uva_launch::ranks::{self, MAX_RANKS};
 use uva_launch::run::CommandRun;
-use uva_plan::{RoleCounts, RoleTimes, RolesEpoch, Taking, samplers_by};
-use uva_runtime::RuntimeError;
 use uva_runtime::metrics::Event;
 
 use super::dry_run;
 use super::pipeline::{
     Observers, Outputs, backend_options, check_paths, loader_options, of_rank, with_input_nodes,
 };
-use super::stage_times::{TimedStages, timed_stages, words_of};
-use crate::flags::{AskedRoles, RunFlags};
+use super::roles_found::with_roles_found;
+use crate::flags::RunFlags;
 use crate::ui::{log, out, progress, summary};
-
-/// The same with as many samplers and ranks as the GPUs of this machine do best with, by what the stages took in a run.
-fn with_roles_found(flags: &RunFlags) -> anyhow::Result<RunFlags> {
-    // Checked before.
-    let Some(path) = &flags.role_times else { return Ok(flags.clone()) };
-    let TimedStages { milliseconds: [sampling_ms, gathering_ms, training_ms], in_epoch, timed_on } =
-        timed_stages("--role-times", path)?;
-    let standby_ms = gathering_ms + training_ms;
-    let times = RoleTimes { sampling_ms, gathering_ms, training_ms, standby_ms };
-    let gpus = ranks::gpus_here()?.min(2 * MAX_RANKS as usize);
-    if gpus < 2 {
-        return Err(RuntimeError::Missing(format!(
-            "--roles auto divides the GPUs of this machine, and the driver sees {gpus}; --roles 1:2 without a GPU gives the \
-             sampler and the ranks processes on the CPU"
-        ))
-        .into());
-    }
-    let epoch_ms = |counts| {
-        let taking = Taking::InSteps;
-        RolesEpoch { counts, times, batches: in_epoch, queue: None, taking, switches: false }
-            .simulate()
-            .epoch_ms
-    };
-    let samplers = samplers_by(gpus, epoch_ms);
-    let counts = RoleCounts { samplers, trainers: gpus - samplers };
-    out::say(&format!(
-        "--roles auto: {samplers} of {gpus} GPUs sample and {} train: {:.2} s an epoch, simulated with {sampling_ms:.2} ms a \
-         batch to sample, {gathering_ms:.2} to gather and {training_ms:.2} to train{}",
-        counts.trainers,
-        epoch_ms(counts) / 1e3,
-        timed_on.map_or_else(String::new, |on| format!(", timed on {}", words_of(&on))),
-    ));
-    let roles = ranks::RoleCounts { samplers: samplers as u32, ranks: counts.trainers as u32 };
-    Ok(RunFlags { roles: Some(AskedRoles::Counts(roles)), role_times: None, ..flags.clone() })
-}
 
 /// Makes batches for a command of the user's.
 pub fn run(flags: &RunFlags) -> anyhow::Result<()> {
     flags.check()?;
     log::name_process("launcher");
     let found;
-    let flags = if flags.roles == Some(AskedRoles::Auto) {
+    let flags = if flags.chooses_roles() {
         found = with_roles_found(flags)?;
         found.check()?;
         &found

@@ -7,10 +7,12 @@ use std::str::FromStr;
 
 use clap::Args;
 use serde::{Serialize, Serializer};
-use uva_launch::ranks::{AskedRanks, Devices, GpuList, MAX_RANKS, RoleCounts};
+use uva_launch::places::{Devices, GpuList, MAX_RANKS, RoleCounts};
+use uva_launch::ranks::AskedRanks;
 use uva_runtime::backend::DeviceChoice;
 use uva_runtime::machine::share_of_cores;
 use uva_runtime::options::Prepare;
+use uva_runtime::spec::ByteSize;
 use uva_runtime::{LoaderOptions, RuntimeError};
 
 use super::declared::Declared;
@@ -71,7 +73,7 @@ pub struct RunFlags {
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
     pub devices: Option<Devices>,
 
-    /// GPUs that sample for all ranks, and do nothing else
+    /// GPUs that sample for all ranks, and do nothing else unless they --switch
     #[arg(long, value_name = "cuda:I,…", help_heading = RANKS)]
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
     pub sampler_devices: Option<GpuList>,
@@ -82,7 +84,19 @@ pub struct RunFlags {
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
     pub roles: Option<AskedRoles>,
 
-    /// Metrics of a run, whose times --roles auto divides the GPUs by
+    /// From this batch of each epoch on, a rank more on each GPU that samples trains, too. auto takes the batch at which that
+    /// pays by --role-times, if at any
+    #[arg(long, value_name = "BATCH|auto", help_heading = RANKS)]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
+    pub switch: Option<AskedSwitch>,
+
+    /// Memory for cached rows on each GPU that samples and trains, beside the lists there: the first of the rows that
+    /// --gpu-cache has on the others [default: no rows]
+    #[arg(long, value_name = "SIZE", requires_all = ["switch", "gpu_cache"], help_heading = RANKS)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub standby_cache: Option<ByteSize>,
+
+    /// Metrics of a run, by whose times --roles auto and --switch auto choose
     #[arg(long, value_name = "FILE", help_heading = RANKS)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role_times: Option<PathBuf>,
@@ -161,6 +175,38 @@ impl fmt::Display for AskedRoles {
     }
 }
 
+/// From which batch of each epoch on GPUs that sample train, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AskedSwitch {
+    /// From the one at which that pays.
+    Auto,
+    /// From this one.
+    From(u32),
+}
+
+impl FromStr for AskedSwitch {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            _ => text
+                .parse()
+                .map(Self::From)
+                .map_err(|_| "give the number of a batch in its epoch: 0 for the first; or auto".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for AskedSwitch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::From(batch) => batch.fmt(f),
+        }
+    }
+}
+
 impl RunFlags {
     /// All options of the loader, as the runtime takes them.
     pub fn loader_options(&self) -> LoaderOptions {
@@ -177,28 +223,48 @@ impl RunFlags {
         options
     }
 
-    /// The ranks of the command, once it is known how many samplers they share.
+    /// The ranks of the command, once it is known how many samplers they share and whether these train, too.
     pub fn asked_ranks(&self) -> AskedRanks {
-        let Self { ranks, roles, devices, sampler_devices, .. } = self;
+        let Self { ranks, roles, devices, sampler_devices, switch, .. } = self;
         let roles = match roles {
             Some(AskedRoles::Counts(counts)) => Some(*counts),
             Some(AskedRoles::Auto) | None => None,
         };
+        let switch = match switch {
+            // With roles that are still to be found there are no samplers yet that could.
+            Some(AskedSwitch::From(batch)) if self.roles != Some(AskedRoles::Auto) => Some(*batch),
+            Some(_) | None => None,
+        };
         let (devices, sampler_devices) = (devices.clone(), sampler_devices.clone());
-        AskedRanks { ranks: *ranks, roles, devices, sampler_devices }
+        let standby_cache = self.standby_cache.map_or(0, ByteSize::bytes);
+        AskedRanks { ranks: *ranks, roles, devices, sampler_devices, switch, standby_cache }
     }
 
-    /// What `--roles auto` needs, and what it cannot have.
+    /// Whether roles are chosen by `--role-times`, and not named.
+    pub fn chooses_roles(&self) -> bool {
+        self.roles == Some(AskedRoles::Auto) || self.switch == Some(AskedSwitch::Auto)
+    }
+
+    /// What `--roles auto` and `--switch auto` need, and what they cannot have.
     fn check_auto_roles(&self) -> Result<(), exit::Problem> {
         let is_auto = self.roles == Some(AskedRoles::Auto);
         let refused = |message: &str| Err(exit::usage(message));
         match &self.role_times {
-            Some(_) if !is_auto => {
-                refused("--role-times is what --roles auto divides the GPUs by; give both")
+            Some(_) if !self.chooses_roles() => {
+                refused("--role-times is what --roles auto and --switch auto choose by; give both")
             }
-            None if is_auto => refused(
-                "--roles auto needs what the stages take: --role-times FILE, which a run with --roles S:T and --metrics FILE has \
-                 written",
+            None if self.chooses_roles() => {
+                let option = if is_auto { "--roles auto" } else { "--switch auto" };
+                refused(&format!(
+                    "{option} needs what the stages take: --role-times FILE, which a run with --roles S:T and --metrics FILE \
+                     has written"
+                ))
+            }
+            _ if self.switch.is_some() && self.roles.is_none() && self.sampler_devices.is_none() => refused(
+                "--switch lets GPUs that sample for all ranks train, too: say which by --roles S:T or --sampler-devices",
+            ),
+            _ if self.switch == Some(AskedSwitch::Auto) && self.roles.is_none() => refused(
+                "--switch auto simulates the division of --roles: give --roles S:T, or the batch in place of auto",
             ),
             _ if is_auto && self.ranks.is_some() => {
                 refused("--roles auto chooses the number of ranks: leave --ranks out, or give --roles S:T")

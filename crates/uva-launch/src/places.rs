@@ -1,0 +1,126 @@
+//! GPUs and roles by the words that name them.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The most ranks of a run.
+pub const MAX_RANKS: u32 = 64;
+
+/// How many samplers all ranks share, and how many ranks there are: `S:T`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoleCounts {
+    /// Samplers.
+    pub samplers: u32,
+    /// Ranks, which train.
+    pub ranks: u32,
+}
+
+impl FromStr for RoleCounts {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |part: &str| part.parse().ok().filter(|number| (1..=MAX_RANKS).contains(number));
+        let counts = text
+            .split_once(':')
+            .and_then(|(samplers, ranks)| Some(Self { samplers: number(samplers)?, ranks: number(ranks)? }));
+        counts.ok_or_else(|| {
+            format!(
+                "give the samplers and the ranks, 1 to {MAX_RANKS} each: 1:3 for one sampler and three ranks"
+            )
+        })
+    }
+}
+
+impl fmt::Display for RoleCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.samplers, self.ranks)
+    }
+}
+
+/// Several GPUs by their numbers, each once: `cuda:0,cuda:2`, or `cuda:2-7`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GpuList(pub Vec<usize>);
+
+impl FromStr for GpuList {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong =
+            |part: &str| format!("'{part}' is no GPU; give cuda:0,cuda:1, or cuda:0-3 for the first four");
+        let mut gpus: Vec<usize> = Vec::new();
+        for part in text.split(',') {
+            let numbers = part.strip_prefix("cuda:").ok_or_else(|| wrong(part))?;
+            let (first, last) = numbers.split_once('-').unwrap_or((numbers, numbers));
+            let (Ok(first), Ok(last)) = (first.parse::<u16>(), last.parse::<u16>()) else {
+                return Err(wrong(part));
+            };
+            if first > last || u32::from(last - first) >= MAX_RANKS {
+                return Err(wrong(part));
+            }
+            for gpu in (first..=last).map(usize::from) {
+                if gpus.contains(&gpu) {
+                    return Err(format!("cuda:{gpu} is named twice"));
+                }
+                gpus.push(gpu);
+            }
+        }
+        Ok(Self(gpus))
+    }
+}
+
+impl fmt::Display for GpuList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<String> = self.0.iter().map(|gpu| format!("cuda:{gpu}")).collect();
+        f.write_str(&names.join(","))
+    }
+}
+
+/// The GPUs of ranks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Devices {
+    /// The first that do not sample, as many as there are ranks.
+    Auto,
+    /// These, in the order of the ranks.
+    These(GpuList),
+}
+
+impl FromStr for Devices {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            _ => text
+                .parse()
+                .map(Self::These)
+                .map_err(|why: String| format!("{why}; or auto for the first that are free")),
+        }
+    }
+}
+
+impl fmt::Display for Devices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::These(gpus) => gpus.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gpus_are_listed_by_number_or_as_a_stretch_and_each_once() {
+        let list = |text: &str| text.parse::<GpuList>();
+        assert_eq!(list("cuda:2"), Ok(GpuList(vec![2])));
+        assert_eq!(list("cuda:0,cuda:2-4,cuda:1"), Ok(GpuList(vec![0, 2, 3, 4, 1])));
+        assert_eq!(list("cuda:2-3").unwrap().to_string(), "cuda:2,cuda:3");
+        for text in ["", "0", "cuda:", "cuda:1,", "cuda:3-1", "cuda:0-64", "cuda:1,cuda:0-2", "cuda:-1"] {
+            assert!(list(text).is_err(), "{text} was taken");
+        }
+        assert_eq!("auto".parse(), Ok(Devices::Auto));
+        assert_eq!("cuda:1".parse(), Ok(Devices::These(GpuList(vec![1]))));
+    }
+}
