@@ -332,7 +332,7 @@ fn roles_are_chosen_by_what_the_stages_took_in_a_run_and_the_command_finds_the_n
     }
     for (options, code, parts) in [
         ("--roles auto", 2, ["--role-times FILE", "--metrics"]),
-        ("--roles 1:2 --role-times slow.jsonl", 2, ["--role-times", "give both"]),
+        ("--roles 1:2 --role-times slow.jsonl", 2, ["--role-times", "or leave it out"]),
         ("--roles auto --role-times slow.jsonl --ranks 2", 2, ["--roles auto", "--ranks"]),
         ("--roles auto --role-times slow.jsonl --device cpu", 2, ["--roles auto", "--device"]),
         ("--roles auto --role-times none.jsonl", 2, ["--role-times none.jsonl", "No such file"]),
@@ -345,7 +345,7 @@ fn roles_are_chosen_by_what_the_stages_took_in_a_run_and_the_command_finds_the_n
         [("--metrics-listen 0", ["--roles 1:3", "--metrics-listen"]), ("--plan p", ["--roles 1:3", "--plan"])]
     {
         let args = format!(
-            "run graph --fanouts 5,4 --roles auto --role-times quick.jsonl {option} -- touch started"
+            "run graph --fanouts 5,4 --batch-size 100 --roles auto --role-times quick.jsonl {option} -- touch started"
         );
         let run = support::uvatrain(temp.path(), args.split(' ')).simulated().env("CUDA_SIM_DEVICES", "4");
         run.run().refuses(2, &parts);

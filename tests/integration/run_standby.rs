@@ -54,12 +54,12 @@ fn ranks_that_stand_by_join(directory: &Path, trainers: u32, standby: u32, from:
 fn ranks_that_stand_by_join_at_a_batch_of_each_epoch_and_every_batch_is_trained_once() {
     let temp = directory();
     small_graph(temp.path());
-    for (samplers, trainers, from) in [(1, 2, 0), (1, 2, 5), (2, 1, 3), (1, 1, 999), (3, 2, 7)] {
+    for (samplers, trainers, from) in [(1, 2, 0), (1, 2, 5), (2, 1, 3), (1, 1, 9), (3, 2, 7)] {
         let options =
             format!("--roles {samplers}:{trainers} --switch {from} --device cpu --metrics run.jsonl");
         let outcome = run(temp.path(), samplers + trainers, &options, ALL_SPLITS).run().succeeds();
         ranks_that_stand_by_join(temp.path(), trainers, samplers, from, &options);
-        assert!(outcome.stderr.contains(&format!("from batch {from} of each epoch on")), "{outcome}");
+        assert!(outcome.stderr.contains(&format!("at batch {from} of each epoch")), "{outcome}");
         let force = in_force(temp.path(), 0, samplers + trainers);
         assert_eq!(force["standby"], serde_json::json!({ "ranks": samplers, "from": from }), "{force}");
     }
@@ -144,28 +144,31 @@ fn the_batch_at_which_they_join_is_chosen_by_what_the_stages_took_in_a_run() {
     // Training takes longest, and a queue of many batches is full early.
     with_times(temp.path(), "run.0.jsonl", "training.jsonl", [100, 100, 9000]);
     with_times(temp.path(), "run.0.jsonl", "sampling.jsonl", [9000, 100, 100]);
-    for (file, ranks, told) in
-        [("training.jsonl", 3, "train from batch "), ("sampling.jsonl", 2, "do not train")]
-    {
-        for rank in ["r0", "r1", "r2"] {
-            let _ = std::fs::remove_dir_all(temp.path().join(rank));
+    for (roles, times, trainers, standby) in [
+        ("--roles 1:2 --device cpu", "training.jsonl", 2, 1),
+        ("--roles 1:2 --device cpu", "sampling.jsonl", 2, 0),
+        ("--roles auto", "training.jsonl", 3, 1),
+    ] {
+        let ranks = trainers + standby;
+        for rank in 0..ranks {
+            let _ = std::fs::remove_dir_all(temp.path().join(format!("r{rank}")));
         }
-        let options = format!("--roles 1:2 --switch auto --role-times {file} --batch-slots 20 --device cpu");
-        let options = format!("{options} --metrics auto.jsonl");
-        let shell = format!("test $UVATRAIN_RANKS = {ranks} || exit 9\n") + &ranks::of(ranks);
-        let outcome = command::run_with(temp.path(), &options, Some(&shell), ALL_SPLITS).run().succeeds();
+        let options =
+            format!("{roles} --switch auto --role-times {times} --batch-slots 20 --metrics auto.jsonl");
+        let shell = format!("test $UVATRAIN_RANKS = {ranks} || exit 9\n") + &ranks::of(ranks as usize);
+        let run = command::run_with(temp.path(), &options, Some(&shell), ALL_SPLITS);
+        let run = if roles == "--roles auto" { run.simulated().env("CUDA_SIM_DEVICES", "4") } else { run };
+        let outcome = run.run().succeeds();
+        let told = if standby > 0 { "ranks that stand by join at batch " } else { "no rank stands by" };
         assert!(outcome.stderr.contains("--switch auto: ") && outcome.stderr.contains(told), "{outcome}");
-        let start =
-            Metrics::read(&temp.path().join("auto.0.jsonl")).of("start").next().expect("a start")["in_force"]
-                .clone();
-        match ranks {
-            3 => {
-                let from = start["standby"]["from"].as_u64().unwrap_or_else(|| panic!("{start}"));
-                assert!(from > 0);
-                ranks_that_stand_by_join(temp.path(), 2, 1, from, &options);
-            }
-            _ => assert_eq!(start["standby"], serde_json::Value::Null, "{start}"),
+        let metrics = Metrics::read(&temp.path().join("auto.0.jsonl"));
+        let start = metrics.of("start").next().expect("a start")["in_force"].clone();
+        if standby == 0 {
+            assert_eq!(start["standby"], serde_json::Value::Null, "{start}");
+            continue;
         }
+        let from = start["standby"]["from"].as_u64().unwrap_or_else(|| panic!("{start}"));
+        ranks_that_stand_by_join(temp.path(), trainers, standby, from, &options);
     }
 }
 
@@ -173,7 +176,7 @@ fn the_batch_at_which_they_join_is_chosen_by_what_the_stages_took_in_a_run() {
 fn a_dry_run_has_two_ranks_on_a_gpu_that_samples_and_trains() {
     let temp = directory();
     small_graph(temp.path());
-    let args = "run graph --fanouts 4,3 --roles 2:2 --switch 5 --gpu-cache 1MiB --standby-cache 1KiB --dry-run --json -- true";
+    let args = "run graph --fanouts 4,3 --batch-size 50 --roles 2:2 --switch 5 --gpu-cache 1MiB --standby-cache 1KiB --dry-run --json -- true";
     let dry = support::uvatrain(temp.path(), args.split(' ')).simulated().env("CUDA_SIM_DEVICES", "4");
     let dry = dry.run().succeeds().json();
     assert_eq!(dry["ranks"], 4);
@@ -182,7 +185,7 @@ fn a_dry_run_has_two_ranks_on_a_gpu_that_samples_and_trains() {
     };
     let stages = dry["stages"].as_array().unwrap();
     assert_eq!(of(&stages[0]), "sampler 0 of all ranks, process 1, cuda:0");
-    assert_eq!(of(stages.last().unwrap()), "consumer of rank 3, process 6, cuda:1");
+    assert_eq!(of(stages.last().unwrap()), "consumer of rank 3, from batch 5 on, process 6, cuda:1");
     let bytes = |item: &str| {
         let found = dry["memory"].as_array().unwrap().iter().find(|line| line["item"] == item);
         found.unwrap_or_else(|| panic!("{item} in {dry}"))["bytes"].as_u64().unwrap()
@@ -200,10 +203,11 @@ fn what_cannot_stand_by_is_refused() {
         ("--devices cuda:0-1 --switch 5", ["--switch", "--sampler-devices"]),
         ("--roles 1:2 --switch 5 --standby-cache 1MiB", ["--standby-cache", "--gpu-cache"]),
         ("--roles 1:2 --gpu-cache 1MiB --standby-cache 1MiB", ["--standby-cache", "--switch"]),
+        ("--roles 1:2 --switch 9999", ["--switch 9999", "give less"]),
         ("--roles 1:2 --switch soon", ["--switch", "auto"]),
         ("--roles 1:2 --switch auto", ["--switch auto", "--role-times FILE"]),
         ("--roles 32:33 --switch 5", ["--switch", "65 ranks"]),
-        ("--roles 1:1 --switch 5 --metrics-listen 0", ["--roles 1:1", "--metrics-listen"]),
+        ("--roles 1:1 --switch 5 --metrics-listen 0", ["--roles 1:1 --switch 5", "--metrics-listen"]),
         (
             "--sampler-devices cuda:0 --devices cuda:1-2 --switch auto --role-times run.jsonl",
             ["--switch auto", "--roles S:T"],

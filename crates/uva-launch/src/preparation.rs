@@ -394,20 +394,34 @@ impl Prepared {
         backend: &dyn Fn(usize) -> Backend,
         standby_bytes: u64,
     ) -> Result<Vec<Self>, RuntimeError> {
-        let standing_by = match self.cache_plan.clone().map(|plan| plan.with_rows_within(standby_bytes)) {
-            Some(plan) => (self.contents.with_rows_of(&plan)?, Some(plan)),
+        let for_standby = match self.cache_plan.as_ref().filter(|_| self.plan.options.standby.ranks > 0) {
+            Some(plan) => {
+                let plan = plan.clone().with_rows_within(standby_bytes);
+                (self.contents.with_rows_of(&plan)?, Some(plan))
+            }
             None => (self.contents.clone(), None),
         };
         let of_rank = |index| {
             let plan = self.plan.of_rank(&self.dataset, index).on(backend(index as usize));
             let (contents, cache_plan) = match u64::from(index) < plan.schedule.trainers() {
                 true => (self.contents.clone(), self.cache_plan.clone()),
-                false => standing_by.clone(),
+                false => for_standby.clone(),
             };
             let plan = plan.with_caches(contents.caches().clone());
             Self { dataset: Arc::clone(&self.dataset), plan, contents, cache_plan }
         };
         Ok((0..self.plan.options.part.of).map(of_rank).collect())
+    }
+
+    /// How many rows are cached, for people.
+    pub fn cached_rows(&self) -> String {
+        match self.cache_plan.as_ref().map(|plan| &plan.rows).filter(|rows| rows.count > 0) {
+            Some(rows) => {
+                let share = 100.0 * rows.hit_rate;
+                format!("{} rows are cached: {share:.1} % of the reads are expected to hit", rows.count)
+            }
+            None => "no row is cached: there is no room for a row and a map of all nodes".to_owned(),
+        }
     }
 
     /// The metrics' first line, which shows `options` unchanged. `roles` says whether roles are processes or threads;

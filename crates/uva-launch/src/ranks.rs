@@ -72,15 +72,14 @@ impl AskedRanks {
             && !self.share_samplers()
         {
             return refused(format!(
-                "--switch {batch} lets GPUs that sample for all ranks train, too: say which by --roles S:T or --sampler-devices"
+                "--switch {batch} is for GPUs that sample for all ranks: say which by --roles S:T or --sampler-devices"
             ));
         }
         if let Some(ranks) = self.named_count()
             && ranks > MAX_RANKS
         {
-            return refused(format!(
-                "--switch takes a rank more for each sampler: {ranks} ranks, of at most {MAX_RANKS}"
-            ));
+            let more = if self.switch.is_some() { " (--switch adds one for each sampler)" } else { "" };
+            return refused(format!("{ranks} ranks{more} are more than {MAX_RANKS}, the most of a run"));
         }
         if let Some(roles) = self.roles
             && self.ask_for_gpus()
@@ -124,8 +123,8 @@ impl AskedRanks {
         }
         if self.named_trainers().is_none() {
             return refused(
-                "--devices auto takes the first GPUs that do not sample: say by --ranks N how many processes the command \
-                 starts, or name their GPUs by --devices"
+                "--devices auto takes the first GPUs that do not sample: say by --ranks N how many of them train, or name them by \
+                 --devices"
                     .to_owned(),
             );
         }
@@ -357,9 +356,9 @@ impl Ranks {
         let (count, first) = (self.count?, self.count? - ranks);
         match ranks {
             0 => None,
-            1 => Some(format!("rank {first} stands by, and trains from batch {from} of each epoch on")),
+            1 => Some(format!("rank {first} stands by, and joins the others at batch {from} of each epoch")),
             _ => Some(format!(
-                "ranks {first} to {} stand by, and train from batch {from} of each epoch on",
+                "ranks {first} to {} stand by, and join the others at batch {from} of each epoch",
                 count - 1
             )),
         }

@@ -4,8 +4,8 @@
 //! its own: it ends with the command.
 
 use serde_json::{Value, json};
-use uva_graph::Dataset;
 use uva_graph::reorder::ReorderedLayout;
+use uva_graph::{Dataset, Split};
 
 use crate::launcher::{Consumer, Environments, Launch, Launcher, Outcome, UserCommand};
 use crate::places::GpuList;
@@ -16,7 +16,7 @@ use uva_runtime::consumer::steered;
 use uva_runtime::control::Tally;
 use uva_runtime::dry_run::{DryRun, MemoryKind, MemoryLine, PlacedRanks};
 use uva_runtime::metrics::{End, Event, Observer};
-use uva_runtime::part::Part;
+use uva_runtime::part::{Part, Standby};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::planning::CacheRequest;
 use uva_runtime::topology::Placement;
@@ -55,6 +55,16 @@ impl CommandRun {
             ..loader.clone()
         };
         let plan = RunPlan::new(&dataset, &loader, steered())?;
+        let Standby { ranks: standing_by, from } = ranks.standby;
+        let last = plan.of_rank(&dataset, loader.part.of - 1);
+        if standing_by > 0 && last.schedule.train_batches() == 0 {
+            return Err(RuntimeError::Usage(format!(
+                "--switch {from}: an epoch has {} batches, and no step at or behind that one has a batch for each of {} ranks; give \
+                 less, or leave it out",
+                plan.schedule.all_batches(Split::Train),
+                loader.part.of
+            )));
+        }
         let in_host_memory = ranks.decision.backend.device_slots().is_none();
         if let (Some(count @ 2..), Some(_), true) = (ranks.count, &caches, in_host_memory) {
             return Err(RuntimeError::Usage(format!(
@@ -80,7 +90,7 @@ impl CommandRun {
         if !sampler_devices.is_empty() {
             more.push(MemoryLine::once("graph", MemoryKind::Pinned, graph));
         }
-        if self.ranks.standby_cache > 0 {
+        if self.ranks.standby_cache > 0 && self.ranks.standby.ranks > 0 {
             let bytes = self.ranks.standby_cache.saturating_mul(u64::from(self.ranks.standby.ranks));
             let item = "rows cached where ranks stand by, at most";
             more.push(MemoryLine::once(item, MemoryKind::Device, bytes));
@@ -90,6 +100,7 @@ impl CommandRun {
             Some(count) => dry.of_ranks(&PlacedRanks {
                 count: count as usize,
                 share_samplers: self.ranks.shared_samplers.is_some(),
+                standby: self.ranks.standby,
                 devices: &self.ranks.devices,
                 sampler_devices: &sampler_devices,
             }),
@@ -156,6 +167,9 @@ impl CommandRun {
             observer.note(&format!("{several} on {place} for all ranks"));
             if let Some(note) = ranks.note_of_standby() {
                 observer.note(&note);
+                if let (Some(last), true) = (of_each.last(), ranks.standby_cache > 0) {
+                    observer.note(&format!("where ranks stand by, {}", last.cached_rows()));
+                }
             }
         }
         let plans: Vec<RunPlan> = of_each.iter().map(|prepared| prepared.plan.clone()).collect();

@@ -54,6 +54,7 @@ mod roles;
 mod simulation;
 mod sums;
 mod sums_by_node;
+mod switch;
 mod timing;
 mod workload;
 
@@ -84,5 +85,6 @@ pub use roles::{
 pub use simulation::Simulation;
 pub use sums::SumCounts;
 pub use sums_by_node::{DividedCounts, MissedLists, OwnRows, SumCosts};
+pub use switch::SwitchedRun;
 pub use timing::{Timed, TimedBy, TimedCaches, TimedFit};
 pub use workload::{EpochSize, Workload};

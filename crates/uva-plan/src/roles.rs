@@ -9,7 +9,7 @@ use serde::Serialize;
 
 /// Of divisions that are within this share of the fastest, the one with the fewest samplers is chosen: more GPUs are then left to
 /// train, which takes what no model of the stages sees.
-const AS_FAST: f64 = 0.02;
+pub(crate) const AS_FAST: f64 = 0.02;
 
 /// Milliseconds a batch that each stage takes on one GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -78,8 +78,6 @@ pub struct RolesOutcome {
     pub trainers_idle: f64,
     /// Batches that standby trainers had.
     pub standby_batches: usize,
-    /// Batches that were taken before a standby trainer had its first, or began the step in which it had it.
-    pub standby_from: Option<usize>,
 }
 
 /// The fewest GPUs that sample, out of `gpus`, for which this time is within 2 % of the least. With one GPU it does both, and
@@ -121,7 +119,7 @@ pub fn in_turns_ms(batches: usize, times: &RoleTimes) -> f64 {
 
 /// A trainer at work. Rows of one batch are gathered while it trains on the one before.
 #[derive(Clone, Copy, Debug, Default)]
-struct Trainer {
+pub(crate) struct Trainer {
     gathered: f64,
     trained: f64,
     trained_before: f64,
@@ -134,18 +132,18 @@ impl Trainer {
     }
 
     /// Takes a batch that is in the queue from `sampled` on. Returns when.
-    fn gather(&mut self, sampled: f64, gathering_ms: f64) -> f64 {
+    pub(crate) fn gather(&mut self, sampled: f64, gathering_ms: f64) -> f64 {
         let taken = sampled.max(self.has_room());
         self.gathered = taken + gathering_ms;
         taken
     }
 
     /// When training of the gathered batch can begin.
-    fn is_ready(&self) -> f64 {
+    pub(crate) fn is_ready(&self) -> f64 {
         self.gathered.max(self.trained)
     }
 
-    fn train_until(&mut self, end: f64) {
+    pub(crate) fn train_until(&mut self, end: f64) {
         (self.trained_before, self.trained) = (self.trained, end);
     }
 }
@@ -161,7 +159,6 @@ struct Simulation {
     /// Until when the standby trainer on each sampler's GPU works on its batch.
     standby: Vec<f64>,
     standby_batches: usize,
-    standby_from: Option<usize>,
     /// The end of training so far.
     end: f64,
 }
@@ -182,7 +179,6 @@ impl RolesEpoch {
             trainers: vec![Trainer::default(); trainers],
             standby: vec![0.0; samplers],
             standby_batches: 0,
-            standby_from: None,
             end: 0.0,
         };
         while simulation.left() > 0 {
@@ -239,7 +235,6 @@ impl Simulation {
                 let taken = self.sampled[number].max(free);
                 self.standby[index] = taken + times.standby_ms;
                 self.standby_batches += 1;
-                self.standby_from.get_or_insert(number);
                 (taken, self.standby[index])
             }
             _ => {
@@ -256,7 +251,7 @@ impl Simulation {
     fn step(&mut self) {
         let times = self.epoch.times;
         let (mut start, mut duration) = (self.end, times.training_ms);
-        let (before, first) = (self.end, self.taken.len());
+        let before = self.end;
         for index in 0..self.trainers.len().min(self.left()) {
             self.sample();
             let trainer = &mut self.trainers[index];
@@ -273,7 +268,6 @@ impl Simulation {
             let taken = self.sampled[self.taken.len()].max(free);
             self.taken.push(taken);
             self.standby_batches += 1;
-            self.standby_from.get_or_insert(first);
             start = start.max(taken);
             duration = duration.max(times.standby_ms);
             // It takes one batch a step.
@@ -297,7 +291,6 @@ impl Simulation {
             ),
             trainers_idle: idle((batches - standby) as f64 * times.training_ms, counts.trainers),
             standby_batches: standby,
-            standby_from: self.standby_from,
         }
     }
 }

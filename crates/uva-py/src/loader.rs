@@ -386,8 +386,8 @@ impl Source {
     }
 
     /// Ranks with a batch in the step in which this one has its batch `batch` of a pass that begins at `first`.
-    fn ranks_beside(&self, split: &str, first: u64, batch: u64) -> PyResult<u64> {
-        Ok(self.schedule.parts_beside(split_named(split)?, first, batch))
+    fn ranks_in_step(&self, split: &str, first: u64, batch: u64) -> PyResult<u64> {
+        Ok(self.schedule.parts_in_step(split_named(split)?, first, batch))
     }
 
     /// The first batch of that step.

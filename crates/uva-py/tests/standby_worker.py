@@ -18,7 +18,7 @@ from standby_run import average_gradients, bring_up_to_date
 def main() -> None:
     out, epochs = Path(sys.argv[1]), int(sys.argv[2])
     dist.init_process_group("gloo")
-    train = uvatrain.attach()
+    train, valid = uvatrain.attach(), uvatrain.attach("valid")
     trainers = dist.new_group(list(range(train.trainers)))
     model = model_for(train.dataset)
     if dist.get_rank() >= train.trainers:
@@ -41,7 +41,28 @@ def main() -> None:
             loss_of(model, batch).backward()
             average_gradients(model, None if all_train else trainers, train.step_ranks)
             optimizer.step()
-    record = {"seen": seen, "states": states, "trainers": train.trainers, "batches": len(train)}
+    # What is left of the first epoch behind each of its steps, by the state of rank 0.
+    all_states = [states]
+    dist.broadcast_object_list(all_states)
+    rests = []
+    for state in all_states[0]:
+        if state["epoch"] == 0:
+            train.load_state_dict(state)
+            rests.append([[batch.epoch, batch.index, batch.hash] for batch in train])
+    # The state of three ranks of which none stands by, after two steps.
+    plain = {**train.state_dict(), "version": 1, "epoch": 0, "batch": 2}
+    del plain["first"], plain["trainers"]
+    train.load_state_dict(plain)
+    of_plain = [batch.index for batch in train]
+    valid_rests = []
+    for done in range(len(valid)):
+        valid.set_epoch(0)
+        for _, _ in zip(range(done + 1), valid):
+            state = valid.state_dict()
+        valid.load_state_dict(state)
+        valid_rests.append([batch.index for batch in valid])
+    record = {"seen": seen, "states": states, "rests": rests, "of_plain": of_plain, "valid_rests": valid_rests}
+    record |= {"trainers": train.trainers, "batches": len(train)}
     record["parameters"] = [parameter.detach().flatten().tolist() for parameter in model.parameters()]
     (out / f"rank{dist.get_rank()}.json").write_text(json.dumps(record))
     dist.destroy_process_group()

@@ -171,9 +171,9 @@ def test_a_rank_that_dies_under_the_launcher_is_named_and_leaves_nothing(
     assert left == []
 
 
-def steps(trainers: int, standby: int, since: int, batches: int) -> list[range]:
-    """The batches of each step of an epoch whose last ranks join at a batch."""
-    found, at = [], 0
+def steps(trainers: int, standby: int, since: int, batches: int, at: int = 0) -> list[range]:
+    """The batches of each step of an epoch whose last ranks join at a batch, or of what is left of it from `at` on."""
+    found = []
     while True:
         ranks = trainers + standby if at >= since and batches - at >= trainers + standby else trainers
         if batches - at < ranks:
@@ -185,7 +185,12 @@ def steps(trainers: int, standby: int, since: int, batches: int) -> list[range]:
 def test_ranks_that_stand_by_join_within_the_epoch_and_train_as_one_process_does_with_as_many_batches_a_step(
     graph: Path, uvatrain_program: Path, tmp_path: Path
 ):
-    since, batch_size = 7, 16
+    batch_size = 16
+    expected = alone(graph, batch_size)
+    # At one of these batches they join so that two are left at the end, for the ranks that train throughout.
+    of_each = {since: steps(2, 1, since, len(expected) // EPOCHS) for since in (5, 7, 9)}
+    [(since, an_epoch)] = [(since, found) for since, found in of_each.items() if len(found[-1]) == 2]
+    assert [len(step) for step in an_epoch[-3:]] == [3, 3, 2]
     command = torchrun("--standalone", "--nproc-per-node", 3, STANDBY_WORKER, tmp_path, EPOCHS)
     options = f"--fanouts 4,3 --batch-size {batch_size} --seed 3 --device cpu --roles 1:2 --switch {since}".split()
     command = [uvatrain_program, "run", graph, *options, "--", *command]
@@ -193,17 +198,32 @@ def test_ranks_that_stand_by_join_within_the_epoch_and_train_as_one_process_does
     assert ended.returncode == 0, ended.stderr
     ranks = records(tmp_path, 3)
 
-    expected = alone(graph, batch_size)
-    an_epoch = steps(2, 1, since, len(expected) // EPOCHS)
-    assert {len(step) for step in an_epoch} == {2, 3}
     for rank, record in enumerate(ranks):
         own = [(epoch, step[rank], len(step)) for epoch in range(EPOCHS) for step in an_epoch if rank < len(step)]
         assert [(epoch, index, ranks) for epoch, index, _, ranks in record["seen"]] == own
         assert all(expected[epoch, index] == digest for epoch, index, digest, _ in record["seen"])
         assert (record["trainers"], record["batches"]) == (2, len(own) // EPOCHS)
-    # A state of a rank that trains throughout is good for all: it says where the next step begins.
+    # A state of a rank that trains throughout is good for all, and for another number of them: the next step follows.
     assert ranks[0]["states"] == ranks[1]["states"]
-    assert [state.get("first", 0) for state in ranks[0]["states"]][: len(an_epoch)] == [step.stop for step in an_epoch]
+    states = ranks[0]["states"][: len(an_epoch)]
+    with uvatrain.Loader(graph, split="valid", fanouts=[4], batch_size=batch_size, rank=0, world_size=1) as loader:
+        of_valid = len(loader)
+    assert of_valid > 3
+    for rank, record in enumerate(ranks):
+        for done, rest in enumerate(record["rests"], 1):
+            assert [index for _, index, _ in rest] == [step[rank] for step in an_epoch[done:] if rank < len(step)]
+            assert all(expected[epoch, index] == digest for epoch, index, digest in rest)
+        assert len(record["rests"]) == len(an_epoch)
+        behind = steps(2, 1, since, len(expected) // EPOCHS, 6)
+        assert record["of_plain"] == [step[rank] for step in behind if rank < len(step)]
+        own = range(rank, of_valid, 2) if rank < 2 else range(0)
+        assert record["valid_rests"] == [list(own[done:]) for done in range(1, len(own) + 1)]
+    with uvatrain.Loader(graph, fanouts=[4, 3], batch_size=batch_size, seed=3, rank=0, world_size=1) as loader:
+        for state, step in zip(states, an_epoch, strict=True):
+            loader.load_state_dict(state)
+            batch = next(iter(loader), None)
+            is_last = step == an_epoch[-1]
+            assert (batch is None) if is_last else (batch is not None and batch.index == step.stop)
 
     with uvatrain.Loader(graph, fanouts=[4, 3], batch_size=batch_size, seed=3, rank=0, world_size=1) as loader:
         model = model_for(loader.dataset)

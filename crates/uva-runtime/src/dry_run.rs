@@ -11,6 +11,7 @@ use uva_rows::kept_row_bytes;
 
 use crate::backend::{GatherChoice, PinPages, SamplerChoice};
 use crate::device::{bytes_on_gpu, stays_on_gpu};
+use crate::part::Standby;
 use crate::plan::{RingName, RunPlan, SlotsInForce};
 use crate::planning::{Budget, CacheRequest};
 use crate::rows_from::{Features, RowsFrom};
@@ -139,6 +140,8 @@ pub struct PlacedRanks<'a> {
     pub count: usize,
     /// Whether they share the samplers.
     pub share_samplers: bool,
+    /// Those of them that train from a batch of each epoch on only: the last ones.
+    pub standby: Standby,
     /// The GPU of each; empty for the CPU.
     pub devices: &'a [usize],
     /// The GPU of each shared sampler; empty for the CPU.
@@ -264,12 +267,17 @@ impl DryRun {
         }
         let mut numbers: Vec<&str> = of_one.iter().map(|line| line.runs.as_str()).collect();
         numbers.dedup();
+        let trainers = ranks.count - ranks.standby.ranks as usize;
         for rank in 0..ranks.count {
+            let from = match rank < trainers {
+                true => String::new(),
+                false => format!(", from batch {} on", ranks.standby.from),
+            };
             for line in &of_one {
                 let number = numbers.iter().position(|known| *known == line.runs).unwrap_or(0);
                 let gpu = ranks.devices.get(rank).filter(|_| line.device != "cpu");
                 self.stages.push(StageLine {
-                    stage: format!("{} of rank {rank}", line.stage),
+                    stage: format!("{} of rank {rank}{from}", line.stage),
                     runs: format!("process {}", processes + rank * numbers.len() + number + 1),
                     device: gpu.map_or_else(|| line.device.clone(), |gpu| format!("cuda:{gpu}")),
                     ..line.clone()

@@ -222,10 +222,10 @@ impl Schedule {
 
     /// Parts with a batch in the step in which this one has the batch that follows `batches` others of a pass over the split
     /// that began at `first`.
-    pub fn parts_beside(&self, split: Split, first: u64, batches: u64) -> u64 {
+    pub fn parts_in_step(&self, split: Split, first: u64, batches: u64) -> u64 {
         let steps = self.training_steps(split, first);
         match split {
-            Split::Train => steps.ranks_beside(u64::from(self.part.index), batches),
+            Split::Train => steps.ranks_in_step(u64::from(self.part.index), batches),
             Split::Valid | Split::Test => steps.trainers(),
         }
     }

@@ -7,10 +7,10 @@
 //! |---|---|
 //! | until the batch at which the others join | those that train throughout |
 //! | from then on | all |
-//! | at the end, while fewer batches than ranks are left | those that train throughout, as often as there is one for each |
+//! | at the end, while fewer batches than ranks are left | those that train throughout, if there is a batch for each |
 //!
-//! So as many batches are left out as without ranks that stand by: fewer than there are ranks that train throughout. A pass
-//! that begins at the first batch of any step has the steps that are left of the whole one.
+//! So fewer batches are left out than there are ranks that train throughout, as without ranks that stand by. A pass that
+//! begins at the first batch of any step has the steps that are left of the whole one.
 
 use crate::part::{Part, Standby};
 
@@ -63,7 +63,7 @@ impl Steps {
     }
 
     /// Ranks with a batch in the step in which this rank has its batch `n`.
-    pub fn ranks_beside(&self, rank: u64, n: u64) -> u64 {
+    pub fn ranks_in_step(&self, rank: u64, n: u64) -> u64 {
         let step = self.step(rank, n);
         if (self.alone..self.alone + self.together).contains(&step) { self.ranks } else { self.trainers }
     }
@@ -112,12 +112,12 @@ mod tests {
             [0, 1, 2].map(|rank| numbers(&steps, rank)),
             [vec![0, 2, 4, 7, 10], vec![1, 3, 5, 8, 11], vec![6, 9]]
         );
-        assert_eq!([0, 1, 2, 3, 4].map(|n| steps.ranks_beside(0, n)), [2, 2, 3, 3, 2]);
-        assert_eq!([0, 1].map(|n| steps.ranks_beside(2, n)), [3, 3]);
+        assert_eq!([0, 1, 2, 3, 4].map(|n| steps.ranks_in_step(0, n)), [2, 2, 3, 3, 2]);
+        assert_eq!([0, 1].map(|n| steps.ranks_in_step(2, n)), [3, 3]);
     }
 
     #[test]
-    fn without_standby_a_rank_has_every_so_manyth_batch() {
+    fn without_standby_three_ranks_have_every_third_batch_each() {
         let steps = steps(3, Standby::default(), 11, 2);
         assert_eq!(
             [0, 1, 2].map(|rank| numbers(&steps, rank)),

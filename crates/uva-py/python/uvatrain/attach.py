@@ -92,7 +92,8 @@ def attach(split: str = "train") -> Session:
     take turns: a step of one ends the batch of another.
 
     With `uvatrain run --ranks N` each of N processes attaches, and has its rank's part of every epoch: that of
-    torch.distributed where it is initialised, else RANK of the environment, as torchrun sets it.
+    torch.distributed where it is initialised, else RANK of the environment, as torchrun sets it. With `--switch` the last ranks
+    stand by (`trainers`, `step_ranks`).
 
     Raises UvatrainError where this process was not started by `uvatrain run`, where another has attached
     before, and where launcher and module are of different versions.

@@ -138,8 +138,14 @@ class Batches(Generic[_Item]):
         self._identity: dict[str, Any] | None = None
 
     @property
+    def device(self) -> str:
+        """Where batches come to be: "cpu", or a GPU such as "cuda:1"."""
+        gpu = self._source.device
+        return "cpu" if gpu is None else f"cuda:{gpu}"
+
+    @property
     def trainers(self) -> int:
-        """Ranks with a batch in every step: world_size, unless the last ones stand by (`uvatrain run --switch`).
+        """How many ranks have a batch in every step: world_size, unless the last ones stand by (`uvatrain run --switch`).
 
         Those train from a batch of each epoch on, and have no batch of a split other than "train".
         """
@@ -147,8 +153,8 @@ class Batches(Generic[_Item]):
 
     @property
     def step_ranks(self) -> int:
-        """Ranks with a batch in the step at hand: world_size, or `trainers` where the others stand by."""
-        return self._source.ranks_beside(self.split, self._at.first, max(self._at.batch - 1, 0))
+        """How many ranks have a batch in the step at hand: world_size, or `trainers` while the others stand by."""
+        return self._source.ranks_in_step(self.split, self._at.first, max(self._at.batch - 1, 0))
 
     @property
     def dataset(self) -> Dataset:
@@ -247,12 +253,15 @@ class Batches(Generic[_Item]):
         state of one that does not.
         """
         place = self._at if self._is_running() or self._pending is None else self._pending
-        if self.trainers < self.world_size and place.batch:
-            # Ranks have had different numbers of batches: all go on at the next step.
-            place = _Place(place.epoch, self._source.position(self.split, *place[1:]))
+        standing_by = {}
+        if self.trainers < self.world_size:
+            standing_by = {"version": 3, "first": place.first, "trainers": self.trainers}
+            if self.split == "train" and place.batch:
+                # Ranks have had different numbers of batches: all go on at the next step.
+                standing_by["first"], place = self._source.position(self.split, *place[1:]), _Place(place.epoch)
         if self._identity is None:
             self._identity = self._source.identity
-        # Versions that only know 1 would begin elsewhere in the epoch.
+        # Who knows earlier versions only would begin elsewhere in the epoch.
         since = {"version": 2, "first": place.first} if place.first else {"version": 1}
         return {
             **since,
@@ -260,6 +269,7 @@ class Batches(Generic[_Item]):
             "epoch": place.epoch,
             "batch": place.batch,
             **self._identity,
+            **standing_by,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -271,8 +281,8 @@ class Batches(Generic[_Item]):
         """
         if not isinstance(state, Mapping) or "version" not in state:
             raise ValueError("state: it is no state of a loader's, which state_dict() makes")
-        if state["version"] not in (1, 2):
-            raise ValueError(f"state: version {state['version']!r} is not known here; versions 1 and 2 are")
+        if state["version"] not in (1, 2, 3):
+            raise ValueError(f"state: version {state['version']!r} is not known here; versions 1 to 3 are")
         # States of before there were several kinds have none.
         state = {"sampler_kind": "neighbor", **state}
         here = self.state_dict()
@@ -282,7 +292,7 @@ class Batches(Generic[_Item]):
                 here.setdefault(name, None)
                 state.setdefault(name, None)
         for name, own in here.items():
-            if name in ("version", "epoch", "first", "batch", "world_size"):
+            if name in ("version", "epoch", "first", "batch", "world_size", "trainers"):
                 continue
             if name not in state:
                 raise ValueError(f"state: {name} is missing")
@@ -303,20 +313,22 @@ class Batches(Generic[_Item]):
         all_batches = self._source.all_batches(self.split)
         ranks = _counted("world_size", state, 1, 2**32 - 1)
         first = _counted("first", {"first": 0, **state}, 0, all_batches)
-        of_ranks = (all_batches - first) // ranks
+        # Ranks that stand by have no batch in the last steps of an epoch, and none of a split that is not trained on.
+        trainers = _counted("trainers", {"trainers": ranks, **state}, 1, ranks)
+        of_ranks = (all_batches - first) // trainers
         # A split that is not trained on may have one batch more on the first ranks.
-        most = of_ranks if self.split == "train" else -(-(all_batches - first) // ranks)
+        most = of_ranks if self.split == "train" else -(-(all_batches - first) // trainers)
         batch = _counted("batch", state, 0, most)
-        if ranks == self.world_size:
+        if (ranks, trainers) == (self.world_size, self.trainers) and (trainers == ranks or self.split != "train"):
             return _Place(epoch, first, min(batch, self._source.batches(self.split, first)))
-        if state.get("seed_order") in ("proximity", "proximity:auto"):
+        if ranks != self.world_size and state.get("seed_order") in ("proximity", "proximity:auto"):
             raise ValueError(
                 f"state: it is of {ranks} ranks and there are {self.world_size}, and seed_order={state['seed_order']!r} chooses "
                 "other sequences for them: give the number of sequences, as in \"proximity:3\""
             )
         # Behind their last batch the epoch is over: what did not fill a step of theirs is left out, as it would have been.
         over = self.split == "train" and batch == of_ranks
-        return _Place(epoch, all_batches if over else min(first + batch * ranks, all_batches))
+        return _Place(epoch, all_batches if over else min(first + batch * trainers, all_batches))
 
     @property
     def shapes(self) -> StaticShapes | None:

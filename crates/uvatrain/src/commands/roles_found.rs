@@ -1,69 +1,81 @@
-//! Roles of GPUs that are chosen by what the stages took in a run, as `bench roles` simulates them: how many sample, how many
-//! train, and from which batch on those that sample train, too.
+//! Roles of GPUs that are chosen by what the stages took in a run: how many sample and how many train, as `bench roles`
+//! simulates it, and at which batch ranks that stand by join.
 
+use uva_graph::{Dataset, Split};
 use uva_launch::places::{self, MAX_RANKS};
 use uva_launch::ranks;
-use uva_plan::{RoleCounts, RoleTimes, RolesEpoch, Taking, samplers_by};
+use uva_plan::{RoleCounts, RoleTimes, RolesEpoch, SwitchedRun, Taking, samplers_by};
+use uva_runtime::consumer::steered;
+use uva_runtime::plan::RunPlan;
 use uva_runtime::{LoaderOptions, RuntimeError};
 
 use super::stage_times::{TimedStages, timed_stages, words_of};
 use crate::flags::{AskedRoles, AskedSwitch, RunFlags};
-use crate::ui::out;
+use crate::ui::{format, out};
 
-/// The same options with the roles named.
+/// The same options with the roles named, for a run over this dataset.
 ///
 /// # Errors
 /// A file that is no run's metrics, and less than two GPUs to divide.
-pub fn with_roles_found(flags: &RunFlags) -> anyhow::Result<RunFlags> {
+pub fn with_roles_found(
+    flags: &RunFlags,
+    dataset: &Dataset,
+    options: &LoaderOptions,
+) -> anyhow::Result<RunFlags> {
     // Checked before.
     let Some(path) = &flags.role_times else { return Ok(flags.clone()) };
     let TimedStages { milliseconds: [sampling_ms, gathering_ms, training_ms], in_epoch, timed_on } =
         timed_stages("--role-times", path)?;
-    let standby_ms = gathering_ms + training_ms;
-    let times = RoleTimes { sampling_ms, gathering_ms, training_ms, standby_ms };
-    let simulated = |counts, queue, switches| {
-        let taking = Taking::InSteps;
-        RolesEpoch { counts, times, batches: in_epoch, queue, taking, switches }.simulate()
-    };
+    let times = RoleTimes { sampling_ms, gathering_ms, training_ms, standby_ms: gathering_ms + training_ms };
     let by = format!(
         "simulated with {sampling_ms:.2} ms a batch to sample, {gathering_ms:.2} to gather and {training_ms:.2} to train{}",
         timed_on.map_or_else(String::new, |on| format!(", timed on {}", words_of(&on)))
     );
+    let batches = RunPlan::new(dataset, options, steered())?.schedule.all_batches(Split::Train) as usize;
+    // A rank's metrics have the numbers of its own batches, of which the last is not that of the epoch.
+    if in_epoch.abs_diff(batches) > MAX_RANKS as usize {
+        out::say(&format!(
+            "--role-times {}: it is of epochs of {in_epoch} batches, and here they have {batches}: times of other batches may \
+             not be those of this run",
+            path.display()
+        ));
+    }
     let counts = match flags.roles {
         Some(AskedRoles::Counts(counts)) => {
             RoleCounts { samplers: counts.samplers as usize, trainers: counts.ranks as usize }
         }
         Some(AskedRoles::Auto) | None => {
             let gpus = gpus_to_divide()?;
-            let samplers = samplers_by(gpus, |counts| simulated(counts, None, false).epoch_ms);
+            let epoch_ms = |counts| {
+                let (queue, taking) = (None, Taking::InSteps);
+                RolesEpoch { counts, times, batches, queue, taking, switches: false }.simulate().epoch_ms
+            };
+            let samplers = samplers_by(gpus, epoch_ms);
             let counts = RoleCounts { samplers, trainers: gpus - samplers };
-            let epoch = simulated(counts, None, false).epoch_ms / 1e3;
             out::say(&format!(
-                "--roles auto: {samplers} of {gpus} GPUs sample and {} train: {epoch:.2} s an epoch, {by}",
-                counts.trainers
+                "--roles auto: {samplers} of {gpus} GPUs sample and {} train: {} an epoch, {by}",
+                counts.trainers,
+                format::seconds(epoch_ms(counts) / 1e3)
             ));
             counts
         }
     };
     let switch = match flags.switch {
         Some(AskedSwitch::Auto) => {
-            let options = flags.loader_options();
-            let fewest = LoaderOptions { samplers: counts.samplers, ..options.clone() }.fewest_batch_slots();
-            let slots = options.batch_slots.unwrap_or(fewest) + options.feature_slots;
-            let queue = Some(slots * counts.trainers);
-            let [without, with] = [false, true].map(|switches| simulated(counts, queue, switches));
-            let [alone, both] = [without, with].map(|outcome| outcome.epoch_ms / 1e3);
-            let from = with.standby_from.filter(|_| both < alone);
-            out::say(&match from {
-                Some(batch) => format!(
-                    "--switch auto: GPUs that sample train from batch {batch} of {in_epoch} on: {both:.2} s an epoch in place \
-                     of {alone:.2}, {by}"
+            let of_rank = LoaderOptions { samplers: counts.samplers, ..options.clone() };
+            let slots = RunPlan::new(dataset, &of_rank, steered())?.batch_slots() + options.feature_slots;
+            let run = SwitchedRun { counts, times, batches, queue: slots * counts.trainers };
+            let (best, alone) = (run.best(), format::seconds(run.epoch_ms(None) / 1e3));
+            out::say(&match best {
+                Some((batch, ms)) => format!(
+                    "--switch auto: ranks that stand by join at batch {batch} of {batches}: {} an epoch in place of {alone}, {by}",
+                    format::seconds(ms / 1e3)
                 ),
                 None => format!(
-                    "--switch auto: GPUs that sample do not train, for an epoch would not be shorter than {alone:.2} s, {by}"
+                    "--switch auto: no rank stands by, since an epoch would not be 2 % shorter than {alone}, {by}"
                 ),
             });
-            from.and_then(|batch| u32::try_from(batch).ok()).map(AskedSwitch::From)
+            best.and_then(|(batch, _)| u32::try_from(batch).ok()).map(AskedSwitch::From)
         }
         given => given,
     };

@@ -4,6 +4,7 @@ use serde_json::json;
 use uva_graph::Dataset;
 use uva_launch::launcher::UserCommand;
 use uva_launch::run::CommandRun;
+use uva_runtime::LoaderOptions;
 use uva_runtime::metrics::Event;
 
 use super::dry_run;
@@ -14,18 +15,17 @@ use super::roles_found::with_roles_found;
 use crate::flags::RunFlags;
 use crate::ui::{log, out, progress, summary};
 
+/// The dataset, and all options of the loader.
+fn opened(flags: &RunFlags) -> anyhow::Result<(Dataset, LoaderOptions)> {
+    let dataset = Dataset::open(&flags.data)?;
+    let options = loader_options(flags.loader_options(), &flags.loader, &flags.backend)?;
+    Ok(with_input_nodes(dataset, options, flags.input_nodes.as_deref())?)
+}
+
 /// Makes batches for a command of the user's.
 pub fn run(flags: &RunFlags) -> anyhow::Result<()> {
     flags.check()?;
     log::name_process("launcher");
-    let found;
-    let flags = if flags.chooses_roles() {
-        found = with_roles_found(flags)?;
-        found.check()?;
-        &found
-    } else {
-        flags
-    };
     check_paths(&[
         ("DATA", Some(&flags.data)),
         ("--metrics", flags.metrics.as_deref()),
@@ -37,9 +37,16 @@ pub fn run(flags: &RunFlags) -> anyhow::Result<()> {
     if flags.json {
         command = command.with_stdout_on_stderr();
     }
-    let dataset = Dataset::open(&flags.data)?;
-    let options = loader_options(flags.loader_options(), &flags.loader, &flags.backend)?;
-    let (dataset, options) = with_input_nodes(dataset, options, flags.input_nodes.as_deref())?;
+    let (mut dataset, mut options) = opened(flags)?;
+    let found;
+    let flags = if flags.chooses_roles() {
+        found = with_roles_found(flags, &dataset, &options)?;
+        found.check()?;
+        (dataset, options) = opened(&found)?;
+        &found
+    } else {
+        flags
+    };
     let run = CommandRun::new(
         dataset,
         &options,

@@ -62,7 +62,7 @@ pub struct RunFlags {
     pub input_nodes: Option<PathBuf>,
 
     /// Processes of the command that divide each epoch, as torchrun starts them: each attaches as the rank that RANK
-    /// and WORLD_SIZE name
+    /// and WORLD_SIZE name (with --switch those that train throughout)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)), help_heading = RANKS)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks: Option<u32>,
@@ -84,14 +84,14 @@ pub struct RunFlags {
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
     pub roles: Option<AskedRoles>,
 
-    /// From this batch of each epoch on, a rank more on each GPU that samples trains, too. auto takes the batch at which that
-    /// pays by --role-times, if at any
+    /// Starts one more rank on each GPU that samples: it stands by, and joins the others at this batch of each epoch. auto takes
+    /// the batch at which that pays by --role-times, if it does
     #[arg(long, value_name = "BATCH|auto", help_heading = RANKS)]
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
     pub switch: Option<AskedSwitch>,
 
-    /// Memory for cached rows on each GPU that samples and trains, beside the lists there: the first of the rows that
-    /// --gpu-cache has on the others [default: no rows]
+    /// Memory for cached rows on the GPU of each rank that stands by: the hottest of the rows that --gpu-cache has on the others
+    /// [default: no rows]
     #[arg(long, value_name = "SIZE", requires_all = ["switch", "gpu_cache"], help_heading = RANKS)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub standby_cache: Option<ByteSize>,
@@ -250,9 +250,9 @@ impl RunFlags {
         let is_auto = self.roles == Some(AskedRoles::Auto);
         let refused = |message: &str| Err(exit::usage(message));
         match &self.role_times {
-            Some(_) if !self.chooses_roles() => {
-                refused("--role-times is what --roles auto and --switch auto choose by; give both")
-            }
+            Some(_) if !self.chooses_roles() => refused(
+                "--role-times is what --roles auto and --switch auto choose by: give one of these, or leave it out",
+            ),
             None if self.chooses_roles() => {
                 let option = if is_auto { "--roles auto" } else { "--switch auto" };
                 refused(&format!(
@@ -260,9 +260,6 @@ impl RunFlags {
                      has written"
                 ))
             }
-            _ if self.switch.is_some() && self.roles.is_none() && self.sampler_devices.is_none() => refused(
-                "--switch lets GPUs that sample for all ranks train, too: say which by --roles S:T or --sampler-devices",
-            ),
             _ if self.switch == Some(AskedSwitch::Auto) && self.roles.is_none() => refused(
                 "--switch auto simulates the division of --roles: give --roles S:T, or the batch in place of auto",
             ),
@@ -285,6 +282,11 @@ impl RunFlags {
             (None, Some(roles), _) => format!("--roles {roles}"),
             (None, None, Some(devices)) => format!("--devices {devices}"),
             _ => format!("--ranks {ranks}"),
+        };
+        // One trainer may only be several ranks by it.
+        let by = match self.switch {
+            Some(switch) => format!("{by} --switch {switch}"),
+            None => by,
         };
         let refused = |other: &str, why: &str| Err(exit::usage(format!("{by} and {other}: {why}")));
         if self.metrics_listen.is_some() {
