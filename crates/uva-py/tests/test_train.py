@@ -147,6 +147,8 @@ def close(one: dict, other: dict) -> None:
         "--model sage",
         "--model gcn --feature-norm row",
         "--model gat --heads 4 --output-heads 2 --feature-norm row",
+        "--model gat --edge-attr --feature-norm row",
+        "--model gat --edge-attr --heads 4 --residual --norm layer --feature-norm row",
         "--model gin --feature-norm row",
         "--model gine",
         "--model gine --residual --norm layer --feature-norm row",
@@ -220,7 +222,7 @@ def test_ranks_judge_by_the_answers_of_all_of_them(of_tasks: dict[str, Path], uv
         assert events(tmp_path, name, "end")[0]["test_roc_auc"] == pytest.approx(judged, abs=1e-5)
 
 
-@pytest.mark.parametrize("model", ["sage", "gine"])
+@pytest.mark.parametrize("model", ["sage", "gat --edge-attr --feature-norm row", "gine"])
 def test_program_and_ranks_go_on_with_the_checkpoints_of_each_other(
     data: Path, uvatrain_program: Path, tmp_path: Path, model: str
 ):
@@ -236,9 +238,14 @@ def test_program_and_ranks_go_on_with_the_checkpoints_of_each_other(
     assert json.loads(said.stdout)["test"]["accuracy"] == pytest.approx(told, abs=1e-6)
 
 
-@pytest.mark.parametrize("of_model", [dict(model="sage"), dict(model="gine", edge_dim=3)], ids=lambda found: found["model"])
+@pytest.mark.parametrize(
+    "of_model",
+    [dict(model="sage"), dict(model="gat", edge_dim=3), dict(model="gine", edge_dim=3)],
+    ids=lambda found: found["model"],
+)
 def test_two_ranks_train_as_one_process_that_takes_both_batches_of_a_step(data: Path, tmp_path: Path, of_model: dict):
-    Ranks(2, tmp_path, data, f"--model {of_model['model']} --dropout 0 --epochs 2 --metrics run.jsonl").end_well()
+    line = f"--model {of_model['model']} --dropout 0 --epochs 2 --metrics run.jsonl"
+    Ranks(2, tmp_path, data, line + " --edge-attr" * (of_model["model"] == "gat")).end_well()
     found = batches(tmp_path, "run.jsonl", "run.jsonl.1")
     options = dict(fanouts=[4, 3], batch_size=16, seed=3, edge_attr="edge_dim" in of_model)
     loaders = [uvatrain.Loader(data, **options, rank=rank, world_size=2) for rank in range(2)]
@@ -417,6 +424,9 @@ def test_what_cannot_be_trained_or_kept_is_refused_with_what_would_do(
         *([] if torch.cuda.is_available() else [(1, data, "--device cuda", ["--device cuda", "0 GPUs"])]),
         (1, data, "--fanouts 4,x", ["--fanouts"]),
         (1, data, "--remote-cache 1MiB", ["--remote-cache", "leave it out"]),
+        (1, data, "--edge-attr", ["--edge-attr", "--model sage", "--model gat or gine"]),
+        (1, of_tasks["two"], "--model gat --edge-attr", ["--edge-attr", "edge_feat.npy", "leave it out"]),
+        (2, tmp_path / "ranges", "--model gat --edge-attr", ["--edge-attr", "parts in ranges", "whole dataset"]),
         (1, of_tasks["two"], "--model gine", ["--model gine", "edge_feat.npy", "another model"]),
         (2, tmp_path / "ranges", "--model gine", ["--model gine", "parts in ranges", "whole dataset"]),
         (2, tmp_path / "closures", "", ["--layout ranges"]),

@@ -50,11 +50,13 @@ class _Stream:
         return _shifted(z, 11).double() / 2.0**52 - 1
 
 
-def _order(name: str) -> tuple[int, int]:
+def _order(name: str) -> tuple[int, int, int]:
     """Which parameters are drawn first: those of the input, then layer by layer, then those of the output."""
-    if name.startswith("layers."):
-        return 1, int(name.split(".")[1])
-    return (0, 0) if name.startswith("input.") else (2, 0)
+    if not name.startswith("layers."):
+        return (0 if name.startswith("input.") else 2), 0, 0
+    _, layer, own = name.split(".", 2)
+    # Attention's vector for edges comes behind their matrix, and a residual layer's second map behind all of its first.
+    return 1, int(layer), 1 if own == "attention.edge" else 2 if own.startswith("second.") else 0
 
 
 @torch.no_grad()

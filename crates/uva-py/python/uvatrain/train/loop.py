@@ -74,7 +74,7 @@ def _part(options: Options, ranks: Ranks) -> dict[str, Any]:
             "examples/python/ddp.py does, or write ranges (`uvatrain partition --layout ranges`)"
         )
     # Ranks that differ in these would wait for each other before they could compare the rest.
-    asked = {"model": options.model, "graph": options.graph, "remote_cache": options.remote_cache}
+    asked = {name: getattr(options, name) for name in ("model", "edge_attr", "graph", "remote_cache")}
     loading = {**asked, **options.of_loader()}
     ranks.agree(**{f"--{name.replace('_', '-')}": value for name, value in loading.items()})
     return {"part": "rank", "graph": options.graph, "remote_cache": options.remote_cache or 0}
@@ -84,15 +84,17 @@ def _edges(options: Options) -> dict[str, Any]:
     """Keywords for the features of edges, where the model takes them."""
     if not options.reads_edges:
         return {}
-    about = f"--model {options.model}: it is nothing without features of edges"
+    if options.model == "gine":
+        about, otherwise = "--model gine: it is nothing without features of edges", "use another model"
+    else:
+        about, otherwise = "--edge-attr: it asks for features of edges", "leave it out"
     if options.is_parts:
         raise ValueError(
-            f"{about}, and ranks with parts in ranges exchange rows of nodes alone: give the whole dataset as DATA, or use "
-            "another model"
+            f"{about}, and ranks with parts in ranges exchange rows of nodes alone: give the whole dataset as DATA, or {otherwise}"
         )
     if Dataset(options.data).edge_attr is None:
         raise ValueError(
-            f"{about}, and {options.data} has no edge_feat.npy (docs/data-format.md): write one, or use another model"
+            f"{about}, and {options.data} has no edge_feat.npy (docs/data-format.md): write one, or {otherwise}"
         )
     return {"edge_attr": True}
 

@@ -29,6 +29,7 @@ class Options:
     heads: int
     output_heads: int | None
     attention_dropout: float
+    edge_attr: bool
     residual: bool
     norm: str
     dropout: float
@@ -69,7 +70,7 @@ class Options:
     @property
     def reads_edges(self) -> bool:
         """Whether the model takes features of edges."""
-        return self.model == "gine"
+        return self.model == "gine" or self.edge_attr
 
     def of_trainer(self, edge_dim: int) -> dict[str, Any]:
         """The trainer's options as checkpoints have them: some only where they differ from their defaults. `edge_dim`: features
@@ -160,6 +161,7 @@ def parse(arguments: list[str] | None) -> Options:
     add("--heads", 8, _count, "GAT: attention heads of a hidden layer")
     add("--output-heads", None, _count, "GAT: attention heads of the last layer", metavar="HEADS")
     add("--attention-dropout", 0.0, _share, "GAT: share of attention weights dropped", metavar="P")
+    flag("--edge-attr", "GAT: let attention take features of edges, which a whole dataset may have; gine takes them anyway")
     flag("--residual", "let each layer add to its rows")
     add("--norm", "none", str, "what is done to rows between layers", choices=["none", "layer"])
     add("--dropout", 0.5, _share, "share of hidden values dropped", metavar="P")
@@ -206,6 +208,8 @@ def _refusal(options: Options) -> str | None:
     """What does not go together, as in `uvatrain train`."""
     if options.gpu_cache_share and options.gpu_cache is None:
         return "--gpu-cache-share: give --gpu-cache, the memory that each GPU has for it"
+    if options.edge_attr and options.model not in ("gat", "gine"):
+        return f"--edge-attr: --model {options.model} takes no features of edges: use --model gat or gine, or leave it out"
     attention = {
         "--heads": options.heads != 8,
         "--output-heads": options.output_heads is not None,
