@@ -15,9 +15,9 @@ _ABOUT = """\
 Trains a built-in model over ranks, whose gradients are averaged.
 
   torchrun --nproc-per-node 4 -m uvatrain.train data/products --fanouts 10,5 --checkpoint run1
-  torchrun --nproc-per-node 4 -m uvatrain.train products-ranges         # of `uvatrain partition --layout ranges`
-  torchrun --nproc-per-node 4 -m uvatrain.train products-hops --model sign   # of `uvatrain propagate`
-  python -m uvatrain.train data/products                                # one process
+  torchrun --nproc-per-node 4 -m uvatrain.train products-ranges                 # of `uvatrain partition --layout ranges`
+  torchrun --nproc-per-node 4 -m uvatrain.train products-hops --model sign      # of `uvatrain propagate`
+  python -m uvatrain.train data/products                                        # one process
 
 A step of W ranks takes W batches, and the mean of their gradients. Checkpoints are those of
 `uvatrain train`: predict and evaluate with `uvatrain predict` and `uvatrain evaluate`.
@@ -214,7 +214,7 @@ def parse(arguments: list[str] | None) -> Options:
         option = parser.add_argument(name, action="store_true", default=argparse.SUPPRESS, help=said)
         defaults[option.dest] = False
 
-    said = f"the model (docs/models.md); gine is for a whole dataset that has features of edges, {', '.join(KINDS)} for a hop set"
+    said = f"the model (docs/models.md); gine is for a whole dataset that has features of edges; {', '.join(KINDS)} are for hop sets"
     add("--model", "sage", str, said, choices=[*BLOCK_MODELS, *KINDS])
     add("--hidden", 128, _count, "width of the hidden layers", metavar="UNITS")
     said = "SIGN: linear maps on a row's way; HOGA: layers of attention"
