@@ -157,7 +157,8 @@ def _edges(options: Options) -> dict[str, Any]:
         about, otherwise = "--edge-attr: it asks for features of edges", "leave it out"
     if options.is_parts:
         raise ValueError(
-            f"{about}, and ranks with parts in ranges exchange rows of nodes alone: give the whole dataset as DATA, or {otherwise}"
+            f"{about}, and ranks with parts in ranges exchange rows of nodes alone: give the whole dataset as DATA, or "
+            f"{otherwise}"
         )
     if Dataset(options.data).edge_attr is None:
         raise ValueError(

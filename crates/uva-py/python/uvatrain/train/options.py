@@ -214,7 +214,8 @@ def parse(arguments: list[str] | None) -> Options:
         option = parser.add_argument(name, action="store_true", default=argparse.SUPPRESS, help=said)
         defaults[option.dest] = False
 
-    said = f"the model (docs/models.md); gine is for a whole dataset that has features of edges; {', '.join(KINDS)} are for hop sets"
+    said = "the model (docs/models.md); gine is for a whole dataset that has features of edges; "
+    said += f"{', '.join(KINDS)} are for hop sets"
     add("--model", "sage", str, said, choices=[*BLOCK_MODELS, *KINDS])
     add("--hidden", 128, _count, "width of the hidden layers", metavar="UNITS")
     said = "SIGN: linear maps on a row's way; HOGA: layers of attention"

@@ -52,7 +52,8 @@ def _of_hop_set(options: Options) -> Iterator[str]:
             )
     if "gather_threads" in options.given:
         yield (
-            "--gather-threads: DATA is a hop set, and each worker copies the rows of its batches by itself: give --samplers instead"
+            "--gather-threads: DATA is a hop set, and each worker copies the rows of its batches by itself: give --samplers "
+            "instead"
         )
     if options.model not in KINDS:
         yield (
@@ -73,7 +74,8 @@ def _of_hop_set(options: Options) -> Iterator[str]:
         )
     if options.place == "host" and options.reader != "auto":
         yield (
-            f"--reader {options.reader}: with --place host rows are read from the mapped files: leave it out, or give --place disk"
+            f"--reader {options.reader}: with --place host rows are read from the mapped files: leave it out, or give --place "
+            "disk"
         )
 
 
