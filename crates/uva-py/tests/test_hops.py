@@ -74,7 +74,7 @@ def test_rows_side_by_side_are_those_of_hops_in_files_of_their_own(graph, tmp_pa
 def test_labels_of_several_classes_keep_their_columns(tmp_path):
     path = write_graph(tmp_path / "graph", multi_label=True)
     made = uvatrain.propagate(path, tmp_path / "hops", hops=1, nodes="all")
-    assert made.num_rows == 600
+    assert made.num_rows == 600 and made.multi_label and made.num_targets is None
     assert np.array_equal(made.labels.numpy(), Tables(path).labels[made.node_idx.numpy()])
 
 

@@ -3,8 +3,6 @@
 Each rank takes 2 to 4 s, most of it to import torch. One process alone is this one.
 """
 
-import contextlib
-import io
 import json
 import os
 import signal
@@ -13,132 +11,37 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
 import uvatrain
 from conftest import a_free_port
-from graphs import write_graph
+from train_runs import (
+    WATCHDOG,
+    Ranks,
+    alone_well,
+    are_refused,
+    batches,
+    close,
+    command,
+    environment,
+    events,
+    go_on_with_each_other,
+    graph_with_features_of_edges,
+    graphs_of_tasks,
+    judged,
+    learns_as_the_program_does,
+    program,
+    trained_on_both_batches,
+    trains_as_the_program_does,
+)
 from uvatrain.models import Model
-from uvatrain.train.__main__ import main
-from uvatrain.train.initial import initialise
-
-#: How long ranks may take before they count as stuck. On a busy machine three of them need a minute to import torch.
-WATCHDOG = 300
-#: 300 training nodes: 19 batches an epoch.
-SHAPE = "--fanouts 4,3 --batch-size 16 --hidden 8 --seed 3"
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A graph whose edges have three features each."""
-    path = write_graph(tmp_path_factory.mktemp("train") / "graph")
-    edges = np.load(path / "indices.npy").size
-    np.save(path / "edge_feat.npy", np.random.default_rng(5).normal(size=(edges, 3)).astype(np.float32))
-    return path
-
-
-def environment(**more: object) -> dict[str, str]:
-    # Ranks talk over loopback, whatever other interfaces there are.
-    told = dict(GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1", PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
-    return {**os.environ, **told, **{name: str(value) for name, value in more.items()}}
-
-
-def command(data: Path, options: str) -> list[str]:
-    return [sys.executable, "-m", "uvatrain.train", str(data), *SHAPE.split(), *options.split()]
-
-
-class Ranks:
-    """Ranks that were started."""
-
-    def __init__(self, ranks: int, folder: Path, data: Path, *options: str) -> None:
-        """options: of all ranks, or one for each."""
-        together = dict(WORLD_SIZE=ranks, MASTER_ADDR="127.0.0.1", MASTER_PORT=a_free_port())
-        self.folder = folder
-        self.processes = [
-            subprocess.Popen(
-                command(data, options[rank % len(options)]),
-                cwd=folder,
-                env=environment(RANK=rank, LOCAL_RANK=rank, **together),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for rank in range(ranks)
-        ]
-
-    def end(self) -> list[tuple[int, str, str]]:
-        """How each ended: its exit code, what it printed and complained of."""
-        ended = []
-        try:
-            for process in self.processes:
-                printed, complained = process.communicate(timeout=WATCHDOG)
-                ended.append((process.returncode, printed, complained))
-        finally:
-            for process in self.processes:
-                process.kill()
-                process.wait()
-        return ended
-
-    def end_well(self) -> str:
-        """The same of ranks that end well; what the first one printed."""
-        ended = self.end()
-        assert all(code == 0 for code, _, _ in ended), ended
-        return ended[0][1]
-
-
-def alone(folder: Path, data: Path, options: str) -> tuple[int, str, str]:
-    """How one process ends, what it prints and complains of."""
-    printed, complained, before = io.StringIO(), io.StringIO(), os.getcwd()
-    os.chdir(folder)
-    try:
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(complained):
-            code = main([str(data), *SHAPE.split(), *options.split()])
-    except SystemExit as ended:
-        # Of a command line that is none.
-        code = int(str(ended.code))
-    finally:
-        os.chdir(before)
-    return code, printed.getvalue(), complained.getvalue()
-
-
-def alone_well(folder: Path, data: Path, options: str) -> str:
-    """What one process prints that ends well."""
-    code, printed, complained = alone(folder, data, options)
-    assert (code, complained) == (0, "")
-    return printed
-
-
-def events(folder: Path, name: str, kind: str) -> list[dict]:
-    path = folder / name
-    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-    # A line may be on its way.
-    return [event for line in lines if line.endswith("\n") and (event := json.loads(line))["event"] == kind]
-
-
-def batches(folder: Path, *names: str) -> dict[tuple[int, int], tuple[str, float]]:
-    """Hash and loss of each batch, where it was trained last."""
-    found = [event for name in names for event in events(folder, name, "batch")]
-    return {(event["epoch"], event["batch"]): (event["hash"], event["loss"]) for event in found}
-
-
-def program(uvatrain_program: Path, folder: Path, line: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [uvatrain_program, *line.split()], cwd=folder, capture_output=True, text=True, timeout=WATCHDOG, check=True
-    )
-
-
-def by_program(uvatrain_program: Path, folder: Path, data: Path, options: str) -> None:
-    program(uvatrain_program, folder, f"train {data} {SHAPE} --device cpu --train-threads 1 {options}")
-
-
-def close(one: dict, other: dict) -> None:
-    assert one.keys() == other.keys()
-    for place, (digest, loss) in one.items():
-        assert digest == other[place][0], place
-        assert loss == pytest.approx(other[place][1], rel=1e-4), place
+    return graph_with_features_of_edges(tmp_path_factory.mktemp("train") / "graph")
 
 
 @pytest.mark.parametrize(
@@ -147,6 +50,8 @@ def close(one: dict, other: dict) -> None:
         "--model sage",
         "--model gcn --feature-norm row",
         "--model gat --heads 4 --output-heads 2 --feature-norm row",
+        "--model gat --edge-attr --feature-norm row",
+        "--model gat --edge-attr --heads 4 --residual --norm layer --feature-norm row",
         "--model gin --feature-norm row",
         "--model gine",
         "--model gine --residual --norm layer --feature-norm row",
@@ -155,28 +60,12 @@ def close(one: dict, other: dict) -> None:
     ],
 )
 def test_one_process_trains_as_the_program_does(data: Path, uvatrain_program: Path, tmp_path: Path, options: str):
-    options += " --dropout 0 --epochs 2"
-    by_program(uvatrain_program, tmp_path, data, f"{options} --metrics program.jsonl")
-    alone_well(tmp_path, data, f"{options} --metrics python.jsonl")
-    close(batches(tmp_path, "program.jsonl"), batches(tmp_path, "python.jsonl"))
-    for one, other in zip(events(tmp_path, "program.jsonl", "epoch"), events(tmp_path, "python.jsonl", "epoch"), strict=True):
-        # A seed whose two best classes are as likely may fall to either.
-        assert one["valid_accuracy"] == pytest.approx(other["valid_accuracy"], abs=0.03)
-        assert one["train_loss"] == pytest.approx(other["train_loss"], rel=1e-4)
+    trains_as_the_program_does(uvatrain_program, tmp_path, data, options)
 
 
 @pytest.fixture(scope="module")
 def of_tasks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Graphs with other labels than one of several classes."""
-    folder = tmp_path_factory.mktemp("tasks")
-    paths = {"several": write_graph(folder / "several", multi_label=True)}
-    paths["two"] = write_graph(folder / "two", classes=2)
-    for name, columns in (("numbers", ()), ("columns", (3,))):
-        paths[name] = write_graph(folder / name)
-        values = np.random.default_rng(5).normal(size=(600, *columns)).astype(np.float32)
-        np.save(paths[name] / "label.npy", values)
-        (paths[name] / "meta.json").write_text(json.dumps({"name": name}))
-    return paths
+    return graphs_of_tasks(tmp_path_factory.mktemp("tasks"))
 
 
 @pytest.mark.parametrize(
@@ -192,74 +81,39 @@ def of_tasks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_other_labels_than_classes_are_learned_as_the_program_does(
     of_tasks: dict[str, Path], uvatrain_program: Path, tmp_path: Path, labels: str, options: str, metrics: list[str]
 ):
-    data, options = of_tasks[labels], f"{options} --dropout 0"
-    by_program(uvatrain_program, tmp_path, data, f"{options} --epochs 2 --metrics program.jsonl")
-    printed = alone_well(tmp_path, data, f"{options} --epochs 2 --metrics python.jsonl --checkpoint kept")
-    close(batches(tmp_path, "program.jsonl"), batches(tmp_path, "python.jsonl"))
-    for one, other in zip(events(tmp_path, "program.jsonl", "epoch"), events(tmp_path, "python.jsonl", "epoch"), strict=True):
-        assert one["train_loss"] == pytest.approx(other["train_loss"], rel=1e-4)
-        for metric in metrics:
-            assert one[f"valid_{metric}"] == pytest.approx(other[f"valid_{metric}"], rel=1e-3, abs=0.01), metric
-    # The program takes the model that was kept for one of its own, and finds it as good.
-    found = program(uvatrain_program, tmp_path, f"evaluate {data} --checkpoint kept --eval sampled --device cpu --json")
-    told, judged = events(tmp_path, "python.jsonl", "end")[0], json.loads(found.stdout)["test"]
-    for metric in metrics:
-        if judged.get(metric) is not None:
-            assert told[f"test_{metric}"] == pytest.approx(judged[metric], rel=1e-5, abs=1e-5), metric
-    assert any(judged.get(metric) is not None for metric in metrics)
-    assert {"accuracy": "valid accuracy", "mse": "valid MSE"}[metrics[0]] in printed
-    by_program(uvatrain_program, tmp_path, data, f"{options} --epochs 3 --checkpoint kept --resume")
+    learns_as_the_program_does(uvatrain_program, tmp_path, of_tasks[labels], options, metrics)
 
 
 def test_ranks_judge_by_the_answers_of_all_of_them(of_tasks: dict[str, Path], uvatrain_program: Path, tmp_path: Path):
     data = of_tasks["several"]
     Ranks(2, tmp_path, data, "--epochs 1 --dropout 0 --checkpoint kept --metrics run.jsonl").end_well()
-    found = program(uvatrain_program, tmp_path, f"evaluate {data} --checkpoint kept --eval sampled --device cpu --json")
-    judged = json.loads(found.stdout)["test"]["roc_auc"]
+    area = judged(uvatrain_program, tmp_path, data)["roc_auc"]
     for name in ("run.jsonl", "run.jsonl.1"):
-        assert events(tmp_path, name, "end")[0]["test_roc_auc"] == pytest.approx(judged, abs=1e-5)
+        assert events(tmp_path, name, "end")[0]["test_roc_auc"] == pytest.approx(area, abs=1e-5)
 
 
-@pytest.mark.parametrize("model", ["sage", "gine"])
+@pytest.mark.parametrize("model", ["sage", "gat --edge-attr --feature-norm row", "gine"])
 def test_program_and_ranks_go_on_with_the_checkpoints_of_each_other(
     data: Path, uvatrain_program: Path, tmp_path: Path, model: str
 ):
-    options = f"--model {model} --dropout 0 --checkpoint kept --metrics"
-    by_program(uvatrain_program, tmp_path, data, f"--model {model} --dropout 0 --epochs 3 --metrics whole.jsonl")
-    by_program(uvatrain_program, tmp_path, data, f"{options} 1.jsonl --epochs 1")
-    printed = alone_well(tmp_path, data, f"{options} 2.jsonl --epochs 2 --resume")
-    assert "goes on at epoch 2, batch 0" in printed
-    by_program(uvatrain_program, tmp_path, data, f"{options} 3.jsonl --epochs 3 --resume")
-    close(batches(tmp_path, "whole.jsonl"), batches(tmp_path, "1.jsonl", "2.jsonl", "3.jsonl"))
-    told = events(tmp_path, "3.jsonl", "end")[0]["test_accuracy"]
-    said = program(uvatrain_program, tmp_path, f"evaluate {data} --checkpoint kept --eval sampled --device cpu --json")
-    assert json.loads(said.stdout)["test"]["accuracy"] == pytest.approx(told, abs=1e-6)
+    go_on_with_each_other(uvatrain_program, tmp_path, data, model)
 
 
-@pytest.mark.parametrize("of_model", [dict(model="sage"), dict(model="gine", edge_dim=3)], ids=lambda found: found["model"])
+@pytest.mark.parametrize(
+    "of_model",
+    [dict(model="sage"), dict(model="gat", edge_dim=3), dict(model="gine", edge_dim=3)],
+    ids=lambda found: found["model"],
+)
 def test_two_ranks_train_as_one_process_that_takes_both_batches_of_a_step(data: Path, tmp_path: Path, of_model: dict):
-    Ranks(2, tmp_path, data, f"--model {of_model['model']} --dropout 0 --epochs 2 --metrics run.jsonl").end_well()
+    line = f"--model {of_model['model']} --dropout 0 --epochs 2 --metrics run.jsonl"
+    Ranks(2, tmp_path, data, line + " --edge-attr" * (of_model["model"] == "gat")).end_well()
     found = batches(tmp_path, "run.jsonl", "run.jsonl.1")
     options = dict(fanouts=[4, 3], batch_size=16, seed=3, edge_attr="edge_dim" in of_model)
     loaders = [uvatrain.Loader(data, **options, rank=rank, world_size=2) for rank in range(2)]
     dataset = loaders[0].dataset
     shape = dict(input_dim=dataset.feature_dim, classes=dataset.num_classes)
     model = Model(dict(hidden=8, layers=2, dropout=0.0, input_dropout=0.0, **of_model, **shape))
-    initialise(model, 3)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
-    expected = {}
-    for _ in range(2):
-        for step in zip(*loaders):
-            losses = []
-            for batch in step:
-                logits, known = model(batch.x, batch.blocks), batch.y >= 0
-                losses.append(torch.nn.functional.cross_entropy(logits[known], batch.y[known]))
-                expected[batch.epoch, batch.index] = batch.hash, losses[-1].item()
-            optimizer.zero_grad()
-            (sum(losses) / 2).backward()
-            optimizer.step()
-    for loader in loaders:
-        loader.close()
+    expected = trained_on_both_batches(loaders, model, lambda batch: model(batch.x, batch.blocks))
     # Nine steps an epoch; the nineteenth batch is nobody's.
     assert len(expected) == 2 * 18
     close(expected, found)
@@ -398,7 +252,8 @@ def test_what_cannot_be_trained_or_kept_is_refused_with_what_would_do(
     alone_well(tmp_path, data, "--epochs 1 --checkpoint kept")
     program(uvatrain_program, tmp_path, f"partition {data} closures --parts 2 --layout closure --hops 2")
     program(uvatrain_program, tmp_path, f"partition {data} ranges --parts 2 --layout ranges")
-    for ranks, path, options, parts in [
+    are_refused(
+        tmp_path,
         (1, of_tasks["several"], "--loss mse", ["--loss mse", "float32 targets"]),
         (1, of_tasks["several"], "--metric mae", ["--metric mae", "accuracy or roc-auc"]),
         (1, of_tasks["numbers"], "--metric accuracy", ["--metric accuracy", "mse or mae"]),
@@ -417,13 +272,19 @@ def test_what_cannot_be_trained_or_kept_is_refused_with_what_would_do(
         *([] if torch.cuda.is_available() else [(1, data, "--device cuda", ["--device cuda", "0 GPUs"])]),
         (1, data, "--fanouts 4,x", ["--fanouts"]),
         (1, data, "--remote-cache 1MiB", ["--remote-cache", "leave it out"]),
+        (1, data, "--edge-attr", ["--edge-attr", "--model sage", "--model gat or gine"]),
+        (1, of_tasks["two"], "--model gat --edge-attr", ["--edge-attr", "edge_feat.npy", "leave it out"]),
+        (2, tmp_path / "ranges", "--model gat --edge-attr", ["--edge-attr", "parts in ranges", "whole dataset"]),
         (1, of_tasks["two"], "--model gine", ["--model gine", "edge_feat.npy", "another model"]),
         (2, tmp_path / "ranges", "--model gine", ["--model gine", "parts in ranges", "whole dataset"]),
         (2, tmp_path / "closures", "", ["--layout ranges"]),
+        (1, data, "--model sgc", ["--model sgc", "hop set", "uvatrain propagate", "sage, gcn, gat, gin or gine"]),
+        (1, data, "--shuffle chunks", ["--shuffle", "hop set", "leave it out"]),
+        (1, data, "--chunk 4", ["--chunk", "hop set", "leave it out"]),
+        (1, data, "--place disk", ["--place", "hop set", "leave it out"]),
+        (1, data, "--reader mmap", ["--reader", "hop set", "leave it out"]),
+        (1, data, "--layers 2", ["--layers", "--model sign or hoga", "sage"]),
+        (1, data, "--heads 8", ["--heads", "--model gat or hoga", "sage"]),
         (2, data, "--batch-size 300", ["--batch-size 300", "300 training nodes", "fewer ranks"]),
         (1, tmp_path / "nothing", "", ["nothing"]),
-    ]:
-        ended_so = [alone(tmp_path, path, options)] if ranks == 1 else Ranks(ranks, tmp_path, path, options).end()
-        for code, _, said in ended_so:
-            assert code == 2 and all(part in said for part in parts), (options, said)
-            assert "Traceback" not in said, said
+    )

@@ -38,12 +38,16 @@ class HopModel(nn.Module):
 
     def tables(self, stored: int) -> list[int]:
         """Which tables the model reads, of a hop set that has `stored` of them: positions in `HopSet.hops`."""
-        hops, operators = self.options["hops"], self.options["operators"]
+        return self.tables_of(self.options["hops"], self.options["operators"], stored)
+
+    @classmethod
+    def tables_of(cls, hops: int, operators: int, stored: int) -> list[int]:
+        """Those of a model that reads so many hops of each of so many operators."""
         of_each, rest = divmod(stored - 1, operators)
         if rest or of_each < hops:
             raise ValueError(f"{stored} tables: the model reads {hops} hops of {operators} operators, and the features")
-        first = [] if self._last_alone else [0]
-        hops_read = [hops] if self._last_alone else range(1, hops + 1)
+        first = [] if cls._last_alone else [0]
+        hops_read = [hops] if cls._last_alone else range(1, hops + 1)
         return first + [operator * of_each + hop for operator in range(operators) for hop in hops_read]
 
     def forward(self, xs: Sequence[torch.Tensor] | torch.Tensor) -> torch.Tensor:

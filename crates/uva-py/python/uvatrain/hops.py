@@ -67,6 +67,18 @@ class HopSet:
         return int(self.meta["classes"])
 
     @property
+    def num_targets(self) -> int | None:
+        """Numbers to predict for a row, if labels are float32 targets of regression; else None."""
+        if self.labels is None or not str(self.labels.dtype).endswith("float32"):
+            return None
+        return int(self.labels.shape[1]) if self.labels.ndim == 2 else 1
+
+    @property
+    def multi_label(self) -> bool:
+        """Whether a row may have several classes."""
+        return self.labels is not None and str(self.labels.dtype).endswith("uint8")
+
+    @property
     def num_hops(self) -> int:
         """Hops of a row: the features themselves, and each operator's."""
         return self._core.hops

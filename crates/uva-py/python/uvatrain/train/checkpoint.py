@@ -13,6 +13,7 @@ import torch
 
 from .. import _core
 from ..errors import UvatrainError
+from ..hop_models import HopModel
 from ..models import Model, tensors_of
 
 #: The file that a run locks while it may write.
@@ -64,7 +65,7 @@ class Folder:
 
 def write(
     path: str,
-    model: Model,
+    model: Model | HopModel,
     optimizer: torch.optim.Adam,
     best: dict[str, torch.Tensor] | None,
     fingerprint: dict[str, Any],
@@ -112,7 +113,7 @@ def _packed(named: dict[str, torch.Tensor]) -> bytes:
 
 
 def read(
-    path: str, model: Model, optimizer: torch.optim.Adam, fingerprint: dict[str, Any]
+    path: str, model: Model | HopModel, optimizer: torch.optim.Adam, fingerprint: dict[str, Any]
 ) -> tuple[Saved, dict[str, torch.Tensor] | None] | None:
     """Puts the checkpoint's tensors into model and optimizer. Where it stands, and the tensors of the best epoch; None: there is
     no checkpoint.

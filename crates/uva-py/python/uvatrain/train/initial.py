@@ -6,10 +6,10 @@ import math
 
 import torch
 
-from ..models import Model
-
 _GOLDEN = 0x9E37_79B9_7F4A_7C15
 _MASK = 2**64 - 1
+#: Biases of HOGA's attention.
+_DRAWN_BIASES = ("query.bias", "out.bias")
 
 
 def mix(z: int) -> int:
@@ -50,25 +50,40 @@ class _Stream:
         return _shifted(z, 11).double() / 2.0**52 - 1
 
 
-def _order(name: str) -> tuple[int, int]:
-    """Which parameters are drawn first: those of the input, then layer by layer, then those of the output."""
-    if name.startswith("layers."):
-        return 1, int(name.split(".")[1])
-    return (0, 0) if name.startswith("input.") else (2, 0)
+def _order(name: str) -> tuple[int, int, int]:
+    """Which parameters are drawn first: those of the input or the hops, then layer by layer, then those of the output."""
+    if not name.startswith("layers."):
+        return (0 if name.startswith(("input.", "hops.")) else 2), 0, 0
+    _, layer, own = name.split(".", 2)
+    # Biases that are drawn come behind all matrices, attention's vector for edges behind their matrix, and a residual layer's
+    # second map behind all of its first.
+    return 1, int(layer), 1 if own in (*_DRAWN_BIASES, "attention.edge") else 2 if own.startswith("second.") else 0
+
+
+def _fans(name: str, parameter: torch.Tensor) -> int | None:
+    """Inputs and outputs of a parameter, as its first values have them; None where it begins as 0."""
+    if name.endswith(_DRAWN_BIASES):
+        # ±√(6 / fans) is then ±1 / √inputs, as PyTorch has it.
+        return 6 * len(parameter)
+    if name == "readout.weight":
+        return len(parameter) + 1
+    if parameter.dim() < 2:
+        return None
+    # Of attention each row is a vector of its own, to one number.
+    return parameter.shape[1] + (1 if ".attention." in name else parameter.shape[0])
 
 
 @torch.no_grad()
-def initialise(model: Model, seed: int) -> None:
-    """Draws matrices uniformly in ±√(6 / (inputs + outputs)) (Glorot & Bengio 2010). What normalises begins as nothing, and
-    all else is 0."""
+def initialise(model: torch.nn.Module, seed: int) -> None:
+    """Draws matrices uniformly in ±√(6 / (inputs + outputs)) (Glorot & Bengio 2010). What normalises begins as nothing, slopes as
+    they are, and all else is 0."""
     stream = _Stream(seed)
     for name, parameter in sorted(model.named_parameters(), key=lambda named: _order(named[0])):
+        fans = _fans(name, parameter)
         if ".norm." in name:
             parameter.fill_(1.0 if name.endswith("weight") else 0.0)
-        elif parameter.dim() < 2:
-            parameter.zero_()
-        else:
-            # Of attention each row is a vector of its own, to one number.
-            fans = parameter.shape[1] + (1 if ".attention." in name else parameter.shape[0])
+        elif fans is not None:
             drawn = math.sqrt(6 / fans) * stream.take(parameter.numel())
             parameter.copy_(drawn.view(parameter.shape))
+        elif not name.endswith(".slope"):
+            parameter.zero_()

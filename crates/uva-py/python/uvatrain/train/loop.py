@@ -14,14 +14,13 @@ from typing import IO, Any
 import torch
 
 from .. import __version__
-from .._parts import part_of
-from ..batch import Batch
-from ..datasets import Dataset
+from ..batch import SlotBatch
 from ..errors import UvatrainError
-from ..loader import Loader
+from ..hop_models import KINDS, HopModel
 from ..models import Model
 from . import checkpoint
 from .checkpoint import Folder, Place, Saved
+from .data import Data, opened
 from .initial import batch_seed, initialise
 from .options import Options
 from .ranks import Ranks
@@ -35,86 +34,33 @@ def train(options: Options, ranks: Ranks) -> None:
     training fails.
     """
     with contextlib.ExitStack() as closing:
-        batches = {}
-        common: dict[str, Any] = {**options.of_loader(), "device": str(ranks.device), "exchange_timeout": options.timeout}
-        common |= {**_part(options, ranks), **_edges(options)}
-        for split in ("train", "valid", "test"):
-            # Ranks that exchange rows make their loaders in the same order. Evaluation reads rows once.
-            more = _gpu_cache(options, ranks) if split == "train" else {}
-            batches[split] = closing.enter_context(Loader(options.data, split=split, **common, **more))
+        data = opened(options, ranks, closing)
         # torchrun starts all workers anew where one has failed; each of its agents knows of its own restarts alone.
         again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
         if options.checkpoint is not None and any(ranks.gather(again)):
             options = replace(options, resume=True)
-        run = _Run(options, ranks, batches)
+        run = _Run(options, ranks, data)
         run.open_folder(closing)
         run.open_metrics(closing)
         run.train()
 
 
-def _gpu_cache(options: Options, ranks: Ranks) -> dict[str, Any]:
-    """Keywords for the cache on this rank's GPU."""
-    # One process alone shares with nobody.
-    asked = {"gpu_cache": options.gpu_cache, "gpu_cache_share": options.gpu_cache_share and ranks.together}
-    # Ranks that differ in these would wait for each other.
-    ranks.agree(**{f"--{name.replace('_', '-')}": value for name, value in asked.items()})
-    return asked
-
-
-def _part(options: Options, ranks: Ranks) -> dict[str, Any]:
-    """Keywords for the part of this rank, where the data is parts."""
-    if not options.is_parts:
-        for name, given in (("--remote-cache", options.remote_cache is not None), ("--graph", options.graph != "copied")):
-            if given:
-                raise ValueError(f"{name}: it is for parts in ranges, and DATA is a whole dataset: leave it out")
-        return {}
-    if not part_of(options.data, "rank", ranks.rank, ranks.count).is_range:
-        raise ValueError(
-            f"{options.data}: its parts are datasets of their own, so that ranks have no batches in common: train on them as "
-            "examples/python/ddp.py does, or write ranges (`uvatrain partition --layout ranges`)"
-        )
-    # Ranks that differ in these would wait for each other before they could compare the rest.
-    asked = {"model": options.model, "graph": options.graph, "remote_cache": options.remote_cache}
-    loading = {**asked, **options.of_loader()}
-    ranks.agree(**{f"--{name.replace('_', '-')}": value for name, value in loading.items()})
-    return {"part": "rank", "graph": options.graph, "remote_cache": options.remote_cache or 0}
-
-
-def _edges(options: Options) -> dict[str, Any]:
-    """Keywords for the features of edges, where the model takes them."""
-    if not options.reads_edges:
-        return {}
-    about = f"--model {options.model}: it is nothing without features of edges"
-    if options.is_parts:
-        raise ValueError(
-            f"{about}, and ranks with parts in ranges exchange rows of nodes alone: give the whole dataset as DATA, or use "
-            "another model"
-        )
-    if Dataset(options.data).edge_attr is None:
-        raise ValueError(
-            f"{about}, and {options.data} has no edge_feat.npy (docs/data-format.md): write one, or use another model"
-        )
-    return {"edge_attr": True}
-
-
 class _Run:
-    def __init__(self, options: Options, ranks: Ranks, batches: dict[str, Loader]) -> None:
-        self._options, self._ranks, self._batches = options, ranks, batches
-        dataset = batches["train"].dataset
-        self._task = Task.of(options.data, dataset, options.metric, options.loss)
-        if len(batches["train"]) == 0:
+    def __init__(self, options: Options, ranks: Ranks, data: Data) -> None:
+        self._options, self._ranks, self._data = options, ranks, data
+        self._task = Task.of(options.data, data.labelled, options.metric, options.loss)
+        if len(data.batches["train"]) == 0:
             raise ValueError(
-                f"--batch-size {options.batch_size}: {len(dataset.train_idx)} training nodes leave no batch for some of "
+                f"--batch-size {options.batch_size}: {data.train_nodes} training nodes leave no batch for some of "
                 f"{ranks.count} ranks: give a smaller one, or start fewer ranks"
             )
-        trainer = options.of_trainer(dataset.edge_attr.shape[1] if options.reads_edges else 0)
-        self._model = Model({**trainer, "input_dim": dataset.feature_dim, **self._task.of_model()})
+        trainer = options.of_trainer(**data.of_model)
+        of_model = {**trainer, "input_dim": data.labelled.feature_dim, **self._task.of_model()}
+        self._model: Model | HopModel = KINDS.get(options.model, Model)(of_model)
         initialise(self._model, options.seed)
         self._model.to(ranks.device)
-        # A GCN weighs by the whole graph's degrees.
-        self._degrees = dataset.indptr.diff() if options.model == "gcn" else None
         self._fingerprint: dict[str, Any] = {
-            **json.loads(batches["train"]._source.fingerprint),
+            **data.fingerprint,
             "trainer": trainer,
             "evaluate_by": "sampled",
             **self._task.of_checkpoint(),
@@ -193,11 +139,10 @@ class _Run:
 
     def train(self) -> None:
         options, ranks = self._options, self._ranks
-        dataset = self._batches["train"].dataset
         goes_on = self._saved.place != Place(0, 0)
         self._say(
-            f"{options.data}: {dataset.num_nodes:,} nodes, {dataset.num_edges:,} edges; {options.model} over {ranks.count} "
-            f"{'rank' if ranks.count == 1 else 'ranks'}, {len(self._batches['train'])} steps an epoch"
+            f"{options.data}: {self._data.described}; {options.model} over {ranks.count} "
+            f"{'rank' if ranks.count == 1 else 'ranks'}, {len(self._data.batches['train'])} steps an epoch"
             + (f"; goes on at epoch {self._saved.place.epoch + 1}, batch {self._saved.place.batch}" if goes_on else "")
         )
         self._tell("start", pid=os.getpid(), rank=ranks.rank, ranks=ranks.count, **self._saved.place._asdict())
@@ -237,20 +182,20 @@ class _Run:
         told = {f"valid_{name.replace('-', '_')}": found for name, found in valid.items()}
         self._tell("epoch", epoch=epoch, train_loss=mean, train_accuracy=right, **told, seconds=seconds)
 
-    def _rest_of_epoch(self) -> Iterator[Batch]:
+    def _rest_of_epoch(self) -> Iterator[SlotBatch]:
         """This rank's batches of what is left of the epoch at hand."""
-        place, loader = self._saved.place, self._batches["train"]
+        place, loader = self._saved.place, self._data.batches["train"]
         # The state of one process that has had all batches so far.
         state = {**loader.state_dict(), "version": 2, "first": 0, "world_size": 1, **place._asdict()}
         loader.load_state_dict(state)
         return iter(loader)
 
-    def _step(self, batch: Batch) -> None:
+    def _step(self, batch: SlotBatch) -> None:
         """A step on a batch of each rank."""
         self._model.train()
         torch.manual_seed(batch_seed(self._options.seed, batch.epoch, batch.index))
-        logits = self._model(batch.x, batch.blocks, self._degrees_of(batch))
-        loss, right, labelled = self._task.step(logits, batch.y)
+        logits = self._data.logits(self._model, batch)
+        loss, right, labelled = self._task.step(logits, self._data.targets(batch))
         value = loss.item()
         if not math.isfinite(value):
             raise UvatrainError(
@@ -267,12 +212,6 @@ class _Run:
         )
         self._tell("batch", epoch=batch.epoch, batch=batch.index, hash=batch.hash, loss=value)
 
-    def _degrees_of(self, batch: Batch) -> torch.Tensor | None:
-        if self._degrees is None:
-            return None
-        degrees: torch.Tensor = self._degrees[batch.input_nodes.cpu()]
-        return degrees.to(self._ranks.device)
-
     @torch.no_grad()
     def _evaluated(self, split: str, epoch: int) -> dict[str, float]:
         """How good the model is on a split, over all ranks: metrics by their names; none where nothing is labelled.
@@ -280,10 +219,10 @@ class _Run:
         epoch: which picks of neighbours it is judged by.
         """
         self._model.eval()
-        self._batches[split].set_epoch(epoch)
+        self._data.batches[split].set_epoch(epoch)
         found = Evaluation(self._task)
-        for batch in self._batches[split]:
-            found.add(self._model(batch.x, batch.blocks, self._degrees_of(batch)), batch.y)
+        for batch in self._data.batches[split]:
+            found.add(self._data.logits(self._model, batch), self._data.targets(batch))
         return found.over(self._ranks)
 
     def _write(self) -> None:

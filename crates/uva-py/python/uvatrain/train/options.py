@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
+
+from ..hop_models import KINDS
+from .refusals import BLOCK_MODELS, refusal
 
 _ABOUT = """\
 Trains a built-in model over ranks, whose gradients are averaged.
 
   torchrun --nproc-per-node 4 -m uvatrain.train data/products --fanouts 10,5 --checkpoint run1
-  torchrun --nproc-per-node 4 -m uvatrain.train products-ranges         # of `uvatrain partition --layout ranges`
-  python -m uvatrain.train data/products                                # one process
+  torchrun --nproc-per-node 4 -m uvatrain.train products-ranges                 # of `uvatrain partition --layout ranges`
+  torchrun --nproc-per-node 4 -m uvatrain.train products-hops --model sign      # of `uvatrain propagate`
+  python -m uvatrain.train data/products                                        # one process
 
 A step of W ranks takes W batches, and the mean of their gradients. Checkpoints are those of
 `uvatrain train`: predict and evaluate with `uvatrain predict` and `uvatrain evaluate`.
@@ -26,9 +31,14 @@ class Options:
     data: str
     model: str
     hidden: int
+    layers: int | None
+    use_hops: int | None
+    alpha: float
+    activation: str
     heads: int
     output_heads: int | None
     attention_dropout: float
+    edge_attr: bool
     residual: bool
     norm: str
     dropout: float
@@ -53,6 +63,10 @@ class Options:
     samplers: int | None
     gather_threads: int | None
     slots: int
+    shuffle: str
+    chunk: int | None
+    place: str
+    reader: str
     graph: str
     remote_cache: str | None
     gpu_cache: str | None
@@ -60,6 +74,13 @@ class Options:
     device: str
     timeout: float
     metrics: str | None
+    #: The options that were given, by their names here.
+    given: frozenset[str]
+
+    @property
+    def is_hop_set(self) -> bool:
+        """Whether the data is a hop set."""
+        return os.path.isfile(os.path.join(self.data, "hops.json"))
 
     @property
     def is_parts(self) -> bool:
@@ -69,11 +90,13 @@ class Options:
     @property
     def reads_edges(self) -> bool:
         """Whether the model takes features of edges."""
-        return self.model == "gine"
+        return self.model == "gine" or self.edge_attr
 
-    def of_trainer(self, edge_dim: int) -> dict[str, Any]:
-        """The trainer's options as checkpoints have them: some only where they differ from their defaults. `edge_dim`: features
-        of an edge that the model gets."""
+    def of_trainer(self, edge_dim: int = 0, hops: int = 0, operators: int = 0) -> dict[str, Any]:
+        """The trainer's options as checkpoints have them: some only where they differ from their defaults.
+
+        edge_dim: features of an edge that the model gets. hops, operators: of a hop set, how many hops of each operator.
+        """
         usual = {
             "heads": (self.heads, 8),
             "output_heads": (self.output_heads, None),
@@ -81,12 +104,17 @@ class Options:
             "edge_dim": (edge_dim, 0),
             "residual": (self.residual, False),
             "norm": (self.norm, "none"),
+            "hops": (hops, 0),
+            "operators": (operators, 0),
+            "alpha": (self.alpha, 0.05),
+            "activation": (self.activation, "relu"),
         }
+        layers = (2 if self.model == "sign" else 1) if self.model in KINDS else len(self.fanouts)
         return {
             "model": self.model,
             "hidden": self.hidden,
             **{name: value for name, (value, default) in usual.items() if value != default},
-            "layers": len(self.fanouts),
+            "layers": self.layers or layers,
             "dropout": self.dropout,
             "input_dropout": self.input_dropout,
             "learning_rate": self.lr,
@@ -109,6 +137,20 @@ class Options:
             "slots": self.slots,
         }
 
+    def of_hop_loader(self) -> dict[str, Any]:
+        """Keywords of `uvatrain.HopLoader`."""
+        return {
+            "batch_size": self.batch_size,
+            "shuffle": self.shuffle,
+            "chunk": self.chunk,
+            "drop_last": self.drop_last,
+            "seed": self.seed,
+            "slots": self.slots,
+            "samplers": self.samplers or 1,
+            "features": {"host": "memory"}.get(self.place, self.place),
+            "reader": None if self.reader == "auto" else self.reader,
+        }
+
 
 def _fanouts(text: str) -> list[int]:
     return [int(fanout) for fanout in text.split(",")]
@@ -128,6 +170,20 @@ def _count(text: str) -> int:
     return count
 
 
+def _up_to(most: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        count = _count(text)
+        if count > most:
+            raise argparse.ArgumentTypeError(f"{text}: 1 to {most}")
+        return count
+
+    return read
+
+
+def _chunk(text: str) -> int | None:
+    return None if text == "auto" else _count(text)
+
+
 def _seconds(text: str) -> float:
     seconds = float(text)
     # Beyond that, waits overflow.
@@ -145,21 +201,32 @@ def parse(arguments: list[str] | None) -> Options:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("data", metavar="DATA", help="a dataset, or the directory of its parts in ranges")
+    parser.add_argument("data", metavar="DATA", help="a dataset, the directory of its parts in ranges, or a hop set")
+    defaults: dict[str, Any] = {}
 
-    def add(name: str, default: Any, kind: Any, said: str, **more: Any) -> None:
-        shown = "" if default is None else f" (default: {more.pop('shown', default)})"
-        parser.add_argument(name, default=default, type=kind, help=said + shown, **more)
+    def add(name: str, default: Any, kind: Any, said: str, shown: str | None = None, **more: Any) -> None:
+        shown = shown or (None if default is None else str(default))
+        said += "" if shown is None else f" (default: {shown})"
+        option = parser.add_argument(name, default=argparse.SUPPRESS, type=kind, help=said, **more)
+        defaults[option.dest] = default
 
     def flag(name: str, said: str) -> None:
-        parser.add_argument(name, action="store_true", help=said)
+        option = parser.add_argument(name, action="store_true", default=argparse.SUPPRESS, help=said)
+        defaults[option.dest] = False
 
-    said = "the model (docs/models.md); gine is for a whole dataset that has features of edges"
-    add("--model", "sage", str, said, choices=["sage", "gcn", "gat", "gin", "gine"])
+    said = "the model (docs/models.md); gine is for a whole dataset that has features of edges; "
+    said += f"{', '.join(KINDS)} are for hop sets"
+    add("--model", "sage", str, said, choices=[*BLOCK_MODELS, *KINDS])
     add("--hidden", 128, _count, "width of the hidden layers", metavar="UNITS")
-    add("--heads", 8, _count, "GAT: attention heads of a hidden layer")
+    said = "SIGN: linear maps on a row's way; HOGA: layers of attention"
+    add("--layers", None, _up_to(32), said, shown="2 for sign, 1 for hoga", metavar="N")
+    add("--use-hops", None, _up_to(64), "hop sets: read so many hops only", shown="all", metavar="HOPS")
+    add("--alpha", 0.05, _share, "S²GC: share of the features in each hop of the mean", metavar="SHARE")
+    add("--activation", "relu", str, "SIGN: what stands between layers", choices=["relu", "prelu"])
+    add("--heads", 8, _count, "GAT and HOGA: attention heads of a hidden layer")
     add("--output-heads", None, _count, "GAT: attention heads of the last layer", metavar="HEADS")
     add("--attention-dropout", 0.0, _share, "GAT: share of attention weights dropped", metavar="P")
+    flag("--edge-attr", "GAT: let attention take features of edges, which a whole dataset may have; gine takes them anyway")
     flag("--residual", "let each layer add to its rows")
     add("--norm", "none", str, "what is done to rows between layers", choices=["none", "layer"])
     add("--dropout", 0.5, _share, "share of hidden values dropped", metavar="P")
@@ -185,6 +252,12 @@ def parse(arguments: list[str] | None) -> Options:
     add("--samplers", None, _count, "threads that sample", metavar="W")
     add("--gather-threads", None, _count, "threads that gather", metavar="T")
     add("--slots", 2, _count, "batches that are prepared or in use at a time")
+    add("--shuffle", "full", str, "hop sets: what each epoch orders anew: rows, or chunks of them", choices=["full", "chunks"])
+    add("--chunk", None, _chunk, "hop sets: rows of a chunk", shown="auto: what makes large reads", metavar="ROWS")
+    said = "hop sets: where rows are read: in host memory, on disk, or auto: on disk if they do not fit into memory"
+    add("--place", "auto", str, said, choices=["auto", "host", "disk"])
+    readers = ["auto", "uring", "pread", "mmap"]
+    add("--reader", "auto", str, "hop sets: how rows are read from disk (docs/disk.md)", choices=readers)
     said = "parts in ranges: who has the graph: every rank, or each the lists of its own nodes"
     add("--graph", "copied", str, said, choices=["copied", "divided"])
     add("--remote-cache", None, str, "parts in ranges: memory for rows of other ranks, such as 1GiB", metavar="SIZE")
@@ -195,37 +268,9 @@ def parse(arguments: list[str] | None) -> Options:
     add("--device", "auto", str, "cpu, cuda (each rank its own), or auto", choices=devices)
     add("--timeout", 300.0, _seconds, "seconds after which a silent rank is given up", metavar="SECONDS")
     add("--metrics", None, str, "write batches and epochs as lines of JSON; rank r > 0 writes to FILE.r", metavar="FILE")
-    options = Options(**vars(parser.parse_args(arguments)))
-    refusal = _refusal(options)
-    if refusal is not None:
-        parser.error(refusal)
+    typed = vars(parser.parse_args(arguments))
+    options = Options(**{**defaults, **typed}, given=frozenset(typed))
+    refused = refusal(options)
+    if refused is not None:
+        parser.error(refused)
     return options
-
-
-def _refusal(options: Options) -> str | None:
-    """What does not go together, as in `uvatrain train`."""
-    if options.gpu_cache_share and options.gpu_cache is None:
-        return "--gpu-cache-share: give --gpu-cache, the memory that each GPU has for it"
-    attention = {
-        "--heads": options.heads != 8,
-        "--output-heads": options.output_heads is not None,
-        "--attention-dropout": options.attention_dropout != 0,
-    }
-    if options.model != "gat":
-        given = [name for name, is_given in attention.items() if is_given]
-        if given:
-            return f"{given[0]}: it is of --model gat, and the model is {options.model}: leave it out"
-        return _of_files(options)
-    if options.hidden % options.heads:
-        return f"--heads {options.heads}: they divide --hidden between them, and {options.hidden} is no multiple"
-    if options.residual and options.output_heads is not None:
-        return "--output-heads: with --residual no layer's heads are averaged for the classes: leave it out"
-    return _of_files(options)
-
-
-def _of_files(options: Options) -> str | None:
-    if options.checkpoint is None:
-        for name, given in (("--resume", options.resume), ("--checkpoint-every", options.checkpoint_every is not None)):
-            if given:
-                return f"{name}: give --checkpoint, the directory that it is about"
-    return None

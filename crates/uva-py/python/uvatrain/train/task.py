@@ -8,6 +8,7 @@ import torch
 from torch.nn import functional
 
 from ..datasets import Dataset
+from ..hops import HopSet
 from .ranks import Ranks
 
 #: Metrics by their names, as messages have them. Of errors the lowest is the best.
@@ -28,7 +29,7 @@ class Task(NamedTuple):
     metric: str
 
     @classmethod
-    def of(cls, path: str, dataset: Dataset, metric: str, loss: str) -> Task:
+    def of(cls, path: str, dataset: Dataset | HopSet, metric: str, loss: str) -> Task:
         """That of these labels, with "auto" for what is usual. ValueError where there is none, or these are not for it."""
         if dataset.labels is None:
             raise ValueError(f"{path}: the dataset has no labels, so there is nothing to train on")

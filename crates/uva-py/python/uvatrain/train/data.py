@@ -1,0 +1,167 @@
+"""What a training reads: a dataset, parts of one in ranges, or a hop set."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from .._parts import part_of
+from ..batch import Batch, SlotBatch
+from ..datasets import Dataset
+from ..hop_models import KINDS
+from ..hops import HopBatch, HopLoader, HopSet
+from ..loader import Batches, Loader
+from .options import Options
+from .ranks import Ranks
+
+_SPLITS = ("train", "valid", "test")
+
+
+class Data(ABC):
+    """The batches of this rank, and what a model makes of one."""
+
+    #: Those of each split.
+    batches: Mapping[str, Batches[Any]]
+    #: What the model is to learn.
+    labelled: Dataset | HopSet
+    #: Nodes to train on, of all ranks.
+    train_nodes: int
+    #: For people.
+    described: str
+    #: Options of the model that follow from the data.
+    of_model: dict[str, Any]
+
+    @abstractmethod
+    def logits(self, model: torch.nn.Module, batch: Any) -> torch.Tensor:
+        """What the model makes of a batch."""
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """What batches depend on, as checkpoints have it."""
+        fields: dict[str, Any] = json.loads(self.batches["train"]._source.fingerprint)
+        return fields
+
+    def targets(self, batch: SlotBatch) -> torch.Tensor:
+        """The labels of a batch."""
+        labels: torch.Tensor = batch.y
+        return labels
+
+
+def opened(options: Options, ranks: Ranks, closing: contextlib.ExitStack) -> Data:
+    """That of DATA. Its loaders end with `closing`."""
+    # Ranks that differ in this would wait for each other at different calls.
+    kind = "a hop set" if options.is_hop_set else "parts of a dataset" if options.is_parts else "a dataset"
+    ranks.agree(DATA=kind)
+    return (_OfHopSet if options.is_hop_set else _OfDataset)(options, ranks, closing)
+
+
+class _OfDataset(Data):
+    """Sampled batches, of a dataset or its parts."""
+
+    def __init__(self, options: Options, ranks: Ranks, closing: contextlib.ExitStack) -> None:
+        common: dict[str, Any] = {**options.of_loader(), "device": str(ranks.device), "exchange_timeout": options.timeout}
+        common |= {**_part(options, ranks), **_edges(options)}
+        loaders = {}
+        for split in _SPLITS:
+            # Ranks that exchange rows make their loaders in the same order. Evaluation reads rows once.
+            more = _gpu_cache(options, ranks) if split == "train" else {}
+            loaders[split] = closing.enter_context(Loader(options.data, split=split, **common, **more))
+        dataset = loaders["train"].dataset
+        self.batches, self.labelled = loaders, dataset
+        self.train_nodes = len(dataset.train_idx)
+        self.described = f"{dataset.num_nodes:,} nodes, {dataset.num_edges:,} edges"
+        self.of_model = {"edge_dim": dataset.edge_attr.shape[1] if options.reads_edges else 0}
+        # A GCN weighs by the whole graph's degrees.
+        self._degrees = dataset.indptr.diff() if options.model == "gcn" else None
+
+    def logits(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
+        degrees = None if self._degrees is None else self._degrees[batch.input_nodes.cpu()].to(batch.x.device)
+        found: torch.Tensor = model(batch.x, batch.blocks, degrees)
+        return found
+
+
+class _OfHopSet(Data):
+    """Rows of a hop set. They come to be in host memory, and go from there to the device."""
+
+    def __init__(self, options: Options, ranks: Ranks, closing: contextlib.ExitStack) -> None:
+        hop_set = HopSet(options.data)
+        operators = len(hop_set.meta["operators"])
+        stored = (hop_set.num_hops - 1) // operators
+        hops = options.use_hops or stored
+        if operators > 1 and options.model != "sign":
+            raise ValueError(
+                f"--model {options.model}: it takes hops of one operator, and {options.data} has {operators}: use --model sign"
+            )
+        if hops > stored:
+            raise ValueError(f"--use-hops {hops}: {options.data} has {stored}: `uvatrain propagate` makes more")
+        self.of_model = {"hops": hops, "operators": operators}
+        tables = KINDS[options.model].tables_of(hops, operators, hop_set.num_hops)
+        self.batches = {
+            split: closing.enter_context(HopLoader(hop_set, split=split, hops=tables, **options.of_hop_loader()))
+            for split in _SPLITS
+        }
+        self.labelled = hop_set
+        train = hop_set.splits["train"]
+        self.train_nodes = train.stop - train.start
+        self.described = f"{hop_set.num_rows:,} rows, {len(tables)} of {hop_set.num_hops} tables"
+        self._device = ranks.device
+
+    def logits(self, model: torch.nn.Module, batch: HopBatch) -> torch.Tensor:
+        found: torch.Tensor = model([table.to(self._device) for table in batch.xs])
+        return found
+
+    def targets(self, batch: SlotBatch) -> torch.Tensor:
+        return super().targets(batch).to(self._device)
+
+
+def _gpu_cache(options: Options, ranks: Ranks) -> dict[str, Any]:
+    """Keywords for the cache on this rank's GPU."""
+    # One process alone shares with nobody.
+    asked = {"gpu_cache": options.gpu_cache, "gpu_cache_share": options.gpu_cache_share and ranks.together}
+    # Ranks that differ in these would wait for each other.
+    ranks.agree(**{f"--{name.replace('_', '-')}": value for name, value in asked.items()})
+    return asked
+
+
+def _part(options: Options, ranks: Ranks) -> dict[str, Any]:
+    """Keywords for the part of this rank, where the data is parts."""
+    if not options.is_parts:
+        for name, given in (("--remote-cache", options.remote_cache is not None), ("--graph", options.graph != "copied")):
+            if given:
+                raise ValueError(f"{name}: it is for parts in ranges, and DATA is a whole dataset: leave it out")
+        return {}
+    if not part_of(options.data, "rank", ranks.rank, ranks.count).is_range:
+        raise ValueError(
+            f"{options.data}: its parts are datasets of their own, so that ranks have no batches in common: train on them as "
+            "examples/python/ddp.py does, or write ranges (`uvatrain partition --layout ranges`)"
+        )
+    # Ranks that differ in these would wait for each other before they could compare the rest.
+    asked = {name: getattr(options, name) for name in ("model", "edge_attr", "graph", "remote_cache")}
+    loading = {**asked, **options.of_loader()}
+    ranks.agree(**{f"--{name.replace('_', '-')}": value for name, value in loading.items()})
+    return {"part": "rank", "graph": options.graph, "remote_cache": options.remote_cache or 0}
+
+
+def _edges(options: Options) -> dict[str, Any]:
+    """Keywords for the features of edges, where the model takes them."""
+    if not options.reads_edges:
+        return {}
+    if options.model == "gine":
+        about, otherwise = "--model gine: it is nothing without features of edges", "use another model"
+    else:
+        about, otherwise = "--edge-attr: it asks for features of edges", "leave it out"
+    if options.is_parts:
+        raise ValueError(
+            f"{about}, and ranks with parts in ranges exchange rows of nodes alone: give the whole dataset as DATA, or "
+            f"{otherwise}"
+        )
+    if Dataset(options.data).edge_attr is None:
+        raise ValueError(
+            f"{about}, and {options.data} has no edge_feat.npy (docs/data-format.md): write one, or {otherwise}"
+        )
+    return {"edge_attr": True}
