@@ -383,9 +383,9 @@ fn usable(
 }
 
 impl Prepared {
-    /// The same for each of the ranks that divide its epochs, which has its batches where `backend` says. They share what
-    /// the caches hold, but where one stands by: a sampler's lists are on its GPU, and so many bytes are for its rows, which
-    /// are the first of those that the others cache.
+    /// The same for each of the ranks that divide its epochs, which has its batches where `backend` says. They cache the same
+    /// rows. One that stands by shares its GPU with a sampler and its lists: `standby_bytes` are for rows there, the hottest of
+    /// these.
     ///
     /// # Errors
     /// [`RuntimeError::Failed`] when the system gives no memory.

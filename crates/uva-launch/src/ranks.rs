@@ -22,11 +22,11 @@ pub struct AskedRanks {
     pub roles: Option<RoleCounts>,
     /// The GPU of each rank.
     pub devices: Option<Devices>,
-    /// GPUs that sample for all ranks, and do nothing else unless they `switch`.
+    /// GPUs that sample for all ranks, and do nothing else without `switch`.
     pub sampler_devices: Option<GpuList>,
-    /// The batch of each epoch from which on a rank trains beside each shared sampler, too; `None`: at no time.
+    /// The batch of each epoch at which ranks join that stand by, one for each shared sampler; `None`: there are none.
     pub switch: Option<u32>,
-    /// Bytes for cached rows where a rank stands by.
+    /// Bytes for cached rows on the GPU of each of these.
     pub standby_cache: u64,
 }
 
@@ -329,7 +329,7 @@ pub struct Ranks {
     pub count: Option<u32>,
     /// How many samplers all of them share; `None`: each has samplers of its own.
     pub shared_samplers: Option<usize>,
-    /// Those of them that train from a batch of each epoch on, each beside a shared sampler: the last ones.
+    /// Those of them that stand by, each on the GPU of a shared sampler: the last ones.
     pub standby: Standby,
     /// Bytes for cached rows on the GPU of each of these.
     pub standby_cache: u64,

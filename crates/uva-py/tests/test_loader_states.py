@@ -213,7 +213,7 @@ def test_an_order_that_depends_on_the_number_of_ranks_is_not_gone_on_with(graph)
     [
         (None, ValueError, "no state"),
         ({}, ValueError, "no state"),
-        (dict(version=3), ValueError, "version 3"),
+        (dict(version=4), ValueError, "version 4"),
         (dict(batch=6), ValueError, "batch 6"),
         (dict(batch=-1), ValueError, "batch -1"),
         (dict(batch="1"), ValueError, "batch '1'"),

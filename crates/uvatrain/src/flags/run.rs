@@ -62,7 +62,7 @@ pub struct RunFlags {
     pub input_nodes: Option<PathBuf>,
 
     /// Processes of the command that divide each epoch, as torchrun starts them: each attaches as the rank that RANK
-    /// and WORLD_SIZE name (with --switch those that train throughout)
+    /// and WORLD_SIZE name. Ranks that stand by (--switch) come on top
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)), help_heading = RANKS)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks: Option<u32>,
@@ -73,7 +73,7 @@ pub struct RunFlags {
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
     pub devices: Option<Devices>,
 
-    /// GPUs that sample for all ranks, and do nothing else unless they --switch
+    /// GPUs that sample for all ranks, and do nothing else without --switch
     #[arg(long, value_name = "cuda:I,…", help_heading = RANKS)]
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
     pub sampler_devices: Option<GpuList>,
@@ -84,8 +84,8 @@ pub struct RunFlags {
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
     pub roles: Option<AskedRoles>,
 
-    /// Starts one more rank on each GPU that samples: it stands by, and joins the others at this batch of each epoch. auto takes
-    /// the batch at which that pays by --role-times, if it does
+    /// One more rank for each sampler, on its GPU: it stands by, and joins the others at this batch of each epoch. auto takes the
+    /// batch at which that pays by --role-times, if it does. The command finds the number of all ranks in UVATRAIN_RANKS
     #[arg(long, value_name = "BATCH|auto", help_heading = RANKS)]
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
     pub switch: Option<AskedSwitch>,
@@ -175,12 +175,12 @@ impl fmt::Display for AskedRoles {
     }
 }
 
-/// From which batch of each epoch on GPUs that sample train, too.
+/// At which batch of each epoch ranks join that stand by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AskedSwitch {
-    /// From the one at which that pays.
+    /// The one at which that pays.
     Auto,
-    /// From this one.
+    /// This one.
     From(u32),
 }
 
@@ -223,7 +223,7 @@ impl RunFlags {
         options
     }
 
-    /// The ranks of the command, once it is known how many samplers they share and whether these train, too.
+    /// The ranks of the command, once it is known how many samplers they share and at which batch others join.
     pub fn asked_ranks(&self) -> AskedRanks {
         let Self { ranks, roles, devices, sampler_devices, switch, .. } = self;
         let roles = match roles {
@@ -231,7 +231,7 @@ impl RunFlags {
             Some(AskedRoles::Auto) | None => None,
         };
         let switch = match switch {
-            // With roles that are still to be found there are no samplers yet that could.
+            // Before roles are found it is not known which GPUs sample.
             Some(AskedSwitch::From(batch)) if self.roles != Some(AskedRoles::Auto) => Some(*batch),
             Some(_) | None => None,
         };
