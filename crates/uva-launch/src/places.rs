@@ -75,34 +75,51 @@ impl fmt::Display for GpuList {
     }
 }
 
-/// The GPUs of ranks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Devices {
-    /// The first that do not sample, as many as there are ranks.
-    Auto,
-    /// These, in the order of the ranks.
-    These(GpuList),
+/// The number of a batch in its epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchNumber(pub u32);
+
+impl FromStr for BatchNumber {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse()
+            .map(Self)
+            .map_err(|_| "give the number of a batch in its epoch: 0 for the first".to_owned())
+    }
 }
 
-impl FromStr for Devices {
+impl fmt::Display for BatchNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What is named, or `auto` for what the program finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrAuto<T> {
+    /// What the program finds.
+    Auto,
+    /// This.
+    Named(T),
+}
+
+impl<T: FromStr<Err = String>> FromStr for OrAuto<T> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "auto" => Ok(Self::Auto),
-            _ => text
-                .parse()
-                .map(Self::These)
-                .map_err(|why: String| format!("{why}; or auto for the first that are free")),
+            _ => text.parse().map(Self::Named).map_err(|why| format!("{why}; or auto")),
         }
     }
 }
 
-impl fmt::Display for Devices {
+impl<T: fmt::Display> fmt::Display for OrAuto<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Auto => f.write_str("auto"),
-            Self::These(gpus) => gpus.fmt(f),
+            Self::Named(value) => value.fmt(f),
         }
     }
 }
@@ -120,7 +137,7 @@ mod tests {
         for text in ["", "0", "cuda:", "cuda:1,", "cuda:3-1", "cuda:0-64", "cuda:1,cuda:0-2", "cuda:-1"] {
             assert!(list(text).is_err(), "{text} was taken");
         }
-        assert_eq!("auto".parse(), Ok(Devices::Auto));
-        assert_eq!("cuda:1".parse(), Ok(Devices::These(GpuList(vec![1]))));
+        assert_eq!("auto".parse(), Ok(OrAuto::<GpuList>::Auto));
+        assert_eq!("cuda:1".parse(), Ok(OrAuto::Named(GpuList(vec![1]))));
     }
 }

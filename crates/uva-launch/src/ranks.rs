@@ -10,7 +10,7 @@ use uva_runtime::backend::{
 use uva_runtime::part::Standby;
 
 use crate::launcher::without_mps;
-use crate::places::{Devices, GpuList, MAX_RANKS, RoleCounts};
+use crate::places::{GpuList, MAX_RANKS, OrAuto, RoleCounts};
 
 /// The ranks of a command, as asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,8 +20,8 @@ pub struct AskedRanks {
     pub ranks: Option<u32>,
     /// How many samplers all ranks share, and how many ranks there are.
     pub roles: Option<RoleCounts>,
-    /// The GPU of each rank.
-    pub devices: Option<Devices>,
+    /// The GPUs of those ranks that do not stand by, in their order. `auto` takes the first that do not sample.
+    pub devices: Option<OrAuto<GpuList>>,
     /// GPUs that sample for all ranks, and do nothing else without `switch`.
     pub sampler_devices: Option<GpuList>,
     /// The batch of each epoch at which ranks join that stand by, one for each shared sampler; `None`: there are none.
@@ -39,7 +39,7 @@ impl AskedRanks {
     /// The same without those that stand by.
     fn named_trainers(&self) -> Option<u32> {
         let listed = match &self.devices {
-            Some(Devices::These(gpus)) => Some(gpus.0.len() as u32),
+            Some(OrAuto::Named(gpus)) => Some(gpus.0.len() as u32),
             _ => None,
         };
         self.ranks.or(self.roles.map(|roles| roles.ranks)).or(listed)
@@ -103,7 +103,7 @@ impl AskedRanks {
                 roles.ranks
             ));
         }
-        if let (Some(ranks), Some(Devices::These(gpus))) = (self.ranks, &self.devices)
+        if let (Some(ranks), Some(OrAuto::Named(gpus))) = (self.ranks, &self.devices)
             && ranks as usize != gpus.0.len()
         {
             return refused(format!(
@@ -111,7 +111,7 @@ impl AskedRanks {
                 gpus.0.len()
             ));
         }
-        if let (Some(samplers), Some(Devices::These(ranks))) = (&self.sampler_devices, &self.devices)
+        if let (Some(samplers), Some(OrAuto::Named(ranks))) = (&self.sampler_devices, &self.devices)
             && let Some(both) = samplers.0.iter().find(|gpu| ranks.0.contains(gpu))
         {
             return refused(format!(
@@ -171,7 +171,7 @@ impl AskedRanks {
                 let first = roles.samplers as usize;
                 (first..first + roles.ranks as usize).collect()
             }
-            (None, Some(Devices::These(gpus))) => gpus.0.clone(),
+            (None, Some(OrAuto::Named(gpus))) => gpus.0.clone(),
             (None, _) => others().take(wanted).collect(),
         };
         self.check_seen(&probed, (&samplers, &of_ranks), wanted)?;

@@ -8,8 +8,8 @@ use uva_runtime::part::Part;
 
 use crate::errors::of_launched;
 use crate::interrupt::Signals;
-use crate::keywords::count;
-use crate::loader::{Source, split_named};
+use crate::keywords::{count, split_named};
+use crate::source::Source;
 
 /// Takes up the consumer's place in the run that this process was started by: with `--ranks` that of this rank. The
 /// epochs of `main` are expected to follow one another.

@@ -31,8 +31,7 @@ use crate::edges::{exported, zeros};
 use crate::errors::{OrRaise, UvatrainError, in_python, of_runtime, with};
 use crate::fork;
 use crate::input::Input;
-use crate::keywords::options_given;
-use crate::loader::split_named;
+use crate::keywords::{options_given, split_named};
 
 /// A dataset behind its two caches.
 #[pyclass(frozen, module = "uvatrain._core")]

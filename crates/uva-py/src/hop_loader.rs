@@ -16,8 +16,8 @@ use uva_runtime::spec::{Given, OptionError};
 
 use crate::errors::{OrRaise, UvatrainError, of_runtime, with};
 use crate::fork;
-use crate::keywords::{count, options_given};
-use crate::loader::{Source, split_named};
+use crate::keywords::{count, options_given, split_named};
+use crate::source::Source;
 
 /// Starts the threads that copy a hop set's rows into batches. `options` are the loader's that have a meaning there, by
 /// name.

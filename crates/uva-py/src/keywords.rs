@@ -4,12 +4,14 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use pyo3::IntoPyObjectExt;
-use pyo3::exceptions::{PyOverflowError, PyTypeError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyString};
+use uva_graph::Split;
 use uva_runtime::planning::CacheOptions;
 use uva_runtime::spec::{ByteSize, Field, Given, Kind, OptionError, Options, Spelling};
 use uva_runtime::{LoaderOptions, RuntimeError};
+use uva_sample::SamplerKind;
 
 use crate::errors::{of_runtime, with};
 
@@ -196,4 +198,25 @@ pub fn _loader_options(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
         Ok(described)
     });
     options.collect()
+}
+
+/// The split of this name.
+pub fn split_named(name: &str) -> PyResult<Split> {
+    Split::ALL
+        .into_iter()
+        .find(|split| split.name() == name)
+        .ok_or_else(|| PyValueError::new_err(format!("split {name:?}: train, valid or test")))
+}
+
+/// The kind of sampler of this name.
+pub fn kind_named(option: &str, name: &str) -> PyResult<SamplerKind> {
+    SamplerKind::from_name(name)
+        .ok_or_else(|| PyValueError::new_err(format!("{option} {name:?}: it is {}", kinds_named(|_| true))))
+}
+
+/// The kinds of sampler that fit, in quotes.
+pub fn kinds_named(fits: impl Fn(SamplerKind) -> bool) -> String {
+    let fitting = SamplerKind::ALL.into_iter().filter(|&kind| fits(kind));
+    let names: Vec<_> = fitting.map(|kind| format!("{:?}", kind.name())).collect();
+    names.join(" or ")
 }

@@ -27,6 +27,7 @@ mod keywords;
 mod lists;
 mod loader;
 mod neighbors;
+mod source;
 mod table;
 mod writing;
 mod zeros;
@@ -68,9 +69,11 @@ mod _core {
         lists_with_own, transposed_lists,
     };
     #[pymodule_export]
-    use crate::loader::{_open_loader, Source};
+    use crate::loader::_open_loader;
     #[pymodule_export]
     use crate::neighbors::NeighborSampler;
+    #[pymodule_export]
+    use crate::source::Source;
     #[pymodule_export]
     use crate::writing::write_dataset;
     #[pymodule_export]

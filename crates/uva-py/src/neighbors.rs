@@ -21,7 +21,7 @@ use crate::dlpack::Element;
 use crate::edges::{exported, zeros};
 use crate::errors::{UvatrainError, in_python};
 use crate::input::Input;
-use crate::loader::{kind_named, kinds_named};
+use crate::keywords::{kind_named, kinds_named};
 
 /// The first size tried for a batch, unless its bounds are known to be smaller.
 const FIRST_ROOM: usize = 1 << 16;

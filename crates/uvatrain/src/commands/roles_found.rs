@@ -2,7 +2,7 @@
 //! simulates it, and at which batch ranks that stand by join.
 
 use uva_graph::{Dataset, Split};
-use uva_launch::places::{self, MAX_RANKS};
+use uva_launch::places::{self, BatchNumber, MAX_RANKS, OrAuto};
 use uva_launch::ranks;
 use uva_plan::{RoleCounts, RoleTimes, RolesEpoch, SwitchedRun, Taking, samplers_by};
 use uva_runtime::consumer::steered;
@@ -10,7 +10,7 @@ use uva_runtime::plan::RunPlan;
 use uva_runtime::{LoaderOptions, RuntimeError};
 
 use super::stage_times::{TimedStages, timed_stages, words_of};
-use crate::flags::{AskedRoles, AskedSwitch, RunFlags};
+use crate::flags::RunFlags;
 use crate::ui::{format, out};
 
 /// The same options with the roles named, for a run over this dataset.
@@ -41,10 +41,10 @@ pub fn with_roles_found(
         ));
     }
     let counts = match flags.roles {
-        Some(AskedRoles::Counts(counts)) => {
+        Some(OrAuto::Named(counts)) => {
             RoleCounts { samplers: counts.samplers as usize, trainers: counts.ranks as usize }
         }
-        Some(AskedRoles::Auto) | None => {
+        Some(OrAuto::Auto) | None => {
             let gpus = gpus_to_divide()?;
             let epoch_ms = |counts| {
                 let (queue, taking) = (None, Taking::InSteps);
@@ -61,7 +61,7 @@ pub fn with_roles_found(
         }
     };
     let switch = match flags.switch {
-        Some(AskedSwitch::Auto) => {
+        Some(OrAuto::Auto) => {
             let of_rank = LoaderOptions { samplers: counts.samplers, ..options.clone() };
             let slots = RunPlan::new(dataset, &of_rank, steered())?.batch_slots() + options.feature_slots;
             let run = SwitchedRun { counts, times, batches, queue: slots * counts.trainers };
@@ -75,12 +75,13 @@ pub fn with_roles_found(
                     "--switch auto: no rank stands by, since an epoch would not be 2 % shorter than {alone}, {by}"
                 ),
             });
-            best.and_then(|(batch, _)| u32::try_from(batch).ok()).map(AskedSwitch::From)
+            best.and_then(|(batch, _)| u32::try_from(batch).ok())
+                .map(|batch| OrAuto::Named(BatchNumber(batch)))
         }
         given => given,
     };
     let roles = places::RoleCounts { samplers: counts.samplers as u32, ranks: counts.trainers as u32 };
-    Ok(RunFlags { roles: Some(AskedRoles::Counts(roles)), switch, role_times: None, ..flags.clone() })
+    Ok(RunFlags { roles: Some(OrAuto::Named(roles)), switch, role_times: None, ..flags.clone() })
 }
 
 /// How many GPUs this machine has to divide.

@@ -60,7 +60,7 @@ pub use predict::{ModelFlags, PredictFlags};
 pub use propagate::PropagateFlags;
 pub use report::ReportFlags;
 pub use roles::{ProbeArgs, RoleArgs};
-pub use run::{AskedRoles, AskedSwitch, RunFlags};
+pub use run::RunFlags;
 pub use shell::{CompletionsFlags, ManFlags};
 pub use top::TopFlags;
 pub use train::TrainFlags;

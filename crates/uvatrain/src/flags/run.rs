@@ -1,13 +1,11 @@
 //! The options of `uvatrain run`.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::Args;
 use serde::{Serialize, Serializer};
-use uva_launch::places::{Devices, GpuList, MAX_RANKS, RoleCounts};
+use uva_launch::places::{BatchNumber, GpuList, MAX_RANKS, OrAuto, RoleCounts};
 use uva_launch::ranks::AskedRanks;
 use uva_runtime::backend::DeviceChoice;
 use uva_runtime::machine::share_of_cores;
@@ -71,7 +69,7 @@ pub struct RunFlags {
     /// many processes
     #[arg(long, value_name = "cuda:I,…|auto", help_heading = RANKS)]
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
-    pub devices: Option<Devices>,
+    pub devices: Option<OrAuto<GpuList>>,
 
     /// GPUs that sample for all ranks, and do nothing else without --switch
     #[arg(long, value_name = "cuda:I,…", help_heading = RANKS)]
@@ -82,13 +80,13 @@ pub struct RunFlags {
     /// auto divides the GPUs of the machine by --role-times; the command finds the number of ranks in UVATRAIN_RANKS
     #[arg(long, value_name = "S:T|auto", help_heading = RANKS)]
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
-    pub roles: Option<AskedRoles>,
+    pub roles: Option<OrAuto<RoleCounts>>,
 
     /// One more rank for each sampler, on its GPU: it stands by, and joins the others at this batch of each epoch. auto takes the
     /// batch at which that pays by --role-times, if it does. The command finds the number of all ranks in UVATRAIN_RANKS
     #[arg(long, value_name = "BATCH|auto", help_heading = RANKS)]
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
-    pub switch: Option<AskedSwitch>,
+    pub switch: Option<OrAuto<BatchNumber>>,
 
     /// Memory for cached rows on the GPU of each rank that stands by: the hottest of the rows that --gpu-cache has on the others
     /// [default: no rows]
@@ -146,67 +144,6 @@ pub struct RunFlags {
     pub command: Vec<OsString>,
 }
 
-/// Samplers that all ranks share, and ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AskedRoles {
-    /// As many as the GPUs of this machine do best with.
-    Auto,
-    /// So many.
-    Counts(RoleCounts),
-}
-
-impl FromStr for AskedRoles {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            _ => text.parse().map(Self::Counts),
-        }
-    }
-}
-
-impl fmt::Display for AskedRoles {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::Counts(counts) => counts.fmt(f),
-        }
-    }
-}
-
-/// At which batch of each epoch ranks join that stand by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AskedSwitch {
-    /// The one at which that pays.
-    Auto,
-    /// This one.
-    From(u32),
-}
-
-impl FromStr for AskedSwitch {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            _ => text
-                .parse()
-                .map(Self::From)
-                .map_err(|_| "give the number of a batch in its epoch: 0 for the first; or auto".to_owned()),
-        }
-    }
-}
-
-impl fmt::Display for AskedSwitch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::From(batch) => batch.fmt(f),
-        }
-    }
-}
-
 impl RunFlags {
     /// All options of the loader, as the runtime takes them.
     pub fn loader_options(&self) -> LoaderOptions {
@@ -227,12 +164,12 @@ impl RunFlags {
     pub fn asked_ranks(&self) -> AskedRanks {
         let Self { ranks, roles, devices, sampler_devices, switch, .. } = self;
         let roles = match roles {
-            Some(AskedRoles::Counts(counts)) => Some(*counts),
-            Some(AskedRoles::Auto) | None => None,
+            Some(OrAuto::Named(counts)) => Some(*counts),
+            Some(OrAuto::Auto) | None => None,
         };
         let switch = match switch {
             // Before roles are found it is not known which GPUs sample.
-            Some(AskedSwitch::From(batch)) if self.roles != Some(AskedRoles::Auto) => Some(*batch),
+            Some(OrAuto::Named(batch)) if self.roles != Some(OrAuto::Auto) => Some(batch.0),
             Some(_) | None => None,
         };
         let (devices, sampler_devices) = (devices.clone(), sampler_devices.clone());
@@ -242,12 +179,12 @@ impl RunFlags {
 
     /// Whether roles are chosen by `--role-times`, and not named.
     pub fn chooses_roles(&self) -> bool {
-        self.roles == Some(AskedRoles::Auto) || self.switch == Some(AskedSwitch::Auto)
+        self.roles == Some(OrAuto::Auto) || self.switch == Some(OrAuto::Auto)
     }
 
     /// What `--roles auto` and `--switch auto` need, and what they cannot have.
     fn check_auto_roles(&self) -> Result<(), exit::Problem> {
-        let is_auto = self.roles == Some(AskedRoles::Auto);
+        let is_auto = self.roles == Some(OrAuto::Auto);
         let refused = |message: &str| Err(exit::usage(message));
         match &self.role_times {
             Some(_) if !self.chooses_roles() => refused(
@@ -260,7 +197,7 @@ impl RunFlags {
                      has written"
                 ))
             }
-            _ if self.switch == Some(AskedSwitch::Auto) && self.roles.is_none() => refused(
+            _ if self.switch == Some(OrAuto::Auto) && self.roles.is_none() => refused(
                 "--switch auto simulates the division of --roles: give --roles S:T, or the batch in place of auto",
             ),
             _ if is_auto && self.ranks.is_some() => {
