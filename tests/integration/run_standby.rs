@@ -203,7 +203,7 @@ fn what_cannot_stand_by_is_refused() {
         ("--devices cuda:0-1 --switch 5", ["--switch", "--sampler-devices"]),
         ("--roles 1:2 --switch 5 --standby-cache 1MiB", ["--standby-cache", "--gpu-cache"]),
         ("--roles 1:2 --gpu-cache 1MiB --standby-cache 1MiB", ["--standby-cache", "--switch"]),
-        ("--roles 1:2 --switch 9999", ["--switch 9999", "give less"]),
+        ("--roles 1:2 --switch 9999", ["--switch 9999", "a smaller number"]),
         ("--roles 1:2 --switch soon", ["--switch", "auto"]),
         ("--roles 1:2 --switch auto", ["--switch auto", "--role-times FILE"]),
         ("--roles 32:33 --switch 5", ["--switch", "65 ranks"]),

@@ -56,11 +56,11 @@ impl CommandRun {
         };
         let plan = RunPlan::new(&dataset, &loader, steered())?;
         let Standby { ranks: standing_by, from } = ranks.standby;
-        let last = plan.of_rank(&dataset, loader.part.of - 1);
-        if standing_by > 0 && last.schedule.train_batches() == 0 {
+        let last = loader.part.of - 1;
+        if standing_by > 0 && plan.of_rank(&dataset, last).schedule.train_batches() == 0 {
             return Err(RuntimeError::Usage(format!(
-                "--switch {from}: an epoch has {} batches, and no step at or behind that one has a batch for each of {} ranks; give \
-                 less, or leave it out",
+                "--switch {from}: an epoch has {} batches, and from there on no step has one for each of {} ranks; give a smaller \
+                 number, or leave it out",
                 plan.schedule.all_batches(Split::Train),
                 loader.part.of
             )));

@@ -411,52 +411,51 @@ impl Source {
         told.set_item("bottleneck", bottleneck)?;
         told.set_item("skipped", open.stream.skipped())?;
         if let Some(counts) = open.stream.disk_reads() {
-            let disk = PyDict::new(py);
-            for (name, count) in [
-                ("bytes_asked", counts.bytes_asked),
-                ("bytes_read", counts.bytes_read),
-                ("reads", counts.reads),
-                ("cached_rows", counts.cached_rows),
-                ("kept_rows", counts.kept_rows),
-                ("ahead_rows", counts.ahead_rows),
-                ("demanded_rows", counts.demanded_rows),
-            ] {
-                disk.set_item(name, count)?;
-            }
+            let disk = counted(
+                py,
+                &[
+                    ("bytes_asked", counts.bytes_asked),
+                    ("bytes_read", counts.bytes_read),
+                    ("reads", counts.reads),
+                    ("cached_rows", counts.cached_rows),
+                    ("kept_rows", counts.kept_rows),
+                    ("ahead_rows", counts.ahead_rows),
+                    ("demanded_rows", counts.demanded_rows),
+                ],
+            )?;
             told.set_item("disk", disk)?;
         }
         if let Some(tally) = &mut open.cache {
-            let ((rows, hits), cache) = (tally.counts(), PyDict::new(py));
-            cache.set_item("rows", rows)?;
-            cache.set_item("hits", hits)?;
-            told.set_item("cache", cache)?;
+            let (rows, hits) = tally.counts();
+            told.set_item("cache", counted(py, &[("rows", rows), ("hits", hits)])?)?;
         }
         if let Some(ranks) = self.ranks() {
-            let (counts, exchange) = (ranks.counts(), PyDict::new(py));
-            for (name, count) in [
-                ("own_rows", counts.local_rows),
-                ("cached_rows", counts.cached_rows),
-                ("remote_rows", counts.remote_rows),
-                ("given_rows", counts.given_rows),
-                ("sent_bytes", counts.sent_bytes),
-                ("received_bytes", counts.received_bytes),
-            ] {
-                exchange.set_item(name, count)?;
-            }
+            let counts = ranks.counts();
+            let exchange = counted(
+                py,
+                &[
+                    ("own_rows", counts.local_rows),
+                    ("cached_rows", counts.cached_rows),
+                    ("remote_rows", counts.remote_rows),
+                    ("given_rows", counts.given_rows),
+                    ("sent_bytes", counts.sent_bytes),
+                    ("received_bytes", counts.received_bytes),
+                ],
+            )?;
             exchange.set_item("waited_s", counts.waited().as_secs_f64())?;
             exchange.set_item("met_s", counts.met.as_secs_f64())?;
             told.set_item("exchange", exchange)?;
             if let Some(counts) = ranks.list_counts() {
-                let lists = PyDict::new(py);
-                for (name, count) in [
-                    ("own_lists", counts.own_lists),
-                    ("remote_lists", counts.remote_lists),
-                    ("given_lists", counts.given_lists),
-                    ("sent_bytes", counts.sent_bytes),
-                    ("received_bytes", counts.received_bytes),
-                ] {
-                    lists.set_item(name, count)?;
-                }
+                let lists = counted(
+                    py,
+                    &[
+                        ("own_lists", counts.own_lists),
+                        ("remote_lists", counts.remote_lists),
+                        ("given_lists", counts.given_lists),
+                        ("sent_bytes", counts.sent_bytes),
+                        ("received_bytes", counts.received_bytes),
+                    ],
+                )?;
                 lists.set_item("waited_s", counts.waited.as_secs_f64())?;
                 told.set_item("lists", lists)?;
             }
@@ -583,6 +582,13 @@ type BlockSize = (usize, usize, usize);
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Its contents are always consistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Counts by their names.
+fn counted<'py>(py: Python<'py>, counts: &[(&str, u64)]) -> PyResult<Bound<'py, PyDict>> {
+    let told = PyDict::new(py);
+    counts.iter().try_for_each(|(name, count)| told.set_item(name, count))?;
+    Ok(told)
 }
 
 fn closed() -> PyErr {

@@ -187,7 +187,7 @@ class _Gine(_Gin):
 
 
 #: The layer of each model, and what stands between layers.
-_LAYERS: dict[str, tuple[type[nn.Module], Any]] = {
+LAYERS: dict[str, tuple[type[nn.Module], Any]] = {
     "sage": (_Sage, functional.relu),
     "gcn": (_Gcn, functional.relu),
     "gat": (_Gat, functional.elu),
@@ -212,9 +212,9 @@ class Model(nn.Module):
             options = {**options, "input_dim": columns, "first_layer_given": False}
         self.options = dict(options)
         self.metadata: dict[str, Any] = {}
-        if kind not in _LAYERS:
-            raise ValueError(f"the model is {kind!r}, and this version has {', '.join([*_LAYERS, *hop_models.KINDS])}")
-        layer, self._activate = _LAYERS[kind]
+        if kind not in LAYERS:
+            raise ValueError(f"the model is {kind!r}, and this version has {', '.join([*LAYERS, *hop_models.KINDS])}")
+        layer, self._activate = LAYERS[kind]
         layers, hidden = options["layers"], options["hidden"]
         # Columns of the output: classes, or the numbers that regression predicts.
         inputs, classes = options["input_dim"], options["targets"] if "targets" in options else options["classes"]

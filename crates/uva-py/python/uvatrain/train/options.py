@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..hop_models import KINDS
-from .refusals import BLOCK_MODELS, refusal
+from ..models import LAYERS
+from .refusals import refusal
 
 _ABOUT = """\
 Trains a built-in model over ranks, whose gradients are averaged.
@@ -216,7 +217,7 @@ def parse(arguments: list[str] | None) -> Options:
 
     said = "the model (docs/models.md); gine is for a whole dataset that has features of edges; "
     said += f"{', '.join(KINDS)} are for hop sets"
-    add("--model", "sage", str, said, choices=[*BLOCK_MODELS, *KINDS])
+    add("--model", "sage", str, said, choices=[*LAYERS, *KINDS])
     add("--hidden", 128, _count, "width of the hidden layers", metavar="UNITS")
     said = "SIGN: linear maps on a row's way; HOGA: layers of attention"
     add("--layers", None, _up_to(32), said, shown="2 for sign, 1 for hoga", metavar="N")

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ..hop_models import KINDS
+from ..models import LAYERS
 
 if TYPE_CHECKING:
     from .options import Options
 
-#: The models over sampled neighbours.
-BLOCK_MODELS = ("sage", "gcn", "gat", "gin", "gine")
 #: The models that take an option, where not all do.
 _MODELS_OF = {
     "heads": ("gat", "hoga"),
@@ -93,7 +92,7 @@ def _of_neighbours(options: Options) -> Iterator[str]:
     if options.model in KINDS:
         yield (
             f"--model {options.model}: it trains on a hop set, and {options.data} is none: `uvatrain propagate` makes one of a "
-            f"dataset; or use --model {_either(BLOCK_MODELS)}"
+            f"dataset; or use --model {_either(LAYERS)}"
         )
     if options.gpu_cache_share and options.gpu_cache is None:
         yield "--gpu-cache-share: give --gpu-cache, the memory that each GPU has for it"
