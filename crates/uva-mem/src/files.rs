@@ -10,22 +10,25 @@
 //! | file | what it is for |
 //! |---|---|
 //! | `read` | regular files, directories and locks, opened without blocking |
+//! | `own_directory` | a directory that this program fills and removes: names looked up in it, no link followed |
 //! | `output` | outputs that the user named: a file, a pipe, a terminal |
 //! | `replacement` | a file that replaces another in one step, and the names of unfinished ones |
 //! | `unique` | the random words in these names |
 #![allow(clippy::disallowed_methods, reason = "the one place where files are opened by name")]
 
 mod output;
+mod own_directory;
 mod read;
 mod replacement;
 mod unique;
 
 pub use output::{Former, open_output, write_output};
+pub use own_directory::{EntryKind, OwnDirectory, refuse_foreign_file};
 pub use read::{
     is_about_the_name, lies_in_memory, open_directory, open_lock_file, open_own, open_regular, read_kernel,
     read_kernel_text, read_regular, read_regular_text,
 };
-pub use replacement::{Replacement, nameless, replace, target_of_partial, write_new};
+pub use replacement::{Replacement, SCRATCH, nameless, replace, target_of_partial, write_new};
 pub use unique::{is_word, random_word};
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use crate::description::{HopSet, LABELS, NODE_IDS};
 use crate::operator::Operator;
 use crate::options::{MOST_HOPS, MOST_OPERATORS};
-use crate::part::DATA_OFFSET;
+use crate::unfinished::part::DATA_OFFSET;
 
 /// What is wrong with a key.
 #[derive(Debug, thiserror::Error)]

@@ -11,8 +11,8 @@ use uva_model::FeatureNorm;
 use crate::features::Features;
 use crate::operator::Operator;
 use crate::options::{Layout, Options};
-use crate::part::{DATA_OFFSET, WRITE_BYTES};
 use crate::sums::{Graph, Matrix};
+use crate::unfinished::part::{DATA_OFFSET, WRITE_BYTES};
 
 /// Columns of a panel are a multiple of this, a line of the cache, unless it has all.
 const COLUMNS: usize = 16;

@@ -11,29 +11,24 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod as_dataset;
-mod assemble;
 mod checks;
 mod description;
 mod estimate;
 mod features;
 mod first_layer;
 mod hop_set;
-mod journal;
 mod kept;
-mod lock;
 mod operator;
 mod options;
 mod panel;
-mod part;
-mod remaining;
 mod run;
 mod speed;
 mod sums;
-mod transposed;
+mod unfinished;
 
 pub use description::{AppliedOperator, FileFacts, HopSet, Order, Source};
 pub use estimate::Estimate;
-pub use lock::folder_of;
 pub use operator::{OPERATORS, Operator, parse_operators};
 pub use options::{HopType, KeptNodes, Layout, MOST_HOPS, MOST_OPERATORS, Options, RowOrder};
 pub use run::{Ended, Made, Progress, Watch, propagate};
+pub use unfinished::lock::folder_of;

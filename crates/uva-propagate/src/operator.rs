@@ -87,6 +87,15 @@ impl Operator {
     pub fn file_stem(self) -> String {
         self.to_string().replace([':', ','], "-")
     }
+
+    /// Whether this is the stem of some operator.
+    pub(crate) fn is_file_stem(text: &str) -> bool {
+        let is_number = |byte: u8| byte.is_ascii_digit() || b"e.-".contains(&byte);
+        match text.strip_prefix("ppr-").or_else(|| text.strip_prefix("heat-")) {
+            Some(parameters) => !parameters.is_empty() && parameters.bytes().all(is_number),
+            None => text.parse::<Operator>().is_ok_and(|operator| operator.to_string() == text),
+        }
+    }
 }
 
 /// The name that is parsed again as this operator, all parameters said.
@@ -222,6 +231,7 @@ mod tests {
         for text in ["ppr:1.2345678901234567e-9,100", "heat:1.2345678901234567e-9,100"] {
             let operator: Operator = text.parse().unwrap();
             assert!(operator.file_stem().len() < 60, "{}", operator.file_stem());
+            assert!(Operator::is_file_stem(&operator.file_stem()));
             assert_eq!(operator.to_string().parse(), Ok(operator));
         }
     }

@@ -8,6 +8,7 @@ use rayon::ThreadPool;
 use rayon::prelude::*;
 use uva_graph::GraphError;
 use uva_mem::ZeroedPages;
+use uva_mem::files::OwnDirectory;
 use uva_ops::Vectors;
 use uva_ops::lists::{ListsError, add_scaled};
 
@@ -15,8 +16,8 @@ use crate::features::Features;
 use crate::kept::Kept;
 use crate::operator::Operator;
 use crate::options::HopType;
-use crate::part::{self, Part};
 use crate::sums::Matrix;
+use crate::unfinished::part::{self, Part};
 
 /// Rows between two looks at whether to stop.
 const BLOCK_ROWS: usize = 1 << 16;
@@ -89,14 +90,14 @@ impl DerefMut for Values {
 pub(crate) fn run(
     task: &Task<'_>,
     columns: &Range<usize>,
-    folder: &Path,
+    folder: &OwnDirectory,
     pool: &ThreadPool,
     follow: &mut dyn Follow,
 ) -> Result<bool, GraphError> {
     let width = columns.len();
     let size = task.nodes * width;
     let count = task.operator.tables(task.hops);
-    let table = |number| Values::zeros(if number <= count { size } else { 0 }, folder);
+    let table = |number| Values::zeros(if number <= count { size } else { 0 }, folder.path());
     let mut tables = Tables { width, x: table(1)?, sums: table(2)?, other: table(3)? };
     pool.install(|| task.features.write(&(0..task.nodes), columns, &mut tables.x));
     for hop in 1..=task.hops {

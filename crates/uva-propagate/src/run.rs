@@ -1,34 +1,37 @@
 //! A hop set made from beginning to end, or from where an earlier run was interrupted.
 
+use std::io::{ErrorKind, Write};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use rayon::ThreadPool;
 use uva_graph::disk_space::{self, BytesOnDisk};
 use uva_graph::npy::{NpyType, NpyWriter};
 use uva_graph::{Dataset, GraphError, Labels, Split, hash, names, staged};
-use uva_mem::files::{open_directory, write_new};
+use uva_mem::files::open_directory;
 use uva_sample::philox::Purpose;
 
-use crate::assemble;
 use crate::description::{
-    AppliedOperator, FEATURES, FORMAT, FileFacts, HopSet, LABELS, NODE_IDS, Order, ROWS, Source,
+    AppliedOperator, FEATURES, FILE_NAME, FORMAT, FileFacts, HopSet, LABELS, NODE_IDS, Order, ROWS, Source,
 };
 use crate::estimate::{self, Estimate, Room};
 use crate::features::Features;
 use crate::hop_set;
-use crate::journal::{FinishedFile, Journal};
 use crate::kept::Kept;
-use crate::lock::{FolderLock, folder_of};
 use crate::operator::Operator;
 use crate::options::{Decisive, HopType, Layout, Options};
 use crate::panel::{self, Follow, Task};
-use crate::part::{self, DATA_OFFSET, Part};
-use crate::remaining::Remaining;
 use crate::speed;
 use crate::sums::{Graph, Matrix};
-use crate::transposed::Transposed;
+use crate::unfinished::assemble;
+use crate::unfinished::folder::SET;
+use crate::unfinished::journal::{FinishedFile, Journal};
+use crate::unfinished::lock::{FolderLock, folder_of};
+use crate::unfinished::part::{self, DATA_OFFSET, Part};
+use crate::unfinished::remaining::Remaining;
+use crate::unfinished::transposed::Transposed;
 
 /// How far the work is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +58,9 @@ pub trait Watch {
 
     /// Whether to stop.
     fn stops(&mut self) -> bool;
+
+    /// All is computed: the result gets its name now, in a moment that is not to be interrupted.
+    fn finishes(&mut self) {}
 }
 
 /// How the work ended.
@@ -281,13 +287,12 @@ impl Work<'_> {
         row: &[usize],
         fill: &mut dyn FnMut(&mut NpyWriter) -> Result<(), GraphError>,
     ) -> Result<(), GraphError> {
-        let path = self.journal.set().join(name);
-        part::remove_if_there(&path)?;
-        let mut file = NpyWriter::create(&path, kind, row)?;
+        let set = self.journal.set();
+        let mut file = part::create(set, name, kind, row)?;
         fill(&mut file)?;
         file.finish()?;
-        let bytes = part::sync(&path)?;
-        let array = uva_graph::npy::NpyArray::open(&path)?;
+        let bytes = part::sync(set, name)?;
+        let array = uva_graph::npy::NpyArray::open(&set.path().join(name))?;
         let hash = format!("{:016x}", self.pool.install(|| hash::of_array(0, array.bytes())));
         self.journal.add_file(FinishedFile { name: name.to_owned(), tag: 0, bytes, hash }, &[])
     }
@@ -316,7 +321,7 @@ impl Work<'_> {
             Ok(())
         };
         let what = (self.options.element, &self.kept.nodes[..]);
-        let written = part::write(&folder, (None, 0, &columns), what, self.pool, &mut rows, &mut stops)?;
+        let written = part::write(folder, (None, 0, &columns), what, self.pool, &mut rows, &mut stops)?;
         let Some(part) = written else { return Ok(false) };
         self.journal.add_part(part)?;
         Ok(true)
@@ -369,7 +374,7 @@ impl Work<'_> {
             // The last sum is made for the kept rows alone.
             let sums = u64::from(operator.sums() * self.options.hops) - 1;
             let total = panels.len() as u64 * (sums * table.rows as u64 + self.kept.nodes.len() as u64);
-            let folder = self.journal.parts_folder();
+            let folder = Arc::clone(self.journal.parts_folder());
             let mut followed = Followed {
                 journal: &mut self.journal,
                 watch: &mut *self.watch,
@@ -414,7 +419,7 @@ impl Work<'_> {
                 self.pool.install(|| self.journal.forget(&parts))?;
                 continue;
             }
-            let folders = (&*self.journal.parts_folder(), &*self.journal.set());
+            let folders = (&**self.journal.parts_folder(), self.journal.set());
             let shape = (self.options.element, self.kept.nodes.len());
             let watch = &mut *self.watch;
             let file = assemble::file(folders, (&name, &row, tag), shape, &parts, &mut || watch.stops())?;
@@ -473,21 +478,27 @@ impl Work<'_> {
             made_by: format!("uvatrain {}", env!("CARGO_PKG_VERSION")),
             seconds,
         };
-        let path = hop_set::description(&self.journal.set());
-        part::remove_if_there(&path)?;
+        let directory = self.journal.set();
+        let path = hop_set::description(directory.path());
+        part::remove(directory, FILE_NAME)?;
         let mut text = serde_json::to_vec_pretty(&set).map_err(|error| GraphError::invalid(&path, error))?;
         text.push(b'\n');
-        write_new(&path, &text).map_err(GraphError::io(&path, "write"))?;
-        part::sync(&path)?;
+        let written = directory.create_file(FILE_NAME).and_then(|mut file| file.write_all(&text));
+        written.map_err(GraphError::io(&path, "write"))?;
+        part::sync(directory, FILE_NAME)?;
         Ok(set)
     }
 
     /// Gives the set its name, and removes the folder.
     fn commit(self, out: &Path) -> Result<(), GraphError> {
-        let set = self.journal.set();
         self.journal.check_lock()?;
-        staged::flush(&set)?;
-        staged::rename_without_replacing(&set, out)?;
+        staged::flush(self.journal.set().path())?;
+        // What remains is done in a moment, and is not to be interrupted: it would leave the folder beside the set.
+        self.watch.finishes();
+        match self.journal.folder().rename_to(SET, out) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => staged::refuse_existing(out)?,
+            renamed => renamed.map_err(GraphError::io(out, "create"))?,
+        }
         let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         open_directory(parent)
             .and_then(|parent| parent.sync_all())

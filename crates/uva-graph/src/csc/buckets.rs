@@ -5,6 +5,8 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use uva_mem::files::nameless;
+
 use crate::GraphError;
 
 /// Granularity of memory in bytes. Each chunk uses the largest multiple of the record size.
@@ -26,11 +28,10 @@ pub(super) struct Buckets {
     spill: Option<Spill>,
 }
 
-/// The temporary file. It is already unlinked, so it disappears however the process ends.
+/// The temporary file. It has no name, so it disappears however the process ends.
 #[derive(Debug)]
 struct Spill {
     file: File,
-    path: PathBuf,
     end: u64,
     /// Offset and length of each bucket's pieces, in order.
     pieces: Vec<Vec<(u64, u64)>>,
@@ -76,24 +77,20 @@ impl Buckets {
     }
 
     /// Writes everything in memory to the file.
-    #[allow(clippy::disallowed_methods, reason = "`create_new` opens nothing that is there")]
     fn spill(&mut self) -> Result<(), GraphError> {
         if self.spill.is_none() {
-            let path = self.directory.join("edges.temporary");
-            let file = File::options()
-                .read(true)
-                .write(true)
-                .create_new(true)
-                .open(&path)
-                .map_err(GraphError::io(&path, "create"))?;
-            std::fs::remove_file(&path).map_err(GraphError::io(&path, "remove"))?;
-            self.spill = Some(Spill { file, path, end: 0, pieces: vec![Vec::new(); self.chunks.len()] });
+            let file = nameless(&self.directory)
+                .map_err(GraphError::io(&self.directory, "create a temporary file in"))?;
+            self.spill = Some(Spill { file, end: 0, pieces: vec![Vec::new(); self.chunks.len()] });
         }
         let Some(spill) = &mut self.spill else { return Ok(()) };
         for (chunks, pieces) in self.chunks.iter_mut().zip(&mut spill.pieces) {
             let start = spill.end;
             for mut chunk in chunks.drain(..) {
-                spill.file.write_all(&chunk).map_err(GraphError::io(&spill.path, "write"))?;
+                spill
+                    .file
+                    .write_all(&chunk)
+                    .map_err(GraphError::io(&self.directory, "write a temporary file in"))?;
                 spill.end += chunk.len() as u64;
                 chunk.clear();
                 self.spare.push(chunk);
@@ -138,7 +135,7 @@ impl Buckets {
                     spill
                         .file
                         .read_exact_at(run, offset + done)
-                        .map_err(GraphError::io(&spill.path, "read"))?;
+                        .map_err(GraphError::io(&self.directory, "read a temporary file in"))?;
                     work(run);
                     done += bytes as u64;
                 }

@@ -127,6 +127,9 @@ impl Drop for Replacement {
     }
 }
 
+/// What a file without a name is called for a moment, where the file system cannot make one.
+pub const SCRATCH: &str = "scratch";
+
 /// A new, empty file in `directory` that has no name, so that it goes with its last descriptor and mapping, however the
 /// process ends. Where the file system makes none without a name, it has a random one for a moment.
 ///
@@ -134,7 +137,7 @@ impl Drop for Replacement {
 /// The system's answer where the directory cannot be opened or written.
 pub fn nameless(directory: &Path) -> io::Result<File> {
     // Dropped without `commit`, it takes a temporary name away again.
-    Replacement::of(&directory.join("scratch"), 0o600)?.file().try_clone()
+    Replacement::of(&directory.join(SCRATCH), 0o600)?.file().try_clone()
 }
 
 /// A file without a name in `directory`, where the file system supports that and /proc can name it later.

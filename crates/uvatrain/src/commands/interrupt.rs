@@ -5,14 +5,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use anyhow::Context;
+use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag::{register, register_conditional_shutdown, register_usize};
+use signal_hook::low_level::unregister;
 
 /// What has arrived, for all clones.
 #[derive(Clone)]
 pub struct Interrupt {
     /// The signal's number; 0 as long as none has arrived.
     signal: Arc<AtomicUsize>,
+    /// What ends the process at the second signal.
+    at_once: Arc<[SigId]>,
 }
 
 impl Interrupt {
@@ -20,16 +24,22 @@ impl Interrupt {
     pub fn listen() -> anyhow::Result<Self> {
         let signal = Arc::new(AtomicUsize::new(0));
         let again = Arc::new(AtomicBool::new(false));
+        let mut ending = Vec::new();
         for number in [SIGINT, SIGTERM] {
             // In this order, so that only the second signal ends the process at once.
+            let cannot = "cannot listen for signals";
             let at_once = register_conditional_shutdown(number, 128 + number, Arc::clone(&again));
-            at_once
-                .and_then(|_| register(number, Arc::clone(&again)))
-                .context("cannot listen for signals")?;
-            let noted = register_usize(number, Arc::clone(&signal), number as usize);
-            noted.context("cannot listen for signals")?;
+            ending.push(at_once.context(cannot)?);
+            register(number, Arc::clone(&again)).context(cannot)?;
+            register_usize(number, Arc::clone(&signal), number as usize).context(cannot)?;
         }
-        Ok(Self { signal })
+        Ok(Self { signal, at_once: ending.into() })
+    }
+
+    /// From now on no signal ends the process at once: it is about to give its results their names, in a moment, and would
+    /// leave some of them under temporary ones.
+    pub fn hold(&self) {
+        self.at_once.iter().for_each(|&id| drop(unregister(id)));
     }
 
     /// Whether one has arrived.

@@ -168,4 +168,8 @@ impl Watch for Shown<'_> {
     fn stops(&mut self) -> bool {
         self.interrupt.has_arrived()
     }
+
+    fn finishes(&mut self) {
+        self.interrupt.hold();
+    }
 }

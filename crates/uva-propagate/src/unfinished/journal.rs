@@ -1,38 +1,30 @@
-//! `OUT.propagating`: what is finished of a hop set that is being made.
-//!
-//! | name | what it is |
-//! |---|---|
-//! | `lock` | held by the process that makes the hop set |
-//! | `journal.json` | the options, and every finished part and file with length and hash |
-//! | `parts/` | columns of hops, as they were computed |
-//! | `set/` | files of the hop set |
-//! | `transposed/` | the graph with all edges turned round, for `col` |
+//! What is finished, in a file of `OUT.propagating`.
 //!
 //! A part is on the disk before the journal names it, and the journal is replaced in one step. So whatever the journal
 //! names is there, however the process ended; the rest is removed when work goes on.
 
 use std::collections::HashSet;
-use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use uva_graph::GraphError;
-use uva_mem::files::{Replacement, read_regular};
+use uva_mem::files::{OwnDirectory, Replacement, read_regular};
 
+use super::folder::{self, JOURNAL, PARTS, SET};
+use super::lock::FolderLock;
+use super::part::{self, Part};
 use crate::description;
-use crate::lock::FolderLock;
+use crate::operator::Operator;
 use crate::options::Decisive;
-use crate::part::{self, Part};
 
 /// Raised when earlier versions' folders can no longer be taken up.
 const FORMAT: u32 = 1;
 
 /// More than a journal of the largest hop set takes.
 const MOST_BYTES: u64 = 256 << 20;
-
-const JOURNAL: &str = "journal.json";
 
 /// A finished file of the hop set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +46,8 @@ struct Content {
 /// The folder, locked.
 pub(crate) struct Journal {
     lock: FolderLock,
+    parts: Arc<OwnDirectory>,
+    set: OwnDirectory,
     content: Content,
 }
 
@@ -69,18 +63,15 @@ impl Journal {
         (rows, dim): (usize, usize),
     ) -> Result<Journal, GraphError> {
         let folder = lock.folder();
-        let content = match read(folder)? {
+        let content = match read(folder.path())? {
             Some(found) => {
-                options.check_same(&found.options, &folder.display().to_string())?;
+                options.check_same(&found.options, &folder.path().display().to_string())?;
                 found
             }
             None => Content { format: FORMAT, options, parts: Vec::new(), files: Vec::new() },
         };
-        let mut journal = Journal { lock, content };
-        for name in ["parts", "set"] {
-            let path = journal.folder().join(name);
-            fs::create_dir_all(&path).map_err(GraphError::io(&path, "create"))?;
-        }
+        let (parts, set) = (folder::create_in(folder, PARTS)?, folder::create_in(folder, SET)?);
+        let mut journal = Journal { lock, parts: Arc::new(parts), set, content };
         journal.keep_what_is_whole(rows, dim)?;
         journal.write()?;
         Ok(journal)
@@ -88,16 +79,19 @@ impl Journal {
 
     /// Forgets what is not there as it was written, and removes what is not in the journal.
     fn keep_what_is_whole(&mut self, rows: usize, dim: usize) -> Result<(), GraphError> {
-        let (parts, set) = (self.parts_folder(), self.set());
-        let Content { options, parts: noted, files, .. } = &mut self.content;
+        let Journal { parts, set, content, .. } = self;
+        let Content { options, parts: noted, files, .. } = content;
         let hops = 1 + options.operators.len() * options.hops as usize;
         let mut whole = Vec::new();
         for part in noted.drain(..) {
-            if part.is_whole(&parts, options.element, rows)? {
+            // The journal may be from anywhere, and its numbers become names and sizes.
+            let fits = part.fits(options.operators.len(), options.hops, dim);
+            if fits && part.is_whole(parts, options.element, rows)? {
                 whole.push(part);
             }
         }
         *noted = whole;
+        let expected = names_of_set(options);
         let mut whole = Vec::new();
         for file in files.drain(..) {
             let shape = match file.name.as_str() {
@@ -105,39 +99,42 @@ impl Journal {
                 description::ROWS => Some((options.element.npy(), vec![rows, hops, dim])),
                 _ => Some((options.element.npy(), vec![rows, dim])),
             };
-            if part::is_whole(&set.join(&file.name), file.tag, shape, (file.bytes, &file.hash))? {
+            if expected.contains(&file.name)
+                && part::is_whole((set, &file.name), file.tag, shape, (file.bytes, &file.hash))?
+            {
                 whole.push(file);
             }
         }
         *files = whole;
-        let named: HashSet<PathBuf> = noted
-            .iter()
-            .map(|part| part::path(&parts, part.operator, part.hop, &part.columns))
-            .chain(files.iter().map(|file| set.join(&file.name)))
-            .collect();
-        for folder in [parts, set] {
-            for entry in fs::read_dir(&folder).map_err(GraphError::io(&folder, "read"))? {
-                let path = entry.map_err(GraphError::io(&folder, "read"))?.path();
-                if !named.contains(&path) {
-                    part::remove_if_there(&path)?;
+        let part_names: HashSet<String> = noted.iter().map(Part::name).collect();
+        let file_names: HashSet<&str> = files.iter().map(|file| file.name.as_str()).collect();
+        // Nothing else can be there: the lock was taken for a folder whose entries runs create.
+        for (directory, is_named) in [
+            (&**parts, &(|name: &str| part_names.contains(name)) as &dyn Fn(&str) -> bool),
+            (set, &|name| file_names.contains(name)),
+        ] {
+            for (name, _) in directory.entries().map_err(GraphError::io(directory.path(), "list"))? {
+                if !name.to_str().is_some_and(is_named) {
+                    let path = directory.path().join(&name);
+                    directory.remove_file(&name).map_err(GraphError::io(&path, "remove"))?;
                 }
             }
         }
         Ok(())
     }
 
-    pub(crate) fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &OwnDirectory {
         self.lock.folder()
     }
 
     /// The folder of parts.
-    pub(crate) fn parts_folder(&self) -> PathBuf {
-        self.folder().join("parts")
+    pub(crate) fn parts_folder(&self) -> &Arc<OwnDirectory> {
+        &self.parts
     }
 
     /// What becomes the hop set.
-    pub(crate) fn set(&self) -> PathBuf {
-        self.folder().join("set")
+    pub(crate) fn set(&self) -> &OwnDirectory {
+        &self.set
     }
 
     /// Finished parts of an operator's hop, by columns.
@@ -179,14 +176,14 @@ impl Journal {
         self.content.parts.retain(|part| !parts.contains(part));
         // First out of the journal, so that it never names what is gone.
         self.write()?;
-        let folder = self.parts_folder();
         parts.par_iter().try_for_each(|part| {
-            part::remove_if_there(&part::path(&folder, part.operator, part.hop, &part.columns))
+            let name = part.name();
+            self.parts.remove_file(&name).map_err(GraphError::io(&self.parts.path().join(&name), "remove"))
         })
     }
 
     fn write(&self) -> Result<(), GraphError> {
-        let path = self.folder().join(JOURNAL);
+        let path = self.folder().path().join(JOURNAL);
         let written = || -> std::io::Result<()> {
             let mut file = Replacement::of(&path, 0o666)?;
             let mut text = serde_json::to_vec_pretty(&self.content)?;
@@ -208,6 +205,16 @@ impl Journal {
     pub(crate) fn remove(self) -> Result<(), GraphError> {
         self.lock.remove()
     }
+}
+
+/// The arrays of a hop set with these options.
+fn names_of_set(options: &Decisive) -> HashSet<String> {
+    let stems = options.operators.iter().filter_map(|name| name.parse::<Operator>().ok());
+    let of_hops = stems.flat_map(|operator| {
+        (1..=options.hops).map(move |hop| format!("{}.{hop}.npy", operator.file_stem()))
+    });
+    let others = [description::NODE_IDS, description::LABELS, description::FEATURES, description::ROWS];
+    of_hops.chain(others.map(str::to_owned)).collect()
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -2,10 +2,8 @@
 //!
 //! A part is an array file of its own. Its elements begin at byte 4096, so that a part of all columns is the hop's file.
 
-use std::fs;
 use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
 use rayon::ThreadPool;
@@ -14,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use uva_graph::GraphError;
 use uva_graph::hash::ArrayHash;
 use uva_graph::npy::{NpyArray, NpyType, NpyWriter};
-use uva_mem::files::{open_directory, open_regular};
+use uva_mem::files::OwnDirectory;
 
 use crate::options::HopType;
 
@@ -38,30 +36,43 @@ pub(crate) struct Part {
     pub(crate) hash: String,
 }
 
-/// The file of these columns in the folder of parts.
-pub(crate) fn path(folder: &Path, operator: Option<usize>, hop: u32, columns: &Range<usize>) -> PathBuf {
+/// The file of these columns.
+fn name(operator: Option<usize>, hop: u32, columns: &Range<usize>) -> String {
     let operator = operator.map_or_else(|| "x".to_owned(), |place| place.to_string());
-    folder.join(format!("{operator}.{hop}.{}-{}.npy", columns.start, columns.end))
+    format!("{operator}.{hop}.{}-{}.npy", columns.start, columns.end)
+}
+
+/// Whether a part has this name.
+pub(crate) fn is_name(text: &str) -> bool {
+    let parsed = || {
+        let (operator, rest) = text.strip_suffix(".npy")?.split_once('.')?;
+        let (hop, columns) = rest.split_once('.')?;
+        let (start, end) = columns.split_once('-')?;
+        let operator = if operator == "x" { None } else { Some(operator.parse().ok()?) };
+        Some(name(operator, hop.parse().ok()?, &(start.parse().ok()?..end.parse().ok()?)))
+    };
+    parsed().is_some_and(|name| name == text)
 }
 
 /// An array that is written and hashed at once.
-pub(crate) struct HashedArray {
-    path: PathBuf,
+pub(crate) struct HashedArray<'d> {
+    directory: &'d OwnDirectory,
+    name: String,
     writer: NpyWriter,
     hash: ArrayHash,
 }
 
-impl HashedArray {
+impl<'d> HashedArray<'d> {
     /// Creates the file, in place of an earlier one.
     pub(crate) fn create(
-        path: &Path,
+        directory: &'d OwnDirectory,
+        name: &str,
         element: HopType,
         row: &[usize],
         tag: u32,
-    ) -> Result<HashedArray, GraphError> {
-        remove_if_there(path)?;
-        let writer = NpyWriter::create(path, element.npy(), row)?.with_data_at(DATA_OFFSET);
-        Ok(HashedArray { path: path.to_owned(), writer, hash: ArrayHash::new(tag as u8) })
+    ) -> Result<Self, GraphError> {
+        let writer = create(directory, name, element.npy(), row)?.with_data_at(DATA_OFFSET);
+        Ok(HashedArray { directory, name: name.to_owned(), writer, hash: ArrayHash::new(tag as u8) })
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), GraphError> {
@@ -72,30 +83,38 @@ impl HashedArray {
     /// Bytes and hash of the file, which is then on the disk under its name.
     pub(crate) fn finish(self) -> Result<(u64, String), GraphError> {
         self.writer.finish()?;
-        let bytes = sync(&self.path)?;
+        let bytes = sync(self.directory, &self.name)?;
         Ok((bytes, format!("{:016x}", self.hash.finish())))
     }
 }
 
-/// Waits until a file and its name are on the disk, and tells its length.
-pub(crate) fn sync(path: &Path) -> Result<u64, GraphError> {
-    let synced = || -> io::Result<u64> {
-        let file = open_regular(path)?;
-        file.sync_all()?;
-        if let Some(parent) = path.parent() {
-            open_directory(parent)?.sync_all()?;
-        }
-        Ok(file.metadata()?.len())
-    };
-    synced().map_err(GraphError::io(path, "flush"))
+/// An array in place of an earlier file of this name.
+pub(crate) fn create(
+    directory: &OwnDirectory,
+    name: &str,
+    kind: NpyType,
+    row: &[usize],
+) -> Result<NpyWriter, GraphError> {
+    let path = directory.path().join(name);
+    remove(directory, name)?;
+    let file = directory.create_file(name).map_err(GraphError::io(&path, "create"))?;
+    Ok(NpyWriter::onto(file, &path, kind, row))
 }
 
 /// Removes a file that need not be there.
-pub(crate) fn remove_if_there(path: &Path) -> Result<(), GraphError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(GraphError::io(path, "remove")(error)),
-        _ => Ok(()),
-    }
+pub(crate) fn remove(directory: &OwnDirectory, name: &str) -> Result<(), GraphError> {
+    directory.remove_file(name).map_err(GraphError::io(&directory.path().join(name), "remove"))
+}
+
+/// Waits until a file and its name are on the disk; returns its length.
+pub(crate) fn sync(directory: &OwnDirectory, name: &str) -> Result<u64, GraphError> {
+    let synced = || -> io::Result<u64> {
+        let file = directory.open_file(name)?;
+        file.sync_all()?;
+        directory.sync()?;
+        Ok(file.metadata()?.len())
+    };
+    synced().map_err(GraphError::io(&directory.path().join(name), "flush"))
 }
 
 /// Writes the rows of some nodes, one behind the other.
@@ -104,7 +123,7 @@ pub(crate) type Fill<'f> = &'f mut (dyn FnMut(&[i64], &mut [f32]) -> Result<(), 
 /// Writes a part: `rows` fills blocks of consecutive kept rows, each of `columns`, within the pool. `stops` is told how
 /// many rows have been written since the last call, and asked whether to stop. `None` if it was stopped.
 pub(crate) fn write(
-    folder: &Path,
+    folder: &OwnDirectory,
     (operator, hop, columns): (Option<usize>, u32, &Range<usize>),
     (element, nodes): (HopType, &[i64]),
     pool: &ThreadPool,
@@ -112,7 +131,7 @@ pub(crate) fn write(
     stops: &mut dyn FnMut(usize) -> bool,
 ) -> Result<Option<Part>, GraphError> {
     let width = columns.len();
-    let mut file = HashedArray::create(&path(folder, operator, hop, columns), element, &[width], hop)?;
+    let mut file = HashedArray::create(folder, &name(operator, hop, columns), element, &[width], hop)?;
     let block_rows = (BLOCK_BYTES / 4 / width).max(1);
     let mut block = vec![0.0; block_rows.min(nodes.len()) * width];
     let mut first = 0;
@@ -174,14 +193,32 @@ fn too_large(element: HopType, value: f32, (hop, row, node, column): (u32, usize
 }
 
 impl Part {
+    /// Its file in the folder of parts.
+    pub(crate) fn name(&self) -> String {
+        name(self.operator, self.hop, &self.columns)
+    }
+
+    /// Whether a run with so many operators, hops and features makes such a part.
+    pub(crate) fn fits(&self, operators: usize, hops: u32, dim: usize) -> bool {
+        let fits = match self.operator {
+            None => self.hop == 0,
+            Some(place) => place < operators && (1..=hops).contains(&self.hop),
+        };
+        fits && self.columns.start < self.columns.end && self.columns.end <= dim
+    }
+
     /// Whether the part's file is there as it was written.
     ///
     /// # Errors
     /// If the system refuses to read it: that says nothing about the part.
-    pub(crate) fn is_whole(&self, folder: &Path, element: HopType, rows: usize) -> Result<bool, GraphError> {
-        let path = path(folder, self.operator, self.hop, &self.columns);
+    pub(crate) fn is_whole(
+        &self,
+        folder: &OwnDirectory,
+        element: HopType,
+        rows: usize,
+    ) -> Result<bool, GraphError> {
         let shape = Some((element.npy(), vec![rows, self.columns.len()]));
-        is_whole(&path, self.hop, shape, (self.bytes, &self.hash))
+        is_whole((folder, &self.name()), self.hop, shape, (self.bytes, &self.hash))
     }
 }
 
@@ -191,18 +228,19 @@ impl Part {
 /// # Errors
 /// If the system refuses to read it.
 pub(crate) fn is_whole(
-    path: &Path,
+    (directory, name): (&OwnDirectory, &str),
     tag: u32,
     hop: Option<(NpyType, Vec<usize>)>,
     (bytes, hash): (u64, &str),
 ) -> Result<bool, GraphError> {
-    match fs::metadata(path) {
-        Ok(metadata) if metadata.len() == bytes => {}
+    let path = directory.path().join(name);
+    match directory.open_file(name).and_then(|file| Ok(file.metadata()?.len())) {
+        Ok(length) if length == bytes => {}
         Ok(_) => return Ok(false),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(GraphError::io(path, "examine")(error)),
+        Err(error) => return Err(GraphError::io(&path, "examine")(error)),
     }
-    let array = match NpyArray::open(path) {
+    let array = match NpyArray::open(&path) {
         Ok(array) => array,
         Err(GraphError::Invalid { .. }) => return Ok(false),
         Err(error) => return Err(error),
@@ -212,4 +250,21 @@ pub(crate) fn is_whole(
     };
     Ok(hop.as_ref().is_none_or(is_hop)
         && format!("{:016x}", uva_graph::hash::of_array(tag as u8, array.bytes())) == hash)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_names_of_parts_are_recognised() {
+        for (operator, hop, columns) in [(None, 0, 0..7), (Some(0), 1, 3..4), (Some(12), 31, 0..100_000)] {
+            assert!(is_name(&name(operator, hop, &columns)));
+        }
+        for other in
+            ["x.0.0-7.npy2", "x.0.0-7", "y.0.0-7.npy", "01.1.0-7.npy", "x.0.7.npy", "film.npy", ".npy", ""]
+        {
+            assert!(!is_name(other), "{other}");
+        }
+    }
 }

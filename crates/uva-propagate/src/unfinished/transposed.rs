@@ -1,18 +1,15 @@
 //! The graph with all edges turned round, as files beside the journal.
 
-use std::fs;
-use std::io::ErrorKind;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use uva_graph::csc::{Changes, CscBuilder, LEAST_MEMORY};
 use uva_graph::npy::{NpyArray, NpyType};
 use uva_graph::{GraphError, Indices, names, staged};
-use uva_mem::files::open_directory;
+use uva_mem::files::OwnDirectory;
 
+use super::folder::{self, TRANSPOSED, UNFINISHED_TRANSPOSED};
 use crate::sums::Graph;
-
-const DONE: &str = "transposed";
-const PARTIAL: &str = "transposed.partial";
 
 /// Nodes between two looks at whether to stop.
 const BLOCK_NODES: usize = 1 << 16;
@@ -26,18 +23,20 @@ pub(crate) struct Transposed {
 
 impl Transposed {
     /// Whether an earlier run has made it.
-    pub(crate) fn is_in(folder: &Path) -> bool {
-        folder.join(DONE).is_dir()
+    pub(crate) fn is_in(folder: &OwnDirectory) -> bool {
+        folder.open_in(TRANSPOSED).is_ok()
     }
 
-    /// Removes what an earlier run has not finished of it.
-    pub(crate) fn remove_unfinished(folder: &Path) -> Result<(), GraphError> {
-        let partial = folder.join(PARTIAL);
-        match fs::remove_dir_all(&partial) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(GraphError::io(&partial, "remove")(error))
-            }
-            _ => Ok(()),
+    /// Removes what an earlier run has not finished of it. The folder has been checked: it holds files of runs only.
+    pub(crate) fn remove_unfinished(folder: &OwnDirectory) -> Result<(), GraphError> {
+        let path = folder.path().join(UNFINISHED_TRANSPOSED);
+        match folder.open_in(UNFINISHED_TRANSPOSED) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(folder::refused(&path, error)),
+            Ok(partial) => partial
+                .remove_content(None)
+                .and_then(|()| folder.remove_directory(UNFINISHED_TRANSPOSED))
+                .map_err(GraphError::io(&path, "remove")),
         }
     }
 
@@ -46,24 +45,21 @@ impl Transposed {
     /// it was stopped.
     pub(crate) fn of(
         graph: Graph<'_>,
-        folder: &Path,
+        folder: &OwnDirectory,
         memory: u64,
         stops: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Option<Transposed>, GraphError> {
-        let done = folder.join(DONE);
+        let done = folder.path().join(TRANSPOSED);
         if !Self::is_in(folder) {
             Self::remove_unfinished(folder)?;
-            let partial = folder.join(PARTIAL);
-            fs::create_dir(&partial).map_err(GraphError::io(&partial, "create"))?;
-            if !write(graph, &partial, memory.max(LEAST_MEMORY), stops)? {
+            let partial = folder::create_in(folder, UNFINISHED_TRANSPOSED)?;
+            if !write(graph, partial.path(), memory.max(LEAST_MEMORY), stops)? {
                 return Ok(None);
             }
-            staged::flush(&partial)?;
-            open_directory(&partial)
-                .and_then(|directory| directory.sync_all())
-                .map_err(GraphError::io(&partial, "flush"))?;
-            // Its name tells that it is whole.
-            fs::rename(&partial, &done).map_err(GraphError::io(&done, "create"))?;
+            staged::flush(partial.path())?;
+            partial.sync().map_err(GraphError::io(partial.path(), "flush"))?;
+            // Its name says that it is whole.
+            folder.rename_to(UNFINISHED_TRANSPOSED, &done).map_err(GraphError::io(&done, "create"))?;
         }
         let open = |name: &str| NpyArray::open(&done.join(name));
         let transposed = Transposed {

@@ -1,14 +1,12 @@
 //! Parts put together: the columns of a hop's file, or all hops of a row.
 
-use std::fs;
-use std::path::Path;
-
 use uva_graph::GraphError;
 use uva_graph::npy::NpyArray;
+use uva_mem::files::OwnDirectory;
 
-use crate::journal::FinishedFile;
+use super::journal::FinishedFile;
+use super::part::{self, HashedArray, Part};
 use crate::options::HopType;
-use crate::part::{self, HashedArray, Part};
 
 /// Bytes of rows that are put together before they are written.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -16,26 +14,27 @@ const BLOCK_BYTES: usize = 1 << 20;
 /// Writes the file `name` of the set: each row has the columns of all parts, hop after hop. `row` is the shape of a row.
 /// `stops` is asked between blocks. `None` if it was stopped.
 pub(crate) fn file(
-    (parts_folder, set): (&Path, &Path),
+    (parts_folder, set): (&OwnDirectory, &OwnDirectory),
     (name, row, tag): (&str, &[usize], u32),
     (element, rows): (HopType, usize),
     parts: &[Part],
     stops: &mut dyn FnMut() -> bool,
 ) -> Result<Option<FinishedFile>, GraphError> {
-    let target = set.join(name);
-    let path_of = |part: &Part| part::path(parts_folder, part.operator, part.hop, &part.columns);
     if let ([only], [_]) = (parts, row) {
         // A part of all columns is the file. A second name for it costs nothing; some file systems give none.
-        part::remove_if_there(&target)?;
-        if fs::hard_link(path_of(only), &target).is_ok() {
-            let bytes = part::sync(&target)?;
+        part::remove(set, name)?;
+        if set.link(name, parts_folder, &only.name()).is_ok() {
+            let bytes = part::sync(set, name)?;
             return Ok(Some(FinishedFile { name: name.to_owned(), tag, bytes, hash: only.hash.clone() }));
         }
     }
-    let arrays = parts.iter().map(|part| NpyArray::open(&path_of(part))).collect::<Result<Vec<_>, _>>()?;
+    let arrays = parts
+        .iter()
+        .map(|part| NpyArray::open(&parts_folder.path().join(part.name())))
+        .collect::<Result<Vec<_>, _>>()?;
     let widths: Vec<usize> = parts.iter().map(|part| part.columns.len() * element.bytes()).collect();
     let row_bytes: usize = widths.iter().sum();
-    let mut file = HashedArray::create(&target, element, row, tag)?;
+    let mut file = HashedArray::create(set, name, element, row, tag)?;
     let block_rows = (BLOCK_BYTES / row_bytes).max(1);
     let mut block = Vec::with_capacity(block_rows * row_bytes);
     for first in (0..rows).step_by(block_rows) {

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use uva_graph::GraphError;
 
+use super::journal::Journal;
+use super::transposed::Transposed;
 use crate::description;
-use crate::journal::Journal;
 use crate::operator::Operator;
 use crate::options::{Layout, Options};
-use crate::transposed::Transposed;
 
 /// What is not finished.
 pub(crate) struct Remaining {
