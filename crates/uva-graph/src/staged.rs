@@ -16,10 +16,10 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{RenameFlags, renameat_with};
-use uva_mem::files::{open_directory, open_regular};
+use uva_mem::files::{OwnDirectory, open_directory, open_regular};
 
 use self::sibling::Sibling;
 use crate::GraphError;
@@ -71,7 +71,7 @@ impl StagedDirectory {
             _ => Path::new("."),
         };
         let created_parents = create_parents(parent)?;
-        sibling::remove_abandoned(parent, name);
+        sibling::remove_abandoned(parent, name, &replaced::is_of_dataset);
         // Locked before it is created, so that `remove_unfinished` misses none.
         let mut unfinished = unfinished();
         let sibling = Sibling::create(parent, name).map_err(|error| {
@@ -101,8 +101,8 @@ impl StagedDirectory {
         let partial = self.sibling.path().to_owned();
         flush(&partial)?;
         // By descriptor, so that this very directory loses its marker, even if its name now belongs to another.
-        let directory = open_directory(&partial).map_err(GraphError::io(&partial, "flush"))?;
-        directory.sync_all().map_err(GraphError::io(&partial, "flush"))?;
+        let directory = OwnDirectory::open(&partial).map_err(GraphError::io(&partial, "flush"))?;
+        directory.sync().map_err(GraphError::io(&partial, "flush"))?;
         // Locked during the rename, so that `remove_unfinished` sees either an unfinished directory or none.
         let mut unfinished = unfinished();
         let replaced = match &self.out {
@@ -151,21 +151,31 @@ impl Drop for StagedDirectory {
     }
 }
 
+/// While it lives, no directory is staged and none committed.
+#[must_use = "a thread that begins meanwhile would leave its directory"]
+#[derive(Debug)]
+pub struct NoneUnfinished {
+    _unfinished: MutexGuard<'static, Vec<PathBuf>>,
+}
+
 /// Removes every staged directory that this process has not committed yet. It is for a signal-handling thread that is
-/// about to end the process while others still write. Writers that continue get an error.
-pub fn remove_unfinished() {
-    for path in unfinished().drain(..) {
+/// about to end the process while others still write. Writers that continue get an error, and one that begins waits for
+/// what this returns: keep it until the process ends.
+pub fn remove_unfinished() -> NoneUnfinished {
+    let mut unfinished = unfinished();
+    for path in unfinished.drain(..) {
         // A writer may create files while the tree is being removed, so retry after a failure.
-        for _ in 0..10 {
+        for _ in 0..1000 {
             match sibling::remove(&path) {
                 Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
                 _ => break,
             }
         }
     }
+    NoneUnfinished { _unfinished: unfinished }
 }
 
-fn unfinished() -> std::sync::MutexGuard<'static, Vec<PathBuf>> {
+fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
     // A list of paths is still valid after a panic.
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,7 +10,7 @@ mod writer;
 pub use array::NpyArray;
 pub(crate) use array::TypedArray;
 pub use header::{Header, HeaderProblem, NpyType};
-pub use rows::NpyRows;
+pub use rows::{Done, FoundRows, NpyRows};
 pub(crate) use writer::HEADER_BYTES;
 pub use writer::{NpyWriter, write_array};
 

@@ -1,49 +1,122 @@
-//! An array of a known shape whose rows are written in any order, for results that may be interrupted and taken up again.
+//! An array of a known shape whose rows are written in any order, for results that may be interrupted and resumed.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use uva_mem::files::open_own;
+use uva_mem::files::UnfinishedFile;
+use uva_mem::mix;
 
 use super::header::NpyType;
 use super::writer::{HEADER_BYTES, header};
 use crate::GraphError;
 
-/// A `.npy` file of this process's own, being filled. All its bytes are there from the beginning, as zeros, so only its
-/// writer knows which rows are.
+/// A `.npy` file being filled by one process. All its bytes are there from the beginning, as zeros, so a record behind the
+/// array says what it will hold and how much of it is done. The record also marks the file as one of this program's.
+/// [`commit`](Self::commit) renames the file, and [`finish`](Self::finish) cuts the record off.
 #[derive(Debug)]
 pub struct NpyRows {
-    path: PathBuf,
-    file: File,
+    file: UnfinishedFile,
+    job: u64,
+    /// Where the array ends, and the record begins.
+    end: u64,
     row_bytes: u64,
     rows: u64,
 }
 
+/// How far an array is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// Units of work whose rows are written.
+    pub units: u64,
+    /// Whether all rows are.
+    pub complete: bool,
+}
+
+/// What has the name of an unfinished array.
+#[derive(Debug)]
+pub enum FoundRows {
+    /// Nothing.
+    Missing,
+    /// A file that another process is writing.
+    Held,
+    /// An array of this job.
+    Same(NpyRows, Done),
+    /// An unfinished array of another job, or of another shape.
+    Other(UnfinishedFile),
+    /// Something that this program did not write, and why that is known.
+    Foreign(String),
+}
+
+/// The record: the mark, the job, the units, whether it is complete, and a hash of the three.
+const RECORD_BYTES: usize = 40;
+const MARK: [u8; 8] = *b"uvarows1";
+
 impl NpyRows {
-    /// Creates the file at `path`, which must not exist.
+    /// Creates the file at `path`, locked. `job` identifies what its rows will be.
     ///
     /// # Errors
-    /// If the file exists or cannot be created.
-    pub fn create(path: &Path, kind: NpyType, shape: &[usize]) -> Result<NpyRows, GraphError> {
+    /// The system's answer; `None` where anything has the name.
+    pub fn create(
+        path: &Path,
+        kind: NpyType,
+        shape: &[usize],
+        job: u64,
+    ) -> Result<Option<NpyRows>, GraphError> {
         let (header, row_bytes, rows) = described(path, kind, shape)?;
-        let file = File::create_new(path).map_err(GraphError::io(path, "create"))?;
-        let length = HEADER_BYTES as u64 + row_bytes * rows;
-        let filled = file.write_all_at(&header, 0).and_then(|()| file.set_len(length));
-        filled.map_err(GraphError::io(path, "write"))?;
-        Ok(NpyRows { path: path.to_owned(), file, row_bytes, rows })
+        let end = HEADER_BYTES as u64 + row_bytes * rows;
+        let prepare = |file: &File| {
+            file.write_all_at(&header, 0)?;
+            // Its space is not taken here, but a limit on the size of files shows.
+            file.set_len(end)?;
+            file.write_all_at(&record(job, Done::default()), end)
+        };
+        match UnfinishedFile::create(path, prepare) {
+            Ok(file) => Ok(Some(NpyRows { file, job, end, row_bytes, rows })),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
+            Err(error) => Err(GraphError::io(path, "create")(error)),
+        }
     }
 
-    /// Opens a file that an earlier process created with the same type and shape; `None` if it is no such file.
-    pub fn reopen(path: &Path, kind: NpyType, shape: &[usize]) -> Option<NpyRows> {
-        let (header, row_bytes, rows) = described(path, kind, shape).ok()?;
-        let file = open_own(path).ok()?;
-        let mut found = [0; HEADER_BYTES];
-        let is_it = file.metadata().ok()?.len() == HEADER_BYTES as u64 + row_bytes * rows
-            && file.read_exact_at(&mut found, 0).is_ok()
-            && found == header[..];
-        is_it.then(|| NpyRows { path: path.to_owned(), file, row_bytes, rows })
+    /// Opens and locks what an earlier process left at `path`.
+    ///
+    /// # Errors
+    /// The system's answer.
+    pub fn find(path: &Path, kind: NpyType, shape: &[usize], job: u64) -> Result<FoundRows, GraphError> {
+        let file = match UnfinishedFile::open(path) {
+            Ok(file) => file,
+            Err(error) => {
+                return match error.kind() {
+                    io::ErrorKind::NotFound => Ok(FoundRows::Missing),
+                    io::ErrorKind::WouldBlock => Ok(FoundRows::Held),
+                    io::ErrorKind::InvalidInput => Ok(FoundRows::Foreign(error.to_string())),
+                    _ => Err(GraphError::io(path, "open")(error)),
+                };
+            }
+        };
+        let examined = || -> io::Result<Option<(u64, u64, Option<Done>)>> {
+            let length = file.file().metadata()?.len();
+            let Some(end) = length.checked_sub(RECORD_BYTES as u64) else { return Ok(None) };
+            let mut found = [0; RECORD_BYTES];
+            file.file().read_exact_at(&mut found, end)?;
+            Ok(read_record(&found).map(|(job, done)| (end, job, done)))
+        };
+        let found = examined().map_err(GraphError::io(path, "read"))?;
+        let Some((found_end, found_job, done)) = found else {
+            return Ok(FoundRows::Foreign("it does not end as uvatrain's unfinished arrays do".to_owned()));
+        };
+        let (header, row_bytes, rows) = described(path, kind, shape)?;
+        let end = HEADER_BYTES as u64 + row_bytes * rows;
+        let mut found_header = [0; HEADER_BYTES];
+        let is_same = found_job == job
+            && found_end == end
+            && file.file().read_exact_at(&mut found_header, 0).is_ok()
+            && found_header == header[..];
+        Ok(match done.filter(|_| is_same) {
+            Some(done) => FoundRows::Same(NpyRows { file, job, end, row_bytes, rows }, done),
+            None => FoundRows::Other(file),
+        })
     }
 
     /// Writes whole rows from row `first` on.
@@ -53,11 +126,11 @@ impl NpyRows {
     pub fn write(&self, first: u64, bytes: &[u8]) -> Result<(), GraphError> {
         let fits = bytes.len() as u64 <= self.rows.saturating_sub(first).saturating_mul(self.row_bytes);
         let written = if fits {
-            self.file.write_all_at(bytes, HEADER_BYTES as u64 + first * self.row_bytes)
+            self.file.file().write_all_at(bytes, HEADER_BYTES as u64 + first * self.row_bytes)
         } else {
             Err(io::Error::new(io::ErrorKind::InvalidInput, format!("there is no row {first}")))
         };
-        written.map_err(GraphError::io(&self.path, "write"))
+        written.map_err(GraphError::io(self.path(), "write"))
     }
 
     /// Bytes of a row.
@@ -65,13 +138,75 @@ impl NpyRows {
         self.row_bytes as usize
     }
 
-    /// Waits until what was written is on the disk.
+    /// Its present name.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Records how far it is, once the rows that this counts are on the disk.
     ///
     /// # Errors
     /// The system's answer.
-    pub fn sync(&self) -> Result<(), GraphError> {
-        self.file.sync_all().map_err(GraphError::io(&self.path, "flush"))
+    pub fn note(&self, done: Done) -> Result<(), GraphError> {
+        let file = self.file.file();
+        let noted = file.sync_all().and_then(|()| file.write_all_at(&record(self.job, done), self.end));
+        noted.and_then(|()| file.sync_all()).map_err(GraphError::io(self.path(), "write"))
     }
+
+    /// Gives the file its final name; the record is still there. `replaces`: a file that has the name is replaced.
+    ///
+    /// # Errors
+    /// [`GraphError::Usage`] unless `replaces`, where another file has taken the name meanwhile; the system's answer.
+    pub fn commit(&mut self, to: &Path, replaces: bool) -> Result<(), GraphError> {
+        match self.file.rename(to, replaces) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(GraphError::usage(
+                "OUT",
+                format!("{} was created meanwhile: name another file, or give --overwrite", to.display()),
+            )),
+            renamed => renamed.map_err(GraphError::io(to, "create")),
+        }
+    }
+
+    /// Cuts the record off: what remains is the array alone.
+    ///
+    /// # Errors
+    /// The system's answer.
+    pub fn finish(self) -> Result<(), GraphError> {
+        let file = self.file.file();
+        file.set_len(self.end).and_then(|()| file.sync_all()).map_err(GraphError::io(self.path(), "finish"))
+    }
+
+    /// Removes the file, unless its name leads to another one by now.
+    ///
+    /// # Errors
+    /// The system's answer.
+    pub fn remove(self) -> Result<(), GraphError> {
+        let path = self.path().to_owned();
+        self.file.remove().map_err(GraphError::io(&path, "remove"))
+    }
+}
+
+fn record(job: u64, done: Done) -> [u8; RECORD_BYTES] {
+    let mut record = [0; RECORD_BYTES];
+    record[..8].copy_from_slice(&MARK);
+    for (place, word) in [job, done.units, u64::from(done.complete)].into_iter().enumerate() {
+        record[8 + 8 * place..][..8].copy_from_slice(&word.to_le_bytes());
+    }
+    let hash = [job, done.units, u64::from(done.complete)].into_iter().fold(0, |hash, word| mix(hash ^ word));
+    record[32..].copy_from_slice(&hash.to_le_bytes());
+    record
+}
+
+/// Job and progress; no progress where the record was cut short by a power failure. `None` without the mark.
+fn read_record(bytes: &[u8; RECORD_BYTES]) -> Option<(u64, Option<Done>)> {
+    let word = |place: usize| {
+        let mut word = [0; 8];
+        word.copy_from_slice(&bytes[8 * place..][..8]);
+        u64::from_le_bytes(word)
+    };
+    let done = Done { units: word(2), complete: word(3) == 1 };
+    let is_whole = record(word(1), done) == *bytes;
+    (bytes[..8] == MARK).then(|| (word(1), is_whole.then_some(done)))
 }
 
 /// The header, the bytes of a row, and the rows.
@@ -91,24 +226,59 @@ fn described(path: &Path, kind: NpyType, shape: &[usize]) -> Result<(Vec<u8>, u6
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::npy::NpyArray;
 
     #[test]
     fn rows_written_in_any_order_and_by_two_processes_make_one_array() {
         let temp = tempfile::tempdir().unwrap();
-        let path = temp.path().join("a.npy");
-        let rows = NpyRows::create(&path, NpyType::I64, &[4]).unwrap();
-        assert!(NpyRows::create(&path, NpyType::I64, &[4]).is_err(), "it is there already");
+        let (path, to) = (temp.path().join("a.npy.part"), temp.path().join("a.npy"));
+        let rows = NpyRows::create(&path, NpyType::I64, &[4], 7).unwrap().unwrap();
+        assert!(NpyRows::create(&path, NpyType::I64, &[4], 7).unwrap().is_none(), "it is there already");
+        assert!(matches!(NpyRows::find(&path, NpyType::I64, &[4], 7).unwrap(), FoundRows::Held));
         rows.write(2, &[3i64, 4].map(i64::to_le_bytes).concat()).unwrap();
+        rows.note(Done { units: 5, complete: false }).unwrap();
         drop(rows);
-        for (kind, shape) in [(NpyType::I64, &[5][..]), (NpyType::F64, &[4]), (NpyType::I64, &[4, 1])] {
-            assert!(NpyRows::reopen(&path, kind, shape).is_none(), "{kind} {shape:?}");
+        for (kind, shape, job) in [
+            (NpyType::I64, &[5][..], 7),
+            (NpyType::F64, &[4], 7),
+            (NpyType::I64, &[4, 1], 7),
+            (NpyType::I64, &[4], 8),
+        ] {
+            let found = NpyRows::find(&path, kind, shape, job).unwrap();
+            assert!(matches!(found, FoundRows::Other(_)), "{kind} {shape:?} {job}: {found:?}");
         }
-        let rows = NpyRows::reopen(&path, NpyType::I64, &[4]).unwrap();
+        let FoundRows::Same(mut rows, done) = NpyRows::find(&path, NpyType::I64, &[4], 7).unwrap() else {
+            panic!("it is the array of this job");
+        };
+        assert_eq!(done, Done { units: 5, complete: false });
         rows.write(0, &[1i64, 2].map(i64::to_le_bytes).concat()).unwrap();
         assert!(rows.write(3, &[0; 16]).is_err(), "there is one row left");
-        rows.sync().unwrap();
-        assert_eq!(NpyArray::open(&path).unwrap().elements::<i64>(NpyType::I64).unwrap(), [1, 2, 3, 4]);
+        rows.note(Done { units: 6, complete: true }).unwrap();
+        rows.commit(&to, false).unwrap();
+        rows.finish().unwrap();
+        assert_eq!(NpyArray::open(&to).unwrap().elements::<i64>(NpyType::I64).unwrap(), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn only_a_file_with_the_record_is_an_unfinished_array() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("a.npy.part");
+        let find = || NpyRows::find(&path, NpyType::I64, &[4], 7).unwrap();
+        assert!(matches!(find(), FoundRows::Missing));
+        for content in [&b""[..], b"a film", &[0; 200]] {
+            fs::write(&path, content).unwrap();
+            assert!(matches!(find(), FoundRows::Foreign(_)), "{content:?}");
+            assert_eq!(fs::read(&path).unwrap(), content);
+        }
+        fs::remove_file(&path).unwrap();
+        drop(NpyRows::create(&path, NpyType::I64, &[4], 7).unwrap());
+        // A record that a power failure has cut short marks the file, but does not count.
+        let mut bytes = fs::read(&path).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        fs::write(&path, bytes).unwrap();
+        assert!(matches!(find(), FoundRows::Other(_)));
     }
 }

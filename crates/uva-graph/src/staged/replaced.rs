@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
-use uva_mem::files::random_word;
+use uva_mem::files::{OwnDirectory, random_word};
 
 use super::sibling;
 use crate::GraphError;
@@ -19,7 +19,7 @@ fn file_names() -> impl Iterator<Item = &'static str> {
     names::of_an_open_dataset().chain(others)
 }
 
-fn is_of_dataset(name: &OsStr) -> bool {
+pub(super) fn is_of_dataset(name: &OsStr) -> bool {
     file_names().any(|known| name == known)
 }
 
@@ -78,12 +78,10 @@ pub(super) fn exchange(from: &Path, to: &Path) -> Result<PathBuf, GraphError> {
 /// Removes the files of the replaced dataset, and their directory. Any other file stays, with the directory: it was
 /// added in the meantime.
 pub(super) fn remove(replaced: &Path) {
+    // Missing, or not removable: then the directory stays, under a name that says what it was.
+    let Ok(directory) = OwnDirectory::open(replaced) else { return };
     // Marked, so that the next run finishes the removal if this one is killed.
-    let marker = sibling::mark(replaced);
-    for name in file_names() {
-        // Missing, or not removable: then the directory stays, under a name that says what it was.
-        let _ = fs::remove_file(replaced.join(name));
-    }
-    let _ = fs::remove_dir(replaced);
+    let marker = sibling::mark(&directory, sibling::REPLACED);
+    let _ = sibling::remove_open(&directory, &is_of_dataset);
     drop(marker);
 }

@@ -1,21 +1,26 @@
 //! Directories being written, beside their final names.
 //!
-//! A directory is ours if its name has exactly this form and it holds the marker, a file of mode 0600 that its writer
-//! keeps locked. The kernel releases the lock when its holder ends. So neither a reused process number nor another
-//! namespace's can mislead, and no other user can take it. Nothing else is ever removed.
+//! A directory is ours if its name has exactly this form, it belongs to this user, and it holds the marker: a file of mode
+//! 0600 with a content that no other program writes, which its writer keeps locked. The kernel releases the lock when its
+//! holder ends. So neither a reused process number nor another namespace's can mislead, and no other user can take it.
+//! Nothing else is ever removed, and no link is followed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FlockOperation, flock, unlinkat};
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use uva_mem::files::{is_word, open_lock_file, random_word};
+use uva_mem::files::{EntryKind, Mark, OwnDirectory, is_word, random_word};
 
 /// The marker's name.
 pub(super) const MARKER: &str = ".uvatrain-partial";
+/// Its content in a directory that is written: all of it is removed.
+pub(super) const UNFINISHED: &[u8] = b"uvatrain: an unfinished directory\n";
+/// Its content in a dataset that was replaced: only files of a dataset are removed.
+pub(super) const REPLACED: &[u8] = b"uvatrain: a replaced dataset\n";
 
 /// A directory that this process is writing.
 #[derive(Debug)]
@@ -35,7 +40,8 @@ impl Sibling {
             fs::create_dir(&path)?;
             // Between the creation and the lock of the marker, another process may have taken it for abandoned: then
             // retry.
-            match mark(&path) {
+            let marked = OwnDirectory::open(&path).and_then(|directory| mark(&directory, UNFINISHED));
+            match marked {
                 Ok(Some(marker)) => return Ok(Sibling { path, _marker: marker }),
                 Ok(None) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -55,60 +61,76 @@ impl Sibling {
 }
 
 /// Puts a locked marker into the directory; `None` if another process holds it.
-pub(super) fn mark(directory: &Path) -> io::Result<Option<File>> {
-    let marker = open_lock_file(&directory.join(MARKER), true)?;
+pub(super) fn mark(directory: &OwnDirectory, content: &[u8]) -> io::Result<Option<File>> {
+    let marker = directory.open_lock_file(MARKER, true)?;
     // On a file system without locks it stays unlocked: there, no directory is ever taken for abandoned.
     if flock(&marker, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
         return Ok(None);
     }
     // A process that held the lock for a moment may have removed the directory.
-    Ok((marker.metadata()?.nlink() > 0).then_some(marker))
+    if !directory.has(MARKER, &marker)? {
+        return Ok(None);
+    }
+    marker.set_len(0)?;
+    marker.write_all_at(content, 0)?;
+    Ok(Some(marker))
 }
 
 /// Removes the marker from a directory that has its final name.
-pub(super) fn unmark(directory: &File) {
+pub(super) fn unmark(directory: &OwnDirectory) {
     // A marker that stays is harmless: it marks nothing without a sibling's name.
-    let _ = unlinkat(directory, MARKER, AtFlags::empty());
+    let _ = directory.remove_file(MARKER);
 }
 
 /// Removes siblings of `name` that no living process writes. A failure is no error: they are harmless.
-pub(super) fn remove_abandoned(parent: &Path, name: &OsStr) {
+pub(super) fn remove_abandoned(parent: &Path, name: &OsStr, of_dataset: &dyn Fn(&OsStr) -> bool) {
     let prefix = prefix(name);
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
         let word = name.as_encoded_bytes().strip_prefix(prefix.as_encoded_bytes());
-        let named_so = word.and_then(|word| std::str::from_utf8(word).ok()).is_some_and(is_word);
-        let path = entry.path();
-        // The entry itself: a symbolic link is never ours.
-        let is_own = || {
-            entry.metadata().is_ok_and(|metadata| {
-                metadata.is_dir() && metadata.uid() == rustix::process::geteuid().as_raw()
-            })
-        };
-        if named_so && is_own() && is_abandoned(&path).is_some() {
-            let _ = remove(&path);
+        if word.and_then(|word| std::str::from_utf8(word).ok()).is_some_and(is_word) {
+            // What is not this program's, or in use, stays.
+            let _ = remove_if_abandoned(&entry.path(), of_dataset);
         }
     }
 }
 
-/// The lock on the directory's marker, if there is a marker and no process holds it.
-fn is_abandoned(path: &Path) -> Option<File> {
-    let marker = open_lock_file(&path.join(MARKER), false).ok()?;
-    flock(&marker, FlockOperation::NonBlockingLockExclusive).ok()?;
-    Some(marker)
+/// Removes a directory whose marker no process holds. Another process that begins meanwhile finds the marker held.
+fn remove_if_abandoned(path: &Path, of_dataset: &dyn Fn(&OsStr) -> bool) -> io::Result<()> {
+    let directory = OwnDirectory::open(path)?;
+    let marker = directory.open_lock_file(MARKER, false)?;
+    flock(&marker, FlockOperation::NonBlockingLockExclusive)?;
+    if directory.read_mark(&marker, UNFINISHED)? != Mark::Foreign {
+        return remove_open(&directory, &|_| true);
+    }
+    match directory.read_mark(&marker, REPLACED)? {
+        Mark::Written => remove_open(&directory, of_dataset),
+        Mark::Empty | Mark::Foreign => Ok(()),
+    }
 }
 
 /// Removes a sibling with all its content, the marker last. So the next run continues an interrupted removal.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(path)?.flatten().filter(|entry| entry.file_name() != MARKER) {
-        // An entry that cannot be removed here shows up again below.
-        let _ = match entry.file_type() {
-            Ok(kind) if kind.is_dir() => fs::remove_dir_all(entry.path()),
-            _ => fs::remove_file(entry.path()),
-        };
+    remove_open(&OwnDirectory::open(path)?, &|_| true)
+}
+
+/// Removes the entries whose names `takes` accepts, and the directory if nothing else is left.
+pub(super) fn remove_open(directory: &OwnDirectory, takes: &dyn Fn(&OsStr) -> bool) -> io::Result<()> {
+    let mut others = false;
+    for (name, kind) in directory.entries()?.into_iter().filter(|(name, _)| name != MARKER) {
+        match kind {
+            _ if !takes(&name) => others = true,
+            EntryKind::Directory => directory.remove_tree(&name)?,
+            EntryKind::File | EntryKind::Other => directory.remove_file(&name)?,
+        }
     }
-    fs::remove_dir_all(path)
+    directory.remove_file(MARKER)?;
+    if others {
+        return Ok(());
+    }
+    // Removes an empty directory only, whatever has the name by now.
+    fs::remove_dir(directory.path())
 }
 
 /// The name prefix of a directory's siblings.

@@ -1,4 +1,4 @@
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use uva_mem::files::is_word;
 
@@ -17,6 +17,13 @@ fn dataset(directory: &Path) {
     for split in Split::ALL {
         write_array(&path(split.file_name()), NpyType::I64, &[], &[0_i64]).unwrap();
     }
+}
+
+/// Marks a directory as a killed process leaves it.
+fn mark(directory: &Path) {
+    let marker = directory.join(sibling::MARKER);
+    fs::write(&marker, sibling::UNFINISHED).unwrap();
+    fs::set_permissions(marker, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
 fn names(directory: &Path) -> Vec<String> {
@@ -76,7 +83,7 @@ fn what_a_killed_run_left_is_removed_but_not_what_a_living_one_writes() {
     // As a killed process leaves it: the name, the marker, and nobody who holds it.
     let left = parent.path().join("graph.partial-0123456789abcdef");
     fs::create_dir(&left).unwrap();
-    fs::write(left.join(sibling::MARKER), "").unwrap();
+    mark(&left);
     fs::write(left.join("feat.npy"), "half").unwrap();
     fs::create_dir(left.join("deeper")).unwrap();
     let first = StagedDirectory::new(&out).unwrap();
@@ -105,12 +112,18 @@ fn what_only_looks_like_a_leftover_stays() {
         fs::write(parent.path().join(name).join("thesis.tex"), "years").unwrap();
     }
     for name in foreign.iter().filter(|name| **name != "graph.partial-0123456789abcdef") {
-        fs::write(parent.path().join(name).join(sibling::MARKER), "").unwrap();
+        mark(&parent.path().join(name));
     }
+    // A marker that another program wrote, beside something.
+    let planted = parent.path().join("graph.partial-2222222222222222");
+    fs::create_dir(&planted).unwrap();
+    fs::write(planted.join(sibling::MARKER), "").unwrap();
+    fs::write(planted.join("thesis.tex"), "years").unwrap();
     // A link to a directory that is marked, and a marker that is a link.
     let marked = parent.path().join("elsewhere");
     fs::create_dir(&marked).unwrap();
-    fs::write(marked.join(sibling::MARKER), "").unwrap();
+    mark(&marked);
+    fs::write(marked.join("thesis.tex"), "years").unwrap();
     symlink(&marked, parent.path().join("graph.partial-0000000000000000")).unwrap();
     let linked = parent.path().join("graph.partial-1111111111111111");
     fs::create_dir(&linked).unwrap();
@@ -118,7 +131,7 @@ fn what_only_looks_like_a_leftover_stays() {
     let before = names(parent.path());
     drop(StagedDirectory::new(&parent.path().join("graph")).unwrap());
     assert_eq!(names(parent.path()), before);
-    for name in foreign {
+    for name in foreign.into_iter().chain(["elsewhere", "graph.partial-2222222222222222"]) {
         assert_eq!(fs::read(parent.path().join(name).join("thesis.tex")).unwrap(), b"years", "{name}");
     }
 }
@@ -153,8 +166,16 @@ fn what_came_to_lie_among_a_replaced_datasets_files_stays() {
     let old = parent.path().join("graph.partial-0123456789abcdef");
     dataset(&old);
     fs::write(old.join("thesis.tex"), "years").unwrap();
-    replaced::remove(&old);
+    // As a process leaves it that was killed while it removed the old dataset.
+    fs::write(old.join(sibling::MARKER), sibling::REPLACED).unwrap();
+    fs::set_permissions(old.join(sibling::MARKER), fs::Permissions::from_mode(0o600)).unwrap();
+    drop(StagedDirectory::new(&parent.path().join("graph")).unwrap());
     assert_eq!(names(&old), ["thesis.tex"]);
+    dataset(&old.join("again"));
+    fs::rename(old.join("again/feat.npy"), old.join("feat.npy")).unwrap();
+    replaced::remove(&old);
+    assert_eq!(names(&old), ["again", "thesis.tex"]);
+    fs::remove_dir_all(old.join("again")).unwrap();
     drop(StagedDirectory::new(&parent.path().join("graph")).unwrap());
     assert_eq!(names(&old), ["thesis.tex"]);
 }

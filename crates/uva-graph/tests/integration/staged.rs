@@ -62,10 +62,25 @@ fn what_a_killed_process_leaves_is_named_so_and_removed_by_the_next() {
 #[test]
 fn an_interrupted_process_can_remove_what_its_threads_are_writing() {
     if let Some(out) = std::env::var_os(OUT) {
+        let out_again = out.clone();
         let staged = stage(&out);
-        remove_unfinished();
+        let none = remove_unfinished();
         assert!(!staged.path().exists());
+        // One that begins now waits for the end of the process, so it leaves nothing.
+        let (begins, begun) = std::sync::mpsc::channel();
+        let out = out.clone();
+        let later = std::thread::spawn(move || {
+            begins.send(()).unwrap();
+            StagedDirectory::new(Path::new(&out))
+        });
+        begun.recv().unwrap();
+        for _ in 0..1000 {
+            assert!(names(Path::new(&out_again).parent().unwrap()).is_empty());
+            std::thread::yield_now();
+        }
+        drop(none);
         assert!(staged.commit().is_err());
+        drop(later.join().unwrap());
         return;
     }
     let parent = tempfile::tempdir().unwrap();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
-use uva_mem::files::{read_regular, replace};
+use uva_mem::files::{EntryKind, OwnDirectory, read_regular, replace};
 
 use super::control::{Control, ends_by};
 use super::environment::{DaemonDirectories, TIMEOUT};
@@ -34,7 +34,7 @@ pub struct Leftover {
     pub pipe_directory: PathBuf,
     /// Where its logs are.
     pub log_directory: PathBuf,
-    /// The directories that we made, to be removed with everything in them.
+    /// The directories that we made: the two above, or a parent of both. Removed with the daemon's files in them.
     pub created: Vec<PathBuf>,
     /// The daemon, once it is known.
     pub control: Option<ProcessId>,
@@ -131,18 +131,39 @@ impl Leftover {
                 let _ = fs::remove_file(self.pipe_directory.join(name));
             }
         }
-        for made in self.created.iter().rev() {
-            match fs::remove_dir_all(made) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(MpsError::System {
-                        doing: format!("cannot remove {}", made.display()),
-                        source: error,
-                    });
-                }
-                _ => {}
+        let is_made = |directory: &Path| self.created.iter().any(|made| directory.starts_with(made));
+        for directory in [&self.pipe_directory, &self.log_directory] {
+            if is_made(directory) {
+                removed(directory, remove_files(directory))?;
             }
         }
+        // A directory that holds anything else by now stays.
+        for made in self.created.iter().rev() {
+            removed(made, fs::remove_dir(made))?;
+        }
         Ok(())
+    }
+}
+
+/// Removes the sockets, pipes and logs in a directory of the daemon's. It has no directories in there.
+fn remove_files(directory: &Path) -> io::Result<()> {
+    let directory = OwnDirectory::open(directory)?;
+    for (name, kind) in directory.entries()? {
+        if kind != EntryKind::Directory {
+            directory.remove_file(&name)?;
+        }
+    }
+    Ok(())
+}
+
+fn removed(path: &Path, result: io::Result<()>) -> Result<(), MpsError> {
+    match result {
+        Err(source)
+            if !matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty) =>
+        {
+            Err(MpsError::System { doing: format!("cannot remove {}", path.display()), source })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -266,6 +266,14 @@ pub trait PredictionWatch {
 
     /// Tells people something.
     fn note(&mut self, line: &str);
+
+    /// All rows are written, and the files get their names next.
+    ///
+    /// # Errors
+    /// What has to be done before, and could not be: the files then stay unfinished.
+    fn finishes(&mut self) -> Result<(), RuntimeError> {
+        Ok(())
+    }
 }
 
 /// What was written.

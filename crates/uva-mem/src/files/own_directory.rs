@@ -7,8 +7,9 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags};
@@ -40,7 +41,18 @@ impl EntryKind {
     }
 }
 
-/// An open directory that belongs to this user, and that no other user may write to.
+/// What a mark says of its directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// It is this program's.
+    Written,
+    /// It holds nothing else than an empty mark: its process was killed before it wrote the mark.
+    Empty,
+    /// It is not this program's.
+    Foreign,
+}
+
+/// An open directory that belongs to this user.
 #[derive(Debug)]
 pub struct OwnDirectory {
     directory: File,
@@ -51,15 +63,23 @@ impl OwnDirectory {
     /// Opens the directory at `path`. A link at its last name is not followed.
     ///
     /// # Errors
-    /// The system's answer; [`io::ErrorKind::InvalidInput`] where the name belongs to something else, to a directory of
-    /// another user, or to one that other users may write to.
+    /// The system's answer; [`io::ErrorKind::InvalidInput`] where the name belongs to something else, or to a directory of
+    /// another user.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let opened = Self::open_at(CWD, path.as_os_str(), path)?;
+        Self::open_at(CWD, path.as_os_str(), path)
+    }
+
+    /// The same, and refuses one that other users may write to.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_private(path: &Path) -> io::Result<Self> {
+        let opened = Self::open(path)?;
         refuse_writable_by_others(&opened.directory)?;
         Ok(opened)
     }
 
-    /// Opens a directory in this one. Its mode does not matter: others cannot reach it.
+    /// Opens a directory in this one.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -67,7 +87,7 @@ impl OwnDirectory {
         Self::open_at(&self.directory, OsStr::new(name), &self.path.join(name))
     }
 
-    fn open_at(above: impl std::os::fd::AsFd, name: &OsStr, path: &Path) -> io::Result<Self> {
+    fn open_at(above: impl AsFd, name: &OsStr, path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let directory = match rustix::fs::openat(above, name, flags, Mode::empty()) {
             Ok(directory) => File::from(directory),
@@ -170,6 +190,27 @@ impl OwnDirectory {
         Ok(file)
     }
 
+    /// Reads the mark in a file of it that this process has locked.
+    ///
+    /// # Errors
+    /// The system's answer.
+    pub fn read_mark(&self, file: &File, mark: &[u8]) -> io::Result<Mark> {
+        // A mark of another length is read far enough to differ.
+        let mut content = vec![0; mark.len() + 1];
+        let mut length = 0;
+        while length < content.len() {
+            match file.read_at(&mut content[length..], length as u64)? {
+                0 => break,
+                bytes => length += bytes,
+            }
+        }
+        Ok(match &content[..length] {
+            found if found == mark => Mark::Written,
+            [] if self.entries()?.len() == 1 => Mark::Empty,
+            _ => Mark::Foreign,
+        })
+    }
+
     /// Opens a regular file in it for reading. A link is not followed.
     ///
     /// # Errors
@@ -205,19 +246,21 @@ impl OwnDirectory {
         removed(rustix::fs::unlinkat(&self.directory, name.as_ref(), AtFlags::REMOVEDIR))
     }
 
-    /// Removes all its entries but `keep`, with what is in its directories.
+    /// Removes a directory in it with all its content.
     ///
     /// # Errors
-    /// The first error of the system, after everything else that could be removed is gone.
-    pub fn remove_content(&self, keep: Option<&str>) -> io::Result<()> {
+    /// As [`open_in`](Self::open_in); the first error of the system, after everything else that could be removed is gone.
+    pub fn remove_tree(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
+        let name = name.as_ref();
+        Self::open_at(&self.directory, name, &self.path.join(name))?.remove_content()?;
+        self.remove_directory(name)
+    }
+
+    fn remove_content(&self) -> io::Result<()> {
         let mut first = Ok(());
-        for (name, kind) in
-            self.entries()?.into_iter().filter(|(name, _)| keep.is_none_or(|keep| name != keep))
-        {
+        for (name, kind) in self.entries()? {
             let result = match kind {
-                EntryKind::Directory => Self::open_at(&self.directory, &name, &self.path.join(&name))
-                    .and_then(|inner| inner.remove_content(None))
-                    .and_then(|()| self.remove_directory(&name)),
+                EntryKind::Directory => self.remove_tree(&name),
                 EntryKind::File | EntryKind::Other => self.remove_file(&name),
             };
             first = first.and(result);
@@ -239,7 +282,7 @@ impl OwnDirectory {
     /// # Errors
     /// The system's answer; [`io::ErrorKind::AlreadyExists`] where anything has the name `to`.
     pub fn rename_to(&self, name: &str, to: &Path) -> io::Result<()> {
-        rename_new(&self.directory, OsStr::new(name), to)
+        rename_new(&self.directory, OsStr::new(name), CWD, to.as_os_str())
     }
 
     /// Waits until its names are on the disk.
@@ -279,14 +322,19 @@ fn refuse_writable_by_others(file: &File) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, problem))
 }
 
-/// Renames `name` in `above` to `to`, which must not exist.
-pub(super) fn rename_new(above: impl std::os::fd::AsFd + Copy, name: &OsStr, to: &Path) -> io::Result<()> {
-    match rustix::fs::renameat_with(above, name, CWD, to, RenameFlags::NOREPLACE) {
+/// Renames `name` in `above` to `new_name` in `below`, where nothing may have that name.
+pub(super) fn rename_new(
+    above: impl AsFd + Copy,
+    name: &OsStr,
+    below: impl AsFd + Copy,
+    new_name: &OsStr,
+) -> io::Result<()> {
+    match rustix::fs::renameat_with(above, name, below, new_name, RenameFlags::NOREPLACE) {
         // Some file systems do not support this flag: then check first, and accept the race.
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
-            match rustix::fs::statat(CWD, to, AtFlags::SYMLINK_NOFOLLOW) {
+            match rustix::fs::statat(below, new_name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(_) => Err(Errno::EXIST.into()),
-                Err(Errno::NOENT) => Ok(rustix::fs::renameat(above, name, CWD, to)?),
+                Err(Errno::NOENT) => Ok(rustix::fs::renameat(above, name, below, new_name)?),
                 Err(error) => Err(error.into()),
             }
         }
@@ -295,7 +343,7 @@ pub(super) fn rename_new(above: impl std::os::fd::AsFd + Copy, name: &OsStr, to:
 }
 
 /// Whether `name` in `above` is this very file.
-fn is_file_at(file: &File, above: impl std::os::fd::AsFd, name: &OsStr) -> io::Result<bool> {
+pub(super) fn is_file_at(file: &File, above: impl AsFd, name: &OsStr) -> io::Result<bool> {
     let ours = file.metadata()?;
     match rustix::fs::statat(above, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(found) => Ok((found.st_dev, found.st_ino) == (ours.dev(), ours.ino())),
@@ -319,7 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_is_opened_neither_through_a_link_nor_where_others_may_write() {
+    fn a_private_directory_is_not_a_link_and_not_writable_by_others() {
         let temp = tempfile::tempdir().unwrap();
         let (real, link, file) =
             (temp.path().join("real"), temp.path().join("link"), temp.path().join("file"));
@@ -331,9 +379,9 @@ mod tests {
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{error}");
         }
         fs::set_permissions(&real, Permissions::from_mode(0o777)).unwrap();
-        assert!(OwnDirectory::open(&real).unwrap_err().to_string().contains("mode 777"));
+        assert!(OwnDirectory::open_private(&real).unwrap_err().to_string().contains("mode 777"));
         fs::set_permissions(&real, Permissions::from_mode(0o755)).unwrap();
-        let opened = OwnDirectory::open(&real).unwrap();
+        let opened = OwnDirectory::open_private(&real).unwrap();
         assert!(opened.is_at(&real).unwrap() && !opened.is_at(&link).unwrap());
         let missing = OwnDirectory::open(&temp.path().join("missing")).unwrap_err();
         assert_eq!(missing.kind(), io::ErrorKind::NotFound);
@@ -347,10 +395,10 @@ mod tests {
         fs::create_dir(&victim).unwrap();
         fs::write(victim.join("film"), b"film").unwrap();
         symlink(&victim, own.join("inner/deeper/link")).unwrap();
-        symlink(&victim, own.join("link")).unwrap();
+        symlink(&victim, own.join("inner/link")).unwrap();
         fs::write(own.join("kept"), b"").unwrap();
         let directory = OwnDirectory::open(&own).unwrap();
-        directory.remove_content(Some("kept")).unwrap();
+        directory.remove_tree("inner").unwrap();
         assert_eq!(directory.entries().unwrap(), [("kept".into(), EntryKind::File)]);
         assert_eq!(fs::read(victim.join("film")).unwrap(), b"film");
     }

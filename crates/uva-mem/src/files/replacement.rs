@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
+use super::own_directory::rename_new;
 use super::unique::{is_word, random_word};
 
 /// Puts `contents` at `target` in one step, with the permissions `mode` less the process's umask. Does not wait until
@@ -79,6 +80,14 @@ impl Replacement {
         &mut self.file
     }
 
+    /// The file, for reading what was written.
+    ///
+    /// # Errors
+    /// Where the system gives no descriptor.
+    pub fn written(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
+
     /// The path it will have.
     pub fn target(&self) -> &Path {
         &self.target
@@ -100,12 +109,34 @@ impl Replacement {
         Ok(())
     }
 
+    /// The same where nothing has the name yet.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AlreadyExists`] where anything has the name, even a link; else the system's answer. The new file is
+    /// then removed.
+    pub fn commit_new(&mut self) -> io::Result<()> {
+        match self.partial.take() {
+            Some(partial) => {
+                let renamed = rename_new(&self.directory, &partial, &self.directory, &self.name);
+                if renamed.is_err() {
+                    self.partial = Some(partial);
+                }
+                renamed
+            }
+            None => Ok(self.link_as(&self.name)?),
+        }
+    }
+
     /// Gives the unnamed file a random name: a link cannot replace an existing file, a rename can.
     fn link(&self) -> io::Result<OsString> {
         let partial = random_name(&self.name)?;
-        let unnamed = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        rustix::fs::linkat(CWD, unnamed, &self.directory, &partial, AtFlags::SYMLINK_FOLLOW)?;
+        self.link_as(&partial)?;
         Ok(partial)
+    }
+
+    fn link_as(&self, name: &OsStr) -> rustix::io::Result<()> {
+        let unnamed = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        rustix::fs::linkat(CWD, unnamed, &self.directory, name, AtFlags::SYMLINK_FOLLOW)
     }
 
     /// Waits until the directory's names are on the disk.
@@ -186,6 +217,26 @@ mod tests {
         assert_eq!(fs::read(&target).unwrap(), b"new");
         assert!(fs::symlink_metadata(&target).unwrap().is_file());
         assert_eq!(entries(temp.path()), ["target", "victim"]);
+    }
+
+    #[test]
+    fn a_new_file_replaces_nothing_whether_it_had_a_name_or_not() {
+        let temp = tempfile::tempdir().unwrap();
+        let target = temp.path().join("target");
+        let mut first = Replacement::of(&target, 0o600).unwrap();
+        let mut second = Replacement::of(&target, 0o600).unwrap();
+        let mut named = Replacement::of(&target, 0o600).unwrap();
+        if named.partial.is_none() {
+            named.partial = Some(named.link().unwrap());
+        }
+        first.file().write_all(b"first").unwrap();
+        first.commit_new().unwrap();
+        for late in [&mut second, &mut named] {
+            assert_eq!(late.commit_new().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        }
+        drop((second, named));
+        assert_eq!(fs::read(&target).unwrap(), b"first");
+        assert_eq!(entries(temp.path()), ["target"]);
     }
 
     #[test]

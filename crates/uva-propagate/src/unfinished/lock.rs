@@ -9,14 +9,14 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use uva_graph::GraphError;
-use uva_mem::files::{OwnDirectory, open_directory};
+use uva_mem::files::{Mark, OwnDirectory, open_directory};
 
 use super::folder::{self, LOCK};
 
@@ -60,7 +60,7 @@ impl FolderLock {
         let path = folder_of(out);
         loop {
             let is_new = create(&path)?;
-            let folder = match OwnDirectory::open(&path) {
+            let folder = match OwnDirectory::open_private(&path) {
                 Ok(folder) => folder,
                 // Its holder has just removed it.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -93,7 +93,7 @@ impl FolderLock {
     pub(crate) fn of_left(out: &Path) -> Result<Option<FolderLock>, GraphError> {
         let path = folder_of(out);
         // A folder that is not this program's stays: the hop set is complete without it.
-        let Ok(folder) = OwnDirectory::open(&path) else { return Ok(None) };
+        let Ok(folder) = OwnDirectory::open_private(&path) else { return Ok(None) };
         Ok(match attempt(&folder, false)? {
             Attempt::Taken(file) => {
                 let is_ours = marked(&folder, &file)? != Mark::Foreign && folder::check(&folder).is_ok();
@@ -198,34 +198,16 @@ fn holds(folder: &OwnDirectory, file: &File) -> io::Result<bool> {
     Ok(folder.has(LOCK, file)? && folder.is_at(folder.path())?)
 }
 
-/// What a lock file says of its folder.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Mark {
-    /// A run works in it, or did.
-    Written,
-    /// Nothing, and the folder holds nothing else: a run was killed before it wrote the mark.
-    Missing,
-    /// It is not this program's.
-    Foreign,
-}
-
 /// Reads the mark in the lock file, which this process has locked.
 fn marked(folder: &OwnDirectory, lock: &File) -> Result<Mark, GraphError> {
-    let mut content = Vec::new();
-    let most = MARK.len() as u64 + 1;
-    lock.take(most).read_to_end(&mut content).map_err(GraphError::io(&folder.path().join(LOCK), "read"))?;
-    if content == MARK {
-        return Ok(Mark::Written);
-    }
-    let entries = folder.entries().map_err(GraphError::io(folder.path(), "list"))?;
-    Ok(if content.is_empty() && entries.len() == 1 { Mark::Missing } else { Mark::Foreign })
+    folder.read_mark(lock, MARK).map_err(GraphError::io(&folder.path().join(LOCK), "read"))
 }
 
 /// Writes the mark where it is missing.
 fn mark(folder: &OwnDirectory, lock: &File) -> Result<(), GraphError> {
     match marked(folder, lock)? {
         Mark::Written => Ok(()),
-        Mark::Missing => lock
+        Mark::Empty => lock
             .write_all_at(MARK, 0)
             .and_then(|()| lock.sync_all())
             .map_err(GraphError::io(&folder.path().join(LOCK), "write")),
@@ -246,7 +228,7 @@ mod tests {
 
     fn own(path: &Path) -> OwnDirectory {
         DirBuilder::new().mode(0o700).create(path).unwrap();
-        OwnDirectory::open(path).unwrap()
+        OwnDirectory::open_private(path).unwrap()
     }
 
     #[test]

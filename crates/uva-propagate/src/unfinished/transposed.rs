@@ -33,10 +33,7 @@ impl Transposed {
         match folder.open_in(UNFINISHED_TRANSPOSED) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(folder::refused(&path, error)),
-            Ok(partial) => partial
-                .remove_content(None)
-                .and_then(|()| folder.remove_directory(UNFINISHED_TRANSPOSED))
-                .map_err(GraphError::io(&path, "remove")),
+            Ok(_) => folder.remove_tree(UNFINISHED_TRANSPOSED).map_err(GraphError::io(&path, "remove")),
         }
     }
 

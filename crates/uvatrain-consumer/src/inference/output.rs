@@ -1,46 +1,47 @@
-//! The files of predictions: written under names of their own beside the final ones, with a journal of what is done.
+//! The files of predictions: written under names of their own beside the final ones, with a record of what is done.
 //!
-//! `NAME.part` gets its rows in any order and becomes `NAME` when all are there. `NAME.journal`, beside the first
-//! file, is a small JSON file that says what is asked and how much is done. It is replaced in one step, and only after
-//! the rows that it counts are on the disk. So a process that is asked for the same goes on where an earlier one ended, however
-//! that ended; one that is asked for something else starts anew. Only what a journal names is removed.
+//! `NAME.part` gets its rows in any order and becomes `NAME` when all are there. It is locked by the process that writes
+//! it. A record at its end says which job it belongs to and how much of it is done; it is written only after the rows that it
+//! counts are on the disk. So the same command resumes what an earlier one left, however that ended; another command starts
+//! anew. Only files with this record are ever removed, and only under the names of this job.
+//!
+//! At the end the record says that all rows are there. Then every file is renamed, and then every record cut off. A process
+//! that is killed in between leaves at least one record, by which the same command recognises what is done.
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use uva_graph::GraphError;
-use uva_graph::npy::{NpyRows, NpyType};
+use uva_graph::npy::{Done, FoundRows, NpyRows, NpyType};
 use uva_launch::training::{PredictionFile, PredictionJob};
-use uva_mem::files::{open_directory, read_regular, replace};
+use uva_mem::files::open_directory;
 use uva_model::Answer;
+use uva_model::checkpoint::checksum;
 use uva_runtime::RuntimeError;
 
-/// How often the journal is written: each time waits for the disk.
+/// How often the record is written: each time waits for the disk.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// Marks a journal as ours.
-const MARK: (&str, &str) = ("written_by", "uvatrain");
-/// A journal is a few hundred bytes.
-const MOST_JOURNAL: u64 = 1 << 20;
 
 pub(super) struct Output {
     files: Vec<OutputFile>,
-    journal: PathBuf,
-    /// What was asked, as the journal has it.
-    job: Value,
-    /// Units of work whose rows are written.
-    pub(super) done: u64,
-    journalled: Instant,
+    /// Whether files with the final names are replaced.
+    overwrite: bool,
+    done: Done,
+    /// Whether all files are open.
+    is_open: bool,
+    recorded: Instant,
 }
 
 struct OutputFile {
     answer: Answer,
     path: PathBuf,
-    part: PathBuf,
-    rows: NpyRows,
+    /// `None` where an earlier process has finished the file.
+    rows: Option<NpyRows>,
+    /// Whether this process created it.
+    is_new: bool,
 }
 
 impl Output {
@@ -52,71 +53,68 @@ impl Output {
         row_of: &dyn Fn(Answer) -> (NpyType, Vec<usize>),
         mut job_is: Value,
     ) -> Result<Self, RuntimeError> {
-        let first = job.files.first().ok_or_else(|| RuntimeError::Usage("no file to write".to_owned()))?;
-        refuse_existing(job)?;
-        let absolute: Result<Vec<PathBuf>, RuntimeError> =
-            job.files.iter().map(|file| absolute(&file.path)).collect();
-        let absolute = absolute?;
-        job_is["files"] =
-            job.files.iter().zip(&absolute).map(|(file, path)| json!([file.answer, path])).collect();
-        let journal = beside(&first.path, ".journal");
-        let former = Former::read(&journal)?;
-        let shaped: Vec<(&PredictionFile, PathBuf, NpyType, Vec<usize>)> = job
+        job_is["answers"] = job.files.iter().map(|file| json!(file.answer)).collect();
+        let job_is = checksum(job_is.to_string().as_bytes());
+        let shaped: Vec<Shaped<'_>> = job
             .files
             .iter()
             .map(|file| {
                 let (kind, row) = row_of(file.answer);
-                (file, beside(&file.path, ".part"), kind, [&[rows][..], &row].concat())
+                Shaped { file, kind, shape: [&[rows][..], &row].concat(), job: job_is }
             })
             .collect();
-        let done = former.as_ref().filter(|former| former.job == job_is).map(|former| former.done);
-        let reopened: Option<Vec<NpyRows>> = done.and_then(|_| {
-            shaped.iter().map(|(_, part, kind, shape)| NpyRows::reopen(part, *kind, shape)).collect()
-        });
-        let mut output =
-            Self { files: Vec::new(), journal, job: job_is, done: 0, journalled: Instant::now() };
-        let opened = match (done, reopened) {
-            (Some(done), Some(opened)) => {
-                output.done = done;
-                opened
-            }
-            _ => {
-                if let Some(former) = former {
-                    former.remove_parts()?;
-                }
-                for (_, part, ..) in &shaped {
-                    refuse_foreign(part)?;
-                }
-                // First, so that what a killed process leaves is known as ours.
-                output.write_journal()?;
-                let create = |(_, part, kind, shape): &(_, PathBuf, NpyType, Vec<usize>)| {
-                    NpyRows::create(part, *kind, shape)
-                };
-                shaped.iter().map(create).collect::<Result<_, _>>()?
-            }
+        let renamed: Vec<Option<NpyRows>> =
+            shaped.iter().map(Shaped::renamed).collect::<Result<_, RuntimeError>>()?;
+        // Records are cut off once all files have their names: so without a file of its own under the temporary name, a
+        // file beside one that is renamed is finished.
+        let some_renamed = renamed.iter().any(Option::is_some);
+        let mut output = Self {
+            files: Vec::new(),
+            overwrite: job.overwrite,
+            done: Done::default(),
+            is_open: false,
+            recorded: Instant::now(),
         };
-        output.files = shaped
-            .into_iter()
-            .zip(opened)
-            .map(|((file, part, ..), rows)| OutputFile {
-                answer: file.answer,
-                path: file.path.clone(),
-                part,
-                rows,
-            })
-            .collect();
+        let mut done: Option<Done> = None;
+        for (shaped, renamed) in shaped.iter().zip(renamed) {
+            let (answer, path) = (shaped.file.answer, shaped.file.path.clone());
+            let is_finished = some_renamed && renamed.is_none() && path.exists() && !shaped.part().exists();
+            if renamed.is_some() || is_finished {
+                output.files.push(OutputFile { answer, path, rows: renamed, is_new: false });
+                continue;
+            }
+            refuse_existing(shaped.file, job.overwrite)?;
+            let (rows, found) = shaped.open()?;
+            let is_new = found.is_none();
+            output.files.push(OutputFile { answer, path, rows: Some(rows), is_new });
+            done = Some(least(done, found.unwrap_or_default()));
+        }
+        output.done = done.unwrap_or(Done { complete: true, ..Done::default() });
+        output.is_open = true;
         Ok(output)
+    }
+
+    /// Units of work whose rows are written.
+    pub(super) fn done(&self) -> u64 {
+        self.done.units
+    }
+
+    /// Whether an earlier process wrote all rows, and only the names of the files are missing.
+    pub(super) fn is_complete(&self) -> bool {
+        self.done.complete
     }
 
     /// Writes rows to their places.
     pub(super) fn write(&self, answer: Answer, places: &[i64], bytes: &[u8]) -> Result<(), RuntimeError> {
-        for file in self.files.iter().filter(|file| file.answer == answer) {
-            let row = file.rows.row_bytes();
+        for rows in
+            self.files.iter().filter(|file| file.answer == answer).filter_map(|file| file.rows.as_ref())
+        {
+            let row = rows.row_bytes();
             let mut bytes = bytes;
             // Rows of neighbouring places are written together.
             for run in places.chunk_by(|place, next| place + 1 == *next) {
                 let (of_run, rest) = bytes.split_at(bytes.len().min(run.len() * row));
-                file.rows.write(run.first().map_or(0, |first| *first as u64), of_run)?;
+                rows.write(run.first().map_or(0, |first| *first as u64), of_run)?;
                 bytes = rest;
             }
         }
@@ -124,135 +122,144 @@ impl Output {
     }
 
     /// So many units of work are done, and their rows written.
-    pub(super) fn note_done(&mut self, done: u64) -> Result<(), RuntimeError> {
-        self.done = done;
-        if self.journalled.elapsed() < INTERVAL { Ok(()) } else { self.write_journal() }
+    pub(super) fn note_done(&mut self, units: u64) -> Result<(), RuntimeError> {
+        self.done.units = units;
+        if self.recorded.elapsed() < INTERVAL { Ok(()) } else { self.record() }
     }
 
-    fn write_journal(&mut self) -> Result<(), RuntimeError> {
-        self.sync()?;
-        let text = json!({ MARK.0: MARK.1, "job": self.job, "done": self.done }).to_string() + "\n";
-        replace(&self.journal, 0o666, text.as_bytes()).map_err(GraphError::io(&self.journal, "write"))?;
-        self.journalled = Instant::now();
+    fn record(&mut self) -> Result<(), RuntimeError> {
+        let mut rows = self.files.iter().filter_map(|file| file.rows.as_ref());
+        rows.try_for_each(|rows| rows.note(self.done))?;
+        self.recorded = Instant::now();
         Ok(())
     }
 
-    fn sync(&self) -> Result<(), RuntimeError> {
-        self.files.iter().try_for_each(|file| file.rows.sync()).map_err(RuntimeError::from)
-    }
-
-    /// Leaves the files for a later process to go on with.
+    /// Leaves the files for a later process to resume.
     pub(super) fn suspend(mut self) -> Result<(), RuntimeError> {
-        if self.done > 0 { self.write_journal() } else { Ok(()) }
+        if self.done.units > 0 { self.record() } else { Ok(()) }
     }
 
     /// Gives the files their names.
     pub(super) fn commit(mut self) -> Result<(), RuntimeError> {
-        self.sync()?;
+        self.done.complete = true;
+        self.record()?;
+        for file in &mut self.files {
+            if let Some(rows) = file.rows.as_mut().filter(|rows| rows.path() != file.path) {
+                rows.commit(&file.path, self.overwrite)?;
+            }
+        }
+        self.sync_names()?;
+        for file in &mut self.files {
+            file.rows.take().map_or(Ok(()), NpyRows::finish)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the names of the files are on the disk.
+    fn sync_names(&self) -> Result<(), RuntimeError> {
         for file in &self.files {
-            fs::rename(&file.part, &file.path).map_err(GraphError::io(&file.path, "create"))?;
             let parent = file.path.parent().filter(|parent| !parent.as_os_str().is_empty());
             let parent = parent.unwrap_or(Path::new("."));
             let synced = open_directory(parent).and_then(|parent| parent.sync_all());
             synced.map_err(GraphError::io(parent, "flush"))?;
         }
-        self.files.clear();
-        remove(&self.journal)
+        Ok(())
     }
 }
 
 impl Drop for Output {
     fn drop(&mut self) {
-        // Nothing is worth going on with. What cannot be removed, the next process with these names replaces.
-        if self.done == 0 {
-            let parts = self.files.iter().map(|file| &file.part);
-            parts.chain([&self.journal]).for_each(|path| drop(remove(path)));
+        // Without a unit of work there is nothing to resume. What cannot be removed, the next process replaces.
+        if self.done == Done::default() {
+            let is_open = self.is_open;
+            let useless = self.files.iter_mut().filter(|file| file.is_new || is_open);
+            useless.filter_map(|file| file.rows.take()).for_each(|rows| drop(rows.remove()));
         }
     }
 }
 
-/// The name with more behind it.
-fn beside(path: &Path, more: &str) -> PathBuf {
-    let mut name: OsString = path.as_os_str().to_owned();
-    name.push(more);
-    name.into()
+/// A file of the job, and what its array is.
+struct Shaped<'j> {
+    file: &'j PredictionFile,
+    kind: NpyType,
+    shape: Vec<usize>,
+    job: u64,
 }
 
-/// What an earlier process left.
-struct Former {
-    job: Value,
-    done: u64,
-}
+impl Shaped<'_> {
+    /// The temporary name.
+    fn part(&self) -> PathBuf {
+        let mut name: OsString = self.file.path.as_os_str().to_owned();
+        name.push(".part");
+        name.into()
+    }
 
-impl Former {
-    /// The journal of an earlier process, if there is one.
-    ///
-    /// # Errors
-    /// [`RuntimeError::Usage`] where something else has its name.
-    fn read(journal: &Path) -> Result<Option<Self>, RuntimeError> {
-        if fs::symlink_metadata(journal).is_err() {
-            return Ok(None);
+    fn find(&self, path: &Path) -> Result<FoundRows, RuntimeError> {
+        Ok(NpyRows::find(path, self.kind, &self.shape, self.job)?)
+    }
+
+    /// A complete array of this job that has its final name, and its record still.
+    fn renamed(&self) -> Result<Option<NpyRows>, RuntimeError> {
+        match self.find(&self.file.path) {
+            Ok(FoundRows::Same(rows, Done { complete: true, .. })) => Ok(Some(rows)),
+            Ok(FoundRows::Held) => Err(held(&self.file.path)),
+            // Whatever it is, and whether or not it can be read: it is replaced as a whole, or refused.
+            _ => Ok(None),
         }
-        let read = || -> Option<Self> {
-            let is_link = fs::symlink_metadata(journal).ok()?.is_symlink();
-            let text = read_regular(journal, MOST_JOURNAL).ok().filter(|_| !is_link)?;
-            let mut found: Value = serde_json::from_slice(&text).ok()?;
-            let done = found.get("done")?.as_u64()?;
-            (found.get(MARK.0)? == MARK.1).then(|| Self { job: found["job"].take(), done })
-        };
-        read().map(Some).ok_or_else(|| foreign(journal))
     }
 
-    /// Removes the unfinished arrays that it names.
-    fn remove_parts(&self) -> Result<(), RuntimeError> {
-        let files = self.job.get("files").and_then(Value::as_array).into_iter().flatten();
-        let paths = files.filter_map(|file| file.get(1).and_then(Value::as_str));
-        paths.map(|path| beside(Path::new(path), ".part")).try_for_each(|part| remove(&part))
-    }
-}
-
-/// Refuses to replace files, unless that was asked for; a directory in any case.
-fn refuse_existing(job: &PredictionJob) -> Result<(), RuntimeError> {
-    for file in &job.files {
-        let shown = file.path.display();
-        match fs::symlink_metadata(&file.path) {
-            Ok(found) if found.is_dir() => {
-                return Err(RuntimeError::Usage(format!("{shown}: it is a directory: name a file")));
+    /// The unfinished array, and how far an earlier process came with it; `None`: it is new.
+    fn open(&self) -> Result<(NpyRows, Option<Done>), RuntimeError> {
+        let part = self.part();
+        loop {
+            match self.find(&part)? {
+                FoundRows::Same(rows, done) => return Ok((rows, Some(done))),
+                FoundRows::Held => return Err(held(&part)),
+                FoundRows::Other(file) => file.remove().map_err(GraphError::io(&part, "remove"))?,
+                FoundRows::Foreign(why) => {
+                    return Err(RuntimeError::Usage(format!(
+                        "{}: this is the temporary name of an unfinished array, and {why}: move it out of the way, or \
+                         name another output",
+                        part.display()
+                    )));
+                }
+                FoundRows::Missing => {
+                    if let Some(rows) = NpyRows::create(&part, self.kind, &self.shape, self.job)? {
+                        return Ok((rows, None));
+                    }
+                }
             }
-            Ok(_) if !job.overwrite => {
-                return Err(RuntimeError::Usage(format!(
-                    "{shown}: it is there already: name another file, or replace it with --overwrite"
-                )));
-            }
-            _ => {}
         }
     }
-    Ok(())
 }
 
-/// Refuses a name of ours that is taken.
-fn refuse_foreign(path: &Path) -> Result<(), RuntimeError> {
-    if fs::symlink_metadata(path).is_ok() { Err(foreign(path)) } else { Ok(()) }
+/// What all files have.
+fn least(known: Option<Done>, other: Done) -> Done {
+    match known {
+        None => other,
+        Some(known) => {
+            Done { units: known.units.min(other.units), complete: known.complete && other.complete }
+        }
+    }
 }
 
-fn foreign(path: &Path) -> RuntimeError {
+fn held(path: &Path) -> RuntimeError {
     RuntimeError::Usage(format!(
-        "{}: this is where unfinished predictions are kept, and nothing says that it is one of uvatrain's: remove it, or \
-         name another file",
+        "{}: another process is writing it: wait for its end, or name another output",
         path.display()
     ))
 }
 
-fn absolute(path: &Path) -> Result<PathBuf, RuntimeError> {
-    Ok(std::path::absolute(path).map_err(GraphError::io(path, "find"))?)
-}
-
-/// Removes a file of ours, if it is there.
-fn remove(path: &Path) -> Result<(), RuntimeError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(GraphError::io(path, "remove")(error).into())
+/// Refuses to replace a file, unless that was requested; a directory in any case.
+fn refuse_existing(file: &PredictionFile, overwrite: bool) -> Result<(), RuntimeError> {
+    let shown = file.path.display();
+    match fs::symlink_metadata(&file.path) {
+        Ok(found) if found.is_dir() => {
+            Err(RuntimeError::Usage(format!("{shown}: it is a directory: name a file")))
         }
+        Ok(_) if !overwrite => Err(RuntimeError::Usage(format!(
+            "{shown}: it is there already: name another file, or replace it with --overwrite"
+        ))),
         _ => Ok(()),
     }
 }

@@ -144,7 +144,10 @@ fn full(
         format_args!("the tables between the layers take up to {}", BytesOnDisk(needed)),
     )?;
     let mut output = open(dataset, model, job, wanted, (&trainer, layer))?;
-    let begin = output.done;
+    let begin = output.done();
+    if output.is_complete() {
+        return end(output, wanted, (begin, questions.hidden), false, watch);
+    }
     if begin > 0 {
         watch.note(&format!("goes on behind node {begin} of {} in the last layer", dataset.nodes()));
     }
@@ -189,7 +192,7 @@ fn full(
         Err(TrainError::Stopped) => true,
         other => other.map(|()| false).map_err(train_error)?,
     };
-    end(output, wanted, (begin, questions.hidden), stopped)
+    end(output, wanted, (begin, questions.hidden), stopped, watch)
 }
 
 fn sampled(
@@ -207,7 +210,11 @@ fn sampled(
     let (questions, layer) = questions(job, &sampled.trainer)?;
     let dataset = sampled.batches.dataset().clone();
     let mut output = open(&dataset, model, job, wanted, (&sampled.trainer, layer))?;
-    let (begin, total) = (output.done, sampled.batches.batches(Split::Test));
+    let (begin, total) = (output.done(), sampled.batches.batches(Split::Test));
+    if output.is_complete() {
+        sampled.batches.close()?;
+        return end(output, wanted, (begin, questions.hidden), false, watch);
+    }
     if begin > 0 {
         watch.note(&format!("goes on behind batch {begin} of {total}"));
     }
@@ -247,7 +254,7 @@ fn sampled(
         watch.progress(done, total);
     }
     sampled.batches.close()?;
-    end(output, wanted, (begin, questions.hidden), stopped)
+    end(output, wanted, (begin, questions.hidden), stopped, watch)
 }
 
 /// Answers about rows of a hop set, batch by batch.
@@ -269,7 +276,10 @@ fn of_rows(
     let mut output = open(dataset, model, job, wanted, (&trainer, layer))?;
     let rows = seeds(dataset, job);
     let size = batches.batch_size();
-    let (begin, total) = (output.done, rows.len().div_ceil(size) as u64);
+    let (begin, total) = (output.done(), rows.len().div_ceil(size) as u64);
+    if output.is_complete() {
+        return end(output, wanted, (begin, None), false, watch);
+    }
     if begin > 0 {
         watch.note(&format!("goes on behind batch {begin} of {total}"));
     }
@@ -291,7 +301,7 @@ fn of_rows(
         output.note_done(done)?;
         watch.progress(done, total);
     }
-    end(output, wanted, (begin, None), stopped)
+    end(output, wanted, (begin, None), stopped, watch)
 }
 
 /// The nodes to answer about, each once however often it is wanted, in the order of ids.
@@ -353,10 +363,12 @@ fn end(
     wanted: &Wanted,
     (resumed, layer): (u64, Option<usize>),
     stopped: bool,
+    watch: &mut dyn PredictionWatch,
 ) -> Result<Predicted, RuntimeError> {
     if stopped {
         output.suspend()?;
     } else {
+        watch.finishes()?;
         output.commit()?;
     }
     Ok(Predicted { rows: wanted.len(), resumed, layer, stopped })

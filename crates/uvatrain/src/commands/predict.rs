@@ -1,6 +1,7 @@
 //! `uvatrain predict`: what a trained model says about nodes, as arrays.
 
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -8,8 +9,9 @@ use serde_json::json;
 use uva_graph::npy::{NpyArray, NpyType, NpyWriter};
 use uva_graph::{Dataset, GraphError, Hops, Progress, Split, names, node_file};
 use uva_launch::training::{AggregateVerdict, Nodes, PredictionFile, PredictionJob, PredictionWatch};
-use uva_mem::files::{Replacement, is_about_the_name, read_regular_text};
+use uva_mem::files::{Replacement, is_about_the_name, open_regular, read_regular_text};
 use uva_model::Answer;
+use uva_runtime::RuntimeError;
 
 use super::interrupt::Interrupt;
 use super::pipeline::check_paths;
@@ -50,17 +52,14 @@ pub fn run(flags: &PredictFlags, models: Option<Models>) -> anyhow::Result<()> {
         layer: flags.layer.map(|layer| layer as usize),
         overwrite: flags.overwrite,
     };
-    refuse_existing_ids(flags)?;
-    let ids = flags.ids.as_deref().map(|path| Ids::of(&dataset, path)).transpose()?;
-    let mut watch = Watch { work: Work::with_remaining_time(), interrupt: interrupt.clone() };
+    let ids = flags.ids.as_deref().map(|path| Ids::of(&dataset, path)?.written(&job.nodes, flags.overwrite));
+    let ids = ids.transpose()?;
+    let mut watch = Watch { work: Work::with_remaining_time(), interrupt: interrupt.clone(), ids };
     let predicted = (models.predict)(dataset, &model, &job, &mut watch)?;
     drop(watch);
     if predicted.stopped {
         out::say("what is done is kept beside the outputs: the same command goes on from there");
         return Err(exit::signalled(interrupt.signal()).into());
-    }
-    if let Some(ids) = ids {
-        ids.write(&job.nodes)?;
     }
     if model_flags.json {
         let mut result = json!({
@@ -168,17 +167,6 @@ fn rows_of(hops: Hops<'_>, ids: &[i64]) -> Result<Vec<i64>, i64> {
         .collect()
 }
 
-fn refuse_existing_ids(flags: &PredictFlags) -> anyhow::Result<()> {
-    match &flags.ids {
-        Some(path) if !flags.overwrite && path.symlink_metadata().is_ok() => Err(exit::usage(format!(
-            "--ids {}: it is there already: name another file, or replace it with --overwrite",
-            path.display()
-        ))
-        .into()),
-        _ => Ok(()),
-    }
-}
-
 /// What the users call the nodes, and the file to write that to.
 struct Ids<'p> {
     path: &'p Path,
@@ -224,7 +212,8 @@ impl<'p> Ids<'p> {
         Ok(Self { path, nodes: dataset.nodes(), known })
     }
 
-    fn write(&self, nodes: &Nodes) -> anyhow::Result<()> {
+    /// Writes them into a file that does not have its name yet.
+    fn written(&self, nodes: &Nodes, overwrite: bool) -> anyhow::Result<WrittenIds> {
         let failed = |error: std::io::Error| exit::of_output("--ids", self.path, error);
         let mut file = Replacement::of(self.path, 0o666).map_err(failed)?;
         let all: Vec<i64>;
@@ -258,7 +247,70 @@ impl<'p> Ids<'p> {
                 array.finish()?;
             }
         }
-        file.commit().map_err(failed)
+        let ids = WrittenIds { file, overwrite };
+        if !overwrite && ids.target().symlink_metadata().is_ok() && !ids.is_there()? {
+            return Err(ids.taken().into());
+        }
+        Ok(ids)
+    }
+}
+
+/// Ids that get their name before the arrays that they are for: a process that is killed in between leaves both, and the
+/// same command then finds its own ids.
+struct WrittenIds {
+    file: Replacement,
+    overwrite: bool,
+}
+
+impl WrittenIds {
+    fn target(&self) -> &Path {
+        self.file.target()
+    }
+
+    /// Whether a file with these very ids has the name.
+    fn is_there(&self) -> anyhow::Result<bool> {
+        let failed = |error: std::io::Error| exit::of_output("--ids", self.target(), error);
+        let Ok(found) = open_regular(self.target()) else { return Ok(false) };
+        let (ours, mut at) = (self.file.written().map_err(failed)?, 0);
+        let length = ours.metadata().map_err(failed)?.len();
+        if found.metadata().map_err(failed)?.len() != length {
+            return Ok(false);
+        }
+        let mut pieces = [vec![0; 1 << 20], vec![0; 1 << 20]];
+        while at < length {
+            let bytes = usize::try_from(length - at).unwrap_or(usize::MAX).min(1 << 20);
+            let [first, second] = &mut pieces;
+            let read = ours.read_exact_at(&mut first[..bytes], at);
+            read.and_then(|()| found.read_exact_at(&mut second[..bytes], at)).map_err(failed)?;
+            if first[..bytes] != second[..bytes] {
+                return Ok(false);
+            }
+            at += bytes as u64;
+        }
+        Ok(true)
+    }
+
+    fn commit(mut self) -> anyhow::Result<()> {
+        if self.overwrite {
+            return self.file.commit().map_err(|error| exit::of_output("--ids", self.target(), error));
+        }
+        match self.file.commit_new() {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                if self.is_there()? {
+                    Ok(())
+                } else {
+                    Err(self.taken().into())
+                }
+            }
+            result => result.map_err(|error| exit::of_output("--ids", self.target(), error)),
+        }
+    }
+
+    fn taken(&self) -> exit::Problem {
+        exit::usage(format!(
+            "--ids {}: it is there already: name another file, or replace it with --overwrite",
+            self.target().display()
+        ))
     }
 }
 
@@ -266,6 +318,7 @@ impl<'p> Ids<'p> {
 struct Watch {
     work: Work,
     interrupt: Interrupt,
+    ids: Option<WrittenIds>,
 }
 
 impl PredictionWatch for Watch {
@@ -279,5 +332,14 @@ impl PredictionWatch for Watch {
 
     fn note(&mut self, line: &str) {
         self.work.beside(|| out::say(line));
+    }
+
+    fn finishes(&mut self) -> Result<(), RuntimeError> {
+        self.interrupt.hold();
+        let committed = self.ids.take().map_or(Ok(()), WrittenIds::commit);
+        committed.map_err(|error| match error.downcast_ref::<exit::Problem>() {
+            Some(problem) => RuntimeError::Usage(problem.to_string()),
+            None => RuntimeError::Failed(error.to_string()),
+        })
     }
 }
