@@ -69,9 +69,12 @@ mod peers;
 mod planted;
 #[cfg(feature = "train")]
 mod predict;
+#[cfg(feature = "train")]
+mod predict_ends;
 mod propagate;
 #[cfg(feature = "train")]
 mod random_faults;
+mod removed;
 #[cfg(feature = "train")]
 mod report;
 #[cfg(feature = "request-model")]

@@ -142,7 +142,6 @@ const OF_TRAINING: &[Case] = &[
     reads("predict graph --checkpoint kept --output p.npy", "p.npy"),
     reads("predict graph --checkpoint kept --ids p.npy", "p.npy"),
     reads("predict graph --checkpoint kept --output p.npy --overwrite", "p.npy.part"),
-    reads("predict graph --checkpoint kept --output p.npy --overwrite", "p.npy.journal"),
     Case {
         args: "predict graph --checkpoint kept --output p.npy --overwrite",
         path: "p.npy",

@@ -359,3 +359,21 @@ fn what_cannot_be_propagated_is_refused_by_name_and_nothing_is_written() {
     call(temp.path(), "propagate graph hops").run().refuses(2, &["train_idx.npy", "is empty"]);
     call(temp.path(), "propagate graph hops --nodes all --hops 1").run().succeeds();
 }
+
+#[test]
+fn two_signals_at_the_end_do_not_leave_the_folder_beside_the_hop_set() {
+    let temp = directory();
+    generated(temp.path());
+    let line = "propagate graph hops --operator sym,col,row --hops 3 --layout hops --threads 1";
+    let (out, folder) = (temp.path().join("hops"), temp.path().join("hops.propagating"));
+    for round in 0..6 {
+        let run = call(temp.path(), line).start();
+        // Between its rename and the removal of the folder, as far as two processes can meet there.
+        wait_until("the hop set has its name", || out.exists());
+        send(&run, Signal::TERM);
+        send(&run, Signal::TERM);
+        run.wait().succeeds();
+        assert!(!folder.exists(), "round {round}");
+        fs::remove_dir_all(&out).unwrap();
+    }
+}

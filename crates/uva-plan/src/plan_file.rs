@@ -274,13 +274,29 @@ impl fmt::Display for PlanWarning {
     }
 }
 
+/// How often a plan is written until its files are those of one process.
+const WRITING_ATTEMPTS: usize = 5;
+
 impl CachePlan {
     /// Writes the plan to `path`, and the ids beside it: `plan.json`, `plan.lists.npy`, `plan.rows.npy`. Replaces
     /// existing files.
     ///
     /// # Errors
-    /// Where the system refuses a call.
+    /// Where the system refuses a call, or other processes keep writing the same files.
     pub fn write(&self, path: &Path) -> Result<(), CacheError> {
+        for _ in 0..WRITING_ATTEMPTS {
+            self.write_once(path)?;
+            // Each file is replaced in one step, but not all of them: another process may have written some meanwhile.
+            if Self::read(path)
+                .is_ok_and(|found| found.list_ids == self.list_ids && found.row_ids == self.row_ids)
+            {
+                return Ok(());
+            }
+        }
+        Err(invalid(path, "another process is writing it, too: name another file"))
+    }
+
+    fn write_once(&self, path: &Path) -> Result<(), CacheError> {
         let mut plan = self.clone();
         let Some(stem) = path.file_stem().and_then(|stem| stem.to_str()) else {
             return Err(invalid(path, "a plan's file needs a name in UTF-8"));

@@ -153,17 +153,15 @@ impl NpyRows {
         noted.and_then(|()| file.sync_all()).map_err(GraphError::io(self.path(), "write"))
     }
 
-    /// Gives the file its final name; the record is still there. `replaces`: a file that has the name is replaced.
+    /// Gives the file its final name; the record is still there. `replaces`: a file that has the name is replaced. False,
+    /// unless `replaces`, where anything has the name.
     ///
     /// # Errors
-    /// [`GraphError::Usage`] unless `replaces`, where another file has taken the name meanwhile; the system's answer.
-    pub fn commit(&mut self, to: &Path, replaces: bool) -> Result<(), GraphError> {
+    /// The system's answer.
+    pub fn commit(&mut self, to: &Path, replaces: bool) -> Result<bool, GraphError> {
         match self.file.rename(to, replaces) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(GraphError::usage(
-                "OUT",
-                format!("{} was created meanwhile: name another file, or give --overwrite", to.display()),
-            )),
-            renamed => renamed.map_err(GraphError::io(to, "create")),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            renamed => renamed.map(|()| true).map_err(GraphError::io(to, "create")),
         }
     }
 
@@ -257,7 +255,7 @@ mod tests {
         rows.write(0, &[1i64, 2].map(i64::to_le_bytes).concat()).unwrap();
         assert!(rows.write(3, &[0; 16]).is_err(), "there is one row left");
         rows.note(Done { units: 6, complete: true }).unwrap();
-        rows.commit(&to, false).unwrap();
+        assert!(rows.commit(&to, false).unwrap());
         rows.finish().unwrap();
         assert_eq!(NpyArray::open(&to).unwrap().elements::<i64>(NpyType::I64).unwrap(), [1, 2, 3, 4]);
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::Replacement;
@@ -27,10 +27,11 @@ const PIPE_PATIENCE: Duration = Duration::from_secs(5);
 const PIPE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Opens an output that the user named, for writing: a regular file, a pipe, a terminal or a device. A missing regular
-/// file is created, with the permissions `mode` less the process's umask. Links are followed.
+/// file is created, with the permissions `mode` less the process's umask, and locked while it is open. Links are followed.
 ///
 /// # Errors
-/// The system's answer; [`io::ErrorKind::InvalidInput`] for a named pipe that nobody reads within five seconds.
+/// The system's answer; [`io::ErrorKind::InvalidInput`] for a named pipe that nobody reads within five seconds, and for a
+/// regular file that another process has opened by this function.
 pub fn open_output(path: &Path, mode: u32, former: Former) -> io::Result<File> {
     // Without NONBLOCK, opening a pipe that nobody reads would block forever.
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -52,8 +53,15 @@ pub fn open_output(path: &Path, mode: u32, former: Former) -> io::Result<File> {
             Err(error) => return Err(error.into()),
         }
     };
-    if former == Former::Truncated && file.metadata()?.is_file() {
-        file.set_len(0)?;
+    if file.metadata()?.is_file() {
+        // Lines of two processes in one file, or one that truncates what another writes, would be useful to neither.
+        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+            let problem = "another process is writing it: wait for its end, or name another file";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
+        }
+        if former == Former::Truncated {
+            file.set_len(0)?;
+        }
     }
     // From here on writes wait for a slow reader.
     let flags = rustix::fs::fcntl_getfl(&file)?;
@@ -109,6 +117,11 @@ mod tests {
             open_output(&file, 0o600, former).unwrap().write_all(b"a").unwrap();
             assert_eq!(fs::read_to_string(&file).unwrap(), expected);
         }
+        let open = open_output(&file, 0o600, Former::Kept).unwrap();
+        let error = open_output(&file, 0o600, Former::Truncated).unwrap_err();
+        assert!(error.to_string().contains("another process is writing it"), "{error}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "a");
+        drop(open);
         open_output(Path::new("/dev/null"), 0o600, Former::Truncated).unwrap().write_all(b"a").unwrap();
         let fifo = temp.path().join("fifo");
         rustix::fs::mknodat(CWD, &fifo, rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();

@@ -60,10 +60,10 @@ pub fn remove_leftovers(directory: &Path) -> Result<usize, CheckpointError> {
     let path = directory.join(STATE_FILE);
     match fs::symlink_metadata(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Ok(removed + remove_tensors(directory, None, None)?)
+            Ok(removed + remove_tensors(directory, None)?)
         }
         _ => match named_tensors(directory) {
-            Some(current) => Ok(removed + remove_tensors(directory, Some(&current), None)?),
+            Some(current) => Ok(removed + remove_tensors(directory, Some(&current))?),
             // An unreadable state may still be repaired by hand, so its tensors stay.
             None => Ok(removed),
         },
@@ -77,7 +77,7 @@ pub(super) fn is_tensors(name: &str) -> bool {
 }
 
 /// The tensors that the state in `directory` names; `None` where there is none, or it is no checkpoint's.
-pub(super) fn named_tensors(directory: &Path) -> Option<String> {
+fn named_tensors(directory: &Path) -> Option<String> {
     let text = read_regular(&directory.join(STATE_FILE), MOST_STATE).ok()?;
     let contents: StateFile = serde_json::from_slice(&text).ok()?;
     is_tensors(&contents.tensors.file).then_some(contents.tensors.file)
@@ -96,16 +96,10 @@ fn is_marked(path: &Path) -> bool {
     marked().unwrap_or(false)
 }
 
-/// Removes files of tensors that are marked, and `former`; not `current`.
-pub(super) fn remove_tensors(
-    directory: &Path,
-    current: Option<&str>,
-    former: Option<&str>,
-) -> Result<usize, CheckpointError> {
+/// Removes files of tensors that are marked; not `current`.
+pub(super) fn remove_tensors(directory: &Path, current: Option<&str>) -> Result<usize, CheckpointError> {
     remove_matching(directory, &|name| {
-        is_tensors(name)
-            && Some(name) != current
-            && (Some(name) == former || is_marked(&directory.join(name)))
+        is_tensors(name) && Some(name) != current && is_marked(&directory.join(name))
     })
 }
 

@@ -11,7 +11,7 @@ use uva_mem::files::read_regular;
 
 use super::checkpoint_error::CheckpointError;
 use super::durable::{self, Observer, on};
-use super::folder::{is_tensors, named_tensors, remove_tensors};
+use super::folder::{is_tensors, remove_tensors};
 use super::state_file::{
     MOST_STATE, STATE_FILE, StateFile, TENSORS_PREFIX, TENSORS_SUFFIX, TensorsFile, TrainerState, VERSION,
     checksum,
@@ -51,11 +51,9 @@ pub fn store(
         .map_err(|error| CheckpointError::Refused(format!("its state cannot be written as JSON: {error}")))?;
     text.push(b'\n');
     durable::create_directory(directory)?;
-    // Of a version without markers: the state that is about to go knows them.
-    let former = named_tensors(directory);
     durable::replace(directory, &file, tensors, observer)?;
     durable::replace(directory, STATE_FILE, &text, observer)?;
-    remove_tensors(directory, Some(&file), former.as_deref())?;
+    remove_tensors(directory, Some(&file))?;
     observer("removed older tensors");
     Ok(())
 }

@@ -138,8 +138,24 @@ def infer(
         assert table is not None
         result = table.finish()
         if output is not None:
-            os.replace(table.path, output)
+            _rename(table.path, output, overwrite)
     return result
+
+
+def _rename(path: str, output: str, overwrite: bool) -> None:
+    """Renames the file; one that another process put at `output` meanwhile stays, unless it is to be replaced."""
+    if overwrite:
+        os.replace(path, output)
+        return
+    try:
+        # The first name goes with its folder.
+        os.link(path, output)
+    except FileExistsError:
+        message = f"output: {output} was created meanwhile; overwrite=True replaces it"
+        raise _about("output", FileExistsError(message)) from None
+    except OSError:
+        # The file system has no second names.
+        os.replace(path, output)
 
 
 def _checked(layers: Any) -> list[Any]:

@@ -145,7 +145,9 @@ impl Output {
         self.record()?;
         for file in &mut self.files {
             if let Some(rows) = file.rows.as_mut().filter(|rows| rows.path() != file.path) {
-                rows.commit(&file.path, self.overwrite)?;
+                if !rows.commit(&file.path, self.overwrite)? {
+                    return Err(taken(&file.path));
+                }
             }
         }
         self.sync_names()?;
@@ -257,9 +259,14 @@ fn refuse_existing(file: &PredictionFile, overwrite: bool) -> Result<(), Runtime
         Ok(found) if found.is_dir() => {
             Err(RuntimeError::Usage(format!("{shown}: it is a directory: name a file")))
         }
-        Ok(_) if !overwrite => Err(RuntimeError::Usage(format!(
-            "{shown}: it is there already: name another file, or replace it with --overwrite"
-        ))),
+        Ok(_) if !overwrite => Err(taken(&file.path)),
         _ => Ok(()),
     }
+}
+
+fn taken(path: &Path) -> RuntimeError {
+    RuntimeError::Usage(format!(
+        "{}: it is there already: name another file, or replace it with --overwrite",
+        path.display()
+    ))
 }

@@ -39,7 +39,9 @@ impl Interrupt {
     /// From now on no signal ends the process at once: it is about to give its results their names, in a moment, and would
     /// leave some of them under temporary ones.
     pub fn hold(&self) {
-        self.at_once.iter().for_each(|&id| drop(unregister(id)));
+        for &action in &*self.at_once {
+            unregister(action);
+        }
     }
 
     /// Whether one has arrived.
