@@ -371,6 +371,48 @@ fn a_signal_at_any_moment_of_its_start_leaves_no_unfinished_directory() {
     }
 }
 
+/// A signal is noticed while the command still prepares, and the line that says so meets a full pipe: the command must not
+/// begin its directory meanwhile.
+#[test]
+fn a_command_that_a_signal_is_ending_begins_no_directory() {
+    let temp = directory();
+    let generate = "generate graph --nodes 3000 --avg-degree 6 --feat-dim 4 --classes 2";
+    uvatrain(temp.path(), generate.split(' ')).run().succeeds();
+    uvatrain(temp.path(), "partition graph map --parts 2 --method ldg".split(' ')).run().succeeds();
+    let new = || {
+        let names = fs::read_dir(temp.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name.to_string_lossy().starts_with("new")).count()
+    };
+    for milliseconds in 0..16 {
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let flags = rustix::fs::fcntl_getfl(&writer).unwrap();
+        rustix::fs::fcntl_setfl(&writer, flags | rustix::fs::OFlags::NONBLOCK).unwrap();
+        while rustix::io::write(&writer, &[b'.'; 4096]).is_ok() {}
+        rustix::fs::fcntl_setfl(&writer, flags).unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_uvatrain"))
+            .args("partition graph new --map map".split(' '))
+            .current_dir(temp.path())
+            .env("XDG_CACHE_HOME", temp.path().join("cache"))
+            .stdout(Stdio::null())
+            .stderr(writer)
+            .spawn()
+            .unwrap();
+        // The moment is what varies: nothing depends on where exactly it is.
+        std::thread::sleep(Duration::from_millis(milliseconds));
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        // Long enough to begin and to finish, if it could.
+        let since = std::time::Instant::now();
+        while since.elapsed() < Duration::from_millis(150) && new() == 0 {
+            std::thread::yield_now();
+        }
+        let drained = std::thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
+        let ended = child.wait().unwrap();
+        drained.join().unwrap().unwrap();
+        assert!(ended.code() == Some(0) || new() == 0, "{milliseconds} ms: {ended}");
+        let _ = fs::remove_dir_all(temp.path().join("new"));
+    }
+}
+
 #[cfg(feature = "train")]
 mod trained {
     use super::*;

@@ -164,11 +164,10 @@ pub struct NoneUnfinished {
 pub fn remove_unfinished() -> NoneUnfinished {
     let mut unfinished = unfinished();
     for path in unfinished.drain(..) {
-        // A writer may create files while the tree is being removed, so retry after a failure.
+        // A writer may create or remove files while the tree is being removed, so retry after a failure.
         for _ in 0..1000 {
-            match sibling::remove(&path) {
-                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
-                _ => break,
+            if sibling::remove(&path).is_ok() || fs::symlink_metadata(&path).is_err() {
+                break;
             }
         }
     }
