@@ -74,8 +74,8 @@ impl FrozenBytes {
         // stay the same for as long as the mapping lives.
         let map = unsafe { MmapOptions::new().map_copy_read_only(&fd) }
             .map_err(|error| system(name, bytes, "mmap", error))?;
-        // A child between fork and exec needs none of it.
-        let _ = map.advise(Advice::DontFork);
+        // A forked child may read it too: the bytes never change, and fork copies no page tables of a mapping that
+        // was never written.
         Ok(Self { fd, map })
     }
 

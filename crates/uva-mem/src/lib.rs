@@ -23,6 +23,7 @@ pub mod control;
 mod end;
 mod file_state;
 pub mod files;
+mod fork_guard;
 pub mod frozen;
 pub mod handover;
 mod huge_share;

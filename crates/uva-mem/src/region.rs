@@ -13,6 +13,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
+use crate::fork_guard::{Backing, ForkGuard};
+
 const BASE_PAGE: usize = 4096;
 const HUGE_PAGE: usize = 2 << 20;
 /// The kernel's settings of transparent huge pages.
@@ -71,6 +73,8 @@ pub enum RegionError {
 ///
 /// Access goes through raw pointers or atomics only, since other processes or threads write the bytes too. A protocol such as [the
 /// slot ring](crate::ring) decides who may touch which bytes, and when.
+///
+/// In a forked child its addresses stay reserved without access: reading them is a SIGSEGV.
 #[derive(Debug)]
 pub struct SharedRegion {
     name: String,
@@ -80,6 +84,8 @@ pub struct SharedRegion {
     bytes: usize,
     mapped: usize,
     pages: PageKind,
+    /// `None` only while it is dropped.
+    guard: Option<ForkGuard>,
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread, and lives until `drop`. The type itself gives out only a
@@ -201,10 +207,10 @@ impl SharedRegion {
         mapped: usize,
         transparent: bool,
     ) -> Self {
-        let mut region =
-            Self { name: name.to_owned(), fd, base: base.cast(), bytes, mapped, pages: PageKind::Base };
-        // A child between fork and exec needs none of this, and copying page tables for gigabytes takes long.
-        let _ = region.advise(Advice::LinuxDontFork);
+        let backing = if fd.is_some() { Backing::Shared } else { Backing::Private };
+        let guard = Some(ForkGuard::new(base.cast(), mapped, backing));
+        let pages = PageKind::Base;
+        let mut region = Self { name: name.to_owned(), fd, base: base.cast(), bytes, mapped, pages, guard };
         if transparent && region.advise(Advice::LinuxHugepage).is_ok() {
             region.pages = PageKind::TransparentHuge;
         }
@@ -221,8 +227,8 @@ impl SharedRegion {
     }
 
     fn advise(&self, advice: Advice) -> rustix::io::Result<()> {
-        // SAFETY: the range is exactly our own mapping. None of the advices used in this file (DONTFORK, HUGEPAGE,
-        // POPULATE_WRITE) changes a byte of it.
+        // SAFETY: the range is exactly our own mapping. Neither advice used in this file (HUGEPAGE, POPULATE_WRITE)
+        // changes a byte of it.
         unsafe { rustix::mm::madvise(self.base.cast::<c_void>(), self.mapped, advice) }
     }
 
@@ -280,7 +286,9 @@ impl SharedRegion {
 
 impl Drop for SharedRegion {
     fn drop(&mut self) {
-        // SAFETY: our own mapping with its own size; every reference into it borrows `self` and is gone. A failure
+        // Before the addresses become free.
+        drop(self.guard.take());
+        // SAFETY: our own mapping with its own size, also in a forked child, where it is mapped without access; every reference into it borrows `self` and is gone. A failure
         // would mean that the range was wrong, which a program could not repair.
         let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.mapped) };
     }

@@ -4,6 +4,8 @@ use std::io;
 
 use memmap2::{Advice, MmapMut};
 
+use crate::fork_guard::{Backing, ForkGuard};
+
 /// The page size for some memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PageSize {
@@ -28,6 +30,8 @@ impl PageSize {
 /// larger page.
 #[derive(Debug)]
 pub struct ZeroedPages {
+    /// Declared before the memory, so that it is dropped first.
+    guard: Option<ForkGuard>,
     /// `None` for no bytes, which the system does not map.
     memory: Option<MmapMut>,
 }
@@ -39,12 +43,12 @@ impl ZeroedPages {
     /// The system's error when there is no more memory.
     pub fn new(bytes: usize) -> io::Result<Self> {
         if bytes == 0 {
-            return Ok(Self { memory: None });
+            return Ok(Self { guard: None, memory: None });
         }
         let memory = MmapMut::map_anon(bytes)?;
         // A hint: a system without huge pages uses small ones.
         let _ = memory.advise(Advice::HugePage);
-        Ok(Self { memory: Some(memory) })
+        Ok(Self { guard: None, memory: Some(memory) })
     }
 
     /// Allocates this many bytes on pages of this size.
@@ -70,11 +74,12 @@ impl ZeroedPages {
         self.memory.as_ref().map_or(Ok(()), |memory| memory.advise(Advice::PopulateWrite))
     }
 
-    /// Asks that child processes do not get a copy of the mapping: that of gigabytes takes long, and pinned pages must
-    /// stay where they are.
-    pub fn keep_from_children(&self) {
-        if let Some(memory) = &self.memory {
-            let _ = memory.advise(Advice::DontFork);
+    /// Keeps the memory from forked children, which get no copy of it: that of gigabytes takes long, and pinned pages
+    /// must stay where they are. In a child its addresses stay reserved, and reading them is a SIGSEGV.
+    pub fn keep_from_children(&mut self) {
+        if let Some(memory) = &mut self.memory {
+            let bytes = memory.len().next_multiple_of(rustix::param::page_size());
+            self.guard.get_or_insert_with(|| ForkGuard::new(memory.as_mut_ptr(), bytes, Backing::Private));
         }
     }
 

@@ -121,7 +121,7 @@ fn allocate(
              switches them on, --table-pages in-place does without"
         ))),
         PinPages::Thp => {
-            let memory = ZeroedPages::new(bytes).map_err(|error| system(&error))?;
+            let mut memory = ZeroedPages::new(bytes).map_err(|error| system(&error))?;
             memory.keep_from_children();
             memory.populate().map_err(|error| system(&error))?;
             Ok(Memory::Anonymous(memory))
