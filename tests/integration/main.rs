@@ -18,6 +18,8 @@ mod bench_aggregate;
 mod bench_loader;
 mod bench_roles;
 mod caches;
+#[cfg(feature = "train")]
+mod checkpoint_fields;
 mod cli;
 mod cores;
 #[cfg(feature = "train")]

@@ -48,7 +48,7 @@ mod _core {
     #[pymodule_export]
     use crate::cached::CachedDataset;
     #[pymodule_export]
-    use crate::checkpoint::{_read_checkpoint, _store_checkpoint};
+    use crate::checkpoint::{_open_checkpoint, _read_checkpoint, _store_checkpoint};
     #[pymodule_export]
     use crate::dataset::Dataset;
     #[pymodule_export]

@@ -1,3 +1,4 @@
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, final
 
@@ -114,7 +115,10 @@ class Source:
     def _pass(self, split: str, epoch: int, first: int, batches: int) -> list[int]: ...
 
 def _store_checkpoint(directory: str, tensors: bytes, contents: str) -> None: ...
-def _read_checkpoint(directory: str, model: str, fingerprint: str) -> tuple[str, bytes] | None: ...
+def _open_checkpoint(directory: str | os.PathLike[str]) -> tuple[str, bytes] | None: ...
+def _read_checkpoint(
+    directory: str, model: str, fingerprint: str, train_batches: int
+) -> tuple[str, bytes] | None: ...
 
 @final
 class Dataset:
