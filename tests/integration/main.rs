@@ -25,6 +25,7 @@ mod cores;
 #[cfg(feature = "train")]
 mod cuda;
 mod datasets;
+mod descriptions;
 mod disk;
 mod disk_gpu;
 mod docs;
