@@ -50,7 +50,7 @@ mod _core {
     #[pymodule_export]
     use crate::checkpoint::{_open_checkpoint, _read_checkpoint, _store_checkpoint};
     #[pymodule_export]
-    use crate::dataset::Dataset;
+    use crate::dataset::{_read_partition, Dataset};
     #[pymodule_export]
     use crate::doctor::probe;
     #[pymodule_export]
