@@ -7,9 +7,10 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use crate::support::arrays::{header, npy, six_nodes};
+use crate::support::stamps::{change_behind_a_stamp, settle};
 use crate::support::{Outcome, assert_same_contents, contents, directory, uvatrain, uvatrain_behind};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -135,19 +136,12 @@ fn an_export_refuses_ids_that_were_changed_behind_the_stamp() {
     let temp = directory();
     generate(temp.path(), "graph", "");
     let graph = temp.path().join("graph");
-    let then = SystemTime::now() - Duration::from_secs(3600);
-    let settle = || {
-        for file in fs::read_dir(&graph).unwrap() {
-            fs::File::options().write(true).open(file.unwrap().path()).unwrap().set_modified(then).unwrap();
-        }
-    };
-    settle();
+    settle(&graph);
     run(temp.path(), "info graph").succeeds();
     let ids = graph.join("indices.npy");
     let mut bytes = fs::read(&ids).unwrap();
     bytes[128..132].copy_from_slice(&3000_i32.to_le_bytes());
-    fs::write(&ids, bytes).unwrap();
-    settle();
+    change_behind_a_stamp(&ids, &bytes);
     run(temp.path(), "info graph").succeeds();
     for target in ["npy", "edgelist", "graphbolt"] {
         let words = format!("export graph out --to {target}");

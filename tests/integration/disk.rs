@@ -2,6 +2,7 @@
 //! prepare; what the metrics say of it; and runs whose system or file is not as it should be.
 
 use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -305,7 +306,7 @@ fn a_table_truncated_replaced_or_written_to_under_a_run_ends_it_with_the_files_n
     let table = graph.join("feat.npy");
     let whole = fs::read(&table).unwrap();
     type Deed = fn(&Path);
-    let deeds: [(Deed, &str); 3] = [
+    let deeds: [(Deed, &str); 4] = [
         (|table| File::options().write(true).open(table).unwrap().set_len(4096).unwrap(), "and has 4096"),
         (
             |table| {
@@ -320,6 +321,15 @@ fn a_table_truncated_replaced_or_written_to_under_a_run_ends_it_with_the_files_n
                 file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
             },
             "it was written to",
+        ),
+        (
+            |table| {
+                let file = File::options().write(true).open(table).unwrap();
+                let before = file.metadata().unwrap().modified().unwrap();
+                file.write_all_at(&[0; 4096], 1 << 12).unwrap();
+                file.set_modified(before).unwrap();
+            },
+            "its status change time differs",
         ),
     ];
     for (way, reader, deeds) in [

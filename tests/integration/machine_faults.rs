@@ -132,22 +132,55 @@ fn without_proc_whatever_starts_processes_says_so_before_it_starts_any() {
     }
 }
 
-/// libtorch's own libraries take some gigabytes of addresses, and where they don't fit the loader or the allocator ends
-/// the process: the role is named then.
+/// Where libtorch's libraries do not fit, it is not started. Behind that, a role or a command gets no memory.
 #[test]
-fn too_little_address_space_ends_a_run_by_name() {
+fn too_little_memory_ends_every_command_with_the_limit_and_what_takes_less() {
     let temp = directory();
     small_graph(temp.path());
-    let limit = |mib: u64| format!("ulimit -v {}", mib << 10);
-    let says = [
-        "annot allocate memory",
-        "memory allocation of",
-        "killed by SIGABRT",
-        "failed to map",
-        "bad_alloc",
-        "the ",
-    ];
-    lowered(temp.path(), &[65_536, 2048, 1024, 640, 320, 160], &limit, &says);
+    train(temp.path(), "run.jsonl", "--epochs 1 --checkpoint kept").run().succeeds();
+    // MiB of addresses, or of data.
+    let with_libtorch: [(&str, &[u64]); 2] =
+        [("v", &[700, 520, 460, 430, 400, 250, 90]), ("d", &[90, 40, 20])];
+    let without: [(&str, &[u64]); 2] = [("v", &[120, 80, 60, 50]), ("d", &[40, 14, 10])];
+    for (args, limits, remedy) in [
+        ("train graph --fanouts 5,5 --epochs 1 --train-threads 1", with_libtorch, "--batch-size"),
+        (
+            "train graph --fanouts 5,5 --epochs 1 --train-threads 1 --in-process",
+            with_libtorch,
+            "--batch-size",
+        ),
+        ("evaluate graph --checkpoint kept", with_libtorch, "--eval sampled"),
+        ("predict graph --checkpoint kept --overwrite", with_libtorch, "--eval sampled"),
+        ("generate made --nodes 1000000 --avg-degree 10 --feat-dim 16 --threads 2", without, "--nodes"),
+        ("partition graph divided --parts 4", without, "--memory"),
+        ("propagate graph hops --hops 3 --threads 2", without, "--memory"),
+        ("plan graph --gpu-cache 64KiB --fanouts 5,5", without, "--fanouts"),
+        ("bench pipeline graph --fanouts 5,5", without, "--fanouts"),
+        ("import --from npy graph imported", without, "--memory"),
+    ] {
+        let mut codes = Vec::new();
+        for (kind, limits) in limits {
+            for mib in limits {
+                for made in ["made", "divided", "hops", "imported", "hops.propagating"] {
+                    let _ = fs::remove_dir_all(temp.path().join(made));
+                }
+                let line = format!("ulimit -{kind} {}", mib << 10);
+                let outcome = uvatrain_behind(temp.path(), &line, words(args)).run();
+                codes.push(outcome.code());
+                if outcome.code() == 0 {
+                    continue;
+                }
+                assert!([1, 3].contains(&outcome.code()), "{line}\n{outcome}");
+                let last = outcome.stderr.lines().last().unwrap_or_default();
+                // Whatever has its own words for it names a remedy of its own.
+                let raise = format!("ulimit -{kind}");
+                let is_explained = last.contains(&raise) && (outcome.code() == 3 || last.contains(remedy));
+                assert!(is_explained && !last.contains("SIGABRT"), "{line}\n{outcome}");
+            }
+        }
+        println!("{args}: {codes:?}");
+        assert!(codes.iter().any(|code| *code != 0), "{args}: no limit limits it");
+    }
 }
 
 #[test]

@@ -18,11 +18,14 @@ mod bench_aggregate;
 mod bench_loader;
 mod bench_roles;
 mod caches;
+#[cfg(feature = "train")]
+mod checkpoint_fields;
 mod cli;
 mod cores;
 #[cfg(feature = "train")]
 mod cuda;
 mod datasets;
+mod descriptions;
 mod disk;
 mod disk_gpu;
 mod docs;

@@ -12,6 +12,7 @@ use std::process::Command;
 use std::process::Stdio;
 use std::time::Duration;
 
+use crate::support::stamps::settle;
 use crate::support::{directory, uvatrain};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
@@ -276,12 +277,7 @@ fn what_is_planted_in_the_cache_directory_is_replaced_and_not_written_through() 
     // A directory where the stamp should be: it lies in the cache directory then.
     let beside = graph.join(".uvatrain-stamp.json");
     plant(Plant::Directory, &beside, &beside);
-    let old = std::time::SystemTime::now() - Duration::from_secs(3600);
-    for entry in
-        fs::read_dir(&graph).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file())
-    {
-        fs::File::options().write(true).open(entry).unwrap().set_modified(old).unwrap();
-    }
+    settle(&graph);
     let info = || uvatrain(temp.path(), ["info", "graph", "--json"]).limit(LIMIT).run().succeeds().json();
     assert_eq!(info()["verification"]["from_stamp"], false);
     let stamps = temp.path().join("cache/uvatrain/stamps");

@@ -2,11 +2,10 @@
 //! failure was, how to go on. The real binary throughout.
 
 use std::fs;
-use std::path::Path;
-use std::time::{Duration, SystemTime};
 
 use crate::support::arrays::{npy, six_nodes};
 use crate::support::runs::{Metrics, small_graph, train};
+use crate::support::stamps::{change_behind_a_stamp, settle};
 use crate::support::{self, Outcome, contents, directory, uvatrain};
 
 /// The summary's value of this name.
@@ -111,22 +110,12 @@ fn errors_count_epochs_and_batches_from_one() {
     train(temp.path(), "run.jsonl", "--epochs 1").run().refuses(1, &["the loss of batch 1 of epoch 1"]);
 }
 
-/// Changes a file's bytes as somebody does who sets its time back: behind a stamp.
-fn change_behind_a_stamp(path: &Path, bytes: &[u8]) {
-    let modified = fs::metadata(path).unwrap().modified().unwrap();
-    fs::write(path, bytes).unwrap();
-    fs::File::options().write(true).open(path).unwrap().set_modified(modified).unwrap();
-}
-
 #[test]
 fn what_fails_in_a_full_evaluation_is_told_as_that() {
     let temp = directory();
     let six = temp.path().join("six");
     six_nodes(&six);
-    let then = SystemTime::now() - Duration::from_secs(3600);
-    for entry in fs::read_dir(&six).unwrap() {
-        fs::File::options().write(true).open(entry.unwrap().path()).unwrap().set_modified(then).unwrap();
-    }
+    settle(&six);
     let line = "train six --fanouts 2 --batch-size 1 --epochs 1 --eval full";
     uvatrain(temp.path(), line.split(' ')).run().succeeds();
     assert!(six.join(".uvatrain-stamp.json").exists(), "nothing stands in for the pass over the edges");
@@ -139,9 +128,10 @@ fn what_fails_in_a_full_evaluation_is_told_as_that() {
         assert!(!refused.stderr.contains("batch"), "{refused}");
     }
     // With nothing to validate it is the test's.
-    change_behind_a_stamp(&six.join("valid_idx.npy"), &npy::<i64>(&[0], false, &[]));
+    fs::write(six.join("valid_idx.npy"), npy::<i64>(&[0], false, &[])).unwrap();
     fs::remove_file(six.join(".uvatrain-stamp.json")).unwrap();
-    change_behind_a_stamp(&six.join("indices.npy"), &npy::<i32>(&[8], false, &[1, 2, 0, 0, 3, 4, 2, 2]));
+    fs::write(six.join("indices.npy"), npy::<i32>(&[8], false, &[1, 2, 0, 0, 3, 4, 2, 2])).unwrap();
+    settle(&six);
     uvatrain(temp.path(), ["info", "six"]).run().succeeds();
     change_behind_a_stamp(&six.join("indices.npy"), &npy::<i32>(&[8], false, &[1, 2, 0, 0, 3, 4, 99, 2]));
     let refused = uvatrain(temp.path(), line.split(' ')).run();

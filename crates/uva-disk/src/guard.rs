@@ -11,9 +11,9 @@ use crate::error::DiskError;
 use crate::open_file::OpenFile;
 use crate::progress::text;
 
-/// Remembers a file's length, modification time and inode.
+/// Remembers a file's length, times and inode.
 ///
-/// Length and time are those of the open file. The inode is also compared with that of the path: another one there means
+/// Length and times are those of the open file. The inode is also compared with that of the path: another one there means
 /// that the dataset was replaced.
 pub(crate) struct Guard {
     file: Arc<File>,
@@ -46,13 +46,12 @@ impl Guard {
             Ok(now) => FileState::of_stat(&now),
             Err(error) => return changed(text(error)),
         };
-        if let Some(what) = self.expected.change(&now) {
-            return changed(what);
-        }
+        // The name first: removing or replacing it changes the status of the open file, too.
         match stat(&self.path) {
-            Ok(named) if self.expected.is_of_file(&FileState::of_stat(&named)) => Ok(()),
-            Ok(_) => changed("another file has taken its place".to_owned()),
-            Err(error) => changed(format!("it is no longer there ({})", text(error))),
+            Ok(named) if self.expected.is_of_file(&FileState::of_stat(&named)) => {}
+            Ok(_) => return changed("another file has taken its place".to_owned()),
+            Err(error) => return changed(format!("it is no longer there ({})", text(error))),
         }
+        self.expected.change(&now).map_or(Ok(()), changed)
     }
 }

@@ -4,103 +4,29 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
-use uva_mem::files::{read_regular, write_new};
+use serde_json::Map;
+use uva_mem::files::write_new;
 
 use crate::npy::{NpyArray, NpyType, write_array};
-use crate::part_of::MOST_BYTES;
+pub use crate::partition_checks::MOST_PARTS;
+use crate::partition_summary::read_summary;
+pub use crate::partition_summary::{PARTITION_FORMAT, PARTITION_SUMMARY, PartitionSource, PartitionSummary};
 use crate::{Dataset, GraphError, Split, quote};
 
 /// The part of each node, uint16 \[N\], by original id.
 pub const PARTITION: &str = "partition.npy";
-/// What describes a partition: a directory that has it is one.
-pub const PARTITION_SUMMARY: &str = "partition.json";
-
-/// The version of `partition.json`.
-pub const PARTITION_FORMAT: u32 = 1;
-
 /// The method of a map that does not tell where it comes from.
 const GIVEN: &str = "given";
 
-/// Keys about parts that were written by a map, which are not those of other parts.
-const OF_WRITTEN: [&str; 5] = ["layout", "split_eval", "written", "boundaries", "graph"];
-
-/// The most parts: their numbers have 16 bits.
-pub const MOST_PARTS: u32 = 65_535;
-
-/// The dataset that a partition is of.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PartitionSource {
-    /// Its name.
-    pub name: String,
-    /// Its [fingerprint](Dataset::fingerprint).
-    pub fingerprint: String,
-}
-
-/// The content of `partition.json`. Every count in it follows from `partition.npy` and the dataset.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PartitionSummary {
-    /// The version of the format: 1.
-    pub format: u32,
-    /// The dataset that it is of.
-    pub dataset: PartitionSource,
-    /// How many parts.
-    pub parts: u32,
-    /// What made it: `bgl+refine`.
-    pub method: String,
-    /// The seed of its random words.
-    pub seed: u64,
-    /// Hops of the closures that the parts are for.
-    pub hops: u32,
-    /// Nodes of each part.
-    pub nodes: Vec<u64>,
-    /// Training nodes of each part.
-    pub train: Vec<u64>,
-    /// Blocks before and after merging, of a method that makes blocks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub blocks: Option<[u64; 2]>,
-    /// Entries of neighbour lists whose node is in another part than the list's.
-    pub edge_cut: u64,
-    /// Wall-clock time of each stage.
-    pub seconds: BTreeMap<String, f64>,
-    /// All other keys.
-    #[serde(flatten)]
-    pub other: Map<String, Value>,
-}
-
-impl PartitionSummary {
-    /// Reads the description in a directory, without the map.
-    ///
-    /// # Errors
-    /// If it is not there, or its counts are not those of so many parts.
-    pub fn read(directory: &Path) -> Result<PartitionSummary, GraphError> {
-        read_summary(&directory.join(PARTITION_SUMMARY))
-    }
-
-    /// The layout of the parts that were written with it: `closure`, [`ranges`](crate::ranges::RANGES); `None` of a map
-    /// alone.
-    #[must_use]
-    pub fn layout(&self) -> Option<&str> {
-        self.other.get("layout")?.as_str()
-    }
-}
-
-/// Why a map or its description is refused.
+/// Why a map is refused.
 #[derive(Debug, thiserror::Error)]
 enum MapProblem {
     #[error("node {node} is in part {part}, but there are {parts} parts, numbered from 0")]
     Part { node: usize, part: u16, parts: u32 },
     #[error("node {node} has the part {}, but parts are numbered from 0 to {}", u16::MAX, MOST_PARTS - 1)]
     NoPart { node: usize },
-    #[error("{0}")]
-    NotSummary(String),
-    #[error("\"format\" is {0}, and this program reads format {reads}", reads = PARTITION_FORMAT)]
-    Format(u32),
-    #[error("\"parts\" is {0}, it has to be 1 to {most}", most = MOST_PARTS)]
-    Parts(u32),
     #[error(
         "the map is of the dataset {map} ({name}), but {} is {dataset}: a map of the same dataset is needed \
          (uvatrain partition)", path.display()
@@ -111,16 +37,8 @@ enum MapProblem {
          edited"
     )]
     Count { key: &'static str, part: usize, said: u64, found: u64 },
-    #[error("\"{key}\" has {found} entries, it needs {parts}, one for each part")]
-    Entries { key: &'static str, found: usize, parts: u32 },
     #[error("node {node} of the dataset has the original id {id}, outside the map of {nodes} nodes")]
     NoSuchNode { node: usize, id: i64, nodes: usize },
-}
-
-/// Whether a description's name of a directory means one beside the description: it may come from anyone.
-pub(crate) fn is_beside(directory: &str) -> bool {
-    let mut components = Path::new(directory).components();
-    matches!((components.next(), components.next()), (Some(Component::Normal(_)), None))
 }
 
 /// The part of each node of a dataset.
@@ -285,12 +203,11 @@ impl PartitionMap {
             edge_cut: 0,
             seconds: BTreeMap::new(),
             other: Map::new(),
+            written: None,
         });
-        let mut other = known.other;
-        other.retain(|key, _| !OF_WRITTEN.contains(&key.as_str()));
         let source = PartitionSource { name: dataset.name().to_owned(), fingerprint: dataset.fingerprint() };
         let edge_cut = (0..csc.nodes()).map(cut_of_list).sum();
-        PartitionSummary { dataset: source, edge_cut, other, ..known }
+        PartitionSummary { dataset: source, edge_cut, written: None, ..known }
     }
 
     fn counts(&self, parts: impl IntoIterator<Item = u16>) -> Vec<u64> {
@@ -312,31 +229,6 @@ fn summary_path(path: &Path) -> PathBuf {
         true => path.join(PARTITION_SUMMARY),
         false => path.with_file_name(PARTITION_SUMMARY),
     }
-}
-
-fn read_summary(path: &Path) -> Result<PartitionSummary, GraphError> {
-    let bytes = read_regular(path, MOST_BYTES).map_err(GraphError::io(path, "read"))?;
-    summary_of(path, &bytes)
-}
-
-/// The description in the text of the file at `path`.
-pub(crate) fn summary_of(path: &Path, text: &[u8]) -> Result<PartitionSummary, GraphError> {
-    let summary: PartitionSummary = serde_json::from_slice(text).map_err(|error| {
-        GraphError::invalid(path, MapProblem::NotSummary(quote::message(&error.to_string())))
-    })?;
-    let refuse = |problem| Err(GraphError::invalid(path, problem));
-    if summary.format != PARTITION_FORMAT {
-        return refuse(MapProblem::Format(summary.format));
-    }
-    if !(1..=MOST_PARTS).contains(&summary.parts) {
-        return refuse(MapProblem::Parts(summary.parts));
-    }
-    for (key, entries) in [("nodes", &summary.nodes), ("train", &summary.train)] {
-        if entries.len() != summary.parts as usize {
-            return refuse(MapProblem::Entries { key, found: entries.len(), parts: summary.parts });
-        }
-    }
-    Ok(summary)
 }
 
 fn differing(key: &'static str, said: &[u64], found: &[u64]) -> Option<MapProblem> {
@@ -386,6 +278,7 @@ mod tests {
             edge_cut: 2,
             seconds: BTreeMap::new(),
             other: Map::new(),
+            written: None,
         };
         PartitionMap { parts: 2, of: vec![0, 0, 0, 1, 1], summary: Some(summary) }
     }
@@ -397,8 +290,9 @@ mod tests {
         let (out, mut written) = (temp.path().join("out"), map(&dataset));
         std::fs::create_dir(&out).unwrap();
         // What other writers add is kept.
-        let other = serde_json::json!([{"dir": "part-0", "halo": 1}]);
-        written.summary.as_mut().unwrap().other.insert("written".to_owned(), other);
+        let other =
+            serde_json::json!([{"method": "bgl", "cut": 0.5, "less": -1, "none": null, "is": [true, "x"]}]);
+        written.summary.as_mut().unwrap().other.insert("candidates".to_owned(), other);
         written.write(&out).unwrap();
         assert_eq!(PartitionMap::open(&out, &dataset).unwrap(), written);
         assert_eq!(PartitionMap::open(&out.join(PARTITION), &dataset).unwrap(), written);
@@ -421,16 +315,6 @@ mod tests {
             error.contains("node 2 has the part 65535, but parts are numbered from 0 to 65534"),
             "{error}"
         );
-    }
-
-    #[test]
-    fn a_directory_of_a_description_lies_beside_it() {
-        for beside in ["part-0", "graph", "a b"] {
-            assert!(is_beside(beside), "{beside}");
-        }
-        for elsewhere in ["", ".", "..", "/tmp", "../part-0", "part-0/..", "a/b"] {
-            assert!(!is_beside(elsewhere), "{elsewhere}");
-        }
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! The stamp: a record that these very files have been checked, so that the next open skips the pass over the edges.
 //!
-//! It holds the size and modification time of every file and the version of the checks. It lies beside the files, or,
+//! It holds the size, the modification time and the status change time of every file, and the version of the checks. It lies beside the files, or,
 //! if those are read-only, under the user's cache directory. It is a convenience: an unreadable or unwritable stamp
 //! counts as none, and is never an error.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -23,12 +24,15 @@ const MOST_BYTES: u64 = 64 << 10;
 /// Raised whenever the checks become stricter, so that older stamps stop counting.
 const VERSION: u32 = 1;
 
-/// A file modified this recently could change again with the same modification time: the kernel's clock for it advances
-/// in ticks, and some file systems count whole seconds.
+/// A file changed this recently could change again with the same times: the kernel's clock for them advances in ticks, and
+/// some file systems count whole seconds.
 const TICK: Duration = Duration::from_millis(100);
 const WHOLE_SECONDS: Duration = Duration::from_secs(2);
 
-/// Size and modification time of every file of a dataset.
+/// Of a second.
+const NANOSECONDS: i128 = 1_000_000_000;
+
+/// Size and times of every file of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stamp {
     version: u32,
@@ -43,6 +47,9 @@ struct FileState {
     bytes: u64,
     /// Nanoseconds since 1970, negative before.
     modified_ns: i128,
+    /// When bytes, mode, owner or links last changed, likewise. No program can set it back. A stamp of a version without
+    /// this field counts as none.
+    changed_ns: i128,
 }
 
 impl Stamp {
@@ -54,8 +61,10 @@ impl Stamp {
         for name in names::of_an_open_dataset() {
             match fs::metadata(directory.join(name)) {
                 Ok(metadata) => {
-                    let modified_ns = nanoseconds(metadata.modified().ok()?)?;
-                    files.insert(name.to_owned(), FileState { bytes: metadata.len(), modified_ns });
+                    let modified_ns = nanoseconds(metadata.mtime(), metadata.mtime_nsec());
+                    let changed_ns = nanoseconds(metadata.ctime(), metadata.ctime_nsec());
+                    let state = FileState { bytes: metadata.len(), modified_ns, changed_ns };
+                    files.insert(name.to_owned(), state);
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(_) => return None,
@@ -91,12 +100,13 @@ impl Stamp {
         Some(path)
     }
 
-    /// Whether a file was modified so shortly before `now` that it could change again unnoticed.
+    /// Whether a file changed so shortly before `now` that it could change again unnoticed.
     fn is_fresh(&self, now: SystemTime) -> bool {
-        let Some(now) = nanoseconds(now) else { return true };
-        let whole_seconds = self.files.values().all(|file| file.modified_ns % 1_000_000_000 == 0);
-        let window = if whole_seconds { WHOLE_SECONDS } else { TICK }.as_nanos().cast_signed();
-        self.files.values().any(|file| now - file.modified_ns < window)
+        let Ok(now) = now.duration_since(UNIX_EPOCH) else { return true };
+        let whole_seconds = self.files.values().all(|file| file.changed_ns % NANOSECONDS == 0);
+        let window = if whole_seconds { WHOLE_SECONDS } else { TICK };
+        let oldest = now.as_nanos().cast_signed() - window.as_nanos().cast_signed();
+        self.files.values().any(|file| file.changed_ns.max(file.modified_ns) > oldest)
     }
 }
 
@@ -117,9 +127,6 @@ fn cached(directory: &Path) -> Option<(PathBuf, PathBuf)> {
     Some((cache.join("uvatrain").join("stamps").join(name), dataset))
 }
 
-fn nanoseconds(time: SystemTime) -> Option<i128> {
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(after) => i128::try_from(after.as_nanos()).ok(),
-        Err(before) => i128::try_from(before.duration().as_nanos()).ok().map(|ns| -ns),
-    }
+fn nanoseconds(seconds: i64, rest: i64) -> i128 {
+    i128::from(seconds) * NANOSECONDS + i128::from(rest)
 }

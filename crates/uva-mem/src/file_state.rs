@@ -7,17 +7,22 @@ use std::str::FromStr;
 
 use rustix::fs::{Stat, fstat};
 
-/// A file's device, inode, length and modification time at one moment.
+/// A file's device, inode, length, modification time and status change time at one moment.
 ///
-/// A change of bytes alters the time before it alters the bytes. So bytes that were read between two moments with the
-/// same state are those of the first, as exactly as the system's clock of such times ticks.
+/// A change of bytes alters both times before it alters the bytes. So bytes that were read between two moments with the
+/// same state are those of the first, as exactly as the system's clock of such times ticks. A program can set the
+/// modification time back, but not the status change time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileState {
     device: u64,
     inode: u64,
     length: u64,
     modified: (i64, i64),
+    changed: (i64, i64),
 }
+
+/// The status change time of a state whose text is of a version that did not record one: no file has it.
+const UNKNOWN: (i64, i64) = (i64::MIN, 0);
 
 impl FileState {
     /// Of an open file, now.
@@ -36,6 +41,7 @@ impl FileState {
             inode: stat.st_ino,
             length: stat.st_size as u64,
             modified: (stat.st_mtime, stat.st_mtime_nsec as i64),
+            changed: (stat.st_ctime, stat.st_ctime_nsec as i64),
         }
     }
 
@@ -52,8 +58,13 @@ impl FileState {
             Some("another file has taken its place".to_owned())
         } else if self.length != now.length {
             Some(format!("it had {} bytes and has {}", self.length, now.length))
+        } else if self.modified != now.modified {
+            Some("it was written to".to_owned())
         } else {
-            (self.modified != now.modified).then(|| "it was written to".to_owned())
+            (self.changed != now.changed).then(|| {
+                "its status change time differs: it was written to, or its mode, owner or links changed"
+                    .to_owned()
+            })
         }
     }
 }
@@ -61,11 +72,16 @@ impl FileState {
 /// Numbers separated by colons.
 impl fmt::Display for FileState {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { device, inode, length, modified: (seconds, nanoseconds) } = self;
-        write!(formatter, "{device}:{inode}:{length}:{seconds}:{nanoseconds}")
+        let Self { device, inode, length, modified, changed } = self;
+        write!(
+            formatter,
+            "{device}:{inode}:{length}:{}:{}:{}:{}",
+            modified.0, modified.1, changed.0, changed.1
+        )
     }
 }
 
+/// Text of a version without status change times gives a state that differs from that of any file.
 impl FromStr for FileState {
     type Err = String;
 
@@ -75,12 +91,13 @@ impl FromStr for FileState {
         let mut unsigned = || parts.next()?.parse::<u64>().ok();
         let numbers = (|| Some((unsigned()?, unsigned()?, unsigned()?)))();
         let (device, inode, length) = numbers.ok_or_else(wrong)?;
-        let mut signed = || parts.next()?.parse::<i64>().ok();
-        let modified = (|| Some((signed()?, signed()?)))().ok_or_else(wrong)?;
-        match parts.next() {
-            None => Ok(Self { device, inode, length, modified }),
-            Some(_) => Err(wrong()),
-        }
+        let times: Result<Vec<i64>, _> = parts.map(str::parse).collect();
+        let (modified, changed) = match times.map_err(|_| wrong())?[..] {
+            [seconds, nanoseconds] => ((seconds, nanoseconds), UNKNOWN),
+            [seconds, nanoseconds, of_change, rest] => ((seconds, nanoseconds), (of_change, rest)),
+            _ => return Err(wrong()),
+        };
+        Ok(Self { device, inode, length, modified, changed })
     }
 }
 
@@ -97,7 +114,9 @@ mod tests {
         let first = state();
         assert_eq!(first.change(&state()), None);
         assert_eq!(first.to_string().parse(), Ok(first));
-        assert!("1:2:3:4".parse::<FileState>().is_err() && "1:2:3:4:5:6".parse::<FileState>().is_err());
+        for text in ["1:2:3:4", "1:2:3:4:5:6", "1:2:3:4:5:6:7:8", "1:2:3:4:5:6:x"] {
+            assert!(text.parse::<FileState>().is_err(), "{text}");
+        }
         let file = File::options().write(true).open(&path).unwrap();
         file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
         assert_eq!(first.change(&state()).unwrap(), "it was written to");
@@ -108,5 +127,38 @@ mod tests {
         assert!(first.change(&state()).unwrap().contains("another file"));
         // Held open, so that its inode is not given to the new one.
         drop(file);
+    }
+
+    #[test]
+    fn bytes_written_in_place_are_noticed_though_the_old_time_is_set_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("table");
+        std::fs::write(&path, [1; 100]).unwrap();
+        let state = || FileState::of(&File::open(&path).unwrap()).unwrap();
+        let first = state();
+        let file = File::options().write(true).open(&path).unwrap();
+        let before = file.metadata().unwrap().modified().unwrap();
+        // The clock of these times ticks: written to until it has.
+        let since = std::time::Instant::now();
+        while state().changed == first.changed {
+            assert!(since.elapsed() < std::time::Duration::from_secs(60), "the status change time stays");
+            std::os::unix::fs::FileExt::write_all_at(&file, &[2; 100], 0).unwrap();
+            file.set_modified(before).unwrap();
+        }
+        assert_eq!((first.length, first.modified), (state().length, state().modified));
+        assert!(first.change(&state()).unwrap().contains("status change time"));
+    }
+
+    #[test]
+    fn a_state_of_a_version_without_status_change_times_differs_from_the_file_s() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("table");
+        std::fs::write(&path, [1; 100]).unwrap();
+        let now = FileState::of(&File::open(&path).unwrap()).unwrap();
+        let text = now.to_string();
+        let earlier: Vec<&str> = text.split(':').take(5).collect();
+        let earlier: FileState = earlier.join(":").parse().unwrap();
+        assert!(earlier.change(&now).is_some());
+        assert_eq!(earlier.to_string().parse(), Ok(earlier));
     }
 }

@@ -8,6 +8,7 @@
 //!   [end by name](end_with_the_files_name) where one is made shorter
 //! - [shared regions](SharedRegion) (sealed memfds), and [bytes that are written once](FrozenBytes)
 //! - [pages](ZeroedPages) for random reads
+//! - the [end of a process that gets no memory](out_of_memory), with a line that says so
 //! - the [end](end_at_once) of a process without destructors of libraries
 //! - the [hand-over](handover) of file descriptors between processes, and [pidfds](pidfd)
 //! - what a child does [between fork and exec](spawn)
@@ -30,6 +31,7 @@ mod huge_share;
 mod mapped_fault;
 pub mod mapped_file;
 mod mix;
+pub mod out_of_memory;
 pub mod pidfd;
 pub mod region;
 pub mod ring;

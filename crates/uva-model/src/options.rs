@@ -146,7 +146,7 @@ impl Default for TrainerOptions {
 
 impl TrainerOptions {
     /// Widest layer that is accepted: far above any use, and small enough that no size computed from it overflows.
-    const MAX_WIDTH: usize = 1 << 24;
+    pub const MAX_WIDTH: usize = 1 << 24;
 
     /// Most heads of a last layer, likewise.
     const MAX_HEADS: usize = 1 << 10;
@@ -242,13 +242,25 @@ impl TrainerOptions {
             let option = if hops.is_some() { "--layers" } else { "--fanouts" };
             return refuse(option, format!("{} layers, and between 1 and 32 are possible", self.layers));
         }
-        if let Some(hops) = hops {
-            self.check_hops(&hops)?;
+        match hops {
+            Some(hops) => self.check_hops(&hops)?,
+            None if self.hops > 0 || self.operators > 0 => {
+                return Err(OptionsError::Unsupported(format!(
+                    "it has {} hops of {} operators, and --model {} is not of a hop set",
+                    self.hops,
+                    self.operators,
+                    self.model.name()
+                )));
+            }
+            None => {}
         }
         if self.first_layer_given {
             self.check_given_layer(input_dim)?;
         }
-        if self.model.row().has_heads() && (self.heads == 0 || !self.hidden.is_multiple_of(self.heads)) {
+        if self.heads == 0 || self.heads > Self::MAX_WIDTH {
+            return refuse("--heads", format!("{} is not between 1 and {}", self.heads, Self::MAX_WIDTH));
+        }
+        if self.model.row().has_heads() && !self.hidden.is_multiple_of(self.heads) {
             let problem = format!("{} heads do not divide a --hidden of {}", self.heads, self.hidden);
             return refuse("--heads", problem);
         }

@@ -65,6 +65,7 @@ impl Partition {
             edge_cut: self.edge_cut,
             seconds: self.seconds,
             other,
+            written: None,
         };
         PartitionMap { parts: self.parts, of: self.of, summary: Some(summary) }
     }

@@ -1,6 +1,8 @@
 //! Whether `hops.json` says what a hop set can be. Whoever reads one may have it from anywhere, so nothing that it says is
 //! used as a size, a row or a file name before.
 
+use uva_model::TrainerOptions;
+
 use crate::description::{HopSet, LABELS, NODE_IDS};
 use crate::operator::Operator;
 use crate::options::{MOST_HOPS, MOST_OPERATORS};
@@ -28,6 +30,9 @@ pub(crate) fn check(set: &HopSet) -> Result<(), WrongKey> {
     })?;
     require(set.data_offset == DATA_OFFSET, "data_offset", || {
         format!("is {}, and elements begin at byte {DATA_OFFSET}", set.data_offset)
+    })?;
+    require(set.classes <= TrainerOptions::MAX_WIDTH, "classes", || {
+        format!("is {}, and at most {} are possible", set.classes, TrainerOptions::MAX_WIDTH)
     })?;
     splits(set)?;
     files(set)

@@ -18,8 +18,8 @@ use crate::unfinished::part::DATA_OFFSET;
 /// Bytes that are checked from one question about an end to the next.
 const PIECE: usize = 64 << 20;
 
-/// More than the description of the largest hop set takes.
-const MOST_BYTES: u64 = 16 << 20;
+/// More than the description of the largest hop set takes: some hundred bytes for each of at most 4,097 files.
+const MOST_BYTES: u64 = 2 << 20;
 
 #[derive(Debug, thiserror::Error)]
 enum SetProblem {
@@ -33,6 +33,10 @@ enum SetProblem {
     Hash { found: String, said: String },
     #[error("it is {found} {shape:?}, and hops.json says {said} {said_shape:?}")]
     Shape { found: NpyType, shape: Vec<usize>, said: NpyType, said_shape: Vec<usize> },
+    #[error("the label of row {row} is {label}, and hops.json says {classes} classes")]
+    Label { row: usize, label: i64, classes: usize },
+    #[error("its rows have {found} labels, and hops.json says {said} classes")]
+    Columns { found: usize, said: usize },
     #[error("elements begin at byte {0}, and hops.json says {DATA_OFFSET}")]
     Offset(usize),
     #[error(
@@ -71,6 +75,12 @@ impl HopSet {
             };
             if (found, &shape) != (said, &said_shape) {
                 let problem = SetProblem::Shape { found, shape, said, said_shape };
+                return Err(GraphError::invalid(&path, problem));
+            }
+            if let (LABELS, NpyType::U8, [_, columns]) = (name.as_str(), found, &shape[..])
+                && *columns != set.classes
+            {
+                let problem = SetProblem::Columns { found: *columns, said: set.classes };
                 return Err(GraphError::invalid(&path, problem));
             }
             let is_hop = ![NODE_IDS, LABELS].contains(&name.as_str());
@@ -129,6 +139,7 @@ impl HopSet {
             }
             arrays.push(array);
         }
+        self.verify_labels(&arrays, path)?;
         let nodes = NpyArray::open(&path.join(NODE_IDS))?;
         let nodes: &[i64] = nodes.elements(NpyType::I64)?;
         for (place, name) in hops.iter().enumerate() {
@@ -157,6 +168,23 @@ impl HopSet {
             }
         }
         Ok(true)
+    }
+
+    /// Checks that labels which are one a row are those of the classes; -1 means none.
+    fn verify_labels(&self, arrays: &[NpyArray], path: &Path) -> Result<(), GraphError> {
+        let file = path.join(LABELS);
+        let labels = arrays.iter().find(|array| array.path() == file && array.shape().len() == 1);
+        let Some(labels) = labels.filter(|labels| labels.kind() == NpyType::I64) else { return Ok(()) };
+        let labels: &[i64] = labels.elements(NpyType::I64)?;
+        let is_one =
+            |label: i64| label == -1 || usize::try_from(label).is_ok_and(|label| label < self.classes);
+        match labels.iter().position(|label| !is_one(*label)) {
+            None => Ok(()),
+            Some(row) => {
+                let problem = SetProblem::Label { row, label: labels[row], classes: self.classes };
+                Err(GraphError::invalid(&file, problem))
+            }
+        }
     }
 
     /// What decided its bytes.

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use uva_launch::training::check_resumable;
 use uva_model::checkpoint::{self, CheckpointError, TrainerState};
 
 use crate::errors::UvatrainError;
@@ -31,20 +32,43 @@ pub fn _store_checkpoint(py: Python<'_>, directory: PathBuf, tensors: &[u8], con
         .map_err(|error| raised(&error))
 }
 
-/// The current checkpoint of `directory`: `trainer` and `state` as JSON, and the file of its tensors. None: there is no
-/// checkpoint. ValueError, with every field that differs, where it is not of this model and this fingerprint.
+/// The checkpoint in `directory`, to use its model: `trainer`, `fingerprint` and `state` as JSON, and the file of its tensors.
+/// None: there is no checkpoint. ValueError where it is damaged, or has numbers that none of this version's models has.
+#[pyfunction]
+pub fn _open_checkpoint(
+    py: Python<'_>,
+    directory: PathBuf,
+) -> PyResult<Option<(String, Bound<'_, PyBytes>)>> {
+    let read = || -> Result<_, CheckpointError> {
+        let Some(found) = checkpoint::read(&directory)? else { return Ok(None) };
+        found.model()?;
+        let (trainer, state) = (found.trainer(), found.state::<Value>()?);
+        let fingerprint = found.fingerprint();
+        let text = serde_json::json!({"trainer": trainer, "fingerprint": fingerprint, "state": state});
+        Ok(Some((text.to_string(), found)))
+    };
+    let found = py.detach(read).map_err(|error| raised(&error))?;
+    Ok(found.map(|(text, found)| (text, PyBytes::new(py, found.tensors()))))
+}
+
+/// The current checkpoint of `directory`, to train on from it: `trainer` and `state` as JSON, and the file of its tensors.
+/// train_batches: the most training batches of an epoch, of all ranks together. None: there is no checkpoint. ValueError,
+/// with every field that differs, where it is not of this model and this fingerprint, and with the first field that makes no
+/// sense.
 #[pyfunction]
 pub fn _read_checkpoint<'py>(
     py: Python<'py>,
     directory: PathBuf,
     model: &str,
     fingerprint: &str,
+    train_batches: u64,
 ) -> PyResult<Option<(String, Bound<'py, PyBytes>)>> {
     let given = |text| serde_json::from_str(text).map_err(|error| PyValueError::new_err(error.to_string()));
     let (model, fingerprint): (Value, Value) = (given(model)?, given(fingerprint)?);
     let read = || -> Result<_, CheckpointError> {
         let Some(found) = checkpoint::read(&directory)? else { return Ok(None) };
         found.check(&model, &fingerprint)?;
+        check_resumable(&found, &found.state()?, train_batches)?;
         let (trainer, state) = (found.trainer(), found.state::<Value>()?);
         Ok(Some((serde_json::json!({"trainer": trainer, "state": state}).to_string(), found)))
     };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use uva_graph::ranges::RangeParts;
-use uva_graph::{Dataset as Graph, GraphError, Indices, Labels, Split, Verify};
+use uva_graph::{Dataset as Graph, GraphError, Indices, Labels, PartitionSummary, Split, Verify};
 use uva_rows::{GatherError, HostPlace, Mapped, RowSource};
 
 use crate::array::Array;
@@ -32,6 +32,15 @@ pub fn open(path: &Path, how: Verify) -> PyResult<Graph> {
 /// The graph of a partition in ranges with the rows of one part. Checks as [`open`] does.
 pub fn open_divided(path: &Path, part: u32, how: Verify) -> PyResult<Graph> {
     on_threads(|| RangeParts::open(path, &[part], how)?.dataset(part))
+}
+
+/// What `partition.json` in `directory` says: the training nodes of each part, and the layout of the parts, None of a map alone.
+/// ValueError, with the key, where it is not a partition's.
+#[pyfunction]
+pub fn _read_partition(directory: PathBuf) -> PyResult<(Vec<u64>, Option<String>)> {
+    let summary = PartitionSummary::read(&directory).map_err(of_graph)?;
+    let layout = summary.layout().map(str::to_owned);
+    Ok((summary.train, layout))
 }
 
 fn on_threads(open: impl FnOnce() -> Result<Graph, GraphError> + Send) -> PyResult<Graph> {

@@ -48,9 +48,9 @@ mod _core {
     #[pymodule_export]
     use crate::cached::CachedDataset;
     #[pymodule_export]
-    use crate::checkpoint::{_read_checkpoint, _store_checkpoint};
+    use crate::checkpoint::{_open_checkpoint, _read_checkpoint, _store_checkpoint};
     #[pymodule_export]
-    use crate::dataset::Dataset;
+    use crate::dataset::{_read_partition, Dataset};
     #[pymodule_export]
     use crate::doctor::probe;
     #[pymodule_export]

@@ -296,7 +296,8 @@ def test_what_is_no_checkpoint_or_no_input_is_refused_by_name(trained, tmp_path)
     damaged = tmp_path / "damaged"
     damaged.mkdir()
     tensors = state["tensors"]["file"]
-    (damaged / tensors).write_bytes((folder / tensors).read_bytes())
+    content = (folder / tensors).read_bytes()
+    (damaged / tensors).write_bytes(content)
 
     def refuse(match, **changes):
         changed = {**state, **changes}
@@ -305,8 +306,25 @@ def test_what_is_no_checkpoint_or_no_input_is_refused_by_name(trained, tmp_path)
             uvatrain.load_model(damaged)
 
     refuse("its version is 2", version=2)
-    refuse("the model is 'mlp'", trainer={**state["trainer"], "model": {**state["trainer"]["model"], "model": "mlp"}})
-    refuse("another model", trainer={**state["trainer"], "model": {**state["trainer"]["model"], "hidden": 8}})
+
+    def of(**changes):
+        return {**state["trainer"], "model": {**state["trainer"]["model"], **changes}}
+
+    refuse("unknown variant `mlp`", trainer=of(model="mlp"))
+    refuse("another model", trainer=of(hidden=8))
+    # Each of these would take memory before a tensor is looked at.
+    for name, numbers in [
+        ("layers", (0, 33, 300_000, 2**31)),
+        ("hidden", (0, 2**31)),
+        ("input_dim", (0, 2**31)),
+        ("classes", (0, 2**31)),
+        ("output_heads", (0, 2**31)),
+    ]:
+        for number in numbers:
+            refuse(rf"checkpoint\.json cannot be used: trainer\.model: {name}.*{number}|{name}.*not between", trainer=of(**{name: number}))
+    refuse(r"trainer\.model: it has \d+ parameters, which take \d+ bytes", trainer=of(hidden=1 << 20))
+    (damaged / tensors).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    refuse("its checksum is")
     (damaged / "checkpoint.json").write_text("[]")
     with pytest.raises(ValueError, match="not a checkpoint's state"):
         uvatrain.load_model(damaged)

@@ -81,7 +81,7 @@ def test_parts_that_are_not_there_and_ranks_that_are_no_parts_are_refused(
     (tmp_path / "swapped" / "part-1").rename(tmp_path / "swapped" / "part-0")
     assert "is part 1, and not part 0" in refused(tmp_path / "swapped", 0)
     edited = tmp_path / "swapped" / "partition.json"
-    edited.write_text(edited.read_text().replace(f"{min(train_nodes(parts))}", "1"))
+    edited.write_text(json.dumps({**json.loads(edited.read_text()), "method": "another"}))
     assert "it is not the partition that part 1 was written with" in refused(tmp_path / "swapped", 0)
 
 
@@ -96,9 +96,12 @@ def test_a_part_is_opened_by_the_description_that_was_read_and_a_range_is_none_f
     # A link to a part elsewhere: the description beside that one is its own, but not what was read here.
     (tmp_path / "linked").mkdir()
     (tmp_path / "linked" / "part-0").symlink_to(parts / "part-0")
-    description = (parts / "partition.json").read_text()
-    (tmp_path / "linked" / "partition.json").write_text(description.replace(f"{train_nodes(parts)[1]}", "1"))
+    description = json.loads((parts / "partition.json").read_text())
+    (tmp_path / "linked" / "partition.json").write_text(json.dumps({**description, "method": "another"}))
     assert "was written with another partition.json" in refused(tmp_path / "linked")
+    # What no partition has.
+    (tmp_path / "linked" / "partition.json").write_text(json.dumps({**description, "nodes": [2**62] * 3}))
+    assert refused(tmp_path / "linked").startswith("path: path: ") and '"nodes"' in refused(tmp_path / "linked")
     # Training nodes that are not as many as the description says.
     shutil.copytree(parts, tmp_path / "fewer")
     file = tmp_path / "fewer" / "part-0" / "train_idx.npy"

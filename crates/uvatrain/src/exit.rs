@@ -161,13 +161,21 @@ fn of_graph(error: &GraphError) -> Code {
 /// A reader that closes our stdout (`uvatrain info DATA | head -1`) has read enough, so a broken pipe is a quiet
 /// success, as with tools that SIGPIPE ends. Rust ignores SIGPIPE, so it arrives here as a write error.
 pub fn conclude(result: anyhow::Result<()>) -> u8 {
+    conclude_with(result, |_| String::new())
+}
+
+/// The same, with more behind the line of a failed run.
+pub fn conclude_with(result: anyhow::Result<()>, more: impl FnOnce(&str) -> String) -> u8 {
     match result {
         Ok(()) => 0,
         Err(error) if is_broken_pipe(&error) => 0,
         Err(error) => {
             // A closed stderr cannot be helped; the exit code still reports the failure.
-            out::say(&format!("uvatrain: {}", line(&error)));
-            code_of(&error) as u8
+            let (line, code) = (line(&error), code_of(&error));
+            // What is refused has its own remedy.
+            let more = if code == Code::Failed { more(&line) } else { String::new() };
+            out::say(&format!("uvatrain: {line}{more}"));
+            code as u8
         }
     }
 }

@@ -2,7 +2,8 @@
 //! `uvatrain-consumer`, which has the built-in models and libtorch besides ([`Models`]).
 //!
 //! The way in: `flags` declares every option once; `config` reads them from the command line and from a file; a file of
-//! `commands` calls `uva-graph` and `uva-runtime` and prints through `ui`; `exit` turns errors into exit codes.
+//! `commands` calls `uva-graph` and `uva-runtime` and prints through `ui`; `exit` turns errors into exit codes;
+//! `memory` says what takes less of it.
 //!
 //! It must not know libtorch, and no algorithm lives here.
 #![forbid(unsafe_code)]
@@ -12,6 +13,7 @@ mod commands;
 mod config;
 mod exit;
 mod flags;
+mod memory;
 mod models;
 mod ui;
 
@@ -55,10 +57,14 @@ fn run(models: Option<Models>) -> u8 {
         Ok(asked) => asked,
         Err(refusal) => return refusal.say(),
     };
-    exit::conclude(match asked {
-        Asked::Command(cli) => commands::run(cli.command, models),
-        Asked::Config(text) => ui::out::script(&text),
-    })
+    match asked {
+        Asked::Command(cli) => {
+            memory::end_with_a_line(&cli.command);
+            let remedy = memory::remedy(&cli.command);
+            exit::conclude_with(commands::run(cli.command, models), |line| memory::explained(line, remedy))
+        }
+        Asked::Config(text) => exit::conclude(ui::out::script(&text)),
+    }
 }
 
 /// Beyond the file size limit (`ulimit -f`) the kernel silently ends a process that has no handler for the signal. With

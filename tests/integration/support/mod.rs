@@ -11,6 +11,7 @@ pub mod mps;
 pub mod ranks;
 pub mod runs;
 pub mod slots;
+pub mod stamps;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

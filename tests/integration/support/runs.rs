@@ -1,13 +1,14 @@
 //! Training runs under test: a small graph, the options that every run shares, what its metrics say, and its
 //! processes.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::Value;
 
+use super::stamps::settle;
 use super::{Running, Uvatrain, uvatrain};
 
 /// A graph of 4,000 nodes in four classes, made by the binary under test.
@@ -28,11 +29,7 @@ fn graph_of(directory: &Path, nodes: u32) -> PathBuf {
     let graph = directory.join("graph");
     let args = format!("generate graph --nodes {nodes} --avg-degree 12 --feat-dim 24 --classes 4 --seed 7");
     uvatrain(directory, args.split(' ')).run().succeeds();
-    // Files that were just written could change again within a tick of the clock, and get no stamp.
-    let before = SystemTime::now() - Duration::from_secs(10);
-    for entry in fs::read_dir(&graph).unwrap() {
-        File::options().write(true).open(entry.unwrap().path()).unwrap().set_modified(before).unwrap();
-    }
+    settle(&graph);
     graph
 }
 

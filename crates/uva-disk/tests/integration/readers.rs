@@ -1,8 +1,9 @@
 //! Every reader against plain reads, and against files that change.
 
 use std::fs::{self, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use uva_disk::{DiskError, ReaderKind, RowFile, TableShape};
@@ -134,6 +135,19 @@ fn rows_of_one_page_are_one_read_and_the_bytes_read_are_counted() {
     }
 }
 
+/// Writes to the file and sets its old time back, until the clock of such times has ticked.
+fn write_under_the_old_time(path: &Path) {
+    let file = OpenOptions::new().write(true).open(path).unwrap();
+    let before = file.metadata().unwrap();
+    let since = Instant::now();
+    let changed = || file.metadata().map(|now| (now.ctime(), now.ctime_nsec())).unwrap();
+    while changed() == (before.ctime(), before.ctime_nsec()) {
+        assert!(since.elapsed() < Duration::from_secs(60), "the status change time stays");
+        file.write_all_at(b"others", 1 << 10).unwrap();
+        file.set_modified(before.modified().unwrap()).unwrap();
+    }
+}
+
 #[test]
 fn a_file_truncated_changed_or_replaced_under_the_reader_ends_the_read_with_its_name() {
     let folder = tempfile::tempdir().unwrap();
@@ -142,7 +156,7 @@ fn a_file_truncated_changed_or_replaced_under_the_reader_ends_the_read_with_its_
     let shape = TableShape { offset: 128, rows: 1300, row_bytes: 800 };
     let rows = ids(1300, 200, 1);
     type Deed = fn(&Path);
-    let deeds: [(Deed, &str); 5] = [
+    let deeds: [(Deed, &str); 6] = [
         (|path| OpenOptions::new().write(true).open(path).unwrap().set_len(5000).unwrap(), "and has 5000"),
         (|path| OpenOptions::new().write(true).open(path).unwrap().set_len(0).unwrap(), "and has 0"),
         (
@@ -153,6 +167,7 @@ fn a_file_truncated_changed_or_replaced_under_the_reader_ends_the_read_with_its_
             },
             "it was written to",
         ),
+        (write_under_the_old_time, "its status change time differs"),
         (
             |path| {
                 let other = path.with_extension("new");

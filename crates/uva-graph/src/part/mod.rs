@@ -25,8 +25,9 @@ mod verify;
 mod whole;
 mod write;
 
+pub use crate::partition_written::{CLOSURE, ClosureSummary, WrittenPart};
+
 pub use self::options::{MOST_HOPS, PartOptions};
-pub use self::outline::WrittenPart;
 pub use self::verify::{CheckedParts, verify_parts};
 pub use self::whole::first_cut;
-pub use self::write::{CLOSURE, directory_name, memory_bytes, stage_parts, write_parts};
+pub use self::write::{directory_name, memory_bytes, stage_parts, write_parts};

@@ -1,37 +1,14 @@
 //! The nodes and splits of a part, and its sizes before it is written.
 
-use serde::{Deserialize, Serialize};
-
 use super::closure::Closure;
 use super::members::Members;
 use super::options::Cut;
 use super::whole::whole_hops;
+use crate::partition_written::WrittenPart;
 use crate::{Dataset, Split};
 
 /// Bytes of the header of a `.npy` file, and of a part's `meta.json`, rounded up.
 const HEADERS: u64 = 16 << 10;
-
-/// The sizes of a part.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WrittenPart {
-    /// Its directory, beside the description.
-    pub dir: String,
-    /// Its nodes.
-    pub nodes: u64,
-    /// Those of them that the partition assigns to another part.
-    pub halo: u64,
-    /// The entries of its lists.
-    pub edges: u64,
-    /// Its training nodes.
-    pub train: u64,
-    /// Its validation nodes.
-    pub valid: u64,
-    /// Its test nodes.
-    pub test: u64,
-    /// Bytes of its files, about.
-    #[serde(skip)]
-    pub bytes: u64,
-}
 
 /// What a part consists of, in ids of the whole dataset.
 pub(super) struct Outline<'a> {

@@ -8,9 +8,9 @@ use serde::Serialize;
 use uva_mem::files::read_regular;
 
 use super::closure::Closure;
-use super::outline::WrittenPart;
 use crate::part_of::MOST_BYTES;
-use crate::partition_map::{PARTITION_SUMMARY, is_beside, summary_of};
+use crate::partition_summary::{PARTITION_SUMMARY, summary_of};
+use crate::partition_written::WrittenPart;
 use crate::same::{bits, row};
 use crate::{
     Dataset, ElementType, FeatureTable, GraphError, PartitionMap, PartitionSummary, Split, Verify, names,
@@ -30,8 +30,6 @@ pub struct CheckedParts {
 /// What is wrong.
 #[derive(Debug, thiserror::Error)]
 enum CheckProblem {
-    #[error("\"written\" is not what was written of each part: {0}")]
-    NotWritten(String),
     #[error(
         "it is not part {0} of the partition beside it: it comes from another one, or directories changed places"
     )]
@@ -72,27 +70,13 @@ pub fn verify_parts(path: &Path, source: Option<&Dataset>) -> Result<CheckedPart
     let description = path.join(PARTITION_SUMMARY);
     let text = read_regular(&description, MOST_BYTES).map_err(GraphError::io(&description, "read"))?;
     let summary = summary_of(&description, &text)?;
-    let written: Vec<WrittenPart> = match summary.other.get("written") {
-        None => Vec::new(),
-        Some(written) => serde_json::from_value(written.clone()).map_err(|error| {
-            let said = crate::quote::message(&error.to_string());
-            GraphError::invalid(&description, CheckProblem::NotWritten(said))
-        })?,
-    };
-    if !written.is_empty() && written.len() != summary.parts as usize {
-        let said = format!("it has {} entries for {} parts", written.len(), summary.parts);
-        return Err(GraphError::invalid(&description, CheckProblem::NotWritten(said)));
-    }
+    let written = summary.closures().map_or(&[][..], |parts| &parts.written);
     if let Some(dataset) = source {
         dataset.check_edges()?;
     }
     let node_of = source.and_then(Dataset::nodes_by_original_id);
     let mut checked = CheckedParts { parts: Vec::new(), absent: Vec::new(), with_source: source.is_some() };
     for (number, written) in written.iter().enumerate() {
-        if !is_beside(&written.dir) {
-            let said = format!("{:?} is not the name of a directory beside it", written.dir);
-            return Err(GraphError::invalid(&description, CheckProblem::NotWritten(said)));
-        }
         let directory = path.join(&written.dir);
         if !directory.is_dir() {
             checked.absent.push(number);
@@ -179,7 +163,7 @@ impl One<'_> {
 
     /// Whether validation and test nodes were divided as training nodes are.
     fn divides_evaluation(&self) -> bool {
-        self.summary.other.get("split_eval").and_then(serde_json::Value::as_bool) == Some(true)
+        self.summary.closures().is_some_and(|parts| parts.split_eval)
     }
 
     /// Checks that all lists are there within the part's hops, and no node beyond.

@@ -4,20 +4,17 @@ use std::cell::Cell;
 use std::fs;
 use std::path::Path;
 
-use serde_json::json;
 use uva_mem::files::read_regular;
 
 use super::arrays::Arrays;
 use super::options::{Cut, PartOptions};
-use super::outline::{Outline, WrittenPart};
+use super::outline::Outline;
 use crate::disk_space::{self, BytesOnDisk};
 use crate::part_of::{MOST_BYTES, PartOf, fingerprint_of};
-use crate::partition_map::PARTITION_SUMMARY;
+use crate::partition_summary::PARTITION_SUMMARY;
+use crate::partition_written::{CLOSURE, ClosureSummary, WrittenPart, WrittenParts};
 use crate::staged::{StagedDirectory, flush};
 use crate::{Dataset, GraphError, Labels, PartitionMap, PartitionSummary, Progress};
-
-/// The layout that `partition.json` names.
-pub const CLOSURE: &str = "closure";
 
 /// The name of a part's directory.
 pub fn directory_name(number: usize) -> String {
@@ -147,13 +144,13 @@ fn sizes(cut: &Cut<'_>, progress: &dyn Fn(Progress)) -> Vec<WrittenPart> {
 
 /// What the description says with the parts beside it.
 fn summary(cut: &Cut<'_>, options: &PartOptions<'_>, written: &[WrittenPart]) -> PartitionSummary {
-    let mut summary = options.map.described(cut.dataset, &cut.owners, options.hops);
-    for (key, value) in
-        [("layout", json!(CLOSURE)), ("split_eval", json!(options.split_eval)), ("written", json!(written))]
-    {
-        summary.other.insert(key.to_owned(), value);
-    }
-    PartitionSummary { hops: options.hops, ..summary }
+    let summary = options.map.described(cut.dataset, &cut.owners, options.hops);
+    let parts = ClosureSummary {
+        layout: CLOSURE.to_owned(),
+        split_eval: options.split_eval,
+        written: written.to_vec(),
+    };
+    PartitionSummary { hops: options.hops, written: Some(WrittenParts::Closure(parts)), ..summary }
 }
 
 fn write_meta(dataset: &Dataset, of: PartOf, directory: &Path) -> Result<(), GraphError> {

@@ -21,18 +21,14 @@ pub struct RangeBook {
 
 /// Why boundaries are those of no ranges.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub(super) enum BookProblem {
-    #[error("\"boundaries\" has {found} entries, it needs {wanted}: one for each part, and the end")]
+pub(crate) enum BookProblem {
+    #[error("has {found} entries, it needs {wanted}: one for each part, and the end")]
     Entries { found: usize, wanted: usize },
-    #[error("\"boundaries\" begins with {0}, it has to begin with 0")]
+    #[error("begins with {0}, it has to begin with 0")]
     Start(u64),
-    #[error(
-        "entry {entry} of \"boundaries\" is {value}, less than the {before} before it: ranges cannot overlap"
-    )]
+    #[error("has {value} in entry {entry}, less than the {before} before it: ranges cannot overlap")]
     Falls { entry: usize, value: u64, before: u64 },
-    #[error(
-        "part {part} has the ids from {first} up to {end} by \"boundaries\", and {nodes} nodes by \"nodes\""
-    )]
+    #[error("gives part {part} the ids from {first} up to {end}, and \"nodes\" {nodes}")]
     Nodes { part: usize, first: u64, end: u64, nodes: u64 },
 }
 
@@ -51,6 +47,12 @@ impl RangeBook {
 
     /// Of boundaries that a file has, for parts that own so many ids each.
     pub(super) fn checked(boundaries: Vec<u64>, nodes: &[u64]) -> Result<RangeBook, BookProblem> {
+        RangeBook::check(&boundaries, nodes)?;
+        Ok(RangeBook { boundaries })
+    }
+
+    /// Checks that boundaries which a file has are those of parts that own so many ids each.
+    pub(crate) fn check(boundaries: &[u64], nodes: &[u64]) -> Result<(), BookProblem> {
         let (found, wanted) = (boundaries.len(), nodes.len() + 1);
         if found != wanted {
             return Err(BookProblem::Entries { found, wanted });
@@ -67,7 +69,7 @@ impl RangeBook {
                 return Err(BookProblem::Nodes { part, first, end, nodes });
             }
         }
-        Ok(RangeBook { boundaries })
+        Ok(())
     }
 
     /// How many parts there are.

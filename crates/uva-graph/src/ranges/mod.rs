@@ -16,7 +16,6 @@
 //! | file | what it is for |
 //! |---|---|
 //! | `book` | the boundaries: which part owns an id, and where its row is |
-//! | `described` | what `partition.json` says of ranges |
 //! | `arrays` | which arrays the graph and a part have, their fingerprints and hashes |
 //! | `write` | the order, and the files of the graph and all parts |
 //! | `directory` | the graph, or one part, from its directory |
@@ -27,15 +26,15 @@
 mod arrays;
 mod book;
 mod compare;
-mod described;
 mod directory;
 mod parts;
 mod verify;
 mod write;
 
+pub use crate::partition_written::{GRAPH, RANGES, RangesSummary, WrittenGraph, WrittenRange};
+
 pub use self::book::RangeBook;
-pub use self::described::{GRAPH, RANGES, RangesSummary, WrittenGraph, WrittenRange};
 pub use self::directory::{RangeGraph, RangeRows};
 pub use self::parts::RangeParts;
-pub use self::verify::{CheckedRanges, verify_ranges};
+pub use self::verify::{CheckedRanges, check_sizes, verify_ranges};
 pub use self::write::{check_space, memory_bytes, stage_ranges, write_ranges};

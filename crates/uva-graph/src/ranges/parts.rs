@@ -6,11 +6,11 @@ use uva_mem::files::read_regular;
 
 use super::arrays::Tables;
 use super::book::RangeBook;
-use super::described::{RANGES, RangesSummary};
 use super::directory::{RangeGraph, RangeRows};
 use crate::divided::DividedFiles;
 use crate::part_of::{MOST_BYTES, fingerprint_of};
-use crate::partition_map::{PARTITION_SUMMARY, summary_of};
+use crate::partition_summary::{PARTITION_SUMMARY, summary_of};
+use crate::partition_written::{RANGES, RangesSummary, WrittenRange};
 use crate::ranges_of::RangesOf;
 use crate::{Csc, Dataset, GraphError, PartitionSummary, Split, Verify, quote};
 
@@ -21,12 +21,8 @@ enum RangesProblem {
         "its layout is {found}, and this is for partitions in {RANGES} (uvatrain partition --layout {RANGES})"
     )]
     Layout { found: String },
-    #[error(transparent)]
+    #[error("\"boundaries\" {0}")]
     Book(#[from] super::book::BookProblem),
-    #[error("\"written\" has {found} entries, it needs {parts}, one for each part")]
-    Written { found: usize, parts: usize },
-    #[error("part {part} has {rows} rows by \"written\", and {nodes} nodes by \"nodes\"")]
-    Rows { part: usize, rows: u64, nodes: u64 },
     #[error(
         "\"{key}\" of {directory} is {said}, and what lies there has {found}: it is of another partition, or was edited"
     )]
@@ -76,26 +72,13 @@ impl RangeParts {
         let refuse = |problem: RangesProblem| GraphError::invalid(&description, problem);
         let text = read_regular(&description, MOST_BYTES).map_err(GraphError::io(&description, "read"))?;
         let summary = summary_of(&description, &text)?;
-        match summary.layout() {
-            Some(RANGES) => {}
-            other => {
-                let found = other.map_or("that of a map alone".to_owned(), quote::shown);
-                return Err(refuse(RangesProblem::Layout { found }));
-            }
-        }
-        let said = RangesSummary::of_partition(path, &summary)?;
+        let Some(said) = summary.ranges().cloned() else {
+            let found = summary.layout().map_or("that of a map alone".to_owned(), quote::shown);
+            return Err(refuse(RangesProblem::Layout { found }));
+        };
         let book = RangeBook::checked(said.boundaries.clone(), &summary.nodes);
         let book = book.map_err(|problem| refuse(problem.into()))?;
-        let (found, all) = (said.written.len(), book.parts());
-        if found != all {
-            return Err(refuse(RangesProblem::Written { found, parts: all }));
-        }
-        let sizes = said.written.iter().zip(&summary.nodes).enumerate();
-        if let Some((part, (written, &nodes))) =
-            sizes.clone().find(|(_, (written, nodes))| written.rows != **nodes)
-        {
-            return Err(refuse(RangesProblem::Rows { part, rows: written.rows, nodes }));
-        }
+        let all = book.parts();
         let partition = fingerprint_of(&text);
         let of = |part: Option<u32>, of: &RangesOf, directory: &str| {
             let range = part.map_or(0..book.nodes(), |part| book.range(part as usize));
@@ -161,15 +144,9 @@ impl RangeParts {
     /// As [`open`](Self::open).
     pub fn open_those_here(path: &Path, how: Verify) -> Result<RangeParts, GraphError> {
         let summary = PartitionSummary::read(path)?;
-        let here: Vec<u32> = match RangesSummary::of_partition(path, &summary) {
-            Ok(said) => (0..)
-                .zip(&said.written)
-                .filter(|(_, of)| path.join(&of.dir).is_dir())
-                .map(|(part, _)| part)
-                .collect(),
-            // Opening says what is wrong.
-            Err(_) => Vec::new(),
-        };
+        let written = summary.ranges().map_or(&[][..], |said| &said.written);
+        let is_here = |(_, of): &(u32, &WrittenRange)| path.join(&of.dir).is_dir();
+        let here: Vec<u32> = (0..).zip(written).filter(is_here).map(|(part, _)| part).collect();
         RangeParts::open(path, &here, how)
     }
 

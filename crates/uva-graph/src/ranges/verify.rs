@@ -8,7 +8,8 @@ use serde::Serialize;
 use super::arrays::bytes_in;
 use super::compare;
 use super::parts::RangeParts;
-use crate::partition_map::PARTITION_SUMMARY;
+use crate::partition_summary::PARTITION_SUMMARY;
+use crate::partition_written::RangesSummary;
 use crate::{Dataset, GraphError, PartitionMap, Split, Verify, names};
 
 /// What was checked of a partition in ranges.
@@ -93,6 +94,25 @@ pub fn verify_ranges(path: &Path, source: Option<&Dataset>) -> Result<CheckedRan
     let here: Vec<usize> = parts.here().collect();
     let absent = (0..parts.book().parts()).filter(|part| !here.contains(part)).collect();
     Ok(CheckedRanges { parts: here, absent, with_source: source.is_some() })
+}
+
+/// Compares the bytes of the graph and of each part that is here with those of their arrays, without reading them. `path` is
+/// the partition's directory.
+///
+/// # Errors
+/// About the first that differs.
+pub fn check_sizes(said: &RangesSummary, path: &Path) -> Result<(), GraphError> {
+    let parts = said.written.iter().map(|part| (&part.dir, part.bytes));
+    for (dir, bytes) in [(&said.graph.dir, said.graph.bytes)].into_iter().chain(parts) {
+        let directory = path.join(dir);
+        let found = if directory.is_dir() { bytes_in(&directory)? } else { bytes };
+        if found != bytes {
+            let (directory, said, found) = (dir.clone(), bytes.to_string(), found.to_string());
+            let problem = CheckProblem::Arrays { directory, key: "bytes", said, found };
+            return Err(GraphError::invalid(&path.join(PARTITION_SUMMARY), problem));
+        }
+    }
+    Ok(())
 }
 
 /// Checks that each range has the original ids that the map gives its part, ascending.

@@ -8,7 +8,6 @@ use uva_mem::files::read_regular;
 
 use super::arrays::{EDGE_FEATURES, FEATURES, Tables, bytes_in, fingerprint_of_graph, hash_of_graph};
 use super::book::RangeBook;
-use super::described::{GRAPH, RANGES, RangesSummary, WrittenGraph, WrittenRange};
 use crate::disk_space::{self, BytesOnDisk};
 use crate::files::{edge_table, table_element};
 use crate::graph_files::GraphFiles;
@@ -16,7 +15,8 @@ use crate::hash::ArrayHash;
 use crate::npy::{HEADER_BYTES, NpyArray};
 use crate::part::directory_name;
 use crate::part_of::{MOST_BYTES, fingerprint_of};
-use crate::partition_map::PARTITION_SUMMARY;
+use crate::partition_summary::PARTITION_SUMMARY;
+use crate::partition_written::{GRAPH, RANGES, RangesSummary, WrittenGraph, WrittenParts, WrittenRange};
 use crate::ranges_of::RangesOf;
 use crate::reorder::{Copy, NodeOrder};
 use crate::staged::{StagedDirectory, flush};
@@ -148,7 +148,7 @@ pub fn stage_ranges(
     }
 
     let path = directory.join(PARTITION_SUMMARY);
-    written.add_to(&mut description.other).map_err(|error| GraphError::invalid(&path, error))?;
+    description.written = Some(WrittenParts::Ranges(written.clone()));
     PartitionMap { parts: map.parts, of: map.of.clone(), summary: Some(description) }.write(directory)?;
     let text = read_regular(&path, MOST_BYTES).map_err(GraphError::io(&path, "read"))?;
     let of = RangesOf {

@@ -2,7 +2,9 @@
 #![allow(dead_code, reason = "uva-io's tests use a share of it")]
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use uva_graph::npy::{NpyType, write_array};
 use uva_graph::{Dataset, Verify};
@@ -88,18 +90,33 @@ pub fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Puts other bytes in the place of an array of a dataset that has been opened, so that its stamp still counts: the file
-/// keeps its size and its time.
-pub fn change_behind_a_stamp(small: &Small, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
-    let then = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
-    let settle =
-        |path: &Path| fs::File::options().write(true).open(path).unwrap().set_modified(then).unwrap();
-    for file in names(&small.path) {
-        settle(&small.path.join(file));
+/// Waits until the files of a directory were last changed so long ago that a stamp is left for them.
+pub fn settle(directory: &Path) {
+    let began = std::time::Instant::now();
+    let is_young = |name: &String| {
+        let file = fs::metadata(directory.join(name)).unwrap();
+        let changed = Duration::new(file.ctime() as u64, file.ctime_nsec() as u32);
+        SystemTime::now() < std::time::UNIX_EPOCH + changed + Duration::from_millis(110)
+    };
+    while names(directory).iter().any(is_young) {
+        assert!(began.elapsed() < Duration::from_secs(60), "the clock stands still");
+        std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Puts other bytes in the place of an array of a dataset that has been opened, with a stamp that counts for them.
+pub fn change_behind_a_stamp(small: &Small, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
+    settle(&small.path);
     assert!(small.open().verification().stamp.is_some());
     let before = fs::metadata(small.file(name)).unwrap().len();
     small.change(name, change);
-    assert_eq!(fs::metadata(small.file(name)).unwrap().len(), before);
-    settle(&small.file(name));
+    let file = fs::metadata(small.file(name)).unwrap();
+    assert_eq!(file.len(), before);
+    let path = small.path.join(".uvatrain-stamp.json");
+    let mut stamp: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let nanoseconds = |seconds: i64, rest: i64| serde_json::json!(seconds * 1_000_000_000 + rest);
+    let entry = &mut stamp["files"][format!("{name}.npy")];
+    entry["modified_ns"] = nanoseconds(file.mtime(), file.mtime_nsec());
+    entry["changed_ns"] = nanoseconds(file.ctime(), file.ctime_nsec());
+    fs::write(&path, stamp.to_string()).unwrap();
 }

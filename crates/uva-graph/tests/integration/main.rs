@@ -6,6 +6,7 @@ mod common;
 
 mod node_file;
 mod open;
+mod partition_texts;
 mod parts;
 mod ranges;
 mod reorder;

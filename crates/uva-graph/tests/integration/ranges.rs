@@ -122,7 +122,7 @@ fn what_does_not_fit_together_is_found_when_it_opens_and_a_changed_value_when_al
         wrong("partition.json", &text("\"boundaries\": [\n    0,", "\"boundaries\": [\n    1,"), false);
     assert!(message.contains("\"boundaries\" begins with 1"), "{message}");
     let message = wrong("partition.json", &text("\"layout\": \"ranges\"", "\"layout\": \"closure\""), false);
-    assert!(message.contains("its layout is closure"), "{message}");
+    assert!(message.contains("\"written\" has no \"nodes\" of part 0"), "{message}");
     // An edited description is not the one that the directories were written with.
     let message = wrong("partition.json", &text("\"seed\": 0", "\"seed\": 1"), false);
     assert!(message.contains("it is not the partition that"), "{message}");

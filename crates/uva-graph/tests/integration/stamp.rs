@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, SystemTime};
 
-use crate::common::{INDICES, Small, names, small};
+use crate::common::{INDICES, Small, names, settle, small};
 use uva_graph::npy::NpyType;
 use uva_graph::{Dataset, Verify};
 
@@ -12,7 +12,7 @@ const STAMP: &str = ".uvatrain-stamp.json";
 /// A dataset whose files were last changed a while ago: no stamp is left for younger ones.
 fn settled() -> Small {
     let small = small();
-    age(&small, 3600);
+    settle(&small.path);
     small
 }
 
@@ -21,6 +21,7 @@ fn age(small: &Small, seconds: u64) {
     for name in names(&small.path) {
         fs::File::options().write(true).open(small.path.join(name)).unwrap().set_modified(then).unwrap();
     }
+    settle(&small.path);
 }
 
 #[test]
@@ -54,6 +55,50 @@ fn a_file_of_another_time_or_size_makes_the_stamp_void() {
     assert!(small.open().verification().from_stamp);
     small.write("weight", NpyType::F32, &[], &[1_f32; 5]);
     assert!(small.open().verification().edges_checked, "a file that is new is a change too");
+}
+
+#[test]
+fn bytes_written_in_place_under_the_old_time_make_the_stamp_void() {
+    let small = settled();
+    small.open();
+    assert!(small.open().verification().from_stamp);
+    let indices = fs::File::options().write(true).open(small.file("indices")).unwrap();
+    let before = indices.metadata().unwrap();
+    small.change("indices", |bytes| bytes[136..140].copy_from_slice(&99_i32.to_le_bytes()));
+    indices.set_modified(before.modified().unwrap()).unwrap();
+    let after = fs::metadata(small.file("indices")).unwrap();
+    assert_eq!((before.len(), before.modified().unwrap()), (after.len(), after.modified().unwrap()));
+    let message = small.refusal(Verify::Stamp);
+    assert!(message.contains("indices.npy: entry 2"), "{message}");
+}
+
+#[test]
+fn a_stamp_without_status_change_times_counts_as_none() {
+    let small = settled();
+    small.open();
+    let path = small.path.join(STAMP);
+    let mut stamp: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    for file in stamp["files"].as_object_mut().unwrap().values_mut() {
+        assert!(file.as_object_mut().unwrap().shift_remove("changed_ns").is_some());
+    }
+    fs::write(&path, stamp.to_string()).unwrap();
+    assert!(small.open().verification().edges_checked);
+    assert!(small.open().verification().from_stamp);
+}
+
+#[test]
+fn other_permissions_or_a_copy_with_its_times_cost_one_check() {
+    use std::os::unix::fs::PermissionsExt;
+    let small = settled();
+    small.open();
+    fs::set_permissions(small.file("indices"), fs::Permissions::from_mode(0o600)).unwrap();
+    settle(&small.path);
+    assert!(small.open().verification().edges_checked);
+    assert!(small.open().verification().from_stamp);
+    fs::hard_link(small.file("indices"), small.directory.path().join("link")).unwrap();
+    settle(&small.path);
+    assert!(small.open().verification().edges_checked);
+    assert!(small.open().verification().from_stamp);
 }
 
 #[test]

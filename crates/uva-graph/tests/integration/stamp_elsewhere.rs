@@ -3,9 +3,8 @@
 
 use std::fs;
 use std::process::Command;
-use std::time::{Duration, SystemTime};
 
-use crate::common::{names, small};
+use crate::common::{names, settle, small};
 use uva_graph::Dataset;
 
 const INSIDE: &str = "UVATRAIN_TEST_STAMP_INSIDE";
@@ -20,10 +19,7 @@ fn the_stamp_of_a_directory_that_cannot_be_written_goes_to_the_cache() {
         return;
     }
     let small = small();
-    let then = SystemTime::now() - Duration::from_secs(3600);
-    for name in names(&small.path) {
-        fs::File::options().write(true).open(small.path.join(name)).unwrap().set_modified(then).unwrap();
-    }
+    settle(&small.path);
     // A directory in the stamp's place refuses it even to root, whom permissions do not stop.
     fs::create_dir(small.path.join(".uvatrain-stamp.json")).unwrap();
     let before = names(&small.path);

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
 use uva_mem::handover::{Channel, HandoverError};
+use uva_mem::out_of_memory::OUT_OF_MEMORY;
 
 use super::child::{ChildProcess, Orphaned, Spawn, hand_over};
 use super::environments::Environments;
@@ -178,6 +179,7 @@ fn ended_how(planner: &mut ChildProcess) -> RuntimeError {
     planner.wait();
     let how = match planner.ended.map(|status| (status.signal(), status.code())) {
         Some((Some(signal), _)) => format!("was killed by {}", signal_name(signal)),
+        Some((None, Some(code))) if code == i32::from(OUT_OF_MEMORY) => "ran out of memory".to_owned(),
         Some((None, Some(code))) => format!("ended with exit code {code}"),
         _ => "ended".to_owned(),
     };

@@ -8,6 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 use signal_hook::consts::{SIGBUS, SIGINT, SIGKILL};
 use uva_mem::handover::HandoverError;
+use uva_mem::out_of_memory::OUT_OF_MEMORY;
 
 use super::command_state::CommandState;
 use super::fleet::Fleet;
@@ -110,6 +111,7 @@ impl Watch<'_> {
         let place = self.whereabouts(member.rank, member.counters(control, samplers));
         let how = match (status.signal(), status.code()) {
             (Some(signal), _) => format!("was killed by {}", signal_name(signal)),
+            (None, Some(code)) if code == i32::from(OUT_OF_MEMORY) => "ran out of memory".to_owned(),
             (None, Some(code)) => format!("ended with exit code {code}"),
             (None, None) => "ended".to_owned(),
         };

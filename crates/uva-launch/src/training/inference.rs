@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::Value;
-use uva_graph::{Dataset, Hops};
+use uva_graph::{Dataset, Hops, quote};
 use uva_model::checkpoint::{self, Checkpoint, Keep};
 use uva_model::{Answer, Metric, TaskKind, TrainerOptions};
+use uva_options::Options;
 
 use super::aggregate::{AggregateInUse, AggregateVerdict};
 use super::arithmetic::arithmetic;
@@ -110,6 +111,7 @@ impl TrainedModel {
                  full"
             )));
         }
+        let blocks = stored.options.blocks();
         let stored = stored.over_neighbours();
         let of_hops = stored.options.model.row().reads_hops();
         if of_hops != dataset.hops().is_some() {
@@ -155,11 +157,19 @@ impl TrainedModel {
                 dataset.path().display()
             )));
         }
-        let named = fingerprint.get("metric").and_then(Value::as_str);
-        // Accuracy goes without saying.
-        let metric = named.and_then(Metric::from_name).unwrap_or_default();
+        let metric = match fingerprint.get("metric") {
+            // Accuracy goes without saying.
+            None => Metric::default(),
+            Some(named) => named.as_str().and_then(Metric::from_name).ok_or_else(|| {
+                let metrics: Vec<&str> = Metric::ALL.into_iter().map(Metric::name).collect();
+                let (named, metrics) = (quote::shown(named.to_string()), metrics.join(", "));
+                refuse(format!("checkpoint.json: fingerprint.metric is {named}, not one of {metrics}"))
+            })?,
+        };
         let loader = LoaderOptions::of_fingerprint(fingerprint)
             .map_err(|problem| refuse(format!("its sampling options cannot be read: {problem}")))?;
+        check_sampling(&loader, (!of_hops).then_some(blocks))
+            .map_err(|problem| refuse(format!("checkpoint.json: fingerprint: {problem}")))?;
         if asked.by == EvaluateBy::Full && !loader.sampler_kind.picks_in_lists() {
             return Err(RuntimeError::Usage(format!(
                 "--eval full: it goes over all neighbours, and the model of {shown} was trained with `sampler_kind={}`, where \
@@ -201,6 +211,10 @@ impl TrainedModel {
             }
         };
         let state = checkpoint.state::<TrainingState>().ok();
+        if let Some(state) = &state {
+            let checked = state.check(checkpoint.trainer(), metric);
+            checked.map_err(|problem| checkpoint_error(checkpoint.damaged(problem)))?;
+        }
         let epoch = state.and_then(|state| match checkpoint.trainer().kept() {
             Keep::Best => state.best.map(|best| best.epoch),
             Keep::Last if state.cursor.batch > 0 => Some(state.cursor.epoch),
@@ -209,6 +223,18 @@ impl TrainedModel {
         let (directory, by, threads) = (directory.to_owned(), asked.by, asked.threads);
         let task = stored.kind;
         Ok(Self { directory, checkpoint, metric, task, epoch, by, loader, aggregate, backend, threads })
+    }
+}
+
+/// Refuses sampling options that are out of range, or that make batches of another number of `blocks` than the model
+/// takes, if it takes any.
+fn check_sampling(loader: &LoaderOptions, blocks: Option<usize>) -> Result<(), String> {
+    loader.check_ranges().map_err(|error| error.to_string())?;
+    match (loader.fanouts.len(), blocks) {
+        (fanouts, Some(blocks)) if fanouts != blocks => {
+            Err(format!("fanouts has {fanouts} numbers, and the model {blocks} layers over neighbours"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -29,7 +29,9 @@ pub use job::{
     TrialOutcome, to_value,
 };
 pub use run::{TrainingRun, likely_environment};
-pub use state::{Best, TrainingOutcome, TrainingState, checkpoint_error, saved_state};
+pub use state::{
+    Best, SavedState, TrainingOutcome, TrainingState, check_resumable, checkpoint_error, saved_state,
+};
 pub use task::task;
 pub use trainer_program::{Trainer, TrainerProgram};
 pub use uva_model::checkpoint::Keep;

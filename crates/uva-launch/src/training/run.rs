@@ -8,7 +8,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use uva_graph::Dataset;
+use uva_graph::{Dataset, Split};
 use uva_model::Metric;
 use uva_options::OptionError;
 use uva_plan::OfStages;
@@ -133,14 +133,14 @@ impl TrainingRun {
             existing::refuse(directory)?;
         }
         let saved = state::saved_state(&options)?;
-        let before = saved.as_ref().and_then(|state| state.train_threads);
+        let before = saved.as_ref().and_then(|saved| saved.state.train_threads);
         let notes = settle_threads(&mut options, before).into_iter().collect();
         let sampled = options.evaluate_by == EvaluateBy::Sampled;
         let passes = Passes {
             epochs: options.epochs,
             validate: sampled,
             test: sampled,
-            start: saved.map(|state| state.cursor).unwrap_or_default(),
+            start: saved.as_ref().map(|saved| saved.state.cursor).unwrap_or_default(),
             steered: false,
         };
         let asked = loader.feature_type;
@@ -151,6 +151,9 @@ impl TrainingRun {
             ..loader.clone()
         };
         let mut plan = RunPlan::new(&dataset, &loader, passes)?;
+        if let Some(saved) = &saved {
+            saved.check(plan.schedule.all_batches(Split::Train))?;
+        }
         // Estimated once.
         loader.shapes = plan.options.shapes.clone();
         let decision = backend::decide(backend, trainer.is_here(), || trainer.probe())?;

@@ -1,7 +1,9 @@
 //! What a checkpoint stores of a run, and what a run results in.
 
 use serde::{Deserialize, Serialize};
-use uva_model::checkpoint::{self, CheckpointError};
+use serde_json::Value;
+use uva_model::checkpoint::{self, Checkpoint, CheckpointError, TrainerState};
+use uva_model::{Metric, TaskKind};
 
 use super::job::TrainingOptions;
 use uva_runtime::metrics::{CacheTotals, PassSums};
@@ -80,17 +82,144 @@ pub struct TrainingOutcome {
     pub interrupted: bool,
 }
 
+/// A checkpoint that a run goes on from.
+#[derive(Debug)]
+pub struct SavedState {
+    checkpoint: Checkpoint,
+    /// Its state.
+    pub state: TrainingState,
+}
+
 /// The state in the checkpoint directory, if there is a checkpoint. Reads and checks its files as bytes, without
 /// libtorch.
 ///
 /// # Errors
 /// [`RuntimeError::Input`] when the checkpoint is for other options or another dataset (the message names what
 /// differs), or cannot be read.
-pub fn saved_state(options: &TrainingOptions) -> Result<Option<TrainingState>, RuntimeError> {
+pub fn saved_state(options: &TrainingOptions) -> Result<Option<SavedState>, RuntimeError> {
     let Some(directory) = options.checkpoint.as_ref().filter(|_| options.resume) else { return Ok(None) };
-    let Some(saved) = checkpoint::read(directory).map_err(checkpoint_error)? else { return Ok(None) };
-    saved.check_fingerprint(&options.fingerprint).map_err(checkpoint_error)?;
-    saved.state().map(Some).map_err(checkpoint_error)
+    let Some(checkpoint) = checkpoint::read(directory).map_err(checkpoint_error)? else { return Ok(None) };
+    checkpoint.check_fingerprint(&options.fingerprint).map_err(checkpoint_error)?;
+    checkpoint.model().map_err(checkpoint_error)?;
+    let state = checkpoint.state().map_err(checkpoint_error)?;
+    Ok(Some(SavedState { checkpoint, state }))
+}
+
+impl SavedState {
+    /// Checks everything that a resumed run relies on, where an epoch has this many training batches.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Input`] naming the file and the field.
+    pub fn check(&self, train_batches: u64) -> Result<(), RuntimeError> {
+        check_resumable(&self.checkpoint, &self.state, train_batches).map_err(checkpoint_error)
+    }
+}
+
+/// Checks everything of a checkpoint that a resumed run relies on besides the tensors, where an epoch has this many training
+/// batches.
+///
+/// # Errors
+/// [`CheckpointError::Damaged`] naming the file and the field.
+pub fn check_resumable(
+    checkpoint: &Checkpoint,
+    state: &TrainingState,
+    train_batches: u64,
+) -> Result<(), CheckpointError> {
+    let model = checkpoint.model()?;
+    // Of every seed, a class or each of its labels or numbers.
+    let of_seed = if model.kind == TaskKind::SingleLabel { 1 } else { model.outputs as u64 };
+    let fingerprint = checkpoint.fingerprint();
+    let batch_size = fingerprint.get("batch_size").and_then(Value::as_u64).unwrap_or(u64::MAX);
+    let bounds = Bounds { train_batches, of_batch: batch_size.saturating_mul(of_seed) };
+    let metric = fingerprint.get("metric").and_then(Value::as_str).and_then(Metric::from_name);
+    state
+        .check(checkpoint.trainer(), metric.unwrap_or_default())
+        .and_then(|()| state.check_sums(checkpoint.trainer(), &bounds))
+        .map_err(|problem| checkpoint.damaged(problem))
+}
+
+/// What an epoch has.
+struct Bounds {
+    train_batches: u64,
+    /// The most labels in a batch.
+    of_batch: u64,
+}
+
+impl TrainingState {
+    /// Checks the state by itself, and with what the checkpoint says of its tensors.
+    ///
+    /// # Errors
+    /// The field, its value, and the values that are possible.
+    pub(super) fn check(&self, trainer: &TrainerState, metric: Metric) -> Result<(), String> {
+        let Cursor { epoch, batch } = self.cursor;
+        // Every epoch has a batch, and every step of the optimiser is of one.
+        let begun = u64::from(epoch) + u64::from(batch > 0);
+        require(begun <= trainer.adam_steps, "state.cursor", || {
+            format!("is batch {batch} of epoch {epoch}, and trainer.adam_steps is {}", trainer.adam_steps)
+        })?;
+        let threads = self.train_threads.unwrap_or(1);
+        require((1..=MOST_THREADS).contains(&threads), "state.train_threads", || {
+            format!("is {threads}, not from 1 to {MOST_THREADS}")
+        })?;
+        require(trainer.best == self.best.is_some(), "state.best", || {
+            let [has, there] =
+                [self.best.is_some(), trainer.best].map(|is| if is { "is there" } else { "is absent" });
+            format!("{has}, and by trainer.best the model of the best epoch {there}")
+        })?;
+        let Some(Best { epoch: of_best, value }) = self.best else {
+            return require(self.epochs_without_gain == 0, "state.epochs_without_gain", || {
+                format!("is {}, and there is no best epoch", self.epochs_without_gain)
+            });
+        };
+        require(of_best < epoch, "state.best.epoch", || {
+            format!("is {of_best}, and state.cursor is in epoch {epoch}: the best epoch is an earlier one")
+        })?;
+        let most = match metric {
+            Metric::Accuracy | Metric::RocAuc => 1.0,
+            Metric::Mse | Metric::Mae => f64::MAX,
+        };
+        require((0.0..=most).contains(&value), "state.best.value", || {
+            format!("is {value}, which is not a possible {}", metric.name())
+        })?;
+        let since = epoch - 1 - of_best;
+        require(self.epochs_without_gain <= since, "state.epochs_without_gain", || {
+            format!("is {}, and there were {since} epochs since the best", self.epochs_without_gain)
+        })
+    }
+
+    /// Checks what the number of batches bounds.
+    fn check_sums(&self, trainer: &TrainerState, bounds: &Bounds) -> Result<(), String> {
+        let [epoch, batch] = [self.cursor.epoch, self.cursor.batch].map(u64::from);
+        let Bounds { train_batches, of_batch } = *bounds;
+        require(batch <= train_batches, "state.cursor.batch", || {
+            format!("is {batch}, and an epoch has {train_batches} training batches")
+        })?;
+        let most = epoch.saturating_mul(train_batches).saturating_add(batch);
+        require(trainer.adam_steps <= most, "trainer.adam_steps", || {
+            format!(
+                "is {}, and there were {most} training batches up to batch {batch} of epoch {epoch}",
+                trainer.adam_steps
+            )
+        })?;
+        let PassSums { loss, correct, labelled } = self.sums;
+        let most = batch.saturating_mul(of_batch);
+        require(labelled <= most, "state.sums.labelled", || {
+            format!("is {labelled}, and the {batch} batches of the epoch so far have at most {most} labels")
+        })?;
+        require(correct <= labelled, "state.sums.correct", || {
+            format!("is {correct}, and state.sums.labelled is {labelled}")
+        })?;
+        require(loss.is_finite() && (labelled > 0 || loss == 0.0), "state.sums.loss", || {
+            format!("is {loss}, of {labelled} labels")
+        })
+    }
+}
+
+/// The most threads of the model's arithmetic, as `train_threads` has it.
+const MOST_THREADS: usize = 1024;
+
+fn require(holds: bool, field: &str, problem: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(format!("{field} {}", problem())) }
 }
 
 /// A checkpoint's error as the run's.

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
 use uva_graph::npy::{NpyArray, NpyType, write_array};
 use uva_graph::{Dataset, GraphError, Split, Verify};
@@ -200,6 +202,8 @@ fn a_description_that_no_hop_set_has_is_refused_and_the_key_is_named() {
         ("/operators", json!([]), "operators has 0 entries"),
         ("/dim", json!(0), "dim is 0"),
         ("/data_offset", json!(128), "data_offset is 128"),
+        ("/classes", json!(1_u64 << 31), "classes is 2147483648"),
+        ("/rows", json!(1_u64 << 62), "so many features of all rows"),
         ("/splits/train", json!([5, 3]), "splits.train is [5, 3]"),
         ("/splits/train", json!([0, 1_000_000_000]), "splits.train is [0, 1000000000]"),
         ("/splits/valid", json!([199, 250]), "splits.valid is [199, 250]"),
@@ -237,6 +241,38 @@ fn a_description_that_no_hop_set_has_is_refused_and_the_key_is_named() {
         }
         fs::write(&file, bytes).unwrap();
     }
+}
+
+#[test]
+fn no_change_of_the_description_makes_a_reader_panic() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = graph(temp.path(), NpyType::F32);
+    let out = temp.path().join("set");
+    make(&path, &out, &Options { nodes: KeptNodes::Splits, ..options("sym,row", 2) });
+    let file = out.join("hops.json");
+    let whole = fs::read(&file).unwrap();
+    let numbers = prop_oneof![any::<u64>(), 0_u64..9, Just(1 << 31), Just(1 << 62), Just(1 << 63)];
+    let mut runner = TestRunner::new(Config { cases: 400, failure_persistence: None, ..Config::default() });
+    runner
+        .run(&(0..whole.len(), 0_u8..3, numbers), |(at, how, number)| {
+            let mut text = whole.clone();
+            match how {
+                0 => text[at] = number as u8,
+                1 => text.truncate(at),
+                _ => {
+                    let first = (at..text.len()).find(|place| text[*place].is_ascii_digit()).unwrap_or(at);
+                    let end = (first..text.len()).find(|place| !text[*place].is_ascii_digit());
+                    text.splice(first..end.unwrap_or(first), number.to_string().into_bytes());
+                }
+            }
+            fs::write(&file, text).unwrap();
+            if let Ok(set) = HopSet::open(&out) {
+                let _ = set.verify(&out);
+            }
+            let _ = HopSet::open_dataset(&out, Verify::Full);
+            Ok(())
+        })
+        .unwrap();
 }
 
 #[test]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import operator
 import os
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from . import _core
 
 #: What describes the parts, beside them.
 _DESCRIPTION = "partition.json"
@@ -85,23 +86,19 @@ def _train_nodes(directory: Path) -> tuple[list[int], bytes, bool]:
     """The training nodes of each part, the description that says so, and whether parts are ranges. That they are the parts'
     own is checked where one opens."""
     file = directory / _DESCRIPTION
-    try:
-        description = file.read_bytes()
-        said = json.loads(description)
-    except FileNotFoundError:
+    if not file.is_file():
         raise _about(
             "path", ValueError(f"path: {file} is not there: with part it is the directory that `uvatrain partition` wrote")
-        ) from None
+        )
+    try:
+        train, layout = _core._read_partition(directory)
     except ValueError as error:
-        raise _about("path", ValueError(f"path: {file} is no JSON: {error}")) from None
-    train = said.get("train") if isinstance(said, dict) else None
-    if not isinstance(train, list) or not train or not all(type(nodes) is int and nodes >= 0 for nodes in train):
-        raise _about("path", ValueError(f'path: {file}: "train" is not the number of training nodes of each part'))
-    if "written" not in said:
+        raise _about("path", ValueError(f"path: {error}")) from None
+    if layout is None:
         raise _about(
             "path", ValueError(f"path: {directory} has a map alone: write its parts with `uvatrain partition --map`")
         )
-    return train, description, said.get("layout") == "ranges"
+    return train, file.read_bytes(), layout == "ranges"
 
 
 def _about(option: str, error: Exception) -> Exception:

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from . import hop_models
+from . import _core, hop_models
 
 __all__ = ["Model", "load_model", "load_tensors"]
 
@@ -327,7 +327,10 @@ def tensors_of(content: bytes, path: str | os.PathLike[str]) -> dict[str, torch.
         part = data[8 + length + first : 8 + length + end]
         # An empty tensor has no buffer.
         flat = torch.frombuffer(part, dtype=types[entry["dtype"]]) if part else torch.empty(0)
-        tensors[name] = flat.reshape(entry["shape"])
+        try:
+            tensors[name] = flat.reshape(entry["shape"])
+        except (RuntimeError, TypeError) as error:
+            raise ValueError(f"{path}: {name} has {len(flat)} numbers: {error}") from None
     return tensors
 
 
@@ -347,26 +350,20 @@ def load_model(
 
     Raises FileNotFoundError where there is no checkpoint, and ValueError for one that is damaged or of another version.
     """
-    state_file = Path(checkpoint) / "checkpoint.json"
-    if not state_file.is_file():
-        raise FileNotFoundError(f"{checkpoint}: there is no checkpoint in it (no checkpoint.json)")
     if keep not in (None, "best", "last"):
         raise ValueError(f"keep={keep!r}: 'best' or 'last' is possible")
-    try:
-        contents = json.loads(state_file.read_text(encoding="utf-8"))
-        version, trainer = contents["version"], contents["trainer"]
-        tensors, options = contents["tensors"]["file"], trainer["model"]
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{state_file}: it is not a checkpoint's state: {error!r}") from None
-    if version != 1:
-        raise ValueError(f"{state_file}: its version is {version}, and 1 is read here")
-    has_best = trainer.get("best", False)
+    opened = _core._open_checkpoint(checkpoint)
+    if opened is None:
+        raise FileNotFoundError(f"{checkpoint}: there is no checkpoint in it (no checkpoint.json)")
+    contents = json.loads(opened[0])
+    trainer = contents["trainer"]
+    options, has_best = trainer["model"], trainer["best"]
     if keep == "best" and not has_best:
         raise ValueError(f"keep='best': {checkpoint} has no best model, since its training was not validated")
-    kept = (keep or trainer.get("keep", "best")) if has_best else "last"
-    model = hop_models.KINDS.get(options.get("model"), Model)(options)
+    kept = (keep or trainer["keep"]) if has_best else "last"
+    model = hop_models.KINDS.get(options["model"], Model)(options)
     group = "best." if kept == "best" else "model."
-    found = load_tensors(Path(checkpoint) / Path(tensors).name)
+    found = tensors_of(opened[1], checkpoint)
     own = {name.removeprefix(group): value for name, value in found.items() if name.startswith(group)}
     try:
         model.load_state_dict(own)

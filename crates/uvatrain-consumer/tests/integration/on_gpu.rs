@@ -219,7 +219,7 @@ fn a_batch_that_was_not_whole_ends_the_run_by_its_name_and_no_checkpoint_holds_i
         let (options, told) = consumers_own.expect("a run in which the producer had read its report before");
         // The batches before it, which began with the third.
         assert!(told.batches.len() <= steps, "{:?}", told.batches);
-        let saved = saved_state(&options).unwrap().map(|state| state.cursor);
+        let saved = saved_state(&options).unwrap().map(|saved| saved.state.cursor);
         let expected = checkpoint_every.map(|_| Cursor { epoch: 0, batch: steps as u32 + 2 });
         assert_eq!(saved, expected);
     }

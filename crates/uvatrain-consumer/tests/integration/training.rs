@@ -124,7 +124,8 @@ fn a_run_interrupted_at_any_batch_of_any_pass_goes_on_as_if_it_had_not_been() {
             assert!(outcome.interrupted, "{evaluate_by:?} {stop_at}");
             let saved = saved_state(&options).unwrap();
             assert_eq!(saved.is_some(), stop_at > 0, "only what was trained is kept");
-            at_the_end_of_a_pass += usize::from(saved.is_some_and(|state| state.cursor.batch == batches));
+            at_the_end_of_a_pass +=
+                usize::from(saved.is_some_and(|saved| saved.state.cursor.batch == batches));
             // Another number of samplers and slots: they are free to change.
             let second = LoaderOptions { samplers: 1, feature_slots: 3, ..loader() };
             let (outcome, rest) = run(&graph, 2, &options, usize::MAX, &second);

@@ -13,6 +13,7 @@ use uva_cuda::user_cache_folder;
 use uva_launch::launcher::PROTOCOL;
 use uva_launch::training::TrainerProgram;
 use uva_mem::files::{Replacement, read_regular};
+use uva_mem::out_of_memory::MemoryLimits;
 use uva_runtime::machine;
 
 use crate::exit;
@@ -84,7 +85,9 @@ pub fn find(option: Option<&Path>, may_write: bool) -> anyhow::Result<TrainerPro
     let libtorch = libtorch(option)?;
     let program = unchecked(path, &libtorch)?;
     let known = Known::of(&program, &libtorch.lib);
-    if !known.as_ref().is_some_and(Known::is_stored) {
+    // What has loaded before may have too little memory now.
+    let is_limited = MemoryLimits::now().are_there();
+    if is_limited || !known.as_ref().is_some_and(Known::is_stored) {
         check_version(&program)?;
         if let Some(known) = known.filter(|_| may_write) {
             known.store();
@@ -182,6 +185,16 @@ fn check_version(program: &TrainerProgram) -> anyhow::Result<()> {
     let said = String::from_utf8_lossy(&asked.stdout);
     if asked.status.success() && said.trim() == identity() {
         return Ok(());
+    }
+    let limits = MemoryLimits::now();
+    if !asked.status.success() && limits.are_there() {
+        let reason = String::from_utf8_lossy(&asked.stderr);
+        return Err(exit::lacking(format!(
+            "{path} with libtorch does not start ({}): {}{limits}",
+            asked.status,
+            reason.lines().next().unwrap_or("no reason given"),
+        ))
+        .into());
     }
     let problem = if asked.status.success() {
         format!("it is {}, and this is uvatrain for {}", said.trim(), identity())

@@ -113,14 +113,18 @@ def _packed(named: dict[str, torch.Tensor]) -> bytes:
 
 
 def read(
-    path: str, model: Model | HopModel, optimizer: torch.optim.Adam, fingerprint: dict[str, Any]
+    path: str,
+    model: Model | HopModel,
+    optimizer: torch.optim.Adam,
+    fingerprint: dict[str, Any],
+    train_batches: int,
 ) -> tuple[Saved, dict[str, torch.Tensor] | None] | None:
     """Puts the checkpoint's tensors into model and optimizer. Where it stands, and the tensors of the best epoch; None: there is
-    no checkpoint.
+    no checkpoint. train_batches: the most training batches of an epoch, of all ranks together.
 
     ValueError where it is damaged, or of another dataset, other options or another model.
     """
-    found = _core._read_checkpoint(path, json.dumps(model.options), json.dumps(fingerprint))
+    found = _core._read_checkpoint(path, json.dumps(model.options), json.dumps(fingerprint), train_batches)
     if found is None:
         return None
     contents = json.loads(found[0])

@@ -106,7 +106,9 @@ class _Run:
         if refusal is not None:
             raise ValueError(refusal)
         if options.resume:
-            found = checkpoint.read(options.checkpoint, self._model, self._optimizer, self._fingerprint)
+            # Each rank has as many batches, and fewer than there are ranks are left out.
+            most = (len(self._data.batches["train"]) + 1) * ranks.count - 1
+            found = checkpoint.read(options.checkpoint, self._model, self._optimizer, self._fingerprint, most)
             if found is not None:
                 self._saved, self._best = found
                 if not ranks.is_first:

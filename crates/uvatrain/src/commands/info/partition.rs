@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use uva_graph::part::verify_parts;
-use uva_graph::ranges::{RANGES, RangesSummary, verify_ranges};
+use uva_graph::ranges::{RANGES, RangesSummary, check_sizes, verify_ranges};
 use uva_graph::{Dataset, GraphError, PartitionMap, PartitionSummary};
 use uva_partition::over_mean;
 use uva_runtime::spec::ByteSize;
@@ -75,7 +75,10 @@ pub fn run(flags: &InfoFlags) -> anyhow::Result<()> {
     let map = PartitionMap::open_alone(path, None)?;
     // A directory is a partition by its description.
     let Some(summary) = &map.summary else { return Ok(()) };
-    let layout = summary.layout();
+    let (layout, ranges) = (summary.layout(), summary.ranges());
+    if let Some(ranges) = ranges {
+        check_sizes(ranges, path)?;
+    }
     let verified = flags.verify.then(|| Checked::of(flags, layout)).transpose()?;
     if flags.json {
         return out::json(&Facts { kind: "partition", path: path.display().to_string(), verified, summary });
@@ -85,11 +88,7 @@ pub fn run(flags: &InfoFlags) -> anyhow::Result<()> {
     let nodes: u64 = summary.nodes.iter().sum();
     fact("partition", format!("{} ({})", summary.dataset.name, path.display()));
     fact("nodes", format!("{} in {} parts", format::count(nodes), summary.parts));
-    let ranges = match layout {
-        Some(RANGES) => RangesSummary::of_partition(path, summary).map(Some)?,
-        _ => None,
-    };
-    match (layout, &ranges) {
+    match (layout, ranges) {
         (_, Some(RangesSummary { graph, .. })) => fact(
             "layout",
             format!(
@@ -119,7 +118,7 @@ pub fn run(flags: &InfoFlags) -> anyhow::Result<()> {
             None => "map and description; the parts: info --verify".to_owned(),
         },
     );
-    let parts = ranges.as_ref().map_or_else(|| of_map(summary), of_ranges);
+    let parts = ranges.map_or_else(|| of_map(summary), of_ranges);
     out::text(&format!("{}\n{parts}", facts.render()))
 }
 
