@@ -23,7 +23,7 @@ mod unique;
 pub use output::{Former, open_output, write_output};
 pub use read::{
     is_about_the_name, lies_in_memory, open_directory, open_lock_file, open_own, open_regular, read_kernel,
-    read_kernel_text, read_regular, read_regular_text,
+    read_kernel_text, read_regular, read_regular_text, without_byte_order_mark,
 };
 pub use replacement::{Replacement, nameless, replace, target_of_partial, write_new};
 pub use unique::{is_word, random_word};

@@ -98,13 +98,13 @@ fn ids_that_were_kept_are_those_of_the_edge_list() {
     there_and_back(&place, &place.path("numbers"), "edgelist", false, &ImportOptions::default());
     assert_eq!(fs::read_to_string(place.path("exported/edges.tsv")).unwrap(), "70\t-5\n-5\t70\n70\t900\n");
 
-    place.write("graph.txt", "x,y z\ny z,w\n");
+    place.write("graph.txt", "x,y z\ny z,w\nw,x\n");
     let named =
         ImportOptions { edge_list: EdgeList { ids: Ids::Name, ..Default::default() }, ..Default::default() };
     place.import("edgelist", "graph.txt", &named).unwrap();
     fs::rename(place.path("out"), place.path("names")).unwrap();
     there_and_back(&place, &place.path("names"), "edgelist", false, &named);
-    assert_eq!(fs::read_to_string(place.path("exported/edges.tsv")).unwrap(), "x\ty z\ny z\tw\n");
+    assert_eq!(fs::read_to_string(place.path("exported/edges.tsv")).unwrap(), "w\tx\nx\ty z\ny z\tw\n");
 }
 
 #[test]
