@@ -1,7 +1,8 @@
 //! DGL GraphBolt's `OnDiskDataset`: `metadata.yaml`, and the arrays that it names.
 //!
 //! The labels of all nodes are a feature called `label`. The sets also contain the labels of the seeds, as GraphBolt
-//! requires. A dataset without labels is exported without them.
+//! requires. A dataset without labels is exported without them. Ids of the source are a feature called `node_id`; names are
+//! in `node_names.txt` beside `metadata.yaml`.
 
 use std::fmt::Write;
 
@@ -47,6 +48,9 @@ fn write(export: &Export<'_>) -> Result<Vec<&'static str>, GraphError> {
     }
     if dataset.original_ids().is_some() {
         feature("node", "orig_id", names::ORIGINAL_IDS, true);
+    }
+    if export.to.join(names::NODE_IDS).exists() {
+        feature("node", "node_id", names::NODE_IDS, true);
     }
     if dataset.weights().is_some() {
         feature("edge", "weight", names::WEIGHTS, true);

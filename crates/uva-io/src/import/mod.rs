@@ -31,6 +31,7 @@ mod values;
 
 pub use self::importer::Importer;
 pub use self::importers::{IMPORTERS, importer};
+pub(crate) use self::numbering::{check_ids, check_names};
 pub use self::options::{
     DEFAULT_MEMORY, EdgeList, Extra, Float8, Ids, ImportOptions, Separator, ThirdColumn,
 };

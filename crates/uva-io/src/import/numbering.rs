@@ -124,6 +124,24 @@ pub(super) fn named(path: &Path) -> Result<Numbering, GraphError> {
     Ok(survey.finish())
 }
 
+/// Refuses names of nodes, a line each, that an import would refuse: repeated ones, and those that are no text.
+pub(crate) fn check_names(path: &Path) -> Result<(), GraphError> {
+    named(path).map(drop)
+}
+
+/// Refuses repeated ids of nodes in the file at `path`.
+pub(crate) fn check_ids(path: &Path, ids: &[i64]) -> Result<(), GraphError> {
+    let mut sorted = ids.to_vec();
+    sorted.sort_unstable();
+    match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+        None => Ok(()),
+        Some(twice) => {
+            let message = format!("two nodes have the id {}: ids of nodes have to be distinct", twice[0]);
+            Err(GraphError::usage(path.display().to_string(), message))
+        }
+    }
+}
+
 /// Copies names of nodes, a line each, as [`named`] has found them.
 pub(super) fn copy_names(from: &Path, output: &Output<'_>) -> Result<(), GraphError> {
     named(from)?.write(output)
