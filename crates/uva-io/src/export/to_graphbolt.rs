@@ -61,7 +61,12 @@ fn write(export: &Export<'_>) -> Result<Vec<&'static str>, GraphError> {
     let _ = match labels {
         Labels::Regression { .. } | Labels::Absent => write!(yaml, "tasks:\n  - name: node_regression\n"),
         Labels::Single(_) | Labels::Multi { .. } => {
-            write!(yaml, "tasks:\n  - name: node_classification\n    num_classes: {}\n", dataset.classes())
+            // Marks of one class are read as the classes 0 and 1.
+            let classes = match labels {
+                Labels::Multi { classes: 1, .. } => 2,
+                _ => dataset.classes(),
+            };
+            write!(yaml, "tasks:\n  - name: node_classification\n    num_classes: {classes}\n")
         }
     };
     for (split, set) in Split::ALL.into_iter().zip(["train_set", "validation_set", "test_set"]) {
