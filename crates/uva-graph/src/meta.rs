@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use uva_mem::files::{read_regular, replace};
+use uva_mem::files::{read_regular, replace, without_byte_order_mark};
 
 use crate::part_of::PartOf;
 use crate::ranges_of::RangesOf;
@@ -63,7 +63,9 @@ impl Meta {
     pub fn read(directory: &Path) -> Result<Meta, GraphError> {
         let path = directory.join(FILE_NAME);
         match read_regular(&path, MOST_BYTES) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|e| invalid(&path, &e)),
+            Ok(bytes) => {
+                serde_json::from_slice(without_byte_order_mark(&bytes)).map_err(|e| invalid(&path, &e))
+            }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Meta::default()),
             Err(e) => Err(GraphError::io(&path, "read")(e)),
         }

@@ -28,7 +28,7 @@ pub use output::{Former, open_output, write_output};
 pub use own_directory::{EntryKind, Mark, OwnDirectory, refuse_foreign_file};
 pub use read::{
     is_about_the_name, lies_in_memory, open_directory, open_lock_file, open_own, open_regular, read_kernel,
-    read_kernel_text, read_regular, read_regular_text,
+    read_kernel_text, read_regular, read_regular_text, without_byte_order_mark,
 };
 pub use replacement::{Replacement, SCRATCH, nameless, replace, target_of_partial, write_new};
 pub use unfinished_file::UnfinishedFile;

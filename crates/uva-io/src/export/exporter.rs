@@ -4,13 +4,14 @@ use std::fmt;
 use std::path::Path;
 
 use uva_graph::staged::StagedDirectory;
-use uva_graph::{Dataset, GraphError, Progress};
+use uva_graph::{Dataset, GraphError, Labels, Progress};
 
 use super::export_files::{Export, ExportOptions};
+use super::lost::lost;
 
 /// A format that can be exported: a row of [`EXPORTERS`](super::EXPORTERS).
 ///
-/// An export can be imported again under the same name, and gives the same files.
+/// An export can be imported again under the same name, and gives the same files but for what [`lost`] names.
 pub struct Exporter {
     /// Its name, as on the command line.
     pub name: &'static str,
@@ -23,7 +24,8 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Writes `dataset` into the directory `out`, which must not exist. Returns the options for importing it again.
+    /// Writes `dataset` into the directory `out`, which must not exist. Returns the options for importing it again. `note`
+    /// first gets a line about each thing that does not come back.
     ///
     /// # Errors
     /// An option that does not suit the format; a system that refuses to write; an existing `out`; a wrong edge, weight
@@ -34,6 +36,7 @@ impl Exporter {
         out: &Path,
         options: ExportOptions,
         progress: &dyn Fn(Progress),
+        note: &dyn Fn(&str),
     ) -> Result<Vec<&'static str>, GraphError> {
         if options.gzip && !self.has_lines {
             let message = format!("{} has no lines of text to compress", self.name);
@@ -41,7 +44,12 @@ impl Exporter {
         }
         let staged = StagedDirectory::new(out)?;
         dataset.check_edges()?;
-        let to_import = (self.write)(&Export { dataset, to: staged.path(), options, progress })?;
+        lost(dataset)?.iter().for_each(|line| note(line));
+        let mut to_import = (self.write)(&Export { dataset, to: staged.path(), options, progress })?;
+        if matches!(dataset.labels(), Labels::Regression { .. }) {
+            // Whole numbers would be classes.
+            to_import.push("--regression");
+        }
         staged.commit()?;
         Ok(to_import)
     }

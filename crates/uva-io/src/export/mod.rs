@@ -1,11 +1,13 @@
 //! Conversion of datasets into other programs' formats: one file and one row of [`EXPORTERS`] per format.
 //!
-//! An export can be imported again and gives the same files; the tests check that for every exporter. Like an import,
+//! An export can be imported again and gives the same files; the tests check that for every exporter. What does not come
+//! back is said before anything is written. Like an import,
 //! an export writes beside its final name and renames at the end.
 
 mod export_files;
 mod exporter;
 mod exporters;
+mod lost;
 mod to_edgelist;
 mod to_graphbolt;
 mod to_npy;

@@ -1,6 +1,8 @@
 //! One line per edge: source, tab, destination, and, for weighted graphs, tab and weight. Ids are those that an import
-//! has kept in `node_id.npy` or `node_names.txt`, else the nodes' numbers.
+//! has kept in `node_id.npy` or `node_names.txt`, else the nodes' numbers. Names are quoted where they would be read as
+//! something else. Features of edges are in the order of the lines.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
@@ -12,6 +14,7 @@ use uva_mem::MappedFile;
 
 use super::export_files::{CHUNK, Export, pairs};
 use super::exporter::Exporter;
+use crate::import::{check_ids, check_names};
 
 #[derive(Debug, thiserror::Error)]
 enum NamesProblem {
@@ -52,9 +55,11 @@ fn write(export: &Export<'_>) -> Result<Vec<&'static str>, GraphError> {
     };
     written.map_err(GraphError::io(&path, "write"))?;
     export.copy_arrays()?;
+    export.copy(&[], &[names::EDGE_FEATURES])?;
     let mut to_import = Vec::new();
-    if export.to.join(names::NODE_NAMES).exists() {
-        to_import.extend(["--ids", "name"]);
+    if matches!(ids, NodeIds::Names(_)) {
+        // Names may look like a header, and hold other separators.
+        to_import.extend(["--ids", "name", "--separator", "tab", "--skip-lines", "0"]);
     }
     if export.dataset.weights().is_some() {
         to_import.extend(["--third-column", "weight"]);
@@ -71,7 +76,9 @@ fn ids(export: &Export<'_>) -> Result<NodeIds, GraphError> {
         if array.shape() != [nodes] {
             return Err(array.wrong_shape(format!("[{nodes}], one id for each node")));
         }
-        return array.elements::<i64>(NpyType::I64).map(|ids| NodeIds::Integers(ids.to_vec()));
+        let ids = array.elements::<i64>(NpyType::I64)?.to_vec();
+        check_ids(&of_integers, &ids)?;
+        return Ok(NodeIds::Integers(ids));
     }
     if of_names.exists() {
         // It grows with the graph's nodes: mapped, so that it takes no memory beside the names.
@@ -81,9 +88,26 @@ fn ids(export: &Export<'_>) -> Result<NodeIds, GraphError> {
         if names.len() != nodes {
             return Err(GraphError::invalid(&of_names, NamesProblem::Lines { found: names.len(), nodes }));
         }
+        check_names(&of_names)?;
         return Ok(NodeIds::Names(names));
     }
     Ok(NodeIds::Numbers)
+}
+
+/// The name as a column: in quotes, as RFC 4180 has them, where it would not be read back as it is.
+fn quoted(name: &[u8]) -> Cow<'_, [u8]> {
+    let blank = |c: Option<&u8>| c.is_none_or(u8::is_ascii_whitespace);
+    let comment = matches!(name.first(), Some(b'#' | b'%'));
+    let divided = name.iter().any(|c| matches!(c, b'\t' | b'"' | b'\r'));
+    if !comment && !divided && !blank(name.first()) && !blank(name.last()) {
+        return Cow::Borrowed(name);
+    }
+    let mut column = vec![b'"'];
+    for &c in name {
+        column.extend(std::iter::repeat_n(c, if c == b'"' { 2 } else { 1 }));
+    }
+    column.push(b'"');
+    Cow::Owned(column)
 }
 
 fn lines(export: &Export<'_>, ids: &NodeIds, file: &mut impl Write) -> io::Result<()> {
@@ -92,7 +116,7 @@ fn lines(export: &Export<'_>, ids: &NodeIds, file: &mut impl Write) -> io::Resul
     let id = |file: &mut dyn Write, node: i64| match ids {
         NodeIds::Numbers => write!(file, "{node}"),
         NodeIds::Integers(ids) => write!(file, "{}", ids[node as usize]),
-        NodeIds::Names(names) => file.write_all(&names[node as usize]),
+        NodeIds::Names(names) => file.write_all(&quoted(&names[node as usize])),
     };
     for (edge, (source, destination)) in pairs(csc).enumerate() {
         id(file, source)?;

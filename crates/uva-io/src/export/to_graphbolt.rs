@@ -1,7 +1,8 @@
 //! DGL GraphBolt's `OnDiskDataset`: `metadata.yaml`, and the arrays that it names.
 //!
 //! The labels of all nodes are a feature called `label`. The sets also contain the labels of the seeds, as GraphBolt
-//! requires. A dataset without labels is exported without them.
+//! requires. A dataset without labels is exported without them. Ids of the source are a feature called `node_id`; names are
+//! in `node_names.txt` beside `metadata.yaml`.
 
 use std::fmt::Write;
 
@@ -48,6 +49,9 @@ fn write(export: &Export<'_>) -> Result<Vec<&'static str>, GraphError> {
     if dataset.original_ids().is_some() {
         feature("node", "orig_id", names::ORIGINAL_IDS, true);
     }
+    if export.to.join(names::NODE_IDS).exists() {
+        feature("node", "node_id", names::NODE_IDS, true);
+    }
     if dataset.weights().is_some() {
         feature("edge", "weight", names::WEIGHTS, true);
     }
@@ -57,7 +61,12 @@ fn write(export: &Export<'_>) -> Result<Vec<&'static str>, GraphError> {
     let _ = match labels {
         Labels::Regression { .. } | Labels::Absent => write!(yaml, "tasks:\n  - name: node_regression\n"),
         Labels::Single(_) | Labels::Multi { .. } => {
-            write!(yaml, "tasks:\n  - name: node_classification\n    num_classes: {}\n", dataset.classes())
+            // Marks of one class are read as the classes 0 and 1.
+            let classes = match labels {
+                Labels::Multi { classes: 1, .. } => 2,
+                _ => dataset.classes(),
+            };
+            write!(yaml, "tasks:\n  - name: node_classification\n    num_classes: {classes}\n")
         }
     };
     for (split, set) in Split::ALL.into_iter().zip(["train_set", "validation_set", "test_set"]) {

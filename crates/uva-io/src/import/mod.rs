@@ -31,6 +31,9 @@ mod values;
 
 pub use self::importer::Importer;
 pub use self::importers::{IMPORTERS, importer};
-pub use self::options::{DEFAULT_MEMORY, EdgeList, Extra, Float8, Ids, ImportOptions, ThirdColumn};
+pub(crate) use self::numbering::{check_ids, check_names};
+pub use self::options::{
+    DEFAULT_MEMORY, EdgeList, Extra, Float8, Ids, ImportOptions, Separator, ThirdColumn,
+};
 pub use self::request::{ImportEstimate, Watch};
 pub use self::split::SplitRule;

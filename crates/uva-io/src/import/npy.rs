@@ -12,6 +12,7 @@
 //! | weights | `weight`, `edge_weight` | `[E]`, float32 or float64; only where the edges stay as they are |
 //! | features of edges | `edge_feat`, `edge_attr`, `edge_features` | `[E, K]` or `[E]`, types as of features; only where the edges stay as they are |
 //! | original ids | `orig_id` | `[N]`, any integer type |
+//! | ids of the source | `node_id` | `[N]`, any integer type; `node_names.txt` has names in their place, a line each |
 //! | `meta.json` | | kept |
 
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ use uva_graph::{ElementType, GraphError, Meta, feature_element, label_columns, n
 use super::features::{FeatureSource, feature_type};
 use super::importer::{Importer, SourceKind};
 use super::nodes::{Nodes, end_in_pairs, end_in_rows};
+use super::numbering;
 use super::options::{Extra, refuse_changes_of_weighted};
 use super::output::{CHUNK, FeaturesOf, Output, Sizes, no_labels};
 use super::request::{Request, Watch};
@@ -41,6 +43,8 @@ enum ImportProblem {
     NoTarget { node: usize, column: usize, value: f64 },
     #[error("entry {position} at offset {at}, {end}, is {value}, {nodes}")]
     Id { position: usize, at: usize, end: String, value: i64, nodes: Nodes },
+    #[error("it names {found} nodes, the features have {nodes} rows")]
+    Names { found: u64, nodes: u64 },
     #[error("entry {position} is {value}, neither 0 nor 1")]
     NoMark { position: usize, value: f64 },
 }
@@ -66,16 +70,14 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     let ids = arrays.ids();
     let edges = arrays.source.edges(nodes)?;
     let weights = arrays.source.weights(edges.count(), changes)?;
-    let edge_features = arrays.source.edge_features(edges.count(), changes)?;
+    let edge_rows = arrays.source.edge_rows(Some(edges.count()), changes)?;
 
     let mut sizes = arrays.sizes();
     sizes.edges = Some(edges.count() as u64);
     sizes.weighted = weights.is_some();
-    sizes.edge_row_bytes = edge_features.as_ref().map_or(0, Features::row_bytes);
+    sizes.edge_row_bytes = edge_rows.as_ref().map_or(0, EdgeRows::row_bytes);
     let output = Output::begin(request, sizes, changes)?;
-    if let Some(features) = &edge_features {
-        features.write(FeaturesOf::Edges, &output)?;
-    }
+    let of_edges = edge_rows.map(|rows| rows.write(&output)).transpose()?;
     let mut lists = output.lists(nodes as u64, weights.is_some())?;
     edges.push_into(&mut lists, weights.as_ref(), &ids, &output)?;
     if let Some(weights) = weights.filter(|weights| weights.kind() == NpyType::F64) {
@@ -84,7 +86,7 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     output.finish_lists(lists)?;
     let mut meta = arrays.write(&output)?;
     meta.name = request.name(meta.name);
-    meta.edge_feat_dtype = edge_features.map(|features| features.element.name().to_owned());
+    meta.edge_feat_dtype = of_edges.map(|element| element.name().to_owned());
     output.finish(meta)
 }
 
@@ -95,6 +97,9 @@ pub(super) struct Arrays {
     labels: ImportedLabels,
     splits: [Vec<i64>; 3],
     original_ids: Option<Vec<i64>>,
+    node_ids: Option<Vec<i64>>,
+    /// The file with the nodes' names, a line each.
+    node_names: Option<PathBuf>,
 }
 
 impl Arrays {
@@ -107,7 +112,20 @@ impl Arrays {
         let splits = source.splits(nodes)?;
         let original_ids =
             source.optional(&["orig_id"])?.map(|array| source.ids_of_nodes(&array, nodes)).transpose()?;
-        Ok(Arrays { source, features, labels, splits, original_ids })
+        let node_ids = source.optional(&["node_id"])?.map(|array| {
+            if array.shape() != [nodes] {
+                return Err(array.wrong_shape(format!("[{nodes}], one id for each row of the features")));
+            }
+            integers(&array)
+        });
+        let node_ids = node_ids.transpose()?;
+        let node_names = names_of_nodes(directory, nodes as u64)?;
+        Ok(Arrays { source, features, labels, splits, original_ids, node_ids, node_names })
+    }
+
+    /// Whether the nodes have ids or names of their own, which [`Arrays::write`] keeps.
+    pub(super) fn have_ids(&self) -> bool {
+        self.node_ids.is_some() || self.node_names.is_some()
     }
 
     /// The number of nodes: the features have a row for each.
@@ -139,12 +157,8 @@ impl Arrays {
     }
 
     /// The external ids of nodes, as an earlier import kept them.
-    pub(super) fn node_ids(&self) -> Result<Option<Vec<i64>>, GraphError> {
-        let Some(array) = self.source.optional(&["node_id"])? else { return Ok(None) };
-        if array.shape() != [self.nodes()] {
-            return Err(array.wrong_shape(format!("[{}], one id for each row of the features", self.nodes())));
-        }
-        integers(&array).map(Some)
+    pub(super) fn node_ids(&self) -> Option<&[i64]> {
+        self.node_ids.as_deref()
     }
 
     /// Writes the arrays, and returns the content of `meta.json`.
@@ -154,6 +168,12 @@ impl Arrays {
         output.splits(&self.splits)?;
         if let Some(ids) = self.original_ids {
             write_array(&output.path(names::ORIGINAL_IDS), NpyType::I64, &[], &ids)?;
+        }
+        if let Some(ids) = self.node_ids {
+            write_array(&output.path(names::NODE_IDS), NpyType::I64, &[], &ids)?;
+        }
+        if let Some(from) = self.node_names {
+            numbering::copy_names(&from, output)?;
         }
         let mut meta = self.source.meta;
         // What it is now is a dataset of its own, whose lists are what the source has.
@@ -315,22 +335,24 @@ impl Source {
         Ok(Some(weights))
     }
 
-    fn edge_features(&self, edges: usize, changes: Changes) -> Result<Option<Features>, GraphError> {
+    /// Features of edges. Where it is not known how many `edges` there are, [`Output::finish_lists`] compares.
+    fn edge_rows(&self, edges: Option<usize>, changes: Changes) -> Result<Option<EdgeRows>, GraphError> {
         let Some(array) = self.optional(&["edge_feat", "edge_attr", "edge_features"])? else {
             return Ok(None);
         };
         refuse_changes_of_weighted(changes, &array.path().display().to_string())?;
-        let fits = match *array.shape() {
-            [rows] => rows == edges,
-            [rows, columns] => rows == edges && columns > 0,
-            _ => false,
+        let (rows, columns) = match *array.shape() {
+            [rows] => (Some(rows), 1),
+            [rows, columns] => (Some(rows), columns),
+            _ => (None, 0),
         };
-        if !fits {
+        if columns == 0 || edges.is_some_and(|edges| rows != Some(edges)) {
+            let edges = edges.map_or("edges".to_owned(), |edges| edges.to_string());
             return Err(array.wrong_shape(format!("[{edges}, features], one row for each edge")));
         }
         let said = self.meta.edge_feat_dtype.as_deref().and_then(ElementType::from_name);
         let element = feature_type(array.kind(), said).0;
-        Ok(Some(Features { array, element }))
+        Ok(Some(EdgeRows(Features { array, element })))
     }
 
     fn edges(&self, nodes: usize) -> Result<Edges, GraphError> {
@@ -466,6 +488,25 @@ impl Edges {
     }
 }
 
+/// Features of edges, a row each in the order of the source.
+pub(super) struct EdgeRows(Features);
+
+impl EdgeRows {
+    /// Those in `directory`, if it has any.
+    pub(super) fn open(directory: &Path, changes: Changes) -> Result<Option<EdgeRows>, GraphError> {
+        Source { directory: directory.to_owned(), meta: Meta::read(directory)? }.edge_rows(None, changes)
+    }
+
+    pub(super) fn row_bytes(&self) -> u64 {
+        self.0.row_bytes()
+    }
+
+    pub(super) fn write(self, output: &Output<'_>) -> Result<ElementType, GraphError> {
+        self.0.write(FeaturesOf::Edges, output)?;
+        Ok(self.0.element)
+    }
+}
+
 /// The source's features, and their stored type.
 struct Features {
     array: NpyArray,
@@ -520,6 +561,22 @@ impl ImportedLabels {
             ImportedLabels::Single(labels) => write_array(path, NpyType::I64, &[], labels),
             ImportedLabels::Multi { classes, marks } => write_array(path, NpyType::U8, &[*classes], marks),
         }
+    }
+}
+
+/// The file with the names of the nodes in `directory`, if there is one.
+///
+/// # Errors
+/// If it has not one for each of `nodes` nodes.
+pub(super) fn names_of_nodes(directory: &Path, nodes: u64) -> Result<Option<PathBuf>, GraphError> {
+    let path = directory.join(names::NODE_NAMES);
+    if !path.exists() {
+        return Ok(None);
+    }
+    let found = numbering::named(&path)?.nodes();
+    match found == nodes {
+        true => Ok(Some(path)),
+        false => Err(GraphError::invalid(&path, ImportProblem::Names { found, nodes })),
     }
 }
 

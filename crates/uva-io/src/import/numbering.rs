@@ -4,6 +4,7 @@
 //! |---|---|
 //! | arrays, and `node_id.npy` or `node_names.txt` among them | row k is the node whose id stands k-th there |
 //! | arrays, or how many nodes there are | 0 … N − 1, and ids are these numbers |
+//! | how many rows a matrix has | 0 … N − 1, and ids are these numbers and 1; kept as `node_id.npy` |
 //! | nothing, ids are integers | those that occur, ascending; kept as `node_id.npy` unless they are 0 … N − 1 |
 //! | nothing, ids are names | those that occur, the first first; kept as `node_names.txt` |
 
@@ -12,14 +13,15 @@ use std::collections::hash_map::Entry;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use uva_graph::npy::{NpyType, write_array};
+use uva_graph::npy::{NpyType, NpyWriter, write_array};
 use uva_graph::quote::shown;
 use uva_graph::{GraphError, names};
+use uva_mem::files::without_byte_order_mark;
 
 use super::nodes::Nodes;
 use super::npy::Arrays;
 use super::options::{EdgeList, Ids};
-use super::output::Output;
+use super::output::{CHUNK, Output};
 use super::text::{LineError, each_line, integer};
 
 /// Ids collected before duplicates are removed.
@@ -29,6 +31,8 @@ const COLLECTED: usize = 1 << 22;
 pub(super) enum Numbering {
     /// Ids are their numbers.
     Dense(Nodes),
+    /// Ids are their numbers and 1: the rows of a matrix.
+    FromOne(Nodes),
     Integers(Integers),
     Names {
         places: HashMap<Box<[u8]>, u64>,
@@ -81,25 +85,18 @@ pub(super) fn known(
         (Ids::Name, Some(_), Some(directory)) => {
             let path = directory.join(names::NODE_NAMES);
             let numbering = named(&path)?;
-            if Some(numbering.nodes()) != rows {
-                let message = format!(
-                    "{} names {} nodes, the features have {} rows",
-                    path.display(),
-                    numbering.nodes(),
-                    rows.unwrap_or(0)
-                );
-                return Err(GraphError::usage("--arrays", message));
-            }
             Ok(Some(numbering))
         }
         (Ids::Name, _, _) => Ok(None),
-        (Ids::Number, Some(arrays), _) => match arrays.node_ids()? {
+        (Ids::Number, Some(arrays), _) => match arrays.node_ids() {
             Some(ids) => {
                 let path = directory.unwrap_or(Path::new("")).join(names::NODE_IDS);
-                let numbering = Numbering::of_numbers(ids).map_err(|Twice { first, second, id }| {
-                    let message = format!("{}: entries {first} and {second} are both {id}", path.display());
-                    GraphError::usage("--arrays", message)
-                })?;
+                let numbering =
+                    Numbering::of_numbers(ids.to_vec()).map_err(|Twice { first, second, id }| {
+                        let message =
+                            format!("{}: entries {first} and {second} are both {id}", path.display());
+                        GraphError::usage("--arrays", message)
+                    })?;
                 Ok(Some(numbering))
             }
             None => {
@@ -114,17 +111,40 @@ pub(super) fn known(
 }
 
 /// Names kept by an earlier import.
-fn named(path: &Path) -> Result<Numbering, GraphError> {
+pub(super) fn named(path: &Path) -> Result<Numbering, GraphError> {
     let mut survey = Survey::new(Ids::Name);
     each_line(path, &|_| {}, |line, name| {
         let before = survey.nodes();
-        survey.see_name(name);
+        survey.see_name(name).map_err(LineError::Line)?;
         if survey.nodes() == before {
             return Err(LineError::Line(format!("node {} has the name of an earlier one", line - 1)));
         }
         Ok(())
     })?;
     Ok(survey.finish())
+}
+
+/// Refuses names of nodes, a line each, that an import would refuse: repeated ones, and those that are no text.
+pub(crate) fn check_names(path: &Path) -> Result<(), GraphError> {
+    named(path).map(drop)
+}
+
+/// Refuses repeated ids of nodes in the file at `path`.
+pub(crate) fn check_ids(path: &Path, ids: &[i64]) -> Result<(), GraphError> {
+    let mut sorted = ids.to_vec();
+    sorted.sort_unstable();
+    match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+        None => Ok(()),
+        Some(twice) => {
+            let message = format!("two nodes have the id {}: ids of nodes have to be distinct", twice[0]);
+            Err(GraphError::usage(path.display().to_string(), message))
+        }
+    }
+}
+
+/// Copies names of nodes, a line each, as [`named`] has found them.
+pub(super) fn copy_names(from: &Path, output: &Output<'_>) -> Result<(), GraphError> {
+    named(from)?.write(output)
 }
 
 impl Numbering {
@@ -145,7 +165,7 @@ impl Numbering {
     #[cfg(feature = "parquet")]
     pub(super) fn said_by(mut self, by: &'static str) -> Numbering {
         match &mut self {
-            Numbering::Dense(_) => {}
+            Numbering::Dense(_) | Numbering::FromOne(_) => {}
             Numbering::Integers(Integers { said_by, .. }) | Numbering::Names { said_by, .. } => *said_by = by,
         }
         self
@@ -153,7 +173,7 @@ impl Numbering {
 
     pub(super) fn nodes(&self) -> u64 {
         match self {
-            Numbering::Dense(nodes) => nodes.count,
+            Numbering::Dense(nodes) | Numbering::FromOne(nodes) => nodes.count,
             Numbering::Integers(integers) => integers.ids.len() as u64,
             Numbering::Names { in_order, .. } => in_order.len() as u64,
         }
@@ -174,6 +194,10 @@ impl Numbering {
         match self {
             Numbering::Dense(nodes) if nodes.has(id) => Ok(id.cast_unsigned()),
             Numbering::Dense(nodes) => Err(format!("its {end} is {id}, {nodes}")),
+            Numbering::FromOne(nodes) if id > 0 && nodes.has(id - 1) => Ok(id.cast_unsigned() - 1),
+            Numbering::FromOne(nodes) => {
+                Err(format!("its {end} is {id}, and the matrix has the rows 1 to {}", nodes.count))
+            }
             Numbering::Integers(integers) => integers.place(id).ok_or_else(|| {
                 format!("its {end} is {id}, and no node has that id: {} says which do", integers.said_by)
             }),
@@ -188,7 +212,7 @@ impl Numbering {
     pub(super) fn place_of_name(&self, id: &[u8], end: &str) -> Result<u64, String> {
         let (found, said_by) = match self {
             Numbering::Names { places, said_by, .. } => (places.get(id).copied(), *said_by),
-            Numbering::Dense(_) | Numbering::Integers(_) => (None, names::NODE_IDS),
+            _ => (None, names::NODE_IDS),
         };
         found.ok_or_else(|| {
             format!("its {end} is '{}', and no node is called that: {said_by} says which are", shown(id))
@@ -199,6 +223,14 @@ impl Numbering {
     pub(super) fn write(&self, output: &Output<'_>) -> Result<(), GraphError> {
         match self {
             Numbering::Dense(_) => Ok(()),
+            Numbering::FromOne(nodes) => {
+                let mut writer = NpyWriter::create(&output.path(names::NODE_IDS), NpyType::I64, &[])?;
+                for first in (0..nodes.count.cast_signed()).step_by(CHUNK) {
+                    let last = (first + CHUNK as i64).min(nodes.count.cast_signed());
+                    writer.write(&(first + 1..=last).collect::<Vec<i64>>())?;
+                }
+                writer.finish().map(drop)
+            }
             Numbering::Integers(integers) => {
                 write_array(&output.path(names::NODE_IDS), NpyType::I64, &[], &integers.ids)
             }
@@ -216,6 +248,24 @@ impl Numbering {
             }
         }
     }
+}
+
+/// Refuses a name that a line of `node_names.txt` cannot hold, or that is no text.
+fn check_name(name: &[u8]) -> Result<(), String> {
+    let problem = if name.is_empty() {
+        "is empty"
+    } else if std::str::from_utf8(name).is_err() {
+        "is not UTF-8: convert the file, as with iconv -f LATIN1 -t UTF-8"
+    } else if name.contains(&0) {
+        "has a NUL byte"
+    } else if name.contains(&b'\n') || name.ends_with(b"\r") {
+        "has an end of line in it"
+    } else if without_byte_order_mark(name).len() < name.len() {
+        "begins with a byte order mark"
+    } else {
+        return Ok(());
+    };
+    Err(format!("the name '{}' {problem}", shown(name)))
 }
 
 #[inline]
@@ -285,7 +335,7 @@ impl Survey {
     pub(super) fn see(&mut self, id: &[u8]) -> Result<(), LineError> {
         match self.ids {
             Ids::Number => self.see_number(number(id)?),
-            Ids::Name => self.see_name(id),
+            Ids::Name => self.see_name(id).map_err(LineError::Line)?,
         }
         Ok(())
     }
@@ -297,14 +347,17 @@ impl Survey {
         }
     }
 
-    pub(super) fn see_name(&mut self, id: &[u8]) {
+    /// The error is worded to follow file and line.
+    pub(super) fn see_name(&mut self, id: &[u8]) -> Result<(), String> {
         // The common case first: most ids have been seen.
-        if !self.names.contains_key(id)
-            && let Entry::Vacant(entry) = self.names.entry(id.into())
-        {
-            entry.insert(self.in_order.len() as u64);
-            self.in_order.push(id.into());
+        if !self.names.contains_key(id) {
+            check_name(id)?;
+            if let Entry::Vacant(entry) = self.names.entry(id.into()) {
+                entry.insert(self.in_order.len() as u64);
+                self.in_order.push(id.into());
+            }
         }
+        Ok(())
     }
 
     /// The number of names so far.

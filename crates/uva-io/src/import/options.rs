@@ -120,24 +120,90 @@ impl Extra {
             Extra::Split => "--split",
             Extra::Variant => "--variant",
             Extra::Regression => "--regression",
-            Extra::Lines => "--ids, --nodes, --skip-lines, --third-column or --arrays",
+            Extra::Lines => {
+                "--ids, --nodes, --skip-lines, --separator, --quotes, --comments, --third-column or --arrays"
+            }
         }
     }
 }
 
 /// The meaning of an edge list's lines.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EdgeList {
     /// The kind of ids.
     pub ids: Ids,
     /// The number of nodes, for ids that are node numbers; some may have no edge.
     pub nodes: Option<u64>,
-    /// Lines to skip at the beginning: a header.
-    pub skip_lines: u64,
+    /// Lines to skip at the beginning: a header. `None` recognises one line of usual names of columns.
+    pub skip_lines: Option<u64>,
+    /// What separates columns. `None` lets the file decide.
+    pub separator: Option<Separator>,
+    /// Whether columns may be quoted, as in RFC 4180. Otherwise a quote is a character like others.
+    pub quotes: bool,
+    /// Whether lines that begin with `#` or `%` are comments.
+    pub comments: bool,
     /// The meaning of a third column.
     pub third_column: Option<ThirdColumn>,
     /// The directory with features, labels and splits, named as for `npy`.
     pub arrays: Option<PathBuf>,
+}
+
+impl Default for EdgeList {
+    fn default() -> Self {
+        EdgeList {
+            ids: Ids::default(),
+            nodes: None,
+            skip_lines: None,
+            separator: None,
+            quotes: true,
+            comments: true,
+            third_column: None,
+            arrays: None,
+        }
+    }
+}
+
+/// What separates the columns of an edge list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Separator {
+    /// This ASCII character, with optional blanks around it.
+    Byte(u8),
+    /// Any run of blanks and tabs.
+    Blanks,
+}
+
+impl Separator {
+    /// Those with a name. A file is asked for these.
+    pub(super) const NAMED: [(&'static str, Separator); 5] = [
+        ("comma", Separator::Byte(b',')),
+        ("tab", Separator::Byte(b'\t')),
+        ("semicolon", Separator::Byte(b';')),
+        ("pipe", Separator::Byte(b'|')),
+        ("blanks", Separator::Blanks),
+    ];
+
+    /// Parses `comma`, `tab`, `semicolon`, `pipe`, `blanks`, or one ASCII character that is no letter, digit or quote.
+    pub fn from_text(text: &str) -> Option<Separator> {
+        if let Some((_, separator)) = Separator::NAMED.iter().find(|(name, _)| *name == text) {
+            return Some(*separator);
+        }
+        match *text.as_bytes() {
+            [b' '] => Some(Separator::Blanks),
+            [byte] if byte == b'\t' || byte.is_ascii_punctuation() && byte != b'"' => {
+                Some(Separator::Byte(byte))
+            }
+            _ => None,
+        }
+    }
+
+    /// Its name, or the character.
+    pub(super) fn name(self) -> String {
+        match (Separator::NAMED.iter().find(|(_, separator)| *separator == self), self) {
+            (Some((name, _)), _) => (*name).to_owned(),
+            (None, Separator::Byte(byte)) => format!("'{}'", char::from(byte)),
+            (None, Separator::Blanks) => "blanks".to_owned(),
+        }
+    }
 }
 
 /// The kind of ids in an edge list.

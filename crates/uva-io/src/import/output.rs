@@ -109,6 +109,10 @@ impl<'r> Output<'r> {
         sizes: Sizes,
         changes: Changes,
     ) -> Result<Output<'r>, GraphError> {
+        if sizes.nodes == Some(0) {
+            let message = format!("{} has no nodes, and a dataset needs one", request.source.display());
+            return Err(GraphError::usage("SRC", message));
+        }
         let estimate = sizes.estimate(request.options, changes);
         // An existing output is refused before anything is reported.
         let staged = StagedDirectory::new(request.out)?;

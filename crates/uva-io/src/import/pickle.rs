@@ -5,7 +5,8 @@
 //! list becomes a value that holds only its name. A call of it becomes a record of name and arguments. The caller
 //! interprets the record (an array, a sparse matrix). Any other name is refused.
 //!
-//! It supports protocols 0, 1 and 2, which Python 2 wrote and the Planetoid files use. Values live in an arena and
+//! It supports protocols 0, 1 and 2, which Python 2 wrote and the Planetoid files use, and those of Python 3 up to 5. Text
+//! and bytes are the same here, text as UTF-8. Values live in an arena and
 //! refer to each other by index. So shared and even cyclic ones are harmless, and memory stays within a small multiple
 //! of the file's length. Code that copies values out of the arena must keep this bound too: [`Pickle::bytes`] is the
 //! file's length.
@@ -42,10 +43,21 @@ pub(crate) enum Value {
 }
 
 /// The names that a pickle may mention. None is ever looked up.
-const GLOBALS: [(&str, &str); 9] = [
+const GLOBALS: [(&str, &str); 20] = [
     ("scipy.sparse.csr", "csr_matrix"),
     ("scipy.sparse._csr", "csr_matrix"),
+    ("scipy.sparse._csr", "csr_array"),
     ("numpy.core.multiarray", "_reconstruct"),
+    ("numpy._core.multiarray", "_reconstruct"),
+    ("numpy.core.numeric", "_frombuffer"),
+    ("numpy._core.numeric", "_frombuffer"),
+    ("_codecs", "encode"),
+    ("__builtin__", "bytes"),
+    ("builtins", "bytes"),
+    ("builtins", "list"),
+    ("builtins", "object"),
+    ("copyreg", "_reconstructor"),
+    ("collections", "OrderedDict"),
     ("numpy", "ndarray"),
     ("numpy", "dtype"),
     ("collections", "defaultdict"),
@@ -59,7 +71,7 @@ const GLOBALS: [(&str, &str); 9] = [
 pub(crate) enum PickleProblem {
     #[error("the pickle ends at byte {offset}, inside an instruction: it is truncated")]
     Truncated { offset: usize },
-    #[error("pickle protocol {version} at offset {offset} is not supported: write it with protocol 2")]
+    #[error("pickle protocol {version} at offset {offset} is not supported: at most 5 is")]
     Protocol { version: u8, offset: usize },
     #[error("the pickle names {module}.{name} at offset {offset}, which is not a plain value and is refused")]
     Refused { module: String, name: String, offset: usize },
@@ -131,7 +143,7 @@ impl<'a> Machine<'a> {
             match opcode {
                 // PROTO
                 0x80 => match self.byte()? {
-                    0..=2 => {}
+                    0..=5 => {}
                     version => return Err(PickleProblem::Protocol { version, offset: self.opcode_at }),
                 },
                 b'.' => return self.pop(),
@@ -169,8 +181,15 @@ impl<'a> Machine<'a> {
                     let value = u16::from_le_bytes(self.array()?);
                     self.push(Value::Int(value.into()))?;
                 }
-                // LONG1
-                0x8a => self.long()?,
+                // LONG1 and LONG4
+                0x8a => {
+                    let length = self.byte()?;
+                    self.long(length.into())?;
+                }
+                0x8b => {
+                    let length = u32::from_le_bytes(self.array()?);
+                    self.long(length as usize)?;
+                }
                 b'F' => {
                     let line = self.line()?;
                     let value = self.number(line, "not a floating point number")?;
@@ -187,17 +206,30 @@ impl<'a> Machine<'a> {
                     self.push(Value::Bytes(bytes))?;
                 }
                 b'V' => {
-                    let line = self.line()?.to_vec();
-                    self.push(Value::Bytes(line))?;
+                    let line = self.line()?;
+                    let text = self.unescape_unicode(line)?;
+                    self.push(Value::Bytes(text))?;
                 }
-                b'U' => {
+                // One byte of length: SHORT_BINSTRING, SHORT_BINBYTES, SHORT_BINUNICODE.
+                b'U' | b'C' | 0x8c => {
                     let length = self.byte()?;
                     self.string(length.into())?;
                 }
-                b'T' | b'X' => {
+                b'T' | b'X' | b'B' => {
                     let length = u32::from_le_bytes(self.array()?);
                     self.string(length as usize)?;
                 }
+                // Eight: BINUNICODE8, BINBYTES8, BYTEARRAY8.
+                0x8d | 0x8e | 0x96 => {
+                    let length = u64::from_le_bytes(self.array()?);
+                    self.string(usize::try_from(length).unwrap_or(usize::MAX))?;
+                }
+                // FRAME says how many bytes may be read ahead.
+                0x95 => {
+                    self.array::<8>()?;
+                }
+                // MEMOIZE
+                0x94 => self.remember(self.memo.len() as u64)?,
 
                 b')' => self.push(Value::Tuple(Vec::new()))?,
                 b']' => self.push(Value::List(Vec::new()))?,
@@ -267,7 +299,22 @@ impl<'a> Machine<'a> {
                     self.remember(key.into())?;
                 }
 
-                b'c' => self.global()?,
+                b'c' => {
+                    let (module, name) = (self.line()?, self.line()?);
+                    self.global(module, name)?;
+                }
+                // STACK_GLOBAL
+                0x93 => {
+                    let (name, module) = (self.pop()?, self.pop()?);
+                    let text = |at: Ref| match &self.values[at.0 as usize] {
+                        Value::Bytes(text) => Some(text.clone()),
+                        _ => None,
+                    };
+                    let (Some(module), Some(name)) = (text(module), text(name)) else {
+                        return Err(self.malformed("a global name is no text"));
+                    };
+                    self.global(&module, &name)?;
+                }
                 // REDUCE and NEWOBJ: the call is recorded, nothing is called.
                 b'R' | 0x81 => {
                     let (arguments, class) = (self.pop()?, self.pop()?);
@@ -292,8 +339,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn global(&mut self) -> Result<(), PickleProblem> {
-        let (module, name) = (self.line()?, self.line()?);
+    fn global(&mut self, module: &[u8], name: &[u8]) -> Result<(), PickleProblem> {
         let known = GLOBALS.iter().find(|known| known.0.as_bytes() == module && known.1.as_bytes() == name);
         match known {
             Some(&(module, name)) => self.push(Value::Global(module, name)),
@@ -315,10 +361,9 @@ impl<'a> Machine<'a> {
         self.push(value)
     }
 
-    /// LONG1: two's complement, little-endian, preceded by its length.
-    fn long(&mut self) -> Result<(), PickleProblem> {
-        let length = self.byte()?;
-        let bytes = self.take(length.into())?;
+    /// An integer of so many bytes: two's complement, little-endian.
+    fn long(&mut self, length: usize) -> Result<(), PickleProblem> {
+        let bytes = self.take(length)?;
         if bytes.len() > 8 {
             return Err(self.malformed("a long integer has to fit 64 bits"));
         }
@@ -362,6 +407,28 @@ impl<'a> Machine<'a> {
             }
         }
         Ok(out)
+    }
+
+    /// The text of UNICODE as UTF-8: characters up to 255 as bytes, others as `\u` and four digits or `\U` and eight.
+    fn unescape_unicode(&self, line: &[u8]) -> Result<Vec<u8>, PickleProblem> {
+        let mut text = String::with_capacity(line.len());
+        let mut rest = line;
+        while let Some((&byte, behind)) = rest.split_first() {
+            let digits = match (byte, behind.first()) {
+                (b'\\', Some(b'u')) => 4,
+                (b'\\', Some(b'U')) => 8,
+                _ => {
+                    text.push(char::from(byte));
+                    rest = behind;
+                    continue;
+                }
+            };
+            let code = behind.get(1..=digits).and_then(|digits| std::str::from_utf8(digits).ok());
+            let code = code.and_then(|digits| char::from_u32(u32::from_str_radix(digits, 16).ok()?));
+            text.push(code.ok_or_else(|| self.malformed("a text has a wrong escape"))?);
+            rest = &behind[1 + digits..];
+        }
+        Ok(text.into_bytes())
     }
 
     fn extend_list(&mut self, mut new: Vec<Ref>) -> Result<(), PickleProblem> {

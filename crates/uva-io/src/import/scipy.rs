@@ -1,5 +1,7 @@
 //! Interprets a pickle's values: numpy arrays, scipy's sparse rows, dictionaries of lists.
 
+use std::borrow::Cow;
+
 use uva_graph::quote::shown;
 
 use super::pickle::{Pickle, Ref, Value};
@@ -30,7 +32,7 @@ pub(super) struct Array<'p> {
     pub(super) shape: Vec<usize>,
     kind: String,
     fortran: bool,
-    bytes: &'p [u8],
+    bytes: Cow<'p, [u8]>,
 }
 
 /// Rows with only the nonzero values stored.
@@ -60,12 +62,11 @@ impl Pickle {
         };
         // Protocol 2 names the class itself; older ones call copy_reg._reconstructor with it.
         let class = match self.get(*class) {
-            Value::Global("copy_reg", "_reconstructor") => {
-                self.tuple(*arguments).and_then(|a| a.first().copied())
-            }
+            Value::Global(_, "_reconstructor") => self.tuple(*arguments).and_then(|a| a.first().copied()),
             _ => Some(*class),
         };
-        if !class.is_some_and(|class| matches!(self.get(class), Value::Global(_, "csr_matrix"))) {
+        let is_matrix = |class| matches!(self.get(class), Value::Global(_, "csr_matrix" | "csr_array"));
+        if !class.is_some_and(is_matrix) {
             return Err(other());
         }
         let Value::Dict(state) = self.get(*state) else { return Err(other()) };
@@ -113,7 +114,10 @@ impl Pickle {
         let entries = match self.root() {
             Value::Dict(entries) => entries,
             Value::Object { class, items, .. }
-                if matches!(self.get(*class), Value::Global("collections", "defaultdict")) =>
+                if matches!(
+                    self.get(*class),
+                    Value::Global("collections", "defaultdict" | "OrderedDict")
+                ) =>
             {
                 items
             }
@@ -139,23 +143,57 @@ impl Pickle {
     }
 
     /// `numpy.core.multiarray._reconstruct(ndarray, (0,), 'b')` with the state (version, shape, dtype, Fortran order,
-    /// bytes).
+    /// bytes), or `numpy.core.numeric._frombuffer(bytes, dtype, shape, order)` of protocol 5.
     fn array_of<'p>(&'p self, value: &'p Value) -> Result<Array<'p>, MeaningProblem> {
         let other = || MeaningProblem::Other("a numpy array");
-        let Value::Object { class, state: Some(state), .. } = value else { return Err(other()) };
-        if !matches!(self.get(*class), Value::Global("numpy.core.multiarray", "_reconstruct")) {
-            return Err(other());
-        }
-        let Some(&[_version, shape, kind, fortran, bytes]) = self.tuple(*state) else { return Err(other()) };
-        let shape = self.shape(shape).ok_or_else(other)?;
-        let kind = self.element_type(kind).ok_or_else(other)?;
-        let fortran = match self.get(fortran) {
-            Value::Bool(fortran) => *fortran,
-            Value::Int(fortran) => *fortran != 0,
+        let Value::Object { class, arguments, state, .. } = value else { return Err(other()) };
+        let (shape, kind, fortran, bytes) = match (self.get(*class), state) {
+            (Value::Global(_, "_reconstruct"), Some(state)) => {
+                let Some(&[_version, shape, kind, fortran, bytes]) = self.tuple(*state) else {
+                    return Err(other());
+                };
+                let fortran = match self.get(fortran) {
+                    Value::Bool(fortran) => *fortran,
+                    Value::Int(fortran) => *fortran != 0,
+                    _ => return Err(other()),
+                };
+                (shape, kind, fortran, bytes)
+            }
+            (Value::Global(_, "_frombuffer"), None) => {
+                let Some(&[bytes, kind, shape, order]) = self.tuple(*arguments) else { return Err(other()) };
+                let Value::Bytes(order) = self.get(order) else { return Err(other()) };
+                (shape, kind, order == b"F", bytes)
+            }
             _ => return Err(other()),
         };
-        let Value::Bytes(bytes) = self.get(bytes) else { return Err(other()) };
+        let shape = self.shape(shape).ok_or_else(other)?;
+        let kind = self.element_type(kind).ok_or_else(other)?;
+        let bytes = self.byte_string(bytes).ok_or_else(other)?;
         Ok(Array { shape, kind, fortran, bytes })
+    }
+
+    /// Bytes, which Python 3 writes as `_codecs.encode(text, 'latin1')` in the protocols of Python 2.
+    fn byte_string(&self, at: Ref) -> Option<Cow<'_, [u8]>> {
+        match self.get(at) {
+            Value::Bytes(bytes) => Some(Cow::Borrowed(bytes)),
+            Value::Object { class, arguments, .. } => match (self.get(*class), self.tuple(*arguments)?) {
+                (Value::Global(_, "bytes"), []) => Some(Cow::Borrowed(&[])),
+                (Value::Global("_codecs", "encode"), &[text, encoding]) => {
+                    let (Value::Bytes(text), Value::Bytes(encoding)) = (self.get(text), self.get(encoding))
+                    else {
+                        return None;
+                    };
+                    if !matches!(&encoding[..], b"latin1" | b"latin-1") {
+                        return None;
+                    }
+                    let text = std::str::from_utf8(text).ok()?;
+                    let bytes: Option<Vec<u8>> = text.chars().map(|c| u8::try_from(c).ok()).collect();
+                    bytes.map(Cow::Owned)
+                }
+                _ => None,
+            },
+            _ => None,
+        }
     }
 
     /// `numpy.dtype('f4', 0, 1)` with a state that begins (version, byte order, …): `<f4`.

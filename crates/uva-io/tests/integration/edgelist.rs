@@ -1,7 +1,7 @@
 //! `--from edgelist`.
 
 use uva_graph::Split;
-use uva_io::import::{EdgeList, Ids, ThirdColumn};
+use uva_io::import::{EdgeList, Ids, Separator, ThirdColumn};
 
 use super::*;
 
@@ -51,7 +51,7 @@ fn dense_ids_need_no_mapping_and_a_given_number_of_nodes_keeps_lonely_ones() {
 fn names_are_nodes_in_order_of_appearance() {
     let place = Place::new();
     place.write("graph.tsv", "who\twhom\nBerlin Mitte\tWien\nWien\tZürich\nZürich\tBerlin Mitte\n");
-    let options = with(EdgeList { ids: Ids::Name, skip_lines: 1, ..Default::default() });
+    let options = with(EdgeList { ids: Ids::Name, skip_lines: Some(1), ..Default::default() });
     let dataset = place.import("edgelist", "graph.tsv", &options).unwrap();
     let names = fs::read_to_string(dataset.path().join("node_names.txt")).unwrap();
     assert_eq!(names, "Berlin Mitte\nWien\nZürich\n");
@@ -183,7 +183,11 @@ fn a_wrong_line_is_told_with_file_number_and_text() {
     let message = place.refusal("edgelist", "graph.gz", &plain);
     assert!(message.contains("graph.gz: the text breaks off after line"), "{message}");
     place.write("graph.gz", "0 1\n");
-    assert!(place.refusal("edgelist", "graph.gz", &plain).contains("breaks off after line 0"));
+    assert!(
+        place
+            .refusal("edgelist", "graph.gz", &plain)
+            .contains("graph.gz: not a gzip file, as its name says, but plain text")
+    );
     for length in 1..ZST.len() {
         place.write("graph.zst", &ZST[..length]);
         place.refusal("edgelist", "graph.zst", &plain);
@@ -200,6 +204,254 @@ fn a_wrong_line_is_told_with_file_number_and_text() {
     );
     fs::create_dir(place.path("empty")).unwrap();
     assert!(place.refusal("edgelist", "empty", &plain).contains("has no edges.tsv"));
+}
+
+fn named() -> EdgeList {
+    EdgeList { ids: Ids::Name, ..Default::default() }
+}
+
+/// The edges of a list of names: the source, an arrow and the destination.
+fn edges_by_name(place: &Place, text: impl AsRef<[u8]>, edge_list: EdgeList) -> Result<Vec<String>, String> {
+    place.write("names.txt", text);
+    let dataset =
+        place.import("edgelist", "names.txt", &with(edge_list)).map_err(|error| error.to_string())?;
+    let names = fs::read_to_string(dataset.path().join("node_names.txt")).unwrap();
+    let names: Vec<&str> = names.lines().collect();
+    let lists = lists(&dataset).into_iter().enumerate();
+    Ok(lists
+        .flat_map(|(to, list)| list.into_iter().map(move |from| (from, to)))
+        .map(|(from, to)| format!("{}→{}", names[from as usize], names[to]))
+        .collect())
+}
+
+#[test]
+fn the_whole_file_says_what_separates_its_columns() {
+    let place = Place::new();
+    for (text, edges) in [
+        ("Washington, DC\tBoston\nParis\tBoston\n", &["Washington, DC→Boston", "Paris→Boston"][..]),
+        ("Boston\tParis\nWashington, DC\tParis\n", &["Boston→Paris", "Washington, DC→Paris"]),
+        ("New York,Paris\nBonn,Paris\n", &["New York→Paris", "Bonn→Paris"]),
+        ("New York,Los Angeles\nSan Jose,Los Angeles\n", &["New York→Los Angeles", "San Jose→Los Angeles"]),
+        ("a;b\nc, d;b\n", &["a→b", "c, d→b"]),
+        ("a|b\nc d|b\n", &["a→b", "c d→b"]),
+        ("a b\nc,d   b\n", &["a→b", "c,d→b"]),
+        ("a\tb\nc\tb\n", &["a→b", "c→b"]),
+        ("\u{feff}a\tb\nc\tb\n", &["a→b", "c→b"]),
+    ] {
+        assert_eq!(edges_by_name(&place, text, named()).unwrap(), edges, "{text}");
+    }
+    let weighted = EdgeList { third_column: Some(ThirdColumn::Weight), ..named() };
+    let edges = edges_by_name(&place, "New York,Bonn,1\nParis,Bonn,2\n", weighted).unwrap();
+    assert_eq!(edges, ["New York→Bonn", "Paris→Bonn"]);
+    for text in ["Washington, DC\tBoston\nParis, TX\tBoston\n", "New York,Bonn\nSan Jose,Bonn\n"] {
+        let message = edges_by_name(&place, text, named()).unwrap_err();
+        assert!(message.contains("--separator") && message.contains("both divide every line"), "{message}");
+    }
+    let tie = "Washington, DC\tBoston\nParis, TX\tBoston\n";
+    let tab = EdgeList { separator: Some(Separator::Byte(b'\t')), ..named() };
+    assert_eq!(edges_by_name(&place, tie, tab).unwrap(), ["Washington, DC→Boston", "Paris, TX→Boston"]);
+    let message = edges_by_name(&place, "a,b\nc,d\ne\tf\n", named()).unwrap_err();
+    assert!(
+        message.contains("no separator gives 2 columns on every line (comma: 1 column on line 3"),
+        "{message}"
+    );
+    let message = edges_by_name(&place, "a b c\nd e f\n", named()).unwrap_err();
+    assert!(message.contains("line 1 is 'a b c': it has more than two columns"), "{message}");
+    // Numbers hold no separator, and a missing column is none that may be passed over.
+    place.write("numbers.txt", "1;2\n3;4\n");
+    assert_eq!(place.import("edgelist", "numbers.txt", &ImportOptions::default()).unwrap().edges(), 2);
+    place.write("numbers.txt", "1\t2\n3\t\t4\n");
+    assert!(place.refusal("edgelist", "numbers.txt", &ImportOptions::default()).contains("line 2"));
+    place.write("numbers.txt", "1\t2\n\t3\n");
+    assert!(place.refusal("edgelist", "numbers.txt", &ImportOptions::default()).contains("an id is missing"));
+}
+
+#[test]
+fn quoted_columns_are_read_and_quotes_can_be_taken_as_they_are() {
+    let place = Place::new();
+    for (text, edges) in [
+        ("\"Smith, J\",Doe\nDoe,\"Smith, J\"\n", &["Doe→Smith, J", "Smith, J→Doe"][..]),
+        ("\"a\",\"b\"\na,c\n", &["a→b", "a→c"]),
+        ("\"a b\" c\n\"say \"\"hi\"\"\" c\n", &["a b→c", "say \"hi\"→c"]),
+        ("\"#a\"\tb\n\" c \"\tb\n", &["#a→b", " c →b"]),
+    ] {
+        assert_eq!(edges_by_name(&place, text, named()).unwrap(), edges, "{text}");
+    }
+    place.write("numbers.csv", "\"1\",\"2\"\n");
+    assert_eq!(place.import("edgelist", "numbers.csv", &ImportOptions::default()).unwrap().edges(), 1);
+    let inches = "\"Weird\" Al\tb\n5\" disk\tb\n";
+    let message = edges_by_name(&place, inches, named()).unwrap_err();
+    assert!(message.contains("closing quote") && message.contains("--quotes=false"), "{message}");
+    let plain = EdgeList { quotes: false, ..named() };
+    assert_eq!(edges_by_name(&place, inches, plain).unwrap(), ["\"Weird\" Al→b", "5\" disk→b"]);
+}
+
+#[test]
+fn a_header_is_recognised_by_its_words_or_warned_of() {
+    let place = Place::new();
+    let said = |place: &Place, edge_list: EdgeList| place.notes_of("edgelist", "names.txt", &with(edge_list));
+    let weight = |list: EdgeList| EdgeList { third_column: Some(ThirdColumn::Weight), ..list };
+    for header in ["source,target", "Source,Target", "\"src\",\"dst\"", "FromNodeId,ToNodeId", "node1,node2"]
+    {
+        assert_eq!(edges_by_name(&place, format!("{header}\na,b\n"), named()).unwrap(), ["a→b"], "{header}");
+        assert!(
+            said(&place, named()).iter().any(|note| note.contains("line 1") && note.contains("is a header"))
+        );
+        place.write("numbers.csv", format!("# c\n{header}\n1,2\n"));
+        assert_eq!(place.import("edgelist", "numbers.csv", &ImportOptions::default()).unwrap().edges(), 1);
+    }
+    let text = "source,target,weight\na,b,0.5\n";
+    assert_eq!(edges_by_name(&place, text, weight(named())).unwrap(), ["a→b"]);
+    // Words that are nodes are no header, and neither is what is said to be none.
+    assert_eq!(edges_by_name(&place, "from,to\nto,go\n", named()).unwrap(), ["from→to", "to→go"]);
+    assert!(said(&place, named()).iter().any(|note| note.contains("is an edge, since")));
+    let none = EdgeList { skip_lines: Some(0), ..named() };
+    assert_eq!(edges_by_name(&place, "from,to\na,b\n", none.clone()).unwrap(), ["from→to", "a→b"]);
+    assert!(said(&place, none).iter().all(|note| !note.contains("line 1")));
+    // Others are warned of where nothing else has their words.
+    assert_eq!(edges_by_name(&place, "who,whom\na,b\nb,a\n", named()).unwrap().len(), 3);
+    assert!(
+        said(&place, named()).iter().any(|note| note.contains("'who' and 'whom', which no other line names"))
+    );
+    edges_by_name(&place, "a,c\na,b\nb,a\n", named()).unwrap();
+    assert!(said(&place, named()).is_empty());
+}
+
+#[test]
+fn comments_among_edges_are_counted_and_can_be_read_as_edges() {
+    let place = Place::new();
+    let text = "# hashtags\n#rust,#go\na,#rust\n#go,a\n";
+    assert_eq!(edges_by_name(&place, text, named()).unwrap(), ["a→#rust"]);
+    let notes = place.notes_of("edgelist", "names.txt", &with(named()));
+    assert!(
+        notes.iter().any(|note| note.contains("2 lines among the edges begin with # or %")
+            && note.contains("line 2 first")
+            && note.contains("--comments=false")),
+        "{notes:?}"
+    );
+    let all = EdgeList { comments: false, ..named() };
+    let mut edges = edges_by_name(&place, &text[11..], all).unwrap();
+    edges.sort_unstable();
+    assert_eq!(edges, ["#go→a", "#rust→#go", "a→#rust"]);
+    edges_by_name(&place, "# by hand\n#\n%\na,b\n", named()).unwrap();
+    assert!(place.notes_of("edgelist", "names.txt", &with(named())).is_empty());
+    place.write("numbers.txt", "1 2\n# 3 4\n");
+    let notes = place.notes("edgelist", "numbers.txt");
+    assert!(
+        notes.iter().any(|note| note.contains("line 2 begins with # or % and is a comment")),
+        "{notes:?}"
+    );
+}
+
+#[test]
+fn a_matrix_market_file_is_known_with_its_sizes() {
+    let place = Place::new();
+    let plain = ImportOptions::default();
+    let write = |banner: &str, rest: &str| {
+        place.write("graph.mtx", format!("%%MatrixMarket matrix coordinate {banner}\n{rest}"))
+    };
+    write("pattern general", "% a comment\n4 4 2\n1 2\n3 2\n");
+    let dataset = place.import("edgelist", "graph.mtx", &plain).unwrap();
+    assert_eq!(lists(&dataset), [vec![], vec![0, 2], vec![], vec![]]);
+    assert_eq!(node_ids(&dataset), [1, 2, 3, 4]);
+    write("real symmetric", "3 3 3\n1 1 0.5\n2 1 1.5\n3 2 2\n");
+    let weights = with(EdgeList { third_column: Some(ThirdColumn::Weight), ..Default::default() });
+    let dataset = place.import("edgelist", "graph.mtx", &weights).unwrap();
+    assert_eq!(lists(&dataset), [vec![0, 1], vec![0, 2], vec![1]]);
+    assert_eq!(dataset.weights().unwrap(), [0.5, 1.5, 1.5, 2.0, 2.0]);
+    assert!(place.refusal("edgelist", "graph.mtx", &plain).contains("--third-column weight"));
+    for (banner, rest, part) in [
+        ("pattern general", "3 4 1\n1 2\n", "the matrix is not square"),
+        ("pattern general", "3 3 2\n1 2\n", "has 1 entries, its line of sizes says 2"),
+        ("pattern general", "3 3 1\n0 2\n", "its source is 0, and the matrix has the rows 1 to 3"),
+        ("complex general", "3 3 0\n", "of MatrixMarket files, matrix coordinate real"),
+        ("real skew-symmetric", "3 3 0\n", "of MatrixMarket files, matrix coordinate real"),
+        ("pattern general", "1 2\n", "is not the line of sizes"),
+        ("pattern general", "% nothing\n", "without a line of sizes"),
+        ("pattern general", "9000000000000000000 9000000000000000000 0\n", ""),
+    ] {
+        write(banner, rest);
+        let error = place.import("edgelist", "graph.mtx", &plain).unwrap_err().to_string();
+        assert!(error.contains(part), "{error} instead of {part}");
+    }
+}
+
+#[test]
+fn what_is_no_text_is_refused_by_name() {
+    let place = Place::new();
+    let utf16: Vec<u8> = "a b\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let mut tar = b"graph.txt".to_vec();
+    tar.resize(257, 0);
+    tar.extend(b"ustar\0");
+    tar.resize(1024, b' ');
+    let cases: [(&[u8], &str); 12] = [
+        (b"BZh91AY&SY\x12", "it is a bzip2 file"),
+        (b"\xfd7zXZ\0\0", "it is an xz file"),
+        (b"PK\x03\x04\x14", "it is a zip archive"),
+        (b"7z\xbc\xaf\x27\x1c", "it is a 7z archive"),
+        (&[&b"\xff\xfe"[..], &utf16].concat(), "it is UTF-16 text"),
+        (&utf16, "it has a NUL byte"),
+        (&tar, "it is a tar archive"),
+        (b"\x93NUMPY\x01\0", "it is a .npy array"),
+        (b"PAR1\x15\x04", "it is a Parquet file"),
+        (b"\x04\x22\x4d\x18", "it is an LZ4 file"),
+        (b"a b\nc \xe9t\xe9\n", "line 2 is 'c \u{fffd}t\u{fffd}': the name '\u{fffd}t\u{fffd}' is not UTF-8"),
+        (b"a b\nc d\0e\n", "line 2 is 'c d\\x00e': it has a NUL byte"),
+    ];
+    for (bytes, part) in cases {
+        for name in ["graph.txt", "graph"] {
+            place.write(name, bytes);
+            let message = place.refusal("edgelist", name, &with(named()));
+            assert!(message.contains(part), "{message} instead of {part}");
+        }
+        // The same where it is compressed once more, or misnamed.
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(bytes).unwrap();
+        place.write("graph.gz", encoder.finish().unwrap());
+        let message = place.refusal("edgelist", "graph.gz", &with(named()));
+        let part = part.strip_prefix("it is ").unwrap_or(part);
+        assert!(message.contains(part), "{message} instead of {part}");
+        place.write("graph.zst", bytes);
+        assert!(place.refusal("edgelist", "graph.zst", &with(named())).contains("not a Zstandard file"));
+    }
+    // Words that a magic number begins with.
+    assert_eq!(edges_by_name(&place, "BZh9 b\nPAR1 b\n", named()).unwrap(), ["BZh9→b", "PAR1→b"]);
+    place.write("graph.gz", "");
+    assert!(place.refusal("edgelist", "graph.gz", &with(named())).contains("but an empty file"));
+}
+
+#[test]
+fn compressed_text_is_read_by_its_content_and_padding_is_not_text() {
+    let place = Place::new();
+    let plain = ImportOptions::default();
+    for (name, bytes) in [
+        ("graph.txt", gz("0 1\n")),
+        ("graph", ZST.to_vec()),
+        ("padded.gz", [gz("0 1\n"), vec![0; 700_000]].concat()),
+        ("padded.txt.gz", [gz("0 "), gz("1\n"), vec![0]].concat()),
+        ("mark.gz", gz("\u{feff}0 1\n")),
+    ] {
+        place.write(name, bytes);
+        assert!(place.import("edgelist", name, &plain).unwrap().edges() > 0, "{name}");
+    }
+    for behind in [&b"x"[..], b"\0\0x"] {
+        place.write("graph.gz", [&gz("0 1\n")[..], behind].concat());
+        assert!(place.refusal("edgelist", "graph.gz", &plain).contains("the text breaks off after line"));
+    }
+}
+
+#[test]
+fn a_list_without_edges_is_refused_unless_the_nodes_are_known() {
+    let place = Place::new();
+    for text in ["", "\n\n", "# nothing\n", "source,target\n"] {
+        for edge_list in [EdgeList::default(), named()] {
+            place.write("graph.txt", text);
+            let message = place.refusal("edgelist", "graph.txt", &with(edge_list));
+            assert!(message.contains("graph.txt has no edge"), "{message}");
+        }
+    }
+    let none = with(EdgeList { nodes: Some(0), ..Default::default() });
+    place.refusal("edgelist", "graph.txt", &none);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What is exported and imported again is the same, byte for byte.
 
 use uva_io::export::{self, EXPORTERS, ExportOptions};
-use uva_io::import::{EdgeList, Ids, ThirdColumn};
+use uva_io::import::{EdgeList, Ids, Separator, ThirdColumn};
 
 use super::*;
 
@@ -41,6 +41,8 @@ fn everything(place: &Place, multi: bool) -> PathBuf {
             &(0..nodes as i64).map(|i| i % 5 - 1).collect::<Vec<_>>(),
         );
     }
+    let rows: Vec<u16> = (0..8000).map(|i| (random(i + 77) & 0x3fff) as u16).collect();
+    place.npy("source/edge_feat.npy", NpyType::U16, &[2], &rows);
     place.npy("source/train_idx.npy", NpyType::I64, &[], &[7_i64, 3, 299]);
     place.npy("source/valid_idx.npy", NpyType::I64, &[], &[0_i64]);
     place.npy::<i64>("source/test_idx.npy", NpyType::I64, &[], &[]);
@@ -50,28 +52,60 @@ fn everything(place: &Place, multi: bool) -> PathBuf {
         &[],
         &(0..nodes as i64).map(|i| 1000 - i).collect::<Vec<_>>(),
     );
-    place.write("source/meta.json", r#"{"name": "all \"of\" it: #1", "feat_dtype": "bf16", "mine": [1, 2]}"#);
+    place.write(
+        "source/meta.json",
+        r#"{"name": "all \"of\" it: #1", "feat_dtype": "bf16", "edge_feat_dtype": "bf16", "mine": [1, 2]}"#,
+    );
     place.import("npy", "source", &ImportOptions::default()).unwrap();
     let dataset = place.path("dataset");
     fs::rename(place.path("out"), &dataset).unwrap();
     dataset
 }
 
-/// Exports a dataset, imports that, and compares all files but the stamp.
-fn there_and_back(place: &Place, dataset: &Path, format: &str, gzip: bool, options: &ImportOptions) {
+/// Exports a dataset, imports that as the export says, and compares all files but the stamp. Returns what the export said
+/// is lost.
+fn there_and_back(place: &Place, dataset: &Path, format: &str, gzip: bool) -> Vec<String> {
     let exported = place.path("exported");
     let _ = fs::remove_dir_all(&exported);
     let exporter = export::exporter(format).unwrap();
-    exporter.run(&Dataset::open(dataset).unwrap(), &exported, ExportOptions { gzip }, &|_| {}).unwrap();
-    place.import(format, "exported", options).unwrap();
+    let notes = std::cell::RefCell::new(Vec::new());
+    let note = |line: &str| notes.borrow_mut().push(line.to_owned());
+    let opened = Dataset::open(dataset).unwrap();
+    let printed = exporter.run(&opened, &exported, ExportOptions { gzip }, &|_| {}, &note).unwrap();
+    place.import(format, "exported", &as_printed(&printed)).unwrap();
     let files = |directory: &Path| -> Vec<String> {
         names(directory).into_iter().filter(|name| !name.starts_with('.')).collect()
     };
-    assert_eq!(files(dataset), files(&place.path("out")), "{format}");
-    for name in files(dataset) {
+    let notes = notes.into_inner();
+    let kept = |name: &String| !notes.iter().any(|note| note.starts_with(name.as_str()));
+    let before: Vec<String> = files(dataset).into_iter().filter(kept).collect();
+    assert_eq!(before, files(&place.path("out")).into_iter().filter(kept).collect::<Vec<_>>(), "{format}");
+    for name in before {
         let (before, after) = (fs::read(dataset.join(&name)), fs::read(place.path("out").join(&name)));
         assert!(before.unwrap() == after.unwrap(), "{name} differs after {format}");
     }
+    notes
+}
+
+/// The options that an export prints, as `import` takes them.
+pub fn as_printed(printed: &[&str]) -> ImportOptions {
+    let mut options = ImportOptions::default();
+    let mut words = printed.iter().copied();
+    while let Some(option) = words.next() {
+        let mut value = || words.next().unwrap();
+        let lines = &mut options.edge_list;
+        match option {
+            "--regression" => options.regression = true,
+            "--third-column" => {
+                assert_eq!((value(), lines.third_column = Some(ThirdColumn::Weight)).0, "weight")
+            }
+            "--ids" => assert_eq!((value(), lines.ids = Ids::Name).0, "name"),
+            "--separator" => lines.separator = Some(Separator::from_text(value()).unwrap()),
+            "--skip-lines" => lines.skip_lines = Some(value().parse().unwrap()),
+            other => panic!("{other}"),
+        }
+    }
+    options
 }
 
 #[test]
@@ -79,13 +113,10 @@ fn every_target_comes_back_the_same() {
     for multi in [false, true] {
         let place = Place::new();
         let dataset = everything(&place, multi);
-        let plain = ImportOptions::default();
-        let weights = EdgeList { third_column: Some(ThirdColumn::Weight), ..Default::default() };
-        let weights = ImportOptions { edge_list: weights, ..Default::default() };
-        there_and_back(&place, &dataset, "npy", false, &plain);
-        there_and_back(&place, &dataset, "edgelist", false, &weights);
-        there_and_back(&place, &dataset, "edgelist", true, &weights);
-        there_and_back(&place, &dataset, "graphbolt", false, &plain);
+        for (format, gzip) in [("npy", false), ("edgelist", false), ("edgelist", true), ("graphbolt", false)]
+        {
+            assert!(there_and_back(&place, &dataset, format, gzip).is_empty());
+        }
     }
 }
 
@@ -95,16 +126,116 @@ fn ids_that_were_kept_are_those_of_the_edge_list() {
     place.write("graph.txt", "70 -5\n70 900\n-5 70\n");
     place.import("edgelist", "graph.txt", &ImportOptions::default()).unwrap();
     fs::rename(place.path("out"), place.path("numbers")).unwrap();
-    there_and_back(&place, &place.path("numbers"), "edgelist", false, &ImportOptions::default());
+    there_and_back(&place, &place.path("numbers"), "edgelist", false);
     assert_eq!(fs::read_to_string(place.path("exported/edges.tsv")).unwrap(), "70\t-5\n-5\t70\n70\t900\n");
 
-    place.write("graph.txt", "x,y z\ny z,w\n");
+    place.write("graph.txt", "x,y z\ny z,w\nw,x\n");
     let named =
         ImportOptions { edge_list: EdgeList { ids: Ids::Name, ..Default::default() }, ..Default::default() };
     place.import("edgelist", "graph.txt", &named).unwrap();
     fs::rename(place.path("out"), place.path("names")).unwrap();
-    there_and_back(&place, &place.path("names"), "edgelist", false, &named);
-    assert_eq!(fs::read_to_string(place.path("exported/edges.tsv")).unwrap(), "x\ty z\ny z\tw\n");
+    there_and_back(&place, &place.path("names"), "edgelist", false);
+    assert_eq!(fs::read_to_string(place.path("exported/edges.tsv")).unwrap(), "w\tx\nx\ty z\ny z\tw\n");
+}
+
+/// A dataset whose nodes have these names, each with an edge to the next and the first alone with the last.
+fn named_dataset(place: &Place, names: &[&str]) -> PathBuf {
+    let nodes = names.len() as i64;
+    let (from, to): (Vec<i64>, Vec<i64>) = (0..nodes - 1).map(|node| (node, node + 1)).unzip();
+    place.npy("source/edge_index.npy", NpyType::I64, &[names.len() - 1], &[from, to].concat());
+    place.npy("source/feat.npy", NpyType::F32, &[1], &vec![0.5_f32; names.len()]);
+    for split in ["train", "valid", "test"] {
+        place.npy::<i64>(&format!("source/{split}_idx.npy"), NpyType::I64, &[], &[]);
+    }
+    place.write("source/node_names.txt", names.join("\n") + "\n");
+    place.import("npy", "source", &ImportOptions::default()).unwrap();
+    let _ = fs::remove_dir_all(place.path("dataset"));
+    fs::rename(place.path("out"), place.path("dataset")).unwrap();
+    place.path("dataset")
+}
+
+#[test]
+fn names_of_any_look_come_back_from_every_target() {
+    let place = Place::new();
+    let names = [
+        "source",
+        "target",
+        "#rust",
+        "% x",
+        "a\tb",
+        "Smith, J",
+        "\"quoted\"",
+        "5\" disk",
+        " blanks ",
+        "\u{a0}",
+        "1",
+        "\"",
+        "a|b;c",
+        "#",
+        "x\ry",
+        "Zürich",
+        "\\t",
+        "--ids",
+        "\u{c}",
+    ];
+    let dataset = named_dataset(&place, &names);
+    for exporter in EXPORTERS {
+        assert!(there_and_back(&place, &dataset, exporter.name, false).is_empty());
+    }
+    // Numbers beside names: an edge list has the numbers.
+    place.npy("dataset/node_id.npy", NpyType::I64, &[], &(0..names.len() as i64).rev().collect::<Vec<_>>());
+    for exporter in EXPORTERS {
+        there_and_back(&place, &dataset, exporter.name, false);
+    }
+    for (file, bytes, part) in [
+        ("node_names.txt", names.map(|_| "same").join("\n").into_bytes(), "has the name of an earlier one"),
+        ("node_names.txt", names.map(|name| name.replace('Z', "\0")).join("\n").into_bytes(), "NUL byte"),
+        ("node_id.npy", npy(NpyType::I64, &[], &[7_i64; 19]), "two nodes have the id 7"),
+    ] {
+        let dataset = named_dataset(&place, &names);
+        place.write(&format!("dataset/{file}"), bytes);
+        let opened = Dataset::open(&dataset).unwrap();
+        let out = place.path("refused");
+        let exporter = export::exporter("edgelist").unwrap();
+        let error = exporter.run(&opened, &out, ExportOptions::default(), &|_| {}, &|_| {}).unwrap_err();
+        assert!(error.is_bad_input() && error.to_string().contains(part), "{error} instead of {part}");
+        assert!(!out.exists());
+    }
+}
+
+#[test]
+fn targets_that_are_whole_numbers_come_back_as_targets() {
+    for columns in [&[][..], &[1], &[2]] {
+        let place = Place::new();
+        named_dataset(&place, &["a", "b"]);
+        let values: Vec<f32> = (0..2 * columns.first().unwrap_or(&1)).map(|value| value as f32).collect();
+        place.npy("source/label.npy", NpyType::F32, columns, &values);
+        let regression = ImportOptions { regression: true, ..Default::default() };
+        place.import("npy", "source", &regression).unwrap();
+        fs::rename(place.path("out"), place.path("targets")).unwrap();
+        for exporter in EXPORTERS {
+            assert!(there_and_back(&place, &place.path("targets"), exporter.name, false).is_empty());
+        }
+    }
+}
+
+#[test]
+fn what_an_export_leaves_out_is_said_first() {
+    let place = Place::new();
+    let dataset = named_dataset(&place, &["a", "b"]);
+    place.write("dataset/plan.json", "{}");
+    place.write("dataset/year.npy", "");
+    place.npy("dataset/label.npy", NpyType::U8, &[1], &[0_u8, 1]);
+    place.npy("dataset/indices.npy", NpyType::I64, &[], &[0_i64]);
+    for exporter in EXPORTERS {
+        let notes = there_and_back(&place, &dataset, exporter.name, false);
+        let parts =
+            ["plan.json is not", "year.npy is not", "label.npy [N, 1]", "indices.npy comes back in 32"];
+        assert_eq!(notes.len(), parts.len(), "{notes:?}");
+        for (note, part) in notes.iter().zip(parts) {
+            assert!(note.starts_with(part), "{notes:?}");
+        }
+    }
 }
 
 #[test]
@@ -114,9 +245,8 @@ fn an_empty_graph_comes_back_too() {
     let five = EdgeList { nodes: Some(5), ..Default::default() };
     place.import("edgelist", "graph.txt", &ImportOptions { edge_list: five, ..Default::default() }).unwrap();
     fs::rename(place.path("out"), place.path("dataset")).unwrap();
-    let plain = ImportOptions::default();
     for exporter in EXPORTERS {
-        there_and_back(&place, &place.path("dataset"), exporter.name, false, &plain);
+        there_and_back(&place, &place.path("dataset"), exporter.name, false);
     }
 }
 
@@ -127,7 +257,7 @@ fn an_existing_directory_is_refused_and_kept() {
     place.write("exported/mine", "");
     let (dataset, out) = (Dataset::open(&dataset).unwrap(), place.path("exported"));
     let exporter = export::exporter("npy").unwrap();
-    let error = exporter.run(&dataset, &out, ExportOptions::default(), &|_| {}).unwrap_err();
+    let error = exporter.run(&dataset, &out, ExportOptions::default(), &|_| {}, &|_| {}).unwrap_err();
     assert!(error.is_bad_input() && error.to_string().contains("exists already"), "{error}");
     assert_eq!(names(&place.path("exported")), ["mine"]);
 }
@@ -149,7 +279,7 @@ fn what_was_changed_behind_a_stamp_is_refused_and_not_exported() {
             let dataset = small.open();
             assert!(dataset.verification().from_stamp);
             let out = small.directory.path().join("out");
-            let error = exporter.run(&dataset, &out, ExportOptions::default(), &|_| {}).unwrap_err();
+            let error = exporter.run(&dataset, &out, ExportOptions::default(), &|_| {}, &|_| {}).unwrap_err();
             assert!(error.is_bad_input() && error.to_string().contains(part), "{exporter:?}: {error}");
             assert_eq!(names(small.directory.path()), ["small"], "{exporter:?}");
             if name == "weight" {

@@ -72,12 +72,17 @@ impl Place {
 
     /// What an import says of the source, beside its estimate.
     fn notes(&self, format: &str, name: &str) -> Vec<String> {
+        self.notes_of(format, name, &ImportOptions::default())
+    }
+
+    /// The same with options.
+    fn notes_of(&self, format: &str, name: &str, options: &ImportOptions) -> Vec<String> {
         let out = self.path("out");
         let _ = fs::remove_dir_all(&out);
         let notes = std::cell::RefCell::new(Vec::new());
         let note = |line: &str| notes.borrow_mut().push(line.to_owned());
         let watch = Watch { note: &note, ..Watch::NONE };
-        importer(format).run(&self.path(name), &out, &ImportOptions::default(), &watch).unwrap();
+        importer(format).run(&self.path(name), &out, options, &watch).unwrap();
         notes.into_inner()
     }
 

@@ -146,6 +146,85 @@ fn columns_of_features_follow_their_edges_into_the_lists() {
     assert!(message.contains("the features of edges in") && message.contains("cannot follow"), "{message}");
 }
 
+/// Columns of one float a row: row 0 has the columns' places in the table, row 1 these and 100.
+fn numbered(ids: &str, names: &[&str]) -> Vec<u8> {
+    let columns: String = names.iter().map(|name| format!("required float {name}; ")).collect();
+    let values: Vec<[f32; 2]> = (0..names.len()).map(|at| [at as f32, 100.0 + at as f32]).collect();
+    let mut group: Vec<Column<'_>> = ids.matches("int64").map(|_| Column::Long(&[0, 1], &[])).collect();
+    group.extend(values.iter().map(|values| Column::Float(values)));
+    table(&format!("{ids} {columns}"), plain(), &[&group])
+}
+
+#[test]
+fn numbered_columns_are_taken_in_the_order_of_their_numbers() {
+    // The names, and the places of the columns in the order of the features.
+    let cases: [(&[&str], &[f32]); 8] = [
+        (&["feat_1", "feat_2"], &[0.0, 1.0]),
+        (&["feat_00", "feat_01", "feat_02"], &[0.0, 1.0, 2.0]),
+        (&["feat_0", "feat_1", "feat_5"], &[0.0, 1.0, 2.0]),
+        (&["feat_10", "feat_9", "feat_008"], &[2.0, 1.0, 0.0]),
+        (&["x1", "x2", "x10", "x3"], &[0.0, 1.0, 3.0, 2.0]),
+        (&["features_2020", "features_2021"], &[0.0, 1.0]),
+        (&["node_feat_3"], &[0.0]),
+        (&["feat_99999999999999999999", "feat_99999999999999999998"], &[1.0, 0.0]),
+    ];
+    for (names, places) in cases {
+        let place = Place::new();
+        place.write("graph/edges.parquet", numbered(NUMBERS, &[]));
+        place.write("graph/nodes.parquet", numbered("required int64 id;", names));
+        let dataset = place.import("parquet", "graph", &ImportOptions::default()).unwrap();
+        let rows: Vec<f32> = places.iter().copied().chain(places.iter().map(|at| at + 100.0)).collect();
+        assert_eq!((dataset.features().dim, floats(&dataset)), (places.len(), &rows[..]), "{names:?}");
+    }
+    for (names, places) in [
+        (&["edge_attr_1", "edge_attr_2"][..], &[0.0_f32, 1.0][..]),
+        (&["edge_feat_02", "edge_feat_01", "edge_feat_07"], &[1.0, 0.0, 2.0]),
+        (&["feat7"], &[0.0]),
+    ] {
+        let place = Place::new();
+        place.write("edges.parquet", numbered(NUMBERS, names));
+        let dataset = place.import("parquet", "edges.parquet", &ImportOptions::default()).unwrap();
+        let rows: Vec<f32> = places.iter().copied().chain(places.iter().map(|at| at + 100.0)).collect();
+        let table = dataset.edge_features().unwrap();
+        assert_eq!(bytemuck::cast_slice::<u8, f32>(table.bytes), rows, "{names:?}");
+    }
+}
+
+#[test]
+fn numbered_columns_that_cannot_all_be_taken_are_refused_by_name() {
+    let place = Place::new();
+    place.write("graph/edges.parquet", numbered(NUMBERS, &[]));
+    let refused = |names: &[&str], part: &str| {
+        place.write("graph/nodes.parquet", numbered("required int64 id;", names));
+        let message = place.refusal("parquet", "graph", &ImportOptions::default());
+        assert!(message.contains("nodes.parquet") && message.contains(part), "{message} instead of {part}");
+    };
+    refused(&["feat_1", "feat_01"], "columns feat_01 and feat_1 have the same number");
+    refused(&["feat_0", "feat_2", "feat0"], "have the same number");
+    let many: Vec<String> = (1..=4097).map(|number| format!("feat_{number}")).collect();
+    refused(
+        &many.iter().map(String::as_str).collect::<Vec<_>>(),
+        "4097 columns feat_0, feat_1, …, and at most 4096",
+    );
+    let text = [Column::Long(&[0, 1], &[]), Column::Float(&[1.0, 2.0]), Column::Text(&["a", "b"], &[])];
+    let schema = "required int64 id; required float feat_1; required binary feat_2 (UTF8);";
+    place.write("graph/nodes.parquet", table(schema, plain(), &[&text]));
+    let message = place.refusal("parquet", "graph", &ImportOptions::default());
+    assert!(message.contains("column feat_2: its type is BYTE_ARRAY (UTF8)"), "{message}");
+}
+
+#[test]
+fn nodes_without_features_get_one_and_a_line_says_so() {
+    let place = Place::new();
+    place.write("graph/edges.parquet", numbered(NUMBERS, &[]));
+    place.write("graph/nodes.parquet", numbered("required int64 id;", &["feature_a"]));
+    let notes = place.notes("parquet", "graph");
+    assert!(
+        notes.iter().any(|note| note.contains("nodes.parquet has no features (no column feat, x,")),
+        "{notes:?}"
+    );
+}
+
 #[test]
 fn a_column_of_numbers_is_targets_where_it_is_said_and_has_no_gaps_then() {
     let place = Place::new();

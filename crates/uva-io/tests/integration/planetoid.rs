@@ -37,7 +37,7 @@ fn labels(dataset: &Dataset) -> &[i64] {
     }
 }
 
-fn row(dataset: &Dataset, node: usize) -> &[f32] {
+fn row_of(dataset: &Dataset, node: usize) -> &[f32] {
     let features = dataset.features();
     bytemuck::cast_slice(&features.bytes[node * features.row_bytes()..][..features.row_bytes()])
 }
@@ -55,7 +55,7 @@ fn cora_has_its_published_numbers() {
     labels(&cora).iter().for_each(|label| *counts.entry(*label).or_insert(0) += 1);
     // Sen et al. 2008: 351 case based, 217 genetic algorithms, 418 neural networks, … in Planetoid's order.
     assert_eq!((0..7).map(|class| counts[&class]).collect::<Vec<_>>(), [351, 217, 418, 818, 426, 298, 180]);
-    let ones: usize = (0..2708).map(|node| row(&cora, node).iter().filter(|x| **x == 1.0).count()).sum();
+    let ones: usize = (0..2708).map(|node| row_of(&cora, node).iter().filter(|x| **x == 1.0).count()).sum();
     assert_eq!(ones, 49_216);
 }
 
@@ -70,7 +70,7 @@ fn citeseers_gaps_are_nodes_without_features_or_labels() {
     let gaps: Vec<usize> = (0..3327).filter(|&node| labels(&citeseer)[node] == -1).collect();
     assert_eq!(gaps.len(), 15);
     for &node in &gaps {
-        assert!(row(&citeseer, node).iter().all(|x| *x == 0.0));
+        assert!(row_of(&citeseer, node).iter().all(|x| *x == 0.0));
         assert!(!citeseer.split(Split::Test).contains(&(node as i64)));
     }
 }
@@ -211,4 +211,49 @@ fn a_hostile_pickle_is_refused_by_the_name_it_calls() {
         "{error}"
     );
     assert_eq!(names(directory.path()), ["source"]);
+}
+
+/// Files of a graph of three nodes, as `pickle.dumps` of Python 3.11 with numpy 2.2 and the classes of scipy writes them:
+/// matrices of 2 and of 1 row, labels of 2 and of 1 row, and a defaultdict. Each has its length in 4 bytes in front.
+const PYTHON_3: [&[u8]; 6] = [
+    include_bytes!("pickles/python3_protocol0.bin"),
+    include_bytes!("pickles/python3_protocol1.bin"),
+    include_bytes!("pickles/python3_protocol2.bin"),
+    include_bytes!("pickles/python3_protocol3.bin"),
+    include_bytes!("pickles/python3_protocol4.bin"),
+    include_bytes!("pickles/python3_protocol5.bin"),
+];
+
+#[test]
+fn pickles_of_python_3_are_read_in_every_protocol() {
+    for (protocol, mut packed) in PYTHON_3.into_iter().enumerate() {
+        let mut next = || {
+            let (length, rest) = packed.split_first_chunk().unwrap();
+            let (pickle, rest) = rest.split_at(u32::from_le_bytes(*length) as usize);
+            packed = rest;
+            pickle
+        };
+        let [matrix, row, labels_of_two, label, graph] = std::array::from_fn(|_| next());
+        let directory = tempfile::tempdir().unwrap();
+        for (part, bytes) in [
+            ("x", matrix),
+            ("allx", matrix),
+            ("tx", row),
+            ("y", labels_of_two),
+            ("ally", labels_of_two),
+            ("ty", label),
+            ("graph", graph),
+            ("test.index", b"\xef\xbb\xbf2\n"),
+        ] {
+            fs::write(directory.path().join(format!("ind.three.{part}")), bytes).unwrap();
+        }
+        let (_directory, dataset) = import(directory.path(), "out", &ImportOptions::default());
+        assert_eq!(
+            (dataset.nodes(), dataset.edges(), labels(&dataset)),
+            (3, 4, &[1, 0, 1][..]),
+            "{protocol}"
+        );
+        let rows: Vec<&[f32]> = (0..3).map(|node| row_of(&dataset, node)).collect();
+        assert_eq!(rows, [[0.0, 1.5], [2.0, 0.0], [-0.25, 200.0]], "{protocol}");
+    }
 }

@@ -92,15 +92,27 @@ pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(contents)
 }
 
-/// [`read_regular`] of a file of UTF-8 text.
+/// [`read_regular`] of a file of UTF-8 text, without a byte order mark.
 ///
 /// # Errors
 /// As [`read_regular`], and [`io::ErrorKind::InvalidData`] for other bytes.
 pub fn read_regular_text(path: &Path, most: u64) -> io::Result<String> {
-    String::from_utf8(read_regular(path, most)?).map_err(|error| {
+    let mut text = String::from_utf8(read_regular(path, most)?).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         io::Error::new(io::ErrorKind::InvalidData, format!("its byte {at} is not UTF-8 text"))
-    })
+    })?;
+    if text.starts_with(BYTE_ORDER_MARK) {
+        text.drain(..BYTE_ORDER_MARK.len_utf8());
+    }
+    Ok(text)
+}
+
+/// The character that some editors write in front of UTF-8 text.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
+/// UTF-8 bytes without the byte order mark that may be in front of them.
+pub fn without_byte_order_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
 }
 
 /// The text of a kernel file in /proc or /sys: not for paths that somebody else names.

@@ -16,7 +16,8 @@ pub fn run(flags: &ExportFlags) -> anyhow::Result<()> {
     let dataset = Dataset::open(&flags.data)?;
     let work = Work::new();
     let options = ExportOptions { gzip: flags.gzip };
-    let to_import = flags.to.run(&dataset, &flags.out, options, &|progress| work.show(progress))?;
+    let note = |line: &str| work.beside(|| out::say(line));
+    let to_import = flags.to.run(&dataset, &flags.out, options, &|progress| work.show(progress), &note)?;
     drop(work);
     let mut back = format!("uvatrain import --from {} {} DIRECTORY", flags.to.name, flags.out.display());
     for option in to_import {

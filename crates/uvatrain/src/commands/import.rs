@@ -51,6 +51,9 @@ fn edge_list(flags: &EdgeListFlags) -> EdgeList {
         },
         nodes: flags.nodes,
         skip_lines: flags.skip_lines,
+        separator: flags.separator,
+        quotes: flags.quotes,
+        comments: flags.comments,
         third_column: flags.third_column.map(|column| match column {
             ThirdColumn::Weight => import::ThirdColumn::Weight,
             ThirdColumn::Ignore => import::ThirdColumn::Ignore,

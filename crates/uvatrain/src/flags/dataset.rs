@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum};
 use uva_io::export::{self, EXPORTERS, Exporter};
-use uva_io::import::{self, IMPORTERS, Importer, SplitRule};
+use uva_io::import::{self, IMPORTERS, Importer, Separator, SplitRule};
 
 use uva_runtime::spec::ByteSize;
 
@@ -110,9 +110,38 @@ pub struct EdgeListFlags {
     #[arg(long, value_name = "N")]
     pub nodes: Option<u64>,
 
-    /// Lines at the beginning that are no edges
-    #[arg(long, value_name = "LINES", default_value_t = 0)]
-    pub skip_lines: u64,
+    /// Lines at the beginning that are no edges [default: one, where it is a header by its words, such as source,target]
+    #[arg(long, value_name = "LINES")]
+    pub skip_lines: Option<u64>,
+
+    /// What separates columns: comma, tab, semicolon, pipe, blanks, or one character [default: the one that divides every
+    /// line into the same columns]
+    #[arg(long, value_name = "SEPARATOR", value_parser = separator)]
+    pub separator: Option<Separator>,
+
+    /// Whether columns may be in double quotes, as in RFC 4180
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value_t = true,
+        default_missing_value = "true",
+        action = ArgAction::Set
+    )]
+    pub quotes: bool,
+
+    /// Whether lines that begin with # or % are comments
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value_t = true,
+        default_missing_value = "true",
+        action = ArgAction::Set
+    )]
+    pub comments: bool,
 
     /// What a third column is
     #[arg(long, value_enum)]
@@ -206,6 +235,12 @@ fn split_rule(text: &str) -> Result<SplitRule, String> {
     SplitRule::from_text(text).ok_or_else(|| {
         format!("'{text}' is none of none, per-class, per-class:20,30, random and random:0.6,0.2")
     })
+}
+
+fn separator(text: &str) -> Result<Separator, String> {
+    let wanted =
+        "comma, tab, semicolon, pipe, blanks, or one ASCII character that is no letter, digit or quote";
+    Separator::from_text(text).ok_or_else(|| format!("expected {wanted}"))
 }
 
 fn importers() -> impl TypedValueParser<Value = &'static Importer> {

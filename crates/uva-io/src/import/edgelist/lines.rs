@@ -1,77 +1,90 @@
 //! Parses a line of text as an edge.
 
-use super::super::options::{EdgeList, ThirdColumn};
+use std::borrow::Cow;
+
+use super::super::options::{EdgeList, Separator, ThirdColumn};
 use super::super::text::{LineError, float};
+use super::columns::{ColumnProblem, Columns};
+use super::layout::Layout;
 
 /// An edge as written in the text.
 pub(super) struct Edge<'t> {
-    pub(super) source: &'t [u8],
-    pub(super) destination: &'t [u8],
+    pub(super) source: Cow<'t, [u8]>,
+    pub(super) destination: Cow<'t, [u8]>,
     /// 0 if absent.
     pub(super) weight: f32,
 }
 
-/// The column separator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Separator {
-    /// One of these characters, with optional blanks around it.
-    Byte(u8),
-    /// Any run of blanks and tabs.
-    Blank,
-}
-
 /// Parses the lines of one text, in order.
 pub(super) struct LineReader {
+    separator: Separator,
+    quotes: bool,
+    comments: bool,
+    /// The last of the lines in front that are no edges.
     skip_lines: u64,
     third_column: Option<ThirdColumn>,
-    /// The separator of the first edge's line.
-    separator: Option<Separator>,
+    /// Whether an edge has been read.
+    begun: bool,
+    /// Comments that might be edges: behind the first edge, or in front of it in its form.
+    doubtful: u64,
+    /// The first of these.
+    first_doubtful: u64,
 }
 
 impl LineReader {
-    pub(super) fn new(options: &EdgeList) -> LineReader {
-        LineReader { skip_lines: options.skip_lines, third_column: options.third_column, separator: None }
+    pub(super) fn new(options: &EdgeList, layout: &Layout) -> LineReader {
+        LineReader {
+            separator: layout.separator,
+            quotes: options.quotes,
+            comments: options.comments,
+            skip_lines: layout.skip_lines,
+            third_column: options.third_column,
+            begun: false,
+            doubtful: 0,
+            first_doubtful: 0,
+        }
     }
 
     /// The edge on line number `line`, from 1; nothing for a comment, an empty line or a skipped one.
     pub(super) fn edge<'t>(&mut self, line: u64, text: &'t [u8]) -> Result<Option<Edge<'t>>, LineError> {
-        let text = text.trim_ascii();
-        if line <= self.skip_lines || text.is_empty() || text[0] == b'#' || text[0] == b'%' {
+        if line <= self.skip_lines || text.trim_ascii().is_empty() {
             return Ok(None);
         }
-        let separator = *self.separator.get_or_insert_with(|| {
-            if text.contains(&b',') {
-                Separator::Byte(b',')
-            } else if text.contains(&b'\t') {
-                Separator::Byte(b'\t')
-            } else {
-                Separator::Blank
+        if self.comments && is_comment(text) {
+            if self.begun || self.has_the_form_of_an_edge(text) {
+                self.doubtful += 1;
+                if self.doubtful == 1 {
+                    self.first_doubtful = line;
+                }
             }
-        });
-        let (source, rest) = split(text, separator);
-        let (destination, rest) = match rest {
-            Some(rest) => split(rest, separator),
-            None => return Err(refused("it has one column, an edge needs two")),
+            return Ok(None);
+        }
+        self.begun = true;
+        let mut columns = Columns::of(text, self.separator, self.quotes);
+        let source = columns.next().map_err(of_quotes)?;
+        let destination = columns.next().map_err(of_quotes)?;
+        let (Some(source), Some(destination)) = (source, destination) else {
+            return Err(refused("it has one column, an edge needs two"));
         };
         if source.is_empty() || destination.is_empty() {
             return Err(refused("an id is missing"));
         }
-        let weight = match (rest, self.third_column) {
-            (None, None | Some(ThirdColumn::Ignore)) | (Some(_), Some(ThirdColumn::Ignore)) => 0.0,
-            (None, Some(ThirdColumn::Weight)) => {
+        let weight = match (columns.is_at_end(), self.third_column) {
+            (true, None | Some(ThirdColumn::Ignore)) | (false, Some(ThirdColumn::Ignore)) => 0.0,
+            (true, Some(ThirdColumn::Weight)) => {
                 return Err(refused("it has two columns, the weight is missing"));
             }
-            (Some(_), None) => {
+            (false, None) => {
                 return Err(refused(
                     "it has more than two columns: say --third-column weight or --third-column ignore",
                 ));
             }
-            (Some(rest), Some(ThirdColumn::Weight)) => {
-                let (third, rest) = split(rest, separator);
-                if rest.is_some() {
+            (false, Some(ThirdColumn::Weight)) => {
+                let third = columns.next().map_err(of_quotes)?.unwrap_or_default();
+                if !columns.is_at_end() {
                     return Err(refused("it has more than three columns"));
                 }
-                match float::<f32>(third) {
+                match float::<f32>(&third) {
                     Some(weight) if weight.is_finite() => weight,
                     _ => return Err(refused("its third column is no finite number")),
                 }
@@ -79,39 +92,67 @@ impl LineReader {
         };
         Ok(Some(Edge { source, destination, weight }))
     }
+
+    /// `#rust,#go`, but not `# from to`.
+    fn has_the_form_of_an_edge(&self, text: &[u8]) -> bool {
+        let text = text.trim_ascii();
+        if text.get(1).is_none_or(|second| second.is_ascii_whitespace() || matches!(second, b'#' | b'%')) {
+            return false;
+        }
+        let mut columns = Columns::of(text, self.separator, self.quotes);
+        let mut count = 0;
+        while let Ok(Some(column)) = columns.next() {
+            count += usize::from(!column.is_empty());
+        }
+        match self.third_column {
+            None => count == 2,
+            Some(ThirdColumn::Weight) => count == 3,
+            Some(ThirdColumn::Ignore) => count >= 2,
+        }
+    }
+
+    /// A line about comments that might be edges.
+    pub(super) fn about_comments(&self) -> Option<String> {
+        let (count, first) = (self.doubtful, self.first_doubtful);
+        let lines = match count {
+            0 => return None,
+            1 => format!("line {first} begins with # or % and is a comment"),
+            _ => format!(
+                "{count} lines among the edges begin with # or % and are comments, line {first} first"
+            ),
+        };
+        Some(format!("{lines}: --comments=false reads such lines as edges"))
+    }
 }
 
-/// The first column, and the text after its separator.
-#[inline]
-fn split(text: &[u8], separator: Separator) -> (&[u8], Option<&[u8]>) {
-    match separator {
-        Separator::Byte(byte) => match memchr::memchr(byte, text) {
-            Some(at) => (text[..at].trim_ascii(), Some(text[at + 1..].trim_ascii_start())),
-            None => (text.trim_ascii(), None),
-        },
-        Separator::Blank => match text.iter().position(|&c| c == b' ' || c == b'\t') {
-            Some(at) => (&text[..at], Some(text[at..].trim_ascii_start())),
-            None => (text, None),
-        },
-    }
+/// Whether a line begins as a comment.
+pub(super) fn is_comment(text: &[u8]) -> bool {
+    matches!(text.trim_ascii_start().first(), Some(b'#' | b'%'))
 }
 
 fn refused(problem: &str) -> LineError {
     LineError::Line(problem.to_owned())
 }
 
+fn of_quotes(problem: ColumnProblem) -> LineError {
+    let problem = problem.text();
+    LineError::Line(format!("it has {problem}: --quotes=false takes quotes for characters of ids"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(third_column: Option<ThirdColumn>, lines: &[&str]) -> Vec<String> {
-        let mut reader = LineReader::new(&EdgeList { third_column, ..EdgeList::default() });
+    fn read(third_column: Option<ThirdColumn>, separator: Separator, lines: &[&str]) -> Vec<String> {
+        let options = EdgeList { third_column, ..EdgeList::default() };
+        let mut reader = LineReader::new(&options, &Layout { separator, skip_lines: 0, notes: Vec::new() });
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         (1..)
             .zip(lines)
             .filter_map(|(line, bytes)| match reader.edge(line, bytes.as_bytes()) {
-                Ok(edge) => edge
-                    .map(|edge| format!("{}>{} {}", text(edge.source), text(edge.destination), edge.weight)),
+                Ok(edge) => edge.map(|edge| {
+                    format!("{}>{} {}", text(&edge.source), text(&edge.destination), edge.weight)
+                }),
                 Err(LineError::Line(problem)) => Some(problem),
                 Err(LineError::Other(error)) => panic!("{error}"),
             })
@@ -119,26 +160,32 @@ mod tests {
     }
 
     #[test]
-    fn the_first_edge_says_what_separates_columns() {
-        assert_eq!(read(None, &["# a,b", "", "1 2", "3\t 4", "% x"]), ["1>2 0", "3>4 0"]);
-        assert_eq!(read(None, &["a b\tc d", " e \t f "]), ["a b>c d 0", "e>f 0"]);
-        assert_eq!(read(None, &["1,2", "3 , 4"]), ["1>2 0", "3>4 0"]);
+    fn lines_are_edges_or_comments() {
+        let (comma, tab) = (Separator::Byte(b','), Separator::Byte(b'\t'));
+        assert_eq!(
+            read(None, Separator::Blanks, &["# a,b", "", "1 2", "3\t 4", "% x", "\"#a\" b"]),
+            ["1>2 0", "3>4 0", "#a>b 0"]
+        );
+        assert_eq!(read(None, tab, &["a b\tc d", " e \t f "]), ["a b>c d 0", "e>f 0"]);
+        assert_eq!(read(None, comma, &["1,2", "3 , 4"]), ["1>2 0", "3>4 0"]);
     }
 
     #[test]
     fn third_columns_are_taken_as_they_are_said_to_be() {
         use ThirdColumn::{Ignore, Weight};
-        assert_eq!(read(Some(Weight), &["1 2 0.5", "1 2 -1e-3"]), ["1>2 0.5", "1>2 -0.001"]);
-        assert_eq!(read(Some(Ignore), &["1 2 x y", "1 2"]), ["1>2 0", "1>2 0"]);
+        let blanks = Separator::Blanks;
+        assert_eq!(read(Some(Weight), blanks, &["1 2 0.5", "1 2 -1e-3"]), ["1>2 0.5", "1>2 -0.001"]);
+        assert_eq!(read(Some(Ignore), blanks, &["1 2 x y", "1 2"]), ["1>2 0", "1>2 0"]);
         for (third, line, problem) in [
             (None, "1 2 3", "--third-column weight"),
             (None, "1", "one column"),
-            (None, "1,", "an id is missing"),
+            (None, "\"\" 2", "an id is missing"),
+            (None, "\"1 2", "no closing one: --quotes=false"),
             (Some(Weight), "1 2", "the weight is missing"),
             (Some(Weight), "1 2 nan", "no finite number"),
             (Some(Weight), "1 2 3 4", "more than three"),
         ] {
-            assert!(read(third, &[line])[0].contains(problem), "{line}");
+            assert!(read(third, blanks, &[line])[0].contains(problem), "{line}");
         }
     }
 }

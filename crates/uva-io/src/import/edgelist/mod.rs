@@ -1,20 +1,28 @@
-//! Edge lists: lines of text with a source, a destination and an optional weight, plain, `.gz` or `.zst`.
+//! Edge lists: lines of text with a source, a destination and an optional weight, plain or compressed by gzip or
+//! Zstandard.
 //!
-//! Columns are separated by commas, tabs or blanks, as in the first edge's line. Empty lines and lines that begin with
-//! `#` or `%` are comments. The caller says what the ids are: node numbers, any integers, or names; see [`numbering`].
+//! [`layout`] finds what separates columns, and whether the first line is a header. Columns may be quoted. Empty lines are
+//! no edges, and lines that begin with `#` or `%` are comments. A MatrixMarket file is known by its banner. The caller
+//! says what the ids are: node numbers, any integers, or names; see [`numbering`].
 
+mod columns;
+mod layout;
 mod lines;
+mod matrix_market;
 
 use std::path::{Path, PathBuf};
 
 use uva_graph::csc::Changes;
-use uva_graph::{GraphError, Meta};
+use uva_graph::{GraphError, Meta, names};
 
+use self::layout::Layout;
 use self::lines::{Edge, LineReader};
+use self::matrix_market::MatrixMarket;
 use super::importer::{Importer, SourceKind};
-use super::npy::Arrays;
+use super::nodes::Nodes;
+use super::npy::{Arrays, EdgeRows};
 use super::numbering::{self, Numbering, Survey};
-use super::options::{Extra, ThirdColumn};
+use super::options::{EdgeList, Extra, Ids, Separator, ThirdColumn};
 use super::output::{Output, Sizes};
 use super::read_speed;
 use super::request::Request;
@@ -39,7 +47,7 @@ pub(super) const IMPORTER: Importer = Importer {
 /// feature, 1, and is in no split; there are no labels.
 fn import(request: &Request<'_>) -> Result<(), GraphError> {
     let options = &request.options.edge_list;
-    let (file, directory) = found(request.source)?;
+    let (file, beside) = found(request.source)?;
     if let Some(arrays) = options.arrays.as_deref().filter(|arrays| !arrays.is_dir()) {
         let message = format!(
             "{} is no directory; it has to be one with feat.npy, train_idx.npy, valid_idx.npy and test_idx.npy, and \
@@ -48,50 +56,92 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
         );
         return Err(GraphError::usage("--arrays", message));
     }
-    let directory = options.arrays.as_deref().or(directory);
+    let directory = options.arrays.as_deref().or(beside);
     let arrays = directory.map(|directory| Arrays::open(directory, request)).transpose()?;
-    let changes = request.options.changes(Changes::NONE);
+    let matrix = MatrixMarket::read(&file)?;
+    let asked = request.options.changes(Changes::NONE);
+    // The entries that a symmetric matrix leaves out are added here, so that weights can follow.
+    let mirrored = matrix.as_ref().is_some_and(|matrix| matrix.symmetric) && !asked.symmetrise;
+    let changes = asked;
     let weighted = options.third_column == Some(ThirdColumn::Weight);
     if weighted && !changes.is_none() {
         let message = "weights cannot follow edges that are symmetrised, deduplicated or given self-loops: leave the \
                        edges as they are, or say --third-column ignore";
         return Err(GraphError::usage("--third-column weight", message));
     }
+    // Rows of features belong to the lines beside them, in their order.
+    let edge_rows = beside.map(|beside| EdgeRows::open(beside, changes)).transpose()?.flatten();
+    if let Some(elsewhere) = options.arrays.as_deref().filter(|arrays| Some(*arrays) != beside)
+        && elsewhere.join(names::EDGE_FEATURES).exists()
+    {
+        (request.watch.note)(&format!(
+            "{} is not read: features of edges belong to lines in the same directory",
+            elsewhere.join(names::EDGE_FEATURES).display()
+        ));
+    }
 
-    let known = numbering::known(options, arrays.as_ref(), directory)?;
+    let mut known = numbering::known(options, arrays.as_ref(), directory)?;
+    if let Some(matrix) = &matrix {
+        known = Some(of_matrix(matrix, known, &file, request)?);
+    }
+    let layout = match &matrix {
+        Some(matrix) => {
+            Layout { separator: Separator::Blanks, skip_lines: matrix.size_line, notes: Vec::new() }
+        }
+        None => Layout::find(&file, known.as_ref(), request)?,
+    };
+    layout.notes.iter().for_each(|note| (request.watch.note)(note));
     // If the nodes are known, one pass is enough, and the edges are not counted first.
     let (numbering, edges) = match known {
-        Some(numbering) => (numbering, None),
+        Some(numbering) => (numbering, matrix.as_ref().map(|matrix| matrix.entries)),
         None => {
-            let (numbering, edges) = survey(&file, request)?;
+            let (numbering, edges) = survey(&file, &layout, request)?;
             (numbering, Some(edges))
         }
     };
     let nodes = numbering.nodes();
+    if nodes == 0 {
+        return Err(no_edge(&file, options));
+    }
     let mut sizes = match &arrays {
         Some(arrays) => arrays.sizes(),
         None => Sizes { feature_row_bytes: 4, ..Sizes::default() },
     };
     sizes.nodes = Some(nodes);
-    sizes.edges = edges;
+    sizes.edges = edges.map(|edges| edges.saturating_mul(if mirrored { 2 } else { 1 }));
     sizes.weighted = weighted;
+    sizes.edge_row_bytes = edge_rows.as_ref().map_or(0, EdgeRows::row_bytes);
     sizes.seconds = read_speed::of_text(&file)?;
     let output = Output::begin(request, sizes, changes)?;
 
+    let of_edges = edge_rows.map(|rows| rows.write(&output)).transpose()?;
     let mut lists = output.lists(nodes, weighted)?;
-    let mut reader = LineReader::new(options);
+    let mut reader = LineReader::new(options, &layout);
+    let mut entries = 0;
     each_line(&file, &|position| request.watch.at("edges", position), |line, text| {
         if let Some(Edge { source, destination, weight }) = reader.edge(line, text)? {
-            lists.push(
-                numbering.place(source, "source")?,
-                numbering.place(destination, "destination")?,
-                weight,
-            )?;
+            let source = numbering.place(&source, "source")?;
+            let destination = numbering.place(&destination, "destination")?;
+            lists.push(source, destination, weight)?;
+            if mirrored && source != destination {
+                lists.push(destination, source, weight)?;
+            }
+            entries += 1;
         }
         Ok::<(), LineError>(())
     })?;
+    if let Some(matrix) = matrix.filter(|matrix| matrix.entries != entries) {
+        let message =
+            format!("{} has {entries} entries, its line of sizes says {}", file.display(), matrix.entries);
+        return Err(GraphError::usage("SRC", message));
+    }
+    if let Some(line) = reader.about_comments() {
+        output.note(&format!("{}: {line}", file.display()));
+    }
     output.finish_lists(lists)?;
-    numbering.write(&output)?;
+    if !arrays.as_ref().is_some_and(Arrays::have_ids) {
+        numbering.write(&output)?;
+    }
     let mut meta = match arrays {
         Some(arrays) => arrays.write(&output)?,
         None => {
@@ -101,7 +151,51 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
         }
     };
     meta.name = request.name(meta.name);
+    meta.edge_feat_dtype = of_edges.map(|element| element.name().to_owned());
     output.finish(meta)
+}
+
+/// The nodes of a matrix: `known` ones, or its rows, numbered from 1.
+fn of_matrix(
+    matrix: &MatrixMarket,
+    known: Option<Numbering>,
+    file: &Path,
+    request: &Request<'_>,
+) -> Result<Numbering, GraphError> {
+    let options = &request.options.edge_list;
+    if options.ids == Ids::Name {
+        let message = format!("{} is a MatrixMarket file, and its ids are numbers", file.display());
+        return Err(GraphError::usage("--ids name", message));
+    }
+    let rows = matrix.nodes;
+    if let Some(known) = &known
+        && known.nodes() != rows
+    {
+        let message =
+            format!("{}: the matrix has {rows} rows, there are {} nodes", file.display(), known.nodes());
+        return Err(GraphError::usage("SRC", message));
+    }
+    let mut note =
+        format!("{} is a MatrixMarket file of {rows} rows, whose ids begin with 1", file.display());
+    if matrix.symmetric {
+        note += "; it is symmetric, so an entry off the diagonal is two edges";
+    }
+    (request.watch.note)(&note);
+    match known {
+        Some(Numbering::Integers(ids)) => Ok(Numbering::Integers(ids)),
+        _ => Ok(Numbering::FromOne(Nodes::new(rows, "the line of sizes"))),
+    }
+}
+
+/// The error about a list without edges, of which nothing else says how many nodes there are.
+fn no_edge(file: &Path, options: &EdgeList) -> GraphError {
+    let comments =
+        if options.comments { "; lines that begin with # or % are comments (--comments=false)" } else { "" };
+    let message = format!(
+        "{} has no edge, and a dataset needs a node: give --nodes for nodes without edges{comments}",
+        file.display()
+    );
+    GraphError::usage("SRC", message)
 }
 
 /// The file with the edges, and the directory to search for arrays, if any.
@@ -129,15 +223,15 @@ fn found(source: &Path) -> Result<(PathBuf, Option<&Path>), GraphError> {
 }
 
 /// The nodes, and the number of edges.
-fn survey(file: &Path, request: &Request<'_>) -> Result<(Numbering, u64), GraphError> {
+fn survey(file: &Path, layout: &Layout, request: &Request<'_>) -> Result<(Numbering, u64), GraphError> {
     let options = &request.options.edge_list;
-    let mut reader = LineReader::new(options);
+    let mut reader = LineReader::new(options, layout);
     let mut survey = Survey::new(options.ids);
     let mut edges = 0;
     each_line(file, &|position| request.watch.at("nodes", position), |line, text| {
         if let Some(edge) = reader.edge(line, text)? {
-            survey.see(edge.source)?;
-            survey.see(edge.destination)?;
+            survey.see(&edge.source)?;
+            survey.see(&edge.destination)?;
             edges += 1;
         }
         Ok::<(), LineError>(())

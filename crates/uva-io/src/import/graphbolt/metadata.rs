@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use uva_graph::GraphError;
 use uva_graph::quote::{self, listed, shown};
-use uva_mem::files::read_regular;
+use uva_mem::files::{read_regular, without_byte_order_mark};
 
 use super::super::stream::ArrayStream;
 
@@ -114,10 +114,11 @@ impl Described {
             return Err(GraphError::invalid(&file, MetadataProblem::LeadsOut(directory)));
         }
         let text = read_regular(&file, MOST_YAML).map_err(GraphError::io(&file, "open"))?;
-        let metadata: Metadata = serde_saphyr::from_slice(&text).map_err(|error| {
-            // One line: the parser adds a picture of the place below its message.
-            GraphError::invalid(&file, MetadataProblem::Yaml(quote::message(&error.to_string())))
-        })?;
+        let metadata: Metadata =
+            serde_saphyr::from_slice(without_byte_order_mark(&text)).map_err(|error| {
+                // One line: the parser adds a picture of the place below its message.
+                GraphError::invalid(&file, MetadataProblem::Yaml(quote::message(&error.to_string())))
+            })?;
         Ok(Described { directory, file, metadata })
     }
 

@@ -3,7 +3,8 @@
 //! Features are `feature_data` of the domain node called `feat`, or the only one. Labels are those called `label`, or
 //! else those of the task's three sets, with −1 for every other node. Edges in `numpy` are [2, E], in `csv` lines of
 //! `source,destination` without a header. An edge feature called `weight` is the edges' weight, and one called `feat`,
-//! `edge_attr` or `edge_feat` their features. `orig_id` of nodes is kept, and so is the content of a `meta.json` beside it.
+//! `edge_attr` or `edge_feat` their features. `orig_id` and `node_id` of nodes are kept, and so are the `meta.json` and
+//! `node_names.txt` beside it. Other `feature_data` is not read, and a line says so.
 
 mod metadata;
 
@@ -18,6 +19,8 @@ use self::metadata::{Described, Edges};
 use super::features::feature_type;
 use super::importer::{Importer, SourceKind};
 use super::nodes::{Nodes, end_in_rows};
+use super::npy::names_of_nodes;
+use super::numbering;
 use super::options::{Extra, refuse_changes_of_weighted};
 use super::output::{CHUNK, Output, Sizes, edge_feature_columns, feature_columns, next_classes, next_marks};
 use super::read_speed;
@@ -27,7 +30,7 @@ use super::text::{LineError, each_line, integer};
 
 /// Names of node arrays that are not features.
 const LABELS: [&str; 3] = ["label", "labels", "y"];
-const OTHERS: [&str; 4] = ["label", "labels", "y", "orig_id"];
+const OTHERS: [&str; 5] = ["label", "labels", "y", "orig_id", "node_id"];
 
 /// The row in the table.
 pub(super) const IMPORTER: Importer = Importer {
@@ -63,6 +66,8 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
         edge_row_bytes = edge_feature_columns(table)? * element.bytes() as u64;
     }
     let original_ids = described.feature("node", &["orig_id"])?;
+    let node_ids = described.feature("node", &["node_id"])?;
+    let node_names = names_of_nodes(&described.directory, nodes)?;
     let task = described.task(request.options.variant.as_deref())?;
     let classes = task.num_classes.or(meta.classes);
     let regression = request.options.regression;
@@ -83,7 +88,8 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
         nodes: Some(nodes),
         edges: edges.count(),
         feature_row_bytes: columns * feature_type(features.kind(), said).0.bytes() as u64,
-        label_row_bytes: labels.row_bytes() + if original_ids.is_some() { 8 } else { 0 },
+        label_row_bytes: labels.row_bytes()
+            + 8 * (u64::from(original_ids.is_some()) + u64::from(node_ids.is_some())),
         weighted: weights.is_some(),
         edge_row_bytes,
         seconds: edges.seconds()?,
@@ -102,6 +108,15 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
             return Err(ids.wrong_shape(format!("[{nodes}], one id for each node")));
         }
         write_array(&output.path(names::ORIGINAL_IDS), NpyType::I64, &[], &ids.all_integers()?)?;
+    }
+    if let Some(mut ids) = node_ids {
+        if ids.shape() != [nodes as usize] {
+            return Err(ids.wrong_shape(format!("[{nodes}], one id for each node")));
+        }
+        write_array(&output.path(names::NODE_IDS), NpyType::I64, &[], &ids.all_integers()?)?;
+    }
+    if let Some(from) = node_names {
+        numbering::copy_names(&from, &output)?;
     }
     meta.name = request.name(meta.name.or(described.metadata.dataset_name));
     if !beside {

@@ -64,7 +64,7 @@ impl EdgeTable {
                 for ids in [&from, &to] {
                     match ids.get(at)? {
                         Id::Number(id) => survey.see_number(id),
-                        Id::Name(id) => survey.see_name(id),
+                        Id::Name(id) => survey.see_name(id).map_err(|problem| ids.wrong(at, problem))?,
                     }
                 }
             }

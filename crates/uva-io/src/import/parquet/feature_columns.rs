@@ -14,9 +14,7 @@ const MOST_COLUMNS: usize = 4096;
 const LONGEST_LIST: u64 = 1 << 24;
 
 const FEATURES: [&str; 4] = ["feat", "x", "features", "node_feat"];
-const STEMS: [&str; 2] = ["feat", "x"];
 const EDGE_FEATURES: [&str; 3] = ["edge_attr", "edge_feat", "feat"];
-const EDGE_STEMS: [&str; 3] = ["edge_attr", "edge_feat", "feat"];
 
 /// The location of the features.
 pub(super) enum Features {
@@ -37,15 +35,16 @@ impl Features {
 
     /// Those of nodes.
     pub(super) fn find(table: &Table) -> Result<Features, GraphError> {
-        Ok(Self::among(table, &FEATURES, &STEMS)?.unwrap_or(Features::Constant))
+        Ok(Self::among(table, &FEATURES)?.unwrap_or(Features::Constant))
     }
 
     /// Those of edges, if they have any.
     pub(super) fn of_edges(table: &Table) -> Result<Option<Features>, GraphError> {
-        Self::among(table, &EDGE_FEATURES, &EDGE_STEMS)
+        Self::among(table, &EDGE_FEATURES)
     }
 
-    fn among(table: &Table, names: &[&str], stems: &[&str]) -> Result<Option<Features>, GraphError> {
+    /// A column of lists with one of these names, else columns that have one of them and a number.
+    fn among(table: &Table, names: &[&str]) -> Result<Option<Features>, GraphError> {
         let wanted = "lists of one length, of float, double or integers";
         if let Some(column) = table.find(names)? {
             let kind = match column.kind {
@@ -61,21 +60,19 @@ impl Features {
             }
             return Ok(Some(Features::Lists { column, kind, width }));
         }
-        for stem in stems {
-            let mut columns = Vec::new();
-            while columns.len() < MOST_COLUMNS
-                && let Some(column) = table.find(&[&format!("{stem}_{}", columns.len())])?
-            {
-                let numbers = [Kind::Integer, Kind::Float, Kind::Double];
-                columns.push(table.of_kind(column, &numbers, "integers, float or double")?);
+        for stem in names {
+            let columns = table.numbered(stem, MOST_COLUMNS)?;
+            if columns.is_empty() {
+                continue;
             }
-            if !columns.is_empty() {
-                let floats = columns.iter().all(|column| column.kind == Kind::Float);
-                return Ok(Some(Features::Columns {
-                    columns,
-                    kind: if floats { NpyType::F32 } else { NpyType::F64 },
-                }));
-            }
+            let numbers = [Kind::Integer, Kind::Float, Kind::Double];
+            let columns = columns
+                .into_iter()
+                .map(|column| table.of_kind(column, &numbers, "integers, float or double"))
+                .collect::<Result<Vec<_>, _>>()?;
+            let floats = columns.iter().all(|column| column.kind == Kind::Float);
+            let kind = if floats { NpyType::F32 } else { NpyType::F64 };
+            return Ok(Some(Features::Columns { columns, kind }));
         }
         Ok(None)
     }
@@ -88,7 +85,14 @@ impl Features {
     ) -> Result<ElementType, GraphError> {
         let source = |name: &str| FeatureSource { place: table.path().join(name), data_offset: None };
         match self {
-            Features::Constant => output.constant_features(table.rows()),
+            Features::Constant => {
+                let names = FEATURES.join(", ");
+                output.note(&format!(
+                    "{} has no features (no column {names}, nor any of these with a number): every node has one, 1",
+                    table.path().display()
+                ));
+                output.constant_features(table.rows())
+            }
             Features::Lists { column, kind, width } => {
                 let mut writer =
                     output.feature_writer(of, source(&column.name), *kind, *width as usize, None)?;
@@ -101,7 +105,12 @@ impl Features {
                 output.finish_features(writer)
             }
             Features::Columns { columns, kind } => {
-                let mut writer = output.feature_writer(of, source("feat_*"), *kind, columns.len(), None)?;
+                // Named by its ends in messages; those about one cell count columns from the first.
+                let name = match columns.as_slice() {
+                    [first, .., last] => format!("{} to {}", first.name, last.name),
+                    columns => columns.iter().map(|column| column.name.as_str()).collect(),
+                };
+                let mut writer = output.feature_writer(of, source(&name), *kind, columns.len(), None)?;
                 let mut streams: Vec<Stream<'_>> =
                     columns.iter().map(|column| table.stream(column)).collect();
                 let rows = (CHUNK / columns.len()).max(1);

@@ -6,12 +6,14 @@
 //! | | destination | `dst`, `destination`, `target`, `dst_id`, `to` | as the source |
 //! | | weight | `weight`, `edge_weight` | float or double; only where the edges stay as they are |
 //! | | features | `edge_attr`, `edge_feat`, `feat` | lists of one length, as of nodes; likewise only where the edges stay |
-//! | | | else `edge_attr_0`, …, or `edge_feat_0`, …, or `feat_0`, … | numbers |
+//! | | | else one of these and a number: `edge_attr_0`, `edge_attr_1`, … | numbers |
 //! | nodes | id | `id`, `node_id`, `node` | as the source: row k is node k |
 //! | | features | `feat`, `x`, `features`, `node_feat` | lists of one length, of float, double or integers |
-//! | | | else `feat_0`, `feat_1`, …, or `x_0`, `x_1`, … | numbers |
+//! | | | else one of these and a number: `feat_0`, `feat_1`, …, or `x1`, `x2`, … | numbers |
 //! | | label | `label`, `labels`, `y`, `node_label` | integers, or floats that are whole; null or NaN means none |
 //! | | split | `split` | text: `train`, `valid`, `val`, `validation` or `test`; null, `none` or empty means none |
+//!
+//! Numbered columns are taken in the order of their numbers, whatever the first one and the padding.
 //!
 //! Without a table of nodes, the nodes are the occurring ids, as for an edge list. Other columns are not read.
 

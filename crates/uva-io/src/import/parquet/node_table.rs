@@ -51,7 +51,7 @@ impl NodeTable {
                     Id::Number(id) => numbers.push(id),
                     Id::Name(id) => {
                         let before = names.nodes();
-                        names.see_name(id);
+                        names.see_name(id).map_err(|problem| ids.wrong(at, problem))?;
                         if names.nodes() == before {
                             return Err(
                                 ids.wrong(at, format!("'{}' is the id of an earlier node", shown(id)))

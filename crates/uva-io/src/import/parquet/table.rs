@@ -1,5 +1,6 @@
 //! Tables: columns found by name, read a batch of rows at a time.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -35,6 +36,12 @@ pub(super) enum TableProblem {
     NoColumn { wanted: String, found: String },
     #[error("column {column}: its type is {found}, it has to be {wanted}")]
     Type { column: String, found: String, wanted: &'static str },
+    #[error("columns {first} and {second} have the same number: rename or drop one")]
+    SameNumber { first: String, second: String },
+    #[error(
+        "it has {found} columns {stem}_0, {stem}_1, …, and at most {most} are read: write one column of lists"
+    )]
+    TooMany { stem: String, found: usize, most: usize },
     #[error("column {column}, row group {group}: {problem}")]
     Chunk { column: String, group: usize, problem: String },
     #[error("column {column}, row {row}: {problem}")]
@@ -132,7 +139,8 @@ impl Table {
     fn names(&self) -> Vec<String> {
         let mut names: Vec<String> =
             self.columns().iter().filter_map(|column| column.path().parts().first().cloned()).collect();
-        names.dedup();
+        let mut seen = HashSet::new();
+        names.retain(|name| seen.insert(name.clone()));
         names
     }
 
@@ -160,7 +168,28 @@ impl Table {
         Ok(None)
     }
 
-    /// The same, or an error.
+    /// The columns named `stem` and a number, in the order of the numbers: any first number, gaps and padding with zeros
+    /// are fine, with `_`, `-`, `.` or nothing before the number.
+    ///
+    /// # Errors
+    /// If two have the same number, or there are more than `most`.
+    pub(super) fn numbered(&self, stem: &str, most: usize) -> Result<Vec<Column>, GraphError> {
+        let names = self.names();
+        let mut found: Vec<(Number<'_>, &str)> =
+            names.iter().filter_map(|name| Some((number_behind(stem, name)?, name.as_str()))).collect();
+        found.sort_unstable();
+        if let Some(pair) = found.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            let (first, second) = (shown(pair[0].1), shown(pair[1].1));
+            return Err(GraphError::invalid(&self.path, TableProblem::SameNumber { first, second }));
+        }
+        if found.len() > most {
+            let problem = TableProblem::TooMany { stem: stem.to_owned(), found: found.len(), most };
+            return Err(GraphError::invalid(&self.path, problem));
+        }
+        found.into_iter().map(|(_, name)| self.required(&[name])).collect()
+    }
+
+    /// As [`Table::find`], or an error.
     pub(super) fn required(&self, names: &[&str]) -> Result<Column, GraphError> {
         self.find(names)?.ok_or_else(|| {
             let (wanted, found) = (names.join(" or "), listed(self.names()));
@@ -295,6 +324,20 @@ fn deep(footer: &[u8]) -> std::io::Result<bool> {
         Ok(())
     })?;
     Ok(deep)
+}
+
+/// A whole number of any length: how many digits it has, and these.
+type Number<'n> = (usize, &'n str);
+
+/// The number of a column named `stem`, a separator and digits.
+fn number_behind<'n>(stem: &str, name: &'n str) -> Option<Number<'n>> {
+    let rest = name.strip_prefix(stem)?;
+    let digits = rest.strip_prefix(['_', '-', '.']).unwrap_or(rest);
+    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let digits = digits.trim_start_matches('0');
+    Some((digits.len(), digits))
 }
 
 fn kind(column: &ColumnDescPtr) -> Kind {

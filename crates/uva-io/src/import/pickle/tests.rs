@@ -69,9 +69,26 @@ fn names_that_are_no_plain_values_are_refused_and_nothing_runs() {
 }
 
 #[test]
-fn later_protocols_are_refused_with_the_one_to_use() {
-    let message = refused(b"\x80\x04\x95").to_string();
-    assert!(message.contains("protocol 4 at offset 0") && message.contains("protocol 2"), "{message}");
+fn protocol_four_is_read_with_frames_and_names_on_the_stack() {
+    // {'é': [1]} and a name.
+    let bytes = b"\x80\x04\x95\x00\x00\x00\x00\x00\x00\x00\x00}\x94(\x8c\x02\xc3\xa9\x94]\x94K\x01au.";
+    let pickle = Pickle::read(bytes).unwrap();
+    let Value::Dict(entries) = pickle.root() else { panic!("{:?}", pickle.root()) };
+    assert_eq!(*pickle.get(entries[0].0), Value::Bytes("é".into()));
+    let name = b"\x80\x04\x8c\x08builtins\x94\x8c\x04list\x94\x93.";
+    assert_eq!(*Pickle::read(name).unwrap().root(), Value::Global("builtins", "list"));
+    let name = b"\x80\x04\x8c\x08builtins\x94\x8c\x04eval\x94\x93.";
+    assert!(matches!(refused(name), PickleProblem::Refused { .. }));
+    // raw-unicode-escape: a byte is a character.
+    assert_eq!(*Pickle::read(b"V\xe9\\u20ac\n.").unwrap().root(), Value::Bytes("é€".into()));
+    // Buffers that are not in the file.
+    assert!(matches!(refused(b"\x80\x05\x97."), PickleProblem::Opcode { .. }));
+}
+
+#[test]
+fn later_protocols_are_refused() {
+    let message = refused(b"\x80\x06\x95").to_string();
+    assert!(message.contains("protocol 6 at offset 0") && message.contains("at most 5"), "{message}");
 }
 
 #[test]
@@ -110,13 +127,14 @@ fn a_list_that_holds_itself_does_no_harm() {
 
 /// Random instructions with random operands, so that the reader gets past the first byte.
 fn instruction() -> impl Strategy<Value = Vec<u8>> {
-    let bare =
-        prop::sample::select(b"(012N)]}tldaesuRb.\x81\x85\x86\x87\x88\x89".to_vec()).prop_map(|c| vec![c]);
+    let bare = prop::sample::select(b"(012N)]}tldaesuRb.\x81\x85\x86\x87\x88\x89\x93\x94".to_vec())
+        .prop_map(|c| vec![c]);
     let byte = (prop::sample::select(b"Khq".to_vec()), 0_u8..4).prop_map(|(c, b)| vec![c, b]);
     let global =
         prop::sample::select(GLOBALS.to_vec()).prop_map(|(m, n)| format!("c{m}\n{n}\n").into_bytes());
     let string =
         prop::collection::vec(any::<u8>(), 0..8).prop_map(|s| [vec![b'U', s.len() as u8], s].concat());
+    let string = prop_oneof![string.clone(), string.prop_map(|s| [vec![0x8c], s[1..].to_vec()].concat())];
     let any = prop::collection::vec(any::<u8>(), 1..4);
     prop_oneof![8 => bare, 4 => byte, 1 => global, 1 => string, 1 => any]
 }

@@ -1,18 +1,24 @@
-//! Text read line by line, plain or compressed (`.gz`, `.zst`), never whole.
+//! Text read line by line, plain or compressed by gzip or Zstandard, never whole.
+//!
+//! A byte order mark is dropped. What is no text is refused by name: other compressions, archives, UTF-16, arrays.
+
+mod compressed;
+mod content;
 
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use flate2::bufread::MultiGzDecoder;
-use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
-use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use uva_graph::GraphError;
 use uva_graph::quote::shown;
-use uva_mem::files::open_regular;
+use uva_mem::files::{open_regular, without_byte_order_mark};
 
+pub(super) use self::compressed::Zstd;
+
+use self::compressed::Gzip;
+use self::content::Content;
 use super::stream::is_of_content;
 
 /// Bytes of text read at a time.
@@ -33,6 +39,12 @@ enum TextProblem {
     Broken { line: u64, problem: String },
     #[error("line {line} is longer than {LONGEST_LINE} bytes")]
     TooLong { line: u64 },
+    #[error("not a {wanted} file, as its name says, but {found}")]
+    Misnamed { wanted: &'static str, found: &'static str },
+    #[error("it is {0}, and lines of text are read, plain, .gz or .zst: decompress or convert it")]
+    NotText(&'static str),
+    #[error("it is {outer} with {inner} in it, and lines of text are read: decompress or convert it")]
+    NotTextInside { outer: &'static str, inner: &'static str },
 }
 
 /// The read position, in bytes of the file.
@@ -78,20 +90,37 @@ pub(super) fn each_line_until(
     let metadata = file.metadata().map_err(GraphError::io(path, "look at"))?;
     let done = Arc::new(AtomicU64::new(0));
     let file = Counted { file, done: Arc::clone(&done) };
-    let file = BufReader::with_capacity(1 << 18, file);
-    let mut text: Box<dyn Read> = match path.extension().and_then(|extension| extension.to_str()) {
-        Some("gz") => Box::new(MultiGzDecoder::new(file)),
-        Some("zst") => Box::new(Zstd::new(file)),
-        _ => Box::new(file),
+    let mut file = BufReader::with_capacity(1 << 18, file);
+    let found = Content::of(file.fill_buf().map_err(GraphError::io(path, "read"))?);
+    let wanted = match path.extension().and_then(|extension| extension.to_str()) {
+        Some("gz") => Some(Content::Gzip),
+        Some("zst") => Some(Content::Zstd),
+        _ => None,
+    };
+    if let Some(wanted) = wanted.filter(|&wanted| wanted != found) {
+        let (wanted, found) = (wanted.name(), found.described());
+        return Err(GraphError::invalid(path, TextProblem::Misnamed { wanted, found }));
+    }
+    // The content decides, so that a compressed file of any name is read.
+    let mut text: Box<dyn Read> = match found {
+        Content::Gzip => Box::new(Gzip::new(file)),
+        Content::Zstd => Box::new(Zstd::new(file)),
+        Content::Text | Content::Empty => Box::new(file),
+        Content::Other(what) => return Err(GraphError::invalid(path, TextProblem::NotText(what))),
     };
     let position = || Position { done: done.load(Ordering::Relaxed), total: metadata.len() };
 
     let mut buffer = vec![0; BLOCK_BYTES];
     // buffer[start..end] has been read and not yet processed.
     let (mut start, mut end, mut line) = (0, 0, 0);
+    let mut begun = false;
     loop {
+        if !begun && end >= content::ENOUGH {
+            start = beginning(path, found, &buffer[..end])?;
+            begun = true;
+        }
         // Complete lines first.
-        while let Some(length) = memchr::memchr(b'\n', &buffer[start..end]) {
+        while begun && let Some(length) = memchr::memchr(b'\n', &buffer[start..end]) {
             line += 1;
             if !one_line(path, line, &buffer[start..start + length], &mut work)? {
                 report(position());
@@ -112,7 +141,12 @@ pub(super) fn each_line_until(
             buffer.resize(2 * end, 0);
         }
         match text.read(&mut buffer[end..]) {
-            Ok(0) => break,
+            Ok(0) if begun => break,
+            // A short text is begun at its end.
+            Ok(0) => {
+                start = beginning(path, found, &buffer[..end])?;
+                begun = true;
+            }
             Ok(read) => end += read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if is_of_content(&error) => {
@@ -129,6 +163,18 @@ pub(super) fn each_line_until(
     Ok(())
 }
 
+/// Where the text begins in its first bytes: behind a byte order mark.
+fn beginning(path: &Path, file: Content, start: &[u8]) -> Result<usize, GraphError> {
+    match (Content::of(start), file) {
+        (Content::Text | Content::Empty, _) => Ok(start.len() - without_byte_order_mark(start).len()),
+        (inner, Content::Gzip | Content::Zstd) => {
+            let (outer, inner) = (file.described(), inner.described());
+            Err(GraphError::invalid(path, TextProblem::NotTextInside { outer, inner }))
+        }
+        (inner, _) => Err(GraphError::invalid(path, TextProblem::NotText(inner.described()))),
+    }
+}
+
 fn one_line(
     path: &Path,
     line: u64,
@@ -136,7 +182,13 @@ fn one_line(
     work: &mut impl FnMut(u64, &[u8]) -> Result<bool, LineError>,
 ) -> Result<bool, GraphError> {
     let text = text.strip_suffix(b"\r").unwrap_or(text);
-    work(line, text).map_err(|error| match error {
+    let checked = match memchr::memchr(0, text) {
+        None => work(line, text),
+        Some(_) => {
+            Err(LineError::Line("it has a NUL byte, which no text has: convert the file to UTF-8".into()))
+        }
+    };
+    checked.map_err(|error| match error {
         LineError::Line(problem) => {
             GraphError::invalid(path, TextProblem::Line { line, text: shown(text), problem })
         }
@@ -183,68 +235,5 @@ impl Read for Counted {
         let read = self.file.read(buffer)?;
         self.done.fetch_add(read as u64, Ordering::Relaxed);
         Ok(read)
-    }
-}
-
-/// Consecutive Zstandard frames, including skippable ones.
-pub(super) struct Zstd<R> {
-    source: R,
-    decoder: FrameDecoder,
-    /// Whether the decoder is inside a frame.
-    open: bool,
-}
-
-impl<R: io::BufRead> Zstd<R> {
-    pub(super) fn new(source: R) -> Zstd<R> {
-        Zstd { source, decoder: FrameDecoder::new(), open: false }
-    }
-
-    /// Begins the next frame; false if there is none.
-    fn next_frame(&mut self) -> io::Result<bool> {
-        while !self.source.fill_buf()?.is_empty() {
-            match self.decoder.reset(&mut self.source) {
-                Ok(()) => {
-                    self.open = true;
-                    return Ok(true);
-                }
-                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
-                    length,
-                    ..
-                })) => {
-                    let skipped = io::copy(&mut (&mut self.source).take(length.into()), &mut io::sink())?;
-                    if skipped < length.into() {
-                        return Err(io::ErrorKind::UnexpectedEof.into());
-                    }
-                }
-                Err(error) => return Err(io::Error::new(io::ErrorKind::InvalidData, error.to_string())),
-            }
-        }
-        Ok(false)
-    }
-}
-
-impl<R: io::BufRead> Read for Zstd<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            if !self.open && !self.next_frame()? {
-                return Ok(0);
-            }
-            while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
-                self.decoder
-                    .decode_blocks(&mut self.source, BlockDecodingStrategy::UptoBlocks(1))
-                    .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
-            }
-            if self.decoder.can_collect() > 0 {
-                return self.decoder.read(buffer);
-            }
-            if let (Some(said), Some(found)) =
-                (self.decoder.get_checksum_from_data(), self.decoder.get_calculated_checksum())
-                && said != found
-            {
-                let message = format!("a frame's check sum is {found:08x}, it says {said:08x}");
-                return Err(io::Error::new(io::ErrorKind::InvalidData, message));
-            }
-            self.open = false;
-        }
     }
 }
