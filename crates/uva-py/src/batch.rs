@@ -357,8 +357,7 @@ impl Batch {
 
     /// Raises in another process than the batch's own, in which tensors made before a fork cannot be used either.
     fn check_process(&self) -> PyResult<()> {
-        self.process
-            .check_slot(|| format!("batch {} of epoch {} ({})", self.index, self.epoch, self.split))
+        self.process.check_slot(|| format!("batch {} of epoch {} ({})", self.index, self.epoch, self.split))
     }
 
     /// 16 hex digits that name the batch's content (docs/reproducible-batches.md).

@@ -114,8 +114,11 @@ fn fanouts_as_text(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
 pub fn fanouts(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<i32>> {
     let text = fanouts_as_text(name, value)?;
     let refused = |reason: String| {
-        let error =
-            if text.is_empty() { OptionError::of(name, reason) } else { OptionError::new(name, &text, reason) };
+        let error = if text.is_empty() {
+            OptionError::of(name, reason)
+        } else {
+            OptionError::new(name, &text, reason)
+        };
         of_runtime(error.into())
     };
     let read = Field::fanouts(MAX_LAYERS, MAX_FANOUT).read(&text).map_err(refused)?;

@@ -8,7 +8,9 @@ use uva_batch::{Aggregation, BatchSpec, Column, FeatureType, SlotRoom, StaticSha
 use uva_graph::part::first_cut;
 use uva_graph::{Dataset, Split, Verify};
 use uva_propagate::HopSet;
-use uva_sample::{Expand, MAX_FANOUT, MAX_LAYERS, OrderEdges, SampleError, SamplerKind, SamplerOptions, Walks};
+use uva_sample::{
+    Expand, MAX_FANOUT, MAX_LAYERS, OrderEdges, SampleError, SamplerKind, SamplerOptions, Walks,
+};
 
 use crate::RuntimeError;
 use crate::checked_files::CheckedFiles;

@@ -147,7 +147,9 @@ pub enum InvalidOption {
         given: usize,
     },
     /// A fanout that is neither -1 nor 1 to [`MAX_FANOUT`].
-    #[error("`fanouts`: hop {layer}: invalid value '{fanout}': expected -1 (all neighbours) or 1 to {MAX_FANOUT}")]
+    #[error(
+        "`fanouts`: hop {layer}: invalid value '{fanout}': expected -1 (all neighbours) or 1 to {MAX_FANOUT}"
+    )]
     Fanout {
         /// The hop, 0 at the seeds.
         layer: usize,

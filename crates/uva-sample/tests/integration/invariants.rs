@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use uva_graph::{Csc, Indices, Split};
 use uva_sample::{
     BatchBounds, BatchKey, BatchMut, BatchSampler, BlockMut, BlockRef, Capacity, Expand, GraphView, Home,
-    InvalidOption, MAX_EPOCH, MAX_FANOUT, MiniBatch, NeighborSampler, SampleError, SamplerKind, SamplerOptions, Walks,
-    batch_hash, sampler,
+    InvalidOption, MAX_EPOCH, MAX_FANOUT, MiniBatch, NeighborSampler, SampleError, SamplerKind,
+    SamplerOptions, Walks, batch_hash, sampler,
 };
 
 /// Up to `nodes` lists with repeated edges, self-loops and empty lists among them, and hubs.
