@@ -19,7 +19,6 @@ use uva_graph::{GraphError, names};
 use uva_mem::files::without_byte_order_mark;
 
 use super::nodes::Nodes;
-use super::npy::Arrays;
 use super::options::{EdgeList, Ids};
 use super::output::{CHUNK, Output};
 use super::text::{LineError, each_line, integer};
@@ -66,13 +65,22 @@ enum Lookup {
     Sorted(Vec<(i64, u64)>),
 }
 
+/// What arrays of nodes say of the numbering.
+#[derive(Clone, Copy)]
+pub(super) struct RowsOfNodes<'a> {
+    /// How many nodes there are.
+    pub(super) nodes: u64,
+    /// `node_id.npy`.
+    pub(super) ids: Option<&'a [i64]>,
+}
+
 /// The numbering, if it is known without reading the edges.
 pub(super) fn known(
     options: &EdgeList,
-    arrays: Option<&Arrays>,
+    arrays: Option<RowsOfNodes<'_>>,
     directory: Option<&Path>,
 ) -> Result<Option<Numbering>, GraphError> {
-    let rows = arrays.map(|arrays| arrays.nodes() as u64);
+    let rows = arrays.map(|arrays| arrays.nodes);
     if let (Some(rows), Some(nodes)) = (rows, options.nodes)
         && rows != nodes
     {
@@ -88,7 +96,7 @@ pub(super) fn known(
             Ok(Some(numbering))
         }
         (Ids::Name, _, _) => Ok(None),
-        (Ids::Number, Some(arrays), _) => match arrays.node_ids() {
+        (Ids::Number, Some(RowsOfNodes { nodes, ids }), _) => match ids {
             Some(ids) => {
                 let path = directory.unwrap_or(Path::new("")).join(names::NODE_IDS);
                 let numbering =
@@ -99,10 +107,7 @@ pub(super) fn known(
                     })?;
                 Ok(Some(numbering))
             }
-            None => {
-                let nodes = arrays.nodes() as u64;
-                Ok(Some(Numbering::Dense(Nodes::new(nodes, format!("the features have {nodes} rows")))))
-            }
+            None => Ok(Some(Numbering::Dense(Nodes::new(nodes, format!("the features have {nodes} rows"))))),
         },
         (Ids::Number, None, _) => {
             Ok(options.nodes.map(|nodes| Numbering::Dense(Nodes::new(nodes, format!("--nodes {nodes}")))))

@@ -109,6 +109,11 @@ fn trimmed_start(text: &[u8], separator: Separator) -> &[u8] {
     &text[end..]
 }
 
+/// Whether a line begins as a comment.
+pub(super) fn is_comment(text: &[u8]) -> bool {
+    matches!(text.trim_ascii_start().first(), Some(b'#' | b'%'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,8 +13,7 @@ use super::super::numbering::Numbering;
 use super::super::options::{EdgeList, Ids, Separator, ThirdColumn};
 use super::super::request::Request;
 use super::super::text::{LineError, each_line, each_line_until, integer};
-use super::columns::{ColumnProblem, Columns};
-use super::lines::is_comment;
+use super::columns::{ColumnProblem, Columns, is_comment};
 
 /// The layout of a file.
 pub(super) struct Layout {

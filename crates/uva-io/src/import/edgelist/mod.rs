@@ -21,7 +21,7 @@ use self::matrix_market::MatrixMarket;
 use super::importer::{Importer, SourceKind};
 use super::nodes::Nodes;
 use super::npy::{Arrays, EdgeRows};
-use super::numbering::{self, Numbering, Survey};
+use super::numbering::{self, Numbering, RowsOfNodes, Survey};
 use super::options::{EdgeList, Extra, Ids, Separator, ThirdColumn};
 use super::output::{Output, Sizes};
 use super::read_speed;
@@ -80,7 +80,9 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
         ));
     }
 
-    let mut known = numbering::known(options, arrays.as_ref(), directory)?;
+    let rows =
+        arrays.as_ref().map(|arrays| RowsOfNodes { nodes: arrays.nodes() as u64, ids: arrays.node_ids() });
+    let mut known = numbering::known(options, rows, directory)?;
     if let Some(matrix) = &matrix {
         known = Some(of_matrix(matrix, known, &file, request)?);
     }
