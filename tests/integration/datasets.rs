@@ -212,6 +212,87 @@ fn an_import_without_labels_proposes_what_works_and_all_but_training_does() {
 }
 
 #[test]
+fn splits_with_nodes_in_common_are_said_by_import_info_and_train() {
+    let temp = directory();
+    let six = temp.path().join("six");
+    six_nodes(&six);
+    for words in ["import --from npy six mine", "info six"] {
+        let said = run(temp.path(), words).succeeds();
+        assert!(!format!("{said}").contains("in common"), "{said}");
+    }
+    fs::write(six.join("test_idx.npy"), npy::<i64>(&[4], false, &[3, 0, 1, 2])).unwrap();
+    let lines = ["train and test have 2 nodes in common", "valid and test have 1 node in common"];
+    let said = run(temp.path(), "import --from npy six other").succeeds();
+    let info = run(temp.path(), "info six").succeeds();
+    for line in lines {
+        assert!(said.stderr.contains(line) && info.stdout.contains(line), "{said}{info}");
+    }
+    let json = run(temp.path(), "info six --json").succeeds().json();
+    assert_eq!(json["overlaps"][0], serde_json::json!({"splits": ["train", "test"], "nodes": 2}));
+    #[cfg(feature = "train")]
+    {
+        let said = run(temp.path(), "train six --fanouts 2 --batch-size 1 --epochs 1 --hidden 4").succeeds();
+        assert!(lines.iter().all(|line| said.stderr.contains(line)), "{said}");
+    }
+}
+
+#[test]
+fn what_an_export_prints_imports_the_same_dataset_again() {
+    let temp = directory();
+    six_nodes(&temp.path().join("six"));
+    let six = temp.path().join("six");
+    fs::write(six.join("label.npy"), npy::<f32>(&[6], false, &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0])).unwrap();
+    fs::write(six.join("meta.json"), r#"{"name": "six"}"#).unwrap();
+    fs::write(six.join("edge_feat.npy"), npy::<f32>(&[8, 1], false, &[0.5; 8])).unwrap();
+    fs::write(six.join("node_names.txt"), "source\ntarget\n#go\nSmith, J\n\"q\"\nx\ty\n").unwrap();
+    fs::write(six.join("plan.json"), "{}").unwrap();
+    for target in ["npy", "edgelist", "graphbolt"] {
+        let said = run(temp.path(), &format!("export six {target} --to {target}")).succeeds();
+        assert!(said.stderr.contains("plan.json is not exported"), "{said}");
+        let back = said.stderr.lines().find_map(|line| line.strip_prefix("back: uvatrain ")).unwrap();
+        run(temp.path(), &back.replace("DIRECTORY", &format!("{target}-back"))).succeeds();
+        for name in [
+            "indptr.npy",
+            "indices.npy",
+            "feat.npy",
+            "label.npy",
+            "edge_feat.npy",
+            "node_names.txt",
+            "train_idx.npy",
+        ] {
+            let read = |directory: &str| fs::read(temp.path().join(directory).join(name)).unwrap();
+            assert!(read("six") == read(&format!("{target}-back")), "{name} after {target}");
+        }
+    }
+}
+
+#[test]
+fn lists_of_names_are_read_by_the_options_of_the_command() {
+    let temp = directory();
+    let write = |text: &str| fs::write(temp.path().join("names.txt"), text).unwrap();
+    let import = |out: &str, options: &str| {
+        run(temp.path(), &format!("import --from edgelist names.txt {out} --ids name {options}"))
+    };
+    let names = |out: &str| fs::read_to_string(temp.path().join(out).join("node_names.txt")).unwrap();
+    write("source\ttarget\nWashington, DC\tBoston\n#go\tBoston\n");
+    let said = import("plain", "").succeeds();
+    assert_eq!(names("plain"), "Washington, DC\nBoston\n");
+    for part in ["line 1 ('source' and 'target') is a header", "line 3 begins with # or %"] {
+        assert!(said.stderr.contains(part), "{part} is missing\n{said}");
+    }
+    import("all", "--comments=false --skip-lines 0").succeeds();
+    assert_eq!(names("all"), "source\ntarget\nWashington, DC\nBoston\n#go\n");
+    write("Washington, DC\tBoston\nParis, TX\tBoston\n");
+    import("tie", "").refuses(2, &["--separator", "names.txt: comma and tab both divide every line"]);
+    import("tab", "--separator tab").succeeds();
+    assert_eq!(names("tab"), "Washington, DC\nBoston\nParis, TX\n");
+    import("wrong", "--separator x").refuses(2, &["--separator", "expected comma, tab"]);
+    write("\"a\"\tb\n");
+    import("quotes", "--quotes=false").succeeds();
+    assert_eq!(names("quotes"), "\"a\"\nb\n");
+}
+
+#[test]
 fn fewer_edges_than_were_asked_for_are_said_with_the_reason() {
     let temp = directory();
     for (kind, reason) in [("rmat", "among few nodes"), ("web", "past its host's end")] {

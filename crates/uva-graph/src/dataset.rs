@@ -1,5 +1,6 @@
 //! An open dataset.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -53,6 +54,23 @@ struct Chosen {
     split: Split,
     ids: Vec<i64>,
     repeats: Repeats,
+}
+
+/// Two splits that have nodes in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Overlap {
+    /// The splits, in the order of [`Split::ALL`].
+    pub splits: [Split; 2],
+    /// How many nodes are in both.
+    pub nodes: usize,
+}
+
+impl fmt::Display for Overlap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [first, second] = self.splits.map(Split::name);
+        let nodes = if self.nodes == 1 { "node" } else { "nodes" };
+        write!(f, "{first} and {second} have {} {nodes} in common", self.nodes)
+    }
 }
 
 /// The entries of a list of nodes that name a node again. A batch of them has more rows than the graph has nodes at
@@ -317,6 +335,28 @@ impl Dataset {
             (_, Content::Divided(files)) => files.graph.splits[split as usize].values(),
             (_, Content::Hops(files)) => files.split(split),
         }
+    }
+
+    /// The pairs of splits that have nodes in common, with how many.
+    pub fn overlaps(&self) -> Vec<Overlap> {
+        let mut overlaps = Vec::new();
+        for (at, first) in Split::ALL.into_iter().enumerate() {
+            // A bit a node.
+            let largest = self.split(first).iter().max().map_or(0, |&id| id as usize);
+            let mut among = vec![0_u64; largest / 64 + 1];
+            for &id in self.split(first) {
+                among[id as usize / 64] |= 1 << (id % 64);
+            }
+            for second in Split::ALL.into_iter().skip(at + 1) {
+                let is_in =
+                    |&&id: &&i64| among.get(id as usize / 64).is_some_and(|word| word >> (id % 64) & 1 == 1);
+                let nodes = self.split(second).iter().filter(is_in).count();
+                if nodes > 0 {
+                    overlaps.push(Overlap { splits: [first, second], nodes });
+                }
+            }
+        }
+        overlaps
     }
 
     /// The same dataset, with other nodes in place of a split's: batches of any nodes are made so. A node that occurs

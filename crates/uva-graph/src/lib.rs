@@ -72,7 +72,7 @@ mod summary;
 pub mod verify;
 pub mod views;
 
-pub use dataset::{Dataset, Repeats, Verification, Verify};
+pub use dataset::{Dataset, Overlap, Repeats, Verification, Verify};
 pub use divided::OwnRows;
 pub use error::GraphError;
 pub use feature_element::{edge_feature_element, feature_element};

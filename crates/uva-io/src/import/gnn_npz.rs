@@ -15,10 +15,12 @@ use uva_graph::{ElementType, GraphError, Meta, names};
 
 use super::features::{FeatureSource, feature_type};
 use super::importer::{Importer, SourceKind};
+use super::left_out;
 use super::nodes::Nodes;
 use super::options::Extra;
 use super::output::{
-    CHUNK, FeaturesOf, Output, Sizes, feature_columns, label_columns, next_classes, next_marks, no_labels,
+    CHUNK, FeaturesOf, MarkedRows, Output, Sizes, feature_columns, label_columns, next_classes, next_marks,
+    no_labels,
 };
 use super::planetoid::UNDIRECTED;
 use super::request::Request;
@@ -63,13 +65,18 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
         label_row_bytes: 8,
         ..Sizes::default()
     };
+    left_out::say(request.watch.note, archive.path(), &archive.unread());
     let output = Output::begin(request, sizes, changes)?;
     let mut lists = output.lists(nodes, false)?;
-    adjacency.each(
-        |source, destination, value| {
-            if value != 0.0 { lists.push(source, destination, 0.0) } else { Ok(()) }
-        },
-    )?;
+    let mut weights = 0_u64;
+    adjacency.each(|source, destination, value| {
+        weights += u64::from(value != 0.0 && value != 1.0);
+        if value != 0.0 { lists.push(source, destination, 0.0) } else { Ok(()) }
+    })?;
+    if weights > 0 {
+        let place = adjacency.values.place().display();
+        output.note(&format!("{place}: {weights} entries are neither 0 nor 1, and weights are not kept"));
+    }
     output.finish_lists(lists)?;
     let element = features.write(&output, nodes)?;
     match &labels {
@@ -267,6 +274,12 @@ impl Features {
     }
 }
 
+fn say_one_hot(request: &Request<'_>, labels: &ArrayStream, classes: usize, marks: &[u8]) {
+    let mut rows = MarkedRows::new(classes);
+    rows.see(marks);
+    rows.say_one_hot(request.watch.note, labels.place());
+}
+
 enum Labels {
     Single(Vec<i64>),
     Multi { classes: usize, marks: Vec<u8> },
@@ -285,6 +298,7 @@ impl Labels {
                 marks.extend(row.iter().map(|&mark| u8::from(mark != 0.0)));
                 Ok(())
             })?;
+            say_one_hot(request, &rows.values, classes, &marks);
             return Ok(Labels::Multi { classes, marks });
         }
         let Some(mut labels) = archive.first(&["labels"])? else {
@@ -305,7 +319,10 @@ impl Labels {
                 let mut marks = Vec::new();
                 loop {
                     match next_marks(&mut labels)? {
-                        chunk if chunk.is_empty() => return Ok(Labels::Multi { classes, marks }),
+                        chunk if chunk.is_empty() => {
+                            say_one_hot(request, &labels, classes, &marks);
+                            return Ok(Labels::Multi { classes, marks });
+                        }
                         chunk => marks.extend(chunk),
                     }
                 }

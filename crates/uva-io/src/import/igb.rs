@@ -15,6 +15,7 @@ use uva_graph::{GraphError, Meta};
 
 use super::features::feature_type;
 use super::importer::{Importer, SourceKind};
+use super::left_out;
 use super::nodes::{Nodes, end_in_pairs};
 use super::options::Extra;
 use super::output::{CHUNK, Output, Sizes, feature_columns, label_columns};
@@ -60,6 +61,9 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
         return Err(edges.wrong_shape("[edges, 2]: pairs of source and destination"));
     };
 
+    let paper = processed.join("paper");
+    let is_read = |name: &str| name == "node_feat.npy" || name.starts_with("node_label_");
+    left_out::say(request.watch.note, &paper, &left_out::files(&paper, ".npy", is_read)?);
     let (element, _) = feature_type(table.kind(), None);
     let sizes = Sizes {
         nodes: Some(nodes),

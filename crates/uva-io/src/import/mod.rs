@@ -11,6 +11,7 @@ mod graphbolt;
 mod igb;
 mod importer;
 mod importers;
+mod left_out;
 mod nodes;
 mod npy;
 mod numbering;

@@ -15,6 +15,8 @@
 //! | ids of the source | `node_id` | `[N]`, any integer type; `node_names.txt` has names in their place, a line each |
 //! | `meta.json` | | kept |
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use uva_graph::csc::{Changes, CscBuilder};
@@ -23,10 +25,11 @@ use uva_graph::{ElementType, GraphError, Meta, feature_element, label_columns, n
 
 use super::features::{FeatureSource, feature_type};
 use super::importer::{Importer, SourceKind};
+use super::left_out;
 use super::nodes::{Nodes, end_in_pairs, end_in_rows};
 use super::numbering;
 use super::options::{Extra, refuse_changes_of_weighted};
-use super::output::{CHUNK, FeaturesOf, Output, Sizes, no_labels};
+use super::output::{CHUNK, FeaturesOf, MarkedRows, Output, Sizes, no_labels};
 use super::request::{Request, Watch};
 use super::values;
 
@@ -76,6 +79,7 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     sizes.edges = Some(edges.count() as u64);
     sizes.weighted = weights.is_some();
     sizes.edge_row_bytes = edge_rows.as_ref().map_or(0, EdgeRows::row_bytes);
+    arrays.say_left_out(request.watch, &[])?;
     let output = Output::begin(request, sizes, changes)?;
     let of_edges = edge_rows.map(|rows| rows.write(&output)).transpose()?;
     let mut lists = output.lists(nodes as u64, weights.is_some())?;
@@ -105,7 +109,7 @@ pub(super) struct Arrays {
 impl Arrays {
     /// Opens the arrays in `directory` and checks them against each other.
     pub(super) fn open(directory: &Path, request: &Request<'_>) -> Result<Arrays, GraphError> {
-        let source = Source { directory: directory.to_owned(), meta: Meta::read(directory)? };
+        let source = Source::new(directory)?;
         let features = source.features()?;
         let nodes = features.array.shape()[0];
         let labels = source.labels(nodes, request.options.regression, request.watch)?;
@@ -121,6 +125,15 @@ impl Arrays {
         let node_ids = node_ids.transpose()?;
         let node_names = names_of_nodes(directory, nodes as u64)?;
         Ok(Arrays { source, features, labels, splits, original_ids, node_ids, node_names })
+    }
+
+    /// Says which arrays are not read. `elsewhere`: those that are known by other means.
+    pub(super) fn say_left_out(&self, watch: &Watch<'_>, elsewhere: &[&str]) -> Result<(), GraphError> {
+        let read = self.source.read.borrow();
+        let is_read = |name: &str| read.contains(name) || elsewhere.contains(&name);
+        let left = left_out::files(&self.source.directory, ".npy", is_read)?;
+        left_out::say(watch.note, &self.source.directory, &left);
+        Ok(())
     }
 
     /// Whether the nodes have ids or names of their own, which [`Arrays::write`] keeps.
@@ -191,15 +204,25 @@ impl Arrays {
 struct Source {
     directory: PathBuf,
     meta: Meta,
+    /// Names of the files that were opened.
+    read: RefCell<BTreeSet<String>>,
 }
 
 impl Source {
+    fn new(directory: &Path) -> Result<Source, GraphError> {
+        let meta = Meta::read(directory)?;
+        Ok(Source { directory: directory.to_owned(), meta, read: RefCell::default() })
+    }
+
     fn optional(&self, names: &[&str]) -> Result<Option<NpyArray>, GraphError> {
         for name in names {
             let path = self.directory.join(format!("{name}.npy"));
             match NpyArray::open(&path) {
                 Err(GraphError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
-                found => return found.map(Some),
+                found => {
+                    self.read.borrow_mut().insert(format!("{name}.npy"));
+                    return found.map(Some);
+                }
             }
         }
         Ok(None)
@@ -282,6 +305,9 @@ impl Source {
             }
             Some(classes) => {
                 let marks = marks(&array)?;
+                let mut rows = MarkedRows::new(classes);
+                rows.see(&marks);
+                rows.say_one_hot(watch.note, array.path());
                 Ok(ImportedLabels::Multi { classes, marks })
             }
         }
@@ -494,7 +520,7 @@ pub(super) struct EdgeRows(Features);
 impl EdgeRows {
     /// Those in `directory`, if it has any.
     pub(super) fn open(directory: &Path, changes: Changes) -> Result<Option<EdgeRows>, GraphError> {
-        Source { directory: directory.to_owned(), meta: Meta::read(directory)? }.edge_rows(None, changes)
+        Source::new(directory)?.edge_rows(None, changes)
     }
 
     pub(super) fn row_bytes(&self) -> u64 {

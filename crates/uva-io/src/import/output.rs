@@ -1,7 +1,7 @@
 //! The output dataset of an import: the steps that all formats share.
 
 use std::cell::Cell;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use uva_graph::csc::{Changes, CscBuilder, SelfLoops};
 use uva_graph::npy::{NpyArray, NpyType, NpyWriter, write_array};
@@ -304,13 +304,21 @@ impl<'r> Output<'r> {
                     writer.write(&chunk)?;
                 }
             }
+            Some(columns) if classes.is_some_and(|classes| classes != columns as u64) => {
+                let classes = classes.unwrap_or_default();
+                Err(labels
+                    .wrong_shape(format!("[{nodes}, {classes}], since the source has {classes} classes")))
+            }
             Some(columns) => {
                 let mut writer = NpyWriter::create(&self.path(names::LABELS), NpyType::U8, &[columns])?;
+                let mut rows = MarkedRows::new(columns);
                 loop {
                     let chunk = next_marks(&mut labels)?;
                     if chunk.is_empty() {
+                        rows.say_one_hot(self.request.watch.note, labels.place());
                         return writer.finish().map(drop);
                     }
+                    rows.see(&chunk);
                     writer.write(&chunk)?;
                 }
             }
@@ -357,6 +365,47 @@ impl<'r> Output<'r> {
         self.progress("checks", 0, 1);
         verify::directory(self.staged.path())?;
         self.staged.commit()
+    }
+}
+
+/// Rows of zeros and ones, and whether they mark one class each.
+pub(super) struct MarkedRows {
+    columns: usize,
+    /// Values of the row so far, and how many of them are 1.
+    seen: usize,
+    ones: usize,
+    /// Whether a row has a 1, and whether one has several.
+    any: bool,
+    several: bool,
+}
+
+impl MarkedRows {
+    pub(super) fn new(columns: usize) -> MarkedRows {
+        MarkedRows { columns, seen: 0, ones: 0, any: false, several: false }
+    }
+
+    /// Further values, row after row.
+    pub(super) fn see(&mut self, marks: &[u8]) {
+        for &mark in marks {
+            self.ones += usize::from(mark == 1);
+            self.any |= mark == 1;
+            self.several |= self.ones > 1;
+            self.seen += 1;
+            if self.seen == self.columns {
+                (self.seen, self.ones) = (0, 0);
+            }
+        }
+    }
+
+    /// Says so if no row marks more than one class.
+    pub(super) fn say_one_hot(&self, note: &dyn Fn(&str), place: &Path) {
+        if self.any && !self.several {
+            note(&format!(
+                "{}: no row marks more than one class, and the labels are those of several a node: give the number of the \
+                 class instead where a node has one",
+                place.display()
+            ));
+        }
     }
 }
 

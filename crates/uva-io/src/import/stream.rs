@@ -1,7 +1,8 @@
 //! Streamed arrays: `.npy` files, and the `.npy` members of an `.npz`, which is a zip archive. Only the requested part
 //! is in memory, and two streams can read one member side by side.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -56,6 +57,8 @@ enum StreamProblem {
 pub(super) struct Archive {
     path: PathBuf,
     members: BTreeMap<String, Member>,
+    /// Names of the members that were opened.
+    read: RefCell<BTreeSet<String>>,
 }
 
 #[derive(Debug, Clone)]
@@ -99,7 +102,7 @@ impl Archive {
             let name = name.strip_suffix(".npy").unwrap_or(&name).to_owned();
             members.insert(name, member);
         }
-        Ok(Archive { path: path.to_owned(), members })
+        Ok(Archive { path: path.to_owned(), members, read: RefCell::default() })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -108,6 +111,12 @@ impl Archive {
 
     pub(super) fn has(&self, name: &str) -> bool {
         self.members.contains_key(name)
+    }
+
+    /// The members that were not opened.
+    pub(super) fn unread(&self) -> Vec<String> {
+        let read = self.read.borrow();
+        self.members.keys().filter(|name| !read.contains(*name)).cloned().collect()
     }
 
     /// A member's size in the archive.
@@ -130,6 +139,7 @@ impl Archive {
             let problem = StreamProblem::NoMember { wanted: name.to_owned(), found };
             return Err(GraphError::invalid(&self.path, problem));
         };
+        self.read.borrow_mut().insert(name.to_owned());
         let place = self.path.join(format!("{name}.npy"));
         let Some(deflated) = member.deflated else {
             return Err(GraphError::invalid(&place, StreamProblem::Method(member.method.clone())));

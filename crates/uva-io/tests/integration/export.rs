@@ -64,7 +64,7 @@ fn everything(place: &Place, multi: bool) -> PathBuf {
 
 /// Exports a dataset, imports that as the export says, and compares all files but the stamp. Returns what the export said
 /// is lost.
-fn there_and_back(place: &Place, dataset: &Path, format: &str, gzip: bool) -> Vec<String> {
+pub fn there_and_back(place: &Place, dataset: &Path, format: &str, gzip: bool) -> Vec<String> {
     let exported = place.path("exported");
     let _ = fs::remove_dir_all(&exported);
     let exporter = export::exporter(format).unwrap();

@@ -170,3 +170,36 @@ fn a_source_that_is_not_there_or_is_of_another_kind_is_told_what_the_format_read
     let message = place.refusal("edgelist", "file", &options);
     assert!(message.starts_with("--arrays: ") && message.contains("nosuch is no directory"), "{message}");
 }
+
+#[test]
+fn arrays_that_are_not_read_are_named_and_a_byte_order_mark_is_dropped() {
+    let place = Place::new();
+    place.npy("arrays/edge_index.npy", NpyType::I64, &[1], &[0_i64, 1]);
+    place.npy("arrays/feat.npy", NpyType::F32, &[1], &[0_f32; 2]);
+    for name in ["train_idx", "valid_idx", "test_idx", "x", "year", "label"] {
+        place.npy::<i64>(
+            &format!("arrays/{name}.npy"),
+            NpyType::I64,
+            &[],
+            if name == "label" { &[0, 0] } else { &[] },
+        );
+    }
+    place.write("arrays/meta.json", "\u{feff}{\"name\": \"marked\"}");
+    place.write("arrays/node_names.txt", "\u{feff}a\nb\n");
+    let notes = place.notes("npy", "arrays");
+    assert_eq!(notes.len(), 2, "{notes:?}");
+    assert!(
+        notes[0].ends_with("arrays: x.npy is not read") && notes[1].ends_with("arrays: year.npy is not read")
+    );
+    let dataset = place.import("npy", "arrays", &ImportOptions::default()).unwrap();
+    assert_eq!(dataset.name(), "marked");
+    assert_eq!(fs::read_to_string(place.path("out/node_names.txt")).unwrap(), "a\nb\n");
+    place.npy::<f32>("arrays/feat.npy", NpyType::F32, &[1], &[]);
+    for name in ["edge_index", "label"] {
+        fs::remove_file(place.path(&format!("arrays/{name}.npy"))).unwrap();
+    }
+    fs::remove_file(place.path("arrays/node_names.txt")).unwrap();
+    place.npy::<i64>("arrays/src.npy", NpyType::I64, &[], &[]);
+    place.npy::<i64>("arrays/dst.npy", NpyType::I64, &[], &[]);
+    assert!(place.refusal("npy", "arrays", &ImportOptions::default()).contains("has no nodes"));
+}

@@ -188,3 +188,121 @@ fn features_of_edges_follow_them_into_the_lists() {
         assert!(message.contains(&format!("{rows} rows of features")), "{message}");
     }
 }
+
+#[test]
+fn what_is_not_read_is_said_a_line_each() {
+    let more = "feature_data:
+  - {domain: node, name: category, format: numpy, path: gone.npy}
+  - {domain: edge, name: time, format: numpy, path: gone.npy}
+  - {domain: node, name: label, format: numpy, path: label.npy}
+  - {domain: node, name: y, format: numpy, path: gone.npy}
+";
+    let place = Place::new();
+    let metadata = METADATA.replace("feature_data:\n", more).replace(
+        "valid-labels.npy}\n",
+        "valid-labels.npy}\n          - {name: indexes, format: numpy, path: gone.npy}\n",
+    );
+    write(&place, &metadata);
+    place.npy("graph/label.npy", NpyType::I64, &[], &[1_i64, 0, -1, 2]);
+    let notes = place.notes("graphbolt", "graph");
+    let parts = [
+        "metadata.yaml: feature_data category of the domain node is not read",
+        "metadata.yaml: feature_data time of the domain edge is not read",
+        "metadata.yaml: feature_data y of the domain node is not read",
+        "metadata.yaml: indexes of the validation_set is not read",
+    ];
+    assert_eq!(notes.len(), parts.len(), "{notes:?}");
+    for (note, part) in notes.iter().zip(parts) {
+        assert!(note.ends_with(part), "{notes:?}");
+    }
+    write(&place, &METADATA.replace("name: node_classification", "name: node_regression"));
+    assert!(place.notes("graphbolt", "graph").iter().any(|note| note.contains("--regression reads targets")));
+}
+
+#[test]
+fn a_node_that_two_files_label_differently_is_refused_with_both() {
+    let labelled = |change: &dyn Fn(&Place)| {
+        let place = Place::new();
+        let table = "feature_data:\n  - {domain: node, name: label, format: numpy, path: label.npy}\n";
+        write(&place, &METADATA.replace("feature_data:\n", table));
+        place.npy("graph/label.npy", NpyType::I64, &[], &[1_i64, -1, 2, 2]);
+        change(&place);
+        place.import("graphbolt", "graph", &ImportOptions::default()).map(|dataset| labels(&dataset).to_vec())
+    };
+    // What one file leaves open another says.
+    assert_eq!(labelled(&|_| {}).unwrap(), [1, 0, 2, 2]);
+    let table = |place: &Place| place.npy("graph/label.npy", NpyType::I64, &[], &[0_i64, 0, 2, 2]);
+    let message = labelled(&table).unwrap_err().to_string();
+    assert!(
+        message.contains("label.npy: entry 0")
+            && message.contains("is 0, the label of node 0, which is 1 in"),
+        "{message}"
+    );
+    assert!(message.contains("train-labels.npy"), "{message}");
+    let sets = |place: &Place| place.npy("graph/valid-seeds.npy", NpyType::I64, &[], &[3_i64]);
+    let message = labelled(&sets).unwrap_err().to_string();
+    assert!(message.contains("valid-labels.npy") && message.contains("node 3, which is 2 in"), "{message}");
+    // Several classes a node, likewise.
+    let marks = |first: u8| {
+        let place = Place::new();
+        write(&place, METADATA);
+        place.npy("graph/train-labels.npy", NpyType::U8, &[3], &[1_u8, 0, 1, 1, 1, 0]);
+        place.npy("graph/valid-seeds.npy", NpyType::I64, &[], &[3_i64]);
+        place.npy("graph/valid-labels.npy", NpyType::U8, &[3], &[first, 0, 1]);
+        place.import("graphbolt", "graph", &ImportOptions::default())
+    };
+    marks(1).unwrap();
+    let place = Place::new();
+    write(&place, METADATA);
+    place.npy("graph/train-labels.npy", NpyType::U8, &[2], &[1_u8, 0, 0, 1]);
+    let message = place.refusal("graphbolt", "graph", &ImportOptions::default());
+    assert!(
+        message.contains("train-labels.npy: the shape is [2, 2]") && message.contains("3 classes"),
+        "{message}"
+    );
+    let message = marks(0).unwrap_err().to_string();
+    assert!(
+        message.contains("valid-labels.npy") && message.contains("of node 3, whose classes are others in"),
+        "{message}"
+    );
+}
+
+#[test]
+fn one_hot_labels_are_said_to_be_several_a_node() {
+    let one_hot = |place: &Place, format: &str, source: &str| {
+        place
+            .notes_of(format, source, &ImportOptions { symmetrise: Some(false), ..Default::default() })
+            .iter()
+            .any(|note| note.contains("no row marks more than one class"))
+    };
+    for (marks, said) in
+        [([1_u8, 0, 0, 1], true), ([0, 0, 0, 1], true), ([1, 1, 0, 1], false), ([0; 4], false)]
+    {
+        let place = Place::new();
+        write(&place, &METADATA.replace("num_classes: 3", "num_classes: 2"));
+        place.npy("graph/train-labels.npy", NpyType::U8, &[2], &marks);
+        place.npy("graph/valid-labels.npy", NpyType::U8, &[2], &[0_u8, 0]);
+        assert_eq!(one_hot(&place, "graphbolt", "graph"), said, "{marks:?}");
+        place.npy("arrays/edge_index.npy", NpyType::I64, &[1], &[0_i64, 1]);
+        place.npy("arrays/feat.npy", NpyType::F32, &[1], &[0_f32; 2]);
+        place.npy("arrays/label.npy", NpyType::U8, &[2], &marks);
+        for split in ["train_idx", "valid_idx", "test_idx"] {
+            place.npy::<i64>(&format!("arrays/{split}.npy"), NpyType::I64, &[], &[]);
+        }
+        assert_eq!(one_hot(&place, "npy", "arrays"), said, "{marks:?}");
+        ogb::text_layout(&place, "mine", "time");
+        let rows = format!("{},{}\n{},{}\n0,0\n0,0\n", marks[0], marks[1], marks[2], marks[3]);
+        place.write("mine/raw/node-label.csv.gz", gz(&rows));
+        assert_eq!(one_hot(&place, "ogb", "mine"), said, "{marks:?}");
+        let array = |values: &[i64]| npy(NpyType::I64, &[], values);
+        let members = [
+            ("adj_data", array(&[1])),
+            ("adj_indices", array(&[1])),
+            ("adj_indptr", array(&[0, 1, 1])),
+            ("adj_shape", array(&[2, 2])),
+            ("labels", npy(NpyType::U8, &[2], &marks)),
+        ];
+        place.write("graph.npz", npz(&members, false));
+        assert_eq!(one_hot(&place, "gnn-npz", "graph.npz"), said, "{marks:?}");
+    }
+}

@@ -19,6 +19,7 @@ mod ogb;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod planetoid;
+mod round_trips;
 
 use std::fs;
 use std::io::Write;

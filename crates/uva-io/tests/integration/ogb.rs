@@ -73,6 +73,22 @@ fn text_files_become_a_dataset_with_the_directions_that_ogb_gives() {
 }
 
 #[test]
+fn a_missing_label_in_quotes_is_none_and_unread_files_are_named() {
+    let place = Place::new();
+    text_layout(&place, "ogbn_arxiv", "time");
+    place.write("ogbn_arxiv/raw/node-label.csv.gz", gz("\u{feff}1\n0\n\"\"\n2.0\n"));
+    place.write("ogbn_arxiv/raw/node_year.csv.gz", gz("1\n"));
+    let notes = place.notes("ogb", "ogbn_arxiv");
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(notes[0].ends_with("ogbn_arxiv/raw: node_year.csv.gz is not read"), "{notes:?}");
+    let dataset = place.import("ogb", "ogbn_arxiv", &ImportOptions::default()).unwrap();
+    assert_eq!(labels(&dataset), [1, 0, -1, 2]);
+    binary_layout(&place, "ogbn_papers100M", true);
+    let notes = place.notes("ogb", "ogbn_papers100M");
+    assert!(notes.iter().any(|note| note.ends_with("data.npz: node_year is not read")), "{notes:?}");
+}
+
+#[test]
 fn archives_become_the_same_stored_or_compressed() {
     for compressed in [false, true] {
         let place = Place::new();

@@ -147,7 +147,7 @@ fn columns_of_features_follow_their_edges_into_the_lists() {
 }
 
 /// Columns of one float a row: row 0 has the columns' places in the table, row 1 these and 100.
-fn numbered(ids: &str, names: &[&str]) -> Vec<u8> {
+pub fn numbered(ids: &str, names: &[&str]) -> Vec<u8> {
     let columns: String = names.iter().map(|name| format!("required float {name}; ")).collect();
     let values: Vec<[f32; 2]> = (0..names.len()).map(|at| [at as f32, 100.0 + at as f32]).collect();
     let mut group: Vec<Column<'_>> = ids.matches("int64").map(|_| Column::Long(&[0, 1], &[])).collect();
@@ -223,6 +223,33 @@ fn nodes_without_features_get_one_and_a_line_says_so() {
         notes.iter().any(|note| note.contains("nodes.parquet has no features (no column feat, x,")),
         "{notes:?}"
     );
+}
+
+#[test]
+fn columns_that_are_not_read_are_named() {
+    let place = Place::new();
+    place.write("graph/edges.parquet", numbered(NUMBERS, &["weight", "year"]));
+    place.write("graph/nodes.parquet", numbered("required int64 id;", &["x_1", "age", "feat_1", "y"]));
+    let notes = place.notes("parquet", "graph");
+    for part in [
+        "edges.parquet: year is not read",
+        "nodes.parquet: x_1 is not read",
+        "nodes.parquet: age is not read",
+    ] {
+        assert_eq!(notes.iter().filter(|note| note.ends_with(part)).count(), 1, "{part} in {notes:?}");
+    }
+    assert_eq!(notes.len(), 3, "{notes:?}");
+}
+
+#[test]
+fn names_that_are_no_text_are_refused_with_their_row() {
+    let place = Place::new();
+    let group = [Column::Text(&["a", "b"], &[]), Column::Text(&["c", "d\0"], &[])];
+    place.write("edges.parquet", table(NAMES, plain(), &[&group]));
+    let message = place.refusal("parquet", "edges.parquet", &ImportOptions::default());
+    assert!(message.contains("column dst, row 1: the name 'd\\x00' has a NUL byte"), "{message}");
+    place.write("edges.parquet", table(NUMBERS, plain(), &[]));
+    assert!(place.refusal("parquet", "edges.parquet", &ImportOptions::default()).contains("has no nodes"));
 }
 
 #[test]

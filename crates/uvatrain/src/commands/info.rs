@@ -68,6 +68,9 @@ struct Facts {
     #[serde(skip)]
     has_labels: bool,
     splits: Splits,
+    /// Splits with nodes in common.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    overlaps: Vec<OverlapFacts>,
     /// Bytes of the arrays as they lie in memory once read.
     memory_bytes: u64,
     graph_bytes: u64,
@@ -92,6 +95,14 @@ struct Splits {
     train: usize,
     valid: usize,
     test: usize,
+}
+
+#[derive(Serialize)]
+struct OverlapFacts {
+    splits: [&'static str; 2],
+    nodes: usize,
+    #[serde(skip)]
+    line: String,
 }
 
 impl Facts {
@@ -141,6 +152,13 @@ impl Facts {
                 valid: dataset.split(Split::Valid).len(),
                 test: dataset.split(Split::Test).len(),
             },
+            overlaps: (dataset.overlaps().iter())
+                .map(|overlap| OverlapFacts {
+                    splits: overlap.splits.map(Split::name),
+                    nodes: overlap.nodes,
+                    line: overlap.to_string(),
+                })
+                .collect(),
             memory_bytes: graph_bytes
                 + feature_bytes
                 + edge_feature_bytes
@@ -215,6 +233,9 @@ impl Facts {
             [("train", self.splits.train), ("validation", self.splits.valid), ("test", self.splits.test)];
         for (name, nodes) in splits {
             fact(name, format!("{} nodes ({})", count(nodes), share(nodes)));
+        }
+        for overlap in &self.overlaps {
+            fact("overlap", overlap.line.clone());
         }
         fact(
             "in memory",

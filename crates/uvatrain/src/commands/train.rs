@@ -50,6 +50,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     }
     let given = given_threads(flags, &asked);
     let (dataset, mut loader) = opened(flags, of_hops)?;
+    dataset.overlaps().iter().for_each(|overlap| out::say(&format!("splits: {overlap}")));
     let divided = matches!(asked.cores, Some(Cores::Divided(_)));
     if let Some(Cores::Divided(sets)) = &asked.cores {
         // A thread a core. Those of training are settled with a checkpoint's.

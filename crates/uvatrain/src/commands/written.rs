@@ -28,6 +28,7 @@ pub fn say(path: &Path, took: Duration) -> anyhow::Result<()> {
     ));
     let [train, valid, test] = Split::ALL.map(|split| count(dataset.split(split).len()));
     out::say(&format!("splits: {train} train, {valid} valid, {test} test"));
+    dataset.overlaps().iter().for_each(|overlap| out::say(&format!("splits: {overlap}")));
     next(&dataset, path).iter().for_each(|line| out::say(line));
     Ok(())
 }

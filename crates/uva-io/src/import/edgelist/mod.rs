@@ -13,7 +13,7 @@ mod matrix_market;
 use std::path::{Path, PathBuf};
 
 use uva_graph::csc::Changes;
-use uva_graph::{GraphError, Meta, names};
+use uva_graph::{GraphError, Meta};
 
 use self::layout::Layout;
 use self::lines::{Edge, LineReader};
@@ -71,13 +71,12 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     }
     // Rows of features belong to the lines beside them, in their order.
     let edge_rows = beside.map(|beside| EdgeRows::open(beside, changes)).transpose()?.flatten();
-    if let Some(elsewhere) = options.arrays.as_deref().filter(|arrays| Some(*arrays) != beside)
-        && elsewhere.join(names::EDGE_FEATURES).exists()
-    {
-        (request.watch.note)(&format!(
-            "{} is not read: features of edges belong to lines in the same directory",
-            elsewhere.join(names::EDGE_FEATURES).display()
-        ));
+    if let Some(arrays) = &arrays {
+        let mut elsewhere = vec!["indptr.npy", "indices.npy", "edge_index.npy", "src.npy", "dst.npy"];
+        if edge_rows.is_some() && directory == beside {
+            elsewhere.extend(["edge_feat.npy", "edge_attr.npy", "edge_features.npy"]);
+        }
+        arrays.say_left_out(request.watch, &elsewhere)?;
     }
 
     let rows =

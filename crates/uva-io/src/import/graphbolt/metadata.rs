@@ -1,5 +1,7 @@
 //! The relevant parts of a GraphBolt dataset's `metadata.yaml`.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +11,7 @@ use uva_graph::GraphError;
 use uva_graph::quote::{self, listed, shown};
 use uva_mem::files::{read_regular, without_byte_order_mark};
 
+use super::super::left_out;
 use super::super::stream::ArrayStream;
 
 /// The size limit: thousands of times a description of one node type and one edge type. The parsed tree takes many
@@ -74,6 +77,9 @@ struct SetData {
     path: PathBuf,
 }
 
+/// Names of the seeds in a set.
+const SEEDS: [&str; 3] = ["seeds", "seed_nodes", "node_ids"];
+
 /// Seeds, and their labels if they have any.
 pub(super) type SeedSet = (ArrayStream, Option<ArrayStream>);
 
@@ -99,6 +105,8 @@ pub(super) struct Described {
     pub(super) directory: PathBuf,
     file: PathBuf,
     pub(super) metadata: Metadata,
+    /// Which of `feature_data` were opened.
+    read: RefCell<BTreeSet<usize>>,
 }
 
 impl Described {
@@ -119,7 +127,7 @@ impl Described {
                 // One line: the parser adds a picture of the place below its message.
                 GraphError::invalid(&file, MetadataProblem::Yaml(quote::message(&error.to_string())))
             })?;
-        Ok(Described { directory, file, metadata })
+        Ok(Described { directory, file, metadata, read: RefCell::default() })
     }
 
     pub(super) fn wrong(&self, message: impl Into<String>) -> GraphError {
@@ -152,9 +160,41 @@ impl Described {
 
     /// The features of nodes, or those of edges, called `name`.
     pub(super) fn feature(&self, domain: &str, names: &[&str]) -> Result<Option<ArrayStream>, GraphError> {
-        let all = self.metadata.feature_data.iter().flatten();
-        let found = all.into_iter().find(|data| data.domain == domain && names.contains(&data.name.as_str()));
-        found.map(|data| self.array(&data.format, &data.path)).transpose()
+        let found = self
+            .feature_data()
+            .find(|(_, data)| data.domain == domain && names.contains(&data.name.as_str()));
+        found.map(|(at, data)| self.read_feature(at, data)).transpose()
+    }
+
+    fn feature_data(&self) -> impl Iterator<Item = (usize, &FeatureData)> {
+        self.metadata.feature_data.iter().flatten().enumerate()
+    }
+
+    fn read_feature(&self, at: usize, data: &FeatureData) -> Result<ArrayStream, GraphError> {
+        self.read.borrow_mut().insert(at);
+        self.array(&data.format, &data.path)
+    }
+
+    /// Says what of `feature_data`, and of the sets of a task, is not read.
+    pub(super) fn say_left_out(&self, task: &Task, note: &dyn Fn(&str)) {
+        let read = self.read.borrow();
+        let mut left: Vec<String> = (self.feature_data().filter(|(at, _)| !read.contains(at)))
+            .map(|(_, data)| format!("feature_data {} of the domain {}", data.name, data.domain))
+            .collect();
+        for (what, set) in [
+            ("train_set", &task.train_set),
+            ("validation_set", &task.validation_set),
+            ("test_set", &task.test_set),
+        ] {
+            let data = set.iter().flatten().flat_map(|set| &set.data).enumerate();
+            left.extend(data.filter_map(|(at, data)| match &data.name {
+                Some(name) if SEEDS.contains(&name.as_str()) || name == "labels" => None,
+                Some(name) => Some(format!("{name} of the {what}")),
+                None if at < 2 => None,
+                None => Some(format!("entry {at} of the {what}")),
+            }));
+        }
+        left_out::say(note, &self.file, &left);
     }
 
     /// The only table of features: `feat`, or the only one besides `others`.
@@ -162,14 +202,14 @@ impl Described {
         if let Some(features) = self.feature("node", &["feat"])? {
             return Ok(features);
         }
-        let all: Vec<&FeatureData> = (self.metadata.feature_data.iter().flatten())
-            .filter(|data| data.domain == "node" && !others.contains(&data.name.as_str()))
+        let all: Vec<(usize, &FeatureData)> = (self.feature_data())
+            .filter(|(_, data)| data.domain == "node" && !others.contains(&data.name.as_str()))
             .collect();
         match all.as_slice() {
-            [data] => self.array(&data.format, &data.path),
+            &[(at, data)] => self.read_feature(at, data),
             [] => Err(self.wrong("it has no features of nodes: feature_data with domain node")),
             several => {
-                let names = listed(several.iter().map(|data| &data.name));
+                let names = listed(several.iter().map(|(_, data)| &data.name));
                 Err(self.wrong(format!(
                     "it has several features of nodes ({names}): call the one that is meant feat"
                 )))
@@ -217,7 +257,7 @@ impl Described {
                     .map(|data| self.array(&data.format, &data.path))
                     .transpose()
             };
-            match named(&["seeds", "seed_nodes", "node_ids"], 0)? {
+            match named(&SEEDS, 0)? {
                 Some(seeds) => Ok(Some((seeds, named(&["labels"], 1)?))),
                 None => Err(self.wrong(format!("{what} has no seeds"))),
             }

@@ -6,6 +6,7 @@
 //! `edge_attr` or `edge_feat` their features. `orig_id` and `node_id` of nodes are kept, and so are the `meta.json` and
 //! `node_names.txt` beside it. Other `feature_data` is not read, and a line says so.
 
+mod labels;
 mod metadata;
 
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ use uva_graph::npy::{NpyType, write_array};
 use uva_graph::quote::shown;
 use uva_graph::{ElementType, GraphError, Meta, Progress, names};
 
+use self::labels::{Collected, Labels};
 use self::metadata::{Described, Edges};
 use super::features::feature_type;
 use super::importer::{Importer, SourceKind};
@@ -22,7 +24,7 @@ use super::nodes::{Nodes, end_in_rows};
 use super::npy::names_of_nodes;
 use super::numbering;
 use super::options::{Extra, refuse_changes_of_weighted};
-use super::output::{CHUNK, Output, Sizes, edge_feature_columns, feature_columns, next_classes, next_marks};
+use super::output::{CHUNK, Output, Sizes, edge_feature_columns, feature_columns};
 use super::read_speed;
 use super::request::Request;
 use super::stream::ArrayStream;
@@ -71,18 +73,30 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     let task = described.task(request.options.variant.as_deref())?;
     let classes = task.num_classes.or(meta.classes);
     let regression = request.options.regression;
-    let (splits, labels) = splits(&described, task, nodes, classes, regression)?;
-    let labels = match described.feature("node", &LABELS)? {
-        Some(labels) => Labels::Table(labels),
-        None if regression => {
+    let (splits, of_sets) = splits(&described, task, nodes, classes, regression)?;
+    let labels = match (described.feature("node", &LABELS)?, of_sets) {
+        (None, _) if regression => {
             let message = format!(
                 "{} has no `label` of all nodes in its feature_data, and targets of regression are read from there",
                 request.source.display()
             );
             return Err(GraphError::usage("--regression", message));
         }
-        None => labels,
+        (Some(of_all), Some(mut labels)) => {
+            labels.add(of_all, None, classes)?;
+            Labels::Collected(labels)
+        }
+        (Some(of_all), None) => Labels::Table(of_all),
+        (None, Some(labels)) => Labels::Collected(labels),
+        (None, None) => Labels::Absent,
     };
+    described.say_left_out(task, request.watch.note);
+    let named_regression = task.name.as_deref().is_some_and(|name| name.contains("regression"));
+    if named_regression && !regression && !matches!(labels, Labels::Absent) {
+        (request.watch.note)(
+            "the task is one of regression, and labels are read as classes: --regression reads targets",
+        );
+    }
 
     let sizes = Sizes {
         nodes: Some(nodes),
@@ -256,42 +270,6 @@ impl EdgeFile {
     }
 }
 
-/// The labels, from any location.
-enum Labels {
-    /// For all nodes, in a file.
-    Table(ArrayStream),
-    Single(Vec<i64>),
-    Multi {
-        classes: usize,
-        marks: Vec<u8>,
-    },
-    Absent,
-}
-
-impl Labels {
-    fn row_bytes(&self) -> u64 {
-        match self {
-            Labels::Table(table) => match *table.shape() {
-                [_, columns] if columns > 1 => columns as u64,
-                _ => 8,
-            },
-            Labels::Single(_) => 8,
-            Labels::Multi { classes, .. } => *classes as u64,
-            Labels::Absent => 0,
-        }
-    }
-
-    fn write(self, output: &Output<'_>, nodes: u64, classes: Option<u64>) -> Result<(), GraphError> {
-        let path = output.path(names::LABELS);
-        match self {
-            Labels::Table(table) => output.labels(table, nodes, classes),
-            Labels::Absent => Ok(()),
-            Labels::Single(labels) => write_array(&path, NpyType::I64, &[], &labels),
-            Labels::Multi { classes, marks } => write_array(&path, NpyType::U8, &[classes], &marks),
-        }
-    }
-}
-
 /// The seeds of the three sets, and the labels that come with them. Targets of regression are not read here.
 fn splits(
     described: &Described,
@@ -299,9 +277,9 @@ fn splits(
     nodes: u64,
     classes: Option<u64>,
     regression: bool,
-) -> Result<([Vec<i64>; 3], Labels), GraphError> {
+) -> Result<([Vec<i64>; 3], Option<Collected>), GraphError> {
     let mut splits = [Vec::new(), Vec::new(), Vec::new()];
-    let mut labels = Labels::Absent;
+    let mut labels: Option<Collected> = None;
     for (split, set) in splits.iter_mut().zip(described.sets(task)?) {
         let Some((mut seeds, set_labels)) = set else { continue };
         if seeds.shape().len() != 1 {
@@ -316,44 +294,9 @@ fn splits(
             let last = split.iter().rposition(|&id| id == twice[0]).unwrap_or(0);
             return Err(seeds.wrong_entry(split.len() - last, twice[0], "named twice in one set"));
         }
-        let Some(mut of_set) = set_labels.filter(|_| !regression) else { continue };
-        let width = match *of_set.shape() {
-            [rows] | [rows, 1] if rows == split.len() => 1,
-            [rows, columns] if rows == split.len() => columns,
-            _ => return Err(of_set.wrong_shape(format!("[{}], one label for each seed", split.len()))),
-        };
-        if matches!(labels, Labels::Absent) {
-            labels = match width {
-                1 => Labels::Single(vec![-1; nodes as usize]),
-                classes => Labels::Multi { classes, marks: vec![0; nodes as usize * classes] },
-            };
-        }
-        match &mut labels {
-            Labels::Single(all) if width == 1 => {
-                let mut places = split.iter();
-                loop {
-                    let chunk = next_classes(&mut of_set, classes)?;
-                    if chunk.is_empty() {
-                        break;
-                    }
-                    places.by_ref().zip(chunk).for_each(|(&node, label)| all[node as usize] = label);
-                }
-            }
-            Labels::Multi { classes, marks } if width == *classes => {
-                let mut at = 0;
-                loop {
-                    let chunk = next_marks(&mut of_set)?;
-                    if chunk.is_empty() {
-                        break;
-                    }
-                    for mark in chunk {
-                        marks[split[at / width] as usize * width + at % width] = mark;
-                        at += 1;
-                    }
-                }
-            }
-            _ => return Err(of_set.wrong_shape("as wide as those of the other sets")),
-        }
+        let Some(of_set) = set_labels.filter(|_| !regression) else { continue };
+        let columns = of_set.shape().get(1).copied().unwrap_or(1);
+        labels.get_or_insert_with(|| Collected::new(nodes, columns)).add(of_set, Some(split), classes)?;
     }
     Ok((splits, labels))
 }

@@ -9,11 +9,16 @@ use uva_graph::npy::{NpyType, NpyWriter};
 use uva_graph::{ElementType, GraphError, names};
 
 use super::super::features::FeatureSource;
-use super::super::output::{FeaturesOf, Output, Sizes};
+use super::super::left_out;
+use super::super::output::{FeaturesOf, MarkedRows, Output, Sizes};
 use super::super::read_speed;
 use super::super::request::Request;
 use super::super::text::{LineError, each_line, each_line_until, float, integer};
 use super::raw::{OgbProblem, Raw, count, ids_of, label};
+
+/// The files in `raw` that are read.
+const READ: [&str; 5] =
+    ["edge.csv.gz", "node-feat.csv.gz", "node-label.csv.gz", "num-node-list.csv.gz", "num-edge-list.csv.gz"];
 
 pub(super) struct Csv {
     edges: PathBuf,
@@ -34,6 +39,9 @@ impl Csv {
             .ok_or_else(|| GraphError::io(&counts, "open")(std::io::ErrorKind::NotFound.into()))?;
         let edge_count = count(&request.file("raw/num-edge-list.csv.gz"), "edges")?;
         let features = features.exists().then_some(features);
+        let raw = request.file("raw");
+        let left = left_out::files(&raw, ".csv.gz", |name| READ.contains(&name))?;
+        left_out::say(request.watch.note, &raw, &left);
         Ok(Csv {
             edges: request.file("raw/edge.csv.gz"),
             columns: features.as_deref().map_or(Ok(1), columns)?,
@@ -120,6 +128,7 @@ impl Csv {
         }
         let mut writer = NpyWriter::create(&path, NpyType::U8, &[self.label_columns])?;
         let mut row = Vec::with_capacity(self.label_columns);
+        let mut marked = MarkedRows::new(self.label_columns);
         each_line(&self.labels, &|_| {}, |_, text| {
             row.clear();
             for field in text.split(|&c| c == b',') {
@@ -134,9 +143,11 @@ impl Csv {
                 return Err(LineError::Line(message));
             }
             rows += 1;
+            marked.see(&row);
             writer.write(&row).map_err(Into::into)
         })?;
         self.check_rows(&self.labels, rows)?;
+        marked.say_one_hot(&|line| output.note(line), &self.labels);
         writer.finish().map(drop)
     }
 

@@ -1,12 +1,13 @@
 //! The layout of ogbn-papers100M: arrays in two archives.
 //!
-//! `raw/data.npz` holds `edge_index` [2, E], `node_feat` [N, F], `num_nodes_list` and `num_edges_list`; `node_year` is
-//! not read. `raw/node-label.npz` holds `node_label` [N, 1], NaN if a node has none. No array is ever completely in
+//! `raw/data.npz` holds `edge_index` [2, E], `node_feat` [N, F], `num_nodes_list` and `num_edges_list`; a line
+//! names others. `raw/node-label.npz` holds `node_label` [N, 1], NaN if a node has none. No array is ever completely in
 //! memory: the two rows of `edge_index` are read side by side, by two streams over the same bytes.
 
 use uva_graph::{ElementType, GraphError};
 
 use super::super::features::feature_type;
+use super::super::left_out;
 use super::super::nodes::{Nodes, end_in_rows};
 use super::super::output::{CHUNK, Output, Sizes, feature_columns, label_columns};
 use super::super::read_speed;
@@ -46,6 +47,7 @@ impl Npz {
                 ));
             }
         }
+        left_out::say(request.watch.note, data.path(), &data.unread());
         Ok(Npz { data, labels, label_row_bytes, nodes, edges: edges as u64, features })
     }
 }

@@ -56,7 +56,8 @@ pub(super) fn count(path: &Path, what: &'static str) -> Result<Option<u64>, Grap
 pub(super) fn label(text: &[u8]) -> Option<i64> {
     match integer(text) {
         Some(label) => Some(label),
-        None if text.is_empty() => Some(-1),
+        // pandas writes a missing value that is alone on its line as "".
+        None if text.is_empty() || text == b"\"\"" => Some(-1),
         None => float::<f64>(text).and_then(values::class),
     }
 }

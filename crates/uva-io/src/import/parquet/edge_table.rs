@@ -5,6 +5,7 @@ use std::path::Path;
 use uva_graph::csc::{Changes, CscBuilder};
 use uva_graph::{ElementType, GraphError, Progress};
 
+use super::super::left_out;
 use super::super::numbering::{Numbering, Survey};
 use super::super::options::{Ids, refuse_changes_of_weighted};
 use super::super::output::{CHUNK, FeaturesOf, Output};
@@ -39,6 +40,13 @@ impl EdgeTable {
             refuse_changes_of_weighted(changes, &format!("the features of edges in {}", path.display()))?;
         }
         Ok(EdgeTable { table, source, destination, weight, features, ids })
+    }
+
+    /// Says which columns are not read.
+    pub(super) fn say_left_out(&self, note: &dyn Fn(&str)) {
+        let features = self.features.iter().flat_map(|features| features.columns());
+        let read = features.chain([&self.source, &self.destination]).chain(&self.weight);
+        left_out::say(note, self.table.path(), &self.table.others(&read.collect::<Vec<_>>()));
     }
 
     /// Bytes of an edge's features at most, 0 without.

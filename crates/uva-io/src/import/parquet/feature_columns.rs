@@ -33,6 +33,15 @@ impl Features {
         }
     }
 
+    /// The columns.
+    pub(super) fn columns(&self) -> &[Column] {
+        match self {
+            Features::Lists { column, .. } => std::slice::from_ref(column),
+            Features::Columns { columns, .. } => columns,
+            Features::Constant => &[],
+        }
+    }
+
     /// Those of nodes.
     pub(super) fn find(table: &Table) -> Result<Features, GraphError> {
         Ok(Self::among(table, &FEATURES)?.unwrap_or(Features::Constant))

@@ -15,7 +15,8 @@
 //!
 //! Numbered columns are taken in the order of their numbers, whatever the first one and the padding.
 //!
-//! Without a table of nodes, the nodes are the occurring ids, as for an edge list. Other columns are not read.
+//! Without a table of nodes, the nodes are the occurring ids, as for an edge list. Other columns are not read, and a line
+//! names each.
 
 mod edge_table;
 mod feature_columns;
@@ -60,6 +61,10 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     };
     let edges = EdgeTable::open(&edges, changes)?;
     let nodes = nodes.map(|path| NodeTable::open(&path, edges.ids)).transpose()?;
+    edges.say_left_out(request.watch.note);
+    if let Some(nodes) = &nodes {
+        nodes.say_left_out(request.watch.note);
+    }
     let numbering = match &nodes {
         Some(nodes) => nodes.numbering()?,
         None => edges.survey(request)?,

@@ -6,6 +6,7 @@ use uva_graph::npy::{NpyType, NpyWriter};
 use uva_graph::quote::shown;
 use uva_graph::{ElementType, GraphError, names};
 
+use super::super::left_out;
 use super::super::nodes::Nodes;
 use super::super::numbering::{Numbering, Survey, Twice};
 use super::super::options::Ids;
@@ -38,6 +39,12 @@ impl NodeTable {
         let split = table.find(&["split"])?;
         let split = split.map(|column| table.of_kind(column, &[Kind::Text], "text")).transpose()?;
         Ok(NodeTable { table, id, ids, features, label, split })
+    }
+
+    /// Says which columns are not read.
+    pub(super) fn say_left_out(&self, note: &dyn Fn(&str)) {
+        let read = self.features.columns().iter().chain([&self.id]).chain(&self.label).chain(&self.split);
+        left_out::say(note, self.table.path(), &self.table.others(&read.collect::<Vec<_>>()));
     }
 
     /// Maps each id to its node: row k is node k.

@@ -189,6 +189,11 @@ impl Table {
         found.into_iter().map(|(_, name)| self.required(&[name])).collect()
     }
 
+    /// Names of the columns without these.
+    pub(super) fn others(&self, read: &[&Column]) -> Vec<String> {
+        self.names().into_iter().filter(|name| !read.iter().any(|column| column.name == *name)).collect()
+    }
+
     /// As [`Table::find`], or an error.
     pub(super) fn required(&self, names: &[&str]) -> Result<Column, GraphError> {
         self.find(names)?.ok_or_else(|| {
