@@ -99,7 +99,7 @@ fn run(
     backend: Backend,
     spoil: Option<usize>,
 ) -> Run {
-    let start = saved_state(options).expect("a state").map(|state| state.cursor).unwrap_or_default();
+    let start = saved_state(options).expect("a state").map(|state| state.state.cursor).unwrap_or_default();
     let dataset = Arc::new(Dataset::open(graph).expect("a dataset"));
     let sampled = options.evaluate_by == EvaluateBy::Sampled;
     let passes = Passes { epochs, validate: sampled, test: sampled, start, steered: false };

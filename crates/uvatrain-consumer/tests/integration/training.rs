@@ -93,7 +93,7 @@ fn run(
     loader: &LoaderOptions,
 ) -> (TrainingOutcome, Watch) {
     let sampled = options.evaluate_by == EvaluateBy::Sampled;
-    let start = saved_state(options).expect("a state").map(|state| state.cursor).unwrap_or_default();
+    let start = saved_state(options).expect("a state").map(|state| state.state.cursor).unwrap_or_default();
     let dataset = Arc::new(Dataset::open(graph).expect("a dataset"));
     let passes = Passes { epochs, validate: sampled, test: sampled, start, steered: false };
     let plan = RunPlan::new(&dataset, loader, passes).expect("a plan");
@@ -208,7 +208,7 @@ fn a_cursor_behind_the_last_epoch_leaves_only_the_test() {
     for evaluate_by in [EvaluateBy::Sampled, EvaluateBy::Full] {
         let options = training(Some(temp.path().join(format!("{evaluate_by:?}"))), evaluate_by);
         let (whole, _) = run(&graph, 2, &options, usize::MAX, &loader());
-        assert_eq!(saved_state(&options).unwrap().unwrap().cursor, Cursor { epoch: 2, batch: 0 });
+        assert_eq!(saved_state(&options).unwrap().unwrap().state.cursor, Cursor { epoch: 2, batch: 0 });
         for epochs in [2, 1] {
             let (again, watch) = run(&graph, epochs, &options, usize::MAX, &loader());
             assert_eq!((again.batches, again.test_accuracy), (0, whole.test_accuracy), "{evaluate_by:?}");
