@@ -89,7 +89,7 @@ impl StoredModel {
             width.filter(|width| (1..=TrainerOptions::MAX_WIDTH).contains(width)).ok_or_else(|| {
                 format!(
                     "{name} is {}, not a number from 1 to {}",
-                    quote::shown(&value.to_string()),
+                    quote::shown(value.to_string()),
                     TrainerOptions::MAX_WIDTH
                 )
             })

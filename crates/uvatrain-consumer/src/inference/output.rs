@@ -144,10 +144,10 @@ impl Output {
         self.done.complete = true;
         self.record()?;
         for file in &mut self.files {
-            if let Some(rows) = file.rows.as_mut().filter(|rows| rows.path() != file.path) {
-                if !rows.commit(&file.path, self.overwrite)? {
-                    return Err(taken(&file.path));
-                }
+            if let Some(rows) = file.rows.as_mut().filter(|rows| rows.path() != file.path)
+                && !rows.commit(&file.path, self.overwrite)?
+            {
+                return Err(taken(&file.path));
             }
         }
         self.sync_names()?;

@@ -61,7 +61,8 @@ impl Layout {
 /// Whether the line may be an edge.
 fn counts(line: u64, text: &[u8], options: &EdgeList) -> bool {
     let skipped = line <= options.skip_lines.unwrap_or(0);
-    !skipped && !text.trim_ascii().is_empty() && !(options.comments && is_comment(text))
+    let is_none = skipped || text.trim_ascii().is_empty() || options.comments && is_comment(text);
+    !is_none
 }
 
 fn candidates(options: &EdgeList) -> Vec<Separator> {
