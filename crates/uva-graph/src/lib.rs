@@ -60,6 +60,7 @@ mod partition_text;
 mod partition_written;
 pub mod progress;
 pub mod quote;
+mod range_book;
 pub mod ranges;
 mod ranges_of;
 pub mod reorder;

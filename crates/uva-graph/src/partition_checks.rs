@@ -5,7 +5,7 @@ use std::path::{Component, Path};
 
 use crate::part_of::MOST_HOPS;
 use crate::partition_written::{ClosureSummary, RangesSummary, WrittenParts};
-use crate::ranges::RangeBook;
+use crate::range_book::RangeBook;
 
 /// The most parts: their numbers have 16 bits.
 pub const MOST_PARTS: u32 = 65_535;

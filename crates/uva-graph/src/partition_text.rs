@@ -61,11 +61,9 @@ pub(crate) struct Text {
     pub(crate) seconds: BTreeMap<String, f64>,
     layout: Option<String>,
     split_eval: Option<bool>,
-    #[serde(default, deserialize_with = "some_of_parts")]
-    boundaries: Option<Vec<u64>>,
+    boundaries: Option<Entries<u64>>,
     graph: Option<WrittenGraph>,
-    #[serde(default, deserialize_with = "some_of_parts")]
-    written: Option<Vec<PartText>>,
+    written: Option<Entries<PartText>>,
 }
 
 #[derive(Deserialize)]
@@ -107,7 +105,7 @@ impl Text {
                 None
             }
             Some(CLOSURE) => {
-                let written = there("written", written)?.into_iter().enumerate();
+                let written = there("written", written)?.0.into_iter().enumerate();
                 Some(WrittenParts::Closure(ClosureSummary {
                     layout: CLOSURE.to_owned(),
                     split_eval: self.split_eval.unwrap_or(false),
@@ -115,10 +113,10 @@ impl Text {
                 }))
             }
             Some(RANGES) => {
-                let written = there("written", written)?.into_iter().enumerate();
+                let written = there("written", written)?.0.into_iter().enumerate();
                 Some(WrittenParts::Ranges(RangesSummary {
                     layout: RANGES.to_owned(),
-                    boundaries: there("boundaries", boundaries)?,
+                    boundaries: there("boundaries", boundaries)?.0,
                     graph: there("graph", graph)?,
                     written: written.map(|(part, text)| text.into_range(part)).collect::<Result<_, _>>()?,
                 }))
@@ -276,9 +274,9 @@ impl<'de> Visitor<'de> for Few<'_> {
 
 /// An entry for each part, and at most one more.
 fn of_parts<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
-    struct Entries<T>(PhantomData<T>);
+    struct OfParts<T>(PhantomData<T>);
 
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for Entries<T> {
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for OfParts<T> {
         type Value = Vec<T>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -300,13 +298,16 @@ fn of_parts<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> 
         }
     }
 
-    deserializer.deserialize_seq(Entries(PhantomData))
+    deserializer.deserialize_seq(OfParts(PhantomData))
 }
 
-fn some_of_parts<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    deserializer: D,
-) -> Result<Option<Vec<T>>, D::Error> {
-    of_parts(deserializer).map(Some)
+/// An array of [`of_parts`], which may be missing.
+struct Entries<T>(Vec<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        of_parts(deserializer).map(Self)
+    }
 }
 
 /// Seconds by stage.

@@ -15,7 +15,6 @@
 //!
 //! | file | what it is for |
 //! |---|---|
-//! | `book` | the boundaries: which part owns an id, and where its row is |
 //! | `arrays` | which arrays the graph and a part have, their fingerprints and hashes |
 //! | `write` | the order, and the files of the graph and all parts |
 //! | `directory` | the graph, or one part, from its directory |
@@ -24,7 +23,6 @@
 //! | `compare` | the same rows and lists as in the dataset that was divided |
 
 mod arrays;
-mod book;
 mod compare;
 mod directory;
 mod parts;
@@ -33,8 +31,8 @@ mod write;
 
 pub use crate::partition_written::{GRAPH, RANGES, RangesSummary, WrittenGraph, WrittenRange};
 
-pub use self::book::RangeBook;
 pub use self::directory::{RangeGraph, RangeRows};
 pub use self::parts::RangeParts;
 pub use self::verify::{CheckedRanges, check_sizes, verify_ranges};
 pub use self::write::{check_space, memory_bytes, stage_ranges, write_ranges};
+pub use crate::range_book::RangeBook;

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use uva_mem::files::read_regular;
 
 use super::arrays::Tables;
-use super::book::RangeBook;
 use super::directory::{RangeGraph, RangeRows};
 use crate::divided::DividedFiles;
 use crate::part_of::{MOST_BYTES, fingerprint_of};
 use crate::partition_summary::{PARTITION_SUMMARY, summary_of};
 use crate::partition_written::{RANGES, RangesSummary, WrittenRange};
+use crate::range_book::RangeBook;
 use crate::ranges_of::RangesOf;
 use crate::{Csc, Dataset, GraphError, PartitionSummary, Split, Verify, quote};
 
@@ -22,7 +22,7 @@ enum RangesProblem {
     )]
     Layout { found: String },
     #[error("\"boundaries\" {0}")]
-    Book(#[from] super::book::BookProblem),
+    Book(#[from] crate::range_book::BookProblem),
     #[error(
         "\"{key}\" of {directory} is {said}, and what lies there has {found}: it is of another partition, or was edited"
     )]

@@ -7,7 +7,6 @@ use std::path::Path;
 use uva_mem::files::read_regular;
 
 use super::arrays::{EDGE_FEATURES, FEATURES, Tables, bytes_in, fingerprint_of_graph, hash_of_graph};
-use super::book::RangeBook;
 use crate::disk_space::{self, BytesOnDisk};
 use crate::files::{edge_table, table_element};
 use crate::graph_files::GraphFiles;
@@ -17,6 +16,7 @@ use crate::part::directory_name;
 use crate::part_of::{MOST_BYTES, fingerprint_of};
 use crate::partition_summary::PARTITION_SUMMARY;
 use crate::partition_written::{GRAPH, RANGES, RangesSummary, WrittenGraph, WrittenParts, WrittenRange};
+use crate::range_book::RangeBook;
 use crate::ranges_of::RangesOf;
 use crate::reorder::{Copy, NodeOrder};
 use crate::staged::{StagedDirectory, flush};

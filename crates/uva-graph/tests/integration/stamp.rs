@@ -87,7 +87,7 @@ fn a_stamp_without_status_change_times_counts_as_none() {
 }
 
 #[test]
-fn other_permissions_or_a_copy_with_its_times_cost_one_check() {
+fn other_permissions_or_a_hard_link_cost_one_check() {
     use std::os::unix::fs::PermissionsExt;
     let small = settled();
     small.open();

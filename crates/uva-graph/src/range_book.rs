@@ -46,7 +46,7 @@ impl RangeBook {
     }
 
     /// Of boundaries that a file has, for parts that own so many ids each.
-    pub(super) fn checked(boundaries: Vec<u64>, nodes: &[u64]) -> Result<RangeBook, BookProblem> {
+    pub(crate) fn checked(boundaries: Vec<u64>, nodes: &[u64]) -> Result<RangeBook, BookProblem> {
         RangeBook::check(&boundaries, nodes)?;
         Ok(RangeBook { boundaries })
     }
