@@ -31,6 +31,7 @@ pub fn checkpoint(input: &[u8]) -> bool {
     files::write(directory.path(), &files);
     let Ok(Some(checkpoint)) = files_of::read(directory.path()) else { return false };
     let _ = checkpoint.state::<BTreeMap<String, u64>>();
+    let _ = checkpoint.model();
     stored::restore(&checkpoint, &mut trainer(), &json!({"dataset": "fuzz"})).is_ok()
 }
 

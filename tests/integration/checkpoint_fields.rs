@@ -63,7 +63,7 @@ fn numbers_that_no_model_has_are_refused_before_memory_is_taken() {
 }
 
 #[test]
-fn fields_that_a_resume_relies_on_are_refused_by_name_if_they_make_no_sense() {
+fn what_a_resume_relies_on_is_refused_by_its_field_if_it_makes_no_sense() {
     let temp = directory();
     smaller_graph(temp.path());
     uvatrain(temp.path(), format!("{TRAIN} --epochs 2").split(' ')).run().succeeds();

@@ -134,7 +134,7 @@ fn without_proc_whatever_starts_processes_says_so_before_it_starts_any() {
 
 /// Where libtorch's libraries do not fit, it is not started. Behind that, a role or a command gets no memory.
 #[test]
-fn too_little_memory_ends_every_command_with_the_limit_and_what_takes_less() {
+fn too_little_memory_is_named_with_the_limit_and_what_takes_less() {
     let temp = directory();
     small_graph(temp.path());
     train(temp.path(), "run.jsonl", "--epochs 1 --checkpoint kept").run().succeeds();

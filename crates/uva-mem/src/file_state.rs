@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_of_a_version_without_status_change_times_differs_from_the_file_s() {
+    fn text_without_a_status_change_time_is_a_state_of_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("table");
         std::fs::write(&path, [1; 100]).unwrap();

@@ -88,11 +88,11 @@ impl MemoryLimits {
 impl fmt::Display for MemoryLimits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (limit, name, option) in [
-            (self.address_space, "address space is limited to", "RLIMIT_AS: raise it with `ulimit -v`"),
-            (self.data, "data is limited to", "RLIMIT_DATA: raise it with `ulimit -d`"),
+            (self.address_space, "the address space is limited to", "RLIMIT_AS: raise it with `ulimit -v`"),
+            (self.data, "the data segment is limited to", "RLIMIT_DATA: raise it with `ulimit -d`"),
         ] {
             if let Some(bytes) = limit {
-                write!(f, "; its {name} {} MiB ({option})", bytes >> 20)?;
+                write!(f, "; {name} {} MiB ({option})", bytes >> 20)?;
             }
         }
         Ok(())
@@ -225,7 +225,7 @@ mod tests {
     const DEED: &str = "UVA_MEM_TEST_ABORT";
 
     #[test]
-    fn a_process_that_gets_no_memory_ends_with_the_bytes_and_others_by_their_signal() {
+    fn a_process_without_memory_says_so_and_another_abort_is_a_signal() {
         if let Some(deed) = std::env::var_os(DEED) {
             end_with_a_line("; take less", 43).unwrap();
             if deed == "allocate" {
@@ -235,7 +235,7 @@ mod tests {
             let _ = std::thread::spawn(|| Vec::<u8>::new().try_reserve_exact(isize::MAX as usize)).join();
             std::process::abort();
         }
-        let this = "out_of_memory::tests::a_process_that_gets_no_memory_ends_with_the_bytes_and_others_by_their_signal";
+        let this = "out_of_memory::tests::a_process_without_memory_says_so_and_another_abort_is_a_signal";
         let run = |deed: &str| {
             let program = std::env::current_exe().unwrap();
             Command::new(program).args(["--exact", this, "--nocapture"]).env(DEED, deed).output().unwrap()
@@ -254,7 +254,7 @@ mod tests {
         let limits = MemoryLimits { address_space: Some(50 << 20), data: None };
         assert_eq!(
             limits.to_string(),
-            "; its address space is limited to 50 MiB (RLIMIT_AS: raise it with `ulimit -v`)"
+            "; the address space is limited to 50 MiB (RLIMIT_AS: raise it with `ulimit -v`)"
         );
         assert_eq!(MemoryLimits { address_space: None, data: None }.to_string(), "");
     }

@@ -33,7 +33,7 @@ pub fn _store_checkpoint(py: Python<'_>, directory: PathBuf, tensors: &[u8], con
 }
 
 /// The checkpoint in `directory`, to use its model: `trainer`, `fingerprint` and `state` as JSON, and the file of its tensors.
-/// None: there is no checkpoint. ValueError where it is damaged, or has numbers that none of this version's models has.
+/// None: there is no checkpoint. ValueError where it is damaged, or a number of its model is out of range.
 #[pyfunction]
 pub fn _open_checkpoint(
     py: Python<'_>,

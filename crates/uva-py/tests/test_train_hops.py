@@ -120,6 +120,12 @@ def test_another_number_of_ranks_goes_on_with_the_rows_that_are_left_of_a_hop_se
     with uvatrain.HopLoader(hop_sets["one"], **shape, rank=0, world_size=1) as loader:
         loader.set_epoch(1)
         assert found == {(1, batch.index): batch.hash for batch in loader if batch.index >= 4}
+    # A place that no epoch has.
+    contents = json.loads(file.read_text())
+    contents["state"]["cursor"]["batch"] = 1000
+    file.write_text(json.dumps(contents))
+    for code, _, complained in Ranks(2, tmp_path, hop_sets["one"], f"{options} --epochs 2 --resume").end():
+        assert code == 2 and "state.cursor.batch is 1000, and an epoch has" in complained
 
 
 def test_ranks_that_do_not_fit_each_other_all_say_what_differs(data: Path, hop_sets: dict[str, Path], tmp_path: Path):

@@ -77,7 +77,7 @@ impl TrainError {
 /// What to do when the model's own tensors do not fit beside the slots.
 fn out_of_memory_hint(error: &tch::TchError) -> &'static str {
     let text = error.to_string();
-    if text.contains("CUDA out of memory") || text.contains("OutOfMemory") {
+    if text.contains("out of memory") || text.contains("OutOfMemory") {
         " (the model's activations need less with a smaller --batch-size, --fanouts or --hidden, the feature slots with \
          fewer --slots)"
     } else {

@@ -30,7 +30,7 @@ impl Checkpoint {
     /// parameters: nothing larger than the checkpoint has to be allocated for it.
     ///
     /// # Errors
-    /// [`CheckpointError::Damaged`] naming the field, if that is none of this program's models.
+    /// [`CheckpointError::Damaged`] naming the field, if it is not a model of this program.
     pub fn model(&self) -> Result<StoredModel, CheckpointError> {
         let model = StoredModel::of(&self.trainer().model)
             .map_err(|problem| self.damaged(format!("trainer.model: {problem}")))?;

@@ -190,8 +190,7 @@ fn check_version(program: &TrainerProgram) -> anyhow::Result<()> {
     if !asked.status.success() && limits.are_there() {
         let reason = String::from_utf8_lossy(&asked.stderr);
         return Err(exit::lacking(format!(
-            "{path} with libtorch does not start ({}): {}{limits}",
-            asked.status,
+            "{path} with libtorch does not load in so little memory: {}{limits}",
             reason.lines().next().unwrap_or("no reason given"),
         ))
         .into());
