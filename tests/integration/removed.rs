@@ -34,7 +34,7 @@ const SITES: &[Site] = &[
     Site("uva-graph/src/stamp.rs", 1, "the stamp of a dataset", "planted::"),
     Site("uva-io/src/import/output.rs", 1, "a file of a staged directory", "PLANTED"),
     Site("uva-launch/src/checkpoint_files.rs", 3, "the lock of a checkpoint", "CHECKPOINTS"),
-    Site("uva-launch/src/mps/leftover.rs", 4, "directories of an MPS daemon", "mps::"),
+    Site("uva-launch/src/mps/leftover.rs", 5, "directories of an MPS daemon", "mps::"),
     Site("uva-model/src/checkpoint/durable.rs", 1, "files of a checkpoint", "CHECKPOINTS"),
     Site("uva-model/src/checkpoint/folder.rs", 1, "unfinished files of a checkpoint", "CHECKPOINTS"),
     Site("uva-plan/src/plan_file.rs", 3, "the plan and its ids", "planted::"),

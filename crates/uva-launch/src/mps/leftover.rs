@@ -135,6 +135,7 @@ impl Leftover {
         for directory in [&self.pipe_directory, &self.log_directory] {
             if is_made(directory) {
                 removed(directory, remove_files(directory))?;
+                removed(directory, fs::remove_dir(directory))?;
             }
         }
         // A directory that holds anything else by now stays.

@@ -189,33 +189,6 @@ fn only_files_that_are_ours_beyond_doubt_are_ever_removed() {
 }
 
 #[test]
-fn a_checkpoint_of_before_there_were_marks_is_read_and_makes_way_for_the_next() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path();
-    let mut trained = trainer(ModelKind::Gcn);
-    checkpoint::write(path, &trained, &json!({}), &json!(1)).unwrap();
-    let name = names(path).into_iter().find(|name| name.starts_with("tensors-")).unwrap();
-    let mut bytes = fs::read(path.join(&name)).unwrap();
-    let mark = br#""__metadata__":{"written_by":"uvatrain"},"#;
-    let at = bytes.windows(mark.len()).position(|window| window == mark).expect("the mark in the header");
-    bytes[at..at + mark.len()].fill(b' ');
-    let checksum = format!("{:016x}", stored::checksum(&bytes));
-    let old = format!("tensors-{checksum}.safetensors");
-    fs::write(path.join(&old), &bytes).unwrap();
-    fs::remove_file(path.join(&name)).unwrap();
-    let state = fs::read_to_string(path.join("checkpoint.json")).unwrap();
-    let before = name.trim_start_matches("tensors-").trim_end_matches(".safetensors");
-    fs::write(path.join("checkpoint.json"), state.replace(before, &checksum)).unwrap();
-
-    checkpoint::restore(&stored::read(path).unwrap().unwrap(), &mut trained, &json!({})).unwrap();
-    assert_eq!(stored::remove_leftovers(path).unwrap(), 0);
-    let graph = Graph::random(50, 6, 3, 1);
-    train(&graph, &mut trained, 0..1);
-    checkpoint::write(path, &trained, &json!({}), &json!(2)).unwrap();
-    assert!(names(path).len() == 2 && !path.join(&old).exists(), "{:?}", names(path));
-}
-
-#[test]
 fn a_pipe_or_a_device_in_the_place_of_a_checkpoints_file_is_refused_without_waiting() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
