@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::dlpack::{Device, Element, Lent, Owner, Shape};
+use crate::fork::OwnProcess;
 
 /// An array that torch, numpy and every other library with DLPack can view without a copy:
 /// `torch.from_dlpack(array)`, `numpy.from_dlpack(array)`.
@@ -21,6 +22,8 @@ pub struct Array {
     read_only: bool,
     /// The stream that the memory is ordered on, as CUDA numbers it, where it is on a GPU.
     stream: Option<u64>,
+    /// The only process that can access the memory, where it is that of a slot.
+    process: Option<OwnProcess>,
     owner: Owner,
 }
 
@@ -45,7 +48,7 @@ impl Array {
         owner: Owner,
     ) -> Self {
         let shape = Shape::new(rows, columns);
-        Self { pointer, shape, element, device, read_only: false, stream: None, owner }
+        Self { pointer, shape, element, device, read_only: false, stream: None, process: None, owner }
     }
 
     /// The same, and nobody may write to it.
@@ -60,6 +63,12 @@ impl Array {
         self
     }
 
+    /// The same in a slot of this process: forks cannot access the memory.
+    pub fn in_slot_of(mut self, process: OwnProcess) -> Self {
+        self.process = Some(process);
+        self
+    }
+
     /// Whether the CPU can read it.
     pub fn is_on_host(&self) -> bool {
         self.device.is_host()
@@ -71,11 +80,14 @@ impl Array {
 
     /// The array in a capsule that every library with DLPack can take it out of.
     pub fn legacy_capsule<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.lent().legacy(py)
+        self.lent()?.legacy(py)
     }
 
-    fn lent(&self) -> Lent {
-        Lent {
+    fn lent(&self) -> PyResult<Lent> {
+        if let Some(process) = self.process {
+            process.check_slot(|| "this array of a batch".to_owned())?;
+        }
+        Ok(Lent {
             pointer: self.pointer,
             shape: self.shape,
             element: self.element,
@@ -83,10 +95,11 @@ impl Array {
             read_only: self.read_only,
             copied: false,
             owner: Arc::clone(&self.owner),
-        }
+        })
     }
 
     fn copied(&self) -> PyResult<Lent> {
+        let lent = self.lent()?;
         if !self.device.is_host() {
             return Err(PyBufferError::new_err(
                 "copy=True: this array is on a GPU, which is copied by the library that views it (torch: .clone())",
@@ -98,7 +111,7 @@ impl Array {
         // SAFETY: the source has `bytes()` bytes for as long as the owner lives (see `new`). The target was just
         // allocated with that length, and nobody else knows it.
         unsafe { std::ptr::copy_nonoverlapping(self.pointer, pointer, self.bytes()) };
-        Ok(Lent { pointer, read_only: false, copied: true, owner: Arc::new(Kept(copy)), ..self.lent() })
+        Ok(Lent { pointer, read_only: false, copied: true, owner: Arc::new(Kept(copy)), ..lent })
     }
 
     /// Whether work that a consumer enqueues on this stream finds the array complete. CUDA has three names for its
@@ -158,7 +171,7 @@ impl Array {
             )));
         }
         self.check_stream(stream)?;
-        let lent = if copy == Some(true) { self.copied()? } else { self.lent() };
+        let lent = if copy == Some(true) { self.copied()? } else { self.lent()? };
         match max_version {
             Some((major, _)) if major >= 1 => lent.versioned(py),
             _ if lent.read_only => Err(PyBufferError::new_err(

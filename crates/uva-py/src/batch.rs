@@ -13,19 +13,20 @@ use uva_runtime::{Batch as RuntimeBatch, LoaderOptions};
 use crate::array::Array;
 use crate::dlpack::{self, Device};
 use crate::errors::{BatchGone, OrRaise};
+use crate::fork::OwnProcess;
 
 /// A batch, alive until the last view into its slot is dropped. Then the slot is given back, on the thread that drops
 /// it.
 pub struct Held {
     batch: ManuallyDrop<RuntimeBatch>,
-    process: u32,
+    process: OwnProcess,
     /// The stream that its memory on a GPU is ordered on.
     stream: Option<u64>,
 }
 
 impl Held {
     pub fn new(batch: RuntimeBatch, stream: Option<u64>) -> Self {
-        Self { batch: ManuallyDrop::new(batch), process: std::process::id(), stream }
+        Self { batch: ManuallyDrop::new(batch), process: OwnProcess::here(), stream }
     }
 
     pub fn batch(&self) -> &RuntimeBatch {
@@ -37,7 +38,7 @@ impl Drop for Held {
     fn drop(&mut self) {
         // A fork of this process has a copy of every tensor, but shares the slot's memory with the parent. Giving the
         // slot back there would take it away from the parent.
-        if self.process == std::process::id() {
+        if self.process.is_here() {
             // SAFETY: dropped here only, and never looked at again.
             unsafe { ManuallyDrop::drop(&mut self.batch) };
         }
@@ -49,6 +50,7 @@ impl Drop for Held {
 pub struct Batch {
     /// Taken when the next batch is requested.
     held: Mutex<Option<Arc<Held>>>,
+    process: OwnProcess,
     #[pyo3(get)]
     split: &'static str,
     #[pyo3(get)]
@@ -108,6 +110,7 @@ impl Batch {
         let real_nodes = std::iter::once(batch.real_seed_count()).chain(found).collect();
         Self {
             held: Mutex::new(Some(Arc::clone(held))),
+            process: held.process,
             split: batch.split().name(),
             epoch: batch.epoch(),
             index: batch.index(),
@@ -131,6 +134,7 @@ impl Batch {
     }
 
     fn held(&self) -> PyResult<Arc<Held>> {
+        self.check_process()?;
         // Nothing panics while it is locked.
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
         held.ok_or_else(|| {
@@ -158,6 +162,7 @@ impl Batch {
         // unmapped; the runtime says how long it is. Any bytes are values of these types. The slot is the consumer's
         // alone while it is held, to write to as well; this module reads its arrays through these pointers only.
         let array = unsafe { Array::new(pointer, raw.rows, raw.columns, dlpack(raw.element), device, held) };
+        let array = array.in_slot_of(self.process);
         Ok(match stream {
             Some(stream) => array.ordered_on(stream),
             None => array,
@@ -348,6 +353,11 @@ impl Batch {
     #[getter]
     fn on_host(&self) -> PyResult<bool> {
         Ok(self.held()?.batch().on_device().is_none())
+    }
+
+    /// Raises in another process than the batch's own, in which tensors made before a fork cannot be used either.
+    fn check_process(&self) -> PyResult<()> {
+        self.process.check_slot(|| format!("batch {} of epoch {} ({})", self.index, self.epoch, self.split))
     }
 
     /// 16 hex digits that name the batch's content (docs/reproducible-batches.md).

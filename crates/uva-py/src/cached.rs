@@ -29,7 +29,7 @@ use crate::dataset::Dataset;
 use crate::dlpack::{Device, Element};
 use crate::edges::{exported, zeros};
 use crate::errors::{OrRaise, UvatrainError, in_python, of_runtime, with};
-use crate::fork;
+use crate::fork::{self, OwnProcess};
 use crate::input::Input;
 use crate::keywords::{options_given, split_named};
 
@@ -37,7 +37,7 @@ use crate::keywords::{options_given, split_named};
 #[pyclass(frozen, module = "uvatrain._core")]
 pub struct CachedDataset {
     /// Whose thread it is; a fork has none of them.
-    process: u32,
+    process: OwnProcess,
     calls: Mutex<Sender<Call>>,
     /// Of a loaded row.
     row: Row,
@@ -113,7 +113,7 @@ impl CachedDataset {
         for warning in warnings {
             warn.call1((warning,))?;
         }
-        Ok(Self { process: std::process::id(), calls: Mutex::new(calls), row })
+        Ok(Self { process: OwnProcess::here(), calls: Mutex::new(calls), row })
     }
 
     /// Samples around `seeds`, int64 [n] and each once: the picks of that batch of a run with these options.
@@ -171,11 +171,11 @@ impl CachedDataset {
 impl CachedDataset {
     /// Sends a call to the thread, and waits for its answer.
     fn call<T>(&self, call: impl FnOnce(SyncSender<Result<T, RuntimeError>>) -> Call) -> PyResult<T> {
-        if self.process != std::process::id() {
+        if !self.process.is_here() {
             return Err(UvatrainError::new_err(format!(
                 "this cached dataset was made in process {}, and its thread did not survive the fork: make another one \
                  here",
-                self.process
+                self.process.number()
             )));
         }
         let ended = |()| UvatrainError::new_err("the thread of this cached dataset has ended");

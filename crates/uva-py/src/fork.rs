@@ -4,12 +4,54 @@
 //! which checks and writes datasets and orders seeds. It starts with its first use and cannot be restarted. A loaded
 //! CUDA driver does not work in a fork either. So operations that need them are refused in a fork of a process that has
 //! used them already, and allowed in any other.
+//!
+//! Slots belong to one process too: a fork has no access to their memory (`uva_mem::SharedRegion`). So whatever lends
+//! slot memory checks the process first, and raises in place of a SIGSEGV.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use pyo3::prelude::*;
 
 use crate::errors::UvatrainError;
+
+/// The process that slots and threads belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnProcess(u32);
+
+impl OwnProcess {
+    /// The process that runs this.
+    pub fn here() -> Self {
+        Self(std::process::id())
+    }
+
+    /// Whether it runs this.
+    pub fn is_here(self) -> bool {
+        self == Self::here()
+    }
+
+    /// Its number.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+
+    /// Call it before slot memory is lent or read. `what` describes the owner of that memory.
+    ///
+    /// # Errors
+    /// In any other process than the memory's own. The message names both, and remedies.
+    pub fn check_slot(self, what: impl FnOnce() -> String) -> PyResult<()> {
+        if self.is_here() {
+            return Ok(());
+        }
+        Err(UvatrainError::new_err(format!(
+            "{} belongs to process {} and was used in its fork {}, which cannot access the memory of its slot. Use the \
+             batch in the process that made it, clone its tensors before the fork (batch.x.clone()), or start this \
+             process by spawn instead (multiprocessing_context=\"spawn\")",
+            what(),
+            self.0,
+            std::process::id()
+        )))
+    }
+}
 
 /// The process that has used the pool first; 0: none has.
 static FIRST: AtomicU32 = AtomicU32::new(0);

@@ -25,6 +25,7 @@ use crate::cache_tally::CacheTally;
 use crate::dataset::Dataset;
 use crate::ending::stay_where_the_interpreter_ends;
 use crate::errors::{OrRaise, SlotInUse, UvatrainError, of_launched, of_runtime};
+use crate::fork::OwnProcess;
 use crate::interrupt::Signals;
 use crate::keywords::{split_named, value_of};
 
@@ -32,7 +33,7 @@ use crate::keywords::{split_named, value_of};
 #[pyclass(frozen, module = "uvatrain._core")]
 pub struct Source {
     /// Whose threads they are; a fork has none of them.
-    process: u32,
+    process: OwnProcess,
     open: ManuallyDrop<Mutex<Option<Open>>>,
     /// Asks threads that wait for a batch to release `open`.
     closing: AtomicBool,
@@ -87,7 +88,7 @@ impl Source {
         let tallies = asked && backend.device_slots().is_some() && options.aggregation == Aggregation::None;
         let cache = tallies.then(CacheTally::default);
         Self {
-            process: std::process::id(),
+            process: OwnProcess::here(),
             open: ManuallyDrop::new(Mutex::new(Some(Open { cache, ..Open::over(stream) }))),
             closing: AtomicBool::new(false),
             waiting: Mutex::new(None),
@@ -127,19 +128,6 @@ impl Source {
         let (backend, setup) = self.own.as_ref()?;
         let dataset = Arc::clone(&self.dataset);
         Some(BatchStream::in_this_process(dataset, &self.options, backend.clone(), setup.clone()))
-    }
-
-    fn check_process(&self) -> PyResult<()> {
-        let here = std::process::id();
-        if here == self.process {
-            return Ok(());
-        }
-        Err(UvatrainError::new_err(format!(
-            "made in process {} and used in its fork {here}: the threads that prepare batches do not survive a fork. \
-             uvatrain prepares batches beside the training by itself, so iterate over it in the main process: with a \
-             torch DataLoader around it, num_workers=0",
-            self.process
-        )))
     }
 
     /// The open source, for one thread at a time.
@@ -221,7 +209,7 @@ impl Open {
 impl Drop for Source {
     fn drop(&mut self) {
         // In a fork the threads are not there to be waited for, and the slots are the parent's.
-        if self.process == std::process::id() {
+        if self.process.is_here() {
             // SAFETY: dropped here only, and never looked at again.
             unsafe { ManuallyDrop::drop(&mut self.open) };
         }
@@ -342,11 +330,11 @@ impl Source {
     /// Ends the pass that began at batch `first` of an epoch, behind its last batch: where others have one more, they get
     /// their rows.
     fn end_pass(&self, py: Python<'_>, split: &str, epoch: u32, first: u64) -> PyResult<()> {
+        self.check_process()?;
         let split = split_named(split)?;
         if self.exchanges.is_empty() {
             return Ok(());
         }
-        self.check_process()?;
         let mut guard = self.open()?;
         let open = guard.as_mut().ok_or_else(closed)?;
         let signals = Signals::default();
@@ -391,6 +379,20 @@ impl Source {
     #[getter]
     fn device(&self) -> Option<usize> {
         self.device
+    }
+
+    /// Raises in a fork, which has neither the threads nor the slots.
+    fn check_process(&self) -> PyResult<()> {
+        if self.process.is_here() {
+            return Ok(());
+        }
+        Err(UvatrainError::new_err(format!(
+            "made in process {} and used in its fork {}: the threads that prepare batches do not survive a fork. \
+             uvatrain prepares batches beside the training by itself, so iterate over it in the main process: with a \
+             torch DataLoader around it, num_workers=0",
+            self.process.number(),
+            std::process::id()
+        )))
     }
 
     /// What each role did with its time so far, and how many hand-overs were for nothing.
@@ -552,7 +554,7 @@ impl Source {
 
     /// Ends the threads. Tensors that are left keep their memory.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        if std::process::id() != self.process {
+        if !self.process.is_here() {
             return Ok(());
         }
         for exchange in &self.exchanges {

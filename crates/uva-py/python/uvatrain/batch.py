@@ -77,6 +77,9 @@ class Block:
         made = self._tensors.get(name)
         if made is None:
             made = self._tensors[name] = (_tensor or _maker())(self._core, name, self.layer)
+        else:
+            # A fork has the tensor, but cannot access its memory.
+            self._core.check_process()
         return made
 
     @property
@@ -166,6 +169,9 @@ class SlotBatch:
         made = self._tensors.get((name, table))
         if made is None:
             made = self._tensors[name, table] = (_tensor or _maker())(self._core, name, table)
+        else:
+            # A fork has the tensor, but cannot access its memory.
+            self._core.check_process()
         return made
 
     @property

@@ -232,6 +232,8 @@ class NeighborLoader(pyg_loader.NeighborLoader):
             )
         steps = iter(self._loader)
         while True:
+            # Before rows of earlier batches are looked at, which a fork cannot access.
+            self._loader._source.check_process()
             # The batch before the last is let go of here, so that a list of batches may be kept: in a loop nobody has
             # it any more, and nothing is copied.
             while len(self._lent) > 1:
