@@ -49,7 +49,7 @@ fn bad_usage_ends_with_2_and_names_the_option_and_the_value() {
     let cases: [(&[&str], &[&str]); 11] = [
         (&[], &["Usage: uvatrain"]),
         (&["trian"], &["'trian'", "train"]),
-        (&["train", "d", "--fanouts", "15,0"], &["--fanouts", "hop 1 has fanout 0"]),
+        (&["train", "d", "--fanouts", "15,0"], &["--fanouts", "hop 1: invalid value '0'"]),
         (&["train", "d", "--fanouts", "-2"], &["--fanouts", "fanout -2"]),
         (&["train", "d", "--fanouts", ""], &["--fanouts", "no fanout given"]),
         (&["train", "d", "--slot-bytes", "5G"], &["--slot-bytes", "5GiB"]),

@@ -65,10 +65,12 @@ pub enum Kind {
     Real(Real),
     /// Bytes, with a unit or without.
     Size,
-    /// Whole numbers from 1, or -1, separated by commas: one a hop, up to a maximum.
+    /// Whole numbers from 1, or -1, separated by commas: one a hop.
     Fanouts {
         /// The most hops.
-        most: usize,
+        hops: usize,
+        /// The largest number.
+        most: i32,
     },
     /// One of these names.
     Choice(fn() -> Vec<Choice>),
@@ -176,10 +178,10 @@ impl Field {
         Self { value: "SIZE", kind: Kind::Size, ..Self::internal() }
     }
 
-    /// Fanouts, at most `most`.
+    /// Fanouts of at most `hops` hops, each at most `most`.
     #[must_use]
-    pub const fn fanouts(most: usize) -> Self {
-        Self { value: "F,F,…", kind: Kind::Fanouts { most }, ..Self::internal() }
+    pub const fn fanouts(hops: usize, most: i32) -> Self {
+        Self { value: "F,F,…", kind: Kind::Fanouts { hops, most }, ..Self::internal() }
     }
 
     /// A real number.
@@ -314,7 +316,7 @@ impl Field {
             Kind::Whole(Whole { least, most: Some(most), .. }) => format!("{least} to {most}"),
             Kind::Whole(Whole { least, .. }) => format!("{least} or more"),
             Kind::Size => "512MiB, 6GiB, 1.5GB".to_owned(),
-            Kind::Fanouts { most } => format!("1 or more, or -1 for all; 1 to {most} hops"),
+            Kind::Fanouts { hops, most } => format!("1 to {most}, or -1 for all; 1 to {hops} hops"),
             Kind::Choice(choices) => {
                 choices().iter().map(|choice| format!("`{}`", choice.name)).collect::<Vec<_>>().join(", ")
             }
@@ -341,7 +343,7 @@ impl Field {
                 .parse::<ByteSize>()
                 .map(|size| size.bytes().to_string())
                 .map_err(|error| error.to_string()),
-            Kind::Fanouts { most } => fanouts(text, most),
+            Kind::Fanouts { hops, most } => fanouts(text, hops, most),
             Kind::Choice(choices) => {
                 let choices = choices();
                 match choices.iter().find(|choice| choice.name == text) {
@@ -361,32 +363,26 @@ fn read_as<T: FromStr<Err: Display> + super::OptionValue>(text: &str) -> Result<
     text.parse::<T>().map(|value| value.text()).map_err(|error| error.to_string())
 }
 
-fn fanouts(text: &str, most: usize) -> Result<String, String> {
+fn fanouts(text: &str, hops: usize, most: i32) -> Result<String, String> {
     if text.trim().is_empty() {
         return Err("no fanout given; write one number a hop, like 15,10,5".to_owned());
     }
     let mut fanouts = Vec::new();
     for (hop, entry) in text.split(',').map(str::trim).enumerate() {
         match entry.parse::<i32>() {
-            Ok(fanout) if fanout > 0 || fanout == -1 => fanouts.push(fanout.to_string()),
-            Ok(fanout) => {
-                return Err(format!(
-                    "hop {hop} has fanout {fanout}; it must be at least 1, or -1 to take all neighbours"
-                ));
-            }
+            Ok(fanout) if fanout == -1 || (1..=most).contains(&fanout) => fanouts.push(fanout.to_string()),
             Err(_) if entry.is_empty() => {
                 return Err(format!("hop {hop} is empty; write one number a hop, like 15,10,5"));
             }
-            Err(_) => {
+            _ => {
                 return Err(format!(
-                    "hop {hop} is '{entry}', not a whole number from 1 to {}; -1 takes all neighbours",
-                    i32::MAX
+                    "hop {hop}: invalid value '{entry}': expected -1 (all neighbours) or 1 to {most}"
                 ));
             }
         }
     }
-    if fanouts.len() > most {
-        return Err(format!("{} hops given; at most {most} are possible", fanouts.len()));
+    if fanouts.len() > hops {
+        return Err(format!("{} hops given; at most {hops} are possible", fanouts.len()));
     }
     Ok(fanouts.join(","))
 }
@@ -396,7 +392,7 @@ mod tests {
     use super::*;
 
     fn fanouts(text: &str) -> Result<String, String> {
-        Field::fanouts(32).read(text)
+        Field::fanouts(32, 1000).read(text)
     }
 
     #[test]
@@ -422,13 +418,15 @@ mod tests {
     fn fanouts_keep_their_order_and_minus_one_takes_all() {
         assert_eq!(fanouts("15, 10,5").unwrap(), "15,10,5");
         assert_eq!(fanouts("-1,10").unwrap(), "-1,10");
+        assert_eq!(fanouts("1,1000").unwrap(), "1,1000");
     }
 
     #[test]
     fn fanouts_that_mean_nothing_are_refused_with_their_hop() {
         for (text, says) in [
-            ("15,0", "hop 1 has fanout 0"),
-            ("-2,5", "hop 0 has fanout -2"),
+            ("15,0", "hop 1: invalid value '0': expected -1 (all neighbours) or 1 to 1000"),
+            ("-2,5", "hop 0: invalid value '-2'"),
+            ("5,1001", "hop 1: invalid value '1001'"),
             ("", "no fanout"),
             (" ", "no fanout"),
             ("15,,5", "hop 1 is empty"),

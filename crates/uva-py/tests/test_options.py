@@ -53,7 +53,7 @@ def test_an_unknown_keyword_is_answered_with_the_nearest_one(graph):
     ("field", "given", "message"),
     [
         ("batch_size", dict(batch_size=0), "batch_size=0: 0 is not 1 or more"),
-        ("fanouts", dict(fanouts=(3, 0)), "fanouts=3,0: hop 1 has fanout 0"),
+        ("fanouts", dict(fanouts=(3, 0)), "fanouts=3,0: hop 1: invalid value '0'"),
         ("fanouts", dict(fanouts=()), "fanouts: no fanout given"),
         ("samplers", dict(samplers=121), "samplers=121: 121 is not from 1 to 120"),
         ("batch_slots", dict(samplers=4, batch_slots=5), "batch_slots=5: with 4 samplers at least 6"),

@@ -8,7 +8,9 @@ use uva_batch::{Aggregation, BatchSpec, Column, FeatureType, SlotRoom, StaticSha
 use uva_graph::part::first_cut;
 use uva_graph::{Dataset, Split, Verify};
 use uva_propagate::HopSet;
-use uva_sample::{Expand, MAX_LAYERS, OrderEdges, SampleError, SamplerKind, SamplerOptions, Walks};
+use uva_sample::{
+    Expand, MAX_FANOUT, MAX_LAYERS, OrderEdges, SampleError, SamplerKind, SamplerOptions, Walks,
+};
 
 use crate::RuntimeError;
 use crate::checked_files::CheckedFiles;
@@ -45,7 +47,7 @@ options! {
         /// In-neighbours sampled per node and hop, from the seeds outward; -1 takes all. One number a model layer. Of
         /// kinds that draw for a whole hop: its draws
         fanouts: Vec<i32> = vec![15, 10, 5]
-            => Field::fanouts(MAX_LAYERS).of(BATCHES, &[Identity, Plan]).in_every_checkpoint(),
+            => Field::fanouts(MAX_LAYERS, MAX_FANOUT).of(BATCHES, &[Identity, Plan]).in_every_checkpoint(),
         /// Random walks from each node, with `sampler_kind=walk`
         walks: u32 = Walks::default().count
             => Field::within("WALKS", 1, Walks::MOST_COUNT as u64).of(BATCHES, &[Identity, Plan]).unless_given("10")

@@ -221,7 +221,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::SamplerKind;
+    use crate::{MAX_FANOUT, SamplerKind};
 
     fn layer(destinations: usize, sources: usize, edges: usize) -> LayerBounds {
         LayerBounds { destinations, sources, edges }
@@ -327,10 +327,10 @@ mod tests {
 
     #[test]
     fn arithmetic_saturates_at_any_fanout_and_depth() {
-        let bounds = BatchBounds::new(usize::MAX, &[i32::MAX; 32], 1000, 5000).unwrap();
+        let bounds = BatchBounds::new(usize::MAX, &[MAX_FANOUT; 32], 1000, 5000).unwrap();
         assert_eq!(bounds.nodes, 1000);
         assert_eq!(bounds.layers[31], layer(1000, 1000, 5000));
-        let refused = BatchBounds::new(usize::MAX, &[i32::MAX; 32], usize::MAX, usize::MAX).unwrap_err();
+        let refused = BatchBounds::new(usize::MAX, &[MAX_FANOUT; 32], usize::MAX, usize::MAX).unwrap_err();
         assert!(
             matches!(refused, SampleError::InvalidOption(InvalidOption::BoundTooLarge { .. })),
             "{refused}"

@@ -4,7 +4,7 @@ use std::fmt;
 
 use uva_exchange::ExchangeError;
 
-use crate::limits::{MAX_DRAWN, MAX_EPOCH, MAX_LAYERS, MAX_PICKS};
+use crate::limits::{MAX_EPOCH, MAX_FANOUT, MAX_LAYERS, MAX_PICKS};
 use crate::{BatchKey, SamplerKind};
 
 /// Why a batch was not sampled.
@@ -146,8 +146,10 @@ pub enum InvalidOption {
         /// Fanouts given.
         given: usize,
     },
-    /// A meaningless fanout.
-    #[error("`fanouts`: hop {layer} has fanout {fanout}; give 1 or more, or -1 for all neighbours")]
+    /// A fanout that is neither -1 nor 1 to [`MAX_FANOUT`].
+    #[error(
+        "`fanouts`: hop {layer}: invalid value '{fanout}': expected -1 (all neighbours) or 1 to {MAX_FANOUT}"
+    )]
     Fanout {
         /// The hop, 0 at the seeds.
         layer: usize,
@@ -261,19 +263,6 @@ pub enum InvalidOption {
         parts: usize,
         /// Ranks of the exchange.
         ranks: usize,
-    },
-    /// More draws than a sampler allocates memory for.
-    #[error(
-        "`fanouts`: hop {layer} has {fanout} draws; with `sampler_kind={kind}` there are {MAX_DRAWN} at most (-1 takes \
-         all)"
-    )]
-    TooManyDrawn {
-        /// The kind.
-        kind: SamplerKind,
-        /// The hop, 0 at the seeds.
-        layer: usize,
-        /// Its fanout.
-        fanout: i32,
     },
     /// Fanouts that differ, for a kind that makes one subgraph for all hops.
     #[error(
@@ -439,7 +428,6 @@ impl InvalidOption {
             | Self::TooManyFanouts { .. }
             | Self::Fanout { .. }
             | Self::TooManyPicks { .. }
-            | Self::TooManyDrawn { .. }
             | Self::OneSubgraph { .. }
             | Self::FoundFanout { .. }
             | Self::Unbounded { .. } => Some("fanouts"),

@@ -17,8 +17,9 @@ pub(crate) const MAX_PICKS: usize = 1 << 16;
 // The most picks must leave spare words in the stream for rejected draws.
 const _: () = assert!(MAX_PICKS * 4 <= philox::STREAM_WORDS);
 
-/// Most draws for a layer, for the kinds that draw together: a sampler's memory is sized by it.
-pub(crate) const MAX_DRAWN: i32 = 1 << 24;
+/// The largest fanout. For kinds that draw together it is the number of draws of a layer, which sizes a sampler's
+/// memory. For others a larger one would take every list whole, as -1 does.
+pub const MAX_FANOUT: i32 = 1 << 24;
 
 /// Bytes that local ids of a batch take for each node of the graph.
 pub(crate) const LOCAL_ID_BYTES: usize = size_of::<u32>();

@@ -3,7 +3,7 @@
 use uva_graph::mix;
 use uva_options::named;
 
-use crate::limits::{MAX_LAYERS, MAX_PICKS};
+use crate::limits::{MAX_FANOUT, MAX_LAYERS, MAX_PICKS};
 use crate::{InvalidOption, SamplerKind};
 
 /// How a [`BatchSampler`](crate::BatchSampler) samples.
@@ -11,7 +11,7 @@ use crate::{InvalidOption, SamplerKind};
 pub struct SamplerOptions {
     /// The kind of sampler.
     pub kind: SamplerKind,
-    /// Neighbours per node in each hop, from the seeds outward; −1 takes all. 1 to [`MAX_LAYERS`] hops. For a kind that
+    /// Neighbours per node in each hop, from the seeds outward: 1 to [`MAX_FANOUT`]; −1 takes all. 1 to [`MAX_LAYERS`] hops. For a kind that
     /// [draws together](SamplerKind::draws_together): draws for all destinations of the hop. They are equal in all hops
     /// if the draws are for [one subgraph](SamplerKind::draws_one_subgraph).
     pub fanouts: Vec<i32>,
@@ -175,7 +175,7 @@ pub(crate) fn check_fanouts(fanouts: &[i32]) -> Result<(), InvalidOption> {
     if fanouts.len() > MAX_LAYERS {
         return Err(InvalidOption::TooManyFanouts { given: fanouts.len() });
     }
-    match fanouts.iter().position(|&fanout| fanout == 0 || fanout < -1) {
+    match fanouts.iter().position(|&fanout| fanout != -1 && !(1..=MAX_FANOUT).contains(&fanout)) {
         Some(layer) => Err(InvalidOption::Fanout { layer, fanout: fanouts[layer] }),
         None => Ok(()),
     }

@@ -4,7 +4,7 @@ use uva_graph::Csc;
 
 use super::table;
 use crate::hops::{Divided, HopSampler, Picks};
-use crate::limits::{MAX_DRAWN, MAX_PICKS};
+use crate::limits::MAX_PICKS;
 use crate::options::check_fanouts;
 use crate::{
     BatchSampler, Expand, GraphView, InvalidOption, SampleError, SamplerKind, SamplerOptions, Walks,
@@ -130,9 +130,6 @@ impl SamplerOptions {
             return Err(InvalidOption::ExpandNew { kind, instead });
         }
         if kind.draws_together() {
-            if let Some(layer) = self.fanouts.iter().position(|&fanout| fanout > MAX_DRAWN) {
-                return Err(InvalidOption::TooManyDrawn { kind, layer, fanout: self.fanouts[layer] });
-            }
             let first = self.fanouts.first();
             if kind.draws_one_subgraph()
                 && let Some(layer) = self.fanouts.iter().position(|fanout| Some(fanout) != first)

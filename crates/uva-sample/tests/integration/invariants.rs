@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use uva_graph::{Csc, Indices, Split};
 use uva_sample::{
     BatchBounds, BatchKey, BatchMut, BatchSampler, BlockMut, BlockRef, Capacity, Expand, GraphView, Home,
-    InvalidOption, MAX_EPOCH, MiniBatch, NeighborSampler, SampleError, SamplerKind, SamplerOptions, Walks,
-    batch_hash, sampler,
+    InvalidOption, MAX_EPOCH, MAX_FANOUT, MiniBatch, NeighborSampler, SampleError, SamplerKind,
+    SamplerOptions, Walks, batch_hash, sampler,
 };
 
 /// Up to `nodes` lists with repeated edges, self-loops and empty lists among them, and hubs.
@@ -462,10 +462,6 @@ fn what_a_kind_of_sampler_cannot_do_is_refused_when_it_is_made() {
         assert!(replaced.to_string().contains("`sampler_kind=neighbor or weighted`"), "{replaced}");
         let instead = SamplerKind::names_of(|kind| !kind.draws_together());
         assert_eq!(refused_with(kind, Expand::New, 5), Some(InvalidOption::ExpandNew { kind, instead }));
-        let fanout = (1 << 24) + 1;
-        let layer = usize::from(!kind.draws_one_subgraph());
-        let too_many = Some(InvalidOption::TooManyDrawn { kind, layer, fanout });
-        assert_eq!(refused_with(kind, Expand::All, fanout), too_many);
         assert_eq!(refused_with(kind, Expand::All, 1 << 17), None);
         let options = SamplerOptions { kind, fanouts: vec![9, 9, 8], ..SamplerOptions::default() };
         let differ = InvalidOption::OneSubgraph { kind, layer: 2, fanout: 8 };
@@ -543,6 +539,10 @@ fn options_that_mean_nothing_are_refused_before_anything_is_sampled() {
     assert_eq!(refusal(vec![1; 33]), InvalidOption::TooManyFanouts { given: 33 });
     assert_eq!(refusal(vec![5, 0]), InvalidOption::Fanout { layer: 1, fanout: 0 });
     assert_eq!(refusal(vec![-2]), InvalidOption::Fanout { layer: 0, fanout: -2 });
+    let too_large = InvalidOption::Fanout { layer: 1, fanout: MAX_FANOUT + 1 };
+    assert_eq!(refusal(vec![MAX_FANOUT, MAX_FANOUT + 1]), too_large);
+    let expected = "invalid value '16777217': expected -1 (all neighbours) or 1 to 16777216";
+    assert!(too_large.to_string().contains(expected), "{too_large}");
 
     let mut csc = graph.csc();
     csc.original_ids = Some(&[1, 2]);
