@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use uva_cuda::memory::HostMemory;
@@ -21,6 +21,7 @@ use crate::dataset::Dataset;
 use crate::dlpack::Element;
 use crate::errors::{OrRaise, UvatrainError, of_graph, of_io, with};
 use crate::interrupt::Signals;
+use crate::keywords::is_bool;
 use crate::table::Table;
 
 /// The least time from one call of `progress`, or from one look for signals, to the next.
@@ -40,12 +41,22 @@ impl Asked<'_, '_> {
         value.map(|value| value.str()?.extract()).transpose()
     }
 
+    /// Refuses True and False, whose texts would be refused for another reason.
+    fn check_number(&self, name: &str) -> PyResult<()> {
+        if self.0.get_item(name)?.is_some_and(|value| is_bool(&value)) {
+            let error = PyTypeError::new_err(format!("{name} is an integer, not bool"));
+            return Err(with(error, "field", Some(name)));
+        }
+        Ok(())
+    }
+
     fn read<T>(&self, name: &str, read: impl FnOnce(&str) -> Result<T, String>) -> PyResult<Option<T>> {
         let Some(text) = self.text(name)? else { return Ok(None) };
         read(&text).map(Some).map_err(|message| Self::refused(name, &message))
     }
 
     fn number<T: FromStr>(&self, name: &str) -> PyResult<Option<T>> {
+        self.check_number(name)?;
         self.read(name, |text| {
             text.parse().map_err(|_| format!("'{text}' is not an integer of 0 or more, or it is too large"))
         })
@@ -66,6 +77,7 @@ impl Asked<'_, '_> {
     }
 
     fn options(&self) -> PyResult<Options> {
+        self.check_number("memory")?;
         let memory = self
             .read("memory", |text| ByteSize::from_str(text).map_err(|error| error.to_string()))?
             .map(ByteSize::bytes);

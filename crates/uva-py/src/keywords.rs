@@ -9,9 +9,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyString};
 use uva_graph::Split;
 use uva_runtime::planning::CacheOptions;
-use uva_runtime::spec::{ByteSize, Field, Given, Kind, OptionError, Options, Spelling};
+use uva_runtime::spec::{ByteSize, Field, Given, Kind, OptionError, OptionValue, Options, Spelling};
 use uva_runtime::{LoaderOptions, RuntimeError};
-use uva_sample::SamplerKind;
+use uva_sample::{MAX_FANOUT, MAX_LAYERS, SamplerKind};
 
 use crate::errors::{of_runtime, with};
 
@@ -72,16 +72,10 @@ fn text_of<O: Options>(field: &Field, value: &Bound<'_, PyAny>) -> PyResult<Opti
         Kind::Whole(_) => integer(field.name, value).map(Some),
         Kind::Size if value.is_instance_of::<PyString>() => value.extract().map(Some),
         Kind::Size => integer(field.name, value).map(Some),
-        Kind::Fanouts { .. } => {
-            let fanouts = value
-                .try_iter()?
-                .map(|fanout| integer(field.name, &fanout?))
-                .collect::<PyResult<Vec<_>>>()?;
-            Ok(Some(fanouts.join(",")))
-        }
+        Kind::Fanouts { .. } => fanouts_as_text(field.name, value).map(Some),
         Kind::Real(_) => match value.extract::<f64>() {
-            Ok(number) => Ok(Some(number.to_string())),
-            Err(_) => wrong("a number"),
+            Ok(number) if !is_bool(value) => Ok(Some(number.to_string())),
+            _ => wrong("a number"),
         },
         Kind::Path => {
             match value.extract::<PathBuf>().ok().and_then(|path| path.into_os_string().into_string().ok()) {
@@ -105,9 +99,37 @@ fn takes_numbers<O: Options>(field: &Field) -> bool {
     Given::<O>::default().give(field.name, "1").is_ok()
 }
 
+/// Whether it is True or False, which Python takes for the integers 1 and 0; numpy's are meant too.
+pub fn is_bool(value: &Bound<'_, PyAny>) -> bool {
+    value.extract::<bool>().is_ok()
+}
+
+/// A sequence of fanouts as the command line has it.
+fn fanouts_as_text(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
+    let fanouts = value.try_iter()?.map(|fanout| integer(name, &fanout?)).collect::<PyResult<Vec<_>>>()?;
+    Ok(fanouts.join(","))
+}
+
+/// The fanouts that are the argument `name`, of another function than the loader's.
+pub fn fanouts(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<i32>> {
+    let text = fanouts_as_text(name, value)?;
+    let refused = |reason: String| {
+        let error = if text.is_empty() {
+            OptionError::of(name, reason)
+        } else {
+            OptionError::new(name, &text, reason)
+        };
+        of_runtime(error.into())
+    };
+    let read = Field::fanouts(MAX_LAYERS, MAX_FANOUT).read(&text).map_err(refused)?;
+    Vec::of_text(&read).ok_or_else(|| of_runtime(RuntimeError::Usage(read)))
+}
+
 /// A Python integer as text. It may have more bits than any type of ours.
 fn integer(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
-    match value.extract::<i128>() {
+    // Numpy warns where one of its bools is read as an integer.
+    let number = if is_bool(value) { Err(PyTypeError::new_err(())) } else { value.extract::<i128>() };
+    match number {
         Ok(number) => Ok(number.to_string()),
         Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => {
             let reason = "an integer beyond 128 bits is too large";

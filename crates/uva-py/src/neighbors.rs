@@ -21,7 +21,7 @@ use crate::dlpack::Element;
 use crate::edges::{exported, zeros};
 use crate::errors::{UvatrainError, in_python};
 use crate::input::Input;
-use crate::keywords::{kind_named, kinds_named};
+use crate::keywords::{fanouts, kind_named, kinds_named};
 
 /// The first size tried for a batch, unless its bounds are known to be smaller.
 const FIRST_ROOM: usize = 1 << 16;
@@ -135,7 +135,7 @@ impl NeighborSampler {
     #[pyo3(signature = (dataset, num_neighbors, replace=false, seed=0, kind="neighbor"))]
     fn new(
         dataset: &Bound<'_, Dataset>,
-        num_neighbors: Vec<i32>,
+        num_neighbors: &Bound<'_, PyAny>,
         replace: bool,
         seed: u64,
         kind: &str,
@@ -160,7 +160,7 @@ impl NeighborSampler {
         }
         let options = SamplerOptions {
             kind,
-            fanouts: num_neighbors,
+            fanouts: fanouts("num_neighbors", num_neighbors)?,
             replace,
             seed,
             expand: Expand::New,

@@ -8,6 +8,7 @@ from typing import Any
 
 from . import _core
 from ._arrays import as_int64, lent, readable
+from ._numbers import integer
 from .datasets import Dataset, write_dataset
 from .errors import warn
 
@@ -71,6 +72,7 @@ def from_pyg(
         raise ValueError(
             f"data.x is {found}: float32, float16, bfloat16, float8_e4m3fn, uint8 or int8 [nodes, features] is needed"
         )
+    split = None if split is None else integer("split", split)
     nodes = data.x.size(0)
     edge_attr = _edge_attr(data)
     indptr, indices, weight, order = adjacency(data, nodes, ordered=edge_attr is not None)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _core
 from ._arrays import as_int64, lent
+from ._numbers import integer
 from .datasets import Dataset
 from .errors import UvatrainWarning
 
@@ -102,6 +103,7 @@ class CachedDataset:
 
     def sample(self, seeds: Any, *, epoch: int = 0, batch: int = 0, split: str = "train") -> CachedBatch:
         """Samples around `seeds`, int64 [n], each once: the picks of this batch of a run with these options."""
+        epoch, batch = integer("epoch", epoch), integer("batch", batch)
         nodes, num_seeds, blocks, name, reads, hits = self._core.sample(as_int64("seeds", seeds), split, epoch, batch)
         made = [
             CachedBlock(

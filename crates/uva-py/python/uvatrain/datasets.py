@@ -6,12 +6,12 @@ The format is that of docs/data-format.md: a directory of .npy files.
 from __future__ import annotations
 
 import json
-import operator
 import os
 from typing import Any
 
 from . import _core
 from ._arrays import lent, readable
+from ._numbers import integer
 from .errors import UvatrainError, warn
 
 __all__ = ["Dataset", "write_dataset"]
@@ -253,8 +253,7 @@ def write_dataset(
     if name is not None:
         meta["name"] = name
     if classes is not None:
-        # Numbers of numpy's too.
-        meta["classes"] = operator.index(classes)
+        meta["classes"] = integer("classes", classes)
     _core.write_dataset(os.fspath(path), given, _json(meta), bool(overwrite), warn)
     return Dataset(path)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._arrays import lent
+from ._numbers import integer
 from .batch import SlotBatch
 from .datasets import Dataset, opened
 from .loader import Batches, close_with, ranks, split_name
@@ -217,9 +218,9 @@ class HopLoader(Batches[HopBatch]):
             rank=rank,
             world_size=world_size,
             options=options,
-            hops=None if hops is None else list(hops),
+            hops=None if hops is None else [integer("hops", hop) for hop in hops],
             shuffle=shuffle,
-            chunk=None if chunk is None else str(chunk),
+            chunk=None if chunk is None else str(integer("chunk", chunk)),
         )
         close_with(self, source)
         super().__init__(source, split)

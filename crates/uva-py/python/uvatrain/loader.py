@@ -6,7 +6,6 @@ import atexit
 import contextlib
 import gc
 import inspect
-import operator
 import os
 import sys
 import textwrap
@@ -19,6 +18,7 @@ from . import _core
 from ._arrays import readable
 from ._exchange import Exchange
 from ._in_memory import dataset_of
+from ._numbers import integer
 from ._parts import part_of
 from .batch import Batch, SlotBatch
 from .datasets import Dataset
@@ -673,13 +673,7 @@ def _counted(name: str, state: Mapping[str, Any], least: int, most: int) -> int:
 
 
 def _checked(name: str, epoch: Any) -> int:
-    try:
-        # numpy's integers are ones too.
-        number = operator.index(epoch)
-    except TypeError:
-        number = None
-    if number is None or isinstance(epoch, bool):
-        raise TypeError(f"{name} is an integer, not {type(epoch).__name__}")
+    number = integer(name, epoch)
     if not 0 <= number <= _LAST_EPOCH:
         raise ValueError(f"{name} {number}: epochs go from 0 to {_LAST_EPOCH}")
     return number

@@ -19,6 +19,7 @@ from torch_geometric.sampler import SamplerOutput
 
 from .._from_pyg import adjacency
 from .._in_memory import kept_for, written_for
+from .._numbers import integer
 from ..batch import Batch
 from ..datasets import Dataset, opened, write_dataset
 from ..errors import warn
@@ -123,6 +124,8 @@ class NeighborLoader(pyg_loader.NeighborLoader):
             subgraph_type = "induced"
         if kwargs.get("batch_sampler") is None:
             kwargs.setdefault("batch_size", 1)
+        if kwargs.get("batch_size") is not None:
+            kwargs["batch_size"] = integer("batch_size", kwargs["batch_size"])
         self._graph = _Graph.of(data, weight_attr)
         nodes = _input_nodes(input_nodes, self._graph.num_nodes)
         own = neighbor_sampler is None

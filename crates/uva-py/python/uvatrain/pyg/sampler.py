@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import operator
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +14,7 @@ from torch_geometric import data as pyg_data
 from torch_geometric.sampler import BaseSampler, EdgeSamplerInput, NodeSamplerInput, SamplerOutput
 
 from .. import _core
+from .._numbers import integer
 from ..datasets import Dataset, opened
 from ..loader import fanouts_given
 from .stores import FeatureStore, GraphStore, ids_of
@@ -93,17 +93,15 @@ class NeighborSampler(BaseSampler):
                 "needed (uvatrain.from_pyg writes a dataset from a Data, and uvatrain.pyg.NeighborLoader takes one)"
             )
         self.dataset = opened(dataset)
-        if not 0 <= operator.index(seed) < 2**64:
+        self.seed = integer("seed", seed)
+        if not 0 <= self.seed < 2**64:
             raise ValueError(f"seed={seed}: 0 to 2**64 - 1")
-        self.num_neighbors = [operator.index(fanout) for fanout in fanouts]
-        if any(abs(fanout) >= 2**31 for fanout in self.num_neighbors):
-            raise ValueError(f"num_neighbors={self.num_neighbors}: numbers below 2**31, or -1 for all")
+        self.num_neighbors = [integer("num_neighbors", fanout) for fanout in fanouts]
         if edge_order is not None and tuple(edge_order.shape) != (self.dataset.num_edges,):
             raise ValueError(
                 f"edge_order is {list(edge_order.shape)}: int64 [{self.dataset.num_edges}] is needed, an id for each edge"
             )
         self.replace = bool(replace)
-        self.seed = operator.index(seed)
         self.kind = kind
         self.edge_order = edge_order
         self._sampler = self._make()
@@ -121,6 +119,7 @@ class NeighborSampler(BaseSampler):
         The same seeds, epoch and batch give the same picks, those of a `uvatrain.Loader` with `expand="new"`
         and the same seed. `metadata[2]` is the batch's hash (None where `disjoint`).
         """
+        epoch, batch = integer("epoch", epoch), integer("batch", batch)
         if not (0 <= epoch < 2**30 and 0 <= batch < 2**32):
             raise ValueError(
                 f"epoch={epoch}, batch={batch}: epochs are 0 to 2**30 - 1, batches 0 to 2**32 - 1"
