@@ -127,13 +127,15 @@ pub fn fanouts(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<i32>> {
 
 /// A Python integer as text. It may have more bits than any type of ours.
 fn integer(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
-    match value.extract::<i128>() {
-        Ok(number) if !is_bool(value) => Ok(number.to_string()),
+    // Numpy warns where one of its bools is read as an integer.
+    let number = if is_bool(value) { Err(PyTypeError::new_err(())) } else { value.extract::<i128>() };
+    match number {
+        Ok(number) => Ok(number.to_string()),
         Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => {
             let reason = "an integer beyond 128 bits is too large";
             Err(of_runtime(OptionError::of(name, reason).into()))
         }
-        _ => {
+        Err(_) => {
             let found = value.get_type().name()?;
             let error = PyTypeError::new_err(format!("{name} is an integer, not {found}"));
             Err(with(error, "field", Some(name)))

@@ -22,6 +22,7 @@ mod fork;
 mod hop_loader;
 mod hops;
 mod input;
+mod interpreter;
 mod interrupt;
 mod keywords;
 mod lists;
@@ -36,6 +37,13 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _core {
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::interpreter::check(module.py())
+    }
+
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
 

@@ -173,6 +173,7 @@ def do_fork(loader, batch):
     child = os.fork()
     if child == 0:
         try:
+            expect(uvatrain.UvatrainError, ["fork"], lambda: batch.x)
             expect(uvatrain.UvatrainError, ["fork"], lambda: go_on(loader))
             loader.close()
         except BaseException as error:
