@@ -485,7 +485,7 @@ def test_what_it_cannot_do_is_refused_by_name(graph):
         (dict(disjoint=True, subgraph_type="induced"), "disjoint=True is not supported"),
         (dict(subgraph_type="some"), "subgraph_type='some'"),
         (dict(num_neighbors={("a", "to", "b"): [2]}), "num_neighbors is a dict"),
-        (dict(num_neighbors=[]), "num_neighbors: none given"),
+        (dict(num_neighbors=[]), "num_neighbors: no fanout given"),
         (dict(input_nodes=[1, NODES]), "input_nodes: entry 1 is 300, but the nodes are 0 to 299"),
         (dict(input_nodes=[-1]), "input_nodes: entry 0 is -1"),
         (dict(input_nodes=[]), "input_nodes is empty"),
