@@ -124,7 +124,7 @@ pub(super) fn named(path: &Path) -> Result<Numbering, GraphError> {
     Ok(survey.finish())
 }
 
-/// Refuses names of nodes, a line each, that an import would refuse: repeated ones, and those that are no text.
+/// Refuses names of nodes, a line each, that an import would refuse: repeated ones, and those that are not UTF-8.
 pub(crate) fn check_names(path: &Path) -> Result<(), GraphError> {
     named(path).map(drop)
 }
@@ -250,7 +250,7 @@ impl Numbering {
     }
 }
 
-/// Refuses a name that a line of `node_names.txt` cannot hold, or that is no text.
+/// Refuses a name that a line of `node_names.txt` cannot hold, or that is not UTF-8.
 fn check_name(name: &[u8]) -> Result<(), String> {
     let problem = if name.is_empty() {
         "is empty"
