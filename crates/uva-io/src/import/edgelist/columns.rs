@@ -98,6 +98,11 @@ impl<'t> Columns<'t> {
     }
 }
 
+/// Whether a line begins as a comment.
+pub(super) fn is_comment(text: &[u8]) -> bool {
+    matches!(text.trim_ascii_start().first(), Some(b'#' | b'%'))
+}
+
 fn is_blank(c: u8) -> bool {
     c == b' ' || c == b'\t'
 }

@@ -13,8 +13,7 @@ use super::super::numbering::Numbering;
 use super::super::options::{EdgeList, Ids, Separator, ThirdColumn};
 use super::super::request::Request;
 use super::super::text::{LineError, each_line, each_line_until, integer};
-use super::columns::{ColumnProblem, Columns};
-use super::lines::is_comment;
+use super::columns::{ColumnProblem, Columns, is_comment};
 
 /// The layout of a file.
 pub(super) struct Layout {
@@ -61,8 +60,8 @@ impl Layout {
 
 /// Whether the line may be an edge.
 fn counts(line: u64, text: &[u8], options: &EdgeList) -> bool {
-    let skipped = line <= options.skip_lines.unwrap_or(0);
-    !skipped && !text.trim_ascii().is_empty() && !(options.comments && is_comment(text))
+    let skipped = line <= options.skip_lines.unwrap_or(0) || text.trim_ascii().is_empty();
+    !(skipped || options.comments && is_comment(text))
 }
 
 fn candidates(options: &EdgeList) -> Vec<Separator> {

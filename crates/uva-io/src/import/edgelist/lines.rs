@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::super::options::{EdgeList, Separator, ThirdColumn};
 use super::super::text::{LineError, float};
-use super::columns::{ColumnProblem, Columns};
+use super::columns::{ColumnProblem, Columns, is_comment};
 use super::layout::Layout;
 
 /// An edge as written in the text.
@@ -123,11 +123,6 @@ impl LineReader {
         };
         Some(format!("{lines}: --comments=false reads such lines as edges"))
     }
-}
-
-/// Whether a line begins as a comment.
-pub(super) fn is_comment(text: &[u8]) -> bool {
-    matches!(text.trim_ascii_start().first(), Some(b'#' | b'%'))
 }
 
 fn refused(problem: &str) -> LineError {

@@ -71,7 +71,7 @@ fn is_followed(source: &mut impl BufRead) -> io::Result<bool> {
 }
 
 /// Consecutive Zstandard frames, including skippable ones.
-pub(in super::super) struct Zstd<R> {
+pub(crate) struct Zstd<R> {
     source: R,
     decoder: FrameDecoder,
     /// Whether the decoder is inside a frame.
@@ -79,7 +79,7 @@ pub(in super::super) struct Zstd<R> {
 }
 
 impl<R: BufRead> Zstd<R> {
-    pub(in super::super) fn new(source: R) -> Zstd<R> {
+    pub(crate) fn new(source: R) -> Zstd<R> {
         Zstd { source, decoder: FrameDecoder::new(), open: false }
     }
 
