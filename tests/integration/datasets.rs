@@ -277,7 +277,7 @@ fn lists_of_names_are_read_by_the_options_of_the_command() {
     write("source\ttarget\nWashington, DC\tBoston\n#go\tBoston\n");
     let said = import("plain", "").succeeds();
     assert_eq!(names("plain"), "Washington, DC\nBoston\n");
-    for part in ["line 1 ('source' and 'target') is a header", "line 3 begins with # or %"] {
+    for part in ["line 1 ('source' and 'target') is skipped as a header", "line 3 begins with # or %"] {
         assert!(said.stderr.contains(part), "{part} is missing\n{said}");
     }
     import("all", "--comments=false --skip-lines 0").succeeds();

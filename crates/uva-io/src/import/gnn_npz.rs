@@ -269,7 +269,10 @@ impl Features {
                 output.finish_features(writer)
             }
             Features::Dense(table) => output.features(table, nodes, None),
-            Features::None => output.constant_features(nodes),
+            Features::None => {
+                output.note("the archive has no attributes: every node has one feature, 1");
+                output.constant_features(nodes)
+            }
         }
     }
 }
@@ -295,7 +298,15 @@ impl Labels {
             }
             let (classes, mut marks) = (rows.columns as usize, Vec::new());
             rows.each_row(|row| {
-                marks.extend(row.iter().map(|&mark| u8::from(mark != 0.0)));
+                if let Some(wrong) = row.iter().find(|&&mark| mark != 0.0 && mark != 1.0) {
+                    let message =
+                        format!("a mark of node {} is {wrong}, neither 0 nor 1", marks.len() / classes);
+                    return Err(GraphError::usage(
+                        archive.path().join("labels_data").display().to_string(),
+                        message,
+                    ));
+                }
+                marks.extend(row.iter().map(|&mark| mark as u8));
                 Ok(())
             })?;
             say_one_hot(request, &rows.values, classes, &marks);

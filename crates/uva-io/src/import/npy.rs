@@ -29,7 +29,7 @@ use super::left_out;
 use super::nodes::{Nodes, end_in_pairs, end_in_rows};
 use super::numbering;
 use super::options::{Extra, refuse_changes_of_weighted};
-use super::output::{CHUNK, FeaturesOf, MarkedRows, Output, Sizes, no_labels};
+use super::output::{CHUNK, FeaturesOf, MarkedRows, Output, Sizes, narrowed_targets, no_labels};
 use super::request::{Request, Watch};
 use super::values;
 
@@ -283,6 +283,9 @@ impl Source {
                     "{}: floats that are not whole are targets of regression",
                     array.path().display()
                 ));
+            }
+            if let Some(line) = narrowed_targets(array.path(), array.kind()) {
+                (watch.note)(&line);
             }
             let values = values.into_iter().map(|value| value as f32).collect();
             return Ok(ImportedLabels::Regression { columns, values });

@@ -19,7 +19,7 @@ use uva_graph::{GraphError, names};
 use uva_mem::files::without_byte_order_mark;
 
 use super::nodes::Nodes;
-use super::options::{EdgeList, Ids};
+use super::options::Ids;
 use super::output::{CHUNK, Output};
 use super::text::{LineError, each_line, integer};
 
@@ -65,56 +65,6 @@ enum Lookup {
     Sorted(Vec<(i64, u64)>),
 }
 
-/// What arrays of nodes say of the numbering.
-#[derive(Clone, Copy)]
-pub(super) struct RowsOfNodes<'a> {
-    /// How many nodes there are.
-    pub(super) nodes: u64,
-    /// `node_id.npy`.
-    pub(super) ids: Option<&'a [i64]>,
-}
-
-/// The numbering, if it is known without reading the edges.
-pub(super) fn known(
-    options: &EdgeList,
-    arrays: Option<RowsOfNodes<'_>>,
-    directory: Option<&Path>,
-) -> Result<Option<Numbering>, GraphError> {
-    let rows = arrays.map(|arrays| arrays.nodes);
-    if let (Some(rows), Some(nodes)) = (rows, options.nodes)
-        && rows != nodes
-    {
-        return Err(GraphError::usage("--nodes", format!("{nodes}, but the features have {rows} rows")));
-    }
-    match (options.ids, arrays, directory) {
-        (Ids::Name, _, _) if options.nodes.is_some() => {
-            Err(GraphError::usage("--nodes", "names are no numbers of nodes: leave it out"))
-        }
-        (Ids::Name, Some(_), Some(directory)) => {
-            let path = directory.join(names::NODE_NAMES);
-            let numbering = named(&path)?;
-            Ok(Some(numbering))
-        }
-        (Ids::Name, _, _) => Ok(None),
-        (Ids::Number, Some(RowsOfNodes { nodes, ids }), _) => match ids {
-            Some(ids) => {
-                let path = directory.unwrap_or(Path::new("")).join(names::NODE_IDS);
-                let numbering =
-                    Numbering::of_numbers(ids.to_vec()).map_err(|Twice { first, second, id }| {
-                        let message =
-                            format!("{}: entries {first} and {second} are both {id}", path.display());
-                        GraphError::usage("--arrays", message)
-                    })?;
-                Ok(Some(numbering))
-            }
-            None => Ok(Some(Numbering::Dense(Nodes::new(nodes, format!("the features have {nodes} rows"))))),
-        },
-        (Ids::Number, None, _) => {
-            Ok(options.nodes.map(|nodes| Numbering::Dense(Nodes::new(nodes, format!("--nodes {nodes}")))))
-        }
-    }
-}
-
 /// Names kept by an earlier import.
 pub(super) fn named(path: &Path) -> Result<Numbering, GraphError> {
     let mut survey = Survey::new(Ids::Name);
@@ -129,7 +79,7 @@ pub(super) fn named(path: &Path) -> Result<Numbering, GraphError> {
     Ok(survey.finish())
 }
 
-/// Refuses names of nodes, a line each, that an import would refuse: repeated ones, and those that are no text.
+/// Refuses names of nodes, a line each, that an import would refuse: repeated ones, and those that are not UTF-8.
 pub(crate) fn check_names(path: &Path) -> Result<(), GraphError> {
     named(path).map(drop)
 }
@@ -255,7 +205,7 @@ impl Numbering {
     }
 }
 
-/// Refuses a name that a line of `node_names.txt` cannot hold, or that is no text.
+/// Refuses a name that a line of `node_names.txt` cannot hold, or that is not UTF-8.
 fn check_name(name: &[u8]) -> Result<(), String> {
     let problem = if name.is_empty() {
         "is empty"

@@ -182,7 +182,7 @@ impl Separator {
         ("blanks", Separator::Blanks),
     ];
 
-    /// Parses `comma`, `tab`, `semicolon`, `pipe`, `blanks`, or one ASCII character that is no letter, digit or quote.
+    /// Parses `comma`, `tab`, `semicolon`, `pipe`, `blanks`, or one ASCII character other than letters, digits and quotes.
     pub fn from_text(text: &str) -> Option<Separator> {
         if let Some((_, separator)) = Separator::NAMED.iter().find(|(name, _)| *name == text) {
             return Some(*separator);

@@ -332,6 +332,9 @@ impl<'r> Output<'r> {
             [rows, columns] if rows as u64 == nodes && columns > 0 => vec![columns],
             _ => return Err(targets.wrong_shape(format!("[{nodes}] or [{nodes}, columns], targets"))),
         };
+        if let Some(line) = narrowed_targets(targets.place(), targets.kind()) {
+            self.note(&line);
+        }
         let mut writer = NpyWriter::create(&self.path(names::LABELS), NpyType::F32, &columns)?;
         loop {
             let chunk = targets.floats(CHUNK)?;
@@ -366,6 +369,13 @@ impl<'r> Output<'r> {
         verify::directory(self.staged.path())?;
         self.staged.commit()
     }
+}
+
+/// A line about targets whose type float32 does not hold exactly.
+pub(super) fn narrowed_targets(place: &Path, kind: NpyType) -> Option<String> {
+    let exact =
+        [NpyType::Bool, NpyType::U8, NpyType::I8, NpyType::U16, NpyType::I16, NpyType::F16, NpyType::F32];
+    (!exact.contains(&kind)).then(|| format!("{}: targets of {kind} become float32", place.display()))
 }
 
 /// Rows of zeros and ones, and whether they mark one class each.

@@ -311,7 +311,7 @@ impl<'a> Machine<'a> {
                         _ => None,
                     };
                     let (Some(module), Some(name)) = (text(module), text(name)) else {
-                        return Err(self.malformed("a global name is no text"));
+                        return Err(self.malformed("a global name is not text"));
                     };
                     self.global(&module, &name)?;
                 }

@@ -147,6 +147,11 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     let source = |part: &str| FeatureSource { place: file(part), data_offset: None };
     let mut features =
         output.feature_writer(FeaturesOf::Nodes, source("allx"), NpyType::F32, all_x.columns, None)?;
+    for (part, _) in
+        [("allx", all_x.narrowed), ("tx", test_x.narrowed)].iter().filter(|(_, narrowed)| *narrowed)
+    {
+        output.note(&format!("{}: float64 becomes float32", file(part).display()));
+    }
     for (node, test_row) in test_row.iter().enumerate() {
         let mut row = vec![0_f32; all_x.columns];
         let mut add = |(column, value): (usize, f32)| row[column] += value;

@@ -43,6 +43,8 @@ pub(super) struct SparseRows {
     indptr: Vec<i64>,
     indices: Vec<i64>,
     values: Vec<f32>,
+    /// Whether the values are float64 in the file.
+    pub(super) narrowed: bool,
 }
 
 impl SparseRows {
@@ -81,7 +83,8 @@ impl Pickle {
         let &[rows, columns] = shape.as_slice() else { return Err(other()) };
         let indptr = self.array(field(&["indptr"])?)?.integers()?;
         let indices = self.array(field(&["indices"])?)?.integers()?;
-        let values = self.array(field(&["data"])?)?.floats()?;
+        let values = self.array(field(&["data"])?)?;
+        let (narrowed, values) = (values.kind == "<f8", values.floats()?);
 
         let wrong = |what, position: usize, value| Err(MeaningProblem::Sparse { what, position, value });
         if rows.checked_add(1) != Some(indptr.len()) {
@@ -99,7 +102,7 @@ impl Pickle {
         if let Some(at) = indices.iter().position(|id| !(0..columns as i64).contains(id)) {
             return wrong("a column is out of range", at, indices[at]);
         }
-        Ok(SparseRows { rows, columns, indptr, indices, values })
+        Ok(SparseRows { rows, columns, indptr, indices, values, narrowed })
     }
 
     /// A numpy array.

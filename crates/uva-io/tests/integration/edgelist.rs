@@ -295,14 +295,14 @@ fn a_header_is_recognised_by_its_words_or_warned_of() {
     {
         assert_eq!(edges_by_name(&place, format!("{header}\na,b\n"), named()).unwrap(), ["a→b"], "{header}");
         assert!(
-            said(&place, named()).iter().any(|note| note.contains("line 1") && note.contains("is a header"))
+            said(&place, named()).iter().any(|note| note.contains("line 1") && note.contains("as a header"))
         );
         place.write("numbers.csv", format!("# c\n{header}\n1,2\n"));
         assert_eq!(place.import("edgelist", "numbers.csv", &ImportOptions::default()).unwrap().edges(), 1);
     }
     let text = "source,target,weight\na,b,0.5\n";
     assert_eq!(edges_by_name(&place, text, weight(named())).unwrap(), ["a→b"]);
-    // Words that are nodes are no header, and neither is what is said to be none.
+    // Words that other lines use are not a header, and --skip-lines 0 says that there is none.
     assert_eq!(edges_by_name(&place, "from,to\nto,go\n", named()).unwrap(), ["from→to", "to→go"]);
     assert!(said(&place, named()).iter().any(|note| note.contains("is an edge, since")));
     let none = EdgeList { skip_lines: Some(0), ..named() };

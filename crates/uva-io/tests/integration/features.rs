@@ -203,3 +203,58 @@ fn arrays_that_are_not_read_are_named_and_a_byte_order_mark_is_dropped() {
     place.npy::<i64>("arrays/dst.npy", NpyType::I64, &[], &[]);
     assert!(place.refusal("npy", "arrays", &ImportOptions::default()).contains("has no nodes"));
 }
+
+#[test]
+fn numbers_that_become_narrower_are_said() {
+    let place = Place::new();
+    place.npy("arrays/edge_index.npy", NpyType::I64, &[1], &[0_i64, 1]);
+    place.npy("arrays/feat.npy", NpyType::F32, &[1], &[0_f32; 2]);
+    for name in ["train_idx", "valid_idx", "test_idx"] {
+        place.npy::<i64>(&format!("arrays/{name}.npy"), NpyType::I64, &[], &[]);
+    }
+    let regression = ImportOptions { regression: true, ..Default::default() };
+    let said = |bytes: Vec<u8>, part: Option<&str>| {
+        place.write("arrays/label.npy", bytes);
+        let notes = place.notes_of("npy", "arrays", &regression);
+        assert_eq!(notes.len(), usize::from(part.is_some()), "{notes:?}");
+        assert!(notes.iter().all(|note| part.is_some_and(|part| note.ends_with(part))), "{notes:?}");
+    };
+    said(npy(NpyType::I64, &[], &[1_700_000_001_i64, 2]), Some("label.npy: targets of int64 become float32"));
+    said(npy(NpyType::F64, &[], &[0.1_f64, 2.0]), Some("label.npy: targets of float64 become float32"));
+    said(npy(NpyType::F32, &[], &[0.1_f32, 2.0]), None);
+    said(npy(NpyType::I16, &[], &[1_i16, 2]), None);
+}
+
+#[test]
+fn weights_and_marks_that_gnn_npz_does_not_keep_are_said_or_refused() {
+    let place = Place::new();
+    let write = |weight: f32, mark: f32| {
+        let ids = |values: &[i64]| npy(NpyType::I64, &[], values);
+        let members = [
+            ("adj_data", npy(NpyType::F32, &[], &[weight])),
+            ("adj_indices", ids(&[1])),
+            ("adj_indptr", ids(&[0, 1, 1])),
+            ("adj_shape", ids(&[2, 2])),
+            ("labels_data", npy(NpyType::F32, &[], &[1.0, 1.0, mark])),
+            ("labels_indices", ids(&[0, 1, 1])),
+            ("labels_indptr", ids(&[0, 2, 3])),
+            ("labels_shape", ids(&[2, 2])),
+            ("node_names", ids(&[7])),
+        ];
+        place.write("graph.npz", npz(&members, false));
+    };
+    write(0.5, 1.0);
+    let notes = place.notes("gnn-npz", "graph.npz");
+    for part in [
+        "node_names is not read",
+        "every node has one feature, 1",
+        "1 entries are neither 0 nor 1, and weights are not kept",
+    ] {
+        assert!(notes.iter().any(|note| note.ends_with(part)), "{part} in {notes:?}");
+    }
+    write(1.0, 1.0);
+    assert_eq!(place.notes("gnn-npz", "graph.npz").len(), 2);
+    write(1.0, 2.0);
+    let message = place.refusal("gnn-npz", "graph.npz", &ImportOptions::default());
+    assert!(message.contains("labels_data: a mark of node 1 is 2, neither 0 nor 1"), "{message}");
+}

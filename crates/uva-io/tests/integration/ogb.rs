@@ -125,6 +125,8 @@ fn several_classes_and_no_features_as_in_proteins() {
         Labels::Multi { classes: 3, values: [1, 0, 1, 0, 0, 0, 1, 1, 1, 0, 1, 0] }
     ));
     assert_eq!(floats(&dataset), [1.0; 4]);
+    let notes = place.notes("ogb", "ogbn_proteins");
+    assert!(notes.iter().any(|note| note.ends_with("every node has one feature, 1")), "{notes:?}");
     place.write("ogbn_proteins/raw/node-label.csv.gz", gz("1,0,1\n0,2,0\n1,1,1\n0,1,0\n"));
     let message = place.refusal("ogb", "ogbn_proteins", &ImportOptions::default());
     assert!(

@@ -311,6 +311,9 @@ fn weights_and_features_in_columns_of_their_own_are_taken() {
     let dataset = place.import("parquet", "graph", &ImportOptions::default()).unwrap();
     assert_eq!(lists(&dataset), [vec![1, 0], vec![]]);
     assert_eq!(dataset.weights().unwrap(), [0.5, 2.0]);
+    assert!(
+        place.notes("parquet", "graph").iter().any(|note| note.ends_with("weight: float64 becomes float32"))
+    );
     assert_eq!((floats(&dataset), labels(&dataset)), (&[1.5, 3.0, 2.5, 4.0][..], &[-1, 1][..]));
     // Ids that are the numbers of the rows need no file of theirs.
     assert!(!place.path("out/node_id.npy").exists());

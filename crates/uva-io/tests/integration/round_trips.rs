@@ -33,8 +33,8 @@ fn edges_of(place: &Place, dataset: &Dataset) -> Vec<(String, String)> {
     edges
 }
 
-/// Imports a list of names, and compares it with the edges that it was written of. Edges that are no edges there have to
-/// be said.
+/// Imports a list of names, and compares it with the edges that it was written of. A line has to name each edge that is
+/// missing.
 fn check_names(
     text: &str,
     edges: &[(String, String)],
@@ -57,7 +57,7 @@ fn check_names(
     if found != wanted {
         let missing: Vec<_> = wanted.iter().filter(|edge| !found.contains(edge)).collect();
         let notes = place.notes_of("edgelist", "graph.txt", &options);
-        let said = notes.iter().any(|note| note.contains("is a header") || note.contains("comment"));
+        let said = notes.iter().any(|note| note.contains("as a header") || note.contains("comment"));
         let only_fewer = found.iter().all(|edge| wanted.contains(edge));
         prop_assert!(
             only_fewer && said,

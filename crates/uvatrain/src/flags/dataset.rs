@@ -110,7 +110,7 @@ pub struct EdgeListFlags {
     #[arg(long, value_name = "N")]
     pub nodes: Option<u64>,
 
-    /// Lines at the beginning that are no edges [default: one, where it is a header by its words, such as source,target]
+    /// Lines to skip at the beginning [default: one, if its words are those of a header, such as source,target]
     #[arg(long, value_name = "LINES")]
     pub skip_lines: Option<u64>,
 
@@ -239,7 +239,7 @@ fn split_rule(text: &str) -> Result<SplitRule, String> {
 
 fn separator(text: &str) -> Result<Separator, String> {
     let wanted =
-        "comma, tab, semicolon, pipe, blanks, or one ASCII character that is no letter, digit or quote";
+        "comma, tab, semicolon, pipe, blanks, or one ASCII character other than letters, digits and quotes";
     Separator::from_text(text).ok_or_else(|| format!("expected {wanted}"))
 }
 

@@ -98,6 +98,11 @@ impl<'t> Columns<'t> {
     }
 }
 
+/// Whether a line begins as a comment.
+pub(super) fn is_comment(text: &[u8]) -> bool {
+    matches!(text.trim_ascii_start().first(), Some(b'#' | b'%'))
+}
+
 fn is_blank(c: u8) -> bool {
     c == b' ' || c == b'\t'
 }
@@ -107,11 +112,6 @@ fn trimmed_start(text: &[u8], separator: Separator) -> &[u8] {
     let separates = |c: u8| separator == Separator::Byte(c);
     let end = text.iter().position(|&c| !c.is_ascii_whitespace() || separates(c)).unwrap_or(text.len());
     &text[end..]
-}
-
-/// Whether a line begins as a comment.
-pub(super) fn is_comment(text: &[u8]) -> bool {
-    matches!(text.trim_ascii_start().first(), Some(b'#' | b'%'))
 }
 
 #[cfg(test)]

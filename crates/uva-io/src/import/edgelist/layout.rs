@@ -18,7 +18,7 @@ use super::columns::{ColumnProblem, Columns, is_comment};
 /// The layout of a file.
 pub(super) struct Layout {
     pub(super) separator: Separator,
-    /// The last of the lines in front that are no edges.
+    /// The last of the skipped lines at the beginning.
     pub(super) skip_lines: u64,
     /// Lines for the user.
     pub(super) notes: Vec<String>,
@@ -60,9 +60,8 @@ impl Layout {
 
 /// Whether the line may be an edge.
 fn counts(line: u64, text: &[u8], options: &EdgeList) -> bool {
-    let skipped = line <= options.skip_lines.unwrap_or(0);
-    let is_none = skipped || text.trim_ascii().is_empty() || options.comments && is_comment(text);
-    !is_none
+    let skipped = line <= options.skip_lines.unwrap_or(0) || text.trim_ascii().is_empty();
+    !(skipped || options.comments && is_comment(text))
 }
 
 fn candidates(options: &EdgeList) -> Vec<Separator> {
@@ -240,7 +239,7 @@ fn of_names(file: &Path, known: Option<&Numbering>, request: &Request<'_>) -> Re
         (true, true) => {
             layout.skip_lines = first_line;
             layout.notes.push(format!(
-                "{file_and_line} ({shown_pair}) is a header and no edge; --skip-lines 0 reads it as an edge"
+                "{file_and_line} ({shown_pair}) is skipped as a header; --skip-lines 0 reads it as an edge"
             ));
         }
         (true, false) => layout.notes.push(format!(
@@ -311,7 +310,7 @@ fn chosen<'c>(
 }
 
 fn skipped(file: &Path, line: u64, text: &[u8]) -> String {
-    format!("{}: line {line} ('{}') is a header and no edge", file.display(), shown(text.trim_ascii()))
+    format!("{}: line {line} ('{}') is skipped as a header", file.display(), shown(text.trim_ascii()))
 }
 
 /// Whether these are usual names of the columns of an edge list.

@@ -20,7 +20,7 @@ pub(super) struct LineReader {
     separator: Separator,
     quotes: bool,
     comments: bool,
-    /// The last of the lines in front that are no edges.
+    /// The last of the skipped lines at the beginning.
     skip_lines: u64,
     third_column: Option<ThirdColumn>,
     /// Whether an edge has been read.

@@ -3,9 +3,10 @@
 //!
 //! [`layout`] finds what separates columns, and whether the first line is a header. Columns may be quoted. Empty lines are
 //! no edges, and lines that begin with `#` or `%` are comments. A MatrixMarket file is known by its banner. The caller
-//! says what the ids are: node numbers, any integers, or names; see [`numbering`].
+//! says what the ids are: node numbers, any integers, or names; see [`numbering`](super::numbering).
 
 mod columns;
+mod known;
 mod layout;
 mod lines;
 mod matrix_market;
@@ -21,7 +22,7 @@ use self::matrix_market::MatrixMarket;
 use super::importer::{Importer, SourceKind};
 use super::nodes::Nodes;
 use super::npy::{Arrays, EdgeRows};
-use super::numbering::{self, Numbering, RowsOfNodes, Survey};
+use super::numbering::{Numbering, Survey};
 use super::options::{EdgeList, Extra, Ids, Separator, ThirdColumn};
 use super::output::{Output, Sizes};
 use super::read_speed;
@@ -79,9 +80,7 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
         arrays.say_left_out(request.watch, &elsewhere)?;
     }
 
-    let rows =
-        arrays.as_ref().map(|arrays| RowsOfNodes { nodes: arrays.nodes() as u64, ids: arrays.node_ids() });
-    let mut known = numbering::known(options, rows, directory)?;
+    let mut known = known::known(options, arrays.as_ref(), directory)?;
     if let Some(matrix) = &matrix {
         known = Some(of_matrix(matrix, known, &file, request)?);
     }

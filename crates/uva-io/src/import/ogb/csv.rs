@@ -80,7 +80,10 @@ impl Csv {
     }
 
     fn write_features(&self, request: &Request<'_>, output: &Output<'_>) -> Result<(), GraphError> {
-        let Some(path) = &self.features else { return output.constant_features(self.nodes).map(drop) };
+        let Some(path) = &self.features else {
+            output.note("there is no raw/node-feat.csv.gz: every node has one feature, 1");
+            return output.constant_features(self.nodes).map(drop);
+        };
         let source = FeatureSource { place: path.clone(), data_offset: None };
         let mut writer =
             output.feature_writer(FeaturesOf::Nodes, source, NpyType::F32, self.columns, None)?;

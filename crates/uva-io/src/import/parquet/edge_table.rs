@@ -91,6 +91,12 @@ impl EdgeTable {
     ) -> Result<(), GraphError> {
         let (mut sources, mut destinations) =
             (self.table.stream(&self.source), self.table.stream(&self.destination));
+        if let Some(column) = self.weight.as_ref().filter(|column| column.kind == Kind::Double) {
+            output.note(&format!(
+                "{}: float64 becomes float32",
+                self.table.path().join(&column.name).display()
+            ));
+        }
         let mut weights = self.weight.as_ref().map(|column| (column, self.table.stream(column)));
         while let Some(from) = IdCells::next(&self.table, &self.source, &mut sources)? {
             let Some(to) = IdCells::next(&self.table, &self.destination, &mut destinations)? else { break };

@@ -124,6 +124,15 @@ impl NodeTable {
     }
 
     fn write_targets(&self, column: &Column, output: &Output<'_>) -> Result<(), GraphError> {
+        let kind = match column.kind {
+            Kind::Double => Some("float64"),
+            Kind::Integer => Some("integers"),
+            _ => None,
+        };
+        if let Some(kind) = kind {
+            let place = self.table.path().join(&column.name);
+            output.note(&format!("{}: targets of {kind} become float32", place.display()));
+        }
         let mut writer = NpyWriter::create(&output.path(names::LABELS), NpyType::F32, &[])?;
         let mut stream = self.table.stream(column);
         loop {

@@ -13,11 +13,11 @@ pub(super) enum Content {
     Text,
     Gzip,
     Zstd,
-    /// No text, and not read; with its name.
+    /// Not text, and not read; with its name.
     Other(&'static str),
 }
 
-/// First bytes of files that are no text.
+/// First bytes of files other than text.
 const OTHERS: [(&[u8], &str); 25] = [
     (b"BZh", "a bzip2 file"),
     (b"\xfd7zXZ\0", "an xz file"),

@@ -1,6 +1,6 @@
 //! Text read line by line, plain or compressed by gzip or Zstandard, never whole.
 //!
-//! A byte order mark is dropped. What is no text is refused by name: other compressions, archives, UTF-16, arrays.
+//! A byte order mark is dropped. Other files are refused by name: other compressions, archives, UTF-16, arrays.
 
 mod compressed;
 mod content;
