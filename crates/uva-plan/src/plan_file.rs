@@ -274,6 +274,12 @@ impl fmt::Display for PlanWarning {
     }
 }
 
+/// A plan as its files have it.
+struct Written {
+    text: String,
+    plan: CachePlan,
+}
+
 /// How often a plan is written until its files are those of one process.
 const WRITING_ATTEMPTS: usize = 5;
 
@@ -285,18 +291,29 @@ impl CachePlan {
     /// Where the system refuses a call, or other processes keep writing the same files.
     pub fn write(&self, path: &Path) -> Result<(), CacheError> {
         for _ in 0..WRITING_ATTEMPTS {
-            self.write_once(path)?;
+            let written = self.write_once(path)?;
             // Each file is replaced in one step, but not all of them: another process may have written some meanwhile.
-            if Self::read(path)
-                .is_ok_and(|found| found.list_ids == self.list_ids && found.row_ids == self.row_ids)
-            {
+            if self.is_stored_as(&written, path) {
                 return Ok(());
             }
         }
         Err(invalid(path, "another process is writing it, too: name another file"))
     }
 
-    fn write_once(&self, path: &Path) -> Result<(), CacheError> {
+    /// Whether the files at `path` are those of `written`, a copy of this plan with the names of its files of ids.
+    fn is_stored_as(&self, written: &Written, path: &Path) -> bool {
+        let same_ids = |share: &PlanShare, ids: &[i64]| {
+            share.ids.as_ref().is_none_or(|stored| {
+                NpyArray::open(&path.with_file_name(&stored.file))
+                    .is_ok_and(|array| array.elements(NpyType::I64).is_ok_and(|found: &[i64]| found == ids))
+            })
+        };
+        read_regular(path, MOST_JSON).is_ok_and(|text| text == written.text.as_bytes())
+            && same_ids(&written.plan.lists, &self.list_ids)
+            && same_ids(&written.plan.rows, &self.row_ids)
+    }
+
+    fn write_once(&self, path: &Path) -> Result<Written, CacheError> {
         let mut plan = self.clone();
         let Some(stem) = path.file_stem().and_then(|stem| stem.to_str()) else {
             return Err(invalid(path, "a plan's file needs a name in UTF-8"));
@@ -322,7 +339,8 @@ impl CachePlan {
         // The plan itself comes last, so that a plan that exists has its ids.
         let mut text = serde_json::to_string_pretty(&plan).map_err(|error| invalid(path, error))?;
         text.push('\n');
-        replace(path, |partial| partial.write_all(text.as_bytes()).map_err(io_error(path, "write")))
+        replace(path, |partial| partial.write_all(text.as_bytes()).map_err(io_error(path, "write")))?;
+        Ok(Written { text, plan })
     }
 
     /// Reads a plan and its ids.
