@@ -103,7 +103,8 @@ impl StagedDirectory {
         // By descriptor, so that this very directory loses its marker, even if its name now belongs to another.
         let directory = OwnDirectory::open(&partial).map_err(GraphError::io(&partial, "flush"))?;
         directory.sync().map_err(GraphError::io(&partial, "flush"))?;
-        // Locked during the rename, so that `remove_unfinished` sees either an unfinished directory or none.
+        // Locked until the marker and what was replaced are gone: `remove_unfinished` then sees either an unfinished
+        // directory, or a whole one and nothing beside it.
         let mut unfinished = unfinished();
         let replaced = match &self.out {
             out if self.replaces && fs::symlink_metadata(out).is_ok() => {
@@ -113,11 +114,11 @@ impl StagedDirectory {
         };
         self.committed = true;
         unfinished.retain(|path| *path != partial);
-        drop(unfinished);
         sibling::unmark(&directory);
         if let Some(replaced) = replaced {
             replaced::remove(&replaced);
         }
+        drop(unfinished);
         let parent = self.out.parent().filter(|parent| !parent.as_os_str().is_empty());
         let parent = parent.unwrap_or(Path::new("."));
         open_directory(parent).and_then(|parent| parent.sync_all()).map_err(GraphError::io(parent, "flush"))
