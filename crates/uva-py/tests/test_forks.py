@@ -12,6 +12,10 @@ from graphs import write_graph
 COMMON = """
 import gc, os, resource, signal, sys, traceback
 import numpy, torch, uvatrain
+try:
+    import torch_geometric.data
+except ImportError:
+    torch_geometric = None
 
 # Threads of OpenMP do not survive a fork, which then waits for them.
 torch.set_num_threads(1)
@@ -73,7 +77,8 @@ def uses_of(batch):
     uses["array"] = lambda: batch.array("x")
     uses["array of a layer"] = lambda: batch.array("indices", 0)
     for name in ("to_pyg", "to_graphbolt", "confirm"):
-        uses[name] = getattr(batch, name)
+        if name != "to_pyg" or torch_geometric is not None:
+            uses[name] = getattr(batch, name)
     return uses
 
 def uses_of_array(array):
