@@ -110,6 +110,28 @@ def test_batches_of_ranks_with_a_part_each_are_those_of_the_whole_dataset(
     assert all(batch in of_one for batch in seen)
 
 
+@pytest.mark.parametrize(
+    "ranks, valid, options",
+    [
+        (2, 60, {}),
+        (2, 60, {"graph": "divided"}),
+        (3, 90, {"graph": "divided", "remote_cache": 600 * 4 + 50 * 20}),
+        pytest.param(3, 1, {}, marks=pytest.mark.long),
+    ],
+)
+def test_a_rank_without_any_batch_of_a_split_serves_the_others(tmp_path: Path, uvatrain_program: Path, ranks, valid, options):
+    whole = write_graph(tmp_path / "graph", splits=(300, valid, 30), dim=5)
+    partition = [uvatrain_program, "partition", whole, tmp_path / "ranges", "--parts", str(ranks), "--layout", "ranges"]
+    subprocess.run([*partition, "--method", "random"], check=True, capture_output=True)
+    divided = run(tmp_path / "ranges", tmp_path / "divided", ranks, part="rank", **options)
+    with_whole_tables = run(whole, tmp_path / "whole", ranks)
+    for rank, record in divided.items():
+        assert (record["said"], record["seen"]) == (None, with_whole_tables[rank]["seen"])
+    of_split = [[batch[0] for batch in record["seen"]].count("valid") for record in divided.values()]
+    batches = -(-valid // 64)
+    assert of_split == [2 if rank < batches else 0 for rank in range(ranks)]
+
+
 def test_copies_of_hot_rows_spare_their_exchange_and_change_no_batch(ranges, tmp_path: Path):
     plain = run(ranges(2), tmp_path / "plain", 2, part="rank")
     # The map takes 4 bytes for each of the 600 nodes, a row 20: room for 150 of some 300 rows of the other rank.

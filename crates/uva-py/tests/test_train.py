@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch")
 
 import uvatrain
 from conftest import a_free_port
+from graphs import write_graph
 from train_runs import (
     WATCHDOG,
     Ranks,
@@ -138,6 +139,24 @@ def test_ranks_with_a_part_each_of_table_and_graph_have_the_losses_of_ranks_with
     third = batches(tmp_path, "third", "third.1", "third.2")
     assert sorted(third) == [(2, batch) for batch in range(18)]
     assert "goes on at epoch 4" in alone_well(tmp_path, data, "--epochs 4 --resume --checkpoint kept")
+
+
+@pytest.mark.parametrize("graph", [pytest.param("copied", marks=pytest.mark.long), "divided"])
+def test_ranks_without_a_batch_of_validation_or_test_end_and_are_resumed(
+    uvatrain_program: Path, tmp_path: Path, graph: str
+):
+    # One batch of each of these splits, for three ranks.
+    data = write_graph(tmp_path / "few", splits=(100, 12, 16), dim=5)
+    program(uvatrain_program, tmp_path, f"partition {data} ranges --parts 3 --layout ranges")
+    line = f"--graph {graph} --checkpoint kept --checkpoint-every 1 --timeout 60"
+    Ranks(3, tmp_path, tmp_path / "ranges", f"--epochs 2 {line} --metrics parts").end_well()
+    Ranks(3, tmp_path, tmp_path / "ranges", f"--epochs 4 {line} --metrics parts --resume").end_well()
+    Ranks(3, tmp_path, data, "--epochs 4 --metrics whole").end_well()
+    parts, whole = (batches(tmp_path, name, f"{name}.1", f"{name}.2") for name in ("parts", "whole"))
+    assert len(whole) == 4 * 6 and parts == whole
+    for event, name in [("epoch", "valid_accuracy"), ("end", "test_accuracy")]:
+        found, expected = ([told[name] for told in events(tmp_path, kind, event)] for kind in ("parts", "whole"))
+        assert found[-len(expected) :] == expected
 
 
 def wait_for_steps(folder: Path, name: str, steps: int) -> list[dict]:

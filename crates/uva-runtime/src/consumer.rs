@@ -353,16 +353,16 @@ impl BatchStream {
         place: PassCursor,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(), RuntimeError> {
-        let PassCursor { split, first, .. } = place;
+        let PassCursor { split, epoch, first, .. } = place;
         let batch = self.schedule().batches_from(split, first);
         if self.schedule().steps_from(split, first) == batch {
             return Ok(());
         }
-        if !self.runtime.is_beside(split) {
+        if !self.runtime.is_beside((split, epoch)) {
             let order = self.order_from(PassCursor { batch, ..place });
             self.runtime.turn_to(order, interrupted)?;
         }
-        self.runtime.pass_beside(split, interrupted)
+        self.runtime.pass_beside((split, epoch), interrupted)
     }
 
     /// Empty hand-overs so far: the cost of turns, besides the batches that were on their way.

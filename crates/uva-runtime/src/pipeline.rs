@@ -354,17 +354,17 @@ impl Runtime {
     }
 
     /// As [`BatchReceiver::is_beside`].
-    pub(crate) fn is_beside(&self, split: Split) -> bool {
-        self.receiver.is_beside(split)
+    pub(crate) fn is_beside(&self, of: (Split, u32)) -> bool {
+        self.receiver.is_beside(of)
     }
 
     /// As [`BatchReceiver::pass_beside`].
     pub(crate) fn pass_beside(
         &mut self,
-        split: Split,
+        of: (Split, u32),
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(), RuntimeError> {
-        self.receiving(|receiver| receiver.pass_beside(split, interrupted))
+        self.receiving(|receiver| receiver.pass_beside(of, interrupted))
     }
 
     pub(crate) fn passed_over(&self) -> u64 {

@@ -629,8 +629,8 @@ impl RunPlan {
     fn describe(&self, sequence: u64, turn: Option<Turn>) -> String {
         match self.schedule.item(sequence, turn) {
             Item::Batch(key) => format!("at {key}"),
-            Item::Beside(split) => {
-                format!("beside the last {split} batch of other ranks (sequence {sequence})")
+            Item::Beside(key) => {
+                format!("beside the last {} batch of other ranks (sequence {sequence})", key.split)
             }
             Item::Skipped | Item::End => format!("behind the last batch (sequence {sequence})"),
         }

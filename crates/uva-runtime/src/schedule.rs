@@ -42,10 +42,18 @@ pub enum Item {
     Batch(BatchKey),
     /// Nothing: a turn follows soon.
     Skipped,
-    /// Nothing in this part, beside batches of others: each gives and gets rows of the others at every sequence number.
-    Beside(Split),
+    /// Nothing in this part, beside batches of others: each gives and gets rows of the others at every sequence number. The
+    /// batch is the one that this part would have had, behind the split's last one.
+    Beside(BatchKey),
     /// The run's last hand-over; nothing follows.
     End,
+}
+
+impl Item {
+    /// Whether other parts have a batch of this split and epoch there, and this one has none.
+    pub fn is_beside(self, (split, epoch): (Split, u32)) -> bool {
+        matches!(self, Item::Beside(key) if (key.split, key.epoch) == (split, epoch))
+    }
 }
 
 /// An order of batches: from one batch on, pass after pass.
@@ -380,10 +388,8 @@ impl Schedule {
                 }
             }
         };
-        if batch >= self.batches_from(split, first) {
-            return Item::Beside(split);
-        }
-        Item::Batch(BatchKey { split, epoch, batch: self.number(split, first, batch) as u32 })
+        let key = BatchKey { split, epoch, batch: self.number(split, first, batch) as u32 };
+        if batch < self.batches_from(split, first) { Item::Batch(key) } else { Item::Beside(key) }
     }
 }
 
@@ -555,7 +561,7 @@ mod tests {
         let last = &parts[2].1;
         let turn = Some(Turn { sequence: 4, order: Some(order(Valid, 0, 0)) });
         assert!(matches!(last.item(4, turn), Item::Batch(_)));
-        assert_eq!(last.item(5, turn), Item::Beside(Valid));
+        assert_eq!(last.item(5, turn), Item::Beside(BatchKey { split: Valid, epoch: 0, batch: 5 }));
         assert_eq!(last.item(6, turn), Item::Skipped);
     }
 

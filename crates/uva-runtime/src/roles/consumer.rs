@@ -171,27 +171,27 @@ impl BatchReceiver {
     }
 
     /// Goes behind the sequence numbers of a pass at which other parts have a batch and this one has none: as many as there
-    /// are at the position, of this split.
+    /// are at the position, of this split and epoch. The pass of the next epoch may begin with such numbers, too.
     pub(crate) fn pass_beside(
         &mut self,
-        split: Split,
+        of: (Split, u32),
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(), RuntimeError> {
         loop {
             let turn = self.control.turn();
             let before_turn = turn.is_some_and(|turn| self.position < turn.sequence);
-            let beside = self.plan.schedule.item(self.position, turn) == Item::Beside(split);
+            let beside = self.plan.schedule.item(self.position, turn).is_beside(of);
             if !(before_turn || beside) || !self.pass_over(interrupted)? {
                 return Ok(());
             }
         }
     }
 
-    /// Whether other parts have a batch of this split next, and this one has none.
-    pub(crate) fn is_beside(&self, split: Split) -> bool {
+    /// Whether other parts have a batch of this split and epoch next, and this one has none.
+    pub(crate) fn is_beside(&self, of: (Split, u32)) -> bool {
         let turn = self.control.turn();
         let position = turn.map_or(self.position, |turn| self.position.max(turn.sequence));
-        self.plan.schedule.item(position, turn) == Item::Beside(split)
+        self.plan.schedule.item(position, turn).is_beside(of)
     }
 
     /// Records that a split is evaluated on full neighbourhoods, after the epoch of that number, or that this is over.
