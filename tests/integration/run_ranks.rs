@@ -176,6 +176,15 @@ fn an_interrupt_ends_every_rank() {
 }
 
 #[test]
+fn more_ranks_than_training_batches_are_refused_with_both_numbers() {
+    let temp = directory();
+    small_graph(temp.path());
+    let steps = "attach; pass train 0; close";
+    let outcome = command::run_with(temp.path(), "--ranks 40", Some(TWO), steps).run();
+    outcome.refuses(2, &["--batch-size 100", "17 batches", "40 ranks"]);
+}
+
+#[test]
 fn a_rank_that_has_had_enough_ends_before_the_others_and_is_named_where_the_command_fails() {
     let temp = directory();
     small_graph(temp.path());

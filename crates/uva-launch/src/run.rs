@@ -65,6 +65,14 @@ impl CommandRun {
                 loader.part.of
             )));
         }
+        let (batches, trainers) = (plan.schedule.all_batches(Split::Train), plan.schedule.trainers());
+        if (1..trainers).contains(&batches) {
+            return Err(RuntimeError::Usage(format!(
+                "--batch-size {}: an epoch has {batches} batches, which is fewer than the {trainers} ranks that train: give a \
+                 smaller batch size, or start fewer ranks",
+                loader.batch_size
+            )));
+        }
         let in_host_memory = ranks.decision.backend.device_slots().is_none();
         if let (Some(count @ 2..), Some(_), true) = (ranks.count, &caches, in_host_memory) {
             return Err(RuntimeError::Usage(format!(
