@@ -337,6 +337,14 @@ impl Dataset {
         }
     }
 
+    /// The rows of a split's nodes in the labels: the ids of the nodes, or of a hop set the rows of the split.
+    pub fn label_rows(&self, split: Split) -> Box<dyn Iterator<Item = usize> + '_> {
+        match self.hops() {
+            Some(hops) => Box::new(hops.rows_of(split)),
+            None => Box::new(self.split(split).iter().map(|&id| id as usize)),
+        }
+    }
+
     /// The pairs of splits that have nodes in common, with how many.
     pub fn overlaps(&self) -> Vec<Overlap> {
         let mut overlaps = Vec::new();

@@ -11,6 +11,7 @@ mod cores;
 mod existing;
 mod inference;
 mod job;
+mod labelled;
 mod preflight;
 mod run;
 mod state;

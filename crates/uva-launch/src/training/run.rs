@@ -20,7 +20,7 @@ use super::job::{EvaluateBy, Job, LossChoice, MetricChoice, TrainingOptions, to_
 use super::state::{self, TrainingOutcome};
 use super::task::task;
 use super::trainer_program::{Trainer, TrainerProgram};
-use super::{existing, preflight, trial};
+use super::{existing, labelled, preflight, trial};
 use crate::checkpoint_files::CheckpointDirectory;
 use crate::launcher::{Consume, Environments, Launch, Launcher, Outcome};
 use crate::mps;
@@ -110,6 +110,9 @@ impl TrainingRun {
         // Before the fingerprint, which knows what the file of an order holds.
         let loader = &loader.with_order(&dataset)?;
         let task = task(&dataset, options.metric.0, options.loss.0)?;
+        labelled::check_training(&dataset)?;
+        let metric_is_given = options.metric.0.is_some();
+        let note = labelled::check_validation(&dataset, task.metric, metric_is_given, options.patience)?;
         (options.metric, options.loss) =
             (MetricChoice(Some(task.metric)), LossChoice(task.kind.regression()));
         (options.blocks, options.seed) = (loader.fanouts.len(), loader.seed);
@@ -134,7 +137,7 @@ impl TrainingRun {
         }
         let saved = state::saved_state(&options)?;
         let before = saved.as_ref().and_then(|saved| saved.state.train_threads);
-        let notes = settle_threads(&mut options, before).into_iter().collect();
+        let notes = settle_threads(&mut options, before).into_iter().chain(note).collect();
         let sampled = options.evaluate_by == EvaluateBy::Sampled;
         let passes = Passes {
             epochs: options.epochs,
