@@ -99,4 +99,6 @@ mod top;
 #[cfg(feature = "train")]
 mod train;
 #[cfg(feature = "train")]
+mod unlabelled;
+#[cfg(feature = "train")]
 mod whole;

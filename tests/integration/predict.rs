@@ -217,6 +217,44 @@ fn what_cannot_be_predicted_is_refused_by_name_and_nothing_is_written() {
 }
 
 #[test]
+fn a_graph_that_has_grown_is_evaluated_and_predicted_where_that_is_allowed_and_said() {
+    let temp = directory();
+    small_graph(temp.path());
+    trained(temp.path(), "--epochs 3");
+    let generate = |name: &str, options: &str| {
+        let line = format!("generate {name} --nodes 5000 --avg-degree 12 {options} --seed 7");
+        call(temp.path(), &line).run().succeeds();
+    };
+    generate("grown", "--feat-dim 24 --classes 4");
+    for eval in ["", "--eval sampled"] {
+        let line = format!("evaluate grown --checkpoint kept --allow-other-dataset --json {eval}");
+        let outcome = call(temp.path(), &line).run().succeeds();
+        assert!(outcome.stderr.contains("trained on another dataset"), "{outcome}");
+        assert_eq!(outcome.json()["test"]["nodes"], 505, "{outcome}");
+    }
+    let predict = "predict grown --checkpoint kept --allow-other-dataset --output p.npy";
+    let outcome = call(temp.path(), predict).run().succeeds();
+    assert!(outcome.stderr.contains("trained on another dataset"), "{outcome}");
+    let array = NpyArray::open(&temp.path().join("p.npy")).unwrap();
+    assert_eq!(array.shape(), [5000]);
+    // Nothing is said of the dataset of the training itself.
+    let same = "evaluate graph --checkpoint kept --allow-other-dataset";
+    let outcome = call(temp.path(), same).run().succeeds();
+    assert!(!outcome.stderr.contains("another dataset"), "{outcome}");
+    generate("wider", "--feat-dim 25 --classes 4");
+    generate("finer", "--feat-dim 24 --classes 5");
+    for (name, says) in [
+        ("wider", ["24 feature columns", "wider has 25"]),
+        ("finer", ["predicts 4 classes", "finer has 5 classes"]),
+    ] {
+        for command in ["predict", "evaluate"] {
+            let line = format!("{command} {name} --checkpoint kept --allow-other-dataset");
+            call(temp.path(), &line).run().refuses(2, &says);
+        }
+    }
+}
+
+#[test]
 fn answers_from_sampled_neighbours_are_equal_bit_for_bit_whoever_sums_and_what_cannot_be_summed_is_refused() {
     let temp = directory();
     small_graph(temp.path());

@@ -32,6 +32,18 @@ pub enum TrainError {
         /// The loss: NaN or an infinity.
         loss: f32,
     },
+    /// The model's output for a node is NaN or infinite.
+    #[error(
+        "the model's output for {} is not a finite number: features of the node or of its neighbours are NaN or infinite \
+         (`uvatrain info DATA --verify` names the first such value), or the training diverged",
+        seed_name(*node, *seed)
+    )]
+    NotFinite {
+        /// The first such node, where the caller knows its id.
+        node: Option<i64>,
+        /// Its number among the seeds of the batch.
+        seed: usize,
+    },
     /// The caller refused to confirm the batch; its reason follows. This batch has not changed the model.
     #[error("{0}")]
     Unconfirmed(String),
@@ -61,6 +73,15 @@ impl TrainError {
     /// The error about a table in `directory`, for `map_err`.
     pub(crate) fn table(directory: &Path) -> impl FnOnce(io::Error) -> Self + use<'_> {
         |source| Self::Table { directory: directory.to_owned(), source }
+    }
+
+    /// The same, where the nodes of the seeds are known.
+    #[must_use]
+    pub fn of_seeds(self, seeds: &[i64]) -> Self {
+        match self {
+            Self::NotFinite { node: None, seed } => Self::NotFinite { node: seeds.get(seed).copied(), seed },
+            other => other,
+        }
     }
 
     /// Whether the machine lacks a requested resource (exit code 3).
@@ -94,5 +115,12 @@ fn first_line(error: &tch::TchError) -> String {
 impl From<uva_ops::lists::ListsError> for TrainError {
     fn from(error: uva_ops::lists::ListsError) -> Self {
         Self::Input(error.to_string())
+    }
+}
+
+fn seed_name(node: Option<i64>, seed: usize) -> String {
+    match node {
+        Some(node) => format!("node {node}"),
+        None => format!("seed {seed} of a batch"),
     }
 }

@@ -145,7 +145,9 @@ impl Trainer {
             let logits = logits.f_narrow(0, first, ids.len() as i64)?;
             first += ids.len() as i64;
             evaluations.push(match targets {
-                Some(targets) => targets.evaluate(&logits, self.task())?,
+                Some(targets) => {
+                    targets.evaluate(&logits, self.task()).map_err(|error| error.of_seeds(ids))?
+                }
                 None => Evaluation::default(),
             });
         }

@@ -6,6 +6,7 @@ use crate::full_layer::{Stream, WholeGraph};
 use crate::full_pass::Wishes;
 use crate::full_table::Tables;
 use crate::prepared::Prepared;
+use crate::targets::check_finite;
 use crate::trainer::{Confirm, Trainer};
 use crate::wanted::Wanted;
 use std::cell::RefCell;
@@ -78,7 +79,8 @@ impl Trainer {
     /// in memory. In files they take [`Trainer::bytes_of_tables`] on the disk, and memory is that of a chunk.
     ///
     /// # Errors
-    /// [`TrainError::Stopped`] if `take` or `progress` breaks off. [`TrainError::Table`] for a full disk.
+    /// [`TrainError::Stopped`] if `take` or `progress` breaks off. [`TrainError::NotFinite`] for a node whose answer is NaN or
+    /// infinite. [`TrainError::Table`] for a full disk.
     /// [`TrainError::Input`] for tables that contradict each other or the model, or a neighbour out of range.
     pub fn predict_full<'g>(
         &self,
@@ -144,6 +146,7 @@ impl Trainer {
         let logits = logits.f_narrow(0, 0, places.len() as i64)?.f_to_device(Device::Cpu)?;
         confirm().map_err(TrainError::Unconfirmed)?;
         if let Some(rows) = hidden {
+            check_finite(&rows)?;
             let (answer, rows) = (Answer::Hidden, &bytes_of(&rows, Kind::Float)?[..]);
             stopped(take(Answered { answer, places, rows, behind: 0 }))?;
         }
@@ -158,6 +161,9 @@ impl Trainer {
         take: Take<'_>,
     ) -> Result<(), TrainError> {
         let task = self.task().kind;
+        if questions.logits() {
+            check_finite(logits)?;
+        }
         if questions.classes {
             let (classes, kind) = match task {
                 TaskKind::SingleLabel => (logits.f_argmax(1, false)?, Kind::Int64),
@@ -205,11 +211,16 @@ impl Stream for Answers<'_, '_> {
             rows.f_index_select(0, &Tensor::f_from_slice(&local)?)?
         };
         let (mut take, behind) = (self.take.borrow_mut(), chunk.end);
+        let named = |error: TrainError| {
+            let nodes: Vec<i64> = local.iter().map(|row| chunk.start as i64 + row).collect();
+            error.of_seeds(&nodes)
+        };
         if self.questions.hidden.is_some() {
+            check_finite(&rows).map_err(named)?;
             let (answer, rows) = (Answer::Hidden, &bytes_of(&rows, Kind::Float)?[..]);
             return stopped(take(Answered { answer, places: &places, rows, behind }));
         }
-        self.trainer.answer_by(&rows, (&places, behind), self.questions, &mut **take)
+        self.trainer.answer_by(&rows, (&places, behind), self.questions, &mut **take).map_err(named)
     }
 }
 

@@ -212,7 +212,27 @@ impl<'a> Targets<'a> {
         })
     }
 
+    /// Refuses outputs of labelled rows that are NaN or infinite: their largest would count as an answer. Only a loss that is
+    /// not finite shows that there may be any.
+    fn check_finite(&self, loss_sum: f64, logits: &Tensor) -> Result<(), TrainError> {
+        if loss_sum.is_finite() {
+            return Ok(());
+        }
+        let finite = finite_rows(logits)?;
+        let finite = match self {
+            Self::One(classes) => {
+                let unlabelled = classes.tensor().f_eq(UNLABELLED)?.f_to_device(Device::Cpu)?;
+                finite.f_logical_or(&unlabelled)?
+            }
+            Self::Several(_) | Self::Numbers(..) => finite,
+        };
+        first_not_finite(&finite)
+    }
+
     /// Summed loss, hits and, where `task` is judged by them, every answer.
+    ///
+    /// # Errors
+    /// [`TrainError::NotFinite`] for outputs that are NaN or infinite.
     pub(crate) fn evaluate(&self, logits: &Tensor, task: Task) -> Result<Evaluation, TrainError> {
         if let Self::Numbers(numbers, loss) = self {
             let errors = errors(logits, numbers.tensor())?;
@@ -220,11 +240,13 @@ impl<'a> Targets<'a> {
                 RegressionLoss::Mse => errors.squared,
                 RegressionLoss::Mae => errors.absolute,
             };
+            self.check_finite(loss_sum, logits)?;
             let labelled = numbers.tensor().numel();
             return Ok(Evaluation { loss_sum, labelled, errors: Some(errors), ..Evaluation::default() });
         }
         let loss = self.loss(logits, Reduction::Sum)?;
         let Tally { loss: loss_sum, correct, labelled } = self.tally(&loss, logits)?;
+        self.check_finite(loss_sum, logits)?;
         let scores = match task.metric {
             Metric::RocAuc => self.scores(logits)?,
             Metric::Accuracy | Metric::Mse | Metric::Mae => Scores::default(),
@@ -253,6 +275,30 @@ impl<'a> Targets<'a> {
             Self::Numbers(..) => Scores::default(),
         })
     }
+}
+
+/// Whether each row has finite numbers alone, on the host.
+fn finite_rows(rows: &Tensor) -> Result<Tensor, TrainError> {
+    let finite = rows.f_detach()?.f_isfinite()?.f_to_device(Device::Cpu)?;
+    let (count, columns) = (rows.size()[0], rows.numel() as i64 / rows.size()[0].max(1));
+    Ok(finite.f_reshape([count, columns])?.f_all_dim(1, false)?)
+}
+
+/// Refuses the first row that is not.
+fn first_not_finite(finite: &Tensor) -> Result<(), TrainError> {
+    let finite = Vec::<bool>::try_from(finite)?;
+    match finite.iter().position(|finite| !finite) {
+        Some(seed) => Err(TrainError::NotFinite { node: None, seed }),
+        None => Ok(()),
+    }
+}
+
+/// Refuses rows with a number that is NaN or infinite.
+///
+/// # Errors
+/// [`TrainError::NotFinite`] with the first such row.
+pub(crate) fn check_finite(rows: &Tensor) -> Result<(), TrainError> {
+    first_not_finite(&finite_rows(rows)?)
 }
 
 /// Sums of squared and of absolute errors, in double precision: a test split may have many nodes.

@@ -347,7 +347,7 @@ impl Trainer {
     /// Loss and hits on one batch: no dropout, nothing changed.
     ///
     /// # Errors
-    /// As [`Trainer::train_batch`], except that a loss that is not finite is returned and not refused.
+    /// As [`Trainer::train_batch`], but [`TrainError::NotFinite`] for outputs that are NaN or infinite.
     pub fn evaluate_batch<'a>(
         &self,
         input: impl Into<Batch<'a>>,
@@ -362,9 +362,10 @@ impl Trainer {
         };
         let Prepared { tables, blocks } = &prepared;
         let forward = self.model.forward(self.inputs(tables)?, blocks, None)?;
-        let evaluation = targets.evaluate(&targets.rows_of(&forward.logits)?, self.task)?;
+        let evaluation = targets.evaluate(&targets.rows_of(&forward.logits)?, self.task);
+        // First: of a batch that was not whole anything may have come.
         confirm().map_err(TrainError::Unconfirmed)?;
-        Ok(evaluation)
+        evaluation
     }
 
     /// Chooses the parameters that its checkpoints call the model.

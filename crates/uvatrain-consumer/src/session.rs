@@ -493,6 +493,7 @@ fn sums_of(evaluation: &Evaluation) -> PassSums {
 pub(crate) fn train_or_batch_error(error: TrainError, batch: &Batch) -> RuntimeError {
     match error {
         TrainError::Unconfirmed(reason) => batch.confirm().err().unwrap_or(RuntimeError::Failed(reason)),
+        error if batch.on_device().is_none() => train_error(error.of_seeds(batch.seeds())),
         error => train_error(error),
     }
 }

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::Value;
-use uva_graph::{Dataset, Hops, quote};
+use uva_graph::{Dataset, Hops, Labels, quote};
+use uva_model::checkpoint::StoredModel;
 use uva_model::checkpoint::{self, Checkpoint, Keep};
 use uva_model::{Answer, Metric, TaskKind, TrainerOptions};
 use uva_options::Options;
@@ -43,6 +44,8 @@ pub struct TrainedModel {
     pub backend: Backend,
     /// Threads of the arithmetic on the CPU.
     pub threads: Option<usize>,
+    /// A dataset with labels that is not the one of the training: what it differs by, for people.
+    pub other_dataset: Option<String>,
 }
 
 /// Settings that differ from those of the training.
@@ -64,6 +67,8 @@ pub struct Asked {
     pub backend: BackendOptions,
     /// Threads of the arithmetic on the CPU.
     pub threads: Option<usize>,
+    /// Whether another dataset than that of the training will do, if the model fits it: a graph that has grown.
+    pub other_dataset: bool,
 }
 
 /// A chunk's tensors stay in glibc's heap, so that the next chunk needs no fresh pages. Tables of all nodes do not: they
@@ -131,32 +136,21 @@ impl TrainedModel {
             )));
         }
         // Nothing is trained on a dataset without labels: a model for it is of another one.
-        if !dataset.labels().are_there() {
-            let (columns, wanted) = (dataset.features().dim, stored.input_dim);
-            if columns != wanted {
-                return Err(refuse(format!(
-                    "its model takes {wanted} feature columns, and {} has {columns}",
-                    dataset.path().display()
-                )));
-            }
-            if let Some(problem) = dataset.hops().and_then(|hops| lacking(hops, &stored.options)) {
-                return Err(refuse(problem));
-            }
-            let of_edges = dataset.edge_features().map_or(0, |table| table.dim);
-            let wanted = stored.options.edge_dim;
-            if wanted > 0 && of_edges != wanted {
-                return Err(refuse(format!(
-                    "its model takes {wanted} features of an edge, and {} has {of_edges}",
-                    dataset.path().display()
-                )));
-            }
-        } else if of != here {
+        let labelled = dataset.labels().are_there();
+        let is_other = labelled && of != here;
+        let data = dataset.path().display();
+        let differs =
+            format!("trained on another dataset, of fingerprint {of}, and that of {data} is {here}");
+        if is_other && !asked.other_dataset {
             return Err(refuse(format!(
-                "its model was trained on another dataset, of fingerprint {of}, and that of {} is {here}; name the \
-                 dataset that it was trained on",
-                dataset.path().display()
+                "its model was {differs}; name the dataset that it was trained on, or give --allow-other-dataset for one \
+                 with the same columns"
             )));
         }
+        if let Some(problem) = misfit(dataset, &stored).filter(|_| is_other || !labelled) {
+            return Err(refuse(problem));
+        }
+        let other_dataset = is_other.then(|| format!("the model was {differs}"));
         let metric = match fingerprint.get("metric") {
             // Accuracy goes without saying.
             None => Metric::default(),
@@ -222,7 +216,19 @@ impl TrainedModel {
         });
         let (directory, by, threads) = (directory.to_owned(), asked.by, asked.threads);
         let task = stored.kind;
-        Ok(Self { directory, checkpoint, metric, task, epoch, by, loader, aggregate, backend, threads })
+        Ok(Self {
+            directory,
+            checkpoint,
+            metric,
+            task,
+            epoch,
+            by,
+            loader,
+            aggregate,
+            backend,
+            threads,
+            other_dataset,
+        })
     }
 }
 
@@ -239,6 +245,42 @@ fn check_sampling(loader: &LoaderOptions, blocks: Option<usize>) -> Result<(), S
 }
 
 /// What a hop set lacks that the model reads.
+/// Why a model cannot be used with a dataset; `None`: it can.
+fn misfit(dataset: &Dataset, model: &StoredModel) -> Option<String> {
+    let name = dataset.path().display();
+    let (columns, wanted) = (dataset.features().dim, model.input_dim);
+    if columns != wanted {
+        return Some(format!("its model takes {wanted} feature columns, and {name} has {columns}"));
+    }
+    if let Some(problem) = dataset.hops().and_then(|hops| lacking(hops, &model.options)) {
+        return Some(problem);
+    }
+    let of_edges = dataset.edge_features().map_or(0, |table| table.dim);
+    let wanted = model.options.edge_dim;
+    if wanted > 0 && of_edges != wanted {
+        return Some(format!("its model takes {wanted} features of an edge, and {name} has {of_edges}"));
+    }
+    let (kind, outputs) = (model.kind, model.outputs);
+    let (fits, found) = match dataset.labels() {
+        Labels::Absent => return None,
+        // Classes that a split of the grown graph lacks are no obstacle.
+        Labels::Single(_) => (kind == TaskKind::SingleLabel && dataset.classes() <= outputs, "classes"),
+        Labels::Multi { classes, .. } => {
+            (kind == TaskKind::MultiLabel && classes == outputs, "labels a node")
+        }
+        Labels::Regression { columns, .. } => {
+            (kind.regression().is_some() && columns.unwrap_or(1) == outputs, "numbers a node to predict")
+        }
+    };
+    let has = dataset.labels().regression_columns().unwrap_or(dataset.classes());
+    let answers = match kind {
+        TaskKind::SingleLabel => "classes",
+        TaskKind::MultiLabel => "labels a node",
+        TaskKind::Regression(_) => "numbers a node",
+    };
+    (!fits).then(|| format!("its model predicts {outputs} {answers}, and {name} has {has} {found}"))
+}
+
 fn lacking(hops: Hops<'_>, options: &TrainerOptions) -> Option<String> {
     let (stored, operators) = (hops.per_operator(), hops.operators());
     if operators != options.operators {

@@ -297,7 +297,10 @@ fn of_rows(
         if let Some(error) = failed {
             return Err(error);
         }
-        predicted.map_err(train_error)?;
+        predicted.map_err(|error| {
+            let nodes: Vec<i64> = of_batch.iter().map(|&row| hops.nodes()[row as usize]).collect();
+            train_error(error.of_seeds(&nodes))
+        })?;
         output.note_done(done)?;
         watch.progress(done, total);
     }

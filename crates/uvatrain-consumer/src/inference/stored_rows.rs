@@ -83,7 +83,7 @@ impl<'d> StoredRows<'d> {
             let labels = self.dataset.labels().of_nodes(rows.clone());
             let evaluated =
                 self.with_batch(rows.len(), labels, |batch| trainer.evaluate_batch(batch, &mut || Ok(())));
-            sum += evaluated.map_err(train_error)?;
+            sum += evaluated.map_err(|error| train_error(error.of_seeds(&self.hops.nodes()[rows])))?;
         }
         Ok(sum)
     }

@@ -78,6 +78,7 @@ fn asked(by: EvaluateBy) -> Asked {
         aggregate: AggregateInUse::Auto,
         backend,
         threads: Some(1),
+        other_dataset: false,
     }
 }
 

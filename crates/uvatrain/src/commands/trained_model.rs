@@ -11,7 +11,7 @@ use super::train::{become_program, restart_with};
 use super::trainer;
 use crate::flags::ModelFlags;
 use crate::models::Models;
-use crate::ui::log;
+use crate::ui::{log, out};
 
 /// The models of this program; where it has none, this process becomes `uvatrain-consumer` with the same command line.
 ///
@@ -47,6 +47,9 @@ pub fn open(flags: &ModelFlags) -> anyhow::Result<(Dataset, TrainedModel)> {
         false => Dataset::open(&flags.data)?,
     };
     let model = TrainedModel::open(&dataset, &flags.checkpoint, &asked(flags))?;
+    if let Some(differs) = &model.other_dataset {
+        out::say(&format!("--allow-other-dataset: {differs}"));
+    }
     Ok((dataset, model))
 }
 
@@ -61,6 +64,7 @@ fn asked(flags: &ModelFlags) -> Asked {
         gather_threads: share_of_cores(4),
         aggregate: flags.aggregate.unwrap_or_default(),
         backend: BackendOptions { device: flags.device.unwrap_or_default(), ..BackendOptions::default() },
+        other_dataset: flags.allow_other_dataset,
         threads: Some(flags.threads.map_or(usual_threads, |threads| threads as usize)),
     }
 }

@@ -26,6 +26,11 @@ pub struct ModelFlags {
     #[arg(long, value_name = "DIR")]
     pub checkpoint: PathBuf,
 
+    /// Use the model with another dataset than that of its training, such as a graph that has grown: with as many feature
+    /// columns, and classes that the model knows
+    #[arg(long)]
+    pub allow_other_dataset: bool,
+
     /// On all neighbours, layer by layer over the whole graph (exact, on the CPU), or on sampled ones, as many as in
     /// training
     #[arg(long, value_parser = one_of::<EvaluateBy>(), default_value = EvaluateBy::Full.name())]
