@@ -64,6 +64,8 @@ mod mps;
 #[cfg(feature = "train")]
 mod orders;
 #[cfg(feature = "train")]
+mod outputs;
+#[cfg(feature = "train")]
 mod pad;
 mod partition;
 mod parts;

@@ -33,3 +33,15 @@ pub(crate) fn of_an_open_dataset() -> impl Iterator<Item = &'static str> {
         [INDPTR, INDICES, FEATURES, LABELS, WEIGHTS, EDGE_FEATURES, ORIGINAL_IDS, DEGREES, meta::FILE_NAME];
     arrays.into_iter().chain(Split::ALL.map(Split::file_name))
 }
+
+/// The files that a dataset may have.
+pub fn of_a_dataset() -> impl Iterator<Item = &'static str> {
+    of_an_open_dataset().chain([NODE_IDS, NODE_NAMES, crate::stamp::FILE_NAME])
+}
+
+/// Whether a hop set may have a file of this name: its description, rows of labels and nodes, and a table for each hop.
+pub fn is_of_hop_set(name: &str) -> bool {
+    let hop = name.strip_suffix(".npy").and_then(|stem| stem.rsplit_once('.')).map(|(_, hop)| hop);
+    [HOP_SET, "x.npy", LABELS, "node_idx.npy"].contains(&name)
+        || hop.is_some_and(|hop| !hop.is_empty() && hop.bytes().all(|c| c.is_ascii_digit()))
+}

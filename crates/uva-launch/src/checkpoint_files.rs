@@ -22,9 +22,9 @@ const INTERVAL: Duration = Duration::from_millis(20);
 
 /// The file that the claim locks. Its mode is 0600: every user who may read the directory could lock the directory
 /// itself. The file stays beside a checkpoint.
-const LOCK: &str = ".uvatrain-lock";
+pub(crate) const LOCK: &str = ".uvatrain-lock";
 /// The file that makes a checkpoint count.
-const STATE: &str = "checkpoint.json";
+pub(crate) const STATE: &str = "checkpoint.json";
 
 /// A directory of checkpoints that this run has claimed. Two runs that wrote there would each take the other's files
 /// for leftovers.

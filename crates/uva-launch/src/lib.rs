@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`launcher`] | the launcher, its helper processes, and a command that attaches to a run |
+//! | [`output_paths`] | files that an output must not replace |
 //! | [`places`] | GPUs and roles by the words that name them |
 //! | [`ranks`] | how many processes of a command divide its epochs, on which GPUs, and who samples for them |
 //! | [`run`] | a run whose consumer is a command of the user's |
@@ -17,6 +18,7 @@
 mod checkpoint_files;
 pub mod launcher;
 pub mod mps;
+pub mod output_paths;
 pub mod places;
 mod preparation;
 pub mod ranks;

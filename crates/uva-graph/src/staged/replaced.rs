@@ -15,8 +15,7 @@ use crate::names;
 
 /// The names of all files that a dataset may have. Only files with these names are removed.
 fn file_names() -> impl Iterator<Item = &'static str> {
-    let others = [names::NODE_IDS, names::NODE_NAMES, crate::stamp::FILE_NAME, sibling::MARKER];
-    names::of_an_open_dataset().chain(others)
+    names::of_a_dataset().chain([sibling::MARKER])
 }
 
 pub(super) fn is_of_dataset(name: &OsStr) -> bool {

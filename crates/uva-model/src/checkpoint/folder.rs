@@ -70,6 +70,11 @@ pub fn remove_leftovers(directory: &Path) -> Result<usize, CheckpointError> {
     }
 }
 
+/// Whether a checkpoint may have a file of this name: its state, or tensors.
+pub fn is_file_name(name: &str) -> bool {
+    name == STATE_FILE || is_tensors(name)
+}
+
 /// Whether this is exactly how a file of tensors is called.
 pub(super) fn is_tensors(name: &str) -> bool {
     let checksum = name.strip_prefix(TENSORS_PREFIX).and_then(|name| name.strip_suffix(TENSORS_SUFFIX));

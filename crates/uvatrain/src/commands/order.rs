@@ -7,7 +7,7 @@ use uva_graph::Dataset;
 use uva_runtime::order_making;
 use uva_runtime::spec::ByteSize;
 
-use super::pipeline::check_paths;
+use super::pipeline::{check_outputs, check_paths};
 use crate::flags::OrderFlags;
 use crate::ui::work::Work;
 use crate::ui::{format, out};
@@ -15,6 +15,7 @@ use crate::ui::{format, out};
 /// Makes and writes them, and says how to use them.
 pub fn run(flags: &OrderFlags) -> anyhow::Result<()> {
     check_paths(&[("DATA", Some(flags.data.as_path())), ("--out", Some(flags.out.as_path()))])?;
+    check_outputs(&[("--out", Some(flags.out.as_path()))], &[Some(flags.data.as_path())])?;
     let dataset = Dataset::open(&flags.data)?;
     let work = Work::of_unknown_length("ordering seeds");
     let began = Instant::now();

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use uva_launch::output_paths;
 use uva_runtime::backend::{BackendOptions, SamplerChoice};
 use uva_runtime::first_layer::FirstLayer;
 use uva_runtime::gauges::Gauges;
@@ -12,6 +13,7 @@ use uva_runtime::options::Prepare;
 use uva_runtime::trace::TraceFile;
 use uva_runtime::{Dataset, Features, LoaderOptions, RuntimeError};
 
+use crate::config;
 use crate::exit;
 use crate::flags::{BackendFlags, CacheFlags, LoaderFlags};
 use crate::ui::listen::Listener;
@@ -29,6 +31,12 @@ pub fn check_paths(paths: &[(&str, Option<&Path>)]) -> anyhow::Result<()> {
         ))
         .into()),
     }
+}
+
+/// Refuses outputs that would replace what the command reads, or a file of a dataset, hop set, partition or checkpoint.
+pub fn check_outputs(outputs: &[(&str, Option<&Path>)], reads: &[Option<&Path>]) -> anyhow::Result<()> {
+    let reads = [reads, &[config::file_read()]].concat();
+    Ok(output_paths::check(outputs, &reads)?)
 }
 
 /// A loader's options as a run with this backend takes them: one sampler, where it is to be on the GPU.

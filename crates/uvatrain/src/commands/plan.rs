@@ -16,7 +16,7 @@ use uva_runtime::cache::CachePlan;
 use uva_runtime::planning::{self, Budget, PlanAsked};
 use uva_runtime::spec::Spelling;
 
-use super::{clean_up_on_signals, written};
+use super::{clean_up_on_signals, pipeline, written};
 use crate::exit;
 use crate::flags::PlanFlags;
 use crate::ui::out;
@@ -89,6 +89,10 @@ fn check_outputs(flags: &PlanFlags) -> anyhow::Result<()> {
             return Err(exit::usage(format!("{option}: there is no folder {}", folder.display())).into());
         }
     }
+    pipeline::check_outputs(
+        &[("--out", flags.out.as_deref()), ("--svg", flags.svg.as_deref())],
+        &[Some(flags.data.as_path()), flags.loader.options().order_file.as_deref()],
+    )?;
     if let Some(out) = &flags.write_reordered {
         if out.exists() {
             return Err(exit::usage(format!("--write-reordered {}: it exists already", out.display())).into());

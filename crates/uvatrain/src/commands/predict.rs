@@ -14,7 +14,7 @@ use uva_model::Answer;
 use uva_runtime::RuntimeError;
 
 use super::interrupt::Interrupt;
-use super::pipeline::check_paths;
+use super::pipeline::{check_outputs, check_paths};
 use super::trained_model;
 use crate::exit;
 use crate::flags::PredictFlags;
@@ -37,6 +37,9 @@ pub fn run(flags: &PredictFlags, models: Option<Models>) -> anyhow::Result<()> {
     ];
     paths.extend(files.iter().map(|file| (option_of(file.answer), Some(file.path.as_path()))));
     check_paths(&paths)?;
+    let mut outputs = paths.split_off(2);
+    outputs.push(("--ids", flags.ids.as_deref()));
+    check_outputs(&outputs, &[Some(&model_flags.data), Some(&model_flags.checkpoint), Some(&flags.nodes)])?;
     let models = trained_model::models(model_flags, models)?;
     let start = Instant::now();
     let interrupt = Interrupt::listen()?;

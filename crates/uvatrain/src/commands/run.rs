@@ -9,7 +9,8 @@ use uva_runtime::metrics::Event;
 
 use super::dry_run;
 use super::pipeline::{
-    Observers, Outputs, backend_options, check_paths, loader_options, of_rank, with_input_nodes,
+    Observers, Outputs, backend_options, check_outputs, check_paths, loader_options, of_rank,
+    with_input_nodes,
 };
 use super::roles_found::with_roles_found;
 use crate::flags::RunFlags;
@@ -32,6 +33,15 @@ pub fn run(flags: &RunFlags) -> anyhow::Result<()> {
         ("--trace", flags.trace.as_deref()),
         ("--input-nodes", flags.input_nodes.as_deref()),
     ])?;
+    check_outputs(
+        &[("--metrics", flags.metrics.as_deref()), ("--trace", flags.trace.as_deref())],
+        &[
+            Some(&flags.data),
+            flags.input_nodes.as_deref(),
+            flags.cache.options().plan.as_deref(),
+            flags.loader.options().order_file.as_deref(),
+        ],
+    )?;
     // Before the dataset is checked, which may take its time.
     let mut command = UserCommand::new(flags.command.clone())?;
     if flags.json {

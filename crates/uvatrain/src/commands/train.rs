@@ -15,7 +15,8 @@ use uva_runtime::metrics::Event;
 use uva_runtime::options::MAX_SAMPLERS;
 
 use super::pipeline::{
-    Observers, Outputs, backend_options, check_paths, loader_options, with_first_layer, with_input_nodes,
+    Observers, Outputs, backend_options, check_outputs, check_paths, loader_options, with_first_layer,
+    with_input_nodes,
 };
 use super::{dry_run, trainer};
 use crate::exit;
@@ -44,6 +45,18 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
         ("--first-layer", flags.first_layer.as_deref()),
         ("--libtorch", flags.libtorch.as_deref()),
     ])?;
+    let checkpoint = flags.training.options().checkpoint;
+    check_outputs(
+        &[("--metrics", flags.metrics.as_deref()), ("--trace", flags.trace.as_deref())],
+        &[
+            Some(&flags.data),
+            flags.input_nodes.as_deref(),
+            flags.first_layer.as_deref(),
+            flags.cache.options().plan.as_deref(),
+            flags.loader.options().order_file.as_deref(),
+            checkpoint.as_deref(),
+        ],
+    )?;
     let asked = flags.training.options();
     if let Some(cores) = &asked.cores {
         cores.keep()?;

@@ -11,12 +11,22 @@ mod words;
 
 use std::borrow::Cow;
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use clap::{CommandFactory, Parser};
 use uva_graph::shown;
 
 use crate::flags::Cli;
 use crate::{exit, ui};
+
+/// The file that `--config` named, once it was read.
+static READ: OnceLock<PathBuf> = OnceLock::new();
+
+/// The file that `--config` named; `None` where there was no such option.
+pub fn file_read() -> Option<&'static Path> {
+    READ.get().map(PathBuf::as_path)
+}
 
 /// The request of the command line.
 #[derive(Debug)]
@@ -46,6 +56,7 @@ pub fn parse(typed: Vec<OsString>) -> Result<Asked, Refusal> {
     let entries = match &line.config {
         Some(path) => {
             let file = file::read(&root, path).map_err(Refusal::Problem)?;
+            let _ = READ.set(path.into());
             file.section(&line.path)
         }
         None => Vec::new(),

@@ -11,6 +11,7 @@ use uva_bench::pcie::{self, PcieError, PcieOptions, PcieReport, Progress, ROW_BY
 use uva_cuda::{CacheKind, Context, CudaError, Driver, ErrorKind, Module, ModuleOptions};
 use uva_rows::cuda::Kernel;
 
+use crate::commands::pipeline::check_outputs;
 use crate::exit;
 use crate::flags::{PcieBenchFlags, Seconds};
 use crate::ui::out;
@@ -24,6 +25,7 @@ const SIMULATED_SAMPLE_BYTES: u64 = 64 << 10;
 
 /// Measures and prints.
 pub fn run(flags: &PcieBenchFlags) -> anyhow::Result<()> {
+    check_outputs(&[("--svg", flags.svg.as_deref())], &[])?;
     let report = measure(flags)?;
     if let Some(path) = &flags.svg {
         let svg = plot::svg(&report)?;

@@ -28,6 +28,7 @@ use std::path::PathBuf;
 
 use uva_mem::files::write_output;
 
+use crate::commands::pipeline::check_outputs;
 use crate::exit;
 use crate::flags::ReportFlags;
 use crate::ui::out;
@@ -63,6 +64,7 @@ fn check(flags: &ReportFlags) -> anyhow::Result<()> {
     if let Some(folder) = out.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
         return Err(exit::usage(format!("--out: there is no folder {}", folder.display())).into());
     }
+    check_outputs(&[("--out", Some(out))], &[])?;
     let same = |path: &PathBuf| match (fs::metadata(path), fs::metadata(out)) {
         (Ok(run), Ok(out)) => (run.dev(), run.ino()) == (out.dev(), out.ino()),
         _ => false,
