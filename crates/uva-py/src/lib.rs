@@ -83,7 +83,7 @@ mod _core {
     #[pymodule_export]
     use crate::source::Source;
     #[pymodule_export]
-    use crate::writing::write_dataset;
+    use crate::writing::{_check_output, write_dataset};
     #[pymodule_export]
     use crate::zeros::{_zeros, _zeros_alive};
 }

@@ -9,9 +9,10 @@ use pyo3::prelude::*;
 use uva_graph::npy::{NpyType, NpyWriter};
 use uva_graph::staged::StagedDirectory;
 use uva_graph::{ElementType, GraphError, Meta, Verify};
+use uva_launch::output_paths;
 
 use crate::dataset::open;
-use crate::errors::of_graph;
+use crate::errors::{of_graph, of_launched};
 use crate::input::{Input, Kind};
 
 /// Features may be these.
@@ -45,6 +46,14 @@ struct File {
     input: Input,
     name: &'static str,
     how: As,
+}
+
+/// Refuses an output that would replace one of `reads`, or a file of a dataset, hop set, partition or checkpoint.
+/// `option` names it in the message.
+#[pyfunction]
+pub fn _check_output(option: &str, path: PathBuf, reads: Vec<PathBuf>) -> PyResult<()> {
+    let reads: Vec<Option<&Path>> = reads.iter().map(|read| Some(read.as_path())).collect();
+    output_paths::check(&[(option, Some(&path))], &reads).map_err(of_launched)
 }
 
 /// Writes a dataset to the directory `path`. `arrays` maps the names of arguments to arrays; `meta` is meta.json. Before

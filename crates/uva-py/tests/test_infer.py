@@ -394,6 +394,10 @@ def test_a_wrong_option_is_refused_by_its_name(graph, options, error):
 def test_an_output_that_cannot_be_a_file_is_refused_before_any_work(graph, tmp_path):
     with pytest.raises(IsADirectoryError, match="output"):
         uvatrain.infer([copying], graph, output=tmp_path, overwrite=True)
+    (tmp_path / "hard.npy").hardlink_to(graph / "feat.npy")
+    for output in (graph / "label.npy", graph / "weight.npy", tmp_path / "hard.npy"):
+        with pytest.raises(ValueError, match="name another file"):
+            uvatrain.infer([copying], graph, output=output, overwrite=True)
     with pytest.raises(FileNotFoundError):
         uvatrain.infer([copying], graph, output=tmp_path / "nowhere" / "rows.npy")
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from . import _core
 from ._in_memory import dataset_of
 from .batch import Batch
 from .datasets import Dataset, opened
@@ -107,6 +108,8 @@ def infer(
     if not isinstance(dataset, str | os.PathLike | Dataset):
         dataset = dataset_of("dataset", dataset, with_splits=False)
     source = given = opened(dataset)
+    if output is not None:
+        _core._check_output("output", output, [str(given.path)])
     nodes = given.num_nodes
     if nodes == 0:
         raise _about("dataset", ValueError("dataset: it has no nodes"))

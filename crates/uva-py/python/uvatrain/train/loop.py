@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import torch
 
-from .. import __version__
+from .. import __version__, _core
 from ..batch import SlotBatch
 from ..errors import UvatrainError
 from ..hop_models import KINDS, HopModel
@@ -124,6 +124,10 @@ class _Run:
         if self._options.metrics is not None:
             rank = self._ranks.rank
             path = self._options.metrics + (f".{rank}" if rank else "")
+            # The name of rank 0, too: all ranks refuse it, or none.
+            for output in (self._options.metrics, path):
+                reads = [read for read in (self._options.data, self._options.checkpoint) if read is not None]
+                _core._check_output("--metrics", output, reads)
             mode = "a" if self._options.resume else "w"
             # A line at a time, so that a rank that is killed leaves whole ones.
             self._metrics = closing.enter_context(open(path, mode, encoding="utf-8", buffering=1))
