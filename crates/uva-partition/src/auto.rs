@@ -36,6 +36,9 @@ pub struct Candidate {
     pub remote_list_visits: u64,
     /// The most training nodes of a part over the mean.
     pub train_balance: f64,
+    /// Parts without a training node.
+    #[serde(default)]
+    pub untrained_parts: usize,
 }
 
 /// The methods that auto tries on a graph of so many entries of lists.
@@ -44,8 +47,8 @@ pub(crate) fn tried(entries: u64) -> &'static [Method] {
     if entries <= MOST_ENTRIES { all } else { &all[..3] }
 }
 
-/// The best of several methods: the one with the smallest share of remote visits, of those whose training nodes are
-/// balanced, or where none is, the most balanced one; the first of equal ones.
+/// The best of several methods, of those with the fewest parts without training nodes: the one with the smallest share of
+/// remote visits whose training nodes are balanced, or else the most balanced one; the first of equal ones.
 pub(crate) fn best(
     task: &Task<'_>,
     seconds: &mut Seconds,
@@ -98,12 +101,17 @@ fn judged(task: &Task<'_>, method: Method, made: Made) -> Result<(Candidate, Mad
         list_visits: visits.list_visits,
         remote_list_visits: visits.remote_list_visits,
         train_balance: counts::over_mean(&sizes.train),
+        untrained_parts: sizes.train.iter().filter(|nodes| **nodes == 0).count(),
     };
     Ok((candidate, Made { of: map.of, blocks: made.blocks }))
 }
 
-/// Whether a candidate is kept in place of the best before it.
+/// Whether a candidate is kept in place of the best before it: the one with fewer parts that cannot train, whatever they
+/// visit.
 pub(crate) fn is_better(candidate: &Candidate, best: &Candidate) -> bool {
+    if candidate.untrained_parts != best.untrained_parts {
+        return candidate.untrained_parts < best.untrained_parts;
+    }
     match (candidate.train_balance <= BALANCED, best.train_balance <= BALANCED) {
         (true, true) => {
             let share = |of: &Candidate, with: &Candidate| {

@@ -61,12 +61,31 @@ fn auto_keeps_what_asks_least_of_other_parts_and_says_what_it_tried() {
         list_visits: 100,
         remote_list_visits,
         train_balance,
+        untrained_parts: 0,
     };
     assert!(is_better(&candidate(5, 1.05), &candidate(6, 1.0)));
     assert!(!is_better(&candidate(6, 1.0), &candidate(6, 1.0)), "the first of equal ones stays");
     assert!(!is_better(&candidate(1, 1.06), &candidate(6, 1.05)), "it is not balanced");
     assert!(is_better(&candidate(6, 1.05), &candidate(1, 1.06)));
     assert!(is_better(&candidate(9, 1.1), &candidate(1, 1.2)), "the more balanced one");
+    let untrained = |candidate| Candidate { untrained_parts: 1, ..candidate };
+    assert!(is_better(&candidate(90, 1.5), &untrained(candidate(1, 1.5))), "every part trains");
+    assert!(!is_better(&untrained(candidate(1, 1.0)), &candidate(90, 1.5)));
+}
+
+#[test]
+fn auto_keeps_a_division_in_which_every_part_trains_where_it_has_tried_one() {
+    let mut differing = 0;
+    for seed in 0..12 {
+        let train = (0..4).map(|place| (place * 3 + seed as usize) % 120).collect();
+        let lists = Lists { train, ..Lists::planted(seed, 120, 3, 5, 95, 4) };
+        let found = made(&lists, &Options::of_parts(3));
+        let untrained = found.train.iter().filter(|nodes| **nodes == 0).count();
+        let of_tried = || found.candidates.iter().map(|tried| tried.untrained_parts);
+        assert_eq!(Some(untrained), of_tried().min(), "{:?}", found.candidates);
+        differing += usize::from(of_tried().max() != of_tried().min());
+    }
+    assert!(differing > 0, "no choice to make");
 }
 
 #[test]

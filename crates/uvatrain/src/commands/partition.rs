@@ -93,8 +93,10 @@ fn divide(flags: &PartitionFlags, parts: u32) -> anyhow::Result<()> {
         && let Some(empty) = made.train.iter().position(|nodes| *nodes == 0)
     {
         let method = &made.method;
+        // With auto, no other method that it tried has fewer such parts.
+        let others = if made.candidates.is_empty() { "pagraph or auto" } else { "pagraph" };
         return Err(exit::usage(format!(
-            "--method {method}: part {empty} got no training node: take pagraph or auto, or fewer --parts"
+            "--method {method}: part {empty} got no training node: take {others}, or fewer --parts"
         ))
         .into());
     }
@@ -165,7 +167,7 @@ fn say(
         let path = path.to_string();
         return out::json(&Made { path, balance, all_seconds: seconds, copies, bytes, summary: &summary });
     }
-    for Candidate { method, list_visits, remote_list_visits, train_balance } in &made.candidates {
+    for Candidate { method, list_visits, remote_list_visits, train_balance, .. } in &made.candidates {
         out::say(&format!(
             "{method}: {} of list visits are of other parts; most training nodes over the mean: {train_balance:.2}",
             format::percent(*remote_list_visits as f64 / (*list_visits).max(1) as f64),

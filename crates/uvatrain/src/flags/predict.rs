@@ -170,6 +170,10 @@ impl PredictFlags {
         ];
         for (place, (option, path)) in files.iter().enumerate() {
             let Some(path) = path else { continue };
+            if *option != "--ids" && path.extension().is_none_or(|suffix| suffix != "npy") {
+                let problem = "predictions are written as a NumPy array: give the file the suffix .npy";
+                return Err(exit::usage(format!("{option} {}: {problem}", path.display())).into());
+            }
             if let Some((other, _)) = files[..place].iter().find(|(_, other)| other.as_ref() == Some(path)) {
                 let path = path.display();
                 return Err(
