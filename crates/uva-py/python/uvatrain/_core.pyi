@@ -1,4 +1,5 @@
 import os
+import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any, final
 
@@ -236,6 +237,15 @@ def _open_hop_loader(
     chunk: str | None,
 ) -> Source: ...
 def _loader_options() -> list[dict[str, Any]]: ...
+@final
+class TemporaryDirectory:
+    """A private directory, removed by `close`, or by the next process that makes one of the same parent and name."""
+
+    def __init__(self, parent: str | os.PathLike[str], name: str) -> None: ...
+    @property
+    def path(self) -> pathlib.Path: ...
+    def close(self) -> None: ...
+
 def write_dataset(
     path: str, arrays: list[tuple[str, Any]], meta: str, overwrite: bool, warn: Callable[[str], None]
 ) -> None: ...

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import time
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from . import _core
 from ._from_pyg import from_pyg, is_pyg
 from .datasets import Dataset, write_dataset
 from .errors import warn
@@ -47,14 +47,15 @@ def written_for(caller: str, write: Callable[[str], Dataset]) -> Dataset:
 
     What it took in bytes and seconds is told by a `UvatrainWarning`, in the name of `caller`.
     """
-    folder = tempfile.mkdtemp(prefix="uvatrain-")
+    # What killed processes left there goes first.
+    folder = _core.TemporaryDirectory(tempfile.gettempdir(), "uvatrain-data")
     begun = time.monotonic()
     try:
-        dataset = write(os.path.join(folder, "data"))
+        dataset = write(os.path.join(folder.path, "data"))
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        folder.close()
         raise
-    weakref.finalize(dataset, _remove, folder, os.getpid())
+    weakref.finalize(dataset, folder.close)
     size = sum(entry.stat().st_size for entry in os.scandir(dataset.path))
     warn(
         f"{caller} wrote the data to a temporary dataset, {size / 1e6:.1f} MB in {time.monotonic() - begun:.1f} s, under "
@@ -62,12 +63,6 @@ def written_for(caller: str, write: Callable[[str], Dataset]) -> Dataset:
         "more. uvatrain.from_pyg(data, path) writes it once for all runs"
     )
     return dataset
-
-
-def _remove(folder: str, process: int) -> None:
-    # A fork ends too, and has a copy of what holds the dataset.
-    if os.getpid() == process:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def kept_for(tensors: dict[str, Any], make: Callable[[], Dataset], *others: Any) -> Dataset:
