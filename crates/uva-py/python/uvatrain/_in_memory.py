@@ -20,8 +20,8 @@ __all__ = ["dataset_of", "kept_for", "written_for"]
 _made: dict[tuple[Any, ...], tuple[list[weakref.ref[Any]], weakref.ref[Dataset]]] = {}
 
 
-def dataset_of(name: str, value: Any, *, with_splits: bool) -> Dataset:
-    """The argument `name`, a PyG `Data` or a mapping of arrays, as a temporary dataset.
+def dataset_of(caller: str, name: str, value: Any, *, with_splits: bool) -> Dataset:
+    """The argument `name` of `caller`, a PyG `Data` or a mapping of arrays, as a temporary dataset.
 
     with_splits: it has to say which nodes to train on.
     """
@@ -31,21 +31,24 @@ def dataset_of(name: str, value: Any, *, with_splits: bool) -> Dataset:
         given: dict[str, Any] = {} if splits else {"train_idx": ()}
         tensors = {key: item for key, item in attributes.items() if key == "adj_t" or hasattr(item, "shape")}
         return kept_for(
-            tensors, lambda: written_for("Loader", lambda path: from_pyg(value, path, **given)), "Loader", splits
+            tensors, lambda: written_for(caller, lambda path: from_pyg(value, path, **given)), "from_pyg", splits
         )
     if isinstance(value, Mapping):
         arrays = dict(value) if with_splits else {"train_idx": (), **value}
-        return written_for("Loader", lambda path: write_dataset(path, **arrays))
+        return written_for(caller, lambda path: write_dataset(path, **arrays), "write_dataset(path, ...)")
     raise TypeError(
         f"{name} is a {type(value).__name__}: a dataset's path, a uvatrain.Dataset, a torch_geometric Data or a "
         "mapping of arrays is needed"
     )
 
 
-def written_for(caller: str, write: Callable[[str], Dataset]) -> Dataset:
+def written_for(
+    caller: str, write: Callable[[str], Dataset], once: str = "from_pyg(data, path)"
+) -> Dataset:
     """A dataset that `write` makes at the path that it gets, removed with the dataset that is returned.
 
-    What it took in bytes and seconds is told by a `UvatrainWarning`, in the name of `caller`.
+    What it took in bytes and seconds is told by a `UvatrainWarning`, in the name of `caller`. once: the call
+    that writes the data for all runs.
     """
     # What killed processes left there goes first.
     folder = _core.TemporaryDirectory(tempfile.gettempdir(), "uvatrain-data")
@@ -60,7 +63,7 @@ def written_for(caller: str, write: Callable[[str], Dataset]) -> Dataset:
     warn(
         f"{caller} wrote the data to a temporary dataset, {size / 1e6:.1f} MB in {time.monotonic() - begun:.1f} s, under "
         f"{tempfile.gettempdir()} (TMPDIR chooses another place). It is a snapshot, and goes when nothing uses it any "
-        "more. uvatrain.from_pyg(data, path) writes it once for all runs"
+        f"more. uvatrain.{once} writes it once for all runs"
     )
     return dataset
 

@@ -107,7 +107,7 @@ def infer(
         if os.path.lexists(output) and not overwrite:
             raise _about("output", FileExistsError(f"output: {output} exists; overwrite=True replaces it"))
     if not isinstance(dataset, str | os.PathLike | Dataset):
-        dataset = dataset_of("dataset", dataset, with_splits=False)
+        dataset = dataset_of("infer", "dataset", dataset, with_splits=False)
     source = given = opened(dataset)
     nodes = given.num_nodes
     if nodes == 0:
