@@ -118,6 +118,15 @@ print(loaders[0].dataset.path)
     assert not os.path.exists(os.path.dirname(path))
 
 
+@pytest.mark.filterwarnings("default::uvatrain.UvatrainWarning")
+def test_the_warning_names_the_call_that_wrote_the_data(graph):
+    layers = [lambda x, edge_index: x[1]]
+    with pytest.warns(uvatrain.UvatrainWarning, match=r"^infer wrote .* uvatrain.from_pyg\(data, path\) writes it once"):
+        uvatrain.infer(layers, data_of(graph))
+    with pytest.warns(uvatrain.UvatrainWarning, match=r"^Loader wrote .* uvatrain.write_dataset\(path, ...\) writes it"):
+        uvatrain.Loader(arrays_of(graph), fanouts=[3])
+
+
 def test_what_is_no_graph_is_refused_and_leaves_nothing(graph, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     data = data_of(graph)

@@ -137,6 +137,20 @@ class Batches(Generic[_Item]):
         # What a state has to agree with. It takes a moment to find out, and stays.
         self._identity: dict[str, Any] | None = None
 
+    def _refuse_ranks_without_batches(self) -> None:
+        """ValueError where an epoch of training has fewer batches than there are ranks: all of them would be left out."""
+        batches = self._source.all_batches(self.split)
+        if self.split == "train" and 0 < batches < self.world_size:
+            size = self._source.identity["batch_size"]
+            self._source.close()
+            raise _about(
+                "batch_size",
+                ValueError(
+                    f"batch_size {size}: an epoch has {batches} {'batch' if batches == 1 else 'batches'}, fewer than the "
+                    f"{self.world_size} ranks: give a smaller one, or start fewer ranks"
+                ),
+            )
+
     @property
     def device(self) -> str:
         """Where batches come to be: "cpu", or a GPU such as "cuda:1"."""
@@ -524,6 +538,7 @@ class Loader(Batches[_Item]):
         )
         close_with(self, source)
         super().__init__(source, split)
+        self._refuse_ranks_without_batches()
         self.part = None if chosen is None else chosen.number
         self._transform = transform
         if isinstance(path, Dataset):
