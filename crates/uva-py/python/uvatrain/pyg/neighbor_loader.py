@@ -56,12 +56,13 @@ class NeighborLoader(pyg_loader.NeighborLoader):
     data: a PyG `Data`, which is written to a temporary dataset; a `uvatrain.Dataset` or its path; a store of
         `uvatrain.pyg`, or a pair of any stores. From a dataset come `x`, `y` and, where it has
         them, `edge_weight` and `edge_attr`.
-    num_neighbors: picks in each hop, from the seeds outward; -1 takes all.
+    num_neighbors: picks in each hop, from the seeds outward, as a sequence or a tensor; -1 takes all.
     input_nodes: ids or a mask. None: all nodes.
     weight_attr: the edges' attribute that picks are in proportion to; with a dataset, "edge_weight". Only where the
         loader is `direct`.
-    input_time, time_attr, temporal_strategy, `pad` and `aggregate` are refused. is_sorted has no effect, and where the loader is `direct`,
-        filter_per_worker and the options of workers have none. A `UvatrainWarning` names them, once a process.
+    input_time, time_attr, temporal_strategy, `pad` and `aggregate` are refused. is_sorted has no effect, and where the loader is
+        `direct`, pin_memory, filter_per_worker and the options of workers have none. A `UvatrainWarning` names each, once
+        a process, with the reason.
     """
 
     #: Whether a `uvatrain.Loader` prepares the batches.
