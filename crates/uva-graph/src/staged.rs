@@ -8,9 +8,11 @@
 //! |---|---|
 //! | `sibling` | a sibling's name, the marker that shows that it is ours and being written, removal of abandoned ones |
 //! | `replaced` | which directory a new dataset may replace, and its removal |
+//! | `temporary` | directories that never get a final name |
 
 mod replaced;
 mod sibling;
+mod temporary;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -22,6 +24,7 @@ use rustix::fs::{RenameFlags, renameat_with};
 use uva_mem::files::{OwnDirectory, open_directory, open_regular};
 
 use self::sibling::Sibling;
+pub use self::temporary::TemporaryDirectory;
 use crate::GraphError;
 
 /// Siblings that this process is writing, for [`remove_unfinished`].
@@ -74,7 +77,7 @@ impl StagedDirectory {
         sibling::remove_abandoned(parent, name, &replaced::is_of_dataset);
         // Locked before it is created, so that `remove_unfinished` misses none.
         let mut unfinished = unfinished();
-        let sibling = Sibling::create(parent, name).map_err(|error| {
+        let sibling = Sibling::create(parent, name, 0o777).map_err(|error| {
             remove_created(&created_parents);
             GraphError::io(out, "create")(error)
         })?;

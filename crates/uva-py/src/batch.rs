@@ -8,11 +8,12 @@ use pyo3::prelude::*;
 use uva_batch::schema::Presence;
 use uva_batch::{Aggregation, COLUMNS, Column, ColumnError, Element, RawArray};
 use uva_graph::ElementType;
+use uva_runtime::metrics::{BatchEvent, Event};
 use uva_runtime::{Batch as RuntimeBatch, LoaderOptions};
 
 use crate::array::Array;
 use crate::dlpack::{self, Device};
-use crate::errors::{BatchGone, OrRaise};
+use crate::errors::{BatchGone, OrRaise, UvatrainError};
 use crate::fork::OwnProcess;
 
 /// A batch, alive until the last view into its slot is dropped. Then the slot is given back, on the thread that drops
@@ -364,6 +365,12 @@ impl Batch {
     #[getter]
     fn hash(&self) -> String {
         format!("{:016x}", self.hash)
+    }
+
+    /// What a line of metrics has of it, as JSON, without the consumer's part.
+    fn event(&self) -> PyResult<String> {
+        let event = Event::Batch(BatchEvent::of(self.held()?.batch(), false));
+        serde_json::to_string(&event).map_err(|error| UvatrainError::new_err(format!("metrics: {error}")))
     }
 
     /// Raises PeerDied if the batch, on a GPU, was not whole when it was used. To be asked when the work on it has been

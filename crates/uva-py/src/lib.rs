@@ -30,6 +30,7 @@ mod loader;
 mod neighbors;
 mod source;
 mod table;
+mod temporary;
 mod writing;
 mod zeros;
 
@@ -82,6 +83,8 @@ mod _core {
     use crate::neighbors::NeighborSampler;
     #[pymodule_export]
     use crate::source::Source;
+    #[pymodule_export]
+    use crate::temporary::TemporaryDirectory;
     #[pymodule_export]
     use crate::writing::{_check_output, write_dataset};
     #[pymodule_export]

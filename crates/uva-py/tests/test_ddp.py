@@ -269,3 +269,19 @@ def test_the_rank_is_that_of_the_environment_unless_it_is_given(graph: Path, mon
 def test_a_rank_beyond_the_ranks_or_half_a_pair_is_refused(graph: Path, rank: int | None, world_size: int | None):
     with pytest.raises(ValueError, match="rank"):
         uvatrain.Loader(graph, fanouts=[2], batch_size=64, rank=rank, world_size=world_size)
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_fewer_batches_of_training_than_ranks_are_refused(graph: Path, tmp_path: Path, rank: int):
+    uvatrain.propagate(graph, tmp_path / "hops", hops=1)
+    place, said = dict(rank=rank, world_size=3), "batch_size 150: an epoch has 2 batches, fewer than the 3 ranks"
+    with pytest.raises(ValueError, match=said) as refused:
+        uvatrain.Loader(graph, fanouts=[2], batch_size=150, **place)
+    assert refused.value.field == "batch_size"
+    with pytest.raises(ValueError, match=said):
+        uvatrain.HopLoader(tmp_path / "hops", batch_size=150, **place)
+    # As many as ranks do, and of another split none is left out.
+    with uvatrain.Loader(graph, fanouts=[2], batch_size=100, **place) as loader:
+        assert len(list(loader)) == 1
+    with uvatrain.Loader(graph, split="valid", fanouts=[2], batch_size=35, **place) as loader:
+        assert len(list(loader)) == (1 if rank == 0 else 0)

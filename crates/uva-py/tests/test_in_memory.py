@@ -2,13 +2,16 @@
 
 import gc
 import os
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import torch
 
 import uvatrain
-from conftest import run_python_well
+from conftest import WATCHDOG, run_python_well
 from graphs import Tables, hashes
 
 pytest.importorskip("torch_geometric")
@@ -115,6 +118,15 @@ print(loaders[0].dataset.path)
     assert not os.path.exists(os.path.dirname(path))
 
 
+@pytest.mark.filterwarnings("default::uvatrain.UvatrainWarning")
+def test_the_warning_names_the_call_that_wrote_the_data(graph):
+    layers = [lambda x, edge_index: x[1]]
+    with pytest.warns(uvatrain.UvatrainWarning, match=r"^infer wrote .* uvatrain.from_pyg\(data, path\) writes it once"):
+        uvatrain.infer(layers, data_of(graph))
+    with pytest.warns(uvatrain.UvatrainWarning, match=r"^Loader wrote .* uvatrain.write_dataset\(path, ...\) writes it"):
+        uvatrain.Loader(arrays_of(graph), fanouts=[3])
+
+
 def test_what_is_no_graph_is_refused_and_leaves_nothing(graph, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     data = data_of(graph)
@@ -129,4 +141,78 @@ def test_what_is_no_graph_is_refused_and_leaves_nothing(graph, tmp_path, monkeyp
     ]:
         with pytest.raises(error, match=message):
             uvatrain.Loader(value, fanouts=[3])
+    assert os.listdir(tmp_path) == []
+
+
+#: Writes temporary data. "wait": says so, and waits to be killed. "fork": so does a fork of it, which ends with its
+#: end of a pipe.
+WRITES = """
+import os, sys, warnings
+warnings.simplefilter("ignore")
+import torch, uvatrain
+from torch_geometric.data import Data
+from uvatrain.pyg import NeighborLoader
+
+data = Data(x=torch.rand(50, 4), edge_index=torch.randint(50, (2, 300)), train_mask=torch.ones(50, dtype=torch.bool))
+loader = NeighborLoader(data, [3], batch_size=10)
+
+def wait(layer, batch):
+    if sys.argv[1] == "wait":
+        print("ready", flush=True)
+        sys.stdin.read()
+    return layer(batch.x[: batch.num_seeds])
+
+if sys.argv[1] == "fork" and os.fork() == 0:
+    print("ready", flush=True)
+    os.read(int(sys.argv[2]), 1)
+    os._exit(0)
+uvatrain.infer([torch.nn.Linear(4, 3)], data, call=wait)
+if sys.argv[1] == "fork":
+    sys.stdin.read()
+"""
+
+
+def writer(folder, *arguments, **more):
+    command = [sys.executable, "-c", WRITES, *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TMPDIR": str(folder)}
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, **more
+    )
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def left_in(folder):
+    return sorted(name.partition(".partial-")[0] for name in os.listdir(folder))
+
+
+@pytest.mark.parametrize("killed_by", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_what_a_killed_process_wrote_is_removed_by_the_next_one(tmp_path, killed_by):
+    with writer(tmp_path, "wait") as process:
+        process.send_signal(killed_by)
+        assert process.wait(WATCHDOG) == -killed_by
+    # What was written for the loader and for `infer`, and between its layers.
+    assert left_in(tmp_path) == [".uvatrain-infer", "uvatrain-data", "uvatrain-data"]
+    assert all(os.stat(tmp_path / name).st_mode & 0o777 == 0o700 for name in os.listdir(tmp_path))
+    kept = tmp_path / "uvatrain-data.partial-0123456789abcdef"
+    kept.mkdir()
+    (kept / "thesis.tex").write_text("years")
+    run_python_well(WRITES, "end", TMPDIR=tmp_path)
+    assert os.listdir(tmp_path) == [kept.name] and (kept / "thesis.tex").read_text() == "years"
+
+
+def test_what_a_process_or_its_fork_may_still_read_is_left_alone(tmp_path):
+    end, hold = os.pipe()
+    with writer(tmp_path, "fork", end, pass_fds=[end]) as process:
+        os.close(end)
+        run_python_well(WRITES, "end", TMPDIR=tmp_path)
+        assert "uvatrain-data" in left_in(tmp_path)
+        process.kill()
+        process.wait(WATCHDOG)
+        run_python_well(WRITES, "end", TMPDIR=tmp_path)
+        assert "uvatrain-data" in left_in(tmp_path)
+        os.close(hold)
+        # The fork had the other end of it.
+        assert process.stdout.read() == ""
+    run_python_well(WRITES, "end", TMPDIR=tmp_path)
     assert os.listdir(tmp_path) == []

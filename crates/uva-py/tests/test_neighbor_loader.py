@@ -18,6 +18,7 @@ pytest.importorskip("torch_geometric")
 from torch_geometric import loader as pyg_loader  # noqa: E402
 from torch_geometric.data import Data, HeteroData  # noqa: E402
 from torch_geometric.nn import GraphConv  # noqa: E402
+from torch_geometric.sampler import NumNeighbors  # noqa: E402
 from torch_geometric.sampler.base import SubgraphType  # noqa: E402
 from torch_geometric.testing import MyFeatureStore, MyGraphStore  # noqa: E402
 from torch_geometric.utils import k_hop_subgraph  # noqa: E402
@@ -331,6 +332,86 @@ def test_batches_may_be_kept_and_a_loop_that_keeps_none_copies_none():
         assert torch.equal(one.n_id[: one.batch_size], other.n_id[: other.batch_size])
 
 
+@pytest.mark.parametrize("of_edges", [False, True])
+def test_all_of_a_kept_batch_of_a_dataset_stays(tmp_path, of_edges):
+    path = write_graph(tmp_path / "graph", weighted=True)
+    if of_edges:
+        edges = np.load(path / "indices.npy").size
+        np.save(path / "edge_feat.npy", np.arange(3 * edges, dtype=np.float32).reshape(edges, 3))
+    dataset = uvatrain.Dataset(path)
+    loader = NeighborLoader(dataset, [4, 3], input_nodes=dataset.train_idx, batch_size=16, shuffle=True)
+    kept, copied = [], []
+    for batch in loader:
+        kept.append(batch)
+        copied.append({name: value.clone() for name, value in batch.items() if torch.is_tensor(value)})
+    # Parts of ids that are kept do not keep a slot.
+    assert len([batch.n_id[: batch.batch_size] for batch in loader]) == len(kept) == 19
+    for batch, copies in zip(kept, copied):
+        names = {"x", "y", "edge_index", "edge_weight", "n_id", "e_id", "input_id"} | ({"edge_attr"} if of_edges else set())
+        assert names <= copies.keys()
+        assert all(torch.equal(batch[name], copy) for name, copy in copies.items())
+        assert torch.equal(batch.y, dataset.labels[batch.n_id])
+        assert torch.equal(batch.edge_weight, dataset.weight[batch.e_id])
+        assert torch.equal(dataset.indices[batch.e_id].long(), batch.n_id[batch.edge_index[0]])
+        if of_edges:
+            assert torch.equal(batch.edge_attr, dataset.edge_attr[batch.e_id])
+
+
+def test_a_state_resumes_within_an_epoch_in_another_loader(tmp_path):
+    options = dict(num_neighbors=[4, 3], batch_size=50, shuffle=True)
+    data = made()
+    torch.manual_seed(1)
+    loader = NeighborLoader(data, **options)
+    begin, steps = loader.state_dict(), iter(loader)
+    whole = [next(steps).n_id for _ in range(2)]
+    state = loader.state_dict()
+    whole += [batch.n_id for batch in steps]
+    whole += [batch.n_id for batch in loader]
+    torch.save(state, tmp_path / "state.pt")
+    torch.manual_seed(2)
+    other = NeighborLoader(data, **options)
+    # It has begun with a seed of its own.
+    next(iter(other))
+    other.load_state_dict(torch.load(tmp_path / "state.pt"))
+    rest = [batch.n_id for _ in range(2) for batch in other]
+    assert len(whole) == 12 and len(rest) == 10
+    assert all(torch.equal(one, another) for one, another in zip(whole[2:], rest, strict=True))
+    other.load_state_dict(begin)
+    assert all(torch.equal(one, batch.n_id) for one, batch in zip(whole[:6], other, strict=True))
+    with pytest.raises(ValueError, match="state: batch_size is another"):
+        NeighborLoader(data, **{**options, "batch_size": 40}).load_state_dict(state)
+    with pytest.raises(ValueError, match="state: input_nodes is another"):
+        NeighborLoader(data, **options, input_nodes=torch.arange(5)).load_state_dict(state)
+    for state in ({}, 7, {**begin, "seed": "x"}):
+        with pytest.raises(ValueError, match="state: "):
+            other.load_state_dict(state)
+    for more, reason in [(dict(num_neighbors=[-1]), "a fanout of -1"), (dict(disjoint=True), "disjoint")]:
+        indirect = NeighborLoader(data, **{**options, **more})
+        with pytest.raises(ValueError, match=f"state_dict.. is not supported with {reason}"):
+            indirect.state_dict()
+        with pytest.raises(ValueError, match=f"load_state_dict.. is not supported with {reason}"):
+            indirect.load_state_dict(begin)
+
+
+def test_fanouts_may_be_a_tensor_and_a_wrong_one_is_named(graph):
+    expected = NeighborLoader(graph, [4, 3], input_nodes=[0])
+    for fanouts in (torch.tensor([4, 3]), np.array([4, 3]), [torch.tensor(4), np.int32(3)], NumNeighbors([4, 3])):
+        loader = NeighborLoader(graph, fanouts, input_nodes=[0])
+        assert loader.state_dict()["fanouts"] == expected.state_dict()["fanouts"] == "4,3"
+        assert NeighborSampler(graph, fanouts).num_neighbors == [4, 3]
+    assert not NeighborLoader(graph, torch.tensor([-1]), input_nodes=[0]).direct
+    for fanouts, said in [
+        (torch.tensor(4), "num_neighbors is a torch.Tensor"),
+        (torch.tensor([[4, 3]]), "list"),
+        (torch.tensor([4.5]), "float"),
+        (7, "num_neighbors is a int"),
+        (np.int64(7), "num_neighbors is a numpy.int64"),
+    ]:
+        for make in (NeighborLoader, NeighborSampler):
+            with pytest.raises(TypeError, match=said):
+                make(graph, fanouts)
+
+
 def test_transforms_have_the_last_word():
     data = made()
 
@@ -442,10 +523,13 @@ for _ in range(2):
 """
     said = run_python_well(script, os.path.dirname(__file__)).splitlines()
     effects = [line for line in said if "no effect" in line]
-    assert len(effects) == 2 and all(line.startswith("UvatrainWarning|") for line in effects)
-    for name in ("num_workers", "pin_memory", "persistent_workers", "prefetch_factor", "filter_per_worker"):
-        assert name in effects[0] and name not in effects[1]
-    assert effects[1].startswith("UvatrainWarning|is_sorted:")
+    no_effect = "the option has no effect: "
+    assert effects == [
+        "UvatrainWarning|num_workers, persistent_workers, prefetch_factor, filter_per_worker: "
+        f"{no_effect}threads of this process prepare the batches, and no worker processes",
+        f"UvatrainWarning|pin_memory: {no_effect}batches are views of slots, whose memory is not pinned",
+        f"UvatrainWarning|is_sorted: {no_effect}a dataset's edges are sorted by target in any case",
+    ]
     (directed,) = [line for line in said if "directed" in line]
     assert 'subgraph_type="induced"' in directed
     # And what it cost to write the data, which both loaders are made of.

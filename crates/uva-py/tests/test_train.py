@@ -15,6 +15,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import numpy as np
+
 import uvatrain
 from conftest import a_free_port
 from graphs import write_graph
@@ -24,6 +26,7 @@ from train_runs import (
     alone_well,
     are_refused,
     batches,
+    by_program,
     close,
     command,
     environment,
@@ -157,6 +160,58 @@ def test_ranks_without_a_batch_of_validation_or_test_end_and_are_resumed(
     for event, name in [("epoch", "valid_accuracy"), ("end", "test_accuracy")]:
         found, expected = ([told[name] for told in events(tmp_path, kind, event)] for kind in ("parts", "whole"))
         assert found[-len(expected) :] == expected
+
+
+def test_the_program_makes_a_report_of_the_metrics(data: Path, uvatrain_program: Path, tmp_path: Path):
+    by_program(uvatrain_program, tmp_path, data, "--epochs 2 --metrics program.jsonl")
+    alone_well(tmp_path, data, "--epochs 1 --checkpoint kept --metrics run.jsonl")
+    alone_well(tmp_path, data, "--epochs 2 --checkpoint kept --resume --metrics run.jsonl")
+    Ranks(2, tmp_path, data, "--epochs 2 --metrics ranks.jsonl").end_well()
+    names = ["program.jsonl", "run.jsonl", "ranks.jsonl", "ranks.jsonl.1"]
+    program(uvatrain_program, tmp_path, f"report {' '.join(names)} --out page.html")
+    for name in names[1:]:
+        program(uvatrain_program, tmp_path, f"report {name} --out {name}.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "graph" in page and all(name in page for name in names)
+    # The lines have all that those of the program have, and the same of the batches.
+    for kind in ("batch", "epoch", "end"):
+        theirs, ours = (events(tmp_path, name, kind) for name in names[:2])
+        missing = theirs[-1].keys() - ours[-1].keys() - {"memory"}
+        assert missing == set(), kind
+    sizes = [[(event["seeds"], event["input_nodes"], event["edges"]) for event in events(tmp_path, name, "batch")] for name in names]
+    assert sizes[0] == sizes[1] and len(sizes[2]) == len(sizes[3]) == 18
+    last = events(tmp_path, "run.jsonl", "batch")[-1]
+    assert last["sample_at_us"] < last["gather_at_us"] < last["train_at_us"]
+    start, end = events(tmp_path, "run.jsonl", "start")[1], events(tmp_path, "run.jsonl", "end")[1]
+    assert start["in_force"]["start"] == {"epoch": 1, "batch": 0} and start["in_force"]["train_batches"] == 19
+    assert (end["epochs"], end["batches"], end["stopped_early"]) == (2, 19, False)
+    assert end["roles"]["sampler"]["working_s"] > 0 and end["training_seconds"] <= end["seconds"]
+
+
+def test_training_nodes_without_labels_are_refused_by_all_ranks(data: Path, tmp_path: Path):
+    without, empty = tmp_path / "without", tmp_path / "empty"
+    for path in (without, empty):
+        write_graph(path)
+    labels = np.load(without / "label.npy")
+    # Others have labels.
+    labels[np.load(without / "train_idx.npy")] = -1
+    np.save(without / "label.npy", labels)
+    np.save(empty / "train_idx.npy", np.array([], dtype=np.int64))
+    hops = tmp_path / "hops"
+    uvatrain.propagate(without, hops, hops=1)
+    said = ["300 nodes of the training split have no label", "label.npy", "train_idx.npy"]
+    are_refused(
+        tmp_path,
+        (1, without, "--epochs 1 --checkpoint kept", said),
+        (2, without, "--epochs 1 --checkpoint kept", [*said, "on rank 0"]),
+        (1, hops, "--model sgc --epochs 1 --checkpoint kept", said),
+        (1, empty, "--epochs 1 --checkpoint kept", ["the training split is empty", "train_idx.npy"]),
+    )
+    # One rank lacks them: the other does not wait for it.
+    write_graph(tmp_path / "one")
+    for code, _, complained in Ranks(2, tmp_path, [tmp_path / "one", without], "--epochs 1 --checkpoint kept").end():
+        assert code == 2 and "have no label on rank 1" in complained, complained
+    assert not (tmp_path / "kept").exists()
 
 
 def wait_for_steps(folder: Path, name: str, steps: int) -> list[dict]:
@@ -307,6 +362,6 @@ def test_what_cannot_be_trained_or_kept_is_refused_with_what_would_do(
         (1, data, "--reader mmap", ["--reader", "hop set", "leave it out"]),
         (1, data, "--layers 2", ["--layers", "--model sign or hoga", "sage"]),
         (1, data, "--heads 8", ["--heads", "--model gat or hoga", "sage"]),
-        (2, data, "--batch-size 300", ["--batch-size 300", "300 training nodes", "fewer ranks"]),
+        (2, data, "--batch-size 300", ["--batch-size 300", "1 batch,", "fewer ranks"]),
         (1, tmp_path / "nothing", "", ["nothing"]),
     )

@@ -19,6 +19,7 @@ from train_runs import (
     graphs_of_tasks,
     judged,
     learns_as_the_program_does,
+    program,
     trained_on_both_batches,
     trains_as_the_program_does,
 )
@@ -104,7 +105,9 @@ def test_two_ranks_over_a_hop_set_train_as_one_process_that_takes_both_batches_o
         assert events(tmp_path, name, "end")[0]["test_accuracy"] == pytest.approx(accuracy, abs=1e-6)
 
 
-def test_another_number_of_ranks_goes_on_with_the_rows_that_are_left_of_a_hop_set(hop_sets: dict[str, Path], tmp_path: Path):
+def test_another_number_of_ranks_goes_on_with_the_rows_that_are_left_of_a_hop_set(
+    hop_sets: dict[str, Path], uvatrain_program: Path, tmp_path: Path
+):
     options = "--model hoga --shuffle chunks --chunk 4 --checkpoint kept"
     Ranks(2, tmp_path, hop_sets["one"], f"{options} --epochs 1").end_well()
     # As it would stand where they were stopped after two steps of the next epoch.
@@ -114,6 +117,7 @@ def test_another_number_of_ranks_goes_on_with_the_rows_that_are_left_of_a_hop_se
     contents["state"]["cursor"]["batch"] = 4
     file.write_text(json.dumps(contents))
     printed = Ranks(3, tmp_path, hop_sets["one"], f"{options} --epochs 2 --resume --metrics run").end_well()
+    program(uvatrain_program, tmp_path, "report run run.1 run.2 --out report.html")
     assert "goes on at epoch 2, batch 4" in printed and "over 3 ranks" in printed
     found = {place: digest for place, (digest, _) in batches(tmp_path, "run", "run.1", "run.2").items()}
     shape = dict(batch_size=16, seed=3, shuffle="chunks", chunk=4)
@@ -163,5 +167,5 @@ def test_what_a_hop_set_has_no_use_for_is_refused_with_what_would_do(hop_sets: d
         (1, one, "--model sign --place host --reader pread", ["--reader pread", "--place disk"]),
         (1, one, "--model sgc --use-hops 4", ["--use-hops 4", "has 3", "uvatrain propagate"]),
         (1, two, "--model hoga", ["--model hoga", "has 2", "--model sign"]),
-        (2, one, "--model sgc --batch-size 300", ["--batch-size 300", "300 training nodes", "fewer ranks"]),
+        (2, one, "--model sgc --batch-size 300", ["--batch-size 300", "1 batch,", "fewer ranks"]),
     )

@@ -1,4 +1,4 @@
-//! Directories being written, beside their final names.
+//! Directories being written, beside their final names, and temporary ones that have none.
 //!
 //! A directory is ours if its name has exactly this form, it belongs to this user, and it holds the marker: a file of mode
 //! 0600 with a content that no other program writes, which its writer keeps locked. The kernel releases the lock when its
@@ -6,9 +6,9 @@
 //! Nothing else is ever removed, and no link is followed.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -31,13 +31,13 @@ pub(super) struct Sibling {
 }
 
 impl Sibling {
-    /// Creates one for a directory with the final name `name` in `parent`.
-    pub(super) fn create(parent: &Path, name: &OsStr) -> io::Result<Sibling> {
+    /// Creates one for a directory with the final name `name` in `parent`, with `mode` less the process's umask.
+    pub(super) fn create(parent: &Path, name: &OsStr, mode: u32) -> io::Result<Sibling> {
         loop {
             let mut partial = prefix(name);
             partial.push(format!("{:016x}", random_word()?));
             let path = parent.join(partial);
-            fs::create_dir(&path)?;
+            DirBuilder::new().mode(mode).create(&path)?;
             // Between the creation and the lock of the marker, another process may have taken it for abandoned: then
             // retry.
             let marked = OwnDirectory::open(&path).and_then(|directory| mark(&directory, UNFINISHED));

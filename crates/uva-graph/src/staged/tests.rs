@@ -211,3 +211,24 @@ fn what_is_no_dataset_is_never_replaced() {
     let file = out.join("feat.npy");
     assert!(StagedDirectory::replacing(&file).unwrap_err().to_string().contains("no directory"));
 }
+
+#[test]
+fn a_temporary_directory_is_private_and_removed_by_the_next_process() {
+    let parent = tempfile::tempdir().unwrap();
+    // As a killed process leaves it, and what only looks like it.
+    let left = parent.path().join("work.partial-0123456789abcdef");
+    fs::create_dir_all(left.join("data")).unwrap();
+    mark(&left);
+    fs::write(left.join("data/feat.npy"), "half").unwrap();
+    let foreign = parent.path().join("work.partial-1111111111111111");
+    fs::create_dir(&foreign).unwrap();
+    fs::write(foreign.join("thesis.tex"), "years").unwrap();
+    let first = TemporaryDirectory::create(parent.path(), "work").unwrap();
+    let second = TemporaryDirectory::create(parent.path(), "work").unwrap();
+    assert!(!left.exists() && first.path().exists() && second.path().exists());
+    assert_eq!(fs::metadata(first.path()).unwrap().permissions().mode() & 0o777, 0o700);
+    fs::create_dir(first.path().join("data")).unwrap();
+    drop((first, second));
+    assert_eq!(names(parent.path()), ["work.partial-1111111111111111"]);
+    assert_eq!(names(&foreign), ["thesis.tex"]);
+}

@@ -1,6 +1,6 @@
 """Mini-batches of graphs larger than GPU memory, sampled and gathered beside the training."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ._core import VERSION as __version__
 from ._from_networkx import from_networkx
@@ -15,6 +15,7 @@ from .hops import HopBatch, HopLoader, HopSet, propagate
 from .loader import Loader
 
 if TYPE_CHECKING:
+    from . import nn
     from .layerwise import infer
     from .models import load_model
 
@@ -43,12 +44,13 @@ __all__ = [
     "from_pyg",
     "infer",
     "load_model",
+    "nn",
     "propagate",
     "write_dataset",
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     # These need torch, which is not imported before it is used.
     if name == "infer":
         from .layerwise import infer
@@ -58,4 +60,13 @@ def __getattr__(name: str) -> Any:
         from .models import load_model
 
         return load_model
+    if name == "nn":
+        from importlib import import_module
+
+        return import_module(".nn", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    # What is imported on demand is listed too, and what this file imports for itself is not.
+    return [*__all__, *(name for name in globals() if name.startswith("__") and name not in __all__)]

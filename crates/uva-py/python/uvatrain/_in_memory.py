@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import time
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from . import _core
 from ._from_pyg import from_pyg, is_pyg
 from .datasets import Dataset, write_dataset
 from .errors import warn
@@ -20,8 +20,8 @@ __all__ = ["dataset_of", "kept_for", "written_for"]
 _made: dict[tuple[Any, ...], tuple[list[weakref.ref[Any]], weakref.ref[Dataset]]] = {}
 
 
-def dataset_of(name: str, value: Any, *, with_splits: bool) -> Dataset:
-    """The argument `name`, a PyG `Data` or a mapping of arrays, as a temporary dataset.
+def dataset_of(caller: str, name: str, value: Any, *, with_splits: bool) -> Dataset:
+    """The argument `name` of `caller`, a PyG `Data` or a mapping of arrays, as a temporary dataset.
 
     with_splits: it has to say which nodes to train on.
     """
@@ -31,43 +31,41 @@ def dataset_of(name: str, value: Any, *, with_splits: bool) -> Dataset:
         given: dict[str, Any] = {} if splits else {"train_idx": ()}
         tensors = {key: item for key, item in attributes.items() if key == "adj_t" or hasattr(item, "shape")}
         return kept_for(
-            tensors, lambda: written_for("Loader", lambda path: from_pyg(value, path, **given)), "Loader", splits
+            tensors, lambda: written_for(caller, lambda path: from_pyg(value, path, **given)), "from_pyg", splits
         )
     if isinstance(value, Mapping):
         arrays = dict(value) if with_splits else {"train_idx": (), **value}
-        return written_for("Loader", lambda path: write_dataset(path, **arrays))
+        return written_for(caller, lambda path: write_dataset(path, **arrays), "write_dataset(path, ...)")
     raise TypeError(
         f"{name} is a {type(value).__name__}: a dataset's path, a uvatrain.Dataset, a torch_geometric Data or a "
         "mapping of arrays is needed"
     )
 
 
-def written_for(caller: str, write: Callable[[str], Dataset]) -> Dataset:
+def written_for(
+    caller: str, write: Callable[[str], Dataset], once: str = "from_pyg(data, path)"
+) -> Dataset:
     """A dataset that `write` makes at the path that it gets, removed with the dataset that is returned.
 
-    What it took in bytes and seconds is told by a `UvatrainWarning`, in the name of `caller`.
+    What it took in bytes and seconds is told by a `UvatrainWarning`, in the name of `caller`. once: the call
+    that writes the data for all runs.
     """
-    folder = tempfile.mkdtemp(prefix="uvatrain-")
+    # What killed processes left there goes first.
+    folder = _core.TemporaryDirectory(tempfile.gettempdir(), "uvatrain-data")
     begun = time.monotonic()
     try:
-        dataset = write(os.path.join(folder, "data"))
+        dataset = write(os.path.join(folder.path, "data"))
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        folder.close()
         raise
-    weakref.finalize(dataset, _remove, folder, os.getpid())
+    weakref.finalize(dataset, folder.close)
     size = sum(entry.stat().st_size for entry in os.scandir(dataset.path))
     warn(
         f"{caller} wrote the data to a temporary dataset, {size / 1e6:.1f} MB in {time.monotonic() - begun:.1f} s, under "
         f"{tempfile.gettempdir()} (TMPDIR chooses another place). It is a snapshot, and goes when nothing uses it any "
-        "more. uvatrain.from_pyg(data, path) writes it once for all runs"
+        f"more. uvatrain.{once} writes it once for all runs"
     )
     return dataset
-
-
-def _remove(folder: str, process: int) -> None:
-    # A fork ends too, and has a copy of what holds the dataset.
-    if os.getpid() == process:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def kept_for(tensors: dict[str, Any], make: Callable[[], Dataset], *others: Any) -> Dataset:

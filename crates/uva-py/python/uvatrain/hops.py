@@ -224,6 +224,7 @@ class HopLoader(Batches[HopBatch]):
         )
         close_with(self, source)
         super().__init__(source, split)
+        self._refuse_ranks_without_batches()
 
     @property
     def dataset(self) -> Any:

@@ -67,7 +67,8 @@ def infer(
 
     Each layer goes over all nodes before the next one begins, so no node's row is computed twice. The rows between
     two layers are a mapped file, never held as a whole in memory. At most two such tables exist at a time, beside
-    `output`, else in TMPDIR. They are removed at the end, errors and interrupts included.
+    `output`, else in TMPDIR. They are removed at the end, errors and interrupts included; those of a killed process by the
+    next call.
 
     The result is a tensor over a mapped file: that of `output`, or one that goes with the tensor. Writes to the tensor
     do not reach the file. No gradients are computed.
@@ -106,7 +107,7 @@ def infer(
         if os.path.lexists(output) and not overwrite:
             raise _about("output", FileExistsError(f"output: {output} exists; overwrite=True replaces it"))
     if not isinstance(dataset, str | os.PathLike | Dataset):
-        dataset = dataset_of("dataset", dataset, with_splits=False)
+        dataset = dataset_of("infer", "dataset", dataset, with_splits=False)
     source = given = opened(dataset)
     if output is not None:
         _core._check_output("output", output, [str(given.path)])
@@ -115,7 +116,10 @@ def infer(
         raise _about("dataset", ValueError("dataset: it has no nodes"))
     folder = None if output is None else os.path.dirname(output)
     table = None
-    with tempfile.TemporaryDirectory(prefix=".uvatrain-infer-", dir=folder) as work:
+    # What killed processes left there goes first.
+    directory = _core.TemporaryDirectory(tempfile.gettempdir() if folder is None else folder, ".uvatrain-infer")
+    with contextlib.closing(directory):
+        work = directory.path
         for number, layer in enumerate(stack):
             last = number + 1 == len(stack)
             table = _Table(f"layers[{number}]", os.path.join(work, f"{number}.npy"), nodes, last)

@@ -10,7 +10,7 @@ import os
 import sys
 import textwrap
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple
 
@@ -136,6 +136,20 @@ class Batches(Generic[_Item]):
         self._transform: Callable[[Batch], _Item] | None = None
         # What a state has to agree with. It takes a moment to find out, and stays.
         self._identity: dict[str, Any] | None = None
+
+    def _refuse_ranks_without_batches(self) -> None:
+        """ValueError where an epoch of training has fewer batches than there are ranks: all of them would be left out."""
+        batches = self._source.all_batches(self.split)
+        if self.split == "train" and 0 < batches < self.world_size:
+            size = self._source.identity["batch_size"]
+            self._source.close()
+            raise _about(
+                "batch_size",
+                ValueError(
+                    f"batch_size {size}: an epoch has {batches} {'batch' if batches == 1 else 'batches'}, fewer than the "
+                    f"{self.world_size} ranks: give a smaller one, or start fewer ranks"
+                ),
+            )
 
     @property
     def device(self) -> str:
@@ -486,7 +500,7 @@ class Loader(Batches[_Item]):
                 "graph", ValueError('graph="divided": it is for parts in ranges with part="rank", and there are none: leave it out')
             )
         if not isinstance(path, str | os.PathLike | Dataset):
-            path = dataset_of("path", path, with_splits=input_nodes is None)
+            path = dataset_of("Loader", "path", path, with_splits=input_nodes is None)
         if num_neighbors is not None:
             if "fanouts" in options:
                 raise _about("num_neighbors", ValueError("num_neighbors and fanouts are one option: give one of them"))
@@ -524,6 +538,7 @@ class Loader(Batches[_Item]):
         )
         close_with(self, source)
         super().__init__(source, split)
+        self._refuse_ranks_without_batches()
         self.part = None if chosen is None else chosen.number
         self._transform = transform
         if isinstance(path, Dataset):
@@ -592,14 +607,14 @@ def split_name(split: Any) -> Any:
 
 def fanouts_given(name: str, fanouts: Any) -> list[Any]:
     """The fanouts as a list. What its entries are the core looks at."""
-    try:
-        if isinstance(fanouts, str | bytes | Mapping):
-            raise TypeError
-        return list(fanouts)
-    except TypeError:
-        raise TypeError(
-            f"{name} is a {type(fanouts).__name__}: a sequence is needed, a number for each hop, for example (5, 5)"
-        ) from None
+    kind, found = type(fanouts), fanouts
+    if hasattr(fanouts, "tolist"):
+        # A tensor or an array: its numbers.
+        found = fanouts.tolist()
+    if not isinstance(found, Iterable) or isinstance(found, str | bytes | Mapping):
+        shown = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+        raise TypeError(f"{name} is a {shown}: a sequence is needed, a number for each hop, for example (5, 5)")
+    return [entry.tolist() if hasattr(entry, "tolist") else entry for entry in found]
 
 
 def exchange_of(option: Literal["part", "gpu_cache_share"], rank: int, world_size: int, timeout: float) -> Exchange:

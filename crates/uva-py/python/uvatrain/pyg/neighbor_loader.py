@@ -2,55 +2,41 @@
 
 from __future__ import annotations
 
-import copy
-import os
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric import data as pyg_data
 from torch_geometric import loader as pyg_loader
-from torch_geometric.loader.utils import filter_custom_store, filter_data
 from torch_geometric.sampler import SamplerOutput
 
-from .._from_pyg import adjacency
-from .._in_memory import kept_for, written_for
 from .._numbers import integer
 from ..batch import Batch
-from ..datasets import Dataset, opened, write_dataset
 from ..errors import warn
 from ..loader import Loader
-from .sampler import NeighborSampler
-from .stores import FeatureStore, GraphStore
+from .graph import Graph, Made
+from .sampler import NeighborSampler, fanouts_of
 
 __all__ = ["NeighborLoader"]
 
-#: Options of workers, which have nothing to do where our threads prepare the batches.
-_OF_WORKERS = (
-    "num_workers",
-    "persistent_workers",
-    "prefetch_factor",
-    "pin_memory",
-    "pin_memory_device",
-    "multiprocessing_context",
-    "worker_init_fn",
-    "timeout",
-)
+#: Options that have no effect where our threads prepare the batches, by the reason.
+_WITHOUT_EFFECT = {
+    "threads of this process prepare the batches, and no worker processes": (
+        "num_workers",
+        "persistent_workers",
+        "prefetch_factor",
+        "multiprocessing_context",
+        "worker_init_fn",
+        "timeout",
+        "filter_per_worker",
+    ),
+    "batches are views of slots, whose memory is not pinned": ("pin_memory", "pin_memory_device"),
+}
 #: What it has been told of that it has no effect.
 _told: set[str] = set()
-#: Types of features that a dataset holds as they are.
-_FEATURES = (
-    torch.float32,
-    torch.float16,
-    torch.bfloat16,
-    torch.float8_e4m3fn,
-    torch.uint8,
-    torch.int8,
-)
 
 
 class NeighborLoader(pyg_loader.NeighborLoader):
@@ -70,12 +56,13 @@ class NeighborLoader(pyg_loader.NeighborLoader):
     data: a PyG `Data`, which is written to a temporary dataset; a `uvatrain.Dataset` or its path; a store of
         `uvatrain.pyg`, or a pair of any stores. From a dataset come `x`, `y` and, where it has
         them, `edge_weight` and `edge_attr`.
-    num_neighbors: picks in each hop, from the seeds outward; -1 takes all.
+    num_neighbors: picks in each hop, from the seeds outward, as a sequence or a tensor; -1 takes all.
     input_nodes: ids or a mask. None: all nodes.
     weight_attr: the edges' attribute that picks are in proportion to; with a dataset, "edge_weight". Only where the
         loader is `direct`.
-    input_time, time_attr, temporal_strategy, `pad` and `aggregate` are refused. is_sorted has no effect, and where the loader is `direct`,
-        filter_per_worker and the options of workers have none. A `UvatrainWarning` names them, once a process.
+    input_time, time_attr, temporal_strategy, `pad` and `aggregate` are refused. is_sorted has no effect, and where the loader is
+        `direct`, pin_memory, filter_per_worker and the options of workers have none. A `UvatrainWarning` names each, once
+        a process, with the reason.
     """
 
     #: Whether a `uvatrain.Loader` prepares the batches.
@@ -126,8 +113,9 @@ class NeighborLoader(pyg_loader.NeighborLoader):
             kwargs.setdefault("batch_size", 1)
         if kwargs.get("batch_size") is not None:
             kwargs["batch_size"] = integer("batch_size", kwargs["batch_size"])
-        self._graph = _Graph.of(data, weight_attr)
+        self._graph = Graph.of(data, weight_attr)
         nodes = _input_nodes(input_nodes, self._graph.num_nodes)
+        num_neighbors = fanouts_of(num_neighbors)
         own = neighbor_sampler is None
         reason = self._why_not_direct(
             num_neighbors,
@@ -148,18 +136,17 @@ class NeighborLoader(pyg_loader.NeighborLoader):
                 disjoint=disjoint,
                 edge_order=self._graph.order,
             )
-        without = [name for name in ("is_sorted",) if is_sorted]
+        self._reason = reason
+        if is_sorted:
+            _tell("the option has no effect: a dataset's edges are sorted by target in any case", ["is_sorted"])
         if self.direct:
-            without += [name for name in _OF_WORKERS if kwargs.pop(name, None)]
-            if filter_per_worker:
-                without.append("filter_per_worker")
-        _tell(
-            "the option has no effect: edges are sorted when they are written, and threads of this process prepare the "
-            "batches",
-            without,
-        )
+            of_workers = {**kwargs, "filter_per_worker": filter_per_worker}
+            for why, names in _WITHOUT_EFFECT.items():
+                _tell(f"the option has no effect: {why}", [name for name in names if of_workers.get(name)])
+                for name in names:
+                    kwargs.pop(name, None)
         self._loader_options: dict[str, Any] = {
-            "num_neighbors": getattr(num_neighbors, "values", num_neighbors),
+            "num_neighbors": num_neighbors,
             "replace": replace,
             "sampler_kind": "neighbor" if weight_attr is None else "weighted",
             "batch_size": kwargs.get("batch_size"),
@@ -167,8 +154,9 @@ class NeighborLoader(pyg_loader.NeighborLoader):
             "shuffle": bool(kwargs.get("shuffle") or False),
         }
         self._loader: Loader | None = None
-        # Rows in slots that a caller may still have.
-        self._lent: deque[weakref.ref[Tensor]] = deque()
+        self._loader_seed: int | None = None
+        # Of each batch, the tensors in its slot that a caller may still have.
+        self._lent: deque[list[weakref.ref[Tensor]]] = deque()
         self._own_sampler = own
         super().__init__(
             self._graph.data,
@@ -185,7 +173,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):
 
     @staticmethod
     def _why_not_direct(
-        num_neighbors: Any,
+        num_neighbors: list[Any],
         *,
         disjoint: bool,
         transform_sampler_output: Any,
@@ -205,8 +193,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):
                 return name
         if kwargs.get("batch_size", 1) is None:
             return "batch_size=None"
-        fanouts = getattr(num_neighbors, "values", num_neighbors)
-        if isinstance(fanouts, list | tuple) and -1 in fanouts:
+        if -1 in num_neighbors:
             return "a fanout of -1"
         return None
 
@@ -217,55 +204,99 @@ class NeighborLoader(pyg_loader.NeighborLoader):
     def __iter__(self) -> Iterator[Any]:
         return self._batches() if self.direct else super().__iter__()
 
+    def state_dict(self) -> dict[str, Any]:
+        """Where the loop stands, for a checkpoint, as `uvatrain.Loader.state_dict()` has it: with the seed of the epochs.
+
+        Within the loop the batch at hand counts as done. ValueError where the loader is not `direct`.
+        """
+        return self._direct_loader("state_dict()").state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next iteration go on where a state was taken, with the batches that would have followed.
+
+        ValueError where this loader would make other batches, as `uvatrain.Loader.load_state_dict()` raises it, and where
+        it is not `direct`.
+        """
+        seed = state.get("seed") if isinstance(state, Mapping) else None
+        self._direct_loader("load_state_dict()", seed if isinstance(seed, int) else None).load_state_dict(state)
+
+    def _direct_loader(self, caller: str = "", seed: int | None = None) -> Loader:
+        """The `uvatrain.Loader`, made when it is needed first. seed: of its epochs; None: that which it has, or a new one."""
+        if self._reason is not None:
+            raise ValueError(f"{caller} is not supported with {self._reason}: PyG's own loader makes the batches then")
+        if self._loader is not None and seed in (None, self._loader_seed):
+            return self._loader
+        if seed is None:
+            # Drawn here, at the first epoch, so that torch.manual_seed repeats all of them.
+            seed = int(torch.randint(2**63 - 1, (), generator=self.generator))
+        made = Loader(
+            self._graph.dataset,
+            input_nodes=self.input_data.node,
+            seed=seed,
+            expand="new",
+            edge_ids=True,
+            edge_attr=self._graph.edge_attr is not None and self._is_directional,
+            input_id=True,
+            # PyG's loaders know nothing of ranks: whoever trains with several gives each its input_nodes.
+            rank=0,
+            world_size=1,
+            **self._loader_options,
+        )
+        if self._loader is not None:
+            self._loader.close()
+        self._loader, self._loader_seed = made, seed
+        return made
+
     def _batches(self) -> Iterator[Any]:
         """An epoch of the `uvatrain.Loader`."""
-        if self._loader is None:
-            self._loader = Loader(
-                self._graph.dataset,
-                input_nodes=self.input_data.node,
-                # Drawn here, at the first epoch, so that torch.manual_seed repeats all of them.
-                seed=int(torch.randint(2**63 - 1, (), generator=self.generator)),
-                expand="new",
-                edge_ids=True,
-                input_id=True,
-                # PyG's loaders know nothing of ranks: whoever trains with several gives each its input_nodes.
-                rank=0,
-                world_size=1,
-                **self._loader_options,
-            )
-        steps = iter(self._loader)
+        loader = self._direct_loader()
+        steps = iter(loader)
         while True:
-            # Before rows of earlier batches are looked at, which a fork cannot access.
-            self._loader._source.check_process()
+            # Before tensors of earlier batches are looked at, which a fork cannot access.
+            loader._source.check_process()
             # The batch before the last is let go of here, so that a list of batches may be kept: in a loop nobody has
             # it any more, and nothing is copied.
             while len(self._lent) > 1:
-                rows = self._lent.popleft()()
-                if rows is not None:
-                    rows.data = rows.clone()
+                for reference in self._lent.popleft():
+                    lent = reference()
+                    if lent is not None:
+                        lent.data = lent.clone()
             batch = next(steps, None)
             if batch is None:
                 return
             yield self._of_batch(batch)
 
+    @property
+    def _is_directional(self) -> bool:
+        return bool(self.node_sampler.subgraph_type == "directional")
+
     def _of_batch(self, batch: Batch) -> Any:
         blocks = batch.blocks
         # A block begins with the block before, so the last one has the edges of all hops, hop by hop.
-        row, col = blocks[-1].edge_index
+        last = blocks[-1]
+        edge_index = last.edge_index
         edges = [block.num_edges for block in blocks]
         out = SamplerOutput(
+            # Of ids people keep parts, which would keep the slot.
             node=batch.input_nodes.clone(),
-            row=row,
-            col=col,
-            edge=blocks[-1].edge_ids.clone(),
+            row=edge_index[0],
+            col=edge_index[1],
+            edge=last.edge_ids,
             num_sampled_nodes=[batch.num_seeds, *(block.num_src - block.num_dst for block in blocks)],
             num_sampled_edges=[after - before for before, after in zip([0, *edges], edges)],
         )
-        out.metadata = (self.input_data[batch.input_id.clone()].input_id, None)
-        rows = batch.x if self._graph.has_x else None
-        if rows is not None:
-            self._lent.append(weakref.ref(rows))
-        return self._joined(self.node_sampler.shaped(out), rows)
+        ids, given = batch.input_id.clone(), self.input_data.input_id
+        out.metadata = (ids if given is None else given[ids], None)
+        x = batch.x if self._graph.has_x else None
+        lent = [x]
+        if self._is_directional:
+            made = Made(x, edge_index, last.edge_attr if batch.has_edge_attr else None)
+            lent += [made.edge_attr, last.edge_ids if self._graph.order is None else None]
+        else:
+            # Other subgraphs have other edges.
+            made, out.edge = Made(x), last.edge_ids.clone()
+        self._lent.append([weakref.ref(tensor) for tensor in lent if tensor is not None])
+        return self._joined(self.node_sampler.shaped(out), made)
 
     def filter_fn(self, out: SamplerOutput) -> Any:
         """A sampled subgraph as a `Data`, with what its nodes and edges have."""
@@ -273,11 +304,10 @@ class NeighborLoader(pyg_loader.NeighborLoader):
             return super().filter_fn(out)
         if self.transform_sampler_output is not None:
             out = self.transform_sampler_output(out)
-        return self._joined(out, None)
+        return self._joined(out, Made())
 
-    def _joined(self, out: SamplerOutput, rows: Tensor | None) -> Any:
-        """rows: those of `x`, where they are there already."""
-        data = self._graph.joined(out, rows)
+    def _joined(self, out: SamplerOutput, made: Made) -> Any:
+        data = self._graph.joined(out, made)
         # As PyG's loaders leave an attribute of the user's alone.
         if "n_id" not in data:
             data.n_id = out.node
@@ -289,153 +319,6 @@ class NeighborLoader(pyg_loader.NeighborLoader):
         data.input_id = out.metadata[0]
         data.batch_size = out.metadata[0].numel()
         return data if self.transform is None else self.transform(data)
-
-
-class _Graph:
-    """What batches are made of: a dataset to sample from, and what gives nodes and edges their attributes."""
-
-    def __init__(self, data: Any, dataset: Dataset, order: Tensor | None, has_x: bool) -> None:
-        #: A `Data`, or a feature store and a graph store.
-        self.data = data
-        self.dataset = dataset
-        #: The id of each edge of the dataset; None: its position.
-        self.order = order
-        #: Whether the dataset's rows are `x`.
-        self.has_x = has_x
-        self._without_x: Any = None
-        if has_x and isinstance(data, pyg_data.Data):
-            self._without_x = copy.copy(data)
-            # Of the same nodes, so that what is theirs is still told from the rest.
-            self._without_x.x = torch.empty((dataset.num_nodes, 0), dtype=torch.uint8)
-        self._weight = dataset.weight if isinstance(data, tuple) else None
-        self._edge_attr = dataset.edge_attr if isinstance(data, tuple) else None
-
-    @property
-    def num_nodes(self) -> int:
-        return self.dataset.num_nodes
-
-    @classmethod
-    def of(cls, data: Any, weight_attr: str | None) -> _Graph:
-        if isinstance(data, pyg_data.HeteroData):
-            raise ValueError(
-                "data is a HeteroData: one type of node and edge is supported; data.to_homogeneous() makes it one"
-            )
-        if isinstance(data, pyg_data.Data):
-            dataset, has_x = _of_data(data, weight_attr)
-            return cls(data, dataset, dataset._edge_order, has_x)  # type: ignore[attr-defined]
-        if isinstance(data, tuple | list) and len(data) == 2:
-            features, edges = data
-            if not isinstance(edges, GraphStore):
-                return cls((features, edges), *_of_store(edges, weight_attr), has_x=False)
-            own = isinstance(features, FeatureStore) and features.dataset.fingerprint == edges.dataset.fingerprint
-            _check_weight(edges.dataset, weight_attr)
-            return cls((features, edges), edges.dataset, None, own)
-        if isinstance(data, FeatureStore | GraphStore):
-            data = data.dataset
-        if not isinstance(data, str | os.PathLike | Dataset):
-            raise ValueError(
-                f"data is a {type(data).__name__}: a torch_geometric Data, a uvatrain.Dataset, its path or a pair of "
-                "stores is needed"
-            )
-        dataset = opened(data)
-        _check_weight(dataset, weight_attr)
-        return cls((FeatureStore(dataset), GraphStore(dataset)), dataset, None, True)
-
-    def joined(self, out: SamplerOutput, rows: Tensor | None) -> Any:
-        """The attributes of the nodes and edges of a subgraph. rows: `x`, where it is there already."""
-        if isinstance(self.data, pyg_data.Data):
-            whole = self.data if rows is None else self._without_x
-            made = filter_data(whole, out.node, out.row, out.col, out.edge)
-            if rows is not None:
-                made.x = rows
-            return made
-        if rows is None:
-            made = filter_custom_store(*self.data, out.node, out.row, out.col, out.edge)
-        else:
-            made = pyg_data.Data(x=rows, edge_index=torch.stack([out.row, out.col]))
-            if any(attr.attr_name == "y" for attr in self.data[0].get_all_tensor_attrs()):
-                made.y = self.data[0].get_tensor(None, "y", out.node)
-        if self._weight is not None:
-            made.edge_weight = self._weight[out.edge]
-        if self._edge_attr is not None:
-            made.edge_attr = self._edge_attr[out.edge]
-        return made
-
-
-def _of_data(data: Any, weight_attr: str | None) -> tuple[Dataset, bool]:
-    """A `Data` as a temporary dataset, and whether that has its `x`."""
-    x = data.get("x")
-    has_x = _is_table(x, data.num_nodes)
-    if weight_attr is not None and (data.get(weight_attr) is None or data.get("edge_index") is None):
-        raise ValueError(f"weight_attr={weight_attr!r}: data has no such attribute of the edges of edge_index")
-    of_tensors = {"edge_index": data.get("edge_index"), "adj_t": data.get("adj_t"), "x": x if has_x else None}
-    if weight_attr is not None:
-        of_tensors["weight"] = data[weight_attr]
-    of_tensors = {name: tensor for name, tensor in of_tensors.items() if tensor is not None}
-
-    def make() -> Dataset:
-        indptr, indices, weight, order = adjacency(
-            data, data.num_nodes, weight_name=weight_attr or "", ordered=True
-        )
-        return _written(indptr, indices, weight, order, x if has_x else None)
-
-    # The number of nodes is not of the tensors.
-    return kept_for(of_tensors, make, data.num_nodes), has_x
-
-
-def _of_store(store: Any, weight_attr: str | None) -> tuple[Dataset, Tensor | None]:
-    """The edges of anybody's graph store as a temporary dataset."""
-    kinds = store.get_all_edge_attrs()
-    if len(kinds) != 1 or kinds[0].edge_type is not None:
-        raise ValueError("data: the graph store has several types of edges, and one without a name is supported")
-    if weight_attr is not None:
-        raise ValueError(f"weight_attr={weight_attr!r} is not supported with a graph store, which has no weights")
-    indices, indptr, order = store.csc()
-    nodes = max(kinds[0].size)
-    indptr = torch.cat([indptr, indptr[-1:].expand(nodes + 1 - indptr.numel())])
-    return _written(indptr, indices, None, order, None), order
-
-
-def _written(indptr: Any, indices: Any, weight: Any, order: Any, x: Any) -> Dataset:
-    def write(path: str) -> Dataset:
-        return write_dataset(
-            path,
-            indptr=indptr,
-            indices=indices,
-            features=np.zeros((len(indptr) - 1, 1), np.uint8) if x is None else x,
-            train_idx=np.empty(0, np.int64),
-            weight=weight,
-        )
-
-    dataset = written_for("NeighborLoader", write)
-    dataset._edge_order = order  # type: ignore[attr-defined]
-    return dataset
-
-
-def _is_table(x: Any, nodes: int) -> bool:
-    """Whether a dataset can hold `x` as it is. What it cannot hold, PyG gathers from `data`."""
-    if isinstance(x, np.ndarray) and x.dtype.name in ("float32", "float16", "uint8", "int8"):
-        # A mapped file that may only be read is copied by the writing alone.
-        return x.ndim == 2 and x.shape[0] == nodes and x.shape[1] > 0 and bool(np.isfinite(x).all())
-    return (
-        isinstance(x, Tensor)
-        and type(x) is Tensor
-        and x.layout == torch.strided
-        and x.device.type == "cpu"
-        and x.dtype in _FEATURES
-        and not x.requires_grad
-        and x.dim() == 2
-        and x.size(0) == nodes
-        and x.size(1) > 0
-        and (not x.is_floating_point() or bool(x.isfinite().all()))
-    )
-
-
-def _check_weight(dataset: Dataset, weight_attr: str | None) -> None:
-    if weight_attr is not None and (weight_attr != "edge_weight" or dataset.weight is None):
-        raise ValueError(
-            f'weight_attr={weight_attr!r}: of a dataset it is "edge_weight", and it has to have weights (weight.npy)'
-        )
 
 
 def _is_mask(nodes: Any) -> bool:

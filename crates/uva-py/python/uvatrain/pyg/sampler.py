@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 from torch_geometric import data as pyg_data
-from torch_geometric.sampler import BaseSampler, EdgeSamplerInput, NodeSamplerInput, SamplerOutput
+from torch_geometric.sampler import BaseSampler, EdgeSamplerInput, NodeSamplerInput, NumNeighbors, SamplerOutput
 
 from .. import _core
 from .._numbers import integer
@@ -80,11 +80,7 @@ class NeighborSampler(BaseSampler):
             raise ValueError(
                 'disjoint=True is not supported with subgraph_type="induced": an induced subgraph would join the trees'
             )
-        if isinstance(num_neighbors, dict) or isinstance(getattr(num_neighbors, "values", None), dict):
-            raise ValueError(
-                "num_neighbors is a dict: a dataset has one type of edge, so a list of numbers is needed"
-            )
-        fanouts = fanouts_given("num_neighbors", getattr(num_neighbors, "values", num_neighbors))
+        fanouts = fanouts_of(num_neighbors)
         if isinstance(dataset, FeatureStore | GraphStore):
             dataset = dataset.dataset
         if isinstance(dataset, pyg_data.Data | pyg_data.HeteroData | tuple | list):
@@ -147,7 +143,7 @@ class NeighborSampler(BaseSampler):
         if self._induced is not None:
             out = self._induced(out)
         if self.edge_order is not None:
-            out.edge = self.edge_order[out.edge]
+            out.edge = self.edge_order.index_select(0, out.edge)
         return out.to_bidirectional() if self.subgraph_type == "bidirectional" else out
 
     def sample_from_nodes(self, index: NodeSamplerInput, **kwargs: Any) -> SamplerOutput:
@@ -189,6 +185,16 @@ class NeighborSampler(BaseSampler):
 
     def __repr__(self) -> str:
         return f"NeighborSampler({self.dataset!r}, {self.num_neighbors})"
+
+
+def fanouts_of(num_neighbors: Any) -> list[Any]:
+    """The fanouts as a list: of a sequence, a tensor or PyG's `NumNeighbors`."""
+    given = num_neighbors.values if isinstance(num_neighbors, NumNeighbors) else num_neighbors
+    if isinstance(given, dict):
+        raise ValueError(
+            "num_neighbors is a dict: a dataset has one type of edge, so a list of numbers is needed"
+        )
+    return fanouts_given("num_neighbors", given)
 
 
 def _picked(core: _core.NeighborSampler, seeds: Tensor, epoch: int, batch: int) -> SamplerOutput:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
@@ -29,16 +30,21 @@ class Data(ABC):
     batches: Mapping[str, Batches[Any]]
     #: What the model is to learn.
     labelled: Dataset | HopSet
-    #: Nodes to train on, of all ranks.
-    train_nodes: int
     #: For people.
     described: str
+    #: Name and sizes, as lines of metrics have them.
+    measures: dict[str, Any]
     #: Options of the model that follow from the data.
     of_model: dict[str, Any]
 
     @abstractmethod
     def logits(self, model: torch.nn.Module, batch: Any) -> torch.Tensor:
         """What the model makes of a batch."""
+
+    @property
+    @abstractmethod
+    def training_labels(self) -> torch.Tensor:
+        """The labels of the training split."""
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -57,7 +63,12 @@ def opened(options: Options, ranks: Ranks, closing: contextlib.ExitStack) -> Dat
     # Ranks that differ in this would wait for each other at different calls.
     kind = "a hop set" if options.is_hop_set else "parts of a dataset" if options.is_parts else "a dataset"
     ranks.agree(DATA=kind)
-    return (_OfHopSet if options.is_hop_set else _OfDataset)(options, ranks, closing)
+    try:
+        return (_OfHopSet if options.is_hop_set else _OfDataset)(options, ranks, closing)
+    except ValueError as error:
+        if getattr(error, "field", None) == "batch_size":
+            raise ValueError(str(error).replace("batch_size", "--batch-size", 1)) from None
+        raise
 
 
 class _OfDataset(Data):
@@ -72,12 +83,22 @@ class _OfDataset(Data):
             more = _gpu_cache(options, ranks) if split == "train" else {}
             loaders[split] = closing.enter_context(Loader(options.data, split=split, **common, **more))
         dataset = loaders["train"].dataset
-        self.batches, self.labelled = loaders, dataset
-        self.train_nodes = len(dataset.train_idx)
+        self.batches, self.labelled, self._train_idx = loaders, dataset, dataset.train_idx
         self.described = f"{dataset.num_nodes:,} nodes, {dataset.num_edges:,} edges"
+        self.measures = {
+            **_named(dataset, dataset.feature_dtype),
+            "nodes": dataset.num_nodes,
+            "edges": dataset.num_edges,
+            **{split: len(nodes) for split, nodes in dataset.splits.items()},
+        }
         self.of_model = {"edge_dim": dataset.edge_attr.shape[1] if options.reads_edges else 0}
         # A GCN weighs by the whole graph's degrees.
         self._degrees = dataset.indptr.diff() if options.model == "gcn" else None
+
+    @property
+    def training_labels(self) -> torch.Tensor:
+        labels: torch.Tensor = self.labelled.labels[self._train_idx]
+        return labels
 
     def logits(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
         degrees = None if self._degrees is None else self._degrees[batch.input_nodes.cpu()].to(batch.x.device)
@@ -106,10 +127,15 @@ class _OfHopSet(Data):
             for split in _SPLITS
         }
         self.labelled = hop_set
-        train = hop_set.splits["train"]
-        self.train_nodes = train.stop - train.start
         self.described = f"{hop_set.num_rows:,} rows, {len(tables)} of {hop_set.num_hops} tables"
+        splits = {split: rows.stop - rows.start for split, rows in hop_set.splits.items()}
+        self.measures = {**_named(hop_set, hop_set.meta["dtype"]), "nodes": hop_set.num_rows, **splits}
         self._device = ranks.device
+
+    @property
+    def training_labels(self) -> torch.Tensor:
+        labels: torch.Tensor = self.labelled.labels[self.labelled.splits["train"]]
+        return labels
 
     def logits(self, model: torch.nn.Module, batch: HopBatch) -> torch.Tensor:
         found: torch.Tensor = model([table.to(self._device) for table in batch.xs])
@@ -117,6 +143,13 @@ class _OfHopSet(Data):
 
     def targets(self, batch: SlotBatch) -> torch.Tensor:
         return super().targets(batch).to(self._device)
+
+
+def _named(data: Dataset | HopSet, dtype: str) -> dict[str, Any]:
+    """Its name and its features, as lines of metrics have them."""
+    short = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float8_e4m3fn": "e4m3", "uint8": "u8", "int8": "i8"}
+    name = os.path.basename(os.path.abspath(data.path))
+    return {"name": name, "path": data.path, "feature_dim": data.feature_dim, "feature_dtype": short.get(dtype, dtype)}
 
 
 def _gpu_cache(options: Options, ranks: Ranks) -> dict[str, Any]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import IO, Any
+from typing import Any
 
 import torch
 
@@ -22,6 +21,7 @@ from . import checkpoint
 from .checkpoint import Folder, Place, Saved
 from .data import Data, opened
 from .initial import batch_seed, initialise
+from .metrics import Metrics
 from .options import Options
 from .ranks import Ranks
 from .task import METRICS, Evaluation, Task
@@ -49,11 +49,7 @@ class _Run:
     def __init__(self, options: Options, ranks: Ranks, data: Data) -> None:
         self._options, self._ranks, self._data = options, ranks, data
         self._task = Task.of(options.data, data.labelled, options.metric, options.loss)
-        if len(data.batches["train"]) == 0:
-            raise ValueError(
-                f"--batch-size {options.batch_size}: {data.train_nodes} training nodes leave no batch for some of "
-                f"{ranks.count} ranks: give a smaller one, or start fewer ranks"
-            )
+        self._task.refuse_unlabelled(options.data, data.training_labels, ranks)
         trainer = options.of_trainer(**data.of_model)
         of_model = {**trainer, "input_dim": data.labelled.feature_dim, **self._task.of_model()}
         self._model: Model | HopModel = KINDS.get(options.model, Model)(of_model)
@@ -70,7 +66,7 @@ class _Run:
         self._saved = Saved(Place(0, 0), [0.0, 0.0, 0.0], None, 0)
         self._best: dict[str, torch.Tensor] | None = None
         self._folder: Folder | None = None
-        self._metrics: IO[str] | None = None
+        self._metrics: Metrics | None = None
 
     def _agree(self) -> None:
         """That all ranks train the same."""
@@ -130,14 +126,7 @@ class _Run:
                 _core._check_output("--metrics", output, reads)
             mode = "a" if self._options.resume else "w"
             # A line at a time, so that a rank that is killed leaves whole ones.
-            self._metrics = closing.enter_context(open(path, mode, encoding="utf-8", buffering=1))
-
-    def _tell(self, event: str, **fields: Any) -> None:
-        if self._metrics is not None:
-            try:
-                self._metrics.write(json.dumps({"event": event, **fields}) + "\n")
-            except OSError as error:
-                raise UvatrainError(f"--metrics {self._metrics.name}: {error}") from None
+            self._metrics = Metrics(closing.enter_context(open(path, mode, encoding="utf-8", buffering=1)))
 
     def _say(self, line: str) -> None:
         if self._ranks.is_first:
@@ -151,7 +140,8 @@ class _Run:
             f"{'rank' if ranks.count == 1 else 'ranks'}, {len(self._data.batches['train'])} steps an epoch"
             + (f"; goes on at epoch {self._saved.place.epoch + 1}, batch {self._saved.place.batch}" if goes_on else "")
         )
-        self._tell("start", pid=os.getpid(), rank=ranks.rank, ranks=ranks.count, **self._saved.place._asdict())
+        if self._metrics is not None:
+            self._metrics.start(options, ranks, self._data, self._saved.place)
         while self._saved.place.epoch < options.epochs and not self._is_over():
             self._epoch()
         self._test()
@@ -168,6 +158,8 @@ class _Run:
             every = self._options.checkpoint_every
             if every is not None and step % every == 0:
                 self._write()
+        if self._metrics is not None:
+            self._metrics.trained(time.monotonic() - since)
         loss, correct, labelled = self._ranks.sums(*self._saved.sums)
         mean = loss / max(labelled, 1)
         valid = self._evaluated("valid", epoch)
@@ -185,8 +177,9 @@ class _Run:
         line += "" if right is None else f"  train {100 * right:.1f} %"
         line += "  valid " + "  ".join(_shown(valid)) if valid else ""
         self._say(f"{line}  {seconds:.2f} s")
-        told = {f"valid_{name.replace('-', '_')}": found for name, found in valid.items()}
-        self._tell("epoch", epoch=epoch, train_loss=mean, train_accuracy=right, **told, seconds=seconds)
+        if self._metrics is not None:
+            told = {**_named("valid", valid), "regression": self._task.loss is not None}
+            self._metrics.epoch(epoch=epoch, train_loss=mean, train_accuracy=right, **told, seconds=seconds)
 
     def _rest_of_epoch(self) -> Iterator[SlotBatch]:
         """This rank's batches of what is left of the epoch at hand."""
@@ -198,6 +191,7 @@ class _Run:
 
     def _step(self, batch: SlotBatch) -> None:
         """A step on a batch of each rank."""
+        begun = time.monotonic_ns()
         self._model.train()
         torch.manual_seed(batch_seed(self._options.seed, batch.epoch, batch.index))
         logits = self._data.logits(self._model, batch)
@@ -216,7 +210,8 @@ class _Run:
             place=Place(batch.epoch, self._saved.place.batch + self._ranks.count),
             sums=[own + new for own, new in zip(self._saved.sums, added, strict=True)],
         )
-        self._tell("batch", epoch=batch.epoch, batch=batch.index, hash=batch.hash, loss=value)
+        if self._metrics is not None:
+            self._metrics.batch(batch, value, begun)
 
     @torch.no_grad()
     def _evaluated(self, split: str, epoch: int) -> dict[str, float]:
@@ -252,13 +247,25 @@ class _Run:
         test = self._evaluated("test", 0)
         if best is not None:
             self._say(f"{'best validation':<18}{_shown({self._task.metric: best[1]})[0]}, of epoch {best[0] + 1}")
+        tested = best[0] if kept and best is not None else self._saved.place.epoch - 1
         if test:
-            epoch = best[0] + 1 if kept and best is not None else self._saved.place.epoch
-            self._say(f"{'test':<18}{', '.join(_shown(test))}, of epoch {epoch}")
+            self._say(f"{'test':<18}{', '.join(_shown(test))}, of epoch {tested + 1}")
         if self._options.checkpoint is not None:
             self._say(f"{'checkpoint':<18}{self._options.checkpoint}")
-        told = {f"test_{name.replace('-', '_')}": found for name, found in test.items()}
-        self._tell("end", **told, epochs=self._saved.place.epoch)
+        if self._metrics is not None:
+            told = _named("test", test)
+            if test:
+                told["test_epoch"] = tested
+            if best is not None:
+                told |= {**_named("best_valid", {self._task.metric: best[1]}), "best_valid_epoch": best[0]}
+            trained = self._saved.place.epoch
+            told |= {"epochs": trained, "stopped_early": trained < self._options.epochs}
+            self._metrics.end(self._data.batches["train"], **told)
+
+
+def _named(split: str, found: dict[str, float]) -> dict[str, Any]:
+    """Metrics under their names in lines of metrics."""
+    return {f"{split}_{name.replace('-', '_')}": value for name, value in found.items()}
 
 
 def _shown(found: dict[str, float]) -> list[str]:

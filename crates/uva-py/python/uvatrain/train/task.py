@@ -53,6 +53,19 @@ class Task(NamedTuple):
             raise ValueError(f"--metric roc-auc: it is for two classes, or several labels a node, and {path} has {classes} classes")
         return cls(outputs, dataset.multi_label, loss if classes is None else None, metric)
 
+    def refuse_unlabelled(self, path: str, labels: torch.Tensor, ranks: Ranks) -> None:
+        """ValueError, on every rank, where on some rank the training split has no label. labels: those of its nodes here."""
+        is_single = self.loss is None and not self.is_multi_label
+        labelled = int((labels >= 0).sum()) if is_single else len(labels)
+        for rank, (nodes, found) in enumerate(ranks.gather((len(labels), labelled))):
+            if found == 0:
+                where = f" on rank {rank}" if ranks.together else ""
+                lacks = f"the {nodes} nodes of the training split have no label" if nodes else "the training split is empty"
+                raise ValueError(
+                    f"{path}: {lacks}{where}, so there is nothing to train on: give labels (label.npy; -1 is none), or a "
+                    "training split of labelled nodes (train_idx.npy)"
+                )
+
     def of_model(self) -> dict[str, Any]:
         """Options of the model, as checkpoints have them."""
         if self.loss is not None:
