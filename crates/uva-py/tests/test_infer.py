@@ -217,7 +217,7 @@ def test_layers_get_the_features_of_their_edges_whatever_fits_a_slot(tmp_path, k
     assert not options or max(sizes) > 1 and sum(sizes) == 2 * 500
 
 
-@pytest.mark.filterwarnings("ignore:Loader wrote:uvatrain.UvatrainWarning")
+@pytest.mark.filterwarnings("ignore:infer wrote:uvatrain.UvatrainWarning")
 def test_a_data_in_memory_is_inferred_as_it_is(whole):
     layers = stack_of(SAGEConv, 2)
     data = Data(x=whole.x, edge_index=whole.edge_index)
