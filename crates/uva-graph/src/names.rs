@@ -24,6 +24,9 @@ pub const NODE_IDS: &str = "node_id.npy";
 /// The same where ids are text: line k is the name of node k.
 pub const NODE_NAMES: &str = "node_names.txt";
 
+/// What an earlier check of the files found, optional.
+pub(crate) const STAMP: &str = ".uvatrain-stamp.json";
+
 /// What describes a hop set: a directory that has it is no dataset.
 pub const HOP_SET: &str = "hops.json";
 
@@ -36,7 +39,7 @@ pub(crate) fn of_an_open_dataset() -> impl Iterator<Item = &'static str> {
 
 /// The files that a dataset may have.
 pub fn of_a_dataset() -> impl Iterator<Item = &'static str> {
-    of_an_open_dataset().chain([NODE_IDS, NODE_NAMES, crate::stamp::FILE_NAME])
+    of_an_open_dataset().chain([NODE_IDS, NODE_NAMES, STAMP])
 }
 
 /// Whether a hop set may have a file of this name: its description, rows of labels and nodes, and a table for each hop.

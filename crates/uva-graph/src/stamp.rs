@@ -15,9 +15,6 @@ use uva_mem::files;
 
 use crate::names;
 
-/// The stamp's name beside the files.
-pub(crate) const FILE_NAME: &str = ".uvatrain-stamp.json";
-
 /// The size limit: a stamp has a line or two for each of at most a dozen files.
 const MOST_BYTES: u64 = 64 << 10;
 
@@ -78,7 +75,7 @@ impl Stamp {
         let read = |path: &Path| -> Option<Stamp> {
             serde_json::from_slice(&files::read_regular(path, MOST_BYTES).ok()?).ok()
         };
-        if read(&directory.join(FILE_NAME)).is_some_and(|stamp| stamp == *self) {
+        if read(&directory.join(names::STAMP)).is_some_and(|stamp| stamp == *self) {
             return true;
         }
         let Some((path, dataset)) = cached(directory) else { return false };
@@ -90,7 +87,7 @@ impl Stamp {
         if self.is_fresh(SystemTime::now()) {
             return None;
         }
-        let beside = directory.join(FILE_NAME);
+        let beside = directory.join(names::STAMP);
         if write(&beside, self).is_some() {
             return Some(beside);
         }

@@ -214,7 +214,8 @@ mod tests {
 
     #[test]
     fn each_array_has_a_file_of_its_own() {
-        let problem = parsed("--output a.npy --embeddings a.npy").unwrap().check_files().unwrap_err().to_string();
+        let problem =
+            parsed("--output a.npy --embeddings a.npy").unwrap().check_files().unwrap_err().to_string();
         assert!(problem.contains("--output a.npy and --embeddings a.npy"), "{problem}");
     }
 }
