@@ -113,6 +113,7 @@ fn no_output_replaces_a_file_that_the_command_reads() {
     everything(temp.path());
     fs::hard_link(temp.path().join("graph/feat.npy"), temp.path().join("hard.npy")).unwrap();
     symlink("ids.npy", temp.path().join("ids")).unwrap();
+    symlink("ids.npy", temp.path().join("linked.npy")).unwrap();
     let before = contents(temp.path());
     for (line, output) in [
         ("TRAIN --metrics", "hard.npy"),
@@ -121,7 +122,7 @@ fn no_output_replaces_a_file_that_the_command_reads() {
         ("TRAIN --seed-order proximity:2 --order order.npy --metrics", "order.npy"),
         ("TRAIN --config options.toml --metrics", "options.toml"),
         ("run graph --fanouts 5,4 --batch-size 100 --input-nodes ids.npy --metrics", "ids"),
-        ("predict graph --checkpoint kept --nodes ids.npy --overwrite --output", "ids"),
+        ("predict graph --checkpoint kept --nodes ids.npy --overwrite --output", "linked.npy"),
         ("predict graph --checkpoint kept --nodes ids --overwrite --ids", "ids.npy"),
     ] {
         refuses(temp.path(), line, output, "which the command reads");
