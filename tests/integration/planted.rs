@@ -12,6 +12,8 @@ use std::process::Command;
 use std::process::Stdio;
 use std::time::Duration;
 
+#[cfg(feature = "train")]
+use crate::support::as_another_user;
 use crate::support::stamps::settle;
 use crate::support::{directory, uvatrain};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -289,18 +291,6 @@ fn what_is_planted_in_the_cache_directory_is_replaced_and_not_written_through() 
         assert_eq!(info()["verification"]["from_stamp"], what != Plant::Directory, "{what:?}");
         assert_eq!(fs::read_to_string(&victim).unwrap(), MINE, "{what:?}");
     }
-}
-
-/// The words that make a program another user's; `None`, with a line that says so, where that cannot be had.
-#[cfg(feature = "train")]
-fn as_another_user() -> Option<[&'static str; 3]> {
-    let words = ["setpriv", "--reuid=65534", "--clear-groups"];
-    let tried = Command::new(words[0]).args(&words[1..]).arg("true").stderr(Stdio::null()).status();
-    if rustix::process::getuid().is_root() && tried.is_ok_and(|status| status.success()) {
-        return Some(words);
-    }
-    println!("skipped: only root with setpriv can become another user");
-    None
 }
 
 #[cfg(feature = "train")]

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{assert_same_contents, contents, directory, uvatrain, uvatrain_behind};
+use crate::support::{as_another_user, assert_same_contents, contents, directory, uvatrain, uvatrain_behind};
 
 /// A hang is one after that long.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -291,17 +291,6 @@ fn a_forged_journal_of_a_hop_set_names_no_file_outside_and_none_of_another_kind(
 /// The files of a hop set whose bytes do not depend on when it was made.
 fn arrays(set: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     contents(set).into_iter().filter(|(path, _)| path.extension().is_some_and(|kind| kind == "npy")).collect()
-}
-
-/// The words that make a program another user's; `None`, with a line that says so, where that is not possible.
-fn as_another_user() -> Option<[&'static str; 3]> {
-    let words = ["setpriv", "--reuid=65534", "--clear-groups"];
-    let tried = Command::new(words[0]).args(&words[1..]).arg("true").stderr(Stdio::null()).status();
-    if rustix::process::getuid().is_root() && tried.is_ok_and(|status| status.success()) {
-        return Some(words);
-    }
-    println!("skipped: only root with setpriv can become another user");
-    None
 }
 
 /// Runs lines of the shell as another user in a directory where everybody may create names and remove only their own.

@@ -98,16 +98,21 @@ impl Checked<'_> {
                     written.halo
                 )
             })?;
-            require(written.train == self.train[part], "written", || {
-                format!(
-                    "gives part {part} {} training nodes, and \"train\" {}",
-                    written.train, self.train[part]
-                )
-            })?;
-            splits(part, nodes, [written.valid, written.test])?;
+            self.splits(part, nodes, [written.train, written.valid, written.test])?;
             require(written.edges <= MOST, "written", || too_many_edges(part, written.edges))?;
         }
         Ok(())
+    }
+
+    /// The training nodes of a part are those that were counted, and a split has each node once.
+    fn splits(&self, part: usize, nodes: u64, [train, valid, test]: [u64; 3]) -> Result<(), Wrong> {
+        let counted = self.train[part];
+        require(train == counted, "written", || {
+            format!("gives part {part} {train} training nodes, and \"train\" {counted}")
+        })?;
+        require(valid <= nodes && test <= nodes, "written", || {
+            format!("gives part {part} {valid} validation and {test} test nodes, and {nodes} in all")
+        })
     }
 
     fn ranges(&self, said: &RangesSummary) -> Result<(), Wrong> {
@@ -120,13 +125,7 @@ impl Checked<'_> {
             require(written.rows == nodes, "written", || {
                 format!("gives part {part} {} rows, and \"nodes\" {nodes}", written.rows)
             })?;
-            require(written.train == self.train[part], "written", || {
-                format!(
-                    "gives part {part} {} training nodes, and \"train\" {}",
-                    written.train, self.train[part]
-                )
-            })?;
-            splits(part, nodes, [written.valid, written.test])?;
+            self.splits(part, nodes, [written.train, written.valid, written.test])?;
             require(written.bytes <= MOST, "written", || {
                 format!("gives part {part} {} bytes, more than a file can have", written.bytes)
             })?;
@@ -164,13 +163,6 @@ impl Checked<'_> {
         }
         Ok(())
     }
-}
-
-/// A split has no node twice.
-fn splits(part: usize, nodes: u64, [valid, test]: [u64; 2]) -> Result<(), Wrong> {
-    require(valid <= nodes && test <= nodes, "written", || {
-        format!("gives part {part} {valid} validation and {test} test nodes, and {nodes} in all")
-    })
 }
 
 fn too_many_edges(part: usize, edges: u64) -> String {

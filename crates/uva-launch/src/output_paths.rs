@@ -65,7 +65,7 @@ fn owner(directory: &Path, name: &str) -> Option<&'static str> {
     (names::of_a_dataset().any(|known| known == name) && is_dataset()).then_some("dataset")
 }
 
-/// The file that an output would be: behind all links, also where there is none yet.
+/// The file that an output names, with all links resolved. It need not exist.
 fn target(path: &Path) -> PathBuf {
     let mut target = path.to_owned();
     for _ in 0..MOST_LINKS {
@@ -79,13 +79,13 @@ fn target(path: &Path) -> PathBuf {
     }
 }
 
-/// Device and inode of a file; `None` where there is none, or it is no regular file.
+/// Device and inode of a regular file; `None` for anything else, and where nothing exists.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
     Some((metadata.dev(), metadata.ino()))
 }
 
-/// Notes a file, or the files that make up what a directory holds. Others that lie there are no inputs.
+/// Notes a file, or those files of a directory that belong to its dataset, hop set, partition or checkpoint.
 fn note_files(path: &Path, depth: usize, read: &mut HashMap<(u64, u64), PathBuf>) {
     if let Some(identity) = identity(path) {
         read.insert(identity, path.to_owned());

@@ -1,4 +1,4 @@
-//! Directories for the files that this process needs and nobody after it.
+//! Directories for files that are only needed while this process runs.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};

@@ -147,7 +147,9 @@ def test_what_is_no_graph_is_refused_and_leaves_nothing(graph, tmp_path, monkeyp
 #: Writes temporary data. "wait": says so, and waits to be killed. "fork": so does a fork of it, which ends with its
 #: end of a pipe.
 WRITES = """
-import os, sys, warnings
+import os, signal, sys, warnings
+# Under nohup it would be ignored.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 warnings.simplefilter("ignore")
 import torch, uvatrain
 from torch_geometric.data import Data

@@ -3,6 +3,7 @@
 Each rank takes 2 to 4 s, most of it to import torch. One process alone is this one.
 """
 
+import fcntl
 import json
 import os
 import signal
@@ -325,6 +326,12 @@ def test_what_cannot_be_trained_or_kept_is_refused_with_what_would_do(
 ):
     alone_well(tmp_path, data, "--epochs 1 --checkpoint kept")
     program(uvatrain_program, tmp_path, f"partition {data} closures --parts 2 --layout closure --hops 2")
+    with open(tmp_path / "busy", "w") as busy:
+        busy.write("lines of another run\n")
+        busy.flush()
+        fcntl.flock(busy, fcntl.LOCK_EX)
+        are_refused(tmp_path, (1, data, "--metrics busy", ["--metrics busy", "another process is writing it"]))
+    assert (tmp_path / "busy").read_text() == "lines of another run\n"
     program(uvatrain_program, tmp_path, f"partition {data} ranges --parts 2 --layout ranges")
     are_refused(
         tmp_path,

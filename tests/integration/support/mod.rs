@@ -312,6 +312,17 @@ impl Outcome {
     }
 }
 
+/// The words that make a program another user's; `None`, with a line that says so, where that is not possible.
+pub fn as_another_user() -> Option<[&'static str; 3]> {
+    let words = ["setpriv", "--reuid=65534", "--clear-groups"];
+    let tried = Command::new(words[0]).args(&words[1..]).arg("true").stderr(Stdio::null()).status();
+    if rustix::process::getuid().is_root() && tried.is_ok_and(|status| status.success()) {
+        return Some(words);
+    }
+    println!("skipped: only root with setpriv can become another user");
+    None
+}
+
 /// A temporary directory, gone at the end of the test.
 pub fn directory() -> tempfile::TempDir {
     tempfile::Builder::new().prefix("uvatrain-test-").tempdir().expect("a temporary directory")

@@ -263,7 +263,7 @@ fn misfit(dataset: &Dataset, model: &StoredModel) -> Option<String> {
     let (kind, outputs) = (model.kind, model.outputs);
     let (fits, found) = match dataset.labels() {
         Labels::Absent => return None,
-        // Classes that a split of the grown graph lacks are no obstacle.
+        // The grown graph may lack a class.
         Labels::Single(_) => (kind == TaskKind::SingleLabel && dataset.classes() <= outputs, "classes"),
         Labels::Multi { classes, .. } => {
             (kind == TaskKind::MultiLabel && classes == outputs, "labels a node")

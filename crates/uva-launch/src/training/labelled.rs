@@ -18,7 +18,7 @@ pub(super) fn check_training(dataset: &Dataset) -> Result<(), RuntimeError> {
         Some((Split::Train, _)) => ("nodes of --input-nodes", "name nodes that have one"),
         _ => (
             "training nodes",
-            "put nodes with labels into train_idx.npy, or correct label.npy (-1 is no label)",
+            "put nodes with labels into train_idx.npy, or correct label.npy (-1: unlabelled)",
         ),
     };
     Err(RuntimeError::Input(format!("{name}: not one of the {nodes} {what} has a label: {remedy}")))

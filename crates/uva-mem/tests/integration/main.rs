@@ -1,7 +1,6 @@
-//! Shared memory between threads and processes: forks, frozen bytes, the hand-over channel, the slot ring. One program, one
+//! Shared memory between threads and processes: frozen bytes, the hand-over channel, the slot ring. One program, one
 //! module a subject.
 
-mod forks;
 mod frozen;
 mod handover;
 mod ring_corrupt;

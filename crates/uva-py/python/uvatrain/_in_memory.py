@@ -47,7 +47,7 @@ def written_for(
 ) -> Dataset:
     """A dataset that `write` makes at the path that it gets, removed with the dataset that is returned.
 
-    What it took in bytes and seconds is told by a `UvatrainWarning`, in the name of `caller`. once: the call
+    A `UvatrainWarning` in the name of `caller` reports its bytes and seconds. once: the call
     that writes the data for all runs.
     """
     # What killed processes left there goes first.

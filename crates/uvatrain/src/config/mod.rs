@@ -23,7 +23,7 @@ use crate::{exit, ui};
 /// The file that `--config` named, once it was read.
 static READ: OnceLock<PathBuf> = OnceLock::new();
 
-/// The file that `--config` named; `None` where there was no such option.
+/// The file that `--config` named; `None` without that option.
 pub fn file_read() -> Option<&'static Path> {
     READ.get().map(PathBuf::as_path)
 }

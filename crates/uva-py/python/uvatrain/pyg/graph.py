@@ -53,7 +53,7 @@ class Graph:
         self._without_x: Any = None
         if has_x and isinstance(data, pyg_data.Data):
             self._without_x = copy.copy(data)
-            # Of the same nodes, so that what is theirs is still told from the rest.
+            # Of the same nodes, so that node attributes are still distinguished from the rest.
             self._without_x.x = torch.empty((dataset.num_nodes, 0), dtype=torch.uint8)
         #: Tables of the dataset, where its edges are `data`.
         self.weight = dataset.weight if isinstance(data, tuple) else None
@@ -146,7 +146,7 @@ def _of_data(data: Any, weight_attr: str | None) -> tuple[Dataset, bool]:
 
 
 def _of_store(store: Any, weight_attr: str | None) -> tuple[Dataset, Tensor | None]:
-    """The edges of anybody's graph store as a temporary dataset."""
+    """The edges of a graph store as a temporary dataset."""
     kinds = store.get_all_edge_attrs()
     if len(kinds) != 1 or kinds[0].edge_type is not None:
         raise ValueError("data: the graph store has several types of edges, and one without a name is supported")

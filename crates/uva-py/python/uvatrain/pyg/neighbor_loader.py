@@ -237,7 +237,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):
             edge_ids=True,
             edge_attr=self._graph.edge_attr is not None and self._is_directional,
             input_id=True,
-            # PyG's loaders know nothing of ranks: whoever trains with several gives each its input_nodes.
+            # PyG's loaders do not divide input_nodes among ranks: the caller does.
             rank=0,
             world_size=1,
             **self._loader_options,

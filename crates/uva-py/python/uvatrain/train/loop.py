@@ -17,7 +17,7 @@ from ..batch import SlotBatch
 from ..errors import UvatrainError
 from ..hop_models import KINDS, HopModel
 from ..models import Model
-from . import checkpoint
+from . import checkpoint, metrics
 from .checkpoint import Folder, Place, Saved
 from .data import Data, opened
 from .initial import batch_seed, initialise
@@ -124,9 +124,7 @@ class _Run:
             for output in (self._options.metrics, path):
                 reads = [read for read in (self._options.data, self._options.checkpoint) if read is not None]
                 _core._check_output("--metrics", output, reads)
-            mode = "a" if self._options.resume else "w"
-            # A line at a time, so that a rank that is killed leaves whole ones.
-            self._metrics = Metrics(closing.enter_context(open(path, mode, encoding="utf-8", buffering=1)))
+            self._metrics = Metrics(closing.enter_context(metrics.opened(path, self._options.resume)))
 
     def _say(self, line: str) -> None:
         if self._ranks.is_first:

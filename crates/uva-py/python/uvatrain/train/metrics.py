@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import resource
+import stat
 import time
 from dataclasses import asdict
 from typing import IO, Any
@@ -17,6 +19,23 @@ from .checkpoint import Place
 from .data import Data
 from .options import Options
 from .ranks import Ranks
+
+
+def opened(path: str, resume: bool) -> IO[str]:
+    """The file, for writing, locked while it is open, as `uvatrain train` does. Earlier lines stay with `resume`."""
+    # A line at a time, so that a rank that is killed leaves whole ones.
+    file = open(path, "a", encoding="utf-8", buffering=1)
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise ValueError(
+                f"--metrics {path}: another process is writing it: wait for its end, or name another file"
+            ) from None
+        if not resume:
+            file.truncate(0)
+    return file
 
 
 class Metrics:

@@ -62,7 +62,7 @@ class Task(NamedTuple):
                 where = f" on rank {rank}" if ranks.together else ""
                 lacks = f"the {nodes} nodes of the training split have no label" if nodes else "the training split is empty"
                 raise ValueError(
-                    f"{path}: {lacks}{where}, so there is nothing to train on: give labels (label.npy; -1 is none), or a "
+                    f"{path}: {lacks}{where}, so there is nothing to train on: give labels (label.npy; -1: unlabelled), or a "
                     "training split of labelled nodes (train_idx.npy)"
                 )
 

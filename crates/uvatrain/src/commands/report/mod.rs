@@ -22,10 +22,6 @@ mod stretches;
 mod timeline;
 mod view;
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
-
 use uva_mem::files::write_output;
 
 use crate::commands::pipeline::check_outputs;
@@ -64,14 +60,7 @@ fn check(flags: &ReportFlags) -> anyhow::Result<()> {
     if let Some(folder) = out.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
         return Err(exit::usage(format!("--out: there is no folder {}", folder.display())).into());
     }
-    check_outputs(&[("--out", Some(out))], &[])?;
-    let same = |path: &PathBuf| match (fs::metadata(path), fs::metadata(out)) {
-        (Ok(run), Ok(out)) => (run.dev(), run.ino()) == (out.dev(), out.ino()),
-        _ => false,
-    };
-    if let Some(run) = flags.runs.iter().find(|path| same(path)) {
-        let (out, run) = (out.display(), run.display());
-        return Err(exit::usage(format!("--out {out}: it is the run {run} itself; name another file")).into());
-    }
+    let runs: Vec<_> = flags.runs.iter().map(|run| Some(run.as_path())).collect();
+    check_outputs(&[("--out", Some(out))], &runs)?;
     Ok(())
 }

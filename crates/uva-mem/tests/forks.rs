@@ -1,4 +1,5 @@
-//! What a forked child can do with the memory of its parent.
+//! What a forked child can do with the memory of its parent. A program of its own: a child holds the sockets and files
+//! that other tests would have open.
 
 use std::os::fd::AsFd;
 use std::process::Command;
