@@ -491,7 +491,11 @@ fn a_page_takes_the_place_of_the_last_and_never_of_a_run() {
     let before = fs::read(&run).unwrap();
     std::os::unix::fs::symlink("run.jsonl", temp.path().join("link.html")).unwrap();
     for out in ["run.jsonl", "./run.jsonl", "link.html"] {
-        refuses(temp.path(), &["run.jsonl", "--out", out], &["--out", "is the run", "name another file"]);
+        refuses(
+            temp.path(),
+            &["run.jsonl", "--out", out],
+            &["--out", "which the command reads", "name another file"],
+        );
     }
     assert_eq!(fs::read(&run).unwrap(), before);
     refuses(temp.path(), &["run.jsonl", "--out", "."], &["--out .: it is a folder"]);
