@@ -193,7 +193,7 @@ impl Arrays {
         meta.part = None;
         if matches!(self.labels, ImportedLabels::Regression { .. }) {
             // Numbers are no classes.
-            meta.classes = None;
+            (meta.classes, meta.class_names) = (None, None);
         }
         meta.feat_dtype = Some(self.features.element.name().to_owned());
         Ok(meta)

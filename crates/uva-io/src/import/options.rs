@@ -30,6 +30,8 @@ pub struct ImportOptions {
     pub seed: u64,
     /// The meaning of lines of text; for `edgelist` only.
     pub edge_list: EdgeList,
+    /// Columns of tables; for `csv` and `parquet` only.
+    pub tables: Tables,
     /// Selects one of several: the scheme of an `ogb` split, the task of a `graphbolt` dataset, `19` or `2K` for the
     /// labels of `igb`.
     pub variant: Option<String>,
@@ -57,6 +59,7 @@ impl Default for ImportOptions {
             split: None,
             seed: 0,
             edge_list: EdgeList::default(),
+            tables: Tables::default(),
             variant: None,
             regression: false,
             float8: None,
@@ -75,12 +78,13 @@ impl ImportOptions {
     }
 
     /// The options specific to some importers, and whether each was given.
-    pub(super) fn extras(&self) -> [(Extra, bool); 4] {
+    pub(super) fn extras(&self) -> [(Extra, bool); 5] {
         [
             (Extra::Split, self.split.is_some()),
             (Extra::Variant, self.variant.is_some()),
             (Extra::Regression, self.regression),
             (Extra::Lines, self.edge_list != EdgeList::default()),
+            (Extra::Tables, self.tables != Tables::default()),
         ]
     }
 }
@@ -109,6 +113,8 @@ pub enum Extra {
     Variant,
     /// [`ImportOptions::edge_list`].
     Lines,
+    /// [`ImportOptions::tables`].
+    Tables,
     /// [`ImportOptions::regression`].
     Regression,
 }
@@ -119,6 +125,7 @@ impl Extra {
         match self {
             Extra::Split => "--split",
             Extra::Variant => "--variant",
+            Extra::Tables => "--node-id or --label",
             Extra::Regression => "--regression",
             Extra::Lines => {
                 "--ids, --nodes, --skip-lines, --separator, --quotes, --comments, --third-column or --arrays"
@@ -161,6 +168,15 @@ impl Default for EdgeList {
             arrays: None,
         }
     }
+}
+
+/// Columns of a table of nodes, by name. `None` selects the first usual name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tables {
+    /// The column of ids.
+    pub node_id: Option<String>,
+    /// The column of labels.
+    pub label: Option<String>,
 }
 
 /// What separates the columns of an edge list.

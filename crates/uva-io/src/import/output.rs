@@ -477,7 +477,7 @@ pub(super) fn next_classes(labels: &mut ArrayStream, classes: Option<u64>) -> Re
                 Some(classes) => classes,
                 None => {
                     let at = chunk.iter().position(|&value| values::class(value).is_none()).unwrap_or(0);
-                    let what = "neither a class nor NaN (npy, edgelist, graphbolt and parquet take targets of regression, by --regression)";
+                    let what = "neither a class nor NaN (npy, edgelist, graphbolt, csv and parquet take targets of regression, by --regression)";
                     return Err(labels.wrong_entry(chunk.len() - at, chunk[at], what));
                 }
             }

@@ -176,7 +176,7 @@ fn a_wrong_line_is_told_with_file_number_and_text() {
     refused(b"0 1\n-1 1\n", &two, "its source is -1, outside the ids 0 to 1");
     refused("0 1\n\u{1}\u{7} 2".repeat(40).as_bytes(), &plain, "line 2 is '\\x01\\x07 20 1'");
     let named = with(EdgeList { ids: Ids::Name, nodes: Some(3), ..Default::default() });
-    refused(b"a b\n", &named, "--nodes: names are no numbers of nodes");
+    refused(b"a b\n", &named, "--nodes: not supported with names");
 
     let whole = gz(&"0 1\n1 0\n".repeat(50_000));
     place.write("graph.gz", &whole[..whole.len() - 9]);

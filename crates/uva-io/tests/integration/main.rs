@@ -6,6 +6,7 @@ mod common;
 #[path = "../../../../fuzz/src/sources.rs"]
 mod sources;
 
+mod csv;
 mod edgelist;
 mod export;
 mod features;

@@ -18,6 +18,7 @@ Examples:
   uvatrain import --from ogb dataset/ogbn_products data/products
   uvatrain import --from gnn-npz amazon_computers.npz data/computers --split per-class:20,30
   uvatrain import --from edgelist soc-pokec.txt.gz data/pokec --memory 2GiB
+  uvatrain import --from csv tables data/papers --label field
 
 SRC is only read. OUT appears only when it is complete. What it will take on the disk and in memory is said first.")]
 pub struct ImportFlags {
@@ -74,7 +75,7 @@ pub struct ImportFlags {
     #[arg(long, value_name = "NAME")]
     pub variant: Option<String>,
 
-    /// For npy, edgelist, graphbolt and parquet: take labels as targets of regression, float32, even where they are whole
+    /// For npy, edgelist, graphbolt, csv and parquet: take labels as targets of regression, float32, even where they are whole
     /// numbers. npy sees it of floats that are not whole
     #[arg(long)]
     pub regression: bool,
@@ -88,7 +89,23 @@ pub struct ImportFlags {
     pub saturate: bool,
 
     #[command(flatten)]
+    pub tables: TableFlags,
+
+    #[command(flatten)]
     pub edge_list: EdgeListFlags,
+}
+
+/// Columns of tables.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Tables (csv and parquet)")]
+pub struct TableFlags {
+    /// The column of the nodes' ids [default: id, node_id or node; of csv else the first]
+    #[arg(long, value_name = "COLUMN")]
+    pub node_id: Option<String>,
+
+    /// The column of labels [default: label, labels, y, node_label, class or target]
+    #[arg(long, value_name = "COLUMN")]
+    pub label: Option<String>,
 }
 
 /// A type that features can be imported as, whatever they are in the source.
