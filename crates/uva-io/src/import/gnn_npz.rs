@@ -17,7 +17,6 @@ use super::features::{FeatureSource, feature_type};
 use super::importer::{Importer, SourceKind};
 use super::left_out;
 use super::nodes::Nodes;
-use super::options::Extra;
 use super::output::{
     CHUNK, FeaturesOf, MarkedRows, Output, Sizes, feature_columns, label_columns, next_classes, next_marks,
     no_labels,
@@ -35,7 +34,7 @@ pub(super) const IMPORTER: Importer = Importer {
     name: "gnn-npz",
     help: "A .npz of the gnn-benchmark collection: amazon_computers, coauthor_cs, ...",
     source: SourceKind::File("one .npz file of the gnn-benchmark collection"),
-    takes: &[Extra::Split],
+    takes: &[],
     import,
 };
 
@@ -52,11 +51,11 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     }
     let features = Features::open(&archive, nodes)?;
     let labels = Labels::read(&archive, nodes, request)?;
-    let rule = request.options.split.unwrap_or(match labels {
+    let rule = match &labels {
+        labels if labels.are_missing() => SplitRule::None,
         Labels::Single(_) => SplitRule::PER_CLASS,
         Labels::Multi { .. } => SplitRule::RANDOM,
-    });
-    let splits = rule.divide(nodes as usize, labels.single(), request.options.seed)?;
+    };
 
     let sizes = Sizes {
         nodes: Some(nodes),
@@ -80,22 +79,19 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     output.finish_lists(lists)?;
     let element = features.write(&output, nodes)?;
     match &labels {
-        Labels::Single(labels) if labels.iter().all(|&label| label < 0) => {}
+        labels if labels.are_missing() => {}
         Labels::Single(labels) => write_array(&output.path(names::LABELS), NpyType::I64, &[], labels)?,
         Labels::Multi { classes, marks } => {
             write_array(&output.path(names::LABELS), NpyType::U8, &[*classes], marks)?;
         }
     }
-    output.splits(&splits)?;
+    output.splits_by(rule);
     let stem = request.source.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     output.finish(Meta {
         name: request.options.name.clone().or(stem),
         classes: labels.classes(),
         feat_dtype: Some(element.name().to_owned()),
-        other: Map::from_iter([
-            ("source".to_owned(), json!("gnn-npz")),
-            ("split".to_owned(), json!(rule.describe(request.options.seed))),
-        ]),
+        other: Map::from_iter([("source".to_owned(), json!("gnn-npz"))]),
         ..Meta::default()
     })
 }
@@ -341,11 +337,9 @@ impl Labels {
         }
     }
 
-    fn single(&self) -> Option<&[i64]> {
-        match self {
-            Labels::Single(labels) => Some(labels),
-            Labels::Multi { .. } => None,
-        }
+    /// Whether no node has one.
+    fn are_missing(&self) -> bool {
+        matches!(self, Labels::Single(labels) if labels.iter().all(|&label| label < 0))
     }
 
     fn classes(&self) -> Option<u64> {

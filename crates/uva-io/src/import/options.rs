@@ -24,7 +24,7 @@ pub struct ImportOptions {
     pub name: Option<String>,
     /// The most bytes of memory for edges; the rest goes through a temporary file beside the output.
     pub memory: u64,
-    /// The rule for splits, if the source has none.
+    /// The rule for splits, in place of those of the source.
     pub split: Option<SplitRule>,
     /// The key of random splits.
     pub seed: u64,
@@ -78,9 +78,8 @@ impl ImportOptions {
     }
 
     /// The options specific to some importers, and whether each was given.
-    pub(super) fn extras(&self) -> [(Extra, bool); 5] {
+    pub(super) fn extras(&self) -> [(Extra, bool); 4] {
         [
-            (Extra::Split, self.split.is_some()),
             (Extra::Variant, self.variant.is_some()),
             (Extra::Regression, self.regression),
             (Extra::Lines, self.edge_list != EdgeList::default()),
@@ -107,8 +106,6 @@ pub(super) fn refuse_changes_of_weighted(changes: Changes, weights: &str) -> Res
 /// An option, or a group of options, specific to some importers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extra {
-    /// [`ImportOptions::split`].
-    Split,
     /// [`ImportOptions::variant`].
     Variant,
     /// [`ImportOptions::edge_list`].
@@ -123,7 +120,6 @@ impl Extra {
     /// The options' names on the command line.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Extra::Split => "--split",
             Extra::Variant => "--variant",
             Extra::Tables => "--node-id or --label",
             Extra::Regression => "--regression",

@@ -21,6 +21,7 @@ mod ogb;
 mod parquet;
 mod planetoid;
 mod round_trips;
+mod splits;
 
 use std::fs;
 use std::io::Write;

@@ -62,12 +62,13 @@ pub struct ImportFlags {
     #[arg(long, value_name = "SIZE", default_value_t = ByteSize::from_bytes(import::DEFAULT_MEMORY))]
     pub memory: ByteSize,
 
-    /// For gnn-npz: none, per-class[:TRAIN,VALID] (of every class so many, all others test), or random[:TRAIN,VALID]
-    /// (shares of all nodes) [default: per-class:20,30, or random:0.6,0.2 where nodes have several classes]
+    /// Splits in place of those of SRC: none, per-class[:TRAIN,VALID] (of every class so many, all others test), or
+    /// random[:TRAIN,VALID[,TEST[,SEED]]] (shares of the nodes with a label, or of all) [default: those of SRC; for gnn-npz
+    /// per-class:20,30, or random:0.6,0.2 where nodes have several classes]
     #[arg(long, value_name = "RULE", value_parser = split_rule)]
     pub split: Option<SplitRule>,
 
-    /// What the nodes of such splits are drawn by
+    /// What the nodes of such splits are drawn by, unless the rule has a seed
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     pub seed: u64,
 
@@ -250,7 +251,8 @@ pub struct InfoFlags {
 
 fn split_rule(text: &str) -> Result<SplitRule, String> {
     SplitRule::from_text(text).ok_or_else(|| {
-        format!("'{text}' is none of none, per-class, per-class:20,30, random and random:0.6,0.2")
+        let numbers = "shares are above 0 and at most 1 together";
+        format!("expected none, per-class, per-class:20,30, random, random:0.6,0.2 or random:0.6,0.2,0.2,SEED; {numbers}")
     })
 }
 
