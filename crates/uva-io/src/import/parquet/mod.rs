@@ -18,8 +18,12 @@
 //! Without a table of nodes, the nodes are the occurring ids, as for an edge list. Other columns are not read, and a line
 //! names each.
 
+mod delta;
+mod files;
+mod lz4;
 mod page_header;
 mod pages;
+mod part;
 mod plain;
 mod table;
 mod thrift;
@@ -39,7 +43,8 @@ pub(super) const IMPORTER: Importer = Importer {
     name: "parquet",
     help: "Parquet tables of edges and nodes, with ids that are integers or text",
     source: SourceKind::Either(
-        "a .parquet file of edges, or a directory with edges.parquet and perhaps nodes.parquet",
+        "a .parquet file of edges, or a directory with edges.parquet and perhaps nodes.parquet, each a file or a directory \
+         of part files",
     ),
     takes: &[Extra::Regression, Extra::Tables],
     import,
@@ -47,13 +52,11 @@ pub(super) const IMPORTER: Importer = Importer {
 
 /// Imports one graph.
 fn import(request: &Request<'_>) -> Result<(), GraphError> {
-    let (edges, nodes) = match request.source.is_dir() {
-        true => {
-            (request.file("edges.parquet"), Some(request.file("nodes.parquet")).filter(|path| path.exists()))
-        }
-        false => (request.source.to_owned(), None),
+    let (edges, nodes) = files::of_source(request)?;
+    let open = |path: &PathBuf| {
+        let table = ParquetTable::open(path, &files::of_table(path, request.watch.note)?)?;
+        Ok(Box::new(table) as Box<dyn Table>)
     };
-    let open = |path: &PathBuf| Ok(Box::new(ParquetTable::open(path)?) as Box<dyn Table>);
     let edges = open(&edges)?;
     let nodes = nodes.as_ref().map(open).transpose()?;
     tables::import(request, "parquet", edges, nodes)

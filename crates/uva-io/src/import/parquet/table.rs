@@ -1,9 +1,7 @@
-//! Tables in Parquet files.
+//! Tables in Parquet files: one file, or a directory of files one after the other.
 
-use std::collections::HashMap;
+use std::cell::RefCell;
 use std::fs::File;
-use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,115 +9,68 @@ use parquet::basic::{ConvertedType, Type};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
 use parquet::data_type::{ByteArray, DataType};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
-use parquet::schema::types::ColumnDescPtr;
 use uva_graph::GraphError;
 use uva_graph::npy::NpyType;
 use uva_graph::quote::{message, shown};
 use uva_mem::files::open_regular;
 
-use super::super::tables::{Cells, Column, Kind, Rows, Table, Texts};
+use super::super::tables::{Cells, Column, Rows, Table, Texts};
 use super::pages::{Allowance, Budget, Pages};
-use super::thrift::Thrift;
+use super::part::{Part, TableProblem};
 
-/// The size limit of a footer: some 100,000 column chunks. A parsed footer takes many times its bytes of memory.
-const MOST_FOOTER: u64 = 16 << 20;
-
-/// The nesting limit of groups in a schema, which the reader follows by recursion.
-const DEEPEST_SCHEMA: usize = 64;
-
-/// Faults of a file.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum TableProblem {
-    #[error("not a Parquet file that can be read: {0}")]
-    Footer(String),
-    #[error("column {column}, row group {group}: {problem}")]
-    Chunk { column: String, group: usize, problem: String },
-    #[error("column {column}, row {row}: {problem}")]
-    Cell { column: String, row: u64, problem: String },
-}
-
-/// An open file.
+/// A table, whose files are opened as they are read.
 pub(super) struct ParquetTable {
     path: PathBuf,
-    file: Arc<File>,
-    bytes: u64,
-    metadata: ParquetMetaData,
+    /// At least one.
+    parts: Vec<Part>,
+    groups: Vec<Group>,
     rows: u64,
     columns: Vec<Column>,
     budget: Budget,
+    /// The file that was read last, by its number.
+    open: RefCell<(usize, Arc<File>)>,
+}
+
+/// A row group of a part.
+struct Group {
+    part: usize,
+    group: usize,
+    /// The part's first row.
+    first_row: u64,
 }
 
 impl ParquetTable {
-    pub(super) fn open(path: &Path) -> Result<ParquetTable, GraphError> {
-        let file = open_regular(path).map_err(GraphError::io(path, "open"))?;
-        let bytes = file.metadata().map_err(GraphError::io(path, "look at"))?.len();
-        let refuse = |problem: &str| GraphError::invalid(path, TableProblem::Footer(problem.to_owned()));
-        let end = bytes.checked_sub(12).ok_or_else(|| refuse("it has less than 12 bytes"))?;
-        let mut tail = [0; 8];
-        file.read_exact_at(&mut tail, bytes - 8).map_err(GraphError::io(path, "read"))?;
-        match &tail[4..] {
-            b"PAR1" => {}
-            b"PARE" => return Err(refuse("it is encrypted")),
-            _ => return Err(refuse("it does not end with PAR1")),
+    /// The table in `files`, of which there is at least one. `path`: the table's own name.
+    pub(super) fn open(path: &Path, files: &[PathBuf]) -> Result<ParquetTable, GraphError> {
+        let mut parts: Vec<Part> = Vec::with_capacity(files.len());
+        let (mut groups, mut rows, mut open) = (Vec::new(), 0_u64, None);
+        for (number, file) in files.iter().enumerate() {
+            let (part, file) = Part::open(file)?;
+            if let Some(first) = parts.first() {
+                part.check_like(first)?;
+            }
+            let of = |group| Group { part: number, group, first_row: rows };
+            groups.extend((0..part.metadata.num_row_groups()).map(of));
+            rows = rows.saturating_add(part.rows);
+            parts.push(part);
+            open.get_or_insert((0, Arc::new(file)));
         }
-        let length = u64::from(u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]));
-        if length > end {
-            return Err(refuse(&format!("its footer would take {length} of {bytes} bytes")));
-        }
-        if length > MOST_FOOTER {
-            let most = MOST_FOOTER >> 20;
-            return Err(refuse(&format!("its footer takes more than {most} MiB: write larger row groups")));
-        }
-        let mut footer = vec![0; length as usize];
-        file.read_exact_at(&mut footer, bytes - 8 - length).map_err(GraphError::io(path, "read"))?;
-        let deep = deep(&footer).map_err(|error| refuse(&format!("its footer: {error}")))?;
-        if deep {
-            return Err(refuse("its columns lie too deep in groups"));
-        }
-        let metadata = ParquetMetaDataReader::decode_metadata(&footer)
-            .map_err(|error| refuse(&message(&error.to_string())))?;
-        let rows = metadata.row_groups().iter().try_fold(0_u64, |sum, group| {
-            sum.checked_add(u64::try_from(group.num_rows()).ok()?).filter(|&sum| sum <= i64::MAX as u64)
-        });
-        let rows = rows.ok_or_else(|| refuse("the numbers of rows in its footer are no numbers of rows"))?;
-        let (columns, budget) =
-            (columns(metadata.file_metadata().schema_descr().columns()), Budget::default());
-        Ok(ParquetTable {
-            path: path.to_owned(),
-            file: Arc::new(file),
-            bytes,
-            metadata,
-            rows,
-            columns,
-            budget,
-        })
+        let (Some(first), Some(open)) = (parts.first(), open) else {
+            let message = format!("{} has no file of the table", path.display());
+            return Err(GraphError::usage("SRC", message));
+        };
+        let columns = first.columns();
+        let (path, budget, open) = (path.to_owned(), Budget::default(), RefCell::new(open));
+        Ok(ParquetTable { path, parts, groups, rows, columns, budget, open })
     }
 
-    fn leaf(&self, column: &Column) -> &ColumnDescPtr {
-        &self.metadata.file_metadata().schema_descr().columns()[column.place]
-    }
-
-    fn wrong_chunk(&self, column: &Column, group: usize, problem: impl Into<String>) -> GraphError {
-        let (column, problem) = (shown(&column.name), problem.into());
-        GraphError::invalid(&self.path, TableProblem::Chunk { column, group, problem })
-    }
-
-    /// The location of a column's pages in the file.
-    fn range(&self, column: &Column, group: usize) -> Result<Range<u64>, GraphError> {
-        let chunk = self.metadata.row_group(group).column(column.place);
-        if chunk.file_path().is_some() {
-            return Err(self.wrong_chunk(column, group, "its pages are in another file"));
+    fn file(&self, number: usize) -> Result<Arc<File>, GraphError> {
+        let mut open = self.open.borrow_mut();
+        if open.0 != number {
+            let path = &self.parts[number].path;
+            *open = (number, Arc::new(open_regular(path).map_err(GraphError::io(path, "open"))?));
         }
-        let dictionary = chunk.dictionary_page_offset().filter(|&offset| offset > 0);
-        let start =
-            dictionary.map_or(chunk.data_page_offset(), |offset| offset.min(chunk.data_page_offset()));
-        let range = u64::try_from(start).ok().zip(u64::try_from(chunk.compressed_size()).ok());
-        let range = range.and_then(|(start, bytes)| Some(start..start.checked_add(bytes)?));
-        match range.filter(|range| range.end <= self.bytes) {
-            Some(range) => Ok(range),
-            None => Err(self.wrong_chunk(column, group, "its pages would lie outside of the file")),
-        }
+        Ok(Arc::clone(&open.1))
     }
 }
 
@@ -141,12 +92,7 @@ impl Table for ParquetTable {
     }
 
     fn type_name(&self, column: &Column) -> String {
-        let of = self.leaf(column);
-        let mut found = of.physical_type().to_string();
-        if of.converted_type() != ConvertedType::NONE {
-            found = format!("{found} ({})", of.converted_type());
-        }
-        if column.lists { format!("a list of {found}") } else { found }
+        self.parts[0].type_name(column)
     }
 
     fn read<'t>(&'t self, columns: &[&Column]) -> Box<dyn Rows + 't> {
@@ -162,18 +108,21 @@ impl Table for ParquetTable {
         Box::new(Streams(columns.iter().map(stream).collect()))
     }
 
-    /// Computed from the footer's counts.
+    /// Computed from the footers' counts.
     fn width(&self, column: &Column) -> Result<u64, GraphError> {
         let mut width = None;
-        for (number, group) in
-            self.metadata.row_groups().iter().enumerate().filter(|(_, group)| group.num_rows() > 0)
-        {
+        for &Group { part, group: number, .. } in &self.groups {
+            let part = &self.parts[part];
+            let group = part.metadata.row_group(number);
             let (rows, values) = (group.num_rows(), group.column(column.place).num_values());
+            if rows == 0 {
+                continue;
+            }
             let here = (values > 0 && values % rows == 0).then_some((values / rows).cast_unsigned());
             if here.is_none() || width.is_some_and(|width| Some(width) != here) {
                 let problem =
                     format!("{values} values in {rows} rows: every row needs a list of the same length");
-                return Err(self.wrong_chunk(column, number, problem));
+                return Err(part.wrong_chunk(column, number, problem));
             }
             width = here;
         }
@@ -181,7 +130,7 @@ impl Table for ParquetTable {
     }
 
     fn integer_type(&self, column: &Column) -> NpyType {
-        let of = self.leaf(column);
+        let of = self.parts[0].leaf(column);
         match (of.physical_type(), of.converted_type()) {
             (Type::INT32, ConvertedType::UINT_32) => NpyType::U32,
             (Type::INT32, _) => NpyType::I32,
@@ -191,79 +140,17 @@ impl Table for ParquetTable {
     }
 
     fn wrong_cell(&self, column: &Column, row: u64, problem: String) -> GraphError {
-        let column = shown(&column.name);
-        GraphError::invalid(&self.path, TableProblem::Cell { column, row, problem })
+        let after = self.groups.partition_point(|group| group.first_row <= row);
+        let (path, first) = match self.groups[..after].last() {
+            Some(group) => (&self.parts[group.part].path, group.first_row),
+            None => (&self.path, 0),
+        };
+        let (column, row) = (shown(&column.name), row - first);
+        GraphError::invalid(path, TableProblem::Cell { column, row, problem })
     }
 }
 
-/// The columns of a file, groups by their own name.
-fn columns(leaves: &[ColumnDescPtr]) -> Vec<Column> {
-    let name = |leaf: &ColumnDescPtr| leaf.path().parts().first().cloned().unwrap_or_default();
-    let mut leaves_of: HashMap<String, usize> = HashMap::new();
-    leaves.iter().for_each(|leaf| *leaves_of.entry(name(leaf)).or_default() += 1);
-    let mut columns = Vec::new();
-    for (place, leaf) in leaves.iter().enumerate() {
-        let name = name(leaf);
-        // Nothing for the further leaves of a group.
-        let Some(leaves) = leaves_of.remove(&name) else { continue };
-        columns.push(Column {
-            name,
-            place,
-            // Groups that are not lists have several columns, or a nullable one without repetition.
-            kind: match (leaves, leaf.path().parts().len(), leaf.max_rep_level()) {
-                (1, 1, 0) | (1, 1..=3, 1) => kind(leaf),
-                _ => Kind::Other,
-            },
-            lists: leaf.max_rep_level() > 0,
-        });
-    }
-    columns
-}
-
-/// Whether the columns of a footer are nested too deeply in groups.
-fn deep(footer: &[u8]) -> std::io::Result<bool> {
-    let mut deep = false;
-    // For each open group, the number of children still to come.
-    let mut open: Vec<i64> = Vec::new();
-    let mut thrift = Thrift::new(footer);
-    thrift.each_field(|thrift, id, kind| {
-        if id != 2 {
-            return thrift.skip(kind);
-        }
-        let (length, element) = thrift.list(kind)?;
-        for _ in 0..length {
-            let mut children = 0;
-            thrift.structure(element, |thrift, id, kind| match id {
-                5 => thrift.integer(kind).map(|count| children = count),
-                _ => thrift.skip(kind),
-            })?;
-            while open.last() == Some(&0) {
-                open.pop();
-            }
-            if let Some(left) = open.last_mut() {
-                *left -= 1;
-            }
-            if children > 0 {
-                open.push(children);
-                deep |= open.len() > DEEPEST_SCHEMA;
-            }
-        }
-        Ok(())
-    })?;
-    Ok(deep)
-}
-
-fn kind(column: &ColumnDescPtr) -> Kind {
-    match column.physical_type() {
-        Type::INT32 | Type::INT64 => Kind::Integer,
-        Type::FLOAT => Kind::Float,
-        Type::DOUBLE => Kind::Double,
-        Type::BYTE_ARRAY => Kind::Text,
-        Type::BOOLEAN | Type::INT96 | Type::FIXED_LEN_BYTE_ARRAY => Kind::Other,
-    }
-}
-
-/// Columns of one file: their batches have the same rows, since all columns have the same row groups.
+/// Columns read side by side: their batches have the same rows, since all columns have the same row groups.
 struct Streams<'t>(Vec<Stream<'t>>);
 
 impl Rows for Streams<'_> {
@@ -340,23 +227,29 @@ impl Stream<'_> {
     /// the table.
     fn rows_ahead(&mut self, most: usize) -> Result<usize, GraphError> {
         while self.left == 0 {
-            if self.group == self.table.metadata.num_row_groups() {
+            let Some(&Group { part: number, group, .. }) = self.table.groups.get(self.group) else {
                 return Ok(0);
-            }
-            let chunk = self.table.metadata.row_group(self.group).column(self.column.place);
-            let range = self.table.range(&self.column, self.group)?;
-            let of = Arc::clone(self.table.leaf(&self.column));
+            };
+            let part = &self.table.parts[number];
+            let chunk = part.metadata.row_group(group).column(self.column.place);
+            let range = part.range(&self.column, group)?;
+            let of = Arc::clone(part.leaf(&self.column));
             self.allowance = Allowance::default();
-            let (file, budget) = (Arc::clone(&self.table.file), self.table.budget.clone());
+            let (file, budget) = (self.table.file(number)?, self.table.budget.clone());
             // The pages of the group before are released first.
             self.reader = None;
             let pages =
                 Pages::new(file, range, chunk.compression(), of.clone(), budget, self.allowance.clone());
             self.reader = Some(get_column_reader(of, Box::new(pages)));
-            self.left = self.table.metadata.row_group(self.group).num_rows().cast_unsigned();
+            self.left = part.metadata.row_group(group).num_rows().cast_unsigned();
             self.group += 1;
         }
         Ok((most as u64).min(self.left) as usize)
+    }
+
+    /// The file of the row group that is open.
+    fn part(&self) -> &Part {
+        &self.table.parts[self.table.groups[self.group - 1].part]
     }
 
     fn advance(&mut self, rows: usize) {
@@ -371,7 +264,7 @@ impl Stream<'_> {
             return Ok(None);
         }
         self.allowance.add(rows as u64);
-        let unsigned = self.table.leaf(&self.column).converted_type();
+        let unsigned = self.table.parts[0].leaf(&self.column).converted_type();
         let cells = match &mut self.reader {
             Some(ColumnReader::Int32ColumnReader(reader)) => read(reader, rows).map(|read| {
                 let unsigned = matches!(unsigned, ConvertedType::UINT_32);
@@ -419,7 +312,7 @@ impl Stream<'_> {
             _ => Err(ParquetError::General("lists of this type are not read".to_owned())),
         };
         let read = read.map_err(|error| self.failed(&error))?;
-        let whole = self.table.leaf(&self.column).max_def_level();
+        let whole = self.part().leaf(&self.column).max_def_level();
         let width = width as usize;
         let starts = |(at, &level): (usize, &i16)| (level == 0) == at.is_multiple_of(width);
         if let Some(null) = read.definition.iter().position(|&level| level != whole) {
@@ -444,7 +337,8 @@ impl Stream<'_> {
             ParquetError::General(problem) => problem.clone(),
             error => error.to_string(),
         };
-        self.table.wrong_chunk(&self.column, self.group.saturating_sub(1), message(&problem))
+        let group = self.table.groups[self.group - 1].group;
+        self.part().wrong_chunk(&self.column, group, message(&problem))
     }
 }
 
