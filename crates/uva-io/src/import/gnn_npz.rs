@@ -25,6 +25,7 @@ use super::planetoid::UNDIRECTED;
 use super::request::Request;
 use super::split::SplitRule;
 use super::stream::{Archive, ArrayStream};
+use super::values::fits_float32;
 
 /// More columns than any such matrix has; prevents a wrong shape from requesting a row of terabytes.
 const MOST_COLUMNS: i64 = 1 << 24;
@@ -255,8 +256,9 @@ impl Features {
         match self {
             Features::Rows(mut rows) => {
                 let columns = rows.columns as usize;
-                if rows.values.kind() == NpyType::F64 {
-                    output.note(&format!("{}: float64 becomes float32", rows.values.place().display()));
+                let kind = rows.values.kind();
+                if !fits_float32(kind) {
+                    output.note(&format!("{}: {kind} becomes float32", rows.values.place().display()));
                 }
                 let source = FeatureSource { place: rows.values.place().to_owned(), data_offset: None };
                 let mut writer =

@@ -193,7 +193,11 @@ impl Arrays {
         meta.part = None;
         if matches!(self.labels, ImportedLabels::Regression { .. }) {
             // Numbers are no classes.
-            (meta.classes, meta.class_names) = (None, None);
+            if meta.classes.take().is_some() | meta.class_names.take().is_some() {
+                output.note(
+                    "`classes` and `class_names` of meta.json are dropped: targets of regression have none",
+                );
+            }
         }
         meta.feat_dtype = Some(self.features.element.name().to_owned());
         Ok(meta)

@@ -21,6 +21,7 @@ mod ogb;
 mod parquet;
 mod planetoid;
 mod round_trips;
+mod rounded_or_left;
 mod splits;
 
 use std::fs;

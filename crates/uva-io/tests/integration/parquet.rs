@@ -253,6 +253,21 @@ proptest! {
     }
 }
 
+/// 1.25 with a scale of 2 is the integer 125.
+#[test]
+fn decimals_are_not_taken_for_their_integers() {
+    let place = Place::new();
+    let schema = "required int64 id; required int64 feat_0 (DECIMAL(10, 2));";
+    place.write(
+        "graph/edges.parquet",
+        table(NUMBERS, plain(), &[&[Column::Long(&[0], &[]), Column::Long(&[0], &[])]]),
+    );
+    let columns = [Column::Long(&[0], &[]), Column::Long(&[125], &[])];
+    place.write("graph/nodes.parquet", table(schema, plain(), &[&columns]));
+    let message = place.refusal("parquet", "graph", &ImportOptions::default());
+    assert!(message.contains("column feat_0: its type is INT64 (DECIMAL), it has to be"), "{message}");
+}
+
 #[test]
 fn columns_of_features_follow_their_edges_into_the_lists() {
     let schema = "required int64 src; required int64 dst; required float feat_0; required int32 feat_1;";

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use super::super::options::{EdgeList, Ids, Separator, ThirdColumn};
 use super::super::text::{LineError, float};
+use super::super::values::is_rounded;
 use super::columns::{ColumnProblem, Columns, is_comment};
 use super::layout::Layout;
 
@@ -25,6 +26,8 @@ pub(super) struct LineReader {
     third_column: Option<ThirdColumn>,
     /// Whether ids are names.
     names: bool,
+    /// Weights that float32 holds as another number.
+    rounded: u64,
     /// Whether an edge has been read.
     begun: bool,
     /// Comments that might be edges: behind the first edge, or in front of it in its form.
@@ -42,6 +45,7 @@ impl LineReader {
             skip_lines: layout.skip_lines,
             third_column: options.third_column,
             names: options.ids == Ids::Name,
+            rounded: 0,
             begun: false,
             doubtful: 0,
             first_doubtful: 0,
@@ -88,7 +92,10 @@ impl LineReader {
                     return Err(refused("it has more than three columns"));
                 }
                 match float::<f32>(&third) {
-                    Some(weight) if weight.is_finite() => weight,
+                    Some(weight) if weight.is_finite() => {
+                        self.rounded += u64::from(is_rounded(&third, weight));
+                        weight
+                    }
                     _ => return Err(refused("its third column is no finite number")),
                 }
             }
@@ -115,6 +122,12 @@ impl LineReader {
             Some(ThirdColumn::Weight) => count == 3,
             Some(ThirdColumn::Ignore) => count >= 2,
         }
+    }
+
+    /// A line about weights that became other numbers.
+    pub(super) fn about_weights(&self) -> Option<String> {
+        let rounded = self.rounded;
+        (rounded > 0).then(|| format!("{rounded} weights are rounded, or 0, as float32"))
     }
 
     /// A line about comments that might be edges.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use parquet::basic::{ConvertedType, Type};
+use parquet::basic::{ConvertedType, LogicalType, Type};
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 use parquet::schema::types::ColumnDescPtr;
 use uva_graph::GraphError;
@@ -207,6 +207,11 @@ fn deep(footer: &[u8]) -> std::io::Result<bool> {
 }
 
 fn kind(column: &ColumnDescPtr) -> Kind {
+    // Its integers or bytes are not the value, which has a scale.
+    let logical = matches!(column.logical_type_ref(), Some(LogicalType::Decimal(..)));
+    if logical || column.converted_type() == ConvertedType::DECIMAL {
+        return Kind::Other;
+    }
     match column.physical_type() {
         Type::INT32 | Type::INT64 => Kind::Integer,
         Type::FLOAT => Kind::Float,
