@@ -61,11 +61,14 @@ pub(super) fn floats(kind: NpyType, bytes: &[u8]) -> Vec<f64> {
 /// `value` is the text as float32.
 pub(super) fn is_rounded(text: &[u8], value: f32) -> bool {
     // Whole numbers up to here are exact.
-    let exact = value != 0.0 && value.abs() < 16_777_216.0;
-    let written = || std::str::from_utf8(text).ok()?.trim().parse::<f64>().ok();
-    !exact
-        && written()
-            .is_some_and(|written| written != f64::from(value) && (value == 0.0 || written.fract() == 0.0))
+    if value != 0.0 && value.abs() < 16_777_216.0 {
+        return false;
+    }
+    let number = |text: &str| text.trim().parse::<f64>().ok();
+    let written = std::str::from_utf8(text).ok().and_then(number);
+    // The shortest text of a float32 is that number, although float64 reads another.
+    let rounded = |written: f64| Some(written) != number(&value.to_string());
+    written.is_some_and(|written| rounded(written) && (value == 0.0 || written.fract() == 0.0))
 }
 
 /// Whether float32 holds all values of the type.

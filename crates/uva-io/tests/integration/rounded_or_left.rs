@@ -26,7 +26,10 @@ fn numbers_that_float32_holds_as_others_are_said() {
         &place.notes_of("edgelist", "graph.txt", &weighted),
         "graph.txt: 2 weights are rounded, or 0, as float32",
     );
-    place.write("graph.txt", "0 1 16777218\n1 2 0.0\n2 0 -0.3e1\n");
+    place.write(
+        "graph.txt",
+        "0 1 16777218\n1 2 0.0\n2 0 -0.3e1\n0 2 3.4e38\n1 0 340000000000000000000000000000000000000\n",
+    );
     assert!(place.notes_of("edgelist", "graph.txt", &weighted).is_empty());
 
     let options = ImportOptions { symmetrise: Some(false), ..Default::default() };
