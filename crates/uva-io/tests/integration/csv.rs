@@ -213,6 +213,18 @@ fn names_of_classes_come_back_from_every_export() {
     }
 }
 
+#[test]
+fn another_number_of_names_than_of_classes_is_refused() {
+    let place = Place::new();
+    place.write("graph/nodes.csv", NODES);
+    place.write("graph/edges.csv", EDGES);
+    place.import("csv", "graph", &labelled("field")).unwrap();
+    let meta = fs::read_to_string(place.path("out/meta.json")).unwrap();
+    place.write("out/meta.json", meta.replace("\"art\",", ""));
+    let message = Dataset::open(&place.path("out")).unwrap_err().to_string();
+    assert!(message.contains("\"class_names\" has 1 names, and there are 2 classes"), "{message}");
+}
+
 /// A field as it may be written: in quotes, or without where they are not needed.
 fn field(text: &str, quoted: bool) -> String {
     match quoted || text.contains(['"', ',', '\n', '\r']) {
