@@ -46,7 +46,7 @@ impl SeedSource {
 }
 
 /// All of them.
-pub static SOURCES: [SeedSource; 9] = [
+pub static SOURCES: [SeedSource; 10] = [
     SeedSource::new("npy", "npy", "", arrays),
     SeedSource::new("planetoid", "planetoid", "", citations),
     SeedSource::new("gnn-npz", "gnn-npz", "graph.npz", rows),
@@ -55,6 +55,7 @@ pub static SOURCES: [SeedSource; 9] = [
     SeedSource::new("ogb-archives", "ogb", "", benchmark_archives),
     SeedSource::new("graphbolt", "graphbolt", "", graphbolt),
     SeedSource::new("igb", "igb", "", igb),
+    SeedSource::new("csv", "csv", "", comma_separated),
     SeedSource::new("parquet", "parquet", "", tables),
 ];
 
@@ -208,6 +209,14 @@ fn igb(files: &mut Files) {
     array(files, "processed/paper/node_feat.npy", &[1], &[0_f32, 1.0, 2.0, 3.0, 4.0]);
     array(files, "processed/paper/node_label_19.npy", &[], &[0_f32, 18.0, 3.0, 3.0, f32::NAN]);
     array(files, "processed/paper__cites__paper/edge_index.npy", &[2], &[4_i64, 0, 1, 0, 2, 2, 0, 4]);
+}
+
+/// Four edges of four nodes that are called by name, with features, classes by name and splits.
+fn comma_separated(files: &mut Files) {
+    let nodes = "id,height,label,split\nd,1.5,\"x, y\",train\nc,2,z,valid\n\"b\"\"\",-3,,test\na,4e1,z,\n";
+    files.insert("nodes.csv".to_owned(), nodes.as_bytes().to_vec());
+    let edges = "src,dst,kind\r\na,d,x\r\n\"b\"\"\",c,\"x\r\ny\"\r\na,\"b\"\"\",y\r\nd,a,\r\n";
+    files.insert("edges.csv".to_owned(), edges.as_bytes().to_vec());
 }
 
 /// Four edges of four nodes that are called by name, each table in two row groups, as the tests of the importer write them.

@@ -57,7 +57,7 @@ fn bad_usage_ends_with_2_and_names_the_option_and_the_value() {
         (&["train", "d", "--dropout", "1.5"], &["--dropout", "1.5"]),
         (&["train", "d", "--resume"], &["--checkpoint"]),
         (&["generate", "g"], &["--nodes"]),
-        (&["import", "a", "b", "--from", "csv"], &["csv", "planetoid"]),
+        (&["import", "a", "b", "--from", "json"], &["csv", "planetoid"]),
     ];
     for (args, message) in cases {
         let temp = directory();
@@ -732,7 +732,7 @@ fn what_is_wrong_with_an_import_ends_with_2_and_leaves_nothing() {
         (&["edgelist", "graph.txt"], &["graph.txt", "line 2", "'3 x'", "--ids name"]),
         (&["edgelist", "graph.txt", "--memory", "1MiB"], &["line 2"]),
         (&["edgelist", "graph.txt", "--ids", "name", "--memory", "1MiB"], &["--memory", "64 MiB"]),
-        (&["edgelist", "graph.txt", "--split", "random"], &["--split", "edgelist"]),
+        (&["edgelist", "graph.txt", "--label", "x"], &["--label", "edgelist"]),
         (&["gnn-npz", "graph.npz"], &["graph.npz", "zip"]),
         (&["gnn-npz", "graph.npz", "--split", "halves"], &["--split", "'halves'"]),
         (&["ogb", "directory"], &["directory", "--symmetrise"]),

@@ -98,6 +98,7 @@ fn a_source_that_does_not_exist_is_named_with_what_the_format_reads() {
         ("graphbolt", "metadata.yaml"),
         ("edgelist", "a line an edge"),
         ("igb", "processed/paper/node_feat.npy"),
+        ("csv", "edges.csv"),
         ("parquet", "edges.parquet"),
     ] {
         let from = format!("--from {format} reads");

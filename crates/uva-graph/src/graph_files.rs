@@ -122,6 +122,10 @@ enum MetaProblem {
     OtherClasses { said: u64, columns: usize },
     #[error("\"classes\" is {0}, but label.npy has float32 values, which are for regression: remove the key")]
     ClassesOfNumbers(u64),
+    #[error(
+        "\"class_names\" has {names} names, and there are {classes} classes: give a name for each, or drop the key"
+    )]
+    ClassNames { names: usize, classes: usize },
     #[error("\"part\" is of no partition that can be: write the parts again")]
     Part,
 }
@@ -190,7 +194,15 @@ impl GraphFiles {
             .transpose()?
             .map(|array| TypedArray::new(array, NpyType::I32))
             .transpose()?;
-        Ok(GraphFiles { meta, indptr, indices, labels, splits, weights, original_ids, degrees })
+        let files = GraphFiles { meta, indptr, indices, labels, splits, weights, original_ids, degrees };
+        let classes = files.classes();
+        match &files.meta.class_names {
+            Some(names) if names.len() != classes && classes > 0 => {
+                let problem = MetaProblem::ClassNames { names: names.len(), classes };
+                Err(GraphError::invalid(&directory.join(meta::FILE_NAME), problem))
+            }
+            _ => Ok(files),
+        }
     }
 
     pub(crate) fn nodes(&self) -> usize {

@@ -35,6 +35,9 @@ pub struct Meta {
     /// The number of classes; largest label + 1 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classes: Option<u64>,
+    /// The name of each class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class_names: Option<Vec<String>>,
     /// The element type of the features. Needed for `bf16` only, which `.npy` cannot express.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feat_dtype: Option<String>,

@@ -17,7 +17,6 @@ use super::features::{FeatureSource, feature_type};
 use super::importer::{Importer, SourceKind};
 use super::left_out;
 use super::nodes::Nodes;
-use super::options::Extra;
 use super::output::{
     CHUNK, FeaturesOf, MarkedRows, Output, Sizes, feature_columns, label_columns, next_classes, next_marks,
     no_labels,
@@ -26,6 +25,7 @@ use super::planetoid::UNDIRECTED;
 use super::request::Request;
 use super::split::SplitRule;
 use super::stream::{Archive, ArrayStream};
+use super::values::fits_float32;
 
 /// More columns than any such matrix has; prevents a wrong shape from requesting a row of terabytes.
 const MOST_COLUMNS: i64 = 1 << 24;
@@ -35,7 +35,7 @@ pub(super) const IMPORTER: Importer = Importer {
     name: "gnn-npz",
     help: "A .npz of the gnn-benchmark collection: amazon_computers, coauthor_cs, ...",
     source: SourceKind::File("one .npz file of the gnn-benchmark collection"),
-    takes: &[Extra::Split],
+    takes: &[],
     import,
 };
 
@@ -52,11 +52,11 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     }
     let features = Features::open(&archive, nodes)?;
     let labels = Labels::read(&archive, nodes, request)?;
-    let rule = request.options.split.unwrap_or(match labels {
+    let rule = match &labels {
+        labels if labels.are_missing() => SplitRule::None,
         Labels::Single(_) => SplitRule::PER_CLASS,
         Labels::Multi { .. } => SplitRule::RANDOM,
-    });
-    let splits = rule.divide(nodes as usize, labels.single(), request.options.seed)?;
+    };
 
     let sizes = Sizes {
         nodes: Some(nodes),
@@ -80,22 +80,19 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     output.finish_lists(lists)?;
     let element = features.write(&output, nodes)?;
     match &labels {
-        Labels::Single(labels) if labels.iter().all(|&label| label < 0) => {}
+        labels if labels.are_missing() => {}
         Labels::Single(labels) => write_array(&output.path(names::LABELS), NpyType::I64, &[], labels)?,
         Labels::Multi { classes, marks } => {
             write_array(&output.path(names::LABELS), NpyType::U8, &[*classes], marks)?;
         }
     }
-    output.splits(&splits)?;
+    output.splits_by(rule);
     let stem = request.source.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     output.finish(Meta {
         name: request.options.name.clone().or(stem),
         classes: labels.classes(),
         feat_dtype: Some(element.name().to_owned()),
-        other: Map::from_iter([
-            ("source".to_owned(), json!("gnn-npz")),
-            ("split".to_owned(), json!(rule.describe(request.options.seed))),
-        ]),
+        other: Map::from_iter([("source".to_owned(), json!("gnn-npz"))]),
         ..Meta::default()
     })
 }
@@ -259,8 +256,9 @@ impl Features {
         match self {
             Features::Rows(mut rows) => {
                 let columns = rows.columns as usize;
-                if rows.values.kind() == NpyType::F64 {
-                    output.note(&format!("{}: float64 becomes float32", rows.values.place().display()));
+                let kind = rows.values.kind();
+                if !fits_float32(kind) {
+                    output.note(&format!("{}: {kind} becomes float32", rows.values.place().display()));
                 }
                 let source = FeatureSource { place: rows.values.place().to_owned(), data_offset: None };
                 let mut writer =
@@ -341,11 +339,9 @@ impl Labels {
         }
     }
 
-    fn single(&self) -> Option<&[i64]> {
-        match self {
-            Labels::Single(labels) => Some(labels),
-            Labels::Multi { .. } => None,
-        }
+    /// Whether no node has one.
+    fn are_missing(&self) -> bool {
+        matches!(self, Labels::Single(labels) if labels.iter().all(|&label| label < 0))
     }
 
     fn classes(&self) -> Option<u64> {

@@ -64,6 +64,16 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     let paper = processed.join("paper");
     let is_read = |name: &str| name == "node_feat.npy" || name.starts_with("node_label_");
     left_out::say(request.watch.note, &paper, &left_out::files(&paper, ".npy", is_read)?);
+    let cites = processed.join("paper__cites__paper");
+    left_out::say(
+        request.watch.note,
+        &cites,
+        &left_out::files(&cites, ".npy", |name| name == "edge_index.npy")?,
+    );
+    // Other types of nodes and edges, of a heterogeneous graph.
+    let is_read =
+        |name: &str| ["paper", "paper__cites__paper"].contains(&name) || !processed.join(name).is_dir();
+    left_out::say(request.watch.note, &processed, &left_out::files(&processed, "", is_read)?);
     let (element, _) = feature_type(table.kind(), None);
     let sizes = Sizes {
         nodes: Some(nodes),

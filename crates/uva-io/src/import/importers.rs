@@ -3,7 +3,7 @@
 use super::importer::Importer;
 #[cfg(feature = "parquet")]
 use super::parquet;
-use super::{edgelist, gnn_npz, graphbolt, igb, npy, ogb, planetoid};
+use super::{csv, edgelist, gnn_npz, graphbolt, igb, npy, ogb, planetoid};
 
 /// Every format that can be imported.
 pub const IMPORTERS: &[Importer] = &[
@@ -14,6 +14,7 @@ pub const IMPORTERS: &[Importer] = &[
     graphbolt::IMPORTER,
     edgelist::IMPORTER,
     igb::IMPORTER,
+    csv::IMPORTER,
     #[cfg(feature = "parquet")]
     parquet::IMPORTER,
 ];

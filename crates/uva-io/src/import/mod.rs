@@ -4,6 +4,7 @@
 //! first. Edges go through a builder of bounded memory, everything else from the source to its file in pieces. An
 //! import writes beside its final name and renames at the end, so that a failed one leaves nothing.
 
+mod csv;
 mod edgelist;
 mod features;
 mod gnn_npz;
@@ -27,6 +28,7 @@ mod request;
 mod scipy;
 mod split;
 mod stream;
+mod tables;
 mod text;
 mod values;
 
@@ -34,7 +36,7 @@ pub use self::importer::Importer;
 pub use self::importers::{IMPORTERS, importer};
 pub(crate) use self::numbering::{check_ids, check_names};
 pub use self::options::{
-    DEFAULT_MEMORY, EdgeList, Extra, Float8, Ids, ImportOptions, Separator, ThirdColumn,
+    DEFAULT_MEMORY, EdgeList, Extra, Float8, Ids, ImportOptions, Separator, Tables, ThirdColumn,
 };
 pub use self::request::{ImportEstimate, Watch};
 pub use self::split::SplitRule;

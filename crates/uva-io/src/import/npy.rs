@@ -113,7 +113,7 @@ impl Arrays {
         let features = source.features()?;
         let nodes = features.array.shape()[0];
         let labels = source.labels(nodes, request.options.regression, request.watch)?;
-        let splits = source.splits(nodes)?;
+        let splits = source.splits(nodes, request.options.split.is_some())?;
         let original_ids =
             source.optional(&["orig_id"])?.map(|array| source.ids_of_nodes(&array, nodes)).transpose()?;
         let node_ids = source.optional(&["node_id"])?.map(|array| {
@@ -193,7 +193,11 @@ impl Arrays {
         meta.part = None;
         if matches!(self.labels, ImportedLabels::Regression { .. }) {
             // Numbers are no classes.
-            meta.classes = None;
+            if meta.classes.take().is_some() | meta.class_names.take().is_some() {
+                output.note(
+                    "`classes` and `class_names` of meta.json are dropped: targets of regression have none",
+                );
+            }
         }
         meta.feat_dtype = Some(self.features.element.name().to_owned());
         Ok(meta)
@@ -316,30 +320,35 @@ impl Source {
         }
     }
 
-    fn splits(&self, nodes: usize) -> Result<[Vec<i64>; 3], GraphError> {
+    /// `by_rule`: they need not be there, since others take their place.
+    fn splits(&self, nodes: usize, by_rule: bool) -> Result<[Vec<i64>; 3], GraphError> {
+        let split = |ids: &[&str], masks: &[&str]| match self.split(nodes, ids, masks)? {
+            None if !by_rule => Err(self.missing("split", &[ids, masks].concat())),
+            found => Ok(found.unwrap_or_default()),
+        };
         Ok([
-            self.split(nodes, &["train_idx"], &["train_mask"])?,
-            self.split(nodes, &["valid_idx", "val_idx"], &["valid_mask", "val_mask"])?,
-            self.split(nodes, &["test_idx"], &["test_mask"])?,
+            split(&["train_idx"], &["train_mask"])?,
+            split(&["valid_idx", "val_idx"], &["valid_mask", "val_mask"])?,
+            split(&["test_idx"], &["test_mask"])?,
         ])
     }
 
-    fn split(&self, nodes: usize, ids: &[&str], masks: &[&str]) -> Result<Vec<i64>, GraphError> {
+    fn split(&self, nodes: usize, ids: &[&str], masks: &[&str]) -> Result<Option<Vec<i64>>, GraphError> {
         if let Some(array) = self.optional(ids)? {
             if array.shape().len() != 1 {
                 return Err(array.wrong_shape("one-dimensional"));
             }
             let ids = integers(&array)?;
             verify::split_ids(&array, &ids, nodes)?;
-            return Ok(ids);
+            return Ok(Some(ids));
         }
         match self.optional(masks)? {
             Some(mask) if mask.shape() == [nodes] => {
                 let marks = marks(&mask)?;
-                Ok((0..).zip(marks).filter(|(_, mark)| *mark == 1).map(|(node, _)| node).collect())
+                Ok(Some((0..).zip(marks).filter(|(_, mark)| *mark == 1).map(|(node, _)| node).collect()))
             }
             Some(mask) => Err(mask.wrong_shape(format!("[{nodes}], one mark for each row of the features"))),
-            None => Err(self.missing("split", &[ids, masks].concat())),
+            None => Ok(None),
         }
     }
 

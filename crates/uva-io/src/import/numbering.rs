@@ -117,7 +117,6 @@ impl Numbering {
     }
 
     /// The same if `by` lists the ids, for messages.
-    #[cfg(feature = "parquet")]
     pub(super) fn said_by(mut self, by: &'static str) -> Numbering {
         match &mut self {
             Numbering::Dense(_) | Numbering::FromOne(_) => {}

@@ -24,12 +24,14 @@ pub struct ImportOptions {
     pub name: Option<String>,
     /// The most bytes of memory for edges; the rest goes through a temporary file beside the output.
     pub memory: u64,
-    /// The rule for splits, if the source has none.
+    /// The rule for splits, in place of those of the source.
     pub split: Option<SplitRule>,
     /// The key of random splits.
     pub seed: u64,
     /// The meaning of lines of text; for `edgelist` only.
     pub edge_list: EdgeList,
+    /// Columns of tables; for `csv` and `parquet` only.
+    pub tables: Tables,
     /// Selects one of several: the scheme of an `ogb` split, the task of a `graphbolt` dataset, `19` or `2K` for the
     /// labels of `igb`.
     pub variant: Option<String>,
@@ -57,6 +59,7 @@ impl Default for ImportOptions {
             split: None,
             seed: 0,
             edge_list: EdgeList::default(),
+            tables: Tables::default(),
             variant: None,
             regression: false,
             float8: None,
@@ -77,10 +80,10 @@ impl ImportOptions {
     /// The options specific to some importers, and whether each was given.
     pub(super) fn extras(&self) -> [(Extra, bool); 4] {
         [
-            (Extra::Split, self.split.is_some()),
             (Extra::Variant, self.variant.is_some()),
             (Extra::Regression, self.regression),
             (Extra::Lines, self.edge_list != EdgeList::default()),
+            (Extra::Tables, self.tables != Tables::default()),
         ]
     }
 }
@@ -103,12 +106,12 @@ pub(super) fn refuse_changes_of_weighted(changes: Changes, weights: &str) -> Res
 /// An option, or a group of options, specific to some importers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extra {
-    /// [`ImportOptions::split`].
-    Split,
     /// [`ImportOptions::variant`].
     Variant,
     /// [`ImportOptions::edge_list`].
     Lines,
+    /// [`ImportOptions::tables`].
+    Tables,
     /// [`ImportOptions::regression`].
     Regression,
 }
@@ -117,8 +120,8 @@ impl Extra {
     /// The options' names on the command line.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Extra::Split => "--split",
             Extra::Variant => "--variant",
+            Extra::Tables => "--node-id or --label",
             Extra::Regression => "--regression",
             Extra::Lines => {
                 "--ids, --nodes, --skip-lines, --separator, --quotes, --comments, --third-column or --arrays"
@@ -161,6 +164,15 @@ impl Default for EdgeList {
             arrays: None,
         }
     }
+}
+
+/// Columns of a table of nodes, by name. `None` selects the first usual name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tables {
+    /// The column of ids.
+    pub node_id: Option<String>,
+    /// The column of labels.
+    pub label: Option<String>,
 }
 
 /// What separates the columns of an edge list.

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
+use serde_json::json;
 use uva_graph::csc::{Changes, CscBuilder, SelfLoops};
 use uva_graph::npy::{NpyArray, NpyType, NpyWriter, write_array};
 use uva_graph::staged::StagedDirectory;
@@ -11,6 +12,7 @@ use uva_graph::{ElementType, GraphError, Meta, Progress, Split, names, verify};
 use super::features::{FeatureSource, FeatureWriter};
 use super::options::ImportOptions;
 use super::request::{ImportEstimate, Request};
+use super::split::SplitRule;
 use super::stream::ArrayStream;
 use super::values;
 use uva_graph::disk_space::{self, BytesOnDisk};
@@ -97,6 +99,8 @@ pub(super) struct Output<'r> {
     edge_features: Cell<bool>,
     /// Whether features of nodes have been written as float8.
     float8: Cell<bool>,
+    /// The rule of the splits, where the source's are not taken.
+    rule: Cell<Option<SplitRule>>,
 }
 
 impl<'r> Output<'r> {
@@ -124,7 +128,14 @@ impl<'r> Output<'r> {
             BytesOnDisk(estimate.temporary),
         );
         disk_space::check(request.out, estimate.disk.saturating_add(estimate.temporary), what)?;
-        Ok(Output { staged, request, changes, edge_features: Cell::new(false), float8: Cell::new(false) })
+        Ok(Output {
+            staged,
+            request,
+            changes,
+            edge_features: Cell::new(false),
+            float8: Cell::new(false),
+            rule: Cell::new(request.options.split),
+        })
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -349,12 +360,48 @@ impl<'r> Output<'r> {
         }
     }
 
-    /// Writes the splits, which have been checked.
+    /// Has the splits made by this rule, unless the options have one.
+    pub(super) fn splits_by(&self, rule: SplitRule) {
+        self.rule.set(self.request.options.split.or(Some(rule)));
+    }
+
+    /// Writes the splits, which have been checked, unless the options have a rule for others.
     pub(super) fn splits<I: AsRef<[i64]>>(&self, splits: &[I; 3]) -> Result<(), GraphError> {
+        if let Some(rule) = self.rule.get() {
+            let [train, valid, test] = splits.each_ref().map(|ids| ids.as_ref().len());
+            if train + valid + test > 0 {
+                let rule = rule.describe(self.request.options.seed);
+                self.note(&format!(
+                    "--split: the source's splits ({train}, {valid} and {test} nodes) are replaced by {rule}"
+                ));
+            }
+            return Ok(());
+        }
+        self.write_splits(splits)
+    }
+
+    fn write_splits<I: AsRef<[i64]>>(&self, splits: &[I; 3]) -> Result<(), GraphError> {
         for (split, ids) in Split::ALL.into_iter().zip(splits) {
             write_array(&self.path(split.file_name()), NpyType::I64, &[], ids.as_ref())?;
         }
         Ok(())
+    }
+
+    /// Writes splits by a rule, from the labels that have been written.
+    fn divide(&self, rule: SplitRule) -> Result<(), GraphError> {
+        let nodes = NpyArray::open(&self.path(names::INDPTR))?.shape()[0] - 1;
+        let labels = self.path(names::LABELS);
+        let labels = if labels.exists() { Some(NpyArray::open(&labels)?) } else { None };
+        let classes = labels.as_ref().filter(|labels| labels.kind() == NpyType::I64);
+        let classes = classes.map(|labels| labels.elements::<i64>(NpyType::I64)).transpose()?;
+        let splits = rule.divide(nodes, classes, self.request.options.seed)?;
+        if rule != SplitRule::None && self.request.options.split.is_some() {
+            let [train, valid, test] = splits.each_ref().map(Vec::len);
+            let of = if classes.is_some() { "nodes with a label" } else { "nodes" };
+            let rule = rule.describe(self.request.options.seed);
+            self.note(&format!("splits by {rule}: {train}, {valid} and {test} {of}"));
+        }
+        self.write_splits(&splits)
     }
 
     /// Writes `meta.json`, runs a reader's checks on the whole dataset, and renames it to its final name. The sources
@@ -363,6 +410,10 @@ impl<'r> Output<'r> {
     pub(super) fn finish(self, mut meta: Meta) -> Result<(), GraphError> {
         if self.float8.get() {
             meta.feat_dtype = Some(ElementType::E4m3.name().to_owned());
+        }
+        if let Some(rule) = self.rule.get() {
+            self.divide(rule)?;
+            meta.other.insert("split".to_owned(), json!(rule.describe(self.request.options.seed)));
         }
         meta.write(self.staged.path())?;
         self.progress("checks", 0, 1);
@@ -477,7 +528,7 @@ pub(super) fn next_classes(labels: &mut ArrayStream, classes: Option<u64>) -> Re
                 Some(classes) => classes,
                 None => {
                     let at = chunk.iter().position(|&value| values::class(value).is_none()).unwrap_or(0);
-                    let what = "neither a class nor NaN (npy, edgelist, graphbolt and parquet take targets of regression, by --regression)";
+                    let what = "neither a class nor NaN (npy, edgelist, graphbolt, csv and parquet take targets of regression, by --regression)";
                     return Err(labels.wrong_entry(chunk.len() - at, chunk[at], what));
                 }
             }

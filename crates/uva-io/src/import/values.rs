@@ -57,6 +57,25 @@ pub(super) fn floats(kind: NpyType, bytes: &[u8]) -> Vec<f64> {
     }
 }
 
+/// Whether float32 holds a number written as `text` only as another one: a whole number rounded, or a small one as 0.
+/// `value` is the text as float32.
+pub(super) fn is_rounded(text: &[u8], value: f32) -> bool {
+    // Whole numbers up to here are exact.
+    if value != 0.0 && value.abs() < 16_777_216.0 {
+        return false;
+    }
+    let number = |text: &str| text.trim().parse::<f64>().ok();
+    let written = std::str::from_utf8(text).ok().and_then(number);
+    // The shortest text of a float32 is that number, although float64 reads another.
+    let rounded = |written: f64| Some(written) != number(&value.to_string());
+    written.is_some_and(|written| rounded(written) && (value == 0.0 || written.fract() == 0.0))
+}
+
+/// Whether float32 holds all values of the type.
+pub(super) fn fits_float32(kind: NpyType) -> bool {
+    !matches!(kind, NpyType::I32 | NpyType::U32 | NpyType::I64 | NpyType::U64 | NpyType::F64)
+}
+
 /// The class of a label that may be stored as a float: −1 for NaN, nothing for an invalid class.
 pub(super) fn class(value: f64) -> Option<i64> {
     if value.is_nan() {

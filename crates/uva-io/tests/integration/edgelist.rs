@@ -318,6 +318,27 @@ fn a_header_is_recognised_by_its_words_or_warned_of() {
 }
 
 #[test]
+fn an_edge_of_a_node_called_by_a_mark_is_a_comment_that_is_said() {
+    for (text, said) in [
+        ("#\tthe\nthe\tcat\n", true),
+        ("##\tthe\nthe\tcat\n", true),
+        ("# the\nthe cat\n", true),
+        ("# from\tto\nthe\tcat\n", false),
+        ("# from to\nthe cat\n", false),
+    ] {
+        let place = Place::new();
+        place.write("graph.txt", text);
+        let options = ImportOptions { edge_list: named(), ..Default::default() };
+        let notes = place.notes_of("edgelist", "graph.txt", &options);
+        assert_eq!(
+            notes.iter().any(|note| note.contains("line 1 begins with # or %")),
+            said,
+            "{text}: {notes:?}"
+        );
+    }
+}
+
+#[test]
 fn comments_among_edges_are_counted_and_can_be_read_as_edges() {
     let place = Place::new();
     let text = "# hashtags\n#rust,#go\na,#rust\n#go,a\n";

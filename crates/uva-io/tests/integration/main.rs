@@ -6,6 +6,7 @@ mod common;
 #[path = "../../../../fuzz/src/sources.rs"]
 mod sources;
 
+mod csv;
 mod edgelist;
 mod export;
 mod features;
@@ -20,6 +21,8 @@ mod ogb;
 mod parquet;
 mod planetoid;
 mod round_trips;
+mod rounded_or_left;
+mod splits;
 
 use std::fs;
 use std::io::Write;

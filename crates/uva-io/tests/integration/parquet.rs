@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use ::parquet::basic::{Compression, GzipLevel};
+use ::parquet::basic::{Compression, Encoding, GzipLevel};
 use ::parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, FloatType, Int32Type, Int64Type};
 use ::parquet::file::properties::{WriterProperties, WriterVersion};
 use ::parquet::file::writer::SerializedFileWriter;
 use ::parquet::schema::parser::parse_message_type;
+use proptest::prelude::*;
 use uva_graph::Split;
 
 use super::*;
@@ -101,12 +102,8 @@ fn tables_with_text_ids_become_a_dataset_in_every_compression_and_version() {
             for dictionary in [true, false] {
                 let properties = || {
                     let builder = WriterProperties::builder().set_compression(compression);
-                    let builder = builder.set_writer_version(version).set_dictionary_enabled(dictionary);
-                    // Without a dictionary version 2 would choose DELTA for text.
-                    match dictionary {
-                        true => builder.build(),
-                        false => builder.set_encoding(::parquet::basic::Encoding::PLAIN).build(),
-                    }
+                    // Without a dictionary version 2 chooses DELTA for text and integers.
+                    builder.set_writer_version(version).set_dictionary_enabled(dictionary).build()
                 };
                 let place = Place::new();
                 place.write("graph/edges.parquet", edges(properties()));
@@ -124,6 +121,151 @@ fn tables_with_text_ids_become_a_dataset_in_every_compression_and_version() {
             }
         }
     }
+}
+
+#[test]
+fn a_directory_of_part_files_is_one_table_in_the_order_of_their_names() {
+    let place = Place::new();
+    let long = |name: &str, from: &[i64], to: &[i64]| {
+        place.write(name, table(NUMBERS, plain(), &[&[Column::Long(from, &[]), Column::Long(to, &[])]]));
+    };
+    long("graph/edges.parquet/part-00001.snappy.parquet", &[2], &[0]);
+    long("graph/edges.parquet/part-00000.snappy.parquet", &[1, 0], &[0, 1]);
+    long("graph/edges.parquet/part-00002.snappy.parquet", &[], &[]);
+    let schema =
+        "required int64 id; required group feat (LIST) { repeated group list { required float element; } }";
+    let nodes = |name: &str, ids: &[i64], values: &[f32]| {
+        let width = values.len() / ids.len();
+        let starts: Vec<i16> = (0..values.len()).map(|at| i16::from(at % width > 0)).collect();
+        let groups = [Column::Long(ids, &[]), Column::List(values, &vec![1; values.len()], &starts)];
+        place.write(name, table(schema, plain(), &[&groups]));
+    };
+    nodes("graph/nodes.parquet/part-1.parquet", &[0], &[5.0, 6.0]);
+    nodes("graph/nodes.parquet/part-0.parquet", &[2, 1], &[1.0, 2.0, 3.0, 4.0]);
+    for own in ["_SUCCESS", "_metadata", ".part-0.parquet.crc"] {
+        place.write(&format!("graph/nodes.parquet/{own}"), "x");
+    }
+    place.write("graph/nodes.parquet/notes.txt", "x");
+    place.write("graph/node.parquet", "x");
+    let dataset = place.import("parquet", "graph", &ImportOptions::default()).unwrap();
+    // 2, 1, 0 are 0 to 2.
+    assert_eq!(lists(&dataset), [vec![], vec![2], vec![1, 0]]);
+    assert_eq!(floats(&dataset), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let notes = place.notes("parquet", "graph");
+    let left: Vec<&String> = notes.iter().filter(|note| note.ends_with("is not read")).collect();
+    assert!(left[0].ends_with("graph: node.parquet is not read"), "{left:?}");
+    assert!(left[1].ends_with("nodes.parquet: notes.txt is not read") && left.len() == 2, "{left:?}");
+    // The directory of a table of edges is a source by itself.
+    assert_eq!(place.import("parquet", "graph/edges.parquet", &ImportOptions::default()).unwrap().edges(), 3);
+
+    let refused = |part: &str| {
+        let message = place.refusal("parquet", "graph", &ImportOptions::default());
+        assert!(message.contains(part), "{message} instead of {part}");
+    };
+    // Messages name the file, and its own row.
+    nodes("graph/nodes.parquet/part-1.parquet", &[1], &[5.0, 6.0]);
+    refused("part-1.parquet: column id, row 0: 1 is the id of an earlier node");
+    nodes("graph/nodes.parquet/part-1.parquet", &[0], &[5.0, 6.0, 7.0, 8.0]);
+    refused("part-1.parquet: column feat, row group 0: 4 values in 1 rows");
+    long("graph/nodes.parquet/part-1.parquet", &[0], &[0]);
+    refused("part-1.parquet: column 1 is src of INT64");
+    fs::create_dir(place.path("graph/nodes.parquet/label=1")).unwrap();
+    refused("label=1 is a directory: a table is one directory of files");
+    fs::remove_dir_all(place.path("graph/nodes.parquet")).unwrap();
+    place.write("graph/nodes.parquet/_SUCCESS", "");
+    refused("nodes.parquet has no .parquet files");
+}
+
+/// One column of every type that DELTA has, in the encoding and version, over several pages.
+fn in_delta(
+    version: WriterVersion,
+    text: Encoding,
+    longs: &[i64],
+    ints: &[i32],
+    texts: &[Option<String>],
+) -> Vec<u8> {
+    let schema = "required binary id (UTF8); required int64 feat_0; required int32 feat_1; optional binary split (UTF8); \
+                  optional int64 label;";
+    let properties = WriterProperties::builder()
+        .set_dictionary_enabled(false)
+        .set_writer_version(version)
+        .set_data_page_row_count_limit(100)
+        .set_write_batch_size(50)
+        .set_encoding(Encoding::DELTA_BINARY_PACKED)
+        .set_column_encoding("id".into(), text)
+        .set_column_encoding("split".into(), text)
+        .build();
+    let ids: Vec<String> = (0..longs.len()).map(|row| format!("node{}{row}", longs[row] % 3)).collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let present: Vec<i16> = texts.iter().map(|text| text.is_some().into()).collect();
+    let splits: Vec<&str> = texts.iter().flatten().map(String::as_str).collect();
+    let labels: Vec<i64> = (0..splits.len() as i64).map(|row| row * 7 % 5).collect();
+    let columns = [
+        Column::Text(&ids, &[]),
+        Column::Long(longs, &[]),
+        Column::Int(ints),
+        Column::Text(&splits, &present),
+        Column::Long(&labels, &present),
+    ];
+    table(schema, properties, &[&columns])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn values_in_the_delta_encodings_come_back(
+        rows in prop::collection::vec((any::<i32>(), any::<i32>(), prop::option::of(0_usize..4), 0_u32..32), 1..700),
+        second in any::<bool>(),
+        prefixed in any::<bool>(),
+    ) {
+        let version = if second { WriterVersion::PARQUET_2_0 } else { WriterVersion::PARQUET_1_0 };
+        let text = if prefixed { Encoding::DELTA_BYTE_ARRAY } else { Encoding::DELTA_LENGTH_BYTE_ARRAY };
+        // Of all widths, and such that float32 holds them.
+        let longs: Vec<i64> = rows.iter().map(|row| i64::from(row.0 >> row.3.max(8)) << 30).collect();
+        let ints: Vec<i32> = rows.iter().map(|row| row.1 >> row.3 >> 8 << 8).collect();
+        let names = ["train", "valid", "test", "none"];
+        let texts: Vec<Option<String>> = rows.iter().map(|row| row.2.map(|at| names[at].to_owned())).collect();
+        let place = Place::new();
+        place.write("graph/nodes.parquet", in_delta(version, text, &longs, &ints, &texts));
+        place.write("graph/edges.parquet", table(NAMES, plain(), &[]));
+        let dataset = place.import("parquet", "graph", &ImportOptions::default()).unwrap();
+        let features: Vec<f32> = longs.iter().zip(&ints).flat_map(|(&long, &int)| [long as f32, int as f32]).collect();
+        prop_assert_eq!(floats(&dataset), features);
+        for (at, split) in Split::ALL.into_iter().enumerate() {
+            let wanted = (0..).zip(&rows).filter(|(_, row)| row.2 == Some(at)).map(|(row, _)| row);
+            prop_assert!(dataset.split(split).iter().copied().eq(wanted));
+        }
+        let mut labelled = 0..;
+        let wanted: Vec<i64> = texts.iter().map(|text| text.as_ref().map_or(-1, |_| labelled.next().unwrap() * 7 % 5)).collect();
+        prop_assert_eq!(labels(&dataset), wanted);
+        let ids = fs::read_to_string(place.path("out/node_names.txt")).unwrap();
+        let wanted: String = (longs.iter().enumerate()).map(|(row, long)| format!("node{}{row}\n", long % 3)).collect();
+        prop_assert_eq!(ids, wanted);
+        // A changed byte is refused, or gives other values; it takes no more memory than the page may.
+        let mut bytes = fs::read(place.path("graph/nodes.parquet")).unwrap();
+        let at = uva_graph::mix(rows.len() as u64) as usize % bytes.len();
+        bytes[at] ^= 1 << (rows.len() % 8);
+        place.write("graph/nodes.parquet", bytes);
+        if let Err(error) = place.import("parquet", "graph", &ImportOptions::default()) {
+            prop_assert!(error.is_bad_input(), "{error}");
+        }
+    }
+}
+
+/// 1.25 with a scale of 2 is the integer 125.
+#[test]
+fn decimals_are_not_taken_for_their_integers() {
+    let place = Place::new();
+    let schema = "required int64 id; required int64 feat_0 (DECIMAL(10, 2));";
+    place.write(
+        "graph/edges.parquet",
+        table(NUMBERS, plain(), &[&[Column::Long(&[0], &[]), Column::Long(&[0], &[])]]),
+    );
+    let columns = [Column::Long(&[0], &[]), Column::Long(&[125], &[])];
+    place.write("graph/nodes.parquet", table(schema, plain(), &[&columns]));
+    let message = place.refusal("parquet", "graph", &ImportOptions::default());
+    assert!(message.contains("column feat_0: its type is INT64 (DECIMAL), it has to be"), "{message}");
 }
 
 #[test]

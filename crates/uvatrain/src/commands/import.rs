@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use uva_graph::csc;
-use uva_io::import::{self, EdgeList, Float8, Ids, ImportEstimate, ImportOptions, Watch};
+use uva_io::import::{self, EdgeList, Float8, Ids, ImportEstimate, ImportOptions, Tables, Watch};
 
 use super::written;
 use uva_runtime::spec::ByteSize;
@@ -28,6 +28,7 @@ pub fn run(flags: &ImportFlags) -> anyhow::Result<()> {
         split: flags.split,
         seed: flags.seed,
         edge_list: edge_list(&flags.edge_list),
+        tables: Tables { node_id: flags.tables.node_id.clone(), label: flags.tables.label.clone() },
         variant: flags.variant.clone(),
         regression: flags.regression,
         float8: flags.feat_dtype.map(|ImportedFeatures::E4m3| Float8 { saturate: flags.saturate }),

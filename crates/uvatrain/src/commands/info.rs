@@ -6,6 +6,7 @@ mod ranges;
 
 use serde::Serialize;
 use uva_graph::partition_map::is_partition;
+use uva_graph::quote::listed;
 use uva_graph::{Csc, Dataset, Labels, Meta, PartOf, Split, Verification, Verify};
 use uva_propagate::HopSet;
 
@@ -59,6 +60,8 @@ struct Facts {
     #[serde(skip_serializing_if = "Option::is_none")]
     edge_features: Option<EdgeFeatures>,
     classes: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    class_names: Option<Vec<String>>,
     multi_label: bool,
     labelled_nodes: usize,
     /// Numbers to predict for a node, for regression.
@@ -143,6 +146,7 @@ impl Facts {
             feature_row_bytes: features.row_bytes(),
             edge_features,
             classes: dataset.classes(),
+            class_names: dataset.meta().class_names.clone(),
             multi_label,
             labelled_nodes,
             target_columns: labels.regression_columns(),
@@ -228,6 +232,9 @@ impl Facts {
                 "classes",
                 format!("{}, {kind}; {} nodes have a label", self.classes, count(self.labelled_nodes)),
             ),
+        }
+        if let Some(names) = &self.class_names {
+            fact("class names", listed(names));
         }
         let splits =
             [("train", self.splits.train), ("validation", self.splits.valid), ("test", self.splits.test)];

@@ -18,6 +18,7 @@ Examples:
   uvatrain import --from ogb dataset/ogbn_products data/products
   uvatrain import --from gnn-npz amazon_computers.npz data/computers --split per-class:20,30
   uvatrain import --from edgelist soc-pokec.txt.gz data/pokec --memory 2GiB
+  uvatrain import --from csv tables data/papers --label field
 
 SRC is only read. OUT appears only when it is complete. What it will take on the disk and in memory is said first.")]
 pub struct ImportFlags {
@@ -61,12 +62,13 @@ pub struct ImportFlags {
     #[arg(long, value_name = "SIZE", default_value_t = ByteSize::from_bytes(import::DEFAULT_MEMORY))]
     pub memory: ByteSize,
 
-    /// For gnn-npz: none, per-class[:TRAIN,VALID] (of every class so many, all others test), or random[:TRAIN,VALID]
-    /// (shares of all nodes) [default: per-class:20,30, or random:0.6,0.2 where nodes have several classes]
+    /// Splits in place of those of SRC: none, per-class[:TRAIN,VALID] (of every class so many, all others test), or
+    /// random[:TRAIN,VALID[,TEST[,SEED]]] (shares of the nodes with a label, or of all) [default: those of SRC; for gnn-npz
+    /// per-class:20,30, or random:0.6,0.2 where nodes have several classes]
     #[arg(long, value_name = "RULE", value_parser = split_rule)]
     pub split: Option<SplitRule>,
 
-    /// What the nodes of such splits are drawn by
+    /// What the nodes of such splits are drawn by, unless the rule has a seed
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     pub seed: u64,
 
@@ -74,7 +76,7 @@ pub struct ImportFlags {
     #[arg(long, value_name = "NAME")]
     pub variant: Option<String>,
 
-    /// For npy, edgelist, graphbolt and parquet: take labels as targets of regression, float32, even where they are whole
+    /// For npy, edgelist, graphbolt, csv and parquet: take labels as targets of regression, float32, even where they are whole
     /// numbers. npy sees it of floats that are not whole
     #[arg(long)]
     pub regression: bool,
@@ -88,7 +90,23 @@ pub struct ImportFlags {
     pub saturate: bool,
 
     #[command(flatten)]
+    pub tables: TableFlags,
+
+    #[command(flatten)]
     pub edge_list: EdgeListFlags,
+}
+
+/// Columns of tables.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Tables (csv and parquet)")]
+pub struct TableFlags {
+    /// The column of the nodes' ids [default: id, node_id or node; of csv else the first]
+    #[arg(long, value_name = "COLUMN")]
+    pub node_id: Option<String>,
+
+    /// The column of labels [default: label, labels, y, node_label, class or target]
+    #[arg(long, value_name = "COLUMN")]
+    pub label: Option<String>,
 }
 
 /// A type that features can be imported as, whatever they are in the source.
@@ -233,7 +251,8 @@ pub struct InfoFlags {
 
 fn split_rule(text: &str) -> Result<SplitRule, String> {
     SplitRule::from_text(text).ok_or_else(|| {
-        format!("'{text}' is none of none, per-class, per-class:20,30, random and random:0.6,0.2")
+        let numbers = "shares are above 0 and at most 1 together";
+        format!("expected none, per-class, per-class:20,30, random, random:0.6,0.2 or random:0.6,0.2,0.2,SEED; {numbers}")
     })
 }
 

@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::super::options::{EdgeList, Separator, ThirdColumn};
+use super::super::options::{EdgeList, Ids, Separator, ThirdColumn};
 use super::super::text::{LineError, float};
+use super::super::values::is_rounded;
 use super::columns::{ColumnProblem, Columns, is_comment};
 use super::layout::Layout;
 
@@ -23,6 +24,10 @@ pub(super) struct LineReader {
     /// The last of the skipped lines at the beginning.
     skip_lines: u64,
     third_column: Option<ThirdColumn>,
+    /// Whether ids are names.
+    names: bool,
+    /// Weights that float32 holds as another number.
+    rounded: u64,
     /// Whether an edge has been read.
     begun: bool,
     /// Comments that might be edges: behind the first edge, or in front of it in its form.
@@ -39,6 +44,8 @@ impl LineReader {
             comments: options.comments,
             skip_lines: layout.skip_lines,
             third_column: options.third_column,
+            names: options.ids == Ids::Name,
+            rounded: 0,
             begun: false,
             doubtful: 0,
             first_doubtful: 0,
@@ -85,7 +92,10 @@ impl LineReader {
                     return Err(refused("it has more than three columns"));
                 }
                 match float::<f32>(&third) {
-                    Some(weight) if weight.is_finite() => weight,
+                    Some(weight) if weight.is_finite() => {
+                        self.rounded += u64::from(is_rounded(&third, weight));
+                        weight
+                    }
                     _ => return Err(refused("its third column is no finite number")),
                 }
             }
@@ -93,15 +103,18 @@ impl LineReader {
         Ok(Some(Edge { source, destination, weight }))
     }
 
-    /// `#rust,#go`, but not `# from to`.
+    /// `#rust,#go` or `#` and a name, but not `# from,to` or `# a comment`.
     fn has_the_form_of_an_edge(&self, text: &[u8]) -> bool {
-        let text = text.trim_ascii();
-        if text.get(1).is_none_or(|second| second.is_ascii_whitespace() || matches!(second, b'#' | b'%')) {
-            return false;
-        }
-        let mut columns = Columns::of(text, self.separator, self.quotes);
+        let mut columns = Columns::of(text.trim_ascii(), self.separator, self.quotes);
         let mut count = 0;
         while let Ok(Some(column)) = columns.next() {
+            let marks = column.iter().all(|c| matches!(c, b'#' | b'%'));
+            // Where blanks separate, a comment of several words is more likely than an edge of that many columns.
+            let words =
+                marks && (!self.names || self.separator == Separator::Blanks && self.third_column.is_some());
+            if count == 0 && (words || column.iter().any(u8::is_ascii_whitespace)) {
+                return false;
+            }
             count += usize::from(!column.is_empty());
         }
         match self.third_column {
@@ -109,6 +122,12 @@ impl LineReader {
             Some(ThirdColumn::Weight) => count == 3,
             Some(ThirdColumn::Ignore) => count >= 2,
         }
+    }
+
+    /// A line about weights that became other numbers.
+    pub(super) fn about_weights(&self) -> Option<String> {
+        let rounded = self.rounded;
+        (rounded > 0).then(|| format!("{rounded} weights are rounded, or 0, as float32"))
     }
 
     /// A line about comments that might be edges.

@@ -14,12 +14,13 @@ mod matrix_market;
 use std::path::{Path, PathBuf};
 
 use uva_graph::csc::Changes;
-use uva_graph::{GraphError, Meta};
+use uva_graph::{GraphError, Meta, names};
 
 use self::layout::Layout;
 use self::lines::{Edge, LineReader};
 use self::matrix_market::MatrixMarket;
 use super::importer::{Importer, SourceKind};
+use super::left_out;
 use super::nodes::Nodes;
 use super::npy::{Arrays, EdgeRows};
 use super::numbering::{Numbering, Survey};
@@ -27,7 +28,7 @@ use super::options::{EdgeList, Extra, Ids, Separator, ThirdColumn};
 use super::output::{Output, Sizes};
 use super::read_speed;
 use super::request::Request;
-use super::text::{LineError, each_line};
+use super::text::{LineError, each_line, integer};
 
 /// File names searched in a source directory.
 const STEMS: [&str; 3] = ["edges.tsv", "edges.csv", "edges.txt"];
@@ -56,6 +57,9 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
             arrays.display()
         );
         return Err(GraphError::usage("--arrays", message));
+    }
+    if let Some(beside) = beside {
+        say_other_texts(beside, &file, request)?;
     }
     let directory = options.arrays.as_deref().or(beside);
     let arrays = directory.map(|directory| Arrays::open(directory, request)).transpose()?;
@@ -117,9 +121,21 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     let of_edges = edge_rows.map(|rows| rows.write(&output)).transpose()?;
     let mut lists = output.lists(nodes, weighted)?;
     let mut reader = LineReader::new(options, &layout);
+    let symmetric = matrix.as_ref().is_some_and(|matrix| matrix.symmetric);
+    // Whether the matrix has an entry below the diagonal, and one above.
+    let mut sides = [false; 2];
     let mut entries = 0;
     each_line(&file, &|position| request.watch.at("edges", position), |line, text| {
         if let Some(Edge { source, destination, weight }) = reader.edge(line, text)? {
+            if symmetric && let (Some(row), Some(column)) = (integer(&source), integer(&destination)) {
+                sides[0] |= row > column;
+                sides[1] |= row < column;
+                if sides == [true; 2] {
+                    let problem = "the matrix is symmetric and has entries on both sides of the diagonal, of which each is \
+                                   two edges: say general in the banner, or drop one side";
+                    return Err(LineError::Line(problem.to_owned()));
+                }
+            }
             let source = numbering.place(&source, "source")?;
             let destination = numbering.place(&destination, "destination")?;
             lists.push(source, destination, weight)?;
@@ -135,7 +151,7 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
             format!("{} has {entries} entries, its line of sizes says {}", file.display(), matrix.entries);
         return Err(GraphError::usage("SRC", message));
     }
-    if let Some(line) = reader.about_comments() {
+    for line in [reader.about_comments(), reader.about_weights()].into_iter().flatten() {
         output.note(&format!("{}: {line}", file.display()));
     }
     output.finish_lists(lists)?;
@@ -203,8 +219,8 @@ fn found(source: &Path) -> Result<(PathBuf, Option<&Path>), GraphError> {
     if !source.is_dir() {
         return Ok((source.to_owned(), None));
     }
-    let names = STEMS.iter().flat_map(|stem| ENDINGS.map(|ending| format!("{stem}{ending}")));
-    let mut there = names.map(|name| source.join(name)).filter(|path| path.exists());
+    let stems = STEMS.iter().flat_map(|stem| ENDINGS.map(|ending| format!("{stem}{ending}")));
+    let mut there = stems.map(|name| source.join(name)).filter(|path| path.exists());
     match (there.next(), there.next()) {
         (Some(file), None) => Ok((file, Some(source))),
         (None, _) => {
@@ -220,6 +236,20 @@ fn found(source: &Path) -> Result<(PathBuf, Option<&Path>), GraphError> {
             Err(GraphError::usage("SRC", message))
         }
     }
+}
+
+/// Says which other texts of the source directory are not read.
+fn say_other_texts(directory: &Path, file: &Path, request: &Request<'_>) -> Result<(), GraphError> {
+    let read = [file.file_name(), Some(names::NODE_NAMES.as_ref())];
+    let mut left = Vec::new();
+    for stem in ["tsv", "csv", "txt"] {
+        for ending in ENDINGS {
+            let is_read = |name: &str| read.contains(&Some(name.as_ref()));
+            left.extend(left_out::files(directory, &format!(".{stem}{ending}"), is_read)?);
+        }
+    }
+    left_out::say(request.watch.note, directory, &left);
+    Ok(())
 }
 
 /// The nodes, and the number of edges.

@@ -29,6 +29,7 @@ use super::read_speed;
 use super::request::Request;
 use super::stream::ArrayStream;
 use super::text::{LineError, each_line, integer};
+use super::values::fits_float32;
 
 /// Names of node arrays that are not features.
 const LABELS: [&str; 3] = ["label", "labels", "y"];
@@ -207,12 +208,16 @@ impl EdgeFile {
         nodes: &Nodes,
         request: &Request<'_>,
     ) -> Result<(), GraphError> {
-        if let Some(weights) = weights.as_ref().filter(|weights| weights.kind() == NpyType::F64) {
-            (request.watch.note)(&format!("{}: float64 becomes float32", weights.place().display()));
+        if let Some(weights) = weights.as_ref().filter(|weights| !fits_float32(weights.kind())) {
+            (request.watch.note)(&format!(
+                "{}: {} becomes float32",
+                weights.place().display(),
+                weights.kind()
+            ));
         }
         // The weight of the next edge, from a buffer.
         let mut ready = Vec::new().into_iter();
-        let mut weight = move || match &mut weights {
+        let mut weight = || match &mut weights {
             None => Ok(0.0),
             Some(weights) => {
                 if ready.len() == 0 {
@@ -244,7 +249,13 @@ impl EdgeFile {
                     let (source, destination) =
                         (end(&text[..comma], "source")?, end(&text[comma + 1..], "destination")?);
                     lists.push(source, destination, weight()?).map_err(Into::into)
-                })
+                })?;
+                match &weights {
+                    Some(weights) if weights.position() < weights.len() || ready.len() > 0 => {
+                        Err(weights.wrong_shape("[edges], one weight for each"))
+                    }
+                    _ => Ok(()),
+                }
             }
             EdgeFile::Array(mut sources, path) => {
                 let count = sources.len() / 2;

@@ -14,6 +14,7 @@ use super::super::output::{FeaturesOf, MarkedRows, Output, Sizes};
 use super::super::read_speed;
 use super::super::request::Request;
 use super::super::text::{LineError, each_line, each_line_until, float, integer};
+use super::super::values::is_rounded;
 use super::raw::{OgbProblem, Raw, count, ids_of, label};
 
 /// The files in `raw` that are read.
@@ -88,13 +89,16 @@ impl Csv {
         let mut writer =
             output.feature_writer(FeaturesOf::Nodes, source, NpyType::F32, self.columns, None)?;
         let mut row = Vec::with_capacity(self.columns);
-        let mut rows = 0;
+        let (mut rows, mut rounded) = (0, 0);
         each_line(path, &|position| request.watch.at("features", position), |_, text| {
             row.clear();
             for field in text.split(|&c| c == b',') {
                 let wrong = |what| LineError::Line(format!("column {} is {what}", row.len() + 1));
                 match float::<f32>(field) {
-                    Some(value) if value.is_finite() => row.push(value),
+                    Some(value) if value.is_finite() => {
+                        rounded += u64::from(is_rounded(field, value));
+                        row.push(value);
+                    }
                     Some(value) => {
                         return Err(wrong(format!("{value} as float32: features have to be finite")));
                     }
@@ -112,6 +116,9 @@ impl Csv {
             writer.write_floats(&row).map_err(Into::into)
         })?;
         self.check_rows(path, rows)?;
+        if rounded > 0 {
+            output.note(&format!("{}: {rounded} features are rounded, or 0, as float32", path.display()));
+        }
         output.finish_features(writer).map(drop)
     }
 

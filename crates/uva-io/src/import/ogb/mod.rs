@@ -89,6 +89,9 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
 /// The splits and the name of their scheme.
 fn splits(request: &Request<'_>, nodes: u64) -> Result<(String, [Vec<i64>; 3]), GraphError> {
     let directory = request.file("split");
+    if request.options.split.is_some() && !directory.exists() {
+        return Ok((String::new(), [const { Vec::new() }; 3]));
+    }
     let mut schemes = Vec::new();
     for entry in std::fs::read_dir(&directory).map_err(GraphError::io(&directory, "open"))? {
         let entry = entry.map_err(GraphError::io(&directory, "read"))?;

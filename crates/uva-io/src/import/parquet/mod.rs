@@ -10,7 +10,7 @@
 //! | nodes | id | `id`, `node_id`, `node` | as the source: row k is node k |
 //! | | features | `feat`, `x`, `features`, `node_feat` | lists of one length, of float, double or integers |
 //! | | | else one of these and a number: `feat_0`, `feat_1`, …, or `x1`, `x2`, … | numbers |
-//! | | label | `label`, `labels`, `y`, `node_label` | integers, or floats that are whole; null or NaN means none |
+//! | | label | `label`, `labels`, `y`, `node_label`, `class`, `target` | integers, or floats that are whole; or text, the name of a class; null or NaN means none |
 //! | | split | `split` | text: `train`, `valid`, `val`, `validation` or `test`; null, `none` or empty means none |
 //!
 //! Numbered columns are taken in the order of their numbers, whatever the first one and the padding.
@@ -18,85 +18,46 @@
 //! Without a table of nodes, the nodes are the occurring ids, as for an edge list. Other columns are not read, and a line
 //! names each.
 
-mod edge_table;
-mod feature_columns;
-mod id_cells;
-mod node_table;
+mod delta;
+mod files;
+mod lz4;
 mod page_header;
 mod pages;
+mod part;
 mod plain;
 mod table;
 mod thrift;
 
-use serde_json::{Map, json};
-use uva_graph::csc::Changes;
-use uva_graph::{GraphError, Meta};
+use std::path::PathBuf;
 
-use self::edge_table::EdgeTable;
-use self::node_table::NodeTable;
+use uva_graph::GraphError;
+
+use self::table::ParquetTable;
 use super::importer::{Importer, SourceKind};
 use super::options::Extra;
-use super::output::{Output, Sizes};
 use super::request::Request;
+use super::tables::{self, Table};
 
 /// The row in the table.
 pub(super) const IMPORTER: Importer = Importer {
     name: "parquet",
     help: "Parquet tables of edges and nodes, with ids that are integers or text",
     source: SourceKind::Either(
-        "a .parquet file of edges, or a directory with edges.parquet and perhaps nodes.parquet",
+        "a .parquet file of edges, or a directory with edges.parquet and perhaps nodes.parquet, each a file or a directory \
+         of part files",
     ),
-    takes: &[Extra::Regression],
+    takes: &[Extra::Regression, Extra::Tables],
     import,
 };
 
 /// Imports one graph.
 fn import(request: &Request<'_>) -> Result<(), GraphError> {
-    let changes = request.options.changes(Changes::NONE);
-    let (edges, nodes) = match request.source.is_dir() {
-        true => {
-            (request.file("edges.parquet"), Some(request.file("nodes.parquet")).filter(|path| path.exists()))
-        }
-        false => (request.source.to_owned(), None),
+    let (edges, nodes) = files::of_source(request)?;
+    let open = |path: &PathBuf| {
+        let table = ParquetTable::open(path, &files::of_table(path, request.watch.note)?)?;
+        Ok(Box::new(table) as Box<dyn Table>)
     };
-    let edges = EdgeTable::open(&edges, changes)?;
-    let nodes = nodes.map(|path| NodeTable::open(&path, edges.ids)).transpose()?;
-    edges.say_left_out(request.watch.note);
-    if let Some(nodes) = &nodes {
-        nodes.say_left_out(request.watch.note);
-    }
-    let numbering = match &nodes {
-        Some(nodes) => nodes.numbering()?,
-        None => edges.survey(request)?,
-    };
-
-    let sizes = Sizes {
-        nodes: Some(numbering.nodes()),
-        edges: Some(edges.table.rows()),
-        feature_row_bytes: nodes.as_ref().map_or(4, NodeTable::feature_row_bytes),
-        label_row_bytes: 8,
-        weighted: edges.weight.is_some(),
-        edge_row_bytes: edges.feature_row_bytes(),
-        seconds: None,
-    };
-    let output = Output::begin(request, sizes, changes)?;
-    let of_edges = edges.write_features(&output)?;
-    let mut lists = output.lists(numbering.nodes(), edges.weight.is_some())?;
-    edges.push_into(&mut lists, &numbering, &output)?;
-    output.finish_lists(lists)?;
-    numbering.write(&output)?;
-    let element = match &nodes {
-        Some(nodes) => nodes.write(&output, request.options.regression)?,
-        None => {
-            output.splits(&[[]; 3])?;
-            output.constant_features(numbering.nodes())?
-        }
-    };
-    output.finish(Meta {
-        name: request.name(None),
-        feat_dtype: Some(element.name().to_owned()),
-        edge_feat_dtype: of_edges.map(|element| element.name().to_owned()),
-        other: Map::from_iter([("source".to_owned(), json!("parquet"))]),
-        ..Meta::default()
-    })
+    let edges = open(&edges)?;
+    let nodes = nodes.as_ref().map(open).transpose()?;
+    tables::import(request, "parquet", edges, nodes)
 }

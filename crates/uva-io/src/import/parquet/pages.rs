@@ -17,6 +17,8 @@ use parquet::errors::{ParquetError, Result};
 use parquet::schema::types::ColumnDescPtr;
 
 use super::super::text::Zstd;
+use super::delta::{self, DeltaProblem};
+use super::lz4;
 use super::page_header::Header;
 use super::plain::{count_present, holds_texts};
 
@@ -48,6 +50,13 @@ impl Budget {
         Err(wrong(format!(
             "its pages take more than {most} MiB with those of the other columns: write smaller pages"
         )))
+    }
+}
+
+impl Taken {
+    /// Has `other` released with this.
+    fn add(&mut self, mut other: Taken) {
+        self.bytes += std::mem::take(&mut other.bytes);
     }
 }
 
@@ -197,8 +206,9 @@ impl Pages {
             2 | 8 if self.dictionary.is_some() => Encoding::RLE_DICTIONARY,
             2 | 8 => return Err(wrong("a page refers to a dictionary, and there is none before it")),
             3 if self.column.physical_type() == Type::BOOLEAN => Encoding::RLE,
-            // Their decoders allocate as much as a page promises.
-            5..=7 => return Err(wrong("it has the encoding DELTA: write it as PLAIN or by a dictionary")),
+            // Decoded here: the decoders of the crate allocate as much as a page promises.
+            5..=7 => Encoding::PLAIN,
+            9 => return Err(wrong("a page has the encoding BYTE_STREAM_SPLIT: write it as PLAIN")),
             other => return Err(wrong(format!("a page has the encoding {other}: write it as PLAIN"))),
         };
         let lists = self.column.max_rep_level() > 0;
@@ -215,7 +225,7 @@ impl Pages {
                 _ => Err(wrong(format!("a page has levels in the encoding {encoding}: write them as RLE"))),
             };
             let nullable = self.column.max_def_level() > 0;
-            let content = self.content(compressed, 0, uncompressed, false)?;
+            let mut content = self.content(compressed, 0, uncompressed, false)?;
             if encoding == Encoding::PLAIN {
                 // Each kind of levels is preceded by its length.
                 let mut rest = &content[..];
@@ -232,7 +242,14 @@ impl Pages {
                 };
                 levels(lists)?;
                 let definition = levels(nullable)?;
-                self.check_texts(definition, rest, values)?;
+                match self.plain(header.encoding, definition, rest, values)? {
+                    Some(plain) => {
+                        let levels = content.len() - rest.len();
+                        content.truncate(levels);
+                        content.extend(plain);
+                    }
+                    None => self.check_texts(definition, rest, values)?,
+                }
             }
             return Ok(Page::DataPage {
                 buf: content.into(),
@@ -251,10 +268,17 @@ impl Pages {
         if levels > compressed.min(uncompressed) {
             return Err(wrong(format!("the levels of a page take {levels} bytes, more than the page")));
         }
-        let content = self.content(compressed, levels, uncompressed, header.stored)?;
+        let mut content = self.content(compressed, levels, uncompressed, header.stored)?;
         if encoding == Encoding::PLAIN {
-            let (levels, values_there) = content.split_at(levels as usize);
-            self.check_texts(&levels[repetition as usize..], values_there, values)?;
+            let (of_levels, values_there) = content.split_at(levels as usize);
+            let definition = &of_levels[repetition as usize..];
+            match self.plain(header.encoding, definition, values_there, values)? {
+                Some(plain) => {
+                    content.truncate(levels as usize);
+                    content.extend(plain);
+                }
+                None => self.check_texts(definition, values_there, values)?,
+            }
         }
         Ok(Page::DataPageV2 {
             buf: content.into(),
@@ -267,6 +291,42 @@ impl Pages {
             is_compressed: false,
             statistics: None,
         })
+    }
+
+    /// The values of a page in an encoding DELTA as PLAIN-encoded ones; nothing for another encoding.
+    fn plain(
+        &mut self,
+        encoding: i64,
+        definition: &[u8],
+        content: &[u8],
+        values: u32,
+    ) -> Result<Option<Vec<u8>>> {
+        if !(5..=7).contains(&encoding) {
+            return Ok(None);
+        }
+        let name = delta::name(encoding);
+        let present = match self.column.max_def_level() {
+            0 => Some(values as usize),
+            highest => count_present(definition, highest, values as usize),
+        };
+        let present = present.ok_or_else(|| wrong("the levels of a page are fewer than its values"))?;
+        let kind = self.column.physical_type();
+        let plain = delta::to_plain(encoding, kind, content, present, MOST_PAGE_BYTES / 4);
+        let plain = plain.map_err(|problem| match problem {
+            DeltaProblem::Malformed => wrong(format!("the values of a page are not encoded as {name}")),
+            DeltaProblem::TooLong => {
+                let most = MOST_PAGE_BYTES >> 22;
+                wrong(format!("the {name} values of a page take more than {most} MiB: write smaller pages"))
+            }
+            DeltaProblem::Type => {
+                wrong(format!("a page of {kind} has the encoding {name}: write it as PLAIN"))
+            }
+        })?;
+        let taken = self.budget.take(plain.len() as u64)?;
+        if let Some(page) = &mut self.page {
+            page.add(taken);
+        }
+        Ok(Some(plain))
     }
 
     /// Refuses a page of PLAIN-encoded texts with fewer texts than its definition levels say.
@@ -327,9 +387,15 @@ impl Pages {
             Compression::ZSTD(_) => {
                 Zstd::new(rest).take(most).read_to_end(&mut content).map_err(|error| failed(&error))?;
             }
+            Compression::LZ4_RAW => {
+                let plain = lz4::decompress(rest, size);
+                content
+                    .extend(plain.ok_or_else(|| failed(&"it is not a block of LZ4 of the header's size"))?);
+            }
             codec => {
-                let message =
-                    format!("it is compressed with {codec}: write it with snappy, gzip, zstd or nothing");
+                let message = format!(
+                    "it is compressed with {codec}: write it with snappy, gzip, zstd, lz4_raw or nothing"
+                );
                 return Err(wrong(message));
             }
         }
@@ -443,6 +509,22 @@ mod tests {
         let zstd = Compression::ZSTD(Default::default());
         assert_eq!(&first_page(zstd, &page(0, 4, 1, 0, &frame)).unwrap().unwrap().buffer()[..], [0; 4]);
         assert!(refusal(zstd, &page(0, 3, 1, 0, &frame)).contains("does not decompress to the 3 bytes"));
+        // Four literals of LZ4: the length of an empty text.
+        let (raw, block) = (Compression::LZ4_RAW, [0x40, 0, 0, 0, 0]);
+        assert_eq!(&first_page(raw, &page(0, 4, 1, 0, &block)).unwrap().unwrap().buffer()[..], [0; 4]);
+        assert!(refusal(raw, &page(0, 3, 1, 0, &block)).contains("not a block of LZ4 of the header's size"));
+        for (codec, name) in [
+            (Compression::BROTLI(Default::default()), "BROTLI"),
+            (Compression::LZ4, "LZ4"),
+            (Compression::LZO, "LZO"),
+        ] {
+            let message = refusal(codec, &page(0, 4, 1, 0, &[0; 4]));
+            let remedy = "write it with snappy, gzip, zstd, lz4_raw or nothing";
+            assert!(
+                message.contains(&format!("compressed with {name}")) && message.contains(remedy),
+                "{message}"
+            );
+        }
     }
 
     #[test]
@@ -454,7 +536,12 @@ mod tests {
         };
         refused(&page(2, 8, 1 << 30, 0, &[0; 8]), "dictionary of 8 bytes cannot hold 1073741824 values");
         refused(&page(0, 8, 1, 8, &[0; 8]), "refers to a dictionary, and there is none");
-        refused(&page(0, 8, 1, 5, &[0; 8]), "DELTA");
+        refused(&page(0, 8, 1, 5, &[0; 8]), "BYTE_ARRAY has the encoding DELTA_BINARY_PACKED");
+        refused(&page(0, 8, 1, 6, &[0; 8]), "not encoded as DELTA_LENGTH_BYTE_ARRAY");
+        refused(&page(0, 8, 1, 9, &[0; 8]), "BYTE_STREAM_SPLIT");
+        // Blocks without bits promise any number of values: 2³¹ here, which would take 16 GiB.
+        let empty = [&[0x80, 0x01, 1][..], &[0x80, 0x80, 0x80, 0x80, 0x08, 0]].concat();
+        refused(&page(0, empty.len() as u64, 1 << 31, 6, &empty), "take more than 256 MiB");
         refused(&page(0, 9, 1, 0, &[0; 8]), "a page has 8 bytes, its header says 9");
         refused(&page(7, 8, 1, 0, &[0; 8]), "unknown kind 7");
         refused(&page(0, 8, 1, 0, &[0; 8])[..18], "5 are left in the column");

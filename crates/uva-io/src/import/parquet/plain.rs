@@ -39,7 +39,7 @@ pub(super) fn count_present(mut levels: &[u8], highest: i16, values: usize) -> O
 }
 
 /// A number of seven bits a byte, the lowest first.
-fn variable_length(bytes: &mut &[u8]) -> Option<u64> {
+pub(super) fn variable_length(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..u64::BITS).step_by(7) {
         let (&byte, rest) = bytes.split_first()?;

@@ -7,7 +7,7 @@ mod content;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,7 +25,7 @@ use super::stream::is_of_content;
 const BLOCK_BYTES: usize = 1 << 20;
 
 /// The longest accepted line: a row of 100,000 features takes 2 MB.
-const LONGEST_LINE: usize = 64 << 20;
+pub(super) const LONGEST_LINE: usize = 64 << 20;
 
 /// Lines between two progress reports.
 const LINES_PER_REPORT: u64 = 1 << 16;
@@ -86,81 +86,147 @@ pub(super) fn each_line_until(
     report: &dyn Fn(Position),
     mut work: impl FnMut(u64, &[u8]) -> Result<bool, LineError>,
 ) -> Result<(), GraphError> {
-    let file = open_regular(path).map_err(GraphError::io(path, "open"))?;
-    let metadata = file.metadata().map_err(GraphError::io(path, "look at"))?;
-    let done = Arc::new(AtomicU64::new(0));
-    let file = Counted { file, done: Arc::clone(&done) };
-    let mut file = BufReader::with_capacity(1 << 18, file);
-    let found = Content::of(file.fill_buf().map_err(GraphError::io(path, "read"))?);
-    let wanted = match path.extension().and_then(|extension| extension.to_str()) {
-        Some("gz") => Some(Content::Gzip),
-        Some("zst") => Some(Content::Zstd),
-        _ => None,
-    };
-    if let Some(wanted) = wanted.filter(|&wanted| wanted != found) {
-        let (wanted, found) = (wanted.name(), found.described());
-        return Err(GraphError::invalid(path, TextProblem::Misnamed { wanted, found }));
+    let mut lines = Lines::open(path)?;
+    while let Some((line, text)) = lines.next()? {
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        let goes_on = work(line, text).map_err(|error| match error {
+            LineError::Line(problem) => {
+                GraphError::invalid(path, TextProblem::Line { line, text: shown(text), problem })
+            }
+            LineError::Other(error) => error,
+        })?;
+        if !goes_on {
+            break;
+        }
+        if line.is_multiple_of(LINES_PER_REPORT) {
+            report(lines.position());
+        }
     }
-    // The content decides, so that a compressed file of any name is read.
-    let mut text: Box<dyn Read> = match found {
-        Content::Gzip => Box::new(Gzip::new(file)),
-        Content::Zstd => Box::new(Zstd::new(file)),
-        Content::Text | Content::Empty => Box::new(file),
-        Content::Other(what) => return Err(GraphError::invalid(path, TextProblem::NotText(what))),
-    };
-    let position = || Position { done: done.load(Ordering::Relaxed), total: metadata.len() };
+    report(lines.position());
+    Ok(())
+}
 
-    let mut buffer = vec![0; BLOCK_BYTES];
-    // buffer[start..end] has been read and not yet processed.
-    let (mut start, mut end, mut line) = (0, 0, 0);
-    let mut begun = false;
-    loop {
-        if !begun && end >= content::ENOUGH {
-            start = beginning(path, found, &buffer[..end])?;
-            begun = true;
+/// The lines of a text, one after the other.
+pub(super) struct Lines {
+    path: PathBuf,
+    /// What the file is, by its first bytes.
+    found: Content,
+    text: Box<dyn Read>,
+    done: Arc<AtomicU64>,
+    total: u64,
+    buffer: Vec<u8>,
+    /// buffer[start..end] has been read and not yet returned.
+    start: usize,
+    end: usize,
+    /// The number of the last line.
+    line: u64,
+    begun: bool,
+    ended: bool,
+}
+
+impl Lines {
+    /// # Errors
+    /// If the file cannot be read, or is not text, plain or compressed.
+    pub(super) fn open(path: &Path) -> Result<Lines, GraphError> {
+        let file = open_regular(path).map_err(GraphError::io(path, "open"))?;
+        let metadata = file.metadata().map_err(GraphError::io(path, "look at"))?;
+        let done = Arc::new(AtomicU64::new(0));
+        let file = Counted { file, done: Arc::clone(&done) };
+        let mut file = BufReader::with_capacity(1 << 18, file);
+        let found = Content::of(file.fill_buf().map_err(GraphError::io(path, "read"))?);
+        let wanted = match path.extension().and_then(|extension| extension.to_str()) {
+            Some("gz") => Some(Content::Gzip),
+            Some("zst") => Some(Content::Zstd),
+            _ => None,
+        };
+        if let Some(wanted) = wanted.filter(|&wanted| wanted != found) {
+            let (wanted, found) = (wanted.name(), found.described());
+            return Err(GraphError::invalid(path, TextProblem::Misnamed { wanted, found }));
         }
-        // Complete lines first.
-        while begun && let Some(length) = memchr::memchr(b'\n', &buffer[start..end]) {
-            line += 1;
-            if !one_line(path, line, &buffer[start..start + length], &mut work)? {
-                report(position());
-                return Ok(());
+        // The content decides, so that a compressed file of any name is read.
+        let text: Box<dyn Read> = match found {
+            Content::Gzip => Box::new(Gzip::new(file)),
+            Content::Zstd => Box::new(Zstd::new(file)),
+            Content::Text | Content::Empty => Box::new(file),
+            Content::Other(what) => return Err(GraphError::invalid(path, TextProblem::NotText(what))),
+        };
+        Ok(Lines {
+            path: path.to_owned(),
+            found,
+            text,
+            done,
+            total: metadata.len(),
+            buffer: vec![0; BLOCK_BYTES],
+            start: 0,
+            end: 0,
+            line: 0,
+            begun: false,
+            ended: false,
+        })
+    }
+
+    pub(super) fn position(&self) -> Position {
+        Position { done: self.done.load(Ordering::Relaxed), total: self.total }
+    }
+
+    /// The number of the next line, from 1, and its bytes without the line feed; nothing at the end.
+    pub(super) fn next(&mut self) -> Result<Option<(u64, &[u8])>, GraphError> {
+        let line = loop {
+            if !self.begun && (self.ended || self.end >= content::ENOUGH) {
+                self.start = beginning(&self.path, self.found, &self.buffer[..self.end])?;
+                self.begun = true;
             }
-            start += length + 1;
-            if line.is_multiple_of(LINES_PER_REPORT) {
-                report(position());
+            // Complete lines first.
+            if self.begun
+                && let Some(length) = memchr::memchr(b'\n', &self.buffer[self.start..self.end])
+            {
+                let line = self.start..self.start + length;
+                self.start = line.end + 1;
+                break line;
             }
+            if self.ended {
+                if self.start == self.end {
+                    return Ok(None);
+                }
+                let line = self.start..self.end;
+                self.start = self.end;
+                break line;
+            }
+            self.read_on()?;
+        };
+        self.line += 1;
+        let (number, text) = (self.line, &self.buffer[line]);
+        if memchr::memchr(0, text).is_some() {
+            let problem = "it has a NUL byte, which no text has: convert the file to UTF-8".to_owned();
+            let text = text.strip_suffix(b"\r").unwrap_or(text);
+            let problem = TextProblem::Line { line: number, text: shown(text), problem };
+            return Err(GraphError::invalid(&self.path, problem));
         }
-        buffer.copy_within(start..end, 0);
-        end -= start;
-        start = 0;
-        if end == buffer.len() {
-            if end >= LONGEST_LINE {
-                return Err(GraphError::invalid(path, TextProblem::TooLong { line: line + 1 }));
+        Ok(Some((number, text)))
+    }
+
+    fn read_on(&mut self) -> Result<(), GraphError> {
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        if self.end == self.buffer.len() {
+            if self.end >= LONGEST_LINE {
+                return Err(GraphError::invalid(&self.path, TextProblem::TooLong { line: self.line + 1 }));
             }
-            buffer.resize(2 * end, 0);
+            self.buffer.resize(2 * self.end, 0);
         }
-        match text.read(&mut buffer[end..]) {
-            Ok(0) if begun => break,
-            // A short text is begun at its end.
-            Ok(0) => {
-                start = beginning(path, found, &buffer[..end])?;
-                begun = true;
-            }
-            Ok(read) => end += read,
+        match self.text.read(&mut self.buffer[self.end..]) {
+            Ok(0) => self.ended = true,
+            Ok(read) => self.end += read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if is_of_content(&error) => {
-                let problem = TextProblem::Broken { line, problem: error.to_string() };
-                return Err(GraphError::invalid(path, problem));
+                let problem = TextProblem::Broken { line: self.line, problem: error.to_string() };
+                return Err(GraphError::invalid(&self.path, problem));
             }
-            Err(error) => return Err(GraphError::io(path, "read")(error)),
+            Err(error) => return Err(GraphError::io(&self.path, "read")(error)),
         }
+        Ok(())
     }
-    if end > 0 {
-        one_line(path, line + 1, &buffer[..end], &mut work)?;
-    }
-    report(position());
-    Ok(())
 }
 
 /// Where the text begins in its first bytes: behind a byte order mark.
@@ -173,27 +239,6 @@ fn beginning(path: &Path, file: Content, start: &[u8]) -> Result<usize, GraphErr
         }
         (inner, _) => Err(GraphError::invalid(path, TextProblem::NotText(inner.described()))),
     }
-}
-
-fn one_line(
-    path: &Path,
-    line: u64,
-    text: &[u8],
-    work: &mut impl FnMut(u64, &[u8]) -> Result<bool, LineError>,
-) -> Result<bool, GraphError> {
-    let text = text.strip_suffix(b"\r").unwrap_or(text);
-    let checked = match memchr::memchr(0, text) {
-        None => work(line, text),
-        Some(_) => {
-            Err(LineError::Line("it has a NUL byte, which no text has: convert the file to UTF-8".into()))
-        }
-    };
-    checked.map_err(|error| match error {
-        LineError::Line(problem) => {
-            GraphError::invalid(path, TextProblem::Line { line, text: shown(text), problem })
-        }
-        LineError::Other(error) => error,
-    })
 }
 
 /// A decimal integer; nothing for other bytes, or if it does not fit.

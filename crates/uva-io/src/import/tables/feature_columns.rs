@@ -1,11 +1,12 @@
 //! Features of nodes, or of edges: one column of lists, or several columns of numbers.
 
 use uva_graph::npy::NpyType;
+use uva_graph::quote::listed;
 use uva_graph::{ElementType, GraphError};
 
 use super::super::features::FeatureSource;
 use super::super::output::{CHUNK, FeaturesOf, Output};
-use super::table::{Cells, Column, Kind, Stream, Table};
+use super::table::{Cells, Column, Kind, Table};
 
 /// Features in separate columns: each column holds a page of memory.
 const MOST_COLUMNS: usize = 4096;
@@ -42,20 +43,47 @@ impl Features {
         }
     }
 
-    /// Those of nodes.
-    pub(super) fn find(table: &Table) -> Result<Features, GraphError> {
-        Ok(Self::among(table, &FEATURES)?.unwrap_or(Features::Constant))
+    /// The columns' names, for a line.
+    pub(super) fn listed(&self) -> String {
+        let columns = self.columns();
+        let column = if columns.len() == 1 { "column" } else { "columns" };
+        format!(
+            "{} {column} of numbers: {}",
+            columns.len(),
+            listed(columns.iter().map(|column| &column.name))
+        )
+    }
+
+    /// Those of nodes. Where all values are text, the columns of numbers but those `read` and those with one of the
+    /// names in `others`, which would be read as something else.
+    pub(super) fn of_nodes(
+        table: &dyn Table,
+        read: &[&Column],
+        others: &[&str],
+    ) -> Result<Features, GraphError> {
+        let found = match table.is_text() {
+            true => of_numbers(table, read, others),
+            false => Self::among(table, &FEATURES)?,
+        };
+        Ok(found.unwrap_or(Features::Constant))
     }
 
     /// Those of edges, if they have any.
-    pub(super) fn of_edges(table: &Table) -> Result<Option<Features>, GraphError> {
+    pub(super) fn of_edges(
+        table: &dyn Table,
+        read: &[&Column],
+        others: &[&str],
+    ) -> Result<Option<Features>, GraphError> {
+        if table.is_text() {
+            return Ok(of_numbers(table, read, others));
+        }
         Self::among(table, &EDGE_FEATURES)
     }
 
     /// A column of lists with one of these names, else columns that have one of them and a number.
-    fn among(table: &Table, names: &[&str]) -> Result<Option<Features>, GraphError> {
+    fn among(table: &dyn Table, names: &[&str]) -> Result<Option<Features>, GraphError> {
         let wanted = "lists of one length, of float, double or integers";
-        if let Some(column) = table.find(names)? {
+        if let Some(column) = table.find(names) {
             let kind = match column.kind {
                 _ if !column.lists => return Err(table.wrong_type(&column, wanted)),
                 Kind::Float => NpyType::F32,
@@ -88,28 +116,29 @@ impl Features {
 
     pub(super) fn write(
         &self,
-        table: &Table,
+        table: &dyn Table,
         of: FeaturesOf,
         output: &Output<'_>,
     ) -> Result<ElementType, GraphError> {
         let source = |name: &str| FeatureSource { place: table.path().join(name), data_offset: None };
         match self {
             Features::Constant => {
-                let names = FEATURES.join(", ");
-                output.note(&format!(
-                    "{} has no features (no column {names}, nor any of these with a number): every node has one, 1",
-                    table.path().display()
-                ));
+                let wanted = match table.is_text() {
+                    true => "no other column of numbers".to_owned(),
+                    false => format!("no column {}, nor any of these with a number", FEATURES.join(", ")),
+                };
+                let place = table.path().display();
+                output.note(&format!("{place} has no features ({wanted}): every node has one, 1"));
                 output.constant_features(table.rows())
             }
             Features::Lists { column, kind, width } => {
                 let mut writer =
                     output.feature_writer(of, source(&column.name), *kind, *width as usize, None)?;
-                let mut stream = table.stream(column);
+                let mut lists = table.read(&[column]);
                 let rows = (CHUNK as u64 / width).max(1) as usize;
-                while let Some(bytes) = stream.lists(rows, *width)? {
+                while let Some(bytes) = lists.lists(rows, *width)? {
                     writer.write(&bytes)?;
-                    output.progress("features", stream.row(), table.rows());
+                    output.progress("features", lists.row(), table.rows());
                 }
                 output.finish_features(writer)
             }
@@ -120,12 +149,12 @@ impl Features {
                     columns => columns.iter().map(|column| column.name.as_str()).collect(),
                 };
                 let mut writer = output.feature_writer(of, source(&name), *kind, columns.len(), None)?;
-                let mut streams: Vec<Stream<'_>> =
-                    columns.iter().map(|column| table.stream(column)).collect();
-                let rows = (CHUNK / columns.len()).max(1);
-                while let Some(bytes) = rows_of(table, columns, &mut streams, rows, *kind)? {
-                    writer.write(&bytes)?;
-                    output.progress("features", streams[0].row(), table.rows());
+                let mut rows = table.read(&columns.iter().collect::<Vec<_>>());
+                loop {
+                    let first = rows.row();
+                    let Some(cells) = rows.cells((CHUNK / columns.len()).max(1))? else { break };
+                    writer.write(&bytes_of(table, columns, first, cells, *kind)?)?;
+                    output.progress("features", rows.row(), table.rows());
                 }
                 output.finish_features(writer)
             }
@@ -133,29 +162,43 @@ impl Features {
     }
 }
 
-/// The next rows of several columns of numbers, as the bytes of `kind`, row after row.
-fn rows_of(
-    table: &Table,
+/// The columns of numbers, in the table's order.
+fn of_numbers(table: &dyn Table, read: &[&Column], others: &[&str]) -> Option<Features> {
+    let free = |column: &&Column| {
+        let numbers = matches!(column.kind, Kind::Integer | Kind::Double);
+        let named = others.iter().any(|name| column.name.eq_ignore_ascii_case(name));
+        numbers && !named && !read.iter().any(|read| read.place == column.place)
+    };
+    let columns: Vec<Column> = table
+        .columns()
+        .iter()
+        .filter(free)
+        .map(|column| Column { kind: Kind::Double, ..column.clone() })
+        .collect();
+    (!columns.is_empty()).then_some(Features::Columns { columns, kind: NpyType::F64 })
+}
+
+/// Rows of several columns of numbers, as the bytes of `kind`, row after row.
+fn bytes_of(
+    table: &dyn Table,
     columns: &[Column],
-    streams: &mut [Stream<'_>],
-    most: usize,
+    first: u64,
+    cells: Vec<Cells>,
     kind: NpyType,
-) -> Result<Option<Vec<u8>>, GraphError> {
+) -> Result<Vec<u8>, GraphError> {
     let mut rows: Vec<u8> = Vec::new();
     let size = kind.bytes();
-    for (place, (column, stream)) in columns.iter().zip(streams).enumerate() {
-        let first = stream.row();
-        let cells: Vec<Option<f64>> = match stream.cells(most)? {
-            Some(Cells::Floats(cells)) => cells,
-            Some(Cells::Integers(cells)) => {
-                cells.into_iter().map(|cell| cell.map(|value| value as f64)).collect()
-            }
-            _ => return Ok(None),
+    for (place, (column, cells)) in columns.iter().zip(cells).enumerate() {
+        let cells: Vec<Option<f64>> = match cells {
+            Cells::Floats(cells) => cells,
+            Cells::Integers(cells) => cells.into_iter().map(|cell| cell.map(|value| value as f64)).collect(),
+            Cells::Text(_) => Vec::new(),
         };
         rows.resize(cells.len() * columns.len() * size, 0);
         for (row, cell) in cells.into_iter().enumerate() {
+            let missing = if table.is_text() { "the feature is missing" } else { "the feature is null" };
             let value =
-                cell.ok_or_else(|| table.wrong_cell(column, first + row as u64, "the feature is null"))?;
+                cell.ok_or_else(|| table.wrong_cell(column, first + row as u64, missing.to_owned()))?;
             let at = (row * columns.len() + place) * size;
             match kind {
                 NpyType::F32 => rows[at..at + 4].copy_from_slice(&(value as f32).to_le_bytes()),
@@ -163,5 +206,5 @@ fn rows_of(
             }
         }
     }
-    Ok(Some(rows))
+    Ok(rows)
 }
