@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # The tests that scripts/test.sh leaves out for their time: every way of tests that do the same in many ways, of which
-# scripts/test.sh runs some; tests marked as ignored that can run alone; S3 and `uvatrain fetch`, whose dependencies are many;
-# the build of tests without libtorch; the fuzzer. Before a release, and before a run on a GPU. Needs what scripts/test.sh needs,
-# and PyPI once for a server of S3.
+# scripts/test.sh runs some; tests marked as ignored that can run alone; the build of
+# tests without libtorch; the fuzzer. Before a release, and before a run on a GPU. Needs what scripts/test.sh needs.
 #
 #   scripts/measure/long_tests.sh [PATTERN]     only tests whose names match, such as aggregate_gpu
 set -euo pipefail
@@ -18,12 +17,6 @@ if (($# == 0)); then
   # The tests that are left without libtorch. scripts/test.sh looks at the rest of such a build.
   LIBTORCH=/nonexistent/libtorch cargo clippy --workspace --exclude uva-train --exclude uvatrain-consumer \
     --no-default-features --test integration -- -D warnings
-  # Without libtorch's program, as no model is needed to look at what came.
-  moto=$(scripts/setup/moto.sh)
-  UVATRAIN_MOTO_PYTHON=$moto cargo test -p uva-fetch --features s3
-  cargo clippy -p uva-fetch --all-targets --features s3 -- -D warnings
-  cargo clippy -p uvatrain --no-default-features --features object-store --all-targets -- -D warnings
-  cargo test -p uvatrain --no-default-features --features object-store --test integration -- fetch::
   scripts/check/python.sh --profile dev --at-once 2 --quiet
   scripts/check/fuzz.sh
 fi

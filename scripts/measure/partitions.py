@@ -4,8 +4,8 @@
     scripts/measure/partitions.py [--work DIR] [--out docs/results/partitions.json] [--quick] [--only GRAPH]
 
 Four parts of the real graphs that scripts/setup/datasets.sh has unpacked and of three generated shapes, which are made in
-DIR (about 0.5 GB, kept). Everything is counted and nothing timed, so the figures are the same on every machine, but for
-METIS's: they are of its version, and left out where the machine has none. `--quick` makes the generated graphs a hundredth
+DIR (about 0.5 GB, kept). Everything is counted and nothing timed, so the figures are the same on every machine.
+`--quick` makes the generated graphs a hundredth
 of the size. Needs nothing but Python and a build. About ten minutes on two cores.
 """
 
@@ -34,12 +34,7 @@ METHODS = {
     "bgl+refine": ["--method", "bgl"],
     "pagraph": ["--method", "pagraph"],
     "multilevel": ["--method", "multilevel"],
-    "metis": ["--method", "metis"],
-    "metis+refine": ["--method", "metis", "--refine", "10"],
 }
-
-# What the program lacks on this machine, such as METIS.
-LACKING = 3
 
 # Fanouts and batch size of the counted batches; for a shape, the options that generate it.
 GRAPHS = {
@@ -52,13 +47,10 @@ GRAPHS = {
 
 
 def call(binary, *arguments):
-    """What the program prints with --json; `None` where the machine lacks what it takes."""
+    """What the program prints with --json."""
     command = [str(binary), *map(str, arguments), "--json"]
     print("  " + " ".join(command), file=sys.stderr)
-    done = subprocess.run(command, stdout=subprocess.PIPE)
-    if done.returncode == LACKING:
-        return None
-    done.check_returncode()
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     return json.loads(done.stdout)
 
 
@@ -81,8 +73,6 @@ def counted(arguments, graph, fanouts, batch_size):
         out = arguments.work / "map"
         shutil.rmtree(out, ignore_errors=True)
         made = call(arguments.binary, "partition", graph, out, "--parts", PARTS, *options)
-        if made is None:
-            continue
         visits = call(arguments.binary, "bench", "partition", graph, "--map", out, "--fanouts", fanouts,
                       "--batch-size", batch_size)  # fmt: skip
         yield name, {

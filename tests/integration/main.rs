@@ -33,8 +33,6 @@ mod docs;
 mod dry_run;
 #[cfg(feature = "train")]
 mod faults;
-#[cfg(feature = "object-store")]
-mod fetch;
 #[cfg(feature = "train")]
 mod first_layer;
 mod gpu_slots;

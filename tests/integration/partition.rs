@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -89,8 +88,6 @@ fn a_graph_is_divided_described_drawn_and_counted() {
         .sum();
     assert!(right * 100 >= of.len() * 95, "{right} of {}", of.len());
 
-    let picture = fs::read_to_string(temp.path().join("out/partition.svg")).unwrap();
-    assert!(picture.starts_with("<svg ") && picture.contains("graph in 4 parts by "), "{picture}");
     let shown = call(temp.path(), "info out").run().succeeds();
     assert!(shown.stdout.contains("1,200 in 4 parts"), "{shown}");
     let shown = call(temp.path(), "info out --json").run().succeeds().json();
@@ -156,30 +153,6 @@ fn a_reordered_dataset_has_the_same_parts_and_one_part_asks_nobody() {
     }
 }
 
-/// The stand-in gives nodes to parts in the order of their ids, as `range` does.
-#[test]
-fn metis_of_the_machine_divides_and_its_parts_can_be_refined() {
-    let temp = directory();
-    generated(temp.path());
-    let library = temp.path().join("libmetis.so");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../uva-metis/tests/metis.c");
-    let mut build = Command::new(std::env::var_os("CXX").unwrap_or("c++".into()));
-    build.args(["-x", "c", "-shared", "-fPIC", "-DIDX=int32_t"]).arg(source).arg("-o").arg(&library);
-    assert!(build.status().unwrap().success());
-    let made = |line: &str| {
-        call(temp.path(), line).env("UVATRAIN_METIS", &library).run().succeeds();
-        let out = temp.path().join(line.split_whitespace().nth(2).unwrap());
-        let said = check(&temp.path().join("graph"), &out);
-        (integers(&out.join("partition.npy")), said["method"].as_str().unwrap().to_owned())
-    };
-    let (range, _) = made("partition graph range --parts 4 --method range");
-    assert_eq!(made("partition graph metis --parts 4 --method metis"), (range, "metis".to_owned()));
-    let (refined, method) = made("partition graph refined --parts 4 --method metis --refine 5");
-    assert_eq!(method, "metis+refine");
-    assert_eq!(refined, made("partition graph range-refined --parts 4 --method range --refine 5").0);
-    assert_eq!(made("partition graph one --parts 1 --method metis").0, vec![0; 1200]);
-}
-
 #[test]
 fn what_cannot_be_done_is_refused_and_leaves_nothing() {
     let temp = directory();
@@ -193,13 +166,10 @@ fn what_cannot_be_done_is_refused_and_leaves_nothing() {
     refuses("partition graph out --parts 0", 2, &["0 is not from 1 to 65535"]);
     let line = format!("partition graph out --parts {}", train + 1);
     refuses(&line, 2, &[&format!("is more than the {train} training nodes")]);
-    let metis = "partition graph out --parts 2 --method metis";
-    let no_metis = call(temp.path(), metis).env("UVATRAIN_METIS", "nothing/libmetis.so").run();
-    no_metis.refuses(3, &["--method metis", "nothing/libmetis.so", "--method bgl"]);
     refuses(
         "partition graph out --parts 2 --method none",
         2,
-        &["auto, bgl, pagraph, ldg, multilevel, metis, range, random"],
+        &["auto, bgl, pagraph, ldg, multilevel, range, random"],
     );
     refuses("partition graph out --parts 2 --method pagraph --refine 3", 2, &["--refine", "pagraph"]);
     for (option, method) in [
@@ -286,7 +256,7 @@ fn a_graph_is_divided_into_ranges_that_are_described_checked_and_no_datasets() {
         assert_eq!(written["rows"], rows.shape()[0]);
         assert_eq!(written["bytes"], fs::metadata(directory.join("feat.npy")).unwrap().len());
     }
-    assert!(at.join("out/partition.svg").is_file() && !at.join("out/graph/feat.npy").exists());
+    assert!(at.join("out/partition.npy").is_file() && !at.join("out/graph/feat.npy").exists());
 
     let shown = call(at, "info out --verify --source graph").run().succeeds();
     for fact in ["ranges: each part", "all values of 3 parts, against the dataset", "first id", "part-2"] {
@@ -312,14 +282,14 @@ fn a_graph_is_divided_into_ranges_that_are_described_checked_and_no_datasets() {
     fs::write(&file, bytes).unwrap();
     call(at, "info out --verify").run().refuses(2, &["out/partition.json", "part-2"]);
 
-    // By the map of another layout, with the picture, and the same shape of what is said.
+    // By the map of another layout, with the same shape of what is said.
     let words = "partition graph cut --map out --hops 1 --json";
     let cut = call(at, words).run().succeeds().json();
     assert_eq!(
         (&cut["layout"], &cut["boundaries"], cut["seconds"].is_object()),
         (&"closure".into(), &Value::Null, true)
     );
-    assert!(at.join("cut/partition.svg").is_file() && cut["all_seconds"].is_f64(), "{cut}");
+    assert!(at.join("cut/partition.npy").is_file() && cut["all_seconds"].is_f64(), "{cut}");
     let shown = call(at, "info cut --verify --source graph --json").run().succeeds().json();
     assert_eq!(shown["verified"]["parts"].as_array().unwrap().len(), 3, "{shown}");
     call(at, "partition graph no --map cut --layout ranges --hops 2")

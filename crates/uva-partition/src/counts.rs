@@ -1,4 +1,4 @@
-//! What a partition comes to: sizes, and edges between parts.
+//! The edges between parts, and their balance.
 
 use rayon::prelude::*;
 
@@ -21,25 +21,6 @@ pub(crate) fn edge_cut(graph: &(impl InLists + Sync), of: &[u16]) -> u64 {
         nodes.zip(parts).map(cut).sum::<u64>()
     };
     of.par_chunks(TASK).enumerate().map(of_task).sum()
-}
-
-/// Entries of neighbour lists by the part of the list and that of the entry, row by row. Uses the current rayon pool.
-pub(crate) fn between(graph: &(impl InLists + Sync), of: &[u16], parts: u32) -> Vec<u64> {
-    let parts = parts as usize;
-    let of_task = |(task, of_nodes): (usize, &[u16])| {
-        let mut entries = vec![0_u64; parts * parts];
-        for (node, &part) in (task * TASK..).zip(of_nodes) {
-            for neighbour in graph.in_list(node) {
-                entries[usize::from(part) * parts + usize::from(of[neighbour])] += 1;
-            }
-        }
-        entries
-    };
-    let add = |mut sums: Vec<u64>, entries: Vec<u64>| {
-        sums.iter_mut().zip(entries).for_each(|(sum, entries)| *sum += entries);
-        sums
-    };
-    of.par_chunks(TASK).enumerate().map(of_task).reduce(|| vec![0; parts * parts], add)
 }
 
 /// The most over the mean: 1 where all are equal, or nothing is there.

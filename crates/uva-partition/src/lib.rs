@@ -13,7 +13,6 @@
 //! | `blocks`, `block_graph`, `merge`, `assign` | `bgl`: blocks by breadth-first search, merged, assigned greedily |
 //! | `stream` | `ldg`: nodes one after the other, each to the part with most of its neighbours |
 //! | `weighted`, `level`, `cluster`, `coarsest`, `multilevel` | `multilevel`: graphs whose nodes stand for several, clusters by label propagation, levels of these, parts of the last |
-//! | `metis` | `metis`: the graph without directions, for METIS |
 //! | `closures` | `pagraph`: training nodes to the part that has most of their closure |
 //! | `simple` | `range` and `random` |
 //! | `tally` | the edges of a node by what they lead to |
@@ -44,7 +43,6 @@ mod level;
 mod limits;
 pub mod memory;
 mod merge;
-mod metis;
 mod multilevel;
 mod options;
 mod order;
@@ -65,5 +63,5 @@ mod weighted;
 pub use auto::Candidate;
 pub use counts::over_mean;
 pub use options::{Count, Method, Options, Scan};
-pub use result::{MOST_PAIRED, Partition};
+pub use result::Partition;
 pub use run::partition;

@@ -4,7 +4,7 @@ use uva_graph::disk_space::BytesOnDisk;
 use uva_graph::{Dataset, GraphError, Split};
 
 use crate::options::{Method, Options};
-use crate::{auto, closures, metis, multilevel};
+use crate::{auto, closures, multilevel};
 
 /// Bytes of an edge between two blocks: the other block, and how many edges there are.
 const BLOCK_EDGE: u64 = 4 + 8;
@@ -30,7 +30,6 @@ pub fn bytes(dataset: &Dataset, options: &Options) -> u64 {
     let method = match options.method {
         Method::Pagraph => closures::bytes(dataset.nodes(), options.parts),
         Method::Bgl => results(1) + blocks(),
-        Method::Metis => results(1).saturating_add(metis::bytes(nodes, edges)),
         Method::Multilevel => results(2).saturating_add(multilevel::bytes(nodes, edges)),
         Method::Ldg | Method::Range | Method::Random => results(1),
         // The best so far stays while the next is made. A sampler has a place for each node.
@@ -55,7 +54,7 @@ pub(crate) fn check(dataset: &Dataset, options: &Options) -> Result<(), GraphErr
     let (needed, allowed) = (BytesOnDisk(needed), BytesOnDisk(options.memory));
     let fewer = match options.method {
         Method::Pagraph => "take fewer --parts, or bgl",
-        Method::Auto | Method::Bgl | Method::Multilevel | Method::Metis => "take ldg or range",
+        Method::Auto | Method::Bgl | Method::Multilevel => "take ldg or range",
         Method::Ldg | Method::Range | Method::Random => "the lists of edges in both directions do not fit",
     };
     let message = format!(
@@ -69,7 +68,7 @@ pub(crate) fn check(dataset: &Dataset, options: &Options) -> Result<(), GraphErr
 mod tests {
     use super::*;
     use crate::partition;
-    use crate::testing::{Lists, methods, on_threads, unwatched};
+    use crate::testing::{Lists, on_threads, unwatched};
 
     #[test]
     fn what_takes_more_memory_than_is_allowed_is_refused_with_both_numbers() {
@@ -77,7 +76,7 @@ mod tests {
         let dataset = Lists::planted(1, 4000, 4, 6, 80, 4).dataset(temp.path());
         // The samplers of auto are counted by the threads.
         on_threads(2, || {
-            for method in methods() {
+            for method in Method::ALL {
                 let allowed = |memory| Options { method, memory, ..Options::of_parts(4) };
                 let needed = bytes(&dataset, &allowed(0));
                 // At least the lists in both directions; no more than a generous bound for each node and edge.

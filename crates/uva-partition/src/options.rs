@@ -18,8 +18,6 @@ named! {
         Ldg = "ldg",
         /// Clusters of clusters, divided and refined level by level.
         Multilevel = "multilevel",
-        /// METIS: few edges between parts. It needs libmetis.so.5 on the machine.
-        Metis = "metis",
         /// Consecutive ids.
         Range = "range",
         /// Drawn by the seed.
@@ -82,12 +80,6 @@ pub struct Options {
 }
 
 impl Method {
-    /// What this machine lacks for it; `None` where it can be used.
-    #[must_use]
-    pub fn lacks(self) -> Option<String> {
-        (self == Self::Metis).then(|| uva_metis::Metis::open().err()).flatten().map(|error| error.to_string())
-    }
-
     /// Whether it makes blocks of nodes, so that the options about these are of use.
     #[must_use]
     pub fn makes_blocks(self) -> bool {
@@ -118,7 +110,7 @@ impl Options {
     pub fn passes(&self) -> u32 {
         self.refine.unwrap_or(match self.method {
             Method::Auto | Method::Bgl | Method::Ldg => PASSES,
-            Method::Pagraph | Method::Multilevel | Method::Metis | Method::Range | Method::Random => 0,
+            Method::Pagraph | Method::Multilevel | Method::Range | Method::Random => 0,
         })
     }
 

@@ -7,11 +7,8 @@ use uva_graph::partition_map::PARTITION_FORMAT;
 use uva_graph::{Csc, Dataset, GraphError, PartitionMap, PartitionSource, PartitionSummary, Split};
 
 use crate::auto::Candidate;
-use crate::counts::{self, InLists};
+use crate::counts::{InLists, edge_cut};
 use crate::options::Options;
-
-/// The most parts between which edges are counted pair by pair.
-pub const MOST_PAIRED: u32 = 64;
 
 /// The method of a map that does not tell where it comes from.
 const GIVEN: &str = "given";
@@ -33,9 +30,6 @@ pub struct Partition {
     pub blocks: Option<[u64; 2]>,
     /// Entries of neighbour lists whose node is in another part than the list's.
     pub edge_cut: u64,
-    /// Entries of neighbour lists by the part of the list and that of the entry, row by row; `None` of more than
-    /// [`MOST_PAIRED`] parts.
-    pub between: Option<Vec<u64>>,
     /// What auto tried; empty of other methods.
     pub candidates: Vec<Candidate>,
     /// Wall-clock seconds of each stage.
@@ -80,7 +74,7 @@ impl Partition {
         let mut train = vec![0; map.parts as usize];
         let of_train = dataset.split(Split::Train).iter().map(|&node| usize::from(owners[node as usize]));
         of_train.for_each(|part| train[part] += 1);
-        let (edge_cut, between) = cut(&Own(dataset.csc()), &owners, map.parts);
+        let edge_cut = edge_cut(&Own(dataset.csc()), &owners);
         Ok(Partition {
             parts: map.parts,
             method: map.summary.as_ref().map_or_else(|| GIVEN.to_owned(), |summary| summary.method.clone()),
@@ -88,7 +82,6 @@ impl Partition {
             train,
             blocks: None,
             edge_cut,
-            between,
             candidates: Vec::new(),
             seconds: BTreeMap::new(),
             of: map.of.clone(),
@@ -105,17 +98,6 @@ impl InLists for Own<'_> {
         let entries = indptr[node] as usize..indptr[node + 1] as usize;
         entries.map(move |entry| indices.get(entry) as usize)
     }
-}
-
-/// The entries of lists whose node is in another part than the list's, and those of each pair of parts, if there are
-/// not too many parts. `of` is the part of each node.
-pub(crate) fn cut(lists: &(impl InLists + Sync), of: &[u16], parts: u32) -> (u64, Option<Vec<u64>>) {
-    if parts > MOST_PAIRED {
-        return (counts::edge_cut(lists, of), None);
-    }
-    let between = counts::between(lists, of, parts);
-    let within: u64 = between.iter().step_by(parts as usize + 1).sum();
-    (between.iter().sum::<u64>() - within, Some(between))
 }
 
 /// The options from which a partition can be made again.

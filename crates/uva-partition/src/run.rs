@@ -2,10 +2,11 @@
 
 use uva_graph::{Dataset, GraphError, Progress};
 
+use crate::counts::edge_cut;
 use crate::graph::Graph;
 use crate::limits::Sizes;
 use crate::options::{Method, Options};
-use crate::result::{Partition, cut};
+use crate::result::Partition;
 use crate::task::{Seconds, Task, name};
 use crate::weighted::Weighted as _;
 use crate::{auto, memory, order};
@@ -33,7 +34,7 @@ pub fn partition(
     };
     let Task { graph, .. } = &task;
     let sizes = Sizes::of(&made.of, options.parts, |node| graph.size(node));
-    let (edge_cut, between) = seconds.of("count", || cut(graph, &made.of, options.parts));
+    let edge_cut = seconds.of("count", || edge_cut(graph, &made.of));
     Ok(Partition {
         parts: options.parts,
         method: name(method, options),
@@ -41,7 +42,6 @@ pub fn partition(
         train: sizes.train,
         blocks: made.blocks,
         edge_cut,
-        between,
         candidates,
         seconds: seconds.0,
         of: made.of,

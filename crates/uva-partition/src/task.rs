@@ -10,7 +10,7 @@ use crate::block_graph::BlockGraph;
 use crate::blocks::Caps;
 use crate::graph::Graph;
 use crate::options::{Method, Options, Scan};
-use crate::{assign, blocks, closures, merge, metis, multilevel, refine, simple, stream};
+use crate::{assign, blocks, closures, merge, multilevel, refine, simple, stream};
 
 /// The method as `partition.json` names it.
 pub(crate) fn name(method: Method, options: &Options) -> String {
@@ -70,13 +70,6 @@ impl Task<'_> {
             }
             Method::Multilevel => {
                 seconds.of("levels", || multilevel::assign(graph, order, parts, options.seed, progress))?
-            }
-            Method::Metis => {
-                let made = seconds.of("metis", || metis::assign(graph, parts, progress));
-                made.map_err(|error| GraphError::Lacking {
-                    path: self.dataset.path().to_owned(),
-                    message: format!("{error}; --method bgl has the same purpose"),
-                })?
             }
             Method::Ldg => seconds.of("stream", || stream::assign(graph, parts, progress)),
             Method::Range => simple::range(graph.nodes(), parts),

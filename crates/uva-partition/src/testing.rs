@@ -6,8 +6,6 @@ use uva_graph::npy::{NpyType, write_array};
 use uva_graph::{Dataset, Progress};
 use uva_sample::philox::{Purpose, StreamKey};
 
-use crate::Method;
-
 /// A graph: the list of each node, and the training nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Lists {
@@ -97,8 +95,3 @@ pub(crate) fn on_threads<T: Send>(threads: usize, work: impl FnOnce() -> T + Sen
 
 /// Nobody watches.
 pub(crate) fn unwatched(_: Progress) {}
-
-/// The methods that this machine has what it takes for.
-pub(crate) fn methods() -> Vec<Method> {
-    Method::ALL.into_iter().filter(|method| method.lacks().is_none()).collect()
-}

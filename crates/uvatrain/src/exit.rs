@@ -16,8 +16,6 @@ use std::io;
 use std::path::Path;
 
 use uva_bench::MeasureError;
-#[cfg(feature = "object-store")]
-use uva_fetch::FetchError;
 use uva_graph::GraphError;
 use uva_plan::CacheError;
 use uva_rows::GatherError;
@@ -115,14 +113,6 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<Code> {
     }
     if let Some(graph) = error.downcast_ref::<GraphError>() {
         return Some(of_graph(graph));
-    }
-    #[cfg(feature = "object-store")]
-    if let Some(fetch) = error.downcast_ref::<FetchError>() {
-        return Some(match fetch {
-            FetchError::Local(graph) => of_graph(graph),
-            fetch if fetch.is_bad_input() => Code::BadInput,
-            _ => Code::Failed,
-        });
     }
     if let Some(run) = error.downcast_ref::<RuntimeError>() {
         // The library has a code of its own for each, since roles pass theirs on to the launcher.

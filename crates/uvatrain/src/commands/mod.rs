@@ -6,8 +6,6 @@ mod dry_run;
 mod ending;
 mod evaluate;
 mod export;
-#[cfg(feature = "object-store")]
-mod fetch;
 mod generate;
 mod import;
 mod info;
@@ -59,8 +57,6 @@ fn needs(command: &Command) -> Needs {
         Command::Generate(_) | Command::Import(_) | Command::Export(_) | Command::Info(_) => (false, true),
         Command::Propagate(_) | Command::Order(_) | Command::Partition(_) => (false, true),
         // It opens what has come.
-        #[cfg(feature = "object-store")]
-        Command::Fetch(_) => (false, true),
         Command::Bench(_) => (false, true),
         Command::Mps(_) => (true, false),
         // A role finds out by itself.
@@ -99,8 +95,6 @@ fn run_to_its_end(command: Command, models: Option<Models>) -> anyhow::Result<()
         Command::Generate(flags) => generate::run(&flags),
         Command::Import(flags) => import::run(&flags),
         Command::Export(flags) => export::run(&flags),
-        #[cfg(feature = "object-store")]
-        Command::Fetch(flags) => fetch::run(&flags),
         Command::Propagate(flags) => propagate::run(&flags),
         Command::Partition(flags) => partition::run(&flags),
         Command::Info(flags) => info::run(&flags),

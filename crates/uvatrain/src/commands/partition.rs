@@ -1,14 +1,12 @@
 //! `uvatrain partition`: which part each node of a dataset belongs to, and parts cut by that.
 
 mod check;
-mod picture;
 
 use std::time::Instant;
 
 use serde::Serialize;
 use uva_graph::staged::{self, StagedDirectory};
-use uva_graph::{Csc, Dataset, GraphError, PartitionMap, PartitionSummary, Split, ranges};
-use uva_mem::files::write_new;
+use uva_graph::{Csc, Dataset, PartitionMap, PartitionSummary, Split, ranges};
 use uva_partition::{Candidate, Options, Partition, over_mean, partition};
 
 use super::partition_parts::{Cut, Written};
@@ -20,9 +18,6 @@ use crate::ui::{format, out};
 
 /// Hops, unless they are given.
 const USUAL_HOPS: u32 = 2;
-
-/// The picture's name in OUT.
-const PICTURE: &str = "partition.svg";
 
 /// Divides the nodes, or takes a map of them, and writes the map and, as far as they are wanted, the parts.
 pub fn run(flags: &PartitionFlags) -> anyhow::Result<()> {
@@ -54,11 +49,6 @@ pub fn run(flags: &PartitionFlags) -> anyhow::Result<()> {
 fn divide(flags: &PartitionFlags, parts: u32) -> anyhow::Result<()> {
     let hops = flags.cut.hops.unwrap_or(USUAL_HOPS);
     let method = flags.method;
-    if let Some(why) = method.lacks() {
-        return Err(
-            exit::lacking(format!("--method {method}: {why}; --method bgl has the same purpose")).into()
-        );
-    }
     let usual = Options::of_parts(parts);
     let options = Options {
         method,
@@ -103,7 +93,7 @@ fn divide(flags: &PartitionFlags, parts: u32) -> anyhow::Result<()> {
     write(flags, &dataset, (&map, &made, hops), staged, (work, start))
 }
 
-/// Writes the map, the parts that are wanted and the picture, and says what they come to.
+/// Writes the map, and the parts if they are wanted, and says what they come to.
 fn write(
     flags: &PartitionFlags,
     dataset: &Dataset,
@@ -122,9 +112,6 @@ fn write(
         }
     };
     drop(work);
-    let path = staged.path().join(PICTURE);
-    let picture = picture::svg(dataset.name(), made);
-    write_new(&path, picture.as_bytes()).map_err(GraphError::io(&path, "write"))?;
     staged.commit()?;
     say(flags, dataset, (made, &written), start.elapsed().as_secs_f64())
 }

@@ -10,8 +10,6 @@ mod dataset;
 mod declared;
 mod duration;
 mod evaluate;
-#[cfg(feature = "object-store")]
-mod fetch;
 mod generate;
 mod loader;
 mod mps;
@@ -47,8 +45,6 @@ pub use dataset::{
 };
 pub use duration::Seconds;
 pub use evaluate::EvaluateFlags;
-#[cfg(feature = "object-store")]
-pub use fetch::FetchFlags;
 pub use generate::GenerateFlags;
 pub use loader::LoaderFlags;
 pub use mps::{MpsCommand, MpsCommon, MpsStartFlags};
@@ -110,9 +106,6 @@ pub enum Command {
     Import(Box<ImportFlags>),
     /// Turn a dataset into what other programs read
     Export(ExportFlags),
-    /// Copy a directory of an object store to the local disk, before training starts
-    #[cfg(feature = "object-store")]
-    Fetch(FetchFlags),
     /// Multiply features by the graph, several times, for models that need no neighbours while they train
     Propagate(Box<PropagateFlags>),
     /// Divide the nodes of a dataset into parts that ask little of each other, and cut it into these parts

@@ -20,8 +20,7 @@ Examples:
   uvatrain partition data/demo data/demo-cut --map data/demo-4 --hops 2
   uvatrain partition data/demo data/demo-ranges --parts 4 --layout ranges
 
-OUT gets partition.npy, the part of each node by its original id, partition.json, which describes it, and a picture,
-partition.svg. The parts depend on the dataset, these options and the seed alone. `uvatrain bench partition` counts what
+OUT gets partition.npy, the part of each node by its original id, and partition.json, which describes it. The parts depend on the dataset, these options and the seed alone. `uvatrain bench partition` counts what
 batches of the parts ask of each other. With --write-parts, --layout or --map OUT also has part-0, part-1 and so on: by
 default datasets that train alone; with --layout ranges the feature rows of each part, beside the whole graph in OUT/graph.
 DATA is only read.")]
