@@ -203,8 +203,6 @@ fn half_precision_tables_give_equal_losses_whoever_sums_and_whoever_widens() {
         for options in ["", "--feature-type table", "--feature-type float32"] {
             assert_eq!(run(&format!("--aggregate host {options}")), expected, "{dtype} {options}");
         }
-        let by_node = "--aggregate host --aggregate-by node --feature-type table";
-        assert_eq!(run(by_node), expected, "{dtype} {by_node}");
         let small = |options: &str| {
             let options = format!("--hidden 16 --epochs 2 --in-process {options}");
             small_batches(temp.path(), "run.jsonl", &options)

@@ -9,7 +9,6 @@ mod support;
 mod aggregate;
 mod aggregate_auto;
 #[cfg(feature = "train")]
-mod aggregate_by_node;
 #[cfg(feature = "train")]
 mod aggregate_cached;
 mod aggregate_gpu;

@@ -5,8 +5,6 @@ use std::ops::Range;
 use crate::schema::{Rows, Slots};
 use crate::{BatchHeader, Column, Element};
 
-const CACHE_LINE: usize = 64;
-
 /// Where a column lies, and its shape in this run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnPlace {
@@ -28,9 +26,6 @@ pub struct ColumnPlace {
     pub capacity: usize,
     /// The offset of its first byte in the slot.
     pub at: usize,
-    /// Where destinations are divided, the bytes of a row in `x`, behind whose rows sums begin: on the next cache line. `at` is
-    /// then where `x` begins. `None`: it begins at `at` in every batch.
-    pub behind: Option<usize>,
 }
 
 impl ColumnPlace {
@@ -50,12 +45,7 @@ impl ColumnPlace {
     /// The bytes that the batch of this header uses of it.
     #[must_use]
     pub fn used(&self, header: &BatchHeader) -> Range<usize> {
-        let rows = self.rows(header);
-        // A batch without sums ends with its rows: nothing begins behind them.
-        let behind = self.behind.filter(|_| rows > 0);
-        let kept = behind.map_or(0, |row_bytes| header.kept_rows() * row_bytes);
-        let at = self.at + kept.next_multiple_of(CACHE_LINE);
-        at..at + rows * self.row_bytes()
+        self.at..self.at + self.rows(header) * self.row_bytes()
     }
 
     /// The bytes that are kept for it.

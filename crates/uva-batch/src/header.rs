@@ -62,7 +62,6 @@ pub struct BatchHeader {
     rows_cached: u64,
     disk: BatchReads,
     link_bytes: u64,
-    sum_entries: u64,
     queue: u32,
     pace: u32,
     kind: u32,
@@ -78,9 +77,6 @@ pub struct BatchHeader {
     /// Without padding, as `unpadded`.
     real_seeds: u32,
     real_nodes: u32,
-    /// Of a batch whose destinations are divided: rows in `x`, and sums.
-    kept_rows: u32,
-    sum_rows: u32,
     layers: [LayerHeader; MAX_LAYERS],
     unpadded: [LayerHeader; MAX_LAYERS],
 }
@@ -252,28 +248,6 @@ impl BatchHeader {
         self.link_bytes = bytes;
     }
 
-    /// Rows in `x`, where the producer divides the destinations of the outermost layer.
-    pub fn kept_rows(&self) -> usize {
-        self.kept_rows as usize
-    }
-
-    /// Destinations that it sums then.
-    pub fn sum_rows(&self) -> usize {
-        self.sum_rows as usize
-    }
-
-    /// Rows that it adds up in these sums, each as often as a list names it.
-    pub fn sum_entries(&self) -> u64 {
-        self.sum_entries
-    }
-
-    /// Notes the rows in `x`, the sums, and the rows that are added up in them, of a batch whose destinations are divided.
-    pub fn set_divided(&mut self, kept_rows: usize, sum_rows: usize, entries: usize) {
-        // Local ids are 32 bits, so every count is.
-        (self.kept_rows, self.sum_rows) = (kept_rows as u32, sum_rows as u32);
-        self.sum_entries = entries as u64;
-    }
-
     /// Batches that waited for the consumer when the producer turned to this one.
     pub fn queue(&self) -> u32 {
         self.queue
@@ -375,8 +349,6 @@ impl BatchHeader {
             Rows::Offsets => self.layer(layer).destinations + 1,
             Rows::Edges => self.layer(layer).edges,
             Rows::Outermost => self.outermost().destinations,
-            Rows::Sums => self.sum_rows(),
-            Rows::Kept => self.kept_rows(),
         }
     }
 

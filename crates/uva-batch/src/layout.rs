@@ -40,8 +40,6 @@ pub struct BatchLayout {
     aggregation: Aggregation,
     /// Whether it does so in some batches alone.
     chooses_sums: bool,
-    /// Where feature slots end if it divides the destinations of the batches that it sums.
-    divided_end: Option<usize>,
     /// Tables of feature rows that a batch of a hop set has; `None`: it is of a graph.
     tables: Option<usize>,
     batch_bytes: usize,
@@ -103,12 +101,6 @@ impl BatchLayout {
                 edge_features.map_or((Element::F32, None), |table| (table.element.into(), Some(table.dim)))
             }
         };
-        let divided = if spec.divides_sums {
-            Some(divided_bytes(&bounds, row_bytes, features.dim, spec)?)
-        } else {
-            None
-        };
-        let mut divided_end = None;
         let mut places: Vec<ColumnPlace> = Vec::new();
         let (mut batch_bytes, mut arrays_bytes) = (BatchHeader::BYTES, 0);
         let (mut end, mut summed_end) = (BatchHeader::BYTES, 0);
@@ -120,18 +112,8 @@ impl BatchLayout {
             let capacity = |counted: Option<Rows>| counted.map_or(0, |rows| most_rows(rows, layer, &bounds));
             let of_sums = capacity(counted_if_summed);
             let capacity = capacity(counted).max(of_sums);
-            let (at, behind) = (0, None);
-            let mut place = ColumnPlace {
-                column,
-                layer,
-                element,
-                width,
-                counted,
-                counted_if_summed,
-                capacity,
-                at,
-                behind,
-            };
+            let mut place =
+                ColumnPlace { column, layer, element, width, counted, counted_if_summed, capacity, at: 0 };
             if let Some(whole) = of_column.first_of {
                 place.at = places.iter().find(|other| other.column == whole).map_or(0, |whole| whole.at);
                 places.push(place);
@@ -141,21 +123,6 @@ impl BatchLayout {
                 arrays_bytes = end;
                 end = end.checked_next_multiple_of(PAGE).ok_or(LayoutError::TooLarge)?;
                 summed_end = end;
-            }
-            if let (Some(bytes), true) = (divided, of_features(column)) {
-                // Sums begin behind as many rows as a batch has, so that rows and sums have the room of both together.
-                place.capacity = capacity.min(bytes / place.row_bytes().max(1));
-                place.at = end;
-                let of_x = places.iter().find(|other| other.column == Column::X);
-                place.behind = of_x.map(ColumnPlace::row_bytes);
-                // The line that rows end on, and that sums begin behind.
-                let room = bytes.checked_add(CACHE_LINE).and_then(|room| end.checked_add(room));
-                divided_end = Some(
-                    room.and_then(|end| end.checked_next_multiple_of(CACHE_LINE))
-                        .ok_or(LayoutError::TooLarge)?,
-                );
-                places.push(place);
-                continue;
             }
             // A batch has either all its rows or sums. So where both occur, sums and what lies beside them begin where
             // the rows of all nodes do.
@@ -174,7 +141,7 @@ impl BatchLayout {
             places.push(place);
         }
         // Room to round up to whole pages.
-        end.max(divided_end.unwrap_or(0)).checked_add(PAGE).ok_or(LayoutError::TooLarge)?;
+        end.checked_add(PAGE).ok_or(LayoutError::TooLarge)?;
         let (dim, aggregation) = (features.dim, spec.aggregation);
         let edge_attr = edge_features.map(|table| (table.element, table.dim));
         Ok(Self {
@@ -187,7 +154,6 @@ impl BatchLayout {
             shapes: spec.shapes.clone(),
             aggregation,
             chooses_sums: spec.chooses_sums,
-            divided_end,
             tables: spec.tables,
             batch_bytes,
             arrays_bytes,
@@ -248,7 +214,7 @@ impl BatchLayout {
 
     /// Bytes of a feature slot's payload.
     pub fn feature_slot_bytes(&self) -> usize {
-        self.divided_end.or_else(|| self.of_features().map(|place| place.room().end).max()).unwrap_or(0)
+        self.of_features().map(|place| place.room().end).max().unwrap_or(0)
     }
 
     /// Bytes that the batch of this header takes of it.
@@ -374,11 +340,6 @@ impl BatchLayout {
         self.chooses_sums
     }
 
-    /// Whether the producer chooses destination by destination, in the batches that it sums.
-    pub fn divides_sums(&self) -> bool {
-        self.divided_end.is_some()
-    }
-
     /// What the producer sums up in the batch of this header.
     pub fn aggregation_of(&self, header: &BatchHeader) -> Aggregation {
         if self.chooses_sums && !header.is_summed() { Aggregation::None } else { self.aggregation }
@@ -398,36 +359,10 @@ impl BatchLayout {
         if header.is_summed() && !self.chooses_sums {
             return Err("summed by choice, where the producer has none".to_owned());
         }
-        self.check_divided(&header)?;
         if header.kind() == HandOver::Batch && payload.len() < self.batch_bytes {
             return Err(format!("{} bytes where a batch has {}", payload.len(), self.batch_bytes));
         }
         Ok(header)
-    }
-
-    /// Refuses counts of divided destinations that cannot be.
-    fn check_divided(&self, header: &BatchHeader) -> Result<(), String> {
-        let (kept, sums) = (header.kept_rows(), header.sum_rows());
-        if header.kind() != HandOver::Batch || (kept, sums) == (0, 0) {
-            return Ok(());
-        }
-        if self.divided_end.is_none() || self.aggregation_of(header) == Aggregation::None {
-            return Err(format!(
-                "{kept} rows beside {sums} sums of divided destinations, where none are divided"
-            ));
-        }
-        let destinations = header.outermost().destinations;
-        if kept > header.nodes() || sums > destinations {
-            let nodes = header.nodes();
-            return Err(format!(
-                "{kept} rows of {nodes} nodes beside {sums} sums of {destinations} destinations"
-            ));
-        }
-        let (used, room) = (self.used_bytes(header), self.feature_slot_bytes());
-        if used > room {
-            return Err(format!("rows and sums of divided destinations end at byte {used} of {room}"));
-        }
-        Ok(())
     }
 
     /// Lends a batch slot's columns for writing, each with all its reserved room.
@@ -469,18 +404,6 @@ fn of_features(column: Column) -> bool {
 /// The rows of a column in a batch whose header does not say that it is summed, and in one whose header does. `None`: none.
 fn counted_rows(spec: &BatchSpec, column: Column) -> [Option<Rows>; 2] {
     let beside_sums = spec.aggregation.keeps_own_rows().then_some(Rows::Outermost);
-    if spec.divides_sums {
-        let divided = match column {
-            Column::X => Some(Rows::Kept),
-            Column::Aggregated => Some(Rows::Sums),
-            Column::SumMask => Some(Rows::Outermost),
-            _ => None,
-        };
-        if divided.is_some() {
-            let of_rows = (column == Column::X).then_some(Rows::Nodes);
-            return [if spec.chooses_sums { of_rows } else { divided }, divided];
-        }
-    }
     match (column, spec.aggregation) {
         (Column::X, Aggregation::None) => [Some(Rows::Nodes); 2],
         (Column::X, _) if spec.chooses_sums => [Some(Rows::Nodes), beside_sums],
@@ -488,24 +411,6 @@ fn counted_rows(spec: &BatchSpec, column: Column) -> [Option<Rows>; 2] {
         (Column::Aggregated, _) if spec.chooses_sums => [None, Some(Rows::Outermost)],
         _ => [Some(column.spec().rows); 2],
     }
-}
-
-/// The most bytes of a batch's rows and sums where its destinations are divided: those of all its rows, or of all its sums
-/// and own rows, whichever are fewer. A division takes no more than either
-/// (`uva_plan::MissedLists::divide` with a cost of the CPU of 0). Where batches may have all their rows, it is the former.
-fn divided_bytes(
-    bounds: &BatchBounds,
-    row_bytes: usize,
-    dim: usize,
-    spec: &BatchSpec,
-) -> Result<usize, LayoutError> {
-    let own = if spec.aggregation.keeps_own_rows() { row_bytes } else { 0 };
-    let bytes = |rows: Rows, row_bytes: usize| {
-        most_rows(rows, 0, bounds).checked_mul(row_bytes).ok_or(LayoutError::TooLarge)
-    };
-    let of_rows = bytes(Rows::Nodes, row_bytes)?;
-    let of_sums = bytes(Rows::Outermost, own + dim * Element::F32.bytes())?;
-    Ok(if spec.chooses_sums { of_rows } else { of_rows.min(of_sums) })
 }
 
 /// The bounds of batches of a hop set: a row a seed, and no layers.
@@ -540,10 +445,10 @@ fn in_slot_order(
 fn most_rows(rows: Rows, layer: usize, bounds: &BatchBounds) -> usize {
     match rows {
         Rows::Seeds => bounds.seeds,
-        Rows::Nodes | Rows::Kept => bounds.nodes,
+        Rows::Nodes => bounds.nodes,
         Rows::Offsets => bounds.layers[layer].destinations + 1,
         Rows::Edges => bounds.layers[layer].edges,
-        Rows::Outermost | Rows::Sums => bounds.layers.last().map_or(0, |layer| layer.destinations),
+        Rows::Outermost => bounds.layers.last().map_or(0, |layer| layer.destinations),
     }
 }
 
@@ -649,7 +554,6 @@ mod tests {
             aggregation: Aggregation::None,
             gathers_before_sums: false,
             chooses_sums: false,
-            divides_sums: false,
             asked: Vec::new(),
             shapes: None,
             tables: None,
@@ -836,89 +740,6 @@ mod tests {
         summed.write(&mut payload);
         assert!(none.read_header(&payload).unwrap_err().contains("summed by choice"));
         assert!(of(Aggregation::Mean, true).read_header(&payload).unwrap().is_summed());
-    }
-
-    #[test]
-    fn a_slot_of_divided_destinations_has_room_for_the_lesser_of_both_ways_and_sums_lie_behind_the_rows() {
-        let temp = tempfile::tempdir().unwrap();
-        let dataset = small_graph(temp.path());
-        let of = |aggregation, divides_sums, chooses_sums| {
-            let spec = BatchSpec { aggregation, divides_sums, chooses_sums, ..options(&[3, 2], 10, None) };
-            BatchLayout::new(&dataset, &spec).unwrap()
-        };
-        let features =
-            |layout: &BatchLayout| layout.feature_slot_bytes() - layout.arrays_bytes().next_multiple_of(PAGE);
-        let none = features(&of(Aggregation::None, false, false));
-        for aggregation in [Aggregation::Mean, Aggregation::Degrees] {
-            let sums = features(&of(aggregation, false, false));
-            let divided = of(aggregation, true, false);
-            // What begins on a cache line takes up to one more.
-            let least = none.min(sums);
-            assert!(
-                (least..=least + 3 * CACHE_LINE).contains(&features(&divided)),
-                "{aggregation}: {}",
-                features(&divided)
-            );
-            assert!(features(&of(aggregation, true, true)) >= none);
-            // Of 25 destinations, whose rows have 12 bytes.
-            let with = |kept, sums| {
-                let mut header = sampled();
-                header.set_divided(kept, sums, 17);
-                header
-            };
-            let header = with(30, 7);
-            let at = |column| divided.range(&header, column, 0);
-            assert_eq!(
-                (at(Column::X).len(), at(Column::Aggregated).len(), at(Column::SumMask).len()),
-                (360, 84, 25)
-            );
-            assert_eq!(at(Column::Aggregated).start, at(Column::X).end.next_multiple_of(CACHE_LINE));
-            assert!(at(Column::SumMask).end <= at(Column::X).start && at(Column::X).start % PAGE == 0);
-            assert_eq!(divided.used_bytes(&header), at(Column::Aggregated).end);
-            assert_eq!(header.sum_entries(), 17);
-            // Without sums nothing lies behind the rows.
-            let without = with(30, 0);
-            let sums = divided.range(&without, Column::Aggregated, 0);
-            assert!(sums.is_empty() && sums.end <= divided.used_bytes(&without), "{sums:?}");
-            // Whatever is divided as it should be has room, and what has none is refused.
-            let mut payload = vec![0; divided.batch_bytes()];
-            let mut read = |kept, sums| {
-                with(kept, sums).write(&mut payload);
-                divided.read_header(&payload).map(|header| (header.kept_rows(), header.sum_rows()))
-            };
-            assert_eq!(read(30, 7), Ok((30, 7)));
-            let own = if aggregation == Aggregation::Mean { 25 } else { 0 };
-            assert_eq!(read(own, 25), Ok((own, 25)));
-            assert!(read(41, 0).unwrap_err().contains("of 40 nodes"));
-            assert!(read(30, 26).unwrap_err().contains("of 25 destinations"));
-            let mut most = full(&divided);
-            most.set_divided(most.nodes(), most.outermost().destinations, 0);
-            most.write(&mut payload);
-            assert!(divided.read_header(&payload).unwrap_err().contains("end at byte"));
-            // Where the producer chooses by batch, too, one with all its rows has no mask.
-            let chooses = of(aggregation, true, true);
-            let (raw, mut summed) = (sampled(), header);
-            summed.set_summed(true);
-            assert_eq!(chooses.range(&raw, Column::X, 0).len(), 40 * 12);
-            assert!(chooses.range(&raw, Column::SumMask, 0).is_empty());
-            assert!(chooses.range(&raw, Column::Aggregated, 0).is_empty());
-            assert_eq!(chooses.range(&summed, Column::Aggregated, 0).len(), 84);
-            header.write(&mut payload[..BatchHeader::BYTES]);
-            assert!(
-                chooses
-                    .read_header(&[&payload[..], &[0; 99]].concat())
-                    .unwrap_err()
-                    .contains("none are divided")
-            );
-        }
-        // In slots of any other producer there are no such counts, and no mask.
-        let plain = of(Aggregation::Mean, false, false);
-        let mut header = sampled();
-        header.set_divided(1, 0, 0);
-        let mut payload = vec![0; plain.batch_bytes()];
-        header.write(&mut payload);
-        assert!(plain.read_header(&payload).unwrap_err().contains("none are divided"));
-        assert!(plain.place(Column::SumMask, 0).is_none());
     }
 
     #[test]

@@ -30,8 +30,6 @@ pub enum Column {
     SeedMask,
     /// Feature rows of a layer's picks.
     EdgeAttr,
-    /// Which destinations of the outermost layer have a row among the sums.
-    SumMask,
     /// Feature rows.
     X,
     /// Sums of feature rows.
@@ -95,10 +93,6 @@ pub enum Rows {
     Edges,
     /// One a destination of the outermost layer.
     Outermost,
-    /// One a destination of the outermost layer that is summed, where the producer divides them.
-    Sums,
-    /// One an input node whose row is needed beside these sums.
-    Kept,
 }
 
 /// Which batches have a column.
@@ -120,8 +114,6 @@ pub enum Presence {
     Rows,
     /// Those of runs whose producer sums.
     Summed,
-    /// Those of runs whose producer sums some destinations of a batch, and leaves the others to the consumer.
-    Divided,
 }
 
 /// The stages that write to a batch.
@@ -155,7 +147,7 @@ pub struct HashTag {
 ///
 /// Neighbouring columns of layers with the same presence lie layer by layer: `block0.indptr, block0.indices,
 /// block1.indptr, …`. The order within a slot is part of the launcher–client protocol.
-pub const COLUMNS: [ColumnSpec; 15] = [
+pub const COLUMNS: [ColumnSpec; 14] = [
     ColumnSpec {
         column: Column::InputNodes,
         name: "input_nodes",
@@ -254,19 +246,8 @@ pub const COLUMNS: [ColumnSpec; 15] = [
         lives_in: Slots::Feature,
         ..SAMPLED
     },
-    ColumnSpec {
-        column: Column::SumMask,
-        name: "sum_mask",
-        values: Values::One(Element::U8),
-        rows: Rows::Outermost,
-        presence: Presence::Divided,
-        written_by: Stage::Producer,
-        lives_in: Slots::Feature,
-        ..SAMPLED
-    },
     // These come last, the first of them that there is on a page of its own. Beside sums, `x` has the rows of the
-    // outermost layer's destinations alone, or where destinations are divided those that the consumer's sums need, too
-    // (`ColumnPlace::rows`).
+    // outermost layer's destinations alone (`ColumnPlace::rows`).
     ColumnSpec {
         column: Column::X,
         name: "x",
@@ -426,8 +407,6 @@ mod tests {
                 Rows::Offsets => "destinations + 1",
                 Rows::Edges => "edges",
                 Rows::Outermost => "destinations of the outermost layer",
-                Rows::Sums => "destinations of the outermost layer that are summed",
-                Rows::Kept => "nodes that are needed beside sums",
             };
             let presence = match spec.presence {
                 Presence::Always => "all",
@@ -438,7 +417,6 @@ mod tests {
                 Presence::WeighedEdges => "samplers that weigh edges",
                 Presence::Rows => "all but those of GCN's sums",
                 Presence::Summed => "where the producer sums",
-                Presence::Divided => "where it sums by destination",
             };
             let written_by = match spec.written_by {
                 Stage::Sampler => "sampler",

@@ -106,7 +106,6 @@ mod tests {
             aggregation: Aggregation::None,
             gathers_before_sums: false,
             chooses_sums: false,
-            divides_sums: false,
             asked: Vec::new(),
             shapes: None,
             tables: None,

@@ -24,9 +24,6 @@ pub struct BatchSpec {
     /// Whether the producer chooses batch by batch whether it sums: slots have room for both forms, and a batch's header
     /// says which it has ([`BatchHeader::is_summed`](crate::BatchHeader::is_summed)).
     pub chooses_sums: bool,
-    /// Whether the producer chooses destination by destination, in the batches that it sums: these have sums of some
-    /// destinations, and the rows that the sums of the others take.
-    pub divides_sums: bool,
     /// Columns with [`Presence::Asked`] or [`Presence::ForModel`] that batches shall have.
     pub asked: Vec<Column>,
     /// The shapes that batches are padded to, where they are.
@@ -49,10 +46,8 @@ impl BatchSpec {
                 self.aggregation == Aggregation::None
                     || self.aggregation.keeps_own_rows()
                     || self.chooses_sums
-                    || self.divides_sums
             }
             Presence::Summed => self.aggregation != Aggregation::None,
-            Presence::Divided => self.divides_sums,
         }
     }
 }

@@ -110,7 +110,6 @@ impl<M: SlotMemory> BatchView<M> {
                     "its producer sums them up, and the model reads nothing else (column `aggregated`)"
                 }
                 Presence::Summed => "only a run whose producer makes sums has it",
-                Presence::Divided => "only a run whose producer divides destinations has it",
                 Presence::Asked | Presence::Always => "the run does not ask for this column",
             },
         })?;
@@ -247,8 +246,7 @@ impl<M: SlotMemory> BatchView<M> {
     }
 
     /// Feature rows, row `i` for `input_nodes()[i]`; 64-byte aligned. Where the producer sums, there are rows for the
-    /// outermost layer's destinations alone, or none ([`Aggregation`](crate::Aggregation)). Where it [divides](Self::sum_mask)
-    /// the destinations, there are those that are needed beside the sums, in the nodes' order.
+    /// outermost layer's destinations alone, or none ([`Aggregation`](crate::Aggregation)).
     pub fn features(&self) -> FeatureTable<'_> {
         FeatureTable {
             bytes: self.slice(Column::X, 0),
@@ -269,21 +267,12 @@ impl<M: SlotMemory> BatchView<M> {
     }
 
     /// The sums or maxima of the outermost layer's lists, row `i` for `input_nodes()[i]`; `None` where the producer makes
-    /// none. Where it [divides](Self::sum_mask) the destinations, a row for each that is summed, in their order.
+    /// none.
     pub fn aggregated(&self) -> Option<FeatureRows<'_, f32>> {
         if self.layout.aggregation_of(&self.header) == Aggregation::None {
             return None;
         }
         Some(FeatureRows::new(self.slice(Column::Aggregated, 0), self.layout.dim()))
-    }
-
-    /// For each destination of the outermost layer 1 if the producer has summed its list, and 0 if that is left to the consumer.
-    /// [`features`](Self::features) then has the destinations' own rows where the
-    /// [sums keep them](crate::Aggregation::keeps_own_rows), and those that the sums of destinations that are left take.
-    /// `None` where the producer sums all destinations, or none.
-    pub fn sum_mask(&self) -> Option<&[u8]> {
-        let divided = self.layout.divides_sums() && self.aggregated().is_some();
-        divided.then(|| self.slice(Column::SumMask, 0))
     }
 
     /// Which row each maximum of [`aggregated`](Self::aggregated) is of, as a position in `input_nodes()`: of equal values

@@ -53,7 +53,6 @@ mod rank;
 mod roles;
 mod simulation;
 mod sums;
-mod sums_by_node;
 mod switch;
 mod timing;
 mod workload;
@@ -84,7 +83,6 @@ pub use roles::{
 };
 pub use simulation::Simulation;
 pub use sums::SumCounts;
-pub use sums_by_node::{DividedCounts, MissedLists, OwnRows, SumCosts};
 pub use switch::SwitchedRun;
 pub use timing::{Timed, TimedBy, TimedCaches, TimedFit};
 pub use workload::{EpochSize, Workload};

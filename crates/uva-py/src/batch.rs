@@ -252,11 +252,6 @@ impl Batch {
                     "this batch has no {name}: Loader(..., aggregate=\"mean\"), \"sum\", \"max\" or \"gcn\" makes \
                      batches with it"
                 ),
-                Presence::Divided => {
-                    format!(
-                        "this batch has no {name}: only `uvatrain train --aggregate-by node` makes batches with it"
-                    )
-                }
                 Presence::Asked if column == Column::Argmax => format!(
                     "this batch has no {name}: Loader(..., aggregate=\"max\", aggregate_argmax=True) makes batches with it"
                 ),

@@ -62,17 +62,11 @@ pub struct AggregateAmounts {
     pub own_rows: u64,
     /// Sums in the slot.
     pub sum_rows: u64,
-    /// Destinations whose sums are left to the consumer, of batches that are divided by destination.
-    #[serde(default)]
-    pub left_rows: u64,
-    /// Rows in the slot beside own rows, which these sums take.
-    #[serde(default)]
-    pub neighbor_rows: u64,
     /// Rows that were added up, each as often as a list names it.
     pub entries: u64,
     /// Rows that were read: those added up, and the destinations' own.
     pub rows_read: u64,
-    /// Bytes of rows and sums in the slot, of the places of maxima, and of the mask of divided destinations.
+    /// Bytes of rows and sums in the slot, and of the places of maxima.
     pub slot_bytes: u64,
     /// Bytes that the rows of all nodes would take there.
     pub raw_slot_bytes: u64,
@@ -107,9 +101,6 @@ impl AggregateCounts {
             };
             return Some(Self { way: OFF.to_owned(), amounts });
         }
-        if layout.divides_sums() {
-            return Some(Self::of_divided(layout, header, made));
-        }
         let last = layout.layers().len() - 1;
         let (outermost, in_slot) = (header.real_layer(last), header.outermost());
         let (sum_rows, entries) = (outermost.destinations, outermost.edges);
@@ -141,34 +132,8 @@ impl AggregateCounts {
                 raw_slot_bytes,
                 link_bytes,
                 raw_link_bytes,
-                ..AggregateAmounts::default()
             },
         })
-    }
-
-    /// Those of a batch whose destinations are divided. Its slot is in host memory, and no batch is padded.
-    fn of_divided(layout: &BatchLayout, header: &BatchHeader, made: SumsMade) -> Self {
-        let (destinations, kept, sums) =
-            (header.outermost().destinations, header.kept_rows(), header.sum_rows());
-        let keeps_own = layout.aggregation().keeps_own_rows();
-        let own_rows = if keeps_own { destinations.min(kept) } else { 0 };
-        // A sum with the own row in it reads that, too.
-        let own_in_sums = if keeps_own { 0 } else { sums as u64 };
-        let slot_bytes = kept * layout.row_bytes() + sums * layout.dim() * size_of::<f32>() + destinations;
-        Self {
-            way: made.way().to_owned(),
-            amounts: AggregateAmounts {
-                own_rows: own_rows as u64,
-                sum_rows: sums as u64,
-                left_rows: destinations.saturating_sub(sums) as u64,
-                neighbor_rows: (kept - own_rows) as u64,
-                entries: header.sum_entries(),
-                rows_read: header.sum_entries() + own_in_sums + kept as u64,
-                slot_bytes: slot_bytes as u64,
-                raw_slot_bytes: (header.nodes() * layout.row_bytes()) as u64,
-                ..AggregateAmounts::default()
-            },
-        }
     }
 
     /// Leaves these of a batch's rows out of what a gather on a GPU read over the link: a cache had them.
@@ -215,37 +180,24 @@ const OFF: &str = "off";
 
 impl AggregateAmounts {
     /// How many numbers these are.
-    pub const WORDS: usize = 10;
+    pub const WORDS: usize = 8;
 
     /// The numbers, in the order of the fields.
     #[must_use]
     pub fn to_words(self) -> [u64; Self::WORDS] {
-        let Self { own_rows, sum_rows, left_rows, neighbor_rows, entries, rows_read, .. } = self;
+        let Self { own_rows, sum_rows, entries, rows_read, .. } = self;
         let Self { slot_bytes, raw_slot_bytes, link_bytes, raw_link_bytes, .. } = self;
-        [
-            own_rows,
-            sum_rows,
-            left_rows,
-            neighbor_rows,
-            entries,
-            rows_read,
-            slot_bytes,
-            raw_slot_bytes,
-            link_bytes,
-            raw_link_bytes,
-        ]
+        [own_rows, sum_rows, entries, rows_read, slot_bytes, raw_slot_bytes, link_bytes, raw_link_bytes]
     }
 
     /// The amounts of these numbers.
     #[must_use]
     pub fn from_words(words: [u64; Self::WORDS]) -> Self {
-        let [own_rows, sum_rows, left_rows, neighbor_rows, entries, rows_read, bytes @ ..] = words;
+        let [own_rows, sum_rows, entries, rows_read, bytes @ ..] = words;
         let [slot_bytes, raw_slot_bytes, link_bytes, raw_link_bytes] = bytes;
         Self {
             own_rows,
             sum_rows,
-            left_rows,
-            neighbor_rows,
             entries,
             rows_read,
             slot_bytes,

@@ -434,7 +434,7 @@ mod tests {
         let control = Control::create(&of_samplers(2)).unwrap();
         let counts = |row_hits| CacheCounts { list_reads: 4, list_hits: 3, rows: 2, row_hits };
         let cache = CacheTotals { counted: counts(1), others: counts(2) };
-        let aggregate = AggregateAmounts::from_words([11, 12, 13, 14, 15, 16, 17, 18, 19, 20]);
+        let aggregate = AggregateAmounts::from_words([11, 12, 13, 14, 15, 16, 17, 18]);
         let one =
             Tally { batches: 1, epochs: 7, nanoseconds: 9, cache, unpadded: 5, oversized: 6, aggregate };
         control.add_to_tally(&one);

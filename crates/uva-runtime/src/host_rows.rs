@@ -8,7 +8,7 @@ use uva_cuda::memory::TableBytes;
 use uva_exchange::Book;
 use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
-use uva_ops::lists::{ChosenLists, Lists, Others, Weights, degree_weights};
+use uva_ops::lists::{Lists, Weights, degree_weights};
 use uva_rows::{
     BeginPlace, Begun, Cached, CachedRows, EvictingRows, File, GatherError, HostPlace, HostSource, HostTable,
     LookAhead, Mapped, NarrowFloat, Reduction, Remote, RowCache, RowsRead, SumBeginner, SumPlace, SumSource,
@@ -17,7 +17,6 @@ use uva_rows::{
 
 use crate::RuntimeError;
 use crate::cache::Caches;
-use crate::division::Division;
 use crate::ranks::Ranks;
 use crate::rows_from::{KeptRows, Reader, RowsFrom, row_file};
 use crate::sums::{check_sums, obstacle_in_table};
@@ -187,45 +186,9 @@ impl<'d> HostRows<'d> {
                 let argmax = if argmax.is_empty() { &mut [] } else { bytemuck::cast_slice_mut(argmax) };
                 let out = bytemuck::cast_slice_mut(sums);
                 let lists = weighed.lists;
-                source.fill(nodes, SumPlace { out, own: x, own_of: None, argmax, lists, reduction, threads })
+                source.fill(nodes, SumPlace { out, own: x, argmax, lists, reduction, threads })
             }
         }
-    }
-
-    /// As [`fill`](Self::fill), of a batch whose destinations are divided in this way, as its header says.
-    pub fn fill_divided(
-        &mut self,
-        layout: &BatchLayout,
-        (header, division): (&BatchHeader, &Division),
-        threads: usize,
-        from: &[u8],
-        (to, skipped): (&mut [u8], usize),
-    ) -> Result<RowsRead, RuntimeError> {
-        let Self::Summed(source) = self else {
-            unreachable!("a run whose rows are gathered divides no sums")
-        };
-        let nodes: &[i64] = bytemuck::cast_slice(&from[layout.range(header, Column::InputNodes, 0)]);
-        let pool = source.pool().filter(|_| threads > 1);
-        let weighed = WeighedLists::of(layout, header, from, pool).map_err(failed)?;
-        let summed = |v: usize| division.summed[v];
-        let chosen =
-            ChosenLists::new(&weighed.lists, weighed.weights(), summed, Others::LeftOut, |node| node);
-        let lists = Lists::new(&chosen.offsets, &chosen.indices, nodes.len());
-        let [x, sums] =
-            [Column::X, Column::Aggregated].map(|column| behind(layout.range(header, column, 0), skipped));
-        let (to, sums) = cut_off(to, sums);
-        let (_, x) = cut_off(to, x);
-        let place = SumPlace {
-            // No bytes begin nowhere in particular.
-            out: if sums.is_empty() { &mut [] } else { bytemuck::cast_slice_mut(sums) },
-            own: x,
-            own_of: Some(&division.kept),
-            argmax: &mut [],
-            lists: lists.map_err(|error| failed(error.into()))?,
-            reduction: Reduction::Sum { weights: chosen.weights(), own: None },
-            threads,
-        };
-        source.fill(nodes, place).map_err(failed)
     }
 
     /// Begins the sums of the batch of this header, in this room, as `beginner` does. It is for sums that are not maxima.

@@ -57,7 +57,6 @@ pub mod control;
 pub mod cores;
 pub mod device;
 mod disk_counts;
-mod division;
 pub mod dry_run;
 mod edge_rows;
 mod error;

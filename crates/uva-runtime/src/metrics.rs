@@ -85,9 +85,6 @@ impl InForce {
             "reason": reason,
             "measured_batches": batches,
         });
-        if layout.divides_sums() && !share.is_none() {
-            aggregate["by"] = json!("node");
-        }
         for (share, speed) in batches_per_second.iter().flatten() {
             aggregate["batches_per_second"][share.name()] = json!(speed);
         }

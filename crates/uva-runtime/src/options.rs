@@ -178,8 +178,6 @@ options! {
         sums_chosen_for: Option<usize> = None => Field::internal(),
         /// Whether the producer chooses by a batch's counts alone, in a run that tries nothing.
         sums_by_counts: bool = false => Field::internal(),
-        /// Whether the producer chooses destination by destination, in the batches that it sums.
-        divides_sums: bool = false => Field::internal(),
         /// The splits whose seeds each epoch orders anew. Front ends ask for that of one split.
         shuffled: Shuffled = Shuffled::default() => Field::internal(),
         /// A file of nodes in place of the training split's, for every process of the run to read.
@@ -386,7 +384,6 @@ impl LoaderOptions {
             aggregation: self.aggregation,
             gathers_before_sums: self.gathers_before_sums,
             chooses_sums: self.sums_chosen_for.is_some(),
-            divides_sums: self.divides_sums,
             asked: asked.into_iter().filter(|(asked, _)| *asked).map(|(_, column)| column).collect(),
             shapes: self.shapes.clone(),
             tables: self.hops.as_ref().map(|hops| hops.tables.len()),

@@ -3,16 +3,15 @@
 
 use std::sync::Arc;
 
-use uva_batch::{BatchHeader, BatchLayout, Column};
+use uva_batch::{BatchHeader, BatchLayout};
 use uva_graph::Dataset;
 use uva_rows::{HostPlace, RowCache};
 
 use crate::RuntimeError;
 use crate::clock::since_boot;
 use crate::disk_counts::DiskCounts;
-use crate::division::Division;
 use crate::edge_rows::EdgeRows;
-use crate::host_rows::{HostRows, behind, failed};
+use crate::host_rows::{HostRows, behind};
 use crate::rows_from::RowsFrom;
 
 /// Fills a slot's columns of rows.
@@ -68,14 +67,7 @@ impl<'d> SlotRows<'d> {
                 edges.fill(layout, header, layer, from, place)?;
             }
         }
-        let read = match Division::of(layout, header, from).map_err(failed)? {
-            None => self.nodes.fill(layout, header, threads, from, (to, skipped))?,
-            Some(division) => {
-                division.note(header);
-                division.write_mask(&mut to[behind(layout.range(header, Column::SumMask, 0), skipped)]);
-                self.nodes.fill_divided(layout, (header, &division), threads, from, (to, skipped))?
-            }
-        };
+        let read = self.nodes.fill(layout, header, threads, from, (to, skipped))?;
         header.set_rows_cached(read.hits());
         self.disk = if self.from_disk { DiskCounts::of(&read) } else { DiskCounts::default() };
         header.set_disk(self.disk.into());

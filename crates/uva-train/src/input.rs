@@ -72,10 +72,6 @@ pub struct BatchInput<'a> {
     /// of the last block. `features` then has the rows of these destinations alone, or none for a model that reads none
     /// but the sums.
     pub aggregated: Option<&'a [f32]>,
-    /// Where only some destinations of the last block have such sums: 1 for each that has, 0 for one whose sum is made here.
-    /// `aggregated` has a row for each 1. `features` has, in the order of the input nodes, the rows that the other sums take,
-    /// and those of all destinations for a model that reads them besides.
-    pub sum_mask: Option<&'a [u8]>,
     /// Type of a feature element. Anything but f32 is converted on the way.
     pub element: ElementType,
     /// Number of input nodes: the sources of the last block.
@@ -160,18 +156,8 @@ impl<'a> BatchInput<'a> {
     pub(crate) fn check_sums(&self, own_rows: bool, refused: Option<String>) -> Result<(), TrainError> {
         let Some(sums) = self.aggregated else { return Ok(()) };
         let lacks_own_rows = own_rows && self.features.is_empty() && !sums.is_empty();
-        check_sums(refused, lacks_own_rows && self.sum_mask.is_none())?;
+        check_sums(refused, lacks_own_rows)?;
         let destinations = self.blocks.last().map_or(0, |block| block.destinations);
-        let destinations = match self.sum_mask {
-            None => destinations,
-            Some(mask) if mask.len() == destinations => mask.iter().filter(|&&summed| summed != 0).count(),
-            Some(mask) => {
-                let marks = mask.len();
-                return Err(TrainError::Input(format!(
-                    "{marks} marks of sums for {destinations} destinations"
-                )));
-            }
-        };
         if destinations.checked_mul(self.dim) != Some(sums.len()) {
             return Err(TrainError::Input(format!(
                 "{} numbers of sums of {destinations} rows of {}",

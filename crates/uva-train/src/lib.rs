@@ -35,7 +35,6 @@ pub mod cuda;
 mod device;
 mod device_input;
 mod dispatcher;
-mod divided;
 mod dropout;
 mod error;
 mod evaluate;

@@ -7,7 +7,6 @@ use crate::block_kernel::{BlockPreparer, RawBlock};
 use crate::borrowed::{Borrowed, Number};
 use crate::device::TrainDevice;
 use crate::device_input::{DeviceBatch, DeviceBlock};
-use crate::divided;
 use crate::input::BatchInput;
 use crate::targets::Targets;
 use tch::{Device, Kind, Tensor};
@@ -177,7 +176,7 @@ impl<'a> Prepared<'a> {
     fn on_host(trainer: &Trains<'_>, input: &BatchInput<'a>) -> Result<Self, TrainError> {
         let (model, kind) = (trainer.model, trainer.kind);
         let listed = input.listed().iter().map(|block| Block::new(model, block, input.degrees, kind));
-        let (rows, summed) = rows_and_sums(model, input)?;
+        let (rows, summed) = rows_and_sums(input)?;
         let summed = summed.map(|(counts, sums)| Ok(Block::given(counts, sums)));
         let blocks: Result<_, TrainError> = listed.chain(summed).collect();
         Ok(Self { tables: vec![rows], blocks: blocks? })
@@ -232,7 +231,7 @@ impl<'a> Tensors<'a> {
             Ok(BlockTensors { sources: block.sources, indptr, indices, weights, edge_attr })
         };
         let blocks: Result<_, TrainError> = input.listed().iter().map(block).collect();
-        let (rows, summed) = rows_and_sums(trainer.model, input)?;
+        let (rows, summed) = rows_and_sums(input)?;
         let there = |rows: &Borrowed<'_>| -> Result<_, TrainError> {
             Ok(Borrowed::owned(rows.tensor().f_to_device(device)?))
         };
@@ -315,16 +314,9 @@ fn copies<'a>(tables: Vec<Borrowed<'a>>, device: Device) -> Result<Vec<Borrowed<
 type BlockOfSums<'a> = ((usize, usize, usize), Borrowed<'a>);
 
 /// The rows of a checked batch in host memory that its first layer reads, and the sums of its last block if they were made
-/// with the batch. Where that was done for some of its destinations, this makes the others.
-fn rows_and_sums<'a>(
-    model: ModelKind,
-    input: &BatchInput<'a>,
-) -> Result<(Borrowed<'a>, Option<BlockOfSums<'a>>), TrainError> {
+/// with the batch.
+fn rows_and_sums<'a>(input: &BatchInput<'a>) -> Result<(Borrowed<'a>, Option<BlockOfSums<'a>>), TrainError> {
     let counts = |block: &crate::BlockInput<'_>| (block.destinations, block.sources, block.indices.len());
-    if let (Some(given), Some(mask), Some(block)) = (input.aggregated, input.sum_mask, input.blocks.last()) {
-        let sums = divided::all_sums(model, input, block, (given, mask))?;
-        return Ok((divided::own_rows(model, input, block)?, Some((counts(block), sums))));
-    }
     let sums = input.sums()?.map(|(block, sums)| (counts(block), sums));
     Ok((input.feature_rows()?, sums))
 }

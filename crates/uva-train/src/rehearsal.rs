@@ -105,7 +105,6 @@ impl Trainer {
         other.one_step(&BatchInput {
             features: zeros.bytes(rows, dim),
             aggregated: None,
-            sum_mask: None,
             element,
             rows,
             dim,

@@ -99,7 +99,6 @@ impl<'b> BatchArrays<'b> {
         let input = BatchInput {
             features: features.bytes,
             aggregated: batch.aggregated().map(|sums| sums.values()),
-            sum_mask: batch.sum_mask(),
             element: features.element,
             rows: batch.node_count(),
             dim: features.dim,

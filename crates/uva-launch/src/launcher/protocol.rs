@@ -4,7 +4,7 @@
 //! with its own before it trusts anything else.
 
 /// Raised with every change of that layout; a test in this file detects such changes.
-pub const PROTOCOL: u32 = 27;
+pub const PROTOCOL: u32 = 28;
 
 /// The version that both sides must have: that of this crate, in the program and in the attached process.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -106,20 +106,20 @@ mod tests {
             BatchHeader::BYTES
         );
         // If this fails: raise PROTOCOL, and write down here what it stands for from then on.
-        assert_eq!((PROTOCOL, stands_for.as_str()), (27, STANDS_FOR));
+        assert_eq!((PROTOCOL, stands_for.as_str()), (28, STANDS_FOR));
     }
 
     const STANDS_FOR: &str = "ring 1, hand-over 1, control page of 2 samplers 104 words, 15 a role, 960 bytes of BatchHeader { hash, \
         sample_began, sample_ns, gather_began, gather_ns, list_reads, list_reads_cached, rows_cached, disk: \
         BatchReads { bytes_asked, bytes_read, reads, cached_rows, kept_rows, ahead_rows, demanded_rows }, \
-        link_bytes, sum_entries, queue, pace, kind, split, summed, epoch, batch, seeds, nodes, layer_count, sampler, \
-        real_seeds, real_nodes, kept_rows, sum_rows, layers, .Welcome.secret .Welcome.setup.backend \
+        link_bytes, queue, pace, kind, split, summed, epoch, batch, seeds, nodes, layer_count, sampler, \
+        real_seeds, real_nodes, layers, .Welcome.secret .Welcome.setup.backend \
         .Welcome.setup.caches.counted_epochs .Welcome.setup.caches.dynamic .Welcome.setup.caches.kept_rows \
         .Welcome.setup.caches.list_homes .Welcome.setup.caches.list_weights .Welcome.setup.caches.lists \
         .Welcome.setup.caches.reordered .Welcome.setup.caches.rows .Welcome.setup.dataset .Welcome.setup.handed \
         .Welcome.setup.job.events .Welcome.setup.loader.aggregate_argmax .Welcome.setup.loader.aggregation \
         .Welcome.setup.loader.batch_dependency .Welcome.setup.loader.batch_size .Welcome.setup.loader.batch_slots \
-        .Welcome.setup.loader.checked_files .Welcome.setup.loader.degrees .Welcome.setup.loader.divides_sums \
+        .Welcome.setup.loader.checked_files .Welcome.setup.loader.degrees \
         .Welcome.setup.loader.drop_last .Welcome.setup.loader.edge_attr .Welcome.setup.loader.edge_ids \
         .Welcome.setup.loader.expand .Welcome.setup.loader.fanouts .Welcome.setup.loader.feature_slots \
         .Welcome.setup.loader.feature_type .Welcome.setup.loader.features .Welcome.setup.loader.first_layer \

@@ -6,11 +6,10 @@ use uva_model::checkpoint::StoredModel;
 use uva_model::{TrainerOptions, Weighting};
 use uva_options::{OptionError, named};
 use uva_runtime::backend::Backend;
-use uva_runtime::options::Pad;
 use uva_runtime::plan::RunPlan;
 use uva_runtime::{Aggregation, LoaderOptions, Obstacle, Windows, obstacle_in_table};
 
-use super::job::{Aggregate, AggregateBy, TrainingOptions};
+use super::job::{Aggregate, TrainingOptions};
 
 named! {
     /// Who makes the sums that the first layer of a trained model in use begins with.
@@ -33,8 +32,6 @@ pub struct AggregateVerdict {
     pub(super) chosen_for: Option<usize>,
     /// Where the sums are made.
     way: Aggregate,
-    /// What that is decided for.
-    by: AggregateBy,
     reason: String,
 }
 
@@ -42,8 +39,7 @@ impl AggregateVerdict {
     /// The consumer, or nobody.
     pub(super) fn off(reason: &str) -> Self {
         let reason = reason.to_owned();
-        let by = AggregateBy::Batch;
-        Self { aggregation: Aggregation::None, chosen_for: None, way: Aggregate::Off, by, reason }
+        Self { aggregation: Aggregation::None, chosen_for: None, way: Aggregate::Off, reason }
     }
 
     /// By what was asked for. `auto` leaves the choice to the run, where there is one to make and the run is long enough
@@ -58,14 +54,11 @@ impl AggregateVerdict {
         plan: &RunPlan,
         outputs: usize,
     ) -> Result<Self, OptionError> {
-        let (sums, by) = (sums_of(&options.trainer()), options.aggregate_by);
-        if by == AggregateBy::Node {
-            check_by_node(options.aggregate, backend, &plan.options)?;
-        }
+        let sums = sums_of(&options.trainer());
         match (options.aggregate, obstacle(options, dataset, backend)) {
             (Aggregate::Off, _) => Ok(Self::off("asked for")),
             (way @ (Aggregate::Host | Aggregate::Device), None) => {
-                Ok(Self { aggregation: sums, chosen_for: None, way, by, reason: "asked for".to_owned() })
+                Ok(Self { aggregation: sums, chosen_for: None, way, reason: "asked for".to_owned() })
             }
             (way @ (Aggregate::Host | Aggregate::Device), Some(obstacle)) => {
                 let Obstacle { option, why, remedy } = obstacle;
@@ -81,7 +74,6 @@ impl AggregateVerdict {
                     aggregation: sums,
                     chosen_for: Some(if options.blocks > 1 { options.hidden } else { outputs }),
                     way: Aggregate::Auto,
-                    by,
                     reason: "the first training batches try both ways, and later ones shares between them; what is faster stays"
                         .to_owned(),
                 },
@@ -121,7 +113,6 @@ impl AggregateVerdict {
                 aggregation: sums,
                 chosen_for: None,
                 way: Aggregate::Host,
-                by: AggregateBy::Batch,
                 reason: "asked for".to_owned(),
             }),
             (AggregateInUse::Host, Some(Obstacle { option, why, remedy })) => {
@@ -137,7 +128,6 @@ impl AggregateVerdict {
                     aggregation: sums,
                     chosen_for: Some(if options.layers > 1 { options.hidden } else { model.outputs }),
                     way: Aggregate::Auto,
-                    by: AggregateBy::Batch,
                     reason: "the producer sums the batches whose lists have at most 1.5 rows for each node"
                         .to_owned(),
                 },
@@ -150,51 +140,23 @@ impl AggregateVerdict {
         self.way == Aggregate::Device
     }
 
-    /// Whether the producer chooses destination by destination.
-    pub(super) fn divides_sums(&self) -> bool {
-        self.by == AggregateBy::Node
-    }
-
     /// As the metrics' first line has it, of a run with this plan.
     pub fn in_force(&self, plan: &RunPlan) -> Value {
         let way = match self.way {
             Aggregate::Host => plan.sums_made().way(),
             way => way.name(),
         };
-        self.told(way)
+        self.in_json(way)
     }
 
     /// As a prediction has it, which no cache on a GPU takes part in.
     pub fn of_prediction(&self) -> Value {
-        self.told(self.way.name())
+        self.in_json(self.way.name())
     }
 
-    fn told(&self, way: &str) -> Value {
-        let mut told = json!({ "way": way, "sums": self.aggregation.name(), "reason": self.reason });
-        if self.by == AggregateBy::Node {
-            told["by"] = json!(self.by.name());
-        }
-        told
+    fn in_json(&self, way: &str) -> Value {
+        json!({ "way": way, "sums": self.aggregation.name(), "reason": self.reason })
     }
-}
-
-/// Refuses to choose by destination where nothing is summed so. Where `aggregate=auto` leaves the sums to the consumer, there
-/// is nothing to choose.
-fn check_by_node(way: Aggregate, backend: &Backend, loader: &LoaderOptions) -> Result<(), OptionError> {
-    let reason = match way {
-        Aggregate::Off => "with `aggregate=off` the consumer makes all sums: use `aggregate=host`",
-        Aggregate::Device => {
-            "with `aggregate=device` a kernel makes all sums of a batch: use `aggregate=host` on the CPU, or `aggregate_by=batch`"
-        }
-        Aggregate::Host if backend.device_slots().is_some() => {
-            "feature slots are on a GPU, where the consumer has no sums of single destinations yet: use `aggregate_by=batch`, or `device=cpu`"
-        }
-        _ if loader.pad != Pad::Off => {
-            "with `pad=auto` batches have static shapes, and a divided one has as many rows as its sums take: leave one of them out"
-        }
-        _ => return Ok(()),
-    };
-    Err(OptionError::new("aggregate_by", AggregateBy::Node, reason))
 }
 
 /// Why `auto` tries nothing in a run where the producer could sum.

@@ -103,10 +103,6 @@ options! {
         /// summing producer have a row a destination in place of one a node (docs/aggregation.md)
         aggregate: Aggregate = Aggregate::Auto
             => Field::choice::<Aggregate>("WHO").of(MACHINE, &[Speed]),
-        /// With `aggregate=host` or auto, on the CPU: what the producer sums is decided for all destinations of a batch, or
-        /// for each, so that slots take the fewest bytes (docs/aggregation.md)
-        aggregate_by: AggregateBy = AggregateBy::Batch
-            => Field::choice::<AggregateBy>("WHAT").of(MACHINE, &[Speed]),
         /// Threads of the model's arithmetic; losses are equal bit for bit only for equal numbers
         threads: Option<usize> = None
             => Field::within("T", 1, 1024).of(MACHINE, &[Speed]).named("train_threads")
@@ -224,7 +220,6 @@ impl TrainingOptions {
                 multiplied: give it to `uvatrain propagate`",
             ),
             ("aggregate", summed, "the sums of a hop set have been made"),
-            ("aggregate_by", self.aggregate_by != AggregateBy::Batch, "the sums of a hop set have been made"),
             (
                 "eval",
                 self.evaluate_by == EvaluateBy::Full,
@@ -385,16 +380,6 @@ named! {
         Host = "host",
         /// A kernel of the producer's, on the GPU that the feature slots are on.
         Device = "device",
-    }
-}
-
-named! {
-    /// What it is decided for whether the producer sums.
-    pub enum AggregateBy = Batch {
-        /// All destinations of a batch.
-        Batch = "batch",
-        /// Each destination of its outermost layer.
-        Node = "node",
     }
 }
 
@@ -589,7 +574,6 @@ mod tests {
             (TrainingOptions { norm: NormKind::Layer, ..of(ModelKind::Hoga) }, "norm"),
             (TrainingOptions { feature_norm: FeatureNorm::Row, ..of(ModelKind::Sgc) }, "feature_norm"),
             (TrainingOptions { aggregate, ..of(ModelKind::Sign) }, "aggregate"),
-            (TrainingOptions { aggregate_by: AggregateBy::Node, ..of(ModelKind::Sign) }, "aggregate_by"),
             (TrainingOptions { evaluate_by: EvaluateBy::Full, ..of(ModelKind::Sign) }, "eval"),
             (TrainingOptions { heads: Some(2), ..of(ModelKind::Sign) }, "heads"),
             (TrainingOptions { output_heads: Some(2), ..of(ModelKind::Hoga) }, "output_heads"),

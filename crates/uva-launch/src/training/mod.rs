@@ -26,8 +26,8 @@ pub use inference::{
     TrainedModel,
 };
 pub use job::{
-    Aggregate, AggregateBy, EvaluateBy, Job, LossChoice, MetricChoice, StagesToTime, TrainingOptions,
-    TrialOutcome, to_value,
+    Aggregate, EvaluateBy, Job, LossChoice, MetricChoice, StagesToTime, TrainingOptions, TrialOutcome,
+    to_value,
 };
 pub use run::{TrainingRun, likely_environment};
 pub use state::{

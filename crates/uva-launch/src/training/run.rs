@@ -170,7 +170,6 @@ impl TrainingRun {
         };
         (loader.aggregation, loader.sums_chosen_for) = (aggregate.aggregation, aggregate.chosen_for);
         loader.gathers_before_sums = aggregate.gathers_before_sums();
-        loader.divides_sums = aggregate.divides_sums();
         let on_gpu = decision.backend.cuda().is_some();
         if loader.hops.is_some() && on_gpu {
             loader = loader.of_hops_on_gpu();

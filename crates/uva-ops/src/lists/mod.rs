@@ -7,7 +7,6 @@
 
 pub mod attention;
 mod checked;
-mod chosen;
 mod degree_weights;
 mod dots;
 mod largest;
@@ -23,7 +22,6 @@ mod tests;
 mod transpose;
 
 pub use checked::{Id, Lists, ListsError};
-pub use chosen::{ChosenLists, Others, rows_of_chosen};
 pub use degree_weights::{degree_weights, inverse_root};
 pub use dots::dots;
 pub use largest::Largest;

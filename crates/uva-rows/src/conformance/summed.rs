@@ -188,7 +188,6 @@ impl Case {
         let place = SumPlace {
             out: &mut out[..end],
             own: if own { &mut [] } else { &mut rows[..rows_end] },
-            own_of: None,
             argmax: &mut argmax[..places.len()],
             lists,
             reduction,
@@ -212,25 +211,6 @@ impl Case {
         let read = read.unwrap_or_else(|error| panic!("{}: {error}", what()));
         assert!(rows[..rows_end] == own_rows, "{}: other rows alone than a plain loop's", what());
         assert_eq!((rows[rows_end], read.total()), (0xa5, listed.len() as u64), "{}", what());
-
-        // Rows that are named, beside the same sums: in any order, and more than once.
-        let named: Vec<i32> = (0..self.ids.len() as i32).rev().flat_map(|place| [place, place]).collect();
-        let ids: Vec<i64> = named.iter().map(|&place| self.ids[place as usize]).collect();
-        let expected_rows = delivered(&ids);
-        let (mut again, mut rows) = (vec![f32::NAN; end], vec![0xa5; expected_rows.len()]);
-        let place = SumPlace {
-            out: &mut again,
-            own: &mut rows,
-            own_of: Some(&named),
-            argmax: &mut [],
-            lists,
-            reduction,
-            threads: usize::MAX,
-        };
-        let read = source.fill(&self.ids, place).unwrap_or_else(|error| panic!("{}: {error}", what()));
-        assert!(rows == expected_rows, "{}: other rows than those that were named", what());
-        assert!(bits(&again) == bits(&out[..end]), "{}: other sums beside named rows", what());
-        assert_eq!(read.total(), self.ids.len() as u64, "{}: every id has one origin", what());
     }
 }
 
@@ -319,7 +299,6 @@ fn refusals(make: &MakeSummed<'_>, narrow: Option<NarrowFloat>) {
         let place = SumPlace {
             out: &mut out,
             own: &mut rows,
-            own_of: None,
             argmax: &mut [],
             lists: Lists::new(&offsets, &indices, 2).expect("lists"),
             reduction: match max {
@@ -359,7 +338,6 @@ fn refusals(make: &MakeSummed<'_>, narrow: Option<NarrowFloat>) {
         let place = SumPlace {
             out: &mut out,
             own: &mut [],
-            own_of: None,
             argmax: &mut argmax,
             lists: Lists::new(&[0, 1, 2], &[0, 1], 2).expect("lists"),
             reduction,
@@ -390,7 +368,6 @@ fn maxima_of_no_numbers(make: &MakeSummed<'_>) {
             let place = SumPlace {
                 out: &mut out,
                 own: &mut [],
-                own_of: None,
                 argmax: &mut [],
                 lists: Lists::new(&offsets, &indices, rows).expect("lists"),
                 reduction: Reduction::Max,

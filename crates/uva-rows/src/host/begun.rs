@@ -191,7 +191,6 @@ impl SumBeginner {
                 argmax: &mut [],
                 out: bytemuck::cast_slice_mut(&mut room[begun.sums.clone()]),
                 own: &mut [],
-                own_of: None,
                 lists: Lists::new(&self.offsets, &self.indices, ids.len())?,
                 reduction: Reduction::Sum { weights: Weights::Each(&self.weights), own: None },
                 threads,

@@ -123,7 +123,7 @@ impl Mover {
         ids: &[i64],
         place: SumPlace<'_>,
     ) -> Result<u64, GatherError> {
-        let SumPlace { out, own, own_of, argmax, lists, reduction, threads } = place;
+        let SumPlace { out, own, argmax, lists, reduction, threads } = place;
         let width = self.row_bytes / values.bytes();
         if lists.len().checked_mul(width) != Some(out.len()) {
             let row_bytes = width * size_of::<f32>();
@@ -159,16 +159,7 @@ impl Mover {
             }
         };
         if !own.is_empty() {
-            let beyond = ListsError::Index(ids.len());
-            let id_at = |&place: &i32| usize::try_from(place).ok().and_then(|place| ids.get(place)).copied();
-            let named: Vec<i64>;
-            let of_own = match own_of {
-                None => ids.get(..lists.len()).ok_or(beyond)?,
-                Some(places) => {
-                    named = places.iter().map(id_at).collect::<Option<_>>().ok_or(beyond)?;
-                    &named
-                }
-            };
+            let of_own = ids.get(..lists.len()).ok_or(ListsError::Index(ids.len()))?;
             // SAFETY: by our caller.
             unsafe {
                 self.copy(source, table_rows, values.own(), of_own, &mut HostPlace { out: own, threads })?

@@ -49,10 +49,8 @@ pub struct SumPlace<'p> {
     /// One row of float32 a list; for an empty list zeros.
     pub out: &'p mut [f32],
     /// Besides, rows of some ids, as [`Summed`](crate::Summed) was told to deliver them; empty for none. They are those of
-    /// the first ids, one a list, or those that `own_of` names.
+    /// the first ids, one a list.
     pub own: &'p mut [u8],
-    /// The places among the ids of the rows that `own` has, where they are others than the first, one a list.
-    pub own_of: Option<&'p [i32]>,
     /// Of maxima, the place among the ids of the row that each is of, as many as `out` has; -1 for an empty list
     /// ([`Largest::write_some_with_places`](uva_ops::lists::Largest::write_some_with_places)). Empty for none.
     pub argmax: &'p mut [i32],

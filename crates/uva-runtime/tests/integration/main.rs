@@ -8,7 +8,6 @@ mod common;
 mod aggregate;
 mod caches;
 mod consumer;
-mod divided;
 mod edge_attr;
 mod feature_types;
 mod gpu_cache;

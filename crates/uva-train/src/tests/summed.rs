@@ -48,21 +48,6 @@ fn folded<'a>(
     BatchInput { features: bytemuck::cast_slice(rows), aggregated: Some(sums), ..batch.input(blocks) }
 }
 
-/// Sums of the destinations that a mask marks, and the rows that a consumer needs to make the others: by definition.
-fn divided(model: ModelKind, batch: &Batch, mask: &[u8]) -> (Vec<f32>, Vec<f32>) {
-    let (block, dim) = (batch.blocks.last().unwrap(), batch.dim);
-    let (sums, _) = summed(model, batch);
-    let marked = (0..mask.len()).filter(|&v| mask[v] == 1);
-    let sums = marked.flat_map(|v| sums[v * dim..][..dim].to_vec()).collect();
-    let is_needed = |node: usize| {
-        let own = node < mask.len() && (model == ModelKind::Sage || mask[node] == 0);
-        let list = |v: usize| &block.indices[block.indptr[v] as usize..block.indptr[v + 1] as usize];
-        own || (0..mask.len()).any(|v| mask[v] == 0 && list(v).contains(&(node as i32)))
-    };
-    let needed = (0..batch.nodes.len()).filter(|&node| is_needed(node));
-    (sums, needed.flat_map(|node| batch.features[node * dim..][..dim].to_vec()).collect())
-}
-
 /// Of several batches, some with weights of the sampler.
 fn batches(graph: &Graph) -> Vec<Batch> {
     let mut batches: Vec<Batch> =
@@ -96,49 +81,6 @@ fn training_evaluation_and_predictions_have_the_bits_of_sums_that_the_trainer_ma
             });
             assert_eq!(losses[0], losses[1], "{model:?}, batch {number}");
             assert_eq!(parameter_bits(&one), parameter_bits(&other), "{model:?}, batch {number}");
-        }
-    }
-}
-
-#[test]
-fn training_has_the_same_bits_whichever_destinations_sums_come_with_a_batch() {
-    for model in SUMMING {
-        let options = TrainerOptions { dropout: 0.5, ..options(model, 16, 2) };
-        let graph = Graph::random(60, 11, 3, 5);
-        let make = || Trainer::new(&options, graph.dim, 3, TrainDevice::Cpu).unwrap();
-        let (mut one, mut other) = (make(), make());
-        for (number, batch) in batches(&graph).iter().enumerate() {
-            let blocks = batch.blocks();
-            // All, none, and some in between.
-            let marked =
-                |v: usize| [true, false, v.is_multiple_of(2), v > 3, v == 1, !v.is_multiple_of(3)][number];
-            let mask: Vec<u8> = (0..blocks[1].destinations).map(|v| u8::from(marked(v))).collect();
-            let (sums, rows) = divided(model, batch, &mask);
-            let given = BatchInput {
-                features: bytemuck::cast_slice(&rows),
-                aggregated: Some(&sums),
-                sum_mask: Some(&mask),
-                ..batch.input(&blocks)
-            };
-            let bits = [(&mut one, batch.input(&blocks)), (&mut other, given)].map(|(trainer, input)| {
-                let loss = trainer.train_batch(0, number as u32, &input, &mut || Ok(())).unwrap().loss;
-                trainer.evaluate_batch(&input, &mut || Ok(())).unwrap();
-                (loss.to_bits(), parameter_bits(trainer))
-            });
-            assert_eq!(bits[0], bits[1], "{model:?}, batch {number}");
-            let refused = |input: &BatchInput<'_>, part: &str| {
-                let error = make().train_batch(0, 0, input, &mut || Ok(())).unwrap_err().to_string();
-                assert!(error.contains(part), "{part} in {error}");
-            };
-            refused(&BatchInput { sum_mask: Some(&mask[1..]), ..given }, "marks of sums");
-            if let Some((_, fewer)) = rows.split_first() {
-                let features = bytemuck::cast_slice(fewer);
-                refused(&BatchInput { features, ..given }, "bytes of features");
-            }
-            let other_mask: Vec<u8> = mask.iter().map(|mark| 1 - mark).collect();
-            if other_mask.iter().sum::<u8>() != mask.iter().sum::<u8>() {
-                refused(&BatchInput { sum_mask: Some(&other_mask), ..given }, "numbers of sums");
-            }
         }
     }
 }

@@ -171,7 +171,6 @@ impl Batch {
         BatchInput {
             features: bytemuck::cast_slice(&self.features),
             aggregated: None,
-            sum_mask: None,
             element: ElementType::F32,
             rows: self.nodes.len(),
             dim: self.dim,

@@ -134,11 +134,6 @@ pub struct AggregateBenchFlags {
     #[arg(long, value_name = "P", value_parser = one_of::<CachePolicy>())]
     pub cache_policy: Option<CachePolicy>,
 
-    /// Where it is chosen node by node who sums: what a byte of a row costs that the CPU sums, in bytes over the link. 0
-    /// where the link is the bottleneck
-    #[arg(long, value_name = "BYTES", default_value_t = 0.0, value_parser = not_negative)]
-    pub cpu_cost: f64,
-
     /// Batches to count and to time, after a pass over them that warms up
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = within::<u32>(1..=100_000))]
     pub batches: u32,
@@ -576,13 +571,6 @@ fn percentage(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(percent @ 0.0..=100.0) => Ok(percent),
         _ => Err(format!("'{text}' is no number from 0 to 100")),
-    }
-}
-
-fn not_negative(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(number @ 0.0..=1e6) => Ok(number),
-        _ => Err(format!("'{text}' is no number from 0 to 1000000")),
     }
 }
 

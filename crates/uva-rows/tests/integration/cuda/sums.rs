@@ -161,7 +161,6 @@ fn sums_are_the_hosts<S: DeviceSource>(
         let place = SumPlace {
             out: &mut expected,
             own: &mut rows,
-            own_of: None,
             argmax: &mut [],
             lists: listed,
             reduction: Reduction::Sum {

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 use uva_graph::Dataset;
-use uva_plan::{CachePolicy, DividedCounts, OwnRows, Sizes, SumCosts, SumCounts, rank_rows, row_link_bytes};
+use uva_plan::{CachePolicy, Sizes, SumCounts, rank_rows, row_link_bytes};
 use uva_runtime::cache::CacheContents;
 use uva_runtime::planning::{self, SumTimes, SumsToTime, TimedBatch, time_sums};
 use uva_runtime::{Aggregation, LoaderOptions, is_summed};
@@ -38,23 +38,14 @@ pub fn run(flags: &AggregateBenchFlags) -> anyhow::Result<()> {
         BenchSums::Gcn => Aggregation::Degrees,
     };
     let asked = SumsToTime { aggregation, contents: &contents, batches: flags.batches as usize };
-    let mut counts = Counts::default();
-    let costs = SumCosts {
-        row_bytes: features.row_bytes() as u64,
-        sum_bytes: (features.dim * size_of::<f32>()) as u64,
-        cpu: flags.cpu_cost,
-    };
+    let mut counts = SumCounts::default();
     let times = time_sums(&dataset, &loader, &asked, &mut |batch| {
-        let cached = |node: i64| is_cached[node as usize];
         let TimedBatch { nodes, indptr, indices } = batch;
-        counts.whole += SumCounts::of(nodes, indptr, indices, cached);
-        let divided = |own_rows| DividedCounts::of(nodes, indptr, indices, own_rows, cached, costs);
-        counts.mean += divided(OwnRows::Beside);
-        counts.gcn += divided(OwnRows::Within);
+        counts += SumCounts::of(nodes, indptr, indices, |node| is_cached[node as usize]);
     })?;
     drop(work);
     let cache = policy.map(|policy| Cache { policy, rows: cached.len() });
-    let report = Report::of(&dataset, &loader, aggregation, cache, (&counts, costs), times);
+    let report = Report::of(&dataset, &loader, aggregation, cache, &counts, times);
     if flags.json { out::json(&report) } else { out::text(&report.text()) }
 }
 
@@ -97,16 +88,6 @@ fn cached_rows(
     let hotness = policy.hotness_policy()?.hotness(&planning::workload(dataset, loader)?)?;
     let ranked = rank_rows(&hotness);
     Ok((Some(policy), ranked.into_iter().take(rows).map(i64::from).collect()))
-}
-
-/// What the batches move, in total.
-#[derive(Default)]
-struct Counts {
-    /// Where all destinations have the same way.
-    whole: SumCounts,
-    /// Where each has its own: of sage, and of gcn.
-    mean: DividedCounts,
-    gcn: DividedCounts,
 }
 
 /// The rows that are cached.
@@ -156,25 +137,6 @@ struct Ratios {
     gcn: Option<f64>,
 }
 
-/// Of a batch where each destination has a way of its own.
-#[derive(Serialize)]
-struct ByNode {
-    /// Bytes over the link that a byte costs which the CPU sums.
-    cpu_cost: f64,
-    mean: Divided,
-    gcn: Divided,
-}
-
-#[derive(Serialize)]
-struct Divided {
-    /// Destinations that are summed.
-    summed: f64,
-    link_bytes: f64,
-    slot_bytes: f64,
-    /// As in [`Ratios`].
-    link_ratio: Option<f64>,
-}
-
 #[derive(Serialize)]
 struct Rates {
     /// Of rows gathered.
@@ -200,7 +162,6 @@ struct Report {
     link_bytes: LinkBytes,
     link_ratios: Ratios,
     slot_bytes: Bytes,
-    by_node: ByNode,
     /// Milliseconds a batch.
     times: SumTimes,
     gb_per_second: Rates,
@@ -214,27 +175,18 @@ impl Report {
         loader: &LoaderOptions,
         aggregation: Aggregation,
         cache: Option<Cache>,
-        (counts, costs): (&Counts, SumCosts),
+        counts: &SumCounts,
         times: SumTimes,
     ) -> Self {
         let features = dataset.features();
-        let SumCosts { row_bytes, sum_bytes, cpu } = costs;
-        let Counts { whole: counts, mean, gcn } = counts;
+        let row_bytes = features.row_bytes() as u64;
+        let sum_bytes = (features.dim * size_of::<f32>()) as u64;
         let of_batch = |total: u64| total as f64 / times.batches as f64;
         // The slots of a run on the CPU have float32.
         let slot_bytes = Bytes {
             off: of_batch(counts.sources * sum_bytes),
             mean: of_batch(counts.destinations * 2 * sum_bytes),
             gcn: of_batch(counts.destinations * sum_bytes),
-        };
-        let divided = |divided: &DividedCounts| {
-            let link_bytes = divided.link_bytes(row_bytes, sum_bytes);
-            Divided {
-                summed: of_batch(divided.summed),
-                link_bytes: of_batch(link_bytes),
-                slot_bytes: of_batch(divided.slot_bytes(sum_bytes, sum_bytes)),
-                link_ratio: (link_bytes > 0).then(|| counts.raw_bytes(row_bytes) as f64 / link_bytes as f64),
-            }
         };
         let rate = |bytes: u64, ms: f64| of_batch(bytes) / (ms * 1e-3) / 1e9;
         Self {
@@ -272,7 +224,6 @@ impl Report {
                 gcn: counts.gcn_ratio(row_bytes, sum_bytes),
             },
             slot_bytes,
-            by_node: ByNode { cpu_cost: cpu, mean: divided(mean), gcn: divided(gcn) },
             gb_per_second: Rates {
                 gather: rate(counts.sources * row_bytes, times.gather_ms),
                 sum: rate(counts.entries * sum_bytes, times.sum_ms),
@@ -286,29 +237,15 @@ impl Report {
     fn text(&self) -> String {
         let bytes = |bytes: f64| ByteSize::from_bytes(bytes as u64).to_string();
         let times = |ratio: Option<f64>| ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.2}"));
-        let (mean, gcn) = (&self.by_node.mean, &self.by_node.gcn);
-        let mut ways =
-            Table::with_heading(&["a batch", "rows", "sums of sage", "by node", "sums of gcn", "by node"]);
-        for (name, of, [mean, gcn]) in [
-            ("over a link", &self.link_bytes.copied, [mean.link_bytes, gcn.link_bytes]),
-            ("in a slot", &self.slot_bytes, [mean.slot_bytes, gcn.slot_bytes]),
-        ] {
-            ways.row(&[
-                name.to_owned(),
-                bytes(of.off),
-                bytes(of.mean),
-                bytes(mean),
-                bytes(of.gcn),
-                bytes(gcn),
-            ]);
+        let mut ways = Table::with_heading(&["a batch", "rows", "sums of sage", "sums of gcn"]);
+        for (name, of) in [("over a link", &self.link_bytes.copied), ("in a slot", &self.slot_bytes)] {
+            ways.row(&[name.to_owned(), bytes(of.off), bytes(of.mean), bytes(of.gcn)]);
         }
         ways.row(&[
             "rows over sums, link".to_owned(),
             "1.00".to_owned(),
             times(self.link_ratios.mean),
-            times(mean.link_ratio),
             times(self.link_ratios.gcn),
-            times(gcn.link_ratio),
         ]);
         let count = |mean: f64| format::count(mean.round() as u64);
         let of = &self.per_batch;
@@ -316,9 +253,7 @@ impl Report {
             "sums over the link".to_owned(),
             count(0.0),
             count(of.missing_sums),
-            count(mean.summed),
             count(of.missing_sums_with_own),
-            count(gcn.summed),
         ]);
         let mut work = Table::with_heading(&["the CPU", "ms a batch", "GB/s"]);
         let SumTimes { gather_ms, sum_ms, off_ms, host_ms, batches, threads } = self.times;
