@@ -68,7 +68,7 @@ fn neighbor_sampling(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("neighbors");
     for (name, replace) in [("without replacement", false), ("with replacement", true)] {
         let options =
-            SamplerOptions { fanouts: FANOUTS.to_vec(), replace, seed: 1, ..SamplerOptions::default() };
+            SamplerOptions { fanouts: FANOUTS.into(), replace, seed: 1, ..SamplerOptions::default() };
         let bounds = BatchBounds::for_options(&options, BATCH_SIZE, NODES, EDGES, None);
         let mut batch = MiniBatch::with_bounds(&bounds.expect("the options fit the graph"));
         let mut sampler = NeighborSampler::new(graph.csc(), options).expect("the options fit the graph");

@@ -27,7 +27,7 @@ fn whole() -> &'static BTreeMap<String, Vec<u8>> {
 }
 
 fn made(graph: &Dataset) -> CachePlan {
-    let options = SamplerOptions { fanouts: vec![2, 2], ..SamplerOptions::default() };
+    let options = SamplerOptions { fanouts: [2, 2].into(), ..SamplerOptions::default() };
     let workload = Workload::of(graph, options, 4);
     uva_plan::plan(&PlanRequest::new(graph, workload, 600), None).expect("a plan")
 }

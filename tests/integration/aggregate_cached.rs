@@ -41,7 +41,8 @@ fn planned(directory: &Path) -> HashSet<i64> {
 
 /// The counts of each training batch of so many epochs, from its ids and blocks and the cached ids.
 fn recounted(directory: &Path, epochs: u32, cached: &HashSet<i64>) -> Vec<SumCounts> {
-    let options = LoaderOptions { fanouts: vec![5, 4], batch_size: 100, seed: 3, ..LoaderOptions::default() };
+    let options =
+        LoaderOptions { fanouts: [5, 4].into(), batch_size: 100, seed: 3, ..LoaderOptions::default() };
     let builder = Runtime::builder(directory.join("graph")).options(options).epochs(epochs);
     let mut runtime = builder.build().unwrap();
     let mut all = Vec::new();

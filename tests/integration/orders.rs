@@ -42,7 +42,7 @@ fn hashes(dataset: &Dataset, sequences: &SeedSequences, epoch: u32) -> Vec<Strin
     let of = (true, Some(&sequenced));
     let mut order = EpochOrder::new(0, Split::Train, train.len(), of, 100, false).unwrap();
     order.prepare(epoch).unwrap();
-    let options = SamplerOptions { fanouts: vec![5, 4], ..SamplerOptions::default() };
+    let options = SamplerOptions { fanouts: [5, 4].into(), ..SamplerOptions::default() };
     let bounds = BatchBounds::for_options(&options, 100, dataset.nodes(), dataset.edges(), None).unwrap();
     let mut sampler = NeighborSampler::new(dataset.csc(), options).unwrap();
     let mut batch = MiniBatch::with_bounds(&bounds);

@@ -104,7 +104,7 @@ fn feature_values_come_as_the_table_has_them_or_widened_where_that_is_asked_for(
     let args =
         "generate graph --nodes 4000 --avg-degree 12 --feat-dim 25 --classes 4 --seed 7 --feat-dtype f16";
     support::uvatrain(temp.path(), args.split(' ')).run().succeeds();
-    let options = LoaderOptions { fanouts: vec![5, 4], batch_size: 100, ..LoaderOptions::default() };
+    let options = LoaderOptions { fanouts: [5, 4].into(), batch_size: 100, ..LoaderOptions::default() };
     let mut runtime = Runtime::builder(temp.path().join("graph")).options(options).build().unwrap();
     let batch = runtime.next_batch().unwrap().expect("a batch");
     let narrow = batch.features().bytes;

@@ -380,7 +380,7 @@ mod tests {
 
     /// Of batches of 10 seeds with fanouts of 3 and 2.
     fn bounds() -> BatchBounds {
-        BatchBounds::new(10, &[3, 2], 500, 3000).unwrap()
+        BatchBounds::new(10, [3, 2], 500, 3000).unwrap()
     }
 
     fn header() -> BatchHeader {

@@ -545,7 +545,7 @@ mod tests {
     }
 
     fn options(fanouts: &[i32], batch_size: usize, slot_bytes: Option<u64>) -> BatchSpec {
-        let sampling = SamplerOptions { fanouts: fanouts.to_vec(), ..SamplerOptions::default() };
+        let sampling = SamplerOptions { fanouts: fanouts.into(), ..SamplerOptions::default() };
         BatchSpec {
             sampling,
             batch_size,
@@ -746,7 +746,7 @@ mod tests {
     fn slot_bytes_bound_the_rows_that_are_gathered_before_they_are_summed() {
         let of = |aggregation, gathers_before_sums| {
             let spec = BatchSpec { aggregation, gathers_before_sums, ..options(&[3, 3], 10, None) };
-            let bounds = BatchBounds::new(10, &[3, 3], 500, 3000).unwrap();
+            let bounds = BatchBounds::new(10, [3, 3], 500, 3000).unwrap();
             let bounds = limit_rows(bounds, 1200, 12, 3, &spec).unwrap();
             let outermost = *bounds.layers.last().unwrap();
             (outermost.destinations, outermost.sources, bounds.nodes)
@@ -763,7 +763,7 @@ mod tests {
     fn slot_bytes_below_the_seeds_rows_are_refused_with_the_option() {
         let temp = tempfile::tempdir().unwrap();
         let dataset = small_graph(temp.path());
-        let bounds = BatchBounds::new(100, &[2], 500, 3000).unwrap();
+        let bounds = BatchBounds::new(100, [2], 500, 3000).unwrap();
         let refused = limit_rows(bounds, 1000, 12, 3, &options(&[2], 100, None));
         let refused = refused.unwrap_err();
         assert!(refused.to_string().contains("`slot_bytes=1000`: it holds 83 feature rows"), "{refused}");

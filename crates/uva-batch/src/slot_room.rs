@@ -99,7 +99,7 @@ mod tests {
         let common = Common { nodes: 500, average_degree: 6.0, feature_dim: 100, ..Common::default() };
         generate::write(&path, &PowerLaw::of(common), &|_| {}).unwrap();
         let spec = BatchSpec {
-            sampling: SamplerOptions { fanouts: vec![3], ..SamplerOptions::default() },
+            sampling: SamplerOptions { fanouts: [3].into(), ..SamplerOptions::default() },
             batch_size: 10,
             slot_bytes: None,
             feature_type: FeatureType::Table,

@@ -244,7 +244,7 @@ mod tests {
     }
 
     fn bounds() -> BatchBounds {
-        BatchBounds::new(10, &[5, 5], 100_000, 100_000).unwrap()
+        BatchBounds::new(10, [5, 5], 100_000, 100_000).unwrap()
     }
 
     #[test]

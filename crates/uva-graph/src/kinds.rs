@@ -115,3 +115,12 @@ impl fmt::Display for ElementType {
         f.write_str(self.name())
     }
 }
+
+/// A relation of a dataset, by its place among them: one kind of edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Relation(pub u16);
+
+impl Relation {
+    /// The relation of a graph whose edges are of one kind.
+    pub const ONLY: Self = Self(0);
+}

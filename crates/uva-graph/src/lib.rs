@@ -78,7 +78,7 @@ pub use error::GraphError;
 pub use feature_element::{edge_feature_element, feature_element};
 pub use graph_files::label_columns;
 pub use hop_rows::{HopPlace, HopRows, HopTable, Hops};
-pub use kinds::{ElementType, Split};
+pub use kinds::{ElementType, Relation, Split};
 pub use meta::Meta;
 pub use node_rows::NodeRows;
 pub use part_of::PartOf;

@@ -220,7 +220,7 @@ fn launch(dataset: &Path, what: &str) -> i32 {
     let ended = (|| {
         let opened = Dataset::open(dataset)?;
         let mut options = LoaderOptions {
-            fanouts: vec![4, 3],
+            fanouts: [4, 3].into(),
             batch_size: what["batch_size"].as_u64().unwrap_or(40) as usize,
             samplers: what["samplers"].as_u64().unwrap_or(1) as usize,
             feature_slots: what["slots"].as_u64().unwrap_or(2) as usize,

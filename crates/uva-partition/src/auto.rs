@@ -74,7 +74,7 @@ fn judged(task: &Task<'_>, method: Method, made: Made) -> Result<(Candidate, Mad
     let batches = Batches {
         sampling: SamplerOptions {
             kind: SamplerKind::default(),
-            fanouts: vec![FANOUT; hops.min(MOST_HOPS) as usize],
+            fanouts: vec![FANOUT; hops.min(MOST_HOPS) as usize].into(),
             replace: false,
             seed,
             batch_dependency: 1,

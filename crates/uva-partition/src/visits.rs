@@ -99,7 +99,7 @@ pub fn count(dataset: &Dataset, map: &PartitionMap, batches: &Batches) -> Result
         orders.push(SeedOrder::new(batches.sampling.seed, Split::Train, seeds.len(), true, size, false)?);
     }
     // No slot limits this memory: where lists are taken whole, the graph itself does.
-    let bytes = batches.sampling.fanouts.contains(&-1).then_some(usize::MAX);
+    let bytes = batches.sampling.fanouts.hop_of_all().map(|_| usize::MAX);
     let (nodes, edges) = (dataset.nodes(), dataset.edges());
     let bounds = BatchBounds::for_options(&batches.sampling, batches.batch_size, nodes, edges, bytes)?;
     let graph = GraphView { weights: dataset.weights(), ..dataset.csc().into() };
@@ -211,7 +211,7 @@ mod tests {
         let (kind, walks) = (SamplerKind::default(), Walks::default());
         SamplerOptions {
             kind,
-            fanouts,
+            fanouts: fanouts.into(),
             replace: false,
             seed: 3,
             batch_dependency: 1,

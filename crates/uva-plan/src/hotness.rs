@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rayon::prelude::*;
-use uva_graph::Csc;
+use uva_graph::{Csc, Relation};
 use uva_sample::{MiniBatch, SamplerOptions};
 
 use crate::{CacheError, Workload};
@@ -111,7 +111,7 @@ impl<'g> Counter<'g> {
         for &node in batch.nodes() {
             add_saturating(&self.feature_reads[node as usize], 1);
         }
-        for (block, &fanout) in batch.blocks().zip(&self.options.fanouts) {
+        for (block, fanout) in batch.blocks().zip(self.options.fanouts.of_relation(Relation::ONLY)) {
             for (&node, ends) in batch.nodes().iter().zip(block.indptr.windows(2)) {
                 let picked = (ends[1] - ends[0]) as usize;
                 let degree = self.lists.map_or(0, |csc| csc.degree(node as usize));

@@ -20,7 +20,7 @@
 //! generate::write(&out, &graph, &|_| {})?;
 //! let dataset = Dataset::open(&out)?;
 //!
-//! let options = SamplerOptions { fanouts: vec![5, 5], ..SamplerOptions::default() };
+//! let options = SamplerOptions { fanouts: [5, 5].into(), ..SamplerOptions::default() };
 //! let workload = Workload::of(&dataset, options.clone(), 100);
 //! let plan = plan(&PlanRequest::new(&dataset, workload, 200_000), None)?;
 //! let (lists, rows) = (&plan.lists, &plan.rows);

@@ -10,7 +10,7 @@ use uva_graph::npy::{NpyArray, NpyType, NpyWriter};
 use uva_graph::reorder::NodeOrder;
 use uva_graph::{Csc, Dataset, mix};
 use uva_mem::files::{Replacement, read_regular};
-use uva_sample::{SamplerKind, SamplerOptions, Sequenced};
+use uva_sample::{Fanouts, SamplerKind, SamplerOptions, Sequenced};
 
 use crate::curve::hit_rate_at;
 use crate::rank::{HOME_BYTES, WEIGHT_BYTES};
@@ -124,7 +124,7 @@ impl PlanDataset {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanOptions {
     /// `--fanouts`.
-    pub fanouts: Vec<i32>,
+    pub fanouts: Fanouts,
     /// `--batch-size`.
     pub batch_size: u64,
     /// `--drop-last`.
@@ -434,8 +434,7 @@ impl CachePlan {
                 warnings.push(PlanWarning { option, planned, found });
             }
         };
-        let list = |fanouts: &[i32]| fanouts.iter().map(i32::to_string).collect::<Vec<_>>().join(",");
-        compare("--fanouts", list(&planned.fanouts), list(&options.fanouts));
+        compare("--fanouts", planned.fanouts.to_string(), options.fanouts.to_string());
         compare("--batch-size", planned.batch_size.to_string(), batch_size.to_string());
         compare("--sampler-kind", planned.sampler_kind.clone(), options.kind.name().to_owned());
         compare("--replace", planned.replace.to_string(), options.replace.to_string());

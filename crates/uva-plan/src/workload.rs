@@ -283,7 +283,7 @@ impl<'g> Workload<'g> {
         // Counting needs no edge ids.
         let options = SamplerOptions { edge_ids: false, ..self.options.clone() };
         // Without its own bound, a batch may become as large as the graph; memory is used only once it is touched.
-        let unbounded = options.fanouts.contains(&-1).then_some(usize::MAX);
+        let unbounded = options.fanouts.hop_of_all().map(|_| usize::MAX);
         let bytes = self.batch_bytes.or(unbounded);
         let bounds = BatchBounds::for_options(&options, self.batch_size, nodes, edges, bytes)?;
         let graph = GraphView { weights: self.weights, ..self.csc.into() };

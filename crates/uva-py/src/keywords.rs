@@ -11,7 +11,7 @@ use uva_graph::Split;
 use uva_runtime::planning::CacheOptions;
 use uva_runtime::spec::{ByteSize, Field, Given, Kind, OptionError, OptionValue, Options, Spelling};
 use uva_runtime::{LoaderOptions, RuntimeError};
-use uva_sample::{MAX_FANOUT, MAX_LAYERS, SamplerKind};
+use uva_sample::{Fanouts, MAX_FANOUT, MAX_LAYERS, SamplerKind};
 
 use crate::errors::{of_runtime, with};
 
@@ -111,7 +111,7 @@ fn fanouts_as_text(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
 }
 
 /// The fanouts that are the argument `name`, of another function than the loader's.
-pub fn fanouts(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<i32>> {
+pub fn fanouts(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Fanouts> {
     let text = fanouts_as_text(name, value)?;
     let refused = |reason: String| {
         let error = if text.is_empty() {
@@ -122,7 +122,7 @@ pub fn fanouts(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<i32>> {
         of_runtime(error.into())
     };
     let read = Field::fanouts(MAX_LAYERS, MAX_FANOUT).read(&text).map_err(refused)?;
-    Vec::of_text(&read).ok_or_else(|| of_runtime(RuntimeError::Usage(read)))
+    Fanouts::of_text(&read).ok_or_else(|| of_runtime(RuntimeError::Usage(read)))
 }
 
 /// A Python integer as text. It may have more bits than any type of ours.

@@ -60,7 +60,7 @@ impl Worker {
         let view: GraphView<'static> =
             unsafe { std::mem::transmute::<GraphView<'_>, GraphView<'static>>(view) };
         let sampler = sampler(view, options).map_err(raised)?;
-        let layers = options.fanouts.iter().map(|_| Layer::default()).collect();
+        let layers = (0..options.fanouts.hops()).map(|_| Layer::default()).collect();
         Ok(Self { sampler, nodes: Vec::new(), layers, _graph: Arc::clone(graph) })
     }
 

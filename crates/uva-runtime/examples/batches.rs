@@ -10,7 +10,7 @@ fn main() -> Result<(), RuntimeError> {
         std::process::exit(2);
     };
     let mut runtime =
-        Runtime::builder(&dataset).fanouts(&[10, 5]).batch_size(512).samplers(2).seed(1).epochs(1).build()?;
+        Runtime::builder(&dataset).fanouts([10, 5]).batch_size(512).samplers(2).seed(1).epochs(1).build()?;
     println!("{} batches an epoch", runtime.schedule().train_batches());
 
     // A batch owns its slot, and dropping it gives the slot back. Slices of it borrow from the batch. Several batches may

@@ -9,7 +9,7 @@ use uva_graph::part::first_cut;
 use uva_graph::{Dataset, Split, Verify};
 use uva_propagate::HopSet;
 use uva_sample::{
-    Expand, MAX_FANOUT, MAX_LAYERS, OrderEdges, SampleError, SamplerKind, SamplerOptions, Walks,
+    Expand, Fanouts, MAX_FANOUT, MAX_LAYERS, OrderEdges, SampleError, SamplerKind, SamplerOptions, Walks,
 };
 
 use crate::RuntimeError;
@@ -46,7 +46,7 @@ options! {
             => Field::choice::<SamplerKind>("KIND").of(BATCHES, &[Identity, Plan]),
         /// In-neighbours sampled per node and hop, from the seeds outward; -1 takes all. One number a model layer. Of
         /// kinds that draw for a whole hop: its draws
-        fanouts: Vec<i32> = vec![15, 10, 5]
+        fanouts: Fanouts = Fanouts::from([15, 10, 5])
             => Field::fanouts(MAX_LAYERS, MAX_FANOUT).of(BATCHES, &[Identity, Plan]).in_every_checkpoint(),
         /// Random walks from each node, with `sampler_kind=walk`
         walks: u32 = Walks::default().count
@@ -428,7 +428,7 @@ impl LoaderOptions {
         let hops = part.hops as usize;
         let sampling = self.sampling();
         sampling.check_reach(hops).map_err(SampleError::from)?;
-        let reach = sampling.kind.reach(sampling.fanouts.len(), sampling.walks.length as usize);
+        let reach = sampling.kind.reach(sampling.fanouts.hops(), sampling.walks.length as usize);
         let (Some(reach), Some((_, ids))) = (reach, dataset.chosen()) else { return Ok(()) };
         match first_cut(dataset, ids, reach) {
             None => Ok(()),
@@ -628,7 +628,7 @@ mod tests {
     #[test]
     fn a_fingerprint_gives_back_the_options_that_batches_depend_on() {
         for options in [
-            LoaderOptions { fanouts: vec![4, -1], batch_size: 7, seed: 9, ..LoaderOptions::default() },
+            LoaderOptions { fanouts: [4, -1].into(), batch_size: 7, seed: 9, ..LoaderOptions::default() },
             LoaderOptions { replace: true, expand: Expand::New, ..LoaderOptions::default() },
             LoaderOptions {
                 sampler_kind: SamplerKind::from_name("walk").unwrap(),

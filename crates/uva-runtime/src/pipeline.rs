@@ -20,7 +20,7 @@ use std::time::Instant;
 
 use uva_batch::Aggregation;
 use uva_graph::{Dataset, Split};
-use uva_sample::BatchKey;
+use uva_sample::{BatchKey, Fanouts};
 
 use crate::RuntimeError;
 use crate::backend::Backend;
@@ -56,8 +56,8 @@ pub struct RuntimeBuilder {
 
 impl RuntimeBuilder {
     /// Neighbours per node and hop, from the seeds outward; −1 takes all.
-    pub fn fanouts(mut self, fanouts: &[i32]) -> Self {
-        self.options.fanouts = fanouts.to_vec();
+    pub fn fanouts(mut self, fanouts: impl Into<Fanouts>) -> Self {
+        self.options.fanouts = fanouts.into();
         self
     }
 

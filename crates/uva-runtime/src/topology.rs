@@ -410,7 +410,7 @@ mod tests {
             Common { nodes: 200, average_degree: 4.0, feature_dim: 3, classes: 2, ..Common::default() };
         generate::write(&path, &PowerLaw::of(common), &|_| {}).unwrap();
         let dataset = Dataset::open(&path).unwrap();
-        let options = LoaderOptions { fanouts: vec![2], ..LoaderOptions::default() };
+        let options = LoaderOptions { fanouts: [2].into(), ..LoaderOptions::default() };
         let plan = RunPlan::new(&dataset, &options, Passes::default()).unwrap();
         let processes = |partition, sampler| {
             let backend = Backend::Cuda(CudaBackend {

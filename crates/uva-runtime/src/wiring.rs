@@ -376,7 +376,7 @@ mod tests {
             Common { nodes: 200, average_degree: 4.0, feature_dim: 3, classes: 2, ..Common::default() };
         generate::write(&path, &PowerLaw::of(common), &|_| {}).unwrap();
         let dataset = Arc::new(Dataset::open(&path).unwrap());
-        let options = LoaderOptions { fanouts: vec![2], ..LoaderOptions::default() };
+        let options = LoaderOptions { fanouts: [2].into(), ..LoaderOptions::default() };
         let plan = RunPlan::new(&dataset, &options, Passes::default()).unwrap();
         let refused = |change: fn(&mut RunPlan), take: fn(&mut Connections), stages: &[Stage]| {
             let mut plan = plan.clone();

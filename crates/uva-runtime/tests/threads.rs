@@ -18,7 +18,7 @@ fn roles() -> Vec<String> {
 fn a_runtime_dropped_in_the_middle_ends_its_threads() {
     let temp = tempfile::tempdir().unwrap();
     let graph = common::graph(temp.path(), 2000, 8.0);
-    let builder = Runtime::builder(&graph).fanouts(&[4, 3]).batch_size(64).samplers(3).epochs(50);
+    let builder = Runtime::builder(&graph).fanouts([4, 3]).batch_size(64).samplers(3).epochs(50);
     let mut runtime = builder.build().unwrap();
     for _ in 0..5 {
         runtime.next_batch().unwrap();

@@ -1,7 +1,7 @@
 //! The maximum size of a batch, known before the first one is sampled.
 
-use crate::options::check_fanouts;
-use crate::{Capacity, Expand, InvalidOption, SampleError, SamplerKind, SamplerOptions, Walks};
+use crate::{Capacity, Expand, Fanouts, InvalidOption, SampleError, SamplerKind, SamplerOptions, Walks};
+use uva_graph::Relation;
 
 /// The maximum size of a batch, which determines its memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl BatchBounds {
         bytes: Option<usize>,
     ) -> Result<Self, SampleError> {
         let full = Self::of_graph(options, batch_size, nodes, edges)?;
-        match (bytes, options.fanouts.iter().position(|&fanout| fanout == -1)) {
+        match (bytes, options.fanouts.hop_of_all()) {
             (Some(bytes), _) => full.shrunk(bytes, options.kind.draws_together()),
             (None, Some(layer)) => Err(InvalidOption::Unbounded { layer }.into()),
             (None, None) => {
@@ -71,8 +71,14 @@ impl BatchBounds {
     /// # Errors
     /// Refuses options that no batch can be built with; a fanout of −1, which needs [`within`](Self::within); and
     /// bounds beyond 32-bit local ids.
-    pub fn new(batch_size: usize, fanouts: &[i32], nodes: usize, edges: usize) -> Result<Self, SampleError> {
-        if let Some(layer) = fanouts.iter().position(|&fanout| fanout == -1) {
+    pub fn new(
+        batch_size: usize,
+        fanouts: impl Into<Fanouts>,
+        nodes: usize,
+        edges: usize,
+    ) -> Result<Self, SampleError> {
+        let fanouts = fanouts.into();
+        if let Some(layer) = fanouts.hop_of_all() {
             return Err(InvalidOption::Unbounded { layer }.into());
         }
         let bounds = Self::of_graph(&list_by_list(fanouts), batch_size, nodes, edges)?;
@@ -90,11 +96,11 @@ impl BatchBounds {
     pub fn within(
         bytes: usize,
         batch_size: usize,
-        fanouts: &[i32],
+        fanouts: impl Into<Fanouts>,
         nodes: usize,
         edges: usize,
     ) -> Result<Self, SampleError> {
-        Self::of_graph(&list_by_list(fanouts), batch_size, nodes, edges)?.shrunk(bytes, false)
+        Self::of_graph(&list_by_list(fanouts.into()), batch_size, nodes, edges)?.shrunk(bytes, false)
     }
 
     /// These bounds, reduced to fit `bytes`. With `nodes_first`, nodes keep their bound if `bytes` holds it: such
@@ -135,7 +141,7 @@ impl BatchBounds {
         edges: usize,
     ) -> Result<Self, SampleError> {
         let SamplerOptions { kind, fanouts, replace, expand, edge_ids, .. } = options;
-        check_fanouts(fanouts)?;
+        fanouts.check()?;
         if batch_size == 0 {
             return Err(InvalidOption::BatchSizeZero.into());
         }
@@ -145,8 +151,8 @@ impl BatchBounds {
         let (mut kept, mut new) = (0, seeds);
         // The length of lists bounds only picks without replacement from these lists.
         let most = if kind.picks_in_lists() && !replace { edges } else { usize::MAX };
-        let mut layers = Vec::with_capacity(fanouts.len());
-        for &fanout in fanouts {
+        let mut layers = Vec::with_capacity(fanouts.hops());
+        for fanout in fanouts.of_relation(Relation::ONLY) {
             let (picks, drawn) = match options.picks_a_list(fanout) {
                 Some(draws) if kind.draws_together() => {
                     (edges, draws.saturating_mul(kind.nodes_a_draw()).min(edges))
@@ -201,10 +207,10 @@ impl BatchBounds {
 }
 
 /// Options with these fanouts; all others add nothing to a bound.
-fn list_by_list(fanouts: &[i32]) -> SamplerOptions {
+fn list_by_list(fanouts: Fanouts) -> SamplerOptions {
     SamplerOptions {
         kind: SamplerKind::LIST_BY_LIST,
-        fanouts: fanouts.to_vec(),
+        fanouts,
         replace: false,
         seed: 0,
         batch_dependency: 1,
@@ -230,7 +236,7 @@ mod tests {
     #[test]
     fn a_layer_that_is_drawn_as_a_whole_grows_by_its_fanout_and_may_have_every_edge() {
         for kind in [SamplerKind::LADIES, SamplerKind::FASTGCN] {
-            let options = SamplerOptions { kind, fanouts: vec![5, 7, 990], ..SamplerOptions::default() };
+            let options = SamplerOptions { kind, fanouts: [5, 7, 990].into(), ..SamplerOptions::default() };
             let bounds = BatchBounds::for_options(&options, 10, 1000, 2000, None).unwrap();
             let layers = [layer(10, 15, 2000), layer(15, 22, 2000), layer(22, 1000, 2000)];
             assert_eq!((bounds.nodes, &bounds.layers[..]), (1000, &layers[..]));
@@ -244,7 +250,7 @@ mod tests {
     #[test]
     fn a_slot_for_draws_keeps_room_for_all_nodes_as_long_as_it_can() {
         for kind in SamplerKind::ALL.into_iter().filter(|kind| kind.draws_together()) {
-            let options = SamplerOptions { kind, fanouts: vec![20, 20], ..SamplerOptions::default() };
+            let options = SamplerOptions { kind, fanouts: [20, 20].into(), ..SamplerOptions::default() };
             let with = |bytes| BatchBounds::for_options(&options, 10, 1000, 1_000_000, bytes).unwrap();
             let (full, less) = (with(None), with(Some(2000)));
             let nodes = match kind.name() {
@@ -269,7 +275,7 @@ mod tests {
         let walks = crate::Walks { count: 3, length: 2, stop: 0 };
         let options = SamplerOptions {
             kind: SamplerKind::WALK,
-            fanouts: vec![65_536, 2],
+            fanouts: [65_536, 2].into(),
             walks,
             ..SamplerOptions::default()
         };
@@ -279,23 +285,20 @@ mod tests {
 
     #[test]
     fn bounds_grow_by_fanout_until_the_graph_ends() {
-        let bounds = BatchBounds::new(10, &[3, 2], 1_000_000, 2_000_000).unwrap();
+        let bounds = BatchBounds::new(10, [3, 2], 1_000_000, 2_000_000).unwrap();
         assert_eq!(bounds.layers, [layer(10, 40, 30), layer(40, 120, 80)]);
         assert_eq!((bounds.seeds, bounds.nodes), (10, 120));
-        let bounds = BatchBounds::new(10, &[3, 2], 35, 50).unwrap();
+        let bounds = BatchBounds::new(10, [3, 2], 35, 50).unwrap();
         assert_eq!(bounds.layers, [layer(10, 35, 30), layer(35, 35, 50)]);
-        let bounds = BatchBounds::new(1000, &[3], 35, 50).unwrap();
+        let bounds = BatchBounds::new(1000, [3], 35, 50).unwrap();
         assert_eq!((bounds.seeds, bounds.layers), (35, vec![layer(35, 35, 50)]));
     }
 
     #[test]
     fn picks_that_are_kept_are_counted_in_every_block_that_has_them() {
         let with = |fanouts: &[i32], bytes| {
-            let options = SamplerOptions {
-                fanouts: fanouts.to_vec(),
-                expand: Expand::New,
-                ..SamplerOptions::default()
-            };
+            let options =
+                SamplerOptions { fanouts: fanouts.into(), expand: Expand::New, ..SamplerOptions::default() };
             BatchBounds::for_options(&options, 10, 1_000_000, 2_000_000, bytes)
         };
         let bounds = with(&[3, 2, 1], None).unwrap();
@@ -309,7 +312,7 @@ mod tests {
     fn draws_with_replacement_are_bounded_by_the_fanouts_and_not_by_the_edges() {
         let with = |fanouts: &[i32], expand, bytes| {
             let options = SamplerOptions {
-                fanouts: fanouts.to_vec(),
+                fanouts: fanouts.into(),
                 replace: true,
                 expand,
                 ..SamplerOptions::default()
@@ -327,10 +330,10 @@ mod tests {
 
     #[test]
     fn arithmetic_saturates_at_any_fanout_and_depth() {
-        let bounds = BatchBounds::new(usize::MAX, &[MAX_FANOUT; 32], 1000, 5000).unwrap();
+        let bounds = BatchBounds::new(usize::MAX, [MAX_FANOUT; 32], 1000, 5000).unwrap();
         assert_eq!(bounds.nodes, 1000);
         assert_eq!(bounds.layers[31], layer(1000, 1000, 5000));
-        let refused = BatchBounds::new(usize::MAX, &[MAX_FANOUT; 32], usize::MAX, usize::MAX).unwrap_err();
+        let refused = BatchBounds::new(usize::MAX, [MAX_FANOUT; 32], usize::MAX, usize::MAX).unwrap_err();
         assert!(
             matches!(refused, SampleError::InvalidOption(InvalidOption::BoundTooLarge { .. })),
             "{refused}"
@@ -339,19 +342,19 @@ mod tests {
 
     #[test]
     fn a_batch_beyond_local_ids_is_refused_by_what_there_is_too_much_of() {
-        let refusal = |nodes, edges| match BatchBounds::new(1 << 20, &[4096], nodes, edges) {
+        let refusal = |nodes, edges| match BatchBounds::new(1 << 20, [4096], nodes, edges) {
             Err(SampleError::InvalidOption(InvalidOption::BoundTooLarge { what, bound })) => (what, bound),
             other => panic!("{other:?}"),
         };
         assert_eq!(refusal(1 << 20, 1 << 40), (Capacity::Edges { layer: 0 }, 1 << 32));
         assert_eq!(refusal(1 << 33, 1 << 40), (Capacity::Nodes, (1 << 32) + (1 << 20)));
-        assert!(BatchBounds::new(1 << 20, &[4096], 1 << 20, MOST).is_ok());
-        assert!(BatchBounds::new(1 << 20, &[4096], 1 << 20, MOST + 1).is_err());
+        assert!(BatchBounds::new(1 << 20, [4096], 1 << 20, MOST).is_ok());
+        assert!(BatchBounds::new(1 << 20, [4096], 1 << 20, MOST + 1).is_err());
     }
 
     #[test]
     fn a_fanout_without_bound_is_refused_and_the_message_names_the_way_out() {
-        let refused = BatchBounds::new(10, &[3, -1], 100, 100).unwrap_err();
+        let refused = BatchBounds::new(10, [3, -1], 100, 100).unwrap_err();
         assert_eq!(refused, SampleError::InvalidOption(InvalidOption::Unbounded { layer: 1 }));
         assert!(refused.to_string().contains("`slot_bytes`"));
     }
@@ -366,23 +369,23 @@ mod tests {
 
     #[test]
     fn slot_bytes_larger_than_the_batch_change_nothing() {
-        let bounds = BatchBounds::new(10, &[3, 2], 1000, 2000).unwrap();
-        assert_eq!(BatchBounds::within(bounds.bytes(), 10, &[3, 2], 1000, 2000).unwrap(), bounds);
-        let all = BatchBounds::within(usize::MAX, 10, &[-1, 2], 1000, 2000).unwrap();
+        let bounds = BatchBounds::new(10, [3, 2], 1000, 2000).unwrap();
+        assert_eq!(BatchBounds::within(bounds.bytes(), 10, [3, 2], 1000, 2000).unwrap(), bounds);
+        let all = BatchBounds::within(usize::MAX, 10, [-1, 2], 1000, 2000).unwrap();
         assert_eq!(all.layers, [layer(10, 1000, 2000), layer(1000, 1000, 2000)]);
-        let huge = BatchBounds::within(usize::MAX, 10, &[-1], 1 << 40, 1 << 50).unwrap();
+        let huge = BatchBounds::within(usize::MAX, 10, [-1], 1 << 40, 1 << 50).unwrap();
         assert_eq!(huge.layers, [layer(10, MOST, MOST)]);
     }
 
     #[test]
     fn slot_bytes_below_the_seeds_are_refused_with_what_is_needed() {
         let needed = 10 * 8 + 4 * (11 + 11);
-        let refused = BatchBounds::within(needed - 1, 10, &[5, 5], 100, 100).unwrap_err();
+        let refused = BatchBounds::within(needed - 1, 10, [5, 5], 100, 100).unwrap_err();
         assert_eq!(
             refused,
             SampleError::InvalidOption(InvalidOption::SlotTooSmall { bytes: needed - 1, needed })
         );
-        let smallest = BatchBounds::within(needed, 10, &[5, 5], 100, 100).unwrap();
+        let smallest = BatchBounds::within(needed, 10, [5, 5], 100, 100).unwrap();
         assert_eq!(smallest.layers, [layer(10, 10, 0), layer(10, 10, 0)]);
     }
 
@@ -394,8 +397,8 @@ mod tests {
             nodes in 100_usize..100_000,
             edges in 0_usize..1_000_000,
         ) {
-            let full = BatchBounds::within(usize::MAX, 10, &fanouts, nodes, edges).unwrap();
-            let bounds = BatchBounds::within(bytes, 10, &fanouts, nodes, edges).unwrap();
+            let full = BatchBounds::within(usize::MAX, 10, &fanouts[..], nodes, edges).unwrap();
+            let bounds = BatchBounds::within(bytes, 10, &fanouts[..], nodes, edges).unwrap();
             prop_assert!(bounds.bytes() <= bytes);
             // Only rounding is lost, at most a few words per array.
             prop_assert!(bounds == full || bounds.bytes() + 16 * (2 * fanouts.len() + 1) > bytes);

@@ -24,6 +24,7 @@ mod bounds;
 #[allow(unsafe_code, reason = "kernels are launched on memory that their arguments name")]
 pub mod cuda;
 mod error;
+mod fanouts;
 mod hash;
 mod hops;
 mod kind;
@@ -40,6 +41,7 @@ pub use batch::{BatchCounts, BatchMut, BlockMut, BlockRef, LayerCounts, ListRead
 pub use batch_key::BatchKey;
 pub use bounds::{BatchBounds, LayerBounds};
 pub use error::{Capacity, InvalidOption, SampleError};
+pub use fanouts::Fanouts;
 pub use hash::{batch_hash, rows_hash};
 pub use hops::{Divided, ListCounts};
 pub use kind::SamplerKind;

@@ -3,18 +3,17 @@
 use uva_graph::mix;
 use uva_options::named;
 
-use crate::limits::{MAX_FANOUT, MAX_LAYERS, MAX_PICKS};
-use crate::{InvalidOption, SamplerKind};
+use crate::limits::MAX_PICKS;
+use crate::{Fanouts, SamplerKind};
 
 /// How a [`BatchSampler`](crate::BatchSampler) samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SamplerOptions {
     /// The kind of sampler.
     pub kind: SamplerKind,
-    /// Neighbours per node in each hop, from the seeds outward: 1 to [`MAX_FANOUT`]; −1 takes all. 1 to [`MAX_LAYERS`] hops. For a kind that
-    /// [draws together](SamplerKind::draws_together): draws for all destinations of the hop. They are equal in all hops
-    /// if the draws are for [one subgraph](SamplerKind::draws_one_subgraph).
-    pub fanouts: Vec<i32>,
+    /// Neighbours a node in each hop. They are equal in all hops if the draws are for
+    /// [one subgraph](SamplerKind::draws_one_subgraph).
+    pub fanouts: Fanouts,
     /// Whether a neighbour may be picked more than once. Then every nonempty list gives as many picks as its fanout
     /// says, even a short one; a fanout of −1 takes lists whole. For kinds that [replace](SamplerKind::replaces).
     pub replace: bool,
@@ -164,19 +163,5 @@ impl HopShape {
     /// The shape of a hop with this many draws, for a kind that draws together.
     pub(crate) fn of_layer(drawn: i32) -> Self {
         Self { limit: usize::try_from(drawn).ok(), group: GROUP }
-    }
-}
-
-/// Checks the fanouts alone, without kind or graph.
-pub(crate) fn check_fanouts(fanouts: &[i32]) -> Result<(), InvalidOption> {
-    if fanouts.is_empty() {
-        return Err(InvalidOption::NoFanouts);
-    }
-    if fanouts.len() > MAX_LAYERS {
-        return Err(InvalidOption::TooManyFanouts { given: fanouts.len() });
-    }
-    match fanouts.iter().position(|&fanout| fanout != -1 && !(1..=MAX_FANOUT).contains(&fanout)) {
-        Some(layer) => Err(InvalidOption::Fanout { layer, fanout: fanouts[layer] }),
-        None => Ok(()),
     }
 }

@@ -82,7 +82,7 @@ fn batches_and_epochs_allocate_nothing() {
             let fanouts = fanouts.iter().map(|&fanout| if of_layer { larger(fanout) } else { fanout });
             let fanouts = common::fanouts_for(kind, &fanouts.collect::<Vec<i32>>());
             let options =
-                SamplerOptions { kind, fanouts: fanouts.clone(), replace, ..SamplerOptions::default() };
+                SamplerOptions { kind, fanouts: fanouts[..].into(), replace, ..SamplerOptions::default() };
             let mut sampler = graph.sampler_for(&options);
             let mut batch = graph.room_for(500, &options);
             let mut order = SeedOrder::new(1, Split::Train, 5000, true, 500, false).unwrap();
@@ -110,7 +110,7 @@ fn a_sampler_takes_what_its_kind_says_for_each_node_and_little_else() {
     let nodes = 1_000_000;
     let graph = Graph::from_lists(&vec![Vec::new(); nodes]).weighted(&[]);
     for kind in SamplerKind::ALL {
-        let options = SamplerOptions { kind, fanouts: vec![15, 15, 15], ..SamplerOptions::default() };
+        let options = SamplerOptions { kind, fanouts: [15, 15, 15].into(), ..SamplerOptions::default() };
         let (_, before) = ALLOCATED.get();
         let sampler = graph.sampler_for(&options);
         let (_, after) = ALLOCATED.get();

@@ -29,7 +29,7 @@ fn main() -> Result<()> {
 
     // Narrower features come as float32, too: the producer widens them.
     let options = LoaderOptions {
-        fanouts: FANOUTS.to_vec(),
+        fanouts: FANOUTS.into(),
         batch_size: BATCH_SIZE,
         feature_type: FeatureType::Float32,
         ..LoaderOptions::default()

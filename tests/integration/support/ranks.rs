@@ -32,7 +32,7 @@ pub fn expected(
     part: Part,
     drop_last: bool,
 ) -> Vec<(String, u64, u64, String)> {
-    let options = LoaderOptions { fanouts: vec![5, 4], batch_size: 100, part, ..LoaderOptions::default() };
+    let options = LoaderOptions { fanouts: [5, 4].into(), batch_size: 100, part, ..LoaderOptions::default() };
     let options = LoaderOptions { drop_last, ..options };
     let builder = Runtime::builder(directory.join("graph")).options(options).epochs(epochs);
     let mut runtime = builder.validate(true).test(true).build().unwrap();

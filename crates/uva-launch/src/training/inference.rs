@@ -236,7 +236,7 @@ impl TrainedModel {
 /// takes, if it takes any.
 fn check_sampling(loader: &LoaderOptions, blocks: Option<usize>) -> Result<(), String> {
     loader.check_ranges().map_err(|error| error.to_string())?;
-    match (loader.fanouts.len(), blocks) {
+    match (loader.fanouts.hops(), blocks) {
         (fanouts, Some(blocks)) if fanouts != blocks => {
             Err(format!("fanouts has {fanouts} numbers, and the model {blocks} layers over neighbours"))
         }

@@ -115,7 +115,7 @@ impl TrainingRun {
         let note = labelled::check_validation(&dataset, task.metric, metric_is_given, options.patience)?;
         (options.metric, options.loss) =
             (MetricChoice(Some(task.metric)), LossChoice(task.kind.regression()));
-        (options.blocks, options.seed) = (loader.fanouts.len(), loader.seed);
+        (options.blocks, options.seed) = (loader.fanouts.hops(), loader.seed);
         let edge_attr = loader.edge_attr || options.model.row().needs_edge_features();
         options.edge_dim = match dataset.edge_features() {
             Some(table) if edge_attr => table.dim,

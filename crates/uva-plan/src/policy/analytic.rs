@@ -12,7 +12,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
-use uva_graph::Indices;
+use uva_graph::{Indices, Relation};
 
 use super::cache_policy::{CachePolicy, Ranking};
 use super::hotness_policy::HotnessPolicy;
@@ -60,7 +60,7 @@ impl HotnessPolicy for Analytic {
         let mut list_reads = vec![0_f64; nodes];
         // −ln(1 − p), in LOG_UNITs.
         let missing: Vec<AtomicU64> = (0..nodes).into_par_iter().map(|_| AtomicU64::new(0)).collect();
-        for &fanout in &workload.options.fanouts {
+        for fanout in workload.options.fanouts.of_relation(Relation::ONLY) {
             // With a fanout of −1, lists are taken whole.
             let replace = workload.options.replace && fanout >= 0;
             chance.par_iter().zip(&mut list_reads).enumerate().for_each(|(node, (&chance, reads))| {
@@ -139,7 +139,7 @@ mod tests {
         fanouts: &[i32],
         batch_size: usize,
     ) -> Hotness {
-        let options = SamplerOptions { fanouts: fanouts.to_vec(), ..SamplerOptions::default() };
+        let options = SamplerOptions { fanouts: fanouts.into(), ..SamplerOptions::default() };
         hotness_for(indptr, indices, train, options, batch_size)
     }
 
@@ -213,7 +213,7 @@ mod tests {
         let csc = Csc { indptr: &[0, 1], indices: Indices::I64(&[0]), original_ids: None, degrees: None };
         let by_list = |kind: SamplerKind| !kind.weighs_edges();
         for kind in SamplerKind::ALL {
-            let options = SamplerOptions { kind, fanouts: vec![1], ..SamplerOptions::default() };
+            let options = SamplerOptions { kind, fanouts: [1].into(), ..SamplerOptions::default() };
             let workload = Workload {
                 weights: None,
                 csc,
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn with_replacement_a_short_list_is_read_by_the_fanout_and_may_miss_an_entry() {
         // 0 names 1 and 2; 1 names 0; 2 names nobody. 0 is the only training node.
-        let options = SamplerOptions { fanouts: vec![3, -1], replace: true, ..SamplerOptions::default() };
+        let options = SamplerOptions { fanouts: [3, -1].into(), replace: true, ..SamplerOptions::default() };
         let hotness = hotness_for(&[0, 2, 3, 3], &[1, 2, 0], &[0], options, 1);
         // Three draws miss one of two entries with 1/8. The second hop takes lists as they stand.
         let met = 1.0 - 0.125;

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU32;
 
 use rayon::prelude::*;
-use uva_graph::Indices;
+use uva_graph::{Indices, Relation};
 
 use super::cache_policy::{CachePolicy, Ranking};
 use super::hotness_policy::HotnessPolicy;
@@ -45,9 +45,10 @@ impl HotnessPolicy for Degree {
             .enumerate()
             .map(|(node, &visits)| {
                 let degree = workload.csc.degree(node);
-                let picks =
-                    fanouts.iter().map(|&fanout| workload.options.picks_of_list(degree, fanout) as u64);
-                let mean = 1 + picks.sum::<u64>().div_ceil(fanouts.len().max(1) as u64);
+                let picks = fanouts
+                    .of_relation(Relation::ONLY)
+                    .map(|fanout| workload.options.picks_of_list(degree, fanout) as u64);
+                let mean = 1 + picks.sum::<u64>().div_ceil(fanouts.hops().max(1) as u64);
                 u32::try_from(u64::from(visits).saturating_mul(mean)).unwrap_or(u32::MAX)
             })
             .collect();

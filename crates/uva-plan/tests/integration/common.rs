@@ -47,7 +47,7 @@ pub fn written(lists: &[Vec<i32>], train: &[i64]) -> Stored {
 }
 
 pub fn options(fanouts: &[i32]) -> SamplerOptions {
-    SamplerOptions { fanouts: fanouts.to_vec(), ..SamplerOptions::default() }
+    SamplerOptions { fanouts: fanouts.into(), ..SamplerOptions::default() }
 }
 
 pub fn by_hand<'g>(

@@ -86,7 +86,7 @@ fn a_plan_for_other_options_is_warned_of_and_for_another_seed_is_not() {
     };
     assert_eq!(check(|_| {}, 200), [""; 0]);
     assert_eq!(check(|options| options.seed = 5, 200), [""; 0]);
-    let warnings = check(|options| options.fanouts = vec![-1, 3], 200);
+    let warnings = check(|options| options.fanouts = [-1, 3].into(), 200);
     assert!(warnings[0].contains("--fanouts 5,3, this run has -1,3"), "{warnings:?}");
     let warnings = check(|options| (options.replace, options.batch_dependency) = (true, 4), 100);
     assert_eq!(warnings.len(), 3);

@@ -33,7 +33,7 @@ use crate::{LoaderOptions, RuntimeError};
 /// use uva_sample::BatchKey;
 ///
 /// let dataset = Arc::new(Dataset::open("data/graph".as_ref())?);
-/// let options = LoaderOptions { fanouts: vec![15, 10], ..LoaderOptions::default() };
+/// let options = LoaderOptions { fanouts: [15, 10].into(), ..LoaderOptions::default() };
 /// let (plan, _) = planning::plan(&dataset, &options, &Backend::Cpu, 64 << 20, CachePolicy::PRESAMPLE, &|_| {})?;
 /// let contents = CacheContents::of_plan(&dataset, &plan)?;
 /// let mut cached = CachedDataset::new(&dataset, &options, &Backend::Cpu, &contents)?;

@@ -78,7 +78,7 @@ pub fn time_sums(
 ) -> Result<SumTimes, RuntimeError> {
     let loader = LoaderOptions {
         // A bound of bytes would be another one for each way. A batch of whole lists has no other than the graph's.
-        slot_bytes: loader.fanouts.contains(&-1).then_some(u64::MAX),
+        slot_bytes: loader.fanouts.hop_of_all().map(|_| u64::MAX),
         // Whoever sums widens the rows, too.
         feature_type: FeatureType::Float32,
         degrees: loader.degrees || asked.aggregation == Aggregation::Degrees,
@@ -368,7 +368,7 @@ mod tests {
         // Two batches an epoch, or one that is the whole split.
         for (batch_size, batches) in [(dataset.split(Split::Train).len().div_ceil(2), 5), (10_000, 1)] {
             let options = LoaderOptions {
-                fanouts: vec![4, 3],
+                fanouts: [4, 3].into(),
                 batch_size,
                 gather_threads: 2,
                 ..LoaderOptions::default()
@@ -395,8 +395,12 @@ mod tests {
         let dataset = dataset(&temp.path().join("graph"));
         let contents = CacheContents::default();
         let plan = |aggregation| {
-            let options =
-                LoaderOptions { fanouts: vec![4], batch_size: 20, aggregation, ..LoaderOptions::default() };
+            let options = LoaderOptions {
+                fanouts: [4].into(),
+                batch_size: 20,
+                aggregation,
+                ..LoaderOptions::default()
+            };
             RunPlan::new(&dataset, &options, Passes { epochs: 1, ..Passes::default() }).unwrap()
         };
         let (off, host) = (plan(Aggregation::None), plan(Aggregation::Mean));

@@ -15,7 +15,7 @@ use uva_runtime::plan::RunPlan;
 use uva_runtime::{Batch, LoaderOptions, Passes, Runtime, RuntimeError, SamplerKind, planning};
 
 fn builder(path: &Path) -> uva_runtime::RuntimeBuilder {
-    Runtime::builder(path).fanouts(&[4, 3]).batch_size(64).seed(5).epochs(1)
+    Runtime::builder(path).fanouts([4, 3]).batch_size(64).seed(5).epochs(1)
 }
 
 /// The outermost block's rows by their definitions, in f64.
@@ -65,7 +65,7 @@ fn the_builder_gives_rows_of_every_reduction_and_kind_of_sampler() {
             ..LoaderOptions::default()
         };
         for how in [Mean, Sum, Max, Degrees] {
-            let start = || builder(&path).options(options.clone()).fanouts(&[4, 3]).batch_size(64).seed(5);
+            let start = || builder(&path).options(options.clone()).fanouts([4, 3]).batch_size(64).seed(5);
             let mut folded = start().aggregate(how).build().unwrap();
             let mut plain = start().build().unwrap();
             let mut batches = 0;
@@ -102,7 +102,7 @@ fn caches_change_no_bit_of_a_row() {
     let passes = Passes { epochs: 2, ..Passes::default() };
     for aggregation in [Mean, Sum, Max, Degrees] {
         let options = LoaderOptions {
-            fanouts: vec![4, 3],
+            fanouts: [4, 3].into(),
             batch_size: 64,
             aggregation,
             aggregate_argmax: aggregation == Max,
@@ -137,7 +137,7 @@ fn a_producer_that_chooses_by_counts_sums_where_lists_share_few_rows_and_never_w
     let dataset = Arc::new(Dataset::open(&common::graph(temp.path(), 2000, 8.0)).unwrap());
     for (fanouts, outputs, summed) in [(vec![2], 64, true), (vec![8, 8, 8], 64, false), (vec![2], 1, false)] {
         let options = LoaderOptions {
-            fanouts,
+            fanouts: fanouts.into(),
             batch_size: 64,
             aggregation: Mean,
             sums_chosen_for: Some(outputs),

@@ -21,7 +21,7 @@ use uva_sample::{
 };
 
 fn options() -> LoaderOptions {
-    LoaderOptions { fanouts: vec![4, 3], batch_size: 64, seed: 11, ..LoaderOptions::default() }
+    LoaderOptions { fanouts: [4, 3].into(), batch_size: 64, seed: 11, ..LoaderOptions::default() }
 }
 
 fn planned(dataset: &Arc<Dataset>, bytes: u64, policy: CachePolicy) -> CacheContents {
@@ -170,7 +170,7 @@ fn check_kind(
     let edge_ids = sampler_kind.picks_in_lists();
     let mut options = LoaderOptions { sampler_kind, replace, expand, edge_ids, ..options() };
     if sampler_kind.draws_one_subgraph() {
-        options.fanouts.fill(20);
+        options.fanouts = vec![20; options.fanouts.hops()].into();
     }
     let reads = check_batches(dataset, backend, contents, &options);
     assert_eq!(reads.cached > 0, contents.caches().lists > 0, "{sampler_kind}");

@@ -24,7 +24,7 @@ fn dataset(directory: &Path) -> Arc<Dataset> {
 
 fn options(samplers: usize, feature_slots: usize) -> LoaderOptions {
     LoaderOptions {
-        fanouts: vec![3, 2],
+        fanouts: [3, 2].into(),
         batch_size: 100,
         seed: 7,
         samplers,

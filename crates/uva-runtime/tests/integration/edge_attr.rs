@@ -12,9 +12,8 @@ use uva_runtime::plan::RunPlan;
 use uva_runtime::{Expand, LoaderOptions, Passes, Runtime, RuntimeError, SamplerKind, planning};
 
 fn options() -> LoaderOptions {
-    let fanouts = vec![4, 3];
     LoaderOptions {
-        fanouts,
+        fanouts: [4, 3].into(),
         batch_size: 64,
         seed: 5,
         gather_threads: 2,
@@ -113,7 +112,7 @@ fn every_kind_that_picks_in_lists_has_the_rows_and_the_others_are_refused_them()
         for expand in [Expand::All, Expand::New] {
             let mut options = LoaderOptions { sampler_kind, expand, ..options() };
             if sampler_kind.draws_one_subgraph() {
-                options.fanouts.fill(20);
+                options.fanouts = vec![20; options.fanouts.hops()].into();
             }
             if sampler_kind.picks_in_lists() {
                 if options.check().is_ok() {
@@ -153,7 +152,8 @@ fn slot_bytes_bound_the_rows_of_a_layers_edges_too() {
     let temp = tempfile::tempdir().unwrap();
     let dataset = dataset(temp.path(), NpyType::F32);
     let layout = |edge_attr| {
-        let options = LoaderOptions { edge_attr, fanouts: vec![-1], slot_bytes: Some(60_000), ..options() };
+        let options =
+            LoaderOptions { edge_attr, fanouts: [-1].into(), slot_bytes: Some(60_000), ..options() };
         RunPlan::new(&dataset, &options, Passes::default()).unwrap().layout
     };
     assert!(layout(false).layers()[0].edges * 12 > 60_000);

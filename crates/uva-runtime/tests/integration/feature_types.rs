@@ -22,7 +22,7 @@ const NARROW: [ElementType; 3] = [ElementType::F16, ElementType::Bf16, ElementTy
 
 fn options(feature_type: FeatureType) -> LoaderOptions {
     LoaderOptions {
-        fanouts: vec![4, 3],
+        fanouts: [4, 3].into(),
         batch_size: 64,
         seed: 11,
         gather_threads: 2,

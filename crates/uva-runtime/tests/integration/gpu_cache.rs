@@ -29,7 +29,7 @@ type Seen = (u32, u32, u64, Vec<u8>);
 
 fn options(rank: u32, of: u32) -> LoaderOptions {
     LoaderOptions {
-        fanouts: vec![3, 2],
+        fanouts: [3, 2].into(),
         batch_size: 50,
         seed: 7,
         part: Part { index: rank, of },

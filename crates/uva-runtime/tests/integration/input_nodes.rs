@@ -18,7 +18,7 @@ fn graph(directory: &Path) -> PathBuf {
 
 fn builder(graph: &Path) -> RuntimeBuilder {
     let options = LoaderOptions {
-        fanouts: vec![4, 3],
+        fanouts: [4, 3].into(),
         batch_size: 64,
         seed: 11,
         samplers: 2,
@@ -92,8 +92,8 @@ fn a_node_that_is_given_again_is_a_seed_of_its_own() {
     let dataset = Dataset::open(&graph).unwrap();
     let (table, row_bytes) = (dataset.features(), dataset.features().row_bytes());
     let given: Vec<i64> = (0..40).chain([3, 3]).chain((0..40).rev()).collect();
-    let bounded = LoaderOptions { fanouts: vec![40, 40], ..LoaderOptions::default() };
-    let whole = LoaderOptions { fanouts: vec![-1, -1], slot_bytes: Some(1 << 20), ..bounded.clone() };
+    let bounded = LoaderOptions { fanouts: [40, 40].into(), ..LoaderOptions::default() };
+    let whole = LoaderOptions { fanouts: [-1, -1].into(), slot_bytes: Some(1 << 20), ..bounded.clone() };
     for (options, shuffled) in [(bounded, false), (whole, true)] {
         let options = LoaderOptions { batch_size: 64, input_id: true, seed: 11, ..options };
         let builder = Runtime::builder(&graph).options(options).epochs(1);

@@ -16,9 +16,8 @@ use uva_runtime::{
 };
 
 fn options() -> LoaderOptions {
-    let fanouts = vec![4, 3];
     LoaderOptions {
-        fanouts,
+        fanouts: [4, 3].into(),
         batch_size: 64,
         seed: 5,
         degrees: true,
@@ -199,7 +198,7 @@ fn without_its_padding_a_batch_of_any_kind_is_that_of_a_run_that_does_not_pad() 
                 options.edge_attr = sampler_kind.picks_in_lists();
                 options.samplers = 2;
                 if sampler_kind.draws_one_subgraph() {
-                    options.fanouts.fill(20);
+                    options.fanouts = vec![20; options.fanouts.hops()].into();
                 }
                 if options.check().is_err() {
                     continue;
@@ -217,7 +216,7 @@ fn every_training_batch_has_the_static_shapes_also_the_last_one_and_with_any_fan
     let dataset = dataset(temp.path());
     for fanouts in [vec![5], vec![2, 2, 2, 2], vec![-1, 3]] {
         let slot_bytes = fanouts.contains(&-1).then_some(64 << 20);
-        let options = LoaderOptions { fanouts, slot_bytes, ..options() };
+        let options = LoaderOptions { fanouts: fanouts.into(), slot_bytes, ..options() };
         assert_ne!(dataset.split(Split::Train).len() % options.batch_size, 0, "the last one is smaller");
         let plan = plan(&dataset, &options);
         let shapes = plan.options.shapes.clone().unwrap();
@@ -291,7 +290,7 @@ fn shapes_follow_the_options_that_batches_depend_on_and_neither_samplers_nor_the
     let usual = of(&options(), Cursor::default());
     let other = LoaderOptions { samplers: 3, edge_ids: true, gather_threads: 2, ..options() };
     assert_eq!(of(&other, Cursor { epoch: 1, batch: 7 }), usual);
-    assert_ne!(of(&LoaderOptions { fanouts: vec![5, 3], ..options() }, Cursor::default()), usual);
+    assert_ne!(of(&LoaderOptions { fanouts: [5, 3].into(), ..options() }, Cursor::default()), usual);
     assert_ne!(of(&LoaderOptions { expand: Expand::New, ..options() }, Cursor::default()), usual);
     // Of a split that is shorter than a batch, they are those of the whole split.
     let whole = of(&LoaderOptions { batch_size: 5000, ..options() }, Cursor::default());

@@ -12,7 +12,7 @@ fn graph(directory: &Path) -> PathBuf {
 }
 
 fn options(samplers: usize) -> LoaderOptions {
-    LoaderOptions { fanouts: vec![4, 3], batch_size: 64, seed: 11, samplers, ..LoaderOptions::default() }
+    LoaderOptions { fanouts: [4, 3].into(), batch_size: 64, seed: 11, samplers, ..LoaderOptions::default() }
 }
 
 /// Split, epoch, batch and hash of everything that comes.
@@ -53,9 +53,9 @@ fn a_batch_holds_the_rows_and_labels_of_its_nodes_and_the_samplers_own_blocks() 
     let mut runtime = Runtime::builder(&graph).options(options(2)).build().unwrap();
     let dataset = uva_graph::Dataset::open(&graph).unwrap();
     let sampler =
-        SamplerOptions { fanouts: vec![4, 3], replace: false, seed: 11, ..SamplerOptions::default() };
+        SamplerOptions { fanouts: [4, 3].into(), replace: false, seed: 11, ..SamplerOptions::default() };
     let mut sampler = NeighborSampler::new(dataset.csc(), sampler).unwrap();
-    let bounds = uva_sample::BatchBounds::new(64, &[4, 3], dataset.nodes(), dataset.edges()).unwrap();
+    let bounds = uva_sample::BatchBounds::new(64, [4, 3], dataset.nodes(), dataset.edges()).unwrap();
     let mut expected = MiniBatch::with_bounds(&bounds);
     let table = dataset.features();
     let Labels::Single(labels) = dataset.labels() else { panic!("single labels") };
@@ -152,7 +152,7 @@ fn small_batches_have_eight_slots_to_lie_in_and_large_ones_two_more_than_sampler
         (1, vec![4, 3], Some(3), 3),
         (1, large, Some(5), 5),
     ] {
-        let options = LoaderOptions { fanouts, batch_slots, ..options(samplers) };
+        let options = LoaderOptions { fanouts: fanouts.into(), batch_slots, ..options(samplers) };
         assert_eq!(slots(options), expected, "{samplers} samplers, {batch_slots:?}");
     }
 }

@@ -28,7 +28,7 @@ type Seen = (Split, u32, u32, u64, Vec<u8>);
 
 fn options() -> LoaderOptions {
     LoaderOptions {
-        fanouts: vec![3, 2],
+        fanouts: [3, 2].into(),
         batch_size: 20,
         seed: 7,
         batch_slots: Some(3),

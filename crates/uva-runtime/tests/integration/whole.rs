@@ -35,7 +35,7 @@ fn dataset(directory: &Path) -> Arc<Dataset> {
 
 fn options(prepare: Prepare, samplers: usize) -> LoaderOptions {
     LoaderOptions {
-        fanouts: vec![4, 3],
+        fanouts: [4, 3].into(),
         batch_size: 64,
         seed: 5,
         prepare,

@@ -84,8 +84,8 @@ impl CudaSampler {
             let instead = SamplerKind::names_of(|kind| kind.kernels().is_some());
             return Err(InvalidOption::KindOnDevice { kind: sampler.kind, instead }.into());
         };
-        if bounds.layers.len() != sampler.fanouts.len() {
-            let (expected, given) = (sampler.fanouts.len(), bounds.layers.len());
+        if bounds.layers.len() != sampler.fanouts.hops() {
+            let (expected, given) = (sampler.fanouts.hops(), bounds.layers.len());
             return Err(SampleError::LayerMismatch { expected, given }.into());
         }
         if let Some(ids) = options.dataset_ids

@@ -2,6 +2,7 @@
 
 use crate::{BatchBounds, HopShape, SamplerOptions};
 use uva_cuda::kernels::sample::{SampleArguments, SampleReport};
+use uva_graph::Relation;
 
 use crate::cuda::arena::Arena;
 
@@ -61,8 +62,8 @@ impl Layout {
         };
         let batch_nodes = take_for_batch(true, nodes_room, 8);
         let node_degrees = take_for_batch(extras.degrees, nodes_room, 4);
-        let layers: Vec<LayerPlace> = (bounds.layers.iter().zip(&sampler.fanouts))
-            .map(|(layer, &fanout)| {
+        let layers: Vec<LayerPlace> = (bounds.layers.iter().zip(sampler.fanouts.of_relation(Relation::ONLY)))
+            .map(|(layer, fanout)| {
                 let (destinations, edges) = (layer.destinations.min(most), layer.edges.min(most));
                 LayerPlace {
                     shape: HopShape::of(fanout),

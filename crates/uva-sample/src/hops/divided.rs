@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use uva_exchange::{Book, Exchange, Splits};
-use uva_graph::{Split, mix};
+use uva_graph::{Relation, Split, mix};
 
 use super::drawing::{Drawing, reads_of};
 use super::list::{Hop, NodeId};
@@ -344,7 +344,7 @@ fn message_bytes(splits: [&[usize]; 2]) -> u64 {
 fn hop_word(options: &SamplerOptions, graph: &GraphView<'_>, layer: usize) -> i64 {
     let SamplerOptions { kind, fanouts, replace, seed, batch_dependency, edge_ids, .. } = options;
     let name = kind.name().bytes().map(u64::from);
-    let fanouts = fanouts.iter().map(|fanout| i64::from(*fanout).cast_unsigned());
+    let fanouts = fanouts.of_relation(Relation::ONLY).map(|fanout| i64::from(fanout).cast_unsigned());
     let sizes = [graph.csc.nodes() as u64, graph.csc.edges() as u64, layer as u64];
     let flags = [u64::from(*replace), u64::from(*edge_ids), u64::from(*batch_dependency), *seed];
     let all = name.chain(fanouts).chain(flags).chain(sizes);

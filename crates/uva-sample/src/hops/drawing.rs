@@ -6,6 +6,7 @@ use super::sink::{Sink, Target, Waiting};
 use crate::options::GROUP;
 use crate::philox::StreamKey;
 use crate::{BatchKey, GraphView, HopShape, ListReads, SampleError, SamplerOptions, VisitReads};
+use uva_graph::Relation;
 
 /// What draws from lists.
 pub(super) struct Drawing<'g, P> {
@@ -33,7 +34,7 @@ impl<'g, P: Picks<'g>> Drawing<'g, P> {
             split: key.split,
         };
         let shape = if P::KIND.draws_together() { HopShape::of_layer } else { HopShape::of };
-        let HopShape { limit, group } = shape(options.fanouts[layer]);
+        let HopShape { limit, group } = shape(options.fanouts.of(layer, Relation::ONLY));
         let hop = Hop {
             batch: key,
             layer,

@@ -11,7 +11,7 @@ mod list;
 mod picks;
 mod sink;
 
-use uva_graph::Indices;
+use uva_graph::{Indices, Relation};
 
 pub use self::divided::{Divided, ListCounts};
 use self::drawing::Drawing;
@@ -45,7 +45,8 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
     /// # Errors
     /// If the system lacks memory for it, and if the graph lacks data that the kind picks by.
     pub(crate) fn unchecked(graph: GraphView<'g>, options: SamplerOptions) -> Result<Self, SampleError> {
-        let most = options.fanouts.iter().map(|&fanout| options.picks_a_list(fanout).unwrap_or(0)).max();
+        let fanouts = options.fanouts.of_relation(Relation::ONLY);
+        let most = fanouts.map(|fanout| options.picks_a_list(fanout).unwrap_or(0)).max();
         let most = most.unwrap_or(0).min(MAX_PICKS);
         // A group holds GROUP_PICKS picks, or, if that is more, those of one destination.
         let group_picks = most.max(GROUP_PICKS);
@@ -81,7 +82,7 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
         seeds: &[i64],
         out: &mut BatchMut<'_>,
     ) -> Result<BatchCounts, SampleError> {
-        let layers = self.drawing.options.fanouts.len();
+        let layers = self.drawing.options.fanouts.hops();
         if out.layers.len() != layers {
             return Err(SampleError::LayerMismatch { expected: layers, given: out.layers.len() });
         }
@@ -129,7 +130,7 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
     /// Draws what other ranks ask for in the hops of a batch, where this rank has none.
     fn serve_ids<I: NodeId>(&mut self, indices: &[I]) -> Sampled {
         let Some(divided) = &mut self.divided else { return Ok(()) };
-        (0..self.drawing.options.fanouts.len())
+        (0..self.drawing.options.fanouts.hops())
             .try_for_each(|layer| divided.serve(&mut self.drawing, layer, indices))
     }
 

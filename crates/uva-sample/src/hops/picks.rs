@@ -4,6 +4,7 @@ use super::list::{Hop, List, NodeId};
 use super::sink::Sink;
 use crate::philox::Purpose;
 use crate::{GraphView, SampleError, SamplerKind, SamplerOptions};
+use uva_graph::Relation;
 
 /// Early end of a step: it fails only on an invalid graph or a full batch.
 pub type Sampled = Result<(), SampleError>;
@@ -22,8 +23,8 @@ pub struct Setup<'a, 'g> {
 impl Setup<'_, '_> {
     /// The largest fanout: for a kind that draws together, the most draws of a hop.
     pub(crate) fn largest_fanout(&self) -> usize {
-        let fanouts = self.options.fanouts.iter();
-        fanouts.map(|&fanout| usize::try_from(fanout).unwrap_or(0)).max().unwrap_or(0)
+        let fanouts = self.options.fanouts.of_relation(Relation::ONLY);
+        fanouts.map(|fanout| usize::try_from(fanout).unwrap_or(0)).max().unwrap_or(0)
     }
 }
 

@@ -1,11 +1,10 @@
 //! Checks options against a graph and the facts of their kind, and makes the samplers.
 
-use uva_graph::Csc;
+use uva_graph::{Csc, Relation};
 
 use super::table;
 use crate::hops::{Divided, HopSampler, Picks};
 use crate::limits::MAX_PICKS;
-use crate::options::check_fanouts;
 use crate::{
     BatchSampler, Expand, GraphView, InvalidOption, SampleError, SamplerKind, SamplerOptions, Walks,
 };
@@ -71,7 +70,7 @@ impl Default for SamplerOptions {
     fn default() -> Self {
         Self {
             kind: SamplerKind::default(),
-            fanouts: vec![15, 10, 5],
+            fanouts: [15, 10, 5].into(),
             replace: false,
             seed: 0,
             batch_dependency: 1,
@@ -93,7 +92,7 @@ impl SamplerOptions {
     /// - options that the kind does not support ([`check_kind`](Self::check_kind))
     /// - graphs beyond the random keys
     pub fn check(&self, csc: &Csc<'_>) -> Result<(), SampleError> {
-        check_fanouts(&self.fanouts)?;
+        self.fanouts.check()?;
         if self.batch_dependency == 0 {
             return Err(InvalidOption::BatchDependency.into());
         }
@@ -121,23 +120,26 @@ impl SamplerOptions {
                 return Err(InvalidOption::EdgeIds { kind });
             }
             let most = 1..=MAX_PICKS as i32;
-            if let Some(layer) = self.fanouts.iter().position(|fanout| !most.contains(fanout)) {
-                return Err(InvalidOption::FoundFanout { kind, layer, fanout: self.fanouts[layer] });
+            if let Some((layer, fanout)) = self.fanout_where(|fanout| !most.contains(&fanout)) {
+                return Err(InvalidOption::FoundFanout { kind, layer, fanout });
             }
         }
         if self.expand == Expand::New && !kind.expands_new() {
             let instead = SamplerKind::names_of(SamplerKind::expands_new);
             return Err(InvalidOption::ExpandNew { kind, instead });
         }
-        if kind.draws_together() {
-            let first = self.fanouts.first();
-            if kind.draws_one_subgraph()
-                && let Some(layer) = self.fanouts.iter().position(|fanout| Some(fanout) != first)
-            {
-                return Err(InvalidOption::OneSubgraph { kind, layer, fanout: self.fanouts[layer] });
-            }
+        let first = self.fanouts.of_relation(Relation::ONLY).next();
+        if kind.draws_one_subgraph()
+            && let Some((layer, fanout)) = self.fanout_where(|fanout| Some(fanout) != first)
+        {
+            return Err(InvalidOption::OneSubgraph { kind, layer, fanout });
         }
         Ok(())
+    }
+
+    /// The first hop whose fanout is one of these, and the fanout.
+    fn fanout_where(&self, mut is_one: impl FnMut(i32) -> bool) -> Option<(usize, i32)> {
+        self.fanouts.of_relation(Relation::ONLY).enumerate().find(|(_, fanout)| is_one(*fanout))
     }
 
     /// Checks that batches need no more of a part of a partitioned dataset than it has: the lists of nodes within `hops`
@@ -147,7 +149,7 @@ impl SamplerOptions {
     /// [`InvalidOption::WholeGraph`] for a kind that may read any list, [`InvalidOption::BeyondPart`] for too many hops.
     pub fn check_reach(&self, hops: usize) -> Result<(), InvalidOption> {
         let kind = self.kind;
-        match kind.reach(self.fanouts.len(), self.walks.length as usize) {
+        match kind.reach(self.fanouts.hops(), self.walks.length as usize) {
             None => {
                 let instead = SamplerKind::names_of(|kind| kind.reach(1, 1).is_some());
                 Err(InvalidOption::WholeGraph { kind, instead })
@@ -190,7 +192,7 @@ fn check_graph(csc: &Csc<'_>, options: &SamplerOptions) -> Result<(), InvalidOpt
     if let Some(node) = longer_than(u32::MAX as usize) {
         return Err(InvalidOption::DegreeTooLarge { node, degree: csc.degree(node) });
     }
-    for (layer, &fanout) in options.fanouts.iter().enumerate() {
+    for (layer, fanout) in options.fanouts.of_relation(Relation::ONLY).enumerate() {
         if !options.kind.draws_together()
             && fanout as i64 > MAX_PICKS as i64
             // With replacement, every nonempty list is drawn from.

@@ -11,7 +11,7 @@ const BATCH: usize = 1000;
 
 /// How many batches of `epochs` have each node among their input nodes.
 fn reads(dataset: &Dataset, epochs: std::ops::Range<u32>) -> Vec<u32> {
-    let options = SamplerOptions { fanouts: vec![15, 10, 5], seed: 1, ..SamplerOptions::default() };
+    let options = SamplerOptions { fanouts: [15, 10, 5].into(), seed: 1, ..SamplerOptions::default() };
     let seeds = dataset.split(Split::Train);
     let bounds = BatchBounds::new(BATCH, &options.fanouts, dataset.nodes(), dataset.edges()).unwrap();
     let mut batch = MiniBatch::with_bounds(&bounds);

@@ -90,7 +90,7 @@ fn all_options() -> Vec<SamplerOptions> {
             all.push(SamplerOptions {
                 kind,
                 replace,
-                fanouts,
+                fanouts: fanouts.into(),
                 expand,
                 batch_dependency,
                 edge_ids,
@@ -168,7 +168,7 @@ fn batches_over_divided_lists_are_those_of_the_whole_graph_and_no_rank_reads_a_l
 
 #[test]
 fn a_rank_that_cannot_go_on_ends_the_sampling_of_all_and_the_others_name_it() {
-    let (graph, options) = (graph(3), SamplerOptions { fanouts: vec![4, 4], ..SamplerOptions::default() });
+    let (graph, options) = (graph(3), SamplerOptions { fanouts: [4, 4].into(), ..SamplerOptions::default() });
     let book = book(2);
     let errors = in_threads(group(2), |rank, exchange| {
         let divided = Divided::new(book.clone(), exchange).unwrap();
@@ -191,7 +191,7 @@ fn a_rank_that_cannot_go_on_ends_the_sampling_of_all_and_the_others_name_it() {
 
 #[test]
 fn a_rank_that_leaves_ends_the_sampling_of_the_others_behind_the_batches_that_all_have() {
-    let (graph, options) = (graph(4), SamplerOptions { fanouts: vec![4, 4], ..SamplerOptions::default() });
+    let (graph, options) = (graph(4), SamplerOptions { fanouts: [4, 4].into(), ..SamplerOptions::default() });
     let book = book(4);
     let made = in_threads(group(4), |rank, exchange| {
         let divided = Divided::new(book.clone(), exchange).unwrap();
@@ -223,7 +223,7 @@ fn what_does_not_fit_divided_lists_is_refused_with_the_reason() {
         |nodes: u64| Divided::new(Book::new(&[0, nodes]).unwrap(), Box::new(Single::default())).unwrap();
     for kind in SamplerKind::ALL {
         let picks_alone = [SamplerKind::NEIGHBOR, SamplerKind::LABOR, SamplerKind::WEIGHTED].contains(&kind);
-        let options = SamplerOptions { kind, fanouts: vec![3, 3], ..SamplerOptions::default() };
+        let options = SamplerOptions { kind, fanouts: [3, 3].into(), ..SamplerOptions::default() };
         match divided_sampler(graph.view(), &options, alone(NODES as u64)) {
             Ok(_) => assert!(picks_alone, "{kind}"),
             Err(error) => {
@@ -244,10 +244,10 @@ fn what_does_not_fit_divided_lists_is_refused_with_the_reason() {
 fn ranks_that_sample_by_other_options_find_it_at_once_and_draw_nothing_for_each_other() {
     let graph = graph(6);
     let book = book(2);
-    let usual = SamplerOptions { fanouts: vec![4, 4], ..SamplerOptions::default() };
+    let usual = SamplerOptions { fanouts: [4, 4].into(), ..SamplerOptions::default() };
     for other in [
         SamplerOptions { seed: 1, ..usual.clone() },
-        SamplerOptions { fanouts: vec![4, 5], ..usual.clone() },
+        SamplerOptions { fanouts: [4, 5].into(), ..usual.clone() },
         SamplerOptions { replace: true, ..usual.clone() },
         SamplerOptions { kind: SamplerKind::LABOR, ..usual.clone() },
         SamplerOptions { batch_dependency: 2, ..usual.clone() },
@@ -274,7 +274,7 @@ fn an_entry_that_is_no_node_is_told_by_its_place_on_the_rank_that_has_it() {
     let place = graph.indptr[node] as usize;
     let Ids::I64(ids) = &mut graph.indices else { panic!("narrow ids") };
     ids[place..].fill(-5);
-    let options = SamplerOptions { fanouts: vec![-1], ..SamplerOptions::default() };
+    let options = SamplerOptions { fanouts: [-1].into(), ..SamplerOptions::default() };
     let book = book(2);
     let errors = in_threads(group(2), |rank, exchange| {
         let divided = Divided::new(book.clone(), exchange).unwrap();

@@ -2,7 +2,7 @@
 
 use crate::common::{Graph, content, fanouts_for, key, plainly, plainly_weighed, weight_bits};
 use proptest::prelude::*;
-use uva_graph::{Csc, Indices, Split};
+use uva_graph::{Csc, Indices, Relation, Split};
 use uva_sample::{
     BatchBounds, BatchKey, BatchMut, BatchSampler, BlockMut, BlockRef, Capacity, Expand, GraphView, Home,
     InvalidOption, MAX_EPOCH, MAX_FANOUT, MiniBatch, NeighborSampler, SampleError, SamplerKind,
@@ -29,7 +29,7 @@ fn options() -> impl Strategy<Value = SamplerOptions> {
     )
         .prop_map(|(fanouts, replace, seed, batch_dependency, expand, kind, edge_ids)| SamplerOptions {
             kind,
-            fanouts: fanouts_for(kind, &fanouts),
+            fanouts: fanouts_for(kind, &fanouts).into(),
             replace: replace && kind.replaces(),
             seed,
             batch_dependency,
@@ -167,7 +167,7 @@ proptest! {
             if (replace && !kind.replaces()) || (expand == Expand::New && kind.draws_together()) {
                 continue;
             }
-            let fanouts = fanouts_for(kind, &fanouts);
+            let fanouts = fanouts_for(kind, &fanouts).into();
             let options = SamplerOptions { kind, fanouts, replace, expand, ..SamplerOptions::default() };
             let bounds = BatchBounds::for_options(&options, count, csc.nodes(), csc.edges(), None).unwrap();
             let mut room = MiniBatch::with_bounds(&bounds);
@@ -221,7 +221,7 @@ proptest! {
 /// taken whole takes one pass. Picks take two, with replacement three.
 fn reads_of_weights(graph: &Graph, options: &SamplerOptions, batch: &MiniBatch) -> usize {
     let mut expanded = 0;
-    let of_hop = |(block, &fanout): (BlockRef<'_>, &i32)| -> usize {
+    let of_hop = |(block, fanout): (BlockRef<'_>, i32)| -> usize {
         let nodes = &batch.nodes()[expanded..block.destinations];
         expanded = block.destinations;
         let of_list = |&node: &i64| {
@@ -232,7 +232,7 @@ fn reads_of_weights(graph: &Graph, options: &SamplerOptions, batch: &MiniBatch) 
         };
         nodes.iter().map(of_list).sum()
     };
-    batch.blocks().zip(&options.fanouts).map(of_hop).sum()
+    batch.blocks().zip(options.fanouts.of_relation(Relation::ONLY)).map(of_hop).sum()
 }
 
 /// 3000 nodes: list lengths from 0 to 40, and one node with 9000 neighbours, which is more than any scratch holds.
@@ -256,7 +256,7 @@ fn groups_and_pieces_leave_no_seam() {
         // With replacement each list has as many picks as the fanout says.
         for (replace, count) in [(false, 700), (true, 130), (false, 257), (false, 1)] {
             let options =
-                SamplerOptions { fanouts: fanouts.to_vec(), replace, seed: 5, ..SamplerOptions::default() };
+                SamplerOptions { fanouts: fanouts.into(), replace, seed: 5, ..SamplerOptions::default() };
             let mut seeds = some_seeds(3000, count);
             if !seeds.contains(&1234) {
                 seeds.push(1234);
@@ -268,7 +268,8 @@ fn groups_and_pieces_leave_no_seam() {
                 if replace && !kind.replaces() {
                     continue;
                 }
-                let options = SamplerOptions { kind, fanouts: fanouts_for(kind, fanouts), ..options.clone() };
+                let options =
+                    SamplerOptions { kind, fanouts: fanouts_for(kind, fanouts).into(), ..options.clone() };
                 let batch = sample(&graph, &options, key(9), seeds);
                 let plain = plainly_weighed(&graph, &options, key(9), seeds);
                 assert_eq!((content(&batch), weight_bits(&batch)), plain, "{kind} {fanouts:?} {replace}");
@@ -282,7 +283,7 @@ fn thirty_two_hops_are_sampled() {
     let graph =
         Graph::from_lists(&(0..100).map(|node| vec![(node + 1) % 100, (node + 7) % 100]).collect::<Vec<_>>());
     let options =
-        SamplerOptions { fanouts: vec![1; 32], replace: false, seed: 5, ..SamplerOptions::default() };
+        SamplerOptions { fanouts: vec![1; 32].into(), replace: false, seed: 5, ..SamplerOptions::default() };
     let batch = sample(&graph, &options, key(0), &[3]);
     assert_eq!(content(&batch), plainly(&graph, &options, key(0), &[3]));
     assert_eq!(batch.counts().layer_count, 32);
@@ -291,7 +292,8 @@ fn thirty_two_hops_are_sampled() {
 #[test]
 fn a_batch_does_not_depend_on_what_the_sampler_did_before() {
     let graph = large();
-    let options = |kind| SamplerOptions { kind, fanouts: vec![5, 5], seed: 1, ..SamplerOptions::default() };
+    let options =
+        |kind| SamplerOptions { kind, fanouts: [5, 5].into(), seed: 1, ..SamplerOptions::default() };
     let seeds = some_seeds(3000, 50);
     for (kind, number) in SamplerKind::ALL.into_iter().flat_map(|kind| [(kind, 3), (kind, 900), (kind, 7)]) {
         let mut batch = graph.room_for(500, &options(kind));
@@ -315,7 +317,7 @@ fn every_part_of_the_key_changes_the_batch() {
     let hash = |seed, key| {
         sample(
             &graph,
-            &SamplerOptions { fanouts: vec![5, 5], replace: false, seed, ..SamplerOptions::default() },
+            &SamplerOptions { fanouts: [5, 5].into(), replace: false, seed, ..SamplerOptions::default() },
             key,
             &seeds,
         )
@@ -340,7 +342,7 @@ fn memory_of_exactly_the_size_is_enough_and_one_less_is_named() {
     let graph = large();
     let seeds = some_seeds(3000, 40);
     let mut sampler = graph.sampler(&[6, 4], false, 1);
-    let mut whole = graph.room(40, &[6, 4]);
+    let mut whole = graph.room(40, [6, 4]);
     let counts = sampler.sample_into(key(3), &seeds, &mut whole).unwrap();
 
     let mut run = |nodes: usize, destinations: [usize; 2], edges: [usize; 2]| {
@@ -387,7 +389,7 @@ fn memory_of_exactly_the_size_is_enough_and_one_less_is_named() {
 #[test]
 fn edge_ids_need_as_much_room_as_the_picks_and_what_is_missing_is_named() {
     let graph = Graph::from_lists(&[vec![1, 2, 3], vec![3], vec![], vec![0]]);
-    let options = SamplerOptions { fanouts: vec![2], edge_ids: true, ..SamplerOptions::default() };
+    let options = SamplerOptions { fanouts: [2].into(), edge_ids: true, ..SamplerOptions::default() };
     let mut sampler = graph.sampler_for(&options);
     let mut run = |room: usize| {
         let (mut nodes, mut indptr, mut indices, mut ids) = ([0; 4], [0; 3], [0; 9], vec![-1; room]);
@@ -407,7 +409,7 @@ fn edge_ids_need_as_much_room_as_the_picks_and_what_is_missing_is_named() {
 fn weights_need_as_much_room_as_the_picks_and_what_is_missing_is_named() {
     let graph = Graph::from_lists(&[vec![1, 2, 3], vec![3], vec![], vec![0]]);
     for kind in SamplerKind::ALL.into_iter().filter(|kind| kind.draws_together()) {
-        let options = SamplerOptions { kind, fanouts: vec![-1], ..SamplerOptions::default() };
+        let options = SamplerOptions { kind, fanouts: [-1].into(), ..SamplerOptions::default() };
         let mut sampler = graph.sampler_for(&options);
         let mut run = |room: usize| {
             let (mut nodes, mut indptr, mut indices, mut weights) =
@@ -429,7 +431,7 @@ fn weights_need_as_much_room_as_the_picks_and_what_is_missing_is_named() {
 fn what_a_kind_of_sampler_cannot_do_is_refused_when_it_is_made() {
     let graph = Graph::from_lists(&[vec![1, 1], vec![0]]);
     let refused = |view: GraphView<'_>, kind, replace| {
-        let options = SamplerOptions { kind, replace, fanouts: vec![1], ..SamplerOptions::default() };
+        let options = SamplerOptions { kind, replace, fanouts: [1].into(), ..SamplerOptions::default() };
         let Err(SampleError::InvalidOption(refused)) = sampler(view, &options).map(drop) else {
             panic!("{kind} was taken")
         };
@@ -450,7 +452,7 @@ fn what_a_kind_of_sampler_cannot_do_is_refused_when_it_is_made() {
     let refused_with = |kind: SamplerKind, expand, fanout| {
         let first = if kind.draws_one_subgraph() { fanout } else { 5 };
         let options =
-            SamplerOptions { kind, expand, fanouts: vec![first, fanout], ..SamplerOptions::default() };
+            SamplerOptions { kind, expand, fanouts: [first, fanout].into(), ..SamplerOptions::default() };
         match sampler(graph.view(), &options).map(drop) {
             Err(SampleError::InvalidOption(refused)) => Some(refused),
             other => other.map(|()| None).unwrap(),
@@ -463,14 +465,14 @@ fn what_a_kind_of_sampler_cannot_do_is_refused_when_it_is_made() {
         let instead = SamplerKind::names_of(|kind| !kind.draws_together());
         assert_eq!(refused_with(kind, Expand::New, 5), Some(InvalidOption::ExpandNew { kind, instead }));
         assert_eq!(refused_with(kind, Expand::All, 1 << 17), None);
-        let options = SamplerOptions { kind, fanouts: vec![9, 9, 8], ..SamplerOptions::default() };
+        let options = SamplerOptions { kind, fanouts: [9, 9, 8].into(), ..SamplerOptions::default() };
         let differ = InvalidOption::OneSubgraph { kind, layer: 2, fanout: 8 };
         assert_eq!(options.check_kind().err(), kind.draws_one_subgraph().then_some(differ));
     }
     let home = Home { indptr: &[0, 1], nodes: &[0] };
     let elsewhere = GraphView { home: Some(home), ..graph.view() };
     assert_eq!(refused(elsewhere, labor, false), InvalidOption::OriginalIds { given: 1, nodes: 2 });
-    let options = SamplerOptions { kind: labor, fanouts: vec![1], ..SamplerOptions::default() };
+    let options = SamplerOptions { kind: labor, fanouts: [1].into(), ..SamplerOptions::default() };
     let other = NeighborSampler::new(graph.csc(), options).map(drop).unwrap_err();
     assert!(matches!(other, SampleError::InvalidOption(InvalidOption::OtherKind { .. })), "{other}");
 }
@@ -479,7 +481,7 @@ fn what_a_kind_of_sampler_cannot_do_is_refused_when_it_is_made() {
 fn seeds_that_cannot_be_are_refused_with_their_position() {
     let graph = large();
     let mut sampler = graph.sampler(&[3], false, 1);
-    let mut batch = graph.room(10, &[3]);
+    let mut batch = graph.room(10, [3]);
     for bad in [-1, 3000, i64::MAX, i64::MIN] {
         let refused = sampler.sample_into(key(1), &[5, bad], &mut batch).unwrap_err();
         assert_eq!(refused, SampleError::SeedOutOfRange { key: key(1), position: 1, seed: bad, nodes: 3000 });
@@ -487,7 +489,7 @@ fn seeds_that_cannot_be_are_refused_with_their_position() {
     let late = BatchKey { epoch: MAX_EPOCH + 1, ..key(1) };
     let refused = sampler.sample_into(late, &[5], &mut batch).unwrap_err();
     assert_eq!(refused, SampleError::InvalidOption(InvalidOption::Epoch { epoch: MAX_EPOCH + 1 }));
-    let refused = sampler.sample_into(key(1), &[5], &mut graph.room(10, &[3, 3])).unwrap_err();
+    let refused = sampler.sample_into(key(1), &[5], &mut graph.room(10, [3, 3])).unwrap_err();
     assert_eq!(refused, SampleError::LayerMismatch { expected: 1, given: 2 });
 }
 
@@ -501,7 +503,7 @@ fn a_graph_that_lies_is_an_error_and_not_a_panic() {
 fn lies(kind: SamplerKind) {
     let sample = |indptr: &[i64], indices: Indices<'_>| {
         let csc = Csc { indptr, indices, original_ids: None, degrees: None };
-        let options = SamplerOptions { kind, fanouts: vec![2], seed: 1, ..SamplerOptions::default() };
+        let options = SamplerOptions { kind, fanouts: [2].into(), seed: 1, ..SamplerOptions::default() };
         let bounds = BatchBounds::for_options(&options, 3, 3, 9, Some(10_000)).unwrap();
         let mut batch = MiniBatch::with_bounds(&bounds);
         let view = GraphView { weights: Some(&[1.0; 4]), ..csc.into() };
@@ -529,7 +531,7 @@ fn options_that_mean_nothing_are_refused_before_anything_is_sampled() {
     let graph = large();
     let refusal = |fanouts: Vec<i32>| match NeighborSampler::new(
         graph.csc(),
-        SamplerOptions { fanouts, replace: false, seed: 0, ..SamplerOptions::default() },
+        SamplerOptions { fanouts: fanouts.into(), replace: false, seed: 0, ..SamplerOptions::default() },
     ) {
         Err(SampleError::InvalidOption(refusal)) => refusal,
         Err(other) => panic!("{other}"),
@@ -546,7 +548,8 @@ fn options_that_mean_nothing_are_refused_before_anything_is_sampled() {
 
     let mut csc = graph.csc();
     csc.original_ids = Some(&[1, 2]);
-    let options = SamplerOptions { fanouts: vec![1], replace: false, seed: 0, ..SamplerOptions::default() };
+    let options =
+        SamplerOptions { fanouts: [1].into(), replace: false, seed: 0, ..SamplerOptions::default() };
     let refused = NeighborSampler::new(csc, options).err();
     let expected = InvalidOption::OriginalIds { given: 2, nodes: 3000 };
     assert_eq!(refused, Some(SampleError::InvalidOption(expected)));
@@ -556,7 +559,7 @@ fn options_that_mean_nothing_are_refused_before_anything_is_sampled() {
 fn a_fanout_beyond_the_random_words_is_refused_only_where_a_list_is_longer() {
     let hub = |degree: i64| Graph::from_lists(&[vec![0; degree as usize], vec![0]]);
     let options = |fanout| SamplerOptions {
-        fanouts: vec![2, fanout],
+        fanouts: [2, fanout].into(),
         replace: false,
         seed: 0,
         ..SamplerOptions::default()
@@ -579,7 +582,7 @@ fn a_fanout_beyond_the_random_words_is_refused_only_where_a_list_is_longer() {
 #[test]
 fn no_seeds_make_an_empty_batch() {
     let graph = large();
-    let mut batch = graph.room(5, &[3, 3]);
+    let mut batch = graph.room(5, [3, 3]);
     let counts = graph.sampler(&[3, 3], false, 1).sample_into(key(0), &[], &mut batch).unwrap();
     assert_eq!((counts.nodes, counts.edges(), counts.layer_count), (0, 0, 2));
     assert_eq!(batch.block(1).unwrap().indptr, [0]);
@@ -593,7 +596,7 @@ fn picks_are_kept_for_kappa_batches_and_each_batch_changes_those_of_a_kappath_of
     let graph = Graph::from_lists(&lists);
     let seeds: Vec<i64> = (0..nodes).collect();
     let options =
-        SamplerOptions { fanouts: vec![5], seed: 5, batch_dependency: kappa, ..SamplerOptions::default() };
+        SamplerOptions { fanouts: [5].into(), seed: 5, batch_dependency: kappa, ..SamplerOptions::default() };
     let picks = |batch| {
         let (sampled, blocks) = content(&sample(&graph, &options, key(batch), &seeds));
         let (indptr, indices) = &blocks[0];
@@ -617,7 +620,7 @@ fn reads_of_lists_are_counted_and_those_of_cached_ones_apart() {
     for (cached_lists, replace) in
         (0..=4).flat_map(|cached_lists| [(cached_lists, false), (cached_lists, true)])
     {
-        let options = SamplerOptions { fanouts: vec![2, -1], replace, ..SamplerOptions::default() };
+        let options = SamplerOptions { fanouts: [2, -1].into(), replace, ..SamplerOptions::default() };
         let mut batch = graph.room(2, &options.fanouts);
         let mut sampler =
             NeighborSampler::new(graph.csc(), options.clone()).unwrap().with_cached_lists(cached_lists);

@@ -4,7 +4,7 @@ use crate::common::{Graph, assert_uniform, key};
 use uva_sample::{MiniBatch, SamplerKind, SamplerOptions};
 
 fn options(kind: SamplerKind, fanouts: &[i32]) -> SamplerOptions {
-    SamplerOptions { kind, fanouts: fanouts.to_vec(), seed: 3, ..SamplerOptions::default() }
+    SamplerOptions { kind, fanouts: fanouts.into(), seed: 3, ..SamplerOptions::default() }
 }
 
 /// 20,000 nodes with 10 to 59 neighbours each, half of them out of the first 2000 nodes.
@@ -46,7 +46,7 @@ fn every_neighbour_is_picked_equally_often() {
         lists[0] = (1..=degree as i64).collect();
         let graph = Graph::from_lists(&lists);
         let options = options(SamplerKind::LABOR, &[fanout]);
-        let (mut sampler, mut batch) = (graph.sampler_for(&options), graph.room(1, &[fanout]));
+        let (mut sampler, mut batch) = (graph.sampler_for(&options), graph.room(1, [fanout]));
         let mut counts = vec![0; degree];
         for number in 0..(100 * degree / fanout as usize).max(4000) as u32 {
             sampler.sample_into(key(number), &[0], &mut batch).unwrap();

@@ -106,7 +106,7 @@ fn all_options(hops: u32, seed: u64) -> Vec<SamplerOptions> {
                     (0..layers).map(|layer| if kind.draws_together() { 12 } else { 3 - layer as i32 });
                 all.push(SamplerOptions {
                     kind,
-                    fanouts: fanouts.collect(),
+                    fanouts: fanouts.collect::<Vec<_>>().into(),
                     replace,
                     seed,
                     batch_dependency,
@@ -194,7 +194,8 @@ fn batches_in_the_graph_of_a_partition_in_ranges_are_those_of_the_dataset() {
 fn options_that_reach_beyond_a_part_are_refused_with_how_far_it_goes() {
     let refused = |kind: SamplerKind, layers: usize, length: u32, hops: usize| {
         let walks = Walks { length, ..Walks::default() };
-        let options = SamplerOptions { kind, fanouts: vec![2; layers], walks, ..SamplerOptions::default() };
+        let options =
+            SamplerOptions { kind, fanouts: vec![2; layers].into(), walks, ..SamplerOptions::default() };
         options.check_reach(hops).map_err(|error| SampleError::from(error).to_string())
     };
     assert_eq!(refused(SamplerKind::NEIGHBOR, 2, 4, 2), Ok(()));

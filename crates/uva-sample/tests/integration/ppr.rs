@@ -6,7 +6,7 @@ use crate::common::{Graph, key};
 use uva_sample::{Expand, InvalidOption, SampleError, SamplerKind, SamplerOptions, sampler};
 
 fn options(fanouts: &[i32]) -> SamplerOptions {
-    SamplerOptions { kind: SamplerKind::PPR, fanouts: fanouts.to_vec(), ..SamplerOptions::default() }
+    SamplerOptions { kind: SamplerKind::PPR, fanouts: fanouts.into(), ..SamplerOptions::default() }
 }
 
 /// Picks of the only hop, and their weights.

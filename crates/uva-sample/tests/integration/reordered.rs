@@ -61,7 +61,7 @@ fn check(dataset: &Dataset, order: &NodeOrder, directory: &std::path::Path) -> D
         [(false, 1, Expand::All), (true, 1, Expand::All), (false, 5, Expand::All), (false, 1, Expand::New)]
     {
         let options = SamplerOptions {
-            fanouts: vec![5, 3],
+            fanouts: [5, 3].into(),
             replace,
             seed: 11,
             batch_dependency,

@@ -22,13 +22,13 @@ fn batches(
     let (mut sampler, mut batch) = (graph.sampler_for(options), graph.room_for(seeds.len(), options));
     for number in 0..count {
         sampler.sample_into(key(number), seeds, &mut batch).unwrap();
-        let last = batch.block(options.fanouts.len() - 1).unwrap();
+        let last = batch.block(options.fanouts.hops() - 1).unwrap();
         each(batch.nodes(), last);
     }
 }
 
 fn options(kind: SamplerKind, fanouts: &[i32]) -> SamplerOptions {
-    SamplerOptions { kind, fanouts: fanouts.to_vec(), seed: 11, ..SamplerOptions::default() }
+    SamplerOptions { kind, fanouts: fanouts.into(), seed: 11, ..SamplerOptions::default() }
 }
 
 /// 60 nodes with lists of 0 to 11 entries, some of them twice; node 0 has all others as neighbours.

@@ -15,7 +15,7 @@ fn picks(degree: usize, fanout: i32, replace: bool, batches: u32, mut each: impl
     lists[0] = (1..=degree as i64).collect();
     let graph = Graph::from_lists(&lists).narrow();
     let mut sampler = graph.sampler(&[fanout], replace, 3);
-    let mut batch = graph.room(1, &[fanout]);
+    let mut batch = graph.room(1, [fanout]);
     let mut positions = Vec::new();
     for number in 0..batches {
         sampler.sample_into(key(number), &[0], &mut batch).unwrap();
@@ -155,7 +155,7 @@ fn picks_of_different_nodes_layers_batches_epochs_and_splits_are_independent() {
     let nodes = 4000;
     let graph = Graph::from_lists(&vec![(0..10).collect(); nodes]);
     let mut sampler = graph.sampler(&[1, 1], false, 3);
-    let mut batch = graph.room(nodes, &[1, 1]);
+    let mut batch = graph.room(nodes, [1, 1]);
     let seeds: Vec<i64> = (0..nodes as i64).collect();
     let mut pick = |split, epoch, number, layer: usize| -> Vec<usize> {
         sampler.sample_into(BatchKey { split, epoch, batch: number }, &seeds, &mut batch).unwrap();

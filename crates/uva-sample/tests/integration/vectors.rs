@@ -189,7 +189,7 @@ fn picks_agree() {
 
         let fanouts = [integer(&case["fanout"])];
         let mut sampler = graph.sampler(&fanouts, case["replace"].as_bool().unwrap(), key.seed);
-        let mut batch = graph.room(1, &fanouts);
+        let mut batch = graph.room(1, fanouts);
         let batch_key = BatchKey { split: key.split, epoch: key.epoch, batch: key.batch };
         sampler.sample_into(batch_key, &[0], &mut batch).unwrap();
         let block = batch.block(0).unwrap();
@@ -243,7 +243,7 @@ fn batches_of_all_graphs_agree() {
                 Some(name) => SamplerKind::from_name(name).unwrap(),
             },
             edge_ids: case["options"]["edge_ids"].as_bool().unwrap_or(false),
-            fanouts: integers(&case["options"]["fanouts"]),
+            fanouts: integers(&case["options"]["fanouts"]).into(),
             replace: case["options"]["replace"].as_bool().unwrap(),
             seed: integer(&case["options"]["seed"]),
             batch_dependency: match &case["options"]["batch_dependency"] {
@@ -279,7 +279,7 @@ fn batches_of_all_graphs_agree() {
         }
 
         let csc = graph.csc();
-        let bytes = options.fanouts.contains(&-1).then_some(1 << 20);
+        let bytes = options.fanouts.hop_of_all().map(|_| 1 << 20);
         let bounds = BatchBounds::for_options(&options, batch_size, csc.nodes(), csc.edges(), bytes);
         let mut batch = MiniBatch::with_bounds(&bounds.unwrap());
         let mut sampler = graph.sampler_for(&options);

@@ -9,7 +9,7 @@ use uva_sample::{Expand, InvalidOption, SampleError, SamplerKind, SamplerOptions
 fn options(fanout: i32, walks: Walks) -> SamplerOptions {
     SamplerOptions {
         kind: SamplerKind::WALK,
-        fanouts: vec![fanout],
+        fanouts: [fanout].into(),
         seed: 5,
         walks,
         ..SamplerOptions::default()

@@ -10,7 +10,7 @@ fn picks(weights: &[f32], fanout: i32, replace: bool, batches: u32, mut each: im
     let graph = Graph::from_lists(&lists).narrow().weighted(&[weights.to_vec()]);
     let options = SamplerOptions {
         kind: SamplerKind::WEIGHTED,
-        fanouts: vec![fanout],
+        fanouts: [fanout].into(),
         replace,
         seed: 5,
         edge_ids: true,

@@ -59,7 +59,7 @@ fn check_part(dataset: &Dataset, model: &TrainedModel, job: &PredictionJob) -> R
             &all
         }
     };
-    let hops = model.loader.fanouts.len();
+    let hops = model.loader.fanouts.hops();
     match first_cut(dataset, ids, hops) {
         None => Ok(()),
         Some(place) => Err(RuntimeError::Usage(format!("--nodes: {}", cut_around(ids[place], hops)))),

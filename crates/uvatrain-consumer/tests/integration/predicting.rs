@@ -38,8 +38,11 @@ fn untrained(directory: &Path, graph: &Path, options: &TrainerOptions) -> PathBu
     let dataset = Dataset::open(graph).unwrap();
     let task = task(&dataset, None, None).unwrap();
     let trainer = Trainer::new(options, dataset.features().dim, task, TrainDevice::Cpu).unwrap();
-    let loader =
-        LoaderOptions { fanouts: vec![-1; options.layers], batch_size: 9000, ..LoaderOptions::default() };
+    let loader = LoaderOptions {
+        fanouts: vec![-1; options.layers].into(),
+        batch_size: 9000,
+        ..LoaderOptions::default()
+    };
     let mut fingerprint = loader.fingerprint();
     fingerprint.insert("dataset".to_owned(), dataset.fingerprint().into());
     checkpoint::write(&path, &trainer, &fingerprint, &TrainingState::default()).unwrap();

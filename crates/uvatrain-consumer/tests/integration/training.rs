@@ -23,7 +23,7 @@ pub(crate) fn graph(directory: &Path) -> PathBuf {
 }
 
 pub(crate) fn loader() -> LoaderOptions {
-    LoaderOptions { fanouts: vec![3, 2], batch_size: 32, seed: 5, samplers: 3, ..LoaderOptions::default() }
+    LoaderOptions { fanouts: [3, 2].into(), batch_size: 32, seed: 5, samplers: 3, ..LoaderOptions::default() }
 }
 
 pub(crate) fn training(checkpoint: Option<PathBuf>, evaluate_by: EvaluateBy) -> TrainingOptions {

@@ -90,7 +90,7 @@ impl LoaderFlags {
         let options = self.options();
         options.check()?;
         self.check_use()?;
-        if options.fanouts.contains(&-1) && options.slot_bytes.is_none() {
+        if options.fanouts.hop_of_all().is_some() && options.slot_bytes.is_none() {
             let fanouts = self.declared.given.get("fanouts").unwrap_or_default();
             return Err(OptionError::new(
                 "fanouts",
@@ -129,8 +129,8 @@ mod tests {
 
     #[test]
     fn fanouts_may_begin_with_a_minus() {
-        assert_eq!(flags(&["--fanouts", "-1,5"]).options().fanouts, [-1, 5]);
-        assert_eq!(flags(&["--fanouts=-1"]).options().fanouts, [-1]);
+        assert_eq!(flags(&["--fanouts", "-1,5"]).options().fanouts, [-1, 5].into());
+        assert_eq!(flags(&["--fanouts=-1"]).options().fanouts, [-1].into());
     }
 
     #[test]
@@ -161,7 +161,7 @@ mod tests {
         let options = flags(&args.split_whitespace().collect::<Vec<_>>()).options();
         let expected = LoaderOptions {
             sampler_kind: SamplerKind::WEIGHTED,
-            fanouts: vec![7, 3],
+            fanouts: [7, 3].into(),
             replace: true,
             batch_size: 9,
             drop_last: true,

@@ -29,7 +29,7 @@ fn a_stamp_that_wraps_leaves_no_old_entry_behind() {
         PinnedArray::whole(Arc::new(PinnedTable::new(&context, Arc::new(bytes), &options).unwrap()))
     };
     let graph = GraphSource::new(pin(&indptr), pin(&indices), IdWidth::I64).unwrap();
-    let sampler = SamplerOptions { fanouts: vec![1, 2], ..SamplerOptions::default() };
+    let sampler = SamplerOptions { fanouts: [1, 2].into(), ..SamplerOptions::default() };
     let bounds = BatchBounds::new(4, &sampler.fanouts, 20, 40).unwrap();
     let options =
         CudaSamplerOptions { grid: GridBound::Blocks(2), ..CudaSamplerOptions::new(sampler, bounds) };

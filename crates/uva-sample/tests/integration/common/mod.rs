@@ -6,11 +6,11 @@ mod together;
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 
-use uva_graph::{Csc, Indices, Split};
+use uva_graph::{Csc, Indices, Relation, Split};
 use uva_sample::philox::{Purpose, StreamKey};
 use uva_sample::{
-    BatchBounds, BatchKey, BatchSampler, BlockRef, Expand, GraphView, Home, MiniBatch, NeighborSampler,
-    SamplerKind, SamplerOptions, batch_of_picks, sampler,
+    BatchBounds, BatchKey, BatchSampler, BlockRef, Expand, Fanouts, GraphView, Home, MiniBatch,
+    NeighborSampler, SamplerKind, SamplerOptions, batch_of_picks, sampler,
 };
 
 /// A graph that owns its arrays.
@@ -94,15 +94,14 @@ impl Graph {
     pub fn sampler(&self, fanouts: &[i32], replace: bool, seed: u64) -> NeighborSampler<'_> {
         NeighborSampler::new(
             self.csc(),
-            SamplerOptions { fanouts: fanouts.to_vec(), replace, seed, ..SamplerOptions::default() },
+            SamplerOptions { fanouts: fanouts.into(), replace, seed, ..SamplerOptions::default() },
         )
         .unwrap()
     }
 
     /// A batch with room for whatever `seeds` seeds can lead to, with replacement or without.
-    pub fn room(&self, seeds: usize, fanouts: &[i32]) -> MiniBatch {
-        let options =
-            SamplerOptions { fanouts: fanouts.to_vec(), replace: true, ..SamplerOptions::default() };
+    pub fn room(&self, seeds: usize, fanouts: impl Into<Fanouts>) -> MiniBatch {
+        let options = SamplerOptions { fanouts: fanouts.into(), replace: true, ..SamplerOptions::default() };
         self.room_for(seeds, &options)
     }
 
@@ -158,7 +157,7 @@ pub fn plainly_weighed(
     };
     let mut blocks: Vec<(Vec<i32>, Vec<i32>)> = Vec::new();
     let mut weights: WeightBits = Vec::new();
-    for (layer, &fanout) in options.fanouts.iter().enumerate() {
+    for (layer, fanout) in options.fanouts.of_relation(Relation::ONLY).enumerate() {
         let fanout = usize::try_from(fanout).unwrap_or(usize::MAX);
         let stream_named = |name: u64, purpose| StreamKey {
             seed: options.seed,

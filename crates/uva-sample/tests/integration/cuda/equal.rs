@@ -33,7 +33,7 @@ fn any_part_of_the_lists_may_be_cached() {
     let gpu = Gpu::new();
     for graph in [rough(60), rough(60).narrow()] {
         for cached_lists in [0, 1, 2, 3, 30, 59, 60, 1000] {
-            same(&gpu, &graph, &options(&[4, 3]), cached_lists, 2, 5);
+            same(&gpu, &graph, &options([4, 3]), cached_lists, 2, 5);
         }
     }
 }
@@ -46,7 +46,7 @@ fn many_batches_in_a_row_leave_nothing_behind() {
     let gpu = Gpu::new();
     let graph = rough(200).narrow();
     for batch_dependency in [1, 3] {
-        same(&gpu, &graph, &SamplerOptions { batch_dependency, ..options(&[3, 2, 2]) }, 50, 12, 8);
+        same(&gpu, &graph, &SamplerOptions { batch_dependency, ..options([3, 2, 2]) }, 50, 12, 8);
     }
 }
 
@@ -57,7 +57,7 @@ fn a_launch_may_have_any_grid_and_more_work_than_threads() {
     }
     let gpu = Gpu::new();
     let graph = rough(4000).narrow();
-    let sampler = options(&[5, 5]);
+    let sampler = options([5, 5]);
     let bounds = graph.bounds(1200, &sampler.fanouts);
     let seeds: Vec<i64> = (0..1200).map(|at| at * 3).collect();
     let mut cpu = NeighborSampler::new(graph.csc(), sampler.clone()).unwrap();
@@ -81,7 +81,7 @@ fn work_that_comes_late_changes_nothing() {
         return;
     }
     let gpu = Gpu::new();
-    same(&gpu, &rough(150), &options(&[4, 3, 2]), 20, 6, 10);
+    same(&gpu, &rough(150), &options([4, 3, 2]), 20, 6, 10);
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn keys_and_hashes_see_original_ids_and_nodes_come_out_under_the_datasets() {
     let far: Vec<i64> = (0..nodes).map(|node| (node * 7 % nodes) << 33 | 5).collect();
     for original in [&reversed, &far] {
         let graph = Graph { original_ids: Some(original.clone()), ..rough(nodes).narrow() };
-        let sampler = options(&[4, 3]);
+        let sampler = options([4, 3]);
         same(&gpu, &graph, &sampler, 20, 2, 9);
 
         let bounds = graph.bounds(9, &sampler.fanouts);
@@ -156,7 +156,7 @@ fn graphs_without_edges_nodes_or_seeds_have_batches_too() {
         [(vec![], 0), (vec![vec![]], 1), (vec![vec![]], 0), (vec![vec![0, 0]], 1), (vec![vec![1], vec![]], 2)]
     {
         let graph = Graph::from_lists(&lists);
-        let sampler = options(&[2, -1]);
+        let sampler = options([2, -1]);
         let bounds = graph.bounds(seeds, &sampler.fanouts);
         let seeds: Vec<i64> = (0..seeds as i64).collect();
         let mut cpu = NeighborSampler::new(graph.csc(), sampler.clone()).unwrap();
@@ -176,7 +176,7 @@ fn more_destinations_than_room_are_told_with_the_layer() {
     }
     let gpu = Gpu::new();
     let graph = rough(100);
-    let sampler = options(&[4, 3]);
+    let sampler = options([4, 3]);
     let mut bounds = graph.bounds(5, &sampler.fanouts);
     bounds.layers[1].destinations = 6;
     let mut device = gpu.sampler(&graph, &CudaSamplerOptions::new(sampler.clone(), bounds.clone())).unwrap();

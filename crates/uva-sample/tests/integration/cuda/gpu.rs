@@ -10,7 +10,8 @@ use uva_cuda::{CacheKind, Context, Module, ModuleOptions, Stream};
 use uva_graph::Split;
 use uva_sample::cuda::{CudaSampleError, CudaSampler, CudaSamplerOptions, GraphSource, PinnedArray};
 use uva_sample::{
-    BatchBounds, BatchCounts, BatchKey, BatchSampler, GraphView, MiniBatch, SampleError, SamplerOptions,
+    BatchBounds, BatchCounts, BatchKey, BatchSampler, Fanouts, GraphView, MiniBatch, SampleError,
+    SamplerOptions,
 };
 
 /// A device and the kernels on it.
@@ -178,7 +179,7 @@ impl Graph {
     }
 
     /// Bounds that any batch of so many seeds keeps.
-    pub fn bounds(&self, seeds: usize, fanouts: &[i32]) -> BatchBounds {
+    pub fn bounds(&self, seeds: usize, fanouts: impl Into<Fanouts>) -> BatchBounds {
         self.bounds_of(seeds, &options(fanouts))
     }
 
@@ -194,8 +195,8 @@ pub fn key(batch: u32) -> BatchKey {
     BatchKey { split: Split::Train, epoch: 3, batch }
 }
 
-pub fn options(fanouts: &[i32]) -> SamplerOptions {
-    SamplerOptions { fanouts: fanouts.to_vec(), seed: 0x1234_5678_9abc_def0, ..SamplerOptions::default() }
+pub fn options(fanouts: impl Into<Fanouts>) -> SamplerOptions {
+    SamplerOptions { fanouts: fanouts.into(), seed: 0x1234_5678_9abc_def0, ..SamplerOptions::default() }
 }
 
 /// Few blocks, so that a launch has several and each has several turns.

@@ -61,7 +61,7 @@ fn labor_picks_what_the_nodes_of_a_hop_share() {
             same(&gpu, graph, &sampler, 30, 1, 9);
         }
         for (batch_dependency, edge_ids) in [(1, true), (4, false), (4, true)] {
-            let kept = SamplerOptions { batch_dependency, edge_ids, ..options(&[4, 3, 2]) };
+            let kept = SamplerOptions { batch_dependency, edge_ids, ..options([4, 3, 2]) };
             same(&gpu, graph, &SamplerOptions { kind: SamplerKind::LABOR, ..kept }, 0, 6, 7);
         }
     }
@@ -99,7 +99,7 @@ fn weights_pick_the_same_edges_whatever_they_are() {
             }
         }
         for (batch_dependency, edge_ids, replace) in [(1, true, false), (4, false, true), (4, true, false)] {
-            let kept = SamplerOptions { batch_dependency, edge_ids, replace, ..options(&[4, 3, 2]) };
+            let kept = SamplerOptions { batch_dependency, edge_ids, replace, ..options([4, 3, 2]) };
             same(&gpu, graph, &SamplerOptions { kind: SamplerKind::WEIGHTED, ..kept }, 0, 6, 7);
         }
     }
@@ -175,7 +175,7 @@ fn graphs_without_edges_or_weights_above_0_have_batches_of_every_kind() {
                 for expand in Expand::ALL {
                     let replace = replace && kind != SamplerKind::LABOR;
                     let sampler =
-                        SamplerOptions { kind, expand, edge_ids: true, replace, ..options(&[1, -1]) };
+                        SamplerOptions { kind, expand, edge_ids: true, replace, ..options([1, -1]) };
                     same(&gpu, graph, &sampler, 1, 2, 2);
                 }
             }

@@ -38,7 +38,7 @@ fn a_dataset_is_pinned_and_sampled_where_it_is_mapped() {
     let graph = GraphSource::of_dataset(&gpu.context, &dataset, &PinOptions::default()).unwrap();
     assert_eq!((graph.csc().nodes(), graph.csc().edges()), (csc.nodes(), csc.edges()));
 
-    let sampler = options(&[5, 4]);
+    let sampler = options([5, 4]);
     let bounds = BatchBounds::new(64, &sampler.fanouts, csc.nodes(), csc.edges()).unwrap();
     let of_gpu = CudaSamplerOptions {
         cached_lists: 700,
@@ -96,7 +96,7 @@ fn the_published_batches_are_made() {
         }
         let plain = SamplerOptions {
             kind,
-            fanouts: integers(&case["options"]["fanouts"]),
+            fanouts: integers(&case["options"]["fanouts"]).into(),
             replace: case["options"]["replace"].as_bool().unwrap(),
             seed: case["options"]["seed"].as_u64().unwrap(),
             // Absent where picks change with every batch.
@@ -161,7 +161,7 @@ fn the_batch_on_the_device_is_the_one_that_is_copied() {
     }
     let gpu = Gpu::new();
     let graph = ring(100);
-    let sampler = options(&[1, 2]);
+    let sampler = options([1, 2]);
     let bounds = graph.bounds(3, &sampler.fanouts);
     let of_gpu =
         CudaSamplerOptions { degrees: true, ..CudaSamplerOptions::new(sampler.clone(), bounds.clone()) };
@@ -209,7 +209,7 @@ fn a_batch_goes_to_given_memory_and_nothing_around_it_changes() {
     }
     let gpu = Gpu::new();
     let graph = ring(100);
-    let sampler = SamplerOptions { edge_ids: true, ..options(&[1, 2]) };
+    let sampler = SamplerOptions { edge_ids: true, ..options([1, 2]) };
     let bounds = graph.bounds_of(3, &sampler);
     let options = CudaSamplerOptions {
         degrees: true,
@@ -303,23 +303,23 @@ fn what_can_never_work_is_refused_when_the_sampler_is_made() {
     }
     let gpu = Gpu::new();
     let graph = ring(10);
-    let bounds = graph.bounds(3, &[2]);
-    let good = CudaSamplerOptions::new(options(&[2]), bounds);
+    let bounds = graph.bounds(3, [2]);
+    let good = CudaSamplerOptions::new(options([2]), bounds);
     let refused = |graph: &Graph, options: &CudaSamplerOptions<'_>| gpu.sampler(graph, options).unwrap_err();
     let of_sampler = |sampler| CudaSamplerOptions { sampler, ..good.clone() };
     let invalid = |error: InvalidOption| CudaSampleError::from(error);
     assert_eq!(
-        refused(&graph, &of_sampler(options(&[0]))),
+        refused(&graph, &of_sampler(options([0]))),
         invalid(InvalidOption::Fanout { layer: 0, fanout: 0 })
     );
     assert_eq!(
-        refused(&graph, &of_sampler(SamplerOptions { batch_dependency: 0, ..options(&[2]) })),
+        refused(&graph, &of_sampler(SamplerOptions { batch_dependency: 0, ..options([2]) })),
         invalid(InvalidOption::BatchDependency)
     );
-    let weighted = of_sampler(SamplerOptions { kind: SamplerKind::WEIGHTED, ..options(&[2]) });
+    let weighted = of_sampler(SamplerOptions { kind: SamplerKind::WEIGHTED, ..options([2]) });
     assert_eq!(refused(&graph, &weighted), invalid(InvalidOption::NoWeights { kind: SamplerKind::WEIGHTED }));
     for kind in SamplerKind::ALL {
-        let of_kind = of_sampler(SamplerOptions { kind, ..options(&[2]) });
+        let of_kind = of_sampler(SamplerOptions { kind, ..options([2]) });
         let made = gpu.sampler(&graph.clone().unevenly_weighted(), &of_kind);
         if kind.kernels().is_some() {
             assert!(made.is_ok(), "{kind}");
@@ -331,7 +331,7 @@ fn what_can_never_work_is_refused_when_the_sampler_is_made() {
         }
     }
     let mismatch = SampleError::LayerMismatch { expected: 2, given: 1 };
-    assert_eq!(refused(&graph, &of_sampler(options(&[2, 2]))), CudaSampleError::Sample(mismatch));
+    assert_eq!(refused(&graph, &of_sampler(options([2, 2]))), CudaSampleError::Sample(mismatch));
     let short = [1, 2, 3];
     assert_eq!(
         refused(&graph, &CudaSamplerOptions { original_ids: Some(&short), ..good.clone() }),
@@ -347,7 +347,7 @@ fn what_can_never_work_is_refused_when_the_sampler_is_made() {
     // Weights to be cached that the dataset lacks.
     let mut astray = graph.clone().unevenly_weighted().reordered(&(0..10).rev().collect::<Vec<_>>());
     astray.home.as_mut().unwrap().0[7] = 19;
-    let weighted = SamplerOptions { kind: SamplerKind::WEIGHTED, ..options(&[2]) };
+    let weighted = SamplerOptions { kind: SamplerKind::WEIGHTED, ..options([2]) };
     let of_gpu = CudaSamplerOptions { cached_lists: 4, ..astray.on_gpu(&weighted, &good.bounds) };
     gpu.sampler(&astray, &of_gpu).unwrap();
     let error = refused(&astray, &CudaSamplerOptions { cached_weights: true, ..of_gpu });
@@ -388,12 +388,12 @@ fn wrong_calls_are_refused_and_the_sampler_can_be_used_on() {
     }
     let gpu = Gpu::new();
     let graph = ring(30);
-    let sampler = options(&[2, 2]);
+    let sampler = options([2, 2]);
     let bounds = graph.bounds(3, &sampler.fanouts);
     let mut device = gpu.sampler(&graph, &CudaSamplerOptions::new(sampler.clone(), bounds.clone())).unwrap();
     let mut cpu = NeighborSampler::new(graph.csc(), sampler).unwrap();
     let late = BatchKey { epoch: 1 << 30, ..key(0) };
-    let other = graph.bounds(3, &[2]);
+    let other = graph.bounds(3, [2]);
     let small = BatchBounds { nodes: 2, ..bounds.clone() };
     let all: Vec<i64> = (0..30).collect();
     for (key, bounds, seeds) in [
@@ -421,8 +421,8 @@ fn a_device_without_room_is_told_with_what_it_has() {
     let gpu = Gpu::new();
     // 8 bytes a node do not fit.
     let graph = ring(200_000);
-    let bounds = graph.bounds(1, &[1]);
-    let error = gpu.sampler(&graph, &CudaSamplerOptions::new(options(&[1]), bounds)).unwrap_err();
+    let bounds = graph.bounds(1, [1]);
+    let error = gpu.sampler(&graph, &CudaSamplerOptions::new(options([1]), bounds)).unwrap_err();
     let CudaSampleError::Cuda(CudaError::OutOfMemory { what, bytes, total, .. }) = error else {
         panic!("{error}");
     };
@@ -440,7 +440,7 @@ fn a_launch_that_fails_is_told_and_the_next_batch_is_right() {
     }
     let gpu = Gpu::new();
     let graph = ring(50);
-    let sampler = options(&[1, 2]);
+    let sampler = options([1, 2]);
     let bounds = graph.bounds(3, &sampler.fanouts);
     let mut device = gpu.sampler(&graph, &CudaSamplerOptions::new(sampler.clone(), bounds.clone())).unwrap();
     let mut cpu = NeighborSampler::new(graph.csc(), sampler).unwrap();

@@ -55,7 +55,7 @@ prop_compose! {
                 expand,
                 edge_ids,
                 ..SamplerOptions {
-                    kind, fanouts, replace, seed, batch_dependency, ..SamplerOptions::default()
+                    kind, fanouts: fanouts.into(), replace, seed, batch_dependency, ..SamplerOptions::default()
                 }
             },
             cached_lists, cached_arrays, seeds, batch, blocks,
@@ -208,12 +208,12 @@ fn of_several_faults_both_samplers_tell_the_same_one() {
                 graph.indptr[16] = 1000;
             }
             let seeds: Vec<i64> = (0..16).collect();
-            let mut bounds = sane.bounds(seeds.len(), &[fanout]);
+            let mut bounds = sane.bounds(seeds.len(), [fanout]);
             bounds.nodes = if small_room == 0 { 20 } else { 17 };
             if overflow != 0 {
                 bounds.layers[0].edges = 36;
             }
-            let sampler = SamplerOptions { kind, fanouts: vec![fanout], ..SamplerOptions::default() };
+            let sampler = SamplerOptions { kind, fanouts: [fanout].into(), ..SamplerOptions::default() };
             let cached_arrays = (false, false);
             let case = Case { graph, sampler, cached_lists: 0, cached_arrays, seeds, batch: 0, blocks: 2 };
             check(&gpu, &case, &bounds);

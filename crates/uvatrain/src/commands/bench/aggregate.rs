@@ -6,7 +6,7 @@ use uva_graph::Dataset;
 use uva_plan::{CachePolicy, Sizes, SumCounts, rank_rows, row_link_bytes};
 use uva_runtime::cache::CacheContents;
 use uva_runtime::planning::{self, SumTimes, SumsToTime, TimedBatch, time_sums};
-use uva_runtime::{Aggregation, LoaderOptions, is_summed};
+use uva_runtime::{Aggregation, Fanouts, LoaderOptions, is_summed};
 
 use crate::exit;
 use crate::flags::{AggregateBenchFlags, BenchSums};
@@ -153,7 +153,7 @@ struct Report {
     nodes: usize,
     edges: usize,
     row_bytes: usize,
-    fanouts: Vec<i32>,
+    fanouts: Fanouts,
     batch_size: usize,
     seed: u64,
     aggregate: &'static str,

@@ -16,7 +16,7 @@ use uva_runtime::backend::Backend;
 use uva_runtime::planning::PlanAsked;
 use uva_runtime::seed_order::MadeOrder;
 use uva_runtime::spec::Spelling;
-use uva_runtime::{LoaderOptions, planning};
+use uva_runtime::{Fanouts, LoaderOptions, planning};
 
 use crate::flags::CacheBenchFlags;
 use crate::ui::table::Table;
@@ -240,7 +240,7 @@ struct Report {
     edges: usize,
     row_bytes: usize,
     train_nodes: usize,
-    fanouts: Vec<i32>,
+    fanouts: Fanouts,
     batch_size: usize,
     batch_dependency: u32,
     seed: u64,
@@ -270,7 +270,7 @@ const TIMED_FANOUTS: [[i32; 3]; 3] = [[2, 2, 2], [5, 5, 5], [15, 10, 5]];
 /// How the time of making a batch on one thread divides.
 #[derive(Serialize)]
 struct StagesReport {
-    fanouts: Vec<i32>,
+    fanouts: Fanouts,
     sample_ms: f64,
     gather_ms: f64,
     /// Of both together.
@@ -280,12 +280,12 @@ struct StagesReport {
 impl StagesReport {
     fn of_all(dataset: &Dataset, loader: &LoaderOptions) -> anyhow::Result<Vec<Self>> {
         let timed = TIMED_FANOUTS.iter().map(|fanouts| {
-            let loader = LoaderOptions { fanouts: fanouts.to_vec(), ..loader.clone() };
+            let loader = LoaderOptions { fanouts: fanouts.into(), ..loader.clone() };
             loader.check()?;
             let times = planning::time_stages(dataset, &loader, &[1])?;
             let [sample_ms, gather_ms] = times.map(|points| points.first().map_or(0.0, |point| point.ms));
             let sample_share = sample_ms / (sample_ms + gather_ms);
-            Ok(Self { fanouts: fanouts.to_vec(), sample_ms, gather_ms, sample_share })
+            Ok(Self { fanouts: (*fanouts).into(), sample_ms, gather_ms, sample_share })
         });
         timed.collect()
     }
@@ -293,9 +293,8 @@ impl StagesReport {
     fn table(stages: &[Self]) -> String {
         let mut table = Table::with_heading(&["fanouts", "sampling", "gathering", "sampling's share"]);
         for of in stages {
-            let fanouts: Vec<String> = of.fanouts.iter().map(i32::to_string).collect();
             table.row(&[
-                fanouts.join(","),
+                of.fanouts.to_string(),
                 format!("{:.3} ms", of.sample_ms),
                 format!("{:.3} ms", of.gather_ms),
                 format::percent(of.sample_share).to_string(),

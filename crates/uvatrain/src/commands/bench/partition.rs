@@ -5,8 +5,8 @@ use serde::Serialize;
 use uva_graph::{Dataset, PartitionMap, Split};
 use uva_partition::over_mean;
 use uva_partition::visits::{self, Batches, VisitError, Visits};
-use uva_runtime::RuntimeError;
 use uva_runtime::spec::{ByteSize, Options};
+use uva_runtime::{Fanouts, RuntimeError};
 
 use crate::exit;
 use crate::flags::PartitionBenchFlags;
@@ -57,7 +57,7 @@ struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     method: Option<String>,
     sampler_kind: &'static str,
-    fanouts: Vec<i32>,
+    fanouts: Fanouts,
     batch_size: usize,
     expand: String,
     seed: u64,
@@ -147,7 +147,7 @@ impl Report {
                 "{} batches of {} seeds of one part, fanouts {}, epochs: {}",
                 format::count(self.batches),
                 self.batch_size,
-                self.fanouts.iter().map(i32::to_string).collect::<Vec<_>>().join(","),
+                self.fanouts,
                 self.epochs
             ),
         ]);

@@ -10,7 +10,7 @@ use uva_graph::{Dataset, Split};
 use uva_runtime::spec::Options;
 use uva_runtime::{LoaderOptions, RuntimeError, machine};
 use uva_sample::{
-    BatchBounds, BatchKey, GraphView, MiniBatch, SampleError, SamplerOptions, SeedOrder, sampler,
+    BatchBounds, BatchKey, Fanouts, GraphView, MiniBatch, SampleError, SamplerOptions, SeedOrder, sampler,
 };
 
 use super::spread::Spread;
@@ -72,7 +72,7 @@ fn batches(
 
 fn bounds(loader: &LoaderOptions, dataset: &Dataset) -> Result<BatchBounds, SampleError> {
     // No slot limits this memory: where all are taken, the graph itself does.
-    let bytes = loader.fanouts.contains(&-1).then_some(usize::MAX);
+    let bytes = loader.fanouts.hop_of_all().map(|_| usize::MAX);
     let (nodes, edges) = (dataset.nodes(), dataset.edges());
     BatchBounds::for_options(&loader.sampling(), loader.batch_size, nodes, edges, bytes)
 }
@@ -219,7 +219,7 @@ struct Report {
     input_nodes_per_second: f64,
     batch_ms: Spread,
     sampler_kind: &'static str,
-    fanouts: Vec<i32>,
+    fanouts: Fanouts,
     /// How many, how long and how likely to end, of the kind that walks.
     #[serde(skip_serializing_if = "Option::is_none")]
     walks: Option<[u32; 3]>,
@@ -275,9 +275,7 @@ impl Report {
             "measured",
             &format!(
                 "{batches} batches of {} seeds, fanouts {}, {edges} edges, threads: {}",
-                self.batch_size,
-                self.fanouts.iter().map(i32::to_string).collect::<Vec<_>>().join(","),
-                self.threads
+                self.batch_size, self.fanouts, self.threads
             ),
         ]);
         facts.row(&["hash", &self.hash]);

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use anyhow::{Context, bail, ensure};
 use serde::Serialize;
-use uva_graph::Csc;
+use uva_graph::{Csc, Relation};
 use uva_sample::{BlockRef, SamplerOptions};
 
 /// Counts of the comparisons with the graph. A difference is an error.
@@ -29,7 +29,7 @@ pub fn verify(
     if let Some(twice) = nodes.iter().find(|&&node| !seen.insert(node)) {
         bail!("node {twice} stands twice in a batch");
     }
-    for (hop, (block, &fanout)) in blocks.iter().zip(&options.fanouts).enumerate() {
+    for (hop, (block, fanout)) in blocks.iter().zip(options.fanouts.of_relation(Relation::ONLY)).enumerate() {
         verify_block(csc, options, nodes, block, fanout).with_context(|| format!("hop {hop}"))?;
     }
     let edges = blocks.iter().map(|block| block.indices.len()).sum();
@@ -119,7 +119,7 @@ mod tests {
     }
 
     fn said(batch: &Batch) -> String {
-        said_of(batch, &SamplerOptions { fanouts: vec![2], ..SamplerOptions::default() })
+        said_of(batch, &SamplerOptions { fanouts: [2].into(), ..SamplerOptions::default() })
     }
 
     fn said_of(batch: &Batch, options: &SamplerOptions) -> String {
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn with_replacement_a_short_list_has_as_many_picks_as_a_long_one() {
-        let options = SamplerOptions { fanouts: vec![3], replace: true, ..SamplerOptions::default() };
+        let options = SamplerOptions { fanouts: [3].into(), replace: true, ..SamplerOptions::default() };
         let short = said_of(&batch(), &options);
         assert!(short.contains("2 picks of the 3 neighbours of node 0 with fanout 3"), "{short}");
         let drawn = Batch {

@@ -1,0 +1,125 @@
+//! How many neighbours each hop picks.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use uva_graph::Relation;
+use uva_options::OptionValue;
+
+use crate::InvalidOption;
+use crate::limits::{MAX_FANOUT, MAX_LAYERS};
+
+/// Neighbours a node in each hop, from the seeds outward: 1 to [`MAX_FANOUT`], or −1 for all. For kinds that
+/// [draw together](crate::SamplerKind::draws_together) the draws for all destinations of the hop.
+///
+/// Text and JSON of it may hold any numbers; [`check`](Self::check) says whether they are fanouts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Fanouts {
+    of_hops: Vec<i32>,
+}
+
+impl Fanouts {
+    /// A fanout that takes whole lists.
+    pub const ALL: i32 = -1;
+
+    /// The number of hops.
+    #[must_use]
+    pub fn hops(&self) -> usize {
+        self.of_hops.len()
+    }
+
+    /// The fanout of a relation in a hop; hop 0 is the one at the seeds.
+    ///
+    /// # Panics
+    /// When there is no such hop.
+    #[must_use]
+    pub fn of(&self, hop: usize, relation: Relation) -> i32 {
+        debug_assert_eq!(relation, Relation::ONLY, "graphs have one relation");
+        self.of_hops[hop]
+    }
+
+    /// The fanouts of a relation, hop by hop from the seeds outward.
+    pub fn of_relation(&self, relation: Relation) -> impl ExactSizeIterator<Item = i32> + Clone + '_ {
+        (0..self.hops()).map(move |hop| self.of(hop, relation))
+    }
+
+    /// The first hop that takes a whole list, which leaves batches without a bound of their own.
+    #[must_use]
+    pub fn hop_of_all(&self) -> Option<usize> {
+        self.of_hops.iter().position(|&fanout| fanout == Self::ALL)
+    }
+
+    /// Checks the numbers alone, without kind or graph.
+    ///
+    /// # Errors
+    /// [`InvalidOption`] with the hop and what is expected.
+    pub fn check(&self) -> Result<(), InvalidOption> {
+        if self.of_hops.is_empty() {
+            return Err(InvalidOption::NoFanouts);
+        }
+        if self.hops() > MAX_LAYERS {
+            return Err(InvalidOption::TooManyFanouts { given: self.hops() });
+        }
+        let is_fanout = |fanout: &i32| *fanout == Self::ALL || (1..=MAX_FANOUT).contains(fanout);
+        match self.of_hops.iter().position(|fanout| !is_fanout(fanout)) {
+            Some(layer) => Err(InvalidOption::Fanout { layer, fanout: self.of_hops[layer] }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<Vec<i32>> for Fanouts {
+    fn from(of_hops: Vec<i32>) -> Self {
+        Self { of_hops }
+    }
+}
+
+impl From<&Self> for Fanouts {
+    fn from(fanouts: &Self) -> Self {
+        fanouts.clone()
+    }
+}
+
+impl From<&[i32]> for Fanouts {
+    fn from(of_hops: &[i32]) -> Self {
+        of_hops.to_vec().into()
+    }
+}
+
+impl<const HOPS: usize> From<[i32; HOPS]> for Fanouts {
+    fn from(of_hops: [i32; HOPS]) -> Self {
+        of_hops.to_vec().into()
+    }
+}
+
+impl<const HOPS: usize> From<&[i32; HOPS]> for Fanouts {
+    fn from(of_hops: &[i32; HOPS]) -> Self {
+        of_hops.to_vec().into()
+    }
+}
+
+/// As on a command line: `15,10,5`.
+impl fmt::Display for Fanouts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.of_hops.text())
+    }
+}
+
+impl OptionValue for Fanouts {
+    fn of_text(text: &str) -> Option<Self> {
+        Vec::of_text(text).map(|of_hops| Self { of_hops })
+    }
+
+    fn text(&self) -> String {
+        self.of_hops.text()
+    }
+
+    fn json(&self) -> serde_json::Value {
+        self.of_hops.json()
+    }
+
+    fn of_json(value: &serde_json::Value) -> Option<Self> {
+        Vec::of_json(value).map(|of_hops| Self { of_hops })
+    }
+}
