@@ -76,6 +76,8 @@ mod planted;
 mod predict;
 #[cfg(feature = "train")]
 mod predict_ends;
+#[cfg(all(feature = "train", feature = "parquet"))]
+mod predict_tables;
 mod propagate;
 #[cfg(feature = "train")]
 mod random_faults;

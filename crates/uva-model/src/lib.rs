@@ -20,7 +20,7 @@ mod options;
 mod options_error;
 mod task;
 
-pub use answer::Answer;
+pub use answer::{Answer, TableRow};
 pub use footprint::{Footprint, Shapes};
 pub use hop_model::{ActivationKind, HopModel, LayerCount};
 pub use model_kind::{ModelKind, ModelRow, Nonlinearity, Weighting};

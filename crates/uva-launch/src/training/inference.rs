@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::Value;
+use uva_graph::npy::NpyRows;
 use uva_graph::{Dataset, Hops, Labels, quote};
 use uva_model::checkpoint::StoredModel;
 use uva_model::checkpoint::{self, Checkpoint, Keep};
@@ -316,7 +317,8 @@ pub struct PredictionFile {
 pub struct PredictionJob {
     /// For which nodes.
     pub nodes: Nodes,
-    /// Where to: at least one file, each of another answer.
+    /// Where to: at least one file, each of another answer. The rows of [`Answer::Table`] never get the name of their file:
+    /// they are removed when the table has it.
     pub files: Vec<PredictionFile>,
     /// The layer of hidden rows, from 1; `None` for the last that does not make logits.
     pub layer: Option<usize>,
@@ -334,6 +336,13 @@ pub trait PredictionWatch {
 
     /// Tells people something.
     fn note(&mut self, line: &str);
+
+    /// All rows are written. Writes the table of those of [`Answer::Table`], which gets its name in
+    /// [`finishes`](Self::finishes). False: it stopped before the end.
+    ///
+    /// # Errors
+    /// The table cannot be written.
+    fn table(&mut self, rows: &NpyRows) -> Result<bool, RuntimeError>;
 
     /// All rows are written, and the files get their names next.
     ///
