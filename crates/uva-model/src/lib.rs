@@ -11,6 +11,7 @@
 
 mod answer;
 pub mod checkpoint;
+mod class_weights;
 mod footprint;
 mod hop_model;
 mod hop_options;
@@ -21,6 +22,7 @@ mod options_error;
 mod task;
 
 pub use answer::{Answer, TableRow};
+pub use class_weights::ClassWeights;
 pub use footprint::{Footprint, Shapes};
 pub use hop_model::{ActivationKind, HopModel, LayerCount};
 pub use model_kind::{ModelKind, ModelRow, Nonlinearity, Weighting};

@@ -154,11 +154,17 @@ impl<'a> Targets<'a> {
         labels.tensor()
     }
 
-    /// The loss of `logits`, one row a label; the mean over nothing is NaN, the sum 0.
-    pub(crate) fn loss(&self, logits: &Tensor, reduction: Reduction) -> Result<Tensor, TrainError> {
+    /// The loss of `logits`, one row a label; the mean over nothing is NaN, the sum 0. Of one class a node `weights` has the
+    /// weight of each class; a mean is divided by the sum of its rows' weights.
+    pub(crate) fn loss(
+        &self,
+        logits: &Tensor,
+        weights: Option<&Tensor>,
+        reduction: Reduction,
+    ) -> Result<Tensor, TrainError> {
         Ok(match self {
             Self::One(classes) => {
-                logits.f_cross_entropy_loss::<Tensor>(classes.tensor(), None, reduction, UNLABELLED, 0.0)?
+                logits.f_cross_entropy_loss(classes.tensor(), weights, reduction, UNLABELLED, 0.0)?
             }
             Self::Several(labels) => {
                 let labels = labels.tensor().f_to_kind(logits.f_kind()?)?;
@@ -244,7 +250,7 @@ impl<'a> Targets<'a> {
             let labelled = numbers.tensor().numel();
             return Ok(Evaluation { loss_sum, labelled, errors: Some(errors), ..Evaluation::default() });
         }
-        let loss = self.loss(logits, Reduction::Sum)?;
+        let loss = self.loss(logits, None, Reduction::Sum)?;
         let Tally { loss: loss_sum, correct, labelled } = self.tally(&loss, logits)?;
         self.check_finite(loss_sum, logits)?;
         let scores = match task.metric {
