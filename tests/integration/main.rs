@@ -20,6 +20,8 @@ mod bench_roles;
 mod caches;
 #[cfg(feature = "train")]
 mod checkpoint_fields;
+#[cfg(feature = "train")]
+mod class_balance;
 mod cli;
 mod cores;
 #[cfg(feature = "train")]

@@ -11,6 +11,7 @@
 
 mod answer;
 pub mod checkpoint;
+mod class_counts;
 mod class_weights;
 mod footprint;
 mod hop_model;
@@ -22,6 +23,7 @@ mod options_error;
 mod task;
 
 pub use answer::{Answer, TableRow};
+pub use class_counts::{ClassCounts, ClassScore};
 pub use class_weights::ClassWeights;
 pub use footprint::{Footprint, Shapes};
 pub use hop_model::{ActivationKind, HopModel, LayerCount};

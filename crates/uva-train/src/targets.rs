@@ -7,7 +7,7 @@ use crate::evaluation::{Errors, Evaluation, Scores};
 use tch::{Device, Kind, Reduction, Tensor};
 use uva_cuda::DeviceSlice;
 use uva_graph::{ElementType, Labels};
-use uva_model::{Metric, RegressionLoss, Task, TaskKind};
+use uva_model::{ClassCounts, Metric, RegressionLoss, Task, TaskKind};
 
 /// Marks a node without a label, for libtorch's loss.
 const UNLABELLED: i64 = -1;
@@ -257,7 +257,18 @@ impl<'a> Targets<'a> {
             Metric::RocAuc => self.scores(logits)?,
             Metric::Accuracy | Metric::Mse | Metric::Mae => Scores::default(),
         };
-        Ok(Evaluation { loss_sum, correct, labelled, scores, errors: None })
+        let classes = self.class_counts(logits)?;
+        Ok(Evaluation { loss_sum, correct, labelled, classes, scores, errors: None })
+    }
+
+    /// Labels and answers by class, of one class a node.
+    fn class_counts(&self, logits: &Tensor) -> Result<ClassCounts, TrainError> {
+        let Self::One(classes) = self else { return Ok(ClassCounts::default()) };
+        let (_, outputs) = logits.size2()?;
+        let on_host =
+            |tensor: &Tensor| Ok::<_, TrainError>(Vec::<i64>::try_from(tensor.f_to_device(Device::Cpu)?)?);
+        let predicted = on_host(&logits.f_detach()?.f_argmax(1, false)?)?;
+        Ok(ClassCounts::of(outputs as usize, on_host(classes.tensor())?.into_iter().zip(predicted)))
     }
 
     /// The answers on the host: the logits of several labels, and of two classes the second's lead over the first.

@@ -8,7 +8,7 @@ use uva_graph::npy::NpyRows;
 use uva_graph::{Dataset, Hops, Labels, quote};
 use uva_model::checkpoint::StoredModel;
 use uva_model::checkpoint::{self, Checkpoint, Keep};
-use uva_model::{Answer, Metric, TaskKind, TrainerOptions};
+use uva_model::{Answer, ClassScore, Metric, TaskKind, TrainerOptions};
 use uva_options::Options;
 
 use super::aggregate::{AggregateInUse, AggregateVerdict};
@@ -377,6 +377,8 @@ pub struct SplitResult {
     pub labelled: usize,
     /// See [`uva_runtime::metrics::End::test_accuracy`].
     pub accuracy: Option<f64>,
+    /// The mean F1 of the classes that occur among labels or predictions; `None` unless a node has one class.
+    pub macro_f1: Option<f64>,
     /// See [`uva_runtime::metrics::End::test_roc_auc`].
     pub roc_auc: Option<f64>,
     /// See [`uva_runtime::metrics::End::test_mse`].
@@ -387,6 +389,9 @@ pub struct SplitResult {
     pub mae: Option<f64>,
     /// Mean loss.
     pub loss: Option<f64>,
+    /// How well each class that occurs is predicted. Empty unless a node has one class.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<ClassScore>,
 }
 
 /// Predicts, as a program with libtorch does it.

@@ -248,7 +248,8 @@ class _Run:
             self._say(f"{'best validation':<18}{_shown({self._task.metric: best[1]})[0]}, of epoch {best[0] + 1}")
         tested = best[0] if kept and best is not None else self._saved.place.epoch - 1
         if test:
-            self._say(f"{'test':<18}{', '.join(_shown(test))}, of epoch {tested + 1}")
+            sampled = " on sampled neighbours" if self._options.samples else ""
+            self._say(f"{'test':<18}{', '.join(_shown(test))}{sampled}, of epoch {tested + 1}")
         if self._options.checkpoint is not None:
             self._say(f"{'checkpoint':<18}{self._options.checkpoint}")
         if self._metrics is not None:

@@ -91,6 +91,11 @@ class Options:
         return os.path.exists(os.path.join(self.data, "partition.json"))
 
     @property
+    def samples(self) -> bool:
+        """Whether neighbours are drawn, and not all taken."""
+        return not self.is_hop_set and any(fanout != -1 for fanout in self.fanouts)
+
+    @property
     def reads_edges(self) -> bool:
         """Whether the model takes features of edges."""
         return self.model == "gine" or self.edge_attr
