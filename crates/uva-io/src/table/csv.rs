@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, Write};
 
-use super::{ColumnType, Values};
+use super::values::{ColumnType, Values};
 
 pub(super) struct CsvWriter<W: Write> {
     out: BufWriter<W>,

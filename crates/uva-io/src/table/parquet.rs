@@ -10,7 +10,7 @@ use ::parquet::file::properties::WriterProperties;
 use ::parquet::file::writer::SerializedFileWriter;
 use ::parquet::schema::types::Type;
 
-use super::{ColumnType, Values};
+use super::values::{ColumnType, Values};
 
 pub(super) struct ParquetWriter<W: Write + Send> {
     file: SerializedFileWriter<W>,

@@ -260,8 +260,8 @@ def parse(arguments: list[str] | None) -> Options:
     add("--epochs", 10, _count, "passes over the training nodes, those of the checkpoint included")
     add("--lr", 0.003, float, "learning rate of Adam", metavar="RATE")
     add("--weight-decay", 0.0, float, "weight decay of Adam", metavar="DECAY")
-    said = "one class a node: what nodes of each class count in the loss: balanced: in inverse proportion to their number; or "
-    said += "a weight for each class, such as 1,1,20"
+    said = "one class a node: how much a node of each class counts in the loss: balanced, in inverse proportion to the class's "
+    said += "training nodes, or a weight for each class, such as 1,1,20"
     add("--class-weights", None, _class_weights, said, shown="all the same", metavar="balanced|LIST")
     add("--patience", None, _count, "end after so many epochs without a better validation", metavar="EPOCHS")
     add("--keep", "best", str, "which parameters are the model, of the best epoch or the last", choices=["best", "last"])
