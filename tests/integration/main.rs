@@ -19,6 +19,8 @@ mod bench_roles;
 mod caches;
 #[cfg(feature = "train")]
 mod checkpoint_fields;
+#[cfg(feature = "train")]
+mod class_balance;
 mod cli;
 mod cores;
 #[cfg(feature = "train")]
@@ -73,6 +75,8 @@ mod planted;
 mod predict;
 #[cfg(feature = "train")]
 mod predict_ends;
+#[cfg(all(feature = "train", feature = "parquet"))]
+mod predict_tables;
 mod propagate;
 #[cfg(feature = "train")]
 mod random_faults;

@@ -144,6 +144,15 @@ const OF_TRAINING: &[Case] = &[
     // What they write, and may not be there; what is unfinished goes by names of its own.
     reads("predict graph --checkpoint kept --output p.npy", "p.npy"),
     reads("predict graph --checkpoint kept --ids p.npy", "p.npy"),
+    reads("predict graph --checkpoint kept --output p.csv", "p.csv"),
+    reads("predict graph --checkpoint kept --output p.csv", "graph/node_names.txt"),
+    reads("predict graph --checkpoint kept --output p.csv", "graph/node_id.npy"),
+    reads("predict graph --checkpoint kept --output p.csv --overwrite", "p.csv.part"),
+    Case {
+        args: "predict graph --checkpoint kept --output p.csv --overwrite",
+        path: "p.csv",
+        answers: [Done, Done, Done, Refused],
+    },
     reads("predict graph --checkpoint kept --output p.npy --overwrite", "p.npy.part"),
     Case {
         args: "predict graph --checkpoint kept --output p.npy --overwrite",

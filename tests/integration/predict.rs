@@ -191,7 +191,7 @@ fn what_cannot_be_predicted_is_refused_by_name_and_nothing_is_written() {
     refuse("--checkpoint kept --embeddings e.npy --layer 3", &["--layer 3", "1 to 2"]);
     refuse("--checkpoint kept --output no/where.npy", &["no/where.npy"]);
     refuse("--checkpoint kept --output f.npy", &["f.npy", "--overwrite"]);
-    for option in ["--output p.csv", "--probabilities p.parquet", "--embeddings p"] {
+    for option in ["--output p.txt", "--probabilities p.parquet", "--embeddings p"] {
         refuse(&format!("--checkpoint kept {option}"), &[option, "suffix .npy"]);
     }
     refuse("--checkpoint kept --device cpu", &["--device", "--eval sampled"]);

@@ -168,15 +168,22 @@ fn a_process_killed_between_the_names_of_its_arrays_is_resumed() {
 fn a_process_that_is_killed_at_any_moment_is_resumed() {
     let temp = directory();
     furnish(temp.path());
-    let line = "predict graph --checkpoint one --probabilities q.npy --output p.npy --ids i.npy --eval full";
+    for output in ["p.npy", "p.csv"] {
+        killed_at_any_moment(temp.path(), output);
+    }
+}
+
+fn killed_at_any_moment(directory: &Path, output: &str) {
+    let line = format!("predict graph --checkpoint one --probabilities q.npy --output {output} --ids i.npy");
+    let names = [output, "q.npy", "i.npy"];
+    names.iter().for_each(|name| drop(fs::remove_file(directory.join(name))));
     let begun = std::time::Instant::now();
-    call(temp.path(), line).run().succeeds();
+    call(directory, &line).run().succeeds();
     let whole = begun.elapsed();
-    let names = ["p.npy", "q.npy", "i.npy"];
-    let expected = read(temp.path(), &names);
+    let expected = read(directory, &names);
     for round in 0..12 {
-        names.iter().for_each(|name| drop(fs::remove_file(temp.path().join(name))));
-        let run = call(temp.path(), line).start();
+        names.iter().for_each(|name| drop(fs::remove_file(directory.join(name))));
+        let run = call(directory, &line).start();
         // The moment is what varies: nothing depends on where exactly it is.
         std::thread::sleep(whole * (4 + round) / 16);
         send(&run, Signal::KILL);
@@ -184,16 +191,16 @@ fn a_process_that_is_killed_at_any_moment_is_resumed() {
         if killed.code() == 0 {
             continue;
         }
-        let again = call(temp.path(), line).run();
+        let again = call(directory, &line).run();
         // It may have been killed behind its very last step.
         if again.code() != 0 {
             again.refuses(2, &["it is there already"]);
         }
-        assert_eq!(read(temp.path(), &names), expected, "round {round}");
-        let left = fs::read_dir(temp.path())
+        assert_eq!(read(directory, &names), expected, "{output}, round {round}");
+        let left = fs::read_dir(directory)
             .unwrap()
             .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().contains(".part"));
-        assert_eq!(left.count(), 0, "round {round}");
+        assert_eq!(left.count(), 0, "{output}, round {round}");
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! [`import`] reads other programs' files, [`export`] writes files for them, [`generate`] makes graphs with planted
 //! classes. All write through the bounded-memory writers of `uva-graph`; an output appears only when it is complete.
-//! This crate must not know of processes, sampling, training, or any GPU. Next: `uva-graph` for the definition of a
-//! dataset, `docs/datasets.md` for the formats.
+//! [`table`] writes tables of results as CSV and Parquet. This crate must not know of processes, sampling, training,
+//! or any GPU. Next: `uva-graph` for the definition of a dataset, `docs/datasets.md` for the formats.
 //!
 //! ```
 //! use uva_graph::Dataset;
@@ -23,3 +23,4 @@ pub mod export;
 mod float8;
 pub mod generate;
 pub mod import;
+pub mod table;

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::task::TaskKind;
+
 /// One kind of answer about a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -12,6 +14,48 @@ pub enum Answer {
     /// The softmax of the logits; with several labels per node, the sigmoid of each. Regression
     /// has none.
     Probabilities,
+    /// Both in one row of bytes ([`TableRow`]), from which a table is written.
+    Table,
     /// The rows behind a layer, as the next layer gets them.
     Hidden,
+}
+
+/// A row of [`Answer::Table`]: the row of [`Answer::Classes`], then that of [`Answer::Probabilities`] as float32,
+/// little-endian. For regression it is the numbers predicted alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableRow {
+    /// What the model predicts.
+    pub kind: TaskKind,
+    /// Columns of its output.
+    pub outputs: usize,
+}
+
+impl TableRow {
+    /// Bytes of the classes in front: an int64, or with several labels a node a byte for each class.
+    #[must_use]
+    pub fn class_bytes(self) -> usize {
+        match self.kind {
+            TaskKind::SingleLabel => 8,
+            TaskKind::MultiLabel => self.outputs,
+            TaskKind::Regression(_) => 0,
+        }
+    }
+
+    /// Bytes of a row.
+    #[must_use]
+    pub fn bytes(self) -> usize {
+        self.class_bytes() + 4 * self.outputs
+    }
+
+    /// Rows of both, from the rows of each.
+    #[must_use]
+    pub fn join(self, classes: &[u8], numbers: &[u8]) -> Vec<u8> {
+        let of_class = self.class_bytes();
+        let mut rows = Vec::with_capacity(classes.len() + numbers.len());
+        for (row, numbers) in numbers.chunks_exact(4 * self.outputs).enumerate() {
+            rows.extend(&classes[row * of_class..][..of_class]);
+            rows.extend(numbers);
+        }
+        rows
+    }
 }

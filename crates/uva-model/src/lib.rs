@@ -11,6 +11,8 @@
 
 mod answer;
 pub mod checkpoint;
+mod class_counts;
+mod class_weights;
 mod footprint;
 mod hop_model;
 mod hop_options;
@@ -20,7 +22,9 @@ mod options;
 mod options_error;
 mod task;
 
-pub use answer::Answer;
+pub use answer::{Answer, TableRow};
+pub use class_counts::{ClassCounts, ClassScore};
+pub use class_weights::ClassWeights;
 pub use footprint::{Footprint, Shapes};
 pub use hop_model::{ActivationKind, HopModel, LayerCount};
 pub use model_kind::{ModelKind, ModelRow, Nonlinearity, Weighting};

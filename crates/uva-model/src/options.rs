@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use uva_options::named;
 
+use crate::class_weights::ClassWeights;
 use crate::hop_model::ActivationKind;
 use crate::model_kind::{ModelKind, Weighting};
 use crate::options_error::OptionsError;
@@ -107,6 +108,9 @@ pub struct TrainerOptions {
     pub learning_rate: f64,
     /// L2 penalty added to the gradient, as `torch.optim.Adam` does it.
     pub weight_decay: f64,
+    /// Weights of the classes in the loss of training; `None`: every node counts the same.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub class_weights: Option<ClassWeights>,
     /// The normalisation of feature rows.
     pub feature_norm: FeatureNorm,
     /// Seeds the parameters and the dropout of every batch.
@@ -137,6 +141,7 @@ impl Default for TrainerOptions {
             input_dropout: 0.0,
             learning_rate: 0.01,
             weight_decay: 5e-4,
+            class_weights: None,
             feature_norm: FeatureNorm::None,
             seed: 0,
             threads: None,
@@ -284,6 +289,12 @@ impl TrainerOptions {
                 "--weight-decay",
                 format!("{} is not zero or a positive number", self.weight_decay),
             );
+        }
+        if let Some(ClassWeights::Given(weights)) = &self.class_weights
+            && weights.len() != classes
+        {
+            let problem = format!("{} weights for {classes} classes: give one for each class", weights.len());
+            return refuse("--class-weights", problem);
         }
         if self.threads.is_some_and(|threads| threads == 0 || threads > 4096) {
             return refuse("--train-threads", "not between 1 and 4096".to_owned());

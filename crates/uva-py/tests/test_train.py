@@ -62,6 +62,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--model gine --residual --norm layer --feature-norm row",
         "--model sage --residual --norm layer",
         "--model sage --sampler-kind labor --weight-decay 0.01",
+        "--model sage --class-weights balanced",
+        "--model sage --class-weights 1,20,0.5,3",
     ],
 )
 def test_one_process_trains_as_the_program_does(data: Path, uvatrain_program: Path, tmp_path: Path, options: str):
@@ -339,6 +341,12 @@ def test_what_cannot_be_trained_or_kept_is_refused_with_what_would_do(
         (1, of_tasks["several"], "--metric mae", ["--metric mae", "accuracy or roc-auc"]),
         (1, of_tasks["numbers"], "--metric accuracy", ["--metric accuracy", "mse or mae"]),
         (1, data, "--metric roc-auc", ["--metric roc-auc", "two classes"]),
+        (1, data, "--class-weights 1,2", ["--class-weights 1,2", "2 weights", "classes"]),
+        (1, data, "--class-weights 1,0", ["--class-weights", "weight '0'", "positive number"]),
+        (1, data, "--class-weights even", ["--class-weights", "'even'", "balanced"]),
+        (1, of_tasks["several"], "--class-weights balanced", ["--class-weights balanced", "several labels a node"]),
+        (1, of_tasks["numbers"], "--class-weights balanced", ["--class-weights balanced", "regression"]),
+        (1, data, "--checkpoint kept --resume --class-weights balanced", ["of another run", "class_weights"]),
         (1, data, "--gpu-cache-share", ["--gpu-cache-share", "--gpu-cache"]),
         (1, data, "--checkpoint kept", ["--checkpoint kept", "--resume"]),
         (2, data, "--checkpoint kept", ["--checkpoint kept", "--resume"]),

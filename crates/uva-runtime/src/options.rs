@@ -312,6 +312,11 @@ pub fn cut_around(node: i64, hops: usize) -> String {
 }
 
 impl LoaderOptions {
+    /// Whether every hop takes all neighbours, so that nothing is drawn.
+    pub fn takes_all_neighbours(&self) -> bool {
+        self.sampler_kind.picks_in_lists() && self.fanouts.takes_all()
+    }
+
     /// How neighbours are sampled.
     pub fn sampling(&self) -> SamplerOptions {
         SamplerOptions {

@@ -50,6 +50,12 @@ impl Fanouts {
         self.of_hops.iter().position(|&fanout| fanout == Self::ALL)
     }
 
+    /// Whether every hop takes whole lists, so that nothing is drawn.
+    #[must_use]
+    pub fn takes_all(&self) -> bool {
+        self.of_hops.iter().all(|&fanout| fanout == Self::ALL)
+    }
+
     /// Checks the numbers alone, without kind or graph.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! The result of an evaluation, batch by batch or at once.
 
-use uva_model::Metric;
+use uva_model::{ClassCounts, ClassScore, Metric};
 
 /// The result of an evaluation. Results of several batches can be added.
 ///
@@ -15,6 +15,8 @@ pub struct Evaluation {
     pub correct: usize,
     /// Nodes with a label, or labels, or numbers.
     pub labelled: usize,
+    /// Labels and answers by class, of one class a node.
+    pub(crate) classes: ClassCounts,
     /// Every single answer, where the task is judged by them.
     pub(crate) scores: Scores,
     /// Sums of errors; `None` unless the task is regression.
@@ -34,6 +36,16 @@ impl Evaluation {
     /// Share of labels predicted correctly, or `None` without labels, or for regression.
     pub fn accuracy(&self) -> Option<f64> {
         (self.labelled > 0 && self.errors.is_none()).then(|| self.correct as f64 / self.labelled as f64)
+    }
+
+    /// The mean F1 of the classes that occur, or `None` without labels, or unless the task is one class a node.
+    pub fn macro_f1(&self) -> Option<f64> {
+        self.classes.macro_f1()
+    }
+
+    /// How well each class that occurs is predicted; empty unless the task is one class a node.
+    pub fn of_classes(&self) -> Vec<ClassScore> {
+        self.classes.scores()
     }
 
     /// Mean squared error, or `None` unless the task is regression.
@@ -73,6 +85,7 @@ impl std::ops::AddAssign for Evaluation {
         self.loss_sum += other.loss_sum;
         self.correct += other.correct;
         self.labelled += other.labelled;
+        self.classes += other.classes;
         self.scores.extend(other.scores);
         self.errors = match (self.errors, other.errors) {
             (Some(a), Some(b)) => {

@@ -14,7 +14,7 @@ use std::ops::{ControlFlow, Range};
 use tch::{Device, Kind, Tensor};
 use uva_graph::FeatureTable;
 use uva_graph::npy::NpyType;
-use uva_model::{Answer, Task, TaskKind};
+use uva_model::{Answer, TableRow, Task, TaskKind};
 
 /// The answers that are asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub struct Questions {
     pub classes: bool,
     /// [`Answer::Probabilities`].
     pub probabilities: bool,
+    /// [`Answer::Table`].
+    pub table: bool,
     /// [`Answer::Hidden`] of this layer, counted from 1.
     pub hidden: Option<usize>,
 }
@@ -45,7 +47,7 @@ pub type Take<'t> = &'t mut dyn FnMut(Answered<'_>) -> ControlFlow<()>;
 
 impl Questions {
     fn logits(&self) -> bool {
-        self.classes || self.probabilities
+        self.classes || self.probabilities || self.table
     }
 }
 
@@ -65,6 +67,7 @@ impl Trainer {
             (Answer::Classes, TaskKind::Regression(_)) | (Answer::Probabilities, _) => {
                 (NpyType::F32, vec![outputs])
             }
+            (Answer::Table, _) => (NpyType::U8, vec![TableRow { kind, outputs }.bytes()]),
             (Answer::Hidden, _) => {
                 let logits = layer >= self.options().layers && !self.options().residual;
                 (NpyType::F32, vec![if logits { outputs } else { self.options().hidden }])
@@ -160,29 +163,45 @@ impl Trainer {
         questions: Questions,
         take: Take<'_>,
     ) -> Result<(), TrainError> {
-        let task = self.task().kind;
+        let Task { outputs, kind: task, .. } = self.task();
         if questions.logits() {
             check_finite(logits)?;
         }
-        if questions.classes {
+        let mut hand_on = |answer, rows: &[u8]| stopped(take(Answered { answer, places, rows, behind }));
+        let classes = if questions.classes || questions.table {
             let (classes, kind) = match task {
                 TaskKind::SingleLabel => (logits.f_argmax(1, false)?, Kind::Int64),
                 TaskKind::MultiLabel => (logits.f_gt(0.0)?, Kind::Uint8),
                 TaskKind::Regression(_) => (logits.f_detach()?, Kind::Float),
             };
-            let (answer, rows) = (Answer::Classes, &bytes_of(&classes, kind)?[..]);
-            stopped(take(Answered { answer, places, rows, behind }))?;
+            bytes_of(&classes, kind)?
+        } else {
+            Vec::new()
+        };
+        if questions.classes {
+            hand_on(Answer::Classes, &classes)?;
         }
+        let probabilities = match task {
+            TaskKind::Regression(_) if questions.probabilities => {
+                return Err(TrainError::Input("a model of regression has no probabilities".to_owned()));
+            }
+            TaskKind::SingleLabel if questions.probabilities || questions.table => {
+                bytes_of(&logits.f_softmax(1, Kind::Float)?, Kind::Float)?
+            }
+            TaskKind::MultiLabel if questions.probabilities || questions.table => {
+                bytes_of(&logits.f_sigmoid()?, Kind::Float)?
+            }
+            _ => Vec::new(),
+        };
         if questions.probabilities {
-            let shares = match task {
-                TaskKind::SingleLabel => logits.f_softmax(1, Kind::Float)?,
-                TaskKind::MultiLabel => logits.f_sigmoid()?,
-                TaskKind::Regression(_) => {
-                    return Err(TrainError::Input("a model of regression has no probabilities".to_owned()));
-                }
+            hand_on(Answer::Probabilities, &probabilities)?;
+        }
+        if questions.table {
+            let rows = match task {
+                TaskKind::Regression(_) => classes,
+                kind => TableRow { kind, outputs }.join(&classes, &probabilities),
             };
-            let (answer, rows) = (Answer::Probabilities, &bytes_of(&shares, Kind::Float)?[..]);
-            stopped(take(Answered { answer, places, rows, behind }))?;
+            hand_on(Answer::Table, &rows)?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use crate::evaluation::{Errors, Evaluation, Scores};
 use tch::{Device, Kind, Reduction, Tensor};
 use uva_cuda::DeviceSlice;
 use uva_graph::{ElementType, Labels};
-use uva_model::{Metric, RegressionLoss, Task, TaskKind};
+use uva_model::{ClassCounts, Metric, RegressionLoss, Task, TaskKind};
 
 /// Marks a node without a label, for libtorch's loss.
 const UNLABELLED: i64 = -1;
@@ -154,11 +154,17 @@ impl<'a> Targets<'a> {
         labels.tensor()
     }
 
-    /// The loss of `logits`, one row a label; the mean over nothing is NaN, the sum 0.
-    pub(crate) fn loss(&self, logits: &Tensor, reduction: Reduction) -> Result<Tensor, TrainError> {
+    /// The loss of `logits`, one row a label; the mean over nothing is NaN, the sum 0. Of one class a node `weights` has the
+    /// weight of each class; a mean is divided by the sum of its rows' weights.
+    pub(crate) fn loss(
+        &self,
+        logits: &Tensor,
+        weights: Option<&Tensor>,
+        reduction: Reduction,
+    ) -> Result<Tensor, TrainError> {
         Ok(match self {
             Self::One(classes) => {
-                logits.f_cross_entropy_loss::<Tensor>(classes.tensor(), None, reduction, UNLABELLED, 0.0)?
+                logits.f_cross_entropy_loss(classes.tensor(), weights, reduction, UNLABELLED, 0.0)?
             }
             Self::Several(labels) => {
                 let labels = labels.tensor().f_to_kind(logits.f_kind()?)?;
@@ -244,14 +250,25 @@ impl<'a> Targets<'a> {
             let labelled = numbers.tensor().numel();
             return Ok(Evaluation { loss_sum, labelled, errors: Some(errors), ..Evaluation::default() });
         }
-        let loss = self.loss(logits, Reduction::Sum)?;
+        let loss = self.loss(logits, None, Reduction::Sum)?;
         let Tally { loss: loss_sum, correct, labelled } = self.tally(&loss, logits)?;
         self.check_finite(loss_sum, logits)?;
         let scores = match task.metric {
             Metric::RocAuc => self.scores(logits)?,
             Metric::Accuracy | Metric::Mse | Metric::Mae => Scores::default(),
         };
-        Ok(Evaluation { loss_sum, correct, labelled, scores, errors: None })
+        let classes = self.class_counts(logits)?;
+        Ok(Evaluation { loss_sum, correct, labelled, classes, scores, errors: None })
+    }
+
+    /// Labels and answers by class, of one class a node.
+    fn class_counts(&self, logits: &Tensor) -> Result<ClassCounts, TrainError> {
+        let Self::One(classes) = self else { return Ok(ClassCounts::default()) };
+        let (_, outputs) = logits.size2()?;
+        let on_host =
+            |tensor: &Tensor| Ok::<_, TrainError>(Vec::<i64>::try_from(tensor.f_to_device(Device::Cpu)?)?);
+        let predicted = on_host(&logits.f_detach()?.f_argmax(1, false)?)?;
+        Ok(ClassCounts::of(outputs as usize, on_host(classes.tensor())?.into_iter().zip(predicted)))
     }
 
     /// The answers on the host: the logits of several labels, and of two classes the second's lead over the first.

@@ -19,9 +19,9 @@ use std::sync::Arc;
 use tch::{Kind, Reduction, Tensor};
 use uva_cuda::Stream;
 use uva_cuda::kernels::train::TrainKernels;
-use uva_model::Task;
 use uva_model::checkpoint::Keep;
 use uva_model::{FeatureNorm, TrainerOptions};
+use uva_model::{Task, TaskKind};
 
 /// Rows whose absolute values sum to less than this are divided by it instead: a row of zeros stays one.
 const SMALLEST_ROW_SUM: f64 = 1e-12;
@@ -36,7 +36,7 @@ pub type Confirm<'a> = &'a mut dyn FnMut() -> Result<(), String>;
 /// The result of one training batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Step {
-    /// Mean loss over all labels, before the step. 0 if no seed has a label; then there was no step.
+    /// Mean loss over all labels, weighted by [`Trainer::weigh_classes`], before the step. 0 if no seed has a label; then there was no step.
     pub loss: f32,
     /// Labelled seeds whose class had the largest logit, with dropout on. With several labels per seed: correct labels.
     /// 0 for regression.
@@ -58,6 +58,8 @@ pub struct Trainer {
     pub(crate) best: Option<Vec<Tensor>>,
     /// Which parameters a checkpoint calls the model.
     pub(crate) keep: Keep,
+    /// The weight of each class in the loss of training; `None`: all the same.
+    class_weights: Option<Tensor>,
     /// Present where the host runs ahead of the device.
     pub(crate) late: Option<LateResults>,
     /// Prepares blocks by a kernel of ours; without it libtorch's operations do.
@@ -106,6 +108,7 @@ impl Trainer {
             adam,
             best: None,
             keep: Keep::Best,
+            class_weights: None,
             late: None,
             preparer: None,
         };
@@ -142,6 +145,25 @@ impl Trainer {
     /// Uses so many threads for one libtorch operation from now on.
     pub fn set_threads(&mut self, threads: usize) {
         self.options.threads = Some(threads);
+    }
+
+    /// Weighs the classes in the loss of training from now on: it is the mean over the labelled seeds of a batch, weighted
+    /// by their classes. Losses of evaluations have no weights. `weights` has a number for each class.
+    ///
+    /// # Errors
+    /// [`TrainError::Input`] for another number of weights, or a task that is not one class a node.
+    pub fn weigh_classes(&mut self, weights: &[f64]) -> Result<(), TrainError> {
+        let Task { outputs, kind, .. } = self.task;
+        if kind != TaskKind::SingleLabel || weights.len() != outputs {
+            let given = weights.len();
+            return Err(TrainError::Input(format!(
+                "{given} class weights for {outputs} outputs of {kind:?}"
+            )));
+        }
+        let weights =
+            Tensor::f_from_slice(weights)?.f_to_kind(self.kind)?.f_to_device(self.device.torch())?;
+        self.class_weights = Some(weights);
+        Ok(())
     }
 
     /// Number of optimiser steps done. On a device this waits for all work enqueued before.
@@ -320,7 +342,9 @@ impl Trainer {
         };
         // The loss alone is differentiated by autograd; its leaf is a fresh name for the logits.
         let logits = forward.logits.f_detach()?.f_set_requires_grad(true)?;
-        let loss = tch::with_grad(|| targets.loss(&targets.rows_of(&logits)?, Reduction::Mean))?;
+        let loss = tch::with_grad(|| {
+            targets.loss(&targets.rows_of(&logits)?, self.class_weights.as_ref(), Reduction::Mean)
+        })?;
         Ok(Forward { forward, logits, loss })
     }
 

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use uva_graph::{Dataset, Split};
 use uva_launch::training::{
-    Best, EvaluateBy, Keep, TrainingOptions, TrainingOutcome, TrainingState, checkpoint_error, task,
+    Best, EvaluateBy, Keep, TrainingOptions, TrainingOutcome, TrainingState, checkpoint_error, class_weights,
+    task,
 };
 use uva_model::checkpoint as stored;
 use uva_runtime::cache::Caches;
@@ -87,6 +88,9 @@ impl<'a> Session<'a> {
         let mut trainer = Trainer::new(&options.trainer(), dataset.features().dim, task, gpu.device)
             .map_err(train_error)?;
         trainer.choose_kept(options.keep);
+        if let Some(weights) = class_weights(dataset, options.class_weights.as_ref())? {
+            trainer.weigh_classes(&weights).map_err(train_error)?;
+        }
         if let Some((kernels, stream)) = gpu.ahead {
             trainer.run_ahead(kernels, stream).map_err(train_error)?;
         }

@@ -133,6 +133,20 @@ impl NpyRows {
         written.map_err(GraphError::io(self.path(), "write"))
     }
 
+    /// Reads whole rows from row `first` on.
+    ///
+    /// # Errors
+    /// If the system refuses, or there are no such rows.
+    pub fn read(&self, first: u64, bytes: &mut [u8]) -> Result<(), GraphError> {
+        let fits = bytes.len() as u64 <= self.rows.saturating_sub(first).saturating_mul(self.row_bytes);
+        let read = if fits {
+            self.file.file().read_exact_at(bytes, HEADER_BYTES as u64 + first * self.row_bytes)
+        } else {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, format!("there is no row {first}")))
+        };
+        read.map_err(GraphError::io(self.path(), "read"))
+    }
+
     /// Bytes of a row.
     pub fn row_bytes(&self) -> usize {
         self.row_bytes as usize
@@ -254,6 +268,10 @@ mod tests {
         assert_eq!(done, Done { units: 5, complete: false });
         rows.write(0, &[1i64, 2].map(i64::to_le_bytes).concat()).unwrap();
         assert!(rows.write(3, &[0; 16]).is_err(), "there is one row left");
+        let mut read = [0; 16];
+        rows.read(1, &mut read).unwrap();
+        assert_eq!(read[..], [2i64, 3].map(i64::to_le_bytes).concat());
+        assert!(rows.read(3, &mut read).is_err(), "there is one row left");
         rows.note(Done { units: 6, complete: true }).unwrap();
         assert!(rows.commit(&to, false).unwrap());
         rows.finish().unwrap();

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::Value;
+use uva_graph::npy::NpyRows;
 use uva_graph::{Dataset, Hops, Labels, quote};
 use uva_model::checkpoint::StoredModel;
 use uva_model::checkpoint::{self, Checkpoint, Keep};
-use uva_model::{Answer, Metric, TaskKind, TrainerOptions};
+use uva_model::{Answer, ClassScore, Metric, TaskKind, TrainerOptions};
 use uva_options::Options;
 
 use super::aggregate::{AggregateInUse, AggregateVerdict};
@@ -316,7 +317,8 @@ pub struct PredictionFile {
 pub struct PredictionJob {
     /// For which nodes.
     pub nodes: Nodes,
-    /// Where to: at least one file, each of another answer.
+    /// Where to: at least one file, each of another answer. The rows of [`Answer::Table`] never get the name of their file:
+    /// they are removed when the table has it.
     pub files: Vec<PredictionFile>,
     /// The layer of hidden rows, from 1; `None` for the last that does not make logits.
     pub layer: Option<usize>,
@@ -334,6 +336,13 @@ pub trait PredictionWatch {
 
     /// Tells people something.
     fn note(&mut self, line: &str);
+
+    /// All rows are written. Writes the table of those of [`Answer::Table`], which gets its name in
+    /// [`finishes`](Self::finishes). False: it stopped before the end.
+    ///
+    /// # Errors
+    /// The table cannot be written.
+    fn table(&mut self, rows: &NpyRows) -> Result<bool, RuntimeError>;
 
     /// All rows are written, and the files get their names next.
     ///
@@ -368,6 +377,8 @@ pub struct SplitResult {
     pub labelled: usize,
     /// See [`uva_runtime::metrics::End::test_accuracy`].
     pub accuracy: Option<f64>,
+    /// The mean F1 of the classes that occur among labels or predictions; `None` unless a node has one class.
+    pub macro_f1: Option<f64>,
     /// See [`uva_runtime::metrics::End::test_roc_auc`].
     pub roc_auc: Option<f64>,
     /// See [`uva_runtime::metrics::End::test_mse`].
@@ -378,6 +389,9 @@ pub struct SplitResult {
     pub mae: Option<f64>,
     /// Mean loss.
     pub loss: Option<f64>,
+    /// How well each class that occurs is predicted. Empty unless a node has one class.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<ClassScore>,
 }
 
 /// Predicts, as a program with libtorch does it.

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uva_model::checkpoint::Keep;
 use uva_model::{
-    ActivationKind, FeatureNorm, Metric, ModelKind, ModelRow, NormKind, RegressionLoss, TrainerOptions,
+    ActivationKind, ClassWeights, FeatureNorm, Metric, ModelKind, ModelRow, NormKind, RegressionLoss,
+    TrainerOptions,
 };
 use uva_options::Purpose::{Speed, Training};
 use uva_options::{Field, Named, OptionError, Options as _, Real, named, options};
@@ -71,6 +72,11 @@ options! {
         weight_decay: f64 = 0.0 => Field::real("DECAY", Real::NotNegative).of(OPTIMISATION, &[Training]),
         /// Regression (float32 targets): the error whose mean over nodes and columns is minimised. auto: mse
         loss: LossChoice = LossChoice(None) => Field::choice::<LossChoice>("LOSS").of(OPTIMISATION, &[Training]),
+        /// One class a node: how much a node of each class counts in the loss of training. balanced: in inverse proportion to
+        /// the class's training nodes, so that all classes count the same. Or a weight for each class: 1,1,20
+        class_weights: Option<ClassWeights> = None
+            => Field::text::<ClassWeights>("balanced|LIST", "`balanced`, or positive numbers like `1,1,20`")
+                .of(OPTIMISATION, &[Training]).unless_given("every node counts the same"),
         /// Report the loss of one batch in so many, and of an epoch's last batch. The epoch's own loss counts all batches.
         /// On a GPU, fewer reports mean fewer copies to the host
         loss_every: u32 = 1 => Field::at_least("BATCHES", 1).of(OPTIMISATION, &[]),
@@ -341,6 +347,7 @@ impl TrainingOptions {
             input_dropout: self.input_dropout,
             learning_rate: self.learning_rate,
             weight_decay: self.weight_decay,
+            class_weights: self.class_weights.clone(),
             feature_norm: self.feature_norm,
             seed: self.seed,
             threads: self.threads,
@@ -491,6 +498,7 @@ mod tests {
                 Kind::Real(_) => "0.25".to_owned(),
                 Kind::Choice(names) => names().last().unwrap().name.to_owned(),
                 _ if field.name == "cores" => "all".to_owned(),
+                _ if field.name == "class_weights" => "balanced".to_owned(),
                 _ => "elsewhere".to_owned(),
             };
             let mut options = usual.clone();

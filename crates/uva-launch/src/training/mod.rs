@@ -33,7 +33,9 @@ pub use run::{TrainingRun, likely_environment};
 pub use state::{
     Best, SavedState, TrainingOutcome, TrainingState, check_resumable, checkpoint_error, saved_state,
 };
-pub use task::task;
+pub use task::{class_weights, task};
 pub use trainer_program::{Trainer, TrainerProgram};
 pub use uva_model::checkpoint::Keep;
-pub use uva_model::{FeatureNorm, Metric, ModelKind, NormKind, RegressionLoss, Task, TrainerOptions};
+pub use uva_model::{
+    ClassWeights, FeatureNorm, Metric, ModelKind, NormKind, RegressionLoss, Task, TrainerOptions,
+};

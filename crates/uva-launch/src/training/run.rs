@@ -18,7 +18,7 @@ use super::arithmetic::arithmetic;
 use super::chosen_cores::{ChosenCores, check_core_sets};
 use super::job::{EvaluateBy, Job, LossChoice, MetricChoice, TrainingOptions, to_value};
 use super::state::{self, TrainingOutcome};
-use super::task::task;
+use super::task::{class_weights, task};
 use super::trainer_program::{Trainer, TrainerProgram};
 use super::{existing, labelled, preflight, trial};
 use crate::checkpoint_files::CheckpointDirectory;
@@ -111,6 +111,7 @@ impl TrainingRun {
         let loader = &loader.with_order(&dataset)?;
         let task = task(&dataset, options.metric.0, options.loss.0)?;
         labelled::check_training(&dataset)?;
+        class_weights(&dataset, options.class_weights.as_ref())?;
         let metric_is_given = options.metric.0.is_some();
         let note = labelled::check_validation(&dataset, task.metric, metric_is_given, options.patience)?;
         (options.metric, options.loss) =

@@ -1,7 +1,7 @@
 //! What a model learns from a dataset's labels.
 
-use uva_graph::{Dataset, Labels};
-use uva_model::{Metric, RegressionLoss, Task, TaskKind};
+use uva_graph::{Dataset, Labels, Split};
+use uva_model::{ClassWeights, Metric, RegressionLoss, Task, TaskKind};
 
 use uva_runtime::RuntimeError;
 
@@ -62,6 +62,38 @@ pub fn task(
     let task = Task { outputs: outputs(dataset), kind, metric: metric.unwrap_or(kind.usual_metric()) };
     task.check().map_err(|error| RuntimeError::Usage(error.to_string()))?;
     Ok(task)
+}
+
+/// The weight of each class in the loss of training on this dataset; `None` where every node counts the same.
+///
+/// # Errors
+/// [`RuntimeError::Usage`] for labels that are not one class a node, or another number of weights than of classes.
+pub fn class_weights(
+    dataset: &Dataset,
+    weights: Option<&ClassWeights>,
+) -> Result<Option<Vec<f64>>, RuntimeError> {
+    let Some(weights) = weights else { return Ok(None) };
+    let name = dataset.path().display();
+    let refuse = |problem: String| Err(RuntimeError::Usage(format!("--class-weights {weights}: {problem}")));
+    let labels = match dataset.labels() {
+        Labels::Single(labels) => labels,
+        Labels::Regression { .. } => {
+            return refuse(format!("not supported with regression, and {name} has float32 targets"));
+        }
+        _ => return refuse(format!("not supported with several labels a node, and {name} has them")),
+    };
+    let classes = outputs(dataset);
+    if let ClassWeights::Given(given) = weights
+        && given.len() != classes
+    {
+        let given = given.len();
+        return refuse(format!("{given} weights, and {name} has {classes} classes: give one for each class"));
+    }
+    let training: &mut dyn Iterator<Item = i64> = match dataset.hops() {
+        Some(hops) => &mut hops.rows_of(Split::Train).map(|row| labels[row]),
+        None => &mut dataset.split(Split::Train).iter().map(|&node| labels[node as usize]),
+    };
+    Ok(Some(weights.of_labels(classes, training)))
 }
 
 /// Columns of the output of a model of this dataset: classes, or numbers to predict.

@@ -2,6 +2,7 @@
 //! and bad input.
 
 mod checkpoints;
+mod class_weights;
 mod confirmation;
 mod cuda;
 mod dense_reference;

@@ -2,6 +2,7 @@
 
 use uva_graph::{Dataset, Split};
 use uva_launch::training::{EvaluateBy, SplitResult, TrainedModel, checkpoint_error, task};
+use uva_model::ClassScore;
 use uva_runtime::RuntimeError;
 use uva_train::{Evaluation, TrainDevice, checkpoint};
 
@@ -16,6 +17,7 @@ use crate::session::{train_error, train_or_batch_error};
 /// A dataset without labels; a checkpoint whose tensors do not fit; the error that made a role end.
 pub fn evaluate(dataset: Dataset, model: &TrainedModel) -> Result<[SplitResult; 3], RuntimeError> {
     task(&dataset, Some(model.metric), model.task.regression())?;
+    let names = dataset.meta().class_names.clone().unwrap_or_default();
     let nodes = Split::ALL.map(|split| dataset.split(split).len());
     let on_cpu = || {
         checkpoint::load_model(&model.checkpoint, model.metric, TrainDevice::Cpu, model.threads)
@@ -36,16 +38,24 @@ pub fn evaluate(dataset: Dataset, model: &TrainedModel) -> Result<[SplitResult; 
         }
         (None, EvaluateBy::Sampled) => sampled(dataset, model)?,
     };
-    let mut results = evaluations.into_iter().zip(nodes).map(|(evaluation, nodes)| SplitResult {
-        nodes,
-        labelled: evaluation.labelled,
-        accuracy: evaluation.accuracy(),
-        roc_auc: evaluation.roc_auc(),
-        mse: evaluation.mse(),
-        mae: evaluation.mae(),
-        loss: evaluation.mean_loss(),
-    });
+    let mut results =
+        evaluations.into_iter().zip(nodes).map(|(evaluation, nodes): (Evaluation, usize)| SplitResult {
+            nodes,
+            labelled: evaluation.labelled,
+            accuracy: evaluation.accuracy(),
+            macro_f1: evaluation.macro_f1(),
+            roc_auc: evaluation.roc_auc(),
+            mse: evaluation.mse(),
+            mae: evaluation.mae(),
+            loss: evaluation.mean_loss(),
+            classes: named(evaluation.of_classes(), &names),
+        });
     Ok([(); 3].map(|()| results.next().unwrap_or_default()))
+}
+
+fn named(classes: Vec<ClassScore>, names: &[String]) -> Vec<ClassScore> {
+    let name = |score: ClassScore| ClassScore { name: names.get(score.class).cloned(), ..score };
+    classes.into_iter().map(name).collect()
 }
 
 fn sampled(dataset: Dataset, model: &TrainedModel) -> Result<Vec<Evaluation>, RuntimeError> {

@@ -5,6 +5,9 @@
 //! counts are on the disk. So the same command resumes what an earlier one left, however that ended; another command starts
 //! anew. Only files with this record are ever removed, and only under the names of this job.
 //!
+//! The rows of a table, `NAME.csv.part`, are such a file too. It is never renamed: the table is written from it, and it is
+//! removed when the table has its name.
+//!
 //! At the end the record says that all rows are there. Then every file is renamed, and then every record cut off. A process
 //! that is killed in between leaves at least one record, by which the same command recognises what is done.
 
@@ -136,14 +139,23 @@ impl Output {
 
     /// Leaves the files for a later process to resume.
     pub(super) fn suspend(mut self) -> Result<(), RuntimeError> {
-        if self.done.units > 0 { self.record() } else { Ok(()) }
+        if self.done != Done::default() { self.record() } else { Ok(()) }
     }
 
-    /// Gives the files their names.
-    pub(super) fn commit(mut self) -> Result<(), RuntimeError> {
+    /// All rows are written.
+    pub(super) fn complete(&mut self) -> Result<(), RuntimeError> {
         self.done.complete = true;
-        self.record()?;
-        for file in &mut self.files {
+        self.record()
+    }
+
+    /// The rows of a table that may not have its name yet.
+    pub(super) fn table(&self) -> Option<&NpyRows> {
+        self.files.iter().find(|file| file.answer == Answer::Table)?.rows.as_ref()
+    }
+
+    /// Gives the complete files their names. The table has its name already.
+    pub(super) fn commit(mut self) -> Result<(), RuntimeError> {
+        for file in self.files.iter_mut().filter(|file| file.answer != Answer::Table) {
             if let Some(rows) = file.rows.as_mut().filter(|rows| rows.path() != file.path)
                 && !rows.commit(&file.path, self.overwrite)?
             {
@@ -152,7 +164,8 @@ impl Output {
         }
         self.sync_names()?;
         for file in &mut self.files {
-            file.rows.take().map_or(Ok(()), NpyRows::finish)?;
+            let end = if file.answer == Answer::Table { NpyRows::remove } else { NpyRows::finish };
+            file.rows.take().map_or(Ok(()), end)?;
         }
         Ok(())
     }
@@ -200,11 +213,17 @@ impl Shaped<'_> {
         Ok(NpyRows::find(path, self.kind, &self.shape, self.job)?)
     }
 
-    /// A complete array of this job that has its final name, and its record still.
+    /// A complete array of this job that has its final name, and its record still. Complete rows of a table, beside a
+    /// file that has the table's name.
     fn renamed(&self) -> Result<Option<NpyRows>, RuntimeError> {
-        match self.find(&self.file.path) {
+        let path = match self.file.answer {
+            Answer::Table if fs::symlink_metadata(&self.file.path).is_err() => return Ok(None),
+            Answer::Table => self.part(),
+            _ => self.file.path.clone(),
+        };
+        match self.find(&path) {
             Ok(FoundRows::Same(rows, Done { complete: true, .. })) => Ok(Some(rows)),
-            Ok(FoundRows::Held) => Err(held(&self.file.path)),
+            Ok(FoundRows::Held) => Err(held(&path)),
             // Whatever it is, and whether or not it can be read: it is replaced as a whole, or refused.
             _ => Ok(None),
         }

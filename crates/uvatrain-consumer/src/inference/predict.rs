@@ -77,6 +77,7 @@ fn questions(job: &PredictionJob, trainer: &Trainer) -> Result<(Questions, usize
     let questions = Questions {
         classes: has(Answer::Classes),
         probabilities: has(Answer::Probabilities),
+        table: has(Answer::Table),
         hidden: has(Answer::Hidden).then_some(layer),
     };
     Ok((questions, layer))
@@ -153,6 +154,7 @@ fn full(
     }
     // Of the answers to one chunk, the last one completes it.
     let last = match questions {
+        Questions { table: true, .. } => Answer::Table,
         Questions { probabilities: true, .. } => Answer::Probabilities,
         Questions { classes: true, .. } => Answer::Classes,
         _ => Answer::Hidden,
@@ -362,12 +364,18 @@ impl Places {
 }
 
 fn end(
-    output: Output,
+    mut output: Output,
     wanted: &Wanted,
     (resumed, layer): (u64, Option<usize>),
-    stopped: bool,
+    mut stopped: bool,
     watch: &mut dyn PredictionWatch,
 ) -> Result<Predicted, RuntimeError> {
+    if !stopped {
+        output.complete()?;
+        if let Some(rows) = output.table() {
+            stopped = !watch.table(rows)?;
+        }
+    }
     if stopped {
         output.suspend()?;
     } else {

@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use uva_graph::Dataset;
-use uva_graph::npy::{NpyArray, NpyType, write_array};
+use uva_graph::npy::{NpyArray, NpyRows, NpyType, write_array};
 use uva_io::generate::{self, Common, PowerLaw};
 use uva_launch::training::{
     AggregateInUse, Asked, EvaluateBy, Nodes, Predicted, PredictionFile, PredictionJob, PredictionWatch,
     TrainedModel, TrainingState, task,
 };
 use uva_model::{Answer, ModelKind, NormKind, TrainerOptions};
-use uva_runtime::LoaderOptions;
 use uva_runtime::backend::{BackendOptions, DeviceChoice};
+use uva_runtime::{LoaderOptions, RuntimeError};
 use uva_train::{TrainDevice, Trainer, checkpoint};
 use uvatrain_consumer::inference::predict;
 
@@ -67,6 +67,10 @@ impl PredictionWatch for StopBehind {
 
     fn note(&mut self, line: &str) {
         self.notes.push(line.to_owned());
+    }
+
+    fn table(&mut self, _: &NpyRows) -> Result<bool, RuntimeError> {
+        panic!("no table is written here")
     }
 }
 

@@ -1,17 +1,28 @@
-//! `uvatrain predict`: what a trained model says about nodes, as arrays.
+//! `uvatrain predict`: what a trained model says about nodes, as arrays or a table.
 
-use std::io::Write;
-use std::os::unix::fs::FileExt;
+mod ids;
+mod rows;
+mod source_names;
+mod table;
+mod written;
+
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde_json::json;
-use uva_graph::npy::{NpyArray, NpyType, NpyWriter};
-use uva_graph::{Dataset, GraphError, Hops, Progress, Split, names, node_file};
-use uva_launch::training::{AggregateVerdict, Nodes, PredictionFile, PredictionJob, PredictionWatch};
-use uva_mem::files::{Replacement, is_about_the_name, open_regular, read_regular_text};
-use uva_model::Answer;
+use uva_graph::npy::NpyRows;
+use uva_graph::{Dataset, GraphError, Hops, Progress, Split, node_file};
+use uva_io::table::TableFormat;
+use uva_launch::training::{
+    AggregateVerdict, Nodes, PredictionFile, PredictionJob, PredictionWatch, checkpoint_error,
+};
+use uva_mem::files::is_about_the_name;
+use uva_model::{Answer, TableRow};
 use uva_runtime::RuntimeError;
+
+use ids::Ids;
+use table::Table;
+use written::WrittenFile;
 
 use super::interrupt::Interrupt;
 use super::pipeline::{check_outputs, check_paths};
@@ -57,7 +68,14 @@ pub fn run(flags: &PredictFlags, models: Option<Models>) -> anyhow::Result<()> {
     };
     let ids = flags.ids.as_deref().map(|path| Ids::of(&dataset, path)?.written(&job.nodes, flags.overwrite));
     let ids = ids.transpose()?;
-    let mut watch = Watch { work: Work::with_remaining_time(), interrupt: interrupt.clone(), ids };
+    let table = flags.output.as_deref().and_then(|path| Some((path, TableFormat::of(path)?)));
+    let table = table.map(|named| {
+        let outputs = model.checkpoint.model().map_err(checkpoint_error)?.outputs;
+        Table::of(named, TableRow { kind: model.task, outputs }, (&dataset, &job.nodes), flags.overwrite)
+    });
+    let table = table.transpose()?;
+    let work = Work::with_remaining_time();
+    let mut watch = Watch { work, interrupt: interrupt.clone(), ids, table, written: None };
     let predicted = (models.predict)(dataset, &model, &job, &mut watch)?;
     drop(watch);
     if predicted.stopped {
@@ -94,8 +112,9 @@ pub fn run(flags: &PredictFlags, models: Option<Models>) -> anyhow::Result<()> {
 
 /// The arrays that are asked for.
 fn files(flags: &PredictFlags) -> Vec<PredictionFile> {
+    let is_table = flags.output.as_deref().and_then(TableFormat::of).is_some();
     let asked = [
-        (Answer::Classes, &flags.output),
+        (if is_table { Answer::Table } else { Answer::Classes }, &flags.output),
         (Answer::Probabilities, &flags.probabilities),
         (Answer::Hidden, &flags.embeddings),
     ];
@@ -110,7 +129,7 @@ fn files(flags: &PredictFlags) -> Vec<PredictionFile> {
 
 fn option_of(answer: Answer) -> &'static str {
     match answer {
-        Answer::Classes => "--output",
+        Answer::Classes | Answer::Table => "--output",
         Answer::Probabilities => "--probabilities",
         Answer::Hidden => "--embeddings",
     }
@@ -170,158 +189,14 @@ fn rows_of(hops: Hops<'_>, ids: &[i64]) -> Result<Vec<i64>, i64> {
         .collect()
 }
 
-/// What the users call the nodes, and the file to write that to.
-struct Ids<'p> {
-    path: &'p Path,
-    /// Nodes of the dataset.
-    nodes: usize,
-    known: Known,
-}
-
-/// Names of nodes, by id.
-enum Known {
-    /// They have no other.
-    Ids,
-    Numbers(Vec<i64>),
-    Names(Vec<String>),
-}
-
-impl<'p> Ids<'p> {
-    fn of(dataset: &Dataset, path: &'p Path) -> anyhow::Result<Self> {
-        let (numbers, texts) = (dataset.path().join(names::NODE_IDS), dataset.path().join(names::NODE_NAMES));
-        let known = if let Some(hops) = dataset.hops() {
-            Known::Numbers(hops.nodes().to_vec())
-        } else if numbers.exists() {
-            Known::Numbers(node_file::integers(&NpyArray::open(&numbers)?)?)
-        } else if texts.exists() {
-            let text = read_regular_text(&texts, u64::MAX)
-                .map_err(|error| exit::usage(format!("{}: {error}", texts.display())))?;
-            Known::Names(text.lines().map(str::to_owned).collect())
-        } else if let Some(ids) = dataset.original_ids() {
-            Known::Numbers(ids.to_vec())
-        } else {
-            Known::Ids
-        };
-        let entries = match &known {
-            Known::Ids => dataset.nodes(),
-            Known::Numbers(numbers) => numbers.len(),
-            Known::Names(names) => names.len(),
-        };
-        if entries != dataset.nodes() {
-            let file = if matches!(known, Known::Names(_)) { texts } else { numbers };
-            let problem = format!("{}: {entries} ids for {} nodes", file.display(), dataset.nodes());
-            return Err(exit::usage(problem).into());
-        }
-        Ok(Self { path, nodes: dataset.nodes(), known })
-    }
-
-    /// Writes them into a file that does not have its name yet.
-    fn written(&self, nodes: &Nodes, overwrite: bool) -> anyhow::Result<WrittenIds> {
-        let failed = |error: std::io::Error| exit::of_output("--ids", self.path, error);
-        let mut file = Replacement::of(self.path, 0o666).map_err(failed)?;
-        let all: Vec<i64>;
-        let rows: &[i64] = match nodes {
-            Nodes::All => {
-                all = (0..self.nodes as i64).collect();
-                &all
-            }
-            Nodes::These(ids) => ids,
-        };
-        match &self.known {
-            Known::Names(names) => {
-                let mut text = std::io::BufWriter::new(file.file());
-                for &id in rows {
-                    writeln!(text, "{}", names[id as usize]).map_err(failed)?;
-                }
-                text.flush().map_err(failed)?;
-            }
-            known => {
-                let onto = file.file().try_clone().map_err(failed)?;
-                let mut array = NpyWriter::onto(onto, self.path, NpyType::I64, &[]);
-                match known {
-                    Known::Numbers(numbers) => {
-                        for rows in rows.chunks(1 << 16) {
-                            let ids: Vec<i64> = rows.iter().map(|&id| numbers[id as usize]).collect();
-                            array.write(&ids)?;
-                        }
-                    }
-                    _ => array.write(rows)?,
-                }
-                array.finish()?;
-            }
-        }
-        let ids = WrittenIds { file, overwrite };
-        if !overwrite && ids.target().symlink_metadata().is_ok() && !ids.is_there()? {
-            return Err(ids.taken().into());
-        }
-        Ok(ids)
-    }
-}
-
-/// Ids that get their name before the arrays that they are for: a process that is killed in between leaves both, and the
-/// same command then finds its own ids.
-struct WrittenIds {
-    file: Replacement,
-    overwrite: bool,
-}
-
-impl WrittenIds {
-    fn target(&self) -> &Path {
-        self.file.target()
-    }
-
-    /// Whether a file with these very ids has the name.
-    fn is_there(&self) -> anyhow::Result<bool> {
-        let failed = |error: std::io::Error| exit::of_output("--ids", self.target(), error);
-        let Ok(found) = open_regular(self.target()) else { return Ok(false) };
-        let (ours, mut at) = (self.file.written().map_err(failed)?, 0);
-        let length = ours.metadata().map_err(failed)?.len();
-        if found.metadata().map_err(failed)?.len() != length {
-            return Ok(false);
-        }
-        let mut pieces = [vec![0; 1 << 20], vec![0; 1 << 20]];
-        while at < length {
-            let bytes = usize::try_from(length - at).unwrap_or(usize::MAX).min(1 << 20);
-            let [first, second] = &mut pieces;
-            let read = ours.read_exact_at(&mut first[..bytes], at);
-            read.and_then(|()| found.read_exact_at(&mut second[..bytes], at)).map_err(failed)?;
-            if first[..bytes] != second[..bytes] {
-                return Ok(false);
-            }
-            at += bytes as u64;
-        }
-        Ok(true)
-    }
-
-    fn commit(mut self) -> anyhow::Result<()> {
-        if self.overwrite {
-            return self.file.commit().map_err(|error| exit::of_output("--ids", self.target(), error));
-        }
-        match self.file.commit_new() {
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                if self.is_there()? {
-                    Ok(())
-                } else {
-                    Err(self.taken().into())
-                }
-            }
-            result => result.map_err(|error| exit::of_output("--ids", self.target(), error)),
-        }
-    }
-
-    fn taken(&self) -> exit::Problem {
-        exit::usage(format!(
-            "--ids {}: it is there already: name another file, or replace it with --overwrite",
-            self.target().display()
-        ))
-    }
-}
-
 /// The bar on the terminal, and the signals.
 struct Watch {
     work: Work,
     interrupt: Interrupt,
-    ids: Option<WrittenIds>,
+    ids: Option<WrittenFile>,
+    /// The table to write, and then the one that is written.
+    table: Option<Table>,
+    written: Option<WrittenFile>,
 }
 
 impl PredictionWatch for Watch {
@@ -339,10 +214,25 @@ impl PredictionWatch for Watch {
 
     fn finishes(&mut self) -> Result<(), RuntimeError> {
         self.interrupt.hold();
-        let committed = self.ids.take().map_or(Ok(()), WrittenIds::commit);
-        committed.map_err(|error| match error.downcast_ref::<exit::Problem>() {
-            Some(problem) => RuntimeError::Usage(problem.to_string()),
-            None => RuntimeError::Failed(error.to_string()),
-        })
+        let files = [self.ids.take(), self.written.take()];
+        files.into_iter().flatten().try_for_each(WrittenFile::commit).map_err(of_call)
+    }
+
+    fn table(&mut self, rows: &NpyRows) -> Result<bool, RuntimeError> {
+        let Some(table) = &self.table else { return Ok(true) };
+        let mut progress = |done, total| {
+            self.work.show(Progress { stage: "writing the table", done, total });
+            !self.interrupt.has_arrived()
+        };
+        self.written = table.written(rows, &mut progress).map_err(of_call)?;
+        Ok(self.written.is_some())
+    }
+}
+
+/// An error of this command's, from within the library that called it.
+fn of_call(error: anyhow::Error) -> RuntimeError {
+    match error.downcast_ref::<exit::Problem>() {
+        Some(problem) => RuntimeError::Usage(problem.to_string()),
+        None => RuntimeError::Failed(error.to_string()),
     }
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::Context;
 use uva_graph::{Dataset, Verify};
-use uva_launch::training::{Trainer, TrainingOptions, TrainingRun, likely_environment};
+use uva_launch::training::{EvaluateBy, Trainer, TrainingOptions, TrainingRun, likely_environment};
 use uva_plan::OfStages;
 use uva_propagate::HopSet;
 use uva_runtime::cores::Cores;
@@ -63,6 +63,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     }
     let given = given_threads(flags, &asked);
     let (dataset, mut loader) = opened(flags, of_hops)?;
+    let samples = !of_hops && !loader.takes_all_neighbours();
     dataset.overlaps().iter().for_each(|overlap| out::say(&format!("splits: {overlap}")));
     let divided = matches!(asked.cores, Some(Cores::Divided(_)));
     if let Some(Cores::Divided(sets)) = &asked.cores {
@@ -149,6 +150,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
         train_threads: train_threads.filter(|_| predicted.is_none() && !divided),
         keep: Some(asked.keep),
         cores: share_of_cores(1),
+        sampled: samples && asked.evaluate_by == EvaluateBy::Sampled,
     };
     out::say(&summary::of_run(&end, &besides));
     if let (Some(predicted), Some(speed)) = (predicted, end.batches_per_second) {

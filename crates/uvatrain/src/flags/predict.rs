@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use uva_io::table::TableFormat;
 use uva_launch::training::{AggregateInUse, EvaluateBy};
 use uva_runtime::backend::DeviceChoice;
 use uva_runtime::spec::ByteSize;
@@ -114,6 +115,7 @@ impl ModelFlags {
 #[command(after_help = "\
 Examples:
   uvatrain predict data/demo --checkpoint run1
+  uvatrain predict data/demo --checkpoint run1 --output classes.csv
   uvatrain predict data/demo --checkpoint run1 --nodes test --probabilities p.npy
   uvatrain predict data/demo --checkpoint run1 --embeddings emb.npy --layer 1
 
@@ -129,8 +131,10 @@ pub struct PredictFlags {
     #[arg(long, value_name = "FILE|SPLIT", default_value = "all")]
     pub nodes: PathBuf,
 
-    /// Write classes, int64 [rows], or with several labels a node uint8 [rows, classes], or for regression what is
-    /// predicted, float32 [rows, targets] [default: predictions.npy, if no other array is asked for]
+    /// Write classes, by the suffix of the name. NAME.npy: int64 [rows], or with several labels a node uint8 [rows,
+    /// classes], or for regression what is predicted, float32 [rows, targets]. NAME.csv or NAME.parquet: a table with a
+    /// node's id, its name, its class and the probability of each class, or for regression what is predicted [default:
+    /// predictions.npy, if no other array is asked for]
     #[arg(long, value_name = "FILE", help_heading = ANSWERS)]
     pub output: Option<PathBuf>,
 
@@ -170,9 +174,18 @@ impl PredictFlags {
         ];
         for (place, (option, path)) in files.iter().enumerate() {
             let Some(path) = path else { continue };
-            if *option != "--ids" && path.extension().is_none_or(|suffix| suffix != "npy") {
-                let problem = "predictions are written as a NumPy array: give the file the suffix .npy";
-                return Err(exit::usage(format!("{option} {}: {problem}", path.display())).into());
+            let refuse =
+                |problem: &str| Err(exit::usage(format!("{option} {}: {problem}", path.display())).into());
+            let is_array = path.extension().is_some_and(|suffix| suffix == "npy");
+            match (*option, TableFormat::of(path)) {
+                ("--ids", _) => {}
+                ("--output", Some(format)) if format.is_supported() => {}
+                ("--output", Some(_)) => return refuse("this build writes no Parquet: use .csv or .npy"),
+                ("--output", None) if !is_array => {
+                    return refuse("expected the suffix .npy (a NumPy array), .csv or .parquet (a table)");
+                }
+                _ if !is_array => return refuse("expected the suffix .npy (a NumPy array)"),
+                _ => {}
             }
             if let Some((other, _)) = files[..place].iter().find(|(_, other)| other.as_ref() == Some(path)) {
                 let path = path.display();

@@ -11,6 +11,9 @@ use super::format;
 use super::table::Table;
 use uva_runtime::spec::ByteSize;
 
+/// Said of results that depend on which neighbours were drawn.
+pub const ON_SAMPLED_NEIGHBOURS: &str = "on sampled neighbours";
+
 /// Further facts about a run at its end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Besides<'p> {
@@ -24,6 +27,8 @@ pub struct Besides<'p> {
     pub train_threads: Option<usize>,
     /// Cores of this machine.
     pub cores: usize,
+    /// Whether validation and test were on sampled neighbours.
+    pub sampled: bool,
 }
 
 /// The summary of a run as text, ready to be printed on stderr.
@@ -92,6 +97,13 @@ pub fn memory(processes: &[ProcessMemory]) -> String {
 fn facts(end: &End, besides: &Besides<'_>) -> String {
     let mut facts = Table::of_facts();
     let mut fact = |name: &str, value: String| facts.row(&[name.to_owned(), value]);
+    // Said once, of the first result.
+    let mut how = besides.sampled.then_some(ON_SAMPLED_NEIGHBOURS).into_iter();
+    let mut result = |name: &str, value: String, epoch: Option<u32>, fact: &mut dyn FnMut(&str, String)| {
+        let how = how.next().map_or(String::new(), |how| format!(" {how}"));
+        let of = epoch.map_or(String::new(), |epoch| format!(", of epoch {}", u64::from(epoch) + 1));
+        fact(name, format!("{value}{how}{of}"));
+    };
     for (name, value, epoch) in [
         ("test accuracy", end.test_accuracy, end.test_epoch),
         ("test ROC-AUC", end.test_roc_auc, end.test_epoch),
@@ -99,8 +111,7 @@ fn facts(end: &End, besides: &Besides<'_>) -> String {
         ("best validation accuracy", end.best_valid_accuracy, end.best_valid_epoch),
     ] {
         if let Some(value) = value {
-            let of = epoch.map_or(String::new(), |epoch| format!(", of epoch {}", u64::from(epoch) + 1));
-            fact(name, format!("{}{of}", format::percent(value)));
+            result(name, format::percent(value).to_string(), epoch, &mut fact);
         }
     }
     for (name, value, epoch) in [
@@ -110,8 +121,7 @@ fn facts(end: &End, besides: &Besides<'_>) -> String {
         ("best validation MAE", end.best_valid_mae, end.best_valid_epoch),
     ] {
         if let Some(value) = value {
-            let of = epoch.map_or(String::new(), |epoch| format!(", of epoch {}", u64::from(epoch) + 1));
-            fact(name, format!("{}{of}", format::error(value)));
+            result(name, format::error(value), epoch, &mut fact);
         }
     }
     if let Some(keep) = besides.keep {
@@ -320,6 +330,15 @@ mod tests {
         let idle = End { batches: 0, batches_per_second: None, bottleneck: None, ..end() };
         let text = of_run(&idle, &besides);
         assert!(!text.contains("speed") && !text.contains("bottleneck") && !text.contains("NaN"), "{text}");
+    }
+
+    #[test]
+    fn the_first_result_says_that_neighbours_were_sampled() {
+        let end = End { best_valid_accuracy: Some(0.8), best_valid_epoch: Some(0), ..end() };
+        let text = of_run(&end, &Besides { sampled: true, ..Besides::default() });
+        assert!(text.contains("81.5 % on sampled neighbours, of epoch 1\n"), "{text}");
+        assert_eq!(text.matches(ON_SAMPLED_NEIGHBOURS).count(), 1, "{text}");
+        assert!(!of_run(&end, &Besides::default()).contains(ON_SAMPLED_NEIGHBOURS));
     }
 
     #[test]

@@ -50,6 +50,7 @@ class _Run:
         self._options, self._ranks, self._data = options, ranks, data
         self._task = Task.of(options.data, data.labelled, options.metric, options.loss)
         self._task.refuse_unlabelled(options.data, data.training_labels, ranks)
+        self._task = self._task.weighed(options.class_weights, options.data, data.training_labels, ranks)
         trainer = options.of_trainer(**data.of_model)
         of_model = {**trainer, "input_dim": data.labelled.feature_dim, **self._task.of_model()}
         self._model: Model | HopModel = KINDS.get(options.model, Model)(of_model)
@@ -247,7 +248,8 @@ class _Run:
             self._say(f"{'best validation':<18}{_shown({self._task.metric: best[1]})[0]}, of epoch {best[0] + 1}")
         tested = best[0] if kept and best is not None else self._saved.place.epoch - 1
         if test:
-            self._say(f"{'test':<18}{', '.join(_shown(test))}, of epoch {tested + 1}")
+            sampled = " on sampled neighbours" if self._options.samples else ""
+            self._say(f"{'test':<18}{', '.join(_shown(test))}{sampled}, of epoch {tested + 1}")
         if self._options.checkpoint is not None:
             self._say(f"{'checkpoint':<18}{self._options.checkpoint}")
         if self._metrics is not None:

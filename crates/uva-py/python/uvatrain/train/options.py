@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -50,6 +51,7 @@ class Options:
     epochs: int
     lr: float
     weight_decay: float
+    class_weights: str | list[float] | None
     patience: int | None
     keep: str
     checkpoint: str | None
@@ -89,6 +91,11 @@ class Options:
         return os.path.exists(os.path.join(self.data, "partition.json"))
 
     @property
+    def samples(self) -> bool:
+        """Whether neighbours are drawn, and not all taken."""
+        return not self.is_hop_set and any(fanout != -1 for fanout in self.fanouts)
+
+    @property
     def reads_edges(self) -> bool:
         """Whether the model takes features of edges."""
         return self.model == "gine" or self.edge_attr
@@ -109,6 +116,7 @@ class Options:
             "operators": (operators, 0),
             "alpha": (self.alpha, 0.05),
             "activation": (self.activation, "relu"),
+            "class_weights": (self.class_weights, None),
         }
         layers = (2 if self.model == "sign" else 1) if self.model in KINDS else len(self.fanouts)
         return {
@@ -155,6 +163,19 @@ class Options:
 
 def _fanouts(text: str) -> list[int]:
     return [int(fanout) for fanout in text.split(",")]
+
+
+def _class_weights(text: str) -> str | list[float]:
+    if text == "balanced":
+        return text
+    try:
+        weights = [float(weight) for weight in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"invalid value '{text}': expected balanced, or a weight for each class") from None
+    for weight in weights:
+        if not 0 < weight < math.inf:
+            raise argparse.ArgumentTypeError(f"invalid weight '{weight:g}': expected a positive number")
+    return weights
 
 
 def _share(text: str) -> float:
@@ -239,6 +260,9 @@ def parse(arguments: list[str] | None) -> Options:
     add("--epochs", 10, _count, "passes over the training nodes, those of the checkpoint included")
     add("--lr", 0.003, float, "learning rate of Adam", metavar="RATE")
     add("--weight-decay", 0.0, float, "weight decay of Adam", metavar="DECAY")
+    said = "one class a node: how much a node of each class counts in the loss: balanced, in inverse proportion to the class's "
+    said += "training nodes, or a weight for each class, such as 1,1,20"
+    add("--class-weights", None, _class_weights, said, shown="all the same", metavar="balanced|LIST")
     add("--patience", None, _count, "end after so many epochs without a better validation", metavar="EPOCHS")
     add("--keep", "best", str, "which parameters are the model, of the best epoch or the last", choices=["best", "last"])
     add("--checkpoint", None, str, "keep the training in this directory, which rank 0 writes", metavar="DIR")

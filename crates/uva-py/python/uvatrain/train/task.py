@@ -27,6 +27,8 @@ class Task(NamedTuple):
     #: What is minimised where numbers are predicted; None: cross-entropy.
     loss: str | None
     metric: str
+    #: The weight of each class in the loss of training; None: all the same.
+    weights: torch.Tensor | None = None
 
     @classmethod
     def of(cls, path: str, dataset: Dataset | HopSet, metric: str, loss: str) -> Task:
@@ -66,6 +68,32 @@ class Task(NamedTuple):
                     "training split of labelled nodes (train_idx.npy)"
                 )
 
+    def weighed(self, given: str | list[float] | None, path: str, labels: torch.Tensor, ranks: Ranks) -> Task:
+        """This task with weights of classes, as `--class-weights` gives them. labels: those of the training split here.
+
+        ValueError where labels are not one class a node, or there are more or fewer classes.
+        """
+        if given is None:
+            return self
+        shown = given if isinstance(given, str) else ",".join(f"{weight:g}" for weight in given)
+        if self.loss is not None:
+            raise ValueError(f"--class-weights {shown}: not supported with regression, and {path} has float32 targets")
+        if self.is_multi_label:
+            raise ValueError(f"--class-weights {shown}: not supported with several labels a node, and {path} has them")
+        if not isinstance(given, str):
+            if len(given) != self.outputs:
+                raise ValueError(
+                    f"--class-weights {shown}: {len(given)} weights, and {path} has {self.outputs} classes: give one for each "
+                    "class"
+                )
+            return self._replace(weights=torch.tensor(given, device=ranks.device))
+        # Where ranks have the same labels, all counts are multiples, which changes no weight.
+        counted = ranks.sums(*torch.bincount(labels[labels >= 0], minlength=self.outputs).tolist())
+        counts = torch.tensor(counted, dtype=torch.float64)
+        occurs = counts > 0
+        weights = torch.where(occurs, counts.sum() / (occurs.sum() * counts.clamp(min=1)), 0)
+        return self._replace(weights=weights.to(ranks.device, torch.float32))
+
     def of_model(self) -> dict[str, Any]:
         """Options of the model, as checkpoints have them."""
         if self.loss is not None:
@@ -94,7 +122,7 @@ class Task(NamedTuple):
             if not len(y):
                 # The others wait for gradients of this rank too: zeros.
                 return 0 * logits.sum(), 0, 0
-            loss = functional.cross_entropy(logits, y)
+            loss = functional.cross_entropy(logits, y, self.weights)
         return loss, self._right(logits, y), y.numel()
 
     def _right(self, logits: torch.Tensor, y: torch.Tensor) -> int:

@@ -1,0 +1,70 @@
+//! What the users call the nodes of the rows, in a file of its own.
+
+use std::io::Write;
+use std::path::Path;
+
+use uva_graph::Dataset;
+use uva_graph::npy::{NpyType, NpyWriter};
+use uva_launch::training::Nodes;
+use uva_mem::files::Replacement;
+
+use super::rows::Rows;
+use super::source_names::{NodeNames, SourceNames};
+use super::written::WrittenFile;
+use crate::exit;
+
+/// What the users call the nodes, and the file to write that to.
+pub(super) struct Ids<'p> {
+    path: &'p Path,
+    /// Nodes of the dataset.
+    nodes: usize,
+    known: Known,
+}
+
+/// Names of nodes, by id.
+enum Known {
+    /// They have no other.
+    Ids,
+    Numbers(Vec<i64>),
+    Names(NodeNames),
+}
+
+impl<'p> Ids<'p> {
+    pub(super) fn of(dataset: &Dataset, path: &'p Path) -> anyhow::Result<Self> {
+        let known = match (dataset.hops(), SourceNames::of(dataset)?) {
+            (Some(hops), _) => Known::Numbers(hops.nodes().to_vec()),
+            (None, Some(SourceNames::Numbers(numbers))) => Known::Numbers(numbers),
+            (None, Some(SourceNames::Texts(names))) => Known::Names(names),
+            (None, None) => dataset.original_ids().map_or(Known::Ids, |ids| Known::Numbers(ids.to_vec())),
+        };
+        Ok(Self { path, nodes: dataset.nodes(), known })
+    }
+
+    /// Writes them into a file that does not have its name yet.
+    pub(super) fn written(&self, nodes: &Nodes, overwrite: bool) -> anyhow::Result<WrittenFile> {
+        let failed = |error: std::io::Error| exit::of_output("--ids", self.path, error);
+        let mut file = Replacement::of(self.path, 0o666).map_err(failed)?;
+        let rows = Rows::new(nodes, self.nodes);
+        match &self.known {
+            Known::Names(names) => {
+                let mut text = std::io::BufWriter::new(file.file());
+                for node in rows.pieces(1 << 16).flatten() {
+                    writeln!(text, "{}", names.name(node as usize)).map_err(failed)?;
+                }
+                text.flush().map_err(failed)?;
+            }
+            known => {
+                let onto = file.file().try_clone().map_err(failed)?;
+                let mut array = NpyWriter::onto(onto, self.path, NpyType::I64, &[]);
+                for mut ids in rows.pieces(1 << 16) {
+                    if let Known::Numbers(numbers) = known {
+                        ids.iter_mut().for_each(|id| *id = numbers[*id as usize]);
+                    }
+                    array.write(&ids)?;
+                }
+                array.finish()?;
+            }
+        }
+        WrittenFile::new("--ids", file, overwrite)
+    }
+}

@@ -1,0 +1,174 @@
+//! Predictions as a table: a row for each node, with its id, its name and what is predicted.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use uva_graph::Dataset;
+use uva_graph::npy::NpyRows;
+use uva_io::table::{ColumnType, TableFormat, TableWriter, Values};
+use uva_launch::training::Nodes;
+use uva_mem::files::Replacement;
+use uva_model::{TableRow, TaskKind};
+
+use super::rows::Rows;
+use super::source_names::SourceNames;
+use super::written::WrittenFile;
+use crate::exit;
+
+/// Bytes of predictions that are held at a time.
+const PIECE: usize = 8 << 20;
+
+/// A table to write, and what it says of nodes and classes.
+pub(super) struct Table {
+    path: PathBuf,
+    format: TableFormat,
+    overwrite: bool,
+    rows: Rows,
+    row: TableRow,
+    /// The id of each node in the dataset as its users know it, where that is not its place.
+    ids: Option<Vec<i64>>,
+    names: Option<SourceNames>,
+    /// A name for each output, where the dataset names its classes.
+    classes: Option<Vec<String>>,
+}
+
+impl Table {
+    /// # Errors
+    /// Bad input: the dataset's names of nodes cannot be read.
+    pub(super) fn of(
+        (path, format): (&Path, TableFormat),
+        row: TableRow,
+        (dataset, nodes): (&Dataset, &Nodes),
+        overwrite: bool,
+    ) -> anyhow::Result<Self> {
+        let (ids, names) = match dataset.hops() {
+            Some(hops) => (Some(hops.nodes().to_vec()), None),
+            None => (dataset.original_ids().map(<[i64]>::to_vec), SourceNames::of(dataset)?),
+        };
+        let classes = dataset.meta().class_names.as_ref().and_then(|names| labels(names, row.outputs));
+        let rows = Rows::new(nodes, dataset.nodes());
+        Ok(Self { path: path.to_owned(), format, overwrite, rows, row, ids, names, classes })
+    }
+
+    /// Writes it, without its name yet. `progress` gets the rows done, and of how many; `None` where it says to stop.
+    ///
+    /// # Errors
+    /// The file cannot be written; another file has the name, and is not to be replaced.
+    pub(super) fn written(
+        &self,
+        answers: &NpyRows,
+        progress: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> anyhow::Result<Option<WrittenFile>> {
+        let failed = |error: std::io::Error| exit::of_output("--output", &self.path, error);
+        let mut file = Replacement::of(&self.path, 0o666).map_err(failed)?;
+        let mut table = TableWriter::new(file.file(), self.format, &self.columns()).map_err(failed)?;
+        let piece = (PIECE / self.row.bytes()).clamp(256, 1 << 16);
+        let mut done = 0;
+        for nodes in self.rows.pieces(piece) {
+            if !progress(done, self.rows.count() as u64) {
+                return Ok(None);
+            }
+            let mut bytes = vec![0; nodes.len() * self.row.bytes()];
+            answers.read(done, &mut bytes)?;
+            table.write(&self.values(&nodes, &bytes)).map_err(failed)?;
+            done += nodes.len() as u64;
+        }
+        table.finish().map_err(failed)?;
+        // The predictions that it is made of are removed when it has its name.
+        file.file().sync_all().map_err(failed)?;
+        WrittenFile::new("--output", file, self.overwrite).map(Some)
+    }
+
+    fn columns(&self) -> Vec<(String, ColumnType)> {
+        let mut columns = vec![("id".to_owned(), ColumnType::Integer)];
+        match &self.names {
+            Some(SourceNames::Numbers(_)) => columns.push(("name".to_owned(), ColumnType::Integer)),
+            Some(SourceNames::Texts(_)) => columns.push(("name".to_owned(), ColumnType::Text)),
+            None => {}
+        }
+        let outputs = 0..self.row.outputs;
+        let label = |class: usize| match &self.classes {
+            Some(names) => names[class].clone(),
+            None => class.to_string(),
+        };
+        let each = |what: &'static str, kind| {
+            outputs.clone().map(move |class| (format!("{what}_{}", label(class)), kind))
+        };
+        match self.row.kind {
+            TaskKind::SingleLabel => {
+                let kind = if self.classes.is_some() { ColumnType::Text } else { ColumnType::Integer };
+                columns.push(("class".to_owned(), kind));
+                columns.extend(each("probability", ColumnType::Real));
+            }
+            TaskKind::MultiLabel => {
+                columns.extend(each("label", ColumnType::Integer));
+                columns.extend(each("probability", ColumnType::Real));
+            }
+            TaskKind::Regression(_) if self.row.outputs == 1 => {
+                columns.push(("prediction".to_owned(), ColumnType::Real));
+            }
+            TaskKind::Regression(_) => {
+                columns
+                    .extend(outputs.clone().map(|column| (format!("prediction_{column}"), ColumnType::Real)));
+            }
+        }
+        columns
+    }
+
+    /// The values of the rows of these nodes, whose answers are `bytes`.
+    fn values(&self, nodes: &[i64], bytes: &[u8]) -> Vec<Values<'_>> {
+        let (outputs, class_bytes) = (self.row.outputs, self.row.class_bytes());
+        let rows = || bytes.chunks_exact(self.row.bytes());
+        let of_nodes = |known: &[i64]| nodes.iter().map(|&node| known[node as usize]).collect();
+        let mut values = vec![Values::Integers(self.ids.as_deref().map_or_else(|| nodes.to_vec(), of_nodes))];
+        match &self.names {
+            Some(SourceNames::Numbers(numbers)) => values.push(Values::Integers(of_nodes(numbers))),
+            Some(SourceNames::Texts(names)) => {
+                values.push(Values::Texts(nodes.iter().map(|&node| names.name(node as usize)).collect()));
+            }
+            None => {}
+        }
+        match self.row.kind {
+            TaskKind::SingleLabel => {
+                let class = |row: &[u8]| row.first_chunk().map_or(0, |bytes| i64::from_le_bytes(*bytes));
+                let classes = rows().map(class);
+                values.push(match &self.classes {
+                    Some(names) => Values::Texts(classes.map(|class| &names[class as usize][..]).collect()),
+                    None => Values::Integers(classes.collect()),
+                });
+            }
+            TaskKind::MultiLabel => {
+                let labels = |class: usize| rows().map(|row| i64::from(row[class])).collect();
+                values.extend((0..outputs).map(|class| Values::Integers(labels(class))));
+            }
+            TaskKind::Regression(_) => {}
+        }
+        let real = |row: &[u8], output: usize| {
+            row[class_bytes + 4 * output..].first_chunk().map_or(0.0, |bytes| f32::from_le_bytes(*bytes))
+        };
+        let reals = |output: usize| rows().map(|row| real(row, output)).collect();
+        values.extend((0..outputs).map(|output| Values::Reals(reals(output))));
+        values
+    }
+}
+
+/// A name for each output of a model, as names of columns: those of classes, and numbers for classes that the model has
+/// more. `None` where two would be the same.
+fn labels(names: &[String], outputs: usize) -> Option<Vec<String>> {
+    let name = |class: usize| names.get(class).cloned().unwrap_or_else(|| class.to_string());
+    let labels: Vec<String> = (0..outputs).map(name).collect();
+    (labels.iter().collect::<HashSet<_>>().len() == outputs).then_some(labels)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_without_a_name_of_their_own_have_numbers() {
+        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        assert_eq!(labels(&names(&["a", "b"]), 3), Some(names(&["a", "b", "2"])));
+        assert_eq!(labels(&names(&["a", "a"]), 2), None);
+        assert_eq!(labels(&names(&["1", "b"]), 2), Some(names(&["1", "b"])));
+    }
+}
