@@ -11,6 +11,7 @@ use uva_runtime::plan::RunPlan;
 use uva_runtime::{Aggregation, LoaderOptions, Obstacle, Windows, obstacle_in_table};
 
 use super::job::{Aggregate, AggregateBy, TrainingOptions};
+use uva_options::ByteSize;
 
 named! {
     /// Who makes the sums that the first layer of a trained model in use begins with.
@@ -112,7 +113,9 @@ impl AggregateVerdict {
             .or_else(|| backend.device_slots().map(|_| device()));
         let slots = || {
             let reason = "a batch might fit into a slot as rows and not as sums";
-            loader.slot_bytes.map(|bytes| format!("with --slot-bytes {bytes}, {reason}"))
+            loader
+                .slot_bytes
+                .map(|bytes| format!("with --slot-bytes {}, {reason}", ByteSize::from_bytes(bytes).value()))
         };
         let sums = sums_of(options);
         match (asked, obstacle) {
@@ -201,7 +204,8 @@ fn check_by_node(way: Aggregate, backend: &Backend, loader: &LoaderOptions) -> R
 fn not_tried(plan: &RunPlan) -> Option<String> {
     if let Some(bytes) = plan.options.slot_bytes {
         return Some(format!(
-            "with --slot-bytes {bytes}, a batch might fit into a slot as rows and not as sums"
+            "with --slot-bytes {}, a batch might fit into a slot as rows and not as sums",
+            ByteSize::from_bytes(bytes).value()
         ));
     }
     Windows::of(plan).obstacle(&plan.schedule)
