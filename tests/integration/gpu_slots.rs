@@ -55,7 +55,7 @@ fn train(directory: &Path, options: &str) -> Uvatrain {
 
 /// The metrics of a run that succeeds, and what it said.
 fn metrics_of(directory: &Path, run: Uvatrain) -> (Metrics, String) {
-    let said = run.run().succeeds().stderr;
+    let said = run.run().succeeds().said();
     (Metrics::read(&directory.join("run.jsonl")), said)
 }
 
