@@ -181,7 +181,7 @@ fn paths_that_contributing_names_are_there() {
         let first = path.split('/').next().unwrap_or_default();
         ["crates", "scripts", "tests", "docs", "kernels", "examples", "python"].contains(&first)
             && path.contains('/')
-            && !path.contains(['{', ' ', '*'])
+            && !path.contains(['{', ' ', '\n', '*'])
             && !path.contains("NAME")
     };
     let missing: Vec<&str> = quoted.filter(is_path).filter(|path| !root().join(path).exists()).collect();
