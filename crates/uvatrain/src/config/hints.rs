@@ -14,7 +14,8 @@ pub fn with_hint(mut error: clap::Error, command: &Command, words: &[OsString]) 
                 error.insert(ContextKind::SuggestedValue, ContextValue::String(name));
             }
         }
-        ErrorKind::UnknownArgument => {
+        // `15,` of `15, 10, 5` is refused as a value before the others are seen.
+        ErrorKind::UnknownArgument | ErrorKind::ValueValidation => {
             if let Some(hint) = list_in_several_words(command, words) {
                 error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(hint)]));
             }
