@@ -150,7 +150,8 @@ fn hits_in_the_epochs_that_the_choice_was_made_by_are_told_apart() {
         assert!(rate(counted) > rate(&cache), "{cache}");
         let percent = |of: &Value| format!("{:.1} %", 100.0 * rate(of));
         let line = |name: &str| {
-            let line = outcome.stderr.lines().find(|line| line.starts_with(name));
+            let said = outcome.said();
+            let line = said.lines().find(|line| line.starts_with(name));
             line.unwrap_or_else(|| panic!("no {name}\n{outcome}")).to_owned()
         };
         assert!(line("cached rows").contains(&percent(&cache)), "{outcome}");

@@ -38,6 +38,80 @@ fn help_of_train_groups_its_options_and_shows_their_defaults() {
 }
 
 #[test]
+fn help_of_a_command_is_the_same_in_front_of_it_and_behind() {
+    let temp = directory();
+    let help = |words: &str| uvatrain(temp.path(), words.split(' ')).run().succeeds().stdout;
+    let commands = |text: &str| -> Vec<String> {
+        let list = text.split("\nCommands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
+        let names = list.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+        names.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+    };
+    let root = help("--help");
+    assert_eq!(help("help"), root);
+    let names = commands(&root);
+    assert!(names.len() > 15, "{names:?}");
+    for name in names {
+        assert_eq!(help(&format!("help {name}")), help(&format!("{name} --help")));
+    }
+    for name in commands(&help("help bench")) {
+        let behind = help(&format!("bench {name} --help"));
+        assert_eq!(help(&format!("help bench {name}")), behind);
+        assert_eq!(help(&format!("bench help {name}")), behind);
+    }
+    uvatrain(temp.path(), ["help", "trian"]).run().refuses(2, &["'trian'", "'train'"]);
+    // A dataset may have that name.
+    uvatrain(temp.path(), ["info", "help"]).run().refuses(2, &["help: "]);
+}
+
+#[test]
+fn a_refusal_names_options_that_were_given_and_their_values() {
+    let temp = directory();
+    uvatrain(temp.path(), "generate small --nodes 300 --avg-degree 5".split(' ')).run().succeeds();
+    for (args, message) in [
+        (
+            "generate g --kind sbm --nodes 30",
+            "--nodes 30 --kind sbm: the default --avg-degree does not fit: 20 is",
+        ),
+        (
+            "generate g --nodes 5 --avg-degree 2",
+            "--nodes 5 --avg-degree 2: the default --classes does not fit: 12 is",
+        ),
+        (
+            "generate g --kind sbm --nodes 100",
+            "--nodes 100 --kind sbm: the default --homophily does not fit: 0.5",
+        ),
+        ("generate g --preset products --scale 0.00001", "the preset's --avg-degree does not fit"),
+        ("generate g --nodes 30 --avg-degree 40", "--avg-degree: 40 is outside"),
+        ("train small --drop-last --batch-size 512", "with --batch-size 512 it leaves no training batch"),
+        ("train small --model GraphSAGE", "a similar value exists: 'sage'"),
+        ("train small --fanouts 10 5", "--fanouts 10,5"),
+    ] {
+        uvatrain(temp.path(), args.split(' ')).run().refuses(2, &[message]);
+    }
+}
+
+#[test]
+fn control_characters_of_a_name_are_escaped_wherever_it_is_printed() {
+    let temp = directory();
+    let name = "two\nlines\x1b[2J";
+    let plain = |outcome: support::Outcome| {
+        let text = format!("{}{}", outcome.stdout, outcome.stderr);
+        assert!(text.contains("two\\n") && !text.contains("two\n") && !text.contains('\x1b'), "{text}");
+        outcome
+    };
+    plain(uvatrain(temp.path(), ["info", name]).run().refuses(2, &[]));
+    let options = ["--nodes", "300", "--avg-degree", "5"];
+    let made = plain(uvatrain(temp.path(), [&["generate", name], &options[..]].concat()).run().succeeds());
+    plain(uvatrain(temp.path(), ["info", name]).run().succeeds());
+    // The next steps can be typed as they stand.
+    let next = made.stderr.lines().find_map(|line| line.strip_prefix("next: uvatrain info ")).unwrap();
+    let quoted = next.split(", uvatrain").next().unwrap();
+    let read =
+        std::process::Command::new("bash").args(["-c", &format!("printf %s {quoted}")]).output().unwrap();
+    assert_eq!(String::from_utf8(read.stdout).unwrap(), name);
+}
+
+#[test]
 fn the_version_is_one_line() {
     let temp = directory();
     let version = uvatrain(temp.path(), ["--version"]).run().succeeds();

@@ -61,7 +61,7 @@ fn the_threads_that_auto_chooses_follow_from_what_it_timed_and_losses_are_those_
     assert!(outcome.stderr.contains("--cores auto: on one core, a batch takes"), "{outcome}");
     assert!(outcome.stderr.contains(" ms a batch were predicted, and "), "{outcome}");
     // What is known to be best is not suggested to be changed.
-    assert!(!outcome.stderr.contains("to try"), "{outcome}");
+    assert!(!outcome.stdout.contains("to try"), "{outcome}");
     let found = start(temp.path(), "auto.jsonl");
     let cores = &found["in_force"]["cores"];
     let available = thread::available_parallelism().unwrap().get() as u64;

@@ -182,7 +182,7 @@ fn where_the_table_fits_auto_reads_from_memory_and_says_why() {
     // Given out loud, it is a fact for people, too.
     let told = train(temp.path(), "--epochs 1 --features disk --reader mmap").run().succeeds();
     assert!(told.stderr.contains("feature rows are read from disk by mmap"), "{}", told.stderr);
-    assert!(told.stderr.contains("read from disk") && told.stderr.contains("reads of"), "{}", told.stderr);
+    assert!(told.stdout.contains("read from disk") && told.stdout.contains("reads of"), "{told}");
 }
 
 #[test]

@@ -172,6 +172,21 @@ fn every_link_leads_to_a_file_and_to_a_heading_of_it() {
 }
 
 #[test]
+fn paths_that_contributing_names_are_there() {
+    let page = fs::read_to_string(root().join("docs/contributing.md")).unwrap();
+    let quoted = page.split('`').skip(1).step_by(2);
+    let is_path = |path: &&str| {
+        let first = path.split('/').next().unwrap_or_default();
+        ["crates", "scripts", "tests", "docs", "kernels", "examples", "python"].contains(&first)
+            && path.contains('/')
+            && !path.contains(['{', ' ', '\n', '*'])
+            && !path.contains("NAME")
+    };
+    let missing: Vec<&str> = quoted.filter(is_path).filter(|path| !root().join(path).exists()).collect();
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+#[test]
 fn the_example_of_embedding_is_the_one_that_compiles() {
     let page = fs::read_to_string(root().join("docs/embedding.md")).unwrap();
     let shown = page.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next());

@@ -7,10 +7,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use crate::support::runs::{
-    Metrics, Process, Traces, checkpoint_files, processes_of, role_of, small_graph, train, wait_for_batches,
-    wait_until,
+    Metrics, Process, TRAIN, Traces, checkpoint_files, processes_of, role_of, small_graph, train,
+    wait_for_batches, wait_until,
 };
-use crate::support::{self, Running, directory};
+use crate::support::{self, Running, directory, uvatrain};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 /// A run that would go on for minutes, under way for some batches, with two samplers.
@@ -108,6 +108,40 @@ fn an_interrupt_finishes_the_batch_keeps_it_and_ends_with_130() {
         assert!(next == (*epoch, batch + 1) || next == (epoch + 1, 0), "{next:?} behind {epoch}.{batch}");
         nothing_is_left(temp.path(), &processes, &before);
     }
+}
+
+#[test]
+fn the_last_line_after_an_interrupt_is_the_command_that_resumes() {
+    let temp = directory();
+    small_graph(temp.path());
+    let options = "--epochs 100000 --metrics run.jsonl --overwrite-checkpoint --checkpoint";
+    let words = TRAIN.split(' ').chain(options.split(' ')).chain(["it's kept"]);
+    let mut run = uvatrain(temp.path(), words).start();
+    wait_for_batches(&mut run, &temp.path().join("run.jsonl"), 20);
+    kill_process(Pid::from_child(&run.child), Signal::INT).unwrap();
+    let outcome = run.wait().ends_with(130);
+    let line = outcome.stderr.lines().last().and_then(|line| line.strip_prefix("to resume: "));
+    let line = line.unwrap_or_else(|| panic!("no command\n{outcome}"));
+    assert!(line.ends_with(r"--checkpoint 'it'\''s kept' --resume"), "{line}");
+    // As it stands it would train for hours.
+    let shorter = line.replace("--epochs 100000", "--epochs 1");
+    let resumed =
+        std::process::Command::new("sh").args(["-c", &shorter]).current_dir(temp.path()).output().unwrap();
+    let stderr = String::from_utf8_lossy(&resumed.stderr);
+    assert!(resumed.status.success(), "{shorter}\n{stderr}");
+    assert!(stderr.contains("resumed ") || stderr.contains("nothing is left to train"), "{stderr}");
+}
+
+#[test]
+fn an_interrupted_run_without_checkpoints_says_what_would_keep_its_work() {
+    let temp = directory();
+    small_graph(temp.path());
+    let mut run = train(temp.path(), "run.jsonl", "--epochs 100000").start();
+    wait_for_batches(&mut run, &temp.path().join("run.jsonl"), 1);
+    kill_process(Pid::from_child(&run.child), Signal::TERM).unwrap();
+    let outcome = run.wait().ends_with(143);
+    let last = outcome.stderr.lines().last().unwrap_or_default();
+    assert!(last.starts_with("nothing was kept: ") && last.contains("--checkpoint DIR"), "{outcome}");
 }
 
 #[test]

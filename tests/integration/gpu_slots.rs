@@ -55,7 +55,7 @@ fn train(directory: &Path, options: &str) -> Uvatrain {
 
 /// The metrics of a run that succeeds, and what it said.
 fn metrics_of(directory: &Path, run: Uvatrain) -> (Metrics, String) {
-    let said = run.run().succeeds().stderr;
+    let said = run.run().succeeds().said();
     (Metrics::read(&directory.join("run.jsonl")), said)
 }
 
@@ -151,7 +151,7 @@ fn a_batch_larger_than_its_slot_has_the_hash_and_the_loss_of_a_run_whose_slots_h
         // Not so where slots have room for all, as asked for, or where they are on the host.
         for (way, reason) in [
             ("--partition none --gpu-slots largest", "asked for"),
-            ("--partition none --slot-bytes 4MiB", "--slot-bytes 4194304"),
+            ("--partition none --slot-bytes 4MiB", "--slot-bytes 4MiB"),
             ("--gather cpu", ""),
         ] {
             let (found, said) = on_gpu(temp.path(), &format!("{options} {way}"));

@@ -37,7 +37,7 @@ type Learned = (Vec<(u64, u64, String, String)>, String);
 
 /// What a run learned that succeeds, what was in force, its end, and what it said.
 fn learned(directory: &Path, run: Uvatrain) -> (Learned, Value, Value, String) {
-    let told = run.run().succeeds().stderr;
+    let told = run.run().succeeds().said();
     let metrics = Metrics::read(&directory.join("run.jsonl"));
     let end = metrics.of("end").last().expect("an end").clone();
     let start = metrics.of("start").last().expect("a start")["in_force"].clone();

@@ -32,6 +32,17 @@ fn the_summary_says_what_speed_and_time_count() {
 }
 
 #[test]
+fn the_summary_is_the_output_and_progress_goes_to_stderr() {
+    let temp = directory();
+    small_graph(temp.path());
+    let outcome = train(temp.path(), "run.jsonl", "--epochs 1").run().succeeds();
+    for part in ["test accuracy  ", "epochs  ", "time  ", "peak memory"] {
+        assert!(outcome.stdout.contains(part) && !outcome.stderr.contains(part), "{part}\n{outcome}");
+    }
+    assert!(outcome.stderr.contains("epoch 1/1  ") && !outcome.stdout.contains("epoch 1/1  "), "{outcome}");
+}
+
+#[test]
 fn a_resume_with_nothing_left_says_so_and_how_to_train_on_and_tells_no_speed() {
     let temp = directory();
     small_graph(temp.path());
@@ -56,6 +67,10 @@ fn a_resume_with_nothing_left_says_so_and_how_to_train_on_and_tells_no_speed() {
             let told = outcome.stderr.lines().any(|line| line.starts_with(&format!("{unknown}  ")));
             assert!(!told, "{unknown} is not known\n{outcome}");
         }
+    }
+    let fewer = train(temp.path(), "again.jsonl", "--epochs 1 --checkpoint kept --resume").run().succeeds();
+    for part in ["the checkpoint has 2 epochs, more than --epochs 1;", "--epochs 3 or more"] {
+        assert!(fewer.stderr.contains(part), "{part} is missing\n{fewer}");
     }
     support::assert_same_contents(&before, &contents(&temp.path().join("kept")));
     // Where it was patience that ended, it is patience that goes on.
@@ -279,6 +294,6 @@ fn a_run_that_waits_for_training_names_the_option_that_the_report_would() {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     assert!(verdict.contains("--train-threads 2"), "{verdict}");
     // Where there is no second core a second thread gains nothing.
-    let suggested = outcome.stderr.contains("--train-threads 2");
+    let suggested = outcome.stdout.contains("--train-threads 2");
     assert_eq!(suggested, cores > 1, "{outcome}");
 }

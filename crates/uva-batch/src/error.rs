@@ -4,6 +4,7 @@ use uva_graph::ElementType;
 use uva_sample::SampleError;
 
 use crate::Element;
+use uva_options::ByteSize;
 
 /// Why batches of these options cannot lie in slots.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,8 +21,9 @@ pub enum LayoutError {
     TooLarge,
     /// The slot bytes hold fewer feature rows than a batch has seeds.
     #[error(
-        "`slot_bytes={bytes}`: it holds {rows} feature rows of {row_bytes} bytes, but a batch has {seeds} seeds: raise it, \
-         or lower `batch_size`"
+        "`slot_bytes={}`: it holds {rows} feature rows of {row_bytes} bytes, but a batch has {seeds} seeds: raise it, \
+         or lower `batch_size`",
+        ByteSize::from_bytes(*bytes as u64).value()
     )]
     RowsBelowSeeds {
         /// Bytes given.

@@ -1,5 +1,7 @@
 //! Errors, worded so that users know what to do: the call that failed and its purpose.
 
+use uva_options::ByteSize;
+
 /// The oldest supported CUDA version of a driver, major and minor.
 pub(crate) const MINIMUM_VERSION: (u32, u32) = (13, 0);
 
@@ -74,7 +76,10 @@ pub enum CudaError {
     },
     /// The device has too little free memory for a buffer.
     #[error(
-        "{call} failed while allocating {what}: CUDA_ERROR_OUT_OF_MEMORY (2): it needs {bytes} bytes, and {free} of the device's {total} bytes are free{}",
+        "{call} failed while allocating {what}: CUDA_ERROR_OUT_OF_MEMORY (2): it needs {}, and {} of the device's {} are free{}",
+        ByteSize::from_bytes(*bytes),
+        ByteSize::from_bytes(*free),
+        ByteSize::from_bytes(*total),
         hint(OUT_OF_MEMORY)
     )]
     OutOfMemory {

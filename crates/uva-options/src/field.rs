@@ -367,6 +367,13 @@ fn fanouts(text: &str, hops: usize, most: i32) -> Result<String, String> {
     if text.trim().is_empty() {
         return Err("no fanout given; write one number a hop, like 15,10,5".to_owned());
     }
+    if text.contains(['[', '(', ' '])
+        && let Some(list) = as_list(text)
+    {
+        return Err(format!(
+            "invalid value '{text}': write the numbers with commas alone between them: {list}"
+        ));
+    }
     let mut fanouts = Vec::new();
     for (hop, entry) in text.split(',').map(str::trim).enumerate() {
         match entry.parse::<i32>() {
@@ -385,6 +392,14 @@ fn fanouts(text: &str, hops: usize, most: i32) -> Result<String, String> {
         return Err(format!("{} hops given; at most {hops} are possible", fanouts.len()));
     }
     Ok(fanouts.join(","))
+}
+
+/// `10,5` for `[10, 5]` and `10 5`; `None` where it has other words, or is written so already.
+fn as_list(text: &str) -> Option<String> {
+    let bare = text.trim().trim_start_matches(['[', '(']).trim_end_matches([']', ')']);
+    let words: Vec<&str> = bare.split([',', ' ']).filter(|word| !word.is_empty()).collect();
+    let is_list = text.split(',').map(str::trim).eq(words.iter().copied());
+    (!is_list && words.iter().all(|word| word.parse::<i32>().is_ok())).then(|| words.join(","))
 }
 
 #[cfg(test)]
@@ -434,6 +449,8 @@ mod tests {
             ("15,ten", "'ten'"),
             ("1.5", "'1.5'"),
             ("99999999999", "'99999999999'"),
+            ("10 5", "commas alone between them: 10,5"),
+            ("[15, -1]", "commas alone between them: 15,-1"),
         ] {
             let refusal = fanouts(text).unwrap_err();
             assert!(refusal.contains(says), "{text}: {refusal}");

@@ -92,6 +92,16 @@ fn unit_bytes(number: &str, unit: &str) -> Result<u128, SizeError> {
     })
 }
 
+impl ByteSize {
+    /// As an option's value: `64MiB`, and the number of bytes where no unit fits.
+    #[must_use]
+    pub fn value(self) -> String {
+        let unit = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+        let whole = unit.into_iter().find(|(_, bits)| self.0 > 0 && self.0.is_multiple_of(1 << bits));
+        whole.map_or_else(|| self.0.to_string(), |(name, bits)| format!("{}{name}", self.0 >> bits))
+    }
+}
+
 impl fmt::Display for ByteSize {
     /// Uses the largest binary unit that gives at least 1, with one digit after the point unless the number is whole.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -120,6 +130,16 @@ mod tests {
 
     fn refusal(text: &str) -> String {
         text.parse::<ByteSize>().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn an_options_value_is_read_as_it_is_written() {
+        for (size, text) in
+            [(64 << 20, "64MiB"), (3 << 10, "3KiB"), (5 << 40, "5TiB"), (1000, "1000"), (0, "0")]
+        {
+            assert_eq!(ByteSize::from_bytes(size).value(), text);
+            assert_eq!(bytes(text), size);
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::{
     Allocation, CacheError, CachePolicy, CostModel, Objective, Profile, ReadsPerBatch, Simulation, Sizes,
     Workload,
 };
+use uva_options::ByteSize;
 
 /// The input of a plan.
 #[derive(Clone)]
@@ -245,9 +246,13 @@ fn notes(
         let sizes = &profile.sizes;
         let first_list = profile.lists.first().map_or(0, |&node| sizes.list_bytes(node));
         notes.push(format!(
-            "nothing is cached: a row cache takes {} bytes for its map and {} a row, a list cache {} for its map and \
-             {first_list} for its first list, and the budget is {budget} bytes",
-            sizes.row_map_bytes, sizes.row_bytes, sizes.list_map_bytes
+            "nothing is cached: a row cache takes {} for its map and {} a row, a list cache {} for its map and {} for its \
+             first list, and the budget is {}",
+            size(sizes.row_map_bytes),
+            size(sizes.row_bytes),
+            size(sizes.list_map_bytes),
+            size(first_list),
+            size(budget)
         ));
     }
     if let Some((list, left)) = chosen.misfit {
@@ -255,13 +260,18 @@ fn notes(
         // thus add at most the part of this one list that fits.
         let part = list.value as f64 * (left as f64 / list.bytes as f64) / (chosen.value.max(1)) as f64;
         notes.push(format!(
-            "lists end at one of {} bytes with {left} left; caching it in part could add {:.4} % to what both caches \
+            "lists end at one of {} with {} left; caching it in part could add {:.4} % to what both caches \
              save, before what rows took instead",
-            list.bytes,
+            size(list.bytes),
+            size(left),
             100.0 * part
         ));
     }
     notes
+}
+
+fn size(bytes: u64) -> ByteSize {
+    ByteSize::from_bytes(bytes)
 }
 
 /// A cache that fills itself: all bytes go to rows, and its hit rate is simulated over the second half of an epoch.
@@ -290,9 +300,10 @@ fn dynamic(request: &PlanRequest<'_>, eviction: &Eviction) -> Result<CachePlan, 
     let mut notes = vec![format!("the {policy} policy caches rows as they come, and no lists")];
     if slots == 0 {
         notes.push(format!(
-            "nothing is cached: a row cache takes {} bytes for its map and {row_bytes} a row, and the budget is \
-             {budget} bytes",
-            sizes.row_map_bytes
+            "nothing is cached: a row cache takes {} for its map and {} a row, and the budget is {}",
+            size(sizes.row_map_bytes),
+            size(row_bytes as u64),
+            size(*budget)
         ));
     }
     Ok(CachePlan {

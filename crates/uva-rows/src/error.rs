@@ -3,6 +3,7 @@
 use uva_disk::DiskError;
 use uva_exchange::ExchangeError;
 use uva_ops::lists::ListsError;
+use uva_options::ByteSize;
 
 /// Why rows were not gathered, or a gather was not made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -69,7 +70,7 @@ pub enum GatherError {
         rows: usize,
     },
     /// There is no memory for a cache.
-    #[error("no memory for a cache of rows ({bytes} bytes): {reason}")]
+    #[error("no memory for a cache of rows ({}): {reason}", ByteSize::from_bytes(u64::try_from(*bytes).unwrap_or(u64::MAX)))]
     CacheMemory {
         /// Requested bytes.
         bytes: u128,

@@ -14,6 +14,7 @@ use crate::device::{bytes_on_gpu, stays_on_gpu};
 use crate::part::Standby;
 use crate::plan::{RingName, RunPlan, SlotsInForce};
 use crate::planning::{Budget, CacheRequest};
+use crate::program_memory;
 use crate::rows_from::{Features, RowsFrom};
 use crate::topology::{PlacedRing, Placement, Topology};
 
@@ -30,7 +31,7 @@ pub struct DryRun {
     /// The room of feature slots on a GPU; absent where they are in host memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_slots: Option<SlotsInForce>,
-    /// A lower bound on the run's memory, item by item.
+    /// An estimate of the run's memory, item by item: the programs, the mapped files, rings of the largest batches.
     pub memory: Vec<MemoryLine>,
     /// What is decided only when the run starts.
     pub decided_at_start: Vec<String>,
@@ -74,11 +75,14 @@ pub enum MemoryKind {
     Pinned,
     /// A GPU's memory.
     Device,
+    /// Pages of files, which all processes of the machine have in common. The system drops them where memory is short,
+    /// and reads them again.
+    Mapped,
 }
 
 impl MemoryKind {
     /// All kinds.
-    pub const ALL: [Self; 3] = [Self::Host, Self::Pinned, Self::Device];
+    pub const ALL: [Self; 4] = [Self::Host, Self::Pinned, Self::Device, Self::Mapped];
 
     /// The name.
     #[must_use]
@@ -87,6 +91,7 @@ impl MemoryKind {
             Self::Host => "host",
             Self::Pinned => "pinned",
             Self::Device => "device",
+            Self::Mapped => "mapped",
         }
     }
 }
@@ -190,6 +195,12 @@ impl DryRun {
                 writes: role.writes().map(|ring| ring.name()),
             }
         });
+        let stages: Vec<StageLine> = stages.collect();
+        // The launcher and the janitor, and one a process of the stages, without the consumer, which is another program.
+        let programs = match placement {
+            Placement::Threads => 1,
+            Placement::Processes => 1 + processes.len() as u64,
+        };
         let gpu_slots = plan.gpu_slots();
         let device_slot_bytes = gpu_slots.as_ref().map_or(0, |slots| slots.bytes);
         // Pages for batches that have no room on the GPU do not exist until one comes.
@@ -205,7 +216,7 @@ impl DryRun {
         });
         let mut dry = Self {
             ranks: None,
-            stages: stages.collect(),
+            stages,
             rings: rings.collect(),
             gpu_slots: gpu_slots.clone(),
             memory: Vec::new(),
@@ -221,6 +232,9 @@ impl DryRun {
             PlannedCaches::Plan(cached) => !cached.row_ids.is_empty(),
             PlannedCaches::Find(asked) => !asked.is_before_disk(),
         };
+        dry.takes("programs", MemoryKind::Host, programs * program_memory::OWN);
+        dry.memory.push(MemoryLine::once("programs", MemoryKind::Mapped, program_memory::CODE));
+        dry.add_dataset(dataset, plan);
         dry.add_device(dataset, plan, has_rows);
         dry.add_caches(dataset, plan, caches);
         let is_asked = matches!(caches, PlannedCaches::Find(asked) if asked.is_before_disk());
@@ -310,6 +324,26 @@ impl DryRun {
 
     fn takes(&mut self, item: &str, kind: MemoryKind, bytes: u64) {
         self.memory.push(MemoryLine::new(item, kind, bytes));
+    }
+
+    /// Files that the run reads through mappings. Rows that a GPU reads in place are counted as pinned.
+    fn add_dataset(&mut self, dataset: &Dataset, plan: &RunPlan) {
+        let gathered_by_cpu = plan
+            .backend
+            .device_slots()
+            .is_none_or(|cuda| matches!(cuda.gather, GatherChoice::Dma | GatherChoice::Cpu));
+        let is_mapped = gathered_by_cpu && plan.rows_from() == RowsFrom::Memory;
+        let files = match dataset.hops() {
+            Some(_) => [("files of the hops", plan.training_bytes(dataset), is_mapped), ("", 0, false)],
+            None => {
+                let graph = ReorderedLayout::new(dataset).bytes() as u64;
+                let rows = dataset.features().bytes.len() as u64;
+                [("files of the graph", graph, true), ("file of the features", rows, is_mapped)]
+            }
+        };
+        for (item, bytes, _) in files.into_iter().filter(|(_, bytes, is_mapped)| *is_mapped && *bytes > 0) {
+            self.memory.push(MemoryLine::once(item, MemoryKind::Mapped, bytes));
+        }
     }
 
     fn add_device(&mut self, dataset: &Dataset, plan: &RunPlan, has_rows: bool) {

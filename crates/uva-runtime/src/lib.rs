@@ -83,6 +83,7 @@ pub mod pipeline;
 pub mod plan;
 pub mod planning;
 mod presample;
+pub mod program_memory;
 pub mod ranks;
 mod role_times;
 pub mod roles;

@@ -29,6 +29,7 @@ use crate::presample::{SAMPLES, with_nodes};
 use crate::rows_from::{Features, KeptRows, Reader, RowsFrom};
 use crate::schedule::{Item, Schedule, Turn};
 use crate::{LoaderOptions, Passes, RuntimeError};
+use uva_options::ByteSize;
 use uva_options::OptionError;
 
 /// Default number of batch slots where a batch is small, unless more are needed.
@@ -112,6 +113,7 @@ impl RunPlan {
             // A worker is one thread.
             Prepare::Whole => 1,
         };
+        let given_batch_size = options.batch_size;
         let options = &LoaderOptions { batch_size, gather_threads, ..options.clone() };
         if passes.epochs > 0 && dataset.split(Split::Train).is_empty() {
             let empty = match dataset.hops() {
@@ -135,8 +137,7 @@ impl RunPlan {
             return Err(OptionError::of(
                 "drop_last",
                 format!(
-                    "with `batch_size={}` it leaves no training batch: there are only {} training nodes",
-                    options.batch_size,
+                    "with `batch_size={given_batch_size}` it leaves no training batch: there are only {} training nodes",
                     dataset.split(Split::Train).len()
                 ),
             )
@@ -315,7 +316,9 @@ impl RunPlan {
             (Some(_), ..) => format!(
                 "mean and five standard deviations of {SAMPLES} sampled batches; a larger one goes through host memory"
             ),
-            (None, Some(bytes), _) => format!("no batch is larger, with --slot-bytes {bytes}"),
+            (None, Some(bytes), _) => {
+                format!("no batch is larger, with --slot-bytes {}", ByteSize::from_bytes(bytes).value())
+            }
             (None, None, _) if self.options.hops.is_some() => "batches of a hop set have one size".to_owned(),
             (None, None, GpuSlots::Largest) => "asked for".to_owned(),
             (None, None, GpuSlots::Sampled) => "sampled batches come near to the largest possible one".to_owned(),

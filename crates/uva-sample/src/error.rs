@@ -6,6 +6,7 @@ use uva_exchange::ExchangeError;
 
 use crate::limits::{MAX_EPOCH, MAX_FANOUT, MAX_LAYERS, MAX_PICKS};
 use crate::{BatchKey, SamplerKind};
+use uva_options::ByteSize;
 
 /// Why a batch was not sampled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,7 +26,7 @@ pub enum SampleError {
         capacity: usize,
     },
     /// The system lacks memory for the per-node arrays of a sampler.
-    #[error("a sampler needs {bytes} bytes for the graph's nodes, and the system refuses them: {reason}")]
+    #[error("a sampler needs {} for the graph's nodes, and the system refuses them: {reason}", ByteSize::from_bytes(*bytes as u64))]
     Memory {
         /// Bytes asked for.
         bytes: usize,
@@ -409,7 +410,7 @@ pub enum InvalidOption {
         bound: usize,
     },
     /// Memory too small even for the seeds.
-    #[error("`slot_bytes`: {bytes} bytes cannot hold a batch; its seeds alone take {needed}")]
+    #[error("`slot_bytes={}`: it cannot hold a batch; its seeds alone take {}", ByteSize::from_bytes(*bytes as u64).value(), ByteSize::from_bytes(*needed as u64))]
     SlotTooSmall {
         /// Bytes given.
         bytes: usize,

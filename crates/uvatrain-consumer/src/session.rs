@@ -162,9 +162,12 @@ impl<'a> Session<'a> {
         }
         if self.is_over() {
             return format!(
-                "nothing is left to train: the checkpoint has {epoch} of {} epochs; --epochs {epoch_number} or more \
-                 trains on. Its model is tested",
-                self.epochs
+                "nothing is left to train: the checkpoint has {}; --epochs {epoch_number} or more trains on. Its model is \
+                 tested",
+                match epoch > self.epochs {
+                    true => format!("{epoch} epochs, more than --epochs {}", self.epochs),
+                    false => format!("{epoch} of {} epochs", self.epochs),
+                }
             );
         }
         if u64::from(batch) >= train_batches {

@@ -59,6 +59,8 @@ impl Code {
 pub struct Problem {
     code: Code,
     message: String,
+    /// The user's next step, on a line of its own.
+    next: Option<String>,
 }
 
 impl fmt::Display for Problem {
@@ -71,7 +73,7 @@ impl std::error::Error for Problem {}
 
 /// Bad usage or input; the message names the option, file or value and what would do instead.
 pub fn usage(message: impl Into<String>) -> Problem {
-    Problem { code: Code::BadInput, message: message.into() }
+    Problem { code: Code::BadInput, message: message.into(), next: None }
 }
 
 /// Why an output that the user named was not written: bad usage where the name is at fault, and else a failed run.
@@ -82,7 +84,7 @@ pub fn of_output(option: &str, path: &Path, error: io::Error) -> anyhow::Error {
 
 /// The machine lacks a requested resource; the message says which, and how to get it.
 pub fn lacking(message: impl Into<String>) -> Problem {
-    Problem { code: Code::Lacking, message: message.into() }
+    Problem { code: Code::Lacking, message: message.into(), next: None }
 }
 
 /// The run was ended by a signal and has cleaned up.
@@ -93,7 +95,12 @@ pub fn signalled(signal: i32) -> Problem {
         Code::Interrupted => "SIGINT",
         _ => "SIGTERM",
     };
-    Problem { code, message: format!("stopped by {name}") }
+    Problem { code, message: format!("stopped by {name}"), next: None }
+}
+
+/// The run was ended by a signal; `next` is the last line on stderr.
+pub fn interrupted(signal: i32, message: String, next: String) -> Problem {
+    Problem { code: Code::of_signal(signal), message, next: Some(next) }
 }
 
 /// Ends the process now, from any thread, as [`conclude`] would.
@@ -165,6 +172,9 @@ pub fn conclude_with(result: anyhow::Result<()>, more: impl FnOnce(&str) -> Stri
             // What is refused has its own remedy.
             let more = if code == Code::Failed { more(&line) } else { String::new() };
             out::say(&format!("uvatrain: {line}{more}"));
+            if let Some(next) = error.downcast_ref::<Problem>().and_then(|problem| problem.next.as_ref()) {
+                out::say(next);
+            }
             code as u8
         }
     }

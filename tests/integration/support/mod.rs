@@ -275,6 +275,11 @@ impl std::fmt::Display for Outcome {
 }
 
 impl Outcome {
+    /// The output, and behind it the messages.
+    pub fn said(&self) -> String {
+        format!("{}{}", self.stdout, self.stderr)
+    }
+
     /// The exit code, or 128 + signal where a signal ended it.
     pub fn code(&self) -> i32 {
         self.status.code().unwrap_or_else(|| 128 + self.status.signal().unwrap_or(0))

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::context::Context;
 use crate::error::CudaError;
+use crate::memory::bytes::Bytes;
 use crate::memory::lack::explain_lack;
 use crate::slice::DeviceSlice;
 
@@ -28,8 +29,10 @@ impl DeviceBuffer {
         // The driver refuses allocations of 0 bytes.
         let asked = bytes.max(1);
         // SAFETY: writes one address; the context is current.
-        unsafe { driver_call!(cuMemAlloc_v2(&mut address, asked), "allocating {bytes} bytes for {what}") }
-            .map_err(|error| explain_lack(context, what, bytes as u64, error))?;
+        unsafe {
+            driver_call!(cuMemAlloc_v2(&mut address, asked), "allocating {} for {what}", Bytes(bytes as u64))
+        }
+        .map_err(|error| explain_lack(context, what, bytes as u64, error))?;
         Ok(Self { context: Arc::clone(context), address, bytes })
     }
 

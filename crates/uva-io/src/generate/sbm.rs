@@ -153,7 +153,7 @@ fn probability(wanted: f64, candidates: f64, which: &str, share: f64) -> Result<
         return Err(GraphError::usage(
             "--homophily",
             format!(
-                "{share} asks for {wanted} neighbours {which} a node, and there are {candidates} such nodes"
+                "{share} makes {wanted} neighbours {which} a node, and there are only {candidates:.1} such nodes"
             ),
         ));
     }

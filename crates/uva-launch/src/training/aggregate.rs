@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use uva_graph::Dataset;
 use uva_model::checkpoint::StoredModel;
 use uva_model::{TrainerOptions, Weighting};
-use uva_options::{OptionError, named};
+use uva_options::{ByteSize, OptionError, named};
 use uva_runtime::backend::Backend;
 use uva_runtime::plan::RunPlan;
 use uva_runtime::{Aggregation, LoaderOptions, Obstacle, Windows, obstacle_in_table};
@@ -104,7 +104,9 @@ impl AggregateVerdict {
             .or_else(|| backend.device_slots().map(|_| device()));
         let slots = || {
             let reason = "a batch might fit into a slot as rows and not as sums";
-            loader.slot_bytes.map(|bytes| format!("with --slot-bytes {bytes}, {reason}"))
+            loader
+                .slot_bytes
+                .map(|bytes| format!("with --slot-bytes {}, {reason}", ByteSize::from_bytes(bytes).value()))
         };
         let sums = sums_of(options);
         match (asked, obstacle) {
@@ -163,7 +165,8 @@ impl AggregateVerdict {
 fn not_tried(plan: &RunPlan) -> Option<String> {
     if let Some(bytes) = plan.options.slot_bytes {
         return Some(format!(
-            "with --slot-bytes {bytes}, a batch might fit into a slot as rows and not as sums"
+            "with --slot-bytes {}, a batch might fit into a slot as rows and not as sums",
+            ByteSize::from_bytes(bytes).value()
         ));
     }
     Windows::of(plan).obstacle(&plan.schedule)

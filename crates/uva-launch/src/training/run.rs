@@ -33,6 +33,7 @@ use uva_runtime::memory::ProcessMemory;
 use uva_runtime::metrics::{End, Event, Observer, Roles};
 use uva_runtime::plan::{RunPlan, evaluating};
 use uva_runtime::planning::CacheRequest;
+use uva_runtime::program_memory;
 use uva_runtime::topology::Placement;
 use uva_runtime::{
     AggregateTotals, DiskCounts, DiskTotals, FeatureType, LoaderOptions, Passes, Runtime, RuntimeError,
@@ -225,14 +226,18 @@ impl TrainingRun {
         let Draft { dataset, plan, .. } = &self.draft;
         let footprint = preflight::footprint(dataset, options, plan.largest_batch(dataset));
         let line = MemoryLine::new;
-        let more = match decision.backend.cuda() {
+        let libtorch = [
+            line("libtorch", MemoryKind::Host, program_memory::LIBTORCH_OWN),
+            MemoryLine::once("libtorch", MemoryKind::Mapped, program_memory::LIBTORCH_CODE),
+        ];
+        let model = match decision.backend.cuda() {
             Some(_) => vec![
                 line("model, at least", MemoryKind::Device, footprint.training_bytes),
                 line("evaluation of the model", MemoryKind::Host, footprint.beside_a_gpu()),
             ],
             None => vec![line("model, at least", MemoryKind::Host, footprint.on_host())],
         };
-        let more = more.into_iter().filter(|line| line.bytes > 0).collect();
+        let more = libtorch.into_iter().chain(model).filter(|line| line.bytes > 0).collect();
         // A refusal of stored choices shows when the run starts.
         let settled = self.draft.settle_by_stored(decision.clone());
         let backend = settled.map_or_else(|_| decision.backend.clone(), |settled| settled.backend);

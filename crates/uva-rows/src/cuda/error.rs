@@ -1,6 +1,7 @@
 //! Failures of the sources of device memory.
 
 use uva_cuda::{CudaError, ErrorKind};
+use uva_options::ByteSize;
 
 use crate::error::GatherError;
 
@@ -15,9 +16,13 @@ pub enum FillError {
     Rows(#[from] GatherError),
     /// The device has no room for a cache of rows.
     #[error(
-        "a cache of {rows} rows needs {} bytes of the device ({bytes} for the rows, {map_bytes} for the slot of every row \
-         of the table), and {free} of its {total} bytes are free: give the caches fewer bytes",
-        bytes.saturating_add(*map_bytes)
+        "a cache of {rows} rows needs {} of the device ({} for the rows, {} for the slot of every row of the table), and {} \
+         of its {} are free: give the caches fewer bytes",
+        ByteSize::from_bytes(bytes.saturating_add(*map_bytes)),
+        ByteSize::from_bytes(*bytes),
+        ByteSize::from_bytes(*map_bytes),
+        ByteSize::from_bytes(*free),
+        ByteSize::from_bytes(*total)
     )]
     CacheTooLarge {
         /// Rows to be cached.

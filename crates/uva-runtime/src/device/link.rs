@@ -32,6 +32,7 @@ use crate::lane::Lane;
 use crate::peer::Peer;
 use crate::plan::RunPlan;
 use crate::topology::Role;
+use uva_options::ByteSize;
 
 /// How often a side that waits for the other's message checks that the other is still there.
 const ASK: Duration = Duration::from_millis(100);
@@ -140,9 +141,9 @@ fn buffer_bytes(plan: &RunPlan) -> usize {
 
 fn what(plan: &RunPlan) -> String {
     format!(
-        "{} feature slots of {} bytes (--slots, --batch-size, --fanouts, --gpu-slots and --slot-bytes decide their size)",
+        "{} feature slots of {} (--slots, --batch-size, --fanouts, --gpu-slots and --slot-bytes decide their size)",
         plan.options.feature_slots,
-        plan.slot_room().bytes
+        ByteSize::from_bytes(plan.slot_room().bytes as u64)
     )
 }
 

@@ -13,6 +13,7 @@ use super::label_error::SeedLabels;
 use crate::options::LoaderOptions;
 use crate::seed_order::{AskedOrder, LabelErrors, MadeOrder};
 use crate::{RuntimeError, machine};
+use uva_options::ByteSize;
 
 /// The most sequences that `auto` tries.
 const MOST_TRIED: usize = 64;
@@ -116,8 +117,10 @@ fn check_memory(dataset: &Dataset, from: SequencesFrom, count: u32) -> Result<()
         HostMemory::read().map_err(|error| format!("how much memory can be had: {error}"))?.to_be_had();
     if bytes.saturating_add(beside) > available {
         return Err(format!(
-            "{count} sequences take {bytes} bytes while they are made, and making them {beside}; only {available} can be \
-             had: {fewer}"
+            "{count} sequences take {} while they are made, and making them {}; only {} can be had: {fewer}",
+            ByteSize::from_bytes(bytes),
+            ByteSize::from_bytes(beside),
+            ByteSize::from_bytes(available)
         ));
     }
     Ok(())

@@ -24,6 +24,7 @@ use super::request::SamplerVerdict;
 use crate::backend::{Backend, CudaBackend, GatherChoice, Partition, SamplerChoice};
 use crate::seed_order::MadeOrder;
 use crate::{LoaderOptions, RuntimeError};
+use uva_options::ByteSize;
 
 /// The option that gives bytes for caches, wherever they are.
 pub const GPU_CACHE: &str = "--gpu-cache";
@@ -330,11 +331,12 @@ pub(super) fn check_host_budget(option: &str, bytes: u64, graph: u64) -> Result<
     }
     let beside = match graph {
         0 => String::new(),
-        graph => format!(", and the reordered graph beside them takes {graph}"),
+        graph => format!(", and the reordered graph beside them takes {}", ByteSize::from_bytes(graph)),
     };
     Err(RuntimeError::Missing(format!(
-        "{option} {bytes}: these caches are in host memory, of which only {available} bytes can be had{beside}; give less, or \
-         auto"
+        "{option} {}: these caches are in host memory, of which only {} can be had{beside}; give less, or auto",
+        ByteSize::from_bytes(bytes).value(),
+        ByteSize::from_bytes(available)
     )))
 }
 
@@ -343,7 +345,10 @@ fn check_device_budget(bytes: u64, context: &Context, cuda: &CudaBackend) -> Res
     let (free, total) = context.memory()?;
     if bytes > free {
         return Err(RuntimeError::Missing(format!(
-            "--gpu-cache {bytes}: only {free} of the {total} bytes of cuda:{} are free; give less, or auto",
+            "--gpu-cache {}: only {} of the {} of cuda:{} are free; give less, or auto",
+            ByteSize::from_bytes(bytes).value(),
+            ByteSize::from_bytes(free),
+            ByteSize::from_bytes(total),
             cuda.ordinal
         )));
     }

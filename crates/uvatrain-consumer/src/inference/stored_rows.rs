@@ -9,6 +9,7 @@ use uva_runtime::RuntimeError;
 use uva_train::{Answered, Evaluation, HopBatch, HopRows, Questions, TrainError, Trainer};
 
 use crate::session::train_error;
+use uva_runtime::spec::ByteSize;
 
 /// Batches of rows of a hop set, of the size that the training had.
 pub(super) struct StoredRows<'d> {
@@ -33,7 +34,10 @@ impl<'d> StoredRows<'d> {
         let bytes = batch_size.min(dataset.nodes()).saturating_mul(dataset.features().row_bytes());
         let buffer = || {
             ZeroedPages::new(bytes).map_err(|error| {
-                RuntimeError::Failed(format!("no memory for {bytes} bytes of rows: {error}"))
+                RuntimeError::Failed(format!(
+                    "no memory for {} of rows: {error}",
+                    ByteSize::from_bytes(bytes as u64)
+                ))
             })
         };
         let buffers = tables.iter().map(|_| buffer()).collect::<Result<_, _>>()?;

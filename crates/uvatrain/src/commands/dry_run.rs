@@ -26,14 +26,14 @@ fn text(dry: &DryRun) -> String {
             if line.device_slot_bytes > 0 { bytes(line.device_slot_bytes) } else { "–".to_owned() };
         rings.row(&[line.ring.to_owned(), line.slots.to_string(), bytes(line.slot_bytes), device]);
     }
-    let mut memory = Table::with_heading(&["memory", "host", "pinned", "device"]);
+    let mut memory = Table::with_heading(&["memory", "host", "pinned", "device", "mapped files"]);
     for line in &dry.memory {
         let of = |kind| if kind == line.kind { bytes(line.bytes) } else { String::new() };
-        let [host, pinned, device] = MemoryKind::ALL.map(of);
-        memory.row(&[line.item.clone(), host, pinned, device]);
+        let [host, pinned, device, mapped] = MemoryKind::ALL.map(of);
+        memory.row(&[line.item.clone(), host, pinned, device, mapped]);
     }
-    let [host, pinned, device] = MemoryKind::ALL.map(|kind| bytes(dry.bytes(kind)));
-    memory.row(&["in all, at least".to_owned(), host, pinned, device]);
+    let [host, pinned, device, mapped] = MemoryKind::ALL.map(|kind| bytes(dry.bytes(kind)));
+    memory.row(&["in all, about".to_owned(), host, pinned, device, mapped]);
     let mut text = format!("{}\n{}\n", stages.render(), rings.render());
     if let Some(slots) = &dry.gpu_slots {
         text += &format!(

@@ -7,7 +7,7 @@ use uva_io::export::ExportOptions;
 
 use crate::flags::ExportFlags;
 use crate::ui::work::Work;
-use crate::ui::{format, out};
+use crate::ui::{format, out, shell};
 
 /// Checks the dataset, writes it, and says how long that took and how it is imported again.
 pub fn run(flags: &ExportFlags) -> anyhow::Result<()> {
@@ -19,7 +19,7 @@ pub fn run(flags: &ExportFlags) -> anyhow::Result<()> {
     let note = |line: &str| work.beside(|| out::say(line));
     let to_import = flags.to.run(&dataset, &flags.out, options, &|progress| work.show(progress), &note)?;
     drop(work);
-    let mut back = format!("uvatrain import --from {} {} DIRECTORY", flags.to.name, flags.out.display());
+    let mut back = format!("uvatrain import --from {} {} DIRECTORY", flags.to.name, shell::path(&flags.out));
     for option in to_import {
         back.push(' ');
         back += option;

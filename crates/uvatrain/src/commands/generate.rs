@@ -14,7 +14,7 @@ use uva_runtime::spec::ByteSize;
 /// Prints the graph's expected size, writes it, and prints a summary and the time taken.
 pub fn run(flags: &GenerateFlags) -> anyhow::Result<()> {
     let recipe = flags.recipe()?;
-    let estimate = generate::estimate(&*recipe)?;
+    let estimate = generate::estimate(&*recipe).map_err(|error| flags.explained(error))?;
     out::say(&format!(
         "{}: {} nodes and about {} edges, {} on disk; under {} of memory while it is made",
         flags.out.display(),
@@ -26,9 +26,10 @@ pub fn run(flags: &GenerateFlags) -> anyhow::Result<()> {
     super::clean_up_on_signals()?;
     let work = Work::new();
     let start = Instant::now();
-    let summary = generate::write(&flags.out, &*recipe, &|progress| work.show(progress))?;
+    let summary = generate::write(&flags.out, &*recipe, &|progress| work.show(progress))
+        .map_err(|error| flags.explained(error))?;
     drop(work);
-    if let Some(line) = shortfall(&*recipe, &summary) {
+    if let Some(line) = shortfall(&*recipe, &summary, flags.option_of_edges()) {
         out::say(&line);
     }
     written::say(&flags.out, start.elapsed())
@@ -36,12 +37,12 @@ pub fn run(flags: &GenerateFlags) -> anyhow::Result<()> {
 
 /// The message for a graph with fewer edges than requested: how many it has, and why. None if chance alone made it
 /// slightly smaller.
-fn shortfall(recipe: &dyn Recipe, summary: &Summary) -> Option<String> {
+fn shortfall(recipe: &dyn Recipe, summary: &Summary, option: &str) -> Option<String> {
     let asked = recipe.common().average_degree;
     let came = summary.edges as f64 / summary.nodes.max(1) as f64;
     (came < 0.99 * asked).then(|| {
         format!(
-            "{came:.1} in-neighbours a node came of the {asked} that were asked for: {}; a larger --avg-degree comes nearer",
+            "a node has {came:.1} in-neighbours on average, not {asked}: {}; a larger {option} gives more",
             recipe.generator().why_fewer_edges
         )
     })
@@ -54,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fewer_edges_than_were_asked_for_are_said_and_chance_is_not() {
+    fn fewer_edges_than_the_options_say_are_noted_and_chance_is_not() {
         let common = Common { average_degree: 31.0, ..Common::default() };
         let recipe = Rmat { common, ..Rmat::default() };
         let of = |edges: u64| Summary {
@@ -65,8 +66,8 @@ mod tests {
             split_sizes: [0; 3],
             seconds: 0.0,
         };
-        assert_eq!(shortfall(&recipe, &of(30_900)), None);
-        let line = shortfall(&recipe, &of(28_200)).unwrap();
-        assert!(line.starts_with("28.2 in-neighbours a node came of the 31 that were asked for: "), "{line}");
+        assert_eq!(shortfall(&recipe, &of(30_900), "--avg-degree"), None);
+        let line = shortfall(&recipe, &of(28_200), "--avg-degree").unwrap();
+        assert!(line.starts_with("a node has 28.2 in-neighbours on average, not 31: "), "{line}");
     }
 }

@@ -20,6 +20,7 @@ mod predict;
 pub mod probe;
 mod propagate;
 mod report;
+mod resume;
 pub mod role;
 mod roles_found;
 mod run;

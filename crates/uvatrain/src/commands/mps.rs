@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use uva_graph::shown;
 use uva_launch::mps::{self, MpsError, Running, Status, Stopped};
 use uva_runtime::RuntimeError;
 
@@ -128,8 +129,8 @@ fn text(status: &Status) -> String {
         "MPS daemon {} of {owner}, started by {by}\n  pipe directory  {}\n  log directory   {}\n  devices         {}\n  \
          a client gets   {} of the multiprocessors at most\n",
         status.pid,
-        status.pipe_directory.display(),
-        status.log_directory.display(),
+        shown::word(&status.pipe_directory.display().to_string()),
+        shown::word(&status.log_directory.display().to_string()),
         status.visible_devices.as_deref().unwrap_or("all"),
         percent(status.default_percentage),
     );

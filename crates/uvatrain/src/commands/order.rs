@@ -10,7 +10,7 @@ use uva_runtime::spec::ByteSize;
 use super::pipeline::{check_outputs, check_paths};
 use crate::flags::OrderFlags;
 use crate::ui::work::Work;
-use crate::ui::{format, out};
+use crate::ui::{format, out, shell};
 
 /// Makes and writes them, and says how to use them.
 pub fn run(flags: &OrderFlags) -> anyhow::Result<()> {
@@ -43,6 +43,7 @@ pub fn run(flags: &OrderFlags) -> anyhow::Result<()> {
         ByteSize::from_bytes(bytes),
         format::seconds(seconds)
     ));
-    out::say(&format!("next: uvatrain train {} --seed-order proximity --order {path}", flags.data.display()));
+    let [data, order] = [&flags.data, &flags.out].map(|path| shell::path(path));
+    out::say(&format!("next: uvatrain train {data} --seed-order proximity --order {order}"));
     Ok(())
 }

@@ -14,7 +14,7 @@ use super::pipeline::check_paths;
 use crate::exit;
 use crate::flags::{PartLayout, PartitionFlags};
 use crate::ui::work::Work;
-use crate::ui::{format, out};
+use crate::ui::{format, out, shell};
 
 /// Hops, unless they are given.
 const USUAL_HOPS: u32 = 2;
@@ -173,7 +173,7 @@ fn say(
         format::seconds(seconds)
     ));
     if let Written::Map = written {
-        let data = flags.data.display();
+        let [data, path] = [&flags.data, &flags.out].map(|path| shell::path(path));
         out::say(&format!("next: uvatrain info {path}, uvatrain bench partition {data} --map {path}"));
         return Ok(());
     }

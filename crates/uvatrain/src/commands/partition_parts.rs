@@ -9,7 +9,7 @@ use uva_runtime::spec::ByteSize;
 
 use crate::flags::PartLayout;
 use crate::ui::table::Table;
-use crate::ui::{format, out};
+use crate::ui::{format, out, shell};
 
 /// How a dataset is cut.
 pub struct Cut<'a> {
@@ -92,7 +92,7 @@ impl Written {
                 let first = path.join(&parts[0].dir);
                 out::say(&format!(
                     "next: uvatrain info {}, uvatrain.Loader({path:?}, part=\"rank\")",
-                    first.display()
+                    shell::path(&first)
                 ));
                 Ok(())
             }
@@ -106,7 +106,7 @@ impl Written {
                     size(rows),
                     size(ranges.graph.bytes),
                 ));
-                out::say(&format!("next: uvatrain info {} --verify", path.display()));
+                out::say(&format!("next: uvatrain info {} --verify", shell::path(path)));
                 Ok(())
             }
         }

@@ -19,8 +19,8 @@ use uva_runtime::spec::Spelling;
 use super::{clean_up_on_signals, pipeline, written};
 use crate::exit;
 use crate::flags::PlanFlags;
-use crate::ui::out;
 use crate::ui::work::Work;
+use crate::ui::{out, shell};
 
 /// Plans, prints, and writes the requested files.
 pub fn run(flags: &PlanFlags) -> anyhow::Result<()> {
@@ -71,7 +71,7 @@ pub fn run(flags: &PlanFlags) -> anyhow::Result<()> {
         out::text(&text::of_plan(&plan))?;
     }
     if let Some(path) = &flags.out {
-        let (data, plan) = (flags.data.display(), path.display());
+        let [data, plan] = [&flags.data, path].map(|path| shell::path(path));
         out::say(&format!("next: uvatrain train {data} --plan {plan}{}", flags.loader.given_again()));
     }
     if let Some(reordered) = &flags.write_reordered {

@@ -15,7 +15,7 @@ use super::pipeline::check_paths;
 use crate::exit;
 use crate::flags::PropagateFlags;
 use crate::ui::work::Work;
-use crate::ui::{format, out};
+use crate::ui::{format, out, shell};
 
 /// Says what it takes, makes the hop set, and says what is in it.
 pub fn run(flags: &PropagateFlags) -> anyhow::Result<()> {
@@ -107,9 +107,10 @@ fn say(flags: &PropagateFlags, made: &Made, seconds: f64) -> anyhow::Result<()> 
         ByteSize::from_bytes(set.bytes()),
         format::seconds(seconds)
     ));
+    let [data, path] = [&flags.data, &flags.out].map(|path| shell::path(path));
     let train = match set.order.kind {
         // It has no split to train on.
-        RowOrder::Nodes => format!("train {} --first-layer {path}", flags.data.display()),
+        RowOrder::Nodes => format!("train {data} --first-layer {path}"),
         RowOrder::Shuffled | RowOrder::File => format!("train {path} --model sign"),
     };
     out::say(&format!("next: uvatrain info {path}, uvatrain {train}"));

@@ -93,9 +93,9 @@ pub fn run(flags: &RunFlags) -> anyhow::Result<()> {
         let metrics = flags.metrics.as_deref().map(|path| of_rank(path, rank, ends.len()));
         let besides = summary::Besides { metrics: metrics.as_deref(), ..summary::Besides::default() };
         if ends.len() > 1 {
-            out::say(&format!("\nrank {rank}"));
+            out::say_lines(&format!("\nrank {rank}"));
         }
-        out::say(&summary::of_run(end, &besides));
+        out::say_lines(&summary::of_run(end, &besides));
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ use super::pipeline::{
     Observers, Outputs, backend_options, check_outputs, check_paths, loader_options, with_first_layer,
     with_input_nodes,
 };
-use super::{dry_run, trainer};
+use super::{dry_run, resume, trainer};
 use crate::exit;
 use crate::flags::TrainFlags;
 use crate::models::Models;
@@ -138,7 +138,12 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
         run.run(serde_json::to_value(flags)?, &mut observer)
     };
     view.finish();
-    let end = end?;
+    let end = match end {
+        Err(error @ RuntimeError::Interrupted(signal)) => {
+            return Err(exit::interrupted(signal, error.to_string(), resume::advice(&asked)).into());
+        }
+        end => end?,
+    };
     if flags.json {
         out::json(&Event::End(Box::new(end.clone())))?;
     }
@@ -152,7 +157,11 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
         cores: share_of_cores(1),
         sampled: samples && asked.evaluate_by == EvaluateBy::Sampled,
     };
-    out::say(&summary::of_run(&end, &besides));
+    let summary = summary::of_run(&end, &besides);
+    match flags.json {
+        true => out::say_lines(&summary),
+        false => out::text(&format!("{summary}\n"))?,
+    }
     if let (Some(predicted), Some(speed)) = (predicted, end.batches_per_second) {
         let came = 1e3 / speed;
         out::say(&format!("--cores auto: {predicted:.2} ms a batch were predicted, and {came:.2} came"));

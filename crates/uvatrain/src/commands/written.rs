@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use uva_graph::{Dataset, Labels, Split, Verify};
 
-use crate::ui::{format, out};
+use crate::ui::{format, out, shell};
 use uva_runtime::spec::ByteSize;
 
 /// Prints the contents of `path`, the time taken, and the next steps.
@@ -35,7 +35,7 @@ pub fn say(path: &Path, took: Duration) -> anyhow::Result<()> {
 
 /// The possible next steps with a dataset, and those that it lacks labels or training nodes for.
 fn next(dataset: &Dataset, path: &Path) -> Vec<String> {
-    let path = path.display();
+    let (file, path) = (path.display(), shell::path(path));
     let labelled = match dataset.labels() {
         Labels::Absent => false,
         Labels::Single(labels) => labels.iter().any(|&label| label >= 0),
@@ -46,12 +46,12 @@ fn next(dataset: &Dataset, path: &Path) -> Vec<String> {
     if !labelled {
         lines.push(format!(
             "no node has a label, which only `uvatrain train` needs: give them in an import (--arrays for an edge list), or \
-             write {path}/label.npy"
+             write {file}/label.npy"
         ));
     }
     if !trains {
         lines.push(format!(
-            "no node is in the training split: write {path}/train_idx.npy with the ids of those to make batches for"
+            "no node is in the training split: write {file}/train_idx.npy with the ids of those to make batches for"
         ));
     }
     lines.push(match (labelled, trains) {

@@ -6,6 +6,7 @@
 //! section.
 
 mod file;
+mod hints;
 mod print;
 mod words;
 
@@ -52,6 +53,7 @@ pub enum Refusal {
 /// For help and version, and for any mistake.
 pub fn parse(typed: Vec<OsString>) -> Result<Asked, Refusal> {
     let root = Cli::command();
+    let typed = words::with_help_as_option(&root, typed);
     let line = words::Line::new(&root, &typed);
     let entries = match &line.config {
         Some(path) => {
@@ -68,14 +70,14 @@ pub fn parse(typed: Vec<OsString>) -> Result<Asked, Refusal> {
     }
     let all = line.with(&entries);
     let at_fault = |error: clap::Error| {
-        let error = fit_for_a_terminal(error, &all);
+        let error = hints::with_hint(fit_for_a_terminal(error, &all), line.command(&root), &all);
         let place = words::option_at_fault(&error)
             .and_then(|option| entries.iter().find(|entry| entry.option == option))
             .map(|entry| entry.place.clone());
         Refusal::Usage(error, place)
     };
     if line.prints {
-        return print::in_force(root, &line.path, all.clone()).map(Asked::Config).map_err(at_fault);
+        return print::in_force(root.clone(), &line.path, all.clone()).map(Asked::Config).map_err(at_fault);
     }
     Cli::try_parse_from(&all).map(|cli| Asked::Command(Box::new(cli))).map_err(at_fault)
 }

@@ -76,12 +76,34 @@ impl<'w> Line<'w> {
         line
     }
 
+    /// The command that the path leads to.
+    pub fn command<'c>(&self, root: &'c Command) -> &'c Command {
+        self.path.iter().fold(root, |command, name| command.find_subcommand(name).unwrap_or(command))
+    }
+
     /// The words with those of `entries` in front of the arguments.
     pub fn with(&self, entries: &[Entry]) -> Vec<OsString> {
         let (before, after) = self.words.split_at(self.insert_at);
         let entries = entries.iter().filter_map(Entry::word).map(OsString::from);
         before.iter().cloned().chain(entries).chain(after.iter().cloned()).collect()
     }
+}
+
+/// `uvatrain help train` as `uvatrain train --help`, and `uvatrain bench help sample` likewise.
+pub fn with_help_as_option(root: &Command, mut words: Vec<OsString>) -> Vec<OsString> {
+    let mut command = root;
+    for place in 1..words.len() {
+        if words[place] == "help" && command.has_subcommands() {
+            words.remove(place);
+            words.push("--help".into());
+            break;
+        }
+        match words[place].to_str().and_then(|word| command.find_subcommand(word)) {
+            Some(found) => command = found,
+            None => break,
+        }
+    }
+    words
 }
 
 /// `--name` or `--name=value`.

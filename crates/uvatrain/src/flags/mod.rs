@@ -76,7 +76,7 @@ From nothing to a trained model:
   uvatrain info data/demo
   uvatrain train data/demo --model sage --epochs 3
 
-Every command explains itself with --help.
+`uvatrain help COMMAND` explains a command, as COMMAND --help does.
 Exit codes: 0 done, 1 the run failed, 2 bad usage or input, 3 the machine lacks what was asked for,
 129, 130 and 143 after SIGHUP, SIGINT and SIGTERM. RUST_LOG=debug, or UVATRAIN_LOG=debug, shows what
 goes on inside; UVATRAIN_LOG_FORMAT=json writes it as one JSON object a line."

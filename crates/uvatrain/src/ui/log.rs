@@ -123,7 +123,7 @@ where
         } else {
             write!(writer, " {level:>5} {} {target}: ", speaker())?;
         }
-        writeln!(writer, "{}", shown::lines(&fields))
+        writeln!(writer, "{}", shown::word(&fields))
     }
 }
 

@@ -7,6 +7,7 @@ pub mod log;
 pub mod out;
 pub mod progress;
 pub mod remaining;
+pub mod shell;
 pub mod summary;
 pub mod table;
 pub mod work;

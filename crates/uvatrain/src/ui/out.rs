@@ -36,10 +36,16 @@ fn write(text: &str) -> anyhow::Result<()> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Into::into)
 }
 
-/// Says a line to the person, on stderr. Nothing can be done about a stderr that is closed.
+/// Says a line to the person, on stderr. A line end in it, of a file's name say, is escaped. Nothing can be done about a
+/// stderr that is closed.
 ///
 /// It is one write: a run's processes share stderr, which keeps nothing back, and no line of another's gets between a
 /// line and its end.
 pub fn say(line: &str) {
-    let _ = io::stderr().lock().write_all(format!("{}\n", shown::lines(line)).as_bytes());
+    let _ = io::stderr().lock().write_all(format!("{}\n", shown::word(line)).as_bytes());
+}
+
+/// Says text of several lines, likewise.
+pub fn say_lines(text: &str) {
+    let _ = io::stderr().lock().write_all(format!("{}\n", shown::lines(text)).as_bytes());
 }
