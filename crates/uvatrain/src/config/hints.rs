@@ -103,7 +103,6 @@ mod tests {
             ("train d --fanouts 10 5", "--fanouts 10,5"),
             ("train --fanouts 15, 10, -1 d", "--fanouts 15,10,-1"),
             ("generate d --nodes 9 --quadrants 0.4 0.2 0.2 0.2", "--quadrants 0.4,0.2,0.2,0.2"),
-            ("run d --pin-samplers 0 2 -- true", "--pin-samplers 0,2"),
         ] {
             let refusal = refusal(&format!("uvatrain {given}"));
             assert!(refusal.contains(&format!("values: {hint}\n")), "{given}: {refusal}");

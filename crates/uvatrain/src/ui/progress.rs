@@ -68,7 +68,7 @@ impl Training {
         if self.bar.is_hidden() {
             out::say(line);
         } else {
-            self.bar.println(shown::word(line).into_owned());
+            self.bar.println(shown::word(line));
         }
     }
 
