@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Counts what makes an addition dear, and fails where a count is above its limit.
+
+| count | what it is |
+|---|---|
+| row predicates | calls of methods that decide where a row of a batch comes from, one case at a time |
+| hop set branches | questions whether a dataset, batch or model is of a hop set, outside the modules of hop sets |
+| crowded folders | folders of product code with more than 15 entries |
+| shared names | names that more than one public type of the workspace has |
+| long files | product files with more than 500 lines of code, tests left out |
+
+    scripts/check/house.py             compare with the limits below
+    scripts/check/house.py --show      print each place as well
+    scripts/check/house.py --lines     print lines of product code by crate
+
+Lower a limit with each change that lowers its count. Test modules, comments and strings are not counted.
+"""
+
+import argparse
+import re
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from imports import without_comments, without_tests  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+MOST_ENTRIES = 15
+MOST_LINES = 500
+
+LIMITS = {
+    "row predicates": 51,
+    "hop set branches": 85,
+    "crowded folders": 18,
+    "shared names": 131,
+    "long files": 3,
+}
+
+PREDICATES = [
+    "are_before_disk", "begun_room", "by_cufile", "continues_sums", "copies_rows", "cufile_might_read",
+    "gathers_before_sums", "made_bytes", "reads_by_cufile", "reads_table_from_disk", "spliced_room", "splices", "sums_made",
+]  # fmt: skip
+CALL = re.compile(r"[.:](?:" + "|".join(PREDICATES) + r")\(")
+# Modules that are about hop sets and nothing else.
+OF_HOPS = re.compile(r"/(hop|hops)[_/.]|uva-propagate/|/hop_\w+\.rs|hop_model|hop_rows|uva-sample/src/hops/")
+HOP_BRANCH = re.compile(r"\bis_of_hops\b|\breads_hops\b|\bContent::Hops\b|\bhops(?:\(\))?\s*\.is_(?:some|none)\b|Some\(hops\)|\bof_hops\(")
+TYPE = re.compile(r"(?:^|\n)[ \t]*pub(?:\([^)]*\))?[ \t]+(?:struct|enum|trait|type)[ \t]+(\w+)")
+
+
+def sources():
+    """Each product file with its code: no comments, strings and test modules."""
+    for path in sorted((ROOT / "crates").glob("*/src/**/*.rs")):
+        relative = path.relative_to(ROOT).as_posix()
+        if re.search(r"/tests(/|\.rs$)|/testing\.rs$|/conformance/", relative) or relative.startswith("crates/cuda-sim/"):
+            continue
+        code, _ = without_tests(without_comments(path.read_text()))
+        yield relative, code
+
+
+def count():
+    """The places of each count."""
+    found = defaultdict(list)
+    types = defaultdict(list)
+    lines = defaultdict(int)
+    for path, code in sources():
+        for number, line in enumerate(code.splitlines(), 1):
+            if CALL.search(line) and not re.search(r"\bfn\b", line):
+                found["row predicates"] += [f"{path}: {line.strip()}"] * len(CALL.findall(line))
+            if HOP_BRANCH.search(line) and not OF_HOPS.search(path):
+                found["hop set branches"].append(f"{path}: {line.strip()}")
+        for name in TYPE.findall(code):
+            types[name].append(path)
+        length = sum(1 for line in code.splitlines() if line.strip())
+        lines[path.split("/")[1]] += length
+        if length > MOST_LINES:
+            found["long files"].append(f"{path}: {length} lines")
+    found["shared names"] = [f"{name}: {', '.join(paths)}" for name, paths in sorted(types.items()) if len(paths) > 1]
+    for folder in sorted(path for path in ROOT.glob("crates/*/src/**") if path.is_dir()):
+        entries = sum(1 for _ in folder.iterdir())
+        if entries > MOST_ENTRIES:
+            found["crowded folders"].append(f"{folder.relative_to(ROOT).as_posix()}: {entries} entries")
+    return found, lines
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--show", action="store_true", help="print each place as well")
+    parser.add_argument("--lines", action="store_true", help="print lines of product code by crate")
+    arguments = parser.parse_args()
+    found, lines = count()
+    if arguments.lines:
+        for name, number in sorted(lines.items()):
+            print(f"{number:7} {name}")
+        print(f"{sum(lines.values()):7} all")
+    above = 0
+    for name, limit in LIMITS.items():
+        places = found[name]
+        verdict = "" if len(places) <= limit else ": ABOVE THE LIMIT"
+        above += len(places) > limit
+        print(f"{len(places):5} of {limit:5}  {name}{verdict}")
+        if arguments.show or verdict:
+            print("\n".join(f"             {place}" for place in places))
+    return 1 if above else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
