@@ -270,7 +270,7 @@ fn what_cannot_be_cached_is_refused_with_the_numbers() {
     let temp = directory();
     small_graph(temp.path());
     let run = |extra: &str| train(temp.path(), "x.jsonl", &format!("--device cpu --epochs 1 {extra}"));
-    run("--gpu-cache 900TiB").run().refuses(3, &["989560464998400", "auto"]);
+    run("--gpu-cache 900TiB").run().refuses(3, &["900TiB", "can be had", "auto"]);
     run("--gpu-cache 6G").run().refuses(2, &["--gpu-cache"]);
     run("--plan none.json").run().refuses(2, &["none.json"]);
     run("--plan plan.json --gpu-cache 1MiB").run().refuses(2, &["--plan", "--gpu-cache"]);
@@ -401,7 +401,7 @@ fn more_than_the_gpu_has_free_is_refused_with_both_numbers() {
     let temp = directory();
     small_graph(temp.path());
     let run = on_gpu(temp.path(), "x.jsonl", "--epochs 1 --partition none --gpu-cache 900GiB");
-    run.run().refuses(3, &["966367641600", "free", "cuda:0"]);
+    run.run().refuses(3, &["900GiB", "8 GiB of the 8 GiB", "free", "cuda:0"]);
     let two = on_gpu(temp.path(), "y.jsonl", "--epochs 1 --partition none --sampler gpu --samplers 2");
     two.run().refuses(2, &["--sampler gpu", "--samplers 2"]);
 }

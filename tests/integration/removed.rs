@@ -50,10 +50,11 @@ const SITES: &[Site] = &[
     Site("uva-runtime/src/trace.rs", 1, "--trace", "planted::"),
     Site("uva-train/src/full_table.rs", 1, "a file without a name", "none can be planted"),
     Site("uvatrain/src/commands/bench/pcie.rs", 1, "--svg", "planted::"),
-    Site("uvatrain/src/commands/plan.rs", 1, "--svg", "planted::"),
-    Site("uvatrain/src/commands/predict.rs", 1, "--ids", "planted::"),
     Site("uvatrain/src/commands/report/mod.rs", 1, "--out", "planted::"),
-    Site("uvatrain/src/commands/trainer.rs", 1, "a note in the cache directory", "planted::"),
+    Site("uvatrain/src/commands/training/plan.rs", 1, "--svg", "planted::"),
+    Site("uvatrain/src/commands/training/predict/ids.rs", 1, "--ids", "planted::"),
+    Site("uvatrain/src/commands/training/predict/table.rs", 1, "--output of a table", "planted::"),
+    Site("uvatrain/src/runs/trainer.rs", 1, "a note in the cache directory", "planted::"),
 ];
 
 const CALLS: [&str; 18] = [

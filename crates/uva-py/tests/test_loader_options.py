@@ -67,7 +67,7 @@ def test_a_transforms_exception_is_the_loops_and_the_next_batch_follows(graph, e
         (dict(samplers=121), "samplers=121"),
         (dict(gather_threads=0), "gather_threads=0"),
         (dict(batch_slots=2), "batch_slots=2"),
-        (dict(slot_bytes=10), "slot_bytes: 10 bytes cannot hold"),
+        (dict(slot_bytes=10), "slot_bytes=10: it cannot hold"),
         (dict(seed=-1), "seed=-1"),
         (dict(seed=2**64), "seed=18446744073709551616"),
         (dict(batch_dependency=0), "batch_dependency=0"),

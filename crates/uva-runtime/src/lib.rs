@@ -4,7 +4,7 @@
 //! use uva_runtime::{Labels, Runtime};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let mut runtime = Runtime::builder("data/graph").fanouts(&[15, 10]).batch_size(1024).epochs(1).build()?;
+//! let mut runtime = Runtime::builder("data/graph").fanouts([15, 10]).batch_size(1024).epochs(1).build()?;
 //! while let Some(batch) = runtime.next_batch()? {
 //!     let x = batch.features_f32()?; // one row for each of batch.input_nodes()
 //!     let hop = batch.block(0); // the hop at the seeds, as CSC

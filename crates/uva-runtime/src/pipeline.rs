@@ -3,7 +3,7 @@
 //! ```no_run
 //! # fn main() -> Result<(), uva_runtime::RuntimeError> {
 //! let mut runtime = uva_runtime::Runtime::builder("data/graph")
-//!     .fanouts(&[15, 10])
+//!     .fanouts([15, 10])
 //!     .batch_size(1024)
 //!     .epochs(3)
 //!     .build()?;

@@ -2,7 +2,8 @@
 //! `uvatrain-consumer`, which has the built-in models and libtorch besides ([`Models`]).
 //!
 //! The way in: `flags` declares every option once; `config` reads them from the command line and from a file; a file of
-//! `commands` calls `uva-graph` and `uva-runtime` and prints through `ui`; `exit` turns errors into exit codes;
+//! `commands` calls `uva-graph` and `uva-runtime` and prints through `ui`; `runs` has what commands of runs share, and
+//! `signals` ends them; `exit` turns errors into exit codes;
 //! `memory` says what takes less of it.
 //!
 //! It must not know libtorch, and no algorithm lives here.
@@ -15,6 +16,8 @@ mod exit;
 mod flags;
 mod memory;
 mod models;
+mod runs;
+mod signals;
 mod ui;
 
 use std::process::ExitCode;
@@ -36,7 +39,7 @@ pub fn program() -> ExitCode {
 pub fn consumer_program(models: Models) -> ExitCode {
     let code = match std::env::args_os().nth(1).as_deref().and_then(|word| word.to_str()) {
         Some("consumer" | "probe" | "train" | "predict" | "evaluate") => run(Some(models)),
-        Some("--version") => exit::conclude(ui::out::script(&format!("{}\n", commands::trainer::identity()))),
+        Some("--version") => exit::conclude(ui::out::script(&format!("{}\n", runs::trainer::identity()))),
         _ => {
             ui::out::say("uvatrain-consumer: started by `uvatrain train`, not by hand");
             exit::Code::BadInput as u8

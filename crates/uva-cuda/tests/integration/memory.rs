@@ -247,9 +247,14 @@ fn a_buffer_that_does_not_fit_is_refused_with_what_is_free() {
         let CudaError::OutOfMemory { bytes, free, total, .. } = error else { panic!("{error:?}") };
         assert_eq!((bytes, free, total), (60 << 20, 48 << 20, 64 << 20));
         let text = error.to_string();
-        for part in
-            ["2 feature slots of 30 MiB", "62914560", "50331648", "--batch-size", "--fanouts", "--slots"]
-        {
+        for part in [
+            "2 feature slots of 30 MiB",
+            "60 MiB",
+            "48 MiB of the device's 64 MiB",
+            "--batch-size",
+            "--fanouts",
+            "--slots",
+        ] {
             assert!(text.contains(part), "`{part}` is missing in: {text}");
         }
     }

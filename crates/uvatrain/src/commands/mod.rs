@@ -1,41 +1,16 @@
 //! One file a command: it takes the parsed options, calls the libraries, and prints.
 
 mod bench;
-mod doctor;
-mod dry_run;
-mod ending;
-mod evaluate;
-mod export;
-mod generate;
-mod import;
-mod info;
-mod interrupt;
-mod mps;
-mod order;
-mod partition;
-mod partition_parts;
-mod pipeline;
-mod plan;
-mod predict;
-pub mod probe;
-mod propagate;
+mod data;
+mod machine;
 mod report;
-mod resume;
-pub mod role;
-mod roles_found;
-mod run;
-mod shell;
-mod stage_times;
-mod top;
-mod train;
-mod trained_model;
-pub mod trainer;
-mod written;
+mod training;
 
 use uva_launch::launcher::{Helper, Role};
-use uva_runtime::machine;
 
-use self::ending::clean_up_on_signals;
+use self::data::{export, generate, import, info, order, partition, propagate};
+use self::machine::{doctor, mps, probe, role, shell, top};
+use self::training::{evaluate, plan, predict, run, train};
 use crate::flags::{BenchCommand, Command};
 use crate::models::Models;
 
@@ -80,17 +55,17 @@ fn needs(command: &Command) -> Needs {
 /// Runs the given command, in a program with these models.
 pub fn run(command: Command, models: Option<Models>) -> anyhow::Result<()> {
     let done = run_to_its_end(command, models);
-    ending::leave_to_signal();
+    crate::signals::ending::leave_to_signal();
     done
 }
 
 fn run_to_its_end(command: Command, models: Option<Models>) -> anyhow::Result<()> {
     let needs = needs(&command);
     if needs.proc {
-        machine::check_proc()?;
+        uva_runtime::machine::check_proc()?;
     }
     if needs.threads {
-        machine::start_threads()?;
+        uva_runtime::machine::start_threads()?;
     }
     match command {
         Command::Generate(flags) => generate::run(&flags),

@@ -6,25 +6,13 @@
 mod backend;
 mod bench;
 mod cache;
-mod dataset;
+mod data;
 mod declared;
 mod duration;
-mod evaluate;
-mod generate;
 mod loader;
-mod mps;
-mod order;
-mod partition;
-mod partition_parts;
-mod plan;
-mod predict;
-mod propagate;
+mod machine;
 mod report;
-mod roles;
-mod run;
-mod shell;
-mod top;
-mod train;
+mod training;
 mod within;
 
 use std::path::PathBuf;
@@ -40,26 +28,17 @@ pub use bench::{
 #[cfg(feature = "request-model")]
 pub use bench::{Gpu, RequestsBenchFlags};
 pub use cache::CacheFlags;
-pub use dataset::{
-    EdgeListFlags, EdgeListIds, ExportFlags, ImportFlags, ImportedFeatures, InfoFlags, SelfLoops, ThirdColumn,
+pub use data::{
+    EdgeListFlags, EdgeListIds, ExportFlags, GenerateFlags, ImportFlags, ImportedFeatures, InfoFlags,
+    OrderFlags, PartLayout, PartitionFlags, PropagateFlags, SelfLoops, ThirdColumn,
 };
 pub use duration::Seconds;
-pub use evaluate::EvaluateFlags;
-pub use generate::GenerateFlags;
 pub use loader::LoaderFlags;
-pub use mps::{MpsCommand, MpsCommon, MpsStartFlags};
-pub use order::OrderFlags;
-pub use partition::PartitionFlags;
-pub use partition_parts::PartLayout;
-pub use plan::PlanFlags;
-pub use predict::{ModelFlags, PredictFlags};
-pub use propagate::PropagateFlags;
+pub use machine::{
+    CompletionsFlags, ManFlags, MpsCommand, MpsCommon, MpsStartFlags, ProbeArgs, RoleArgs, TopFlags,
+};
 pub use report::ReportFlags;
-pub use roles::{ProbeArgs, RoleArgs};
-pub use run::RunFlags;
-pub use shell::{CompletionsFlags, ManFlags};
-pub use top::TopFlags;
-pub use train::TrainFlags;
+pub use training::{EvaluateFlags, ModelFlags, PlanFlags, PredictFlags, RunFlags, TrainFlags};
 
 /// Train graph neural networks on graphs larger than GPU memory.
 ///

@@ -11,3 +11,4 @@ pub mod shell;
 pub mod summary;
 pub mod table;
 pub mod work;
+pub mod written;

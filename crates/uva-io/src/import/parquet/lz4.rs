@@ -1,122 +1,84 @@
-//! Blocks of LZ4, as Parquet's codec LZ4_RAW has them.
+//! Blocks of LZ4, as Parquet's codecs LZ4_RAW and LZ4 have them.
 
-/// Decompresses a block to exactly `size` bytes; `None` if it is malformed or has another size.
-pub(super) fn decompress(mut block: &[u8], size: usize) -> Option<Vec<u8>> {
-    let mut content: Vec<u8> = Vec::with_capacity(size);
-    loop {
-        let (&token, rest) = block.split_first()?;
-        block = rest;
-        let literals = length(token >> 4, &mut block)?;
-        let (text, rest) = block.split_at_checked(literals)?;
-        if content.len() + text.len() > size {
-            return None;
-        }
-        content.extend_from_slice(text);
-        block = rest;
-        // The last sequence has literals alone.
-        if block.is_empty() {
-            return (content.len() == size).then_some(content);
-        }
-        let (offset, rest) = block.split_first_chunk::<2>()?;
-        block = rest;
-        let start = content.len().checked_sub(u16::from_le_bytes(*offset).into())?;
-        let copied = length(token & 0xf, &mut block)?.checked_add(4)?;
-        if start == content.len() || copied > size - content.len() {
-            return None;
-        }
-        // The copy may reach into itself, which repeats it.
-        for at in start..start + copied {
-            content.push(content[at]);
-        }
-    }
+use lz4_flex::block::decompress_into;
+
+/// Decompresses one block, the codec LZ4_RAW, to exactly `size` bytes; `None` if it is malformed or has another size.
+pub(super) fn block(block: &[u8], size: usize) -> Option<Vec<u8>> {
+    let mut content = vec![0; size];
+    (decompress_into(block, &mut content).ok()? == size).then_some(content)
 }
 
-/// A length that begins with four bits; bytes of 255 continue it.
-fn length(bits: u8, block: &mut &[u8]) -> Option<usize> {
-    let mut length = usize::from(bits);
-    while length >= 15 {
-        let (&more, rest) = block.split_first()?;
-        *block = rest;
-        length = length.checked_add(more.into())?;
-        if more < 255 {
-            break;
+/// Decompresses the older codec LZ4 to exactly `size` bytes; `None` if it is malformed or has another size.
+///
+/// Parquet's specification leaves its framing open. Hadoop and Spark write blocks behind their sizes; some versions of Arrow
+/// wrote one bare block.
+pub(super) fn blocks(framed: &[u8], size: usize) -> Option<Vec<u8>> {
+    hadoop(framed, size).or_else(|| block(framed, size))
+}
+
+/// Blocks as Hadoop writes them: bytes of content and bytes of the block, both big-endian in 32 bits, and the block.
+fn hadoop(mut framed: &[u8], size: usize) -> Option<Vec<u8>> {
+    let mut content = Vec::new();
+    while !framed.is_empty() {
+        let mut take_size = || {
+            let (bytes, rest) = framed.split_first_chunk::<4>()?;
+            framed = rest;
+            Some(u32::from_be_bytes(*bytes) as usize)
+        };
+        let (plain, compressed) = (take_size()?, take_size()?);
+        let (of_block, rest) = framed.split_at_checked(compressed)?;
+        framed = rest;
+        // Bounds the memory of a block by what is left of the page.
+        if plain > size - content.len() {
+            return None;
         }
+        content.extend(block(of_block, plain)?);
     }
-    Some(length)
+    (content.len() == size).then_some(content)
 }
 
 #[cfg(test)]
 mod tests {
+    use lz4_flex::block::compress;
     use proptest::prelude::*;
 
     use super::*;
 
-    /// A length's four bits, and the bytes that continue it.
-    fn bits_of(length: usize, more: &mut Vec<u8>) -> u8 {
-        if length < 15 {
-            return length as u8;
-        }
-        more.extend(std::iter::repeat_n(255, (length - 15) / 255));
-        more.push(((length - 15) % 255) as u8);
-        15
-    }
-
-    /// The block of these sequences: literals, and how far back how many bytes are copied from.
-    fn block(sequences: &[(Vec<u8>, usize, usize)], last: &[u8]) -> Vec<u8> {
-        let mut block = Vec::new();
-        for (literals, offset, copied) in sequences {
-            let (mut before, mut after) = (Vec::new(), Vec::new());
-            let token = bits_of(literals.len(), &mut before) << 4 | bits_of(copied - 4, &mut after);
-            block.push(token);
-            block.extend(before);
-            block.extend(literals);
-            block.extend((*offset as u16).to_le_bytes());
-            block.extend(after);
-        }
-        let mut before = Vec::new();
-        block.push(bits_of(last.len(), &mut before) << 4);
-        block.extend(before);
-        block.extend(last);
-        block
+    fn framed(parts: &[Vec<u8>]) -> Vec<u8> {
+        let of_part = |part: &Vec<u8>| {
+            let block = compress(part);
+            let sizes = [part.len(), block.len()].map(|size| (size as u32).to_be_bytes());
+            [&sizes.concat()[..], &block].concat()
+        };
+        parts.iter().flat_map(of_part).collect()
     }
 
     proptest! {
         #[test]
-        fn what_a_block_says_comes_out_and_nothing_of_another_size(
-            sequences in prop::collection::vec((prop::collection::vec(any::<u8>(), 1..40), 1_usize..70, 4_usize..600), 0..6),
-            last in prop::collection::vec(any::<u8>(), 0..600),
+        fn content_comes_back_from_bare_and_framed_blocks(
+            parts in prop::collection::vec(prop::collection::vec(0..4_u8, 0..600), 1..5),
         ) {
-            let mut content: Vec<u8> = Vec::new();
-            let mut valid = Vec::new();
-            for (literals, offset, copied) in sequences {
-                content.extend(&literals);
-                let offset = offset.min(content.len());
-                for at in content.len() - offset..content.len() - offset + copied {
-                    content.push(content[at]);
-                }
-                valid.push((literals, offset, copied));
-            }
-            content.extend(&last);
-            let block = block(&valid, &last);
-            let size = content.len();
-            prop_assert_eq!(decompress(&block, size), Some(content));
-            prop_assert_eq!(decompress(&block, size + 1), None);
-            prop_assert!(size == 0 || decompress(&block, size - 1).is_none());
+            let content = parts.concat();
+            let whole = Some(content.clone());
+            prop_assert_eq!(&blocks(&framed(&parts), content.len()), &whole);
+            let bare = compress(&content);
+            prop_assert_eq!(&block(&bare, content.len()), &whole);
+            prop_assert_eq!(&blocks(&bare, content.len()), &whole);
+            prop_assert_eq!(block(&bare, content.len() + 1), None);
+            prop_assert_eq!(blocks(&framed(&parts), content.len() + 1), None);
         }
 
         #[test]
-        fn garbage_takes_no_more_than_the_size(block in prop::collection::vec(any::<u8>(), 0..60), size in 0_usize..200) {
-            let content = decompress(&block, size);
-            prop_assert!(content.is_none_or(|content| content.len() == size));
+        fn bytes_of_any_kind_are_decompressed_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200), size in 0..500_usize) {
+            for content in [block(&bytes, size), blocks(&bytes, size)].into_iter().flatten() {
+                prop_assert_eq!(content.len(), size);
+            }
         }
     }
 
     #[test]
-    fn copies_from_before_the_start_are_refused() {
-        assert_eq!(decompress(&[0x10, b'a', 2, 0, 0x00], 5), None);
-        assert_eq!(decompress(&[0x10, b'a', 0, 0, 0x00], 5), None);
-        assert_eq!(decompress(&[0x10, b'a', 1, 0, 0x00], 5), Some(b"aaaaa".to_vec()));
-        assert_eq!(decompress(&[], 0), None);
-        assert_eq!(decompress(&[0], 0), Some(Vec::new()));
+    fn a_block_that_says_more_than_the_page_takes_no_memory() {
+        let sizes = [u32::MAX, 1].map(u32::to_be_bytes).concat();
+        assert_eq!(blocks(&[&sizes[..], &[0]].concat(), 100), None);
     }
 }

@@ -10,6 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use brotli_decompressor::Decompressor as Brotli;
 use flate2::read::MultiGzDecoder;
 use parquet::basic::{Compression, Encoding, Type};
 use parquet::column::page::{Page, PageMetadata, PageReader};
@@ -387,14 +388,24 @@ impl Pages {
             Compression::ZSTD(_) => {
                 Zstd::new(rest).take(most).read_to_end(&mut content).map_err(|error| failed(&error))?;
             }
+            Compression::BROTLI(_) => {
+                Brotli::new(rest, rest.len().max(1))
+                    .take(most)
+                    .read_to_end(&mut content)
+                    .map_err(|error| failed(&error))?;
+            }
             Compression::LZ4_RAW => {
-                let plain = lz4::decompress(rest, size);
+                let plain = lz4::block(rest, size);
                 content
                     .extend(plain.ok_or_else(|| failed(&"it is not a block of LZ4 of the header's size"))?);
             }
+            Compression::LZ4 => {
+                let plain = lz4::blocks(rest, size);
+                content.extend(plain.ok_or_else(|| failed(&"it is not LZ4 of the header's size"))?);
+            }
             codec => {
                 let message = format!(
-                    "it is compressed with {codec}: write it with snappy, gzip, zstd, lz4_raw or nothing"
+                    "it is compressed with {codec}: write it with snappy, gzip, zstd, lz4, brotli or nothing"
                 );
                 return Err(wrong(message));
             }
@@ -513,18 +524,18 @@ mod tests {
         let (raw, block) = (Compression::LZ4_RAW, [0x40, 0, 0, 0, 0]);
         assert_eq!(&first_page(raw, &page(0, 4, 1, 0, &block)).unwrap().unwrap().buffer()[..], [0; 4]);
         assert!(refusal(raw, &page(0, 3, 1, 0, &block)).contains("not a block of LZ4 of the header's size"));
-        for (codec, name) in [
-            (Compression::BROTLI(Default::default()), "BROTLI"),
-            (Compression::LZ4, "LZ4"),
-            (Compression::LZO, "LZO"),
-        ] {
-            let message = refusal(codec, &page(0, 4, 1, 0, &[0; 4]));
-            let remedy = "write it with snappy, gzip, zstd, lz4_raw or nothing";
-            assert!(
-                message.contains(&format!("compressed with {name}")) && message.contains(remedy),
-                "{message}"
-            );
-        }
+        // The same behind its sizes.
+        let (older, block) = (Compression::LZ4, [0, 0, 0, 4, 0, 0, 0, 5, 0x40, 0, 0, 0, 0]);
+        assert_eq!(&first_page(older, &page(0, 4, 1, 0, &block)).unwrap().unwrap().buffer()[..], [0; 4]);
+        assert!(refusal(older, &page(0, 3, 1, 0, &block)).contains("not LZ4 of the header's size"));
+        // Brotli's meta-block of four bytes that are not compressed (RFC 7932, 9.2), and an empty last one.
+        let (brotli, stream) = (Compression::BROTLI(Default::default()), [0x30, 0, 0x10, 0, 0, 0, 0, 0x03]);
+        assert_eq!(&first_page(brotli, &page(0, 4, 1, 0, &stream)).unwrap().unwrap().buffer()[..], [0; 4]);
+        assert!(refusal(brotli, &page(0, 3, 1, 0, &stream)).contains("does not decompress to the 3 bytes"));
+        assert!(refusal(brotli, &page(0, 4, 1, 0, &stream[..6])).contains("a page cannot be decompressed"));
+        let message = refusal(Compression::LZO, &page(0, 4, 1, 0, &[0; 4]));
+        let remedy = "compressed with LZO: write it with snappy, gzip, zstd, lz4, brotli or nothing";
+        assert!(message.contains(remedy), "{message}");
     }
 
     #[test]

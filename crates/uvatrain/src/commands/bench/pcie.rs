@@ -11,9 +11,9 @@ use uva_bench::pcie::{self, PcieError, PcieOptions, PcieReport, Progress, ROW_BY
 use uva_cuda::{CacheKind, Context, CudaError, Driver, ErrorKind, Module, ModuleOptions};
 use uva_rows::cuda::Kernel;
 
-use crate::commands::pipeline::check_outputs;
 use crate::exit;
 use crate::flags::{PcieBenchFlags, Seconds};
+use crate::runs::pipeline::check_outputs;
 use crate::ui::out;
 
 /// Tables unless others are asked for; the base point's first.

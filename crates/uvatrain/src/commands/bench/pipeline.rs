@@ -11,9 +11,9 @@ use uva_runtime::seed_order::MadeOrder;
 use uva_runtime::{DiskCounts, Runtime};
 
 use super::spread::Spread;
-use crate::commands::dry_run;
 use crate::exit;
 use crate::flags::PipelineBenchFlags;
+use crate::runs::dry_run;
 use crate::ui::table::Table;
 use crate::ui::{format, out, summary};
 use uva_runtime::spec::{ByteSize, Spelling};

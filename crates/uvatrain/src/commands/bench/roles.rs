@@ -7,9 +7,9 @@ use uva_plan::{
     slower_side_ms,
 };
 
-use crate::commands::stage_times::{TimedStages, timed_stages, words_of};
 use crate::exit;
 use crate::flags::RolesBenchFlags;
+use crate::runs::stage_times::{TimedStages, timed_stages, words_of};
 use crate::ui::table::Table;
 use crate::ui::{format, out};
 

@@ -24,9 +24,9 @@ mod view;
 
 use uva_mem::files::write_output;
 
-use crate::commands::pipeline::check_outputs;
 use crate::exit;
 use crate::flags::ReportFlags;
+use crate::runs::pipeline::check_outputs;
 use crate::ui::out;
 use crate::ui::work::Work;
 use uva_runtime::spec::ByteSize;

@@ -1,0 +1,37 @@
+//! `uvatrain export`: a dataset becomes what other programs read.
+
+use std::time::Instant;
+
+use uva_graph::Dataset;
+use uva_io::export::ExportOptions;
+
+use crate::flags::ExportFlags;
+use crate::signals::ending::clean_up_on_signals;
+use crate::ui::work::Work;
+use crate::ui::{format, out, shell};
+
+/// Checks the dataset, writes it, and says how long that took and how it is imported again.
+pub fn run(flags: &ExportFlags) -> anyhow::Result<()> {
+    clean_up_on_signals()?;
+    let start = Instant::now();
+    let dataset = Dataset::open(&flags.data)?;
+    let work = Work::new();
+    let options = ExportOptions { gzip: flags.gzip };
+    let note = |line: &str| work.beside(|| out::say(line));
+    let to_import = flags.to.run(&dataset, &flags.out, options, &|progress| work.show(progress), &note)?;
+    drop(work);
+    let mut back = format!("uvatrain import --from {} {} DIRECTORY", flags.to.name, shell::path(&flags.out));
+    for option in to_import {
+        back.push(' ');
+        back += option;
+    }
+    out::say(&format!(
+        "{}: {} nodes, {} edges, in {}",
+        flags.out.display(),
+        format::count(dataset.nodes() as u64),
+        format::count(dataset.edges() as u64),
+        format::seconds(start.elapsed().as_secs_f64())
+    ));
+    out::say(&format!("back: {back}"));
+    Ok(())
+}

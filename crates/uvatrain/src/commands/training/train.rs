@@ -1,0 +1,203 @@
+//! `uvatrain train`.
+
+use uva_graph::{Dataset, Verify};
+use uva_launch::training::{EvaluateBy, Trainer, TrainingOptions, TrainingRun, likely_environment};
+use uva_plan::OfStages;
+use uva_propagate::HopSet;
+use uva_runtime::cores::Cores;
+use uva_runtime::hop_options::Place;
+use uva_runtime::metrics::Event;
+use uva_runtime::options::MAX_SAMPLERS;
+
+use crate::exit;
+use crate::flags::TrainFlags;
+use crate::models::Models;
+use crate::runs::pipeline::{
+    Observers, Outputs, backend_options, check_outputs, check_paths, loader_options, with_first_layer,
+    with_input_nodes,
+};
+use crate::runs::trainer::{become_program, restart_with};
+use crate::runs::{dry_run, resume, trainer};
+use crate::ui::{log, out, progress, summary};
+use uva_runtime::machine::share_of_cores;
+use uva_runtime::{LoaderOptions, Reader, RuntimeError};
+
+/// Trains a built-in model: in processes, where `uvatrain-consumer` has the model, or with `--in-process` in that
+/// program alone.
+pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
+    let of_hops = HopSet::is_at(&flags.data);
+    if of_hops {
+        flags.check_for_hops()?
+    } else {
+        flags.check()?
+    }
+    // In one process the thread of the command is the consumer.
+    log::name_process(if flags.loader.in_process { "consumer" } else { "launcher" });
+    check_paths(&[
+        ("DATA", Some(&flags.data)),
+        ("--metrics", flags.metrics.as_deref()),
+        ("--trace", flags.trace.as_deref()),
+        ("--input-nodes", flags.input_nodes.as_deref()),
+        ("--first-layer", flags.first_layer.as_deref()),
+        ("--libtorch", flags.libtorch.as_deref()),
+    ])?;
+    let checkpoint = flags.training.options().checkpoint;
+    check_outputs(
+        &[("--metrics", flags.metrics.as_deref()), ("--trace", flags.trace.as_deref())],
+        &[
+            Some(&flags.data),
+            flags.input_nodes.as_deref(),
+            flags.first_layer.as_deref(),
+            flags.cache.options().plan.as_deref(),
+            flags.loader.options().order_file.as_deref(),
+            checkpoint.as_deref(),
+        ],
+    )?;
+    let asked = flags.training.options();
+    if let Some(cores) = &asked.cores {
+        cores.keep()?;
+    }
+    let given = given_threads(flags, &asked);
+    let (dataset, mut loader) = opened(flags, of_hops)?;
+    let samples = !of_hops && !loader.takes_all_neighbours();
+    dataset.overlaps().iter().for_each(|overlap| out::say(&format!("splits: {overlap}")));
+    let divided = matches!(asked.cores, Some(Cores::Divided(_)));
+    if let Some(Cores::Divided(sets)) = &asked.cores {
+        // A thread a core. Those of training are settled with a checkpoint's.
+        let of = |given: Option<usize>, cores: &[usize]| given.unwrap_or(cores.len());
+        loader.samplers = of(given.sampling, &sets.sampling).min(MAX_SAMPLERS);
+        loader.gather_threads = of(given.gathering, &sets.gathering);
+    }
+    let trainer = match models {
+        Some(models) if flags.loader.in_process => Trainer::Here(models.consume),
+        _ => {
+            let program = trainer::find(flags.libtorch.as_deref(), !flags.dry_run)?;
+            if flags.loader.in_process {
+                let environment = [program.environment, likely_environment(&asked)].concat();
+                return Err(become_program(&program.path, environment));
+            }
+            Trainer::Program(program)
+        }
+    };
+    let mut backend = backend_options(&flags.backend, &flags.cache, loader.features);
+    if of_hops {
+        backend.gather = flags.hops.options().place.gather();
+    }
+    let mut options = asked.clone();
+    if flags.dry_run {
+        // Nothing is written: the folder of the checkpoints is neither made nor claimed.
+        (options.checkpoint, options.resume) = (None, false);
+    }
+    let caches = || flags.cache.options().request();
+    let mut run = TrainingRun::new(dataset, &loader, options.clone(), &backend, caches(), trainer.clone())?;
+    if of_hops && !run.is_on_gpu() && flags.loader.typed().iter().any(|field| field.name == "gather_threads")
+    {
+        return Err(exit::usage(
+            "--gather-threads: DATA is a hop set, and on the CPU each worker copies the rows of its batches by itself: give \
+             --samplers instead",
+        )
+        .into());
+    }
+    let divides_cores = asked.cores == Some(Cores::Auto);
+    if divides_cores {
+        run.check_cores(given)?;
+    }
+    if flags.dry_run {
+        return dry_run::show(&run.dry_run(), flags.json);
+    }
+    if flags.loader.in_process {
+        restart_with(run.environment())?;
+    }
+    let outputs = Outputs {
+        metrics: flags.metrics.as_deref(),
+        append: asked.resume,
+        trace: flags.trace.as_deref(),
+        listen: flags.metrics_listen,
+        ranks: 1,
+    };
+    let mut view = progress::Training::new();
+    let mut predicted = None;
+    if divides_cores {
+        let chosen = run.choose_cores(given, &mut view)?;
+        // The claim of the checkpoint's folder ends with the run that was timed.
+        drop(run);
+        let (dataset, loader) = opened(flags, of_hops)?;
+        let OfStages { sampling, gathering, training } = chosen.division.threads;
+        let loader = LoaderOptions { samplers: sampling, gather_threads: gathering, ..loader };
+        let options = TrainingOptions { threads: Some(training), ..options };
+        predicted = Some(chosen.division.batch_ms);
+        run = TrainingRun::new(dataset, &loader, options, &backend, caches(), trainer)?.with_cores(chosen);
+    }
+    let train_threads = run.cpu_threads();
+    let end = {
+        let mut observer = Observers::open(&outputs, &mut view)?;
+        run.run(serde_json::to_value(flags)?, &mut observer)
+    };
+    view.finish();
+    let end = match end {
+        Err(error @ RuntimeError::Interrupted(signal)) => {
+            return Err(exit::interrupted(signal, error.to_string(), resume::advice(&asked)).into());
+        }
+        end => end?,
+    };
+    if flags.json {
+        out::json(&Event::End(Box::new(end.clone())))?;
+    }
+    let besides = summary::Besides {
+        metrics: flags.metrics.as_deref(),
+        checkpoint: asked.checkpoint.as_deref(),
+        // What the trial has chosen is not to be doubted by the run's waits. Where each stage has cores of its own, more
+        // threads of one would share its cores.
+        train_threads: train_threads.filter(|_| predicted.is_none() && !divided),
+        keep: Some(asked.keep),
+        cores: share_of_cores(1),
+        sampled: samples && asked.evaluate_by == EvaluateBy::Sampled,
+    };
+    let summary = summary::of_run(&end, &besides);
+    match flags.json {
+        true => out::say_lines(&summary),
+        false => out::text(&format!("{summary}\n"))?,
+    }
+    if let (Some(predicted), Some(speed)) = (predicted, end.batches_per_second) {
+        let came = 1e3 / speed;
+        out::say(&format!("--cores auto: {predicted:.2} ms a batch were predicted, and {came:.2} came"));
+    }
+    Ok(())
+}
+
+/// The threads of the stages, as far as they were given.
+fn given_threads(flags: &TrainFlags, asked: &TrainingOptions) -> OfStages<Option<usize>> {
+    let loader = flags.loader.options();
+    let typed = |name: &str| flags.loader.typed().iter().any(|field| field.name == name);
+    OfStages {
+        sampling: typed("samplers").then_some(loader.samplers),
+        gathering: typed("gather_threads").then_some(loader.gather_threads),
+        training: asked.threads,
+    }
+}
+
+/// The dataset, with the nodes to train on, and the loader's options for it.
+fn opened(flags: &TrainFlags, of_hops: bool) -> anyhow::Result<(Dataset, LoaderOptions)> {
+    let dataset =
+        if of_hops { HopSet::open_dataset(&flags.data, Verify::Stamp)? } else { Dataset::open(&flags.data)? };
+    Ok(match dataset.hops() {
+        Some(hops) => {
+            let (loader, asked) = (flags.loader.options(), flags.hops.options());
+            let batches = asked.batches(hops, loader.batch_size).map_err(RuntimeError::from)?;
+            let features = asked.place.features(loader.features).map_err(RuntimeError::from)?;
+            if asked.place == Place::Host && loader.reader != Reader::Auto {
+                return Err(exit::usage(format!(
+                    "--reader {}: with --place host rows are read from the mapped files: leave it out, or give --place disk",
+                    loader.reader
+                ))
+                .into());
+            }
+            (dataset, LoaderOptions { features, ..loader.of_hops(batches) })
+        }
+        None => {
+            let loader = loader_options(flags.loader.options_of_models(), &flags.loader, &flags.backend)?;
+            let (dataset, loader) = with_first_layer(dataset, loader, flags.first_layer.as_deref())?;
+            with_input_nodes(dataset, loader, flags.input_nodes.as_deref())?
+        }
+    })
+}

@@ -1,0 +1,13 @@
+//! Options of commands that start the pipeline, and of those that use what it has trained.
+
+mod evaluate;
+mod plan;
+mod predict;
+mod run;
+mod train;
+
+pub use evaluate::EvaluateFlags;
+pub use plan::PlanFlags;
+pub use predict::{ModelFlags, PredictFlags};
+pub use run::RunFlags;
+pub use train::TrainFlags;

@@ -1,0 +1,358 @@
+//! The options of `uvatrain run`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::{Serialize, Serializer};
+use uva_launch::places::{BatchNumber, GpuList, MAX_RANKS, OrAuto, RoleCounts};
+use uva_launch::ranks::AskedRanks;
+use uva_runtime::backend::DeviceChoice;
+use uva_runtime::machine::share_of_cores;
+use uva_runtime::options::Prepare;
+use uva_runtime::spec::ByteSize;
+use uva_runtime::{LoaderOptions, RuntimeError};
+
+use crate::exit;
+use crate::flags::declared::Declared;
+use crate::flags::loader::Aggregated;
+use crate::flags::{BackendFlags, CacheFlags, LoaderFlags};
+use crate::ui::listen;
+
+const OUTPUT: &str = "Output";
+const RANKS: &str = "Ranks";
+
+/// The options of `uvatrain run`.
+#[derive(Args, Clone, Debug, serde::Serialize)]
+#[command(
+    after_help = "\
+Example:
+  uvatrain run data/demo --fanouts 15,10,5 --batch-size 1024 -- python train.py
+
+  and in train.py:
+  import uvatrain
+  for batch in uvatrain.attach():     # one epoch; batch.x, batch.y, batch.blocks, …
+      ...
+
+  uvatrain run data/demo --ranks 2 -- torchrun --standalone --nproc-per-node 2 train.py
+  uvatrain run data/demo --roles 1:3 -- torchrun --standalone --nproc-per-node 3 train.py",
+    // A tensor that is still bound when the next batch is asked for keeps its slot: with two, that would cost the
+    // overlap.
+    mut_arg("slots", |slots| slots
+        .default_value("3")
+        .help("Feature slots between producer and command; with 3, one is filled while the command holds two")),
+    mut_arg("in_process", |in_process| in_process.hide(true)),
+    mut_arg("seed", |seed| seed
+        .help("Random seed of shuffling and sampling; the batches are the same for any number of --samplers")),
+    mut_arg("gpu_cache", |size| size
+        .help("Memory for caches of neighbour lists and feature rows, on the GPU where batches go to one: 512MiB, 6GiB [default: no caches]")
+        .long_help(None::<&str>)),
+)]
+pub struct RunFlags {
+    /// The dataset: a directory of .npy files, as `generate` and `import` write it
+    #[arg(value_name = "DATA")]
+    pub data: PathBuf,
+
+    /// Nodes in place of the training split's: a .npy file of node ids (int64, int32) or of a bool for each node, or
+    /// text with one id a line
+    #[arg(long, value_name = "FILE", help_heading = "Batches")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_nodes: Option<PathBuf>,
+
+    /// Processes of the command that divide each epoch, as torchrun starts them: each attaches as the rank that RANK
+    /// and WORLD_SIZE name. Ranks that stand by (--switch) come on top
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)), help_heading = RANKS)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<u32>,
+
+    /// The GPU of each rank: cuda:1,cuda:2 or cuda:1-3, or auto for the first that do not sample. The command starts as
+    /// many processes
+    #[arg(long, value_name = "cuda:I,…|auto", help_heading = RANKS)]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
+    pub devices: Option<OrAuto<GpuList>>,
+
+    /// GPUs that sample for all ranks, and do nothing else without --switch
+    #[arg(long, value_name = "cuda:I,…", help_heading = RANKS)]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
+    pub sampler_devices: Option<GpuList>,
+
+    /// S samplers for all of T ranks: the first S GPUs sample and the next T train, or on the CPU S processes sample.
+    /// auto divides the GPUs of the machine by --role-times; the command finds the number of ranks in UVATRAIN_RANKS
+    #[arg(long, value_name = "S:T|auto", help_heading = RANKS)]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
+    pub roles: Option<OrAuto<RoleCounts>>,
+
+    /// One more rank for each sampler, on its GPU: it stands by, and joins the others at this batch of each epoch. auto takes the
+    /// batch at which that pays by --role-times, if it does. The command finds the number of all ranks in UVATRAIN_RANKS
+    #[arg(long, value_name = "BATCH|auto", help_heading = RANKS)]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
+    pub switch: Option<OrAuto<BatchNumber>>,
+
+    /// Memory for cached rows on the GPU of each rank that stands by: the hottest of the rows that --gpu-cache has on the others
+    /// [default: no rows]
+    #[arg(long, value_name = "SIZE", requires_all = ["switch", "gpu_cache"], help_heading = RANKS)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub standby_cache: Option<ByteSize>,
+
+    /// Metrics of a run, by whose times --roles auto and --switch auto choose
+    #[arg(long, value_name = "FILE", help_heading = RANKS)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role_times: Option<PathBuf>,
+
+    /// How batches are made and handed on.
+    #[command(flatten)]
+    pub loader: LoaderFlags,
+
+    /// What the producer aggregates.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub aggregate: Declared<LoaderOptions, Aggregated>,
+
+    /// What to cache.
+    #[command(flatten)]
+    pub cache: CacheFlags,
+
+    /// Where features are gathered and batches used.
+    #[command(flatten)]
+    pub backend: BackendFlags,
+
+    /// Write one JSON object per training batch to this file, a line each
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    pub metrics: Option<PathBuf>,
+
+    /// Tell the figures of the run over HTTP, for Prometheus: at /metrics of this port, to this machine only unless a
+    /// HOST is given
+    #[arg(long, value_name = "[HOST:]PORT", value_parser = listen::address, help_heading = OUTPUT)]
+    pub metrics_listen: Option<std::net::SocketAddr>,
+
+    /// Write a timeline of the batches to this file, for ui.perfetto.dev and chrome://tracing
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    pub trace: Option<PathBuf>,
+
+    /// Print the stages, the rings and the memory that the run would take, and end without starting it
+    #[arg(long, help_heading = OUTPUT)]
+    #[serde(skip)]
+    pub dry_run: bool,
+
+    /// Print the result as one JSON object on stdout; what the command prints goes to stderr then
+    #[arg(long, help_heading = OUTPUT)]
+    pub json: bool,
+
+    /// The command that takes the batches, and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[serde(serialize_with = "words")]
+    pub command: Vec<OsString>,
+}
+
+impl RunFlags {
+    /// All options of the loader, as the runtime takes them.
+    pub fn loader_options(&self) -> LoaderOptions {
+        let LoaderOptions { aggregation, aggregate_argmax, .. } = self.aggregate.options();
+        let mut options = LoaderOptions { aggregation, aggregate_argmax, ..self.loader.options() };
+        // The cores are there once.
+        let quarter = share_of_cores(4 * self.asked_ranks().named_count().unwrap_or(1) as usize);
+        if !self.loader.gives("samplers") {
+            options.samplers = quarter.min(8);
+        }
+        if !self.loader.gives("gather_threads") {
+            options.gather_threads = quarter;
+        }
+        options
+    }
+
+    /// The ranks of the command, once it is known how many samplers they share and at which batch others join.
+    pub fn asked_ranks(&self) -> AskedRanks {
+        let Self { ranks, roles, devices, sampler_devices, switch, .. } = self;
+        let roles = match roles {
+            Some(OrAuto::Named(counts)) => Some(*counts),
+            Some(OrAuto::Auto) | None => None,
+        };
+        let switch = match switch {
+            // Before roles are found it is not known which GPUs sample.
+            Some(OrAuto::Named(batch)) if self.roles != Some(OrAuto::Auto) => Some(batch.0),
+            Some(_) | None => None,
+        };
+        let (devices, sampler_devices) = (devices.clone(), sampler_devices.clone());
+        let standby_cache = self.standby_cache.map_or(0, ByteSize::bytes);
+        AskedRanks { ranks: *ranks, roles, devices, sampler_devices, switch, standby_cache }
+    }
+
+    /// Whether roles are chosen by `--role-times`, and not named.
+    pub fn chooses_roles(&self) -> bool {
+        self.roles == Some(OrAuto::Auto) || self.switch == Some(OrAuto::Auto)
+    }
+
+    /// What `--roles auto` and `--switch auto` need, and what they cannot have.
+    fn check_auto_roles(&self) -> Result<(), exit::Problem> {
+        let is_auto = self.roles == Some(OrAuto::Auto);
+        let refused = |message: &str| Err(exit::usage(message));
+        match &self.role_times {
+            Some(_) if !self.chooses_roles() => refused(
+                "--role-times is what --roles auto and --switch auto choose by: give one of these, or leave it out",
+            ),
+            None if self.chooses_roles() => {
+                let option = if is_auto { "--roles auto" } else { "--switch auto" };
+                refused(&format!(
+                    "{option} needs what the stages take: --role-times FILE, which a run with --roles S:T and --metrics FILE \
+                     has written"
+                ))
+            }
+            _ if self.switch == Some(OrAuto::Auto) && self.roles.is_none() => refused(
+                "--switch auto simulates the division of --roles: give --roles S:T, or the batch in place of auto",
+            ),
+            _ if is_auto && self.ranks.is_some() => {
+                refused("--roles auto chooses the number of ranks: leave --ranks out, or give --roles S:T")
+            }
+            _ if is_auto && (self.devices.is_some() || self.sampler_devices.is_some()) => refused(
+                "--roles auto divides all GPUs, and --devices and --sampler-devices name them: give one or the other",
+            ),
+            _ if is_auto && self.backend.options().device != DeviceChoice::Auto => refused(
+                "--roles auto divides the GPUs of the machine: leave --device out, or give --roles S:T",
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    /// What several ranks cannot have.
+    fn check_ranks(&self, ranks: u32) -> Result<(), exit::Problem> {
+        let by = match (self.ranks, self.roles, &self.devices) {
+            (None, Some(roles), _) => format!("--roles {roles}"),
+            (None, None, Some(devices)) => format!("--devices {devices}"),
+            _ => format!("--ranks {ranks}"),
+        };
+        // One trainer may only be several ranks by it.
+        let by = match self.switch {
+            Some(switch) => format!("{by} --switch {switch}"),
+            None => by,
+        };
+        let refused = |other: &str, why: &str| Err(exit::usage(format!("{by} and {other}: {why}")));
+        if self.metrics_listen.is_some() {
+            return refused(
+                "--metrics-listen",
+                "the port has the figures of one rank; give --metrics, a file for each",
+            );
+        }
+        if let DeviceChoice::Cuda(number) = self.backend.options().device {
+            let why = "that is one GPU; give each rank one by --devices";
+            return refused(&format!("--device cuda:{number}"), why);
+        }
+        // Whether each rank has a GPU for its cache is seen when they are placed.
+        let caches = [("host_cache", "--host-cache"), ("plan", "--plan")];
+        match caches.iter().find(|(name, _)| self.cache.gives(name)) {
+            Some((_, option)) => refused(option, "a cache is of one rank; leave it out"),
+            None => Ok(()),
+        }
+    }
+
+    /// What ranks cannot have that share their samplers.
+    fn check_shared_samplers(&self) -> Result<(), exit::Problem> {
+        let option = if self.roles.is_some() { "--roles" } else { "--sampler-devices" };
+        if self.loader.gives("samplers") {
+            let why = "it says how many samplers there are; leave --samplers out";
+            return Err(exit::usage(format!("{option} and --samplers: {why}")));
+        }
+        if self.backend.gives("sampler") {
+            let why = "it says who samples; leave --sampler out";
+            return Err(exit::usage(format!("{option} and --sampler: {why}")));
+        }
+        if self.loader.options().prepare == Prepare::Whole {
+            let why = "workers of whole batches sample for one rank each; leave --prepare out";
+            return Err(exit::usage(format!("{option} and --prepare whole: {why}")));
+        }
+        Ok(())
+    }
+
+    /// What clap cannot see: options that contradict each other.
+    ///
+    /// # Errors
+    /// Bad usage; the message names the options and what would do instead.
+    pub fn check(&self) -> anyhow::Result<()> {
+        if self.loader.in_process {
+            return Err(exit::usage(
+                "--in-process: the command is a process of its own; in one process, a script loads with uvatrain.Loader",
+            )
+            .into());
+        }
+        self.check_auto_roles()?;
+        let ranks = self.asked_ranks();
+        ranks.check(&self.backend.options())?;
+        if ranks.share_samplers() || self.roles.is_some() {
+            self.check_shared_samplers()?;
+        }
+        if let Some(ranks @ 2..) = ranks.named_count() {
+            self.check_ranks(ranks)?;
+        }
+        self.loader.check()?;
+        Ok(self.backend.options().check().map_err(RuntimeError::from)?)
+    }
+}
+
+/// As text, for the metrics' first line.
+fn text<T: ToString, S: Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
+    value.as_ref().map(ToString::to_string).serialize(serializer)
+}
+
+/// The same of each word.
+fn words<S: Serializer>(words: &[OsString], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(words.iter().map(|word| word.to_string_lossy()))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use uva_runtime::Aggregation;
+
+    use super::*;
+    use crate::exit::{Code, code_of};
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        run: RunFlags,
+    }
+
+    fn parsed(args: &str) -> Result<RunFlags, clap::Error> {
+        let words = std::iter::once("x").chain(args.split_whitespace());
+        Line::try_parse_from(words).map(|line| line.run)
+    }
+
+    #[test]
+    fn what_stands_behind_the_dashes_is_the_commands_own() {
+        let flags = parsed("data --slots 4 -- python train.py --slots 7 -- x").unwrap();
+        assert_eq!(flags.loader.options().feature_slots, 4);
+        assert_eq!(flags.command, ["python", "train.py", "--slots", "7", "--", "x"].map(OsString::from));
+        let json = serde_json::to_value(&flags).unwrap();
+        assert_eq!(json["command"][1], "train.py");
+    }
+
+    #[test]
+    fn without_a_command_there_is_no_run() {
+        for args in ["data", "data --", "data python train.py"] {
+            assert!(parsed(args).is_err(), "{args} was taken");
+        }
+    }
+
+    #[test]
+    fn three_slots_are_the_default_here() {
+        assert_eq!(parsed("data -- sh").unwrap().loader.options().feature_slots, 3);
+    }
+
+    #[test]
+    fn what_the_producer_aggregates_reaches_the_runtime() {
+        let flags = parsed("data --aggregate max --aggregate-argmax -- sh").unwrap();
+        let options = flags.loader_options();
+        assert_eq!((options.aggregation, options.aggregate_argmax), (Aggregation::Max, true));
+        assert_eq!(serde_json::to_value(&flags).unwrap()["aggregate"], "max");
+        let flags = parsed("data --slots 5 -- sh").unwrap();
+        let expected = LoaderOptions { aggregation: Aggregation::None, ..flags.loader.options() };
+        assert_eq!(flags.loader_options(), expected);
+        assert!(parsed("data --aggregate median -- sh").is_err());
+    }
+
+    #[test]
+    fn a_command_is_no_thread_of_this_process() {
+        let problem = parsed("data --in-process -- sh").unwrap().check().unwrap_err();
+        assert_eq!(code_of(&problem), Code::BadInput);
+        assert!(problem.to_string().contains("--in-process"), "{problem}");
+    }
+}

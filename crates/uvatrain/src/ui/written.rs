@@ -1,0 +1,70 @@
+//! The message after a dataset was written.
+
+use std::path::Path;
+use std::time::Duration;
+
+use uva_graph::{Dataset, Labels, Split, Verify};
+
+use super::{format, out, shell};
+use uva_runtime::spec::ByteSize;
+
+/// Prints the contents of `path`, the time taken, and the next steps.
+pub fn say(path: &Path, took: Duration) -> anyhow::Result<()> {
+    let dataset = Dataset::open_verified(path, Verify::HeadersOnly)?;
+    let count = |n: usize| format::count(n as u64);
+    let size = bytes(path).map_or_else(String::new, |bytes| format!(", {}", ByteSize::from_bytes(bytes)));
+    let labels = match dataset.labels() {
+        Labels::Absent => "no labels".to_owned(),
+        Labels::Regression { columns, .. } => format!("{} targets", columns.unwrap_or(1)),
+        Labels::Single(_) | Labels::Multi { .. } => format!("{} classes", dataset.classes()),
+    };
+    out::say(&format!(
+        "{}: {} nodes, {} edges, {} features, {labels}{size}, in {}",
+        path.display(),
+        count(dataset.nodes()),
+        count(dataset.edges()),
+        dataset.features().dim,
+        format::seconds(took.as_secs_f64())
+    ));
+    let [train, valid, test] = Split::ALL.map(|split| count(dataset.split(split).len()));
+    out::say(&format!("splits: {train} train, {valid} valid, {test} test"));
+    dataset.overlaps().iter().for_each(|overlap| out::say(&format!("splits: {overlap}")));
+    next(&dataset, path).iter().for_each(|line| out::say(line));
+    Ok(())
+}
+
+/// The possible next steps with a dataset, and those that it lacks labels or training nodes for.
+fn next(dataset: &Dataset, path: &Path) -> Vec<String> {
+    let (file, path) = (path.display(), shell::path(path));
+    let labelled = match dataset.labels() {
+        Labels::Absent => false,
+        Labels::Single(labels) => labels.iter().any(|&label| label >= 0),
+        Labels::Multi { .. } | Labels::Regression { .. } => true,
+    };
+    let trains = !dataset.split(Split::Train).is_empty();
+    let mut lines = Vec::new();
+    if !labelled {
+        lines.push(format!(
+            "no node has a label, which only `uvatrain train` needs: give them in an import (--arrays for an edge list), or \
+             write {file}/label.npy"
+        ));
+    }
+    if !trains {
+        lines.push(format!(
+            "no node is in the training split: write {file}/train_idx.npy with the ids of those to make batches for"
+        ));
+    }
+    lines.push(match (labelled, trains) {
+        (true, true) => format!("next: uvatrain info {path}, uvatrain train {path}"),
+        (false, true) => format!(
+            "next: uvatrain info {path}, uvatrain bench pipeline {path}, uvatrain run {path} -- COMMAND"
+        ),
+        (_, false) => format!("next: uvatrain info {path}"),
+    });
+    lines
+}
+
+/// Bytes of the files in a directory, or `None` if they cannot be read.
+fn bytes(directory: &Path) -> Option<u64> {
+    std::fs::read_dir(directory).ok()?.map(|entry| Some(entry.ok()?.metadata().ok()?.len())).sum()
+}
