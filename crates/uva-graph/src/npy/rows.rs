@@ -128,7 +128,7 @@ impl NpyRows {
         let written = if fits {
             self.file.file().write_all_at(bytes, HEADER_BYTES as u64 + first * self.row_bytes)
         } else {
-            Err(io::Error::new(io::ErrorKind::InvalidInput, format!("there is no row {first}")))
+            Err(io::Error::new(io::ErrorKind::InvalidInput, format!("invalid row {first}")))
         };
         written.map_err(GraphError::io(self.path(), "write"))
     }
@@ -142,7 +142,7 @@ impl NpyRows {
         let read = if fits {
             self.file.file().read_exact_at(bytes, HEADER_BYTES as u64 + first * self.row_bytes)
         } else {
-            Err(io::Error::new(io::ErrorKind::InvalidInput, format!("there is no row {first}")))
+            Err(io::Error::new(io::ErrorKind::InvalidInput, format!("invalid row {first}")))
         };
         read.map_err(GraphError::io(self.path(), "read"))
     }

@@ -76,7 +76,7 @@ impl Part {
         let rows = metadata.row_groups().iter().try_fold(0_u64, |sum, group| {
             sum.checked_add(u64::try_from(group.num_rows()).ok()?).filter(|&sum| sum <= i64::MAX as u64)
         });
-        let rows = rows.ok_or_else(|| refuse("the numbers of rows in its footer are no numbers of rows"))?;
+        let rows = rows.ok_or_else(|| refuse("its footer has an invalid number of rows"))?;
         Ok((Part { path: path.to_owned(), bytes, metadata, rows }, file))
     }
 

@@ -134,7 +134,7 @@ pub struct PredictFlags {
     /// Write classes, by the suffix of the name. NAME.npy: int64 [rows], or with several labels a node uint8 [rows,
     /// classes], or for regression what is predicted, float32 [rows, targets]. NAME.csv or NAME.parquet: a table with a
     /// node's id, its name, its class and the probability of each class, or for regression what is predicted [default:
-    /// predictions.npy, if no other array is asked for]
+    /// predictions.npy, unless another array is requested]
     #[arg(long, value_name = "FILE", help_heading = ANSWERS)]
     pub output: Option<PathBuf>,
 
