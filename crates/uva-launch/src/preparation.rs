@@ -11,15 +11,17 @@ use crate::launcher::{Launcher, without_mps};
 use uva_options::Spelling;
 use uva_runtime::backend::{Backend, CufileReport, Decision, SamplerChoice};
 use uva_runtime::cache::{CacheContents, described, summary};
-use uva_runtime::dry_run::{DryRun, MemoryLine, PlannedCaches};
+use uva_runtime::dry_run::{DryRun, PlannedCaches};
 use uva_runtime::hop_options::Place;
 use uva_runtime::measurement::{self, Wanted};
+use uva_runtime::memory::MemoryLine;
 use uva_runtime::metrics::{CacheOutcome, CacheTotals, End, Event, InForce, Observer, Start};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::planning::{
     Budget, CacheRequest, Found, GPU_CACHE, HOST_CACHE, HostCacheParts, SamplerVerdict, Search,
     budget_on_cpu, cacheable, check_cached_sums, check_kinds, check_plan_fits, read_plan, workload,
 };
+use uva_runtime::rows::{RowTree, training_bytes};
 use uva_runtime::seed_order::MadeOrder;
 use uva_runtime::topology::Placement;
 use uva_runtime::{FeatureChoice, Features, LoaderOptions, RuntimeError, StaticShapes};
@@ -153,7 +155,7 @@ impl Draft {
         let plan = self.plan.clone().on(backend.clone());
         let mut dry = DryRun::new(&self.dataset, &plan, placement, &caches, more);
         if self.place_is_open && backend.device_slots().is_some() {
-            let mib = plan.training_bytes(&self.dataset).div_ceil(1 << 20);
+            let mib = training_bytes(&self.dataset, &plan).div_ceil(1 << 20);
             dry.decided_at_start
                 .push(format!("place: whether the {mib} MiB of training rows fit beside a batch on the GPU"));
         }
@@ -286,7 +288,7 @@ fn placed(
         let why = "with --in-process nothing shows what a batch leaves of the GPU's memory";
         return Ok(plan.beside_device(why));
     }
-    let need = plan.training_bytes(dataset);
+    let need = training_bytes(dataset, &plan);
     let left = bytes_left(dataset, &plan, launcher, observer)?;
     let gib = |bytes: u64| format!("{:.2} GiB", bytes as f64 / (1_u64 << 30) as f64);
     let (rows, room) = (gib(need), gib(left));
@@ -467,7 +469,7 @@ impl Prepared {
         }
         if loader.features == Features::Disk {
             in_force["look_ahead"] = self.plan.look_ahead().into();
-            in_force["kept_rows"] = self.plan.kept_rows().into();
+            in_force["kept_rows"] = RowTree::of(&self.plan).kept_rows().into();
         }
         if let Some(order) = &loader.made_order {
             in_force["seed_order"] = order.in_force();

@@ -14,13 +14,14 @@ use crate::ranks::{AskedRanks, Ranks};
 use uva_runtime::backend::{BackendOptions, SamplerChoice};
 use uva_runtime::consumer::steered;
 use uva_runtime::control::Tally;
-use uva_runtime::dry_run::{DryRun, MemoryKind, MemoryLine, PlacedRanks};
+use uva_runtime::dry_run::{DryRun, PlacedRanks};
+use uva_runtime::memory::{MemoryKind, MemoryLine};
 use uva_runtime::metrics::{End, Event, Observer};
 use uva_runtime::part::{Part, Standby};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::planning::CacheRequest;
 use uva_runtime::topology::Placement;
-use uva_runtime::{AggregateTotals, Aggregation, DiskTotals, LoaderOptions, RuntimeError, gather_by_cpu};
+use uva_runtime::{AggregateTotals, DiskTotals, LoaderOptions, RowTree, RuntimeError, gather_by_cpu};
 
 /// A run that is ready to start: its options fit each other and its dataset, and its command can be started.
 #[derive(Debug)]
@@ -135,8 +136,8 @@ impl CommandRun {
         let prepared = draft.prepare(backend, Some(&mut launcher), no_trial, observer)?;
         let mut more = vec![("command", json!(command.words()))];
         let sums = prepared.plan.options.aggregation;
-        if sums != Aggregation::None {
-            let way = prepared.plan.sums_made().way();
+        if let Some(made) = RowTree::of(&prepared.plan).sums() {
+            let way = made.way();
             more.push(("aggregate", json!({ "way": way, "sums": sums.name(), "reason": "asked for" })));
         }
         let of_each = prepared
@@ -235,7 +236,7 @@ fn end(prepared: &Prepared, outcome: Outcome) -> End {
         disk: disk.map(|counts| DiskTotals::new(counts, seconds)),
         aggregate: AggregateTotals::new(
             &prepared.plan.layout,
-            prepared.plan.sums_made(),
+            RowTree::of(&prepared.plan).sums(),
             batches,
             batches,
             aggregate,

@@ -25,7 +25,7 @@ pub use error::GatherError;
 pub use host::{
     BeginPlace, Begun, BegunBytes, CachedRows, EvictingRows, File, HostPlace, HostSource, HostTable,
     KeptRows, LOOK_AHEAD_MOST, LookAhead, Mapped, Reduction, Remote, RemoteCounts, RowCache, SumBeginner,
-    SumPlace, SumSource, TASK_BYTES, divide, gather_pool, kept_row_bytes,
+    SumPlace, SumSource, TASK_BYTES, TableSource, divide, gather_pool, kept_row_bytes,
 };
 pub use source::{Origin, Place, RowSource, RowsRead, Ticket};
 pub use stack::{Cached, Summed, SummedValues, Widened};

@@ -13,7 +13,8 @@ pub enum SumsMade {
     Host,
     /// In its CPU threads, for slots on a GPU.
     HostForGpu,
-    /// There, with the rows that a cache on the GPU has not; a kernel continues the sums with the others.
+    /// In its CPU threads, with the rows that a cache on the GPU does not have; a kernel continues the sums with the
+    /// others.
     HostAndCache,
     /// In a kernel.
     Gpu,
@@ -84,12 +85,10 @@ impl AggregateCounts {
     pub fn of(
         layout: &BatchLayout,
         header: &BatchHeader,
-        made: SumsMade,
+        made: Option<SumsMade>,
         rows_over_link: u64,
     ) -> Option<Self> {
-        if layout.aggregation() == Aggregation::None {
-            return None;
-        }
+        let made = made?;
         let raw_slot_bytes = (header.nodes() * layout.row_bytes()) as u64;
         let aggregation = layout.aggregation_of(header);
         if aggregation == Aggregation::None {
@@ -157,14 +156,12 @@ impl AggregateTotals {
     /// `None` in a run whose producer sums nothing.
     pub fn new(
         layout: &BatchLayout,
-        made: SumsMade,
+        made: Option<SumsMade>,
         batches: u64,
         summed: u64,
         amounts: AggregateAmounts,
     ) -> Option<Self> {
-        if layout.aggregation() == Aggregation::None {
-            return None;
-        }
+        let made = made?;
         let mut by_way = BTreeMap::from([(made.way().to_owned(), summed)]);
         let mut way = made.way();
         if layout.chooses_sums() {

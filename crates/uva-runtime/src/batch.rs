@@ -4,17 +4,15 @@ use std::ops::{Deref, Range};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use uva_batch::{BatchHeader, BatchView, SlotMemory};
+use uva_batch::{BatchHeader, BatchLayout, BatchView, SlotMemory};
 use uva_cuda::DeviceSlice;
 use uva_mem::ring::ReadSlot;
 
 use crate::RuntimeError;
 use crate::aggregate_counts::SumsMade;
-use crate::backend::GatherChoice;
 use crate::device::{Loan, Proof, Receipt};
 use crate::disk_counts::DiskCounts;
-use crate::plan::RunPlan;
-use crate::rows_from::RowsFrom;
+use crate::rows::Counting;
 
 /// A batch with its features, in the slot where the producer put them. It owns the slot: dropping it, on any thread,
 /// gives the slot back, and nothing borrowed from it outlives it. Several may be held at once, as long as the next
@@ -25,13 +23,7 @@ use crate::rows_from::RowsFrom;
 #[derive(Debug)]
 pub struct Batch {
     view: BatchView<Slot>,
-    /// Whether the producer reads the table over the link to a GPU.
-    over_link: bool,
-    /// Whether the cache of rows is on this side of the link: also rows that hit cross it.
-    cached_on_host: bool,
-    /// Whether its rows are read from disk.
-    from_disk: bool,
-    sums_made: SumsMade,
+    counting: Counting,
     /// Notified when the batch is dropped.
     used: Option<Arc<UsedBatch>>,
 }
@@ -103,15 +95,18 @@ impl Deref for Batch {
 
 impl Batch {
     /// `header` is the slot's own, already checked against the plan's layout.
-    pub(crate) fn new(slot: ReadSlot, loan: Option<Loan>, plan: &RunPlan, header: BatchHeader) -> Self {
-        let over_link = loan.is_some() && plan.backend.gather_name() != GatherChoice::Device.name();
-        let told_by_header = plan.reads_table_from_disk() || plan.splices();
-        let loan = loan.map(|loan| if told_by_header { loan.with_hits(header.rows_cached()) } else { loan });
+    pub(crate) fn new(
+        slot: ReadSlot,
+        loan: Option<Loan>,
+        layout: &Arc<BatchLayout>,
+        counting: Counting,
+        header: BatchHeader,
+    ) -> Self {
+        let in_header = counting.hits_in_header;
+        let loan = loan.map(|loan| if in_header { loan.with_hits(header.rows_cached()) } else { loan });
         let memory = Slot { loan, slot: Some(slot) };
-        let view = BatchView::new(memory, Arc::clone(&plan.layout), header);
-        let from_disk = plan.options.rows_from() != RowsFrom::Memory;
-        let cached_on_host = plan.caches.are_before_disk();
-        Self { view, over_link, cached_on_host, from_disk, sums_made: plan.sums_made(), used: None }
+        let view = BatchView::new(memory, Arc::clone(layout), header);
+        Self { view, counting, used: None }
     }
 
     /// Makes it record when it is given back.
@@ -162,19 +157,22 @@ impl Batch {
 
     /// What its rows took from disk; `None` where rows are read from memory.
     pub fn disk_reads(&self) -> Option<DiskCounts> {
-        self.from_disk.then(|| self.header().disk().into())
+        self.counting.from_disk.then(|| self.header().disk().into())
     }
 
-    /// Where its producer sums, if it does.
-    pub fn sums_made(&self) -> SumsMade {
-        self.sums_made
+    /// Where its producer sums; `None` where it does not.
+    pub fn sums(&self) -> Option<SumsMade> {
+        self.counting.sums
     }
 
     /// How many rows crossed the link to a GPU: those of its nodes that no cache there had. Known when
     /// [`rows_cached`](Self::rows_cached) is.
     pub fn rows_over_link(&self) -> u64 {
-        let cached_on_gpu = if self.cached_on_host { 0 } else { self.rows_cached() };
-        if self.over_link { (self.node_count() as u64).saturating_sub(cached_on_gpu) } else { 0 }
+        let cached_on_gpu = if self.counting.hits_cross_link { 0 } else { self.rows_cached() };
+        match self.counting.crosses_link && self.loan().is_some() {
+            true => (self.node_count() as u64).saturating_sub(cached_on_gpu),
+            false => 0,
+        }
     }
 
     /// How long the producer worked on it, on the CPU and on a GPU. The GPU's part is known once the batch is confirmed.

@@ -1,21 +1,21 @@
 //! What a run would start, and the memory it would use: `--dry-run`.
 
 use serde::Serialize;
-use uva_batch::{Aggregation, BatchHeader};
+use uva_batch::BatchHeader;
 use uva_graph::reorder::ReorderedLayout;
 use uva_graph::{Dataset, Split};
 use uva_mem::ring::RingShape;
 use uva_plan::CachePlan;
-use uva_rows::cache::map_bytes;
-use uva_rows::kept_row_bytes;
 
-use crate::backend::{GatherChoice, PinPages, SamplerChoice};
+use crate::backend::SamplerChoice;
+use crate::cache::Caches;
 use crate::device::{bytes_on_gpu, stays_on_gpu};
+use crate::memory::{Held, MemoryKind, MemoryLine, program};
 use crate::part::Standby;
 use crate::plan::{RingName, RunPlan, SlotsInForce};
 use crate::planning::{Budget, CacheRequest};
-use crate::program_memory;
-use crate::rows_from::{Features, RowsFrom};
+use crate::reader::Features;
+use crate::rows::RowTree;
 use crate::topology::{PlacedRing, Placement, Topology};
 
 /// What a run would start and use. Nothing of it has been started or allocated.
@@ -31,6 +31,8 @@ pub struct DryRun {
     /// The room of feature slots on a GPU; absent where they are in host memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_slots: Option<SlotsInForce>,
+    /// Where the feature rows of batches come from, from the place where they are read to the slot.
+    pub rows: String,
     /// An estimate of the run's memory, item by item: the programs, the mapped files, rings of the largest batches.
     pub memory: Vec<MemoryLine>,
     /// What is decided only when the run starts.
@@ -65,79 +67,6 @@ pub struct RingLine {
     pub device_slot_bytes: u64,
 }
 
-/// A kind of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum MemoryKind {
-    /// Host memory that the system may swap out.
-    Host,
-    /// Host memory that is pinned for a GPU.
-    Pinned,
-    /// A GPU's memory.
-    Device,
-    /// Pages of files, which all processes of the machine have in common. The system drops them where memory is short,
-    /// and reads them again.
-    Mapped,
-}
-
-impl MemoryKind {
-    /// All kinds.
-    pub const ALL: [Self; 4] = [Self::Host, Self::Pinned, Self::Device, Self::Mapped];
-
-    /// The name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Host => "host",
-            Self::Pinned => "pinned",
-            Self::Device => "device",
-            Self::Mapped => "mapped",
-        }
-    }
-}
-
-/// An item of memory.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct MemoryLine {
-    /// What uses it.
-    pub item: String,
-    /// Where it is.
-    pub kind: MemoryKind,
-    /// How much.
-    pub bytes: u64,
-    /// Who has it, where ranks divide the epochs.
-    #[serde(skip)]
-    pub held: Held,
-}
-
-impl MemoryLine {
-    /// Memory that each rank has.
-    #[must_use]
-    pub fn new(item: &str, kind: MemoryKind, bytes: u64) -> Self {
-        Self { item: item.to_owned(), kind, bytes, held: Held::ByRank }
-    }
-
-    /// Memory that all ranks have together, as pages of a file that each maps.
-    #[must_use]
-    pub fn once(item: &str, kind: MemoryKind, bytes: u64) -> Self {
-        Self { held: Held::Once, ..Self::new(item, kind, bytes) }
-    }
-}
-
-/// Who has an item of memory in a run with ranks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Held {
-    /// Each rank.
-    #[default]
-    ByRank,
-    /// All together.
-    Once,
-    /// The samplers of a rank, and of all ranks where they share them: then for two epochs.
-    BySamplers,
-    /// Each GPU, whether it trains or samples.
-    ByGpu,
-}
-
 /// Ranks that divide the epochs of a run, and where they work.
 #[derive(Clone, Copy, Debug)]
 pub struct PlacedRanks<'a> {
@@ -161,6 +90,21 @@ pub enum PlannedCaches<'a> {
     Plan(&'a CachePlan),
     /// They are chosen at the start.
     Find(&'a CacheRequest),
+}
+
+impl PlannedCaches<'_> {
+    /// As a run has them, with one row where rows are cached at all.
+    fn expected(&self, features: Features) -> Caches {
+        let (rows, dynamic, kept_rows) = match self {
+            Self::None => (0, None, None),
+            Self::Plan(cached) => (cached.row_ids.len().min(1), None, None),
+            Self::Find(CacheRequest::Planned(_)) => (1, None, None),
+            Self::Find(CacheRequest::Find { policy, .. }) => (1, policy.eviction(), None),
+            Self::Find(CacheRequest::BeforeDisk { .. }) if features == Features::Disk => (1, None, Some(0)),
+            Self::Find(CacheRequest::BeforeDisk { .. }) => (0, None, None),
+        };
+        Caches { rows, dynamic, kept_rows, ..Caches::default() }
+    }
 }
 
 impl DryRun {
@@ -219,6 +163,7 @@ impl DryRun {
             stages,
             rings: rings.collect(),
             gpu_slots: gpu_slots.clone(),
+            rows: String::new(),
             memory: Vec::new(),
             decided_at_start: Vec::new(),
         };
@@ -227,21 +172,16 @@ impl DryRun {
             dry.takes(&format!("{} ring", ring.name), MemoryKind::Host, bytes);
         }
         // Which rows a cache holds is not known yet, but that there is one.
-        let has_rows = match caches {
-            PlannedCaches::None => false,
-            PlannedCaches::Plan(cached) => !cached.row_ids.is_empty(),
-            PlannedCaches::Find(asked) => !asked.is_before_disk(),
-        };
-        dry.takes("programs", MemoryKind::Host, programs * program_memory::OWN);
-        dry.memory.push(MemoryLine::once("programs", MemoryKind::Mapped, program_memory::CODE));
-        dry.add_dataset(dataset, plan);
-        dry.add_device(dataset, plan, has_rows);
+        let plan = &plan.clone().with_caches(caches.expected(plan.options.features));
+        let rows = RowTree::of(plan);
+        dry.takes("programs", MemoryKind::Host, programs * program::OWN);
+        dry.memory.push(MemoryLine::once("programs", MemoryKind::Mapped, program::CODE));
+        dry.add_graph(dataset);
+        dry.add_device(plan);
+        dry.memory.extend(rows.memory(dataset, plan));
+        dry.add_sampler(dataset, plan);
         dry.add_caches(dataset, plan, caches);
-        let is_asked = matches!(caches, PlannedCaches::Find(asked) if asked.is_before_disk());
-        if let (RowsFrom::DiskAhead(_, kept), false) = (plan.rows_from(), is_asked) {
-            let rows = kept.rows as u64 * kept_row_bytes(plan.layout.table_row_bytes());
-            dry.takes("rows read ahead, at most", MemoryKind::Host, rows + map_bytes(plan.table_rows));
-        }
+        dry.rows = rows.to_string();
         if plan.options.sums_chosen_for.is_some() {
             dry.decided_at_start.push(
                 "sums of the first layer: the run's first training batches try both ways, and slots have room for either"
@@ -326,87 +266,43 @@ impl DryRun {
         self.memory.push(MemoryLine::new(item, kind, bytes));
     }
 
-    /// Files that the run reads through mappings. Rows that a GPU reads in place are counted as pinned.
-    fn add_dataset(&mut self, dataset: &Dataset, plan: &RunPlan) {
-        let gathered_by_cpu = plan
-            .backend
-            .device_slots()
-            .is_none_or(|cuda| matches!(cuda.gather, GatherChoice::Dma | GatherChoice::Cpu));
-        let is_mapped = gathered_by_cpu && plan.rows_from() == RowsFrom::Memory;
-        let files = match dataset.hops() {
-            Some(_) => [("files of the hops", plan.training_bytes(dataset), is_mapped), ("", 0, false)],
-            None => {
-                let graph = ReorderedLayout::new(dataset).bytes() as u64;
-                let rows = dataset.features().bytes.len() as u64;
-                [("files of the graph", graph, true), ("file of the features", rows, is_mapped)]
-            }
-        };
-        for (item, bytes, _) in files.into_iter().filter(|(_, bytes, is_mapped)| *is_mapped && *bytes > 0) {
-            self.memory.push(MemoryLine::once(item, MemoryKind::Mapped, bytes));
+    fn add_graph(&mut self, dataset: &Dataset) {
+        if dataset.hops().is_none() {
+            let graph = ReorderedLayout::new(dataset).bytes() as u64;
+            self.memory.push(MemoryLine::once("files of the graph", MemoryKind::Mapped, graph));
         }
     }
 
-    fn add_device(&mut self, dataset: &Dataset, plan: &RunPlan, has_rows: bool) {
-        let batches_on_gpu = stays_on_gpu(plan);
-        let table = dataset.features().bytes.len() as u64;
-        if let Some(cuda) = plan.backend.device_slots() {
-            self.takes("feature slots", MemoryKind::Device, plan.device_bytes() as u64);
-            if plan.summed_rows().is_some() {
-                self.takes("rows that are summed", MemoryKind::Device, plan.summed_bytes() as u64);
-            }
-            let of_slots = |bytes: usize| (bytes as u64).saturating_mul(plan.options.feature_slots as u64);
-            match (plan.begun_room(), plan.spliced_room(), plan.made_bytes()) {
-                (Some(room), ..) if has_rows => {
-                    self.takes("begun sums", MemoryKind::Device, of_slots(room));
-                    self.takes("staging of sums", MemoryKind::Pinned, of_slots(room));
-                }
-                (None, Some(room), _) if has_rows => {
-                    self.takes("rows beside cached ones", MemoryKind::Device, room as u64);
-                    self.takes("staging of rows", MemoryKind::Pinned, of_slots(room));
-                }
-                (.., Some(bytes)) => {
-                    let sums = plan.layout.aggregation() != Aggregation::None;
-                    let what = if sums { "staging of sums" } else { "staging of rows" };
-                    self.takes(what, MemoryKind::Pinned, of_slots(bytes));
-                }
-                (.., None) => {}
-            }
-            let staging = plan.upload_bytes(batches_on_gpu) as u64;
-            let staging = staging.saturating_mul(plan.options.feature_slots as u64);
-            self.takes("staging of ids and blocks", MemoryKind::Pinned, staging);
-            if batches_on_gpu {
-                self.takes("batches of the GPU sampler", MemoryKind::Device, bytes_on_gpu(plan) as u64);
-            }
-            match cuda.gather {
-                GatherChoice::Auto | GatherChoice::ZeroCopy | GatherChoice::Split => {
-                    let line = MemoryLine::new("feature table", MemoryKind::Pinned, table);
-                    // In place these are pages of the file, and else a copy of each process.
-                    let in_place = cuda.table_pages == PinPages::InPlace;
-                    self.memory.push(if in_place { MemoryLine { held: Held::Once, ..line } } else { line });
-                }
-                GatherChoice::Device if plan.layout.is_of_hops() => {
-                    self.takes("training rows", MemoryKind::Device, plan.training_bytes(dataset));
-                }
-                GatherChoice::Device => self.takes("feature table", MemoryKind::Device, table),
-                GatherChoice::Dma | GatherChoice::Cpu => {}
-            }
+    fn add_device(&mut self, plan: &RunPlan) {
+        if plan.backend.device_slots().is_none() {
+            return;
         }
-        if let Some(cuda) = plan.backend.cuda() {
-            let graph = ReorderedLayout::new(dataset).bytes() as u64;
-            match cuda.sampler {
-                SamplerChoice::Gpu => {
-                    self.memory.push(MemoryLine::once("graph", MemoryKind::Pinned, graph));
-                    if plan.options.sampler_kind.needs_weights() {
-                        let weights = size_of_val(dataset.weights().unwrap_or_default()) as u64;
-                        self.memory.push(MemoryLine::once("weights of the edges", MemoryKind::Pinned, weights));
-                    }
+        let batches_on_gpu = stays_on_gpu(plan);
+        self.takes("feature slots", MemoryKind::Device, plan.device_bytes() as u64);
+        let staging = plan.upload_bytes(batches_on_gpu) as u64;
+        let staging = staging.saturating_mul(plan.options.feature_slots as u64);
+        self.takes("staging of ids and blocks", MemoryKind::Pinned, staging);
+        if batches_on_gpu {
+            self.takes("batches of the GPU sampler", MemoryKind::Device, bytes_on_gpu(plan) as u64);
+        }
+    }
+
+    fn add_sampler(&mut self, dataset: &Dataset, plan: &RunPlan) {
+        let Some(cuda) = plan.backend.cuda() else { return };
+        match cuda.sampler {
+            SamplerChoice::Gpu => {
+                let graph = ReorderedLayout::new(dataset).bytes() as u64;
+                self.memory.push(MemoryLine::once("graph", MemoryKind::Pinned, graph));
+                if plan.options.sampler_kind.needs_weights() {
+                    let weights = size_of_val(dataset.weights().unwrap_or_default()) as u64;
+                    self.memory.push(MemoryLine::once("weights of the edges", MemoryKind::Pinned, weights));
                 }
-                SamplerChoice::Auto => self.decided_at_start.push(
-                    "sampler: CPU and GPU are timed, and the faster one samples; a GPU sampler pins the graph"
-                        .to_owned(),
-                ),
-                SamplerChoice::Cpu => {}
             }
+            SamplerChoice::Auto => self.decided_at_start.push(
+                "sampler: CPU and GPU are timed, and the faster one samples; a GPU sampler pins the graph"
+                    .to_owned(),
+            ),
+            SamplerChoice::Cpu => {}
         }
     }
 

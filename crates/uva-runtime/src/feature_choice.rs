@@ -11,10 +11,10 @@ use uva_rows::cuda::DirectRuns;
 
 use crate::RuntimeError;
 use crate::backend::{Backend, BackendOptions, GatherChoice, SamplerChoice};
+use crate::hop_files::{HopFiles, stored_side_by_side};
 use crate::hop_options::{HopBatches, Place};
-use crate::hop_source::{HopFiles, stored_side_by_side};
 use crate::options::LoaderOptions;
-use crate::rows_from::{Features, Reader, row_file};
+use crate::reader::{Features, Reader, row_file};
 use crate::sums::Obstacle;
 
 /// Where the rows of a run are read, and why.
@@ -131,7 +131,7 @@ impl FeatureChoice {
 
     /// The same with the rows brought by cuFile, which passes through host memory for this reason.
     #[must_use]
-    pub(crate) fn by_cufile(self, compatibility: Option<&str>) -> Self {
+    pub(crate) fn with_cufile(self, compatibility: Option<&str>) -> Self {
         let reader = if compatibility.is_some() { "cufile (compat)" } else { Reader::Cufile.name() };
         let disk = DiskChoice { reader, how: DirectRuns::how(compatibility), passed_over: Vec::new() };
         Self { disk: Some(disk), ..self }

@@ -10,7 +10,7 @@ use uva_options::Purpose::{Identity, Speed};
 use uva_options::{Field, OptionError, OptionValue, named, options};
 
 use crate::backend::GatherChoice;
-use crate::rows_from::Features;
+use crate::reader::Features;
 
 const BATCHES: &str = "Batches";
 

@@ -9,9 +9,8 @@ use uva_sample::{BatchCounts, BatchKey, ChunkOrder, rows_hash};
 use crate::clock::since_boot;
 use crate::disk_counts::DiskCounts;
 use crate::hop_options::HopBatches;
-use crate::hop_source::HopSource;
-use crate::host_rows::failed;
 use crate::plan::RunPlan;
+use crate::rows::{HopSource, failed};
 use crate::{LoaderOptions, RuntimeError, machine};
 
 /// The state of a role that decides which rows a batch has, allocated once.

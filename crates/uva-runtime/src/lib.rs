@@ -39,7 +39,8 @@
 //! | [`metrics`], [`trace`], [`gauges`] | telemetry: lines, a timeline, live counts of a run |
 //! | [`topology`], [`wiring`] | which stages a run has and where they are; connecting those of one process |
 //! | [`clock`] | the clock of all processes of a run |
-//! | [`machine`], [`memory`] | limits of the machine, memory of a process |
+//! | [`rows`] | where the rows of batches come from: the tree of a run |
+//! | [`machine`], [`memory`] | limits of the machine, memory of a process and of a run |
 //!
 //! What it must not know: command lines, terminals and other processes. `uva-launch` starts those.
 #![forbid(unsafe_code)]
@@ -58,15 +59,13 @@ pub mod cores;
 pub mod device;
 mod disk_counts;
 pub mod dry_run;
-mod edge_rows;
 mod error;
 mod feature_choice;
 pub mod first_layer;
 pub mod gauges;
+mod hop_files;
 pub mod hop_options;
 mod hop_rows;
-mod hop_source;
-mod host_rows;
 pub mod input_nodes;
 mod lane;
 mod look_ahead;
@@ -83,15 +82,14 @@ pub mod pipeline;
 pub mod plan;
 pub mod planning;
 mod presample;
-pub mod program_memory;
 pub mod ranks;
+mod reader;
 mod role_times;
 pub mod roles;
-mod rows_from;
+pub mod rows;
 mod sampler_turns;
 pub mod schedule;
 pub mod seed_order;
-mod slot_rows;
 mod stage;
 mod steps;
 mod sums;
@@ -110,12 +108,13 @@ pub use checked_files::CheckedFiles;
 pub use disk_counts::{DiskCounts, DiskTotals};
 pub use error::{RuntimeError, signal_name};
 pub use feature_choice::{FeatureChoice, gather_by_cpu};
-pub use hop_source::HopFiles;
+pub use hop_files::HopFiles;
 pub use input_nodes::InputNodes;
 pub use look_ahead::LookAhead;
 pub use options::{Cursor, LoaderOptions, Passes};
 pub use pipeline::{Runtime, RuntimeBuilder};
-pub use rows_from::{Features, Reader};
+pub use reader::{Features, Reader};
+pub use rows::RowTree;
 pub use sums::{Obstacle, is_summed, obstacle_in_table};
 pub use sums_chooser::SumsChoice;
 pub use sums_share::SumsShare;

@@ -196,7 +196,7 @@ impl BatchEvent {
             }),
             disk: batch.disk_reads(),
             aggregate: {
-                AggregateCounts::of(batch.layout(), batch.header(), batch.sums_made(), batch.rows_over_link())
+                AggregateCounts::of(batch.layout(), batch.header(), batch.sums(), batch.rows_over_link())
             },
         }
     }

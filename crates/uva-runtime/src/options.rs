@@ -21,7 +21,7 @@ use crate::look_ahead::LookAhead;
 use crate::machine::share_of_cores;
 use crate::part::{Part, Standby};
 use crate::pin_cores::PinCores;
-use crate::rows_from::{Features, Reader, RowsFrom};
+use crate::reader::{Features, Reader};
 use crate::seed_order::{AskedOrder, MadeOrder};
 use crate::sums::{check_sums, obstacle_in_table};
 use uva_options::Purpose::{Identity, Layout, Plan, Speed};
@@ -339,14 +339,6 @@ impl LoaderOptions {
     /// Whether batches have the in-degrees of their nodes: where a model asks for them, and for sums that weigh by them.
     pub(crate) fn has_degrees(&self) -> bool {
         self.degrees || self.aggregation == Aggregation::Degrees
-    }
-
-    /// Where rows are read by the CPU. What is left open reads from memory.
-    pub(crate) fn rows_from(&self) -> RowsFrom {
-        match self.features {
-            Features::Disk => RowsFrom::Disk(self.reader),
-            Features::Auto | Features::Memory => RowsFrom::Memory,
-        }
     }
 
     /// Opens the dataset or hop set of a run in another of its processes, which has checked it: with the same nodes as

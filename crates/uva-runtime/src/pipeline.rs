@@ -38,7 +38,6 @@ use crate::plan::RunPlan;
 use crate::planning::remote_rows;
 use crate::ranks::{Ranks, check_divided};
 use crate::roles::{BatchReceiver, RoleThreads};
-use crate::rows_from::RowsFrom;
 use crate::schedule::{Order, Schedule};
 use crate::seed_order::MadeOrder;
 use crate::topology::{Placement, Role, Stage, Topology};
@@ -313,7 +312,7 @@ impl Runtime {
 
     /// What reads of rows from disk took so far; `None` where rows are read from memory.
     pub fn disk_reads(&self) -> Option<DiskCounts> {
-        (self.options().rows_from() != RowsFrom::Memory).then(|| self.control.disk_reads())
+        self.receiver.reads_disk().then(|| self.control.disk_reads())
     }
 
     /// The memory of this process now, if the whole run is in it: one element, else none.

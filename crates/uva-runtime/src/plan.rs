@@ -9,24 +9,21 @@ use serde::{Deserialize, Serialize};
 use uva_batch::{Aggregation, BatchHeader, BatchLayout, SlotRoom};
 use uva_graph::{Dataset, Split};
 use uva_mem::ring::{Ring, RingShape};
-use uva_rows::BegunBytes;
 use uva_rows::cache::eviction::Eviction;
-use uva_rows::kept_row_bytes;
 
-use crate::aggregate_counts::SumsMade;
 use crate::backend::{Backend, CufileReport, GatherChoice, GpuSlots};
 use crate::cache::Caches;
 use crate::checked_files::CheckedFiles;
 use crate::control::{CONSUMER, Control};
 use crate::feature_choice::FeatureChoice;
+use crate::hop_files::stored_side_by_side;
 use crate::hop_options::Place;
-use crate::hop_source::stored_side_by_side;
 use crate::look_ahead::LookAhead;
 use crate::machine;
 use crate::options::Prepare;
 use crate::part::Part;
 use crate::presample::{SAMPLES, with_nodes};
-use crate::rows_from::{Features, KeptRows, Reader, RowsFrom};
+use crate::reader::{Features, Reader};
 use crate::schedule::{Item, Schedule, Turn};
 use crate::{LoaderOptions, Passes, RuntimeError};
 use uva_options::ByteSize;
@@ -38,10 +35,6 @@ const SLOTS_OF_SMALL_BATCHES: usize = 8;
 /// A batch is small if the largest one has at most this many bytes: all slots together are then smaller than a usual
 /// feature slot.
 const SMALL_BATCH_BYTES: usize = 1 << 20;
-
-/// Memory for rows that are read ahead, at most, where none was given for them. It holds the rows of some batches of
-/// usual models, and is little beside a table that does not fit into memory.
-const KEPT_BYTES: u64 = 256 << 20;
 
 /// The rings of a run, in the order in which a batch passes through them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -386,7 +379,7 @@ impl RunPlan {
         self.features = match refused {
             None => {
                 self.options.reader = Reader::Cufile;
-                self.features.map(|choice| choice.by_cufile(found.compatibility.as_deref()))
+                self.features.map(|choice| choice.with_cufile(found.compatibility.as_deref()))
             }
             Some(why) if is_asked => {
                 return Err(RuntimeError::Missing(format!(
@@ -396,13 +389,6 @@ impl RunPlan {
             Some(why) => self.features.map(|choice| choice.without_cufile(&why)),
         };
         Ok(self)
-    }
-
-    /// Whether cuFile brings the rows into the feature slots, past the host's memory.
-    pub fn reads_by_cufile(&self) -> bool {
-        let on_gpu = self.backend.device_slots().is_some_and(|cuda| cuda.gather != GatherChoice::Device);
-        let from_disk = self.options.features == Features::Disk;
-        on_gpu && from_disk && self.options.hops.is_some() && self.options.reader == Reader::Cufile
     }
 
     /// The same with the training rows of a hop set in the memory of its GPU, for this reason.
@@ -438,15 +424,11 @@ impl RunPlan {
         batch_slots(&self.options, &self.layout)
     }
 
-    /// Whether the CPU reads rows of a feature table from disk, for slots wherever they are.
-    pub fn reads_table_from_disk(&self) -> bool {
-        self.options.features == Features::Disk && self.options.hops.is_none()
-    }
-
     /// Batches that the producer looks ahead: 0 where rows are not read from disk, or a cache evicts by itself, and for hop
     /// sets, whose rows come in runs.
     pub fn look_ahead(&self) -> usize {
-        if !self.reads_table_from_disk() || self.options.prepare == Prepare::Whole {
+        let table_on_disk = self.options.features == Features::Disk && self.options.hops.is_none();
+        if !table_on_disk || self.options.prepare == Prepare::Whole {
             return 0;
         }
         match self.options.look_ahead {
@@ -454,29 +436,6 @@ impl RunPlan {
             LookAhead::Auto => LookAhead::AUTO.min(self.batch_slots().saturating_sub(1)),
             LookAhead::Batches(batches) => batches,
         }
-    }
-
-    /// Rows of a table on disk that are kept in memory as batches come, at most; `None` where none are.
-    pub fn kept_rows(&self) -> Option<usize> {
-        match self.rows_from() {
-            RowsFrom::DiskAhead(_, kept) => Some(kept.rows),
-            RowsFrom::Memory | RowsFrom::Disk(_) => None,
-        }
-    }
-
-    /// Where rows are read by the CPU, and which of them are kept in memory.
-    pub(crate) fn rows_from(&self) -> RowsFrom {
-        let from = self.options.rows_from();
-        let RowsFrom::Disk(reader) = from else { return from };
-        let ahead = self.look_ahead();
-        if (ahead == 0 && !self.caches.are_before_disk()) || self.options.prepare == Prepare::Whole {
-            return from;
-        }
-        let row_bytes = self.layout.table_row_bytes();
-        let most = self.layout.bounds().nodes.saturating_mul(ahead + 1);
-        let unasked = || most.min((KEPT_BYTES / kept_row_bytes(row_bytes)) as usize);
-        let rows = self.caches.kept_rows.unwrap_or_else(unasked).min(self.table_rows);
-        RowsFrom::DiskAhead(reader, KeptRows { rows, look_ahead: ahead > 0 })
     }
 
     /// Bytes of a feature slot, in host memory or on a GPU.
@@ -495,85 +454,6 @@ impl RunPlan {
     /// The most bytes that one upload brings to a slot on a GPU, where a sampler there makes its columns, or not.
     pub fn upload_bytes(&self, sampled_on_gpu: bool) -> usize {
         self.layout.upload_bytes(sampled_on_gpu).min(self.slot_room().bytes)
-    }
-
-    /// Where the producer sums, if it does.
-    pub fn sums_made(&self) -> SumsMade {
-        match self.backend.device_slots() {
-            None => SumsMade::Host,
-            Some(_) if self.options.gathers_before_sums => SumsMade::Gpu,
-            Some(_)
-                if self.caches.holds_chosen_rows()
-                    && !self.caches.are_before_disk()
-                    && self.continues_sums(&self.backend) =>
-            {
-                SumsMade::HostAndCache
-            }
-            Some(_) => SumsMade::HostForGpu,
-        }
-    }
-
-    /// The most rows of a batch that a producer on a GPU gathers beside the slots and then sums into them; `None` where
-    /// it does not sum there.
-    pub fn summed_rows(&self) -> Option<usize> {
-        let sums = self.layout.aggregation() != Aggregation::None && self.sums_made() == SumsMade::Gpu;
-        sums.then(|| self.slot_room().nodes)
-    }
-
-    /// The most bytes of a batch's rows that the CPU makes for a slot on a GPU: own rows and sums, rows of hops, or rows of
-    /// a table on disk or of other ranks. `None` where it makes none.
-    pub fn made_bytes(&self) -> Option<usize> {
-        let sums = self.layout.aggregation() != Aggregation::None;
-        let sums_here = sums && self.sums_made() == SumsMade::HostForGpu;
-        let on_gpu = self.backend.device_slots().is_some();
-        let hops = self.layout.is_of_hops() && on_gpu && !self.reads_by_cufile();
-        let from_elsewhere = self.reads_table_from_disk() || self.divided;
-        let rows = from_elsewhere && on_gpu && !sums && !self.splices();
-        (sums_here || hops || rows).then(|| self.layout.features_bytes().min(self.slot_room().bytes))
-    }
-
-    /// The most bytes of a batch's rows, and of their places, that the CPU brings by copies to lie beside those of a cache on
-    /// the GPU: there once, and for each slot in page-locked memory. `None` where this run would not bring them so even with
-    /// such a cache.
-    pub fn spliced_room(&self) -> Option<usize> {
-        let whole_rows = !self.layout.is_of_hops() && self.layout.aggregation() == Aggregation::None;
-        let bytes = self.layout.table_row_bytes() + size_of::<i64>();
-        (self.backend.copies_rows() && whole_rows).then(|| self.slot_room().nodes.saturating_mul(bytes))
-    }
-
-    /// Whether rows come so.
-    pub fn splices(&self) -> bool {
-        let cached_on_gpu = self.caches.holds_chosen_rows() && !self.caches.are_before_disk();
-        cached_on_gpu && self.spliced_room().is_some()
-    }
-
-    /// Bytes of the training rows in all tables that batches have.
-    pub fn training_bytes(&self, dataset: &Dataset) -> u64 {
-        dataset.split(Split::Train).len() as u64 * self.layout.table_row_bytes() as u64
-    }
-
-    fn continues_sums(&self, backend: &Backend) -> bool {
-        backend.continues_sums(self.options.aggregation, self.options.gathers_before_sums)
-    }
-
-    /// The bytes of a sum that the CPU begins, and of an own row beside it.
-    pub(crate) fn begun_bytes(&self) -> BegunBytes {
-        let own = if self.layout.aggregation().keeps_own_rows() { self.layout.row_bytes() } else { 0 };
-        BegunBytes { sum: self.layout.dim() * size_of::<f32>(), own }
-    }
-
-    /// The most bytes of what the CPU makes of a batch's sums where a cache of rows on the GPU has the others: in
-    /// page-locked memory and on the GPU, in each slot's room. `None` where this run would not make them so even with such a
-    /// cache.
-    pub fn begun_room(&self) -> Option<usize> {
-        let bytes = self.begun_bytes();
-        let rows = self.layout.features_bytes().min(self.slot_room().bytes);
-        self.continues_sums(&self.backend).then(|| bytes.room(rows.div_ceil((bytes.sum + bytes.own).max(1))))
-    }
-
-    /// Bytes of these rows on the GPU: one batch's, whatever the number of slots.
-    pub fn summed_bytes(&self) -> usize {
-        self.summed_rows().map_or(0, |rows| rows.saturating_mul(self.layout.table_row_bytes()))
     }
 
     /// Slots of a ring, and the payload of each.

@@ -14,8 +14,8 @@ use crate::RuntimeError;
 use crate::backend::{Backend, GatherChoice};
 use crate::cache::Caches;
 use crate::options::{LoaderOptions, Pad, Prepare};
+use crate::reader::Features;
 use crate::role_times::Roles;
-use crate::rows_from::Features;
 use crate::seed_order::AskedOrder;
 
 /// The exchanges with them, of which the producer takes one and the sampler the other, and word of a rank that has left.

@@ -260,11 +260,7 @@ pub fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, Runtime
                 }
                 let crew = match &crew {
                     Some(crew) => Arc::clone(crew),
-                    None => Arc::clone(crew.insert(Arc::new(Crew::new(
-                        &dataset,
-                        plan.options.rows_from(),
-                        cached_rows,
-                    )?))),
+                    None => Arc::clone(crew.insert(Arc::new(Crew::new(&dataset, &plan, cached_rows)?))),
                 };
                 let features = connections.ring(RingName::Feature)?.clone();
                 let (consumer, note) = (peer(Stage::CONSUMER)?, Arc::clone(&connections.note));

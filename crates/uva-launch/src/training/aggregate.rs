@@ -7,7 +7,7 @@ use uva_model::{TrainerOptions, Weighting};
 use uva_options::{ByteSize, OptionError, named};
 use uva_runtime::backend::Backend;
 use uva_runtime::plan::RunPlan;
-use uva_runtime::{Aggregation, LoaderOptions, Obstacle, Windows, obstacle_in_table};
+use uva_runtime::{Aggregation, LoaderOptions, Obstacle, RowTree, SumsMade, Windows, obstacle_in_table};
 
 use super::job::{Aggregate, TrainingOptions};
 
@@ -145,7 +145,7 @@ impl AggregateVerdict {
     /// As the metrics' first line has it, of a run with this plan.
     pub fn in_force(&self, plan: &RunPlan) -> Value {
         let way = match self.way {
-            Aggregate::Host => plan.sums_made().way(),
+            Aggregate::Host => RowTree::of(plan).sums().map_or(self.way.name(), SumsMade::way),
             way => way.name(),
         };
         self.in_json(way)

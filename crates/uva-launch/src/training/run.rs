@@ -28,16 +28,15 @@ use crate::preparation::{Draft, Prepared};
 use uva_runtime::backend::{self, Backend, BackendOptions, Decision, GatherChoice};
 use uva_runtime::control::{Control, Stop};
 use uva_runtime::cores::Cores;
-use uva_runtime::dry_run::{DryRun, MemoryKind, MemoryLine};
-use uva_runtime::memory::ProcessMemory;
+use uva_runtime::dry_run::DryRun;
+use uva_runtime::memory::{MemoryKind, MemoryLine, ProcessMemory, program};
 use uva_runtime::metrics::{End, Event, Observer, Roles};
 use uva_runtime::plan::{RunPlan, evaluating};
 use uva_runtime::planning::CacheRequest;
-use uva_runtime::program_memory;
 use uva_runtime::topology::Placement;
 use uva_runtime::{
-    AggregateTotals, DiskCounts, DiskTotals, FeatureType, LoaderOptions, Passes, Runtime, RuntimeError,
-    gather_by_cpu, machine,
+    AggregateTotals, DiskCounts, DiskTotals, FeatureType, LoaderOptions, Passes, RowTree, Runtime,
+    RuntimeError, gather_by_cpu, machine,
 };
 
 /// glibc serves a consumer's allocations up to this many bytes from its heap, and keeps up to `KEPT_MEMORY` freed bytes
@@ -227,8 +226,8 @@ impl TrainingRun {
         let footprint = preflight::footprint(dataset, options, plan.largest_batch(dataset));
         let line = MemoryLine::new;
         let libtorch = [
-            line("libtorch", MemoryKind::Host, program_memory::LIBTORCH_OWN),
-            MemoryLine::once("libtorch", MemoryKind::Mapped, program_memory::LIBTORCH_CODE),
+            line("libtorch", MemoryKind::Host, program::LIBTORCH_OWN),
+            MemoryLine::once("libtorch", MemoryKind::Mapped, program::LIBTORCH_CODE),
         ];
         let model = match decision.backend.cuda() {
             Some(_) => vec![
@@ -303,7 +302,7 @@ impl Training {
         let cache = outcome.cache.and_then(|totals| prepared.cache_outcome(&totals));
         let aggregate = AggregateTotals::new(
             &prepared.plan.layout,
-            prepared.plan.sums_made(),
+            RowTree::of(&prepared.plan).sums(),
             outcome.batches,
             outcome.summed_batches,
             outcome.aggregate,

@@ -13,6 +13,7 @@ use uva_runtime::backend::{Backend, SamplerChoice};
 use uva_runtime::cache::CacheContents;
 use uva_runtime::metrics::{Event, Observer, Progress};
 use uva_runtime::plan::RunPlan;
+use uva_runtime::rows::bytes_beside_gpu_cache;
 use uva_runtime::{Passes, RuntimeError};
 
 /// The share of the GPU's memory that is left free beyond one batch's use: later batches may be
@@ -66,8 +67,7 @@ pub(super) fn bytes_left(
     };
     let reserve = ((total as f64 * RESERVE_SHARE) as u64).max(RESERVE_BYTES);
     // With a cache of rows, the GPU also holds what the CPU begins of its sums, or brings beside it.
-    let begun = plan.begun_room().map(|room| room.saturating_mul(plan.options.feature_slots));
-    let room = begun.or(plan.spliced_room()).unwrap_or(0) as u64;
+    let room = bytes_beside_gpu_cache(dataset, &plan);
     let left = free.saturating_sub(reserve).saturating_sub(room);
     let gib = |bytes: u64| bytes as f64 / (1_u64 << 30) as f64;
     observer.note(&format!(

@@ -17,6 +17,6 @@ pub use begun::{BeginPlace, Begun, BegunBytes, KeptRows, SumBeginner};
 pub use cached::{CachedRows, EvictingRows, RowCache};
 pub use file::File;
 pub use mapped::Mapped;
-pub use place::{HostPlace, HostSource, HostTable, Reduction, SumPlace, SumSource};
+pub use place::{HostPlace, HostSource, HostTable, Reduction, SumPlace, SumSource, TableSource};
 pub use remote::{Remote, RemoteCounts};
 pub use threads::{TASK_BYTES, divide, gather_pool};

@@ -113,3 +113,37 @@ pub trait HostTable {
         values: SummedValues,
     ) -> Result<RowsRead, GatherError>;
 }
+
+// Not of any boxed table: another crate could then make a boxed table of its own a file, and so a table twice.
+impl HostTable for Box<dyn TableSource + '_> {
+    fn table_row_bytes(&self) -> usize {
+        (**self).table_row_bytes()
+    }
+
+    fn pool(&self) -> Option<&rayon::ThreadPool> {
+        (**self).pool()
+    }
+
+    fn copy_to(
+        &mut self,
+        ids: &[i64],
+        place: HostPlace<'_>,
+        widened: Option<NarrowFloat>,
+    ) -> Result<RowsRead, GatherError> {
+        (**self).copy_to(ids, place, widened)
+    }
+
+    fn sum_to(
+        &mut self,
+        ids: &[i64],
+        place: SumPlace<'_>,
+        values: SummedValues,
+    ) -> Result<RowsRead, GatherError> {
+        (**self).sum_to(ids, place, values)
+    }
+}
+
+/// A table in either use: its rows as they are, and widened or summed.
+pub trait TableSource: HostTable + HostSource {}
+
+impl<S: HostTable + HostSource + ?Sized> TableSource for S {}

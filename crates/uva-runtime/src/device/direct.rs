@@ -10,7 +10,7 @@ use uva_graph::Hops;
 use uva_rows::cuda::DirectRuns;
 
 use crate::RuntimeError;
-use crate::rows_from::{Reader, disk_error};
+use crate::reader::{Reader, disk_error};
 
 /// The files of a hop set's tables, with what brings their rows to the slots.
 pub(super) struct DirectHops<'d> {

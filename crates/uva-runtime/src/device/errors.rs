@@ -5,7 +5,7 @@ use uva_rows::GatherError;
 use uva_rows::cuda::FillError;
 
 use crate::RuntimeError;
-use crate::host_rows::failed as of_rows;
+use crate::rows::failed as of_rows;
 
 impl From<CudaError> for RuntimeError {
     fn from(error: CudaError) -> Self {

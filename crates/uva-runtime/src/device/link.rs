@@ -31,6 +31,7 @@ use crate::control::{Control, Stop};
 use crate::lane::Lane;
 use crate::peer::Peer;
 use crate::plan::RunPlan;
+use crate::rows::RowTree;
 use crate::topology::Role;
 use uva_options::ByteSize;
 
@@ -128,7 +129,7 @@ pub(crate) fn one_process(
 /// Makes the slots' memory, of this kind.
 fn make_slots(context: &Arc<Context>, plan: &RunPlan, kind: IpcKind) -> Result<SharedBuffer, CudaError> {
     let (bytes, what) = (buffer_bytes(plan), what(plan));
-    match plan.reads_by_cufile() {
+    match RowTree::of(plan).any(&|tree| *tree == RowTree::Direct) {
         true => SharedBuffer::create_for_storage(context, bytes, kind, &what),
         false => SharedBuffer::create(context, bytes, kind, &what),
     }

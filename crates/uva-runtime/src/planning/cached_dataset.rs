@@ -15,9 +15,9 @@ use uva_sample::{BatchCounts, BatchKey, MiniBatch};
 
 use crate::backend::{Backend, CudaBackend};
 use crate::cache::{CacheContents, Engine, OnGpu, SampledGraph};
-use crate::device::{cache_on_gpu, zero_copy};
-use crate::host_rows::{FeatureBytes, source_on_host};
+use crate::device::{cache_on_gpu, grid, zero_copy};
 use crate::lane::sampler_lane;
+use crate::rows::{FeatureBytes, HostParts, RowTree};
 use crate::{LoaderOptions, RuntimeError};
 
 /// Samples and loads through the caches. Results are the same as without them; ids are the dataset's.
@@ -88,8 +88,8 @@ impl<'d> CachedDataset<'d> {
         let rows: Box<dyn HostSource + 'd> = match backend.device_slots() {
             Some(cuda) => Box::new(rows_by_gpu(dataset, options, cuda, contents)?),
             None => {
-                let (threads, caches) = (options.gather_threads, contents.caches());
-                source_on_host(dataset, &layout, threads, caches, contents.rows().map(|rows| &**rows))?
+                let parts = HostParts::new(dataset, options.gather_threads).with_chosen(chosen(contents));
+                RowTree::Mapped.behind(contents.caches()).widened_for(&layout).gathered(&parts)?
             }
         };
         let mut places = Vec::new();
@@ -165,6 +165,11 @@ impl<'d> CachedDataset<'d> {
     }
 }
 
+/// The ids of the rows of a cache that holds the same ones throughout.
+fn chosen(contents: &CacheContents) -> Option<&[i64]> {
+    contents.rows().map(|rows| bytemuck::cast_slice(rows.bytes()))
+}
+
 fn rows_by_gpu(
     dataset: &Arc<Dataset>,
     options: &LoaderOptions,
@@ -177,14 +182,11 @@ fn rows_by_gpu(
     let kernels = GatherKernels::new(&Module::gather(context, &module)?)?;
     let pin = cuda.pin_options("the feature table");
     let table = PinnedTable::new(context, Arc::new(FeatureBytes(Arc::clone(dataset))), &pin)?;
-    let cache = cache_on_gpu(
-        context,
-        dataset,
-        options.gather_threads,
-        contents.caches(),
-        contents.rows().map(|rows| &**rows),
-    )?;
-    let multiprocessors = cuda.partition.gather_multiprocessors();
-    let rows = zero_copy(&kernels, Arc::new(table), row_bytes, cuda.kernel, multiprocessors, cache)?;
+    let cache = match RowTree::Pinned.behind(contents.caches()).device_cache() {
+        Some(kind) => Some(cache_on_gpu(context, dataset, options.gather_threads, kind, chosen(contents))?),
+        None => None,
+    };
+    let bound = grid(cuda.partition.gather_multiprocessors());
+    let rows = zero_copy(&kernels, Arc::new(table), row_bytes, cuda.kernel, bound, cache)?;
     Ok(ReadBack::new(context, kernels, rows)?)
 }

@@ -19,9 +19,9 @@ use uva_sample::{BatchKey, MiniBatch};
 use super::host_times::{HostTimes, median, of_lists, share};
 use crate::backend::CudaBackend;
 use crate::cache::{self, Caches, OnGpu, SampledGraph};
-use crate::device::zero_copy;
-use crate::host_rows::FeatureBytes;
+use crate::device::{grid, zero_copy};
 use crate::lane::{Lane, sampler_lane};
+use crate::rows::FeatureBytes;
 use crate::{LoaderOptions, RuntimeError};
 
 /// Alignment of rows and of their report.
@@ -159,8 +159,8 @@ impl TimedCaches for DeviceTimes<'_> {
                 Some(DeviceCache::filled(context, bytes, row_bytes, cached, loader.gather_threads)?)
             }
         };
-        let multiprocessors = cuda.partition.gather_multiprocessors();
-        let rows = zero_copy(kernels, Arc::clone(table), row_bytes, cuda.kernel, multiprocessors, cache)?;
+        let bound = grid(cuda.partition.gather_multiprocessors());
+        let rows = zero_copy(kernels, Arc::clone(table), row_bytes, cuda.kernel, bound, cache)?;
         let shape = SlotShape { slots: 1, stride };
         let mut filler =
             SlotFiller::new(Stream::new(context)?, kernels.clone(), rows, Arc::new(buffer), shape)?;

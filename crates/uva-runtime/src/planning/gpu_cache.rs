@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, OnceLock};
 
-use uva_batch::Aggregation;
 use uva_cuda::Context;
 use uva_graph::Dataset;
 use uva_options::OptionError;
@@ -16,6 +15,7 @@ use crate::RuntimeError;
 use crate::backend::{Backend, CudaBackend, GatherChoice};
 use crate::cache::{Asked, CacheContents, CacheRanks, summary};
 use crate::plan::RunPlan;
+use crate::rows::RowTree;
 
 /// The cache asked for.
 #[derive(Clone, Debug)]
@@ -149,7 +149,8 @@ pub fn check_kinds(kinds: CachedKinds, backend: &Backend) -> Result<(), RuntimeE
 /// # Errors
 /// [`RuntimeError::Option`] with an alternative.
 pub fn check_cached_sums(plan: &RunPlan, option: &str) -> Result<(), RuntimeError> {
-    if plan.options.aggregation == Aggregation::None || !plan.reads_table_from_disk() {
+    let tree = RowTree::of(plan);
+    if tree.sums().is_none() || !tree.reads_disk() {
         return Ok(());
     }
     let reason = "with a cache on the GPU the CPU begins sums with rows in memory: with `features=disk`, give `host_cache` in its \

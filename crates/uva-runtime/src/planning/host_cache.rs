@@ -15,7 +15,7 @@ use crate::backend::Backend;
 use crate::cache::{CacheContents, summary};
 use crate::options::Prepare;
 use crate::plan::RunPlan;
-use crate::rows_from::Features;
+use crate::reader::Features;
 
 /// The two parts of a host cache in front of a table on disk.
 #[derive(Clone, Copy, Debug)]

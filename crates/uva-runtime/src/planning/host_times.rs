@@ -15,9 +15,8 @@ use uva_rows::{Hits, HostPlace};
 use uva_sample::{BatchBounds, BatchKey, MiniBatch, sampler};
 
 use crate::cache::{Caches, SampledGraph};
-use crate::host_rows::{chosen_rows, gathered_on_host};
 use crate::order_making::epoch_order;
-use crate::widening::narrow_float;
+use crate::rows::{HostParts, RowTree};
 use crate::{LoaderOptions, RuntimeError};
 
 /// Batches of one timed run; the median counts. Few, since a plan must cost less than the epochs it counts.
@@ -74,13 +73,9 @@ impl<'d> HostTimes<'d> {
     /// Gathers the rows of the batches by so many threads, with a cache of the rows of `cached`.
     pub fn gathering_by(&mut self, threads: usize, cached: &[i64]) -> Result<Timed, Failure> {
         self.nodes()?;
-        let by = (threads, self.loader.rows_from());
-        let cache = match cached {
-            [] => None,
-            ids => Some(chosen_rows(self.dataset, by, ids)?.into()),
-        };
-        let narrow = narrow_float(self.layout.widened_from());
-        let mut source = gathered_on_host(self.dataset, narrow, by, cache)?;
+        let parts = HostParts::new(self.dataset, threads).with_chosen(Some(cached));
+        let tree = RowTree::of_table(self.loader, &self.layout, !cached.is_empty());
+        let mut source = tree.gathered(&parts)?;
         let most = self.nodes.iter().map(Vec::len).max().unwrap_or(0);
         // The table's rows, and their form in a slot.
         let row_bytes = self.layout.row_bytes();

@@ -16,9 +16,9 @@ use uva_ops::lists::{Lists, ListsError, WeightedSums, Weights, degree_weights};
 
 use super::host_times::middle;
 use crate::cache::{CacheContents, Caches, Engine, SampledGraph};
-use crate::host_rows::HostRows;
 use crate::plan::RunPlan;
 use crate::roles::Sampling;
+use crate::rows::{HostParts, HostRows, RowTree};
 use crate::schedule::Item;
 use crate::{LoaderOptions, Passes, RuntimeError};
 
@@ -214,15 +214,11 @@ impl<'d> Ways<'d> {
         asked: &SumsToTime<'_>,
     ) -> Result<Self, RuntimeError> {
         let threads = off.options.gather_threads;
+        let ids = asked.contents.rows().map(|rows| bytemuck::cast_slice(rows.bytes()));
+        let parts = HostParts::new(dataset, threads).with_chosen(ids);
         let rows = |plan: &RunPlan| {
-            let cached = asked.contents.rows().map(|rows| &**rows);
-            HostRows::new(
-                dataset,
-                &plan.layout,
-                (threads, plan.options.rows_from()),
-                asked.contents.caches(),
-                cached,
-            )
+            let plan = plan.clone().with_caches(asked.contents.caches().clone());
+            RowTree::of(&plan).on_host(&plan.layout, &parts)
         };
         let pool = if threads > 1 {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();

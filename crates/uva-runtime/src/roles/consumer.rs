@@ -18,6 +18,7 @@ use crate::device::DeviceSlots;
 use crate::peer::Peer;
 use crate::plan::RunPlan;
 use crate::ranks::Ranks;
+use crate::rows::{Counting, RowTree};
 use crate::schedule::{Item, Order, Schedule, Turn};
 use crate::stage::{Doing, StageClock};
 use crate::sums_chooser::{Decision, SumsChoice, SumsChooser};
@@ -41,6 +42,7 @@ pub struct BatchReceiver {
     /// Slots that were given back unread.
     passed_over: u64,
     ended: bool,
+    counting: Counting,
     /// Chooses how many of the batches the producer sums, where that is tried in the run.
     sums: Option<SumsChooser>,
     /// What it has chosen, until it is told.
@@ -60,6 +62,7 @@ impl BatchReceiver {
     ) -> Self {
         let clock = StageClock::start(Arc::clone(&control), CONSUMER);
         let device = device.map(Arc::new);
+        let counting = RowTree::of(&plan).counting();
         let parts = SumsShare::parts(&plan.options);
         let tried = plan.options.sums_chosen_for.is_some() && !plan.options.sums_by_counts;
         let sums = tried.then(|| SumsChooser::new(Windows::of(&plan), parts));
@@ -73,6 +76,7 @@ impl BatchReceiver {
             position: 0,
             passed_over: 0,
             ended: false,
+            counting,
             sums,
             choice: None,
             ranks,
@@ -101,6 +105,11 @@ impl BatchReceiver {
     /// Which batches there are.
     pub fn schedule(&self) -> &Schedule {
         &self.plan.schedule
+    }
+
+    /// Whether rows are read from disk.
+    pub(crate) fn reads_disk(&self) -> bool {
+        self.counting.from_disk
     }
 
     /// How the run is asked to end.
@@ -319,7 +328,7 @@ impl BatchReceiver {
         tracing::trace!(sequence = self.position, %split, epoch, batch, slot = slot.slot(), "taken");
         self.try_sums(&header);
         self.position += 1;
-        Ok(Some(Batch::new(slot, loan, &self.plan, header)))
+        Ok(Some(Batch::new(slot, loan, &self.plan.layout, self.counting, header)))
     }
 
     /// How many of the batches the producer or the workers sum from now on, and why, if that has been chosen since the last

@@ -16,12 +16,10 @@ use crate::RuntimeError;
 use crate::clock::since_boot;
 use crate::control::{CONSUMER, Control, PRODUCER, Stop};
 use crate::device::{DeviceGather, DeviceSetup};
-use crate::host_rows::HostRows;
 use crate::peer::Peer;
 use crate::plan::RunPlan;
 use crate::ranks::Ranks;
-use crate::rows_from::RowsFrom;
-use crate::slot_rows::SlotRows;
+use crate::rows::{HostParts, RowTree, SlotRows};
 use crate::stage::{Doing, StageClock};
 use crate::sums_chooser::sums_batch;
 
@@ -52,7 +50,7 @@ enum Gather<'a> {
 }
 
 impl Gather<'_> {
-    /// Says which nodes' rows the batches to come will ask for.
+    /// Announces the nodes of the batches to come.
     fn expect(&mut self, coming: &[&[i64]]) {
         match self {
             Self::Host(rows) => rows.expect(coming),
@@ -99,16 +97,13 @@ impl ProducerRole<'_> {
     pub fn run(mut self) -> Result<(), RuntimeError> {
         let (plan, control) = (self.plan, self.control);
         let mut clock = StageClock::start(Arc::clone(control), PRODUCER);
+        let tree = RowTree::of(plan);
         let mut gather = match self.device.take() {
             None => {
-                let (layout, threads) = (&plan.layout, plan.options.gather_threads);
-                let by = (threads, plan.rows_from());
-                let rows = match self.ranks {
-                    Some(ranks) => HostRows::divided(self.dataset, layout, threads, ranks)?,
-                    None => HostRows::new(self.dataset, layout, by, &plan.caches, self.cached_rows)?,
-                };
-                let from_disk = by.1 != RowsFrom::Memory;
-                Gather::Host(SlotRows::new(self.dataset, layout, threads, rows, from_disk)?)
+                let ids = self.cached_rows.map(|ids| bytemuck::cast_slice(ids.bytes()));
+                let parts = HostParts::new(self.dataset, plan.options.gather_threads).with_chosen(ids);
+                let parts = HostParts { ranks: self.ranks, ..parts };
+                Gather::Host(SlotRows::new(&tree, &plan.layout, self.dataset, &parts)?)
             }
             Some(setup) => {
                 let device = setup.open(plan, self.dataset, self.cached_rows, self.ranks)?;
@@ -122,7 +117,7 @@ impl ProducerRole<'_> {
             slots = plan.options.feature_slots,
             "ready to gather"
         );
-        let ended = self.gather_all(&mut gather, &mut clock);
+        let ended = self.gather_all(&tree, &mut gather, &mut clock);
         control.note_memory(PRODUCER);
         clock.log_end();
         match (&ended, gather, &self.consumer) {
@@ -137,10 +132,15 @@ impl ProducerRole<'_> {
         ended
     }
 
-    fn gather_all(&mut self, gather: &mut Gather<'_>, clock: &mut StageClock) -> Result<(), RuntimeError> {
+    fn gather_all(
+        &mut self,
+        tree: &RowTree,
+        gather: &mut Gather<'_>,
+        clock: &mut StageClock,
+    ) -> Result<(), RuntimeError> {
         let (plan, control) = (self.plan, self.control);
         let mut end = 0;
-        let mut taken = TakenAhead::new(plan.look_ahead());
+        let mut taken = TakenAhead::new(plan.look_ahead(), tree);
         let mut pace = BackPressure::new(plan.options.gather_threads, plan.options.feature_slots);
         for sequence in 0.. {
             control.note_position(PRODUCER, sequence);

@@ -16,14 +16,11 @@ use crate::cache::{Engine, SampledGraph};
 use crate::clock::since_boot;
 use crate::control::{Control, FIRST_SAMPLER, Stop};
 use crate::hop_rows::{self, HopSampling};
-use crate::hop_source::HopSource;
-use crate::host_rows::chosen_rows;
 use crate::machine::share_of_cores;
 use crate::peer::Peer;
 use crate::plan::RunPlan;
-use crate::rows_from::RowsFrom;
+use crate::rows::{ChosenRows, HopSource, HostParts, RowTree, SlotRows};
 use crate::schedule::Item;
-use crate::slot_rows::SlotRows;
 use crate::stage::{Doing, StageClock};
 use crate::sums_chooser::sums_batch;
 use crate::{RuntimeError, machine};
@@ -40,12 +37,16 @@ impl Crew {
     /// With a cache of the rows with these ids.
     pub fn new(
         dataset: &Dataset,
-        from: RowsFrom,
+        plan: &RunPlan,
         cached_rows: Option<&FrozenBytes>,
     ) -> Result<Self, RuntimeError> {
-        let by = (share_of_cores(4), from);
-        let chosen = |ids: &FrozenBytes| chosen_rows(dataset, by, bytemuck::cast_slice(ids.bytes()));
-        let cached = cached_rows.map(chosen).transpose()?;
+        let tree = RowTree::of(plan);
+        let parts = HostParts::new(dataset, share_of_cores(4));
+        let cached = tree.behind_chosen().zip(cached_rows);
+        let copied = |(stored, ids): (&RowTree, &FrozenBytes)| {
+            stored.copies_of(&parts, bytemuck::cast_slice(ids.bytes()))
+        };
+        let cached = cached.map(copied).transpose()?;
         Ok(Self { cached: cached.map(Arc::new), broken: AtomicBool::new(false) })
     }
 }
@@ -182,16 +183,20 @@ impl WorkerRole<'_> {
     fn make_all(&self, clock: &mut StageClock) -> Result<(), RuntimeError> {
         let Self { dataset, plan, control, crew, .. } = *self;
         let place = FIRST_SAMPLER + self.index;
+        let tree = RowTree::of(plan);
         // Threads of the shuffle, and those that read from disk, would otherwise inherit the one core.
         machine::start_threads()?;
         if let (Some(hops), Some(batches)) = (dataset.hops(), &plan.options.hops) {
-            let rows = HopSource::new(hops, &batches.tables, (1, plan.options.rows_from()))?;
+            let RowTree::Tables(_, stored) = &tree else { return Err(tree.is_not("of a hop set")) };
+            let rows = HopSource::new(hops, &batches.tables, 1, stored)?;
             self.keep_on_core();
             let sampling = HopSampling::new(dataset, hops, plan, batches)?;
             return self.hand_over(clock, &mut HopBatches { plan, control, place, sampling, rows });
         }
-        let cache = crew.cached.as_ref().map(|rows| Arc::clone(rows).into());
-        let rows = SlotRows::of_one_thread(dataset, &plan.layout, plan.options.rows_from(), cache)?;
+        let chosen =
+            crew.cached.as_ref().map_or(ChosenRows::None, |rows| ChosenRows::Copied(Arc::clone(rows)));
+        let parts = HostParts { chosen, ..HostParts::new(dataset, 1) };
+        let rows = SlotRows::new(&tree, &plan.layout, dataset, &parts)?;
         self.keep_on_core();
         let graph = SampledGraph::new(dataset, self.reordered.map(FrozenBytes::bytes))?;
         let engine = Engine::on_host(dataset, &graph, &plan.options, &plan.caches)?;

@@ -32,7 +32,7 @@ impl Watch for Silent {
 }
 
 /// A hop set of two operators with three hops each.
-fn hop_set(directory: &Path, graph: &Path, element: HopType, layout: Layout) -> PathBuf {
+pub fn hop_set(directory: &Path, graph: &Path, element: HopType, layout: Layout) -> PathBuf {
     let out = directory.join(format!("{element}-{layout}"));
     let options = Options {
         operators: parse_operators("sym,row").unwrap(),

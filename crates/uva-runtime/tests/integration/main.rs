@@ -16,4 +16,5 @@ mod input_nodes;
 mod pad;
 mod pipeline;
 mod ranks;
+mod rows;
 mod whole;

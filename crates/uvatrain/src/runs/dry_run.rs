@@ -1,6 +1,7 @@
 //! `--dry-run`: the processes that a run would start, and the resources it would take.
 
-use uva_runtime::dry_run::{DryRun, MemoryKind};
+use uva_runtime::dry_run::DryRun;
+use uva_runtime::memory::MemoryKind;
 use uva_runtime::spec::ByteSize;
 
 use crate::ui::out;
@@ -34,7 +35,7 @@ fn text(dry: &DryRun) -> String {
     }
     let [host, pinned, device, mapped] = MemoryKind::ALL.map(|kind| bytes(dry.bytes(kind)));
     memory.row(&["in all, about".to_owned(), host, pinned, device, mapped]);
-    let mut text = format!("{}\n{}\n", stages.render(), rings.render());
+    let mut text = format!("{}\n{}\nfeature rows: {}\n\n", stages.render(), rings.render(), dry.rows);
     if let Some(slots) = &dry.gpu_slots {
         text += &format!(
             "feature slots on the GPU: {} each, where the largest possible batch takes {}: {}\n\n",

@@ -1,18 +1,18 @@
-//! The rows of a feature slot in host memory: those of the batch's edges where asked for, and those of its nodes or their
-//! sums.
+//! The rows of a feature slot in host memory: those of the batch's nodes or their sums, and optionally those of its edges.
 
 use std::sync::Arc;
 
 use uva_batch::{BatchHeader, BatchLayout};
 use uva_graph::Dataset;
-use uva_rows::{HostPlace, RowCache};
+use uva_rows::HostPlace;
 
+use super::edge_rows::EdgeRows;
+use super::host::{HostRows, behind};
+use super::host_build::HostParts;
+use super::tree::RowTree;
 use crate::RuntimeError;
 use crate::clock::since_boot;
 use crate::disk_counts::DiskCounts;
-use crate::edge_rows::EdgeRows;
-use crate::host_rows::{HostRows, behind};
-use crate::rows_from::RowsFrom;
 
 /// Fills a slot's columns of rows.
 pub(crate) struct SlotRows<'d> {
@@ -23,30 +23,19 @@ pub(crate) struct SlotRows<'d> {
 }
 
 impl<'d> SlotRows<'d> {
-    /// With this source of nodes' rows, which are read from disk or not.
+    /// With nodes' rows from this tree, and edges' rows of this dataset, which is that of the parts.
     pub fn new(
-        dataset: &'d Arc<Dataset>,
+        tree: &RowTree,
         layout: &BatchLayout,
-        threads: usize,
-        nodes: HostRows<'d>,
-        from_disk: bool,
+        dataset: &Arc<Dataset>,
+        parts: &HostParts<'d, '_>,
     ) -> Result<Self, RuntimeError> {
-        let edges = EdgeRows::new(dataset, layout, threads)?;
-        Ok(Self { nodes, edges, from_disk, disk: DiskCounts::default() })
+        let edges = EdgeRows::new(dataset, layout, parts.threads)?;
+        let nodes = tree.on_host(layout, parts)?;
+        Ok(Self { nodes, edges, from_disk: tree.reads_disk(), disk: DiskCounts::default() })
     }
 
-    /// By the calling thread alone, through this cache.
-    pub fn of_one_thread(
-        dataset: &'d Arc<Dataset>,
-        layout: &BatchLayout,
-        from: RowsFrom,
-        cache: Option<RowCache>,
-    ) -> Result<Self, RuntimeError> {
-        let nodes = HostRows::behind(dataset, layout, (1, from), cache)?;
-        Self::new(dataset, layout, 1, nodes, from != RowsFrom::Memory)
-    }
-
-    /// Says which nodes' rows the batches to come will ask for.
+    /// Announces the nodes of the batches to come.
     pub fn expect(&mut self, coming: &[&[i64]]) {
         self.nodes.expect(coming);
     }

@@ -1,4 +1,4 @@
-//! Where the CPU reads rows: from mapped files, or from disk for each batch.
+//! From where the CPU reads rows: mapped files, or files read for each batch.
 
 use uva_disk::{DiskError, ReaderKind, RowFile, TableShape};
 use uva_graph::Dataset;
@@ -45,24 +45,6 @@ impl Reader {
             Self::Mmap => Some(ReaderKind::Mmap),
         }
     }
-}
-
-/// Where rows are read, as a role needs to know it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RowsFrom {
-    Memory,
-    Disk(Reader),
-    /// With rows kept in memory as batches come, and read ahead of them.
-    DiskAhead(Reader, KeptRows),
-}
-
-/// Rows of a table on disk that are kept in memory as batches come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct KeptRows {
-    /// At most so many.
-    pub rows: usize,
-    /// Whether rows are read ahead.
-    pub look_ahead: bool,
 }
 
 /// Opens the dataset's feature table for reads from disk.

@@ -1,0 +1,207 @@
+//! The feature rows of a batch on the CPU: gathered into its slot, or summed by the outermost layer's lists.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use uva_batch::{Aggregation, BatchHeader, BatchLayout, Column};
+use uva_cuda::memory::TableBytes;
+use uva_graph::Dataset;
+use uva_ops::lists::{Lists, Weights, degree_weights};
+use uva_rows::{
+    BeginPlace, Begun, GatherError, HostPlace, HostSource, Reduction, RowsRead, SumBeginner, SumPlace,
+    SumSource,
+};
+
+use crate::RuntimeError;
+
+/// The columns of feature rows.
+pub(crate) const FEATURES: [Column; 3] = [Column::X, Column::Aggregated, Column::Argmax];
+
+/// Fills these columns of a slot, from tables in host memory or on disk.
+pub(crate) enum HostRows<'d> {
+    /// A row a node.
+    Gathered(Box<dyn HostSource + 'd>),
+    /// Sums, or in some batches a row a node.
+    Summed(Box<dyn SumSource + 'd>),
+}
+
+impl HostRows<'_> {
+    /// Gives the other ranks the rows that they want, and gets none: for a fill that others make and this rank does not.
+    pub fn serve(&mut self) -> Result<(), RuntimeError> {
+        let place = HostPlace::new(&mut []);
+        match self {
+            Self::Gathered(source) => source.fill(&[], place),
+            Self::Summed(source) => source.fill_rows(&[], place),
+        }
+        .map(drop)
+        .map_err(failed)
+    }
+
+    /// Says which nodes' rows the fills to come will ask for, as [`RowSource::expect`](uva_rows::RowSource::expect).
+    pub fn expect(&mut self, coming: &[&[i64]]) {
+        match self {
+            Self::Gathered(source) => source.expect(coming),
+            Self::Summed(source) => source.expect(coming),
+        }
+    }
+
+    /// Fills the columns of the batch of this header. `from` is the batch slot's payload, `to` the feature slot's from
+    /// byte `skipped` on. Returns where the batch's rows came from.
+    pub fn fill(
+        &mut self,
+        layout: &BatchLayout,
+        header: &BatchHeader,
+        threads: usize,
+        from: &[u8],
+        (to, skipped): (&mut [u8], usize),
+    ) -> Result<RowsRead, RuntimeError> {
+        let ranges = FEATURES.map(|column| behind(layout.range(header, column, 0), skipped));
+        self.fill_ranges(layout, header, threads, from, (to, ranges))
+    }
+
+    /// As [`fill`](Self::fill), to these ranges of `to` for the [`FEATURES`].
+    pub fn fill_ranges(
+        &mut self,
+        layout: &BatchLayout,
+        header: &BatchHeader,
+        threads: usize,
+        from: &[u8],
+        (to, [x, sums, argmax]): (&mut [u8], [Range<usize>; 3]),
+    ) -> Result<RowsRead, RuntimeError> {
+        let (to, argmax) = cut_off(to, argmax);
+        let (to, sums) = cut_off(to, sums);
+        let (_, x) = cut_off(to, x);
+        self.fill_columns(layout, header, threads, from, [x, sums, argmax]).map_err(failed)
+    }
+
+    /// As [`fill`](Self::fill), with the bytes that the batch uses of each of the [`FEATURES`], wherever they are.
+    pub fn fill_columns(
+        &mut self,
+        layout: &BatchLayout,
+        header: &BatchHeader,
+        threads: usize,
+        from: &[u8],
+        [x, sums, argmax]: [&mut [u8]; 3],
+    ) -> Result<RowsRead, GatherError> {
+        let nodes: &[i64] = bytemuck::cast_slice(&from[layout.range(header, Column::InputNodes, 0)]);
+        match self {
+            Self::Gathered(source) => source.fill(nodes, HostPlace { out: x, threads }),
+            Self::Summed(source) if layout.aggregation_of(header) == Aggregation::None => {
+                source.fill_rows(nodes, HostPlace { out: x, threads })
+            }
+            Self::Summed(source) => {
+                let weighed = WeighedLists::of(layout, header, from, source.pool().filter(|_| threads > 1))?;
+                let reduction = match layout.aggregation() {
+                    Aggregation::Max => Reduction::Max,
+                    _ => {
+                        let (weights, own) = weighed.weights();
+                        Reduction::Sum { weights, own }
+                    }
+                };
+                // The offset of an empty slice is arbitrary.
+                let argmax = if argmax.is_empty() { &mut [] } else { bytemuck::cast_slice_mut(argmax) };
+                let out = bytemuck::cast_slice_mut(sums);
+                let lists = weighed.lists;
+                source.fill(nodes, SumPlace { out, own: x, argmax, lists, reduction, threads })
+            }
+        }
+    }
+
+    /// Begins the sums of the batch of this header, in this room, as `beginner` does. It is for sums that are not maxima.
+    pub fn begin_sums(
+        &mut self,
+        layout: &BatchLayout,
+        header: &BatchHeader,
+        threads: usize,
+        from: &[u8],
+        (beginner, room): (&mut SumBeginner, &mut [u8]),
+    ) -> Result<Begun, GatherError> {
+        let Self::Summed(source) = self else { unreachable!("a run whose rows are gathered begins no sums") };
+        let nodes: &[i64] = bytemuck::cast_slice(&from[layout.range(header, Column::InputNodes, 0)]);
+        let weighed = WeighedLists::of(layout, header, from, source.pool().filter(|_| threads > 1))?;
+        let (weights, own) = weighed.weights();
+        let place = BeginPlace { room, lists: weighed.lists, weights, own, threads };
+        beginner.begin(&mut **source, nodes, place)
+    }
+}
+
+/// The outermost layer's lists, and what their rows are multiplied by.
+struct WeighedLists<'b> {
+    aggregation: Aggregation,
+    lists: Lists<'b, i32>,
+    /// Empty where the sampler weighs no edges: it leaves the column out.
+    sampled: &'b [f32],
+    /// By degrees: of the edges, and of the lists' own rows.
+    of_degrees: Option<(Vec<f32>, Vec<f32>)>,
+}
+
+impl<'b> WeighedLists<'b> {
+    /// Those of the batch of this header, whose batch slot's payload is `from`. `pool` shares the work.
+    fn of(
+        layout: &BatchLayout,
+        header: &BatchHeader,
+        from: &'b [u8],
+        pool: Option<&rayon::ThreadPool>,
+    ) -> Result<Self, GatherError> {
+        let (aggregation, outermost) = (layout.aggregation(), layout.layers().len() - 1);
+        let column = |column| &from[layout.range(header, column, outermost)];
+        let lists = Lists::new(
+            bytemuck::cast_slice(column(Column::Indptr)),
+            bytemuck::cast_slice(column(Column::Indices)),
+            header.nodes(),
+        )?;
+        let sampled: &[f32] = bytemuck::cast_slice(column(Column::Weights));
+        let of_degrees = (aggregation == Aggregation::Degrees).then(|| {
+            let degrees = bytemuck::cast_slice(column(Column::Degrees));
+            degree_weights(&lists, sampled, degrees, pool)
+        });
+        Ok(Self { aggregation, lists, sampled, of_degrees })
+    }
+
+    /// The weights of the edges, and of own rows where they are in the sums.
+    fn weights(&self) -> (Weights<'_, f32>, Option<&[f32]>) {
+        match (self.aggregation, &self.of_degrees) {
+            (Aggregation::Sum, _) => (Weights::One, None),
+            (_, Some((weights, own))) => (Weights::Each(weights), Some(own)),
+            (_, None) if self.sampled.is_empty() => (Weights::Mean, None),
+            (_, None) => (Weights::Each(self.sampled), None),
+        }
+    }
+}
+
+/// What lies before a range, and what lies in it. A column that the batch lacks is empty, wherever it begins. The columns of
+/// [`FEATURES`] lie in their order, so each is cut off the bytes before the next.
+fn cut_off(to: &mut [u8], range: Range<usize>) -> (&mut [u8], &mut [u8]) {
+    if range.is_empty() {
+        return (to, &mut []);
+    }
+    let (before, from) = to.split_at_mut(range.start);
+    (before, &mut from[..range.len()])
+}
+
+/// The range in the part of a slot's payload that begins at byte `skipped`. A column that batches lack has an empty range
+/// at the payload's begin, which stays empty.
+pub(crate) fn behind(range: Range<usize>, skipped: usize) -> Range<usize> {
+    range.start.saturating_sub(skipped)..range.end.saturating_sub(skipped)
+}
+
+/// The feature table's bytes, for as long as the dataset is mapped.
+pub(crate) struct FeatureBytes(pub(crate) Arc<Dataset>);
+
+impl TableBytes for FeatureBytes {
+    fn bytes(&self) -> &[u8] {
+        self.0.features().bytes
+    }
+}
+
+/// An error of rows or sums as one of the run.
+pub(crate) fn failed(error: GatherError) -> RuntimeError {
+    match error {
+        GatherError::Threads { .. } => RuntimeError::Missing(format!("--gather-threads: {error}")),
+        // It names the file.
+        GatherError::Disk(error) => RuntimeError::Failed(error.to_string()),
+        GatherError::Exchange(error) => error.into(),
+        GatherError::Lists(error) => RuntimeError::Failed(format!("the outermost block of a batch: {error}")),
+        _ => RuntimeError::Failed(format!("feat.npy: {error}")),
+    }
+}
