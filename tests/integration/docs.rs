@@ -10,9 +10,9 @@ use crate::support::{directory, uvatrain};
 use uva_launch::training::TrainingOptions;
 use uva_runtime::LoaderOptions;
 use uva_runtime::backend::BackendOptions;
-use uva_runtime::hop_options::HopOptions;
-use uva_runtime::planning::CacheOptions;
+use uva_runtime::options::hop_options::HopOptions;
 use uva_runtime::spec::{Options, Spelling};
+use uva_runtime::tune::planning::CacheOptions;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()

@@ -113,7 +113,8 @@ fn json_lines_have_whose_they_are_and_fields_of_their_own() {
     small_graph(temp.path());
     let traced = |options: &str| -> Vec<Value> {
         let run = train(temp.path(), "run.jsonl", options);
-        let run = run.env("RUST_LOG", "uva_runtime::roles=trace").env("UVATRAIN_LOG_FORMAT", "json");
+        let run =
+            run.env("RUST_LOG", "uva_runtime::pipeline::roles=trace").env("UVATRAIN_LOG_FORMAT", "json");
         let outcome = run.run().succeeds();
         let objects = outcome.stderr.lines().filter(|line| line.starts_with('{'));
         objects.map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()

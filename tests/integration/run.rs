@@ -9,7 +9,7 @@ use crate::support::runs::{Metrics, samplers_of, small_graph, wait_until};
 use crate::support::{self, Running, directory};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use uva_launch::launcher::PROTOCOL;
-use uva_runtime::part::Part;
+use uva_runtime::options::part::Part;
 use uva_runtime::{LoaderOptions, Runtime};
 
 /// The batches of so many epochs, as the roles make them as threads.

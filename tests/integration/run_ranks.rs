@@ -8,7 +8,7 @@ use crate::support::ranks::{self, expected, nothing_is_left, process_of, traces}
 use crate::support::runs::{Metrics, Process, role_of, samplers_of, small_graph, wait_until};
 use crate::support::{self, Running, directory};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-use uva_runtime::part::Part;
+use uva_runtime::options::part::Part;
 
 /// Two ranks beside each other.
 const TWO: &str = ranks::OF_TWO;

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use rustix::process::{Signal, kill_process};
-use uva_runtime::part::Part;
+use uva_runtime::options::part::Part;
 
 use crate::support::command::{self, recorded};
 use crate::support::ranks::{

@@ -10,20 +10,20 @@ use uva_plan::{CachePlan, CachedKinds};
 use crate::launcher::{Launcher, without_mps};
 use uva_options::Spelling;
 use uva_runtime::backend::{Backend, CufileReport, Decision, SamplerChoice};
-use uva_runtime::cache::{CacheContents, described, summary};
-use uva_runtime::dry_run::{DryRun, PlannedCaches};
-use uva_runtime::hop_options::Place;
-use uva_runtime::measurement::{self, Wanted};
-use uva_runtime::memory::MemoryLine;
-use uva_runtime::metrics::{CacheOutcome, CacheTotals, End, Event, InForce, Observer, Start};
+use uva_runtime::feed::rows::{RowTree, training_bytes};
+use uva_runtime::machine::memory::MemoryLine;
+use uva_runtime::options::hop_options::Place;
+use uva_runtime::options::seed_order::MadeOrder;
+use uva_runtime::pipeline::dry_run::{DryRun, PlannedCaches};
 use uva_runtime::plan::RunPlan;
-use uva_runtime::planning::{
+use uva_runtime::plan::topology::Placement;
+use uva_runtime::sampler::cache::{CacheContents, described, summary};
+use uva_runtime::telemetry::metrics::{CacheOutcome, CacheTotals, End, Event, InForce, Observer, Start};
+use uva_runtime::tune::measurement::{self, Wanted};
+use uva_runtime::tune::planning::{
     Budget, CacheRequest, Found, GPU_CACHE, HOST_CACHE, HostCacheParts, SamplerVerdict, Search,
     budget_on_cpu, cacheable, check_cached_sums, check_kinds, check_plan_fits, read_plan, workload,
 };
-use uva_runtime::rows::{RowTree, training_bytes};
-use uva_runtime::seed_order::MadeOrder;
-use uva_runtime::topology::Placement;
 use uva_runtime::{FeatureChoice, Features, LoaderOptions, RuntimeError, StaticShapes};
 
 /// Computes what a training batch leaves of the GPU's memory, in bytes, for a run with this plan.

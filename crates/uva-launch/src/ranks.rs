@@ -7,7 +7,7 @@ use uva_runtime::backend::{
     self, Backend, BackendOptions, CudaBackend, Decision, DeviceChoice, GatherChoice, MpsChoice,
     PartitionChoice, Probe, SamplerChoice,
 };
-use uva_runtime::part::Standby;
+use uva_runtime::options::part::Standby;
 
 use crate::launcher::without_mps;
 use crate::places::{GpuList, MAX_RANKS, OrAuto, RoleCounts};

@@ -12,15 +12,15 @@ use crate::places::GpuList;
 use crate::preparation::{Draft, Prepared};
 use crate::ranks::{AskedRanks, Ranks};
 use uva_runtime::backend::{BackendOptions, SamplerChoice};
-use uva_runtime::consumer::steered;
 use uva_runtime::control::Tally;
-use uva_runtime::dry_run::{DryRun, PlacedRanks};
-use uva_runtime::memory::{MemoryKind, MemoryLine};
-use uva_runtime::metrics::{End, Event, Observer};
-use uva_runtime::part::{Part, Standby};
+use uva_runtime::machine::memory::{MemoryKind, MemoryLine};
+use uva_runtime::options::part::{Part, Standby};
+use uva_runtime::pipeline::consumer::steered;
+use uva_runtime::pipeline::dry_run::{DryRun, PlacedRanks};
 use uva_runtime::plan::RunPlan;
-use uva_runtime::planning::CacheRequest;
-use uva_runtime::topology::Placement;
+use uva_runtime::plan::topology::Placement;
+use uva_runtime::telemetry::metrics::{End, Event, Observer};
+use uva_runtime::tune::planning::CacheRequest;
 use uva_runtime::{AggregateTotals, DiskTotals, LoaderOptions, RowTree, RuntimeError, gather_by_cpu};
 
 /// A run that is ready to start: its options fit each other and its dataset, and its command can be started.

@@ -21,12 +21,12 @@ use uva_runtime::backend::{
     Backend, CudaBackend, GatherChoice, GpuSlots, IpcKind, Kernel, Partition, PinPages, PreflightPolicy,
     SamplerChoice, SignalKind,
 };
-use uva_runtime::cache::{CacheContents, CachePlan, CachePolicy};
 use uva_runtime::control::Stop;
-use uva_runtime::metrics::{Event, Observer, Progress};
+use uva_runtime::pipeline::roles::BatchReceiver;
 use uva_runtime::plan::RunPlan;
-use uva_runtime::planning::Search;
-use uva_runtime::roles::BatchReceiver;
+use uva_runtime::sampler::cache::{CacheContents, CachePlan, CachePolicy};
+use uva_runtime::telemetry::metrics::{Event, Observer, Progress};
+use uva_runtime::tune::planning::Search;
 use uva_runtime::{Aggregation, Batch, LoaderOptions, Passes, RuntimeError, SlotRoom};
 use uva_sample::{SamplerKind, batch_hash};
 

@@ -4,7 +4,7 @@ use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use uva_launch::launcher::attach_as;
 use uva_runtime::RuntimeError;
-use uva_runtime::part::Part;
+use uva_runtime::options::part::Part;
 
 use crate::errors::of_launched;
 use crate::interrupt::Signals;

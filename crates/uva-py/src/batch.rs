@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use uva_batch::schema::Presence;
 use uva_batch::{Aggregation, COLUMNS, Column, ColumnError, Element, RawArray};
 use uva_graph::ElementType;
-use uva_runtime::metrics::{BatchEvent, Event};
+use uva_runtime::telemetry::metrics::{BatchEvent, Event};
 use uva_runtime::{Batch as RuntimeBatch, LoaderOptions};
 
 use crate::array::Array;

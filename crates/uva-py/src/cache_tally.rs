@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use uva_runtime::Batch;
-use uva_runtime::device::Receipt;
+use uva_runtime::feed::device::Receipt;
 
 /// Rows and hits of batches, of which a GPU tells later than they are handed out.
 #[derive(Default)]

@@ -14,12 +14,12 @@ use pyo3::types::PyDict;
 use uva_batch::Aggregation;
 use uva_graph::{Dataset as Graph, ElementType};
 use uva_runtime::backend::{Backend, BackendOptions, DeviceChoice, SamplerChoice};
-use uva_runtime::cache::CacheContents;
-use uva_runtime::consumer::decide_here;
 use uva_runtime::options::Pad;
-use uva_runtime::planning::{self, GPU_CACHE, check_plan_fits, read_plan};
-use uva_runtime::seed_order::AskedOrder;
+use uva_runtime::options::seed_order::AskedOrder;
+use uva_runtime::pipeline::consumer::decide_here;
+use uva_runtime::sampler::cache::CacheContents;
 use uva_runtime::spec::{OptionError, Spelling};
+use uva_runtime::tune::planning::{self, GPU_CACHE, check_plan_fits, read_plan};
 use uva_runtime::{Features, LoaderOptions, RuntimeError};
 use uva_sample::{BatchKey, ListReads, MiniBatch};
 

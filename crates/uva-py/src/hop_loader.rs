@@ -9,9 +9,9 @@ use pyo3::types::PyDict;
 use uva_graph::{Dataset, Verify};
 use uva_propagate::HopSet;
 use uva_runtime::backend::{BackendOptions, DeviceChoice};
-use uva_runtime::consumer::{BatchStream, StreamSetup, decide_here};
-use uva_runtime::hop_options::{HopBatches, HopOptions};
-use uva_runtime::part::Part;
+use uva_runtime::options::hop_options::{HopBatches, HopOptions};
+use uva_runtime::options::part::Part;
+use uva_runtime::pipeline::consumer::{BatchStream, StreamSetup, decide_here};
 use uva_runtime::spec::{Given, OptionError};
 
 use crate::errors::{OrRaise, UvatrainError, of_runtime, with};

@@ -8,8 +8,8 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyString};
 use uva_graph::Split;
-use uva_runtime::planning::CacheOptions;
 use uva_runtime::spec::{ByteSize, Field, Given, Kind, OptionError, OptionValue, Options, Spelling};
+use uva_runtime::tune::planning::CacheOptions;
 use uva_runtime::{LoaderOptions, RuntimeError};
 use uva_sample::{Fanouts, MAX_FANOUT, MAX_LAYERS, SamplerKind};
 

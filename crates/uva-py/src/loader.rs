@@ -8,12 +8,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use uva_graph::{Dataset as Graph, Split, Verify};
 use uva_runtime::backend::{BackendOptions, DeviceChoice};
-use uva_runtime::cache::CacheRanks;
-use uva_runtime::consumer::{BatchStream, StreamCache, StreamSetup, decide_here};
-use uva_runtime::part::Part;
-use uva_runtime::planning::GpuCache;
-use uva_runtime::ranks::Ranks;
+use uva_runtime::feed::ranks::Ranks;
+use uva_runtime::options::part::Part;
+use uva_runtime::pipeline::consumer::{BatchStream, StreamCache, StreamSetup, decide_here};
+use uva_runtime::sampler::cache::CacheRanks;
 use uva_runtime::spec::OptionError;
+use uva_runtime::tune::planning::GpuCache;
 use uva_runtime::{InputNodes, gather_by_cpu};
 
 use crate::dataset::{Dataset, open, open_divided};

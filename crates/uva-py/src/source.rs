@@ -13,10 +13,10 @@ use pyo3::types::PyDict;
 use uva_cuda::{Driver, Stream};
 use uva_graph::Dataset as Graph;
 use uva_runtime::backend::Backend;
-use uva_runtime::consumer::{BatchStream, PassCursor, StreamCache, StreamSetup};
-use uva_runtime::ranks::Ranks;
-use uva_runtime::schedule::Schedule;
-use uva_runtime::seed_order::{AskedOrder, MadeOrder};
+use uva_runtime::feed::ranks::Ranks;
+use uva_runtime::options::schedule::Schedule;
+use uva_runtime::options::seed_order::{AskedOrder, MadeOrder};
+use uva_runtime::pipeline::consumer::{BatchStream, PassCursor, StreamCache, StreamSetup};
 use uva_runtime::spec::{OptionValue, Options, Purpose};
 use uva_runtime::{Aggregation, LoaderOptions, RuntimeError};
 

@@ -18,107 +18,57 @@
 //! **A tour.** [`Runtime::builder`] takes the options by name; [`LoaderOptions`] lists them all. [`Runtime`] runs
 //! samplers and producer as threads and returns each [`Batch`], which owns its slot until it is dropped. Methods read
 //! the batch's columns (`input_nodes`, `labels`, `block`, `features_f32`), or [`BatchView::column`] by name.
-//! [`consumer::BatchStream`] serves a loop that picks its own passes. [`planning`] measures what to cache and where to
+//! [`pipeline::consumer::BatchStream`] serves a loop that picks its own passes. [`tune::planning`] measures what to cache and where to
 //! sample. `uva-launch` runs the same roles as processes, and joins such a run; there, a batch has the same bytes.
+//!
+//! Rooms, from the bottom up:
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`options`], [`part`], [`schedule`], [`plan`] | the options, who has which batch, the sequence numbers of batches, the memory they need |
-//! | [`hop_options`] | in which order epochs visit the rows of a hop set, and where these lie |
-//! | [`input_nodes`] | nodes that a user gives in place of a split |
-//! | [`seed_order`], [`order_making`] | the order of the training seeds, where that follows the graph |
-//! | [`batch`] | a batch and its slot; columns and layout are `uva-batch`'s |
-//! | [`backend`], [`device`] | where rows are gathered and batches used; feature slots on a GPU |
-//! | [`ranks`] | the other ranks, where the feature table is divided among them |
-//! | [`cache`] | cached lists and rows, as the roles use them |
-//! | [`roles`] | sampler, producer and the receiving end of the consumer |
-//! | [`pipeline`] | the roles as threads: the library's front end |
-//! | [`measurement`] | gathers timed at the first start on a GPU: what `auto` options choose by |
-//! | [`planning`] | what to cache and where to sample: measured before a run |
-//! | [`consumer`] | batches for a consumer that chooses its passes |
-//! | [`metrics`], [`trace`], [`gauges`] | telemetry: lines, a timeline, live counts of a run |
-//! | [`topology`], [`wiring`] | which stages a run has and where they are; connecting those of one process |
-//! | [`clock`] | the clock of all processes of a run |
-//! | [`rows`] | where the rows of batches come from: the tree of a run |
-//! | [`machine`], [`memory`] | limits of the machine, memory of a process and of a run |
+//! | [`machine`] | limits of the machine, cores, the clock, memory |
+//! | [`backend`] | where rows are gathered and batches used, as requested and as this machine allows |
+//! | [`options`] | the options, and what follows from them: who has which batch, in which order |
+//! | [`control`] | the page that the processes of a run share, and what they count |
+//! | [`sampler`] | graph, engine and cached lists of a sampler; the order of seeds |
+//! | [`plan`] | options made concrete for a dataset: layout, rings, stages |
+//! | [`feed`] | batches and their rows, on the host and on a GPU |
+//! | [`tune`] | what a run measures to choose by |
+//! | [`telemetry`] | metrics, a timeline, live counts |
+//! | [`pipeline`] | the stages at work; [`Runtime`] |
 //!
 //! What it must not know: command lines, terminals and other processes. `uva-launch` starts those.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
-mod aggregate_counts;
 pub mod backend;
-pub mod batch;
-pub mod cache;
-mod cache_counts;
-mod checked_files;
-pub mod clock;
-pub mod consumer;
 pub mod control;
-pub mod cores;
-pub mod device;
-mod disk_counts;
-pub mod dry_run;
 mod error;
-mod feature_choice;
-pub mod first_layer;
-pub mod gauges;
-mod hop_files;
-pub mod hop_options;
-mod hop_rows;
-pub mod input_nodes;
-mod lane;
-mod look_ahead;
+pub mod feed;
 pub mod machine;
-pub mod measurement;
-pub mod memory;
-pub mod metrics;
 pub mod options;
-pub mod order_making;
-pub mod part;
-mod peer;
-pub mod pin_cores;
 pub mod pipeline;
 pub mod plan;
-pub mod planning;
-mod presample;
-pub mod ranks;
-mod reader;
-mod role_times;
-pub mod roles;
-pub mod rows;
-mod sampler_turns;
-pub mod schedule;
-pub mod seed_order;
-mod stage;
-mod steps;
-mod sums;
-mod sums_chooser;
-mod sums_climb;
-mod sums_share;
-mod sums_trial;
-pub mod topology;
-pub mod trace;
-mod widening;
-pub mod wiring;
+pub mod sampler;
+pub mod telemetry;
+pub mod tune;
 
-pub use aggregate_counts::{AggregateAmounts, AggregateCounts, AggregateTotals, SumsMade};
-pub use batch::Batch;
-pub use checked_files::CheckedFiles;
-pub use disk_counts::{DiskCounts, DiskTotals};
+pub use backend::obstacle::{Obstacle, is_summed, obstacle_in_table};
+pub use control::aggregate_counts::{AggregateAmounts, AggregateCounts, AggregateTotals, SumsMade};
+pub use control::disk_counts::{DiskCounts, DiskTotals};
 pub use error::{RuntimeError, signal_name};
-pub use feature_choice::{FeatureChoice, gather_by_cpu};
-pub use hop_files::HopFiles;
-pub use input_nodes::InputNodes;
-pub use look_ahead::LookAhead;
+pub use feed::batch::Batch;
+pub use feed::rows::RowTree;
+pub use options::checked_files::CheckedFiles;
+pub use options::input_nodes::InputNodes;
+pub use options::look_ahead::LookAhead;
+pub use options::reader::{Features, Reader};
 pub use options::{Cursor, LoaderOptions, Passes};
 pub use pipeline::{Runtime, RuntimeBuilder};
-pub use reader::{Features, Reader};
-pub use rows::RowTree;
-pub use sums::{Obstacle, is_summed, obstacle_in_table};
-pub use sums_chooser::SumsChoice;
-pub use sums_share::SumsShare;
-pub use sums_trial::Windows;
+pub use plan::feature_choice::{FeatureChoice, gather_by_cpu};
+pub use plan::hop_files::HopFiles;
+pub use tune::sums_chooser::SumsChoice;
+pub use tune::sums_share::SumsShare;
+pub use tune::sums_trial::Windows;
 pub use uva_batch::{
     Aggregation, BatchView, Column, ColumnError, ColumnRef, FeatureRows, FeatureType, SlotRoom, StaticShapes,
 };

@@ -9,8 +9,8 @@ use uva_train::cuda::TorchCuda;
 
 use uva_runtime::RuntimeError;
 use uva_runtime::backend::CudaBackend;
-use uva_runtime::device::DeviceSlots;
-use uva_runtime::roles::BatchReceiver;
+use uva_runtime::feed::device::DeviceSlots;
+use uva_runtime::pipeline::roles::BatchReceiver;
 
 /// Where a model computes.
 pub(crate) struct Prepared {

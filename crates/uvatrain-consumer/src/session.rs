@@ -13,12 +13,12 @@ use uva_launch::training::{
     task,
 };
 use uva_model::checkpoint as stored;
-use uva_runtime::cache::Caches;
-use uva_runtime::clock::since_boot;
 use uva_runtime::control::Stop;
-use uva_runtime::device::Receipt;
-use uva_runtime::metrics::{BatchEvent, EpochEvent, Event, InForce, Observer, PassSums, Progress};
-use uva_runtime::roles::BatchReceiver;
+use uva_runtime::feed::device::Receipt;
+use uva_runtime::machine::clock::since_boot;
+use uva_runtime::pipeline::roles::BatchReceiver;
+use uva_runtime::sampler::cache::Caches;
+use uva_runtime::telemetry::metrics::{BatchEvent, EpochEvent, Event, InForce, Observer, PassSums, Progress};
 use uva_runtime::{Batch, Cursor, RuntimeError};
 use uva_train::{Evaluation, Reading, TrainDevice, TrainError, Trainer, checkpoint};
 

@@ -6,8 +6,8 @@ use uva_graph::Dataset;
 use uva_launch::training::{StagesToTime, TrainingOptions};
 use uva_plan::{OfStages, TimedThreads};
 use uva_runtime::RuntimeError;
-use uva_runtime::planning::time_stages;
-use uva_runtime::roles::BatchReceiver;
+use uva_runtime::pipeline::roles::BatchReceiver;
+use uva_runtime::tune::planning::time_stages;
 
 use crate::session::Session;
 use crate::trial::Nobody;

@@ -3,8 +3,8 @@
 use uva_graph::Dataset;
 use uva_launch::training::{TrainingOptions, TrialOutcome};
 use uva_runtime::RuntimeError;
-use uva_runtime::metrics::{Event, Observer, Progress};
-use uva_runtime::roles::BatchReceiver;
+use uva_runtime::pipeline::roles::BatchReceiver;
+use uva_runtime::telemetry::metrics::{Event, Observer, Progress};
 
 use crate::session::Session;
 

@@ -4,8 +4,8 @@ use serde_json::Value;
 use uva_graph::Dataset;
 use uva_launch::training::{Job, to_value};
 use uva_runtime::RuntimeError;
-use uva_runtime::metrics::Observer;
-use uva_runtime::roles::BatchReceiver;
+use uva_runtime::pipeline::roles::BatchReceiver;
+use uva_runtime::telemetry::metrics::Observer;
 
 use crate::{session, stage_times, trial};
 

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use uva_graph::Split;
 use uva_launch::launcher::attach;
-use uva_runtime::consumer::{BatchStream, PassCursor};
+use uva_runtime::pipeline::consumer::{BatchStream, PassCursor};
 use uva_runtime::{Batch, RuntimeError};
 
 use super::Uvatrain;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use rustix::process::Pid;
-use uva_runtime::part::Part;
+use uva_runtime::options::part::Part;
 use uva_runtime::{LoaderOptions, Runtime};
 
 use super::Uvatrain;

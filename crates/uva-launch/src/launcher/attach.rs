@@ -4,7 +4,7 @@
 //! # fn main() -> Result<(), uva_runtime::RuntimeError> {
 //! // In a program that was started as `uvatrain run data/graph --fanouts 15,10 -- ./program`.
 //! use uva_graph::Split;
-//! use uva_runtime::consumer::PassCursor;
+//! use uva_runtime::pipeline::consumer::PassCursor;
 //!
 //! let mut batches = uva_launch::launcher::attach()?.begin(Split::Train);
 //! for epoch in 0..3 {
@@ -39,11 +39,11 @@ use super::messages::{Answer, AttachedJob, Knock, Report, Setup};
 use super::protocol::{PROTOCOL, VERSION};
 use super::reports::{note_over, say};
 use super::usage::Usage;
-use uva_runtime::batch::Batch;
-use uva_runtime::consumer::{Attachment, BatchStream};
 use uva_runtime::control::{CONSUMER, Control, Stop};
+use uva_runtime::feed::batch::Batch;
 use uva_runtime::machine;
-use uva_runtime::part::Part;
+use uva_runtime::options::part::Part;
+use uva_runtime::pipeline::consumer::{Attachment, BatchStream};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::{Runtime, RuntimeError};
 

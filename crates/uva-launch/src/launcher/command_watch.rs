@@ -27,10 +27,10 @@ use super::fleet::Fleet;
 use super::janitor::Janitor;
 use super::verdict::{GRACE, Heard, Nearness, Speaker, Watch};
 use uva_runtime::RuntimeError;
-use uva_runtime::clock::since_boot;
 use uva_runtime::control::CONSUMER;
-use uva_runtime::metrics::Observer;
+use uva_runtime::machine::clock::since_boot;
 use uva_runtime::signal_name;
+use uva_runtime::telemetry::metrics::Observer;
 
 /// How long an attached process may take to end by itself when there are no more batches for it: a training step, a
 /// traceback, and the end of an interpreter.

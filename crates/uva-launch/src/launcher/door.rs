@@ -21,7 +21,7 @@ use super::janitor::Janitor;
 use super::messages::{Answer, JanitorWord, Knock, Setup};
 use super::protocol::check;
 use uva_runtime::RuntimeError;
-use uva_runtime::part::Part;
+use uva_runtime::options::part::Part;
 
 /// The launcher's side: the consumers' places, and the processes that have them.
 pub(super) struct Door {

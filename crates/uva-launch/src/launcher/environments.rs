@@ -2,7 +2,7 @@
 
 use uva_plan::OfStages;
 use uva_runtime::backend::{Backend, Partition};
-use uva_runtime::topology::Role;
+use uva_runtime::plan::topology::Role;
 
 use crate::mps;
 

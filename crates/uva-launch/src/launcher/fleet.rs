@@ -17,11 +17,11 @@ use super::messages::{Handed, JanitorWord, Setup};
 use crate::mps;
 use uva_runtime::RuntimeError;
 use uva_runtime::control::Control;
-use uva_runtime::gauges::{Gauges, RoleProcess};
 use uva_runtime::machine::own_program;
+use uva_runtime::options::seed_order::MadeOrder;
+use uva_runtime::plan::topology::{Placement, Resource, Role, Stage, Topology};
 use uva_runtime::plan::{RingName, RunPlan};
-use uva_runtime::seed_order::MadeOrder;
-use uva_runtime::topology::{Placement, Resource, Role, Stage, Topology};
+use uva_runtime::telemetry::gauges::{Gauges, RoleProcess};
 
 /// The roles of a run. Dropping it kills and reaps the remaining ones.
 pub(crate) struct Fleet {

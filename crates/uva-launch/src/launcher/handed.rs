@@ -8,11 +8,11 @@ use uva_mem::handover::Channel;
 
 use super::messages::Setup;
 use uva_runtime::RuntimeError;
-use uva_runtime::cache;
 use uva_runtime::control::Control;
+use uva_runtime::pipeline::wiring::{Connections, Note, missing};
+use uva_runtime::plan::topology::Resource;
 use uva_runtime::plan::{RingName, RunPlan};
-use uva_runtime::topology::Resource;
-use uva_runtime::wiring::{Connections, Note, missing};
+use uva_runtime::sampler::cache;
 
 /// Opens the resources of a set-up: the descriptors that it names, in its order.
 ///

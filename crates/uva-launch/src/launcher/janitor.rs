@@ -16,8 +16,8 @@ use super::messages::{Helper, JanitorWord};
 use crate::checkpoint_files::CheckpointDirectory;
 use crate::mps;
 use uva_runtime::RuntimeError;
+use uva_runtime::machine::memory::Resident;
 use uva_runtime::machine::own_program;
-use uva_runtime::memory::Resident;
 
 /// How long a role may take to die of its parent-death signal before it is killed explicitly.
 const GRACE: Duration = Duration::from_secs(2);

@@ -9,9 +9,9 @@ use super::messages::AttachedJob;
 use super::user_command::UserCommand;
 use uva_runtime::RuntimeError;
 use uva_runtime::backend::Backend;
-use uva_runtime::cache::CacheContents;
 use uva_runtime::plan::RunPlan;
-use uva_runtime::topology::{Role, Stage};
+use uva_runtime::plan::topology::{Role, Stage};
+use uva_runtime::sampler::cache::CacheContents;
 
 /// A run in processes, ready to start.
 #[derive(Clone, Debug)]

@@ -19,10 +19,10 @@ use crate::mps;
 use uva_cuda::partition::Shares;
 use uva_runtime::backend::{Backend, CudaBackend, Decision, MpsWish, Partition, Probe, SamplerShare};
 use uva_runtime::control::{Control, Tally};
-use uva_runtime::memory::{ProcessMemory, Resident};
-use uva_runtime::metrics::{Observer, Roles};
+use uva_runtime::machine::memory::{ProcessMemory, Resident};
 use uva_runtime::plan::RunPlan;
-use uva_runtime::topology::Stage;
+use uva_runtime::plan::topology::Stage;
+use uva_runtime::telemetry::metrics::{Observer, Roles};
 use uva_runtime::{DiskCounts, Features, RuntimeError};
 
 /// How long an MPS daemon may take to answer.

@@ -2,7 +2,7 @@
 
 use super::child::ChildProcess;
 use uva_runtime::control::{Control, FIRST_SAMPLER};
-use uva_runtime::topology::{Role, Stage};
+use uva_runtime::plan::topology::{Role, Stage};
 
 /// One process of a run.
 pub(crate) struct Member {

@@ -1,7 +1,7 @@
 //! Messages between launcher and roles over their channel: JSON payloads of one hand-over message each.
 //!
 //! A role's process first receives its [`Setup`]. The set-up names each descriptor that comes with it ([`Resource`]),
-//! in the same order; the run's [topology](uva_runtime::topology) determines which ones a process needs. Two helper processes
+//! in the same order; the run's [topology](uva_runtime::plan::topology) determines which ones a process needs. Two helper processes
 //! are not roles. The planner receives a task; its result comes with memory that holds the ids of the lists and rows.
 //! The janitor receives [`JanitorWord`]s.
 //!
@@ -19,11 +19,11 @@ use serde_json::Value;
 use crate::mps;
 use uva_runtime::RuntimeError;
 use uva_runtime::backend::Backend;
-use uva_runtime::cache::Caches;
-use uva_runtime::metrics::{Event, Progress};
+use uva_runtime::options::part::Part;
 use uva_runtime::options::{LoaderOptions, Passes};
-use uva_runtime::part::Part;
-use uva_runtime::topology::{Resource, Stage};
+use uva_runtime::plan::topology::{Resource, Stage};
+use uva_runtime::sampler::cache::Caches;
+use uva_runtime::telemetry::metrics::{Event, Progress};
 
 /// A process that helps a launcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,7 +156,7 @@ pub(crate) enum Report {
     Failed {
         /// Why.
         error: RuntimeError,
-        /// When it failed ([`since_boot`](uva_runtime::clock::since_boot)).
+        /// When it failed ([`since_boot`](uva_runtime::machine::clock::since_boot)).
         at: Duration,
     },
 }

@@ -52,4 +52,4 @@ pub use messages::Helper;
 pub use protocol::PROTOCOL;
 pub use role_process::{Consume, run as run_role};
 pub use user_command::UserCommand;
-pub use uva_runtime::topology::Role;
+pub use uva_runtime::plan::topology::Role;

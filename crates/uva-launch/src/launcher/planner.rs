@@ -19,13 +19,13 @@ use super::lifecycle::Launcher;
 use super::messages::{Helper, JanitorWord, Report};
 use super::{reports, signals};
 use uva_runtime::backend::Backend;
-use uva_runtime::cache::{CacheContents, CachePlan};
 use uva_runtime::control::Control;
 use uva_runtime::machine::own_program;
-use uva_runtime::metrics::Observer;
-use uva_runtime::planning::{Found, FoundParts, Search};
-use uva_runtime::seed_order::MadeOrder;
+use uva_runtime::options::seed_order::MadeOrder;
+use uva_runtime::sampler::cache::{CacheContents, CachePlan};
 use uva_runtime::signal_name;
+use uva_runtime::telemetry::metrics::Observer;
+use uva_runtime::tune::planning::{Found, FoundParts, Search};
 use uva_runtime::{LoaderOptions, RuntimeError, machine};
 
 /// How often the launcher checks for signals while the planner works.

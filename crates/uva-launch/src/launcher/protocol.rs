@@ -43,9 +43,9 @@ mod tests {
     use super::*;
     use crate::launcher::messages::{Answer, AttachedJob, Knock, Setup};
     use uva_runtime::backend::Backend;
-    use uva_runtime::cache::Caches;
     use uva_runtime::control;
-    use uva_runtime::part::Part;
+    use uva_runtime::options::part::Part;
+    use uva_runtime::sampler::cache::Caches;
     use uva_runtime::{LoaderOptions, Passes};
 
     #[test]

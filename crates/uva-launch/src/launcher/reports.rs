@@ -8,9 +8,9 @@ use uva_mem::handover::Channel;
 
 use super::messages::Report;
 use uva_runtime::RuntimeError;
-use uva_runtime::clock::since_boot;
-use uva_runtime::metrics::{Event, Observer, Progress};
-use uva_runtime::wiring::Note;
+use uva_runtime::machine::clock::since_boot;
+use uva_runtime::pipeline::wiring::Note;
+use uva_runtime::telemetry::metrics::{Event, Observer, Progress};
 
 impl Report {
     /// The report that a role cannot continue because of this error.

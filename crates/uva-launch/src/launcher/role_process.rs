@@ -12,10 +12,10 @@ use super::messages::{Report, Setup};
 use super::reports::{ChannelObserver, note_over, say_with};
 use super::{handed, signals};
 use uva_runtime::control::{CONSUMER, Stop};
-use uva_runtime::metrics::Observer;
-use uva_runtime::roles::BatchReceiver;
-use uva_runtime::topology::{Role, Stage};
-use uva_runtime::wiring::{Wired, wire};
+use uva_runtime::pipeline::roles::BatchReceiver;
+use uva_runtime::pipeline::wiring::{Wired, wire};
+use uva_runtime::plan::topology::{Role, Stage};
+use uva_runtime::telemetry::metrics::Observer;
 use uva_runtime::{Runtime, RuntimeError};
 
 /// What the consumer's process does with its batches. Gets the job that the launcher's caller wrote, returns the

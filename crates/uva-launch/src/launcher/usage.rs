@@ -8,12 +8,12 @@ use uva_graph::Split;
 use uva_mem::handover::Channel;
 
 use super::reports::ChannelObserver;
-use uva_runtime::batch::{Batch, Used, UsedBatch};
-use uva_runtime::clock::since_boot;
 use uva_runtime::control::{Control, Tally};
-use uva_runtime::metrics::{BatchEvent, CacheTotals, Event, Observer, Progress};
+use uva_runtime::feed::batch::{Batch, Used, UsedBatch};
+use uva_runtime::machine::clock::since_boot;
+use uva_runtime::options::schedule::Schedule;
 use uva_runtime::plan::RunPlan;
-use uva_runtime::schedule::Schedule;
+use uva_runtime::telemetry::metrics::{BatchEvent, CacheTotals, Event, Observer, Progress};
 use uva_runtime::{BatchKey, RuntimeError};
 
 /// Accounts for the batches that a process uses.

@@ -17,7 +17,7 @@ use super::address::{Address, RANKS_VARIABLE, Secrets, Socket, VARIABLE};
 use super::child::{ChildProcess, set_variables};
 use super::environments::Environments;
 use super::member::Member;
-use uva_runtime::topology::{Role, Stage};
+use uva_runtime::plan::topology::{Role, Stage};
 use uva_runtime::{RuntimeError, machine};
 
 /// How much of a command line a message repeats.

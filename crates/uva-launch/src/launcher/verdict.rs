@@ -7,10 +7,10 @@ use serde_json::Value;
 use super::command_state::CommandState;
 use super::messages::Report;
 use uva_runtime::RuntimeError;
-use uva_runtime::clock::since_boot;
 use uva_runtime::control::{Control, Stop};
-use uva_runtime::metrics::Observer;
+use uva_runtime::machine::clock::since_boot;
 use uva_runtime::plan::RunPlan;
+use uva_runtime::telemetry::metrics::Observer;
 
 /// How long a role may take to return once it was asked to stop now. A role checks the stop word at every futex
 /// time-out, ten times a second, so a role that takes longer hangs.

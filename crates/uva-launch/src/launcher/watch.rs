@@ -16,11 +16,11 @@ use super::janitor::Janitor;
 use super::signals::Signals;
 use super::verdict::{Heard, Nearness, Speaker, Watch, WatchedRank};
 use uva_runtime::RuntimeError;
-use uva_runtime::clock::since_boot;
 use uva_runtime::control::Stop;
-use uva_runtime::metrics::Observer;
+use uva_runtime::machine::clock::since_boot;
+use uva_runtime::plan::topology::Role;
 use uva_runtime::signal_name;
-use uva_runtime::topology::Role;
+use uva_runtime::telemetry::metrics::Observer;
 
 /// Watches the fleet to its end. Returns the consumer's result.
 pub(super) fn watch(

@@ -5,7 +5,7 @@ use uva_options::OptionError;
 use uva_plan::{CoreDivision, OfStages, StageLine, TimedThreads};
 use uva_runtime::RuntimeError;
 use uva_runtime::backend::Backend;
-use uva_runtime::cores::Cores;
+use uva_runtime::machine::cores::Cores;
 use uva_runtime::options::Prepare;
 
 use super::job::TrainingOptions;

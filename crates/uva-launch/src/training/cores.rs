@@ -5,11 +5,11 @@ use std::slice;
 
 use uva_options::OptionError;
 use uva_plan::{OfStages, StageLine, TimedThreads, divide_cores};
-use uva_runtime::cache::CacheContents;
-use uva_runtime::metrics::Observer;
+use uva_runtime::options::part::Part;
 use uva_runtime::options::{MAX_SAMPLERS, Prepare};
-use uva_runtime::part::Part;
 use uva_runtime::plan::RunPlan;
+use uva_runtime::sampler::cache::CacheContents;
+use uva_runtime::telemetry::metrics::Observer;
 use uva_runtime::{Aggregation, LoaderOptions, LookAhead, Passes, RuntimeError, machine};
 
 use super::chosen_cores::{ChosenCores, cores_of_stages};

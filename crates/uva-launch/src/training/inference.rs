@@ -19,7 +19,7 @@ use super::state::{TrainingState, checkpoint_error};
 use crate::launcher::without_mps;
 use crate::mps;
 use uva_runtime::backend::{self, Backend, BackendOptions, Probe};
-use uva_runtime::measurement::{self, Wanted};
+use uva_runtime::tune::measurement::{self, Wanted};
 use uva_runtime::{LoaderOptions, RuntimeError};
 
 /// A trained model, and how it is asked.
@@ -375,16 +375,16 @@ pub struct SplitResult {
     pub nodes: usize,
     /// Those with a label; with several labels a node, labels; for regression, numbers.
     pub labelled: usize,
-    /// See [`uva_runtime::metrics::End::test_accuracy`].
+    /// See [`uva_runtime::telemetry::metrics::End::test_accuracy`].
     pub accuracy: Option<f64>,
     /// The mean F1 of the classes that occur among labels or predictions; `None` unless a node has one class.
     pub macro_f1: Option<f64>,
-    /// See [`uva_runtime::metrics::End::test_roc_auc`].
+    /// See [`uva_runtime::telemetry::metrics::End::test_roc_auc`].
     pub roc_auc: Option<f64>,
-    /// See [`uva_runtime::metrics::End::test_mse`].
+    /// See [`uva_runtime::telemetry::metrics::End::test_mse`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mse: Option<f64>,
-    /// See [`uva_runtime::metrics::End::test_mae`].
+    /// See [`uva_runtime::telemetry::metrics::End::test_mae`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mae: Option<f64>,
     /// Mean loss.

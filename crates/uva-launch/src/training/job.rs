@@ -13,8 +13,8 @@ use uva_options::Purpose::{Speed, Training};
 use uva_options::{Field, Named, OptionError, Options as _, Real, named, options};
 use uva_sample::SamplerKind;
 
-use uva_runtime::cores::Cores;
-use uva_runtime::first_layer::FirstLayer;
+use uva_runtime::machine::cores::Cores;
+use uva_runtime::options::first_layer::FirstLayer;
 use uva_runtime::{LoaderOptions, RuntimeError};
 
 const MODEL: &str = "Model";

@@ -27,13 +27,13 @@ use crate::mps;
 use crate::preparation::{Draft, Prepared};
 use uva_runtime::backend::{self, Backend, BackendOptions, Decision, GatherChoice};
 use uva_runtime::control::{Control, Stop};
-use uva_runtime::cores::Cores;
-use uva_runtime::dry_run::DryRun;
-use uva_runtime::memory::{MemoryKind, MemoryLine, ProcessMemory, program};
-use uva_runtime::metrics::{End, Event, Observer, Roles};
+use uva_runtime::machine::cores::Cores;
+use uva_runtime::machine::memory::{MemoryKind, MemoryLine, ProcessMemory, program};
+use uva_runtime::pipeline::dry_run::DryRun;
+use uva_runtime::plan::topology::Placement;
 use uva_runtime::plan::{RunPlan, evaluating};
-use uva_runtime::planning::CacheRequest;
-use uva_runtime::topology::Placement;
+use uva_runtime::telemetry::metrics::{End, Event, Observer, Roles};
+use uva_runtime::tune::planning::CacheRequest;
 use uva_runtime::{
     AggregateTotals, DiskCounts, DiskTotals, FeatureType, LoaderOptions, Passes, RowTree, Runtime,
     RuntimeError, gather_by_cpu, machine,

@@ -6,8 +6,8 @@ use uva_model::checkpoint::{self, Checkpoint, CheckpointError, TrainerState};
 use uva_model::{Metric, TaskKind};
 
 use super::job::TrainingOptions;
-use uva_runtime::metrics::{CacheTotals, PassSums};
 use uva_runtime::options::Cursor;
+use uva_runtime::telemetry::metrics::{CacheTotals, PassSums};
 use uva_runtime::{AggregateAmounts, RuntimeError};
 
 /// What a checkpoint holds besides tensors.
@@ -46,18 +46,18 @@ pub struct TrainingOutcome {
     pub batches: u64,
     /// Seconds of this run during which training batches were used or awaited.
     pub training_seconds: f64,
-    /// See [`uva_runtime::metrics::End::test_accuracy`].
+    /// See [`uva_runtime::telemetry::metrics::End::test_accuracy`].
     pub test_accuracy: Option<f64>,
-    /// See [`uva_runtime::metrics::End::test_roc_auc`].
+    /// See [`uva_runtime::telemetry::metrics::End::test_roc_auc`].
     #[serde(default)]
     pub test_roc_auc: Option<f64>,
-    /// See [`uva_runtime::metrics::End::test_mse`].
+    /// See [`uva_runtime::telemetry::metrics::End::test_mse`].
     #[serde(default)]
     pub test_mse: Option<f64>,
-    /// See [`uva_runtime::metrics::End::test_mae`].
+    /// See [`uva_runtime::telemetry::metrics::End::test_mae`].
     #[serde(default)]
     pub test_mae: Option<f64>,
-    /// See [`uva_runtime::metrics::End::test_epoch`].
+    /// See [`uva_runtime::telemetry::metrics::End::test_epoch`].
     #[serde(default)]
     pub test_epoch: Option<u32>,
     /// The best epoch by validation.

@@ -10,10 +10,10 @@ use super::job::{Job, TrainingOptions, TrialOutcome};
 use super::trainer_program::TrainerProgram;
 use crate::launcher::{Environments, Launch, Launcher};
 use uva_runtime::backend::{Backend, SamplerChoice};
-use uva_runtime::cache::CacheContents;
-use uva_runtime::metrics::{Event, Observer, Progress};
+use uva_runtime::feed::rows::bytes_beside_gpu_cache;
 use uva_runtime::plan::RunPlan;
-use uva_runtime::rows::bytes_beside_gpu_cache;
+use uva_runtime::sampler::cache::CacheContents;
+use uva_runtime::telemetry::metrics::{Event, Observer, Progress};
 use uva_runtime::{Passes, RuntimeError};
 
 /// The share of the GPU's memory that is left free beyond one batch's use: later batches may be

@@ -10,7 +10,7 @@ use uva_cuda::memory::{IpcKind, PinOptions, PinPages, PreflightPolicy};
 use super::asked::{BackendOptions, GatherChoice, GpuSlots, SamplerChoice, SignalKind, TablePagesChoice};
 use super::chosen::Chosen;
 use crate::RuntimeError;
-use crate::sums::{Obstacle, check_sums};
+use crate::backend::obstacle::{Obstacle, check_sums};
 
 /// Where the run gathers and trains. Part of every role's plan.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

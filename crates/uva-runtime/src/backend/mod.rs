@@ -5,7 +5,9 @@ mod choose;
 mod chosen;
 mod cufile;
 mod granted;
+pub(crate) mod obstacle;
 mod probe;
+pub(crate) mod widening;
 
 pub use asked::{
     BackendOptions, DeviceChoice, GatherChoice, GpuShare, GpuSlots, MpsChoice, PartitionChoice,

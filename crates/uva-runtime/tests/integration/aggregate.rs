@@ -10,9 +10,10 @@ use uva_graph::Dataset;
 use uva_graph::npy::{NpyType, write_array};
 use uva_rows::cache::eviction;
 use uva_runtime::backend::Backend;
-use uva_runtime::cache::{CacheContents, CachePolicy};
 use uva_runtime::plan::RunPlan;
-use uva_runtime::{Batch, LoaderOptions, Passes, Runtime, RuntimeError, SamplerKind, planning};
+use uva_runtime::sampler::cache::{CacheContents, CachePolicy};
+use uva_runtime::tune::planning;
+use uva_runtime::{Batch, LoaderOptions, Passes, Runtime, RuntimeError, SamplerKind};
 
 fn builder(path: &Path) -> uva_runtime::RuntimeBuilder {
     Runtime::builder(path).fanouts([4, 3]).batch_size(64).seed(5).epochs(1)

@@ -11,10 +11,10 @@ use uva_runtime::backend::{
     Backend, CudaBackend, GatherChoice, GpuSlots, IpcKind, Kernel, Partition, PinPages, PreflightPolicy,
     SamplerChoice, SignalKind,
 };
-use uva_runtime::cache::CacheContents;
 use uva_runtime::plan::RunPlan;
-use uva_runtime::planning::{self, CachedDataset};
+use uva_runtime::sampler::cache::CacheContents;
 use uva_runtime::spec::{Kind, Options, Purpose};
+use uva_runtime::tune::planning::{self, CachedDataset};
 use uva_runtime::{LoaderOptions, Passes, Runtime, RuntimeError};
 use uva_sample::{
     BatchKey, BatchSampler, Expand, GraphView, ListReads, MiniBatch, NeighborSampler, SamplerKind, sampler,

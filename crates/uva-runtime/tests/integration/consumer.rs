@@ -10,9 +10,9 @@ use proptest::prelude::*;
 use uva_batch::{ColumnError, Element};
 use uva_graph::{Dataset, Split, Verify};
 use uva_runtime::backend::Backend;
-use uva_runtime::consumer::{BatchStream, PassCursor, StreamSetup};
 use uva_runtime::options::Prepare;
-use uva_runtime::part::Part;
+use uva_runtime::options::part::Part;
+use uva_runtime::pipeline::consumer::{BatchStream, PassCursor, StreamSetup};
 use uva_runtime::{Batch, LoaderOptions, Runtime, RuntimeError};
 
 const SPLITS: [Split; 3] = [Split::Train, Split::Valid, Split::Test];

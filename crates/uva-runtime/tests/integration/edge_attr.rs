@@ -7,9 +7,10 @@ use std::sync::Arc;
 use uva_graph::npy::{NpyType, write_array};
 use uva_graph::{Dataset, ElementType};
 use uva_runtime::backend::Backend;
-use uva_runtime::cache::{CacheContents, CachePolicy};
 use uva_runtime::plan::RunPlan;
-use uva_runtime::{Expand, LoaderOptions, Passes, Runtime, RuntimeError, SamplerKind, planning};
+use uva_runtime::sampler::cache::{CacheContents, CachePolicy};
+use uva_runtime::tune::planning;
+use uva_runtime::{Expand, LoaderOptions, Passes, Runtime, RuntimeError, SamplerKind};
 
 fn options() -> LoaderOptions {
     LoaderOptions {

@@ -11,10 +11,10 @@ use uva_runtime::backend::{
     Backend, CudaBackend, GatherChoice, GpuSlots, IpcKind, Kernel, Partition, PinPages, PreflightPolicy,
     SamplerChoice, SignalKind,
 };
-use uva_runtime::cache::{CacheContents, CachePolicy};
-use uva_runtime::consumer::{BatchStream, StreamSetup};
+use uva_runtime::pipeline::consumer::{BatchStream, StreamSetup};
 use uva_runtime::plan::RunPlan;
-use uva_runtime::planning::{self, CachedDataset};
+use uva_runtime::sampler::cache::{CacheContents, CachePolicy};
+use uva_runtime::tune::planning::{self, CachedDataset};
 use uva_runtime::{FeatureType, LoaderOptions, Passes, Runtime, RuntimeError};
 use uva_sample::BatchKey;
 

@@ -8,10 +8,10 @@ use uva_exchange::{Settings, SharedMemory};
 use uva_graph::{Dataset, Split};
 use uva_io::generate::{self, Common, PowerLaw};
 use uva_runtime::backend::{BackendOptions, DeviceChoice};
-use uva_runtime::cache::{CachePolicy, CacheRanks};
-use uva_runtime::consumer::{BatchStream, PassCursor, StreamCache, StreamSetup, decide_here};
-use uva_runtime::part::Part;
-use uva_runtime::planning::{Budget, GpuCache};
+use uva_runtime::options::part::Part;
+use uva_runtime::pipeline::consumer::{BatchStream, PassCursor, StreamCache, StreamSetup, decide_here};
+use uva_runtime::sampler::cache::{CachePolicy, CacheRanks};
+use uva_runtime::tune::planning::{Budget, GpuCache};
 use uva_runtime::{Features, LoaderOptions, RuntimeError};
 
 use crate::common;

@@ -12,7 +12,7 @@ use uva_propagate::{
     Estimate, HopSet, HopType, KeptNodes, Layout, Options, Progress, RowOrder, Watch, parse_operators,
     propagate,
 };
-use uva_runtime::hop_options::HopBatches;
+use uva_runtime::options::hop_options::HopBatches;
 use uva_runtime::plan::RunPlan;
 use uva_runtime::{Features, LoaderOptions, Passes, Runtime, Split};
 use uva_sample::rows_hash;

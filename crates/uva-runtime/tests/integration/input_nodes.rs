@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use uva_graph::npy::{NpyType, write_array};
-use uva_runtime::input_nodes::NodesFile;
+use uva_runtime::options::input_nodes::NodesFile;
 use uva_runtime::{
     CheckedFiles, Dataset, InputNodes, LoaderOptions, Runtime, RuntimeBuilder, RuntimeError, Split,
 };

@@ -8,12 +8,11 @@ use uva_batch::StaticShapes;
 use uva_graph::Dataset;
 use uva_graph::npy::{NpyType, write_array};
 use uva_runtime::backend::Backend;
-use uva_runtime::cache::{CacheContents, CachePolicy};
 use uva_runtime::options::Pad;
 use uva_runtime::plan::RunPlan;
-use uva_runtime::{
-    Batch, Cursor, Expand, Labels, LoaderOptions, Passes, Runtime, SamplerKind, Split, planning,
-};
+use uva_runtime::sampler::cache::{CacheContents, CachePolicy};
+use uva_runtime::tune::planning;
+use uva_runtime::{Batch, Cursor, Expand, Labels, LoaderOptions, Passes, Runtime, SamplerKind, Split};
 
 fn options() -> LoaderOptions {
     LoaderOptions {

@@ -14,12 +14,12 @@ use uva_propagate::{HopSet, HopType, Layout};
 use uva_runtime::backend::{
     Backend, CudaBackend, CufileReport, GatherChoice, GpuSlots, Partition, SamplerChoice, SignalKind,
 };
-use uva_runtime::cache::{CacheContents, CachePolicy};
-use uva_runtime::hop_options::HopBatches;
+use uva_runtime::options::hop_options::HopBatches;
 use uva_runtime::plan::RunPlan;
+use uva_runtime::sampler::cache::{CacheContents, CachePolicy};
+use uva_runtime::tune::planning;
 use uva_runtime::{
     Aggregation, Cursor, FeatureType, Features, LoaderOptions, LookAhead, Passes, Reader, RowTree, Runtime,
-    planning,
 };
 
 /// Backends of a run: on the CPU, and on the GPU of the stand-in with each gather.

@@ -10,13 +10,14 @@ use uva_graph::npy::{NpyType, NpyWriter, write_array};
 use uva_graph::{Dataset, ElementType};
 use uva_rows::cache::eviction;
 use uva_runtime::backend::Backend;
-use uva_runtime::cache::{CacheContents, CachePolicy};
+use uva_runtime::machine::pin_cores::PinCores;
 use uva_runtime::options::{Pad, Prepare};
-use uva_runtime::pin_cores::PinCores;
+use uva_runtime::pipeline::wiring::Connections;
 use uva_runtime::plan::RunPlan;
-use uva_runtime::topology::{Placement, Topology};
-use uva_runtime::wiring::Connections;
-use uva_runtime::{FeatureType, LoaderOptions, Passes, Runtime, RuntimeError, Split, machine, planning};
+use uva_runtime::plan::topology::{Placement, Topology};
+use uva_runtime::sampler::cache::{CacheContents, CachePolicy};
+use uva_runtime::tune::planning;
+use uva_runtime::{FeatureType, LoaderOptions, Passes, Runtime, RuntimeError, Split, machine};
 
 const PASSES: fn() -> Passes = || Passes { epochs: 2, validate: true, test: true, ..Passes::default() };
 

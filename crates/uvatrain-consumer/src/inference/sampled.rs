@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uva_graph::{Dataset, Split};
 use uva_launch::training::{TrainedModel, checkpoint_error};
-use uva_runtime::consumer::{BatchStream, PassCursor, StreamSetup};
+use uva_runtime::pipeline::consumer::{BatchStream, PassCursor, StreamSetup};
 use uva_runtime::{Batch, FeatureType, LoaderOptions, RuntimeError};
 use uva_train::{Trainer, checkpoint};
 

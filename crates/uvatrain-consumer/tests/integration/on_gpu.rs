@@ -12,8 +12,8 @@ use uva_runtime::backend::{
     SamplerChoice, SignalKind,
 };
 use uva_runtime::control::{Control, Stop};
-use uva_runtime::metrics::{BatchEvent, EpochEvent, Event, Observer, Progress};
 use uva_runtime::plan::RunPlan;
+use uva_runtime::telemetry::metrics::{BatchEvent, EpochEvent, Event, Observer, Progress};
 use uva_runtime::{Cursor, LoaderOptions, Passes, Runtime, RuntimeError};
 use uvatrain_consumer::session::train;
 

@@ -8,8 +8,8 @@ use uva_graph::{Dataset, Split};
 use uva_io::generate::{self, Common, PowerLaw};
 use uva_launch::training::{EvaluateBy, TrainingOptions, TrainingOutcome, saved_state};
 use uva_runtime::control::{Control, Stop};
-use uva_runtime::metrics::{Event, Observer, Progress};
 use uva_runtime::plan::RunPlan;
+use uva_runtime::telemetry::metrics::{Event, Observer, Progress};
 use uva_runtime::{Cursor, LoaderOptions, Passes, Runtime, RuntimeError};
 use uvatrain_consumer::session::train;
 

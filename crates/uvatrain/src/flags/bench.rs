@@ -10,8 +10,8 @@ use uva_kernels::gather::IdWidth;
 use uva_kernels::gather::Kernel;
 use uva_plan::ComparedPolicy;
 use uva_runtime::backend::PreflightPolicy;
-use uva_runtime::cache::CachePolicy;
-use uva_runtime::hop_options::Chunk;
+use uva_runtime::options::hop_options::Chunk;
+use uva_runtime::sampler::cache::CachePolicy;
 use uva_runtime::spec::{ByteSize, Field};
 use uva_runtime::{LoaderOptions, Reader};
 

@@ -1,6 +1,6 @@
-//! The options of the caches: `train` and `run` share them. They are declared in [`uva_runtime::planning`].
+//! The options of the caches: `train` and `run` share them. They are declared in [`uva_runtime::tune::planning`].
 
-use uva_runtime::planning::CacheOptions;
+use uva_runtime::tune::planning::CacheOptions;
 
 use super::declared::Declared;
 
@@ -10,7 +10,7 @@ pub type CacheFlags = Declared<CacheOptions>;
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use uva_runtime::planning::Budget;
+    use uva_runtime::tune::planning::Budget;
 
     use super::*;
 

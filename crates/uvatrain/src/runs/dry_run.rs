@@ -1,7 +1,7 @@
 //! `--dry-run`: the processes that a run would start, and the resources it would take.
 
-use uva_runtime::dry_run::DryRun;
-use uva_runtime::memory::MemoryKind;
+use uva_runtime::machine::memory::MemoryKind;
+use uva_runtime::pipeline::dry_run::DryRun;
 use uva_runtime::spec::ByteSize;
 
 use crate::ui::out;

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use uva_launch::output_paths;
 use uva_runtime::backend::{BackendOptions, SamplerChoice};
-use uva_runtime::first_layer::FirstLayer;
-use uva_runtime::gauges::Gauges;
-use uva_runtime::input_nodes::NodesFile;
-use uva_runtime::metrics::{Event, MetricsFile, Observer, Progress};
 use uva_runtime::options::Prepare;
-use uva_runtime::trace::TraceFile;
+use uva_runtime::options::first_layer::FirstLayer;
+use uva_runtime::options::input_nodes::NodesFile;
+use uva_runtime::telemetry::gauges::Gauges;
+use uva_runtime::telemetry::metrics::{Event, MetricsFile, Observer, Progress};
+use uva_runtime::telemetry::trace::TraceFile;
 use uva_runtime::{Dataset, Features, LoaderOptions, RuntimeError};
 
 use crate::config;

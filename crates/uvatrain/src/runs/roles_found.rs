@@ -5,7 +5,7 @@ use uva_graph::{Dataset, Split};
 use uva_launch::places::{self, BatchNumber, MAX_RANKS, OrAuto};
 use uva_launch::ranks;
 use uva_plan::{RoleCounts, RoleTimes, RolesEpoch, SwitchedRun, Taking, samplers_by};
-use uva_runtime::consumer::steered;
+use uva_runtime::pipeline::consumer::steered;
 use uva_runtime::plan::RunPlan;
 use uva_runtime::{LoaderOptions, RuntimeError};
 

@@ -1,6 +1,6 @@
 //! Finds a run's bottleneck from how its roles spent their time. The report and a run's last lines share this rule.
 
-use uva_runtime::metrics::{RoleTimes, Roles};
+use uva_runtime::telemetry::metrics::{RoleTimes, Roles};
 
 /// The role that trains, of sampler, producer and consumer.
 const CONSUMER: usize = 2;

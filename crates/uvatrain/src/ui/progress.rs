@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use uva_graph::Split;
 use uva_graph::shown;
 use uva_runtime::RuntimeError;
-use uva_runtime::metrics::{EpochEvent, Event, Observer, Progress};
+use uva_runtime::telemetry::metrics::{EpochEvent, Event, Observer, Progress};
 
 use super::remaining::{Epochs, remaining};
 use super::{format, out};

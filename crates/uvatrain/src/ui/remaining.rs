@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use uva_graph::Split;
-use uva_runtime::metrics::Progress;
+use uva_runtime::telemetry::metrics::Progress;
 
 /// The duration of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq)]

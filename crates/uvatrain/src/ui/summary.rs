@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use uva_launch::training::Keep;
-use uva_runtime::memory::ProcessMemory;
-use uva_runtime::metrics::{CacheOutcome, End, Roles};
+use uva_runtime::machine::memory::ProcessMemory;
+use uva_runtime::telemetry::metrics::{CacheOutcome, End, Roles};
 
 use super::bottleneck::{RoleSum, held_up_by, more_train_threads};
 use super::format;
@@ -244,7 +244,7 @@ fn caches(cache: &CacheOutcome, fact: &mut dyn FnMut(&str, String)) {
 
 #[cfg(test)]
 mod tests {
-    use uva_runtime::metrics::{CacheCounts, CacheTotals, RoleTimes};
+    use uva_runtime::telemetry::metrics::{CacheCounts, CacheTotals, RoleTimes};
 
     use super::*;
 

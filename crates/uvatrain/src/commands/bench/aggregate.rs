@@ -4,8 +4,8 @@
 use serde::Serialize;
 use uva_graph::Dataset;
 use uva_plan::{CachePolicy, Sizes, SumCounts, rank_rows, row_link_bytes};
-use uva_runtime::cache::CacheContents;
-use uva_runtime::planning::{self, SumTimes, SumsToTime, TimedBatch, time_sums};
+use uva_runtime::sampler::cache::CacheContents;
+use uva_runtime::tune::planning::{self, SumTimes, SumsToTime, TimedBatch, time_sums};
 use uva_runtime::{Aggregation, Fanouts, LoaderOptions, is_summed};
 
 use crate::exit;

@@ -13,10 +13,11 @@ use uva_plan::{
     Sizes, SweepPoint, TimedBy, TimedFit, bytes_for_shares, compare_policies, count, rank_lists, rank_rows,
 };
 use uva_runtime::backend::Backend;
-use uva_runtime::planning::PlanAsked;
-use uva_runtime::seed_order::MadeOrder;
+use uva_runtime::options::seed_order::MadeOrder;
 use uva_runtime::spec::Spelling;
-use uva_runtime::{Fanouts, LoaderOptions, planning};
+use uva_runtime::tune::planning;
+use uva_runtime::tune::planning::PlanAsked;
+use uva_runtime::{Fanouts, LoaderOptions};
 
 use crate::flags::CacheBenchFlags;
 use crate::ui::table::Table;

@@ -9,7 +9,7 @@ use serde::Serialize;
 use uva_graph::{Dataset, Hops, Split, Verify};
 use uva_mem::ZeroedPages;
 use uva_propagate::HopSet;
-use uva_runtime::hop_options::{Chunk, HopOptions, Place, Shuffle};
+use uva_runtime::options::hop_options::{Chunk, HopOptions, Place, Shuffle};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::{Batch, Features, HopFiles, LoaderOptions, Passes, Reader, Runtime, RuntimeError};
 use uva_sample::ChunkOrder;

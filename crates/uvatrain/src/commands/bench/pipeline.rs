@@ -4,10 +4,10 @@ use std::time::Instant;
 
 use serde::Serialize;
 use serde_json::Value;
-use uva_runtime::memory::ProcessMemory;
-use uva_runtime::metrics::Roles;
+use uva_runtime::machine::memory::ProcessMemory;
 use uva_runtime::options::Prepare;
-use uva_runtime::seed_order::MadeOrder;
+use uva_runtime::options::seed_order::MadeOrder;
+use uva_runtime::telemetry::metrics::Roles;
 use uva_runtime::{DiskCounts, Runtime};
 
 use super::spread::Spread;

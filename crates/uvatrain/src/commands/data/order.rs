@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde_json::json;
 use uva_graph::Dataset;
-use uva_runtime::order_making;
+use uva_runtime::sampler::order_making;
 use uva_runtime::spec::ByteSize;
 
 use crate::flags::OrderFlags;

@@ -132,7 +132,7 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use uva_runtime::metrics::{Event, Start};
+    use uva_runtime::telemetry::metrics::{Event, Start};
 
     use super::*;
 

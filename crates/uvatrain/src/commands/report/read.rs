@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use uva_mem::files::open_regular;
-use uva_runtime::metrics::Event;
+use uva_runtime::telemetry::metrics::Event;
 
 use super::run::Run;
 use crate::exit::{self, Problem};

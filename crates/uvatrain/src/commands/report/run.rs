@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use serde_json::Value;
-use uva_runtime::metrics::{BatchEvent, CacheTotals, End, EpochEvent, Event, Start};
+use uva_runtime::telemetry::metrics::{BatchEvent, CacheTotals, End, EpochEvent, Event, Start};
 
 use super::histogram::Histogram;
 use super::stretches::{Seen, Stretches, Sum};

@@ -7,7 +7,7 @@
 //! Between two epochs it works on validation batches or waits, and no line says which. That time is not attributed, nor
 //! is the time before a role's first batch and behind its last.
 
-use uva_runtime::metrics::BatchEvent;
+use uva_runtime::telemetry::metrics::BatchEvent;
 
 use super::stretches::{Stretches, Sum};
 use crate::ui::format;

@@ -12,9 +12,9 @@ use uva_graph::{Dataset, Verify};
 use uva_mem::files::write_output;
 use uva_runtime::RuntimeError;
 use uva_runtime::backend::{self, Probe, SamplerChoice};
-use uva_runtime::cache::CachePlan;
-use uva_runtime::planning::{self, Budget, PlanAsked};
+use uva_runtime::sampler::cache::CachePlan;
 use uva_runtime::spec::Spelling;
+use uva_runtime::tune::planning::{self, Budget, PlanAsked};
 
 use crate::exit;
 use crate::flags::PlanFlags;

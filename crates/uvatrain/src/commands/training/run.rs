@@ -5,7 +5,7 @@ use uva_graph::Dataset;
 use uva_launch::launcher::UserCommand;
 use uva_launch::run::CommandRun;
 use uva_runtime::LoaderOptions;
-use uva_runtime::metrics::Event;
+use uva_runtime::telemetry::metrics::Event;
 
 use crate::flags::RunFlags;
 use crate::runs::dry_run;

@@ -4,10 +4,10 @@ use uva_graph::{Dataset, Verify};
 use uva_launch::training::{EvaluateBy, Trainer, TrainingOptions, TrainingRun, likely_environment};
 use uva_plan::OfStages;
 use uva_propagate::HopSet;
-use uva_runtime::cores::Cores;
-use uva_runtime::hop_options::Place;
-use uva_runtime::metrics::Event;
+use uva_runtime::machine::cores::Cores;
 use uva_runtime::options::MAX_SAMPLERS;
+use uva_runtime::options::hop_options::Place;
+use uva_runtime::telemetry::metrics::Event;
 
 use crate::exit;
 use crate::flags::TrainFlags;

@@ -23,7 +23,7 @@ pub struct OrderFlags {
     #[arg(
         long,
         value_name = "K",
-        value_parser = within::<u32>(1..=u64::from(uva_runtime::seed_order::MOST_SEQUENCES))
+        value_parser = within::<u32>(1..=u64::from(uva_runtime::options::seed_order::MOST_SEQUENCES))
     )]
     pub sequences: u32,
 

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use uva_plan::TimedBy;
-use uva_runtime::cache::CachePolicy;
-use uva_runtime::planning::Budget;
+use uva_runtime::sampler::cache::CachePolicy;
+use uva_runtime::tune::planning::Budget;
 
 use crate::flags::declared::one_of;
 use crate::flags::{BackendFlags, LoaderFlags};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use uva_launch::training::TrainingOptions;
 use uva_runtime::RuntimeError;
-use uva_runtime::hop_options::{HopOptions, Place, Shuffle};
+use uva_runtime::options::hop_options::{HopOptions, Place, Shuffle};
 use uva_runtime::spec::{Field, OptionError};
 
 use crate::flags::declared::Declared;

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use uva_graph::Split;
-use uva_runtime::gauges::Gauges;
-use uva_runtime::metrics::{BatchEvent, CacheCounts, EpochEvent, Event, Progress};
+use uva_runtime::telemetry::gauges::Gauges;
+use uva_runtime::telemetry::metrics::{BatchEvent, CacheCounts, EpochEvent, Event, Progress};
 
 /// The served figures.
 #[derive(Default)]

@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use uva_runtime::RuntimeError;
-use uva_runtime::gauges::Gauges;
 use uva_runtime::machine;
-use uva_runtime::metrics::{Event, Progress};
+use uva_runtime::telemetry::gauges::Gauges;
+use uva_runtime::telemetry::metrics::{Event, Progress};
 
 use self::figures::Figures;
 

@@ -7,9 +7,9 @@ use uva_cuda::DeviceReport;
 use uva_cuda::libtorch::{self, AskPython};
 use uva_launch::mps::{self, Environment, MpsError, NotRunning, Running};
 use uva_runtime::backend::{BackendOptions, Probe};
-use uva_runtime::measurement::Shape;
-use uva_runtime::measurement::stored::{FigureFile, Machine, Stored};
-use uva_runtime::measurement::verdict::{chosen, described};
+use uva_runtime::tune::measurement::Shape;
+use uva_runtime::tune::measurement::stored::{FigureFile, Machine, Stored};
+use uva_runtime::tune::measurement::verdict::{chosen, described};
 
 use super::check::{Check, read};
 use uva_runtime::spec::ByteSize;

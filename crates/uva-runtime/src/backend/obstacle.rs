@@ -1,0 +1,46 @@
+//! What forbids that the producer sums, whichever model takes the sums.
+
+use uva_batch::Aggregation;
+use uva_graph::ElementType;
+use uva_options::OptionError;
+
+use crate::RuntimeError;
+use crate::backend::widening::narrow_float;
+
+/// Why the producer's CPU threads cannot make sums, or bring rows, and what to change so that they can.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obstacle {
+    /// The option, or the part of the dataset.
+    pub option: String,
+    /// Why it does.
+    pub why: String,
+    /// Another way, besides leaving the sums to the consumer.
+    pub remedy: &'static str,
+}
+
+/// Whether rows of this type can be summed.
+#[must_use]
+pub fn is_summed(element: ElementType) -> bool {
+    element == ElementType::F32 || narrow_float(Some(element)).is_some()
+}
+
+/// What there is in a table of this type.
+#[must_use]
+pub fn obstacle_in_table(element: ElementType) -> Option<Obstacle> {
+    (!is_summed(element)).then(|| Obstacle {
+        option: format!("features of {element}"),
+        why: "only floats are summed".to_owned(),
+        remedy: "features imported as float16 or float32",
+    })
+}
+
+/// Refuses the loader's option where something forbids it.
+pub(crate) fn check_sums(aggregation: Aggregation, obstacle: Option<Obstacle>) -> Result<(), RuntimeError> {
+    match obstacle {
+        Some(Obstacle { option, why, remedy }) if aggregation != Aggregation::None => {
+            let reason = format!("with {option}: {why}. Leave `aggregate` out, or use {remedy}");
+            Err(OptionError::new("aggregate", aggregation, reason).into())
+        }
+        _ => Ok(()),
+    }
+}

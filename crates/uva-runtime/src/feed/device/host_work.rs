@@ -1,0 +1,147 @@
+//! What the CPU does for each batch in a slot on a GPU.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use uva_batch::{Aggregation, BatchHeader, BatchLayout, Column};
+use uva_graph::Hops;
+use uva_rows::cuda::SlotSums;
+use uva_rows::{GatherError, HostPlace, SumBeginner};
+
+use super::direct::DirectHops;
+use crate::RuntimeError;
+use crate::control::disk_counts::DiskCounts;
+use crate::feed::hop_rows::runs_at;
+use crate::feed::rows::{EdgeRows, FEATURES, HopSource, HostRows};
+
+/// What the CPU does for the rows of each batch.
+pub(super) enum HostWork<'d> {
+    /// Nothing beside the source's own threads.
+    None,
+    /// It makes rows of a table, or own rows and sums, in page-locked memory.
+    Rows(RowsOnHost<'d>),
+    /// It begins sums with the rows that a cache on the GPU does not have. A kernel continues them.
+    Begun(RowsOnHost<'d>, Box<RefCell<SumBeginner>>),
+    /// It makes rows of a hop set's tables, of all splits or of those that are not on the GPU.
+    Hops(Box<RefCell<HopSource<'d>>>, Hops<'d>),
+    /// It has cuFile bring rows of a hop set from its files.
+    Direct(Box<DirectHops<'d>>),
+    /// The source brings those rows that a cache on the GPU does not have, and counts hits and reads.
+    Spliced,
+}
+
+/// Rows on their way, or own rows and sums.
+pub(super) struct RowsOnHost<'d> {
+    /// Borrowed by the closure that a fill calls once.
+    pub rows: Box<RefCell<HostRows<'d>>>,
+    pub threads: usize,
+}
+
+impl HostWork<'_> {
+    /// Whether it makes what [`feature_ranges`] of a slot hold.
+    pub fn makes_ranges(&self) -> bool {
+        matches!(self, Self::Rows(_) | Self::Hops(..))
+    }
+
+    /// Makes the rows of the batch of this header in the parts of [`feature_ranges`]. `from` is its batch slot's payload.
+    /// Returns how many hit a cache, and what they took from disk.
+    pub fn make(
+        &self,
+        layout: &BatchLayout,
+        header: &BatchHeader,
+        from: &[u8],
+        parts: &mut [&mut [u8]],
+    ) -> Result<(u64, DiskCounts), GatherError> {
+        match self {
+            Self::Rows(on_host) => {
+                let [x, aggregated, argmax] = parts else { return Ok((0, DiskCounts::default())) };
+                let mut rows = on_host.rows.borrow_mut();
+                let read =
+                    rows.fill_columns(layout, header, on_host.threads, from, [x, aggregated, argmax])?;
+                Ok((read.hits(), DiskCounts::of(&read)))
+            }
+            Self::Hops(rows, hops) => {
+                let read = rows.borrow_mut().gather(&hop_runs(*hops, layout, header, from), parts)?;
+                Ok((0, DiskCounts::of_runs(read, header.nodes())))
+            }
+            Self::None | Self::Begun(..) | Self::Direct(_) | Self::Spliced => Ok((0, DiskCounts::default())),
+        }
+    }
+}
+
+/// The feature rows of edges on their way: gathered by the CPU, and sent to the slot with the batch's arrays.
+pub(super) struct EdgesOnHost {
+    pub source: EdgeRows,
+    /// Of each layer of the present batch.
+    pub rows: Vec<Vec<u8>>,
+    pub threads: usize,
+}
+
+impl EdgesOnHost {
+    /// Gathers each layer's rows.
+    pub fn gather(
+        &mut self,
+        layout: &BatchLayout,
+        header: &BatchHeader,
+        from: &[u8],
+    ) -> Result<(), RuntimeError> {
+        self.rows.resize(layout.layers().len(), Vec::new());
+        for ((layer, range), out) in EdgeRows::ranges(layout, header).enumerate().zip(&mut self.rows) {
+            out.resize(range.len(), 0);
+            let place = HostPlace { out, threads: self.threads };
+            self.source.fill(layout, header, layer, from, place)?;
+        }
+        Ok(())
+    }
+
+    pub fn of_layer(&self, layer: usize) -> &[u8] {
+        self.rows.get(layer).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The bytes of a slot that the rows of the batch of this header take, or what it has in their place: of a hop set, a range
+/// for each table.
+pub(super) fn feature_ranges(layout: &BatchLayout, header: &BatchHeader) -> Vec<Range<usize>> {
+    match layout.is_of_hops() {
+        true => (0..layout.tables()).map(|table| layout.packed_range(header, Column::X, table)).collect(),
+        false => FEATURES.map(|column| layout.packed_range(header, column, 0)).to_vec(),
+    }
+}
+
+/// The runs of a hop set's rows that the batch of this header has. `from` is its batch slot's payload.
+pub(super) fn hop_runs(
+    hops: Hops<'_>,
+    layout: &BatchLayout,
+    header: &BatchHeader,
+    from: &[u8],
+) -> Vec<Range<usize>> {
+    let places = bytemuck::cast_slice(&from[layout.range(header, Column::InputId, 0)]);
+    runs_at(places, hops.rows_of(header.key().split).start)
+}
+
+/// Where the outermost layer's lists of the batch of this header lie in a slot, and where its sums go; `None` where rows
+/// are not summed.
+pub(super) fn slot_sums(layout: &BatchLayout, header: &BatchHeader) -> Option<SlotSums> {
+    let by_degrees = match layout.aggregation() {
+        // No kernel makes the last two: `Backend::check_features` has refused them.
+        Aggregation::None | Aggregation::Sum | Aggregation::Max => return None,
+        Aggregation::Mean => false,
+        Aggregation::Degrees => true,
+    };
+    let outermost = layout.layers().len() - 1;
+    let counts = header.outermost();
+    let at = |column| {
+        layout.place(column, outermost)?;
+        Some(layout.packed_range(header, column, outermost).start)
+    };
+    Some(SlotSums {
+        destinations: counts.destinations,
+        edges: counts.edges,
+        indptr_at: at(Column::Indptr)?,
+        indices_at: at(Column::Indices)?,
+        weights_at: at(Column::Weights),
+        degrees_at: at(Column::Degrees).filter(|_| by_degrees),
+        sums_at: at(Column::Aggregated)?,
+        own: layout.aggregation().keeps_own_rows(),
+    })
+}

@@ -1,0 +1,281 @@
+//! Building the sources of rows for slots on a GPU that a tree describes.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Instant;
+
+use uva_cuda::Context;
+use uva_cuda::kernels::gather::GatherKernels;
+use uva_cuda::memory::{PinHow, PinOptions, PinReport, PinnedTable};
+use uva_graph::{Dataset, Hops, Split as DataSplit};
+use uva_rows::Cached;
+use uva_rows::cuda::{
+    DeviceCache, DeviceRows, DeviceSource, DeviceTable, DeviceTables, FillError, GridBound, Kernel, NoRows,
+    Pinned, Spliced, Split, Staged,
+};
+
+use crate::RuntimeError;
+use crate::backend::CudaBackend;
+use crate::feed::rows::{FeatureBytes, HopSource, HostParts, RowCacheKind, RowTree, upload_room};
+use crate::plan::RunPlan;
+use crate::sampler::lane::Lane;
+
+/// What the sources of a tree are built from, for slots on a GPU.
+pub(super) struct DeviceParts<'d, 's> {
+    pub lane: &'s Lane,
+    pub cuda: &'s CudaBackend,
+    pub kernels: &'s GatherKernels,
+    pub dataset: &'d Arc<Dataset>,
+    pub plan: &'d RunPlan,
+    /// On the CPU.
+    pub host: HostParts<'d, 's>,
+    /// The cache on the GPU, until a source has it.
+    pub cache: Option<DeviceCache>,
+}
+
+/// A source, and a line for people about it.
+pub(super) type Noted<'d> = (Box<dyn DeviceSource + 'd>, String);
+
+impl<'d> DeviceParts<'d, '_> {
+    pub fn context(&self) -> &Arc<Context> {
+        self.lane.context()
+    }
+
+    fn table_name(&self) -> String {
+        format!("the feature table {}", self.dataset.path().join("feat.npy").display())
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.plan.layout.row_bytes()
+    }
+
+    /// The source that kernels and copies read rows of this tree from. Where CPU threads make what a batch has, there is
+    /// none.
+    pub fn source(&mut self, tree: &RowTree) -> Result<Noted<'d>, RuntimeError> {
+        match tree {
+            RowTree::Pinned => self.zero_copy(None),
+            RowTree::Cached(_, of) if **of == RowTree::Pinned => {
+                let cache = self.cache.take();
+                let cache = cache.ok_or_else(|| tree.is_not("cached: the cache on the GPU is missing"))?;
+                self.zero_copy(Some(cache))
+            }
+            RowTree::Device => {
+                let began = Instant::now();
+                let bytes = self.dataset.features().bytes;
+                let table = Arc::new(DeviceTable::new(self.context(), bytes, &self.table_name())?);
+                let how = copied("feature table", bytes.len(), began);
+                let (kernels, bound) = (self.kernels.clone(), self.lane.grid());
+                let rows = DeviceRows::new(kernels, table, self.row_bytes(), self.cuda.kernel, bound)?;
+                Ok((Box::new(rows), how))
+            }
+            // A table that only the CPU reads need not be pinned.
+            RowTree::Staged(of) => Ok((Box::new(self.staged(of)?), read_by_cpu(of))),
+            RowTree::Split(first, second) => {
+                let (RowTree::Pinned, RowTree::Staged(of)) = (&**first, &**second) else {
+                    return Err(tree.is_not("shared between a kernel and the CPU"));
+                };
+                let (table, how) = self.pinned()?;
+                let (kernels, bound) = (self.kernels.clone(), self.lane.grid());
+                let rows = Pinned::new(kernels, table, self.row_bytes(), self.cuda.kernel, bound)?;
+                let mut split = Split::new(rows, self.staged(of)?)?;
+                if let Some(share) = self.cuda.split_share {
+                    split.set_share(share);
+                }
+                Ok((Box::new(split), how))
+            }
+            RowTree::Spliced(of) => {
+                let ids = of.in_reading_order(self.host.chosen.ids());
+                let by = (self.cuda.kernel, self.lane.grid());
+                let rows = of.gathered(&self.host)?;
+                let how = format!("{}, beside {} rows on the GPU", read_by_cpu(of), ids.len());
+                Ok((Box::new(Spliced::new(self.context(), rows, &ids, by)?), how))
+            }
+            RowTree::SummedOnDevice(of) => self.source(of),
+            RowTree::Upload(of) => Ok((Box::new(NoRows), read_by_cpu(of))),
+            // The kernel that continues the sums checks its cache by the table of this source.
+            RowTree::Begun(of) => Ok((Box::new(self.staged(&RowTree::Mapped)?), read_by_cpu(of))),
+            // Their rows lie in tables of the filler's, or come from files.
+            RowTree::BySplit { .. } | RowTree::Tables(..) => Ok((Box::new(NoRows), String::new())),
+            _ => Err(tree.is_not("read by a GPU")),
+        }
+    }
+
+    fn zero_copy(&self, cache: Option<DeviceCache>) -> Result<Noted<'d>, RuntimeError> {
+        let (table, how) = self.pinned()?;
+        let rows =
+            zero_copy(self.kernels, table, self.row_bytes(), self.cuda.kernel, self.lane.grid(), cache)?;
+        Ok((rows, how))
+    }
+
+    fn pinned(&self) -> Result<(Arc<PinnedTable>, String), RuntimeError> {
+        let pin = self.cuda.pin_table_options(&self.table_name());
+        pinned_once(self.context(), self.dataset, &pin)
+    }
+
+    fn staged(&self, of: &RowTree) -> Result<Staged<Box<dyn uva_rows::HostSource + 'd>>, RuntimeError> {
+        Ok(Staged::new(self.context(), of.gathered(&self.host)?)?)
+    }
+
+    /// The most rows of a batch that the source brings by id.
+    pub fn rows_by_id(&self, tree: &RowTree) -> usize {
+        match tree {
+            RowTree::Upload(_) | RowTree::Begun(_) | RowTree::BySplit { .. } | RowTree::Tables(..) => 0,
+            _ => self.plan.slot_room().nodes,
+        }
+    }
+
+    /// The training rows of a hop set in tables on the GPU, if this tree has them there, and a line for people.
+    pub fn tables(&self, tree: &RowTree) -> Result<Option<(DeviceTables, String)>, RuntimeError> {
+        let RowTree::BySplit { others, .. } = tree else { return Ok(None) };
+        let RowTree::Upload(stored) = &**others else { return Err(tree.is_not("brought by the CPU")) };
+        let (rows, (hops, tables)) = (self.hop_source(stored)?, self.hops(tree)?);
+        let began = Instant::now();
+        let by = (self.cuda.kernel, self.lane.grid());
+        let tables = training_rows(self.context(), hops, rows, tables.len(), by)?;
+        let how = copied("training rows", tables.bytes(), began);
+        Ok(Some((tables, how)))
+    }
+
+    /// The hop set of this tree, and the numbers of the tables that batches have.
+    pub fn hops(&self, tree: &RowTree) -> Result<(Hops<'d>, &'d [usize]), RuntimeError> {
+        let of_hops = self.dataset.hops().zip(self.plan.options.hops.as_ref());
+        of_hops.map(|(hops, batches)| (hops, &*batches.tables)).ok_or_else(|| tree.is_not("of a hop set"))
+    }
+
+    /// The source on the CPU of rows of a hop set's tables.
+    pub fn hop_source(&self, tree: &RowTree) -> Result<HopSource<'d>, RuntimeError> {
+        let RowTree::Tables(_, stored) = tree else { return Err(tree.is_not("of tables")) };
+        let (hops, tables) = self.hops(tree)?;
+        HopSource::new(hops, tables, self.host.threads, stored)
+    }
+
+    /// Bytes of page-locked memory that the CPU makes rows or sums in, for each slot; `None` where it makes none there.
+    pub fn upload_bytes(&self, tree: &RowTree) -> Option<usize> {
+        matches!(tree, RowTree::Upload(_) | RowTree::BySplit { .. }).then(|| upload_room(self.plan))
+    }
+}
+
+/// A cache of this kind in the GPU's memory; of chosen rows, those with these ids.
+pub(crate) fn cache_on_gpu(
+    context: &Arc<Context>,
+    dataset: &Dataset,
+    threads: usize,
+    kind: RowCacheKind,
+    chosen: Option<&[i64]>,
+) -> Result<DeviceCache, RuntimeError> {
+    let table = dataset.features();
+    let row_bytes = table.row_bytes();
+    Ok(match kind {
+        RowCacheKind::Chosen => {
+            DeviceCache::filled(context, table.bytes, row_bytes, chosen.unwrap_or_default(), threads)?
+        }
+        RowCacheKind::Evicting { policy, rows } => {
+            DeviceCache::evicting(policy, context, table.rows, row_bytes, rows)?
+        }
+    })
+}
+
+/// Rows of a pinned table, which kernels read over the link, and from a cache on the GPU if there is one.
+pub(crate) fn zero_copy(
+    kernels: &GatherKernels,
+    table: Arc<PinnedTable>,
+    row_bytes: usize,
+    kernel: Kernel,
+    bound: GridBound,
+    cache: Option<DeviceCache>,
+) -> Result<Box<dyn DeviceSource>, FillError> {
+    let rows = Pinned::new(kernels.clone(), table, row_bytes, kernel, bound)?;
+    Ok(match cache {
+        None => Box::new(rows),
+        Some(cache) => Box::new(Cached::on_device(rows, cache)?),
+    })
+}
+
+/// The grid of a gather on this many multiprocessors, or on all.
+pub(crate) fn grid(multiprocessors: Option<u32>) -> GridBound {
+    multiprocessors.map_or(GridBound::Device, GridBound::Multiprocessors)
+}
+
+/// How rows come that the CPU brings, for people.
+fn read_by_cpu(tree: &RowTree) -> String {
+    if tree.any(&|tree| matches!(tree, RowTree::Tables(..))) {
+        return "rows of hops: the CPU copies them to pinned memory".to_owned();
+    }
+    if tree.any(&|tree| *tree == RowTree::Remote) {
+        return "feature rows: the CPU gets them from this and other ranks".to_owned();
+    }
+    let from = if tree.reads_disk() { " from disk" } else { "" };
+    format!("feature table: not pinned, the CPU reads it{from}")
+}
+
+/// How much of what was copied to the GPU since then, for people.
+fn copied(what: &str, bytes: usize, began: Instant) -> String {
+    let (gigabytes, seconds) = (bytes as f64 * 1e-9, began.elapsed().as_secs_f64());
+    format!("{what}: {gigabytes:.2} GB copied to the GPU in {seconds:.2} s")
+}
+
+/// Copies the training rows of so many tables of a hop set to the GPU.
+fn training_rows(
+    context: &Arc<Context>,
+    hops: Hops<'_>,
+    mut source: HopSource<'_>,
+    tables: usize,
+    by: (Kernel, GridBound),
+) -> Result<DeviceTables, RuntimeError> {
+    let train = hops.rows_of(DataSplit::Train);
+    let mut read = |rows: Range<usize>, parts: &mut [&mut [u8]]| {
+        let rows = train.start + rows.start..train.start + rows.end;
+        source.gather(&[rows], parts).map(drop)
+    };
+    let what = "the training rows of the hop set (--place host reads them from host memory)";
+    Ok(DeviceTables::new(context, (tables, train.len(), hops.row_bytes()), by, what, &mut read)?)
+}
+
+/// The tables pinned in this process, each with its key: the GPU, the dataset's folder and its fingerprint.
+type PinnedTables = Vec<((usize, PathBuf, String), Weak<PinnedTable>)>;
+static PINNED: Mutex<PinnedTables> = Mutex::new(Vec::new());
+
+/// The feature table, pinned, and the report about it. Loaders of several splits in one process share one, which is
+/// unpinned with the last of them.
+fn pinned_once(
+    context: &Arc<Context>,
+    dataset: &Arc<Dataset>,
+    options: &PinOptions,
+) -> Result<(Arc<PinnedTable>, String), RuntimeError> {
+    let path = dataset.path().canonicalize().unwrap_or_else(|_| dataset.path().to_owned());
+    let key = (context.device().ordinal(), path, dataset.fingerprint());
+    // Held while a table is pinned, so that a second caller finds it.
+    let mut tables = PINNED.lock().unwrap_or_else(PoisonError::into_inner);
+    tables.retain(|(_, table)| table.strong_count() > 0);
+    if let Some(table) = tables.iter().find(|(known, _)| *known == key).and_then(|(_, table)| table.upgrade())
+    {
+        return Ok((table, "feature table: pinned already, by another loader of this process".to_owned()));
+    }
+    let table = Arc::new(PinnedTable::new(context, Arc::new(FeatureBytes(Arc::clone(dataset))), options)?);
+    tables.push((key, Arc::downgrade(&table)));
+    let how = pinned(table.report());
+    Ok((table, how))
+}
+
+/// How the table was pinned and on which pages, as a line for a person.
+fn pinned(report: &PinReport) -> String {
+    let refused = report.refused.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+    let how = match report.how {
+        PinHow::InPlaceReadOnly | PinHow::InPlace => "where it is mapped",
+        PinHow::Copied => "in a copy",
+        PinHow::Empty => "with nothing in it",
+    };
+    let pages = match (report.how, report.pages) {
+        (PinHow::Empty, _) => String::new(),
+        (_, None) => ", on pages of the page cache".to_owned(),
+        (_, Some("hostalloc")) => ", on pages of the driver's".to_owned(),
+        (_, Some(pages)) => format!(", {pages} pages"),
+    };
+    let given = report.huge_share.map(|share| format!(" ({:.0} % given)", share * 100.0)).unwrap_or_default();
+    format!(
+        "feature table: {:.2} GB pinned in {:.2} s {how}{refused}{pages}{given}",
+        report.pinned_bytes as f64 * 1e-9,
+        report.seconds
+    )
+}

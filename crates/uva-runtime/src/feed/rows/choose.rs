@@ -1,0 +1,165 @@
+//! The tree of rows that a run has.
+
+use uva_batch::{Aggregation, BatchLayout};
+use uva_rows::kept_row_bytes;
+
+use super::tree::{RowCacheKind, RowTree};
+use crate::LoaderOptions;
+use crate::backend::{CudaBackend, GatherChoice};
+use crate::options::Prepare;
+use crate::options::reader::{Features, Reader};
+use crate::plan::RunPlan;
+use crate::sampler::cache::Caches;
+
+/// The most memory for rows that are read ahead, unless `host_cache` gives a size. It holds the rows of some batches of
+/// usual models, and is little compared to a table that does not fit into memory.
+const KEPT_BYTES: u64 = 256 << 20;
+
+impl RowTree {
+    /// The tree of the run of this plan.
+    #[must_use]
+    pub fn of(plan: &RunPlan) -> Self {
+        match plan.backend.device_slots() {
+            None => on_host(plan),
+            Some(cuda) => on_device(plan, cuda),
+        }
+    }
+
+    /// A row for each node from a table of these options, as the CPU brings it to slots of this layout, with a cache of chosen
+    /// rows in front or not: for measurements without a run.
+    pub(crate) fn of_table(options: &LoaderOptions, layout: &BatchLayout, is_cached: bool) -> Self {
+        let cache = is_cached.then_some(RowCacheKind::Chosen);
+        cached(cache, stored(options)).widened_for(layout)
+    }
+
+    /// This tree, with its rows in the type that slots of this layout have.
+    pub(crate) fn widened_for(self, layout: &BatchLayout) -> Self {
+        match layout.widened_from() {
+            None => self,
+            Some(_) => Self::Widened(Box::new(self)),
+        }
+    }
+
+    /// This tree behind the cache of rows of these caches, if they have one.
+    pub(crate) fn behind(self, caches: &Caches) -> Self {
+        cached(cache(caches), self)
+    }
+
+    /// The same for a batch that the CPU brings without any cache: one without room in its slot on a GPU.
+    #[must_use]
+    pub fn aside(plan: &RunPlan) -> Self {
+        shaped(&plan.layout, table(plan))
+    }
+}
+
+/// The table, or the tables of a hop set, as they are stored.
+fn table(plan: &RunPlan) -> RowTree {
+    let stored = if plan.divided { RowTree::Remote } else { stored(&plan.options) };
+    match &plan.options.hops {
+        None => stored,
+        Some(hops) => RowTree::Tables(hops.tables.len(), Box::new(stored)),
+    }
+}
+
+/// A table as it is stored. What is left open is read from memory.
+fn stored(options: &LoaderOptions) -> RowTree {
+    match options.features {
+        Features::Disk => RowTree::File(options.reader),
+        Features::Auto | Features::Memory => RowTree::Mapped,
+    }
+}
+
+/// The rows as slots in host memory have them.
+fn on_host(plan: &RunPlan) -> RowTree {
+    let cache = cache(&plan.caches).filter(|_| !plan.divided);
+    shaped(&plan.layout, kept(plan, cached(cache, table(plan))))
+}
+
+/// The cache of rows.
+fn cache(caches: &Caches) -> Option<RowCacheKind> {
+    match caches.dynamic {
+        _ if caches.rows == 0 => None,
+        None => Some(RowCacheKind::Chosen),
+        Some(policy) => Some(RowCacheKind::Evicting { policy, rows: caches.rows }),
+    }
+}
+
+fn cached(cache: Option<RowCacheKind>, of: RowTree) -> RowTree {
+    match cache {
+        None => of,
+        Some(kind) => RowTree::Cached(kind, Box::new(of)),
+    }
+}
+
+/// With rows kept in memory in front of a file of a table.
+fn kept(plan: &RunPlan, of: RowTree) -> RowTree {
+    let batches = plan.look_ahead();
+    let is_kept = batches > 0 || plan.caches.are_before_disk();
+    let is_table = plan.options.hops.is_none();
+    if !of.reads_disk() || !is_kept || !is_table || plan.options.prepare == Prepare::Whole {
+        return of;
+    }
+    let row_bytes = plan.layout.table_row_bytes();
+    let most = plan.layout.bounds().nodes.saturating_mul(batches + 1);
+    let by_default = || most.min((KEPT_BYTES / kept_row_bytes(row_bytes)) as usize);
+    let rows = plan.caches.kept_rows.unwrap_or_else(by_default).min(plan.table_rows);
+    RowTree::LookAhead { rows, reads_ahead: batches > 0, of: Box::new(of) }
+}
+
+/// Rows in the form that slots have: as they are, widened, or summed.
+fn shaped(layout: &BatchLayout, of: RowTree) -> RowTree {
+    match layout.aggregation() {
+        Aggregation::None => of.widened_for(layout),
+        _ => RowTree::Summed(Box::new(of)),
+    }
+}
+
+/// The rows as slots on this GPU have them.
+fn on_device(plan: &RunPlan, cuda: &CudaBackend) -> RowTree {
+    let by_cufile = plan.options.features == Features::Disk && plan.options.reader == Reader::Cufile;
+    if let Some(hops) = &plan.options.hops {
+        let tables = |of| RowTree::Tables(hops.tables.len(), Box::new(of));
+        let brought = || Box::new(RowTree::Upload(Box::new(table(plan))));
+        return match cuda.gather {
+            GatherChoice::Device => {
+                RowTree::BySplit { train: Box::new(tables(RowTree::Device)), others: brought() }
+            }
+            _ if by_cufile => tables(RowTree::Direct),
+            _ => *brought(),
+        };
+    }
+    let caches = &plan.caches;
+    let sums = plan.layout.aggregation() != Aggregation::None;
+    // A cache in front of a file is on this side of the link, any other on the GPU.
+    let before_disk = caches.are_before_disk();
+    let cached_on_gpu = caches.holds_chosen_rows() && !before_disk && !plan.divided;
+    let on_host = || {
+        let cache = cache(caches).filter(|_| before_disk);
+        Box::new(shaped(&plan.layout, kept(plan, cached(cache, table(plan)))))
+    };
+    let aggregation = plan.options.aggregation;
+    let gathers_first = plan.options.gathers_before_sums;
+    if sums && gathers_first {
+        RowTree::SummedOnDevice(Box::new(gathered(plan, cuda)))
+    } else if sums && cached_on_gpu && plan.backend.continues_sums(aggregation, gathers_first) {
+        RowTree::Begun(on_host())
+    } else if !sums && cached_on_gpu && plan.backend.copies_rows() {
+        RowTree::Spliced(on_host())
+    } else if sums || plan.divided || table(plan).reads_disk() {
+        RowTree::Upload(on_host())
+    } else {
+        gathered(plan, cuda)
+    }
+}
+
+/// Rows of a table in memory that are gathered by id into slots on this GPU.
+fn gathered(plan: &RunPlan, cuda: &CudaBackend) -> RowTree {
+    let staged = || RowTree::Staged(Box::new(RowTree::Mapped));
+    match cuda.gather {
+        // `Auto` is never granted; it would be this.
+        GatherChoice::ZeroCopy | GatherChoice::Auto => cached(cache(&plan.caches), RowTree::Pinned),
+        GatherChoice::Device => RowTree::Device,
+        GatherChoice::Dma | GatherChoice::Cpu => staged(),
+        GatherChoice::Split => RowTree::Split(Box::new(RowTree::Pinned), Box::new(staged())),
+    }
+}

@@ -1,0 +1,124 @@
+//! The memory that the trees of rows take.
+
+use uva_cuda::memory::PinPages;
+use uva_graph::{Dataset, Split};
+use uva_rows::cache::map_bytes;
+use uva_rows::{BegunBytes, kept_row_bytes};
+
+use super::tree::RowTree;
+use crate::machine::memory::{Held, MemoryKind, MemoryLine};
+use crate::plan::RunPlan;
+use crate::sampler::cache::Caches;
+
+impl RowTree {
+    /// What the run of this plan, whose tree this is, takes for its rows: files and tables, and what lies on the way to the
+    /// slots. The rows of a cache are not included.
+    #[must_use]
+    pub fn memory(&self, dataset: &Dataset, plan: &RunPlan) -> Vec<MemoryLine> {
+        let line = MemoryLine::new;
+        let table = dataset.features().bytes.len() as u64;
+        let of_slots = |bytes: usize| (bytes as u64).saturating_mul(plan.options.feature_slots as u64);
+        let with = |of: &Self, lines: Vec<MemoryLine>| [of.memory(dataset, plan), lines].concat();
+        let lines = match self {
+            Self::Mapped => vec![MemoryLine::once("file of the features", MemoryKind::Mapped, table)],
+            Self::File(_) | Self::Remote | Self::Direct => Vec::new(),
+            Self::Pinned => {
+                let line = line("feature table", MemoryKind::Pinned, table);
+                // In place these are pages of the file, and else a copy of each process.
+                let in_place = plan.backend.cuda().is_some_and(|cuda| cuda.table_pages == PinPages::InPlace);
+                vec![if in_place { MemoryLine { held: Held::Once, ..line } } else { line }]
+            }
+            Self::Device => vec![line("feature table", MemoryKind::Device, table)],
+            Self::Tables(_, of) => match **of {
+                Self::Mapped => {
+                    vec![MemoryLine::once(
+                        "files of the hops",
+                        MemoryKind::Mapped,
+                        training_bytes(dataset, plan),
+                    )]
+                }
+                Self::Device => {
+                    vec![line("training rows", MemoryKind::Device, training_bytes(dataset, plan))]
+                }
+                _ => Vec::new(),
+            },
+            // Few rows are of other splits, and not for long.
+            Self::BySplit { train, .. } => {
+                let staged = line("staging of rows", MemoryKind::Pinned, of_slots(upload_room(plan)));
+                with(train, vec![staged])
+            }
+            Self::Cached(_, of) | Self::Widened(of) | Self::Summed(of) | Self::Staged(of) => {
+                of.memory(dataset, plan)
+            }
+            Self::LookAhead { rows, of, .. } => {
+                let bytes = *rows as u64 * kept_row_bytes(plan.layout.table_row_bytes());
+                let bytes = if *rows > 0 { bytes + map_bytes(plan.table_rows) } else { 0 };
+                with(of, vec![line("rows read ahead, at most", MemoryKind::Host, bytes)])
+            }
+            Self::Upload(of) => {
+                let what = if of.sums().is_some() { "staging of sums" } else { "staging of rows" };
+                with(of, vec![line(what, MemoryKind::Pinned, of_slots(upload_room(plan)))])
+            }
+            // Pages that both read are those of the pinned table.
+            Self::Split(first, _) => first.memory(dataset, plan),
+            Self::Spliced(of) => {
+                let room = spliced_room(plan);
+                let rows = line("rows beside cached ones", MemoryKind::Device, room as u64);
+                with(of, vec![rows, line("staging of rows", MemoryKind::Pinned, of_slots(room))])
+            }
+            Self::Begun(of) => {
+                let room = of_slots(begun_room(plan));
+                let sums = line("begun sums", MemoryKind::Device, room);
+                with(of, vec![sums, line("staging of sums", MemoryKind::Pinned, room)])
+            }
+            Self::SummedOnDevice(of) => {
+                let rows = plan.slot_room().nodes.saturating_mul(plan.layout.table_row_bytes());
+                with(of, vec![line("rows that are summed", MemoryKind::Device, rows as u64)])
+            }
+        };
+        lines.into_iter().filter(|line| line.bytes > 0).collect()
+    }
+}
+
+/// Bytes of GPU memory that a cache of rows there takes beside the rows and the map: for what the CPU brings of each batch, or
+/// begins of its sums.
+#[must_use]
+pub fn bytes_beside_gpu_cache(dataset: &Dataset, plan: &RunPlan) -> u64 {
+    let with_cache = Caches { rows: 1, ..Caches::default() };
+    let of = |caches: Caches| {
+        let plan = plan.clone().with_caches(caches);
+        let lines = RowTree::of(&plan).memory(dataset, &plan);
+        let on_gpu = lines.iter().filter(|line| line.kind == MemoryKind::Device);
+        on_gpu.fold(0, |sum: u64, line| sum.saturating_add(line.bytes))
+    };
+    of(with_cache).saturating_sub(of(Caches::default()))
+}
+
+/// Bytes of the training rows in all tables that batches have.
+#[must_use]
+pub fn training_bytes(dataset: &Dataset, plan: &RunPlan) -> u64 {
+    dataset.split(Split::Train).len() as u64 * plan.layout.table_row_bytes() as u64
+}
+
+/// The most bytes of a batch's rows or sums that the CPU makes in page-locked memory for a slot.
+pub(crate) fn upload_room(plan: &RunPlan) -> usize {
+    plan.layout.features_bytes().min(plan.slot_room().bytes)
+}
+
+/// The most bytes of a batch's rows, and of their places, that are copied to lie beside those of a cache on the GPU: there
+/// once, and for each slot in page-locked memory.
+fn spliced_room(plan: &RunPlan) -> usize {
+    plan.slot_room().nodes.saturating_mul(plan.layout.table_row_bytes() + size_of::<i64>())
+}
+
+/// The bytes of a sum that the CPU begins, and of an own row beside it.
+pub(crate) fn begun_bytes(plan: &RunPlan) -> BegunBytes {
+    let own = if plan.layout.aggregation().keeps_own_rows() { plan.layout.row_bytes() } else { 0 };
+    BegunBytes { sum: plan.layout.dim() * size_of::<f32>(), own }
+}
+
+/// The most bytes of what the CPU begins of a batch's sums: in page-locked memory and on the GPU, for each slot.
+pub(crate) fn begun_room(plan: &RunPlan) -> usize {
+    let bytes = begun_bytes(plan);
+    bytes.room(upload_room(plan).div_ceil((bytes.sum + bytes.own).max(1)))
+}

@@ -1,0 +1,31 @@
+//! The rows of batches: where they come from ([`RowTree`]), and the sources that a tree describes on the CPU. Those on a GPU
+//! are built in [`device`](crate::feed::device).
+//!
+//! | file | holds |
+//! |---|---|
+//! | `tree` | the tree: its branches, what follows from them, its line for people |
+//! | `choose` | the tree of a run, from its plan |
+//! | `memory` | the memory that a tree takes |
+//! | `host_build`, `host` | sources of a tree on the CPU; a batch's columns filled by one |
+//! | `hop_source` | rows of a hop set's tables |
+//! | `edge_rows` | rows of edges |
+//! | `slot_rows` | all rows of a slot in host memory |
+
+mod choose;
+mod edge_rows;
+mod hop_source;
+mod host;
+mod host_build;
+mod memory;
+mod slot_rows;
+mod tree;
+
+pub(crate) use edge_rows::EdgeRows;
+pub(crate) use hop_source::HopSource;
+pub(crate) use host::{FEATURES, FeatureBytes, HostRows, failed};
+pub(crate) use host_build::{ChosenRows, HostParts};
+pub(crate) use memory::{begun_bytes, begun_room, upload_room};
+pub use memory::{bytes_beside_gpu_cache, training_bytes};
+pub(crate) use slot_rows::SlotRows;
+pub(crate) use tree::Counting;
+pub use tree::{RowCacheKind, RowTree};

@@ -1,0 +1,76 @@
+//! The rows of a feature slot in host memory: those of the batch's nodes or their sums, and optionally those of its edges.
+
+use std::sync::Arc;
+
+use uva_batch::{BatchHeader, BatchLayout};
+use uva_graph::Dataset;
+use uva_rows::HostPlace;
+
+use super::edge_rows::EdgeRows;
+use super::host::{HostRows, behind};
+use super::host_build::HostParts;
+use super::tree::RowTree;
+use crate::RuntimeError;
+use crate::control::disk_counts::DiskCounts;
+use crate::machine::clock::since_boot;
+
+/// Fills a slot's columns of rows.
+pub(crate) struct SlotRows<'d> {
+    nodes: HostRows<'d>,
+    edges: Option<EdgeRows>,
+    from_disk: bool,
+    disk: DiskCounts,
+}
+
+impl<'d> SlotRows<'d> {
+    /// With nodes' rows from this tree, and edges' rows of this dataset, which is that of the parts.
+    pub fn new(
+        tree: &RowTree,
+        layout: &BatchLayout,
+        dataset: &Arc<Dataset>,
+        parts: &HostParts<'d, '_>,
+    ) -> Result<Self, RuntimeError> {
+        let edges = EdgeRows::new(dataset, layout, parts.threads)?;
+        let nodes = tree.on_host(layout, parts)?;
+        Ok(Self { nodes, edges, from_disk: tree.reads_disk(), disk: DiskCounts::default() })
+    }
+
+    /// Announces the nodes of the batches to come.
+    pub fn expect(&mut self, coming: &[&[i64]]) {
+        self.nodes.expect(coming);
+    }
+
+    /// Fills the columns of the batch of this header, and writes into it what that took. `from` is the payload with the
+    /// sampler's columns, `to` the feature slot's from byte `skipped` on.
+    pub fn fill(
+        &mut self,
+        layout: &BatchLayout,
+        header: &mut BatchHeader,
+        threads: usize,
+        from: &[u8],
+        (to, skipped): (&mut [u8], usize),
+    ) -> Result<(), RuntimeError> {
+        if let Some(edges) = &mut self.edges {
+            for (layer, range) in EdgeRows::ranges(layout, header).enumerate() {
+                let place = HostPlace { out: &mut to[behind(range, skipped)], threads };
+                edges.fill(layout, header, layer, from, place)?;
+            }
+        }
+        let read = self.nodes.fill(layout, header, threads, from, (to, skipped))?;
+        header.set_rows_cached(read.hits());
+        self.disk = if self.from_disk { DiskCounts::of(&read) } else { DiskCounts::default() };
+        header.set_disk(self.disk.into());
+        header.set_gathered(since_boot());
+        Ok(())
+    }
+
+    /// As [`HostRows::serve`].
+    pub fn serve(&mut self) -> Result<(), RuntimeError> {
+        self.nodes.serve()
+    }
+
+    /// What the last batch's rows took from disk.
+    pub fn disk_reads(&self) -> DiskCounts {
+        self.disk
+    }
+}

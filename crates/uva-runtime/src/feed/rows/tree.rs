@@ -1,0 +1,217 @@
+//! Where the rows of a run's batches come from, as data.
+
+use std::fmt;
+
+use uva_rows::cache::eviction::Eviction;
+
+use crate::control::aggregate_counts::SumsMade;
+use crate::options::reader::Reader;
+
+/// Where the rows of a run's batches come from. A leaf is where rows are read; a branch is what happens to the rows of
+/// the tree below it, on their way to a feature slot. The tree of a run is [chosen](Self::of) from its plan alone, so
+/// every role has the same one.
+///
+/// The root of a run with feature slots on a GPU is a source that a kernel or a copy reads
+/// (`Pinned`, `Device`, `Staged`, `Split`, `Spliced`, or `Cached` over `Pinned`), one of the branches `Upload`, `Begun`
+/// and `SummedOnDevice`, or of a hop set `Tables` over `Direct` or `Device`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RowTree {
+    /// A mapped file.
+    Mapped,
+    /// A file, read for each batch past the system's page cache.
+    File(Reader),
+    /// The rows of this rank from its mapped file, and those of other ranks through the exchange.
+    Remote,
+    /// A table in page-locked memory, which kernels read over the link.
+    Pinned,
+    /// A table in the memory of the GPU.
+    Device,
+    /// A file from which cuFile reads into feature slots.
+    Direct,
+    /// A cache of rows in front of a tree: in the memory of the GPU if a kernel reads that, else in host memory.
+    Cached(RowCacheKind, Box<Self>),
+    /// Rows kept in host memory as batches come, in front of a file.
+    LookAhead {
+        /// The most rows that are kept.
+        rows: usize,
+        /// Whether the rows of coming batches are read ahead.
+        reads_ahead: bool,
+        /// The file, or a cache of chosen rows in front of it.
+        of: Box<Self>,
+    },
+    /// Rows widened to float32.
+    Widened(Box<Self>),
+    /// Sums by the lists of the outermost layer, made by CPU threads.
+    Summed(Box<Self>),
+    /// So many tables of a hop set, each from the tree below.
+    Tables(usize, Box<Self>),
+    /// Of a hop set: training rows from one tree, rows of the other splits from another.
+    BySplit {
+        /// Training rows.
+        train: Box<Self>,
+        /// Rows of the validation and test splits.
+        others: Box<Self>,
+    },
+    /// Rows that CPU threads gather by id into page-locked memory, copied to the slot.
+    Staged(Box<Self>),
+    /// What CPU threads make of a batch's rows in page-locked memory, copied to the slot: rows, sums, or rows of hops.
+    Upload(Box<Self>),
+    /// Some of a batch's rows from one tree, and the others from another at the same time.
+    Split(Box<Self>, Box<Self>),
+    /// Rows in a cache on the GPU, and beside them the others from the tree below, copied there.
+    Spliced(Box<Self>),
+    /// Sums that CPU threads begin with the rows of the tree below, and a kernel continues with the rows in a cache on
+    /// the GPU.
+    Begun(Box<Self>),
+    /// Sums that a kernel makes of gathered rows.
+    SummedOnDevice(Box<Self>),
+}
+
+/// Which rows a cache holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowCacheKind {
+    /// The same rows throughout.
+    Chosen,
+    /// Rows as batches read them, until others replace them.
+    Evicting {
+        /// By which policy.
+        policy: &'static Eviction,
+        /// The most rows that it holds.
+        rows: usize,
+    },
+}
+
+impl RowTree {
+    /// The trees directly below.
+    fn below(&self) -> impl Iterator<Item = &Self> {
+        let (first, second) = match self {
+            Self::Mapped | Self::File(_) | Self::Remote | Self::Pinned | Self::Device | Self::Direct => {
+                (None, None)
+            }
+            Self::Cached(_, of)
+            | Self::LookAhead { of, .. }
+            | Self::Widened(of)
+            | Self::Summed(of)
+            | Self::Tables(_, of)
+            | Self::Staged(of)
+            | Self::Upload(of)
+            | Self::Spliced(of)
+            | Self::Begun(of)
+            | Self::SummedOnDevice(of) => (Some(of), None),
+            Self::Split(first, second) | Self::BySplit { train: first, others: second } => {
+                (Some(first), Some(second))
+            }
+        };
+        first.into_iter().chain(second).map(|tree| &**tree)
+    }
+
+    /// Whether this tree, or one below, is such a tree.
+    pub(crate) fn any(&self, is: &dyn Fn(&Self) -> bool) -> bool {
+        is(self) || self.below().any(|tree| tree.any(is))
+    }
+
+    /// Whether rows are read from disk, by whichever reader.
+    #[must_use]
+    pub fn reads_disk(&self) -> bool {
+        self.any(&|tree| matches!(tree, Self::File(_) | Self::Direct))
+    }
+
+    /// Where the producer sums; `None` where it does not.
+    #[must_use]
+    pub fn sums(&self) -> Option<SumsMade> {
+        match self {
+            Self::Summed(_) => Some(SumsMade::Host),
+            Self::Upload(of) => of.sums().map(|_| SumsMade::HostForGpu),
+            Self::Begun(_) => Some(SumsMade::HostAndCache),
+            Self::SummedOnDevice(_) => Some(SumsMade::Gpu),
+            _ => None,
+        }
+    }
+
+    /// The most rows of a table on disk that are kept in host memory as batches come; `None` where none are kept.
+    #[must_use]
+    pub fn kept_rows(&self) -> Option<usize> {
+        match self {
+            Self::LookAhead { rows, .. } => Some(*rows),
+            _ => self.below().find_map(Self::kept_rows),
+        }
+    }
+
+    /// The tree behind the cache of chosen rows; `None` without such a cache.
+    pub(crate) fn behind_chosen(&self) -> Option<&Self> {
+        match self {
+            Self::Cached(RowCacheKind::Chosen, of) => Some(of),
+            _ => self.below().find_map(Self::behind_chosen),
+        }
+    }
+
+    /// The cache in the memory of the GPU that a kernel reads beside this tree's rows, if there is one.
+    pub(crate) fn device_cache(&self) -> Option<RowCacheKind> {
+        match self {
+            Self::Cached(kind, of) if **of == Self::Pinned => Some(*kind),
+            Self::Begun(_) => Some(RowCacheKind::Chosen),
+            _ => self.below().find_map(Self::device_cache),
+        }
+    }
+
+    /// Where the hits of a batch, and the rows that cross the link, are counted.
+    pub(crate) fn counting(&self) -> Counting {
+        Counting {
+            // What CPU threads bring, they count. A kernel's report counts the hits that a kernel finds.
+            hits_in_header: matches!(self, Self::Upload(_) | Self::Spliced(_)),
+            // A cache below an upload is on the host's side of the link.
+            hits_cross_link: matches!(self, Self::Upload(_)),
+            crosses_link: !self.any(&|tree| *tree == Self::Device),
+            from_disk: self.reads_disk(),
+            sums: self.sums(),
+        }
+    }
+}
+
+/// How a batch's rows are counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counting {
+    /// Whether the header of a batch on a GPU has its hits, and not the report of its gather.
+    pub hits_in_header: bool,
+    /// Whether rows that hit a cache cross the link to the GPU as well.
+    pub hits_cross_link: bool,
+    /// Whether rows cross the link, where slots are on a GPU.
+    pub crosses_link: bool,
+    /// Whether rows are read from disk.
+    pub from_disk: bool,
+    /// Where the producer sums, if it does.
+    pub sums: Option<SumsMade>,
+}
+
+/// A line for people, from where rows are read to the slot.
+impl fmt::Display for RowTree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mapped => f.write_str("mapped file"),
+            Self::File(Reader::Auto) => f.write_str("file read for each batch"),
+            Self::File(reader) => write!(f, "file read for each batch by {reader}"),
+            Self::Remote => f.write_str("rows of this rank, the others by exchange"),
+            Self::Pinned => f.write_str("page-locked table, read over the link by kernels"),
+            Self::Device => f.write_str("table in GPU memory"),
+            Self::Direct => f.write_str("files read into the slots by cuFile"),
+            Self::Cached(RowCacheKind::Chosen, of) => write!(f, "{of}, behind a cache of chosen rows"),
+            Self::Cached(RowCacheKind::Evicting { policy, .. }, of) => {
+                write!(f, "{of}, behind a cache with eviction ({})", policy.name)
+            }
+            Self::LookAhead { reads_ahead: true, of, .. } => write!(f, "{of}, read ahead"),
+            Self::LookAhead { reads_ahead: false, of, .. } => {
+                write!(f, "{of}, with rows kept as batches read them")
+            }
+            Self::Widened(of) => write!(f, "{of}, widened to float32"),
+            Self::Summed(of) => write!(f, "{of}, summed by CPU threads"),
+            Self::Tables(1, of) => write!(f, "1 table: {of}"),
+            Self::Tables(tables, of) => write!(f, "{tables} tables: {of}"),
+            Self::BySplit { train, others } => write!(f, "training rows: {train}; other rows: {others}"),
+            Self::Staged(of) | Self::Upload(of) => write!(f, "{of}, copied to the GPU"),
+            Self::Split(first, second) => write!(f, "shared between {first} and {second}"),
+            Self::Spliced(of) => write!(f, "{of}, copied to the GPU beside cached rows"),
+            Self::Begun(of) => write!(f, "{of}, and continued by a kernel with cached rows"),
+            Self::SummedOnDevice(of) => write!(f, "{of}, summed by a kernel"),
+        }
+    }
+}

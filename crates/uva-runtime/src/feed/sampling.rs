@@ -1,0 +1,155 @@
+//! Samples any batch of a plan into a batch slot.
+
+use std::sync::Arc;
+
+use uva_batch::{BatchHeader, Column, HandOver, pad};
+use uva_graph::{Dataset, Split};
+use uva_sample::{BatchKey, BatchMut, EpochOrder};
+
+use crate::feed::device::DeviceBatches;
+use crate::plan::RunPlan;
+use crate::sampler::cache::{Engine, SampledGraph};
+use crate::sampler::order_making::epoch_order;
+use crate::{RuntimeError, machine};
+
+/// The state of a sampler: everything it needs for any batch, allocated once.
+pub(crate) struct Sampling<'a> {
+    dataset: &'a Dataset,
+    plan: &'a RunPlan,
+    graph: &'a SampledGraph<'a>,
+    engine: Engine<'a>,
+    on_device: Option<Arc<DeviceBatches>>,
+    /// The orders of each split, of the epochs that were asked for last.
+    orders: [Vec<Prepared>; 3],
+    seeds: Vec<i64>,
+}
+
+impl<'a> Sampling<'a> {
+    /// For batches of this plan.
+    pub fn new(
+        dataset: &'a Dataset,
+        plan: &'a RunPlan,
+        graph: &'a SampledGraph<'a>,
+        engine: Engine<'a>,
+        on_device: Option<Arc<DeviceBatches>>,
+    ) -> Result<Self, RuntimeError> {
+        let order = |split| Ok::<_, RuntimeError>(vec![Prepared::of(dataset, plan, split)?]);
+        Ok(Self {
+            dataset,
+            plan,
+            graph,
+            engine,
+            on_device,
+            orders: [order(Split::Train)?, order(Split::Valid)?, order(Split::Test)?],
+            seeds: Vec::with_capacity(plan.options.batch_size),
+        })
+    }
+
+    /// Keeps the orders of two epochs, for ranks of which one begins an epoch while another ends the one before: they would
+    /// prepare the order of one epoch over that of the other with each batch.
+    pub fn keep_two_epochs(&mut self) -> Result<(), RuntimeError> {
+        for split in Split::ALL {
+            self.orders[split as usize].push(Prepared::of(self.dataset, self.plan, split)?);
+        }
+        Ok(())
+    }
+
+    /// As [`sample`](Self::sample). Without a key it draws what other ranks ask for in their batch.
+    pub fn sample_or_serve(
+        &mut self,
+        key: Option<BatchKey>,
+        slot: usize,
+        payload: &mut [u8],
+    ) -> Result<BatchHeader, RuntimeError> {
+        match key {
+            Some(key) => self.sample(key, slot, payload),
+            None => self.engine.serve().map(|()| skipped()),
+        }
+    }
+
+    /// Samples a batch into the payload of a batch slot, and to that slot's place on the device where there is one.
+    pub fn sample(
+        &mut self,
+        key: BatchKey,
+        slot: usize,
+        payload: &mut [u8],
+    ) -> Result<BatchHeader, RuntimeError> {
+        let orders = &mut self.orders[key.split as usize];
+        // An epoch that is not there takes the place of the earliest.
+        let kept = orders.iter().position(|order| order.epoch == Some(key.epoch));
+        let earliest = (0..orders.len()).min_by_key(|at| orders[*at].epoch);
+        let order = orders[kept.or(earliest).unwrap_or(0)].for_epoch(key.epoch)?;
+        let split = self.graph.split(key.split);
+        let positions = order.batch(key.batch as usize);
+        self.seeds.clear();
+        self.seeds.extend(positions.iter().map(|position| split[*position as usize]));
+        let mut columns = self.plan.layout.columns_mut(payload);
+        let input_id: &mut [i64] = columns.take(Column::InputId, 0);
+        input_id.iter_mut().zip(positions).for_each(|(to, position)| *to = i64::from(*position));
+        let labels_out: &mut [u8] = columns.take(Column::Labels, 0);
+        let counts = match &self.on_device {
+            Some(batches) => {
+                let counts = self.engine.sample_to(self.graph, key, &self.seeds, &batches.place(slot))?;
+                let header = BatchHeader::of_batch(key, &counts);
+                let mut parts = batches.for_host(slot, &header, &mut columns);
+                if !parts.is_empty() {
+                    self.engine.read_back(self.graph, batches.memory(), &mut parts)?;
+                }
+                counts
+            }
+            None => {
+                let degrees: &mut [i32] = columns.take(Column::Degrees, 0);
+                let nodes: &mut [i64] = columns.take(Column::InputNodes, 0);
+                let mut blocks = columns.take_blocks();
+                let mut out = BatchMut { nodes, layers: &mut blocks[..self.plan.layout.layers().len()] };
+                self.engine.sample(self.graph, key, &self.seeds, &mut out, degrees)?
+            }
+        };
+        // The first nodes of the batch, wherever that is.
+        self.graph.to_dataset_ids(&mut self.seeds);
+        let labels = self.dataset.labels();
+        let (label_bytes, row) = (labels.bytes(), labels.row_bytes());
+        // Without labels there is no column, and a row has no bytes.
+        for (to, seed) in labels_out.chunks_exact_mut(row.max(1)).zip(&self.seeds) {
+            let from = *seed as usize * row;
+            to.copy_from_slice(&label_bytes[from..from + row]);
+        }
+        let mut header = BatchHeader::of_batch(key, &counts);
+        if let Some(shapes) = self.plan.layout.shapes() {
+            let padding = shapes.padding(&counts);
+            pad(&self.plan.layout, payload, padding.as_ref(), counts.seeds);
+            if padding.is_some() {
+                header.set_padded(&shapes.counts());
+            }
+        }
+        Ok(header)
+    }
+}
+
+/// A hand-over where no batch is due, or none can be made.
+pub(crate) fn skipped() -> BatchHeader {
+    BatchHeader::without_batch(HandOver::Skipped)
+}
+
+/// The order of a split, and the epoch that it is prepared for.
+struct Prepared {
+    order: EpochOrder,
+    epoch: Option<u32>,
+}
+
+impl Prepared {
+    fn of(dataset: &Dataset, plan: &RunPlan, split: Split) -> Result<Self, RuntimeError> {
+        Ok(Self { order: epoch_order(dataset, &plan.options, split)?, epoch: None })
+    }
+
+    fn for_epoch(&mut self, epoch: u32) -> Result<&EpochOrder, RuntimeError> {
+        if self.epoch != Some(epoch) {
+            if self.order.uses_threads() {
+                machine::start_threads()?;
+            }
+            self.order.prepare(epoch)?;
+            self.epoch = Some(epoch);
+        }
+        Ok(&self.order)
+    }
+}

@@ -1,0 +1,226 @@
+//! Which rows of a hop set an epoch visits in which order, and where they lie.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uva_graph::Hops;
+use uva_options::Purpose::{Identity, Speed};
+use uva_options::{Field, OptionError, OptionValue, named, options};
+
+use crate::backend::GatherChoice;
+use crate::options::reader::Features;
+
+const BATCHES: &str = "Batches";
+
+/// The least bytes of one file that a chunk spans: reads of this size keep a disk busy.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// The least chunk that is chosen. The others are this times a power of two.
+const LEAST_CHUNK: usize = 125;
+
+options! {
+    /// How epochs visit the training rows of a hop set, and where these lie.
+    pub struct HopOptions {
+        /// Of a hop set: what each epoch orders anew
+        shuffle: Shuffle = Shuffle::Full => Field::choice::<Shuffle>("WHAT").of(BATCHES, &[Identity]),
+        /// Rows of a chunk; auto makes a chunk span 1 MiB of a file at least, and at most `batch_size` rows
+        chunk: Chunk = Chunk::Auto
+            => Field::text::<Chunk>("ROWS", "`auto`, or 1 or more").of(BATCHES, &[Identity])
+                .only_with("shuffle", by_chunks).unless_given("auto"),
+        /// Of a hop set: where its rows lie while a model trains on them (docs/propagation.md)
+        place: Place = Place::Auto => Field::choice::<Place>("WHERE").of(BATCHES, &[Speed]),
+    }
+}
+
+named! {
+    /// Where the rows of a hop set lie during a run.
+    pub enum Place = Auto {
+        /// On the GPU that trains where a training batch leaves it room, else in host memory where that suffices, else on disk.
+        Auto = "auto",
+        /// In the memory of the GPU that trains, to which those of the training part are copied once. The others lie where
+        /// `features` says.
+        Gpu = "gpu",
+        /// In host memory: the mapped files, as with `features=memory`.
+        Host = "host",
+        /// On disk, from which each batch is read, as with `features=disk`.
+        Disk = "disk",
+    }
+}
+
+impl Place {
+    /// How rows get to a GPU then.
+    #[must_use]
+    pub fn gather(self) -> GatherChoice {
+        match self {
+            Self::Auto => GatherChoice::Auto,
+            Self::Gpu => GatherChoice::Device,
+            Self::Host | Self::Disk => GatherChoice::Dma,
+        }
+    }
+
+    /// Where the CPU reads rows then.
+    ///
+    /// # Errors
+    /// If `asked` is another place.
+    pub fn features(self, asked: Features) -> Result<Features, OptionError> {
+        let wanted = match self {
+            Self::Auto | Self::Gpu => return Ok(asked),
+            Self::Host => Features::Memory,
+            Self::Disk => Features::Disk,
+        };
+        match asked {
+            Features::Auto => Ok(wanted),
+            asked if asked == wanted => Ok(wanted),
+            asked => {
+                let reason = format!("it contradicts `features={asked}`: leave one of them out");
+                Err(OptionError::new("place", self, reason))
+            }
+        }
+    }
+}
+
+named! {
+    /// What an epoch orders anew.
+    pub enum Shuffle = Full {
+        /// Each row.
+        Full = "full",
+        /// Chunks of consecutive rows, which are read at once. A batch is then made of few runs.
+        Chunks = "chunks",
+    }
+}
+
+fn by_chunks() -> Vec<&'static str> {
+    vec![Shuffle::Chunks.name()]
+}
+
+/// Rows of a chunk, as asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chunk {
+    /// As many as make large reads.
+    Auto,
+    /// So many.
+    Rows(u32),
+}
+
+impl FromStr for Chunk {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        match text.parse() {
+            Ok(rows @ 1..) => Ok(Self::Rows(rows)),
+            _ => Err(format!("'{text}' is neither auto nor a whole number from 1")),
+        }
+    }
+}
+
+impl fmt::Display for Chunk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Rows(rows) => write!(f, "{rows}"),
+        }
+    }
+}
+
+uva_options::text_values!(Chunk);
+
+/// What batches of a hop set hold, and in which order an epoch visits its rows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HopBatches {
+    /// The tables that batches have, by their number in the hop set.
+    pub tables: Vec<usize>,
+    /// Consecutive rows that stay together when an epoch is shuffled; 1: none.
+    pub chunk: usize,
+}
+
+impl OptionValue for HopBatches {
+    fn of_text(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    fn text(&self) -> String {
+        self.json().to_string()
+    }
+
+    fn json(&self) -> Value {
+        serde_json::json!({ "tables": self.tables, "chunk": self.chunk })
+    }
+
+    fn of_json(value: &Value) -> Option<Self> {
+        Self::deserialize(value).ok()
+    }
+}
+
+impl HopOptions {
+    /// Batches of this size with all tables of the hop set.
+    ///
+    /// # Errors
+    /// For a chunk that is larger than a batch.
+    pub fn batches(&self, hops: Hops<'_>, batch_size: usize) -> Result<HopBatches, OptionError> {
+        let chunk = match (self.shuffle, self.chunk) {
+            (Shuffle::Full, _) => 1,
+            (Shuffle::Chunks, Chunk::Rows(rows)) if rows as usize > batch_size => {
+                let reason = format!(
+                    "a chunk is at most a batch (`batch_size={batch_size}`): larger ones leave little to shuffle"
+                );
+                return Err(OptionError::new("chunk", rows, reason));
+            }
+            (Shuffle::Chunks, Chunk::Rows(rows)) => rows as usize,
+            (Shuffle::Chunks, Chunk::Auto) => chosen_chunk(hops.row_stride(), batch_size),
+        };
+        Ok(HopBatches { tables: (0..hops.count()).collect(), chunk })
+    }
+}
+
+/// The rows of a chunk of which a file has `row_bytes` each.
+fn chosen_chunk(row_bytes: usize, batch_size: usize) -> usize {
+    let mut rows = LEAST_CHUNK;
+    while rows < batch_size && rows.saturating_mul(row_bytes) < CHUNK_BYTES {
+        rows *= 2;
+    }
+    rows.min(batch_size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_is_a_whole_number_or_auto() {
+        assert_eq!("auto".parse(), Ok(Chunk::Auto));
+        assert_eq!("8000".parse(), Ok(Chunk::Rows(8000)));
+        for text in ["0", "-1", "many", "", "1.5", "4294967296"] {
+            assert!(text.parse::<Chunk>().unwrap_err().contains("neither auto nor"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_place_is_where_the_cpu_reads_rows_and_another_one_contradicts_it() {
+        for features in Features::ALL {
+            assert_eq!(Place::Auto.features(features), Ok(features));
+            assert_eq!(Place::Gpu.features(features), Ok(features));
+        }
+        assert_eq!(Place::Host.features(Features::Auto), Ok(Features::Memory));
+        assert_eq!(Place::Disk.features(Features::Disk), Ok(Features::Disk));
+        let refused = Place::Disk.features(Features::Memory).unwrap_err().to_string();
+        assert_eq!(refused, "place=disk: it contradicts features=memory: leave one of them out");
+        assert!(Place::Host.features(Features::Disk).is_err());
+    }
+
+    #[test]
+    fn a_chosen_chunk_spans_a_mebibyte_and_is_no_larger_than_a_batch() {
+        // Rows of 400 bytes: 4000 of them are the first 125 · 2ⁿ that span 2²⁰ bytes.
+        assert_eq!(chosen_chunk(400, 8000), 4000);
+        assert_eq!(chosen_chunk(400, 3000), 3000);
+        assert_eq!(chosen_chunk(400, 100), 100);
+        assert_eq!(chosen_chunk(1 << 20, 8000), 125);
+        assert_eq!(chosen_chunk(8389, 8000), 125);
+        assert_eq!(chosen_chunk(8388, 8000), 250);
+        assert_eq!(chosen_chunk(4, usize::MAX), 512_000);
+    }
+}

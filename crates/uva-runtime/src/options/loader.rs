@@ -1,0 +1,656 @@
+//! The options and passes of a run.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use uva_batch::{Aggregation, BatchSpec, Column, FeatureType, SlotRoom, StaticShapes};
+use uva_graph::part::first_cut;
+use uva_graph::{Dataset, Split, Verify};
+use uva_propagate::HopSet;
+use uva_sample::{
+    Expand, Fanouts, MAX_FANOUT, MAX_LAYERS, OrderEdges, SampleError, SamplerKind, SamplerOptions, Walks,
+};
+
+use crate::RuntimeError;
+use crate::backend::obstacle::{check_sums, obstacle_in_table};
+use crate::machine::pin_cores::PinCores;
+use crate::machine::share_of_cores;
+use crate::options::checked_files::CheckedFiles;
+use crate::options::first_layer::FirstLayer;
+use crate::options::hop_options::HopBatches;
+use crate::options::input_nodes::NodesFile;
+use crate::options::look_ahead::LookAhead;
+use crate::options::part::{Part, Standby};
+use crate::options::reader::{Features, Reader};
+use crate::options::seed_order::{AskedOrder, MadeOrder};
+use uva_options::Purpose::{Identity, Layout, Plan, Speed};
+use uva_options::{Field, OptionError, OptionValue, Options as _, Real, named, options};
+
+/// The most samplers of a run. The producer's set-up carries a descriptor for each of them besides its own six, and a
+/// hand-over message holds [`MAX_FDS`](uva_mem::handover::MAX_FDS).
+pub const MAX_SAMPLERS: usize = 120;
+
+const BATCHES: &str = "Batches";
+const PIPELINE: &str = "Pipeline";
+
+options! {
+    /// How batches are made. The same values reach every role, so that each computes the same schedule and the same
+    /// slot layout without asking another.
+    ///
+    /// Every option of the loader is declared here and nowhere else: the command line, the configuration file, Python's
+    /// keywords, fingerprints and the reference are made from these declarations ([`uva_options`]).
+    pub struct LoaderOptions {
+        /// Which neighbours are picked (docs/samplers.md)
+        sampler_kind: SamplerKind = SamplerKind::default()
+            => Field::choice::<SamplerKind>("KIND").of(BATCHES, &[Identity, Plan]),
+        /// In-neighbours sampled per node and hop, from the seeds outward; -1 takes all. One number a model layer. Of
+        /// kinds that draw for a whole hop: its draws
+        fanouts: Fanouts = Fanouts::from([15, 10, 5])
+            => Field::fanouts(MAX_LAYERS, MAX_FANOUT).of(BATCHES, &[Identity, Plan]).in_every_checkpoint(),
+        /// Random walks from each node, with `sampler_kind=walk`
+        walks: u32 = Walks::default().count
+            => Field::within("WALKS", 1, Walks::MOST_COUNT as u64).of(BATCHES, &[Identity, Plan]).unless_given("10")
+                .only_with("sampler_kind", kinds_that_walk),
+        /// The most steps of a walk
+        walk_length: u32 = Walks::default().length
+            => Field::within("STEPS", 1, Walks::MOST_LENGTH as u64).of(BATCHES, &[Identity, Plan]).unless_given("4")
+                .only_with("sampler_kind", kinds_that_walk),
+        /// The chance, in per cent, that a walk ends before each step but its first
+        walk_stop: u32 = Walks::default().stop
+            => Field::within("PERCENT", 0, 100).of(BATCHES, &[Identity, Plan]).unless_given("25")
+                .only_with("sampler_kind", kinds_that_walk),
+        /// Draw neighbours with replacement: the same one may be picked twice
+        replace: bool = false
+            => Field::switch().of(BATCHES, &[Identity, Plan]).in_every_checkpoint(),
+        /// Seed nodes per batch
+        batch_size: usize = 1024
+            => Field::from("NODES", 1).of(BATCHES, &[Identity, Plan]).in_every_checkpoint(),
+        /// Leave out an epoch's last batch where it would be smaller than `batch_size`
+        drop_last: bool = false
+            => Field::switch().of(BATCHES, &[Identity, Plan]).in_every_checkpoint(),
+        /// Random seed of shuffling, sampling and the model; the batches are the same for any number of `samplers`
+        seed: u64 = 0
+            => Field::from("SEED", 0).of(BATCHES, &[Identity, Plan]).in_every_checkpoint(),
+        /// Change a node's picks every so many batches only, so that consecutive batches share rows and caches hit more;
+        /// 1 changes them with every batch
+        batch_dependency: u32 = 1
+            => Field::at_least("BATCHES", 1).of(BATCHES, &[Identity, Plan]),
+        /// Which nodes a hop draws neighbours for: all so far, anew in each hop (DGL's way), or the new ones, the others
+        /// keep theirs (PyG's way, and what its trim_to_layer needs)
+        expand: Expand = Expand::All
+            => Field::choice::<Expand>("NODES").of(BATCHES, &[Identity]),
+        /// The order in which epochs visit the training seeds: shuffled anew; by proximity in the graph, over K sequences, or
+        /// as few as the labels of batches allow; or shuffled segments of G seeds by proximity (docs/orders.md)
+        seed_order: AskedOrder = AskedOrder::Shuffle
+            => Field::text::<AskedOrder>("ORDER", "`shuffle`, `proximity`, `proximity:8`, `segments:256`")
+                .of(BATCHES, &[Identity, Plan]),
+        /// Take the sequences of the order from this file, as `uvatrain order` wrote it, instead of making them
+        order_file: Option<PathBuf> = None
+            => Field::path("FILE").of(BATCHES, &[Identity]).named("order").needs("seed_order")
+                .unless_given("they are made at the start"),
+        /// Along which edges nodes are near
+        order_edges: OrderEdges = OrderEdges::Both
+            => Field::choice::<OrderEdges>("EDGES").of(BATCHES, &[Identity]).needs("seed_order").unless_given("both"),
+        /// How much farther than shuffled ones the labels of batches may be from those of all seeds, where the number of
+        /// sequences is chosen: half the sum of the differences of the classes' shares
+        order_tolerance: f64 = 0.05
+            => Field::real("X", Real::NotNegative).of(BATCHES, &[Identity]).needs("seed_order").unless_given("0.05"),
+        /// Let blocks say where each of their edges stands in indices.npy: 8 bytes an edge, for models that use edges'
+        /// own data
+        edge_ids: bool = false
+            => Field::switch().of(BATCHES, &[Layout]),
+        /// Let blocks have the feature rows of their edges, of edge_feat.npy: a row an edge, and its place as with
+        /// `edge_ids`. A built-in model that cannot do without has them anyway
+        edge_attr: bool = false
+            => Field::switch().of(BATCHES, &[Layout]),
+        /// Give each batch the position of its seeds in their split: 8 bytes a seed, for per-example data kept beside it
+        input_id: bool = false
+            => Field::switch().of(BATCHES, &[Layout]),
+        /// Pad batches to static shapes, so that whole iterations can be captured in CUDA graphs. Hashes stay the same
+        pad: Pad = Pad::Off
+            => Field::choice::<Pad>("SHAPES").of(BATCHES, &[Identity, Layout]),
+        /// Feature values of batches: those of the table, or float32, for which the producer widens narrower
+        /// floats on the way
+        feature_type: FeatureType = FeatureType::Table
+            => Field::choice::<FeatureType>("TYPE").of(BATCHES, &[Layout])
+                .unless_given("float32 for a built-in model, else table"),
+        /// What the producer makes of the outermost hop's rows, in place of handing them over: batches then have one row a
+        /// destination (docs/aggregation.md). For models of your own, by `uvatrain run` and in Python
+        aggregation: Aggregation = Aggregation::None
+            => Field::choice::<Aggregation>("HOW").of(BATCHES, &[Layout]).named("aggregate").unless_given("none"),
+        /// Say for each maximum which row it is of, with `aggregate=max`: `argmax` of a batch, 4 bytes a value
+        aggregate_argmax: bool = false
+            => Field::switch().of(BATCHES, &[Layout]).only_with("aggregate", of_maxima),
+        /// Who makes a batch: samplers and then a producer, or workers that each make whole batches by themselves, for a
+        /// CPU that trains (docs/architecture.md)
+        prepare: Prepare = Prepare::Roles
+            => Field::choice::<Prepare>("WAY").of(PIPELINE, &[Speed]),
+        /// Sampler processes, or threads in process; with `prepare=whole` the workers, threads of one process
+        samplers: usize = 1
+            => Field::within("W", 1, MAX_SAMPLERS as u64).of(PIPELINE, &[Speed])
+                .computed("a quarter of the CPU cores, 1 to 8", || share_of_cores(4).min(8).to_string()),
+        /// Keep each sampler on a CPU core of its own; with more samplers than cores, samplers share cores
+        pin_samplers: bool = false
+            => Field::switch().of(PIPELINE, &[Speed]).only_with("prepare", by_roles),
+        /// Keep each worker on a CPU core of its own: of all that the process may use, as without a value, or of these; with
+        /// more workers than cores, workers share cores
+        pin_cores: Option<PinCores> = None
+            => Field::text::<PinCores>("LIST", "`all`, or cores like `0,2,4-7`").of(PIPELINE, &[Speed])
+                .only_with("prepare", by_workers).bare("all").unless_given("no worker is kept on a core"),
+        /// Feature slots between producer and consumer; with 2, one is filled while the other is trained on. With
+        /// `prepare=whole` there is one more for each worker but the first
+        feature_slots: usize = 2
+            => Field::within("SLOTS", 1, 64).of(PIPELINE, &[Speed]).named("slots"),
+        /// Batch slots between samplers and producer, at least W + 2
+        batch_slots: Option<usize> = None
+            => Field::within("SLOTS", 3, 1024).of(PIPELINE, &[Speed]).only_with("prepare", by_roles)
+                .unless_given("W + 2, and 8 or more where a batch has at most 1 MiB of ids and blocks"),
+        /// Most bytes of a batch's ids and blocks, and again of its feature rows; needed with a fanout of -1. 512MiB,
+        /// 6GiB, 1.5GB
+        slot_bytes: Option<u64> = None
+            => Field::size().of(PIPELINE, &[Layout])
+                .unless_given("room for the largest batch that `batch_size` and `fanouts` allow"),
+        /// Threads that copy feature rows in the producer
+        gather_threads: usize = 1
+            => Field::within("T", 1, 1024).of(PIPELINE, &[Speed]).only_with("prepare", by_roles)
+                .computed("a quarter of the CPU cores, at least 1", || share_of_cores(4).to_string()),
+        /// Where feature rows are read by the CPU: from memory, or from disk for each batch (docs/disk.md)
+        features: Features = Features::Auto
+            => Field::choice::<Features>("FROM").of(PIPELINE, &[Speed]),
+        /// How rows are read from disk
+        reader: Reader = Reader::Auto
+            => Field::choice::<Reader>("HOW").of(PIPELINE, &[Speed]).only_with("features", from_disk)
+                .unless_given("auto"),
+        /// Batches whose rows are read from disk before their turn: of those that are sampled already, at most one fewer
+        /// than there are batch slots; 0 reads nothing ahead (docs/disk.md)
+        look_ahead: LookAhead = LookAhead::Auto
+            => Field::text::<LookAhead>("BATCHES|auto", "0, 4, `auto`").of(PIPELINE, &[Speed])
+                .only_with("features", from_disk)
+                .unless_given("2, where the caches allow it"),
+        /// Whether batches carry the in-degree, in the whole graph, of each input node. It is the model's wish: GCN
+        /// weighs by them.
+        degrees: bool = false => Field::internal(),
+        /// Whether the producer gathers the rows that it sums first, beside the slots: where these are on a GPU.
+        gathers_before_sums: bool = false => Field::internal(),
+        /// Columns of the output of the first layer, where the producer chooses batch by batch whether it sums. It never does
+        /// where that layer would multiply before it sums.
+        sums_chosen_for: Option<usize> = None => Field::internal(),
+        /// Whether the producer chooses by a batch's counts alone, in a run that tries nothing.
+        sums_by_counts: bool = false => Field::internal(),
+        /// The splits whose seeds each epoch orders anew. Front ends ask for that of one split.
+        shuffled: Shuffled = Shuffled::default() => Field::internal(),
+        /// A file of nodes in place of the training split's, for every process of the run to read.
+        input_nodes: Option<NodesFile> = None => Field::internal(),
+        /// A hop set whose rows stand in for the feature table, for every process of the run to open.
+        first_layer: Option<FirstLayer> = None => Field::internal(),
+        /// The order of the training seeds, where it is another than the shuffle. The process that sees the options first
+        /// makes it, and hands it to the others.
+        made_order: Option<MadeOrder> = None => Field::internal(),
+        /// The shapes that batches are padded to. The process that sees the options first estimates them, and tells the
+        /// others.
+        shapes: Option<StaticShapes> = None => Field::internal(),
+        /// Where the batches are of a hop set: its tables that they have, and the order of its rows.
+        hops: Option<HopBatches> = None => Field::internal(),
+        /// The files of feature rows, as the process that checked them found them: where rows are read from disk.
+        checked_files: Option<CheckedFiles> = None => Field::internal(),
+        /// What feature slots on a GPU have room for, where that is less than the largest batch takes. Estimated and
+        /// told likewise.
+        slot_room: Option<SlotRoom> = None => Field::internal(),
+        /// Which of an epoch's batches are this run's, where several processes divide them.
+        part: Part = Part::default() => Field::internal(),
+        /// Whether each sampler makes batches for all of these processes.
+        shared_samplers: bool = false => Field::internal(),
+        /// Which of these processes train from a batch of each epoch on only.
+        standby: Standby = Standby::default() => Field::internal(),
+    }
+}
+
+named! {
+    /// Whether batches are padded to static shapes (docs/python.md).
+    pub enum Pad = Off {
+        /// Batches have the sizes that sampling gave them.
+        Off = "off",
+        /// To shapes estimated from 20 batches: the mean and five standard deviations. Larger batches keep their size.
+        Auto = "auto",
+    }
+}
+
+named! {
+    /// Who makes a batch.
+    pub enum Prepare = Roles {
+        /// Samplers pick neighbours, and a producer gathers the rows behind them.
+        Roles = "roles",
+        /// Each worker samples a batch and then gathers its rows, alone.
+        Whole = "whole",
+    }
+}
+
+fn by_roles() -> Vec<&'static str> {
+    vec![Prepare::Roles.name()]
+}
+
+fn by_workers() -> Vec<&'static str> {
+    vec![Prepare::Whole.name()]
+}
+
+fn from_disk() -> Vec<&'static str> {
+    vec![Features::Auto.name(), Features::Disk.name()]
+}
+
+fn of_maxima() -> Vec<&'static str> {
+    vec![Aggregation::Max.name()]
+}
+
+/// The kinds that use the options of walks.
+fn kinds_that_walk() -> Vec<&'static str> {
+    SamplerKind::ALL.into_iter().filter(|kind| kind.walks()).map(SamplerKind::name).collect()
+}
+
+/// The splits whose seeds each epoch orders anew. The others keep the order of their files, or the one in which nodes
+/// were given in their place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shuffled {
+    train: bool,
+    valid: bool,
+    test: bool,
+}
+
+impl Default for Shuffled {
+    fn default() -> Self {
+        Self { train: true, valid: false, test: false }
+    }
+}
+
+impl Shuffled {
+    /// Whether this split's are.
+    #[must_use]
+    pub fn has(self, split: Split) -> bool {
+        match split {
+            Split::Train => self.train,
+            Split::Valid => self.valid,
+            Split::Test => self.test,
+        }
+    }
+
+    /// The same, except for one split.
+    #[must_use]
+    pub fn with(mut self, split: Split, shuffle: bool) -> Self {
+        match split {
+            Split::Train => self.train = shuffle,
+            Split::Valid => self.valid = shuffle,
+            Split::Test => self.test = shuffle,
+        }
+        self
+    }
+}
+
+impl OptionValue for Shuffled {
+    fn of_text(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    fn text(&self) -> String {
+        self.json().to_string()
+    }
+
+    fn json(&self) -> Value {
+        json!({ "train": self.train, "valid": self.valid, "test": self.test })
+    }
+
+    fn of_json(value: &Value) -> Option<Self> {
+        Self::deserialize(value).ok()
+    }
+}
+
+/// What is wrong with a node of a part near which lists are missing.
+pub fn cut_around(node: i64, hops: usize) -> String {
+    format!(
+        "node {node} is too near to the border of this part: lists within {hops} in-hops of it are missing, so that it \
+         would get other neighbours than in the whole dataset. Use the whole one, or nodes of the part's own splits"
+    )
+}
+
+impl LoaderOptions {
+    /// Whether every hop takes all neighbours, so that nothing is drawn.
+    pub fn takes_all_neighbours(&self) -> bool {
+        self.sampler_kind.picks_in_lists() && self.fanouts.takes_all()
+    }
+
+    /// How neighbours are sampled.
+    pub fn sampling(&self) -> SamplerOptions {
+        SamplerOptions {
+            kind: self.sampler_kind,
+            fanouts: self.fanouts.clone(),
+            replace: self.replace,
+            seed: self.seed,
+            batch_dependency: self.batch_dependency,
+            expand: self.expand,
+            edge_ids: self.has_edge_ids(),
+            walks: Walks { count: self.walks, length: self.walk_length, stop: self.walk_stop },
+        }
+    }
+
+    /// Whether blocks have the places of their edges. The producer finds the rows of edges by them.
+    fn has_edge_ids(&self) -> bool {
+        self.edge_ids || self.edge_attr
+    }
+
+    /// Whether batches have the in-degrees of their nodes: where a model asks for them, and for sums that weigh by them.
+    pub(crate) fn has_degrees(&self) -> bool {
+        self.degrees || self.aggregation == Aggregation::Degrees
+    }
+
+    /// Opens the dataset or hop set of a run in another of its processes, which has checked it: with the same nodes as
+    /// there.
+    ///
+    /// # Errors
+    /// If the dataset or the file of nodes has changed since, or the files of rows that are read from disk.
+    pub fn open_again(&self, dataset: &Path) -> Result<Dataset, RuntimeError> {
+        let dataset = match self.hops {
+            Some(_) => HopSet::open_dataset(dataset, Verify::HeadersOnly)?,
+            None => Dataset::open_verified(dataset, Verify::HeadersOnly)?,
+        };
+        let dataset = match &self.first_layer {
+            Some(rows) => rows.in_place(dataset)?,
+            None => dataset,
+        };
+        if let Some(checked) = &self.checked_files {
+            checked.check(&dataset)?;
+        }
+        match &self.input_nodes {
+            Some(file) => file.in_place(dataset),
+            None => Ok(dataset),
+        }
+    }
+
+    /// The options that determine the layout of batches.
+    pub fn batch_spec(&self) -> BatchSpec {
+        let asked = [
+            (self.has_degrees(), Column::Degrees),
+            (self.has_edge_ids(), Column::EdgeIds),
+            (self.edge_attr, Column::EdgeAttr),
+            (self.input_id, Column::InputId),
+            (self.aggregate_argmax, Column::Argmax),
+        ];
+        BatchSpec {
+            sampling: self.sampling(),
+            batch_size: self.batch_size,
+            slot_bytes: self.slot_bytes,
+            feature_type: self.feature_type,
+            aggregation: self.aggregation,
+            gathers_before_sums: self.gathers_before_sums,
+            chooses_sums: self.sums_chosen_for.is_some(),
+            asked: asked.into_iter().filter(|(asked, _)| *asked).map(|(_, column)| column).collect(),
+            shapes: self.shapes.clone(),
+            tables: self.hops.as_ref().map(|hops| hops.tables.len()),
+        }
+    }
+
+    /// The least number of batch slots for which samplers do not wait for each other: one each, one at the producer and
+    /// one ready.
+    pub fn fewest_batch_slots(&self) -> usize {
+        self.samplers + 2
+    }
+
+    /// Checks that batches with these options can be made of the dataset. It must have the arrays that sampling needs,
+    /// no list may need more picks than there are random words, a [part](Self::check_part) has to reach as far as batches
+    /// do, and rows have to be such that they can be aggregated, if they shall.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Input`] naming the file, and the place in it; [`RuntimeError::Option`] naming the option and the
+    /// node.
+    pub fn check_dataset(&self, dataset: &Dataset) -> Result<(), RuntimeError> {
+        if self.hops.is_some() {
+            return Ok(());
+        }
+        self.sampling().check(&dataset.csc())?;
+        self.check_part(dataset)?;
+        let kind = self.sampler_kind;
+        if kind.needs_weights()
+            && let Err(error) = dataset.weights_to_pick_by()
+        {
+            return Err(RuntimeError::Input(format!("`sampler_kind={kind}`: {error}")));
+        }
+        check_sums(self.aggregation, obstacle_in_table(dataset.features().element))
+    }
+
+    /// Checks that batches stay within what a part of a partitioned dataset has: also those around nodes that stand in
+    /// for a split's. Every whole dataset passes.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Option`] naming the option, and how far the part reaches, or the node.
+    pub fn check_part(&self, dataset: &Dataset) -> Result<(), RuntimeError> {
+        let Some(part) = dataset.part() else { return Ok(()) };
+        let hops = part.hops as usize;
+        let sampling = self.sampling();
+        sampling.check_reach(hops).map_err(SampleError::from)?;
+        let reach = sampling.kind.reach(sampling.fanouts.hops(), sampling.walks.length as usize);
+        let (Some(reach), Some((_, ids))) = (reach, dataset.chosen()) else { return Ok(()) };
+        match first_cut(dataset, ids, reach) {
+            None => Ok(()),
+            Some(place) => Err(OptionError::of("input_nodes", cut_around(ids[place], reach)).into()),
+        }
+    }
+
+    /// Checks what can be checked without a dataset.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Option`] naming the option and its valid values.
+    pub fn check(&self) -> Result<(), RuntimeError> {
+        self.check_ranges()?;
+        if self.hops.is_some() {
+            return Ok(());
+        }
+        let kind = self.sampler_kind;
+        if self.edge_attr && !kind.picks_in_lists() {
+            let reason = format!(
+                "with `sampler_kind={kind}`: its edges are none of the dataset's, and have no features"
+            );
+            return Err(OptionError::of("edge_attr", reason).into());
+        }
+        if self.aggregate_argmax && self.aggregation != Aggregation::Max {
+            let reason = format!(
+                "with `aggregate={}`: only maxima are each of one row, `aggregate=max`",
+                self.aggregation
+            );
+            return Err(OptionError::of("aggregate_argmax", reason).into());
+        }
+        if self.seed_order == AskedOrder::Shuffle && self.order_file.is_some() {
+            let reason =
+                "it is of no use with `seed_order=shuffle`; leave it out, or give `seed_order=proximity`";
+            return Err(OptionError::of("order", reason).into());
+        }
+        let edges_count = self.seed_order != AskedOrder::Shuffle && self.order_file.is_none();
+        if self.order_edges != OrderEdges::Both && !edges_count {
+            let reason = "it is of use where sequences are made for a `seed_order`; leave it out";
+            return Err(OptionError::of("order_edges", reason).into());
+        }
+        let is_chosen = self.seed_order == AskedOrder::Proximity(None);
+        if self.order_tolerance != Self::default().order_tolerance && !is_chosen {
+            let reason = format!(
+                "with `seed_order={}` no number of sequences is chosen by it; leave it out, or give `seed_order=proximity`",
+                self.seed_order
+            );
+            return Err(OptionError::of("order_tolerance", reason).into());
+        }
+        self.sampling().check_kind().map_err(SampleError::from)?;
+        let Part { index, of } = self.part;
+        if index >= of {
+            let reason = format!("of `world_size={of}`: a rank is 0 or more and below the number of ranks");
+            return Err(OptionError::new("rank", index, reason).into());
+        }
+        if self.prepare == Prepare::Whole {
+            return self.check_whole();
+        }
+        let fewest = self.fewest_batch_slots();
+        if let Some(slots) = self.batch_slots.filter(|slots| *slots < fewest) {
+            let reason = format!(
+                "with {} samplers at least {fewest} are needed, so that no sampler waits for another",
+                self.samplers
+            );
+            return Err(OptionError::new("batch_slots", slots, reason).into());
+        }
+        Ok(())
+    }
+
+    /// The same for a hop set: workers read its rows, and nothing is sampled.
+    #[must_use]
+    pub fn of_hops(self, hops: HopBatches) -> Self {
+        let (prepare, feature_type) = (Prepare::Whole, FeatureType::Table);
+        Self { hops: Some(hops), prepare, feature_type, ..self }
+    }
+
+    /// The same for a model on a GPU: a producer copies rows to the GPU by the places that samplers give it.
+    #[must_use]
+    pub fn of_hops_on_gpu(self) -> Self {
+        Self { prepare: Prepare::Roles, input_id: true, ..self }
+    }
+
+    fn check_whole(&self) -> Result<(), RuntimeError> {
+        if let LookAhead::Batches(batches @ 1..) = self.look_ahead {
+            let reason = "with `prepare=whole` a worker reads the rows of its batch when it has sampled it, and no batch waits \
+                          before that: leave `look_ahead` out, or give 0";
+            return Err(OptionError::new("look_ahead", batches, reason).into());
+        }
+        if self.feature_slots < 2 {
+            let reason = "with `prepare=whole` each worker fills a slot while the consumer holds another: give 2 or more";
+            return Err(OptionError::new("slots", self.feature_slots, reason).into());
+        }
+        Ok(())
+    }
+
+    /// Feature slots in all. Workers fill one each at the same time, so that there are more than workers: a worker whose
+    /// batch comes next then never waits for another's.
+    #[must_use]
+    pub fn all_feature_slots(&self) -> usize {
+        match self.prepare {
+            Prepare::Roles => self.feature_slots,
+            Prepare::Whole => self.feature_slots + self.samplers - 1,
+        }
+    }
+
+    /// The fingerprint of a checkpoint: options that another run must share to continue with the same batches.
+    #[must_use]
+    pub fn fingerprint(&self) -> Map<String, Value> {
+        let default = Self::default();
+        let mut found = self.values_for(Identity);
+        found.retain(|name, value| {
+            Self::field(name).is_some_and(|field| {
+                field.only_with.is_some() || field.in_every_checkpoint || *value != default.json(field)
+            })
+        });
+        if self.replace {
+            // Earlier versions took short lists whole: such a run now has other batches.
+            found.insert("replacement".to_owned(), "as many picks as the fanout".into());
+        }
+        if let Some(hops) = &self.hops {
+            // No neighbours are picked.
+            found.retain(|name, _| !["fanouts", "replace"].contains(&name.as_str()));
+            found.insert("chunk".to_owned(), hops.chunk.into());
+        }
+        // Where the file lies does not count, but what it holds.
+        found.shift_remove("order");
+        if let Some(file) = self.made_order.as_ref().and_then(MadeOrder::file) {
+            found.insert("order_file".to_owned(), file.into());
+        }
+        if let Some(file) = &self.input_nodes {
+            found.insert("input_nodes".to_owned(), file.nodes.clone().into());
+        }
+        if let Some(rows) = &self.first_layer {
+            found.insert("first_layer".to_owned(), rows.content.clone().into());
+        }
+        if self.shuffled != default.shuffled {
+            found.insert("shuffled".to_owned(), self.shuffled.json());
+        }
+        // Checkpoints store the three as one list.
+        let walks: Vec<Value> = ["walks", "walk_length", "walk_stop"]
+            .into_iter()
+            .filter_map(|name| found.shift_remove(name))
+            .collect();
+        if !walks.is_empty() {
+            found.insert("walks".to_owned(), walks.into());
+        }
+        found
+    }
+}
+
+impl LoaderOptions {
+    /// The options of the run that left a checkpoint with this fingerprint; those that change no batch have their
+    /// defaults.
+    ///
+    /// # Errors
+    /// The entry that is none of an option's values.
+    pub fn of_fingerprint(fingerprint: &Value) -> Result<Self, String> {
+        let mut found = fingerprint.as_object().cloned().unwrap_or_default();
+        if let Some(Value::Array(walks)) = found.shift_remove("walks") {
+            let names = ["walks", "walk_length", "walk_stop"].map(str::to_owned);
+            found.extend(names.into_iter().zip(walks));
+        }
+        // Of a hop set it says what it holds, and not where it lies.
+        found.retain(|name, _| Self::field(name).is_some() && name != "first_layer");
+        Self::deserialize(Value::Object(found)).map_err(|error| error.to_string())
+    }
+}
+
+/// The passes of a run, and their splits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Passes {
+    /// Training epochs, counted from 0 also after a resume.
+    pub epochs: u32,
+    /// Send the validation split through the slots after each epoch.
+    pub validate: bool,
+    /// Send the test split through the slots at the end.
+    pub test: bool,
+    /// Where to begin.
+    pub start: Cursor,
+    /// If set, the other fields are ignored: the consumer requests each pass.
+    #[serde(default)]
+    pub steered: bool,
+}
+
+/// How far training has come: what a checkpoint remembers of the schedule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cursor {
+    /// The epoch in which the next batch lies.
+    pub epoch: u32,
+    /// Batches of that epoch already trained.
+    pub batch: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fingerprint_gives_back_the_options_that_batches_depend_on() {
+        for options in [
+            LoaderOptions { fanouts: [4, -1].into(), batch_size: 7, seed: 9, ..LoaderOptions::default() },
+            LoaderOptions { replace: true, expand: Expand::New, ..LoaderOptions::default() },
+            LoaderOptions {
+                sampler_kind: SamplerKind::from_name("walk").unwrap(),
+                walks: 3,
+                walk_length: 5,
+                walk_stop: 40,
+                batch_dependency: 4,
+                ..LoaderOptions::default()
+            },
+        ] {
+            let mut fingerprint = options.fingerprint();
+            fingerprint.insert("dataset".to_owned(), "0".into());
+            assert_eq!(LoaderOptions::of_fingerprint(&fingerprint.into()), Ok(options));
+        }
+        let refused = LoaderOptions::of_fingerprint(&json!({ "batch_size": "many" }));
+        assert!(refused.unwrap_err().contains("batch_size"));
+    }
+
+    #[test]
+    fn more_samplers_than_one_message_can_name_are_refused() {
+        const { assert!(MAX_SAMPLERS + 6 <= uva_mem::handover::MAX_FDS) };
+        let with = |samplers| LoaderOptions { samplers, ..LoaderOptions::default() }.check();
+        with(MAX_SAMPLERS).unwrap();
+        let refused = with(MAX_SAMPLERS + 1).unwrap_err();
+        assert!(refused.to_string().contains("samplers=121"), "{refused}");
+        assert_eq!(refused.exit_code(), 2);
+    }
+}

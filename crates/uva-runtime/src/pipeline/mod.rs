@@ -1,0 +1,17 @@
+//! The stages of a run at work.
+//!
+//! | file | holds |
+//! |---|---|
+//! | [`roles`] | sampler, producer, worker, and the receiving end of the consumer |
+//! | [`wiring`] | connecting the stages of one process |
+//! | `runtime` | the roles as threads: the library's front end |
+//! | [`consumer`] | batches for a consumer that chooses its passes |
+//! | [`dry_run`] | what a run would start and take |
+
+pub mod consumer;
+pub mod dry_run;
+pub mod roles;
+mod runtime;
+pub mod wiring;
+
+pub use runtime::{Runtime, RuntimeBuilder};

@@ -1,0 +1,69 @@
+//! Batches that the producer has taken before their turn, to say early which rows they need.
+
+use std::collections::VecDeque;
+
+use uva_batch::{Column, HandOver};
+use uva_mem::ring::{ReadSlot, Reader, RingError};
+
+use crate::feed::rows::RowTree;
+use crate::plan::RunPlan;
+
+/// Batches that were sampled early enough. It takes only what is there: a sampler may wait for the very slot that the
+/// producer holds, so a producer that waited for a later batch could wait forever.
+pub(super) struct TakenAhead {
+    most: usize,
+    /// In their order, the first is the next.
+    slots: VecDeque<ReadSlot>,
+    /// The sequence number of the first batch that was not announced to the rows' source.
+    unannounced: u64,
+    /// Whether a batch without room in its slot gets its rows from elsewhere: the source beside a cache on the GPU has the
+    /// others' misses.
+    only_in_slots: bool,
+}
+
+impl TakenAhead {
+    /// At most so many, with rows from this tree.
+    pub fn new(most: usize, tree: &RowTree) -> Self {
+        let only_in_slots = matches!(tree, RowTree::Spliced(_));
+        Self { most, slots: VecDeque::new(), unannounced: 0, only_in_slots }
+    }
+
+    /// The next batch, if it was taken.
+    pub fn next(&mut self) -> Option<ReadSlot> {
+        self.slots.pop_front()
+    }
+
+    /// Takes what is there behind the batch whose turn it is, and announces the nodes to the source of rows by `expect`.
+    pub fn look(
+        &mut self,
+        batches: &mut Reader,
+        current: &ReadSlot,
+        plan: &RunPlan,
+        expect: impl FnOnce(&[&[i64]]),
+    ) -> Result<(), RingError> {
+        if self.most == 0 {
+            return Ok(());
+        }
+        while self.slots.len() < self.most {
+            let next = current.sequence() + 1 + self.slots.len() as u64;
+            let Some(slot) = batches.acquire_if_ready(next)? else { break };
+            self.slots.push_back(slot);
+        }
+        let coming: Vec<&[i64]> = std::iter::once(current)
+            .chain(&self.slots)
+            .filter(|slot| slot.sequence() >= self.unannounced)
+            .filter_map(|slot| self.nodes(plan, slot.payload()))
+            .collect();
+        expect(&coming);
+        self.unannounced = current.sequence() + 1 + self.slots.len() as u64;
+        Ok(())
+    }
+
+    /// The nodes of a batch to announce; `None` for a hand-over without a batch. A wrong header is reported when its turn comes.
+    fn nodes<'s>(&self, plan: &RunPlan, payload: &'s [u8]) -> Option<&'s [i64]> {
+        let layout = &plan.layout;
+        let header = layout.read_header(payload).ok().filter(|header| header.kind() == HandOver::Batch)?;
+        let is_expected = !self.only_in_slots || plan.fits_slot(&header);
+        is_expected.then(|| bytemuck::cast_slice(&payload[layout.range(&header, Column::InputNodes, 0)]))
+    }
+}

@@ -1,0 +1,284 @@
+//! The worker: samples a batch into a feature slot and gathers its rows there, alone. Of a hop set nothing is sampled.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use uva_batch::{BatchHeader, HandOver};
+use uva_graph::Dataset;
+use uva_mem::FrozenBytes;
+use uva_mem::ring::protocol::State;
+use uva_mem::ring::{Gone, Liveness, Ring};
+use uva_rows::CachedRows;
+use uva_sample::BatchKey;
+
+use crate::control::peer::Peer;
+use crate::control::stage::{Doing, StageClock};
+use crate::control::{Control, FIRST_SAMPLER, Stop};
+use crate::feed::hop_rows::{self, HopSampling};
+use crate::feed::rows::{ChosenRows, HopSource, HostParts, RowTree, SlotRows};
+use crate::feed::sampling::Sampling;
+use crate::machine::clock::since_boot;
+use crate::machine::share_of_cores;
+use crate::options::schedule::Item;
+use crate::plan::RunPlan;
+use crate::sampler::cache::{Engine, SampledGraph};
+use crate::tune::sums_chooser::sums_batch;
+use crate::{RuntimeError, machine};
+
+/// What the workers of a process share.
+pub(crate) struct Crew {
+    /// The rows that the feature cache holds throughout.
+    cached: Option<Arc<CachedRows>>,
+    /// A worker has ended before its last batch. The others wait for nobody but the consumer, which waits for that batch.
+    broken: AtomicBool,
+}
+
+impl Crew {
+    /// With a cache of the rows with these ids.
+    pub fn new(
+        dataset: &Dataset,
+        plan: &RunPlan,
+        cached_rows: Option<&FrozenBytes>,
+    ) -> Result<Self, RuntimeError> {
+        let tree = RowTree::of(plan);
+        let parts = HostParts::new(dataset, share_of_cores(4));
+        let cached = tree.behind_chosen().zip(cached_rows);
+        let copied = |(stored, ids): (&RowTree, &FrozenBytes)| {
+            stored.copies_of(&parts, bytemuck::cast_slice(ids.bytes()))
+        };
+        let cached = cached.map(copied).transpose()?;
+        Ok(Self { cached: cached.map(Arc::new), broken: AtomicBool::new(false) })
+    }
+}
+
+/// Makes batches in feature slots, one after the other.
+trait MakesBatches {
+    /// Writes all but rows into the payload of this slot.
+    fn sample(&mut self, key: BatchKey, slot: usize, payload: &mut [u8])
+    -> Result<BatchHeader, RuntimeError>;
+
+    /// Writes the rows of the batch sampled last, whose sequence number is given, and notes in its header when they were
+    /// complete.
+    fn gather(
+        &mut self,
+        sequence: u64,
+        header: &mut BatchHeader,
+        payload: &mut [u8],
+    ) -> Result<(), RuntimeError>;
+}
+
+/// Batches that are sampled in a graph.
+struct SampledBatches<'a> {
+    plan: &'a RunPlan,
+    control: &'a Control,
+    /// The worker's place on the control page.
+    place: usize,
+    sampling: Sampling<'a>,
+    rows: SlotRows<'a>,
+}
+
+impl MakesBatches for SampledBatches<'_> {
+    fn sample(
+        &mut self,
+        key: BatchKey,
+        slot: usize,
+        payload: &mut [u8],
+    ) -> Result<BatchHeader, RuntimeError> {
+        self.sampling.sample(key, slot, payload)
+    }
+
+    fn gather(
+        &mut self,
+        sequence: u64,
+        header: &mut BatchHeader,
+        payload: &mut [u8],
+    ) -> Result<(), RuntimeError> {
+        let layout = &self.plan.layout;
+        header.set_summed(sums_batch(self.plan, self.control, sequence, header));
+        // The sampler's columns come first in a feature slot, where they are in a batch slot.
+        let (from, to) = payload.split_at_mut(layout.batch_bytes());
+        self.rows.fill(layout, header, 1, from, (to, from.len()))?;
+        self.control.count_disk_reads(self.place, self.rows.disk_reads());
+        Ok(())
+    }
+}
+
+/// Batches of a hop set.
+struct HopBatches<'a> {
+    plan: &'a RunPlan,
+    control: &'a Control,
+    /// The worker's place on the control page.
+    place: usize,
+    sampling: HopSampling<'a>,
+    rows: HopSource<'a>,
+}
+
+impl MakesBatches for HopBatches<'_> {
+    fn sample(
+        &mut self,
+        key: BatchKey,
+        _slot: usize,
+        payload: &mut [u8],
+    ) -> Result<BatchHeader, RuntimeError> {
+        self.sampling.sample(key, payload)
+    }
+
+    fn gather(
+        &mut self,
+        _sequence: u64,
+        header: &mut BatchHeader,
+        payload: &mut [u8],
+    ) -> Result<(), RuntimeError> {
+        let (layout, runs) = (&self.plan.layout, self.sampling.runs());
+        let read = hop_rows::gather(&mut self.rows, layout, runs, header, payload)?;
+        self.control.count_disk_reads(self.place, read);
+        Ok(())
+    }
+}
+
+/// A worker at work. However it leaves before its work is done, by an error or by a panic, the others see it.
+struct Membership<'a> {
+    crew: &'a Crew,
+    done: bool,
+}
+
+impl Drop for Membership<'_> {
+    fn drop(&mut self) {
+        if !self.done {
+            // Release; partner: the acquire load in `watched`. It orders nothing else.
+            self.crew.broken.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// One of `W` workers. It makes the batches whose sequence number equals its own index modulo `W`.
+pub(crate) struct WorkerRole<'a> {
+    pub index: usize,
+    pub dataset: &'a Arc<Dataset>,
+    pub plan: &'a RunPlan,
+    pub control: &'a Arc<Control>,
+    /// As of [`SamplerRole`](super::SamplerRole).
+    pub reordered: Option<&'a FrozenBytes>,
+    pub crew: &'a Crew,
+    pub features: Ring,
+    pub consumer: Peer,
+    /// Receives lines for people.
+    pub note: &'a dyn Fn(&str),
+}
+
+impl WorkerRole<'_> {
+    /// Makes batches until the end of the schedule.
+    ///
+    /// # Errors
+    /// A batch larger than its slot; an id out of range; a consumer that is gone, or another worker; a stop.
+    pub fn run(self) -> Result<(), RuntimeError> {
+        let mut membership = Membership { crew: self.crew, done: false };
+        let mut clock = StageClock::start(Arc::clone(self.control), FIRST_SAMPLER + self.index);
+        let ended = self.make_all(&mut clock);
+        membership.done = ended.is_ok();
+        clock.log_end();
+        ended
+    }
+
+    fn make_all(&self, clock: &mut StageClock) -> Result<(), RuntimeError> {
+        let Self { dataset, plan, control, crew, .. } = *self;
+        let place = FIRST_SAMPLER + self.index;
+        let tree = RowTree::of(plan);
+        // Threads of the shuffle, and those that read from disk, would otherwise inherit the one core.
+        machine::start_threads()?;
+        if let (Some(hops), Some(batches)) = (dataset.hops(), &plan.options.hops) {
+            let RowTree::Tables(_, stored) = &tree else { return Err(tree.is_not("of a hop set")) };
+            let rows = HopSource::new(hops, &batches.tables, 1, stored)?;
+            self.keep_on_core();
+            let sampling = HopSampling::new(dataset, hops, plan, batches)?;
+            return self.hand_over(clock, &mut HopBatches { plan, control, place, sampling, rows });
+        }
+        let chosen =
+            crew.cached.as_ref().map_or(ChosenRows::None, |rows| ChosenRows::Copied(Arc::clone(rows)));
+        let parts = HostParts { chosen, ..HostParts::new(dataset, 1) };
+        let rows = SlotRows::new(&tree, &plan.layout, dataset, &parts)?;
+        self.keep_on_core();
+        let graph = SampledGraph::new(dataset, self.reordered.map(FrozenBytes::bytes))?;
+        let engine = Engine::on_host(dataset, &graph, &plan.options, &plan.caches)?;
+        let sampling = Sampling::new(dataset, plan, &graph, engine, None)?;
+        self.hand_over(clock, &mut SampledBatches { plan, control, place, sampling, rows })
+    }
+
+    /// Makes its batches one after the other, each in the slot of its sequence number.
+    fn hand_over(&self, clock: &mut StageClock, batches: &mut dyn MakesBatches) -> Result<(), RuntimeError> {
+        let Self { index, plan, control, .. } = *self;
+        let place = FIRST_SAMPLER + index;
+        let mut features = self.features.writer();
+        tracing::info!(index, of = plan.options.samplers, "ready to make batches");
+        for sequence in (index as u64..).step_by(plan.options.samplers) {
+            control.note_position(place, sequence);
+            clock.now(Doing::WaitingOutput);
+            let mut slot = features.acquire(sequence, &self.watched())?;
+            clock.now(Doing::Working);
+            // Only now: a turn that affects this sequence became visible with the slot (`schedule`).
+            let turn = control.turn();
+            let (header, length) = match plan.schedule.item(sequence, turn) {
+                Item::Batch(key) => {
+                    let (began, number) = (since_boot(), slot.slot());
+                    let payload = slot.payload_mut();
+                    let mut header = batches.sample(key, number as usize, payload)?;
+                    let sampled = since_boot();
+                    header.set_sampled(index as u32, began, sampled);
+                    header.set_gather_began(sampled);
+                    header.set_pace(self.ready_batches(), 1);
+                    batches.gather(sequence, &mut header, payload)?;
+                    let microseconds = (since_boot() - began).as_micros() as u64;
+                    let BatchKey { split, epoch, batch } = key;
+                    tracing::trace!(sequence, %split, epoch, batch, slot = number, microseconds, "made");
+                    (header, plan.layout.used_bytes(&header))
+                }
+                Item::Skipped | Item::Beside(_) => {
+                    (BatchHeader::without_batch(HandOver::Skipped), BatchHeader::BYTES)
+                }
+                Item::End if plan.schedule.end(turn) == Some(sequence) => {
+                    (BatchHeader::without_batch(HandOver::End), BatchHeader::BYTES)
+                }
+                // Another worker hands over the end, or this one already has.
+                Item::End => break,
+            };
+            header.write(slot.payload_mut());
+            slot.publish(length as u64)?;
+        }
+        control.note_memory(place);
+        Ok(())
+    }
+
+    /// The liveness check for a wait on the consumer.
+    fn watched(&self) -> impl Liveness {
+        let consumer = self.consumer.watched(self.control, Stop::Now);
+        move || {
+            consumer.check()?;
+            // Acquire; partner: the release store in `Membership::drop`.
+            if self.crew.broken.load(Ordering::Acquire) {
+                return Err(Gone::new("another worker has failed"));
+            }
+            Ok(())
+        }
+    }
+
+    /// Keeps this thread on its core. Where the system does not allow that, the worker goes on without.
+    fn keep_on_core(&self) {
+        let options = &self.plan.options;
+        let Some(pin) = &options.pin_cores else { return };
+        let number = options.number_of_all(self.index);
+        let kept = machine::allowed_cores()
+            .and_then(|allowed| pin.core(number, &allowed).map_or(Ok(()), machine::keep_on_core));
+        if let Err(error) = kept {
+            (self.note)(&format!(
+                "worker {} is kept on no CPU core, and works where the system puts it: --pin-cores {pin}: {error}",
+                self.index
+            ));
+        }
+    }
+
+    /// Batches that wait for the consumer, whoever made them.
+    fn ready_batches(&self) -> u32 {
+        let slots = self.features.shape().slots;
+        (0..slots).map(|slot| u32::from(self.features.state(slot).state() == State::Ready)).sum()
+    }
+}

@@ -1,0 +1,355 @@
+//! Where the rows of a run are read, as its options, its data and this machine decide it.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use uva_cuda::memory::HostMemory;
+use uva_graph::{Dataset, Hops};
+use uva_mem::files;
+use uva_options::OptionError;
+use uva_rows::cuda::DirectRuns;
+
+use crate::RuntimeError;
+use crate::backend::obstacle::Obstacle;
+use crate::backend::{Backend, BackendOptions, GatherChoice, SamplerChoice};
+use crate::options::LoaderOptions;
+use crate::options::hop_options::{HopBatches, Place};
+use crate::options::reader::{Features, Reader, row_file};
+use crate::plan::hop_files::{HopFiles, stored_side_by_side};
+
+/// Where the rows of a run are read, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FeatureChoice {
+    /// Never [`Features::Auto`].
+    pub(crate) features: Features,
+    reason: String,
+    disk: Option<DiskChoice>,
+    /// Consecutive rows of a hop set that stay together; `None`: the rows are of a table.
+    chunk: Option<usize>,
+    /// Why training rows of a hop set are in the memory of a GPU; `None` where they are not.
+    on_gpu: Option<String>,
+}
+
+/// The reader that works here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct DiskChoice {
+    /// Its name, and whether it is in another mode than its own.
+    reader: &'static str,
+    how: String,
+    passed_over: Vec<String>,
+}
+
+impl FeatureChoice {
+    /// What these options come to on this machine, for a run on this backend, whose kernels sum the rows or not. Tries the
+    /// reader.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Option`] where rows cannot come from disk, or not by this reader; [`RuntimeError::Missing`] for a reader
+    /// that the system refuses. Whether cuFile works is tried later, in [`RunPlan::by_cufile`](crate::plan::RunPlan::by_cufile).
+    pub fn new(
+        (features, reader): (Features, Reader),
+        dataset: &Dataset,
+        hops: Option<&HopBatches>,
+        (backend, kernels_sum): (&Backend, bool),
+    ) -> Result<Self, RuntimeError> {
+        let read = Read::of(dataset, hops);
+        // Rows of hops pass through the CPU on their way to a GPU.
+        let gather = backend.device_slots().map(|_| backend.gather_name());
+        let by_gather = gather.filter(|_| hops.is_none());
+        let chunk = hops.map(|hops| hops.chunk);
+        let on_device = gather == Some(GatherChoice::Device.name());
+        let on_gpu = (hops.is_some() && on_device).then(|| ASKED_FOR.to_owned());
+        let is_open = (features, reader) == (Features::Auto, Reader::Auto);
+        // Rows from disk go to slots on a GPU as the CPU's sums do.
+        let obstacle = by_gather.and_then(|_| match kernels_sum {
+            true => Some(Obstacle {
+                option: "`aggregate=device`".to_owned(),
+                why: "kernels sum what the gather brings".to_owned(),
+                remedy: "`aggregate=host`",
+            }),
+            false => backend.host_obstacle(),
+        });
+        let (features, reason) = match (features, obstacle) {
+            (Features::Disk, Some(obstacle)) => {
+                let reason = format!(
+                    "the CPU reads rows from disk, and copies take them to the GPU, which {} forbids: give {}, or leave \
+                     `features` out",
+                    obstacle.option, obstacle.remedy
+                );
+                return Err(OptionError::new("features", features, reason).into());
+            }
+            (Features::Auto, Some(obstacle)) => {
+                (Features::Memory, format!("{} needs a table in memory", obstacle.option))
+            }
+            (Features::Auto, None) if read.lies_in_memory() => {
+                (Features::Memory, format!("the file system keeps {} in memory", read.name()))
+            }
+            (Features::Auto, None) => read.by_memory(),
+            (asked, _) => (asked, ASKED_FOR.to_owned()),
+        };
+        // Also where nothing is read from disk: what was asked for by name is not passed over in silence.
+        if reader == Reader::Cufile {
+            check_cufile(dataset, hops, gather)?;
+        }
+        if features != Features::Disk {
+            return Ok(Self { features, reason, disk: None, chunk, on_gpu });
+        }
+        match read.tried(dataset, reader) {
+            Ok(disk) => Ok(Self { features, reason, disk: Some(disk), chunk, on_gpu }),
+            // Nobody asked for the disk, and a mapped file is read everywhere.
+            Err(RuntimeError::Missing(why)) if is_open => {
+                let reason = format!("{reason}, and no reader works here: {why}");
+                Ok(Self { features: Features::Memory, reason, disk: None, chunk, on_gpu })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// As the metrics' first line has it.
+    #[must_use]
+    pub fn in_force(&self) -> Value {
+        let mut said = json!({ "from": self.features.name(), "reason": self.reason });
+        if let Some(DiskChoice { reader, how, passed_over }) = &self.disk {
+            said["reader"] = (*reader).into();
+            said["how"] = how.as_str().into();
+            said["passed_over"] = passed_over.as_slice().into();
+        }
+        said
+    }
+
+    /// The same with the training rows of a hop set in the memory of a GPU, for this reason.
+    #[must_use]
+    pub fn on_gpu(self, reason: String) -> Self {
+        Self { on_gpu: Some(reason), ..self }
+    }
+
+    /// The same where they are not, with what forbids it.
+    #[must_use]
+    pub fn beside_gpu(self, obstacle: &str) -> Self {
+        Self { reason: format!("{}; {obstacle}", self.reason), ..self }
+    }
+
+    /// The same with the rows brought by cuFile, which passes through host memory for this reason.
+    #[must_use]
+    pub(crate) fn with_cufile(self, compatibility: Option<&str>) -> Self {
+        let reader = if compatibility.is_some() { "cufile (compat)" } else { Reader::Cufile.name() };
+        let disk = DiskChoice { reader, how: DirectRuns::how(compatibility), passed_over: Vec::new() };
+        Self { disk: Some(disk), ..self }
+    }
+
+    /// The same where cuFile does not bring them, for this reason.
+    #[must_use]
+    pub(crate) fn without_cufile(mut self, why: &str) -> Self {
+        if let Some(DiskChoice { passed_over, .. }) = &mut self.disk {
+            passed_over.insert(0, format!("{} is not used: {why}", Reader::Cufile));
+        }
+        self
+    }
+
+    /// Who reads rows from disk, as the metrics have it; `None` where they come from memory.
+    #[must_use]
+    pub fn reader(&self) -> Option<&'static str> {
+        self.disk.as_ref().map(|disk| disk.reader)
+    }
+
+    /// Where the training rows of a hop set lie, as `place` takes it.
+    #[must_use]
+    pub fn place(&self) -> Place {
+        match (&self.on_gpu, self.features) {
+            (Some(_), _) => Place::Gpu,
+            (None, Features::Disk) => Place::Disk,
+            (None, Features::Auto | Features::Memory) => Place::Host,
+        }
+    }
+
+    /// Why they lie there.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        self.on_gpu.as_ref().unwrap_or(&self.reason)
+    }
+
+    /// Lines for people; none where the rows of a table are read from memory.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let (on_gpu, others) = match &self.on_gpu {
+            Some(reason) => (
+                Some(format!("training rows lie in the GPU's memory: {reason}")),
+                "rows of validation and test",
+            ),
+            None => (None, "rows"),
+        };
+        let Some(DiskChoice { reader, how, passed_over }) = &self.disk else {
+            let of_hops = self.chunk.map(|_| format!("{others} are read from host memory: {}", self.reason));
+            return on_gpu.into_iter().chain(of_hops).collect();
+        };
+        let remedy = match (self.chunk, self.reason.as_str()) {
+            (Some(1), _) => {
+                ". A full shuffle reads every row by itself, with the blocks around it: --shuffle chunks reads runs of rows"
+            }
+            (Some(_), _) | (None, ASKED_FOR) => "",
+            (None, _) => {
+                ". Rows that several batches need are read for each: --host-cache auto keeps the most-read ones in memory, \
+                 and --features memory maps the table"
+            }
+        };
+        let others = self.chunk.map_or("feature rows", |_| others);
+        let first = format!("{others} are read from disk by {reader} ({how}): {}{remedy}", self.reason);
+        on_gpu.into_iter().chain([first]).chain(passed_over.iter().cloned()).collect()
+    }
+}
+
+const ASKED_FOR: &str = "asked for";
+
+/// These options with the gather that rows need on a GPU which the CPU brings, [`GatherChoice::Dma`], where none was asked
+/// for: rows of a table on disk, and of one that is divided among ranks. Rows come from disk if the loader asks for it, or leaves it open and the table is larger than memory. Where a
+/// cache (`cached_on_gpu`) or a sampler on the GPU was asked for, what is left open stays so.
+#[must_use]
+pub fn gather_by_cpu(
+    options: &BackendOptions,
+    loader: &LoaderOptions,
+    dataset: &Dataset,
+    cached_on_gpu: bool,
+) -> BackendOptions {
+    let read = Read::of(dataset, None);
+    let by_cpu = dataset.own_rows().is_some();
+    let from_disk = loader.hops.is_none()
+        && !by_cpu
+        && match loader.features {
+            Features::Disk => true,
+            Features::Auto if cached_on_gpu || options.sampler != SamplerChoice::Cpu => false,
+            Features::Auto => !read.lies_in_memory() && read.by_memory().0 == Features::Disk,
+            Features::Memory => false,
+        };
+    let gather = match options.gather {
+        GatherChoice::Auto if by_cpu || from_disk => GatherChoice::Dma,
+        gather => gather,
+    };
+    BackendOptions { gather, ..options.clone() }
+}
+
+/// Checks that cuFile could bring the rows of a run with this gather, if feature slots are on a GPU.
+fn check_cufile(
+    dataset: &Dataset,
+    hops: Option<&HopBatches>,
+    gather: Option<&str>,
+) -> Result<(), RuntimeError> {
+    let refused = |reason: &str| Err(OptionError::new("reader", Reader::Cufile, reason).into());
+    let Some((set, batches)) = dataset.hops().zip(hops) else {
+        return refused(
+            "it brings runs of rows of a hop set to a GPU, and a feature table has single rows: leave it out",
+        );
+    };
+    if stored_side_by_side(set, &batches.tables) {
+        return refused(
+            "it copies runs of rows as they lie in the file, and with `propagate --layout rows` the rows of several hops lie \
+             side by side: leave it out, or propagate with `--layout hops`",
+        );
+    }
+    match gather {
+        Some(gather) if gather == GatherChoice::Device.name() => refused(
+            "with `place=gpu` the training rows lie in the GPU's memory: leave it out, or give `place=disk`",
+        ),
+        Some(_) => Ok(()),
+        None => Err(RuntimeError::Missing(
+            "--reader cufile: it brings rows into the memory of the GPU that trains, and this run trains on the CPU: leave it \
+             out, or give --device cuda:0"
+                .to_owned(),
+        )),
+    }
+}
+
+/// What a run reads of a dataset's rows.
+enum Read<'d> {
+    /// A feature table: its file, and its bytes.
+    Table(Option<&'d Path>, u64),
+    /// Some tables of a hop set: their files, and the bytes of these.
+    Hops(Hops<'d>, &'d [usize], Vec<&'d Path>, u64),
+}
+
+impl<'d> Read<'d> {
+    fn of(dataset: &'d Dataset, hops: Option<&'d HopBatches>) -> Self {
+        let (Some(set), Some(HopBatches { tables, .. })) = (dataset.hops(), hops) else {
+            let file = dataset.features_file().map(|(path, ..)| path);
+            return Self::Table(file, dataset.features().bytes.len() as u64);
+        };
+        let (mut files, mut bytes) = (Vec::new(), 0);
+        for table in tables {
+            let place = set.place(*table);
+            let path = set.file(place.array).0;
+            if !files.contains(&path) {
+                files.push(path);
+                bytes += (place.stride * set.nodes().len()) as u64;
+            }
+        }
+        Self::Hops(set, tables, files, bytes)
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Table(..) => "the table",
+            Self::Hops(..) => "the hop set",
+        }
+    }
+
+    /// Whether all of it is on a file system in memory. What the system counts as available leaves such files out.
+    fn lies_in_memory(&self) -> bool {
+        match self {
+            Self::Table(file, _) => file.is_some_and(files::lies_in_memory),
+            Self::Hops(_, _, paths, _) => paths.iter().all(|path| files::lies_in_memory(path)),
+        }
+    }
+
+    /// Memory where it fits into what is available.
+    fn by_memory(&self) -> (Features, String) {
+        let gib = |bytes: u64| format!("{:.2} GiB", bytes as f64 / (1_u64 << 30) as f64);
+        let Ok(memory) = HostMemory::read() else {
+            return (Features::Memory, "the system does not say how much memory is available".to_owned());
+        };
+        let (available, bound) = memory.tightest_limit();
+        let (bytes, what) = match self {
+            Self::Table(_, bytes) => (*bytes, format!("the table of {}", gib(*bytes))),
+            Self::Hops(_, _, _, bytes) => {
+                (*bytes, format!("the hop set, of which {} are read,", gib(*bytes)))
+            }
+        };
+        let (features, fits) =
+            if bytes <= available { (Features::Memory, "fits") } else { (Features::Disk, "does not fit") };
+        (features, format!("{what} {fits} into the {} available of {bound}", gib(available)))
+    }
+
+    /// The reader that works, tried.
+    fn tried(&self, dataset: &Dataset, reader: Reader) -> Result<DiskChoice, RuntimeError> {
+        Ok(match self {
+            Self::Table(..) => {
+                let file = row_file(dataset, reader)?;
+                let passed_over = file.passed_over().to_vec();
+                DiskChoice { reader: file.reader().name(), how: file.how(), passed_over }
+            }
+            Self::Hops(hops, tables, ..) => {
+                let opened = HopFiles::open(*hops, tables, reader)?;
+                let files = opened.files();
+                let passed_over = files.passed_over().to_vec();
+                DiskChoice { reader: files.reader().name(), how: files.how(), passed_over }
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_larger_than_the_available_memory_is_read_from_disk_and_a_small_one_is_not() {
+        let of = |bytes| Read::Table(None, bytes).by_memory();
+        let (features, reason) = of(u64::MAX);
+        assert_eq!(features, Features::Disk);
+        assert!(
+            reason.contains("GiB does not fit into the ") && reason.contains(" available of "),
+            "{reason}"
+        );
+        let (features, reason) = of(1);
+        assert_eq!(features, Features::Memory);
+        assert!(reason.contains("GiB fits into the "), "{reason}");
+    }
+}

@@ -1,0 +1,115 @@
+//! What a run's batches are like, by batches that are sampled beforehand: the static shapes that they are padded to,
+//! and the room of feature slots on a GPU.
+
+use uva_batch::{BatchLayout, SlotRoom, StaticShapes};
+use uva_graph::{Dataset, Split};
+use uva_sample::{BatchBounds, BatchCounts, BatchKey, MiniBatch, SamplerOptions, sampler};
+
+use crate::options::Pad;
+use crate::sampler::cache::SampledGraph;
+use crate::sampler::order_making::in_batches;
+use crate::{LoaderOptions, RuntimeError, machine};
+
+/// Batches of a split that are sampled.
+pub(crate) const SAMPLES: usize = 20;
+
+impl LoaderOptions {
+    /// The same with the shapes that batches are padded to, if they are and the shapes are still open. `main` is the
+    /// split whose batches they are estimated from; where it is empty, the first that is not.
+    ///
+    /// The batches are whole ones of the first epoch, evenly spread, and of later epochs where it has too few. Picks
+    /// depend on nothing but a batch's key, so the run samples the same batches again, and every process and every
+    /// resumed run with the same `slot_bytes` finds the same shapes.
+    ///
+    /// # Errors
+    /// As sampling these batches: [`RuntimeError::Option`] for a batch that does not fit `slot_bytes`.
+    pub fn with_shapes(&self, dataset: &Dataset, main: Split) -> Result<Self, RuntimeError> {
+        let options = self.clone();
+        Ok(match self.pad {
+            Pad::Off => Self { shapes: None, ..options },
+            Pad::Auto if self.shapes.is_some() => options,
+            Pad::Auto => Self { shapes: Some(shapes(dataset, self, main)?), ..options },
+        })
+    }
+
+    /// The room of feature slots on a GPU that batches of these splits will likely not exceed: for each, by batches as
+    /// [`with_shapes`](Self::with_shapes) takes them, or by the shapes that batches are padded to. `None` where the
+    /// splits have no batch to sample.
+    ///
+    /// # Errors
+    /// As sampling these batches.
+    pub(crate) fn likely_room(
+        &self,
+        dataset: &Dataset,
+        layout: &BatchLayout,
+        splits: &[Split],
+    ) -> Result<Option<SlotRoom>, RuntimeError> {
+        if let Some(shapes) = layout.shapes() {
+            return Ok(Some(SlotRoom::estimate(&[shapes.counts()], layout)));
+        }
+        let mut room: Option<SlotRoom> = None;
+        for split in splits {
+            let samples = presampled(dataset, self, *split, layout.bounds())?;
+            if !samples.is_empty() {
+                let of_split = SlotRoom::estimate(&samples, layout);
+                room = Some(room.map_or(of_split, |room| room.or(of_split)));
+            }
+        }
+        Ok(room)
+    }
+}
+
+/// The split itself, or the first that is not empty where it is.
+pub(crate) fn with_nodes(dataset: &Dataset, main: Split) -> Split {
+    let splits = [main, Split::Train, Split::Valid, Split::Test];
+    splits.into_iter().find(|split| !dataset.split(*split).is_empty()).unwrap_or(main)
+}
+
+fn shapes(dataset: &Dataset, options: &LoaderOptions, main: Split) -> Result<StaticShapes, RuntimeError> {
+    // Those of the run without padding, so that what would end it ends this.
+    let layout = BatchLayout::new(dataset, &options.batch_spec())?;
+    let samples = presampled(dataset, options, with_nodes(dataset, main), layout.bounds())?;
+    if samples.is_empty() {
+        return Err(RuntimeError::option(
+            "pad",
+            "auto",
+            "no split of the dataset has a node to sample around",
+        ));
+    }
+    Ok(StaticShapes::estimate(&samples, options.expand, layout.bounds()))
+}
+
+/// The sizes of batches of this split; none where it is empty.
+fn presampled(
+    dataset: &Dataset,
+    options: &LoaderOptions,
+    split: Split,
+    bounds: &BatchBounds,
+) -> Result<Vec<BatchCounts>, RuntimeError> {
+    let nodes = dataset.split(split);
+    let size = options.batch_size.min(nodes.len()).max(1);
+    let sampling = SamplerOptions { edge_ids: false, ..options.sampling() };
+    let graph = SampledGraph::new(dataset, None)?;
+    let mut sampler = sampler(graph.view(), &sampling)?;
+    let mut batch = MiniBatch::with_bounds(bounds);
+    let mut order = in_batches(dataset, options, split, (size, true))?;
+    if order.uses_threads() {
+        machine::start_threads()?;
+    }
+    // Whole batches of an epoch, at most as many as are wanted.
+    let of_epoch = order.batches().min(SAMPLES);
+    let mut samples = Vec::with_capacity(SAMPLES);
+    let mut prepared = None;
+    for number in 0..if of_epoch > 0 { SAMPLES } else { 0 } {
+        let epoch = (number / of_epoch) as u32;
+        if prepared != Some(epoch) {
+            order.prepare(epoch)?;
+            prepared = Some(epoch);
+        }
+        let place = number % of_epoch * order.batches() / of_epoch;
+        let key = BatchKey { split, epoch, batch: place as u32 };
+        let seeds: Vec<i64> = order.batch(place).iter().map(|&position| nodes[position as usize]).collect();
+        samples.push(sampler.sample_into(key, &seeds, &mut batch)?);
+    }
+    Ok(samples)
+}

@@ -1,0 +1,139 @@
+//! Live counts of a run that need no help from its roles. Sources are the words of the control page, the state words of
+//! the slots, and the system's data about the processes.
+
+use std::sync::Arc;
+
+use uva_mem::ring::Ring;
+use uva_mem::ring::protocol::State;
+
+use crate::control::Control;
+use crate::control::role_times::Roles;
+use crate::machine::memory::Resident;
+use crate::plan::RingName;
+
+/// Live counts of a run. Reading them does not affect the roles. Clones read the same run.
+#[derive(Clone, Debug)]
+pub struct Gauges {
+    control: Arc<Control>,
+    rings: Arc<[(RingName, Ring)]>,
+    row_bytes: u64,
+    processes: Arc<[RoleProcess]>,
+}
+
+/// A process of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoleProcess {
+    /// Its role, as messages name it: `sampler 0`, `producer`.
+    pub role: String,
+    /// Its process number.
+    pub pid: u32,
+}
+
+/// The number of a ring's slots in each state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlotStates {
+    /// To be written.
+    pub free: usize,
+    /// A writer has them.
+    pub filling: usize,
+    /// Published, and not yet taken.
+    pub ready: usize,
+    /// The reader has them.
+    pub reading: usize,
+}
+
+impl SlotStates {
+    /// The states by name, in the order in which a slot passes through them.
+    pub fn each(&self) -> [(&'static str, usize); 4] {
+        [("free", self.free), ("filling", self.filling), ("ready", self.ready), ("reading", self.reading)]
+    }
+
+    /// Each slot is read once, one after the other. So the sum is the number of slots, while the parts may be a few
+    /// nanoseconds apart.
+    fn of(ring: &Ring) -> Self {
+        let mut states = Self::default();
+        for slot in 0..ring.shape().slots {
+            *match ring.state(slot).state() {
+                State::Free => &mut states.free,
+                State::Filling => &mut states.filling,
+                State::Ready => &mut states.ready,
+                State::Reading => &mut states.reading,
+            } += 1;
+        }
+        states
+    }
+}
+
+impl Gauges {
+    /// Live counts of the run with this page and these rings, whose table's feature rows have this many bytes.
+    pub fn new(
+        control: Arc<Control>,
+        rings: Vec<(RingName, Ring)>,
+        row_bytes: usize,
+        processes: Vec<RoleProcess>,
+    ) -> Self {
+        Self { control, rings: rings.into(), row_bytes: row_bytes as u64, processes: processes.into() }
+    }
+
+    /// Time totals of each role so far. Time is added when a role changes its activity, so a long wait appears once it
+    /// is over.
+    pub fn roles(&self) -> Roles {
+        self.control.roles()
+    }
+
+    /// The slots between samplers and producer (`batch`), where the run has these roles, and those in front of the consumer
+    /// (`feature`).
+    pub fn slots(&self) -> Vec<(&'static str, SlotStates)> {
+        self.rings.iter().map(|(name, ring)| (name.name(), SlotStates::of(ring))).collect()
+    }
+
+    /// Bytes of a feature row, as read from the table.
+    pub fn row_bytes(&self) -> u64 {
+        self.row_bytes
+    }
+
+    /// The processes of the run that still exist, and the memory of each now, in bytes. Shared memory, such as the
+    /// dataset's pages and the slots, counts in each of them.
+    pub fn resident(&self) -> Vec<(RoleProcess, u64)> {
+        let processes = self.processes.iter();
+        processes.filter_map(|process| Some((process.clone(), Resident::of(process.pid)?.total()))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uva_mem::ring::{AlwaysAlive, RingShape};
+
+    use super::*;
+    use crate::LoaderOptions;
+    use crate::control::{CONSUMER, Counter};
+
+    #[test]
+    fn slots_are_counted_by_state_and_processes_that_are_gone_left_out() {
+        let control = Arc::new(Control::create(&LoaderOptions::default()).unwrap());
+        let ring = |name| Ring::create(name, RingShape { slots: 4, payload_bytes: 8 }).unwrap();
+        let (batches, features) = (ring("batch"), ring("feature"));
+        let process = |role: &str, pid| RoleProcess { role: role.to_owned(), pid };
+        // No process has the largest number that there is.
+        let processes = vec![process("consumer", std::process::id()), process("producer", i32::MAX as u32)];
+        let rings = vec![(RingName::Batch, batches.clone()), (RingName::Feature, features.clone())];
+        let gauges = Gauges::new(Arc::clone(&control), rings, 480, processes);
+
+        let (mut writer, mut reader) = (batches.writer(), batches.reader());
+        for sequence in 0..2 {
+            writer.acquire(sequence, &AlwaysAlive).unwrap().publish(8).unwrap();
+        }
+        let _read = reader.acquire(0, &AlwaysAlive).unwrap();
+        let _written = writer.acquire(2, &AlwaysAlive).unwrap();
+        let slots = gauges.slots();
+        let ((name, states), (_, others)) = (slots[0], slots[1]);
+        assert_eq!((name, states), ("batch", SlotStates { free: 1, filling: 1, ready: 1, reading: 1 }));
+        assert_eq!(others, SlotStates { free: 4, ..SlotStates::default() });
+
+        control.count(CONSUMER, Counter::Working, 2_000_000_000);
+        assert_eq!(gauges.roles().consumer.working_s, 2.0);
+        let resident = gauges.resident();
+        assert_eq!(resident.len(), 1, "{resident:?}");
+        assert!(resident[0].0.role == "consumer" && resident[0].1 > 100_000, "{resident:?}");
+    }
+}

@@ -1,0 +1,534 @@
+//! What a run reports: the lines of `--metrics`, which every front end reads.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use uva_batch::{Aggregation, BatchLayout};
+use uva_graph::Split;
+use uva_mem::files::{Former, open_output, open_regular};
+use uva_sample::BatchKey;
+
+use crate::RuntimeError;
+use crate::backend::Backend;
+use crate::control::aggregate_counts::{AggregateCounts, AggregateTotals};
+use crate::control::disk_counts::{DiskCounts, DiskTotals};
+use crate::feed::batch::Batch;
+use crate::machine::memory::ProcessMemory;
+use crate::telemetry::gauges::Gauges;
+use crate::tune::sums_chooser::SumsChoice;
+
+pub use crate::control::cache_counts::{CacheCounts, CacheOutcome, CacheTotals, CountedBeforehand};
+pub use crate::control::role_times::{RoleTimes, Roles};
+
+/// One line of the metrics file. Field names and units are a contract (docs/commands.md).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+pub enum Event {
+    /// The run begins: its dataset, its options and the values in force.
+    Start(Start),
+    /// A fall-back, or a choice made in the run, put other values in force than the run's start says.
+    #[serde(rename = "in_force")]
+    InForce(InForce),
+    /// A training batch was used.
+    Batch(BatchEvent),
+    /// An epoch ended.
+    Epoch(EpochEvent),
+    /// The run ended well.
+    End(Box<End>),
+}
+
+/// The first line of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Start {
+    /// The program's version.
+    pub version: String,
+    /// Dataset: name, path, nodes, edges, feature width and type, classes, sizes of the splits, verification.
+    pub dataset: Value,
+    /// Every option, defaults filled in.
+    pub options: Value,
+    /// How the options resolve on this machine: processes or threads, slots and their bytes, batches an epoch.
+    pub in_force: Value,
+}
+
+/// Values in force from now on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InForce {
+    /// An object: each of its fields replaces the one of that name in [`Start::in_force`].
+    pub in_force: Value,
+}
+
+impl InForce {
+    /// The fields that name a backend.
+    #[must_use]
+    pub fn of(backend: &Backend) -> Self {
+        let partition = backend.cuda().map(|cuda| cuda.partition.name());
+        Self { in_force: json!({ "backend": backend, "partition": partition }) }
+    }
+
+    /// The field that says who sums, and why, in a run whose slots have this layout.
+    #[must_use]
+    pub fn of_sums(choice: &SumsChoice, layout: &BatchLayout) -> Self {
+        let aggregation = layout.aggregation();
+        let SumsChoice { share, reason, batches_per_second, batches, from } = choice;
+        let (way, sums) = match share {
+            share if share.is_none() => ("off", Aggregation::None),
+            share if share.is_all() => ("host", aggregation),
+            _ => ("mixed", aggregation),
+        };
+        let mut aggregate = json!({
+            "way": way,
+            "share": share.value(),
+            "sums": sums.name(),
+            "reason": reason,
+            "measured_batches": batches,
+        });
+        for (share, speed) in batches_per_second.iter().flatten() {
+            aggregate["batches_per_second"][share.name()] = json!(speed);
+        }
+        if let Some(BatchKey { epoch, batch, .. }) = from {
+            aggregate["from"] = json!({ "epoch": epoch, "batch": batch });
+        }
+        Self { in_force: json!({ "aggregate": aggregate }) }
+    }
+
+    /// Puts its fields in the place of others.
+    pub fn replace_in(&self, in_force: &mut Value) {
+        for (name, value) in self.in_force.as_object().into_iter().flatten() {
+            in_force[name] = value.clone();
+        }
+    }
+}
+
+/// A training batch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BatchEvent {
+    /// Epoch, from 0.
+    pub epoch: u32,
+    /// Batch within the epoch, from 0.
+    pub batch: u32,
+    /// The batch's hash, 16 hex digits (docs/reproducible-batches.md).
+    pub hash: String,
+    /// Seeds in the batch.
+    pub seeds: usize,
+    /// Nodes whose feature rows were gathered, without those of padding.
+    pub input_nodes: usize,
+    /// Edges of each layer, the hop at the seeds first.
+    pub edges: Vec<usize>,
+    /// Mean loss over the labelled seeds; absent where the consumer is a command of the user's, which does not report
+    /// it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub loss: Option<f32>,
+    /// Which sampler made it, from 0.
+    #[serde(default)]
+    pub sampler: u32,
+    /// When the sampler started it: microseconds of the machine's monotonic clock.
+    #[serde(default)]
+    pub sample_at_us: u64,
+    /// Microseconds the sampler worked on it.
+    pub sample_us: u64,
+    /// When the producer started it, by the same clock.
+    #[serde(default)]
+    pub gather_at_us: u64,
+    /// Microseconds the producer worked on it.
+    pub gather_us: u64,
+    /// When the consumer started it, by the same clock.
+    #[serde(default)]
+    pub train_at_us: u64,
+    /// Microseconds the consumer worked on it.
+    pub train_us: u64,
+    /// Batches that waited for the consumer when the producer began this one: the measure for back-pressure.
+    #[serde(default)]
+    pub queue: u32,
+    /// How many of its threads the producer used for it; 0 where a GPU gathered.
+    #[serde(default)]
+    pub pace: u32,
+    /// Whether it is padded to the run's static shapes; absent in a run that does not pad. Counts of seeds, nodes and
+    /// edges leave padding out.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub padded: Option<bool>,
+    /// Whether it had no room in its feature slot on a GPU; absent where it had.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub oversized: bool,
+    /// Its cache counts; absent in a run without caches.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cache: Option<CacheCounts>,
+    /// What its rows took from disk; absent where rows are read from memory.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub disk: Option<DiskCounts>,
+    /// The producer's sums; absent in a run in which it gathers all rows.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub aggregate: Option<AggregateCounts>,
+}
+
+impl BatchEvent {
+    /// The producer's side of the event; the consumer's is still to be filled in. On a GPU, times and hits are known
+    /// once the batch is confirmed. `cached`: the run has caches.
+    pub fn of(batch: &Batch, cached: bool) -> Self {
+        let lists = batch.list_reads();
+        let [sampled, gathered] = batch.began().map(|began| began.as_micros() as u64);
+        Self {
+            epoch: batch.epoch(),
+            batch: batch.index(),
+            hash: format!("{:016x}", batch.hash()),
+            seeds: batch.real_seed_count(),
+            input_nodes: batch.real_node_count(),
+            edges: (0..batch.layers()).map(|layer| batch.real_counts(layer).edges).collect(),
+            loss: None,
+            sampler: batch.sampler(),
+            sample_at_us: sampled,
+            sample_us: batch.sample_time().as_micros() as u64,
+            gather_at_us: gathered,
+            gather_us: batch.gather_time().as_micros() as u64,
+            train_at_us: 0,
+            train_us: 0,
+            queue: batch.queue(),
+            pace: batch.pace(),
+            padded: batch.layout().shapes().map(|_| batch.is_padded()),
+            oversized: batch.is_oversized(),
+            cache: cached.then(|| CacheCounts {
+                list_reads: lists.all,
+                list_hits: lists.cached,
+                rows: batch.node_count() as u64,
+                row_hits: batch.rows_cached(),
+            }),
+            disk: batch.disk_reads(),
+            aggregate: {
+                AggregateCounts::of(batch.layout(), batch.header(), batch.sums(), batch.rows_over_link())
+            },
+        }
+    }
+}
+
+impl BatchEvent {
+    /// Counts the rows that came from the cache, once they are known. They have not crossed the link.
+    pub fn set_row_hits(&mut self, hits: u64) {
+        let Some(cache) = &mut self.cache else { return };
+        cache.row_hits = hits;
+        if let Some(sums) = &mut self.aggregate {
+            sums.set_row_hits(hits, cache.rows);
+        }
+    }
+}
+
+/// An epoch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EpochEvent {
+    /// Epoch, from 0.
+    pub epoch: u32,
+    /// Mean loss over the epoch's labelled seeds; with several labels a seed, over the labels.
+    pub train_loss: f64,
+    /// Share of the epoch's labelled seeds classified right in training; with several labels a node, of the labels.
+    /// Absent for regression.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub train_accuracy: Option<f64>,
+    /// Share of the labelled validation nodes classified right; absent where there are none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub valid_accuracy: Option<f64>,
+    /// Area under the ROC curve of the validation nodes, where the run is judged by it and it is defined.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub valid_roc_auc: Option<f64>,
+    /// Whether the targets are numbers: there are no accuracies then.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub regression: bool,
+    /// Mean squared error of the validation nodes, over all columns; for regression alone.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub valid_mse: Option<f64>,
+    /// Mean absolute error of the validation nodes, likewise.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub valid_mae: Option<f64>,
+    /// Seconds from the epoch's first batch to the end of its validation. After a resume inside an epoch, only the part
+    /// after the resume.
+    pub seconds: f64,
+}
+
+/// The last line of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct End {
+    /// Share of the labelled test nodes classified right, by the best model where early stopping kept one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub test_accuracy: Option<f64>,
+    /// Area under the ROC curve of the test nodes, where the run was judged by it and it is defined.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub test_roc_auc: Option<f64>,
+    /// Mean squared error of the test nodes, over all columns; for regression alone.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub test_mse: Option<f64>,
+    /// Mean absolute error of the test nodes, likewise.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub test_mae: Option<f64>,
+    /// The least mean squared error of the validation nodes, where the run was judged by it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub best_valid_mse: Option<f64>,
+    /// The least mean absolute error of the validation nodes, where the run was judged by it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub best_valid_mae: Option<f64>,
+    /// The best validation accuracy, where the run was judged by it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub best_valid_accuracy: Option<f64>,
+    /// The largest area under the ROC curve of the validation nodes, where the run was judged by it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub best_valid_roc_auc: Option<f64>,
+    /// The epoch, from 0, whose model was tested: the last one, or the best where early stopping kept one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub test_epoch: Option<u32>,
+    /// The epoch, from 0, of the best validation.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub best_valid_epoch: Option<u32>,
+    /// Whether early stopping ended training before its last epoch.
+    pub stopped_early: bool,
+    /// The role with the largest share of working time; `None` where no batch was trained.
+    #[serde(default)]
+    pub bottleneck: Option<String>,
+    /// Epochs finished, earlier runs of a resumed training included.
+    pub epochs: u32,
+    /// Seconds from the start of the roles to the end of the last.
+    pub seconds: f64,
+    /// Training batches of this run.
+    pub batches: u64,
+    /// Seconds during which training batches were used or awaited: without start, validation, test and end.
+    #[serde(default)]
+    pub training_seconds: f64,
+    /// Training batches a second, over those seconds; `None` where none was trained.
+    #[serde(default)]
+    pub batches_per_second: Option<f64>,
+    /// Training batches that did not fit the static shapes and kept their size; absent in a run that does not pad.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub unpadded: Option<u64>,
+    /// Training batches that had no room in their feature slots on a GPU; absent in a run whose slots have room for
+    /// all.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub oversized: Option<u64>,
+    /// Time totals of each role.
+    pub roles: Roles,
+    /// Each process's memory at the end of its work; without processes that never finished, such as a command that was
+    /// killed.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub memory: Vec<ProcessMemory>,
+    /// Cache counts of this run's training batches, and the expectations; absent in a run without caches.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cache: Option<CacheOutcome>,
+    /// Reads of feature rows from disk, over all batches; absent where rows are read from memory.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub disk: Option<DiskTotals>,
+    /// The producer's sums in this run's training batches; absent where it gathers all rows.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub aggregate: Option<AggregateTotals>,
+}
+
+impl End {
+    /// Speed and bottleneck for this many training batches; both `None` for none.
+    #[must_use]
+    pub fn speed(batches: u64, seconds: f64, roles: &Roles) -> (Option<f64>, Option<String>) {
+        let speed = (batches > 0 && seconds > 0.0).then(|| batches as f64 / seconds);
+        (speed, (batches > 0).then(|| roles.bottleneck().to_owned()))
+    }
+}
+
+/// Running totals of one pass over one split.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PassSums {
+    /// Sum of the labelled seeds' losses.
+    pub loss: f64,
+    /// Seeds classified right; 0 for regression.
+    pub correct: u64,
+    /// Seeds that have a label; for regression, numbers.
+    pub labelled: u64,
+}
+
+impl PassSums {
+    /// Mean loss; 0, not NaN, where nothing is labelled.
+    pub fn mean_loss(&self) -> f64 {
+        if self.labelled > 0 { self.loss / self.labelled as f64 } else { 0.0 }
+    }
+
+    /// Share classified right; `None` where nothing is labelled.
+    pub fn accuracy(&self) -> Option<f64> {
+        (self.labelled > 0).then(|| self.correct as f64 / self.labelled as f64)
+    }
+}
+
+/// How far a run is, for a progress bar.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// The split under way.
+    pub split: Split,
+    /// Epoch under way, from 0.
+    pub epoch: u32,
+    /// Epochs in all; 0 where only the consumer knows.
+    pub epochs: u32,
+    /// Finished batches of this pass.
+    pub batch: u64,
+    /// All batches of this pass.
+    pub batches: u64,
+    /// Mean loss of this epoch so far.
+    pub loss: f64,
+    /// Accuracy of this pass so far; 0 for regression.
+    pub accuracy: f64,
+    /// Mean loss of this pass so far, of regression alone: what stands in for the accuracy.
+    #[serde(default)]
+    pub regression_loss: Option<f64>,
+}
+
+/// Receives a run's events and progress. If an observer returns an error, the run ends with it.
+pub trait Observer {
+    /// A line of the metrics.
+    ///
+    /// # Errors
+    /// When it cannot be recorded.
+    fn event(&mut self, event: &Event) -> Result<(), RuntimeError>;
+
+    /// The same of one rank, in a run whose ranks divide the epochs: each has lines of its own.
+    ///
+    /// # Errors
+    /// As [`event`](Self::event).
+    fn event_of(&mut self, _rank: usize, event: &Event) -> Result<(), RuntimeError> {
+        self.event(event)
+    }
+
+    /// The run's progress. Called after each batch; from another process, some twenty times a second and at the first
+    /// and last batch of a pass. `busiest` is the bottleneck so far.
+    fn progress(&mut self, progress: &Progress, busiest: &str);
+
+    /// A line for people.
+    fn note(&mut self, line: &str);
+
+    /// The roles exist, and can be observed until the run's end. A run with a trial begins more than once.
+    fn begun(&mut self, _gauges: &Gauges) {}
+}
+
+/// The metrics file: one JSON object a line, each line whole on disk or absent.
+#[derive(Debug)]
+pub struct MetricsFile {
+    path: PathBuf,
+    file: File,
+    /// Bytes of whole lines; `None` where the file has no length, such as a pipe.
+    length: Option<u64>,
+}
+
+impl MetricsFile {
+    /// Creates the file, or continues it where a run is resumed. Continuing removes a line that a killed run did not
+    /// finish, so that the next line does not become a part of it.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Input`] naming the file.
+    pub fn open(path: &Path, append: bool) -> Result<Self, RuntimeError> {
+        let open = || -> io::Result<(File, Option<u64>)> {
+            // Always appends, so that a line follows the last whole one even after a failed write.
+            let file = open_output(path, 0o600, Former::Kept)?;
+            if !file.metadata()?.is_file() {
+                return Ok((file, None));
+            }
+            let length = if append { whole_lines(path)? } else { 0 };
+            file.set_len(length)?;
+            Ok((file, Some(length)))
+        };
+        let (file, length) =
+            open().map_err(|error| RuntimeError::Input(format!("--metrics {}: {error}", path.display())))?;
+        Ok(Self { path: path.to_owned(), file, length })
+    }
+
+    /// Writes one line and passes it to the system, so that a reader following the file sees whole lines. A line that
+    /// cannot be written whole leaves nothing behind.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Failed`] naming the file, such as when the disk is full.
+    pub fn write(&mut self, event: &Event) -> Result<(), RuntimeError> {
+        let failed = |error: std::io::Error| {
+            RuntimeError::Failed(format!("metrics file {}: {error}", self.path.display()))
+        };
+        let mut line = serde_json::to_vec(event).map_err(|error| failed(error.into()))?;
+        line.push(b'\n');
+        let written = self.file.write_all(&line);
+        if let Some(length) = &mut self.length {
+            match written {
+                Ok(()) => *length += line.len() as u64,
+                // Reports the error of the write, whether or not this succeeds.
+                Err(_) => drop(self.file.set_len(*length)),
+            }
+        }
+        written.map_err(failed)
+    }
+}
+
+/// Bytes of the file's terminated lines.
+fn whole_lines(path: &Path) -> io::Result<u64> {
+    let mut file = open_regular(path)?;
+    let mut end = file.metadata()?.len();
+    let mut chunk = [0; 4096];
+    while end > 0 {
+        let begin = end.saturating_sub(chunk.len() as u64);
+        let bytes = &mut chunk[..(end - begin) as usize];
+        file.seek(SeekFrom::Start(begin))?;
+        file.read_exact(bytes)?;
+        if let Some(last) = bytes.iter().rposition(|byte| *byte == b'\n') {
+            return Ok(begin + last as u64 + 1);
+        }
+        end = begin;
+    }
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn epoch(epoch: u32) -> Event {
+        Event::Epoch(EpochEvent {
+            epoch,
+            train_loss: 0.1,
+            train_accuracy: Some(0.5),
+            valid_accuracy: None,
+            valid_roc_auc: None,
+            regression: false,
+            valid_mse: None,
+            valid_mae: None,
+            seconds: 1.0,
+        })
+    }
+
+    fn epochs(path: &Path) -> Vec<u32> {
+        let text = std::fs::read_to_string(path).unwrap();
+        assert!(text.is_empty() || text.ends_with('\n'));
+        text.lines()
+            .map(|line| match serde_json::from_str(line).unwrap() {
+                Event::Epoch(epoch) => epoch.epoch,
+                other => panic!("{other:?}"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_line_that_a_killed_run_did_not_finish_is_removed_when_its_file_is_continued() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("run.jsonl");
+        for unfinished in [String::new(), r#"{"event":"ba"#.into(), "x".repeat(10_000)] {
+            let mut file = MetricsFile::open(&path, false).unwrap();
+            file.write(&epoch(0)).unwrap();
+            drop(file);
+            let whole = std::fs::read_to_string(&path).unwrap();
+            std::fs::write(&path, whole + &unfinished).unwrap();
+            MetricsFile::open(&path, true).unwrap().write(&epoch(1)).unwrap();
+            assert_eq!(epochs(&path), [0, 1]);
+        }
+        std::fs::write(&path, "no line at all").unwrap();
+        MetricsFile::open(&path, true).unwrap().write(&epoch(2)).unwrap();
+        assert_eq!(epochs(&path), [2]);
+    }
+
+    #[test]
+    fn a_device_that_is_full_is_told_with_the_files_name() {
+        let mut file = MetricsFile::open(Path::new("/dev/full"), false).unwrap();
+        let error = file.write(&epoch(0)).unwrap_err();
+        assert!(matches!(&error, RuntimeError::Failed(message) if message.contains("/dev/full")), "{error}");
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_bad_input() {
+        let error = MetricsFile::open(Path::new("/nowhere/run.jsonl"), false).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.to_string().contains("--metrics /nowhere/run.jsonl"), "{error}");
+    }
+}

@@ -1,0 +1,174 @@
+//! A run as a timeline: `--trace`, in the format of Chrome's tracer, which ui.perfetto.dev and chrome://tracing open.
+//!
+//! Each sampler or worker, the producer and the consumer have a track of their own. On it a bar shows how long a role worked on a
+//! batch; arrows connect the bars of a batch. The trace is derived from the metrics' lines alone ([`crate::telemetry::metrics`]),
+//! so a run reports everything once.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use uva_mem::files::{Former, open_output};
+
+use crate::RuntimeError;
+use crate::options::Prepare;
+use crate::telemetry::metrics::{BatchEvent, Event};
+
+/// Tracks, as the format's process numbers; they are displayed in another order.
+const CONSUMER: u32 = 1;
+const PRODUCER: u32 = 2;
+const FIRST_SAMPLER: u32 = 3;
+
+/// The file. It can be opened while the run goes on, and after it was killed: viewers do not need the closing bracket.
+#[derive(Debug)]
+pub struct TraceFile {
+    path: PathBuf,
+    file: BufWriter<File>,
+    /// Tracks that have a name already.
+    named: BTreeSet<u32>,
+    /// Batches so far: the number of a batch's arrows.
+    batches: u64,
+    /// Whether workers prepare whole batches: a worker's track has its gathers, too.
+    workers: bool,
+    /// When the last batch was done: the time of events that have none of their own.
+    last_us: u64,
+}
+
+impl TraceFile {
+    /// Creates the file, readable by the user only, and overwrites an earlier one.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Input`] naming the file.
+    pub fn create(path: &Path) -> Result<Self, RuntimeError> {
+        let file = open_output(path, 0o600, Former::Truncated)
+            .map_err(|error| RuntimeError::Input(format!("--trace {}: {error}", path.display())))?;
+        let mut trace = Self {
+            path: path.to_owned(),
+            file: BufWriter::new(file),
+            named: BTreeSet::new(),
+            batches: 0,
+            workers: false,
+            last_us: 0,
+        };
+        trace.put("[\n")?;
+        Ok(trace)
+    }
+
+    /// Records an event of the run.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Failed`] naming the file, such as when the disk is full.
+    pub fn write(&mut self, event: &Event) -> Result<(), RuntimeError> {
+        match event {
+            Event::Start(start) => {
+                self.workers = start.in_force["prepare"] == Prepare::Whole.name();
+                Ok(())
+            }
+            Event::InForce(_) => Ok(()),
+            Event::Batch(batch) => self.batch(batch),
+            Event::Epoch(epoch) => self.line(&json!({
+                "name": format!("epoch {} ends", u64::from(epoch.epoch) + 1), "ph": "i", "s": "g", "pid": CONSUMER, "tid": CONSUMER,
+                "ts": self.last_us,
+            })),
+            Event::End(_) => {
+                // The last line has no comma behind it.
+                self.put(&format!("{}\n]\n", json!({ "name": "end", "ph": "i", "s": "g", "pid": CONSUMER,
+                    "tid": CONSUMER, "ts": self.last_us })))?;
+                self.flush()
+            }
+        }
+    }
+
+    fn batch(&mut self, batch: &BatchEvent) -> Result<(), RuntimeError> {
+        let sampler = FIRST_SAMPLER + batch.sampler;
+        let producer = if self.workers { sampler } else { PRODUCER };
+        let stages = [
+            (sampler, batch.sample_at_us, batch.sample_us, "s", sampled(batch)),
+            (producer, batch.gather_at_us, batch.gather_us, "t", gathered(batch)),
+            (CONSUMER, batch.train_at_us, batch.train_us, "f", trained(batch)),
+        ];
+        let name = format!("batch {}.{}", u64::from(batch.epoch) + 1, u64::from(batch.batch) + 1);
+        self.batches += 1;
+        for (track, at, took, arrow, details) in stages {
+            self.name(track)?;
+            self.line(&json!({
+                "name": name, "ph": "X", "pid": track, "tid": track, "ts": at, "dur": took, "args": details,
+            }))?;
+            // An arrow binds to the bar that encloses it.
+            let mut arrow = json!({
+                "name": "batch", "cat": "batch", "ph": arrow, "id": self.batches, "pid": track, "tid": track, "ts": at,
+            });
+            if arrow["ph"] == "f" {
+                arrow["bp"] = json!("e");
+            }
+            self.line(&arrow)?;
+        }
+        // One track shows them, whoever hands over.
+        let counted = if self.workers { CONSUMER } else { PRODUCER };
+        self.line(&json!({
+            "name": "batches ready for the consumer", "ph": "C", "pid": counted, "ts": batch.gather_at_us,
+            "args": { "batches": batch.queue },
+        }))?;
+        self.last_us = batch.train_at_us + batch.train_us;
+        self.flush()
+    }
+
+    /// Names a track before its first bar.
+    fn name(&mut self, track: u32) -> Result<(), RuntimeError> {
+        if !self.named.insert(track) {
+            return Ok(());
+        }
+        let (name, work, place) = match track {
+            CONSUMER => ("consumer".to_owned(), "uses batches", u32::MAX / 2),
+            PRODUCER => ("producer".to_owned(), "gathers rows", u32::MAX / 4),
+            worker if self.workers => {
+                (format!("worker {}", worker - FIRST_SAMPLER), "samples, then gathers rows", worker)
+            }
+            sampler => (format!("sampler {}", sampler - FIRST_SAMPLER), "samples", sampler),
+        };
+        for (what, argument) in [
+            ("process_name", json!({ "name": name })),
+            ("process_sort_index", json!({ "sort_index": place })),
+            // Perfetto shows the bars under the thread's name, inside the process's.
+            ("thread_name", json!({ "name": work })),
+        ] {
+            self.line(&json!({ "name": what, "ph": "M", "pid": track, "tid": track, "args": argument }))?;
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, event: &Value) -> Result<(), RuntimeError> {
+        self.put(&format!("{event},\n"))
+    }
+
+    fn put(&mut self, text: &str) -> Result<(), RuntimeError> {
+        let written = self.file.write_all(text.as_bytes());
+        written.map_err(|error| self.failed(&error))
+    }
+
+    /// Writes the batch out as a whole, for viewers that open the file meanwhile.
+    fn flush(&mut self) -> Result<(), RuntimeError> {
+        let flushed = self.file.flush();
+        flushed.map_err(|error| self.failed(&error))
+    }
+
+    fn failed(&self, error: &std::io::Error) -> RuntimeError {
+        RuntimeError::Failed(format!("trace file {}: {error}", self.path.display()))
+    }
+}
+
+// The details of a batch that a bar shows when clicked.
+
+fn sampled(batch: &BatchEvent) -> Value {
+    json!({ "seeds": batch.seeds, "nodes": batch.input_nodes, "edges": batch.edges, "hash": batch.hash })
+}
+
+fn gathered(batch: &BatchEvent) -> Value {
+    json!({ "rows": batch.input_nodes, "threads": batch.pace, "cache": batch.cache })
+}
+
+fn trained(batch: &BatchEvent) -> Value {
+    json!({ "loss": batch.loss, "seeds": batch.seeds })
+}

@@ -1,0 +1,159 @@
+//! A feature cache on the GPU of a run whose roles are threads of this process.
+
+use std::sync::{Arc, OnceLock};
+
+use uva_cuda::Context;
+use uva_graph::Dataset;
+use uva_options::OptionError;
+use uva_plan::{CachePolicy, CachedKinds, PlanRequest};
+use uva_rows::cache::map_bytes;
+
+use super::measure::{GPU_CACHE, cacheable, workload};
+use super::request::Budget;
+use super::search::Search;
+use crate::RuntimeError;
+use crate::backend::{Backend, CudaBackend, GatherChoice};
+use crate::feed::rows::RowTree;
+use crate::plan::RunPlan;
+use crate::sampler::cache::{Asked, CacheContents, CacheRanks, summary};
+
+/// The cache asked for.
+#[derive(Clone, Debug)]
+pub struct GpuCache {
+    /// Memory of this GPU, maps included.
+    pub budget: Budget,
+    /// How rows are chosen.
+    pub policy: CachePolicy,
+    /// The ranks whose GPUs hold the rows between them; `None`: this GPU has all of its own.
+    pub ranks: Option<Arc<CacheRanks>>,
+    /// What was found for this GPU alone: roles that start anew need not look again.
+    found: Arc<OnceLock<CacheContents>>,
+}
+
+impl GpuCache {
+    /// A cache of this GPU's own.
+    #[must_use]
+    pub fn new(budget: Budget, policy: CachePolicy) -> Self {
+        Self { budget, policy, ranks: None, found: Arc::default() }
+    }
+
+    /// The same between the GPUs of these ranks.
+    #[must_use]
+    pub fn between(self, ranks: CacheRanks) -> Self {
+        Self { ranks: Some(Arc::new(ranks)), ..self }
+    }
+}
+
+/// What such a cache holds in a run of this plan, found in this process. Nothing where batches are in host memory.
+///
+/// # Errors
+/// [`RuntimeError::Option`] for a cache that nothing would read; as [`Search::run`] and [`CacheRanks::join`].
+pub(crate) fn gpu_cache_contents(
+    dataset: &Arc<Dataset>,
+    plan: &RunPlan,
+    asked: &GpuCache,
+    note: &dyn Fn(&str),
+) -> Result<CacheContents, RuntimeError> {
+    let Some(cuda) = plan.backend.device_slots() else {
+        note(&format!("{GPU_CACHE} is not used: batches are in host memory"));
+        if let Some(ranks) = &asked.ranks {
+            ranks.leave();
+        }
+        return Ok(CacheContents::default());
+    };
+    let Budget::Bytes(bytes) = asked.budget else {
+        let reason = "how much memory training will leave is not known here: give a size";
+        return Err(OptionError::new("gpu_cache", asked.budget, reason).into());
+    };
+    check_cached_sums(plan, "gpu_cache")?;
+    check_kinds(cacheable(&plan.backend, &plan.options), &plan.backend)?;
+    if let Some(ranks) = &asked.ranks {
+        return between_ranks(dataset, plan, (cuda, bytes, asked.policy), ranks, note);
+    }
+    if let Some(found) = asked.found.get() {
+        return Ok(found.clone());
+    }
+    let search = Search { caches: Some((bytes, asked.policy)), ..Search::default() };
+    let found = search.run(dataset, &plan.options, &plan.backend, note)?;
+    let Some(cached) = found.plan else {
+        return Err(RuntimeError::Failed("nothing was planned for the cache on the GPU".to_owned()));
+    };
+    note(&format!("caches: {}", summary(&cached)));
+    let counted = cached.counted_epochs(&workload(dataset, &plan.options)?);
+    let contents = CacheContents::of_plan(dataset, &cached)?.chosen_by(counted);
+    Ok(asked.found.get_or_init(|| contents).clone())
+}
+
+/// The rows that the GPUs of this machine's ranks hold between them. Every rank chooses for itself, from the batches of all ranks,
+/// and so chooses the same.
+fn between_ranks(
+    dataset: &Arc<Dataset>,
+    plan: &RunPlan,
+    (cuda, bytes, policy): (&CudaBackend, u64, CachePolicy),
+    ranks: &CacheRanks,
+    note: &dyn Fn(&str),
+) -> Result<CacheContents, RuntimeError> {
+    if let Some(eviction) = policy.eviction() {
+        let reason = "rows that several GPUs share stay the same during a run: choose a policy that ranks them beforehand, or \
+                      leave `gpu_cache_share` out";
+        return Err(OptionError::new("cache_policy", eviction.name, reason).into());
+    }
+    if cuda.gather != GatherChoice::ZeroCopy {
+        let reason = format!(
+            "kernels read rows that several GPUs share, and here the CPU brings them (`gather={}`): leave `gpu_cache_share` out, \
+             or give `features=memory` where they come from disk",
+            plan.backend.gather_name()
+        );
+        return Err(OptionError::of("gpu_cache_share", reason).into());
+    }
+    let (row_bytes, counted) = (dataset.features().row_bytes(), workload(dataset, &plan.options)?);
+    let choose = |rows: usize| {
+        let bytes = map_bytes(dataset.nodes()) + (rows * row_bytes) as u64;
+        let kinds = CachedKinds { lists: false, rows: true };
+        let request = PlanRequest { policy, kinds, ..PlanRequest::new(dataset, counted.clone(), bytes) };
+        // With rows alone there is nothing to divide, so no time is needed.
+        let (chosen, _) = uva_plan::plan_and_profile(&request, None)?;
+        Ok(chosen.row_ids)
+    };
+    let context = Context::primary(cuda.ordinal)?;
+    let asked = Asked {
+        context: &context,
+        dataset,
+        threads: plan.options.gather_threads,
+        bytes,
+        policy: policy.name(),
+    };
+    let rows = ranks.join(&asked, &choose)?;
+    note(&format!("caches: {}; chosen by {policy}", rows.summary(row_bytes)));
+    Ok(CacheContents::of_joined(&rows)?.chosen_by(policy.counted_epochs()))
+}
+
+/// Refuses a cache on the GPU of which a run with these kinds would read nothing.
+///
+/// # Errors
+/// [`RuntimeError::Option`] with what does.
+pub fn check_kinds(kinds: CachedKinds, backend: &Backend) -> Result<(), RuntimeError> {
+    if kinds.lists || kinds.rows {
+        return Ok(());
+    }
+    let reason = format!(
+        "caches on the GPU are read by `sampler=gpu` (lists), and by `gather=zero-copy` and `gather=dma` (rows; with `dma` of \
+         sums only the CPU's, `mean` or `gcn`). This run has `sampler=cpu` and `gather={}`",
+        backend.gather_name()
+    );
+    Err(OptionError::of("gpu_cache", reason).into())
+}
+
+/// Refuses a cache on the GPU, which `option` asked for, where the CPU begins sums with rows from disk.
+///
+/// # Errors
+/// [`RuntimeError::Option`] with an alternative.
+pub fn check_cached_sums(plan: &RunPlan, option: &str) -> Result<(), RuntimeError> {
+    let tree = RowTree::of(plan);
+    if tree.sums().is_none() || !tree.reads_disk() {
+        return Ok(());
+    }
+    let reason = "with a cache on the GPU the CPU begins sums with rows in memory: with `features=disk`, give `host_cache` in its \
+                  place, or `aggregate=off`";
+    Err(OptionError::of(option, reason).into())
+}

@@ -1,0 +1,160 @@
+//! Caches in host memory, timed.
+//!
+//! On the CPU a hit saves no read over a link. It may improve locality, since frequently read data then often lies
+//! together; its cost is the lookup. So hits are timed with the very structures that a run uses. Where they save
+//! nothing, the plan says so.
+
+use std::error::Error;
+use std::time::Instant;
+
+use uva_batch::BatchLayout;
+use uva_graph::reorder::{NodeOrder, ReorderedLayout};
+use uva_graph::{Dataset, Split};
+use uva_plan::{Timed, TimedCaches};
+use uva_rows::{Hits, HostPlace};
+use uva_sample::{BatchBounds, BatchKey, MiniBatch, sampler};
+
+use crate::feed::rows::{HostParts, RowTree};
+use crate::sampler::cache::{Caches, SampledGraph};
+use crate::sampler::order_making::epoch_order;
+use crate::{LoaderOptions, RuntimeError};
+
+/// Batches of one timed run; the median counts. Few, since a plan must cost less than the epochs it counts.
+const BATCHES: usize = 9;
+
+/// Batches before them, to warm up.
+const WARM_UP: usize = 2;
+
+/// Times the CPU's sampler and gather.
+pub(super) struct HostTimes<'d> {
+    dataset: &'d Dataset,
+    loader: &'d LoaderOptions,
+    layout: BatchLayout,
+    /// Seeds of the batches, as positions in the training split.
+    seeds: Vec<Vec<u32>>,
+    /// Nodes of each batch, computed on demand: they take more memory than a sampler does.
+    nodes: Vec<Vec<i64>>,
+}
+
+pub(super) type Failure = Box<dyn Error + Send + Sync>;
+
+impl<'d> HostTimes<'d> {
+    /// For the first training batches of a run with these options.
+    pub fn new(dataset: &'d Dataset, loader: &'d LoaderOptions) -> Result<Self, RuntimeError> {
+        let mut order = epoch_order(dataset, loader, Split::Train)?;
+        order.prepare(0)?;
+        let seeds: Vec<_> =
+            (0..order.batches().min(BATCHES + WARM_UP)).map(|batch| order.batch(batch).to_vec()).collect();
+        let layout = BatchLayout::new(dataset, &loader.batch_spec())?;
+        Ok(Self { dataset, loader, layout, seeds, nodes: Vec::new() })
+    }
+
+    /// How large the batches may become.
+    pub fn bounds(&self) -> &BatchBounds {
+        self.layout.bounds()
+    }
+
+    /// The seeds of each batch, as positions in the training split.
+    pub fn seeds(&self) -> &[Vec<u32>] {
+        &self.seeds
+    }
+
+    /// The nodes of each batch, by the dataset's ids.
+    pub fn nodes(&mut self) -> Result<&[Vec<i64>], Failure> {
+        if self.nodes.is_empty() {
+            let mut nodes = Vec::with_capacity(self.seeds.len());
+            let graph = SampledGraph::new(self.dataset, None)?;
+            self.sample(&graph, 0, &mut |of_batch| nodes.push(of_batch.to_vec()))?;
+            self.nodes = nodes;
+        }
+        Ok(&self.nodes)
+    }
+
+    /// Gathers the rows of the batches by so many threads, with a cache of the rows of `cached`.
+    pub fn gathering_by(&mut self, threads: usize, cached: &[i64]) -> Result<Timed, Failure> {
+        self.nodes()?;
+        let parts = HostParts::new(self.dataset, threads).with_chosen(Some(cached));
+        let tree = RowTree::of_table(self.loader, &self.layout, !cached.is_empty());
+        let mut source = tree.gathered(&parts)?;
+        let most = self.nodes.iter().map(Vec::len).max().unwrap_or(0);
+        // The table's rows, and their form in a slot.
+        let row_bytes = self.layout.row_bytes();
+        let mut out = vec![0_u8; most * row_bytes];
+        let (mut times, mut hits) = (Vec::new(), Hits::default());
+        for nodes in &self.nodes {
+            let began = Instant::now();
+            let read = source.fill(nodes, HostPlace::new(&mut out[..nodes.len() * row_bytes]))?;
+            times.push(began.elapsed().as_secs_f64() * 1e3);
+            hits.count(&read);
+        }
+        Ok(Timed { hit_rate: share(hits.total, hits.total_rows), ms: median(times) })
+    }
+
+    /// Samples the batches on `graph`, and passes the nodes of each to `seen`.
+    pub fn sample(
+        &self,
+        graph: &SampledGraph<'_>,
+        cached: usize,
+        seen: &mut dyn FnMut(&[i64]),
+    ) -> Result<Timed, Failure> {
+        let mut sampler = sampler(graph.view_of(&of_lists(cached)), &self.loader.sampling())?;
+        let mut batch = MiniBatch::with_bounds(self.bounds());
+        let split = graph.split(Split::Train);
+        let mut times = Vec::new();
+        let (mut all, mut hits) = (0, 0);
+        for (number, positions) in (0..).zip(&self.seeds) {
+            let seeds: Vec<i64> = positions.iter().map(|&position| split[position as usize]).collect();
+            let key = BatchKey { split: Split::Train, epoch: 0, batch: number };
+            let began = Instant::now();
+            let counts = sampler.sample_into(key, &seeds, &mut batch)?;
+            times.push(began.elapsed().as_secs_f64() * 1e3);
+            all += counts.list_reads.all;
+            hits += counts.list_reads.cached;
+            seen(batch.nodes());
+        }
+        Ok(Timed { hit_rate: share(hits, all), ms: median(times) })
+    }
+}
+
+impl TimedCaches for HostTimes<'_> {
+    fn sampling(&mut self, order: &[i64], cached: usize) -> Result<Timed, Failure> {
+        if cached == 0 {
+            return self.sample(&SampledGraph::new(self.dataset, None)?, 0, &mut |_| {});
+        }
+        let order = NodeOrder::from_first(self.dataset.nodes(), &order[..cached])?;
+        let layout = ReorderedLayout::new(self.dataset);
+        // As 64-bit words, for alignment.
+        let mut words = vec![0_u64; layout.bytes().div_ceil(8)];
+        let bytes = &mut bytemuck::cast_slice_mut(&mut words)[..layout.bytes()];
+        layout.fill(self.dataset, &order, bytes)?;
+        let dataset = self.dataset;
+        self.sample(&SampledGraph::new(dataset, Some(bytes))?, cached, &mut |_| {})
+    }
+
+    fn gathering(&mut self, cached: &[i64]) -> Result<Timed, Failure> {
+        self.gathering_by(self.loader.gather_threads, cached)
+    }
+}
+
+/// Caches of so many lists, with all arrays that a sampler reads of them.
+pub(super) fn of_lists(lists: usize) -> Caches {
+    Caches { lists, list_weights: true, list_homes: true, ..Caches::default() }
+}
+
+pub(super) fn share(part: u64, whole: u64) -> f64 {
+    if whole > 0 { part as f64 / whole as f64 } else { 0.0 }
+}
+
+/// The median of the times after the warm-up, or of all where there are none after it.
+pub(super) fn median(mut times: Vec<f64>) -> f64 {
+    if times.len() > WARM_UP {
+        times.drain(..WARM_UP);
+    }
+    middle(times)
+}
+
+/// The median of all these times; 0 for none.
+pub(super) fn middle(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 2).copied().unwrap_or(0.0)
+}

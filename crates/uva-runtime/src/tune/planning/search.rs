@@ -1,0 +1,137 @@
+//! A search before a run, in this process or another: what to cache, where to sample, how fast gathers are.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use uva_graph::Dataset;
+use uva_mem::FrozenBytes;
+use uva_plan::{CachePlan, CachePolicy, CachedKinds, TimedBy};
+
+use super::measure::{GPU_CACHE, HOST_CACHE, PlanAsked, cacheable, measure_sampler, plan_kinds};
+use super::request::SamplerVerdict;
+use crate::backend::Backend;
+use crate::sampler::cache::{ids, no_memory};
+use crate::tune::measurement::{self, Figures};
+use crate::{LoaderOptions, RuntimeError};
+
+/// What to determine before a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Search {
+    /// What to cache within this many bytes, and by which policy.
+    pub caches: Option<(u64, CachePolicy)>,
+    /// Of these, rows alone: they are in front of the disk.
+    pub rows_only: bool,
+    /// What the caches hold by which it is timed what a hit saves.
+    pub timed_by: TimedBy,
+    /// Whether sampling is faster on the GPU.
+    pub sampler: bool,
+    /// How fast gathers are ([`measurement`]).
+    pub gathers: bool,
+}
+
+impl Search {
+    /// Runs the search in this process. `note` receives lines for people meanwhile.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Missing`] for more bytes than there are; [`RuntimeError::Input`] where there is nothing to
+    /// count; errors of sampling, gathering and the GPU.
+    pub fn run(
+        &self,
+        dataset: &Arc<Dataset>,
+        loader: &LoaderOptions,
+        backend: &Backend,
+        note: &dyn Fn(&str),
+    ) -> Result<Found, RuntimeError> {
+        let mut found = Found::default();
+        // The CPU reads the rows of a host cache, wherever slots are.
+        let mut backend = if self.rows_only { Backend::Cpu } else { backend.clone() };
+        if self.gathers
+            && let Some(cuda) = backend.device_slots()
+        {
+            found.figures = Some(measurement::measure(dataset, loader.gather_threads, cuda)?);
+        }
+        if self.sampler {
+            found.sampler = measure_sampler(dataset, loader, &mut backend)?;
+        }
+        if let Some((bytes, policy)) = self.caches {
+            let option = if self.rows_only { HOST_CACHE } else { GPU_CACHE };
+            let kinds = cacheable(&backend, loader);
+            let kinds = CachedKinds { lists: kinds.lists && !self.rows_only, ..kinds };
+            let asked = PlanAsked::new(bytes, policy).timed_by(self.timed_by);
+            found.plan = Some(plan_kinds(dataset, loader, &backend, (kinds, &asked), option, note)?.0);
+        }
+        Ok(found)
+    }
+}
+
+/// The result of a search.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// What to cache.
+    pub plan: Option<CachePlan>,
+    /// Where to sample.
+    pub sampler: Option<SamplerVerdict>,
+    /// How fast gathers are.
+    pub figures: Option<Figures>,
+}
+
+/// [`Found`] as it travels between processes; node ids have memory of their own.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct FoundParts {
+    plan: Option<CachePlan>,
+    lists: usize,
+    rows: usize,
+    sampler: Option<SamplerVerdict>,
+    figures: Option<Figures>,
+}
+
+const LISTS: &str = "uvatrain-planned-lists";
+const ROWS: &str = "uvatrain-planned-rows";
+
+impl Found {
+    /// Splits it into parts, and the memory that goes with them.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Failed`] when the system gives no memory.
+    pub fn parted(self) -> Result<(FoundParts, Vec<FrozenBytes>), RuntimeError> {
+        let mut regions = Vec::new();
+        let (mut lists, mut rows) = (0, 0);
+        if let Some(plan) = &self.plan {
+            (lists, rows) = (plan.list_ids.len(), plan.row_ids.len());
+            for (name, nodes) in [(LISTS, &plan.list_ids), (ROWS, &plan.row_ids)] {
+                if !nodes.is_empty() {
+                    regions.push(ids(name, nodes)?);
+                }
+            }
+        }
+        let Self { plan, sampler, figures } = self;
+        Ok((FoundParts { plan, lists, rows, sampler, figures }, regions))
+    }
+}
+
+impl FoundParts {
+    /// Joins the parts again, with the descriptors of that memory.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Failed`] where a descriptor is missing or its memory has another size.
+    pub fn joined(self, fds: Vec<OwnedFd>) -> Result<Found, RuntimeError> {
+        let Self { mut plan, lists, rows, sampler, figures } = self;
+        let mut fds = fds.into_iter();
+        let mut nodes = |name: &str, count: usize| -> Result<Vec<i64>, RuntimeError> {
+            if count == 0 {
+                return Ok(Vec::new());
+            }
+            let fd =
+                fds.next().ok_or_else(|| RuntimeError::Failed(format!("no {name} came with the plan")))?;
+            let bytes = count.saturating_mul(size_of::<i64>());
+            let region = FrozenBytes::from_fd(name, fd, bytes).map_err(no_memory)?;
+            Ok(bytemuck::cast_slice(region.bytes()).to_vec())
+        };
+        if let Some(plan) = &mut plan {
+            plan.list_ids = nodes(LISTS, lists)?;
+            plan.row_ids = nodes(ROWS, rows)?;
+        }
+        Ok(Found { plan, sampler, figures })
+    }
+}
