@@ -230,13 +230,6 @@ fn the_accuracies_that_models_md_tells_are_the_measured_ones() {
 }
 
 #[test]
-fn the_protocol_number_that_is_told_is_the_one_in_force() {
-    let page = fs::read_to_string(root().join("docs/wire-protocol.md")).unwrap();
-    let line = format!("| `PROTOCOL` (`uva_launch::launcher`) | {} |", uva_launch::launcher::PROTOCOL);
-    assert!(page.contains(&line), "docs/wire-protocol.md does not say: {line}");
-}
-
-#[test]
 fn the_readme_says_how_the_program_gets_into_the_path_before_it_calls_it_by_its_name() {
     let page = fs::read_to_string(root().join("README.md")).unwrap();
     let called = page.find("\nuvatrain ").expect("the README calls the program");

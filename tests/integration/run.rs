@@ -8,7 +8,7 @@ use crate::support::ranks;
 use crate::support::runs::{Metrics, samplers_of, small_graph, wait_until};
 use crate::support::{self, Running, directory};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-use uva_launch::launcher::PROTOCOL;
+use uva_launch::launcher::protocol;
 use uva_runtime::options::part::Part;
 use uva_runtime::{LoaderOptions, Runtime};
 
@@ -221,20 +221,16 @@ fn a_module_of_another_version_is_refused_with_both() {
 fn a_module_of_another_build_of_one_version_is_refused_with_both_protocols() {
     let temp = directory();
     small_graph(temp.path());
-    // The launcher's variable as builds with another number, and with none, would have written it.
+    // The launcher's variable as a build with another number would have written it.
     let rest = "${UVATRAIN_ATTACH#*:*:}";
     let version = env!("CARGO_PKG_VERSION");
-    let both = format!("protocol {PROTOCOL};");
-    for (prefix, named) in
-        [(format!("{version}:77:"), "protocol 77"), (format!("{version}:"), "no protocol number")]
-    {
-        let other = format!(r#"UVATRAIN_ATTACH="{prefix}{rest}" "$@""#);
-        let outcome = run(temp.path(), "", Some(&other), "attach").run().ends_with(1);
-        for part in [named, both.as_str(), "pip install", "exit code 70"] {
-            assert!(outcome.stderr.contains(part), "{part}\n{outcome}");
-        }
-        assert!(!outcome.stderr.contains("of hand-over is unknown"), "{outcome}");
+    let own = format!("protocol {};", protocol());
+    let other = format!(r#"UVATRAIN_ATTACH="{version}:77:{rest}" "$@""#);
+    let outcome = run(temp.path(), "", Some(&other), "attach").run().ends_with(1);
+    for part in ["protocol 77", own.as_str(), "pip install", "exit code 70"] {
+        assert!(outcome.stderr.contains(part), "{part}\n{outcome}");
     }
+    assert!(!outcome.stderr.contains("of hand-over is unknown"), "{outcome}");
 }
 
 #[test]
@@ -255,7 +251,7 @@ fn whoever_attaches_outside_of_a_run_is_told_how_to_start_one() {
     let version = env!("CARGO_PKG_VERSION");
     // A launcher's variable without its socket: closed by a program between, or another file by now.
     for number in [99, 1] {
-        let (code, said) = command(Some(&format!("{version}:{PROTOCOL}:1:{number}:5")));
+        let (code, said) = command(Some(&format!("{version}:{}:1:{number}:5", protocol())));
         assert!(code == Some(70) && said.contains("did not reach this process"), "{code:?} {said}");
     }
     let (code, said) = command(Some("nonsense"));

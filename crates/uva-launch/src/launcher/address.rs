@@ -16,7 +16,7 @@ use std::str::FromStr;
 use uva_mem::files::random_word;
 use uva_mem::handover::{Channel, HandoverError};
 
-use super::protocol::{PROTOCOL, VERSION, check};
+use super::protocol::{VERSION, check, protocol};
 
 /// The variable that names the socket to the command's processes.
 pub const VARIABLE: &str = "UVATRAIN_ATTACH";
@@ -78,7 +78,7 @@ impl Socket {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{VERSION}:{PROTOCOL}:{}:", self.launcher)?;
+        write!(f, "{VERSION}:{}:{}:", protocol(), self.launcher)?;
         match &self.socket {
             Socket::Inherited { number, identity } => write!(f, "{number}:{identity}"),
             Socket::Named { name, secrets: Secrets { knock, answer } } => {
@@ -94,12 +94,11 @@ impl FromStr for Address {
     /// The error says why it cannot be used: another version or protocol, named with this one's, or text that no
     /// launcher wrote.
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut parts = text.split(':').peekable();
+        let mut parts = text.split(':');
         let version = parts.next().unwrap_or_default();
-        // A launcher from before the protocol number wrote one part less.
-        let numbered = text.matches(':').count() != 3;
-        let protocol = parts.next_if(|_| numbered).map(|part| part.parse().ok());
-        check(version, protocol.unwrap_or(None))?;
+        // Text without a number is of no launcher; a version is compared in any case.
+        let number = parts.next().and_then(|part| part.parse().ok());
+        check(version, number.unwrap_or_else(protocol))?;
         let rest: Vec<&str> = parts.collect();
         of_parts(&rest).ok_or_else(|| format!("{VARIABLE}={text} is not what a launcher writes there"))
     }
@@ -137,12 +136,12 @@ mod tests {
     }
 
     #[test]
-    fn another_version_or_protocol_is_named_with_this_one_and_nonsense_is_told_as_such() {
+    fn another_version_or_protocol_is_named_with_this_one_and_nonsense_is_refused() {
         let refused = |text: &str| text.parse::<Address>().unwrap_err();
-        let other = refused(&format!("0.0.7:{PROTOCOL}:1:2:3"));
+        let own = protocol();
+        let other = refused(&format!("0.0.7:{own}:1:2:3"));
         assert!(other.contains("0.0.7") && other.contains(VERSION), "{other}");
         assert!(refused(&format!("{VERSION}:77:1:2:3")).contains("protocol 77"));
-        assert!(refused(&format!("{VERSION}:1:2:3")).contains("no protocol number"));
         for text in ["", ":", "1:2:3", "::::", "\u{0}"] {
             refused(text);
         }
@@ -159,7 +158,7 @@ mod tests {
             ":1:@name:2:x",
             ":1:@name:2:3:4",
         ] {
-            let refused = refused(&format!("{VERSION}:{PROTOCOL}{rest}"));
+            let refused = refused(&format!("{VERSION}:{own}{rest}"));
             assert!(refused.contains("not what a launcher writes"), "{rest}: {refused}");
         }
     }

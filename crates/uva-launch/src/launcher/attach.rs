@@ -36,7 +36,7 @@ use super::address::{Address, Socket, VARIABLE};
 use super::child::hand_over;
 use super::handed;
 use super::messages::{Answer, AttachedJob, Knock, Report, Setup};
-use super::protocol::{PROTOCOL, VERSION};
+use super::protocol::{VERSION, protocol};
 use super::reports::{note_over, say};
 use super::usage::Usage;
 use uva_runtime::control::{CONSUMER, Control, Stop};
@@ -181,7 +181,7 @@ fn knock(
     let (ours, theirs) = Channel::pair().map_err(|error| failed(&error))?;
     let knock = Knock {
         version: VERSION.to_owned(),
-        protocol: Some(PROTOCOL),
+        protocol: protocol(),
         pid: std::process::id(),
         part: rank,
         secret: address.socket.secrets().map(|known| known.knock),

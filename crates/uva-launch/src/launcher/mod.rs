@@ -49,7 +49,7 @@ pub use helper::run as run_helper;
 pub use launch::{Consumer, Launch};
 pub use lifecycle::{Launcher, Outcome};
 pub use messages::Helper;
-pub use protocol::PROTOCOL;
+pub use protocol::protocol;
 pub use role_process::{Consume, run as run_role};
 pub use user_command::UserCommand;
 pub use uva_runtime::plan::topology::Role;

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use anyhow::Context;
 use uva_cuda::libtorch::{self, AskPython, Libtorch};
 use uva_cuda::user_cache_folder;
-use uva_launch::launcher::PROTOCOL;
+use uva_launch::launcher::protocol;
 use uva_launch::training::TrainerProgram;
 use uva_mem::files::{Replacement, read_regular};
 use uva_mem::out_of_memory::MemoryLimits;
@@ -43,7 +43,7 @@ fn pip(requirement: &str) -> Option<String> {
 
 /// The output of `uvatrain-consumer --version`. It must match, because launcher and consumer share implicit layouts.
 pub fn identity() -> String {
-    format!("{PROGRAM} {} (protocol {PROTOCOL})", env!("CARGO_PKG_VERSION"))
+    format!("{PROGRAM} {} (protocol {})", env!("CARGO_PKG_VERSION"), protocol())
 }
 
 /// The program's file, whether or not it is there.
