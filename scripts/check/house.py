@@ -31,7 +31,7 @@ MOST_LINES = 500
 
 LIMITS = {
     "row predicates": 9,
-    "hop set branches": 85,
+    "hop set branches": 72,
     "crowded folders": 17,
     "shared names": 130,
     "long files": 2,

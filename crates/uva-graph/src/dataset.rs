@@ -8,15 +8,16 @@ use std::time::Instant;
 use serde::Serialize;
 use uva_mem::FileState;
 
-use crate::divided::{DividedFiles, OwnRows};
 use crate::files::Files;
 use crate::graph_files::GraphFiles;
-use crate::hop_rows::{HopFiles, HopRows, Hops};
+use crate::kinds::Kind;
+use crate::kinds::hop_rows::{HopFiles, HopRows, Hops};
+use crate::kinds::own_rows::{DividedFiles, OwnRows};
 use crate::node_rows::NodeRows;
 use crate::part_of::PartOf;
 use crate::stamp::Stamp;
-use crate::{Csc, FeatureTable, GraphError, Indices, Labels, Meta, Split};
-use crate::{fingerprint, hash, meta, names, node_file, verify};
+use crate::{Csc, FeatureTable, GraphError, Indices, Labels, Meta, Schema, Split};
+use crate::{hash, names, node_file, verify};
 
 /// The checks done when a dataset is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,17 +98,6 @@ impl Repeats {
     }
 }
 
-/// What an open dataset consists of.
-#[derive(Clone, Debug)]
-enum Content {
-    /// A graph, with features and labels of its nodes.
-    Graph(Arc<Files>),
-    /// A graph with one part's feature rows, and labels of its nodes.
-    Divided(Arc<DividedFiles>),
-    /// Rows of hops, with their labels.
-    Hops(Arc<HopFiles>),
-}
-
 /// An open dataset: its mapped files and their metadata. Clones share the mappings.
 ///
 /// A hop set can stand for one ([`Dataset::of_hops`]). Its nodes are its rows, and it has no graph: lists, edges and
@@ -119,8 +109,8 @@ enum Content {
 pub struct Dataset {
     path: PathBuf,
     name: String,
-    classes: usize,
-    content: Content,
+    schema: Schema,
+    kind: Arc<dyn Kind>,
     /// Rows in place of the table's.
     rows: Option<Arc<NodeRows>>,
     chosen: Option<Chosen>,
@@ -154,10 +144,8 @@ impl Dataset {
             verification.stamp = stamp.and_then(|stamp| stamp.leave(path));
         }
         verification.seconds = start.elapsed().as_secs_f64();
-        let classes = files.graph.classes();
         let name = files.graph.meta.name.clone().unwrap_or_else(|| directory_name(path));
-        let content = Content::Graph(files);
-        Ok(Dataset { path: path.to_owned(), name, classes, content, rows: None, chosen: None, verification })
+        Ok(Dataset::of_kind(path.to_owned(), name, files, verification))
     }
 
     /// The rows of a hop set as a dataset without a graph. Checks the labels, unless `how` leaves content out.
@@ -167,17 +155,9 @@ impl Dataset {
     pub fn of_hops(rows: HopRows, how: Verify) -> Result<Dataset, GraphError> {
         let (start, path) = (Instant::now(), rows.path.clone());
         let files = HopFiles::of(rows, how != Verify::HeadersOnly)?;
-        let (name, classes) = (files.name.clone(), files.classes);
+        let name = files.name.clone();
         let verification = Verification { seconds: start.elapsed().as_secs_f64(), ..Verification::default() };
-        Ok(Dataset {
-            path,
-            name,
-            classes,
-            content: Content::Hops(Arc::new(files)),
-            rows: None,
-            chosen: None,
-            verification,
-        })
+        Ok(Dataset::of_kind(path, name, Arc::new(files), verification))
     }
 
     /// The graph and one part's rows of a partition in ranges, as a dataset; `path` is the directory of the graph.
@@ -187,25 +167,26 @@ impl Dataset {
         files: DividedFiles,
         checks: Verification,
     ) -> Dataset {
-        let classes = files.graph.classes();
-        let content = Content::Divided(Arc::new(files));
-        Dataset { path, name, classes, content, rows: None, chosen: None, verification: checks }
+        Dataset::of_kind(path, name, Arc::new(files), checks)
+    }
+
+    fn of_kind(path: PathBuf, name: String, kind: Arc<dyn Kind>, verification: Verification) -> Dataset {
+        Dataset { path, name, schema: kind.schema(), kind, rows: None, chosen: None, verification }
+    }
+
+    /// What it holds, in counts and types. Of rows that [stand in](Self::with_rows) for the table's, it has the table's.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
     }
 
     /// The rows of a hop set; `None` if the dataset has a graph.
     pub fn hops(&self) -> Option<Hops<'_>> {
-        match &self.content {
-            Content::Graph(_) | Content::Divided(_) => None,
-            Content::Hops(files) => Some(Hops::of(files)),
-        }
+        self.kind.hops()
     }
 
     /// The feature rows that are here, where others are with other ranks; `None` of any other dataset.
     pub fn own_rows(&self) -> Option<OwnRows<'_>> {
-        match &self.content {
-            Content::Graph(_) | Content::Hops(_) => None,
-            Content::Divided(files) => Some(OwnRows::of(files)),
-        }
+        self.kind.own_rows()
     }
 
     /// The directory, as it was given.
@@ -220,34 +201,29 @@ impl Dataset {
 
     /// How many nodes there are; of a hop set its rows.
     pub fn nodes(&self) -> usize {
-        match &self.content {
-            Content::Graph(_) | Content::Divided(_) => self.csc().nodes(),
-            Content::Hops(files) => files.nodes.values().len(),
-        }
+        self.schema.nodes[self.schema.target.0 as usize]
     }
 
     /// How many edges there are; both directions of an undirected edge count.
     pub fn edges(&self) -> usize {
-        self.csc().edges()
+        self.schema.relations.iter().map(|relation| relation.edges).sum()
     }
 
     /// How many classes there are: the number in `meta.json`, or the largest label + 1, or, if a node may have several,
     /// the columns of `label.npy`. 0 if no node has a class.
     pub fn classes(&self) -> usize {
-        self.classes
+        self.schema.classes
     }
 
     /// The source of [`classes`](Self::classes), in words that name the file.
     pub fn classes_from(&self) -> String {
-        let file = |name: &str| self.path.join(name).display().to_string();
-        match (self.labels(), self.meta().classes) {
-            (Labels::Absent | Labels::Regression { .. }, _) => "no class labels".to_owned(),
-            (Labels::Multi { .. }, _) => format!("the columns of {}", file(names::LABELS)),
-            (Labels::Single(_), _) if self.hops().is_some() => {
-                format!("\"classes\" in {}", file(names::HOP_SET))
+        match self.labels() {
+            Labels::Absent | Labels::Regression { .. } => "no class labels".to_owned(),
+            Labels::Multi { .. } => format!("the columns of {}", self.path.join(names::LABELS).display()),
+            Labels::Single(_) => {
+                let (what, file) = self.kind.classes_from(&self.path);
+                format!("{what} in {}", file.display())
             }
-            (Labels::Single(_), Some(_)) => format!("\"classes\" in {}", file(meta::FILE_NAME)),
-            (Labels::Single(_), None) => format!("the largest label in {}", file(names::LABELS)),
         }
     }
 
@@ -262,20 +238,9 @@ impl Dataset {
     /// The feature rows. Of a hop set shape and type of one hop, without bytes: [`hops`](Self::hops) lends its rows. The
     /// same of a divided dataset: [`own_rows`](Self::own_rows) lends those that are here.
     pub fn features(&self) -> FeatureTable<'_> {
-        if let Some(rows) = &self.rows {
-            return rows.table(self.nodes());
-        }
-        match &self.content {
-            Content::Graph(files) => FeatureTable {
-                bytes: files.features.bytes(),
-                rows: files.features.shape()[0],
-                dim: files.features.shape()[1],
-                element: files.element,
-            },
-            Content::Divided(files) => FeatureTable { bytes: &[], rows: self.nodes(), ..files.features() },
-            Content::Hops(files) => {
-                FeatureTable { bytes: &[], rows: self.nodes(), dim: files.dim, element: files.element }
-            }
+        match &self.rows {
+            Some(rows) => rows.table(self.nodes()),
+            None => self.kind.features(),
         }
     }
 
@@ -300,13 +265,10 @@ impl Dataset {
 
     /// The files that hold feature rows of nodes, each with the state in which it was opened: a table's, or those of a hop set.
     pub fn row_files(&self) -> Vec<(&Path, FileState)> {
-        let table = match (&self.content, &self.rows) {
-            (_, Some(rows)) => &rows.array,
-            (Content::Graph(files), None) => &files.features,
-            (Content::Divided(files), None) => &files.table,
-            (Content::Hops(files), None) => return Hops::of(files).all_files().collect(),
-        };
-        vec![(table.path(), table.file().state())]
+        match &self.rows {
+            Some(rows) => vec![(rows.array.path(), rows.array.file().state())],
+            None => self.kind.row_files(),
+        }
     }
 
     /// The feature rows of the edges, row `i` for entry `i` of the neighbour lists; `None` if the dataset has none, or
@@ -319,21 +281,15 @@ impl Dataset {
 
     /// The labels.
     pub fn labels(&self) -> Labels<'_> {
-        match &self.content {
-            Content::Graph(files) => files.graph.labels.values(),
-            Content::Divided(files) => files.graph.labels.values(),
-            Content::Hops(files) => files.labels.values(),
-        }
+        self.kind.labels()
     }
 
     /// The node ids of a split, in the order of the file, or those that stand in for them. Of a hop set the ids that
     /// the nodes of the split's rows have in the dataset that it was made of.
     pub fn split(&self, split: Split) -> &[i64] {
-        match (&self.chosen, &self.content) {
-            (Some(chosen), _) if chosen.split == split => &chosen.ids,
-            (_, Content::Graph(files)) => files.graph.splits[split as usize].values(),
-            (_, Content::Divided(files)) => files.graph.splits[split as usize].values(),
-            (_, Content::Hops(files)) => files.split(split),
+        match &self.chosen {
+            Some(chosen) if chosen.split == split => &chosen.ids,
+            _ => self.kind.split(split),
         }
     }
 
@@ -424,22 +380,14 @@ impl Dataset {
 
     /// The content of `meta.json`.
     pub fn meta(&self) -> &Meta {
-        match &self.content {
-            Content::Graph(files) => &files.graph.meta,
-            Content::Divided(files) => &files.graph.meta,
-            Content::Hops(files) => &files.meta,
-        }
+        self.kind.meta()
     }
 
     /// 16 hex digits that identify the content: equal for every copy of the dataset, regardless of its name and
     /// location. Shapes and classes count completely, each array by a sample of at most 16,384 words. That
     /// of a divided dataset is the one of the dataset that was divided.
     pub fn fingerprint(&self) -> String {
-        match &self.content {
-            Content::Graph(files) => fingerprint::of(files),
-            Content::Divided(files) => files.fingerprint.clone(),
-            Content::Hops(files) => files.fingerprint.clone(),
-        }
+        self.kind.fingerprint()
     }
 
     /// The dataset as its files have it, with the split's own nodes.
@@ -514,18 +462,11 @@ impl Dataset {
 
     /// The files, if all are here and there is a graph.
     fn whole(&self) -> Option<&Files> {
-        match &self.content {
-            Content::Graph(files) => Some(files),
-            Content::Divided(_) | Content::Hops(_) => None,
-        }
+        self.kind.whole()
     }
 
     fn graph(&self) -> Option<&GraphFiles> {
-        match &self.content {
-            Content::Graph(files) => Some(&files.graph),
-            Content::Divided(files) => Some(&files.graph),
-            Content::Hops(_) => None,
-        }
+        self.kind.graph()
     }
 
     /// The graph's files, for errors about what is in them.

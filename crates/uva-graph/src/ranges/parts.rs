@@ -6,7 +6,7 @@ use uva_mem::files::read_regular;
 
 use super::arrays::Tables;
 use super::directory::{RangeGraph, RangeRows};
-use crate::divided::DividedFiles;
+use crate::kinds::own_rows::DividedFiles;
 use crate::part_of::{MOST_BYTES, fingerprint_of};
 use crate::partition_summary::{PARTITION_SUMMARY, summary_of};
 use crate::partition_written::{RANGES, RangesSummary, WrittenRange};

@@ -60,11 +60,11 @@ pub(crate) struct HopFiles {
     pub(crate) element: ElementType,
     pub(crate) nodes: TypedArray<i64>,
     pub(crate) labels: LabelArray,
-    splits: [Range<usize>; 3],
+    pub(super) splits: [Range<usize>; 3],
     arrays: Vec<NpyArray>,
     hops: Vec<HopPlace>,
     operators: usize,
-    /// A hop set has none; whoever asks a dataset gets this.
+    /// A hop set has none: the default.
     pub(crate) meta: Meta,
 }
 
@@ -98,11 +98,6 @@ impl HopFiles {
             operators,
             meta,
         })
-    }
-
-    /// The nodes of a split's rows.
-    pub(crate) fn split(&self, split: Split) -> &[i64] {
-        &self.nodes.values()[self.splits[split as usize].clone()]
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct DividedFiles {
 
 impl DividedFiles {
     /// The rows that are here.
-    pub(crate) fn features(&self) -> FeatureTable<'_> {
+    pub(super) fn own_table(&self) -> FeatureTable<'_> {
         let (table, element) = (&self.table, self.element);
         FeatureTable { bytes: table.bytes(), rows: table.shape()[0], dim: table.shape()[1], element }
     }
@@ -60,6 +60,6 @@ impl<'d> OwnRows<'d> {
 
     /// Their rows, in the order of the nodes.
     pub fn table(self) -> FeatureTable<'d> {
-        self.0.features()
+        self.0.own_table()
     }
 }

@@ -1,50 +1,8 @@
-//! The small closed sets used everywhere: splits and element types.
+//! The type of a feature value.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-
-/// A set of nodes with one use. The numbers are those of the random keys, so they never change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[repr(u8)]
-pub enum Split {
-    /// Nodes that the model trains on.
-    Train = 0,
-    /// Nodes that select the best epoch.
-    Valid = 1,
-    /// Nodes that are only evaluated.
-    Test = 2,
-}
-
-impl Split {
-    /// All splits, in the order of their numbers.
-    pub const ALL: [Split; 3] = [Split::Train, Split::Valid, Split::Test];
-
-    /// The name in messages and metrics: `train`, `valid` or `test`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Split::Train => "train",
-            Split::Valid => "valid",
-            Split::Test => "test",
-        }
-    }
-
-    /// The file of a dataset that holds this split's node ids.
-    pub fn file_name(self) -> &'static str {
-        match self {
-            Split::Train => "train_idx.npy",
-            Split::Valid => "valid_idx.npy",
-            Split::Test => "test_idx.npy",
-        }
-    }
-}
-
-impl fmt::Display for Split {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 /// How one feature value is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -114,13 +72,4 @@ impl fmt::Display for ElementType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
-}
-
-/// A relation of a dataset, by its place among them: one kind of edge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Relation(pub u16);
-
-impl Relation {
-    /// The relation of a graph whose edges are of one kind.
-    pub const ONLY: Self = Self(0);
 }

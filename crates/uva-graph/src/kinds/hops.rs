@@ -1,0 +1,58 @@
+//! A hop set in place of a graph.
+
+use std::path::{Path, PathBuf};
+
+use uva_mem::FileState;
+
+use super::hop_rows::{HopFiles, Hops};
+use super::kind::Kind;
+use crate::{FeatureTable, Labels, Meta, NodeType, Schema, Split, TableSchema, names};
+
+impl Kind for HopFiles {
+    fn schema(&self) -> Schema {
+        let rows = self.nodes.values().len();
+        let (node_type, here) = (NodeType::ONLY, 0..rows);
+        let table = TableSchema { node_type, here, dim: self.dim, element: self.element };
+        Schema {
+            nodes: vec![rows],
+            relations: Vec::new(),
+            tables: vec![table; Hops::of(self).count()],
+            target: NodeType::ONLY,
+            classes: self.classes,
+        }
+    }
+
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    fn fingerprint(&self) -> String {
+        self.fingerprint.clone()
+    }
+
+    fn labels(&self) -> Labels<'_> {
+        self.labels.values()
+    }
+
+    /// The nodes of a split's rows.
+    fn split(&self, split: Split) -> &[i64] {
+        &self.nodes.values()[self.splits[split as usize].clone()]
+    }
+
+    fn features(&self) -> FeatureTable<'_> {
+        let rows = self.nodes.values().len();
+        FeatureTable { bytes: &[], rows, dim: self.dim, element: self.element }
+    }
+
+    fn row_files(&self) -> Vec<(&Path, FileState)> {
+        Hops::of(self).all_files().collect()
+    }
+
+    fn classes_from(&self, path: &Path) -> (&'static str, PathBuf) {
+        ("\"classes\"", path.join(names::HOP_SET))
+    }
+
+    fn hops(&self) -> Option<Hops<'_>> {
+        Some(Hops::of(self))
+    }
+}

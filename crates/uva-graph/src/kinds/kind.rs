@@ -1,0 +1,66 @@
+//! What a dataset of one kind has.
+
+use std::fmt::Debug;
+use std::path::{Path, PathBuf};
+
+use uva_mem::FileState;
+
+use super::hop_rows::Hops;
+use super::own_rows::OwnRows;
+use crate::files::Files;
+use crate::graph_files::GraphFiles;
+use crate::{FeatureTable, Labels, Meta, Schema, Split};
+
+/// What a dataset of one kind has. Absent things are `None`.
+pub(crate) trait Kind: Debug + Send + Sync {
+    /// Names, counts and types.
+    fn schema(&self) -> Schema;
+
+    fn meta(&self) -> &Meta;
+
+    /// Identifies the content.
+    fn fingerprint(&self) -> String;
+
+    /// A row a node, or of a hop set one a row.
+    fn labels(&self) -> Labels<'_>;
+
+    /// The nodes of a split.
+    fn split(&self, split: Split) -> &[i64];
+
+    /// Shape and type of a table of feature rows, with its bytes where all of them are here.
+    fn features(&self) -> FeatureTable<'_>;
+
+    /// The files that hold feature rows, each with the state in which it was opened.
+    fn row_files(&self) -> Vec<(&Path, FileState)>;
+
+    /// The file and its key that say how many classes there are, in the dataset at this path.
+    fn classes_from(&self, path: &Path) -> (&'static str, PathBuf);
+
+    /// The graph.
+    fn graph(&self) -> Option<&GraphFiles> {
+        None
+    }
+
+    /// The graph and all feature rows.
+    fn whole(&self) -> Option<&Files> {
+        None
+    }
+
+    /// The feature rows that are here, where others are with other ranks.
+    fn own_rows(&self) -> Option<OwnRows<'_>> {
+        None
+    }
+
+    /// The rows of a hop set.
+    fn hops(&self) -> Option<Hops<'_>> {
+        None
+    }
+}
+
+/// The file that says how many classes the labels of a graph have, and what in it does.
+pub(super) fn classes_of_graph(graph: &GraphFiles, path: &Path) -> (&'static str, PathBuf) {
+    match graph.meta.classes {
+        Some(_) => ("\"classes\"", path.join(crate::meta::FILE_NAME)),
+        None => ("the largest label", path.join(crate::names::LABELS)),
+    }
+}

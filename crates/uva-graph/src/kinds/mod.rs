@@ -1,0 +1,18 @@
+//! The kinds of datasets: what each consists of, and how it answers for it.
+//!
+//! | file | kind |
+//! |---|---|
+//! | `graph` | a graph with features and labels of its nodes: a directory of `.npy` files |
+//! | `ranges` | the same with the feature rows of one range of its nodes, where ranks divide them |
+//! | `hops` | rows of several hops in place of a graph: a hop set |
+//!
+//! `hop_rows` and `own_rows` have the files of the last two, and the views that a dataset lends of them.
+
+mod graph;
+pub(crate) mod hop_rows;
+mod hops;
+mod kind;
+pub(crate) mod own_rows;
+mod ranges;
+
+pub(crate) use kind::Kind;

@@ -1,0 +1,61 @@
+//! A graph whose feature rows are divided among ranks.
+
+use std::path::{Path, PathBuf};
+
+use uva_mem::FileState;
+
+use super::graph::schema_of;
+use super::kind::{Kind, classes_of_graph};
+use super::own_rows::{DividedFiles, OwnRows};
+use crate::graph_files::GraphFiles;
+use crate::{FeatureTable, Labels, Meta, NodeType, Schema, Split, TableSchema};
+
+impl Kind for DividedFiles {
+    fn schema(&self) -> Schema {
+        let here = OwnRows::of(self).nodes();
+        let table = self.own_table();
+        let table = TableSchema {
+            node_type: NodeType::ONLY,
+            here: here.start as usize..here.end as usize,
+            dim: table.dim,
+            element: table.element,
+        };
+        schema_of(&self.graph, table, None)
+    }
+
+    fn meta(&self) -> &Meta {
+        &self.graph.meta
+    }
+
+    fn fingerprint(&self) -> String {
+        self.fingerprint.clone()
+    }
+
+    fn labels(&self) -> Labels<'_> {
+        self.graph.labels.values()
+    }
+
+    fn split(&self, split: Split) -> &[i64] {
+        self.graph.splits[split as usize].values()
+    }
+
+    fn features(&self) -> FeatureTable<'_> {
+        FeatureTable { bytes: &[], rows: self.graph.csc().nodes(), ..self.own_table() }
+    }
+
+    fn row_files(&self) -> Vec<(&Path, FileState)> {
+        vec![(self.table.path(), self.table.file().state())]
+    }
+
+    fn classes_from(&self, path: &Path) -> (&'static str, PathBuf) {
+        classes_of_graph(&self.graph, path)
+    }
+
+    fn graph(&self) -> Option<&GraphFiles> {
+        Some(&self.graph)
+    }
+
+    fn own_rows(&self) -> Option<OwnRows<'_>> {
+        Some(OwnRows::of(self))
+    }
+}
