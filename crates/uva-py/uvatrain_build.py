@@ -49,10 +49,9 @@ def program() -> Path:
     """The program that belongs into the wheel: the one that is named, else one that is built now."""
     if named := os.environ.get(NAMED):
         return Path(named)
-    # Symbols and line tables are most of its size. They are left out of this crate's last step alone, so that what else
-    # is built for a release is used again. Not --locked: a source distribution has fewer crates than Cargo.lock lists.
-    command = ["cargo", "rustc", "--release", *BUILD, "--message-format", "json-render-diagnostics"]
-    built = subprocess.run([*command, "--", "-C", "strip=symbols"], stdout=subprocess.PIPE, text=True, check=True)
+    # Not --locked: a source distribution has fewer crates than Cargo.lock lists.
+    command = ["cargo", "build", "--release", *BUILD, "--message-format", "json-render-diagnostics"]
+    built = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     messages = map(json.loads, built.stdout.splitlines())
     (executable,) = [one["executable"] for one in messages if one.get("executable")]
     return Path(executable)

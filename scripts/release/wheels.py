@@ -73,13 +73,6 @@ def executable_of(*cargo, **options):
     return Path(executable)
 
 
-def stripped(program, folder):
-    """A copy without symbols, which are most of its size."""
-    copy = folder / program.name
-    run("strip", "-o", copy, program)
-    return copy
-
-
 def oldest_c_library(program):
     """The C library that a program asks for, by itself and by the C++ library that goes with it."""
     told = subprocess.run(["readelf", "--wide", "--version-info", program], capture_output=True, text=True, check=True).stdout
@@ -168,14 +161,14 @@ def main():
             f"manylinux_{options.glibc.replace('.', '_')}", "--out", scratch / "wheel", "--manifest-path",
             MODULE / "Cargo.toml", env=environment)
         (built,) = (scratch / "wheel").iterdir()
-        build.add_script(built, stripped(program, scratch))
+        build.add_script(built, program)
         wheels = [Path(shutil.move(built, options.out / built.name))]
         run(programs / "python", ROOT / "scripts/check/wheel.py", *wheels)
         if not options.no_consumer:
             run(ROOT / "scripts/setup/libtorch.sh")
             consumer = executable_of("cargo", "build", "--release", "--locked", "--package", "uvatrain", "--bin",
                                      "uvatrain-consumer", "--no-default-features", "--features", "train")
-            wheels.append(consumer_wheel(build, stripped(consumer, scratch), version, options.out))
+            wheels.append(consumer_wheel(build, consumer, version, options.out))
         if not options.no_source:
             run(programs / "maturin", "sdist", "--out", options.out, "--manifest-path", MODULE / "Cargo.toml", env=environment)
         if options.tried:

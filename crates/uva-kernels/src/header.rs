@@ -21,17 +21,24 @@ macro_rules! shared_struct {
             pub const BYTES: usize = size_of::<Self>();
         }
 
-        const _: () = assert!(
-            $crate::header::struct_bytes($text, stringify!($name)) == size_of::<$name>(),
-            concat!(stringify!($name), " has another size in the CUDA header")
-        );
-        $(const _: () = {
-            let (offset, bytes) = $crate::header::field($text, stringify!($name), stringify!($field));
+        const _: () = {
+            let (places, bytes) =
+                $crate::header::layout($text, stringify!($name), [$(stringify!($field)),*]);
             assert!(
-                offset == std::mem::offset_of!($name, $field) && bytes == size_of::<$type>(),
-                concat!(stringify!($name), "::", stringify!($field), " lies elsewhere in the CUDA header")
+                bytes == size_of::<$name>(),
+                concat!(stringify!($name), " has another size in the CUDA header")
             );
-        };)*
+            let mut places = places.as_slice();
+            $(
+                let Some(((offset, bytes), rest)) = places.split_first() else { unreachable!() };
+                assert!(
+                    *offset == std::mem::offset_of!($name, $field) && *bytes == size_of::<$type>(),
+                    concat!(stringify!($name), "::", stringify!($field), " lies elsewhere in the CUDA header")
+                );
+                places = rest;
+            )*
+            assert!(places.is_empty());
+        };
     };
 }
 
@@ -52,31 +59,31 @@ pub(crate) const fn constant(text: &str, name: &str) -> u64 {
     panic!("a constant is missing in a CUDA header")
 }
 
-/// The offset and the size of a field.
-pub(crate) const fn field(text: &str, structure: &str, name: &str) -> (usize, usize) {
-    let (place, _) = layout(text, structure, name);
-    match place {
-        Some(place) => place,
-        None => panic!("the struct in the CUDA header has no field of this name"),
-    }
-}
-
 /// The size of a struct.
-pub(crate) const fn struct_bytes(text: &str, structure: &str) -> usize {
-    let (_, bytes) = layout(text, structure, "");
-    bytes
+const fn struct_bytes(text: &str, structure: &str) -> usize {
+    layout(text, structure, []).1
 }
 
-/// The offset and the size of the field `wanted`, and the size of the struct.
-const fn layout(header: &str, structure: &str, wanted: &str) -> (Option<(usize, usize)>, usize) {
+/// The offsets and sizes of the fields `wanted`, and the size of the struct. One pass for all fields: the compiler
+/// interprets this, at a second of its time for every few passes over the largest header.
+pub(crate) const fn layout<const FIELDS: usize>(
+    header: &str,
+    structure: &str,
+    wanted: [&str; FIELDS],
+) -> ([(usize, usize); FIELDS], usize) {
     let text = header.as_bytes();
     let mut at = body(text, structure);
-    let (mut offset, mut place) = (0_usize, None);
+    let (mut offset, mut places) = (0_usize, [(0, 0); FIELDS]);
     let mut alignment = 1;
     loop {
         let mut token = next(text, at);
         if is(text, token, "}") {
-            return (place, offset.next_multiple_of(alignment));
+            let mut field = 0;
+            while field < FIELDS {
+                assert!(places[field].1 > 0, "the struct in the CUDA header has no field of this name");
+                field += 1;
+            }
+            return (places, offset.next_multiple_of(alignment));
         }
         // The identifiers in a declaration that are no keywords: a struct's name, and the field's.
         let (mut words, mut longs) = ([(0, 0); 2], 0);
@@ -116,8 +123,12 @@ const fn layout(header: &str, structure: &str, wanted: &str) -> (Option<(usize, 
             panic!("a field of a CUDA header has a type that this reader does not know");
         };
         offset = offset.next_multiple_of(aligned);
-        if is(text, words[1], wanted) {
-            place = Some((offset, each * count as usize));
+        let mut field = 0;
+        while field < FIELDS {
+            if is(text, words[1], wanted[field]) {
+                places[field] = (offset, each * count as usize);
+            }
+            field += 1;
         }
         offset += each * count as usize;
         alignment = if aligned > alignment { aligned } else { alignment };
@@ -144,11 +155,12 @@ const fn body(text: &[u8], name: &str) -> usize {
 /// The start and the end of the word, number or symbol from `at` on: equal at the end of the text. Skips blanks and
 /// comments.
 const fn next(text: &[u8], mut at: usize) -> (usize, usize) {
-    while at < text.len() {
-        if text[at].is_ascii_whitespace() {
+    let end = text.len();
+    while at < end {
+        if KINDS[text[at] as usize] == BLANK {
             at += 1;
-        } else if text[at] == b'/' && at + 1 < text.len() && text[at + 1] == b'/' {
-            while at < text.len() && text[at] != b'\n' {
+        } else if text[at] == b'/' && at + 1 < end && text[at + 1] == b'/' {
+            while at < end && text[at] != b'\n' {
                 at += 1;
             }
         } else {
@@ -156,11 +168,30 @@ const fn next(text: &[u8], mut at: usize) -> (usize, usize) {
         }
     }
     let begin = at;
-    while at < text.len() && (text[at].is_ascii_alphanumeric() || text[at] == b'_') {
+    while at < end && KINDS[text[at] as usize] == WORD {
         at += 1;
     }
-    if begin == at && at < text.len() { (begin, at + 1) } else { (begin, at) }
+    if begin == at && at < end { (begin, at + 1) } else { (begin, at) }
 }
+
+const SYMBOL: u8 = 0;
+const BLANK: u8 = 1;
+const WORD: u8 = 2;
+
+/// The kind of each character.
+const KINDS: [u8; 256] = {
+    let mut kinds = [SYMBOL; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        if byte.is_ascii_whitespace() {
+            kinds[byte as usize] = BLANK;
+        } else if byte.is_ascii_alphanumeric() || byte == b'_' {
+            kinds[byte as usize] = WORD;
+        }
+        byte += 1;
+    }
+    kinds
+};
 
 const fn is_word(text: &[u8], token: (usize, usize)) -> bool {
     token.0 < token.1 && (text[token.0].is_ascii_alphabetic() || text[token.0] == b'_')
@@ -220,12 +251,12 @@ mod tests {
             struct All { // int none;
               int first; const unsigned char* second; unsigned int third; Part parts[MANY]; const void* last; int end;
             };";
-        let place = |name| field(text, "All", name);
-        assert_eq!(["first", "second", "third"].map(place), [(0, 4), (8, 8), (16, 4)]);
-        assert_eq!(["parts", "last", "end"].map(place), [(24, 24), (48, 8), (56, 4)]);
-        assert_eq!((struct_bytes(text, "All"), struct_bytes(text, "Part")), (64, 8));
+        let names = ["first", "second", "third", "parts", "last", "end"];
+        let (places, bytes) = layout(text, "All", names);
+        assert_eq!(places, [(0, 4), (8, 8), (16, 4), (24, 24), (48, 8), (56, 4)]);
+        assert_eq!((bytes, struct_bytes(text, "Part")), (64, 8));
         for name in ["none", "Part", "MANY"] {
-            assert!(std::panic::catch_unwind(|| field(text, "All", name)).is_err(), "{name}");
+            assert!(std::panic::catch_unwind(|| layout(text, "All", [name])).is_err(), "{name}");
         }
     }
 

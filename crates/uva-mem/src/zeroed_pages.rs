@@ -84,11 +84,13 @@ impl ZeroedPages {
     }
 
     /// The bytes.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         self.memory.as_deref().unwrap_or_default()
     }
 
     /// The bytes, to be written.
+    #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.memory.as_deref_mut().unwrap_or_default()
     }

@@ -25,10 +25,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use config::Asked;
+use flags::Command;
 pub use models::Models;
 /// The program `uvatrain`: does what the command line asks for.
 pub fn program() -> ExitCode {
-    ExitCode::from(run(None))
+    ExitCode::from(run(commands::run))
 }
 
 /// The program `uvatrain-consumer`: the role that trains, its probe, `train` with all roles as threads, and what a trained
@@ -38,7 +39,9 @@ pub fn program() -> ExitCode {
 /// anyway. They are left out, but not where a GPU's driver is loaded: it ends its own work in such a destructor.
 pub fn consumer_program(models: Models) -> ExitCode {
     let code = match std::env::args_os().nth(1).as_deref().and_then(|word| word.to_str()) {
-        Some("consumer" | "probe" | "train" | "predict" | "evaluate") => run(Some(models)),
+        Some(name) if commands::with_models(name) => {
+            run(|command| commands::run_with_models(command, models))
+        }
         Some("--version") => exit::conclude(ui::out::script(&format!("{}\n", runs::trainer::identity()))),
         _ => {
             ui::out::say("uvatrain-consumer: started by `uvatrain train`, not by hand");
@@ -51,7 +54,7 @@ pub fn consumer_program(models: Models) -> ExitCode {
     ExitCode::from(code)
 }
 
-fn run(models: Option<Models>) -> u8 {
+fn run(execute: impl FnOnce(Command) -> anyhow::Result<()>) -> u8 {
     ui::log::install();
     errors_for_files_that_may_not_grow();
     // If it is refused, a read behind the end of a file made shorter ends the process by SIGBUS, without the file's name.
@@ -64,7 +67,7 @@ fn run(models: Option<Models>) -> u8 {
         Asked::Command(cli) => {
             memory::end_with_a_line(&cli.command);
             let remedy = memory::remedy(&cli.command);
-            exit::conclude_with(commands::run(cli.command, models), |line| memory::explained(line, remedy))
+            exit::conclude_with(execute(cli.command), |line| memory::explained(line, remedy))
         }
         Asked::Config(text) => exit::conclude(ui::out::script(&text)),
     }

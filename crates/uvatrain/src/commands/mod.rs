@@ -52,31 +52,18 @@ fn needs(command: &Command) -> Needs {
     Needs { proc, threads }
 }
 
-/// Runs the given command, in a program with these models.
-pub fn run(command: Command, models: Option<Models>) -> anyhow::Result<()> {
-    let done = run_to_its_end(command, models);
-    crate::signals::ending::leave_to_signal();
-    done
-}
-
-fn run_to_its_end(command: Command, models: Option<Models>) -> anyhow::Result<()> {
-    let needs = needs(&command);
-    if needs.proc {
-        uva_runtime::machine::check_proc()?;
-    }
-    if needs.threads {
-        uva_runtime::machine::start_threads()?;
-    }
-    match command {
+/// Runs the given command, in a program without models.
+pub fn run(command: Command) -> anyhow::Result<()> {
+    to_its_end(command, |command| match command {
         Command::Generate(flags) => generate::run(&flags),
         Command::Import(flags) => import::run(&flags),
         Command::Export(flags) => export::run(&flags),
         Command::Propagate(flags) => propagate::run(&flags),
         Command::Partition(flags) => partition::run(&flags),
         Command::Info(flags) => info::run(&flags),
-        Command::Train(flags) => train::run(&flags, models),
-        Command::Predict(flags) => predict::run(&flags, models),
-        Command::Evaluate(flags) => evaluate::run(&flags, models),
+        Command::Train(flags) => train::run(&flags, None),
+        Command::Predict(flags) => predict::run(&flags, None),
+        Command::Evaluate(flags) => evaluate::run(&flags, None),
         Command::Run(flags) => run::run(&flags),
         Command::Top(flags) => top::run(&flags),
         Command::Report(flags) => report::run(&flags),
@@ -87,12 +74,50 @@ fn run_to_its_end(command: Command, models: Option<Models>) -> anyhow::Result<()
         Command::Mps(command) => mps::run(&command),
         Command::Completions(flags) => shell::completions(&flags),
         Command::Man(flags) => shell::man(&flags),
-        Command::Sampler(args) => role::run(Role::Sampler, &args, models),
-        Command::Producer(args) => role::run(Role::Producer, &args, models),
-        Command::Worker(args) => role::run(Role::Worker, &args, models),
-        Command::Consumer(args) => role::run(Role::Consumer, &args, models),
+        Command::Sampler(args) => role::run(Role::Sampler, &args, None),
+        Command::Producer(args) => role::run(Role::Producer, &args, None),
+        Command::Worker(args) => role::run(Role::Worker, &args, None),
+        Command::Consumer(args) => role::run(Role::Consumer, &args, None),
         Command::Planner(args) => role::help(Helper::Planner, &args),
         Command::Janitor(args) => role::help(Helper::Janitor, &args),
-        Command::Probe(args) => probe::run(&args, models),
+        Command::Probe(args) => probe::run(&args, None),
+    })
+}
+
+/// Runs the given command, in the program with these models. A list of its own, so that this program is linked without
+/// the code of all other commands.
+///
+/// # Panics
+/// If the command needs no models ([`with_models`]).
+pub fn run_with_models(command: Command, models: Models) -> anyhow::Result<()> {
+    to_its_end(command, |command| match command {
+        Command::Train(flags) => train::run(&flags, Some(models)),
+        Command::Predict(flags) => predict::run(&flags, Some(models)),
+        Command::Evaluate(flags) => evaluate::run(&flags, Some(models)),
+        Command::Consumer(args) => role::run(Role::Consumer, &args, Some(models)),
+        Command::Probe(args) => probe::run(&args, Some(models)),
+        _ => unreachable!("a command without models"),
+    })
+}
+
+/// Whether a command of this name needs models.
+pub fn with_models(name: &str) -> bool {
+    matches!(name, "train" | "predict" | "evaluate" | "consumer" | "probe")
+}
+
+/// Checks the machine for what the command needs, runs it, and lets a signal that came meanwhile end the process.
+fn to_its_end(command: Command, execute: impl FnOnce(Command) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let done = check(needs(&command)).and_then(|()| execute(command));
+    crate::signals::ending::leave_to_signal();
+    done
+}
+
+fn check(needs: Needs) -> anyhow::Result<()> {
+    if needs.proc {
+        uva_runtime::machine::check_proc()?;
     }
+    if needs.threads {
+        uva_runtime::machine::start_threads()?;
+    }
+    Ok(())
 }

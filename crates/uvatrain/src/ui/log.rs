@@ -10,11 +10,14 @@ use anstream::{AutoStream, ColorChoice};
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
 use uva_graph::shown;
 
 use super::out;
@@ -25,7 +28,7 @@ const FILTERS: [&str; 2] = ["UVATRAIN_LOG", "RUST_LOG"];
 /// The variable that says how: `text` or `json`.
 const FORMAT: &str = "UVATRAIN_LOG_FORMAT";
 /// The default filter.
-const USUAL: &str = "warn";
+const USUAL: Level = Level::WARN;
 
 /// Who this process is.
 static NAME: OnceLock<String> = OnceLock::new();
@@ -47,26 +50,28 @@ pub fn install() {
         Some(other) => (false, Some(format!("{FORMAT}={other}: it is text or json; taken as text"))),
     };
     let asked = FILTERS.into_iter().find_map(|name| variable(name).map(|value| (name, value)));
+    let usual = || Targets::new().with_default(USUAL);
     let (filter, misread) = match asked {
-        None => (EnvFilter::new(USUAL), None),
-        Some((name, value)) => match EnvFilter::try_new(&value) {
+        None => (usual(), None),
+        // Levels by target: filters by spans and fields bring regular expressions, and there are no spans here.
+        Some((name, value)) => match value.parse() {
             Ok(filter) => (filter, None),
             Err(error) => {
                 let example = "write a level, as debug, or uva_runtime=trace; warnings are shown";
-                (EnvFilter::new(USUAL), Some(format!("{name}={value}: {error}: {example}")))
+                (usual(), Some(format!("{name}={value}: {error}: {example}")))
             }
         },
     };
     let coloured = !json && AutoStream::choice(&std::io::stderr()) != ColorChoice::Never;
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(coloured)
         // It would report a closed stderr on that same stderr, and panic.
         .log_internal_errors(false)
-        .event_format(Line { json });
+        .event_format(Line { json })
+        .with_filter(filter);
     // A second call would fail, and changes nothing.
-    let _ = log.try_init();
+    let _ = tracing_subscriber::registry().with(lines).try_init();
     // The process that started a role has reported it.
     if !is_role() {
         complaint.iter().chain(&misread).for_each(|line| out::say(&format!("uvatrain: {line}")));
