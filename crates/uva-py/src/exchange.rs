@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::prelude::*;
 use uva_exchange::{Canceller, Cause, Exchange, ExchangeError, Splits};
 
-/// An `uvatrain._exchange.Exchange`.
+/// An `uvatrain.loader.exchange.Exchange`.
 ///
 /// The memory that it lends is Python's. A call that is cancelled leaves gloo with memory that it may still write to, and this
 /// memory has to outlive the call.

@@ -52,7 +52,7 @@ pub struct Source {
     device: Option<usize>,
     /// Where these are, batches can be prepared anew. `None`: they come from a launcher.
     own: Option<(Backend, StreamSetup)>,
-    /// How feature rows and picks of other ranks come: each an `uvatrain._exchange.Exchange`, to be told of the end.
+    /// How feature rows and picks of other ranks come: each an `uvatrain.loader.exchange.Exchange`, to be told of the end.
     exchanges: Vec<Py<PyAny>>,
 }
 

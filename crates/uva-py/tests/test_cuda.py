@@ -221,7 +221,7 @@ def test_an_interrupt_while_ranks_meet_is_raised_as_itself(graph, simulator):
     script = """
 import sys, uvatrain
 import torch.distributed as dist
-from uvatrain._exchange import Exchange
+from uvatrain.loader.exchange import Exchange
 dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 
 def interrupted(exchange, work):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch.distributed as dist
 
-from uvatrain._exchange import Exchange, ExchangeFailed
+from uvatrain.loader.exchange import Exchange, ExchangeFailed
 
 
 class DoneAsTheWaitEnds:

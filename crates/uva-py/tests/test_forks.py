@@ -280,7 +280,7 @@ print("well")
 
 def test_a_fork_within_infer_raises_and_its_parent_goes_on(graph):
     script = """
-from uvatrain.layerwise import infer
+from uvatrain import infer
 
 def layer(x, edge_index):
     return x[1].clone()

@@ -445,9 +445,9 @@ def test_ogbs_files_that_are_broken_or_of_another_sort_are_refused(tmp_path):
 
 
 def test_tables_of_ogb_that_come_in_pieces_are_read_whole(tmp_path, monkeypatch):
-    from uvatrain import _from_ogb
+    from uvatrain.interop import from_ogb
 
-    monkeypatch.setattr(_from_ogb, "_CHUNK", 7)
+    monkeypatch.setattr(from_ogb, "_CHUNK", 7)
     write_ogb(tmp_path)
     dataset = uvatrain.from_ogb("ogbn-arxiv", tmp_path, tmp_path / "out")
     assert lists(dataset) == [[3, 1], [0], [], [2]] and dataset.labels.tolist() == [0, 2, -1, 1]

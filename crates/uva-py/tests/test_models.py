@@ -10,7 +10,8 @@ import torch
 from conftest import WATCHDOG
 
 import uvatrain
-from uvatrain.models import _Edges, load_tensors
+from uvatrain.models import load_tensors
+from uvatrain.models.model import _Edges
 
 #: Options of `train` for each model, with everything that a module has to do too.
 MODELS = {

@@ -8,7 +8,7 @@ import pytest
 import uvatrain
 from uvatrain import _core
 
-TYPES = pathlib.Path(__file__).parents[1] / "python" / "uvatrain" / "_options.py"
+TYPES = pathlib.Path(__file__).parents[1] / "python" / "uvatrain" / "loader" / "_options.py"
 HEAD = '''"""The loader's options, for type checkers. Written by tests/test_options.py from the core's declarations."""
 
 from __future__ import annotations

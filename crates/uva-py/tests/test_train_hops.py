@@ -23,7 +23,7 @@ from train_runs import (
     trained_on_both_batches,
     trains_as_the_program_does,
 )
-from uvatrain.hop_models import KINDS
+from uvatrain.models import KINDS
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 
-from .._parts import part_of
-from ..batch import Batch, SlotBatch
-from ..datasets import Dataset
-from ..hop_models import KINDS
-from ..hops import HopBatch, HopLoader, HopSet
+from ..datasets import Dataset, HopSet
 from ..loader import Batches, Loader
+from ..loader.batch import Batch, SlotBatch
+from ..loader.hops import HopBatch, HopLoader
+from ..loader.parts import part_of
+from ..models import KINDS
 from .options import Options
 from .ranks import Ranks
 

@@ -13,10 +13,9 @@ from typing import Any
 import torch
 
 from .. import __version__, _core
-from ..batch import SlotBatch
 from ..errors import UvatrainError
-from ..hop_models import KINDS, HopModel
-from ..models import Model
+from ..loader.batch import SlotBatch
+from ..models import KINDS, HopModel, Model
 from . import checkpoint, metrics
 from .checkpoint import Folder, Place, Saved
 from .data import Data, opened

@@ -12,9 +12,9 @@ from dataclasses import asdict
 from typing import IO, Any
 
 from .. import __version__
-from ..batch import SlotBatch
 from ..errors import UvatrainError
 from ..loader import Batches
+from ..loader.batch import SlotBatch
 from .checkpoint import Place
 from .data import Data
 from .options import Options

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..hop_models import KINDS
-from ..models import LAYERS
+from ..models import KINDS, LAYERS
 from .refusals import refusal
 
 _ABOUT = """\

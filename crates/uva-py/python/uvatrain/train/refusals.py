@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from ..hop_models import KINDS
-from ..models import LAYERS
+from ..models import KINDS, LAYERS
 
 if TYPE_CHECKING:
     from .options import Options

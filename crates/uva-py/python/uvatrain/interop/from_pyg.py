@@ -6,11 +6,10 @@ import os
 import sys
 from typing import Any
 
-from . import _core
-from ._arrays import as_int64, lent, readable
-from ._numbers import integer
-from .datasets import Dataset, write_dataset
-from .errors import warn
+from .. import _core
+from .._arrays import as_int64, integer, lent, readable
+from ..datasets import Dataset, write_dataset
+from ..errors import warn
 
 # Names that PyG's datasets give their splits.
 _SPLITS = {

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import _core
-from ._in_memory import dataset_of
-from .batch import Batch
-from .datasets import Dataset, opened
-from .errors import warn
-from .loader import Loader, _about
+from .. import _core
+from ..datasets import Dataset, opened
+from ..errors import about, warn
+from ..interop.in_memory import dataset_of
+from ..loader import Loader
+from ..loader.batch import Batch
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -98,14 +98,14 @@ def infer(
     columns = {"edge_ids": edge_ids, "edge_attr": edge_attr}
     for name, function in (("activation", activation), ("call", call), ("progress", progress)):
         if function is not None and not callable(function):
-            raise _about(name, TypeError(f"{name} is a {type(function).__name__}: a function is needed"))
+            raise about(name, TypeError(f"{name} is a {type(function).__name__}: a function is needed"))
     batch_size, slot_bytes = _positive("batch_size", batch_size), _positive("slot_bytes", slot_bytes)
     if output is not None:
         output = os.path.abspath(output)
         if os.path.isdir(output):
-            raise _about("output", IsADirectoryError(f"output: {output} is a directory"))
+            raise about("output", IsADirectoryError(f"output: {output} is a directory"))
         if os.path.lexists(output) and not overwrite:
-            raise _about("output", FileExistsError(f"output: {output} exists; overwrite=True replaces it"))
+            raise about("output", FileExistsError(f"output: {output} exists; overwrite=True replaces it"))
     if not isinstance(dataset, str | os.PathLike | Dataset):
         dataset = dataset_of("infer", "dataset", dataset, with_splits=False)
     source = given = opened(dataset)
@@ -113,7 +113,7 @@ def infer(
         _core._check_output("output", output, [str(given.path)])
     nodes = given.num_nodes
     if nodes == 0:
-        raise _about("dataset", ValueError("dataset: it has no nodes"))
+        raise about("dataset", ValueError("dataset: it has no nodes"))
     folder = None if output is None else os.path.dirname(output)
     table = None
     # What killed processes left there goes first.
@@ -159,7 +159,7 @@ def _rename(path: str, output: str, overwrite: bool) -> None:
         os.link(path, output)
     except FileExistsError:
         message = f"output: {output} was created meanwhile; overwrite=True replaces it"
-        raise _about("output", FileExistsError(message)) from None
+        raise about("output", FileExistsError(message)) from None
     except OSError:
         # The file system has no second names.
         os.replace(path, output)
@@ -169,13 +169,13 @@ def _checked(layers: Any) -> list[Any]:
     """The layers as a list. Warns of those that would drop values at random."""
     if isinstance(layers, str | bytes | Mapping) or not isinstance(layers, Iterable):
         kind = type(layers).__name__
-        raise _about("layers", TypeError(f"layers is a {kind}: a sequence of layers is needed, such as model.convs"))
+        raise about("layers", TypeError(f"layers is a {kind}: a sequence of layers is needed, such as model.convs"))
     stack = list(layers)
     if not stack:
-        raise _about("layers", ValueError("layers is empty: at least one is needed"))
+        raise about("layers", ValueError("layers is empty: at least one is needed"))
     for number, layer in enumerate(stack):
         if not callable(layer):
-            raise _about("layers", TypeError(f"layers[{number}] is a {type(layer).__name__}: it cannot be called"))
+            raise about("layers", TypeError(f"layers[{number}] is a {type(layer).__name__}: it cannot be called"))
     training = [str(number) for number, layer in enumerate(stack) if getattr(layer, "training", False)]
     if training:
         warn(
@@ -189,9 +189,9 @@ def _positive(name: str, value: Any) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise _about(name, TypeError(f"{name} is a {type(value).__name__}: an integer is needed")) from None
+        raise about(name, TypeError(f"{name} is a {type(value).__name__}: an integer is needed")) from None
     if number < 1 or isinstance(value, bool):
-        raise _about(name, ValueError(f"{name}={value!r}: 1 or more is needed"))
+        raise about(name, ValueError(f"{name}={value!r}: 1 or more is needed"))
     return number
 
 

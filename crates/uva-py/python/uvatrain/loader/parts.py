@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from . import _core
+from .. import _core
+from ..errors import about
 
 #: What describes the parts, beside them.
 _DESCRIPTION = "partition.json"
@@ -36,7 +37,7 @@ def part_of(directory: Any, part: Any, rank: int, world_size: int) -> Part:
     ValueError, with the field, where there is no such part, or with "rank" another number of ranks than parts.
     """
     if not isinstance(directory, str | os.PathLike):
-        raise _about(
+        raise about(
             "path",
             TypeError(
                 f"path is a {type(directory).__name__}: with part it is the directory that `uvatrain partition` wrote"
@@ -45,7 +46,7 @@ def part_of(directory: Any, part: Any, rank: int, world_size: int) -> Part:
     directory = Path(directory)
     train, description, is_range = _train_nodes(directory)
     if is_range and part != "rank":
-        raise _about(
+        raise about(
             "part",
             ValueError(
                 f'part is {part!r}, and the parts of {directory} are ranges of feature rows: a rank gets the others from the '
@@ -55,7 +56,7 @@ def part_of(directory: Any, part: Any, rank: int, world_size: int) -> Part:
     if part == "rank":
         if world_size != len(train):
             ranks = "1 rank" if world_size == 1 else f"{world_size} ranks"
-            raise _about(
+            raise about(
                 "part",
                 ValueError(
                     f'part="rank": {directory} has {len(train)} parts, and there are {ranks}: each rank trains on a part of '
@@ -76,9 +77,9 @@ def _number(part: Any, parts: int) -> int:
     except TypeError:
         number = None
     if number is None:
-        raise _about("part", TypeError(f'part is {part!r}: give "rank", or the number of a part'))
+        raise about("part", TypeError(f'part is {part!r}: give "rank", or the number of a part'))
     if not 0 <= number < parts:
-        raise _about("part", ValueError(f"part {number}: there are the parts 0 to {parts - 1}"))
+        raise about("part", ValueError(f"part {number}: there are the parts 0 to {parts - 1}"))
     return number
 
 
@@ -87,20 +88,15 @@ def _train_nodes(directory: Path) -> tuple[list[int], bytes, bool]:
     own is checked where one opens."""
     file = directory / _DESCRIPTION
     if not file.is_file():
-        raise _about(
+        raise about(
             "path", ValueError(f"path: {file} is not there: with part it is the directory that `uvatrain partition` wrote")
         )
     try:
         train, layout = _core._read_partition(directory)
     except ValueError as error:
-        raise _about("path", ValueError(f"path: {error}")) from None
+        raise about("path", ValueError(f"path: {error}")) from None
     if layout is None:
-        raise _about(
+        raise about(
             "path", ValueError(f"path: {directory} has a map alone: write its parts with `uvatrain partition --map`")
         )
     return train, file.read_bytes(), layout == "ranges"
-
-
-def _about(option: str, error: Exception) -> Exception:
-    error.field = option  # type: ignore[attr-defined]
-    return error

@@ -1,4 +1,4 @@
-"""Trained models in PyTorch: `load_model` reads a checkpoint of `uvatrain train` into a `torch.nn.Module`."""
+"""Models of `uvatrain train` in PyTorch."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from . import _core, hop_models
+from .hop_model import KINDS
 
-__all__ = ["Model", "load_model", "load_tensors"]
+__all__ = ["LAYERS", "Model"]
 
 #: Rows whose absolute values sum to less than this are divided by it instead.
 _SMALLEST_ROW_SUM = 1e-12
@@ -213,7 +213,7 @@ class Model(nn.Module):
         self.options = dict(options)
         self.metadata: dict[str, Any] = {}
         if kind not in LAYERS:
-            raise ValueError(f"the model is {kind!r}, and this version has {', '.join([*LAYERS, *hop_models.KINDS])}")
+            raise ValueError(f"the model is {kind!r}, and this version has {', '.join([*LAYERS, *KINDS])}")
         layer, self._activate = LAYERS[kind]
         layers, hidden = options["layers"], options["hidden"]
         # Columns of the output: classes, or the numbers that regression predicts.
@@ -302,79 +302,3 @@ class Model(nn.Module):
         if self._residual:
             x = self.output((getattr(self.output, "norm", None) or nn.Identity())(x))
         return x
-
-
-def load_tensors(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
-    """The tensors of a safetensors file, by name."""
-    return tensors_of(Path(path).read_bytes(), path)
-
-
-def tensors_of(content: bytes, path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
-    """The same of its content. `path` is for messages."""
-    data = bytearray(content)
-    length = int.from_bytes(data[:8], "little")
-    if len(data) < 8 or length > len(data) - 8:
-        raise ValueError(f"{path}: it is no safetensors file")
-    header = json.loads(bytes(data[8 : 8 + length]))
-    types = {"F32": torch.float32, "F64": torch.float64}
-    tensors = {}
-    for name, entry in header.items():
-        if name == "__metadata__":
-            continue
-        if entry["dtype"] not in types:
-            raise ValueError(f"{path}: {name} is of type {entry['dtype']}, and {' or '.join(types)} is read here")
-        first, end = entry["data_offsets"]
-        part = data[8 + length + first : 8 + length + end]
-        # An empty tensor has no buffer.
-        flat = torch.frombuffer(part, dtype=types[entry["dtype"]]) if part else torch.empty(0)
-        try:
-            tensors[name] = flat.reshape(entry["shape"])
-        except (RuntimeError, TypeError) as error:
-            raise ValueError(f"{path}: {name} has {len(flat)} numbers: {error}") from None
-    return tensors
-
-
-def load_model(
-    checkpoint: str | os.PathLike[str],
-    *,
-    keep: str | None = None,
-    device: torch.device | str = "cpu",
-) -> Model | hop_models.HopModel:
-    """The model of a checkpoint that `uvatrain train --checkpoint` wrote, ready to predict (in `eval()` mode).
-
-    A model of a hop set (`--model sign` and the like) is a `uvatrain.hop_models.HopModel`, any other a `Model`.
-
-    checkpoint: the directory. keep: "best" for the parameters of the best epoch by validation, "last" for those after
-    the last batch; None for what `train --keep` said. `model.metadata` has `kept`, `epoch` (from 0) and
-    `fingerprint`, what the batches of the training depended on.
-
-    Raises FileNotFoundError where there is no checkpoint, and ValueError for one that is damaged or of another version.
-    """
-    if keep not in (None, "best", "last"):
-        raise ValueError(f"keep={keep!r}: 'best' or 'last' is possible")
-    opened = _core._open_checkpoint(checkpoint)
-    if opened is None:
-        raise FileNotFoundError(f"{checkpoint}: there is no checkpoint in it (no checkpoint.json)")
-    contents = json.loads(opened[0])
-    trainer = contents["trainer"]
-    options, has_best = trainer["model"], trainer["best"]
-    if keep == "best" and not has_best:
-        raise ValueError(f"keep='best': {checkpoint} has no best model, since its training was not validated")
-    kept = (keep or trainer["keep"]) if has_best else "last"
-    model = hop_models.KINDS.get(options["model"], Model)(options)
-    group = "best." if kept == "best" else "model."
-    found = tensors_of(opened[1], checkpoint)
-    own = {name.removeprefix(group): value for name, value in found.items() if name.startswith(group)}
-    try:
-        model.load_state_dict(own)
-    except RuntimeError as error:
-        raise ValueError(f"{checkpoint}: its tensors are of another model: {error}") from None
-    state = contents.get("state") or {}
-    cursor, best = state.get("cursor") or {}, state.get("best") or {}
-    last = cursor.get("epoch", 0) - (0 if cursor.get("batch", 0) else 1)
-    model.metadata = {
-        "kept": kept,
-        "epoch": best.get("epoch") if kept == "best" else (last if last >= 0 else None),
-        "fingerprint": contents.get("fingerprint"),
-    }
-    return model.to(device).eval()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 
-from . import _core
+from .. import _core
+from ..errors import UvatrainError
+from .arguments import ranks, split_name
 from .batch import Batch
-from .errors import UvatrainError
-from .loader import Batches, _Epoch, _Place, close_with, ranks, split_name
+from .batches import Batches, Epoch, Place, close_with
 
 __all__ = ["Session", "attach"]
 
@@ -36,14 +37,14 @@ class Session(Batches[Batch]):
         self._closed = False
         super().__init__(run.source, split)
 
-    def __iter__(self) -> _Epoch[Batch]:
+    def __iter__(self) -> Epoch[Batch]:
         iteration = super().__iter__()
         # Whoever validates behind an epoch will do so behind the next: it can be prepared for already.
         if self._run.ended is None:
             self._source.expect_validation("valid" in self._run.sessions)
         else:
             split, epoch = self._run.ended
-            if self.split == "valid" and split == "train" and self._at == _Place(epoch):
+            if self.split == "valid" and split == "train" and self._at == Place(epoch):
                 self._source.expect_validation(True)
             elif self.split == split == "train":
                 self._source.expect_validation(False)

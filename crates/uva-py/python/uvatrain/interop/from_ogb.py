@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from . import _core
-from ._arrays import lent
-from .datasets import Dataset, write_dataset
+from .. import _core
+from .._arrays import lent
+from ..datasets import Dataset, write_dataset
 
 # Those with one type of node and of edge, and whether their files hold one direction of each edge of an
 # undirected graph.
@@ -44,7 +44,7 @@ def from_ogb(
     """
     import numpy
 
-    from ._from_pyg import labels_of
+    from .from_pyg import labels_of
 
     if name not in _ONE_DIRECTION and (name == "ogbn-mag" or not name.startswith("ogbn-")):
         raise ValueError(

@@ -9,10 +9,9 @@ import json
 import os
 from typing import Any
 
-from . import _core
-from ._arrays import lent, readable
-from ._numbers import integer
-from .errors import UvatrainError, warn
+from .. import _core
+from .._arrays import integer, lent, readable
+from ..errors import UvatrainError, warn
 
 __all__ = ["Dataset", "write_dataset"]
 

@@ -9,10 +9,10 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import _core
-from ._from_pyg import from_pyg, is_pyg
-from .datasets import Dataset, write_dataset
-from .errors import warn
+from .. import _core
+from ..datasets import Dataset, write_dataset
+from ..errors import warn
+from .from_pyg import from_pyg, is_pyg
 
 __all__ = ["dataset_of", "kept_for", "written_for"]
 

@@ -6,11 +6,10 @@ import os
 import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import _core
-from ._arrays import as_int64, lent
-from ._numbers import integer
-from .datasets import Dataset
-from .errors import UvatrainWarning
+from .. import _core
+from .._arrays import as_int64, integer, lent
+from ..datasets import Dataset
+from ..errors import UvatrainWarning
 
 if TYPE_CHECKING:
     import torch

@@ -6,9 +6,9 @@ import os
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
-from . import _core
-from ._arrays import lent
-from .datasets import Dataset, write_dataset
+from .. import _core
+from .._arrays import lent
+from ..datasets import Dataset, write_dataset
 
 _SPLITS = {"train": "train_idx", "valid": "valid_idx", "val": "valid_idx", "test": "test_idx"}
 
@@ -44,7 +44,7 @@ def from_networkx(
     """
     import numpy
 
-    from ._from_pyg import labels_of
+    from .from_pyg import labels_of
 
     nodes = list(graph.nodes)
     ids = {node: position for position, node in enumerate(nodes)}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .errors import Unavailable
+from ..errors import Unavailable
 
 if TYPE_CHECKING:
     import torch
 
-    from . import _core
+    from .. import _core
 
 __all__ = ["Batch", "Block"]
 
@@ -409,7 +409,7 @@ class Batch(SlotBatch):
 
         as_edge_index: makes `edge_index` a `torch_geometric.EdgeIndex`, which knows that edges are sorted by target.
         """
-        from .convert import to_pyg
+        from ..interop.to_pyg import to_pyg
 
         return to_pyg(self, as_edge_index)
 
@@ -425,7 +425,7 @@ class Batch(SlotBatch):
         With `Loader(..., aggregate=...)` the outermost hop is left out: `blocks[0].srcdata` has "aggregated" beside
         "feat". A single layer leaves no block (ValueError).
         """
-        from .convert import to_dgl
+        from ..interop.dgl import to_dgl
 
         return to_dgl(self)
 
@@ -442,7 +442,7 @@ class Batch(SlotBatch):
 
         `Loader(..., transform=Batch.to_graphbolt)` makes a loop that was written for GraphBolt's.
         """
-        from .graphbolt import minibatch
+        from ..graphbolt import minibatch
 
         return minibatch(self)
 

@@ -1,0 +1,6 @@
+"""Batches for a training loop: of a dataset, of a hop set, of a run, and behind caches."""
+
+from .batches import Batches, StaticShapes
+from .loader import Loader
+
+__all__ = ["Batches", "Loader", "StaticShapes"]
