@@ -32,7 +32,7 @@ MOST_LINES = 500
 LIMITS = {
     "row predicates": 51,
     "hop set branches": 85,
-    "crowded folders": 18,
+    "crowded folders": 17,
     "shared names": 131,
     "long files": 3,
 }

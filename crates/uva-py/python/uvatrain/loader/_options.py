@@ -1,4 +1,4 @@
-"""The loader's options, for type checkers. Written by tests/test_options.py from the core's declarations."""
+"""The loader's options, for type checkers. Written by tests/loader/test_options.py from the core's declarations."""
 
 from __future__ import annotations
 
