@@ -16,7 +16,7 @@ use std::str::FromStr;
 use uva_mem::files::random_word;
 use uva_mem::handover::{Channel, HandoverError};
 
-use super::protocol::{PROTOCOL, VERSION, check};
+use super::protocol::{PROTOCOL, VERSION, check, check_version};
 
 /// The variable that names the socket to the command's processes.
 pub const VARIABLE: &str = "UVATRAIN_ATTACH";
@@ -94,14 +94,14 @@ impl FromStr for Address {
     /// The error says why it cannot be used: another version or protocol, named with this one's, or text that no
     /// launcher wrote.
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut parts = text.split(':').peekable();
+        let nonsense = || format!("{VARIABLE}={text} is not what a launcher writes there");
+        let mut parts = text.split(':');
         let version = parts.next().unwrap_or_default();
-        // A launcher from before the protocol number wrote one part less.
-        let numbered = text.matches(':').count() != 3;
-        let protocol = parts.next_if(|_| numbered).map(|part| part.parse().ok());
-        check(version, protocol.unwrap_or(None))?;
+        check_version(version)?;
+        let protocol = parts.next().and_then(|part| part.parse().ok()).ok_or_else(nonsense)?;
+        check(version, protocol)?;
         let rest: Vec<&str> = parts.collect();
-        of_parts(&rest).ok_or_else(|| format!("{VARIABLE}={text} is not what a launcher writes there"))
+        of_parts(&rest).ok_or_else(nonsense)
     }
 }
 
@@ -142,7 +142,6 @@ mod tests {
         let other = refused(&format!("0.0.7:{PROTOCOL}:1:2:3"));
         assert!(other.contains("0.0.7") && other.contains(VERSION), "{other}");
         assert!(refused(&format!("{VERSION}:77:1:2:3")).contains("protocol 77"));
-        assert!(refused(&format!("{VERSION}:1:2:3")).contains("no protocol number"));
         for text in ["", ":", "1:2:3", "::::", "\u{0}"] {
             refused(text);
         }

@@ -181,7 +181,7 @@ fn knock(
     let (ours, theirs) = Channel::pair().map_err(|error| failed(&error))?;
     let knock = Knock {
         version: VERSION.to_owned(),
-        protocol: Some(PROTOCOL),
+        protocol: PROTOCOL,
         pid: std::process::id(),
         part: rank,
         secret: address.socket.secrets().map(|known| known.knock),

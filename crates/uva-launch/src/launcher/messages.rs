@@ -77,16 +77,13 @@ pub(crate) struct Handed {
 pub(crate) struct Knock {
     /// The version of this crate in the process.
     pub version: String,
-    /// Its [`PROTOCOL`](super::protocol::PROTOCOL); builds from before it existed send none.
-    #[serde(default)]
-    pub protocol: Option<u32>,
+    /// Its [`PROTOCOL`](super::protocol::PROTOCOL).
+    pub protocol: u32,
     /// Its process number, as it sees it. Where the kernel names the sender, the launcher relies on that instead.
     pub pid: u32,
     /// Which rank it is, of how many.
-    #[serde(default)]
     pub part: Part,
     /// What shows that the launcher has started it, where the socket does not.
-    #[serde(default)]
     pub secret: Option<u64>,
 }
 

@@ -9,22 +9,29 @@ pub const PROTOCOL: u32 = 28;
 /// The version that both sides must have: that of this crate, in the program and in the attached process.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Compares version and number of the other side with this one's; a side from before the number existed has none.
+/// Compares the version of the other side with this one's.
 ///
 /// # Errors
-/// Both sides' version or number, and what to do.
-pub(super) fn check(version: &str, number: Option<u32>) -> Result<(), String> {
+/// Both sides' version, and what to do.
+pub(super) fn check_version(version: &str) -> Result<(), String> {
     if version != VERSION {
         return Err(format!(
             "one side is uvatrain {version}, the other {VERSION}: the launcher and the module have to be of one version; \
              pip install the module from the launcher's checkout, or the other way round"
         ));
     }
-    if number != Some(PROTOCOL) {
-        let number =
-            number.map_or_else(|| "no protocol number".to_owned(), |number| format!("protocol {number}"));
+    Ok(())
+}
+
+/// Compares version and number of the other side with this one's.
+///
+/// # Errors
+/// Both sides' version or number, and what to do.
+pub(super) fn check(version: &str, number: u32) -> Result<(), String> {
+    check_version(version)?;
+    if number != PROTOCOL {
         return Err(format!(
-            "both sides are uvatrain {VERSION}, but of different builds: one has {number}, the other protocol {PROTOCOL}; \
+            "both sides are uvatrain {VERSION}, but of different builds: one has protocol {number}, the other protocol {PROTOCOL}; \
              reinstall the module from the checkout that the launcher was built from (pip install --force-reinstall \
              ./crates/uva-py), or build the launcher anew"
         ));
@@ -49,17 +56,16 @@ mod tests {
     use uva_runtime::{LoaderOptions, Passes};
 
     #[test]
-    fn versions_come_before_numbers_and_a_side_without_one_is_of_another_build() {
-        assert_eq!(check(VERSION, Some(PROTOCOL)), Ok(()));
-        let other = check("0.0.7", Some(PROTOCOL)).unwrap_err();
+    fn versions_come_before_numbers_and_another_number_is_another_build() {
+        assert_eq!(check(VERSION, PROTOCOL), Ok(()));
+        let other = check("0.0.7", PROTOCOL).unwrap_err();
         assert!(other.contains("0.0.7") && other.contains(VERSION), "{other}");
-        let other = check(VERSION, Some(PROTOCOL + 70)).unwrap_err();
+        let other = check(VERSION, PROTOCOL + 70).unwrap_err();
         for part in
             [format!("protocol {}", PROTOCOL + 70), format!("protocol {PROTOCOL}"), "pip install".into()]
         {
             assert!(other.contains(&part), "{part} in {other}");
         }
-        assert!(check(VERSION, None).unwrap_err().contains("no protocol number"));
     }
 
     /// The paths of an object's fields.
@@ -86,7 +92,7 @@ mod tests {
             job: serde_json::to_value(AttachedJob::default()).unwrap(),
         };
         let (version, part) = (VERSION.to_owned(), Part::default());
-        let knock = Knock { version, protocol: Some(PROTOCOL), pid: 1, part, secret: None };
+        let knock = Knock { version, protocol: PROTOCOL, pid: 1, part, secret: None };
         let mut found = BTreeSet::new();
         fields(
             &serde_json::to_value(Answer::Welcome { setup: Box::new(setup), secret: None }).unwrap(),

@@ -501,15 +501,14 @@ impl Source {
         Ok(())
     }
 
-    /// What a batch depends on: plain values, for a state.
-    #[getter]
-    fn identity<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    /// What a batch of a split depends on: plain values, for a state.
+    fn identity<'py>(&self, py: Python<'py>, split: &str) -> PyResult<Bound<'py, PyDict>> {
         let (options, told) = (&self.options, PyDict::new(py));
         told.set_item("fingerprint", self.dataset.fingerprint())?;
-        // States of before there were other orders have nothing about them.
         let ordered = options.seed_order != AskedOrder::Shuffle;
         let shown = |name: &str| match name {
-            "seed_order" | "order_edges" | "order_tolerance" => ordered,
+            // A shuffle follows no edges.
+            "order_edges" | "order_tolerance" => ordered,
             // What the file holds counts, and not where it lies.
             "order" => false,
             _ => true,
@@ -517,29 +516,13 @@ impl Source {
         for field in options.that(Purpose::Identity).filter(|field| shown(field.name)) {
             told.set_item(field.name, value_of(py, field, options)?)?;
         }
-        // One text, as states of every version have it.
         told.set_item("fanouts", options.fanouts.text())?;
-        if options.replace {
-            // States of before have it not: short lists were taken whole then.
-            told.set_item("replacement", "as many picks as the fanout")?;
-        }
-        if let Some(file) = options.made_order.as_ref().and_then(MadeOrder::file) {
-            told.set_item("order_file", file)?;
-        }
+        told.set_item("order_file", options.made_order.as_ref().and_then(MadeOrder::file))?;
         if let Some(hops) = &options.hops {
             told.set_item("chunk", hops.chunk)?;
         }
-        let nodes = self.dataset.chosen_nodes();
-        if let Some(nodes) = &nodes {
-            told.set_item("input_nodes", nodes)?;
-        }
-        if let Some((_, setup)) = &self.own {
-            let shuffle = options.shuffled.has(setup.main);
-            // States of before it could be given have it not.
-            if nodes.is_some() || shuffle != LoaderOptions::default().shuffled.has(setup.main) {
-                told.set_item("shuffle", shuffle)?;
-            }
-        }
+        told.set_item("input_nodes", self.dataset.chosen_nodes())?;
+        told.set_item("shuffle", options.shuffled.has(split_named(split)?))?;
         told.set_item("world_size", options.part.of)?;
         Ok(told)
     }

@@ -103,13 +103,14 @@ def test_a_state_of_other_options_is_refused_by_name(graph, loader, other):
     assert loader.epoch == 0 and next(iter(loader)).index == 0
 
 
-def test_a_state_of_when_short_lists_were_taken_whole_with_replacement_is_refused(graph):
-    with uvatrain.Loader(graph, **OPTIONS, replace=True) as loader:
-        state = loader.state_dict()
-        loader.load_state_dict(state)
-        del state["replacement"]
-        with pytest.raises(ValueError, match="state: replacement is missing"):
-            loader.load_state_dict(state)
+def test_a_state_has_everything_that_batches_depend_on(loader):
+    state = loader.state_dict()
+    place = {"version", "split", "epoch", "first", "batch", "trainers", "world_size"}
+    for name in sorted(set(state) - {"version"}):
+        left = {key: value for key, value in state.items() if key != name}
+        with pytest.raises((ValueError, TypeError), match=name if name in place else f"state: {name} is missing"):
+            loader.load_state_dict(left)
+    assert {"sampler_kind", "seed_order", "input_nodes", "shuffle", "order_file", "fingerprint"} <= set(state)
 
 
 def test_a_state_of_another_dataset_is_refused(loader, tmp_path):
@@ -161,7 +162,7 @@ def test_another_number_of_ranks_goes_on_with_the_batches_that_are_left(graph, b
             left[batch.index] = batch.hash
             # Its own states are those of any loader.
             resumed = loader.state_dict()
-            assert (resumed["version"], resumed["first"], resumed["batch"]) == (2, before * steps, number)
+            assert (resumed["first"], resumed["batch"]) == (before * steps, number)
         assert loader.epoch == 2
     assert not seen.keys() & left.keys()
     assert sorted({**seen, **left}) == list(range(before * steps + expected_steps * after))
@@ -171,7 +172,8 @@ def test_another_number_of_ranks_goes_on_with_the_batches_that_are_left(graph, b
     # A state of one that went on is loaded by a third number of ranks.
     if expected_steps:
         with uvatrain.Loader(graph, **options) as one:
-            one.load_state_dict({**states[0], "version": 2, "first": before * steps, "batch": 0, "world_size": after})
+            place = {"first": before * steps, "batch": 0, "world_size": after, "trainers": after}
+            one.load_state_dict({**states[0], **place})
             assert next(iter(one)).hash == expected[1][before * steps]
     for loader in first + then:
         loader.close()
@@ -213,13 +215,14 @@ def test_an_order_that_depends_on_the_number_of_ranks_is_not_gone_on_with(graph)
     [
         (None, ValueError, "no state"),
         ({}, ValueError, "no state"),
-        (dict(version=4), ValueError, "version 4"),
+        (dict(version=2), ValueError, "version 2 is not known here; version 1 is"),
         (dict(batch=6), ValueError, "batch 6"),
         (dict(batch=-1), ValueError, "batch -1"),
         (dict(batch="1"), ValueError, "batch '1'"),
         (dict(first=6), ValueError, "first 6"),
         (dict(world_size=0), ValueError, "world_size 0"),
-        (dict(world_size=2, batch=3), ValueError, "batch 3"),
+        (dict(trainers=2), ValueError, "trainers 2"),
+        (dict(world_size=2, trainers=2, batch=3), ValueError, "batch 3"),
         (dict(epoch=-1), ValueError, "epoch -1"),
         (dict(epoch=None), TypeError, "NoneType"),
     ],

@@ -50,8 +50,7 @@ def main() -> None:
             train.load_state_dict(state)
             rests.append([[batch.epoch, batch.index, batch.hash] for batch in train])
     # The state of three ranks of which none stands by, after two steps.
-    plain = {**train.state_dict(), "version": 1, "epoch": 0, "batch": 2}
-    del plain["first"], plain["trainers"]
+    plain = {**train.state_dict(), "epoch": 0, "first": 0, "batch": 2, "trainers": train.world_size}
     train.load_state_dict(plain)
     of_plain = [batch.index for batch in train]
     valid_rests = []

@@ -49,6 +49,8 @@ def _close_all() -> None:
             closing.callback(source.close)
 
 
+#: Of states.
+_VERSION = 1
 _LAST_EPOCH = 2**30 - 1
 
 
@@ -131,7 +133,7 @@ class Batches(Generic[Item]):
         """ValueError where an epoch of training has fewer batches than there are ranks: all of them would be left out."""
         batches = self._source.all_batches(self.split)
         if self.split == "train" and 0 < batches < self.world_size:
-            size = self._source.identity["batch_size"]
+            size = self._source.identity(self.split)["batch_size"]
             self._source.close()
             raise about(
                 "batch_size",
@@ -257,23 +259,17 @@ class Batches(Generic[Item]):
         state of one that does not.
         """
         place = self._at if self._is_running() or self._pending is None else self._pending
-        standing_by = {}
-        if self.trainers < self.world_size:
-            standing_by = {"version": 3, "first": place.first, "trainers": self.trainers}
-            if self.split == "train" and place.batch:
-                # Ranks have had different numbers of batches: all go on at the next step.
-                standing_by["first"], place = self._source.position(self.split, *place[1:]), Place(place.epoch)
+        if self.trainers < self.world_size and self.split == "train" and place.batch:
+            # Ranks have had different numbers of batches: all go on at the next step.
+            place = Place(place.epoch, self._source.position(self.split, *place[1:]))
         if self._identity is None:
-            self._identity = self._source.identity
-        # Who knows earlier versions only would begin elsewhere in the epoch.
-        since = {"version": 2, "first": place.first} if place.first else {"version": 1}
+            self._identity = self._source.identity(self.split)
         return {
-            **since,
+            "version": _VERSION,
             "split": self.split,
-            "epoch": place.epoch,
-            "batch": place.batch,
+            **place._asdict(),
+            "trainers": self.trainers,
             **self._identity,
-            **standing_by,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -285,18 +281,10 @@ class Batches(Generic[Item]):
         """
         if not isinstance(state, Mapping) or "version" not in state:
             raise ValueError("state: it is no state of a loader's, which state_dict() makes")
-        if state["version"] not in (1, 2, 3):
-            raise ValueError(f"state: version {state['version']!r} is not known here; versions 1 to 3 are")
-        # States of before there were several kinds have none.
-        state = {"sampler_kind": "neighbor", **state}
-        here = self.state_dict()
-        for name in ("input_nodes", "shuffle", "seed_order", "order_edges", "order_tolerance", "order_file"):
-            # Only where it was given: there is none in states of before it could be.
-            if name in state or name in here:
-                here.setdefault(name, None)
-                state.setdefault(name, None)
-        for name, own in here.items():
-            if name in ("version", "epoch", "first", "batch", "world_size", "trainers"):
+        if state["version"] != _VERSION:
+            raise ValueError(f"state: version {state['version']!r} is not known here; version {_VERSION} is")
+        for name, own in self.state_dict().items():
+            if name in ("version", *Place._fields, "world_size", "trainers"):
                 continue
             if name not in state:
                 raise ValueError(f"state: {name} is missing")
@@ -316,9 +304,9 @@ class Batches(Generic[Item]):
         epoch = _checked("state: epoch", state.get("epoch"))
         all_batches = self._source.all_batches(self.split)
         ranks = _counted("world_size", state, 1, 2**32 - 1)
-        first = _counted("first", {"first": 0, **state}, 0, all_batches)
+        first = _counted("first", state, 0, all_batches)
         # Ranks that stand by have no batch in the last steps of an epoch, and none of a split that is not trained on.
-        trainers = _counted("trainers", {"trainers": ranks, **state}, 1, ranks)
+        trainers = _counted("trainers", state, 1, ranks)
         of_ranks = (all_batches - first) // trainers
         # A split that is not trained on may have one batch more on the first ranks.
         most = of_ranks if self.split == "train" else -(-(all_batches - first) // trainers)

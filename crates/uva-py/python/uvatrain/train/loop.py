@@ -183,7 +183,7 @@ class _Run:
         """This rank's batches of what is left of the epoch at hand."""
         place, loader = self._saved.place, self._data.batches["train"]
         # The state of one process that has had all batches so far.
-        state = {**loader.state_dict(), "version": 2, "first": 0, "world_size": 1, **place._asdict()}
+        state = {**loader.state_dict(), "first": 0, "world_size": 1, "trainers": 1, **place._asdict()}
         loader.load_state_dict(state)
         return iter(loader)
 

@@ -55,7 +55,7 @@ class Metrics:
         self._write(
             "start",
             version=__version__,
-            dataset={**data.measures, "classes": labelled.num_classes, "fingerprint": loader._source.identity["fingerprint"]},
+            dataset={**data.measures, "classes": labelled.num_classes, "fingerprint": loader._source.identity("train")["fingerprint"]},
             options={name: value for name, value in given.items() if value is not None},
             in_force={
                 "device": str(ranks.device),
