@@ -10,9 +10,9 @@ mod checkpoint;
 mod data;
 mod doctor;
 mod errors;
-mod keywords;
 mod lists;
 mod loader;
+mod options;
 mod process;
 mod sampling;
 
@@ -45,8 +45,6 @@ mod _core {
     #[pymodule_export]
     use crate::doctor::probe;
     #[pymodule_export]
-    use crate::keywords::_loader_options;
-    #[pymodule_export]
     use crate::lists::edges::lists_of_edges;
     #[pymodule_export]
     use crate::lists::loops::{
@@ -63,6 +61,10 @@ mod _core {
     use crate::loader::open::_open_loader;
     #[pymodule_export]
     use crate::loader::source::Source;
+    #[pymodule_export]
+    use crate::options::described::_loader_options;
+    #[pymodule_export]
+    use crate::options::trainer::{_read_trainer_option, _trainer_options, TrainerArguments};
     #[pymodule_export]
     use crate::process::ending::_interpreter_ends;
     #[pymodule_export]

@@ -8,7 +8,7 @@ from .errors import BatchGone, PeerDied, SlotInUse, Unavailable, UvatrainError, 
 from .interop.from_networkx import from_networkx
 from .interop.from_ogb import from_ogb
 from .interop.from_pyg import from_pyg
-from .loader import Loader
+from .loader import BackendOptions, CacheOptions, Loader, RankOptions
 from .loader.attach import Session, attach
 from .loader.batch import Batch, Block
 from .loader.cached import CachedBatch, CachedBlock, CachedDataset
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from .models.layerwise import infer
 
 __all__ = [
+    "BackendOptions",
     "Batch",
     "BatchGone",
     "Block",
+    "CacheOptions",
     "CachedBatch",
     "CachedBlock",
     "CachedDataset",
@@ -32,6 +34,7 @@ __all__ = [
     "HopSet",
     "Loader",
     "PeerDied",
+    "RankOptions",
     "Session",
     "SlotInUse",
     "Unavailable",

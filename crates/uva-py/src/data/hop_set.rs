@@ -21,7 +21,7 @@ use crate::arrays::dlpack::Element;
 use crate::arrays::table::Table;
 use crate::data::dataset::Dataset;
 use crate::errors::{OrRaise, UvatrainError, of_graph, of_io, with};
-use crate::keywords::is_bool;
+use crate::options::keywords::is_bool;
 use crate::process::interrupt::Signals;
 
 /// The least time from one call of `progress`, or from one look for signals, to the next.

@@ -7,8 +7,8 @@ use uva_runtime::RuntimeError;
 use uva_runtime::part::Part;
 
 use crate::errors::of_launched;
-use crate::keywords::{count, split_named};
 use crate::loader::source::Source;
+use crate::options::keywords::{count, split_named};
 use crate::process::interrupt::Signals;
 
 /// Takes up the consumer's place in the run that this process was started by: with `--ranks` that of this rank. The

@@ -15,8 +15,8 @@ use uva_runtime::part::Part;
 use uva_runtime::spec::{Given, OptionError};
 
 use crate::errors::{OrRaise, UvatrainError, of_runtime, with};
-use crate::keywords::{count, options_given, split_named};
 use crate::loader::source::Source;
+use crate::options::keywords::{count, options_given, split_named};
 use crate::process::fork;
 
 /// Starts the threads that copy a hop set's rows into batches. `options` are the loader's that have a meaning there, by

@@ -19,9 +19,9 @@ use uva_runtime::{InputNodes, gather_by_cpu};
 use crate::arrays::input::Input;
 use crate::data::dataset::{Dataset, open, open_divided};
 use crate::errors::{OrRaise, of_runtime, with};
-use crate::keywords::{caches_given, count, options_given, size, split_named};
 use crate::loader::exchange::TorchExchange;
 use crate::loader::source::{Source, lock};
+use crate::options::keywords::{caches_given, count, options_given, size, split_named};
 use crate::process::fork;
 
 fn device_named(name: &str) -> PyResult<DeviceChoice> {

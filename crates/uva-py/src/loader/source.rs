@@ -22,9 +22,9 @@ use uva_runtime::{Aggregation, LoaderOptions, RuntimeError};
 
 use crate::data::dataset::Dataset;
 use crate::errors::{OrRaise, SlotInUse, UvatrainError, of_launched, of_runtime};
-use crate::keywords::{split_named, value_of};
 use crate::loader::batch::{Batch, Held};
 use crate::loader::cache_tally::CacheTally;
+use crate::options::keywords::{split_named, value_of};
 use crate::process::ending::stay_where_the_interpreter_ends;
 use crate::process::fork::OwnProcess;
 use crate::process::interrupt::Signals;

@@ -30,7 +30,7 @@ use crate::arrays::input::Input;
 use crate::arrays::values::{exported, zeros};
 use crate::data::dataset::Dataset;
 use crate::errors::{OrRaise, UvatrainError, in_python, of_runtime, with};
-use crate::keywords::{options_given, split_named};
+use crate::options::keywords::{options_given, split_named};
 use crate::process::fork::{self, OwnProcess};
 
 /// A dataset behind its two caches.

@@ -20,7 +20,7 @@ use crate::arrays::input::Input;
 use crate::arrays::values::{exported, zeros};
 use crate::data::dataset::Dataset;
 use crate::errors::{UvatrainError, in_python};
-use crate::keywords::{fanouts, kind_named, kinds_named};
+use crate::options::keywords::{fanouts, kind_named, kinds_named};
 use crate::sampling::cached::check_whole;
 
 /// The first size tried for a batch, unless its bounds are known to be smaller.

@@ -7,7 +7,11 @@ from graphs import OPTIONS, write_graph
 
 import uvatrain
 
-NUMBERS = [option for option in uvatrain._core._loader_options() if option["annotation"].startswith(("int", "float"))]
+NUMBERS = [
+    option
+    for option in uvatrain._core._loader_options()
+    if option["annotation"].startswith(("int", "float")) and option["group"] not in ("cache", "ranks")
+]
 
 
 @pytest.mark.parametrize("value", [True, False, numpy.True_])

@@ -1,37 +1,71 @@
 """The loader's keywords are those that the core declares: names, defaults, help, and what type checkers know of them."""
 
+import dataclasses
 import inspect
 import os
 import pathlib
 
 import pytest
 import uvatrain
+from graphs import OPTIONS, hashes
 from uvatrain import _core
 
-TYPES = pathlib.Path(__file__).parents[2] / "python" / "uvatrain" / "loader" / "_options.py"
-HEAD = '''"""The loader's options, for type checkers. Written by tests/loader/test_options.py from the core's declarations."""
+PACKAGE = pathlib.Path(__file__).parents[2] / "python" / "uvatrain"
+GROUPS = {
+    "backend": ("BackendOptions", "How batches are prepared, and where they come to be."),
+    "cache": ("CacheOptions", "Caches of the feature rows that are read most."),
+    "ranks": ("RankOptions", "Which ranks divide an epoch's batches, and what they exchange."),
+}
+HEAD = '''"""The %s's options, for type checkers. Written by tests/loader/test_options.py from the core's declarations."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import TypedDict
-
-
-class LoaderOptions(TypedDict, total=False):
-    """Keywords of `uvatrain.Loader`; its documentation says what they do."""
 
 '''
 
 
-def test_type_checkers_know_the_options_that_the_core_has():
-    lines = [
-        f"    {option['name']}: {option['annotation']}{' | None' if option['default'] is None else ''}\n"
-        for option in _core._loader_options()
-    ]
-    wanted = HEAD + "".join(lines)
+def of_loader():
+    """The loader's options as keywords, and as dataclasses of groups."""
+    options = _core._loader_options()
+    own = [option for option in options if option["group"] in ("cache", "ranks") or option["name"] == "device"]
+
+    def keyword(option):
+        more = " | None" if option["default"] is None and option["annotation"] != "Any" else ""
+        return f"    {option['name']}: {option['annotation']}{more}\n"
+
+    def field(option):
+        more = "" if option["annotation"] == "Any" else " | None"
+        return f"    {option['name']}: {option['annotation']}{more} = None\n"
+
+    text = HEAD % "loader" + "from collections.abc import Sequence\nfrom dataclasses import dataclass\nfrom typing import Any, TypedDict\n"
+    text += "\n\nclass LoaderOptions(TypedDict, total=False):\n"
+    text += '    """Keywords of `uvatrain.Loader` and `uvatrain.CachedDataset`; the documentation of `Loader` says what they do."""\n\n'
+    text += "".join(keyword(option) for option in options if option not in own)
+    text += "\n\nclass LoaderKeywords(LoaderOptions, total=False):\n"
+    text += '    """The same, and those of `uvatrain.Loader` alone."""\n\n' + "".join(map(keyword, own))
+    for group, (name, said) in GROUPS.items():
+        text += f'\n\n@dataclass(frozen=True, kw_only=True)\nclass {name}:\n'
+        text += f'    """{said} `Loader({group}=…)` takes it. None: the loader\'s default."""\n\n'
+        text += "".join(field(option) for option in options if option["group"] == group)
+    return text
+
+
+def of_trainer():
+    """The trainer's options as they are read."""
+    text = HEAD % "trainer" + "from dataclasses import dataclass\n\n\n@dataclass(frozen=True, kw_only=True)\nclass TrainerOptions:\n"
+    text += '    """Options of `python -m uvatrain.train`, whose `--help` says what they do. None: the default is no constant."""\n\n'
+    for option in _core._trainer_options():
+        kind = {"int | str": "int" if option["value"] == "SIZE" else "str", "Sequence[int]": "tuple[int, ...]"}
+        more = " | None" if option["default"] is None else ""
+        text += f"    {option['name']}: {kind.get(option['annotation'], option['annotation'])}{more}\n"
+    return text
+
+
+@pytest.mark.parametrize(("file", "declared"), [("loader/_options.py", of_loader), ("train/_options.py", of_trainer)])
+def test_type_checkers_know_the_options_that_the_core_has(file, declared):
+    wanted, path = declared(), PACKAGE / file
     if os.environ.get("UVATRAIN_WRITE_OPTIONS"):
-        TYPES.write_text(wanted)
-    assert TYPES.read_text() == wanted, "UVATRAIN_WRITE_OPTIONS=1 writes it anew"
+        path.write_text(wanted)
+    assert path.read_text() == wanted, "UVATRAIN_WRITE_OPTIONS=1 writes it anew"
 
 
 def test_the_signature_and_the_documentation_have_every_option():
@@ -41,6 +75,49 @@ def test_the_signature_and_the_documentation_have_every_option():
     for option in _core._loader_options():
         assert option["name"] in parameters
         assert f"\n{option['name']}: " in uvatrain.Loader.__doc__
+
+
+def test_a_group_holds_options_that_keywords_give_alone(graph, epochs):
+    backend = uvatrain.BackendOptions(device="cpu", samplers=2, slots=2)
+    cache, ranks = uvatrain.CacheOptions(host_cache="1MiB"), uvatrain.RankOptions(rank=1, world_size=2)
+    with uvatrain.Loader(graph, backend=backend, cache=cache, ranks=ranks, **OPTIONS) as grouped:
+        assert (grouped.rank, grouped.world_size, grouped.device) == (1, 2, "cpu")
+        assert hashes(grouped) == epochs[0][1::2]
+        assert _roles(grouped) == 2
+    with uvatrain.Loader(graph, backend=uvatrain.BackendOptions(), samplers=3, **OPTIONS) as flat:
+        assert _roles(flat) == 3
+    parameters = inspect.signature(uvatrain.Loader).parameters
+    for group in (uvatrain.BackendOptions, uvatrain.CacheOptions, uvatrain.RankOptions):
+        for field in dataclasses.fields(group):
+            assert field.name in parameters and f"\n{field.name}: " in group.__doc__
+
+
+def _roles(loader):
+    return loader.stats()["sampler"]["threads"]
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "message"),
+    [
+        (
+            dict(backend=uvatrain.BackendOptions(slots=3), slots=4),
+            "slots",
+            "slots and backend.slots are one option: give one of them",
+        ),
+        (
+            dict(cache=uvatrain.CacheOptions(gpu_cache="1MiB"), gpu_cache="1MiB"),
+            "gpu_cache",
+            "gpu_cache and cache.gpu_cache are one option",
+        ),
+        (dict(ranks=uvatrain.RankOptions(rank=0), rank=0), "rank", "rank and ranks.rank are one option"),
+        (dict(ranks=2), "ranks", "ranks is a int: a uvatrain.RankOptions is needed"),
+        (dict(cache=uvatrain.RankOptions()), "cache", "cache is a RankOptions: a uvatrain.CacheOptions is needed"),
+    ],
+)
+def test_an_option_given_twice_or_in_a_wrong_group_is_a_type_error(graph, options, field, message):
+    with pytest.raises(TypeError, match=message) as raised:
+        uvatrain.Loader(graph, **options)
+    assert raised.value.field == field
 
 
 def test_an_unknown_keyword_is_answered_with_the_nearest_one(graph):

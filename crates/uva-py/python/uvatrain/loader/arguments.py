@@ -70,7 +70,7 @@ def exchange_of(option: Literal["part", "gpu_cache_share"], rank: int, world_siz
     return Exchange(timeout)
 
 
-def ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
+def ranks_of(rank: int | None, world_size: int | None) -> tuple[int, int]:
     """Rank and world size: those given, or torch.distributed's, or the environment's, or 0 of 1."""
     if (rank is None) != (world_size is None):
         given, missing = ("rank", "world_size") if world_size is None else ("world_size", "rank")

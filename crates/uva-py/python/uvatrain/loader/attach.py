@@ -6,7 +6,7 @@ import os
 
 from .. import _core
 from ..errors import UvatrainError
-from .arguments import ranks, split_name
+from .arguments import ranks_of, split_name
 from .batch import Batch
 from .batches import Batches, Epoch, Place, close_with
 
@@ -17,7 +17,7 @@ class _Run:
     """The one place that this process has in its run, and what it is used for."""
 
     def __init__(self, main: str) -> None:
-        rank, world_size = ranks(None, None)
+        rank, world_size = ranks_of(None, None)
         self.source = _core._attach(main, rank=rank, world_size=world_size)
         self.process = os.getpid()
         # Who takes which split.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .. import _core
 from .._arrays import integer
 from ..datasets import HopSet
-from .arguments import ranks, split_name
+from .arguments import ranks_of, split_name
 from .batch import SlotBatch
 from .batches import Batches, close_with
 
@@ -89,7 +89,7 @@ class HopLoader(Batches[HopBatch]):
         rank: int | None = None,
         world_size: int | None = None,
     ) -> None:
-        rank, world_size = ranks(rank, world_size)
+        rank, world_size = ranks_of(rank, world_size)
         split = split_name(split)
         options: dict[str, Any] = dict(
             batch_size=batch_size, drop_last=drop_last, seed=seed, slots=slots, samplers=samplers, input_id=input_id,

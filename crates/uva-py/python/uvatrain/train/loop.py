@@ -49,8 +49,8 @@ class _Run:
         self._options, self._ranks, self._data = options, ranks, data
         self._task = Task.of(options.data, data.labelled, options.metric, options.loss)
         self._task.refuse_unlabelled(options.data, data.training_labels, ranks)
-        self._task = self._task.weighed(options.class_weights, options.data, data.training_labels, ranks)
-        trainer = options.of_trainer(**data.of_model)
+        trainer = options.of_trainer(data.edge_dim)
+        self._task = self._task.weighed(trainer.get("class_weights"), options.data, data.training_labels, ranks)
         of_model = {**trainer, "input_dim": data.labelled.feature_dim, **self._task.of_model()}
         self._model: Model | HopModel = KINDS.get(options.model, Model)(of_model)
         initialise(self._model, options.seed)

@@ -8,7 +8,6 @@ import os
 import resource
 import stat
 import time
-from dataclasses import asdict
 from typing import IO, Any
 
 from .. import __version__
@@ -51,7 +50,7 @@ class Metrics:
     def start(self, options: Options, ranks: Ranks, data: Data, place: Place) -> None:
         """The first line: what is trained, and how."""
         loader, labelled = data.batches["train"], data.labelled
-        given = {**asdict(options), "given": None, "loader": options.of_hop_loader() if options.is_hop_set else options.of_loader()}
+        given = {**options.values, "loader": options.of_hop_loader() if options.is_hop_set else options.of_loader()}
         self._write(
             "start",
             version=__version__,

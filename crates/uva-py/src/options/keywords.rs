@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyString};
 use uva_graph::Split;
 use uva_runtime::planning::CacheOptions;
-use uva_runtime::spec::{ByteSize, Field, Given, Kind, OptionError, OptionValue, Options, Spelling};
+use uva_runtime::spec::{ByteSize, Field, Given, Kind, OptionError, OptionValue, Options};
 use uva_runtime::{LoaderOptions, RuntimeError};
 use uva_sample::{Fanouts, MAX_FANOUT, MAX_LAYERS, SamplerKind};
 
@@ -17,7 +17,7 @@ use crate::errors::{of_runtime, with};
 
 /// Python defaults that differ from the command line's. A tensor of the last batch is often still bound when the next
 /// one is requested: with two slots this would cost the overlap.
-const DEFAULTS: [(&str, &str); 1] = [("slots", "3")];
+pub const DEFAULTS: [(&str, &str); 1] = [("slots", "3")];
 
 /// The options of a loader: the keywords given, and defaults.
 pub fn options_given(keywords: &Bound<'_, PyDict>) -> PyResult<LoaderOptions> {
@@ -95,7 +95,7 @@ fn text_of<O: Options>(field: &Field, value: &Bound<'_, PyAny>) -> PyResult<Opti
 }
 
 /// Whether a number is one of the values of an option of text: of a count, say, that may also be `auto`.
-fn takes_numbers<O: Options>(field: &Field) -> bool {
+pub fn takes_numbers<O: Options>(field: &Field) -> bool {
     Given::<O>::default().give(field.name, "1").is_ok()
 }
 
@@ -165,7 +165,8 @@ pub fn value_of<'py>(py: Python<'py>, field: &Field, options: &LoaderOptions) ->
     of_text(py, field, &options.text(field))
 }
 
-fn of_text<'py>(py: Python<'py>, field: &Field, text: &str) -> PyResult<Bound<'py, PyAny>> {
+/// The same of its text.
+pub fn of_text<'py>(py: Python<'py>, field: &Field, text: &str) -> PyResult<Bound<'py, PyAny>> {
     if text.is_empty() {
         return Ok(py.None().into_bound(py));
     }
@@ -179,47 +180,6 @@ fn of_text<'py>(py: Python<'py>, field: &Field, text: &str) -> PyResult<Bound<'p
         Kind::Real(_) => text.parse::<f64>().unwrap_or_default().into_bound_py_any(py),
         Kind::Choice(_) | Kind::Path | Kind::Text { .. } | Kind::Internal => text.into_bound_py_any(py),
     }
-}
-
-/// The loader's options: for each its name, its type as an annotation has it, its default, what is taken for `None`
-/// where that is the default, and its help.
-#[pyfunction]
-pub fn _loader_options(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
-    let defaults = LoaderOptions::default();
-    let options = LoaderOptions::declared().map(|field| {
-        let own = DEFAULTS.into_iter().find(|(name, _)| *name == field.name).map(|(_, text)| text.to_owned());
-        let default = match field.unless_given {
-            Some(_) => String::new(),
-            None => own.unwrap_or_else(|| defaults.text(field)),
-        };
-        let (annotation, names) = match field.kind {
-            Kind::Switch => ("bool", Vec::new()),
-            Kind::Whole(_) => ("int", Vec::new()),
-            Kind::Real(_) => ("float", Vec::new()),
-            Kind::Text { .. } if takes_numbers::<LoaderOptions>(field) => ("int | str", Vec::new()),
-            Kind::Path | Kind::Text { .. } => ("str", Vec::new()),
-            Kind::Size => ("int | str", Vec::new()),
-            Kind::Fanouts { .. } => ("Sequence[int]", Vec::new()),
-            Kind::Choice(choices) => (
-                "str",
-                choices()
-                    .into_iter()
-                    .map(|choice| (choice.name, Spelling::Keyword.sentence(choice.help)))
-                    .collect(),
-            ),
-            Kind::Internal => ("Any", Vec::new()),
-        };
-        let described = PyDict::new(py);
-        described.set_item("name", field.name)?;
-        described.set_item("annotation", annotation)?;
-        described.set_item("default", of_text(py, field, &default)?)?;
-        described
-            .set_item("unless_given", field.unless_given.map(|said| Spelling::Keyword.sentence(said)))?;
-        described.set_item("help", Spelling::Keyword.sentence(field.about()))?;
-        described.set_item("choices", names)?;
-        Ok(described)
-    });
-    options.collect()
 }
 
 /// The split of this name.
