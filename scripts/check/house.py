@@ -32,7 +32,7 @@ MOST_LINES = 500
 LIMITS = {
     "row predicates": 9,
     "hop set branches": 72,
-    "crowded folders": 17,
+    "crowded folders": 16,
     "shared names": 130,
     "long files": 2,
 }

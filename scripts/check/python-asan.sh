@@ -59,8 +59,8 @@ code=0
 # Without pytest's fault handler: the sanitizer has one. The tests of tools, and those that only run examples, say nothing
 # about memory.
 LD_PRELOAD=$runtime "$python" -m pytest -p no:cacheprovider -p no:faulthandler --rootdir "$checkout" --durations 10 \
-  --ignore "$checkout/crates/uva-py/tests/test_doctor.py" --ignore "$checkout/crates/uva-py/tests/test_check_wheel.py" \
-  --ignore "$checkout/crates/uva-py/tests/test_examples.py" "$@" "$checkout/crates/uva-py/tests" || code=$?
+  --ignore "$checkout/crates/uva-py/tests/package/test_doctor.py" --ignore "$checkout/crates/uva-py/tests/package/test_check_wheel.py" \
+  --ignore "$checkout/crates/uva-py/tests/package/test_examples.py" "$@" "$checkout/crates/uva-py/tests" || code=$?
 shopt -s nullglob
 reports=("$work"/report.*)
 if ((${#reports[@]})); then

@@ -6,7 +6,7 @@
 #   --python PYTHON   whose packages are looked at; default: the Python of scripts/setup/python.sh
 #   mypy, pyright     one of them alone
 #
-# Examples, and crates/uva-py/tests/typed.py, are checked as people check what they write: against the uvatrain that
+# Examples, and crates/uva-py/tests/package/typed.py, are checked as people check what they write: against the uvatrain that
 # PYTHON imports, installed or on PYTHONPATH, whose types count because it has a py.typed. Where there is none it is the
 # one of the checkout. mypy is PYTHON's own, pyright the program in PATH. A checker that is missing is told, with exit
 # code 3.
@@ -35,7 +35,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 module=$checkout/crates/uva-py/python
-checked=(examples/python examples/migration crates/uva-py/tests/typed.py)
+checked=(examples/python examples/migration crates/uva-py/tests/package/typed.py)
 cd "$checkout"
 if ! "$python" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("uvatrain") is None)'; then
   PYTHONPATH=$module${PYTHONPATH:+:$PYTHONPATH}

@@ -139,7 +139,7 @@ mkdir -p "$python/tests"
 cp -r crates/uva-py/python/uvatrain "$python/"
 mv "$partial/bin/_core.abi3.so" "$python/uvatrain/"
 if [[ -z $peers ]]; then
-  cp crates/uva-py/tests/{conftest,graphs,test_cuda}.py "$python/tests/"
+  cp crates/uva-py/tests/{conftest,graphs,loader/test_cuda}.py "$python/tests/"
   packages=$("$(scripts/setup/python.sh)" -c 'import pathlib, pytest; print(pathlib.Path(pytest.__file__).parent.parent)')
   for package in pytest _pytest pluggy iniconfig packaging pygments; do
     cp -r "$packages/$package" "$python/"

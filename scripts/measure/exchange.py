@@ -44,7 +44,7 @@ def rank_main(data, out):
     import torch
     import torch.distributed as dist
     import uvatrain
-    from uvatrain._exchange import Exchange
+    from uvatrain.loader.exchange import Exchange
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo")

@@ -54,7 +54,6 @@ pub(crate) struct Text {
     pub(crate) nodes: Vec<u64>,
     #[serde(deserialize_with = "of_parts")]
     pub(crate) train: Vec<u64>,
-    #[serde(default)]
     pub(crate) blocks: Option<[u64; 2]>,
     pub(crate) edge_cut: u64,
     #[serde(deserialize_with = "of_stages")]

@@ -55,7 +55,7 @@ fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 /// Everything a trainer depends on besides the data. Checkpoints contain it. Options of some models are written only if
-/// they differ from the default, so that older checkpoints stay valid.
+/// they differ from the default, so that options may be added.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainerOptions {

@@ -118,8 +118,8 @@ pub struct Field {
     pub excludes: &'static [&'static str],
     /// The value of an option that is given without one.
     pub bare: Option<&'static str>,
-    /// Whether checkpoints of every version hold it. Others hold it only where it is not the default, so that
-    /// checkpoints from before it existed still fit.
+    /// Whether every checkpoint holds it. Others are there only where they differ from the default, so that options may
+    /// be added.
     pub in_every_checkpoint: bool,
 }
 
@@ -265,7 +265,7 @@ impl Field {
         Self { bare: Some(value), ..self }
     }
 
-    /// Puts it into checkpoints of every version.
+    /// Puts it into every checkpoint.
     #[must_use]
     pub const fn in_every_checkpoint(self) -> Self {
         Self { in_every_checkpoint: true, ..self }

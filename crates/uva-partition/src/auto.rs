@@ -37,7 +37,6 @@ pub struct Candidate {
     /// The most training nodes of a part over the mean.
     pub train_balance: f64,
     /// Parts without a training node.
-    #[serde(default)]
     pub untrained_parts: usize,
 }
 

@@ -163,8 +163,7 @@ pub enum Objective {
 /// What the hits of both caches save.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CostModel {
-    /// How both times count together. Plans from before it existed add them.
-    #[serde(default)]
+    /// How both times count together.
     pub objective: Objective,
     /// For the list cache.
     pub sampling: Basis,
@@ -384,16 +383,6 @@ mod tests {
         let bytes = CostModel::new(&[], &[], READS, 512);
         assert!(bytes.clone().by(Objective::Pipeline).is_sum());
         near(bytes.cost(0.5, 0.5), bytes.by(Objective::Pipeline).cost(0.5, 0.5));
-    }
-
-    #[test]
-    fn a_model_written_before_there_were_objectives_adds_the_times() {
-        let mut written = serde_json::to_value(CostModel::new(&FALLING, &FALLING, READS, 512)).unwrap();
-        assert_eq!(written["objective"], "sum");
-        written.as_object_mut().unwrap().remove("objective");
-        let model: CostModel = serde_json::from_value(written).unwrap();
-        assert_eq!(model.objective, Objective::Sum);
-        assert!((model.cost(0.0, 0.0) - 20.0).abs() < 1e-12);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use uva_graph::npy::{NpyArray, NpyType, NpyWriter};
 use uva_graph::reorder::NodeOrder;
 use uva_graph::{Csc, Dataset, mix};
 use uva_mem::files::{Replacement, read_regular};
-use uva_sample::{Fanouts, SamplerKind, SamplerOptions, Sequenced};
+use uva_sample::{Fanouts, SamplerOptions, Sequenced};
 
 use crate::curve::hit_rate_at;
 use crate::rank::{HOME_BYTES, WEIGHT_BYTES};
@@ -41,8 +41,7 @@ pub struct CachePlan {
     pub rows: PlanShare,
     /// What hits save.
     pub model: CostModel,
-    /// What the caches of timed runs held. In plans from before there was a choice, those that are read most.
-    #[serde(default)]
+    /// What the caches of timed runs held.
     pub timed_by: TimedBy,
     /// Timed runs of sampling: (hit rate, milliseconds a batch).
     pub timed_sampling: Vec<(f64, f64)>,
@@ -50,7 +49,6 @@ pub struct CachePlan {
     pub timed_gathering: Vec<(f64, f64)>,
     /// How well lines fit timed runs: those above first, then others that were timed to compare. Empty where nothing was
     /// timed.
-    #[serde(default)]
     pub fits: Vec<TimedFit>,
     /// The predictions for a batch.
     pub predictions: PlanPredictions,
@@ -83,8 +81,7 @@ pub struct PlanDataset {
     pub row_bytes: u64,
     /// Bytes of a neighbour id in the list cache.
     pub index_bytes: u64,
-    /// Bytes of a neighbour's weight in the list cache: 4, or 0 where weights are not cached, as in plans from before
-    /// they were.
+    /// Bytes of a neighbour's weight in the list cache: 4, or 0 where weights are not cached.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub weight_bytes: u64,
     /// Bytes of a cached list's place in the dataset, which leads to its edge ids: 8, or 0 where it is not cached.
@@ -135,8 +132,7 @@ pub struct PlanOptions {
     pub seed: u64,
     /// `--batch-dependency`.
     pub batch_dependency: u32,
-    /// `--sampler-kind`, by its name; plans from before there were several have none, which means `neighbor`.
-    #[serde(default = "neighbor")]
+    /// `--sampler-kind`, by its name.
     pub sampler_kind: String,
     /// `--walks`, `--walk-length` and `--walk-stop`, if the kind walks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -149,10 +145,6 @@ pub struct PlanOptions {
 /// An order of seeds by what makes it: how sequences are followed, and a hash of them.
 fn order_of(Sequenced { sequences, follow }: &Sequenced) -> String {
     format!("{follow}, {:016x}", sequences.hash())
-}
-
-fn neighbor() -> String {
-    SamplerKind::NEIGHBOR.name().to_owned()
 }
 
 impl PlanOptions {
@@ -197,7 +189,6 @@ pub struct PlanShare {
     /// Expected hit rate.
     pub hit_rate: f64,
     /// The file of its node ids, if the plan is one of files; `None` for a cache that fills itself.
-    #[serde(default)]
     pub ids: Option<IdFile>,
 }
 

@@ -5,34 +5,16 @@
 //! torch.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
-mod array;
-mod attach;
-mod batch;
-mod cache_tally;
-mod cached;
+mod arrays;
 mod checkpoint;
-mod dataset;
-mod dlpack;
+mod data;
 mod doctor;
-mod edges;
-mod ending;
 mod errors;
-mod exchange;
-mod fork;
-mod hop_loader;
-mod hops;
-mod input;
-mod interpreter;
-mod interrupt;
-mod keywords;
 mod lists;
 mod loader;
-mod neighbors;
-mod source;
-mod table;
-mod temporary;
-mod writing;
-mod zeros;
+mod options;
+mod process;
+mod sampling;
 
 use pyo3::prelude::*;
 
@@ -42,51 +24,53 @@ mod _core {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        crate::interpreter::check(module.py())
+        crate::process::interpreter::check(module.py())
     }
 
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
 
     #[pymodule_export]
-    use crate::array::Array;
+    use crate::arrays::array::Array;
     #[pymodule_export]
-    use crate::attach::_attach;
-    #[pymodule_export]
-    use crate::batch::Batch;
-    #[pymodule_export]
-    use crate::cached::CachedDataset;
+    use crate::arrays::zeros::{_zeros, _zeros_alive};
     #[pymodule_export]
     use crate::checkpoint::{_open_checkpoint, _read_checkpoint, _store_checkpoint};
     #[pymodule_export]
-    use crate::dataset::{_read_partition, Dataset};
+    use crate::data::dataset::{_read_partition, Dataset};
+    #[pymodule_export]
+    use crate::data::hop_set::{HopSet, propagate};
+    #[pymodule_export]
+    use crate::data::writing::{_check_output, write_dataset};
     #[pymodule_export]
     use crate::doctor::probe;
     #[pymodule_export]
-    use crate::edges::lists_of_edges;
+    use crate::lists::edges::lists_of_edges;
     #[pymodule_export]
-    use crate::ending::_interpreter_ends;
-    #[pymodule_export]
-    use crate::hop_loader::_open_hop_loader;
-    #[pymodule_export]
-    use crate::hops::{HopSet, propagate};
-    #[pymodule_export]
-    use crate::keywords::_loader_options;
-    #[pymodule_export]
-    use crate::lists::{
+    use crate::lists::loops::{
         list_attention, list_dots, list_maxima, list_maxima_backward, list_offsets, list_sums,
         lists_with_own, transposed_lists,
     };
     #[pymodule_export]
-    use crate::loader::_open_loader;
+    use crate::loader::attach::_attach;
     #[pymodule_export]
-    use crate::neighbors::NeighborSampler;
+    use crate::loader::batch::Batch;
     #[pymodule_export]
-    use crate::source::Source;
+    use crate::loader::hops::_open_hop_loader;
     #[pymodule_export]
-    use crate::temporary::TemporaryDirectory;
+    use crate::loader::open::_open_loader;
     #[pymodule_export]
-    use crate::writing::{_check_output, write_dataset};
+    use crate::loader::source::Source;
     #[pymodule_export]
-    use crate::zeros::{_zeros, _zeros_alive};
+    use crate::options::described::_loader_options;
+    #[pymodule_export]
+    use crate::options::trainer::{_read_trainer_option, _trainer_options, TrainerArguments};
+    #[pymodule_export]
+    use crate::process::ending::_interpreter_ends;
+    #[pymodule_export]
+    use crate::process::temporary::TemporaryDirectory;
+    #[pymodule_export]
+    use crate::sampling::cached::CachedDataset;
+    #[pymodule_export]
+    use crate::sampling::neighbors::NeighborSampler;
 }

@@ -118,7 +118,7 @@ impl<'a> Session<'a> {
                 observer.note(&format!("no checkpoint in {directory} yet: starting at the beginning"));
             }
         }
-        state.train_threads = options.threads;
+        state.train_threads = trainer.threads();
         tracing::info!(
             model = options.model.name(),
             hidden = options.hidden,

@@ -82,10 +82,8 @@ pub(crate) struct Knock {
     /// Its process number, as it sees it. Where the kernel names the sender, the launcher relies on that instead.
     pub pid: u32,
     /// Which rank it is, of how many.
-    #[serde(default)]
     pub part: Part,
     /// What shows that the launcher has started it, where the socket does not.
-    #[serde(default)]
     pub secret: Option<u64>,
 }
 

@@ -376,6 +376,25 @@ impl TrainingOptions {
     }
 }
 
+/// The loader's options that a hop set has a use for. The others are about sampling, or about roles that it has not.
+pub const OF_HOP_SETS: [&str; 8] =
+    ["batch_size", "drop_last", "seed", "samplers", "slots", "gather_threads", "features", "reader"];
+
+/// Refuses an option of sampling or gathering.
+#[must_use]
+pub fn of_no_use_with_a_hop_set(name: &str) -> OptionError {
+    let reason =
+        "DATA is a hop set, whose rows are copied without sampling or gathering: leave the option out";
+    OptionError::of(name, reason)
+}
+
+/// Refuses an option of hop sets.
+#[must_use]
+pub fn of_no_use_without_a_hop_set(name: &str) -> OptionError {
+    let reason = "DATA is no hop set, whose rows it is about: `uvatrain propagate` makes one";
+    OptionError::of(name, reason)
+}
+
 named! {
     /// Who makes the sums that the first layer begins with.
     pub enum Aggregate = Auto {

@@ -26,8 +26,8 @@ pub use inference::{
     TrainedModel,
 };
 pub use job::{
-    Aggregate, EvaluateBy, Job, LossChoice, MetricChoice, StagesToTime, TrainingOptions, TrialOutcome,
-    to_value,
+    Aggregate, EvaluateBy, Job, LossChoice, MetricChoice, OF_HOP_SETS, StagesToTime, TrainingOptions,
+    TrialOutcome, of_no_use_with_a_hop_set, of_no_use_without_a_hop_set, to_value,
 };
 pub use run::{TrainingRun, likely_environment};
 pub use state::{

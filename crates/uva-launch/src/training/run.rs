@@ -137,7 +137,7 @@ impl TrainingRun {
             existing::refuse(directory)?;
         }
         let saved = state::saved_state(&options)?;
-        let before = saved.as_ref().and_then(|saved| saved.state.train_threads);
+        let before = saved.as_ref().map(|saved| saved.state.train_threads);
         let notes = settle_threads(&mut options, before).into_iter().chain(note).collect();
         let sampled = options.evaluate_by == EvaluateBy::Sampled;
         let passes = Passes {

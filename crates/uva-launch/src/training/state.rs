@@ -21,10 +21,8 @@ pub struct TrainingState {
     pub best: Option<Best>,
     /// Epochs since then.
     pub epochs_without_gain: u32,
-    /// Threads of the last training: equal losses need equal numbers. Checkpoints from before this field existed have
-    /// none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub train_threads: Option<usize>,
+    /// Threads of the last training: equal losses need equal numbers.
+    pub train_threads: usize,
 }
 
 /// The best epoch so far.
@@ -33,7 +31,6 @@ pub struct Best {
     /// From 0.
     pub epoch: u32,
     /// Its validation result, by the run's metric.
-    #[serde(alias = "accuracy")]
     pub value: f64,
 }
 
@@ -49,16 +46,12 @@ pub struct TrainingOutcome {
     /// See [`uva_runtime::telemetry::metrics::End::test_accuracy`].
     pub test_accuracy: Option<f64>,
     /// See [`uva_runtime::telemetry::metrics::End::test_roc_auc`].
-    #[serde(default)]
     pub test_roc_auc: Option<f64>,
     /// See [`uva_runtime::telemetry::metrics::End::test_mse`].
-    #[serde(default)]
     pub test_mse: Option<f64>,
     /// See [`uva_runtime::telemetry::metrics::End::test_mae`].
-    #[serde(default)]
     pub test_mae: Option<f64>,
     /// See [`uva_runtime::telemetry::metrics::End::test_epoch`].
-    #[serde(default)]
     pub test_epoch: Option<u32>,
     /// The best epoch by validation.
     pub best: Option<Best>,
@@ -67,16 +60,12 @@ pub struct TrainingOutcome {
     /// Cache counts of this run's training batches; `None` without caches.
     pub cache: Option<CacheTotals>,
     /// The producer's sums in this run's training batches; zeros where it made none.
-    #[serde(default)]
     pub aggregate: AggregateAmounts,
     /// Those of the batches that have such sums.
-    #[serde(default)]
     pub summed_batches: u64,
     /// Those of the batches that did not fit the static shapes.
-    #[serde(default)]
     pub unpadded: u64,
     /// Those of the batches that had no room in their feature slots on a GPU.
-    #[serde(default)]
     pub oversized: u64,
     /// SIGINT or SIGTERM ended it; a checkpoint was written where there is a directory for them.
     pub interrupted: bool,
@@ -157,7 +146,7 @@ impl TrainingState {
         require(begun <= trainer.adam_steps, "state.cursor", || {
             format!("is batch {batch} of epoch {epoch}, and trainer.adam_steps is {}", trainer.adam_steps)
         })?;
-        let threads = self.train_threads.unwrap_or(1);
+        let threads = self.train_threads;
         require((1..=MOST_THREADS).contains(&threads), "state.train_threads", || {
             format!("is {threads}, not from 1 to {MOST_THREADS}")
         })?;

@@ -43,8 +43,7 @@ pub struct TrainerState {
     pub adam_steps: u64,
     /// Whether the tensors of the best epoch are kept too.
     pub best: bool,
-    /// Which of the two is the model. Checkpoints from before this field existed have none.
-    #[serde(default)]
+    /// Which of the two is the model.
     pub keep: Keep,
 }
 

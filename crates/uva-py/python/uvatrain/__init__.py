@@ -3,26 +3,28 @@
 from typing import TYPE_CHECKING
 
 from ._core import VERSION as __version__
-from ._from_networkx import from_networkx
-from ._from_ogb import from_ogb
-from ._from_pyg import from_pyg
-from .attach import Session, attach
-from .batch import Batch, Block
-from .cached import CachedBatch, CachedBlock, CachedDataset
-from .datasets import Dataset, write_dataset
+from .datasets import Dataset, HopSet, propagate, write_dataset
 from .errors import BatchGone, PeerDied, SlotInUse, Unavailable, UvatrainError, UvatrainWarning
-from .hops import HopBatch, HopLoader, HopSet, propagate
-from .loader import Loader
+from .interop.from_networkx import from_networkx
+from .interop.from_ogb import from_ogb
+from .interop.from_pyg import from_pyg
+from .loader import BackendOptions, CacheOptions, Loader, RankOptions
+from .loader.attach import Session, attach
+from .loader.batch import Batch, Block
+from .loader.cached import CachedBatch, CachedBlock, CachedDataset
+from .loader.hops import HopBatch, HopLoader
 
 if TYPE_CHECKING:
     from . import nn
-    from .layerwise import infer
     from .models import load_model
+    from .models.layerwise import infer
 
 __all__ = [
+    "BackendOptions",
     "Batch",
     "BatchGone",
     "Block",
+    "CacheOptions",
     "CachedBatch",
     "CachedBlock",
     "CachedDataset",
@@ -32,6 +34,7 @@ __all__ = [
     "HopSet",
     "Loader",
     "PeerDied",
+    "RankOptions",
     "Session",
     "SlotInUse",
     "Unavailable",
@@ -53,7 +56,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     # These need torch, which is not imported before it is used.
     if name == "infer":
-        from .layerwise import infer
+        from .models.layerwise import infer
 
         return infer
     if name == "load_model":

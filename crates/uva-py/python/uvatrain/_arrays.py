@@ -1,11 +1,12 @@
-"""Arrays in and out: what Python has for the core to read, and what the core lends, as tensors."""
+"""Arrays and integers in and out: what Python has for the core to read, and what the core lends, as tensors."""
 
 from __future__ import annotations
 
+import operator
 import sys
 from typing import Any
 
-from .errors import Unavailable
+from .errors import Unavailable, about
 
 
 def lent(array: Any) -> Any:
@@ -77,6 +78,19 @@ def as_int64(name: str, value: Any) -> Any:
             f"{name} is {array.dtype} {list(array.shape)}: node ids, int64 [any length], or a mask of bools"
         )
     return array.astype(numpy.int64)
+
+
+def integer(name: str, value: Any) -> int:
+    """The argument `name` as an int; numpy's integers are ones too.
+
+    TypeError, with the field, for anything else, True and False included.
+    """
+    try:
+        if not isinstance(value, bool):
+            return operator.index(value)
+    except TypeError:
+        pass
+    raise about(name, TypeError(f"{name} is an integer, not {type(value).__name__}")) from None
 
 
 class _Bools:

@@ -47,6 +47,12 @@ def warn(message: str) -> None:
     warnings.warn(message, UvatrainWarning, level)
 
 
+def about(option: str, error: Exception) -> Exception:
+    """The exception with the name of the option that it is about."""
+    error.field = option  # type: ignore[attr-defined]
+    return error
+
+
 # Messages show the name that people import.
 for _class in (UvatrainError, Unavailable, PeerDied, SlotInUse, BatchGone, UvatrainWarning):
     _class.__module__ = "uvatrain"

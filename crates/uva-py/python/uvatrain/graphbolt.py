@@ -16,12 +16,12 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from .convert import dgl_block, imported_dgl
+from .interop.dgl import dgl_block, imported_dgl
 
 if TYPE_CHECKING:
     import torch
 
-    from .batch import Batch
+    from .loader.batch import Batch
 
 __all__ = ["CSC", "MiniBatch", "SampledSubgraph"]
 

@@ -49,7 +49,6 @@ pub struct AggregateTotals {
     /// Where they were made, as of a batch; `auto` where that was tried in the run.
     pub way: String,
     /// Batches by the way that each had.
-    #[serde(default)]
     pub batches: BTreeMap<String, u64>,
     /// How many, and how large.
     #[serde(flatten)]
@@ -72,10 +71,8 @@ pub struct AggregateAmounts {
     /// Bytes that the rows of all nodes would take there.
     pub raw_slot_bytes: u64,
     /// Bytes of rows and sums that crossed the link to a GPU; 0 where slots are in host memory.
-    #[serde(default)]
     pub link_bytes: u64,
     /// Bytes of rows that would cross it if the consumer summed.
-    #[serde(default)]
     pub raw_link_bytes: u64,
 }
 

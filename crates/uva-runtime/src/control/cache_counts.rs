@@ -85,10 +85,8 @@ pub struct CacheOutcome {
     pub counts: CacheCounts,
     /// Share of list reads that hit the cache, in the epochs that were not counted beforehand; `None` where the run had
     /// no others.
-    #[serde(default)]
     pub list_hit_rate: Option<f64>,
     /// Share of the rows that came from the cache, over the same epochs.
-    #[serde(default)]
     pub row_hit_rate: Option<f64>,
     /// The list hit rate that the plan expected.
     pub expected_list_hit_rate: f64,

@@ -14,16 +14,12 @@ pub struct DiskCounts {
     /// Reads that brought these.
     pub reads: u64,
     /// Rows that a cache had: the planned rows of `host_cache`, or any of `gpu_cache`.
-    #[serde(default)]
     pub cached_rows: u64,
     /// Rows that lay in memory since an earlier batch of the same process.
-    #[serde(default)]
     pub kept_rows: u64,
     /// Rows that were read ahead of the batch that needed them first.
-    #[serde(default)]
     pub ahead_rows: u64,
     /// Rows that a batch had to read itself.
-    #[serde(default)]
     pub demanded_rows: u64,
 }
 

@@ -157,19 +157,30 @@ impl OptionValue for HopBatches {
 }
 
 impl HopOptions {
+    /// Checks the chunk for batches of this size.
+    ///
+    /// # Errors
+    /// For a chunk that is larger than a batch.
+    pub fn check_chunk(&self, batch_size: usize) -> Result<(), OptionError> {
+        match (self.shuffle, self.chunk) {
+            (Shuffle::Chunks, Chunk::Rows(rows)) if rows as usize > batch_size => {
+                let reason = format!(
+                    "a chunk is at most a batch (`batch_size={batch_size}`): larger ones leave little to shuffle"
+                );
+                Err(OptionError::new("chunk", rows, reason))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Batches of this size with all tables of the hop set.
     ///
     /// # Errors
     /// For a chunk that is larger than a batch.
     pub fn batches(&self, hops: Hops<'_>, batch_size: usize) -> Result<HopBatches, OptionError> {
+        self.check_chunk(batch_size)?;
         let chunk = match (self.shuffle, self.chunk) {
             (Shuffle::Full, _) => 1,
-            (Shuffle::Chunks, Chunk::Rows(rows)) if rows as usize > batch_size => {
-                let reason = format!(
-                    "a chunk is at most a batch (`batch_size={batch_size}`): larger ones leave little to shuffle"
-                );
-                return Err(OptionError::new("chunk", rows, reason));
-            }
             (Shuffle::Chunks, Chunk::Rows(rows)) => rows as usize,
             (Shuffle::Chunks, Chunk::Auto) => chosen_chunk(hops.row_stride(), batch_size),
         };

@@ -540,10 +540,6 @@ impl LoaderOptions {
                 field.only_with.is_some() || field.in_every_checkpoint || *value != default.json(field)
             })
         });
-        if self.replace {
-            // Earlier versions took short lists whole: such a run now has other batches.
-            found.insert("replacement".to_owned(), "as many picks as the fanout".into());
-        }
         if let Some(hops) = &self.hops {
             // No neighbours are picked.
             found.retain(|name, _| !["fanouts", "replace"].contains(&name.as_str()));
@@ -605,7 +601,6 @@ pub struct Passes {
     /// Where to begin.
     pub start: Cursor,
     /// If set, the other fields are ignored: the consumer requests each pass.
-    #[serde(default)]
     pub steered: bool,
 }
 

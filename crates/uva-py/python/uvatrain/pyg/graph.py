@@ -13,9 +13,9 @@ from torch_geometric import data as pyg_data
 from torch_geometric.loader.utils import filter_custom_store, filter_data
 from torch_geometric.sampler import SamplerOutput
 
-from .._from_pyg import adjacency
-from .._in_memory import kept_for, written_for
 from ..datasets import Dataset, opened, write_dataset
+from ..interop.from_pyg import adjacency
+from ..interop.in_memory import kept_for, written_for
 from .stores import FeatureStore, GraphStore
 
 __all__ = ["Graph", "Made"]

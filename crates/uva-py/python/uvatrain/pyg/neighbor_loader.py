@@ -13,10 +13,10 @@ from torch import Tensor
 from torch_geometric import loader as pyg_loader
 from torch_geometric.sampler import SamplerOutput
 
-from .._numbers import integer
-from ..batch import Batch
+from .._arrays import integer
 from ..errors import warn
 from ..loader import Loader
+from ..loader.batch import Batch
 from .graph import Graph, Made
 from .sampler import NeighborSampler, fanouts_of
 

@@ -14,9 +14,9 @@ from torch_geometric import data as pyg_data
 from torch_geometric.sampler import BaseSampler, EdgeSamplerInput, NodeSamplerInput, NumNeighbors, SamplerOutput
 
 from .. import _core
-from .._numbers import integer
+from .._arrays import integer
 from ..datasets import Dataset, opened
-from ..loader import fanouts_given
+from ..loader.arguments import fanouts_given
 from .stores import FeatureStore, GraphStore, ids_of
 from .subgraph import Induced, forest
 

@@ -13,8 +13,7 @@ import torch
 
 from .. import _core
 from ..errors import UvatrainError
-from ..hop_models import HopModel
-from ..models import Model, tensors_of
+from ..models import HopModel, Model, tensors_of
 
 #: The file that a run locks while it may write.
 _LOCK = ".uvatrain-lock"

@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 
-from .._parts import part_of
-from ..batch import Batch, SlotBatch
-from ..datasets import Dataset
-from ..hop_models import KINDS
-from ..hops import HopBatch, HopLoader, HopSet
+from ..datasets import Dataset, HopSet
 from ..loader import Batches, Loader
+from ..loader.batch import Batch, SlotBatch
+from ..loader.hops import HopBatch, HopLoader
+from ..loader.parts import part_of
+from ..models import KINDS
 from .options import Options
 from .ranks import Ranks
 
@@ -34,8 +34,8 @@ class Data(ABC):
     described: str
     #: Name and sizes, as lines of metrics have them.
     measures: dict[str, Any]
-    #: Options of the model that follow from the data.
-    of_model: dict[str, Any]
+    #: Features of an edge that the model gets.
+    edge_dim = 0
 
     @abstractmethod
     def logits(self, model: torch.nn.Module, batch: Any) -> torch.Tensor:
@@ -91,7 +91,7 @@ class _OfDataset(Data):
             "edges": dataset.num_edges,
             **{split: len(nodes) for split, nodes in dataset.splits.items()},
         }
-        self.of_model = {"edge_dim": dataset.edge_attr.shape[1] if options.reads_edges else 0}
+        self.edge_dim = dataset.edge_attr.shape[1] if options.reads_edges else 0
         # A GCN weighs by the whole graph's degrees.
         self._degrees = dataset.indptr.diff() if options.model == "gcn" else None
 
@@ -111,17 +111,8 @@ class _OfHopSet(Data):
 
     def __init__(self, options: Options, ranks: Ranks, closing: contextlib.ExitStack) -> None:
         hop_set = HopSet(options.data)
-        operators = len(hop_set.meta["operators"])
-        stored = (hop_set.num_hops - 1) // operators
-        hops = options.use_hops or stored
-        if operators > 1 and options.model != "sign":
-            raise ValueError(
-                f"--model {options.model}: it takes hops of one operator, and {options.data} has {operators}: use --model sign"
-            )
-        if hops > stored:
-            raise ValueError(f"--use-hops {hops}: {options.data} has {stored}: `uvatrain propagate` makes more")
-        self.of_model = {"hops": hops, "operators": operators}
-        tables = KINDS[options.model].tables_of(hops, operators, hop_set.num_hops)
+        trainer = options.of_trainer()
+        tables = KINDS[options.model].tables_of(trainer["hops"], trainer["operators"], hop_set.num_hops)
         self.batches = {
             split: closing.enter_context(HopLoader(hop_set, split=split, hops=tables, **options.of_hop_loader()))
             for split in _SPLITS
@@ -164,7 +155,7 @@ def _gpu_cache(options: Options, ranks: Ranks) -> dict[str, Any]:
 def _part(options: Options, ranks: Ranks) -> dict[str, Any]:
     """Keywords for the part of this rank, where the data is parts."""
     if not options.is_parts:
-        for name, given in (("--remote-cache", options.remote_cache is not None), ("--graph", options.graph != "copied")):
+        for name, given in (("--remote-cache", options.remote_cache != 0), ("--graph", options.graph != "copied")):
             if given:
                 raise ValueError(f"{name}: it is for parts in ranges, and DATA is a whole dataset: leave it out")
         return {}
@@ -177,7 +168,7 @@ def _part(options: Options, ranks: Ranks) -> dict[str, Any]:
     asked = {name: getattr(options, name) for name in ("model", "edge_attr", "graph", "remote_cache")}
     loading = {**asked, **options.of_loader()}
     ranks.agree(**{f"--{name.replace('_', '-')}": value for name, value in loading.items()})
-    return {"part": "rank", "graph": options.graph, "remote_cache": options.remote_cache or 0}
+    return {"part": "rank", "graph": options.graph, "remote_cache": options.remote_cache}
 
 
 def _edges(options: Options) -> dict[str, Any]:

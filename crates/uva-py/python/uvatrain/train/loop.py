@@ -13,10 +13,9 @@ from typing import Any
 import torch
 
 from .. import __version__, _core
-from ..batch import SlotBatch
 from ..errors import UvatrainError
-from ..hop_models import KINDS, HopModel
-from ..models import Model
+from ..loader.batch import SlotBatch
+from ..models import KINDS, HopModel, Model
 from . import checkpoint, metrics
 from .checkpoint import Folder, Place, Saved
 from .data import Data, opened
@@ -50,8 +49,8 @@ class _Run:
         self._options, self._ranks, self._data = options, ranks, data
         self._task = Task.of(options.data, data.labelled, options.metric, options.loss)
         self._task.refuse_unlabelled(options.data, data.training_labels, ranks)
-        self._task = self._task.weighed(options.class_weights, options.data, data.training_labels, ranks)
-        trainer = options.of_trainer(**data.of_model)
+        trainer = options.of_trainer(data.edge_dim)
+        self._task = self._task.weighed(trainer.get("class_weights"), options.data, data.training_labels, ranks)
         of_model = {**trainer, "input_dim": data.labelled.feature_dim, **self._task.of_model()}
         self._model: Model | HopModel = KINDS.get(options.model, Model)(of_model)
         initialise(self._model, options.seed)
@@ -184,7 +183,7 @@ class _Run:
         """This rank's batches of what is left of the epoch at hand."""
         place, loader = self._saved.place, self._data.batches["train"]
         # The state of one process that has had all batches so far.
-        state = {**loader.state_dict(), "version": 2, "first": 0, "world_size": 1, **place._asdict()}
+        state = {**loader.state_dict(), "first": 0, "world_size": 1, "trainers": 1, **place._asdict()}
         loader.load_state_dict(state)
         return iter(loader)
 

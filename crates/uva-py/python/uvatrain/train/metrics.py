@@ -8,13 +8,12 @@ import os
 import resource
 import stat
 import time
-from dataclasses import asdict
 from typing import IO, Any
 
 from .. import __version__
-from ..batch import SlotBatch
 from ..errors import UvatrainError
 from ..loader import Batches
+from ..loader.batch import SlotBatch
 from .checkpoint import Place
 from .data import Data
 from .options import Options
@@ -51,11 +50,11 @@ class Metrics:
     def start(self, options: Options, ranks: Ranks, data: Data, place: Place) -> None:
         """The first line: what is trained, and how."""
         loader, labelled = data.batches["train"], data.labelled
-        given = {**asdict(options), "given": None, "loader": options.of_hop_loader() if options.is_hop_set else options.of_loader()}
+        given = {**options.values, "loader": options.of_hop_loader() if options.is_hop_set else options.of_loader()}
         self._write(
             "start",
             version=__version__,
-            dataset={**data.measures, "classes": labelled.num_classes, "fingerprint": loader._source.identity["fingerprint"]},
+            dataset={**data.measures, "classes": labelled.num_classes, "fingerprint": loader._source.identity("train")["fingerprint"]},
             options={name: value for name, value in given.items() if value is not None},
             in_force={
                 "device": str(ranks.device),

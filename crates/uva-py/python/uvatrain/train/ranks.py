@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
-from .._exchange import PatientStore, silent_rank
+from ..loader.exchange import PatientStore, silent_rank
 
 #: How often ranks that join or leave look for each other, in seconds.
 _LOOK = 0.05

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn import functional
 
-from ..datasets import Dataset
-from ..hops import HopSet
+from ..datasets import Dataset, HopSet
 from .ranks import Ranks
 
 #: Metrics by their names, as messages have them. Of errors the lowest is the best.

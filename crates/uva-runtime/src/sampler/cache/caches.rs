@@ -9,10 +9,8 @@ pub struct Caches {
     /// How many lists: those of the first nodes in the samplers' order.
     pub lists: usize,
     /// Whether the weights of these lists are cached too, where picks are by weight.
-    #[serde(default)]
     pub list_weights: bool,
     /// Whether it is also cached where each of these lists begins in the dataset, where edge ids are asked for.
-    #[serde(default)]
     pub list_homes: bool,
     /// Whether the samplers' order differs from the dataset's, so that they work on a reordered graph.
     pub reordered: bool,
@@ -23,10 +21,8 @@ pub struct Caches {
     pub dynamic: Option<&'static Eviction>,
     /// How many rows of a table on disk are kept in host memory as batches come, beside the rows that the feature cache
     /// holds throughout; `None` without `host_cache`.
-    #[serde(default)]
     pub kept_rows: Option<usize>,
     /// How many of the run's first epochs the choice was based on: their hit rates say nothing about other epochs.
-    #[serde(default)]
     pub counted_epochs: u32,
 }
 

@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use uva_launch::training::TrainingOptions;
+use uva_launch::training::{
+    OF_HOP_SETS, TrainingOptions, of_no_use_with_a_hop_set, of_no_use_without_a_hop_set,
+};
 use uva_runtime::RuntimeError;
 use uva_runtime::options::hop_options::{HopOptions, Place, Shuffle};
-use uva_runtime::spec::{Field, OptionError};
+use uva_runtime::spec::Field;
 
 use crate::flags::declared::Declared;
 use crate::flags::{BackendFlags, CacheFlags, LoaderFlags};
@@ -94,10 +96,6 @@ pub struct TrainFlags {
     pub json: bool,
 }
 
-/// The loader's options that a hop set has a use for. The others are about sampling, or about roles that it has not.
-const OF_HOP_SETS: [&str; 8] =
-    ["batch_size", "drop_last", "seed", "samplers", "slots", "gather_threads", "features", "reader"];
-
 /// Options of a GPU that a hop set has no use for: its rows come there by copies, and nothing is sampled.
 const OF_GATHERS: [&str; 7] =
     ["gather", "kernel", "sampler", "mps_sampler_percentage", "gpu_slots", "table_pages", "remeasure"];
@@ -117,8 +115,7 @@ impl TrainFlags {
         let fields = of_loader.chain(&self.cache.typed).chain(of_gpu);
         let mut refused = fields.map(|field: &&Field| field.name).chain(input_nodes).chain(first_layer);
         if let Some(name) = refused.next() {
-            let reason = "DATA is a hop set, whose rows are copied without sampling or gathering: leave the option out";
-            return Err(OptionError::of(name, reason).into());
+            return Err(of_no_use_with_a_hop_set(name).into());
         }
         self.loader.check_use()?;
         Ok(self.backend.options().check()?)
@@ -137,8 +134,7 @@ impl TrainFlags {
             ("place", hops.place != Place::Auto),
         ];
         if let Some((name, _)) = of_hops.into_iter().find(|(_, given)| *given) {
-            let reason = "DATA is no hop set, whose rows it is about: `uvatrain propagate` makes one";
-            return Err(RuntimeError::from(OptionError::of(name, reason)).into());
+            return Err(RuntimeError::from(of_no_use_without_a_hop_set(name)).into());
         }
         self.loader.check()?;
         self.training.options().check(&self.loader.options()).map_err(RuntimeError::from)?;

@@ -195,18 +195,19 @@ mod tests {
             "version": 1,
             "dataset": {"name": "g", "fingerprint": "0", "nodes": 10, "edges": 20, "row_bytes": 400, "index_bytes": 4},
             "options": {"fanouts": [2], "batch_size": 4, "drop_last": false, "replace": false, "seed": 0,
-                        "batch_dependency": 1},
+                        "batch_dependency": 1, "sampler_kind": "neighbor"},
             "policy": "presample",
             "budget_bytes": 2000,
             "lists": {"count": 3, "bytes": 300, "map_bytes": 40, "hit_rate": 0.5},
             "rows": {"count": 2, "bytes": 800, "map_bytes": 40, "hit_rate": 0.75},
             "model": {
+                "objective": "sum",
                 "sampling": {"kind": "measured", "line": {"intercept_ms": 2.0, "slope_ms": -1.0, "r2": 0.97}},
                 "gathering": {"kind": "bytes", "reason": "no line fits", "mean_ms": null},
                 "reads": {"lists": 10.0, "rows": 5.0},
                 "row_link_bytes": 512
             },
-            "timed_sampling": [], "timed_gathering": [],
+            "timed_by": "rank", "timed_sampling": [], "timed_gathering": [],
             "fits": [{"by": "random", "sampling_r2": 0.97, "gathering_r2": 0.61},
                      {"by": "rank", "sampling_r2": 0.5, "gathering_r2": null}],
             "predictions": {

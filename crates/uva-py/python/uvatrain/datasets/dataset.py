@@ -1,0 +1,269 @@
+"""Datasets: opened, and written from arrays. What comes from PyG, networkx and OGB is in the modules beside.
+
+The format is that of docs/data-format.md: a directory of .npy files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from .. import _core
+from .._arrays import integer, lent, readable
+from ..errors import UvatrainError, warn
+
+__all__ = ["Dataset", "write_dataset"]
+
+
+class Dataset:
+    """A dataset that is open, checked as the command line checks one. It can be read only.
+
+    Its tables are tensors (numpy arrays where torch is not installed) that view the mapped files without a
+    copy. Nobody can keep torch from writing to them; what is written stays in this process and reaches
+    neither the file nor what samplers and loaders read.
+
+    path: the directory.
+    verify: "stamp" checks everything but feature values, and leaves the pass over the edges out where a stamp
+        says that these very files have been checked; "full" makes that pass in any case; "features" looks at
+        feature values too.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, verify: str = "stamp") -> None:
+        self._core = _core.Dataset(os.fspath(path), verify)
+        self._tables: dict[str, Any] = {}
+
+    @classmethod
+    def _of(cls, core: _core.Dataset) -> Dataset:
+        """Over one that is open already."""
+        dataset = cls.__new__(cls)
+        dataset._core, dataset._tables = core, {}
+        return dataset
+
+    @property
+    def path(self) -> str:
+        """The directory, as it was given."""
+        path: str = os.fspath(self._core.path)
+        return path
+
+    @property
+    def name(self) -> str:
+        """The name in meta.json, else the directory's."""
+        return self._core.name
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes."""
+        return self._core.num_nodes
+
+    @property
+    def num_edges(self) -> int:
+        """Edges; both directions of an undirected edge count."""
+        return self._core.num_edges
+
+    @property
+    def feature_dim(self) -> int:
+        """Values in a feature row."""
+        return self._core.feature_dim
+
+    @property
+    def feature_dtype(self) -> str:
+        """The type of a feature value: float32, float16, bfloat16, float8_e4m3fn, uint8 or int8."""
+        return self._core.feature_dtype
+
+    @property
+    def num_classes(self) -> int:
+        """Classes: what meta.json says, or the largest label + 1. 0 where no node has a class."""
+        return self._core.num_classes
+
+    @property
+    def num_targets(self) -> int | None:
+        """Numbers to predict for a node, if labels are float32 targets of regression; else None."""
+        return self._core.num_targets
+
+    @property
+    def multi_label(self) -> bool:
+        """Whether a node may have several classes."""
+        return self._core.multi_label
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hex digits that name the content, wherever it lies and whatever it is called."""
+        return self._core.fingerprint
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """What meta.json says."""
+        meta: dict[str, Any] = json.loads(self._core.meta)
+        return meta
+
+    @property
+    def splits(self) -> dict[str, Any]:
+        """The node ids of "train", "valid" and "test", int64, each in the order of its file."""
+        return {"train": self.train_idx, "valid": self.valid_idx, "test": self.test_idx}
+
+    @property
+    def indptr(self) -> Any:
+        """int64 [nodes + 1]: where each node's list of in-neighbours starts and ends in `indices`."""
+        return self._table("indptr")
+
+    @property
+    def indices(self) -> Any:
+        """int32 or int64 [edges]: the lists, one after the other."""
+        return self._table("indices")
+
+    @property
+    def features(self) -> Any:
+        """[nodes, feature_dim]: one row a node. UvatrainError where ranks have a part each: batches have the rows."""
+        if self._core.own_rows is not None:
+            raise UvatrainError("the feature table is divided among ranks: batches have rows of it")
+        return self._table("features")
+
+    @property
+    def labels(self) -> Any:
+        """int64 [nodes], -1 for none; or uint8 [nodes, classes], zeros and ones, if multi-label.
+
+        Or float32 [nodes] or [nodes, targets], for regression. None in a dataset without labels.
+        """
+        return self._table("labels")
+
+    @property
+    def train_idx(self) -> Any:
+        """int64 [any length]: the nodes to train on."""
+        return self._table("train_idx")
+
+    @property
+    def valid_idx(self) -> Any:
+        """int64 [any length]: the nodes to validate on."""
+        return self._table("valid_idx")
+
+    @property
+    def test_idx(self) -> Any:
+        """int64 [any length]: the nodes to test on."""
+        return self._table("test_idx")
+
+    @property
+    def weight(self) -> Any:
+        """float32 [edges]: edge weights in the order of `indices`; None where there are none."""
+        return self._table("weight")
+
+    @property
+    def edge_attr(self) -> Any:
+        """[edges, features]: one row an edge in the order of `indices`; None where there is no such table."""
+        return self._table("edge_attr")
+
+    @property
+    def orig_id(self) -> Any:
+        """int64 [nodes]: the id each node had before the dataset was reordered; None where it never was."""
+        return self._table("orig_id")
+
+    def array(self, table: str) -> Any:
+        """One of the tables by its name, for any library with DLPack; None where the dataset lacks it."""
+        return self._core.array(table)
+
+    def _table(self, name: str) -> Any:
+        if name not in self._tables:
+            array = self._core.array(name)
+            self._tables[name] = None if array is None else lent(array)
+        return self._tables[name]
+
+    def __reduce__(self) -> Any:
+        # A path, not gigabytes: whoever unpickles it maps the same files.
+        return _reopen, (os.path.abspath(self.path), self.fingerprint)
+
+    def __repr__(self) -> str:
+        labels = f"{self.num_classes} classes" if self.num_targets is None else f"{self.num_targets} targets"
+        return (
+            f"uvatrain.Dataset({self.path!r}: {self.num_nodes} nodes, {self.num_edges} edges, "
+            f"{self.feature_dim} features, {labels})"
+        )
+
+
+def opened(dataset: str | os.PathLike[str] | Dataset) -> Dataset:
+    """A dataset, opened where it is given by its path."""
+    return dataset if isinstance(dataset, Dataset) else Dataset(dataset)
+
+
+def _reopen(path: str, fingerprint: str) -> Dataset:
+    dataset = Dataset(path)
+    if dataset.fingerprint != fingerprint:
+        raise ValueError(f"{path}: another dataset than the one that was pickled ({fingerprint})")
+    return dataset
+
+
+def write_dataset(
+    path: str | os.PathLike[str],
+    *,
+    indptr: Any,
+    indices: Any,
+    features: Any,
+    labels: Any = None,
+    train_idx: Any,
+    valid_idx: Any = (),
+    test_idx: Any = (),
+    weight: Any = None,
+    edge_attr: Any = None,
+    orig_id: Any = None,
+    name: str | None = None,
+    classes: int | None = None,
+    overwrite: bool = False,
+    **meta: Any,
+) -> Dataset:
+    """Writes a dataset from arrays, and gives it back opened.
+
+    Arrays are numpy's, torch's, or of any library with DLPack or `__array__`. Types and shapes are checked
+    before anything is written, everything else (ids in range, no node twice in a split, finite values, ...)
+    before the directory gets its name: `path` is there and right, or not there. Don't change the arrays
+    meanwhile.
+
+    path: the directory to make. One that exists is refused.
+    indptr: integers [nodes + 1]; `indices[indptr[v]:indptr[v + 1]]` are the in-neighbours of v, whose
+        features v aggregates.
+    indices: integers [edges]. int32 stays, others become int64.
+    features: float32, float16, bfloat16, float8_e4m3fn, uint8 or int8 [nodes, features]. float64 is narrowed to float32, with a
+        `UvatrainWarning`.
+    labels: integers [nodes], -1 for none; or uint8 or bool [nodes, classes] where a node may have several. Floats
+        [nodes] or [nodes, targets] are targets of regression, float32 and finite; float64 is narrowed. None: the
+        dataset has no labels, and everything but training a built-in model works.
+    train_idx, valid_idx, test_idx: integers, node ids.
+    weight: float32 [edges]. float64 is narrowed as features are.
+    edge_attr: [edges, features], a row for each entry of `indices`; types as of features.
+    orig_id: integers [nodes], unique, below 2**40.
+    name, classes, and anything else by its keyword: what meta.json says. JSON values.
+    overwrite: replace a dataset at `path`, in one step. A directory that is no whole dataset, or has other files in it,
+        is never replaced.
+
+    Raises ValueError for arrays that are no dataset, FileExistsError, and OSError for what the system
+    refuses.
+    """
+    arrays = {
+        "indptr": indptr,
+        "indices": indices,
+        "features": features,
+        "labels": labels,
+        "train_idx": train_idx,
+        "valid_idx": valid_idx,
+        "test_idx": test_idx,
+        "weight": weight,
+        "edge_attr": edge_attr,
+        "orig_id": orig_id,
+    }
+    given = [(key, readable(key, array)) for key, array in arrays.items() if array is not None]
+    if name is not None:
+        meta["name"] = name
+    if classes is not None:
+        meta["classes"] = integer("classes", classes)
+    _core.write_dataset(os.fspath(path), given, _json(meta), bool(overwrite), warn)
+    return Dataset(path)
+
+
+def _json(meta: dict[str, Any]) -> str:
+    for key, value in meta.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError):
+            kind = type(value).__name__
+            raise ValueError(
+                f"{key} is a {kind}: no argument of a dataset, and no JSON value for meta.json"
+            ) from None
+    return json.dumps(meta)

@@ -1,0 +1,1 @@
+"""Graphs and batches of other libraries: PyG, DGL, networkx and OGB."""

@@ -1,0 +1,10 @@
+"""Trained models in PyTorch, and inference with models of one's own.
+
+`load_model` reads a checkpoint of `uvatrain train` into a `torch.nn.Module`.
+"""
+
+from .hop_model import KINDS, HopModel
+from .loading import load_model, load_tensors, tensors_of
+from .model import LAYERS, Model
+
+__all__ = ["KINDS", "LAYERS", "HopModel", "Model", "load_model", "load_tensors", "tensors_of"]

@@ -1,0 +1,29 @@
+//! Vectors of ours as arrays.
+
+use std::sync::Arc;
+
+use pyo3::exceptions::PyMemoryError;
+use pyo3::prelude::*;
+
+use crate::arrays::array::Array;
+use crate::arrays::dlpack::{Device, Element};
+
+/// So many zeros, or the exception that says that there is no memory for them.
+pub fn zeros<T: Copy + Default>(length: usize) -> PyResult<Vec<T>> {
+    let mut values = Vec::new();
+    values.try_reserve_exact(length).map_err(|_| {
+        PyMemoryError::new_err(format!("no memory for {length} values of {} bytes", size_of::<T>()))
+    })?;
+    values.resize(length, T::default());
+    Ok(values)
+}
+
+/// A vector as an array that keeps it.
+pub fn exported<T: Send + Sync + 'static>(values: Vec<T>, element: Element) -> Array {
+    let mut values = values;
+    let (pointer, length) = (values.as_mut_ptr().cast(), values.len());
+    debug_assert_eq!(size_of::<T>(), element.bytes());
+    // SAFETY: the vector is moved into the owner, which moves none of its elements, and is as long as it says; nobody
+    // else knows it. An empty one's pointer is aligned, and read by nobody.
+    unsafe { Array::new(pointer, length, None, element, Device::HOST, Arc::new(values)) }
+}

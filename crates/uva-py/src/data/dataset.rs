@@ -1,0 +1,266 @@
+//! An open dataset: its metadata, its tables as arrays without a copy, and rows of them picked by id.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::prelude::*;
+use uva_graph::ranges::RangeParts;
+use uva_graph::{Dataset as Graph, GraphError, Indices, Labels, PartitionSummary, Split, Verify};
+use uva_rows::{GatherError, HostPlace, Mapped, RowSource};
+
+use crate::arrays::array::Array;
+use crate::arrays::dlpack::Element;
+use crate::arrays::elements::of_features;
+use crate::arrays::input::Input;
+use crate::arrays::table::Table;
+use crate::errors::{UvatrainError, of_graph};
+
+/// A dataset of docs/data-format.md, checked and mapped. `uvatrain.Dataset` is what a person uses.
+#[pyclass(frozen, module = "uvatrain._core")]
+pub struct Dataset {
+    graph: Arc<Graph>,
+    /// With what Python calls them.
+    tables: Vec<(&'static str, Table)>,
+}
+
+/// Opens a dataset on threads made for that: the ones that others share do not survive a fork, these need not.
+pub fn open(path: &Path, how: Verify) -> PyResult<Graph> {
+    on_threads(|| Graph::open_verified(path, how))
+}
+
+/// The graph of a partition in ranges with the rows of one part. Checks as [`open`] does.
+pub fn open_divided(path: &Path, part: u32, how: Verify) -> PyResult<Graph> {
+    on_threads(|| RangeParts::open(path, &[part], how)?.dataset(part))
+}
+
+/// What `partition.json` in `directory` says: the training nodes of each part, and the layout of the parts, None of a map alone.
+/// ValueError, with the key, where it is not a partition's.
+#[pyfunction]
+pub fn _read_partition(directory: PathBuf) -> PyResult<(Vec<u64>, Option<String>)> {
+    let summary = PartitionSummary::read(&directory).map_err(of_graph)?;
+    let layout = summary.layout().map(str::to_owned);
+    Ok((summary.train, layout))
+}
+
+fn on_threads(open: impl FnOnce() -> Result<Graph, GraphError> + Send) -> PyResult<Graph> {
+    let pool = rayon::ThreadPoolBuilder::new()
+        .build()
+        .map_err(|error| UvatrainError::new_err(format!("no threads to check a dataset with: {error}")))?;
+    pool.install(open).map_err(of_graph)
+}
+
+impl Dataset {
+    /// Over a dataset that is open already.
+    pub fn of(graph: &Arc<Graph>) -> PyResult<Self> {
+        Ok(Self { tables: Self::tables(graph)?, graph: Arc::clone(graph) })
+    }
+
+    /// The dataset itself.
+    pub fn graph(&self) -> &Arc<Graph> {
+        &self.graph
+    }
+
+    fn tables(graph: &Graph) -> PyResult<Vec<(&'static str, Table)>> {
+        let csc = graph.csc();
+        let (nodes, edges) = (csc.nodes(), csc.edges());
+        let indices = match csc.indices {
+            Indices::I32(_) => Element::I32,
+            Indices::I64(_) => Element::I64,
+        };
+        let features = graph.features();
+        let labels = match graph.labels() {
+            Labels::Absent => None,
+            Labels::Single(_) => Some((None, Element::I64)),
+            Labels::Multi { classes, .. } => Some((Some(classes), Element::U8)),
+            Labels::Regression { columns, .. } => Some((columns, Element::F32)),
+        };
+        let mut wanted = vec![
+            ("indptr", "indptr.npy", nodes + 1, None, Element::I64),
+            ("indices", "indices.npy", edges, None, indices),
+        ];
+        if graph.own_rows().is_none() {
+            wanted.push(("features", "feat.npy", nodes, Some(features.dim), of_features(features.element)));
+        }
+        if let Some((columns, element)) = labels {
+            wanted.push(("labels", "label.npy", nodes, columns, element));
+        }
+        for split in Split::ALL {
+            let name = ["train_idx", "valid_idx", "test_idx"][split as usize];
+            wanted.push((name, split.file_name(), graph.split(split).len(), None, Element::I64));
+        }
+        if graph.weights().is_some() {
+            wanted.push(("weight", "weight.npy", edges, None, Element::F32));
+        }
+        if let Some(table) = graph.edge_features() {
+            let element = of_features(table.element);
+            wanted.push(("edge_attr", "edge_feat.npy", edges, Some(table.dim), element));
+        }
+        if graph.original_ids().is_some() {
+            wanted.push(("orig_id", "orig_id.npy", nodes, None, Element::I64));
+        }
+        let table = |(name, file, rows, columns, element)| {
+            Table::map(&graph.path().join(file), rows, columns, element).map(|table| (name, table))
+        };
+        wanted.into_iter().map(table).collect()
+    }
+}
+
+#[pymethods]
+impl Dataset {
+    /// Opens the dataset in the directory `path`.
+    ///
+    /// verify: "stamp": everything but feature values, the pass over the edges only where no stamp says that these
+    /// files have been checked; "full": that pass in any case; "features": feature values too (`uvatrain info
+    /// --verify`).
+    #[new]
+    #[pyo3(signature = (path, verify="stamp"))]
+    fn new(py: Python<'_>, path: PathBuf, verify: &str) -> PyResult<Self> {
+        let how = match verify {
+            "stamp" => Verify::Stamp,
+            "full" => Verify::Full,
+            "features" => Verify::FullWithFeatures,
+            other => {
+                let message = format!("verify={other:?}: it is \"stamp\", \"full\" or \"features\"");
+                return Err(PyValueError::new_err(message));
+            }
+        };
+        py.detach(|| {
+            let graph = Arc::new(open(&path, how)?);
+            Self::of(&graph)
+        })
+    }
+
+    /// The directory.
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.graph.path().to_owned()
+    }
+
+    /// The name in meta.json, else the directory's.
+    #[getter]
+    fn name(&self) -> &str {
+        self.graph.name()
+    }
+
+    /// Nodes.
+    #[getter]
+    fn num_nodes(&self) -> usize {
+        self.graph.nodes()
+    }
+
+    /// Edges; both directions of an undirected edge count.
+    #[getter]
+    fn num_edges(&self) -> usize {
+        self.graph.edges()
+    }
+
+    /// Values in a feature row.
+    #[getter]
+    fn feature_dim(&self) -> usize {
+        self.graph.features().dim
+    }
+
+    /// The type of a feature value: float32, float16, bfloat16, float8_e4m3fn, uint8 or int8.
+    #[getter]
+    fn feature_dtype(&self) -> &'static str {
+        of_features(self.graph.features().element).name()
+    }
+
+    /// Classes; 0 where no node has a class.
+    #[getter]
+    fn num_classes(&self) -> usize {
+        self.graph.classes()
+    }
+
+    /// Whether a node may have several classes: labels are then uint8 [nodes, classes].
+    #[getter]
+    fn multi_label(&self) -> bool {
+        matches!(self.graph.labels(), Labels::Multi { .. })
+    }
+
+    /// Numbers to predict for a node, where labels are float32 targets of regression; else None.
+    #[getter]
+    fn num_targets(&self) -> Option<usize> {
+        self.graph.labels().regression_columns()
+    }
+
+    /// 16 hex digits that name the content, wherever it lies and whatever it is called.
+    #[getter]
+    fn fingerprint(&self) -> String {
+        self.graph.fingerprint()
+    }
+
+    /// What meta.json says, as JSON.
+    #[getter]
+    fn meta(&self) -> PyResult<String> {
+        serde_json::to_string(self.graph.meta())
+            .map_err(|error| UvatrainError::new_err(format!("meta.json: {error}")))
+    }
+
+    /// How many nodes a split has: (train, valid, test).
+    #[getter]
+    fn split_lengths(&self) -> (usize, usize, usize) {
+        let length = |split| self.graph.split(split).len();
+        (length(Split::Train), length(Split::Valid), length(Split::Test))
+    }
+
+    /// The ids of the nodes whose feature rows are here, (first, end), where the other ranks have the others; else None.
+    #[getter]
+    fn own_rows(&self) -> Option<(u64, u64)> {
+        let own = self.graph.own_rows()?.nodes();
+        Some((own.start, own.end))
+    }
+
+    /// One of the tables without a copy; None where the dataset has no such table.
+    fn array(&self, name: &str) -> Option<Array> {
+        self.tables.iter().find(|(of, _)| *of == name).map(|(_, table)| table.lent())
+    }
+
+    /// Copies rows of "features" or "labels" to `out`: `out[i]` is the row of node `ids[i]`. ids is int64 [n].
+    fn gather(
+        &self,
+        py: Python<'_>,
+        table: &str,
+        ids: &Bound<'_, PyAny>,
+        out: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let features = self.graph.features();
+        let labels = self.graph.labels();
+        let (bytes, row_bytes) = match table {
+            "features" if self.graph.own_rows().is_some() => {
+                return Err(UvatrainError::new_err(
+                    "the feature table is divided among ranks: batches have rows of it",
+                ));
+            }
+            "features" => (features.bytes, features.row_bytes()),
+            "labels" => (labels.bytes(), labels.row_bytes()),
+            other => {
+                return Err(PyValueError::new_err(format!(
+                    "table {other:?} is not \"features\" or \"labels\""
+                )));
+            }
+        };
+        let ids = Input::new("ids", ids)?;
+        let mut out = Input::new("out", out)?;
+        let (Some(ids), 1) = (ids.as_i64(), ids.shape.len()) else {
+            return Err(PyValueError::new_err(format!("ids is {}, it has to be int64 [n]", ids.describe())));
+        };
+        let described = out.describe();
+        // SAFETY: `out` was made for this call, by our own Python (pyg/stores.py), and is known to nobody else yet.
+        let Some(out) = (unsafe { out.bytes_mut() }) else {
+            return Err(PyValueError::new_err("out cannot be written to"));
+        };
+        py.detach(|| {
+            Mapped::new(bytes, row_bytes, 1).and_then(|mut table| table.fill(ids, HostPlace::new(out)))
+        })
+        .map(drop)
+        .map_err(|error| match error {
+            GatherError::IdOutOfRange { position, id, rows } => PyIndexError::new_err(format!(
+                "entry {position} is node {id}, but the graph's nodes are 0 to {}",
+                rows as i64 - 1
+            )),
+            other => PyValueError::new_err(format!("out is {described}: {other}")),
+        })
+    }
+}

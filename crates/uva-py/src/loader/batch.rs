@@ -1,0 +1,372 @@
+//! `Batch`: a batch in its slot, whose arrays are lent to Python one by one.
+
+use std::mem::ManuallyDrop;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::exceptions::{PyMemoryError, PyValueError};
+use pyo3::prelude::*;
+use uva_batch::schema::Presence;
+use uva_batch::{Aggregation, COLUMNS, Column, ColumnError, RawArray};
+use uva_runtime::telemetry::metrics::{BatchEvent, Event};
+use uva_runtime::{Batch as RuntimeBatch, LoaderOptions};
+
+use crate::arrays::array::Array;
+use crate::arrays::dlpack::{Device, Element};
+use crate::arrays::elements::of_batch;
+use crate::errors::{BatchGone, OrRaise, UvatrainError};
+use crate::process::fork::OwnProcess;
+
+/// A batch, alive until the last view into its slot is dropped. Then the slot is given back, on the thread that drops
+/// it.
+pub struct Held {
+    batch: ManuallyDrop<RuntimeBatch>,
+    process: OwnProcess,
+    /// The stream that its memory on a GPU is ordered on.
+    stream: Option<u64>,
+}
+
+impl Held {
+    pub fn new(batch: RuntimeBatch, stream: Option<u64>) -> Self {
+        Self { batch: ManuallyDrop::new(batch), process: OwnProcess::here(), stream }
+    }
+
+    pub fn batch(&self) -> &RuntimeBatch {
+        &self.batch
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // A fork of this process has a copy of every tensor, but shares the slot's memory with the parent. Giving the
+        // slot back there would take it away from the parent.
+        if self.process.is_here() {
+            // SAFETY: dropped here only, and never looked at again.
+            unsafe { ManuallyDrop::drop(&mut self.batch) };
+        }
+    }
+}
+
+/// A batch as the runtime hands it out. uvatrain.Batch, in Python, makes tensors of it.
+#[pyclass(frozen, module = "uvatrain._core")]
+pub struct Batch {
+    /// Taken when the next batch is requested.
+    held: Mutex<Option<Arc<Held>>>,
+    process: OwnProcess,
+    #[pyo3(get)]
+    split: &'static str,
+    #[pyo3(get)]
+    epoch: u32,
+    /// Its number in its epoch, over all ranks.
+    #[pyo3(get)]
+    index: u32,
+    hash: u64,
+    /// Which nodes its hops drew neighbours for: "all" or "new".
+    #[pyo3(get)]
+    expand: &'static str,
+    /// Which kind of sampler made it.
+    #[pyo3(get)]
+    sampler_kind: &'static str,
+    /// Whether blocks have weights.
+    #[pyo3(get)]
+    weighs_edges: bool,
+    /// Whether this kind of sampler can expand new nodes only.
+    #[pyo3(get)]
+    expands_new: bool,
+    /// Whether this kind of sampler makes one subgraph for all layers.
+    #[pyo3(get)]
+    draws_one_subgraph: bool,
+    #[pyo3(get)]
+    num_seeds: usize,
+    #[pyo3(get)]
+    num_nodes: usize,
+    /// Destinations, sources and edges of each layer's block; layer 0 is the hop at the seeds.
+    #[pyo3(get)]
+    counts: Vec<(usize, usize, usize)>,
+    /// Whether it is padded to the loader's static shapes.
+    #[pyo3(get)]
+    padded: bool,
+    /// What the producer made of the outermost hop's rows: "mean", "sum", "max" or "gcn"; None: it hands them over.
+    #[pyo3(get)]
+    aggregate: Option<&'static str>,
+    /// Whether it has feature rows.
+    #[pyo3(get)]
+    has_x: bool,
+    /// Nodes of each level without padding, the seeds first.
+    #[pyo3(get)]
+    real_nodes: Vec<usize>,
+    /// Edges of each layer's block without padding.
+    #[pyo3(get)]
+    real_edges: Vec<usize>,
+}
+
+impl Batch {
+    pub fn new(held: &Arc<Held>, options: &LoaderOptions) -> Self {
+        let batch = held.batch();
+        let counts = (0..batch.layers())
+            .map(|layer| batch.counts(layer))
+            .map(|counts| (counts.destinations, counts.sources, counts.edges))
+            .collect();
+        let real: Vec<_> = (0..batch.layers()).map(|layer| batch.real_counts(layer)).collect();
+        let found = real.iter().map(|counts| counts.sources - counts.destinations);
+        let real_nodes = std::iter::once(batch.real_seed_count()).chain(found).collect();
+        Self {
+            held: Mutex::new(Some(Arc::clone(held))),
+            process: held.process,
+            split: batch.split().name(),
+            epoch: batch.epoch(),
+            index: batch.index(),
+            hash: batch.hash(),
+            expand: options.expand.name(),
+            sampler_kind: options.sampler_kind.name(),
+            weighs_edges: options.sampler_kind.weighs_edges(),
+            expands_new: options.sampler_kind.expands_new(),
+            draws_one_subgraph: options.sampler_kind.draws_one_subgraph(),
+            num_seeds: batch.seed_count(),
+            num_nodes: batch.node_count(),
+            counts,
+            padded: batch.is_padded(),
+            aggregate: Some(batch.layout().aggregation())
+                .filter(|&sums| sums != Aggregation::None)
+                .map(Aggregation::name),
+            has_x: batch.layout().place(Column::X, 0).is_some(),
+            real_nodes,
+            real_edges: real.iter().map(|counts| counts.edges).collect(),
+        }
+    }
+
+    fn held(&self) -> PyResult<Arc<Held>> {
+        self.check_process()?;
+        // Nothing panics while it is locked.
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        held.ok_or_else(|| {
+            BatchGone::new_err(format!(
+                "batch {} of epoch {} ({}) is gone: its slot went back when the next step was asked for. Take what is \
+                 needed of it before that, and .clone() what is needed longer",
+                self.index, self.epoch, self.split
+            ))
+        })
+    }
+
+    fn lend(&self, name: &str, layer: Option<usize>) -> PyResult<Array> {
+        if name == "edge_index" {
+            return self.edges(layer);
+        }
+        let held = self.held()?;
+        let raw = self.column(&held, name, layer)?;
+        let device = match raw.device {
+            None => Device::HOST,
+            Some(ordinal) => Device::cuda(i32::try_from(ordinal).unwrap_or(i32::MAX)),
+        };
+        let stream = held.stream.filter(|_| raw.device.is_some());
+        let pointer = raw.address as *mut u8;
+        // SAFETY: the array is in the slot, which `held` keeps from being given back and its memory from being
+        // unmapped; the runtime says how long it is. Any bytes are values of these types. The slot is the consumer's
+        // alone while it is held, to write to as well; this module reads its arrays through these pointers only.
+        let array =
+            unsafe { Array::new(pointer, raw.rows, raw.columns, of_batch(raw.element), device, held) };
+        let array = array.in_slot_of(self.process);
+        Ok(match stream {
+            Some(stream) => array.ordered_on(stream),
+            None => array,
+        })
+    }
+
+    /// A layer's edges as int64 [2, edges], a copy: sources, then destinations. On a GPU others make them faster.
+    fn edges(&self, layer: Option<usize>) -> PyResult<Array> {
+        let held = self.held()?;
+        let (indptr, indices) = (self.column(&held, "indptr", layer)?, self.column(&held, "indices", layer)?);
+        if indptr.device.is_some() {
+            return Err(PyValueError::new_err("edge_index is made of batches in host memory"));
+        }
+        let edges = indices.rows;
+        let mut pair: Vec<i64> = Vec::new();
+        pair.try_reserve_exact(2 * edges)
+            .map_err(|_| PyMemoryError::new_err(format!("no memory for the {edges} edges of a layer")))?;
+        let read = |array: RawArray, position: usize| {
+            assert!(position < array.rows);
+            // SAFETY: within the array, whose rows are int32 and aligned, in the slot that `held` keeps. Tensors over
+            // it may be written to meanwhile, by another thread: so no reference is made, and any value will do.
+            unsafe { (array.address as *const i32).add(position).read_volatile() }
+        };
+        pair.extend((0..edges).map(|edge| i64::from(read(indices, edge))));
+        let mut begin = 0;
+        for destination in 0..indptr.rows - 1 {
+            // It was made to grow from 0 to the number of edges, but a caller may have changed it.
+            let end = usize::try_from(read(indptr, destination + 1)).unwrap_or(0).clamp(begin, edges);
+            pair.extend(std::iter::repeat_n(destination as i64, end - begin));
+            begin = end;
+        }
+        pair.resize(2 * edges, 0);
+        let pointer = pair.as_mut_ptr().cast();
+        // SAFETY: the vector has that many values, and is moved into the owner, which moves none of them; nobody else
+        // knows it.
+        Ok(unsafe { Array::new(pointer, 2, Some(edges), Element::I64, Device::HOST, Arc::new(pair)) })
+    }
+
+    /// Where the column of this name lies.
+    fn column(&self, held: &Held, name: &str, layer: Option<usize>) -> PyResult<RawArray> {
+        let value = |message: String| Err(PyValueError::new_err(message));
+        let Some(column) = Column::from_name(if name == LABELS { "labels" } else { name }) else {
+            let names: Vec<_> = COLUMNS.iter().map(|spec| spec.name).collect();
+            return value(format!(
+                "{name:?} is no array of a batch: {}, {LABELS} and edge_index are",
+                names.join(", ")
+            ));
+        };
+        // Of a hop set, feature rows of each hop have a table of their own.
+        let layout = held.batch().layout();
+        match (column.spec().is_of_layers(), layer) {
+            (_, table) if column == Column::X && layout.is_of_hops() => {
+                let tables = layout.tables();
+                if table.is_some_and(|table| table >= tables) {
+                    return value(format!("this batch has the hops 0 to {}", tables - 1));
+                }
+            }
+            (true, None) => return value(format!("{name} is an array of a layer: say which by layer=")),
+            (false, Some(_)) => return value(format!("{name} is the batch's, not a layer's")),
+            _ => {}
+        }
+        match held.batch().column_of(column, layer.unwrap_or(0)) {
+            Ok(column) => Ok(column.raw()),
+            Err(ColumnError::NoSuchLayer { layer, layers }) => {
+                value(format!("layer {layer}: this batch has the layers 0 to {}", layers - 1))
+            }
+            Err(ColumnError::Absent { .. }) => value(match column.spec().presence {
+                Presence::WeighedEdges => format!(
+                    "this batch has no {name}, for sampler_kind=\"{}\" weighs no edges: the mean of what it picked stands \
+                     for all neighbours",
+                    self.sampler_kind
+                ),
+                Presence::Labelled => format!("this batch has no {name}: the dataset has no labels"),
+                Presence::ForModel => format!(
+                    "this batch has no {name}: only runs whose built-in model needs it have it, and Loader(..., \
+                     aggregate=\"gcn\")"
+                ),
+                Presence::Padded => {
+                    format!("this batch has no {name}: Loader(..., pad=\"auto\") makes batches with it")
+                }
+                Presence::Rows => format!(
+                    "this batch has no {name}: with aggregate=\"gcn\" the destinations' own rows are among the sums, \
+                     batch.aggregated"
+                ),
+                Presence::Summed => format!(
+                    "this batch has no {name}: Loader(..., aggregate=\"mean\"), \"sum\", \"max\" or \"gcn\" makes \
+                     batches with it"
+                ),
+                Presence::Asked if column == Column::Argmax => format!(
+                    "this batch has no {name}: Loader(..., aggregate=\"max\", aggregate_argmax=True) makes batches with it"
+                ),
+                Presence::Asked | Presence::Always => {
+                    format!("this batch has no {name}: Loader(..., {name}=True) makes batches with it")
+                }
+            }),
+            Err(error) => value(error.to_string()),
+        }
+    }
+}
+
+/// PyG's name for the labels.
+const LABELS: &str = "y";
+
+#[pymethods]
+impl Batch {
+    /// One of the batch's arrays by its column's name, or y for the labels; of a layer also edge_index, a copy. Of x in a
+    /// batch of a hop set, layer is the number of the table.
+    #[pyo3(signature = (name, layer=None))]
+    fn array(&self, name: &str, layer: Option<usize>) -> PyResult<Array> {
+        self.lend(name, layer)
+    }
+
+    /// The same for torch.from_dlpack, in one call: a capsule where the array is in host memory. On a GPU it is the
+    /// array, which torch has to ask for its stream.
+    #[pyo3(signature = (name, layer=None))]
+    fn exported<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
+        layer: Option<usize>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let array = self.lend(name, layer)?;
+        // The layout before version 1: it describes writable memory completely, and torch reads the other one only
+        // since 2.8.
+        if array.is_on_host() { array.legacy_capsule(py) } else { Ok(Bound::new(py, array)?.into_any()) }
+    }
+
+    /// Whether it has the seeds' positions in their split.
+    #[getter]
+    fn has_input_id(&self) -> PyResult<bool> {
+        Ok(self.held()?.batch().layout().place(Column::InputId, 0).is_some())
+    }
+
+    /// Tables of feature rows: one, and of a hop set one for each hop.
+    #[getter]
+    fn tables(&self) -> PyResult<usize> {
+        Ok(self.held()?.batch().layout().tables())
+    }
+
+    /// Whether the dataset has labels, and so the batch.
+    #[getter]
+    fn has_labels(&self) -> PyResult<bool> {
+        Ok(self.held()?.batch().layout().place(Column::Labels, 0).is_some())
+    }
+
+    /// Whether the loader pads, and so says which seeds are none of padding.
+    #[getter]
+    fn has_seed_mask(&self) -> PyResult<bool> {
+        Ok(self.held()?.batch().layout().place(Column::SeedMask, 0).is_some())
+    }
+
+    /// Whether its blocks have edge ids.
+    #[getter]
+    fn has_edge_ids(&self) -> PyResult<bool> {
+        Ok(self.held()?.batch().layout().place(Column::EdgeIds, 0).is_some())
+    }
+
+    /// Whether its blocks have the feature rows of their edges.
+    #[getter]
+    fn has_edge_attr(&self) -> PyResult<bool> {
+        Ok(self.held()?.batch().layout().edge_attr().is_some())
+    }
+
+    /// Whether the arrays are in host memory.
+    #[getter]
+    fn on_host(&self) -> PyResult<bool> {
+        Ok(self.held()?.batch().on_device().is_none())
+    }
+
+    /// Raises in another process than the batch's own, in which tensors made before a fork cannot be used either.
+    fn check_process(&self) -> PyResult<()> {
+        self.process.check_slot(|| format!("batch {} of epoch {} ({})", self.index, self.epoch, self.split))
+    }
+
+    /// 16 hex digits that name the batch's content (docs/reproducible-batches.md).
+    #[getter]
+    fn hash(&self) -> String {
+        format!("{:016x}", self.hash)
+    }
+
+    /// What a line of metrics has of it, as JSON, without the consumer's part.
+    fn event(&self) -> PyResult<String> {
+        let event = Event::Batch(BatchEvent::of(self.held()?.batch(), false));
+        serde_json::to_string(&event).map_err(|error| UvatrainError::new_err(format!("metrics: {error}")))
+    }
+
+    /// Raises PeerDied if the batch, on a GPU, was not whole when it was used. To be asked when the work on it has been
+    /// waited for; in host memory it is whole always.
+    fn confirm(&self) -> PyResult<()> {
+        self.held()?.batch().confirm().or_raise()
+    }
+
+    /// Lets go of the slot. Tensors that are left keep it.
+    fn release(&self) {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Outside of the lock, since it may be the last.
+        drop(held);
+    }
+
+    /// Whether `release` was called.
+    #[getter]
+    fn gone(&self) -> bool {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+}

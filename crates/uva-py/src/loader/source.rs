@@ -1,0 +1,581 @@
+//! `Source`: where `uvatrain.Loader` and `uvatrain.attach()` get their batches. Python decides what an epoch is and
+//! which comes next. Waiting without the interpreter's lock, and slots, belong here.
+
+use std::collections::VecDeque;
+use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::thread::ThreadId;
+
+use pyo3::exceptions::PyKeyboardInterrupt;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use uva_cuda::{Driver, Stream};
+use uva_graph::Dataset as Graph;
+use uva_runtime::backend::Backend;
+use uva_runtime::feed::ranks::Ranks;
+use uva_runtime::options::schedule::Schedule;
+use uva_runtime::options::seed_order::{AskedOrder, MadeOrder};
+use uva_runtime::pipeline::consumer::{BatchStream, PassCursor, StreamCache, StreamSetup};
+use uva_runtime::spec::{OptionValue, Options, Purpose};
+use uva_runtime::{Aggregation, LoaderOptions, RuntimeError};
+
+use crate::data::dataset::Dataset;
+use crate::errors::{OrRaise, SlotInUse, UvatrainError, of_launched, of_runtime};
+use crate::loader::batch::{Batch, Held};
+use crate::loader::cache_tally::CacheTally;
+use crate::options::keywords::{split_named, value_of};
+use crate::process::ending::stay_where_the_interpreter_ends;
+use crate::process::fork::OwnProcess;
+use crate::process::interrupt::Signals;
+
+/// Batches, whoever prepares them.
+#[pyclass(frozen, module = "uvatrain._core")]
+pub struct Source {
+    /// Whose threads they are; a fork has none of them.
+    process: OwnProcess,
+    open: ManuallyDrop<Mutex<Option<Open>>>,
+    /// Asks threads that wait for a batch to release `open`.
+    closing: AtomicBool,
+    /// The thread that waits for a batch: a signal handler runs in that same thread, and may close the loader that it
+    /// waits for.
+    waiting: Mutex<Option<ThreadId>>,
+    dataset: Arc<Graph>,
+    /// Which batches a pass has.
+    schedule: Schedule,
+    options: LoaderOptions,
+    /// Batches handed out that did not fit the static shapes.
+    unpadded: AtomicU64,
+    /// Those that had no room in their slots on a GPU.
+    oversized: AtomicU64,
+    /// The GPU that batches are on, where they are on one that torch can see.
+    device: Option<usize>,
+    /// Where these are, batches can be prepared anew. `None`: they come from a launcher.
+    own: Option<(Backend, StreamSetup)>,
+    /// How feature rows and picks of other ranks come: each an `uvatrain.loader.exchange.Exchange`, to be told of the end.
+    exchanges: Vec<Py<PyAny>>,
+}
+
+struct Open {
+    stream: BatchStream,
+    /// The stream of the GPU that batches are ordered on; `None`: the host waits for them.
+    ordered_on: Option<u64>,
+    /// Batches handed out whose slots have not gone back yet, oldest first.
+    out: VecDeque<Weak<Held>>,
+    /// The place of the batch that came last.
+    last: Option<PassCursor>,
+    /// What batches had from a cache on their GPU, where there is one.
+    cache: Option<CacheTally>,
+}
+
+impl Source {
+    /// Over a stream that has been started: by this process itself with this setup, or by a launcher.
+    pub fn new(
+        stream: BatchStream,
+        mut options: LoaderOptions,
+        backend: Backend,
+        setup: Option<StreamSetup>,
+    ) -> Self {
+        // So that threads that start anew pad likewise, have slots like these, and follow the same order.
+        (options.shapes, options.slot_room) = (stream.shapes().cloned(), stream.slot_room());
+        options.made_order = stream.made_order().cloned();
+        let dataset = Arc::clone(stream.dataset());
+        let schedule = *stream.schedule();
+        let simulated = || Driver::load().is_ok_and(Driver::device_memory_is_host_memory);
+        let device = backend.device_slots().map(|cuda| cuda.ordinal).filter(|_| !simulated());
+        let asked = setup.as_ref().is_some_and(|setup| matches!(setup.cache, Some(StreamCache::Gpu(_))));
+        // Of sums other rows are counted than a batch has.
+        let tallies = asked && backend.device_slots().is_some() && options.aggregation == Aggregation::None;
+        let cache = tallies.then(CacheTally::default);
+        Self {
+            process: OwnProcess::here(),
+            open: ManuallyDrop::new(Mutex::new(Some(Open { cache, ..Open::over(stream) }))),
+            closing: AtomicBool::new(false),
+            waiting: Mutex::new(None),
+            dataset,
+            schedule,
+            options,
+            unpadded: AtomicU64::new(0),
+            oversized: AtomicU64::new(0),
+            device,
+            own: setup.map(|setup| (backend, setup)),
+            exchanges: Vec::new(),
+        }
+    }
+
+    /// The same over these exchanges with other ranks.
+    pub fn over_exchanges(mut self, exchanges: Vec<Py<PyAny>>) -> Self {
+        self.exchanges = exchanges;
+        self
+    }
+
+    /// The ranks among which the feature table is divided, with the counts of the exchange.
+    fn ranks(&self) -> Option<&Arc<Ranks>> {
+        self.own.as_ref()?.1.ranks.as_ref()
+    }
+
+    /// The exception for an error of these batches.
+    fn error(&self, error: RuntimeError) -> PyErr {
+        if self.own.is_some() { of_runtime(error) } else { of_launched(error) }
+    }
+
+    /// Starts anew: threads and slots of their own, while the old slots stay for the tensors that look into them.
+    fn start_anew(&self) -> Option<Result<BatchStream, RuntimeError>> {
+        if !self.exchanges.is_empty() {
+            // The other ranks would have to do the same.
+            return None;
+        }
+        let (backend, setup) = self.own.as_ref()?;
+        let dataset = Arc::clone(&self.dataset);
+        Some(BatchStream::in_this_process(dataset, &self.options, backend.clone(), setup.clone()))
+    }
+
+    /// The open source, for one thread at a time.
+    fn open(&self) -> PyResult<MutexGuard<'_, Option<Open>>> {
+        match self.open.try_lock() {
+            Ok(open) => Ok(open),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => {
+                Err(UvatrainError::new_err("another thread waits for a batch: one thread at a time iterates"))
+            }
+        }
+    }
+
+    fn take(&self) -> Option<Open> {
+        self.closing.store(true, Ordering::Relaxed);
+        if *lock(&self.waiting) == Some(std::thread::current().id()) {
+            // Called by a signal's handler: the wait around it ends, and closes.
+            return None;
+        }
+        // A thread that waits for a batch polls `closing` several times a second.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Open {
+    fn over(stream: BatchStream) -> Self {
+        Self { stream, ordered_on: None, out: VecDeque::new(), last: None, cache: None }
+    }
+
+    /// Whether the requested batch follows the last one. Any other batch makes the roles turn, which takes every slot
+    /// once. A tensor that holds a slot then blocks all batches in flight.
+    fn goes_on_at(&self, place: PassCursor) -> bool {
+        self.last.is_some_and(|last| {
+            PassCursor { batch: last.batch + 1, ..last } == place
+                || last.batch + 1 == self.stream.schedule().batches_from(last.split, last.first)
+                    && place.batch == 0
+        })
+    }
+
+    /// Uses batches on this stream of the GPU's from now on. `None`: the host waits for each.
+    fn order_on(&mut self, wanted: Option<u64>) {
+        if wanted == self.ordered_on || wanted.is_none() {
+            return;
+        }
+        if let Some(slots) = self.stream.device_slots() {
+            let raw = wanted.unwrap_or(0) as *mut std::ffi::c_void;
+            // SAFETY: this is the stream that torch uses on the slots' device, and both use the same context, the
+            // primary one. Torch's own streams are never destroyed. A program that makes torch use another stream
+            // (ExternalStream) has promised torch that it outlives the work on it, and the documentation asks the same
+            // for the loader.
+            slots.use_stream(unsafe { Stream::foreign(slots.context(), raw) });
+            self.ordered_on = wanted;
+        }
+    }
+
+    /// The error for a slot that is still held, which names the batch.
+    fn in_use(&mut self, place: PassCursor, slots: String) -> PyErr {
+        self.out.retain(|held| held.strong_count() > 0);
+        // Slots are asked for in the order of the batches: the one that is missing is the oldest one's.
+        let batch = match self.out.front().and_then(Weak::upgrade) {
+            Some(held) => {
+                let batch = held.batch();
+                format!("batch {} of epoch {} ({})", batch.index(), batch.epoch(), batch.split())
+            }
+            None => "an earlier batch".to_owned(),
+        };
+        let (wanted, instead) = if self.goes_on_at(place) {
+            ("the next batch needs", format!(", or raise {slots}"))
+        } else {
+            ("has to be free to go to another place", ", or del what is not needed any more".to_owned())
+        };
+        SlotInUse::new_err(format!(
+            "a tensor of {batch} is still there, or a view of one, and keeps the slot that {wanted}. .clone() what is kept \
+             for more than a step (x.clone(), not x[:10]){instead}"
+        ))
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        // In a fork the threads are not there to be waited for, and the slots are the parent's.
+        if self.process.is_here() {
+            // SAFETY: dropped here only, and never looked at again.
+            unsafe { ManuallyDrop::drop(&mut self.open) };
+        }
+    }
+}
+
+#[pymethods]
+impl Source {
+    /// Waits for a batch: number `batch` of this rank's in the pass that begins at batch `first` of the epoch. None behind
+    /// the last.
+    ///
+    /// stream: torch's current stream of the GPU that batches are on.
+    /// last_try: slots that are still held will stay so, and what can be done about it is done.
+    #[pyo3(signature = (split, epoch, first, batch, stream=None, last_try=false))]
+    #[expect(clippy::too_many_arguments, reason = "a place, and how it is waited for")]
+    fn next(
+        &self,
+        py: Python<'_>,
+        split: &str,
+        epoch: u32,
+        first: u64,
+        batch: u64,
+        stream: Option<u64>,
+        last_try: bool,
+    ) -> PyResult<Option<Batch>> {
+        self.check_process()?;
+        stay_where_the_interpreter_ends(py);
+        let place = PassCursor { split: split_named(split)?, epoch, first, batch };
+        let mut guard = self.open()?;
+        let open = guard.as_mut().ok_or_else(closed)?;
+        open.order_on(stream);
+        let signals = Signals::default();
+        *lock(&self.waiting) = Some(std::thread::current().id());
+        let received = py.detach(|| {
+            let interrupted = || self.closing.load(Ordering::Relaxed) || signals.end_the_wait();
+            open.stream.go_to(place);
+            let received = open.stream.next_batch(&interrupted);
+            let held = matches!(received, Err(RuntimeError::SlotHeld(_)));
+            if !held || !last_try || open.goes_on_at(place) {
+                return received;
+            }
+            let Some(Ok(anew)) = self.start_anew() else { return received };
+            // Errors of the old threads don't matter from here on.
+            let cache = open.cache.take();
+            let _ = std::mem::replace(open, Open { cache, ..Open::over(anew) }).stream.close();
+            open.order_on(stream);
+            open.stream.go_to(place);
+            open.stream.next_batch(&interrupted)
+        });
+        *lock(&self.waiting) = None;
+        if self.closing.load(Ordering::Relaxed) {
+            // Closed meanwhile: by a handler in this thread, which could not, or by another, which finds nothing left.
+            let open = guard.take();
+            let ended = py.detach(|| open.map_or(Ok(()), |open| open.stream.close()));
+            // The thread that ends the interpreter waits for `open`.
+            drop(guard);
+            stay_where_the_interpreter_ends(py);
+            return Err(signals
+                .raised()
+                .unwrap_or_else(|| ended.map_or_else(|error| self.error(error), |()| closed())));
+        }
+        // A handler's exception takes precedence, even if the batch arrived while it ran: the batch will come again.
+        if let Some(raised) = signals.raised() {
+            return Err(raised);
+        }
+        match received {
+            Ok(None) if batch < self.schedule.batches_from(place.split, first) => {
+                Err(PyKeyboardInterrupt::new_err(
+                    "the launcher asks this process to come to its end: no more batches",
+                ))
+            }
+            Ok(None) => Ok(None),
+            Ok(Some(received)) => {
+                if self.options.shapes.is_some() && !received.is_padded() {
+                    self.unpadded.fetch_add(1, Ordering::Relaxed);
+                }
+                self.oversized.fetch_add(u64::from(received.is_oversized()), Ordering::Relaxed);
+                if let Some(cache) = &mut open.cache {
+                    cache.add(&received);
+                }
+                let held = Arc::new(Held::new(received, open.ordered_on));
+                open.out.retain(|held| held.strong_count() > 0);
+                open.out.push_back(Arc::downgrade(&held));
+                open.last = Some(place);
+                Ok(Some(Batch::new(&held, &self.options)))
+            }
+            Err(RuntimeError::SlotHeld(_)) => {
+                let option = if self.own.is_some() { "slots" } else { "--slots" };
+                Err(open.in_use(place, format!("{option} ({} now)", self.options.feature_slots)))
+            }
+            Err(RuntimeError::Interrupted(_)) => Err(PyKeyboardInterrupt::new_err(())),
+            Err(error) => Err(self.error(error)),
+        }
+    }
+
+    /// Goes through so many batches without making an object of them, and returns the nanoseconds that each step took:
+    /// what the loop costs without Python.
+    fn _pass(&self, py: Python<'_>, split: &str, epoch: u32, first: u64, batches: u64) -> PyResult<Vec<u64>> {
+        self.check_process()?;
+        let split = split_named(split)?;
+        let mut guard = self.open()?;
+        let open = guard.as_mut().ok_or_else(closed)?;
+        py.detach(|| {
+            let mut steps = Vec::new();
+            open.stream.go_to(PassCursor { split, epoch, first: 0, batch: first });
+            for _ in 0..batches {
+                let begin = std::time::Instant::now();
+                let received = open.stream.next_batch(&|| self.closing.load(Ordering::Relaxed)).or_raise()?;
+                let Some(batch) = received else { break };
+                std::hint::black_box((batch.hash(), batch.node_count()));
+                drop(batch);
+                steps.push(begin.elapsed().as_nanos() as u64);
+            }
+            Ok(steps)
+        })
+    }
+
+    /// Ends the pass that began at batch `first` of an epoch, behind its last batch: where others have one more, they get
+    /// their rows.
+    fn end_pass(&self, py: Python<'_>, split: &str, epoch: u32, first: u64) -> PyResult<()> {
+        self.check_process()?;
+        let split = split_named(split)?;
+        if self.exchanges.is_empty() {
+            return Ok(());
+        }
+        let mut guard = self.open()?;
+        let open = guard.as_mut().ok_or_else(closed)?;
+        let signals = Signals::default();
+        let ended = py.detach(|| {
+            let interrupted = || self.closing.load(Ordering::Relaxed) || signals.end_the_wait();
+            open.stream.end_pass(PassCursor { split, epoch, first, batch: 0 }, &interrupted)
+        });
+        if let Some(raised) = signals.raised() {
+            return Err(raised);
+        }
+        ended.map_err(|error| self.error(error))
+    }
+
+    /// Batches of this rank in a pass over the split that begins at batch `first` of the epoch.
+    #[pyo3(signature = (split, first=0))]
+    fn batches(&self, split: &str, first: u64) -> PyResult<u64> {
+        Ok(self.schedule.batches_from(split_named(split)?, first))
+    }
+
+    /// Batches of all ranks in a pass over the split.
+    fn all_batches(&self, split: &str) -> PyResult<u64> {
+        Ok(self.schedule.all_batches(split_named(split)?))
+    }
+
+    /// Ranks with a batch in every step: all, or those that do not stand by.
+    #[getter]
+    fn trainers(&self) -> u64 {
+        self.schedule.trainers()
+    }
+
+    /// Ranks with a batch in the step in which this one has its batch `batch` of a pass that begins at `first`.
+    fn ranks_in_step(&self, split: &str, first: u64, batch: u64) -> PyResult<u64> {
+        Ok(self.schedule.parts_in_step(split_named(split)?, first, batch))
+    }
+
+    /// The first batch of that step.
+    fn position(&self, split: &str, first: u64, batch: u64) -> PyResult<u64> {
+        Ok(self.schedule.position(split_named(split)?, first, batch))
+    }
+
+    /// The GPU that batches are on; None where they are in host memory.
+    #[getter]
+    fn device(&self) -> Option<usize> {
+        self.device
+    }
+
+    /// Raises in a fork, which has neither the threads nor the slots.
+    fn check_process(&self) -> PyResult<()> {
+        if self.process.is_here() {
+            return Ok(());
+        }
+        Err(UvatrainError::new_err(format!(
+            "made in process {} and used in its fork {}: the threads that prepare batches do not survive a fork. \
+             uvatrain prepares batches beside the training by itself, so iterate over it in the main process: with a \
+             torch DataLoader around it, num_workers=0",
+            self.process.number(),
+            std::process::id()
+        )))
+    }
+
+    /// What each role did with its time so far, and how many hand-overs were for nothing.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.check_process()?;
+        let mut guard = self.open()?;
+        let open = guard.as_mut().ok_or_else(closed)?;
+        let (roles, told) = (open.stream.roles(), PyDict::new(py));
+        for (name, times) in roles.each() {
+            let role = PyDict::new(py);
+            role.set_item("threads", times.processes)?;
+            role.set_item("working_s", times.working_s)?;
+            role.set_item("waiting_input_s", times.waiting_input_s)?;
+            role.set_item("waiting_output_s", times.waiting_output_s)?;
+            told.set_item(name, role)?;
+        }
+        let bottleneck = self.ranks().map_or_else(|| roles.bottleneck(), |ranks| ranks.bottleneck(&roles));
+        told.set_item("bottleneck", bottleneck)?;
+        told.set_item("skipped", open.stream.skipped())?;
+        if let Some(counts) = open.stream.disk_reads() {
+            let disk = counted(
+                py,
+                &[
+                    ("bytes_asked", counts.bytes_asked),
+                    ("bytes_read", counts.bytes_read),
+                    ("reads", counts.reads),
+                    ("cached_rows", counts.cached_rows),
+                    ("kept_rows", counts.kept_rows),
+                    ("ahead_rows", counts.ahead_rows),
+                    ("demanded_rows", counts.demanded_rows),
+                ],
+            )?;
+            told.set_item("disk", disk)?;
+        }
+        if let Some(tally) = &mut open.cache {
+            let (rows, hits) = tally.counts();
+            told.set_item("cache", counted(py, &[("rows", rows), ("hits", hits)])?)?;
+        }
+        if let Some(ranks) = self.ranks() {
+            let counts = ranks.counts();
+            let exchange = counted(
+                py,
+                &[
+                    ("own_rows", counts.local_rows),
+                    ("cached_rows", counts.cached_rows),
+                    ("remote_rows", counts.remote_rows),
+                    ("given_rows", counts.given_rows),
+                    ("sent_bytes", counts.sent_bytes),
+                    ("received_bytes", counts.received_bytes),
+                ],
+            )?;
+            exchange.set_item("waited_s", counts.waited().as_secs_f64())?;
+            exchange.set_item("met_s", counts.met.as_secs_f64())?;
+            told.set_item("exchange", exchange)?;
+            if let Some(counts) = ranks.list_counts() {
+                let lists = counted(
+                    py,
+                    &[
+                        ("own_lists", counts.own_lists),
+                        ("remote_lists", counts.remote_lists),
+                        ("given_lists", counts.given_lists),
+                        ("sent_bytes", counts.sent_bytes),
+                        ("received_bytes", counts.received_bytes),
+                    ],
+                )?;
+                lists.set_item("waited_s", counts.waited.as_secs_f64())?;
+                told.set_item("lists", lists)?;
+            }
+        }
+        if self.options.shapes.is_some() {
+            told.set_item("unpadded", self.unpadded.load(Ordering::Relaxed))?;
+        }
+        if self.options.slot_room.is_some() {
+            told.set_item("oversized", self.oversized.load(Ordering::Relaxed))?;
+        }
+        Ok(told)
+    }
+
+    /// The sizes that batches are padded to: nodes of each level, the seeds first, and destinations, sources and edges
+    /// of each block. None: they are not padded.
+    #[getter]
+    fn shapes(&self) -> Option<(Vec<usize>, Vec<BlockSize>)> {
+        let shapes = self.options.shapes.as_ref()?;
+        let blocks = (0..shapes.layers()).map(|layer| shapes.layer(layer));
+        let blocks = blocks.map(|block| (block.destinations, block.sources, block.edges)).collect();
+        Some((shapes.nodes().to_vec(), blocks))
+    }
+
+    /// The dataset.
+    #[getter]
+    fn dataset(&self) -> PyResult<Dataset> {
+        Dataset::of(&Arc::new(self.dataset.without_chosen_nodes()))
+    }
+
+    /// Rank and world size.
+    #[getter]
+    fn part(&self) -> (u32, u32) {
+        (self.options.part.index, self.options.part.of)
+    }
+
+    /// Expects a validation pass behind each epoch of the main split from now on, or not. It changes no batch.
+    fn expect_validation(&self, expect: bool) -> PyResult<()> {
+        self.check_process()?;
+        let mut guard = self.open()?;
+        guard.as_mut().ok_or_else(closed)?.stream.expect_validation(expect);
+        Ok(())
+    }
+
+    /// What a batch of a split depends on: plain values, for a state.
+    fn identity<'py>(&self, py: Python<'py>, split: &str) -> PyResult<Bound<'py, PyDict>> {
+        let (options, told) = (&self.options, PyDict::new(py));
+        told.set_item("fingerprint", self.dataset.fingerprint())?;
+        let ordered = options.seed_order != AskedOrder::Shuffle;
+        let shown = |name: &str| match name {
+            // A shuffle follows no edges.
+            "order_edges" | "order_tolerance" => ordered,
+            // What the file holds counts, and not where it lies.
+            "order" => false,
+            _ => true,
+        };
+        for field in options.that(Purpose::Identity).filter(|field| shown(field.name)) {
+            told.set_item(field.name, value_of(py, field, options)?)?;
+        }
+        told.set_item("fanouts", options.fanouts.text())?;
+        told.set_item("order_file", options.made_order.as_ref().and_then(MadeOrder::file))?;
+        if let Some(hops) = &options.hops {
+            told.set_item("chunk", hops.chunk)?;
+        }
+        told.set_item("input_nodes", self.dataset.chosen_nodes())?;
+        told.set_item("shuffle", options.shuffled.has(split_named(split)?))?;
+        told.set_item("world_size", options.part.of)?;
+        Ok(told)
+    }
+
+    /// What a checkpoint's training has to share with these batches, as JSON: docs/checkpoints.md has its fields.
+    #[getter]
+    fn fingerprint(&self) -> String {
+        let mut fields = self.options.fingerprint();
+        fields.insert("dataset".to_owned(), self.dataset.fingerprint().into());
+        serde_json::Value::Object(fields).to_string()
+    }
+
+    /// Ends the threads. Tensors that are left keep their memory.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if !self.process.is_here() {
+            return Ok(());
+        }
+        for exchange in &self.exchanges {
+            exchange.call_method0(py, "leave")?;
+        }
+        py.detach(|| match self.take() {
+            Some(open) => match open.stream.close() {
+                // Its roles were told to leave, and could not finish what they were at.
+                Err(_) if !self.exchanges.is_empty() => Ok(()),
+                closed => closed.map_err(|error| self.error(error)),
+            },
+            None => Ok(()),
+        })
+    }
+
+    /// Whether `close` was called.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.closing.load(Ordering::Relaxed)
+    }
+}
+
+/// Destinations, sources and edges of a block.
+type BlockSize = (usize, usize, usize);
+
+/// Locks it, also where a thread has panicked.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Its contents are always consistent.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Counts by their names.
+fn counted<'py>(py: Python<'py>, counts: &[(&str, u64)]) -> PyResult<Bound<'py, PyDict>> {
+    let told = PyDict::new(py);
+    counts.iter().try_for_each(|(name, count)| told.set_item(name, count))?;
+    Ok(told)
+}
+
+fn closed() -> PyErr {
+    UvatrainError::new_err("this loader is closed: make a new one")
+}

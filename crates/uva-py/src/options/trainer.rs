@@ -1,0 +1,283 @@
+//! The options of `python -m uvatrain.train`: those of `uvatrain train` and of loaders that it has, and of its ranks.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+use uva_launch::training::{
+    OF_HOP_SETS, TrainingOptions, of_no_use_with_a_hop_set, of_no_use_without_a_hop_set,
+};
+use uva_runtime::options::hop_options::{HopOptions, Place, Shuffle};
+use uva_runtime::tune::planning::CacheOptions;
+use uva_runtime::{LoaderOptions, Reader};
+
+use uva_runtime::spec::{Field, Given, Kind, OptionError, Options, Spelling};
+use uva_sample::SamplerKind;
+
+use crate::errors::of_launched;
+use crate::options::described::described;
+use crate::options::keywords::of_text;
+use crate::options::ranks::{RankOptions, TrainerRankOptions};
+
+/// The longest timeout: beyond that, waits overflow.
+const MOST_SECONDS: f64 = 1e6;
+
+/// Options of one struct, and which of them the trainer has.
+trait Taken: Options {
+    fn takes(name: &str) -> bool;
+}
+
+impl Taken for TrainingOptions {
+    fn takes(name: &str) -> bool {
+        // Evaluation is on sampled neighbours; threads are PyTorch's.
+        !["loss_every", "eval", "overwrite_checkpoint", "aggregate", "train_threads", "cores"].contains(&name)
+    }
+}
+
+impl Taken for LoaderOptions {
+    fn takes(name: &str) -> bool {
+        let sampling = ["edge_attr", "fanouts", "replace", "sampler_kind"];
+        let both = ["batch_size", "drop_last", "seed", "samplers", "gather_threads", "slots", "reader"];
+        sampling.contains(&name) || both.contains(&name)
+    }
+}
+
+impl Taken for HopOptions {
+    fn takes(_: &str) -> bool {
+        true
+    }
+}
+
+impl Taken for CacheOptions {
+    fn takes(name: &str) -> bool {
+        name == "gpu_cache"
+    }
+}
+
+impl Taken for RankOptions {
+    fn takes(name: &str) -> bool {
+        ["graph", "remote_cache", "gpu_cache_share"].contains(&name)
+    }
+}
+
+impl Taken for TrainerRankOptions {
+    fn takes(_: &str) -> bool {
+        true
+    }
+}
+
+/// The names that an option accepts here, where they are fewer than the loader's: kinds whose picks weigh the same, and
+/// places that each rank has.
+fn accepted(field: &Field) -> Option<Vec<&'static str>> {
+    match field.name {
+        "sampler_kind" => Some(vec![SamplerKind::NEIGHBOR.name(), SamplerKind::LABOR.name()]),
+        "place" => Some(vec![Place::Auto.name(), Place::Host.name(), Place::Disk.name()]),
+        _ => None,
+    }
+}
+
+/// What is done with the options of each struct.
+trait Visitor {
+    fn visit<O: Taken>(&mut self, field: &'static Field) -> PyResult<()>;
+}
+
+fn visit_all(visitor: &mut impl Visitor) -> PyResult<()> {
+    fn of<O: Taken>(visitor: &mut impl Visitor) -> PyResult<()> {
+        O::declared().filter(|field| O::takes(field.name)).try_for_each(|field| visitor.visit::<O>(field))
+    }
+    of::<TrainingOptions>(visitor)?;
+    of::<LoaderOptions>(visitor)?;
+    of::<HopOptions>(visitor)?;
+    of::<CacheOptions>(visitor)?;
+    of::<RankOptions>(visitor)?;
+    of::<TrainerRankOptions>(visitor)
+}
+
+/// The trainer's options, as `_loader_options` has the loader's, in the command line's words.
+#[pyfunction]
+pub fn _trainer_options(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    struct Listed<'py>(Python<'py>, Vec<Bound<'py, PyDict>>);
+    impl Visitor for Listed<'_> {
+        fn visit<O: Taken>(&mut self, field: &'static Field) -> PyResult<()> {
+            let option = described::<O>(self.0, field, &[], None, Spelling::CommandLine)?;
+            if let Some(names) = accepted(field) {
+                option.set_item("choices", names.into_iter().map(|name| (name, "")).collect::<Vec<_>>())?;
+            }
+            self.1.push(option);
+            Ok(())
+        }
+    }
+    let mut listed = Listed(py, Vec::new());
+    visit_all(&mut listed)?;
+    Ok(listed.1)
+}
+
+/// ValueError, without the option's name, where it does not accept this value.
+#[pyfunction]
+pub fn _read_trainer_option(name: &str, text: &str) -> PyResult<()> {
+    struct Reading<'a>(&'a str, &'a str);
+    impl Visitor for Reading<'_> {
+        fn visit<O: Taken>(&mut self, field: &'static Field) -> PyResult<()> {
+            if field.name != self.0 {
+                return Ok(());
+            }
+            let read = field.read(self.1);
+            read.map(drop).map_err(|reason| PyValueError::new_err(Spelling::CommandLine.sentence(&reason)))
+        }
+    }
+    visit_all(&mut Reading(name, text))
+}
+
+/// The options of a training, which go together.
+#[pyclass(frozen, module = "uvatrain._core")]
+pub struct TrainerArguments {
+    training: TrainingOptions,
+    /// By the name of each option, with defaults; None where the default is no constant.
+    values: Py<PyDict>,
+}
+
+#[derive(Default)]
+struct AllGiven {
+    training: Given<TrainingOptions>,
+    loader: Given<LoaderOptions>,
+    hops: Given<HopOptions>,
+    cache: Given<CacheOptions>,
+    ranks: Given<RankOptions>,
+    of_trainer: Given<TrainerRankOptions>,
+}
+
+#[pymethods]
+impl TrainerArguments {
+    /// given: the options' texts by name. hops: of a hop set, the hops of each operator and how many operators there are.
+    ///
+    /// ValueError, in the command line's words, for the first that does not fit the others or the data.
+    #[new]
+    fn new(py: Python<'_>, given: &Bound<'_, PyDict>, hops: Option<(usize, usize)>) -> PyResult<Self> {
+        let mut all = AllGiven::default();
+        for (name, text) in given {
+            let (name, text): (String, String) = (name.extract()?, text.extract()?);
+            all.give(&name, &text).map_err(refused)?;
+        }
+        let training = all.checked(hops).map_err(refused)?;
+        Ok(Self { training, values: all.values(py)?.unbind() })
+    }
+
+    #[getter]
+    fn values(&self, py: Python<'_>) -> Py<PyDict> {
+        self.values.clone_ref(py)
+    }
+
+    /// The trainer's options as checkpoints have them, as JSON. layers: blocks of a batch. edge_dim: features of an edge that
+    /// the model gets.
+    fn trainer(&self, layers: usize, edge_dim: usize, seed: u64) -> PyResult<String> {
+        let options = TrainingOptions { blocks: layers, edge_dim, seed, ..self.training.clone() };
+        let written = serde_json::to_value(options.trainer());
+        let mut trainer = written.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        if let Some(fields) = trainer.as_object_mut() {
+            fields.remove("threads");
+        }
+        Ok(trainer.to_string())
+    }
+}
+
+fn refused(error: OptionError) -> PyErr {
+    of_launched(error.into())
+}
+
+impl AllGiven {
+    fn give(&mut self, name: &str, text: &str) -> Result<(), OptionError> {
+        match name {
+            name if taken::<TrainingOptions>(name) => self.training.give(name, text),
+            name if taken::<LoaderOptions>(name) => self.loader.give(name, text),
+            name if taken::<HopOptions>(name) => self.hops.give(name, text),
+            name if taken::<CacheOptions>(name) => self.cache.give(name, text),
+            name if taken::<RankOptions>(name) => self.ranks.give(name, text),
+            name => self.of_trainer.give(name, text),
+        }
+    }
+
+    fn gives(&self, name: &str) -> bool {
+        let found = [self.loader.get(name), self.hops.get(name), self.cache.get(name), self.ranks.get(name)];
+        found.into_iter().flatten().next().is_some()
+    }
+
+    /// The options of training, checked with all others.
+    fn checked(&self, hops: Option<(usize, usize)>) -> Result<TrainingOptions, OptionError> {
+        let mut training = self.training.options();
+        let (loader, order) = (self.loader.options(), self.hops.options());
+        let timeout = self.of_trainer.options().timeout;
+        if timeout > MOST_SECONDS {
+            let reason = format!("{timeout} is not at most {MOST_SECONDS}");
+            return Err(OptionError::new("timeout", timeout, reason));
+        }
+        self.hops.check_use(&order)?;
+        match hops {
+            Some((stored, operators)) => {
+                self.check_with_hop_set(&loader, &order)?;
+                training.check_for_hops(stored, operators)?;
+            }
+            None => {
+                let of_hop_sets = ["shuffle", "chunk", "place", "reader"];
+                if let Some(name) = of_hop_sets.into_iter().find(|name| self.gives(name)) {
+                    return Err(of_no_use_without_a_hop_set(name));
+                }
+                if self.ranks.options().gpu_cache_share && self.cache.get("gpu_cache").is_none() {
+                    return Err(OptionError::of("gpu_cache_share", "it needs `gpu_cache`"));
+                }
+                training.check(&loader)?;
+            }
+        }
+        self.training.check_use(&training)?;
+        Ok(training)
+    }
+
+    fn check_with_hop_set(&self, loader: &LoaderOptions, order: &HopOptions) -> Result<(), OptionError> {
+        let of_loader = LoaderOptions::declared().filter(|field| !OF_HOP_SETS.contains(&field.name));
+        let of_ranks = RankOptions::declared().chain(CacheOptions::declared());
+        if let Some(field) = of_loader.chain(of_ranks).find(|field| self.gives(field.name)) {
+            return Err(of_no_use_with_a_hop_set(field.name));
+        }
+        if self.gives("gather_threads") {
+            let reason = "each worker copies the rows of its batches by itself: give `samplers` instead";
+            return Err(OptionError::of("gather_threads", reason));
+        }
+        if order.place == Place::Host && loader.reader != Reader::Auto {
+            let reason = "with `place=host` rows are read from the mapped files: use `place=disk`";
+            return Err(OptionError::new("reader", loader.reader, reason));
+        }
+        if order.shuffle == Shuffle::Chunks { order.check_chunk(loader.batch_size) } else { Ok(()) }
+    }
+
+    fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let values = PyDict::new(py);
+        add(&self.training, &values)?;
+        add(&self.loader, &values)?;
+        add(&self.hops, &values)?;
+        add(&self.cache, &values)?;
+        add(&self.ranks, &values)?;
+        add(&self.of_trainer, &values)?;
+        Ok(values)
+    }
+}
+
+fn taken<O: Taken>(name: &str) -> bool {
+    O::takes(name) && O::field(name).is_some()
+}
+
+fn add<O: Taken>(given: &Given<O>, values: &Bound<'_, PyDict>) -> PyResult<()> {
+    let py = values.py();
+    let default = O::default();
+    for field in O::declared().filter(|field| O::takes(field.name)) {
+        let text = match given.get(field.name) {
+            Some(text) => text.to_owned(),
+            None if field.unless_given.is_some() => String::new(),
+            None => default.text(field),
+        };
+        // Numbers and names of one option are of one type.
+        let value = match field.kind {
+            Kind::Text { .. } if !text.is_empty() => PyString::new(py, &text).into_any(),
+            _ => of_text(py, field, &text)?,
+        };
+        values.set_item(field.name, value)?;
+    }
+    Ok(())
+}

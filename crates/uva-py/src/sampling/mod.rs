@@ -1,0 +1,4 @@
+//! Sampling as calls, without a loader.
+
+pub mod cached;
+pub mod neighbors;
