@@ -2,7 +2,7 @@
 
 A snippet that needs a GPU, several machines, a download or a script of the reader's own has a line in front of its fence
 that says so, `<!-- not run: REASON -->`. It is parsed only. That the program knows each option of every snippet is
-checked by tests/integration/docs.rs.
+checked by tests/integration/project/docs.rs.
 """
 
 import os

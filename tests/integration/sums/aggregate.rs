@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::aggregate_auto::{check_the_trial, small_batches};
+use crate::sums::aggregate_auto::{check_the_trial, small_batches};
 use crate::support::arrays::header;
 use crate::support::directory;
 use crate::support::extent::some_of;

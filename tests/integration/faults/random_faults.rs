@@ -223,7 +223,7 @@ fn whatever_is_killed_or_stopped_in_whatever_state_the_next_run_goes_on_with_the
     }
     if let Some(path) = env::var_os("UVATRAIN_FAULT_RESULTS") {
         let results = json!({
-            "about": "Made by tests/integration/random_faults.rs: how many rounds ended how, with nothing left, every batch of them \
+            "about": "Made by tests/integration/faults/random_faults.rs: how many rounds ended how, with nothing left, every batch of them \
                       equal to that of a run that nothing disturbed.",
             "rounds": rounds, "seconds": seconds, "epochs": last + 1, "batches": trained.0.len(), "ended": ended,
         });

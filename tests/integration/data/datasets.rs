@@ -27,12 +27,12 @@ fn generate(directory: &Path, out: &str, more: &str) {
 
 /// Matrices and labels of a Planetoid graph of three nodes, by the ends of their files' names.
 const PLANETOID: [(&str, &[u8]); 6] = [
-    ("x", include_bytes!("../../fuzz/seeds/csr_2x2.pickle")),
-    ("allx", include_bytes!("../../fuzz/seeds/csr_2x2.pickle")),
-    ("tx", include_bytes!("../../fuzz/seeds/csr_1x2.pickle")),
-    ("y", include_bytes!("../../fuzz/seeds/labels_2x2.pickle")),
-    ("ally", include_bytes!("../../fuzz/seeds/labels_2x2.pickle")),
-    ("ty", include_bytes!("../../fuzz/seeds/labels_1x2.pickle")),
+    ("x", include_bytes!("../../../fuzz/seeds/csr_2x2.pickle")),
+    ("allx", include_bytes!("../../../fuzz/seeds/csr_2x2.pickle")),
+    ("tx", include_bytes!("../../../fuzz/seeds/csr_1x2.pickle")),
+    ("y", include_bytes!("../../../fuzz/seeds/labels_2x2.pickle")),
+    ("ally", include_bytes!("../../../fuzz/seeds/labels_2x2.pickle")),
+    ("ty", include_bytes!("../../../fuzz/seeds/labels_1x2.pickle")),
 ];
 
 #[test]

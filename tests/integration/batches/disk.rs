@@ -391,7 +391,7 @@ fn the_filter() {
 fn behind_filter(directory: &Path, line: &str) -> Uvatrain {
     let own = std::env::current_exe().unwrap();
     let words = format!("export {BEHIND}=\"$(printf '%s\\n' \"$@\")\"");
-    let shell = format!("{words}\nexec '{}' disk::the_filter --exact --nocapture", own.display());
+    let shell = format!("{words}\nexec '{}' batches::disk::the_filter --exact --nocapture", own.display());
     uvatrain_behind(directory, &shell, line.split_whitespace())
 }
 

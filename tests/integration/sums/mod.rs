@@ -1,0 +1,10 @@
+//! Sums of the first layer that the producer makes.
+
+#[cfg(feature = "train")]
+mod aggregate;
+mod aggregate_auto;
+#[cfg(feature = "train")]
+mod aggregate_cached;
+mod aggregate_gpu;
+#[cfg(feature = "train")]
+mod bench_aggregate;
