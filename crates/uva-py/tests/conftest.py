@@ -41,8 +41,12 @@ def pytest_runtest_protocol(item, nextitem):
             claimed[item.path] = True
         except FileExistsError:
             claimed[item.path] = False
+    if claimed[item.path]:
+        return None
+    # The item before it left set up what it shares with this one, such as their folder. The one behind may not share it.
+    item.session._setupstate.teardown_exact(nextitem)
     # True: this item has been seen to.
-    return None if claimed[item.path] else True
+    return True
 
 
 REPOSITORY = Path(__file__).resolve().parents[3]

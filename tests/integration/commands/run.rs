@@ -398,7 +398,8 @@ version, protocol, launcher, descriptor, _ = os.environ["UVATRAIN_ATTACH"].split
 who = int(sys.argv[1]) if len(sys.argv) > 1 else int(launcher)
 door = socket.socket(fileno=int(descriptor))
 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-words = json.dumps({"version": version, "protocol": int(protocol), "pid": who}).encode()
+part = {"index": 0, "of": 1}
+words = json.dumps({"version": version, "protocol": int(protocol), "pid": who, "part": part}).encode()
 message = b"uva-hand" + struct.pack("<IIQ", 1, 2, len(words)) + words
 rights = array.array("i", [os.pidfd_open(who), theirs.fileno()]).tobytes()
 door.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])

@@ -42,7 +42,7 @@ def options(path: str) -> None:
     uvatrain.Loader(path, split="test", **shared)
     uvatrain.Loader(path, fanouts=10)  # type: ignore[arg-type]
     uvatrain.Loader(path, batch_sise=512)  # type: ignore[call-arg]
-    uvatrain.Loader(path, part="first")  # type: ignore[arg-type]
+    uvatrain.Loader(path, part=1.5)  # type: ignore[arg-type]
     uvatrain.Dataset(path).num_node  # type: ignore[attr-defined]
 
 

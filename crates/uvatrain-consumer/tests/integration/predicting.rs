@@ -45,7 +45,8 @@ fn untrained(directory: &Path, graph: &Path, options: &TrainerOptions) -> PathBu
     };
     let mut fingerprint = loader.fingerprint();
     fingerprint.insert("dataset".to_owned(), dataset.fingerprint().into());
-    checkpoint::write(&path, &trainer, &fingerprint, &TrainingState::default()).unwrap();
+    let state = TrainingState { train_threads: 1, ..TrainingState::default() };
+    checkpoint::write(&path, &trainer, &fingerprint, &state).unwrap();
     path
 }
 
