@@ -69,8 +69,13 @@ impl Lane {
 
     /// The grids of its kernels.
     pub fn grid(&self) -> GridBound {
-        self.multiprocessors().map_or(GridBound::Device, GridBound::Multiprocessors)
+        grid(self.multiprocessors())
     }
+}
+
+/// The grid of a kernel on this many multiprocessors, or on all.
+pub(crate) fn grid(multiprocessors: Option<u32>) -> GridBound {
+    multiprocessors.map_or(GridBound::Device, GridBound::Multiprocessors)
 }
 
 /// Lanes with so many multiprocessors each (`None`: all of the process's), for roles that work in this process on the GPU

@@ -1,16 +1,13 @@
 //! The caches as the library has them: plans, a run's threads, and DUCATI's two calls.
 
-use crate::common;
+use crate::{common, stand_in};
 use std::path::Path;
 use std::sync::Arc;
 
 use uva_graph::npy::{NpyType, write_array};
 use uva_graph::{Dataset, Split};
 use uva_plan::CachePolicy;
-use uva_runtime::backend::{
-    Backend, CudaBackend, GatherChoice, GpuSlots, IpcKind, Kernel, Partition, PinPages, PreflightPolicy,
-    SamplerChoice, SignalKind,
-};
+use uva_runtime::backend::{Backend, GatherChoice, SamplerChoice};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::sampler::cache::CacheContents;
 use uva_runtime::spec::{Kind, Options, Purpose};
@@ -29,23 +26,9 @@ fn planned(dataset: &Arc<Dataset>, bytes: u64, policy: CachePolicy) -> CacheCont
     CacheContents::of_plan(dataset, &plan).unwrap()
 }
 
-/// The GPU of the stand-in driver.
+/// The GPU of the stand-in driver, whose kernels read the table.
 fn on_gpu(sampler: SamplerChoice) -> Backend {
-    Backend::Cuda(CudaBackend {
-        ordinal: 0,
-        gather: GatherChoice::ZeroCopy,
-        kernel: Kernel::Wide,
-        sampler,
-        partition: Partition::None,
-        ipc: IpcKind::Auto,
-        ipc_signals: SignalKind::Auto,
-        gpu_slots: GpuSlots::Largest,
-        nvrtc: None,
-        preflight: PreflightPolicy::Warn,
-        table_pages: PinPages::InPlace,
-        other_pages: true,
-        split_share: None,
-    })
+    stand_in::on_gpu(GatherChoice::ZeroCopy, sampler)
 }
 
 /// Hash, nodes and rows of some batches, sampled and gathered without this crate.

@@ -1,16 +1,13 @@
 //! Feature values of batches as float32: the table's own values, whatever is cached and however many gather.
 
-use crate::common;
+use crate::{common, stand_in};
 use std::path::Path;
 use std::sync::Arc;
 
 use half::{bf16, f16};
 use uva_graph::{Dataset, ElementType, Split};
 use uva_rows::NarrowFloat;
-use uva_runtime::backend::{
-    Backend, CudaBackend, GatherChoice, GpuSlots, IpcKind, Kernel, Partition, PinPages, PreflightPolicy,
-    SamplerChoice, SignalKind,
-};
+use uva_runtime::backend::{Backend, GatherChoice, SamplerChoice};
 use uva_runtime::pipeline::consumer::{BatchStream, StreamSetup};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::sampler::cache::{CacheContents, CachePolicy};
@@ -32,21 +29,7 @@ fn options(feature_type: FeatureType) -> LoaderOptions {
 }
 
 fn on_gpu(gather: GatherChoice) -> Backend {
-    Backend::Cuda(CudaBackend {
-        ordinal: 0,
-        gather,
-        kernel: Kernel::Wide,
-        sampler: SamplerChoice::Cpu,
-        partition: Partition::None,
-        ipc: IpcKind::Auto,
-        ipc_signals: SignalKind::Auto,
-        gpu_slots: GpuSlots::Largest,
-        nvrtc: None,
-        preflight: PreflightPolicy::Warn,
-        table_pages: PinPages::InPlace,
-        other_pages: true,
-        split_share: None,
-    })
+    stand_in::on_gpu(gather, SamplerChoice::Cpu)
 }
 
 /// Five features a node, so that rows end wherever in a cache line.

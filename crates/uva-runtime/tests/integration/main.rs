@@ -17,4 +17,5 @@ mod pad;
 mod pipeline;
 mod ranks;
 mod rows;
+mod stand_in;
 mod whole;

@@ -2,18 +2,14 @@
 //!
 //! Of rows of other ranks ([`RowTree::Remote`]), `ranks` has the tests.
 
-use crate::common;
+use crate::{common, stand_in};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use uva_cuda::kernels::gather::Kernel;
-use uva_cuda::memory::{IpcKind, PinPages, PreflightPolicy};
 use uva_graph::{Dataset, ElementType, Verify};
 use uva_propagate::{HopSet, HopType, Layout};
-use uva_runtime::backend::{
-    Backend, CudaBackend, CufileReport, GatherChoice, GpuSlots, Partition, SamplerChoice, SignalKind,
-};
+use uva_runtime::backend::{Backend, CufileReport, GatherChoice, SamplerChoice};
 use uva_runtime::options::hop_options::HopBatches;
 use uva_runtime::plan::RunPlan;
 use uva_runtime::sampler::cache::{CacheContents, CachePolicy};
@@ -24,23 +20,7 @@ use uva_runtime::{
 
 /// Backends of a run: on the CPU, and on the GPU of the stand-in with each gather.
 fn backends() -> Vec<Backend> {
-    let on_gpu = |gather| {
-        Backend::Cuda(CudaBackend {
-            ordinal: 0,
-            gather,
-            kernel: Kernel::Wide,
-            sampler: SamplerChoice::Cpu,
-            partition: Partition::None,
-            ipc: IpcKind::Auto,
-            ipc_signals: SignalKind::Auto,
-            gpu_slots: GpuSlots::Largest,
-            nvrtc: None,
-            preflight: PreflightPolicy::Warn,
-            table_pages: PinPages::InPlace,
-            other_pages: true,
-            split_share: None,
-        })
-    };
+    let on_gpu = |gather| stand_in::on_gpu(gather, SamplerChoice::Cpu);
     let gathers = [GatherChoice::ZeroCopy, GatherChoice::Dma, GatherChoice::Device, GatherChoice::Split];
     std::iter::once(Backend::Cpu).chain(gathers.map(on_gpu)).collect()
 }

@@ -56,4 +56,4 @@ pub use consumer::{DeviceSlots, Proof, Receipt};
 pub(crate) use link::{Link, consumer_side, one_process, producer_side};
 pub(crate) use open::open_device;
 pub(crate) use producer::{DeviceGather, DeviceSetup};
-pub(crate) use sources::{cache_on_gpu, grid, zero_copy};
+pub(crate) use sources::{cache_on_gpu, zero_copy};

@@ -192,11 +192,6 @@ pub(crate) fn zero_copy(
     })
 }
 
-/// The grid of a gather on this many multiprocessors, or on all.
-pub(crate) fn grid(multiprocessors: Option<u32>) -> GridBound {
-    multiprocessors.map_or(GridBound::Device, GridBound::Multiprocessors)
-}
-
 /// How rows come that the CPU brings, for people.
 fn read_by_cpu(tree: &RowTree) -> String {
     if tree.any(&|tree| matches!(tree, RowTree::Tables(..))) {

@@ -14,10 +14,10 @@ use uva_sample::cuda::DeviceBytes;
 use uva_sample::{BatchCounts, BatchKey, MiniBatch};
 
 use crate::backend::{Backend, CudaBackend};
-use crate::feed::device::{cache_on_gpu, grid, zero_copy};
+use crate::feed::device::{cache_on_gpu, zero_copy};
 use crate::feed::rows::{FeatureBytes, HostParts, RowTree};
 use crate::sampler::cache::{CacheContents, Engine, OnGpu, SampledGraph};
-use crate::sampler::lane::sampler_lane;
+use crate::sampler::lane::{grid, sampler_lane};
 use crate::{LoaderOptions, RuntimeError};
 
 /// Samples and loads through the caches. Results are the same as without them; ids are the dataset's.

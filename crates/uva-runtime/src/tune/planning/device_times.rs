@@ -18,10 +18,10 @@ use uva_sample::{BatchKey, MiniBatch};
 
 use super::host_times::{HostTimes, median, of_lists, share};
 use crate::backend::CudaBackend;
-use crate::feed::device::{grid, zero_copy};
+use crate::feed::device::zero_copy;
 use crate::feed::rows::FeatureBytes;
 use crate::sampler::cache::{self, Caches, OnGpu, SampledGraph};
-use crate::sampler::lane::{Lane, sampler_lane};
+use crate::sampler::lane::{Lane, grid, sampler_lane};
 use crate::{LoaderOptions, RuntimeError};
 
 /// Alignment of rows and of their report.
