@@ -31,9 +31,9 @@ MOST_LINES = 500
 
 LIMITS = {
     "row predicates": 9,
-    "hop set branches": 72,
-    "crowded folders": 16,
-    "shared names": 130,
+    "hop set branches": 67,
+    "crowded folders": 15,
+    "shared names": 127,
     "long files": 2,
 }
 

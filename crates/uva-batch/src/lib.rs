@@ -13,6 +13,7 @@
 //! | [`StaticShapes`] | the sizes that batches are padded to, and [`pad`](pad()) |
 //! | [`SlotRoom`] | what a feature slot on a GPU has room for |
 //! | [`BatchView`] | reading a batch, typed or by column name |
+//! | [`BatchColumns`] | a batch as a model takes it: its arrays by [`ColumnKey`], in host memory or on a GPU |
 //!
 //! ```text
 //! batch slot    header │ input_nodes │ labels │ columns asked for │ block0.indptr, block0.indices │ …
@@ -28,33 +29,28 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod aggregation;
-mod column_place;
-mod columns_mut;
+mod column_key;
 mod element;
 mod error;
-mod feature_rows;
 mod feature_type;
 mod header;
 mod layout;
-mod pad;
 pub mod schema;
-mod slot_room;
 mod spec;
 mod static_shapes;
 mod view;
 
 pub use aggregation::Aggregation;
-pub use column_place::ColumnPlace;
-pub use columns_mut::ColumnsMut;
+pub use column_key::ColumnKey;
 pub use element::Element;
 pub use error::{ColumnError, LayoutError};
-pub use feature_rows::FeatureRows;
 pub use feature_type::FeatureType;
 pub use header::{BatchHeader, BatchReads, HandOver};
-pub use layout::BatchLayout;
-pub use pad::pad;
+pub use layout::{BatchLayout, ColumnPlace, ColumnsMut, SlotRoom, pad};
 pub use schema::{COLUMNS, Column, ColumnSpec, Stage};
-pub use slot_room::SlotRoom;
 pub use spec::BatchSpec;
 pub use static_shapes::{Padding, StaticShapes};
-pub use view::{BatchView, ColumnRef, DeviceView, RawArray, SlotMemory};
+pub use uva_sample::LayerCounts;
+pub use view::{
+    ArrayMemory, BatchColumns, BatchView, ColumnArray, ColumnRef, FeatureRows, Proof, RawArray, SlotMemory,
+};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{ColumnError, Element};
+use crate::Element;
 
 /// A column that a batch can have; of a layer's columns, all layers' together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -329,49 +329,12 @@ impl Column {
     pub fn from_name(name: &str) -> Option<Self> {
         COLUMNS.iter().find(|spec| spec.name == name).map(|spec| spec.column)
     }
-
-    /// The column and the layer that a full name means, such as `labels` or `block0.indptr`. The layer is 0 where the
-    /// column is none of layers.
-    ///
-    /// # Errors
-    /// [`ColumnError::Unknown`] with the nearest name; [`ColumnError::NoSuchLayer`].
-    pub fn parse(name: &str, layers: usize) -> Result<(Self, usize), ColumnError> {
-        let of_layer = name.strip_prefix("block").and_then(|rest| rest.split_once('.'));
-        let found = match of_layer {
-            Some((layer, name)) => {
-                layer.parse().ok().and_then(|layer: usize| Some((Self::from_name(name)?, layer)))
-            }
-            None => Self::from_name(name).map(|column| (column, 0)),
-        };
-        match found {
-            Some((column, layer)) if column.spec().is_of_layers() == of_layer.is_some() => {
-                if column.spec().is_of_layers() && layer >= layers {
-                    return Err(ColumnError::NoSuchLayer { layer, layers });
-                }
-                Ok((column, layer))
-            }
-            _ => Err(ColumnError::Unknown { name: name.to_owned(), nearest: nearest(name, layers) }),
-        }
-    }
 }
 
 impl fmt::Display for Column {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.spec().name)
     }
-}
-
-/// The full name closest to `name`, if any is close: as a whole, or behind the layer.
-fn nearest(name: &str, layers: usize) -> Option<String> {
-    let behind = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
-    COLUMNS
-        .iter()
-        .flat_map(|spec| (0..if spec.is_of_layers() { layers } else { 1 }).map(|layer| spec.full_name(layer)))
-        .map(|full| (strsim::jaro(name, &full).max(strsim::jaro(&behind(name), &behind(&full))), full))
-        .filter(|(likeness, _)| *likeness > 0.7)
-        // The first of equals: the layer at the seeds.
-        .reduce(|best, other| if other.0 > best.0 { other } else { best })
-        .map(|(_, full)| full)
 }
 
 #[cfg(test)]
@@ -492,24 +455,5 @@ mod tests {
             }
         }
         assert_eq!(sum, uva_sample::batch_hash(&nodes, seeds, &blocks));
-    }
-
-    #[test]
-    fn names_lead_back_and_unknown_ones_name_the_nearest() {
-        for spec in &COLUMNS {
-            assert_eq!(Column::from_name(spec.name), Some(spec.column));
-            let layer = if spec.is_of_layers() { 1 } else { 0 };
-            assert_eq!(Column::parse(&spec.full_name(layer), 2), Ok((spec.column, layer)));
-        }
-        let refused = |name: &str| Column::parse(name, 2).unwrap_err().to_string();
-        assert!(refused("label").contains("`labels`"), "{}", refused("label"));
-        assert!(refused("indcies").contains("`block0.indices`"));
-        assert!(refused("indptr").contains("`block0.indptr`"), "{}", refused("indptr"));
-        assert!(refused("block0.labels").contains("is `labels`"));
-        assert!(!refused("@@").contains("nearest"), "{}", refused("@@"));
-        assert_eq!(Column::parse("block2.indptr", 2), Err(ColumnError::NoSuchLayer { layer: 2, layers: 2 }));
-        for odd in ["block.indptr", "block-1.indptr", "blockx.indptr", "block", ""] {
-            assert!(matches!(Column::parse(odd, 2), Err(ColumnError::Unknown { .. })), "{odd}");
-        }
     }
 }

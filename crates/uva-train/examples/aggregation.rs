@@ -134,13 +134,12 @@ fn compare(destinations: usize, fanout: usize, sources: usize, width: usize) {
     let edge_offsets: Vec<i32> = (0..=destinations).map(|v| (v * fanout) as i32).collect();
     let weighed = vec![1.0 / fanout as f32; edges];
     for (name, weights) in [("our sums, mean", &[][..]), ("our sums, weighted", &weighed[..])] {
-        let block = uva_train::BlockInput {
+        let block = measured::HostLists {
             destinations,
             sources,
             indptr: &edge_offsets,
             indices: &edge_list,
             weights,
-            edge_attr: None,
         };
         let rows = rows.detach();
         let (forward, sums) = median_milliseconds(|| measured::aggregate(&block, &rows).unwrap());

@@ -2,11 +2,11 @@
 
 use crate::block_kernel::{BlockPreparer, PreparedBlock, RawBlock};
 use crate::borrowed::{Borrowed, Number};
-use crate::input::BlockInput;
 use crate::sums;
 use crate::tensor_block::{TensorBlock, Transposed, refuse_weights};
 use crate::{TrainError, host};
 use tch::{Device, Kind, Tensor};
+use uva_batch::LayerCounts;
 use uva_model::{ModelKind, Weighting};
 use uva_ops::lists::{Element, Id, Lists as CheckedLists, Weights, degree_weights, transpose};
 
@@ -88,6 +88,22 @@ fn zero_rows(count: usize, rows: &Tensor) -> Result<Tensor, TrainError> {
     Ok(Tensor::f_zeros([count as i64, width], (rows.f_kind()?, rows.device()))?)
 }
 
+/// The lists of a block in host memory: for each destination the local ids of the neighbours that were picked.
+#[derive(Clone, Copy, Debug)]
+pub struct HostLists<'a> {
+    /// Number of destination nodes. They are the first of the source nodes.
+    pub destinations: usize,
+    /// Number of source nodes.
+    pub sources: usize,
+    /// `destinations + 1` offsets into `indices`, starting at 0.
+    pub indptr: &'a [i32],
+    /// Local source ids, each in `0..sources`.
+    pub indices: &'a [i32],
+    /// The weight of each edge: a destination's sum of weight times row estimates the mean over all its neighbours. If
+    /// empty, the mean over its edges does.
+    pub weights: &'a [f32],
+}
+
 /// One block, ready to be aggregated.
 pub(crate) struct Block<'a> {
     pub(crate) destinations: usize,
@@ -95,7 +111,7 @@ pub(crate) struct Block<'a> {
     pub(crate) edges: usize,
     lists: Lists<'a>,
     /// The edges' features, where the batch has them.
-    edge_attr: Option<Borrowed<'a>>,
+    pub(crate) edge_attr: Option<Borrowed<'a>>,
     /// GCN: the weight of each destination's own row, [destinations, 1].
     pub(crate) own: Option<Tensor>,
 }
@@ -103,7 +119,7 @@ pub(crate) struct Block<'a> {
 /// A block's lists, by where its sums are made.
 enum Lists<'a> {
     /// On the host by loops of ours.
-    Host { input: BlockInput<'a>, weights: HostWeights },
+    Host { input: HostLists<'a>, weights: HostWeights },
     /// By operations on tensors; the weights are those of the edges.
     Tensors { block: TensorBlock, weights: Tensor },
     /// Nowhere: the batch came with them. No gradient goes further back.
@@ -135,7 +151,7 @@ impl<'a> Block<'a> {
     /// The block has been checked. `kind` is f32 or f64.
     pub(crate) fn new(
         model: ModelKind,
-        block: &BlockInput<'a>,
+        block: &HostLists<'a>,
         degrees: &[i32],
         kind: Kind,
     ) -> Result<Self, TrainError> {
@@ -178,7 +194,7 @@ impl<'a> Block<'a> {
             sources: block.sources,
             edges: block.indices.len(),
             lists: Lists::Host { input: *block, weights },
-            edge_attr: block.edge_attr.map(|rows| rows.borrowed()).transpose()?,
+            edge_attr: None,
             own,
         })
     }
@@ -215,7 +231,10 @@ impl<'a> Block<'a> {
     }
 
     /// A block of as many destinations, sources and edges, whose sums were made with the batch.
-    pub(crate) fn given((destinations, sources, edges): (usize, usize, usize), sums: Borrowed<'a>) -> Self {
+    pub(crate) fn given(
+        LayerCounts { destinations, sources, edges }: LayerCounts,
+        sums: Borrowed<'a>,
+    ) -> Self {
         let lists = Lists::Given { sums };
         Self { destinations, sources, edges, lists, edge_attr: None, own: None }
     }
@@ -223,12 +242,6 @@ impl<'a> Block<'a> {
     /// Whether its sums were made with the batch.
     pub(crate) fn is_given(&self) -> bool {
         matches!(self.lists, Lists::Given { .. })
-    }
-
-    /// The same with rows of the edges' features.
-    pub(crate) fn with_edge_attr(mut self, rows: Option<Borrowed<'a>>) -> Self {
-        self.edge_attr = rows;
-        self
     }
 
     /// The edges' features as numbers of this kind, [edges, features].
@@ -339,7 +352,7 @@ fn no_weights() -> TrainError {
 /// Sums by source over the transposed lists of `input`, whose edges have `weights`.
 pub(crate) fn spread_on_host<T: Element + Number>(
     rows: &Tensor,
-    input: &BlockInput<'_>,
+    input: &HostLists<'_>,
     weights: Weights<'_, T>,
 ) -> Result<Tensor, TrainError> {
     let (offsets, picked_by, weights) = transposed(input, weights)?;
@@ -350,7 +363,7 @@ pub(crate) fn spread_on_host<T: Element + Number>(
 /// Destinations stay in order within a source, so sums repeat.
 #[expect(clippy::type_complexity, reason = "three vectors of one length each")]
 pub(crate) fn transposed<T: Element>(
-    block: &BlockInput<'_>,
+    block: &HostLists<'_>,
     edge_weights: Weights<'_, T>,
 ) -> Result<(Vec<i32>, Vec<i32>, Vec<T>), TrainError> {
     let lists = CheckedLists::new(block.indptr, block.indices, block.sources)?;
@@ -375,6 +388,6 @@ pub(crate) fn transposed<T: Element>(
 }
 
 /// The edges of destination `v`, as a range of `indices`.
-fn list(block: &BlockInput<'_>, v: usize) -> std::ops::Range<usize> {
+fn list(block: &HostLists<'_>, v: usize) -> std::ops::Range<usize> {
     block.indptr[v] as usize..block.indptr[v + 1] as usize
 }

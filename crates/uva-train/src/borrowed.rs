@@ -6,6 +6,7 @@ use crate::TrainError;
 use crate::device::TrainDevice;
 use std::marker::PhantomData;
 use tch::{Device, Kind, Tensor};
+use uva_batch::{ArrayMemory, ColumnArray, Element};
 use uva_cuda::DeviceSlice;
 use uva_graph::ElementType;
 
@@ -62,14 +63,7 @@ impl<'a> Borrowed<'a> {
         rows: usize,
         dim: usize,
     ) -> Result<Self, TrainError> {
-        check_bytes(bytes.len(), element, rows, dim, "features")?;
-        if bytes.as_ptr().align_offset(element.bytes()) != 0 {
-            return Err(TrainError::Input(format!(
-                "feature rows start at an address that is not a multiple of {} bytes",
-                element.bytes()
-            )));
-        }
-        Self::new(bytes, kind_of(element), &[rows as i64, dim as i64])
+        Self::array(&ColumnArray::table(bytes, element, rows, dim), "features", TrainDevice::Cpu)
     }
 
     /// A table of `rows` × `columns` numbers of `kind`, f64 or f32, in C order.
@@ -86,35 +80,35 @@ impl<'a> Borrowed<'a> {
         Self::new(bytes, kind, &[rows as i64, columns])
     }
 
-    /// As [`Borrowed::vector`], in the memory of a CUDA device: `length` numbers.
-    pub(crate) fn device_vector<T: Number>(
-        slice: DeviceSlice<'a>,
-        length: usize,
+    /// An array of a batch, in host memory or in that of a CUDA device. Refuses bytes that are not as many as its rows
+    /// have, or do not start where such values may.
+    pub(crate) fn array(
+        array: &ColumnArray<'a>,
         what: &str,
         device: TrainDevice,
     ) -> Result<Self, TrainError> {
-        let element_bytes = std::mem::size_of::<T>();
-        if length.checked_mul(element_bytes) != Some(slice.bytes()) {
+        let (element, rows, width) = (array.element, array.rows, array.width);
+        let bytes = match array.memory {
+            ArrayMemory::Host(bytes) => bytes.len(),
+            ArrayMemory::Device(slice) => slice.bytes(),
+        };
+        let shape: Vec<i64> = [Some(rows), width].into_iter().flatten().map(|size| size as i64).collect();
+        let needed = rows.checked_mul(width.unwrap_or(1)).and_then(|n| n.checked_mul(element.bytes()));
+        if needed != Some(bytes) {
+            let of = width.map_or_else(String::new, |width| format!("rows of {width} "));
             return Err(TrainError::Input(format!(
-                "{what}: {} bytes are not {length} numbers of {element_bytes} bytes",
-                slice.bytes()
+                "{bytes} bytes of {what} are not {rows} {of}{element} values"
             )));
         }
-        Self::on_device(slice, T::KIND, element_bytes, &[length as i64], what, device)
-    }
-
-    /// As [`Borrowed::table`], in the memory of a CUDA device.
-    pub(crate) fn device_table(
-        slice: DeviceSlice<'a>,
-        element: ElementType,
-        rows: usize,
-        dim: usize,
-        what: &str,
-        device: TrainDevice,
-    ) -> Result<Self, TrainError> {
-        check_bytes(slice.bytes(), element, rows, dim, what)?;
-        let shape = [rows as i64, dim as i64];
-        Self::on_device(slice, kind_of(element), element.bytes(), &shape, what, device)
+        match array.memory {
+            ArrayMemory::Host(bytes) => {
+                aligned(bytes.as_ptr() as u64, bytes.len(), element.bytes(), what)?;
+                Self::new(bytes, kind_of(element), &shape)
+            }
+            ArrayMemory::Device(slice) => {
+                Self::on_device(slice, kind_of(element), element.bytes(), &shape, what, device)
+            }
+        }
     }
 
     /// A tensor with storage of its own, where either will do.
@@ -126,7 +120,7 @@ impl<'a> Borrowed<'a> {
     fn new(bytes: &'a [u8], kind: Kind, shape: &[i64]) -> Result<Self, TrainError> {
         // SAFETY: `f_from_blob` only stores the pointer, in a tensor that has no deleter and so never frees it.
         // libtorch may read shape × strides elements from the start through it. They are contiguous, so these are
-        // exactly the bytes of the slice: `vector` passes a slice of T with its own length, and `table` and `matrix` have
+        // exactly the bytes of the slice: `vector` passes a slice of T with its own length, and `array` and `matrix` have
         // compared the product without overflow. They are aligned for the kind, by the slice's type or by their checks. Every
         // bit pattern is valid, since all kinds are plain numbers. They stay allocated and unchanged for 'a, which the
         // result carries. No tensor made from it lives longer, and nothing writes: that is the rule on the type, kept
@@ -147,11 +141,7 @@ impl<'a> Borrowed<'a> {
         device: TrainDevice,
     ) -> Result<Self, TrainError> {
         device.check_slice(&slice, what)?;
-        if slice.address() % element_bytes as u64 != 0 {
-            return Err(TrainError::Input(format!(
-                "{what} start at an address that is not a multiple of {element_bytes} bytes"
-            )));
-        }
+        aligned(slice.address(), slice.bytes(), element_bytes, what)?;
         let device = device.torch();
         if slice.bytes() == 0 {
             // libtorch asks the driver whose memory an address is, and nothing need be mapped at the end of a slot.
@@ -160,10 +150,10 @@ impl<'a> Borrowed<'a> {
         // SAFETY: as in `new`, with a device address in place of a host one. The creator of the slice vouched that this
         // device can read its bytes for 'a, and so can the host that stands in for it: the stand-in driver's device
         // addresses are host addresses. Checks here have shown that it is the trainer's device and that the address
-        // is aligned for the kind. Both callers have checked that there are exactly shape × strides elements. libtorch
+        // is aligned for the kind. `array` has checked that there are exactly shape × strides elements. libtorch
         // dereferences the address in kernels of that device only. For an address outside the device's memory,
-        // `f_from_blob` itself returns an error, as it asks the driver. The rule on `DeviceBatch` orders the reads
-        // behind the writes.
+        // `f_from_blob` itself returns an error, as it asks the driver. The rule on `Trainer::train_batch` orders
+        // the reads behind the writes.
         let tensor = unsafe {
             Tensor::f_from_blob(slice.address() as *const u8, shape, &strides(shape), kind, device)
         }?;
@@ -176,32 +166,43 @@ impl<'a> Borrowed<'a> {
     }
 }
 
-/// Refuses a number of bytes that is not that of a table.
-fn check_bytes(
-    bytes: usize,
-    element: ElementType,
-    rows: usize,
-    dim: usize,
-    what: &str,
-) -> Result<(), TrainError> {
-    if rows.checked_mul(dim).and_then(|n| n.checked_mul(element.bytes())) == Some(bytes) {
+/// Refuses values that do not start at a multiple of their size. Where there are none, any address will do.
+fn aligned(address: u64, bytes: usize, element_bytes: usize, what: &str) -> Result<(), TrainError> {
+    if bytes == 0 || address.is_multiple_of(element_bytes as u64) {
         return Ok(());
     }
     Err(TrainError::Input(format!(
-        "{bytes} bytes of {what} are not {rows} rows of {dim} {} elements",
-        element.name()
+        "{what} start at an address that is not a multiple of {element_bytes} bytes"
     )))
 }
 
-/// libtorch's name for a feature element.
-fn kind_of(element: ElementType) -> Kind {
+/// The values of an array in host memory.
+pub(crate) fn values<'a, T: Number>(array: &ColumnArray<'a>, what: &str) -> Result<&'a [T], TrainError> {
+    let bytes = array.host().unwrap_or_default();
+    match bytemuck::try_cast_slice(bytes) {
+        _ if bytes.is_empty() && array.rows == 0 => Ok(&[]),
+        Ok(values) if kind_of(array.element) == T::KIND && values.len() == array.rows => Ok(values),
+        _ => Err(TrainError::Input(format!(
+            "{what}: {} bytes at {:?} are not {} values of {:?}",
+            bytes.len(),
+            bytes.as_ptr(),
+            array.rows,
+            T::KIND
+        ))),
+    }
+}
+
+/// libtorch's name for a type of values.
+fn kind_of(element: Element) -> Kind {
     match element {
-        ElementType::F32 => Kind::Float,
-        ElementType::F16 => Kind::Half,
-        ElementType::Bf16 => Kind::BFloat16,
-        ElementType::E4m3 => Kind::Float8e4m3fn,
-        ElementType::U8 => Kind::Uint8,
-        ElementType::I8 => Kind::Int8,
+        Element::I64 => Kind::Int64,
+        Element::I32 => Kind::Int,
+        Element::F32 => Kind::Float,
+        Element::F16 => Kind::Half,
+        Element::Bf16 => Kind::BFloat16,
+        Element::E4m3 => Kind::Float8e4m3fn,
+        Element::U8 => Kind::Uint8,
+        Element::I8 => Kind::Int8,
     }
 }
 

@@ -8,11 +8,11 @@
 
 use crate::TrainError;
 use crate::device::TrainDevice;
-use crate::device_input::DeviceProof;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use tch::{Kind, Tensor};
+use uva_batch::Proof;
 use uva_cuda::kernels::train::verdict::{BATCHES, CORRECT, LABELLED, LOSS, LOSSES, NUMBERS, STATE, State};
 use uva_cuda::kernels::train::{TrainKernels, VerdictArguments};
 use uva_cuda::memory::{DeviceBuffer, PinnedBuffer, fill};
@@ -176,7 +176,7 @@ impl LateResults {
     pub(crate) fn judge(
         &mut self,
         own: Option<OwnNumbers<'_>>,
-        proof: Option<DeviceProof<'_>>,
+        proof: Option<Proof<'_>>,
         device: TrainDevice,
     ) -> Result<&Tensor, TrainError> {
         let mut arguments = VerdictArguments {
@@ -194,7 +194,7 @@ impl LateResults {
                 _ => [loss, correct, labelled].map(|number| number.data_ptr() as u64),
             };
         }
-        if let Some(DeviceProof { words, expected }) = proof {
+        if let Some(Proof { words, expected }) = proof {
             device.check_slice(&words, "the report")?;
             if expected.iter().any(|&(place, _)| place >= words.bytes() / size_of::<i64>()) {
                 return Err(TrainError::Input(format!("a report of {} bytes is too short", words.bytes())));

@@ -1,8 +1,8 @@
 //! GNN models over sampled blocks, their loss, their optimiser, and checkpoints of both.
 //!
-//! A [`Trainer`] takes one mini-batch at a time as borrowed memory (feature rows, labels and blocks as they lie in a
-//! slot: [`BatchInput`] on the host, [`DeviceBatch`] on a CUDA device; of a hop set [`HopBatch`] and [`DeviceHopBatch`]) and trains on it there. Only data that needs
-//! conversion is copied out of the slot. From a device, only a batch's loss and counts are copied back: at once, or with
+//! A [`Trainer`] takes one mini-batch at a time as borrowed memory: its arrays by column, as they lie in a slot in host
+//! memory or on a CUDA device ([`uva_batch::BatchColumns`]). It trains on them there, and copies only data that needs
+//! conversion. From a device, only a batch's loss and counts are copied back: at once, or with
 //! [`Trainer::enqueue_batch`] while the host goes on.
 //!
 //! This crate must not know where a batch comes from: no rings, processes, samplers, signals or events. It reads a
@@ -27,13 +27,12 @@
 mod activation;
 mod adam;
 mod aggregate;
-mod batch;
 mod block_kernel;
 mod borrowed;
+mod check;
 pub mod checkpoint;
 pub mod cuda;
 mod device;
-mod device_input;
 mod dispatcher;
 mod dropout;
 mod error;
@@ -42,11 +41,10 @@ mod evaluation;
 mod full_layer;
 mod full_pass;
 mod full_table;
-mod hop_batch;
 mod hops;
 mod host;
 mod initial;
-mod input;
+mod input_settings;
 mod late;
 mod layer;
 #[doc(hidden)]
@@ -66,15 +64,11 @@ mod wanted;
 #[cfg(test)]
 mod tests;
 
-pub use batch::Batch;
 pub use device::TrainDevice;
-pub use device_input::{DeviceBatch, DeviceBlock, DeviceEdgeRows, DeviceProof};
 pub use error::TrainError;
 pub use evaluation::Evaluation;
 pub use full_layer::WholeGraph;
 pub use full_table::Tables;
-pub use hop_batch::{DeviceHopBatch, DeviceHopRows, HopBatch, HopRows};
-pub use input::{BatchInput, BlockInput, EdgeRows};
 pub use late::{ReadBatch, Reading};
 pub use predict::{Answered, Questions, Take};
 pub use trainer::{Confirm, Step, Trainer};

@@ -1,22 +1,22 @@
 //! For the example `aggregation`, which measures them: the sums of a block, and back.
 
 use crate::TrainError;
+pub use crate::aggregate::HostLists;
 use crate::aggregate::spread_on_host;
-use crate::input::BlockInput;
 use crate::sums;
 use tch::Tensor;
 use uva_ops::lists::Weights;
 
-fn weights<'a>(block: &BlockInput<'a>) -> Weights<'a, f32> {
+fn weights<'a>(block: &HostLists<'a>) -> Weights<'a, f32> {
     if block.weights.is_empty() { Weights::Mean } else { Weights::Each(block.weights) }
 }
 
 /// One row a destination. `block` is what a trainer would have accepted.
-pub fn aggregate(block: &BlockInput<'_>, rows: &Tensor) -> Result<Tensor, TrainError> {
+pub fn aggregate(block: &HostLists<'_>, rows: &Tensor) -> Result<Tensor, TrainError> {
     sums::weighted_sums(rows, (block.indptr, block.indices), weights(block))
 }
 
 /// One row a source.
-pub fn spread(block: &BlockInput<'_>, rows: &Tensor) -> Result<Tensor, TrainError> {
+pub fn spread(block: &HostLists<'_>, rows: &Tensor) -> Result<Tensor, TrainError> {
     spread_on_host(rows, block, weights(block))
 }

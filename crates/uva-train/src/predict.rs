@@ -1,7 +1,6 @@
 //! Predictions: classes, probabilities and hidden rows, of whole neighbourhoods or of batches.
 
 use crate::TrainError;
-use crate::batch::Batch;
 use crate::full_layer::{Stream, WholeGraph};
 use crate::full_pass::Wishes;
 use crate::full_table::Tables;
@@ -12,6 +11,7 @@ use crate::wanted::Wanted;
 use std::cell::RefCell;
 use std::ops::{ControlFlow, Range};
 use tch::{Device, Kind, Tensor};
+use uva_batch::BatchColumns;
 use uva_graph::FeatureTable;
 use uva_graph::npy::NpyType;
 use uva_model::{Answer, TableRow, Task, TaskKind};
@@ -118,9 +118,9 @@ impl Trainer {
     ///
     /// # Errors
     /// As [`Trainer::evaluate_batch`], and [`TrainError::Stopped`] if `take` breaks off.
-    pub fn predict_batch<'a>(
+    pub fn predict_batch(
         &self,
-        input: impl Into<Batch<'a>>,
+        batch: &BatchColumns<'_>,
         places: &[i64],
         questions: Questions,
         confirm: Confirm<'_>,
@@ -134,8 +134,7 @@ impl Trainer {
                 self.options().model.name()
             )));
         }
-        let Some(Prepared { tables, blocks }) = Prepared::without_targets(&self.answers(), &input.into())?
-        else {
+        let Some(Prepared { tables, blocks }) = Prepared::without_targets(&self.answers(), batch)? else {
             self.wait_for_device()?;
             return confirm().map_err(TrainError::Unconfirmed);
         };

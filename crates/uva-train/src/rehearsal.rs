@@ -1,12 +1,10 @@
 //! A training step before there is a batch.
 
 use crate::TrainError;
-use crate::batch::Batch;
-use crate::hop_batch::{HopBatch, HopRows};
-use crate::input::{BatchInput, BlockInput, EdgeRows};
 use crate::late::LateResults;
 use crate::trainer::Trainer;
-use uva_graph::{ElementType, Labels};
+use uva_batch::{BatchColumns, Column, ColumnArray, Element, LayerCounts};
+use uva_graph::Labels;
 use uva_model::TaskKind;
 
 /// Seeds of a rehearsed batch. The sources of each block are twice its destinations, up to [`MOST_ROWS`].
@@ -55,27 +53,39 @@ impl Zeros {
         }
     }
 
-    fn bytes(&self, rows: usize, columns: usize) -> &[u8] {
-        bytemuck::cast_slice(&self.values[..rows * columns])
+    fn table(&self, rows: usize, columns: usize) -> ColumnArray<'_> {
+        let values = bytemuck::cast_slice(&self.values[..rows * columns]);
+        ColumnArray::table(values, Element::F32, rows, columns)
     }
 
-    /// Block `hop`, of the sampled ones.
-    fn block(&self, hop: usize, edge_dim: usize) -> BlockInput<'_> {
-        let (destinations, sources) = (self.rows[hop], self.rows[hop + 1]);
-        let edge_attr = || EdgeRows {
-            bytes: self.bytes(destinations, edge_dim),
-            element: ElementType::F32,
-            rows: destinations,
-            dim: edge_dim,
-        };
-        BlockInput {
-            destinations,
-            sources,
-            indptr: &self.offsets[..=destinations],
-            indices: &self.offsets[..destinations],
-            weights: &[],
-            edge_attr: (edge_dim > 0).then(edge_attr),
+    /// The batch that a model of these options takes.
+    fn batch(&self, trainer: &Trainer) -> BatchColumns<'_> {
+        let (options, dim) = (trainer.options(), trainer.input_dim());
+        if options.model.row().reads_hops() {
+            let tables = 0..options.tables_read(options.hops).len();
+            let batch = BatchColumns::new(SEEDS, Vec::new()).with_labels(self.labels(trainer));
+            return tables
+                .fold(batch, |batch, part| batch.with(Column::X.part(part), self.table(SEEDS, dim)));
         }
+        let layers = self.rows.windows(2).map(|rows| LayerCounts {
+            destinations: rows[0],
+            sources: rows[1],
+            edges: rows[0],
+        });
+        let mut batch = BatchColumns::new(SEEDS, layers.collect()).with_labels(self.labels(trainer));
+        let nodes = batch.nodes;
+        let numbers = |count: usize| ColumnArray::vector(&self.offsets[..count], Element::I32);
+        for (layer, &destinations) in self.rows[..self.rows.len() - 1].iter().enumerate() {
+            batch = batch
+                .with(Column::Indptr.at(layer), numbers(destinations + 1))
+                .with(Column::Indices.at(layer), numbers(destinations));
+            if options.edge_dim > 0 {
+                let rows = self.table(destinations, options.edge_dim);
+                batch = batch.with(Column::EdgeAttr.at(layer), rows);
+            }
+        }
+        let degrees = ColumnArray::vector(&self.degrees[..nodes], Element::I32);
+        batch.with(Column::X, self.table(nodes, dim)).with(Column::Degrees, degrees)
     }
 }
 
@@ -92,36 +102,17 @@ impl Trainer {
         if let Some((kernels, stream)) = self.late.as_ref().map(LateResults::driven_by) {
             other.run_ahead(kernels, stream)?;
         }
-        let options = self.options();
         let zeros = Zeros::new(self);
-        let (dim, element, labels) = (self.input_dim(), ElementType::F32, zeros.labels(self));
-        if options.model.row().hops.is_some() {
-            let tables = vec![zeros.bytes(SEEDS, dim); options.tables_read(options.hops).len()];
-            let rows = HopRows::Tables(&tables);
-            return other.one_step(&HopBatch { rows, element, seeds: SEEDS, dim, padding: 0, labels });
-        }
-        let blocks: Vec<_> = (0..options.blocks()).map(|hop| zeros.block(hop, options.edge_dim)).collect();
-        let rows = zeros.rows[blocks.len()];
-        other.one_step(&BatchInput {
-            features: zeros.bytes(rows, dim),
-            aggregated: None,
-            element,
-            rows,
-            dim,
-            padding: 0,
-            labels,
-            degrees: &zeros.degrees,
-            blocks: &blocks,
-        })
+        other.one_step(&zeros.batch(self))
     }
 
     /// A step in the way that all others take, and its result.
-    fn one_step<'a>(&mut self, input: impl Into<Batch<'a>>) -> Result<(), TrainError> {
+    fn one_step(&mut self, batch: &BatchColumns<'_>) -> Result<(), TrainError> {
         if self.runs_ahead() {
-            self.enqueue_batch(0, 0, input, true)?;
+            self.enqueue_batch(0, 0, batch, true)?;
             self.reading(true).map(drop)
         } else {
-            self.train_batch(0, 0, input, &mut || Ok(())).map(drop)
+            self.train_batch(0, 0, batch, &mut || Ok(())).map(drop)
         }
     }
 }

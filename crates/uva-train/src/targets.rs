@@ -5,7 +5,7 @@ use crate::borrowed::Borrowed;
 use crate::device::TrainDevice;
 use crate::evaluation::{Errors, Evaluation, Scores};
 use tch::{Device, Kind, Reduction, Tensor};
-use uva_cuda::DeviceSlice;
+use uva_batch::{ColumnArray, Element};
 use uva_graph::{ElementType, Labels};
 use uva_model::{ClassCounts, Metric, RegressionLoss, Task, TaskKind};
 
@@ -88,18 +88,18 @@ impl<'a> Targets<'a> {
 
     /// Those of `rows` rows in the memory of a CUDA device, unchecked: see [`Targets::within_range`].
     pub(crate) fn on_device(
-        labels: DeviceSlice<'a>,
+        labels: &ColumnArray<'a>,
         task: Task,
         rows: usize,
         device: TrainDevice,
     ) -> Result<Self, TrainError> {
-        let table = |element| Borrowed::device_table(labels, element, rows, task.outputs, "labels", device);
+        let of = |element, width| {
+            Borrowed::array(&ColumnArray { element, rows, width, ..*labels }, "labels", device)
+        };
         Ok(match task.kind {
-            TaskKind::SingleLabel => {
-                Self::One(Borrowed::device_vector::<i64>(labels, rows, "labels", device)?)
-            }
-            TaskKind::MultiLabel => Self::Several(table(ElementType::U8)?),
-            TaskKind::Regression(loss) => Self::Numbers(table(ElementType::F32)?, loss),
+            TaskKind::SingleLabel => Self::One(of(Element::I64, None)?),
+            TaskKind::MultiLabel => Self::Several(of(Element::U8, Some(task.outputs))?),
+            TaskKind::Regression(loss) => Self::Numbers(of(Element::F32, Some(task.outputs))?, loss),
         })
     }
 

@@ -2,21 +2,22 @@
 
 use crate::adam::Adam;
 use crate::aggregate::Block;
-use crate::batch::Batch;
 use crate::block_kernel::BlockPreparer;
 use crate::cuda::TorchCuda;
 use crate::device::TrainDevice;
 use crate::dropout::Draws;
 use crate::evaluation::Evaluation;
 use crate::hops::inputs::Inputs;
+use crate::input_settings::InputSettings;
 use crate::late::{LateResults, OwnNumbers, Reading};
 use crate::model::{self, Model};
-use crate::prepared::{Prepared, Trains};
+use crate::prepared::Prepared;
 use crate::random::batch_seed;
 use crate::targets::{Tally, Targets};
 use crate::{TrainError, borrowed::Borrowed};
 use std::sync::Arc;
 use tch::{Kind, Reduction, Tensor};
+use uva_batch::BatchColumns;
 use uva_cuda::Stream;
 use uva_cuda::kernels::train::TrainKernels;
 use uva_model::checkpoint::Keep;
@@ -179,24 +180,31 @@ impl Trainer {
         self.model.parameters().iter().map(|(_, p)| p.numel()).sum()
     }
 
-    /// Trains on one batch: forward with dropout, loss, `confirm`, gradients, one step of Adam.
+    /// InputSettings on one batch: forward with dropout, loss, `confirm`, gradients, one step of Adam.
     ///
-    /// `input` is a [`crate::BatchInput`], or of a hop set a [`crate::HopBatch`]. On a CUDA device this returns once the gradients and the step are enqueued
-    /// on libtorch's current stream of the calling thread. They read the batch's memory.
+    /// A batch in host memory is copied to a trainer's device; one in device memory must be on that device. On a CUDA
+    /// device this returns once the gradients and the step are enqueued on libtorch's current stream of the calling thread
+    /// ([`crate::cuda::TorchCuda::current_stream`]). They read the batch's memory, and the caller orders the reads: before
+    /// the call it makes this stream wait for an event behind the writes, and behind it records an event for which the next
+    /// writes wait.
+    ///
+    /// Invalid contents of device memory cannot do harm: an offset, a source or a label out of range is clamped into the
+    /// range. So a batch that a dying peer left half-written gives a wrong loss and no fault, and `confirm`, or its
+    /// [proof](BatchColumns::proof), can still refuse it. Batches are validated where they are made.
     ///
     /// # Errors
     /// [`TrainError::Unconfirmed`] if `confirm` refuses. [`TrainError::Diverged`] if it does not and the loss is not
     /// finite. In both cases the parameters are unchanged. [`TrainError::Input`] for a batch that contradicts itself,
     /// the model or its task; `confirm` is then not called.
-    pub fn train_batch<'a>(
+    pub fn train_batch(
         &mut self,
         epoch: u32,
         batch: u32,
-        input: impl Into<Batch<'a>>,
+        columns: &BatchColumns<'_>,
         confirm: Confirm<'_>,
     ) -> Result<Step, TrainError> {
         self.use_threads();
-        let prepared = Prepared::new(&self.trains(), &input.into())?;
+        let prepared = Prepared::new(&self.trains(), columns)?;
         self.train_prepared(epoch, batch, prepared, confirm)
     }
 
@@ -232,7 +240,7 @@ impl Trainer {
     /// Enqueues a training step, and returns without its result: [`Trainer::reading`] gives that later. With `read`, its
     /// loss can be read once it has run; without, only sums can, together with a later batch's.
     ///
-    /// The device itself decides whether the batch counts: its [proof](crate::DeviceProof) holds and its loss is finite.
+    /// The device itself decides whether the batch counts: its [proof](BatchColumns::proof) holds and its loss is finite.
     /// If not, neither this step nor a later one changes anything, and a reading says so. All work on the batch's memory
     /// has been enqueued when this returns, so an event behind it gives that memory back.
     ///
@@ -241,18 +249,18 @@ impl Trainer {
     ///
     /// # Panics
     /// Without [`Trainer::run_ahead`], or if [`Trainer::must_read`].
-    pub fn enqueue_batch<'a>(
+    pub fn enqueue_batch(
         &mut self,
         epoch: u32,
         batch: u32,
-        input: impl Into<Batch<'a>>,
+        columns: &BatchColumns<'_>,
         read: bool,
     ) -> Result<(), TrainError> {
         self.use_threads();
         let _no_grad = tch::no_grad_guard();
         // Taken out while the model is used.
         let Some(mut late) = self.late.take() else { panic!("`run_ahead` comes first") };
-        let enqueued = self.enqueue(epoch, batch, &input.into(), &mut late);
+        let enqueued = self.enqueue(epoch, batch, columns, &mut late);
         let ended = enqueued.and_then(|()| late.end(epoch, batch, read));
         self.late = Some(late);
         ended
@@ -262,12 +270,12 @@ impl Trainer {
         &mut self,
         epoch: u32,
         batch: u32,
-        input: &Batch<'_>,
+        columns: &BatchColumns<'_>,
         late: &mut LateResults,
     ) -> Result<(), TrainError> {
         late.begin()?;
-        let proof = input.proof();
-        let prepared = Prepared::new(&self.trains(), input)?;
+        let proof = columns.proof;
+        let prepared = Prepared::new(&self.trains(), columns)?;
         let Some((prepared, targets)) = &prepared else {
             late.judge(None, proof, self.device)?;
             return Ok(());
@@ -372,14 +380,14 @@ impl Trainer {
     ///
     /// # Errors
     /// As [`Trainer::train_batch`], but [`TrainError::NotFinite`] for outputs that are NaN or infinite.
-    pub fn evaluate_batch<'a>(
+    pub fn evaluate_batch(
         &self,
-        input: impl Into<Batch<'a>>,
+        columns: &BatchColumns<'_>,
         confirm: Confirm<'_>,
     ) -> Result<Evaluation, TrainError> {
         self.use_threads();
         let _no_grad = tch::no_grad_guard();
-        let Some((prepared, targets)) = Prepared::new(&self.answers(), &input.into())? else {
+        let Some((prepared, targets)) = Prepared::new(&self.answers(), columns)? else {
             self.wait_for_device()?;
             confirm().map_err(TrainError::Unconfirmed)?;
             return Ok(Evaluation::default());
@@ -428,18 +436,18 @@ impl Trainer {
     }
 
     /// The settings that batches of training are prepared for.
-    pub(crate) fn trains(&self) -> Trains<'_> {
+    pub(crate) fn trains(&self) -> InputSettings<'_> {
         let Self { input_dim, task, kind, device, .. } = *self;
         let TrainerOptions { model, edge_dim, .. } = self.options;
         let layers = self.options.blocks();
         let preparer = self.preparer.as_ref();
         let (options, drops) = (&self.options, true);
-        Trains { model, layers, input_dim, edge_dim, options, task, kind, device, preparer, drops }
+        InputSettings { model, layers, input_dim, edge_dim, options, task, kind, device, preparer, drops }
     }
 
     /// The same for batches of an evaluation or a prediction.
-    pub(crate) fn answers(&self) -> Trains<'_> {
-        Trains { drops: false, ..self.trains() }
+    pub(crate) fn answers(&self) -> InputSettings<'_> {
+        InputSettings { drops: false, ..self.trains() }
     }
 
     pub(crate) fn kind(&self) -> Kind {

@@ -10,7 +10,6 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
-mod arrays;
 mod gpu;
 pub mod inference;
 pub mod session;

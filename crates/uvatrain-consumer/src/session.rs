@@ -22,7 +22,6 @@ use uva_runtime::telemetry::metrics::{BatchEvent, EpochEvent, Event, InForce, Ob
 use uva_runtime::{Batch, Cursor, RuntimeError};
 use uva_train::{Evaluation, Reading, TrainDevice, TrainError, Trainer, checkpoint};
 
-use crate::arrays::BatchArrays;
 use crate::gpu;
 
 /// Trains until the schedule ends, early stopping triggers, or a stop is requested.
@@ -275,7 +274,7 @@ impl<'a> Session<'a> {
         observer: &mut dyn Observer,
     ) -> Result<(), RuntimeError> {
         let began = since_boot();
-        let arrays = BatchArrays::of(batch);
+        let columns = batch.columns();
         let (epoch, index) = (batch.epoch(), batch.index());
         let told = last || (index + 1).is_multiple_of(self.options.loss_every);
         let mut event = BatchEvent {
@@ -288,7 +287,7 @@ impl<'a> Session<'a> {
         self.outcome.oversized += u64::from(event.oversized);
         self.since_checkpoint += 1;
         if self.trainer.runs_ahead() {
-            self.trainer.enqueue_batch(epoch, index, arrays.input(), told).map_err(train_error)?;
+            self.trainer.enqueue_batch(epoch, index, &columns, told).map_err(train_error)?;
             event.loss = told.then_some(0.0);
             let on_cpu = Duration::from_nanos(batch.header().gather_ns());
             self.pending.push_back(Pending { event, on_cpu, receipt: batch.receipt() });
@@ -297,7 +296,7 @@ impl<'a> Session<'a> {
         let mut confirm = || batch.confirm().map_err(|error| error.to_string());
         let step = self
             .trainer
-            .train_batch(epoch, index, arrays.input(), &mut confirm)
+            .train_batch(epoch, index, &columns, &mut confirm)
             .map_err(|error| train_or_batch_error(error, batch))?;
         self.state.sums.loss += f64::from(step.loss) * step.labelled as f64;
         self.state.sums.correct += step.correct as u64;
@@ -364,11 +363,11 @@ impl<'a> Session<'a> {
     }
 
     fn evaluate_batch(&mut self, batch: &Batch) -> Result<(), RuntimeError> {
-        let arrays = BatchArrays::of(batch);
+        let columns = batch.columns();
         let mut confirm = || batch.confirm().map_err(|error| error.to_string());
         let evaluation = self
             .trainer
-            .evaluate_batch(arrays.input(), &mut confirm)
+            .evaluate_batch(&columns, &mut confirm)
             .map_err(|error| train_or_batch_error(error, batch))?;
         self.evaluation += evaluation;
         Ok(())
@@ -500,7 +499,7 @@ fn sums_of(evaluation: &Evaluation) -> PassSums {
 pub(crate) fn train_or_batch_error(error: TrainError, batch: &Batch) -> RuntimeError {
     match error {
         TrainError::Unconfirmed(reason) => batch.confirm().err().unwrap_or(RuntimeError::Failed(reason)),
-        error if batch.on_device().is_none() => train_error(error.of_seeds(batch.seeds())),
+        error if !batch.is_on_device() => train_error(error.of_seeds(batch.seeds())),
         error => train_error(error),
     }
 }

@@ -115,9 +115,9 @@ fn do_step(
         "features" => {
             let stream = stream.as_mut().expect("it has attached");
             let batch = stream.next_batch(&|| false)?.expect("a batch");
-            let features = match batch.on_device() {
-                Some(view) => format!("{} on a GPU", view.element()),
-                None => format!("{} {:016x}", batch.features().element, hash(batch.features().bytes)),
+            let features = match batch.is_on_device() {
+                true => format!("{} on a GPU", batch.layout().element()),
+                false => format!("{} {:016x}", batch.features().element, hash(batch.features().bytes)),
             };
             println!("{features}");
         }
@@ -158,7 +158,7 @@ fn do_step(
 /// The sizes of a batch and a hash of all its columns.
 fn contents(batch: &Batch) -> String {
     let columns = batch.layout().columns().iter();
-    let columns = columns.map(|place| batch.column_of(place.column, place.layer).expect("a column"));
+    let columns = columns.map(|place| batch.column_of(place.key).expect("a column"));
     let hashes: Vec<u64> = columns.map(|column| hash(column.bytes().expect("host memory"))).collect();
     let sizes = (batch.seed_count(), batch.node_count(), batch.counts(0).edges);
     format!("{} {sizes:?} {:016x}", batch.is_padded(), hash(format!("{hashes:?}").as_bytes()))

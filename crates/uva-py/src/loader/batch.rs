@@ -128,7 +128,7 @@ impl Batch {
             aggregate: Some(batch.layout().aggregation())
                 .filter(|&sums| sums != Aggregation::None)
                 .map(Aggregation::name),
-            has_x: batch.layout().place(Column::X, 0).is_some(),
+            has_x: batch.layout().place(Column::X).is_some(),
             real_nodes,
             real_edges: real.iter().map(|counts| counts.edges).collect(),
         }
@@ -226,7 +226,7 @@ impl Batch {
             (false, Some(_)) => return value(format!("{name} is the batch's, not a layer's")),
             _ => {}
         }
-        match held.batch().column_of(column, layer.unwrap_or(0)) {
+        match held.batch().column_of(column.at(layer.unwrap_or(0))) {
             Ok(column) => Ok(column.raw()),
             Err(ColumnError::NoSuchLayer { layer, layers }) => {
                 value(format!("layer {layer}: this batch has the layers 0 to {}", layers - 1))
@@ -295,7 +295,7 @@ impl Batch {
     /// Whether it has the seeds' positions in their split.
     #[getter]
     fn has_input_id(&self) -> PyResult<bool> {
-        Ok(self.held()?.batch().layout().place(Column::InputId, 0).is_some())
+        Ok(self.held()?.batch().layout().place(Column::InputId).is_some())
     }
 
     /// Tables of feature rows: one, and of a hop set one for each hop.
@@ -307,19 +307,19 @@ impl Batch {
     /// Whether the dataset has labels, and so the batch.
     #[getter]
     fn has_labels(&self) -> PyResult<bool> {
-        Ok(self.held()?.batch().layout().place(Column::Labels, 0).is_some())
+        Ok(self.held()?.batch().layout().place(Column::Labels).is_some())
     }
 
     /// Whether the loader pads, and so says which seeds are none of padding.
     #[getter]
     fn has_seed_mask(&self) -> PyResult<bool> {
-        Ok(self.held()?.batch().layout().place(Column::SeedMask, 0).is_some())
+        Ok(self.held()?.batch().layout().place(Column::SeedMask).is_some())
     }
 
     /// Whether its blocks have edge ids.
     #[getter]
     fn has_edge_ids(&self) -> PyResult<bool> {
-        Ok(self.held()?.batch().layout().place(Column::EdgeIds, 0).is_some())
+        Ok(self.held()?.batch().layout().place(Column::EdgeIds).is_some())
     }
 
     /// Whether its blocks have the feature rows of their edges.
@@ -331,7 +331,7 @@ impl Batch {
     /// Whether the arrays are in host memory.
     #[getter]
     fn on_host(&self) -> PyResult<bool> {
-        Ok(self.held()?.batch().on_device().is_none())
+        Ok(!self.held()?.batch().is_on_device())
     }
 
     /// Raises in another process than the batch's own, in which tensors made before a fork cannot be used either.

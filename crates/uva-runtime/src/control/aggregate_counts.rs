@@ -101,7 +101,7 @@ impl AggregateCounts {
         let (outermost, in_slot) = (header.real_layer(last), header.outermost());
         let (sum_rows, entries) = (outermost.destinations, outermost.edges);
         let own = |rows| if aggregation.keeps_own_rows() { rows } else { 0 };
-        let argmax = layout.range(header, Column::Argmax, 0).len();
+        let argmax = layout.range(header, Column::Argmax).len();
         let slot_bytes = own(in_slot.destinations) * layout.row_bytes()
             + in_slot.destinations * layout.dim() * size_of::<f32>()
             + argmax;

@@ -4,14 +4,14 @@ use std::ops::{Deref, Range};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use uva_batch::{BatchHeader, BatchLayout, BatchView, SlotMemory};
+use uva_batch::{BatchColumns, BatchHeader, BatchLayout, BatchView, SlotMemory};
 use uva_cuda::DeviceSlice;
 use uva_mem::ring::ReadSlot;
 
 use crate::RuntimeError;
 use crate::control::aggregate_counts::SumsMade;
 use crate::control::disk_counts::DiskCounts;
-use crate::feed::device::{Loan, Proof, Receipt};
+use crate::feed::device::{Loan, Receipt};
 use crate::feed::rows::Counting;
 
 /// A batch with its features, in the slot where the producer put them. It owns the slot: dropping it, on any thread,
@@ -19,7 +19,7 @@ use crate::feed::rows::Counting;
 /// batch has a free slot ([`RuntimeError::SlotHeld`]).
 ///
 /// Its columns, counts and times are those of [`BatchView`]. If the slot is on a GPU
-/// ([`on_device`](BatchView::on_device)), the methods that lend host slices panic.
+/// ([`is_on_device`](BatchView::is_on_device)), the methods that lend host slices panic.
 #[derive(Debug)]
 pub struct Batch {
     view: BatchView<Slot>,
@@ -144,9 +144,9 @@ impl Batch {
         self.loan().map(|loan| Arc::clone(loan.receipt()))
     }
 
-    /// What shows on the device that it is whole. `None` in host memory.
-    pub fn proof(&self) -> Option<Proof<'_>> {
-        self.loan().map(Loan::proof)
+    /// Its arrays by key. On a GPU they come with what shows there that the batch is whole.
+    pub fn columns(&self) -> BatchColumns<'_> {
+        BatchColumns { proof: self.loan().map(Loan::proof), ..self.view.columns() }
     }
 
     /// How many of its rows came from the feature cache. On a GPU this is known once the batch is confirmed, and 0

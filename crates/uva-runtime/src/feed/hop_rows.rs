@@ -59,13 +59,13 @@ impl<'a> HopSampling<'a> {
         self.runs.clear();
         self.runs.extend(order.batch(key.batch as usize).map(|run| first + run.start..first + run.end));
         let mut columns = self.layout.columns_mut(payload);
-        let input_id: &mut [i64] = columns.take(Column::InputId, 0);
+        let input_id: &mut [i64] = columns.take(Column::InputId);
         let places = self.runs.iter().cloned().flatten();
         input_id.iter_mut().zip(places).for_each(|(to, row)| *to = (row - first) as i64);
-        let nodes: &mut [i64] = columns.take(Column::InputNodes, 0);
+        let nodes: &mut [i64] = columns.take(Column::InputNodes);
         let rows = copy_runs(&self.runs, self.hops.nodes(), 1, nodes);
         let labels = self.dataset.labels();
-        let label_bytes: &mut [u8] = columns.take(Column::Labels, 0);
+        let label_bytes: &mut [u8] = columns.take(Column::Labels);
         copy_runs(&self.runs, labels.bytes(), labels.row_bytes(), label_bytes);
         let hash = rows_hash(&nodes[..rows]);
         Ok(BatchHeader::of_batch(
@@ -88,7 +88,7 @@ pub(crate) fn gather(
     header: &mut BatchHeader,
     payload: &mut [u8],
 ) -> Result<DiskCounts, RuntimeError> {
-    let ranges = (0..layout.tables()).map(|table| layout.range(header, Column::X, table));
+    let ranges = (0..layout.tables()).map(|table| layout.range(header, Column::X.part(table)));
     let read = source.gather(runs, &mut parts(payload, ranges)).map_err(failed)?;
     let counts = DiskCounts::of_runs(read, header.nodes());
     header.set_disk(counts.into());

@@ -84,9 +84,9 @@ impl<'a> Sampling<'a> {
         self.seeds.clear();
         self.seeds.extend(positions.iter().map(|position| split[*position as usize]));
         let mut columns = self.plan.layout.columns_mut(payload);
-        let input_id: &mut [i64] = columns.take(Column::InputId, 0);
+        let input_id: &mut [i64] = columns.take(Column::InputId);
         input_id.iter_mut().zip(positions).for_each(|(to, position)| *to = i64::from(*position));
-        let labels_out: &mut [u8] = columns.take(Column::Labels, 0);
+        let labels_out: &mut [u8] = columns.take(Column::Labels);
         let counts = match &self.on_device {
             Some(batches) => {
                 let counts = self.engine.sample_to(self.graph, key, &self.seeds, &batches.place(slot))?;
@@ -98,8 +98,8 @@ impl<'a> Sampling<'a> {
                 counts
             }
             None => {
-                let degrees: &mut [i32] = columns.take(Column::Degrees, 0);
-                let nodes: &mut [i64] = columns.take(Column::InputNodes, 0);
+                let degrees: &mut [i32] = columns.take(Column::Degrees);
+                let nodes: &mut [i64] = columns.take(Column::InputNodes);
                 let mut blocks = columns.take_blocks();
                 let mut out = BatchMut { nodes, layers: &mut blocks[..self.plan.layout.layers().len()] };
                 self.engine.sample(self.graph, key, &self.seeds, &mut out, degrees)?

@@ -60,9 +60,9 @@ fn all(
     while let Some(batch) = runtime.next_batch().unwrap() {
         let key = format!("{} {} {}", batch.split(), batch.epoch(), batch.index());
         let columns = batch.layout().columns().iter().map(|place| {
-            let column = batch.column_of(place.column, place.layer).unwrap();
+            let column = batch.column_of(place.key).unwrap();
             (
-                format!("{:?} {}", place.column, place.layer),
+                format!("{:?} {}", place.key.column, place.key.layer),
                 column.raw().rows,
                 column.bytes().unwrap().to_vec(),
             )

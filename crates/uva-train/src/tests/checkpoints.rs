@@ -30,10 +30,9 @@ fn train(graph: &Graph, trainer: &mut Trainer, batches: std::ops::Range<u32>) ->
     for number in batches {
         let seeds: Vec<usize> = (0..8).map(|i| (number as usize * 5 + i * 3) % graph.nodes()).collect();
         let batch = graph.batch(&seeds, &[3, 3]);
-        let blocks = batch.blocks();
         losses.push(
             trainer
-                .train_batch(number / 4, number % 4, &batch.input(&blocks), &mut || Ok(()))
+                .train_batch(number / 4, number % 4, &batch.columns(), &mut || Ok(()))
                 .unwrap()
                 .loss
                 .to_bits(),
@@ -308,8 +307,7 @@ fn a_diverged_trainer_is_not_kept_and_the_last_checkpoint_stays() {
 
     graph.features.fill(f32::NAN);
     let batch = graph.batch(&[0, 1, 2], &[3, 3]);
-    let blocks = batch.blocks();
-    let error = trained.train_batch(0, 2, &batch.input(&blocks), &mut || Ok(())).unwrap_err();
+    let error = trained.train_batch(0, 2, &batch.columns(), &mut || Ok(())).unwrap_err();
     assert!(matches!(error, crate::TrainError::Diverged { epoch: 0, batch: 2, .. }), "{error}");
     assert!(!error.is_usage());
 

@@ -38,15 +38,14 @@ fn the_loss_is_the_mean_weighted_by_the_classes_of_the_seeds() {
     let (graph, seeds, mut trainer) = setting();
     assert!(seeds.iter().any(|&seed| graph.labels[seed] < 0), "some seeds have no label");
     let batch = graph.batch(&seeds, &[usize::MAX; 2]);
-    let blocks = batch.blocks();
     let plain = expected_loss(&graph, &seeds, &trainer, [1.0; CLASSES]);
     let expected = expected_loss(&graph, &seeds, &trainer, WEIGHTS);
     assert!((plain - expected).abs() > 1e-2, "{plain} {expected}");
     trainer.weigh_classes(&WEIGHTS).unwrap();
     // An evaluation has no weights.
-    let evaluated = trainer.evaluate_batch(&batch.input(&blocks), &mut || Ok(())).unwrap();
+    let evaluated = trainer.evaluate_batch(&batch.columns(), &mut || Ok(())).unwrap();
     assert!((evaluated.mean_loss().unwrap() - plain).abs() < 1e-6 * plain);
-    let step = trainer.train_batch(0, 0, &batch.input(&blocks), &mut || Ok(())).unwrap();
+    let step = trainer.train_batch(0, 0, &batch.columns(), &mut || Ok(())).unwrap();
     assert!((f64::from(step.loss) - expected).abs() < 1e-6 * expected, "{} {expected}", step.loss);
     let labelled = seeds.iter().filter(|&&seed| graph.labels[seed] >= 0).count();
     assert_eq!(step.labelled, labelled);
@@ -78,7 +77,7 @@ fn a_step_with_weights_descends_the_weighted_loss() {
         }
     }
     let batch = graph.batch(&seeds, &[usize::MAX; 2]);
-    trainer.train_batch(0, 0, &batch.input(&batch.blocks()), &mut || Ok(())).unwrap();
+    trainer.train_batch(0, 0, &batch.columns(), &mut || Ok(())).unwrap();
     let after = parameters(&trainer);
     let values = |all: &[(String, Vec<i64>, Vec<f64>)]| -> Vec<f64> {
         all.iter().flat_map(|(_, _, values)| values.clone()).collect()

@@ -1,11 +1,12 @@
 //! What is asked before a weight changes.
 
-use super::support::{Graph, options, parameter_bits};
+use super::support::{Graph, f32_rows, options, parameter_bits};
 use crate::TrainError;
 use crate::checkpoint;
 use crate::device::TrainDevice;
 use crate::trainer::Trainer;
 use serde_json::json;
+use uva_batch::Column;
 use uva_model::{ModelKind, TrainerOptions};
 
 fn trainer() -> Trainer {
@@ -17,8 +18,7 @@ fn trainer() -> Trainer {
 fn an_unconfirmed_batch_changes_nothing_and_its_reason_is_told() {
     let graph = Graph::random(50, 6, 3, 1);
     let batch = graph.batch(&[0, 1, 2, 5], &[3, 3]);
-    let blocks = batch.blocks();
-    let input = batch.input(&blocks);
+    let input = batch.columns();
     let mut trainer = trainer();
     trainer.train_batch(0, 0, &input, &mut || Ok(())).unwrap();
     let directory = tempfile::tempdir().unwrap();
@@ -43,8 +43,7 @@ fn a_batch_of_garbage_is_unconfirmed_before_it_is_diverged() {
     let mut graph = Graph::random(50, 6, 3, 1);
     graph.features.fill(f32::NAN);
     let batch = graph.batch(&[0, 1, 2, 5], &[3, 3]);
-    let blocks = batch.blocks();
-    let error = trainer().train_batch(0, 1, &batch.input(&blocks), &mut || Err("x".to_owned())).unwrap_err();
+    let error = trainer().train_batch(0, 1, &batch.columns(), &mut || Err("x".to_owned())).unwrap_err();
     assert!(matches!(error, TrainError::Unconfirmed(_)), "{error}");
 }
 
@@ -56,8 +55,7 @@ fn every_batch_that_is_no_contradiction_is_asked_about_once() {
     graph.labels.fill(-1);
     let unlabelled = graph.batch(&[0, 1, 2, 5], &[3, 3]);
     for batch in [labelled, unlabelled] {
-        let blocks = batch.blocks();
-        let input = batch.input(&blocks);
+        let input = batch.columns();
         let mut asked = 0;
         let mut count = || {
             asked += 1;
@@ -65,7 +63,7 @@ fn every_batch_that_is_no_contradiction_is_asked_about_once() {
         };
         trainer.train_batch(0, 0, &input, &mut count).unwrap();
         trainer.evaluate_batch(&input, &mut count).unwrap();
-        let contradiction = crate::BatchInput { dim: 5, ..input };
+        let contradiction = input.clone().with(Column::X, f32_rows(&batch.features, 3));
         assert!(trainer.train_batch(0, 0, &contradiction, &mut count).is_err());
         assert_eq!(asked, 2);
         let before = parameter_bits(&trainer);

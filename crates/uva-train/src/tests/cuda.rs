@@ -40,11 +40,10 @@ fn train(trainer: &mut Trainer, graph: &Graph, numbers: std::ops::Range<u32>) ->
         let seeds: Vec<usize> = (0..8).map(|i| (number as usize * 5 + i * 3) % graph.nodes()).collect();
         let batch = graph.batch(&seeds, &[3, 4]);
         if trainer.device() == TrainDevice::Cpu {
-            return trainer.train_batch(0, number, &batch.input(&batch.blocks()), &mut || Ok(())).unwrap();
+            return trainer.train_batch(0, number, &batch.columns(), &mut || Ok(())).unwrap();
         }
         let on_device = OnDevice::new(&batch, trainer.device());
-        let blocks = on_device.blocks();
-        let step = trainer.train_batch(0, number, &on_device.input(&blocks), &mut || Ok(())).unwrap();
+        let step = trainer.train_batch(0, number, &on_device.columns(), &mut || Ok(())).unwrap();
         // Its memory goes with it.
         trainer.wait_for_device().unwrap();
         step
@@ -73,8 +72,7 @@ fn a_trainer_on_a_device_equals_one_on_the_cpu_to_rounding() {
         assert!((full(&device).loss_sum - full(&host).loss_sum).abs() < 1e-2);
         // Host memory is copied over.
         let batch = graph.batch(&[0, 1, 2, 5, 6], &[3, 4]);
-        let blocks = batch.blocks();
-        let evaluate = |t: &Trainer| t.evaluate_batch(&batch.input(&blocks), &mut || Ok(())).unwrap();
+        let evaluate = |t: &Trainer| t.evaluate_batch(&batch.columns(), &mut || Ok(())).unwrap();
         assert!((evaluate(&device).loss_sum - evaluate(&host).loss_sum).abs() < 1e-2);
     }
 }
@@ -128,9 +126,8 @@ fn garbage_on_a_device_is_unconfirmed_and_the_device_goes_on() {
         }
         let _ = on_device.labels.shallow_clone().fill_(1 << 40);
         let _ = on_device.degrees.shallow_clone().fill_(-7);
-        let blocks = on_device.blocks();
         let error =
-            trainer.train_batch(0, 0, &on_device.input(&blocks), &mut || Err("half".to_owned())).unwrap_err();
+            trainer.train_batch(0, 0, &on_device.columns(), &mut || Err("half".to_owned())).unwrap_err();
         assert!(matches!(error, TrainError::Unconfirmed(_)), "{error}");
         assert_eq!(parameter_bits(&trainer), before);
         train(&mut trainer, &graph, 0..2);

@@ -1,10 +1,10 @@
 //! Each model's forward pass against loops in plain Rust, independent of blocks, bags or libtorch.
 
-use super::support::{EDGE_DIM, Graph, MODELS, SHAPES_OF_NETS, fill_biases, options, parameters};
+use super::support::{EDGE_DIM, Graph, MODELS, SHAPES_OF_NETS, f32_rows, fill_biases, options, parameters};
 use crate::device::TrainDevice;
 use crate::evaluation::Evaluation;
-use crate::input::{BlockInput, EdgeRows};
 use crate::trainer::Trainer;
+use uva_batch::{Column, ColumnArray};
 use uva_graph::{ElementType, FeatureTable, Labels};
 use uva_model::{FeatureNorm, ModelKind, TrainerOptions};
 
@@ -274,8 +274,7 @@ fn full_neighbourhoods_through_blocks_equal_the_dense_model() {
             fill_biases(&trainer);
             let seeds: Vec<usize> = vec![11, 0, 3, 25, 4, 39, 17];
             let batch = graph.batch(&seeds, &vec![usize::MAX; layers]);
-            let blocks = batch.blocks();
-            let found = trainer.evaluate_batch(&batch.input(&blocks), &mut || Ok(())).unwrap();
+            let found = trainer.evaluate_batch(&batch.columns(), &mut || Ok(())).unwrap();
             let expected = dense_evaluation(&graph, &trainer, rows(&graph), &seeds);
             assert_close(&found, &expected, &format!("{model:?} {dim} {hidden} {layers}"));
         }
@@ -312,8 +311,7 @@ fn deeper_networks_with_residuals_and_norms_equal_the_dense_model_either_way() {
             let expected = dense_evaluation(&graph, &trainer, rows(&graph), &seeds);
             let what = format!("{model:?} {residual} {norm:?}");
             let batch = graph.batch(&seeds, &[usize::MAX; 4]);
-            let blocks = batch.blocks();
-            let found = trainer.evaluate_batch(&batch.input(&blocks), &mut || Ok(())).unwrap();
+            let found = trainer.evaluate_batch(&batch.columns(), &mut || Ok(())).unwrap();
             assert_close(&found, &expected, &what);
             let ids: Vec<i64> = seeds.iter().map(|&v| v as i64).collect();
             let labels = Labels::Single(&graph.labels);
@@ -363,9 +361,7 @@ fn picked_neighbours_get_the_documented_weights() {
     let graph = Graph::random(40, 1, 1, 5);
     for model in [ModelKind::Sage, ModelKind::Gcn, ModelKind::Gin] {
         let batch = graph.batch(&[0, 1, 2, 3], &[2]);
-        let blocks = batch.blocks();
-        let block =
-            crate::aggregate::Block::new(model, &blocks[0], &batch.degrees, tch::Kind::Double).unwrap();
+        let block = batch.blocks[0].block(model, &batch.degrees);
         let x = tch::Tensor::from_slice(&batch.features).to_kind(tch::Kind::Double).view([-1, 1]);
         let mut found = block.aggregate(&x).unwrap();
         if let Some(own) = &block.own {
@@ -407,8 +403,7 @@ fn every_element_type_gives_the_same_loss() {
     graph.features.iter_mut().for_each(|x| *x = (*x * 8.0).round().abs());
     let trainer = Trainer::new(&options(ModelKind::Sage, 5, 2), 6, 3, TrainDevice::Cpu).unwrap();
     let batch = graph.batch(&[1, 2, 3, 5], &[3, 3]);
-    let blocks = batch.blocks();
-    let expected = trainer.evaluate_batch(&batch.input(&blocks), &mut || Ok(())).unwrap();
+    let expected = trainer.evaluate_batch(&batch.columns(), &mut || Ok(())).unwrap();
     let ids: Vec<i64> = (0..40).collect();
     let labels = Labels::Single(&graph.labels);
     let expected_full = trainer.evaluate_full(graph.whole(), graph.table(), labels, &ids).unwrap();
@@ -428,9 +423,9 @@ fn every_element_type_gives_the_same_loss() {
                 .collect()
         };
         let words = encode(&batch.features);
-        let mut input = batch.input(&blocks);
-        input.features = &bytemuck::cast_slice(&words)[..batch.features.len() * element.bytes()];
-        input.element = element;
+        let bytes = &bytemuck::cast_slice(&words)[..batch.features.len() * element.bytes()];
+        let rows = ColumnArray::table(bytes, element, batch.nodes.len(), 6);
+        let input = batch.columns().with(Column::X, rows);
         assert_eq!(trainer.evaluate_batch(&input, &mut || Ok(())).unwrap(), expected, "{element:?}");
         let words = encode(&graph.features);
         let bytes = &bytemuck::cast_slice(&words)[..graph.features.len() * element.bytes()];
@@ -464,12 +459,7 @@ fn row_normalisation_divides_by_the_absolute_sum_and_keeps_rows_of_zeros() {
     let seeds: Vec<usize> = (0..40).collect();
     let expected = dense_evaluation(&graph, &trainer, x, &seeds);
     let batch = graph.batch(&seeds, &[usize::MAX; 2]);
-    let blocks = batch.blocks();
-    assert_close(
-        &trainer.evaluate_batch(&batch.input(&blocks), &mut || Ok(())).unwrap(),
-        &expected,
-        "blocks",
-    );
+    assert_close(&trainer.evaluate_batch(&batch.columns(), &mut || Ok(())).unwrap(), &expected, "blocks");
     let ids: Vec<i64> = (0..40).collect();
     let full =
         trainer.evaluate_full(graph.whole(), graph.table(), Labels::Single(&graph.labels), &ids).unwrap();
@@ -486,8 +476,7 @@ fn attention_with_features_of_edges_equals_the_dense_model_in_batches_and_layer_
         let seeds: Vec<usize> = (0..60).rev().step_by(3).collect();
         let expected = dense_evaluation(&graph, &trainer, rows(&graph), &seeds);
         let batch = graph.batch(&seeds, &[usize::MAX; 3]);
-        let blocks = batch.blocks();
-        let found = trainer.evaluate_batch(&batch.input(&blocks), &mut || Ok(())).unwrap();
+        let found = trainer.evaluate_batch(&batch.columns(), &mut || Ok(())).unwrap();
         assert_close(&found, &expected, &format!("{residual} {norm:?} blocks"));
         let ids: Vec<i64> = seeds.iter().map(|&v| v as i64).collect();
         let labels = Labels::Single(&graph.labels);
@@ -506,16 +495,16 @@ fn attention_with_features_of_edges_equals_the_dense_model_in_batches_and_layer_
 fn batches_and_graphs_without_the_features_of_edges_that_a_model_takes_are_refused() {
     let graph = Graph::random(40, 4, 3, 5);
     let batch = graph.batch(&[1, 2, 3], &[3, 2]);
-    let blocks = batch.blocks();
     for options in [
         options(ModelKind::Gine, 8, 2),
         TrainerOptions { edge_dim: EDGE_DIM, ..options(ModelKind::Gat, 8, 2) },
     ] {
         let trainer = Trainer::new(&options, 4, 3, TrainDevice::Cpu).unwrap();
-        let narrow = EdgeRows { dim: 1, ..blocks[1].edge_attr.unwrap() };
-        for (wrong, part) in [(None, "block 1: no features of edges"), (Some(narrow), "block 1:")] {
-            let wrong = [blocks[0], BlockInput { edge_attr: wrong, ..blocks[1] }];
-            let refused = trainer.evaluate_batch(&batch.input(&wrong), &mut || Ok(())).unwrap_err();
+        let key = Column::EdgeAttr.at(1);
+        let narrow = batch.columns().with(key, f32_rows(&batch.blocks[1].edge_attr, 1));
+        let none = batch.columns().without(key);
+        for (wrong, part) in [(none, "block 1: no features of edges"), (narrow, "block 1:")] {
+            let refused = trainer.evaluate_batch(&wrong, &mut || Ok(())).unwrap_err();
             assert!(refused.to_string().contains(part), "{refused}");
         }
         let labels = Labels::Single(&graph.labels);

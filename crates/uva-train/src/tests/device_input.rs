@@ -3,130 +3,125 @@
 #![allow(unsafe_code)]
 
 use super::support::options;
+use crate::TrainError;
 use crate::borrowed::Borrowed;
+use crate::check::check;
 use crate::device::TrainDevice;
 use crate::trainer::Trainer;
-use crate::{DeviceBatch, DeviceBlock, TrainError};
+use uva_batch::{ArrayMemory, BatchColumns, Column, ColumnArray, Element, LayerCounts};
 use uva_cuda::DeviceSlice;
-use uva_graph::ElementType;
-use uva_model::ModelKind;
+use uva_model::{ModelKind, TrainerOptions};
 
 const GPU: TrainDevice = TrainDevice::Cuda(0);
 
-/// A slice that is only measured.
-fn slice(bytes: usize) -> DeviceSlice<'static> {
-    at(0x1000, bytes)
-}
-
-fn at(address: u64, bytes: usize) -> DeviceSlice<'static> {
+/// Values at an address, which are only measured.
+fn at(
+    address: u64,
+    bytes: usize,
+    element: Element,
+    rows: usize,
+    width: Option<usize>,
+) -> ColumnArray<'static> {
     // SAFETY: the tests below end in a refusal before anything is read.
-    unsafe { DeviceSlice::from_raw(address, bytes, 0) }
+    let slice = unsafe { DeviceSlice::from_raw(address, bytes, 0) };
+    ColumnArray { memory: ArrayMemory::Device(slice), element, rows, width }
 }
 
-const BLOCKS: [DeviceBlock<'static>; 0] = [];
-
-fn blocks() -> [DeviceBlock<'static>; 2] {
-    [(3, 5, 4), (5, 9, 7)].map(|(destinations, sources, edges)| DeviceBlock {
-        destinations,
-        sources,
-        edges,
-        indptr: slice(4 * (destinations + 1)),
-        indices: slice(4 * edges),
-        weights: Some(slice(4 * edges)),
-        edge_attr: None,
-    })
+fn array(element: Element, rows: usize, width: Option<usize>) -> ColumnArray<'static> {
+    at(0x1000, rows * width.unwrap_or(1) * element.bytes(), element, rows, width)
 }
 
-fn batch<'a>(blocks: &'a [DeviceBlock<'a>]) -> DeviceBatch<'a> {
-    DeviceBatch {
-        features: Some(slice(4 * 9 * 6)),
-        aggregated: None,
-        element: ElementType::F32,
-        rows: 9,
-        dim: 6,
-        padding: 0,
-        labels: Some(slice(8 * 3)),
-        degrees: Some(slice(4 * 9)),
-        blocks,
-        proof: None,
+/// A batch of three seeds and nine nodes of six columns, over blocks of these sizes.
+fn batch_of(layers: &[LayerCounts]) -> BatchColumns<'static> {
+    let numbers = |rows| array(Element::I32, rows, None);
+    let mut batch = BatchColumns::new(3, layers.to_vec())
+        .with(Column::X, array(Element::F32, 9, Some(6)))
+        .with(Column::Labels, array(Element::I64, 3, None))
+        .with(Column::Degrees, numbers(9));
+    for (layer, counts) in layers.iter().enumerate() {
+        batch = batch
+            .with(Column::Indptr.at(layer), numbers(counts.destinations + 1))
+            .with(Column::Indices.at(layer), numbers(counts.edges))
+            .with(Column::Weights.at(layer), array(Element::F32, counts.edges, None));
     }
+    BatchColumns { nodes: 9, ..batch }
+}
+
+const LAYERS: [LayerCounts; 2] = [
+    LayerCounts { destinations: 3, sources: 5, edges: 4 },
+    LayerCounts { destinations: 5, sources: 9, edges: 7 },
+];
+
+fn batch() -> BatchColumns<'static> {
+    batch_of(&LAYERS)
+}
+
+/// Checks a batch for a model on a device.
+fn checked(options: &TrainerOptions, batch: &BatchColumns<'_>) -> Result<(), TrainError> {
+    let trainer = Trainer::new(options, 6, 3, TrainDevice::StandIn).unwrap();
+    check(&trainer.trains(), batch)
 }
 
 #[test]
 fn counts_that_contradict_each_other_or_the_model_are_refused() {
-    let good = blocks();
-    batch(&good).check(2, (6, 0), true).unwrap();
-    let refused = |batch: DeviceBatch<'_>, part: &str| {
-        let error = batch.check(2, (6, 0), true).unwrap_err();
+    let gcn = options(ModelKind::Gcn, 4, 2);
+    checked(&gcn, &batch()).unwrap();
+    let refused = |batch: BatchColumns<'_>, part: &str| {
+        let error = checked(&gcn, &batch).unwrap_err();
         assert!(error.is_usage() && error.to_string().contains(part), "{part}: {error}");
     };
-    refused(DeviceBatch { blocks: &BLOCKS, ..batch(&good) }, "0 blocks for a model of 2 layers");
-    refused(DeviceBatch { dim: 5, ..batch(&good) }, "5 feature columns");
-    refused(DeviceBatch { rows: 8, ..batch(&good) }, "below it has 8 rows");
-    refused(DeviceBatch { degrees: None, ..batch(&good) }, "without degrees");
-    let with = |change: fn(&mut DeviceBlock<'static>)| {
-        let mut blocks = blocks();
-        change(&mut blocks[0]);
-        blocks
+    refused(batch_of(&LAYERS[..1]), "1 blocks for a model of 2 layers");
+    refused(batch().with(Column::X, array(Element::F32, 9, Some(5))), "5 feature columns");
+    refused(BatchColumns { nodes: 8, ..batch() }, "below it has 8 rows");
+    refused(BatchColumns { seeds: 4, ..batch() }, "4 seeds above 3 destinations");
+    refused(batch().without(Column::Degrees), "without degrees");
+    refused(batch().without(Column::Indices.at(1)), "block 1: a batch without its lists");
+    let with = |change: fn(&mut LayerCounts)| {
+        let mut layers = LAYERS;
+        change(&mut layers[0]);
+        BatchColumns { seeds: layers[0].destinations, ..batch_of(&layers) }
     };
-    refused(batch(&with(|block| block.destinations = 6)), "6 destinations are more than the 5 sources");
-    refused(batch(&with(|block| block.sources = 4)), "below it has 5 rows");
-    refused(batch(&with(|block| block.destinations = 0)), "4 edges without a destination");
-    refused(batch(&with(|block| block.edges = 1 << 31)), "more than i32 can count");
+    refused(with(|block| block.destinations = 6), "6 destinations are more than the 5 sources");
+    refused(with(|block| block.sources = 4), "below it has 5 rows");
+    refused(with(|block| block.destinations = 0), "4 edges without a destination");
+    refused(with(|block| block.edges = 1 << 31), "more than i32 can count");
 }
 
 #[test]
 fn slices_of_another_size_place_or_device_are_refused() {
-    let refused = |result: Result<Borrowed<'_>, TrainError>, part: &str| match result {
+    let refused = |array: ColumnArray<'_>, device, part: &str| match Borrowed::array(&array, "rows", device) {
         Err(error @ TrainError::Input(_)) => assert!(error.to_string().contains(part), "{part}: {error}"),
         Err(error) => panic!("{error}"),
         Ok(_) => panic!("not refused: {part}"),
     };
-    refused(
-        Borrowed::device_vector::<i32>(slice(13), 3, "degrees", GPU),
-        "degrees: 13 bytes are not 3 numbers",
-    );
-    refused(Borrowed::device_vector::<i32>(slice(12), usize::MAX / 2, "x", GPU), "12 bytes are not");
-    refused(
-        Borrowed::device_vector::<i64>(slice(24), 3, "labels", TrainDevice::Cuda(1)),
-        "labels are on device 0 for a trainer on cuda:1",
-    );
-    refused(Borrowed::device_vector::<i64>(at(0x1004, 24), 3, "labels", GPU), "multiple of 8 bytes");
-    refused(
-        Borrowed::device_table(slice(23), ElementType::F16, 3, 4, "rows", GPU),
-        "not 3 rows of 4 f16 elements",
-    );
-    refused(
-        Borrowed::device_table(at(0x1001, 24), ElementType::F16, 3, 4, "rows", GPU),
-        "multiple of 2 bytes",
-    );
+    let (i32s, i64s) = (Element::I32, Element::I64);
+    refused(at(0x1000, 13, i32s, 3, None), GPU, "13 bytes of rows are not 3 int32 values");
+    refused(at(0x1000, 12, i32s, usize::MAX / 2, None), GPU, "12 bytes of rows are not");
+    refused(array(i64s, 3, None), TrainDevice::Cuda(1), "rows are on device 0 for a trainer on cuda:1");
+    refused(at(0x1004, 24, i64s, 3, None), GPU, "multiple of 8 bytes");
+    refused(at(0x1000, 23, Element::F16, 3, Some(4)), GPU, "not 3 rows of 4 float16 values");
+    refused(at(0x1001, 24, Element::F16, 3, Some(4)), GPU, "multiple of 2 bytes");
 }
 
 #[test]
 fn sums_come_with_the_rows_that_the_model_reads_beside_them_or_are_refused() {
-    let good = blocks();
-    let sums = Some(slice(4 * 5 * 6));
-    let told = |result: Result<(), TrainError>| result.unwrap_err().to_string();
-    let without = DeviceBatch { features: None, ..batch(&good) };
-    assert!(told(without.check(2, (6, 0), true)).contains("without feature rows"));
-    let without = DeviceBatch { aggregated: sums, ..without };
-    without.check(2, (6, 0), true).unwrap();
-    without.check_sums(false, None).unwrap();
-    assert!(told(without.check_sums(true, None)).contains("own rows"));
-    let with = DeviceBatch { aggregated: sums, ..batch(&good) };
-    with.check_sums(true, None).unwrap();
-    // Rows of the last block's destinations, and lists of the others.
-    assert_eq!((with.feature_count(), with.listed().len()), (5, 1));
-    assert_eq!((batch(&good).feature_count(), batch(&good).listed().len()), (9, 2));
-    assert!(
-        told(with.check_sums(true, Some("`residual`: a map".to_owned()))).contains("takes none: `residual`")
-    );
+    let [sage, gcn] = [ModelKind::Sage, ModelKind::Gcn].map(|model| options(model, 4, 2));
+    let problem = |options, batch: &BatchColumns<'_>| checked(options, batch).unwrap_err().to_string();
+    let without = batch().without(Column::X);
+    assert!(problem(&gcn, &without).contains("without feature rows"));
+    let sums = without.with(Column::Aggregated, array(Element::F32, 5, Some(6)));
+    checked(&gcn, &sums).unwrap();
+    assert!(problem(&sage, &sums).contains("own rows"));
+    let own = |rows| sums.clone().with(Column::X, array(Element::F32, rows, Some(6)));
+    checked(&sage, &own(5)).unwrap();
+    assert!(problem(&sage, &own(9)).contains("9 feature rows where the batch has 5"));
+    let residual = TrainerOptions { residual: true, ..sage.clone() };
+    assert!(problem(&residual, &own(5)).contains("takes none: `residual`"));
 }
 
 #[test]
 fn a_trainer_on_the_cpu_refuses_device_memory() {
     let mut trainer = Trainer::new(&options(ModelKind::Sage, 4, 2), 6, 3, TrainDevice::Cpu).unwrap();
-    let blocks = blocks();
-    let error = trainer.train_batch(0, 0, &batch(&blocks), &mut || Ok(())).unwrap_err();
+    let error = trainer.train_batch(0, 0, &batch(), &mut || Ok(())).unwrap_err();
     assert!(error.to_string().contains("device memory for a trainer on the CPU"), "{error}");
 }

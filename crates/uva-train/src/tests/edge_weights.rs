@@ -4,9 +4,9 @@ use super::support::{Graph, MODELS, OwnedBlock, options};
 use crate::TrainError;
 use crate::aggregate::Block;
 use crate::device::TrainDevice;
-use crate::input::BlockInput;
 use crate::trainer::Trainer;
 use tch::{Kind, Tensor};
+use uva_batch::{BatchColumns, Column, ColumnArray, Element};
 use uva_model::ModelKind;
 
 /// Two destinations, with three and one of their neighbours.
@@ -22,13 +22,8 @@ fn block() -> OwnedBlock {
     }
 }
 
-fn input(block: &OwnedBlock) -> BlockInput<'_> {
-    let OwnedBlock { destinations, sources, indptr, indices, weights, .. } = block;
-    BlockInput { destinations: *destinations, sources: *sources, indptr, indices, weights, edge_attr: None }
-}
-
 fn weights(model: ModelKind, block: &OwnedBlock, degrees: &[i32]) -> Vec<f64> {
-    let made = Block::new(model, &input(block), degrees, Kind::Double).unwrap();
+    let made = Block::new(model, &block.lists(), degrees, Kind::Double).unwrap();
     made.edge_weights()
 }
 
@@ -40,7 +35,7 @@ fn close(found: &[f64], expected: &[f64]) -> bool {
 fn sage_sums_by_them_as_they_are() {
     let block = block();
     assert_eq!(weights(ModelKind::Sage, &block, &[]), [0.5, 0.25, 2.0, 0.125]);
-    let made = Block::new(ModelKind::Sage, &input(&block), &[], Kind::Double).unwrap();
+    let made = Block::new(ModelKind::Sage, &block.lists(), &[], Kind::Double).unwrap();
     let rows = Tensor::from_slice(&[1.0, 10.0, 100.0, 1000.0, 10_000.0]).view([5, 1]);
     let sums = Vec::<f64>::try_from(made.aggregate(&rows).unwrap().view([2])).unwrap();
     assert_eq!(sums, [50.0 + 250.0 + 20_000.0, 0.125]);
@@ -73,22 +68,24 @@ fn a_batch_with_them_trains_what_can_use_them_and_is_refused_by_the_others_and_w
     for block in &mut batch.blocks {
         block.weights = vec![0.5; block.indices.len()];
     }
-    let blocks = batch.blocks();
-    let plain: Vec<BlockInput<'_>> = blocks.iter().map(|b| BlockInput { weights: &[], ..*b }).collect();
-    let shorter = [blocks[0], BlockInput { weights: &blocks[1].weights[1..], ..blocks[1] }];
+    let weighed = batch.columns();
+    let weights = |layer| Column::Weights.at(layer);
+    let plain = weighed.clone().without(weights(0)).without(weights(1));
+    let fewer = ColumnArray::vector(&batch.blocks[1].weights[1..], Element::F32);
+    let shorter = weighed.clone().with(weights(1), fewer);
     for model in MODELS {
-        let loss = |blocks: &[BlockInput<'_>]| -> Result<f32, TrainError> {
+        let loss = |columns: &BatchColumns<'_>| -> Result<f32, TrainError> {
             let mut trainer = Trainer::new(&options(model, 8, 2), 4, 3, TrainDevice::Cpu)?;
-            Ok(trainer.train_batch(0, 0, &batch.input(blocks), &mut || Ok(()))?.loss)
+            Ok(trainer.train_batch(0, 0, columns, &mut || Ok(()))?.loss)
         };
         let refused = loss(&shorter).unwrap_err().to_string();
         assert!(refused.contains("block 1") && refused.contains("weights for"), "{refused}");
-        match (model.row().takes_edge_weights(), loss(&blocks)) {
+        match (model.row().takes_edge_weights(), loss(&weighed)) {
             (false, refused) => {
                 let refused = refused.unwrap_err().to_string();
                 assert!(refused.contains(&format!("--model {}", model.name())), "{refused}");
             }
-            (true, weighed) => assert_ne!(weighed.unwrap(), loss(&plain).unwrap(), "{model:?}"),
+            (true, loss_of) => assert_ne!(loss_of.unwrap(), loss(&plain).unwrap(), "{model:?}"),
         }
     }
 }

@@ -2,12 +2,11 @@
 
 use super::gradients::check;
 use super::summed::{SUMMING, summed};
-use super::support::{Batch, Graph, draws, fill_biases, options, parameters};
-use crate::aggregate::Block;
+use super::support::{Batch, Graph, draws, f32_rows, fill_biases, i32s, options, parameters};
 use crate::device::TrainDevice;
 use crate::trainer::Trainer;
-use crate::{BatchInput, BlockInput};
 use tch::{Kind, Tensor};
+use uva_batch::{BatchColumns, Column};
 use uva_graph::{FeatureTable, Labels};
 use uva_model::{FeatureNorm, ModelKind, TrainerOptions};
 
@@ -29,20 +28,10 @@ fn rows_of(model: ModelKind, batch: &Batch) -> (Vec<f32>, usize) {
 }
 
 /// The batch without its outermost block, over such rows.
-fn input<'a>(
-    batch: &'a Batch,
-    blocks: &'a [BlockInput<'a>],
-    (rows, dim): &'a (Vec<f32>, usize),
-) -> BatchInput<'a> {
-    let blocks = &blocks[..blocks.len() - 1];
-    let nodes = blocks[blocks.len() - 1].sources;
-    BatchInput {
-        features: bytemuck::cast_slice(rows),
-        rows: nodes,
-        dim: *dim,
-        degrees: &batch.degrees[..nodes],
-        ..batch.input(blocks)
-    }
+fn batch_of<'a>(batch: &'a Batch, (rows, dim): &'a (Vec<f32>, usize)) -> BatchColumns<'a> {
+    let columns = batch.of_blocks(batch.blocks.len() - 1);
+    let degrees = i32s(&batch.degrees[..columns.nodes]);
+    columns.with(Column::X, f32_rows(rows, *dim)).with(Column::Degrees, degrees)
 }
 
 #[test]
@@ -59,12 +48,10 @@ fn losses_and_parameters_are_those_of_a_network_that_sums_whole_lists_itself() {
         assert_eq!(names(&sums), names(&takes), "a checkpoint of one is one of the other");
         for number in 0..6 {
             let batch = graph.batch(&[number, number + 9, number + 21, 3], &[3, 4, WHOLE]);
-            let blocks = batch.blocks();
             let rows = rows_of(model, &batch);
             let number = number as u32;
-            let one = sums.train_batch(0, number, &batch.input(&blocks), &mut || Ok(())).unwrap().loss;
-            let other =
-                takes.train_batch(0, number, &input(&batch, &blocks, &rows), &mut || Ok(())).unwrap().loss;
+            let one = sums.train_batch(0, number, &batch.columns(), &mut || Ok(())).unwrap().loss;
+            let other = takes.train_batch(0, number, &batch_of(&batch, &rows), &mut || Ok(())).unwrap().loss;
             assert!((one - other).abs() < 1e-6, "{model:?}, batch {number}: {one} and {other}");
         }
         for ((name, _, one), (_, _, other)) in parameters(&sums).iter().zip(&parameters(&takes)) {
@@ -95,20 +82,17 @@ fn gradients_behind_a_given_layer_equal_finite_differences() {
         let options = TrainerOptions { dropout: 0.4, ..given(&options(model, 6, 3)) };
         let trainer = Trainer::with_kind(&options, dim, 3, Kind::Double, TrainDevice::Cpu).unwrap();
         fill_biases(&trainer);
-        let all = batch.blocks();
-        let blocks: Vec<Block> = (all[..2].iter())
-            .map(|block| Block::new(model, block, &batch.degrees, Kind::Double).unwrap())
-            .collect();
+        let blocks = &batch.blocks(model)[..2];
         let x = Tensor::from_slice(&rows).to_kind(Kind::Double).view([-1, dim as i64]);
         let targets = Tensor::from_slice(&batch.labels);
         let cross_entropy = |logits: &Tensor| {
             logits.cross_entropy_loss::<Tensor>(&targets, None, tch::Reduction::Mean, -1, 0.0)
         };
-        let pass = || trainer.model.forward(x.shallow_clone(), &blocks, Some(&mut draws())).unwrap();
+        let pass = || trainer.model.forward(x.shallow_clone(), blocks, Some(&mut draws())).unwrap();
         let forward = pass();
         let logits = forward.logits.detach().set_requires_grad(true);
         let of_logits = Tensor::run_backward(&[cross_entropy(&logits)], &[&logits], false, false).remove(0);
-        let gradients = trainer.model.backward(&forward, &blocks, of_logits).unwrap();
+        let gradients = trainer.model.backward(&forward, blocks, of_logits).unwrap();
         let loss = || cross_entropy(&pass().logits);
         check(&trainer.model.parameters(), &gradients, &loss, &format!("{model:?}"));
     }
@@ -132,8 +116,7 @@ fn a_layer_is_given_to_models_alone_whose_first_sums_nothing_trained_takes_part_
     // A batch with a block for each layer has one too many.
     let graph = Graph::random(30, 5, 3, 2);
     let batch = graph.batch(&[1, 2], &[3, 3]);
-    let blocks = batch.blocks();
     let mut trainer = Trainer::new(&given(&sage), 10, 3, TrainDevice::Cpu).unwrap();
-    let error = trainer.train_batch(0, 0, &batch.input(&blocks), &mut || Ok(())).unwrap_err().to_string();
+    let error = trainer.train_batch(0, 0, &batch.columns(), &mut || Ok(())).unwrap_err().to_string();
     assert!(error.contains("2 blocks for a model of 1"), "{error}");
 }

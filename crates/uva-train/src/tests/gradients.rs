@@ -60,9 +60,7 @@ fn gradients_of_whole_models_equal_finite_differences() {
                     .unwrap();
             fill_biases(&trainer);
             let batch = graph.batch(&[0, 3, 8, 20, 31, 12], &vec![3; layers]);
-            let inputs = batch.blocks();
-            let blocks: Vec<Block> =
-                inputs.iter().map(|b| Block::new(model, b, &batch.degrees, Kind::Double).unwrap()).collect();
+            let blocks = batch.blocks(model);
             let x = Tensor::from_slice(&batch.features).to_kind(Kind::Double).view([-1, dim as i64]);
             let targets = Tensor::from_slice(&batch.labels);
             let cross_entropy = |logits: &Tensor| {
@@ -128,9 +126,7 @@ fn check_model(options: &TrainerOptions, what: &str) {
     let trainer = Trainer::with_kind(options, 5, 3, Kind::Double, TrainDevice::Cpu).unwrap();
     fill_biases(&trainer);
     let batch = graph.batch(&[0, 3, 8, 20, 31, 12], &[3, 3]);
-    let inputs = batch.blocks();
-    let blocks: Vec<Block> =
-        inputs.iter().map(|b| Block::new(options.model, b, &batch.degrees, Kind::Double).unwrap()).collect();
+    let blocks = batch.blocks(options.model);
     let x = Tensor::from_slice(&batch.features).to_kind(Kind::Double).view([-1, 5]);
     let forward = || trainer.model.forward(x.shallow_clone(), &blocks, Some(&mut draws())).unwrap();
     let loss = || forward().logits.square().sum(Kind::Double);
@@ -164,8 +160,7 @@ fn gradients_of_one_layer_by_input_and_parameters_equal_finite_differences() {
             fill_biases(&trainer);
             // Nodes 3 and 10 have no neighbour.
             let batch = graph.batch(&[0, 3, 8, 10, 31], &[4]);
-            let inputs = batch.blocks();
-            let block = Block::new(model, &inputs[0], &batch.degrees, Kind::Double).unwrap();
+            let block = batch.blocks[0].block(model, &batch.degrees);
             let x = Tensor::from_slice(&batch.features).to_kind(Kind::Double).view([-1, dim as i64]);
             orders.push(projects_first(block.destinations, block.sources, block.edges, dim, outputs, true));
             check_layer(&trainer, &x, &block, &format!("{model:?} {dim} {outputs}"));
@@ -187,8 +182,7 @@ fn a_block_without_edges_has_gradients_too() {
         fill_biases(&trainer);
         let batch = graph.batch(&[3, 10, 17], &[4]);
         assert!(batch.blocks[0].indices.is_empty());
-        let inputs = batch.blocks();
-        let block = Block::new(model, &inputs[0], &batch.degrees, Kind::Double).unwrap();
+        let block = batch.blocks[0].block(model, &batch.degrees);
         let x = Tensor::from_slice(&batch.features).to_kind(Kind::Double).view([-1, 3]);
         check_layer(&trainer, &x, &block, &format!("{model:?}"));
     }

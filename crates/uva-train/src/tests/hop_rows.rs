@@ -1,13 +1,13 @@
 //! A small hop set in memory, and options of the models that train on one.
 
 use super::support;
-use crate::hop_batch::{HopBatch, HopRows};
 use crate::hops::inputs::Inputs;
 use crate::host;
 use crate::random::SplitMix64;
 use crate::trainer::Trainer;
 use tch::{Kind, Tensor};
-use uva_graph::{ElementType, Labels};
+use uva_batch::{BatchColumns, Column, ColumnArray, Element};
+use uva_graph::Labels;
 use uva_model::{ModelKind, TrainerOptions};
 
 /// Every model over a hop set.
@@ -23,7 +23,6 @@ pub(crate) struct HopSet {
     pub(crate) tables: Vec<Tensor>,
     pub(crate) labels: Vec<i64>,
     pub(crate) seeds: usize,
-    pub(crate) dim: usize,
     /// Hops of each operator.
     pub(crate) hops: usize,
 }
@@ -44,7 +43,7 @@ impl HopSet {
         };
         let tables = (0..1 + hops * operators).map(|_| table()).collect();
         let labels = labels.into_iter().zip(0..).map(|(label, node)| if node % 5 == 4 { -1 } else { label });
-        Self { tables, labels: labels.collect(), seeds, dim, hops }
+        Self { tables, labels: labels.collect(), seeds, hops }
     }
 
     /// Those that a model of `options` reads.
@@ -57,30 +56,33 @@ impl HopSet {
         Inputs(self.read(options).into_iter().map(|table| table.to_kind(Kind::Double)).collect())
     }
 
-    /// [seeds, tables, dim].
-    pub(crate) fn joined(&self) -> Tensor {
-        Tensor::stack(&self.tables, 1).contiguous()
+    /// A batch of all nodes with these tables.
+    pub(crate) fn batch<'a>(&'a self, tables: &[ColumnArray<'a>]) -> BatchColumns<'a> {
+        let batch = BatchColumns::new(self.seeds, Vec::new()).with_labels(Labels::Single(&self.labels));
+        (0..).zip(tables).fold(batch, |batch, (part, table)| batch.with(Column::X.part(part), *table))
     }
 
-    /// A batch of all nodes, of f32.
-    pub(crate) fn batch<'a>(&'a self, rows: HopRows<'a>) -> HopBatch<'a> {
-        let Self { seeds, dim, .. } = *self;
-        let labels = Labels::Single(&self.labels);
-        HopBatch { rows, element: ElementType::F32, seeds, dim, padding: 0, labels }
+    /// A batch of all nodes with the tables that a model of `options` reads.
+    pub(crate) fn batch_for<'a>(&'a self, options: &TrainerOptions) -> BatchColumns<'a> {
+        self.batch(&arrays(&self.read(options)))
     }
 }
 
 /// The bytes of a table.
-pub(crate) fn bytes(table: &Tensor) -> &[u8] {
+fn bytes(table: &Tensor) -> &[u8] {
     match table.kind() {
         Kind::Float => bytemuck::cast_slice(host::values::<f32>(table).unwrap()),
         kind => panic!("{kind:?}"),
     }
 }
 
-/// The bytes of several.
-pub(crate) fn all_bytes<'a>(tables: &[&'a Tensor]) -> Vec<&'a [u8]> {
-    tables.iter().map(|table| bytes(table)).collect()
+/// Tables of float32 in host memory.
+pub(crate) fn arrays<'a>(tables: &[&'a Tensor]) -> Vec<ColumnArray<'a>> {
+    let array = |table: &&'a Tensor| {
+        let size = table.size();
+        ColumnArray::table(bytes(table), Element::F32, size[0] as usize, size[1] as usize)
+    };
+    tables.iter().map(array).collect()
 }
 
 /// Options without dropout or weight decay, one thread, of the fewest layers that have all kinds of parameters.
@@ -94,7 +96,7 @@ pub(crate) fn options(model: ModelKind, hidden: usize, hops: usize) -> TrainerOp
 }
 
 /// A training step on a batch.
-pub(crate) fn step(trainer: &mut Trainer, number: u32, batch: &HopBatch<'_>) -> u32 {
+pub(crate) fn step(trainer: &mut Trainer, number: u32, batch: &BatchColumns<'_>) -> u32 {
     let step = trainer.train_batch(number / 4, number % 4, batch, &mut || Ok(())).unwrap();
     assert!(step.labelled > 0);
     step.loss.to_bits()

@@ -1,18 +1,18 @@
 //! Training on hop sets: layouts, element types, padding, devices, checkpoints, and what is refused.
 
-use super::hop_rows::{CLASSES, HOP_MODELS, HopSet, all_bytes, bytes, options, step};
+use super::hop_rows::{CLASSES, HOP_MODELS, HopSet, arrays, options, step};
 use super::late;
-use super::on_device::slice;
+use super::on_device::array;
 use super::support::{Graph, parameter_bits, parameters};
 use crate::checkpoint;
 use crate::device::TrainDevice;
-use crate::hop_batch::{DeviceHopBatch, DeviceHopRows, HopBatch, HopRows};
 use crate::predict::Questions;
 use crate::trainer::Trainer;
 use serde_json::json;
 use std::ops::ControlFlow;
 use tch::{Kind, Tensor};
-use uva_graph::{ElementType, Labels};
+use uva_batch::{BatchColumns, Column, ColumnArray, Element};
+use uva_graph::Labels;
 use uva_model::checkpoint as stored;
 use uva_model::{Answer, ModelKind, RegressionLoss, Task, TaskKind, TrainerOptions};
 
@@ -28,28 +28,24 @@ fn trainer(options: &TrainerOptions) -> Trainer {
 }
 
 /// Bits of the losses of six steps, and of the parameters behind them.
-fn trained(options: &TrainerOptions, batch: &HopBatch<'_>) -> (Vec<u32>, Vec<u64>) {
+fn trained(options: &TrainerOptions, batch: &BatchColumns<'_>) -> (Vec<u32>, Vec<u64>) {
     let mut trainer = trainer(options);
     let losses = (0..6).map(|number| step(&mut trainer, number, batch)).collect();
     (losses, parameter_bits(&trainer))
 }
 
 #[test]
-fn losses_repeat_bit_for_bit_in_both_layouts_and_whatever_hops_are_stored_besides() {
+fn losses_repeat_bit_for_bit_whatever_hops_are_stored_besides() {
     for model in HOP_MODELS {
         for threads in [1, 2] {
             let options = TrainerOptions { threads: Some(threads), ..training(model, 2) };
             // Enough rows that libtorch splits its work, and three hops more than are read.
             let set = HopSet::random((900, DIM), (5, 1), 7);
-            let (read, joined) = (options.tables_read(5), set.joined());
-            let tables = set.read(&options);
-            let bytes_of_tables = all_bytes(&tables);
-            let first = trained(&options, &set.batch(HopRows::Tables(&bytes_of_tables)));
-            assert_eq!(trained(&options, &set.batch(HopRows::Tables(&bytes_of_tables))), first, "{model:?}");
-            let rows = HopRows::Rows { bytes: bytes(&joined), tables: 6, read: &read };
-            assert_eq!(trained(&options, &set.batch(rows)), first, "{model:?} {threads}: side by side");
+            let batch = set.batch_for(&options);
+            let first = trained(&options, &batch);
+            assert_eq!(trained(&options, &batch), first, "{model:?}");
             let other = TrainerOptions { seed: 4, ..options };
-            assert_ne!(trained(&other, &set.batch(rows)).0, first.0, "{model:?}: another seed");
+            assert_ne!(trained(&other, &batch).0, first.0, "{model:?}: another seed");
         }
     }
 }
@@ -60,14 +56,11 @@ fn narrow_elements_train_as_the_same_numbers_in_float32() {
         let options = training(model, 2);
         let set = HopSet::random((40, DIM), (2, 1), 7);
         let wide = set.read(&options);
-        for (kind, element) in [(Kind::Half, ElementType::F16), (Kind::BFloat16, ElementType::Bf16)] {
+        for (kind, element) in [(Kind::Half, Element::F16), (Kind::BFloat16, Element::Bf16)] {
             let narrow: Vec<Tensor> = wide.iter().map(|table| table.to_kind(kind)).collect();
             // bfloat16 does not hold all of the numbers: those that it holds are the ones to compare with.
             let rounded: Vec<Tensor> = narrow.iter().map(|table| table.to_kind(Kind::Float)).collect();
-            let expected = trained(
-                &options,
-                &set.batch(HopRows::Tables(&all_bytes(&rounded.iter().collect::<Vec<_>>()))),
-            );
+            let expected = trained(&options, &set.batch(&arrays(&rounded.iter().collect::<Vec<_>>())));
             let words: Vec<Vec<u8>> = narrow
                 .iter()
                 .map(|table| {
@@ -76,9 +69,9 @@ fn narrow_elements_train_as_the_same_numbers_in_float32() {
                     bytes
                 })
                 .collect();
-            let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-            let batch = HopBatch { element, ..set.batch(HopRows::Tables(&words)) };
-            assert_eq!(trained(&options, &batch), expected, "{model:?} {element:?}");
+            let words: Vec<_> =
+                words.iter().map(|bytes| ColumnArray::table(bytes, element, set.seeds, DIM)).collect();
+            assert_eq!(trained(&options, &set.batch(&words)), expected, "{model:?} {element:?}");
         }
     }
 }
@@ -88,9 +81,7 @@ fn every_model_over_a_hop_set_learns_what_is_planted_in_it() {
     for model in HOP_MODELS {
         let set = HopSet::random((200, DIM), (2, 1), 11);
         let options = TrainerOptions { learning_rate: 0.02, ..options(model, 16, 2) };
-        let tables = set.read(&options);
-        let bytes_of_tables = all_bytes(&tables);
-        let batch = set.batch(HopRows::Tables(&bytes_of_tables));
+        let batch = set.batch_for(&options);
         let mut trainer = trainer(&options);
         let accuracy = |trainer: &Trainer| {
             let found = trainer.evaluate_batch(&batch, &mut || Ok(())).unwrap();
@@ -110,9 +101,7 @@ fn a_hop_sets_training_goes_on_from_a_checkpoint_bit_for_bit_and_its_model_predi
     for model in HOP_MODELS {
         let options = training(model, 2);
         let set = HopSet::random((30, DIM), (2, 1), 7);
-        let tables = set.read(&options);
-        let bytes_of_tables = all_bytes(&tables);
-        let batch = set.batch(HopRows::Tables(&bytes_of_tables));
+        let batch = set.batch_for(&options);
         let directory = tempfile::tempdir().unwrap();
         let mut whole = trainer(&options);
         for number in 0..4 {
@@ -158,17 +147,15 @@ fn padding_of_a_batch_of_hops_has_no_part_in_a_step() {
     for model in HOP_MODELS {
         let options = training(model, 2);
         let set = HopSet::random((30, DIM), (2, 1), 7);
-        let tables = set.read(&options);
-        let bytes_of_tables = all_bytes(&tables);
-        let padded = HopBatch { padding: 13, ..set.batch(HopRows::Tables(&bytes_of_tables)) };
+        let padded = BatchColumns { padding: 13, ..set.batch_for(&options) };
         let mut labels = set.labels.clone();
         labels[17..].fill(-1);
-        let unlabelled = HopBatch { labels: Labels::Single(&labels), padding: 0, ..padded };
+        let unlabelled = set.batch_for(&options).with_labels(Labels::Single(&labels));
         let [(mut one, padded), (mut other, unlabelled)] =
             [padded, unlabelled].map(|batch| (trainer(&options), batch));
         for number in 0..3 {
-            let [found, expected] = [(&mut one, padded), (&mut other, unlabelled)]
-                .map(|(trainer, batch)| trainer.train_batch(0, number, &batch, &mut || Ok(())).unwrap());
+            let [found, expected] = [(&mut one, &padded), (&mut other, &unlabelled)]
+                .map(|(trainer, batch)| trainer.train_batch(0, number, batch, &mut || Ok(())).unwrap());
             assert_eq!((found.labelled, found.correct), (expected.labelled, expected.correct), "{model:?}");
             assert!((found.loss - expected.loss).abs() < 1e-5, "{model:?}: {found:?} {expected:?}");
         }
@@ -180,8 +167,6 @@ fn several_labels_and_numbers_train_on_hops_too() {
     for model in HOP_MODELS {
         let options = options(model, 16, 2);
         let set = HopSet::random((30, DIM), (2, 1), 7);
-        let tables = set.read(&options);
-        let bytes_of_tables = all_bytes(&tables);
         let several: Vec<u8> = (0..90).map(|place| u8::from(place % 4 == 0)).collect();
         let numbers: Vec<f32> = (0..90).map(|place| (place % 7) as f32 * 0.25 - 0.5).collect();
         let regression = TaskKind::Regression(RegressionLoss::Mse);
@@ -191,7 +176,7 @@ fn several_labels_and_numbers_train_on_hops_too() {
         ] {
             let task = Task { outputs: 3, kind, metric: kind.usual_metric() };
             let mut trainer = Trainer::new(&options, DIM, task, TrainDevice::Cpu).unwrap();
-            let batch = HopBatch { labels, ..set.batch(HopRows::Tables(&bytes_of_tables)) };
+            let batch = set.batch_for(&options).with_labels(labels);
             let loss = |trainer: &Trainer| trainer.evaluate_batch(&batch, &mut || Ok(())).unwrap().loss_sum;
             let before = loss(&trainer);
             for number in 0..30 {
@@ -211,41 +196,25 @@ fn a_batch_of_hops_on_a_device_trains_as_the_one_on_the_host() {
         let place = late::place();
         let device = place.torch();
         let tables: Vec<Tensor> = set.read(&options).iter().map(|table| table.to_device(device)).collect();
-        let (joined, labels) =
-            (set.joined().to_device(device), Tensor::from_slice(&set.labels).to_device(device));
-        let (slices, read) = (tables.iter().map(slice).collect::<Vec<_>>(), options.tables_read(3));
-        let host_tables = set.read(&options);
-        let bytes_of_tables = all_bytes(&host_tables);
-        let on_host = set.batch(HopRows::Tables(&bytes_of_tables));
+        let labels = Tensor::from_slice(&set.labels).to_device(device);
         let mut expected = trainer(&options);
+        let on_host = set.batch_for(&options);
         let losses: Vec<f32> =
             (0..4).map(|number| f32::from_bits(step(&mut expected, number, &on_host))).collect();
-        for rows in [
-            DeviceHopRows::Tables(&slices),
-            DeviceHopRows::Rows { slice: slice(&joined), tables: 4, read: &read },
-        ] {
-            let batch = DeviceHopBatch {
-                rows,
-                element: ElementType::F32,
-                seeds: set.seeds,
-                dim: DIM,
-                padding: 0,
-                labels: Some(slice(&labels)),
-                proof: None,
-            };
-            let mut trainer = Trainer::new(&options, DIM, CLASSES, place).unwrap();
-            for (number, loss) in (0..).zip(&losses) {
-                let found = trainer.train_batch(0, number, &batch, &mut || Ok(())).unwrap().loss;
-                assert!((found - loss).abs() < 1e-4, "{model:?}: {found} {loss}");
-            }
-            let pairs = parameters(&trainer).into_iter().zip(parameters(&expected));
-            for ((name, _, found), (_, _, expected)) in pairs {
-                let far = found.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-                assert!(far < 1e-3, "{model:?} {name}: {far}");
-            }
-            let on_cpu = expected.train_batch(0, 0, &batch, &mut || Ok(())).unwrap_err();
-            assert!(on_cpu.to_string().contains("device memory for a trainer on the CPU"), "{on_cpu}");
+        let on_device: Vec<_> = tables.iter().map(array).collect();
+        let batch = set.batch(&on_device).with(Column::Labels, array(&labels));
+        let mut trainer = Trainer::new(&options, DIM, CLASSES, place).unwrap();
+        for (number, loss) in (0..).zip(&losses) {
+            let found = trainer.train_batch(0, number, &batch, &mut || Ok(())).unwrap().loss;
+            assert!((found - loss).abs() < 1e-4, "{model:?}: {found} {loss}");
         }
+        let pairs = parameters(&trainer).into_iter().zip(parameters(&expected));
+        for ((name, _, found), (_, _, expected)) in pairs {
+            let far = found.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+            assert!(far < 1e-3, "{model:?} {name}: {far}");
+        }
+        let on_cpu = expected.train_batch(0, 0, &batch, &mut || Ok(())).unwrap_err();
+        assert!(on_cpu.to_string().contains("device memory for a trainer on the CPU"), "{on_cpu}");
     }
 }
 
@@ -263,11 +232,8 @@ fn results_of_batches_of_hops_that_are_read_late_are_those_read_at_once() {
         let device = late::place().torch();
         let tables: Vec<Tensor> = set.read(&options).iter().map(|table| table.to_device(device)).collect();
         let labels = Tensor::from_slice(&set.labels).to_device(device);
-        let slices: Vec<_> = tables.iter().map(slice).collect();
-        let rows = DeviceHopRows::Tables(&slices);
-        let (seeds, labels) = (set.seeds, Some(slice(&labels)));
-        let element = ElementType::F32;
-        let batch = DeviceHopBatch { rows, element, seeds, dim: DIM, padding: 0, labels, proof: None };
+        let on_device: Vec<_> = tables.iter().map(array).collect();
+        let batch = set.batch(&on_device).with(Column::Labels, array(&labels));
         let (mut at_once, mut ahead) =
             (late::trainer_of(&options, DIM, false), late::trainer_of(&options, DIM, true));
         for number in 0..4 {
@@ -291,36 +257,30 @@ fn results_of_batches_of_hops_that_are_read_late_are_those_read_at_once() {
 fn batches_of_the_other_sort_of_another_number_of_hops_and_questions_without_an_answer_are_refused() {
     let set = HopSet::random((10, DIM), (2, 1), 7);
     let sign = options(ModelKind::Sign, 16, 2);
-    let tables = set.read(&sign);
-    let all = all_bytes(&tables);
-    let joined = set.joined();
-    let refused = |options: &TrainerOptions, batch: &HopBatch<'_>| {
+    let refused = |options: &TrainerOptions, batch: &BatchColumns<'_>| {
         let confirm: crate::Confirm<'_> = &mut || panic!("a refused batch is not confirmed");
         let error = trainer(options).train_batch(0, 0, batch, confirm).unwrap_err();
         assert!(error.is_usage());
         error.to_string()
     };
-    let batch = set.batch(HopRows::Tables(&all));
+    let tables = arrays(&set.read(&sign));
+    let batch = set.batch(&tables);
     let sage = super::support::options(ModelKind::Sage, 16, 2);
     assert_eq!(refused(&sage, &batch), "a batch of a hop set for `model=sage`, which takes sampled blocks");
-    let short = set.batch(HopRows::Tables(&all[1..]));
+    let short = set.batch(&tables[1..]);
     assert_eq!(refused(&sign, &short), "a batch of 2 tables of hops for a model of 3");
-    let narrow = HopBatch { dim: DIM / 2, ..batch };
+    let narrow = ColumnArray { width: Some(DIM / 2), rows: 20, ..tables[1] };
+    let narrow = batch.clone().with(Column::X.part(1), narrow);
     assert_eq!(refused(&sign, &narrow), "a batch of 12 feature columns for a model of 24");
-    let fewer = HopBatch { seeds: 9, ..batch };
-    assert!(refused(&sign, &fewer).contains("are not 9 rows of 24 f32 elements"));
-    let padding = HopBatch { padding: 11, ..batch };
+    let fewer = BatchColumns { seeds: 9, ..batch.clone() };
+    assert_eq!(refused(&sign, &fewer), "10 feature rows where the batch has 9");
+    let padding = BatchColumns { padding: 11, ..batch.clone() };
     assert_eq!(refused(&sign, &padding), "11 of 10 seeds are padding");
-    let beyond = set.batch(HopRows::Rows { bytes: bytes(&joined), tables: 3, read: &[0, 1, 3] });
-    assert_eq!(refused(&sign, &beyond), "table 3 of a batch of 3 tables of hops");
-    let fewer = set.batch(HopRows::Rows { bytes: &bytes(&joined)[4..], tables: 3, read: &[0, 1, 2] });
-    assert!(refused(&sign, &fewer).contains("are not 10 rows of 72 f32 elements"));
 
     let graph = Graph::random(20, DIM, 3, 1);
     let blocks_of = graph.batch(&[1, 2], &[2, 2]);
-    let blocks = blocks_of.blocks();
     let mut trainer = trainer(&sign);
-    let error = trainer.train_batch(0, 0, &blocks_of.input(&blocks), &mut || Ok(())).unwrap_err();
+    let error = trainer.train_batch(0, 0, &blocks_of.columns(), &mut || Ok(())).unwrap_err();
     assert_eq!(
         error.to_string(),
         "a batch of sampled blocks for `model=sign`, which takes rows of a hop set"

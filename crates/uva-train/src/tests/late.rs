@@ -54,9 +54,8 @@ fn batches(graph: &Graph, count: usize) -> Vec<OnDevice> {
 fn enqueue(trainer: &mut Trainer, batches: &[OnDevice], every: u32) -> Result<Vec<Reading>, TrainError> {
     let mut readings = Vec::new();
     for (number, batch) in (0..).zip(batches) {
-        let blocks = batch.blocks();
         let read = (number + 1) % every == 0;
-        trainer.enqueue_batch(3, number, &batch.input(&blocks), read)?;
+        trainer.enqueue_batch(3, number, &batch.columns(), read)?;
         while let Some(reading) = trainer.reading(trainer.must_read())? {
             readings.push(reading);
         }
@@ -70,8 +69,7 @@ fn enqueue(trainer: &mut Trainer, batches: &[OnDevice], every: u32) -> Result<Ve
 
 fn at_once(trainer: &mut Trainer, batches: &[OnDevice]) -> Vec<Step> {
     let step = |(number, batch): (u32, &OnDevice)| {
-        let blocks = batch.blocks();
-        trainer.train_batch(3, number, &batch.input(&blocks), &mut || Ok(())).unwrap()
+        trainer.train_batch(3, number, &batch.columns(), &mut || Ok(())).unwrap()
     };
     (0..).zip(batches).map(step).collect()
 }
@@ -168,10 +166,7 @@ fn the_first_bad_batch_stops_every_step_behind_it_and_is_named() {
                 // The host hears of it after all: every later batch is enqueued by then.
                 let mut heard = None;
                 for (number, batch) in (0..).zip(&batches) {
-                    let blocks = batch.blocks();
-                    device
-                        .enqueue_batch(3, number, &batch.input(&blocks), (number + 1) % every == 0)
-                        .unwrap();
+                    device.enqueue_batch(3, number, &batch.columns(), (number + 1) % every == 0).unwrap();
                     if device.must_read() {
                         heard = device.reading(true).err();
                         if heard.is_some() {
@@ -201,7 +196,7 @@ fn the_first_bad_batch_stops_every_step_behind_it_and_is_named() {
                 let before = state(&device);
                 // Nor does a good one change anything now.
                 let good = on_device(&graph.batch(&[0, 1, 2], &[3, 4]));
-                device.enqueue_batch(3, 14, &good.input(&good.blocks()), true).unwrap();
+                device.enqueue_batch(3, 14, &good.columns(), true).unwrap();
                 assert_eq!(state(&device), before, "{case}");
                 assert_eq!(device.reading(true).unwrap_err().to_string(), heard.to_string());
             }
@@ -222,7 +217,7 @@ fn a_host_that_never_reads_is_told_to_when_there_is_no_room() {
         if device.must_read() {
             break;
         }
-        device.enqueue_batch(0, number, &batch.input(&batch.blocks()), true).unwrap();
+        device.enqueue_batch(0, number, &batch.columns(), true).unwrap();
         enqueued += 1;
     }
     assert_eq!((enqueued, device.unread()), (8, 8));

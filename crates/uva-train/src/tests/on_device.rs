@@ -3,12 +3,12 @@
 #![allow(unsafe_code)]
 
 use super::support::{Batch, EDGE_DIM, OwnedBlock};
-use crate::{DeviceBatch, DeviceBlock, DeviceEdgeRows, DeviceProof, TrainDevice};
+use crate::TrainDevice;
 use std::sync::Arc;
-use tch::{Device, Tensor};
+use tch::{Device, Kind, Tensor};
+use uva_batch::{ArrayMemory, BatchColumns, Column, ColumnArray, Element, LayerCounts, Proof};
 use uva_cuda::memory::DeviceBuffer;
 use uva_cuda::{Context, DeviceSlice};
-use uva_graph::ElementType;
 
 /// Words of a report, and which of them is the stamp.
 const WORDS: i64 = 8;
@@ -26,8 +26,6 @@ pub(crate) struct OnDevice {
     pub(crate) report: Tensor,
     /// The report's memory, where it is the driver's.
     memory: Option<DeviceBuffer>,
-    rows: usize,
-    dim: usize,
 }
 
 impl OnDevice {
@@ -38,19 +36,17 @@ impl OnDevice {
         }
         let block = |b: &OwnedBlock| {
             let lists = [copy(&b.indptr, device), copy(&b.indices, device)];
-            (b.destinations, b.sources, lists, copy(&b.edge_attr, device))
+            (b.destinations, b.sources, lists, copy(&b.edge_attr, device).view([-1, EDGE_DIM as i64]))
         };
         let mut report = [7i64; WORDS as usize];
         (report[STAMP], report[BAD]) = (1, -1);
         let copied = Self {
-            features: copy(&batch.features, device),
+            features: copy(&batch.features, device).view([-1, batch.dim as i64]),
             labels: copy(&batch.labels, device),
             degrees: copy(&batch.degrees, device),
             blocks: batch.blocks.iter().map(block).collect(),
             report: copy(&report, device),
             memory: None,
-            rows: batch.nodes.len(),
-            dim: batch.dim,
         };
         if let Device::Cuda(ordinal) = device {
             tch::Cuda::synchronize(ordinal as i64);
@@ -75,49 +71,46 @@ impl OnDevice {
         let _ = self.report.get(STAMP as i64).fill_(stamp);
     }
 
-    pub(crate) fn blocks(&self) -> Vec<DeviceBlock<'_>> {
-        let mut blocks = Vec::new();
-        for (destinations, sources, [indptr, indices], edge_attr) in &self.blocks {
-            blocks.push(DeviceBlock {
-                destinations: *destinations,
-                sources: *sources,
-                edges: indices.numel(),
-                indptr: slice(indptr),
-                indices: slice(indices),
-                weights: None,
-                edge_attr: Some(DeviceEdgeRows {
-                    slice: slice(edge_attr),
-                    element: ElementType::F32,
-                    dim: EDGE_DIM,
-                }),
-            });
-        }
-        blocks
-    }
-
     /// The batch with these sums, and no rows but these.
-    pub(crate) fn summed<'a>(
-        &'a self,
-        blocks: &'a [DeviceBlock<'a>],
-        sums: &'a Tensor,
-        rows: Option<&'a Tensor>,
-    ) -> DeviceBatch<'a> {
-        DeviceBatch { features: rows.map(slice), aggregated: Some(slice(sums)), ..self.input(blocks) }
+    pub(crate) fn summed<'a>(&'a self, sums: &'a Tensor, rows: Option<&'a Tensor>) -> BatchColumns<'a> {
+        let columns = self.columns().without(Column::X).with(Column::Aggregated, array(sums));
+        rows.map_or(columns.clone(), |rows| columns.with(Column::X, array(rows)))
     }
 
-    pub(crate) fn input<'a>(&'a self, blocks: &'a [DeviceBlock<'a>]) -> DeviceBatch<'a> {
-        DeviceBatch {
-            features: Some(slice(&self.features)),
-            aggregated: None,
-            element: ElementType::F32,
-            rows: self.rows,
-            dim: self.dim,
-            padding: 0,
-            labels: Some(slice(&self.labels)),
-            degrees: Some(slice(&self.degrees)),
-            blocks,
-            proof: Some(DeviceProof { words: slice(&self.report), expected: [(STAMP, 1), (BAD, -1)] }),
+    pub(crate) fn columns(&self) -> BatchColumns<'_> {
+        let counts = |(destinations, sources, [_, indices], _): &(usize, usize, [Tensor; 2], Tensor)| {
+            LayerCounts { destinations: *destinations, sources: *sources, edges: indices.numel() }
+        };
+        let layers = self.blocks.iter().map(counts).collect();
+        let mut columns = BatchColumns::new(self.labels.numel(), layers)
+            .with(Column::Labels, array(&self.labels))
+            .with(Column::X, array(&self.features))
+            .with(Column::Degrees, array(&self.degrees));
+        for (layer, (_, _, [indptr, indices], edge_attr)) in self.blocks.iter().enumerate() {
+            columns = columns
+                .with(Column::Indptr.at(layer), array(indptr))
+                .with(Column::Indices.at(layer), array(indices))
+                .with(Column::EdgeAttr.at(layer), array(edge_attr));
         }
+        columns.proof = Some(Proof { words: slice(&self.report), expected: [(STAMP, 1), (BAD, -1)] });
+        columns
+    }
+}
+
+/// A tensor in device memory as an array.
+pub(super) fn array(tensor: &Tensor) -> ColumnArray<'_> {
+    let element = match tensor.kind() {
+        Kind::Int64 => Element::I64,
+        Kind::Int => Element::I32,
+        Kind::Float => Element::F32,
+        kind => panic!("{kind:?}"),
+    };
+    let size: Vec<usize> = tensor.size().iter().map(|&size| size as usize).collect();
+    ColumnArray {
+        memory: ArrayMemory::Device(slice(tensor)),
+        element,
+        rows: size[0],
+        width: size.get(1).copied(),
     }
 }
 

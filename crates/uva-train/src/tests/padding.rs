@@ -3,10 +3,11 @@
 use super::late::place;
 use super::on_device::OnDevice;
 use super::support::{Graph, MODELS, options, parameter_bits};
+use crate::TrainDevice;
 use crate::predict::Questions;
 use crate::trainer::Trainer;
-use crate::{BatchInput, DeviceBatch, TrainDevice};
 use std::ops::ControlFlow;
+use uva_batch::BatchColumns;
 use uva_graph::Labels;
 use uva_model::{RegressionLoss, Task, TaskKind};
 
@@ -29,24 +30,22 @@ fn a_step_is_that_of_the_same_batch_without_labels_behind_its_own_seeds() {
             unlabelled.labels[OWN..].fill(-1);
             let (mut one, mut other) = (new(), new());
             let steps = if device == TrainDevice::Cpu {
-                let (blocks, others) = (padded.blocks(), unlabelled.blocks());
-                let input = BatchInput { padding: PADDING, ..padded.input(&blocks) };
+                let input = BatchColumns { padding: PADDING, ..padded.columns() };
                 let confirm = &mut || Ok(());
                 let evaluated = one.evaluate_batch(&input, confirm).unwrap();
-                let expected = other.evaluate_batch(&unlabelled.input(&others), confirm).unwrap();
+                let expected = other.evaluate_batch(&unlabelled.columns(), confirm).unwrap();
                 assert_eq!(format!("{evaluated:?}"), format!("{expected:?}"));
                 [
                     one.train_batch(0, 0, &input, confirm).unwrap(),
-                    other.train_batch(0, 0, &unlabelled.input(&others), confirm).unwrap(),
+                    other.train_batch(0, 0, &unlabelled.columns(), confirm).unwrap(),
                 ]
             } else {
                 let copies = [OnDevice::new(&padded, device), OnDevice::new(&unlabelled, device)];
-                let (blocks, others) = (copies[0].blocks(), copies[1].blocks());
-                let input = DeviceBatch { padding: PADDING, ..copies[0].input(&blocks) };
+                let input = BatchColumns { padding: PADDING, ..copies[0].columns() };
                 let confirm = &mut || Ok(());
                 [
                     one.train_batch(0, 0, &input, confirm).unwrap(),
-                    other.train_batch(0, 0, &copies[1].input(&others), confirm).unwrap(),
+                    other.train_batch(0, 0, &copies[1].columns(), confirm).unwrap(),
                 ]
             };
             assert_eq!(
@@ -80,10 +79,9 @@ fn numbers_and_several_labels_of_padding_have_no_part_either() {
         let task = Task { outputs: 2, kind, metric: kind.usual_metric() };
         let new =
             || Trainer::new(&options(uva_model::ModelKind::Sage, 8, 2), 6, task, TrainDevice::Cpu).unwrap();
-        let (blocks, others) = (padded.blocks(), own.blocks());
         let labels_of_all = labels(kind, seeds.len());
-        let input = BatchInput { padding: PADDING, labels: labels_of_all, ..padded.input(&blocks) };
-        let expected = BatchInput { labels: labels(kind, OWN), ..own.input(&others) };
+        let input = BatchColumns { padding: PADDING, ..padded.columns() }.with_labels(labels_of_all);
+        let expected = own.columns().with_labels(labels(kind, OWN));
         let confirm = &mut || Ok(());
         let (mut one, mut other) = (new(), new());
         let steps = [
@@ -101,9 +99,8 @@ fn numbers_and_several_labels_of_padding_have_no_part_either() {
 fn predictions_are_of_the_batchs_own_seeds_and_more_padding_than_seeds_is_refused() {
     let trainer = Trainer::new(&options(uva_model::ModelKind::Gat, 8, 2), 6, 3, TrainDevice::Cpu).unwrap();
     let padded = batch();
-    let blocks = padded.blocks();
     let predicted = |padding: usize, places: &[i64]| {
-        let input = BatchInput { padding, ..padded.input(&blocks) };
+        let input = BatchColumns { padding, ..padded.columns() };
         let (mut rows, questions) =
             (Vec::new(), Questions { probabilities: true, hidden: Some(1), ..Questions::default() });
         let mut take = |answered: crate::Answered<'_>| {

@@ -7,7 +7,6 @@ use super::support::{Batch, Graph, MODELS, fill_biases, options, parameter_bits}
 use crate::device::TrainDevice;
 use crate::evaluation::Evaluation;
 use crate::full_table::Tables;
-use crate::input::{BatchInput, BlockInput};
 use crate::predict::Questions;
 use crate::prepared::Prepared;
 use crate::trainer::Trainer;
@@ -15,6 +14,7 @@ use crate::wanted::Wanted;
 use crate::{Answered, TrainError, checkpoint};
 use serde_json::json;
 use tch::Device;
+use uva_batch::BatchColumns;
 use uva_graph::Labels;
 use uva_model::checkpoint as stored;
 use uva_model::{Answer, Metric, ModelKind, OptionsError, RegressionLoss, Task, TaskKind, TrainerOptions};
@@ -47,9 +47,9 @@ fn rows_of(values: &[f32], nodes: &[usize]) -> Vec<f32> {
     nodes.iter().flat_map(|&v| values[v * COLUMNS..][..COLUMNS].to_vec()).collect()
 }
 
-fn with_targets<'a>(batch: &'a Batch, blocks: &'a [BlockInput<'a>], values: &'a [f32]) -> BatchInput<'a> {
+fn with_targets<'a>(batch: &'a Batch, values: &'a [f32]) -> BatchColumns<'a> {
     let labels = Labels::Regression { columns: Some(COLUMNS), values };
-    BatchInput { labels, ..batch.input(blocks) }
+    batch.columns().with_labels(labels)
 }
 
 #[test]
@@ -80,8 +80,8 @@ fn errors_are_those_of_the_dense_model_in_one_batch_in_two_and_layer_by_layer() 
             };
             let evaluate = |seeds: &[usize]| {
                 let batch = graph.batch(seeds, &[usize::MAX; 2]);
-                let (blocks, values) = (batch.blocks(), rows_of(&all, seeds));
-                trainer.evaluate_batch(&with_targets(&batch, &blocks, &values), &mut || Ok(())).unwrap()
+                let values = rows_of(&all, seeds);
+                trainer.evaluate_batch(&with_targets(&batch, &values), &mut || Ok(())).unwrap()
             };
             assert_is(&evaluate(&seeds), "blocks");
             let mut sum = evaluate(&seeds[..11]);
@@ -102,8 +102,8 @@ fn train(graph: &Graph, all: &[f32], trainer: &mut Trainer, epochs: u32, through
     for epoch in 0..epochs {
         for (number, seeds) in (0..).zip(order.chunks(20)) {
             let batch = graph.batch(seeds, &[usize::MAX; 2]);
-            let (blocks, values) = (batch.blocks(), rows_of(all, seeds));
-            let input = with_targets(&batch, &blocks, &values);
+            let values = rows_of(all, seeds);
+            let input = with_targets(&batch, &values);
             let step = if through_tensors {
                 let prepared = Prepared::copied(&trainer.trains(), &input, Device::Cpu).unwrap();
                 trainer.train_prepared(epoch, number, prepared, &mut || Ok(())).unwrap()
@@ -152,8 +152,7 @@ fn the_first_loss_is_the_mean_over_nodes_and_columns() {
             RegressionLoss::Mae => errors.map(f64::abs).sum(),
         };
         let batch = graph.batch(&seeds, &[usize::MAX; 2]);
-        let blocks = batch.blocks();
-        let step = trainer.train_batch(0, 0, &with_targets(&batch, &blocks, &all), &mut || Ok(())).unwrap();
+        let step = trainer.train_batch(0, 0, &with_targets(&batch, &all), &mut || Ok(())).unwrap();
         let expected = sum / all.len() as f64;
         assert!((f64::from(step.loss) - expected).abs() < 1e-5 * expected, "{loss}: {step:?} {expected}");
     }
@@ -164,9 +163,8 @@ fn targets_that_do_not_fit_the_model_are_refused() {
     let graph = Graph::random(40, 6, 3, 5);
     let all = targets(&graph);
     let batch = graph.batch(&[0, 1, 2], &[3, 3]);
-    let blocks = batch.blocks();
     let refused = |trainer: &mut Trainer, labels: Labels<'_>, part: &str| {
-        let input = BatchInput { labels, ..batch.input(&blocks) };
+        let input = batch.columns().with_labels(labels);
         let error = trainer.train_batch(0, 0, &input, &mut || Ok(())).unwrap_err();
         assert!(error.is_usage() && error.to_string().contains(part), "{part}: {error}");
     };

@@ -65,13 +65,12 @@ fn a_rehearsed_trainer_takes_the_same_steps() {
         let mut losses = Vec::new();
         for number in 0..4 {
             let batch = graph.batch(&[number, number + 7, number + 20], &[3, 4]);
-            let blocks = batch.blocks();
             let (epoch, number) = (1, number as u32);
             if ahead {
-                trainer.enqueue_batch(epoch, number, &batch.input(&blocks), true).unwrap();
+                trainer.enqueue_batch(epoch, number, &batch.columns(), true).unwrap();
                 losses.push(trainer.reading(true).unwrap().unwrap().loss);
             } else {
-                let step = trainer.train_batch(epoch, number, &batch.input(&blocks), &mut || Ok(()));
+                let step = trainer.train_batch(epoch, number, &batch.columns(), &mut || Ok(()));
                 losses.push(step.unwrap().loss);
             }
         }

@@ -2,15 +2,14 @@
 
 use super::cuda::devices;
 use super::on_device::OnDevice;
-use super::support::{Batch, Graph, MODELS, draws, fill_biases, options, parameter_bits};
+use super::support::{Batch, Graph, MODELS, draws, f32_rows, fill_biases, options, parameter_bits};
 use crate::aggregate::Block;
 use crate::borrowed::Borrowed;
 use crate::device::TrainDevice;
 use crate::prepared::Prepared;
 use crate::trainer::Trainer;
-use crate::{BatchInput, BlockInput};
 use tch::{Device, Kind, Tensor};
-use uva_graph::ElementType;
+use uva_batch::{BatchColumns, Column, ColumnArray, Element, LayerCounts};
 use uva_model::{FeatureNorm, ModelKind, TrainerOptions};
 use uva_ops::Vectors;
 use uva_ops::lists::projects_first;
@@ -40,12 +39,9 @@ pub(super) fn summed(model: ModelKind, batch: &Batch) -> (Vec<f32>, Vec<f32>) {
 }
 
 /// The batch with these sums, and the rows that come with them.
-fn folded<'a>(
-    batch: &'a Batch,
-    blocks: &'a [BlockInput<'a>],
-    (sums, rows): &'a (Vec<f32>, Vec<f32>),
-) -> BatchInput<'a> {
-    BatchInput { features: bytemuck::cast_slice(rows), aggregated: Some(sums), ..batch.input(blocks) }
+fn folded<'a>(batch: &'a Batch, (sums, rows): &'a (Vec<f32>, Vec<f32>)) -> BatchColumns<'a> {
+    let columns = batch.columns().without(Column::X).with(Column::Aggregated, f32_rows(sums, batch.dim));
+    if rows.is_empty() { columns } else { columns.with(Column::X, f32_rows(rows, batch.dim)) }
 }
 
 /// Of several batches, some with weights of the sampler.
@@ -68,13 +64,11 @@ fn training_evaluation_and_predictions_have_the_bits_of_sums_that_the_trainer_ma
         let make = || Trainer::new(&options, graph.dim, 3, TrainDevice::Cpu).unwrap();
         let (mut one, mut other) = (make(), make());
         for (number, batch) in (0..).zip(&batches(&graph)) {
-            let blocks = batch.blocks();
-            let outermost = &blocks[1];
-            let (edges, sources) = (outermost.indices.len(), outermost.sources);
-            assert!(!projects_first(outermost.destinations, sources, edges, 11, 16, false));
+            let LayerCounts { destinations, sources, edges } = batch.blocks[1].counts();
+            assert!(!projects_first(destinations, sources, edges, 11, 16, false));
             let sums = summed(model, batch);
-            let given = folded(batch, &blocks, &sums);
-            let losses = [(&mut one, batch.input(&blocks)), (&mut other, given)].map(|(trainer, input)| {
+            let given = folded(batch, &sums);
+            let losses = [(&mut one, batch.columns()), (&mut other, given)].map(|(trainer, input)| {
                 let loss = trainer.train_batch(0, number, &input, &mut || Ok(())).unwrap().loss;
                 let evaluated = trainer.evaluate_batch(&input, &mut || Ok(())).unwrap();
                 (loss.to_bits(), evaluated.loss_sum.to_bits(), evaluated.correct)
@@ -96,19 +90,17 @@ fn gradients_of_given_sums_equal_finite_differences_and_those_of_the_whole_block
             let trainer = Trainer::with_kind(&options, dim, 3, Kind::Double, TrainDevice::Cpu).unwrap();
             fill_biases(&trainer);
             let batch = graph.batch(&[0, 3, 8, 20, 31, 12], &[3, 3]);
-            let inputs = batch.blocks();
-            let block = |input| Block::new(model, input, &batch.degrees, Kind::Double).unwrap();
+            let whole = batch.blocks(model);
             let x = Tensor::from_slice(&batch.features).to_kind(Kind::Double).view([-1, dim as i64]);
             // Sums in f64, so that nothing but the way differs.
-            let mut sums = block(&inputs[1]).aggregate(&x).unwrap();
-            let destinations = inputs[1].destinations as i64;
+            let mut sums = whole[1].aggregate(&x).unwrap();
+            let destinations = whole[1].destinations as i64;
             let own = x.narrow(0, 0, destinations);
-            if let Some(weight) = &block(&inputs[1]).own {
+            if let Some(weight) = &whole[1].own {
                 let _ = sums.addcmul_(&own, weight);
             }
-            let whole: Vec<Block> = inputs.iter().map(block).collect();
-            let counts = (inputs[1].destinations, inputs[1].sources, inputs[1].indices.len());
-            let given = vec![block(&inputs[0]), Block::given(counts, Borrowed::owned(sums))];
+            let counts: LayerCounts = batch.blocks[1].counts();
+            let given = vec![batch.blocks(model).swap_remove(0), Block::given(counts, Borrowed::owned(sums))];
             let pass = |x: &Tensor, blocks: &[Block<'_>]| {
                 let forward = trainer.model.forward(x.shallow_clone(), blocks, Some(&mut draws())).unwrap();
                 let of_logits = &forward.logits * 2.0;
@@ -149,11 +141,10 @@ fn a_batch_of_sums_that_is_copied_to_a_device_gives_the_same_logits() {
         let graph = Graph::random(60, 11, 3, 5);
         let trainer = Trainer::new(&options(model, 16, 2), 11, 3, TrainDevice::Cpu).unwrap();
         let batch = graph.batch(&[1, 5, 30], &[3, 4]);
-        let (blocks, sums) = (batch.blocks(), summed(model, &batch));
-        let given = folded(&batch, &blocks, &sums);
+        let sums = summed(model, &batch);
+        let given = folded(&batch, &sums);
         let (copied, _) = Prepared::copied(&trainer.trains(), &given, Device::Cpu).unwrap().unwrap();
-        let (whole, _) =
-            Prepared::copied(&trainer.trains(), &batch.input(&blocks), Device::Cpu).unwrap().unwrap();
+        let (whole, _) = Prepared::copied(&trainer.trains(), &batch.columns(), Device::Cpu).unwrap().unwrap();
         let logits = |prepared: &Prepared<'_>| {
             let x = trainer.inputs(&prepared.tables).unwrap();
             trainer.model.forward(x, &prepared.blocks, None).unwrap().logits
@@ -171,20 +162,18 @@ fn a_batch_of_sums_on_a_device_trains_as_one_in_host_memory() {
         let (mut host, mut there) = (make(TrainDevice::Cpu), make(device));
         // Weights of the sampler are not copied to a device here.
         for (number, batch) in (0..).zip(&batches(&graph)[..3]) {
-            let (blocks, sums) = (batch.blocks(), summed(model, batch));
-            let expected =
-                host.train_batch(0, number, &folded(batch, &blocks, &sums), &mut || Ok(())).unwrap().loss;
+            let sums = summed(model, batch);
+            let expected = host.train_batch(0, number, &folded(batch, &sums), &mut || Ok(())).unwrap().loss;
             let copied = OnDevice::new(batch, device);
-            let copy = |values: &[f32]| Tensor::from_slice(values).to_device(device.torch());
+            let copy = |values: &[f32]| Tensor::from_slice(values).view([-1, 11]).to_device(device.torch());
             let (on_device, rows) = (copy(&sums.0), (!sums.1.is_empty()).then(|| copy(&sums.1)));
-            let blocks = copied.blocks();
-            let input = copied.summed(&blocks, &on_device, rows.as_ref());
+            let input = copied.summed(&on_device, rows.as_ref());
             let found = there.train_batch(0, number, &input, &mut || Ok(())).unwrap().loss;
             there.wait_for_device().unwrap();
             assert!((found - expected).abs() < 1e-4 * expected.abs(), "{model:?}: {found} and {expected}");
             if let Some(rows) = &rows {
-                let short = rows.narrow(0, 0, 11);
-                let input = copied.summed(&blocks, &on_device, Some(&short));
+                let short = rows.narrow(0, 0, 1);
+                let input = copied.summed(&on_device, Some(&short));
                 let error = there.train_batch(0, number, &input, &mut || Ok(())).unwrap_err().to_string();
                 assert!(error.contains("feature rows"), "{error}");
             }
@@ -196,18 +185,23 @@ fn a_batch_of_sums_on_a_device_trains_as_one_in_host_memory() {
 fn sums_that_do_not_fit_the_batch_or_the_model_are_refused() {
     let graph = Graph::random(60, 11, 3, 5);
     let batch = graph.batch(&[1, 5, 30], &[3, 4]);
-    let (blocks, sums) = (batch.blocks(), summed(ModelKind::Sage, &batch));
-    let given = folded(&batch, &blocks, &sums);
-    let refused = |options: &TrainerOptions, input: &BatchInput<'_>, part: &str| {
+    let sums = summed(ModelKind::Sage, &batch);
+    let given = folded(&batch, &sums);
+    let refused = |options: &TrainerOptions, input: &BatchColumns<'_>, part: &str| {
         let mut trainer = Trainer::new(options, 11, 3, TrainDevice::Cpu).unwrap();
         let error = trainer.train_batch(0, 0, input, &mut || Ok(())).unwrap_err().to_string();
         assert!(error.contains(part), "{part} in {error}");
     };
     let sage = options(ModelKind::Sage, 8, 2);
-    refused(&sage, &BatchInput { aggregated: Some(&sums.0[1..]), ..given }, "numbers of sums");
-    refused(&sage, &BatchInput { features: &[], ..given }, "own rows");
-    refused(&sage, &BatchInput { features: &given.features[4..], ..given }, "bytes of features");
-    refused(&sage, &BatchInput { element: ElementType::F16, ..given }, "bytes of features");
+    let own = f32_rows(&sums.1, 11);
+    let with_own = |own| given.clone().with(Column::X, own);
+    let fewer = given.clone().with(Column::Aggregated, f32_rows(&sums.0[11..], 11));
+    refused(&sage, &fewer, "feature rows where the batch has");
+    refused(&sage, &given.clone().without(Column::X), "own rows");
+    refused(&sage, &with_own(f32_rows(&sums.1[11..], 11)), "feature rows where the batch has");
+    let cut = ColumnArray::table(&own.host().unwrap()[4..], Element::F32, own.rows, 11);
+    refused(&sage, &with_own(cut), "bytes of feature rows");
+    refused(&sage, &with_own(ColumnArray { element: Element::F16, ..own }), "bytes of feature rows");
     for model in MODELS.into_iter().filter(|model| !SUMMING.contains(model)) {
         let options = TrainerOptions { residual: false, ..options(model, 8, 2) };
         refused(&options, &given, &format!("`model={}`", model.name()));

@@ -1,8 +1,8 @@
 //! The loop over listed rows against libtorch's operator, and the way back against finite differences.
 
 use super::support::below;
+use crate::aggregate::HostLists;
 use crate::aggregate::transposed;
-use crate::input::BlockInput;
 use crate::random::SplitMix64;
 use crate::sums::weighted_sums_by;
 use tch::Tensor;
@@ -41,14 +41,13 @@ impl Lists {
         Self { offsets, indices, weights, rows, sources }
     }
 
-    fn block(&self) -> BlockInput<'_> {
-        BlockInput {
+    fn block(&self) -> HostLists<'_> {
+        HostLists {
             destinations: self.offsets.len() - 1,
             sources: self.sources,
             indptr: &self.offsets,
             indices: &self.indices,
             weights: &[],
-            edge_attr: None,
         }
     }
 }

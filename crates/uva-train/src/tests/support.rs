@@ -1,11 +1,15 @@
 //! Small graphs, their blocks, and a network in plain Rust to compare with.
 
+use crate::TrainDevice;
+use crate::aggregate::{Block, HostLists};
+use crate::borrowed::Borrowed;
 use crate::dropout::Draws;
 use crate::full_layer::WholeGraph;
-use crate::input::{BatchInput, BlockInput, EdgeRows};
 use crate::random::SplitMix64;
 use crate::trainer::Trainer;
 use std::collections::HashMap;
+use tch::Kind;
+use uva_batch::{BatchColumns, Column, ColumnArray, Element, LayerCounts};
 use uva_graph::{Csc, ElementType, FeatureTable, Indices, Labels};
 use uva_model::{FeatureNorm, ModelKind, NormKind, TrainerOptions};
 
@@ -147,38 +151,66 @@ pub(crate) struct Batch {
     pub(crate) dim: usize,
 }
 
-impl Batch {
-    pub(crate) fn blocks(&self) -> Vec<BlockInput<'_>> {
-        self.blocks
-            .iter()
-            .map(|b| BlockInput {
-                destinations: b.destinations,
-                sources: b.sources,
-                indptr: &b.indptr,
-                indices: &b.indices,
-                weights: &b.weights,
-                edge_attr: Some(EdgeRows {
-                    bytes: bytemuck::cast_slice(&b.edge_attr),
-                    element: ElementType::F32,
-                    rows: b.indices.len(),
-                    dim: EDGE_DIM,
-                }),
-            })
-            .collect()
+impl OwnedBlock {
+    pub(crate) fn lists(&self) -> HostLists<'_> {
+        let Self { destinations, sources, ref indptr, ref indices, ref weights, .. } = *self;
+        HostLists { destinations, sources, indptr, indices, weights }
     }
 
-    pub(crate) fn input<'a>(&'a self, blocks: &'a [BlockInput<'a>]) -> BatchInput<'a> {
-        BatchInput {
-            features: bytemuck::cast_slice(&self.features),
-            aggregated: None,
-            element: ElementType::F32,
-            rows: self.nodes.len(),
-            dim: self.dim,
-            padding: 0,
-            labels: Labels::Single(&self.labels),
-            degrees: &self.degrees,
-            blocks,
+    /// The block as a model takes it, in float64.
+    pub(crate) fn block(&self, model: ModelKind, degrees: &[i32]) -> Block<'_> {
+        let mut block = Block::new(model, &self.lists(), degrees, Kind::Double).unwrap();
+        if !self.edge_attr.is_empty() || self.indices.is_empty() {
+            let rows = f32_rows(&self.edge_attr, EDGE_DIM);
+            block.edge_attr = Some(Borrowed::array(&rows, "edges", TrainDevice::Cpu).unwrap());
         }
+        block
+    }
+
+    pub(crate) fn counts(&self) -> LayerCounts {
+        LayerCounts { destinations: self.destinations, sources: self.sources, edges: self.indices.len() }
+    }
+}
+
+/// int32 in host memory.
+pub(crate) fn i32s(values: &[i32]) -> ColumnArray<'_> {
+    ColumnArray::vector(values, Element::I32)
+}
+
+/// Rows of float32 in host memory.
+pub(crate) fn f32_rows(values: &[f32], width: usize) -> ColumnArray<'_> {
+    ColumnArray::table(bytemuck::cast_slice(values), Element::F32, values.len() / width, width)
+}
+
+impl Batch {
+    /// The blocks as a model takes them, in float64.
+    pub(crate) fn blocks(&self, model: ModelKind) -> Vec<Block<'_>> {
+        self.blocks.iter().map(|block| block.block(model, &self.degrees)).collect()
+    }
+
+    /// The first `count` blocks, and all other arrays.
+    pub(crate) fn of_blocks(&self, count: usize) -> BatchColumns<'_> {
+        let blocks = &self.blocks[..count];
+        let layers = blocks.iter().map(OwnedBlock::counts).collect();
+        let mut columns = BatchColumns::new(self.labels.len(), layers)
+            .with_labels(Labels::Single(&self.labels))
+            .with(Column::X, f32_rows(&self.features, self.dim))
+            .with(Column::Degrees, i32s(&self.degrees));
+        for (layer, block) in blocks.iter().enumerate() {
+            columns = columns
+                .with(Column::Indptr.at(layer), i32s(&block.indptr))
+                .with(Column::Indices.at(layer), i32s(&block.indices))
+                .with(Column::EdgeAttr.at(layer), f32_rows(&block.edge_attr, EDGE_DIM));
+            if !block.weights.is_empty() {
+                let weights = ColumnArray::vector(&block.weights, Element::F32);
+                columns = columns.with(Column::Weights.at(layer), weights);
+            }
+        }
+        columns
+    }
+
+    pub(crate) fn columns(&self) -> BatchColumns<'_> {
+        self.of_blocks(self.blocks.len())
     }
 }
 

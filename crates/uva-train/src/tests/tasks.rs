@@ -4,12 +4,12 @@ use super::dense_reference::{dense_forward, rows};
 use super::support::{Batch, Graph, MODELS, fill_biases, options, parameter_bits};
 use crate::device::TrainDevice;
 use crate::evaluation::Evaluation;
-use crate::input::{BatchInput, BlockInput};
 use crate::prepared::Prepared;
 use crate::trainer::Trainer;
 use crate::{TrainError, checkpoint};
 use serde_json::json;
 use tch::Device;
+use uva_batch::BatchColumns;
 use uva_graph::Labels;
 use uva_model::checkpoint as stored;
 use uva_model::{Metric, OptionsError, Task, TaskKind};
@@ -29,8 +29,8 @@ fn rows_of(values: &[u8], nodes: &[usize]) -> Vec<u8> {
     nodes.iter().flat_map(|&v| values[v * CLASSES..][..CLASSES].to_vec()).collect()
 }
 
-fn with_labels<'a>(batch: &'a Batch, blocks: &'a [BlockInput<'a>], values: &'a [u8]) -> BatchInput<'a> {
-    BatchInput { labels: Labels::Multi { classes: CLASSES, values }, ..batch.input(blocks) }
+fn with_labels<'a>(batch: &'a Batch, values: &'a [u8]) -> BatchColumns<'a> {
+    batch.columns().with_labels(Labels::Multi { classes: CLASSES, values })
 }
 
 /// The share of pairs in the right order, pair by pair; a tie counts half.
@@ -83,8 +83,8 @@ fn several_labels_a_node_have_the_loss_hits_and_area_of_the_dense_model() {
         let expected = (loss, correct, seeds.len() * CLASSES, auc);
 
         let batch = graph.batch(&seeds, &[usize::MAX; 2]);
-        let (blocks, values) = (batch.blocks(), rows_of(&labels, &seeds));
-        let found = trainer.evaluate_batch(&with_labels(&batch, &blocks, &values), &mut || Ok(())).unwrap();
+        let values = rows_of(&labels, &seeds);
+        let found = trainer.evaluate_batch(&with_labels(&batch, &values), &mut || Ok(())).unwrap();
         assert_close(&found, expected, "blocks");
         let ids: Vec<i64> = seeds.iter().map(|&v| v as i64).collect();
         let all = Labels::Multi { classes: CLASSES, values: &labels };
@@ -94,8 +94,8 @@ fn several_labels_a_node_have_the_loss_hits_and_area_of_the_dense_model() {
         let mut sum = Evaluation::default();
         for part in [&seeds[..11], &seeds[11..]] {
             let batch = graph.batch(part, &[usize::MAX; 2]);
-            let (blocks, values) = (batch.blocks(), rows_of(&labels, part));
-            sum += trainer.evaluate_batch(&with_labels(&batch, &blocks, &values), &mut || Ok(())).unwrap();
+            let values = rows_of(&labels, part);
+            sum += trainer.evaluate_batch(&with_labels(&batch, &values), &mut || Ok(())).unwrap();
         }
         assert_close(&sum, expected, "in two batches");
     }
@@ -135,8 +135,8 @@ fn train(
     for epoch in 0..epochs {
         for (number, seeds) in (0..).zip(order.chunks(20)) {
             let batch = graph.batch(seeds, &[4, 4]);
-            let (blocks, values) = (batch.blocks(), rows_of(labels, seeds));
-            let input = with_labels(&batch, &blocks, &values);
+            let values = rows_of(labels, seeds);
+            let input = with_labels(&batch, &values);
             let step = if through_tensors {
                 let prepared = Prepared::copied(&trainer.trains(), &input, Device::Cpu).unwrap();
                 trainer.train_prepared(epoch, number, prepared, &mut || Ok(())).unwrap()
@@ -178,9 +178,8 @@ fn labels_that_do_not_fit_the_task_are_refused() {
     let labels = several(&graph);
     let mut trainer = Trainer::new(&options(ModelKind::Sage, 4, 2), 6, SEVERAL, TrainDevice::Cpu).unwrap();
     let batch = graph.batch(&[0, 1, 2], &[3, 3]);
-    let blocks = batch.blocks();
     let mut refused = |labels: Labels<'_>, part: &str| {
-        let input = BatchInput { labels, ..batch.input(&blocks) };
+        let input = batch.columns().with_labels(labels);
         let error = trainer.train_batch(0, 0, &input, &mut || Ok(())).unwrap_err();
         assert!(error.is_usage() && error.to_string().contains(part), "{part}: {error}");
     };

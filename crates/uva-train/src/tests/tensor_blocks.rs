@@ -5,7 +5,6 @@ use super::support::{Batch, Graph, MODELS, OwnedBlock, draws, fill_biases, optio
 use crate::aggregate::{Block, transposed};
 use crate::block_kernel::{BlockPreparer, RawBlock};
 use crate::device::TrainDevice;
-use crate::input::BlockInput;
 use crate::prepared::Prepared;
 use crate::tensor_block::TensorBlock;
 use crate::trainer::Trainer;
@@ -45,11 +44,6 @@ fn any_block() -> impl Strategy<Value = (OwnedBlock, Vec<i32>)> {
         })
 }
 
-fn view(block: &OwnedBlock) -> BlockInput<'_> {
-    let OwnedBlock { destinations, sources, indptr, indices, weights, .. } = block;
-    BlockInput { destinations: *destinations, sources: *sources, indptr, indices, weights, edge_attr: None }
-}
-
 /// Whether two tensors are equal but for the last places of sums of terms up to `largest`: libtorch's square root is
 /// not always the host's.
 fn close(found: &Tensor, expected: &Tensor, largest: f64) -> bool {
@@ -82,7 +76,7 @@ proptest! {
     ) {
         let model = if gcn { ModelKind::Gcn } else { ModelKind::Sage };
         let kind = if double { Kind::Double } else { Kind::Float };
-        let input = view(&block);
+        let input = block.lists();
         let host = Block::new(model, &input, &degrees, kind).unwrap();
         let (indptr, indices) = (Tensor::from_slice(&block.indptr), Tensor::from_slice(&block.indices));
         let of_sources = Tensor::from_slice(&degrees);
@@ -211,8 +205,7 @@ fn training_through_tensors_equals_training_through_the_host() {
             let (mut host, mut tensors, mut kernel) = (new(), new(), new());
             kernel.preparer = Some(BlockPreparer::Host);
             for (number, batch) in batches(&graph).iter().enumerate() {
-                let blocks = batch.blocks();
-                let input = batch.input(&blocks);
+                let input = batch.columns();
                 let expected = host.train_batch(1, number as u32, &input, &mut || Ok(())).unwrap();
                 let prepared = Prepared::copied(&tensors.trains(), &input, Device::Cpu).unwrap();
                 let found = tensors.train_prepared(1, number as u32, prepared, &mut || Ok(())).unwrap();
@@ -239,17 +232,13 @@ fn gradients_through_tensors_equal_those_through_the_host() {
                     .unwrap();
             fill_biases(&trainer);
             for batch in batches(&graph) {
-                let views = batch.blocks();
-                let input = batch.input(&views);
+                let input = batch.columns();
                 let gradients = |blocks: &[Block<'_>]| {
                     let x = Tensor::from_slice(&batch.features).to_kind(Kind::Double).view([-1, dim as i64]);
                     let forward = trainer.model.forward(x, blocks, Some(&mut draws())).unwrap();
                     trainer.model.backward(&forward, blocks, forward.logits.sin()).unwrap()
                 };
-                let host: Vec<Block> = views
-                    .iter()
-                    .map(|b| Block::new(model, b, &batch.degrees, Kind::Double).unwrap())
-                    .collect();
+                let host = batch.blocks(model);
                 let prepared = Prepared::copied(&trainer.trains(), &input, Device::Cpu).unwrap().unwrap();
                 for (found, expected) in gradients(&prepared.0.blocks).iter().zip(gradients(&host)) {
                     assert!((found - &expected).abs().max().double_value(&[]) < 1e-12, "{model:?} {dim}");

@@ -1,12 +1,12 @@
 //! Steps, losses, repeatability and refusals.
 
-use super::support::{Graph, MODELS, below, draws, options, parameter_bits, parameters};
-use crate::aggregate::Block;
+use super::support::{Graph, MODELS, below, draws, f32_rows, i32s, options, parameter_bits, parameters};
+use crate::TrainError;
 use crate::device::TrainDevice;
 use crate::random::SplitMix64;
 use crate::trainer::{Step, Trainer};
-use crate::{BlockInput, TrainError};
 use tch::{Kind, Tensor};
+use uva_batch::{BatchColumns, Column, ColumnArray, Element};
 use uva_graph::Labels;
 use uva_model::{FeatureNorm, ModelKind, OptionsError, TrainerOptions, Weighting};
 
@@ -24,10 +24,7 @@ fn losses(graph: &Graph, trainer: &mut Trainer, epochs: std::ops::Range<u32>) ->
         }
         for (number, seeds) in order.chunks(16).enumerate() {
             let batch = graph.batch(seeds, &[fanout; 2]);
-            let blocks = batch.blocks();
-            steps.push(
-                trainer.train_batch(epoch, number as u32, &batch.input(&blocks), &mut || Ok(())).unwrap(),
-            );
+            steps.push(trainer.train_batch(epoch, number as u32, &batch.columns(), &mut || Ok(())).unwrap());
         }
     }
     steps
@@ -90,10 +87,9 @@ fn equal_seeds_give_losses_equal_bit_for_bit_and_others_do_not() {
 fn dropout_depends_on_epoch_and_batch_and_not_on_what_ran_before() {
     let graph = Graph::random(40, 30, 4, 2);
     let batch = graph.batch(&[0, 1, 2, 5, 6], &[4, 4]);
-    let blocks = batch.blocks();
     let loss = |epoch, number| {
         let mut trainer = Trainer::new(&with_dropout(ModelKind::Sage), 30, 4, TrainDevice::Cpu).unwrap();
-        trainer.train_batch(epoch, number, &batch.input(&blocks), &mut || Ok(())).unwrap().loss.to_bits()
+        trainer.train_batch(epoch, number, &batch.columns(), &mut || Ok(())).unwrap().loss.to_bits()
     };
     let first = loss(3, 7);
     tch::manual_seed(99);
@@ -106,11 +102,9 @@ fn dropout_depends_on_epoch_and_batch_and_not_on_what_ran_before() {
 fn gradients_with_dropout_equal_those_of_autograd_over_the_same_mask() {
     let graph = Graph::random(40, 6, 3, 2);
     let batch = graph.batch(&[0, 1, 2, 5, 6, 9], &[4, 4]);
-    let inputs = batch.blocks();
     let options = TrainerOptions { dropout: 0.4, ..options(ModelKind::Sage, 10, 2) };
     let trainer = Trainer::with_kind(&options, 6, 3, Kind::Double, TrainDevice::Cpu).unwrap();
-    let blocks: Vec<Block> =
-        inputs.iter().map(|b| Block::new(ModelKind::Sage, b, &[], Kind::Double).unwrap()).collect();
+    let blocks = batch.blocks(ModelKind::Sage);
     let x = Tensor::from_slice(&batch.features).to_kind(Kind::Double).view([-1, 6]);
     let forward = trainer.model.forward(x.shallow_clone(), &blocks, Some(&mut draws())).unwrap();
     let gradients = trainer.model.backward(&forward, &blocks, forward.logits.ones_like()).unwrap();
@@ -142,9 +136,8 @@ fn evaluation_changes_nothing_and_has_no_dropout() {
     let trainer = Trainer::new(&with_dropout(ModelKind::Gcn), 8, 3, TrainDevice::Cpu).unwrap();
     let before = parameter_bits(&trainer);
     let batch = graph.batch(&[0, 1, 2, 5, 6, 30], &[3, 3]);
-    let blocks = batch.blocks();
-    let first = trainer.evaluate_batch(&batch.input(&blocks), &mut || Ok(())).unwrap();
-    assert_eq!(trainer.evaluate_batch(&batch.input(&blocks), &mut || Ok(())).unwrap(), first);
+    let first = trainer.evaluate_batch(&batch.columns(), &mut || Ok(())).unwrap();
+    assert_eq!(trainer.evaluate_batch(&batch.columns(), &mut || Ok(())).unwrap(), first);
     assert_eq!(parameter_bits(&trainer), before);
     assert_eq!(trainer.steps().unwrap(), 0);
 }
@@ -155,12 +148,11 @@ fn adam_steps_equal_the_published_formula() {
     let options = TrainerOptions { weight_decay: 0.1, learning_rate: 0.05, ..options(ModelKind::Gcn, 4, 1) };
     let mut trainer = Trainer::with_kind(&options, 4, 3, Kind::Double, TrainDevice::Cpu).unwrap();
     let batch = graph.batch(&[0, 1, 2, 5, 6, 30], &[3]);
-    let blocks = batch.blocks();
     let mut expected: Vec<f64> = parameters(&trainer).into_iter().flat_map(|p| p.2).collect();
     let (mut first, mut second) = (vec![0.0; expected.len()], vec![0.0; expected.len()]);
     for step in 1..=5 {
         // Gradients of the same parameters by autograd, through the layer's formula.
-        let twin = Block::new(ModelKind::Gcn, &blocks[0], &batch.degrees, Kind::Double).unwrap();
+        let twin = batch.blocks[0].block(ModelKind::Gcn, &batch.degrees);
         let x = Tensor::from_slice(&batch.features).to_kind(Kind::Double).view([-1, 4]);
         let sums = twin.aggregate(&x).unwrap() + x.narrow(0, 0, 6) * twin.own.as_ref().unwrap();
         let leaves: Vec<Tensor> = trainer
@@ -184,7 +176,7 @@ fn adam_steps_equal_the_published_formula() {
             let scale = (second[i] / (1.0 - 0.999f64.powi(step))).sqrt() + 1e-8;
             expected[i] -= 0.05 * unbiased / scale;
         }
-        trainer.train_batch(0, step as u32, &batch.input(&blocks), &mut || Ok(())).unwrap();
+        trainer.train_batch(0, step as u32, &batch.columns(), &mut || Ok(())).unwrap();
         let found: Vec<f64> = parameters(&trainer).into_iter().flat_map(|p| p.2).collect();
         for (found, expected) in found.iter().zip(&expected) {
             assert!((found - expected).abs() < 1e-10, "step {step}: {found} {expected}");
@@ -216,9 +208,8 @@ fn a_batch_of_unlabelled_seeds_changes_nothing() {
     let mut trainer = Trainer::new(&with_dropout(ModelKind::Sage), 4, 3, TrainDevice::Cpu).unwrap();
     let before = parameter_bits(&trainer);
     let batch = graph.batch(&[0, 1, 2], &[3, 3]);
-    let blocks = batch.blocks();
-    assert_eq!(trainer.train_batch(0, 0, &batch.input(&blocks), &mut || Ok(())).unwrap(), Step::default());
-    assert_eq!(trainer.evaluate_batch(&batch.input(&blocks), &mut || Ok(())).unwrap().accuracy(), None);
+    assert_eq!(trainer.train_batch(0, 0, &batch.columns(), &mut || Ok(())).unwrap(), Step::default());
+    assert_eq!(trainer.evaluate_batch(&batch.columns(), &mut || Ok(())).unwrap().accuracy(), None);
     assert_eq!((parameter_bits(&trainer), trainer.steps().unwrap()), (before, 0));
 }
 
@@ -228,13 +219,11 @@ fn nan_features_are_refused_before_they_reach_the_model() {
         let mut graph = Graph::random(40, 4, 3, 4);
         let mut trainer = Trainer::new(&with_dropout(ModelKind::Sage), 4, 3, TrainDevice::Cpu).unwrap();
         let good = graph.batch(&[0, 1, 2], &[3, 3]);
-        let blocks = good.blocks();
-        trainer.train_batch(0, 0, &good.input(&blocks), &mut || Ok(())).unwrap();
+        trainer.train_batch(0, 0, &good.columns(), &mut || Ok(())).unwrap();
         let before = parameter_bits(&trainer);
         graph.features.fill(value);
         let bad = graph.batch(&[0, 1, 2], &[3, 3]);
-        let blocks = bad.blocks();
-        match trainer.train_batch(2, 5, &bad.input(&blocks), &mut || Ok(())).unwrap_err() {
+        match trainer.train_batch(2, 5, &bad.columns(), &mut || Ok(())).unwrap_err() {
             TrainError::Diverged { epoch: 2, batch: 5, loss } => assert!(!loss.is_finite()),
             other => panic!("{other}"),
         }
@@ -299,45 +288,42 @@ fn batches_that_contradict_themselves_are_refused() {
     let graph = Graph::random(40, 4, 3, 4);
     let mut trainer = Trainer::new(&options(ModelKind::Gcn, 4, 2), 4, 3, TrainDevice::Cpu).unwrap();
     let batch = graph.batch(&[0, 1, 2], &[3, 3]);
-    let blocks = batch.blocks();
-    let good = batch.input(&blocks);
-    let mut refused = |input: &crate::BatchInput<'_>, part: &str| {
-        let error = trainer.train_batch(0, 0, input, &mut || Ok(())).unwrap_err();
+    let good = || batch.columns();
+    let mut refused = |columns: &BatchColumns<'_>, part: &str| {
+        let error = trainer.train_batch(0, 0, columns, &mut || Ok(())).unwrap_err();
         assert!(error.is_usage() && error.to_string().contains(part), "{part}: {error}");
     };
-    refused(&crate::BatchInput { blocks: &blocks[..1], ..good }, "1 blocks for a model of 2 layers");
-    refused(&crate::BatchInput { dim: 3, ..good }, "3 feature columns");
-    refused(&crate::BatchInput { rows: good.rows - 1, ..good }, "below it has");
-    refused(&crate::BatchInput { features: &good.features[4..], ..good }, "bytes of features");
-    refused(
-        &crate::BatchInput { labels: Labels::Single(&batch.labels[1..]), ..good },
-        "2 labels for 3 seeds",
-    );
-    refused(&crate::BatchInput { labels: Labels::Single(&[0, 3, 0]), ..good }, "label 3 at position 1");
-    refused(&crate::BatchInput { labels: Labels::Single(&[0, -2, 0]), ..good }, "label -2");
-    refused(
-        &crate::BatchInput { labels: Labels::Multi { classes: 3, values: &[0; 9] }, ..good },
-        "multi-label",
-    );
-    refused(&crate::BatchInput { degrees: &batch.degrees[1..], ..good }, "degrees for");
+    refused(&batch.of_blocks(1), "1 blocks for a model of 2 layers");
+    refused(&good().with(Column::X, f32_rows(&batch.features, 2)), "2 feature columns");
+    refused(&good().with(Column::X, f32_rows(&batch.features[4..], 4)), "feature rows where the batch has");
+    refused(&BatchColumns { nodes: batch.nodes.len() - 1, ..good() }, "below it has");
+    let x = f32_rows(&batch.features, 4);
+    let bytes = x.host().unwrap();
+    let rows = |bytes| good().with(Column::X, ColumnArray::table(bytes, Element::F32, x.rows, 4));
+    refused(&rows(&bytes[4..]), "bytes of feature rows");
+    refused(&good().with_labels(Labels::Single(&batch.labels[1..])), "2 labels for 3 seeds");
+    refused(&good().with_labels(Labels::Single(&[0, 3, 0])), "label 3 at position 1");
+    refused(&good().with_labels(Labels::Single(&[0, -2, 0])), "label -2");
+    refused(&good().with_labels(Labels::Multi { classes: 3, values: &[0; 9] }), "multi-label");
+    refused(&good().with(Column::Degrees, i32s(&batch.degrees[1..])), "degrees for");
     for id in [-1, batch.blocks[1].sources as i32] {
         let mut indices = batch.blocks[1].indices.clone();
         indices[2] = id;
-        let changed = [blocks[0], BlockInput { indices: &indices, ..blocks[1] }];
-        refused(&crate::BatchInput { blocks: &changed, ..good }, &format!("block 1: source {id} at edge 2"));
+        let changed = good().with(Column::Indices.at(1), i32s(&indices));
+        refused(&changed, &format!("block 1: source {id} at edge 2"));
     }
     let mut indptr = batch.blocks[1].indptr.clone();
     indptr[1] = indptr[2] + 1;
-    let changed = [blocks[0], BlockInput { indptr: &indptr, ..blocks[1] }];
-    refused(&crate::BatchInput { blocks: &changed, ..good }, "block 1: the offset falls");
-    let changed = [blocks[0], BlockInput { indptr: &indptr[1..], ..blocks[1] }];
-    refused(&crate::BatchInput { blocks: &changed, ..good }, "offsets for");
+    let with_offsets = |offsets| good().with(Column::Indptr.at(1), i32s(offsets));
+    refused(&with_offsets(&indptr), "block 1: the offset falls");
+    refused(&with_offsets(&indptr[1..]), "offsets for");
+    let wide = ColumnArray { element: Element::I64, ..i32s(&batch.degrees) };
+    refused(&good().with(Column::Degrees, wide), "degrees: ");
     // Rows that do not start on a multiple of four bytes.
-    let mut bytes = vec![0u8; good.features.len() + 4];
-    let shift = if bytes.as_ptr().align_offset(4) == 1 { 2 } else { 1 };
-    bytes[shift..][..good.features.len()].copy_from_slice(good.features);
-    let unaligned = &bytes[shift..][..good.features.len()];
-    refused(&crate::BatchInput { features: unaligned, ..good }, "not a multiple of 4 bytes");
+    let mut moved = vec![0u8; bytes.len() + 4];
+    let shift = if moved.as_ptr().align_offset(4) == 1 { 2 } else { 1 };
+    moved[shift..][..bytes.len()].copy_from_slice(bytes);
+    refused(&rows(&moved[shift..][..bytes.len()]), "not a multiple of 4 bytes");
 }
 
 #[test]

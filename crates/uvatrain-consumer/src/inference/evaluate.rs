@@ -8,7 +8,6 @@ use uva_train::{Evaluation, TrainDevice, checkpoint};
 
 use super::sampled::Sampled;
 use super::stored_rows::StoredRows;
-use crate::arrays::BatchArrays;
 use crate::session::{train_error, train_or_batch_error};
 
 /// Evaluates the model on train, valid and test nodes.
@@ -67,9 +66,9 @@ fn sampled(dataset: Dataset, model: &TrainedModel) -> Result<Vec<Evaluation>, Ru
         sampled.go_to(split, epoch, 0);
         let mut sum = Evaluation::default();
         while let Some(batch) = sampled.next(&|| false)? {
-            let arrays = BatchArrays::of(&batch);
+            let columns = batch.columns();
             let mut confirm = || batch.confirm().map_err(|error| error.to_string());
-            let evaluated = sampled.trainer.evaluate_batch(arrays.input(), &mut confirm);
+            let evaluated = sampled.trainer.evaluate_batch(&columns, &mut confirm);
             sum += evaluated.map_err(|error| train_or_batch_error(error, &batch))?;
         }
         evaluations.push(sum);

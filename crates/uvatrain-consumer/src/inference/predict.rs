@@ -20,7 +20,6 @@ use uva_train::{Answered, Questions, Tables, TrainDevice, TrainError, Trainer, W
 use super::output::Output;
 use super::sampled::Sampled;
 use super::stored_rows::StoredRows;
-use crate::arrays::BatchArrays;
 use crate::session::{train_error, train_or_batch_error};
 
 /// Predicts, and writes the files of the job. What an earlier process left of the same job is gone on with.
@@ -241,12 +240,11 @@ fn sampled(
         let of_batch = &seeds[first..seeds.len().min(first + size)];
         let places = Places::of(wanted, of_batch);
         let local: Vec<i64> = (0..of_batch.len() as i64).collect();
-        let arrays = BatchArrays::of(&batch);
+        let columns = batch.columns();
         let mut failed = None;
         let mut take = |answered: Answered<'_>| places.write(&output, answered, &mut failed);
         let mut confirm = || batch.confirm().map_err(|error| error.to_string());
-        let predicted =
-            sampled.trainer.predict_batch(arrays.input(), &local, questions, &mut confirm, &mut take);
+        let predicted = sampled.trainer.predict_batch(&columns, &local, questions, &mut confirm, &mut take);
         if let Some(error) = failed {
             return Err(error);
         }

@@ -2,11 +2,12 @@
 
 use std::ops::{ControlFlow, Range};
 
+use uva_batch::{BatchColumns, Column, ColumnArray};
 use uva_graph::{Dataset, Hops, Labels, Split};
 use uva_launch::training::TrainedModel;
 use uva_mem::ZeroedPages;
 use uva_runtime::RuntimeError;
-use uva_train::{Answered, Evaluation, HopBatch, HopRows, Questions, TrainError, Trainer};
+use uva_train::{Answered, Evaluation, Questions, TrainError, Trainer};
 
 use crate::session::train_error;
 use uva_runtime::spec::ByteSize;
@@ -62,18 +63,14 @@ impl<'d> StoredRows<'d> {
         }
     }
 
-    /// Calls `with` with the batch of the first `seeds` rows in the buffers.
-    fn with_batch<T>(&self, seeds: usize, labels: Labels<'_>, with: impl FnOnce(&HopBatch<'_>) -> T) -> T {
+    /// The batch of the first `seeds` rows in the buffers.
+    fn batch<'b>(&'b self, seeds: usize, labels: Labels<'b>) -> BatchColumns<'b> {
         let features = self.dataset.features();
-        let bytes = seeds * features.row_bytes();
-        let tables: Vec<&[u8]> = self.buffers.iter().map(|buffer| &buffer.bytes()[..bytes]).collect();
-        with(&HopBatch {
-            rows: HopRows::Tables(&tables),
-            element: features.element,
-            seeds,
-            dim: features.dim,
-            padding: 0,
-            labels,
+        let batch = BatchColumns::new(seeds, Vec::new()).with_labels(labels);
+        (0..).zip(&self.buffers).fold(batch, |batch, (part, buffer)| {
+            let rows = &buffer.bytes()[..seeds * features.row_bytes()];
+            let rows = ColumnArray::table(rows, features.element, seeds, features.dim);
+            batch.with(Column::X.part(part), rows)
         })
     }
 
@@ -85,8 +82,7 @@ impl<'d> StoredRows<'d> {
             let rows = first..end.min(first + self.batch_size);
             self.copy(rows.clone());
             let labels = self.dataset.labels().of_nodes(rows.clone());
-            let evaluated =
-                self.with_batch(rows.len(), labels, |batch| trainer.evaluate_batch(batch, &mut || Ok(())));
+            let evaluated = trainer.evaluate_batch(&self.batch(rows.len(), labels), &mut || Ok(()));
             sum += evaluated.map_err(|error| train_error(error.of_seeds(&self.hops.nodes()[rows])))?;
         }
         Ok(sum)
@@ -102,8 +98,7 @@ impl<'d> StoredRows<'d> {
     ) -> Result<(), TrainError> {
         self.copy(rows.iter().map(|&row| row as usize));
         let places: Vec<i64> = (0..rows.len() as i64).collect();
-        self.with_batch(rows.len(), Labels::Absent, |batch| {
-            trainer.predict_batch(batch, &places, questions, &mut || Ok(()), take)
-        })
+        let batch = self.batch(rows.len(), Labels::Absent);
+        trainer.predict_batch(&batch, &places, questions, &mut || Ok(()), take)
     }
 }

@@ -112,7 +112,7 @@ fn run(
         // The first two batches show where the slots' reports are.
         let mut address = |_| {
             let batch = receiver.next_batch().expect("a batch").expect("a batch");
-            batch.proof().expect("a proof").words.address()
+            batch.columns().proof.expect("a proof").words.address()
         };
         let addresses = [0, 1].map(&mut address);
         // They are steps less, and the next batch's stamp is its number plus one.

@@ -126,10 +126,10 @@ impl DeviceBatches {
         columns: &mut ColumnsMut<'c>,
         wanted: impl Fn(Column) -> bool,
     ) -> Vec<(Range<usize>, &'c mut [u8])> {
-        let places = self.layout.columns().iter().filter(|place| wanted(place.column));
+        let places = self.layout.columns().iter().filter(|place| wanted(place.key.column));
         let with_room = |place: &ColumnPlace| {
             let used = place.used(header);
-            let room: &mut [u8] = columns.take(place.column, place.layer);
+            let room: &mut [u8] = columns.take(place.key);
             let bytes = used.len();
             (self.within(slot, used), &mut room[..bytes])
         };
@@ -138,7 +138,7 @@ impl DeviceBatches {
 
     /// Where the sampler writes the batch of a slot of the ring.
     pub fn place(&self, slot: usize) -> BatchPlace<'_> {
-        let room = |column, layer| match self.layout.place(column, layer) {
+        let room = |column: Column, layer| match self.layout.place(column.at(layer)) {
             Some(place) => self.within(slot, place.room()),
             None => 0..0,
         };
@@ -159,7 +159,7 @@ impl DeviceBatches {
     /// The columns that the sampler wrote there for the batch of this header: where each goes in a feature slot, and its
     /// bytes of the memory.
     pub fn columns(&self, slot: usize, header: &BatchHeader) -> Vec<(usize, Range<usize>)> {
-        let on_gpu = self.layout.packed(header).filter(|(place, _)| place.column.spec().made_on_gpu);
+        let on_gpu = self.layout.packed(header).filter(|(place, _)| place.key.column.spec().made_on_gpu);
         on_gpu.map(|(place, to)| (to.start, self.within(slot, place.used(header)))).collect()
     }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use uva_batch::Proof;
 use uva_cuda::kernels::gather::GatherReport;
 use uva_cuda::memory::SharedBuffer;
 use uva_cuda::{Context, DeviceSlice, Stream};
@@ -182,16 +183,6 @@ impl Drop for Receipt {
         }
         self.slots.reader.done(taking);
     }
-}
-
-/// What a device compares to see whether a batch was whole when it used it: words of the batch's report, and their
-/// values. The device reads them behind `ready`, so it needs no answer of the host.
-#[derive(Clone, Copy, Debug)]
-pub struct Proof<'a> {
-    /// The report's words, 64 bits each.
-    pub words: DeviceSlice<'a>,
-    /// Places among the words, and the value of each in a whole batch.
-    pub expected: [(usize, i64); 2],
 }
 
 /// A taken slot. It is given back before the ring's slot, so that `free` is recorded before it is seen.

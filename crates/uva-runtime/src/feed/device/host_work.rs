@@ -103,8 +103,10 @@ impl EdgesOnHost {
 /// for each table.
 pub(super) fn feature_ranges(layout: &BatchLayout, header: &BatchHeader) -> Vec<Range<usize>> {
     match layout.is_of_hops() {
-        true => (0..layout.tables()).map(|table| layout.packed_range(header, Column::X, table)).collect(),
-        false => FEATURES.map(|column| layout.packed_range(header, column, 0)).to_vec(),
+        true => {
+            (0..layout.tables()).map(|table| layout.packed_range(header, Column::X.part(table))).collect()
+        }
+        false => FEATURES.map(|column| layout.packed_range(header, column)).to_vec(),
     }
 }
 
@@ -115,7 +117,7 @@ pub(super) fn hop_runs(
     header: &BatchHeader,
     from: &[u8],
 ) -> Vec<Range<usize>> {
-    let places = bytemuck::cast_slice(&from[layout.range(header, Column::InputId, 0)]);
+    let places = bytemuck::cast_slice(&from[layout.range(header, Column::InputId)]);
     runs_at(places, hops.rows_of(header.key().split).start)
 }
 
@@ -130,9 +132,9 @@ pub(super) fn slot_sums(layout: &BatchLayout, header: &BatchHeader) -> Option<Sl
     };
     let outermost = layout.layers().len() - 1;
     let counts = header.outermost();
-    let at = |column| {
-        layout.place(column, outermost)?;
-        Some(layout.packed_range(header, column, outermost).start)
+    let at = |column: Column| {
+        layout.place(column.at(outermost))?;
+        Some(layout.packed_range(header, column.at(outermost)).start)
     };
     Some(SlotSums {
         destinations: counts.destinations,

@@ -33,7 +33,7 @@
 //!   the launcher ends processes. The report that a gather writes after its rows carries a report stamp: the sequence
 //!   number plus one. A consumer waits for its own work and then checks the stamp. If it differs, the consumer has
 //!   computed on an unfinished batch, and discards the result ([`Receipt::confirm`]). A consumer that runs ahead of its
-//!   GPU has the GPU compare ([`Proof`]), keeps the receipt, and asks later.
+//!   GPU has the GPU compare ([`uva_batch::Proof`]), keeps the receipt, and asks later.
 //! - The producer outlives the consumer's last wait: it leaves when the consumer has given back the slot of the end.
 //!   The consumer's memory of the slots outlives it too: the consumer holds it by itself (by its own mapping, or an
 //!   opened handle).
@@ -52,7 +52,7 @@ mod sources;
 
 pub(crate) use batches::{DeviceBatches, bytes_on_gpu, stays_on_gpu};
 pub(crate) use consumer::Loan;
-pub use consumer::{DeviceSlots, Proof, Receipt};
+pub use consumer::{DeviceSlots, Receipt};
 pub(crate) use link::{Link, consumer_side, one_process, producer_side};
 pub(crate) use open::open_device;
 pub(crate) use producer::{DeviceGather, DeviceSetup};

@@ -218,7 +218,7 @@ impl<'d> DeviceGather<'d> {
         let ids_in = if layout.is_of_hops() { Column::InputId } else { Column::InputNodes };
         let on_host = batches.is_none_or(|batches| batches.is_on_host(Column::InputNodes));
         let ids: &[i64] = match on_host && (of_tables || !layout.is_of_hops()) {
-            true => bytemuck::cast_slice(&from[layout.range(header, ids_in, 0)]),
+            true => bytemuck::cast_slice(&from[layout.range(header, ids_in)]),
             // No rows are read by them.
             false => &[],
         };
@@ -229,10 +229,10 @@ impl<'d> DeviceGather<'d> {
         let edges = self.edges.as_ref();
         let arrays: Vec<(usize, &[u8])> = layout
             .packed(header)
-            .filter(|(place, _)| batches.is_none() || !place.column.spec().made_on_gpu)
-            .map(|(place, to)| match place.column.spec().written_by {
+            .filter(|(place, _)| batches.is_none() || !place.key.column.spec().made_on_gpu)
+            .map(|(place, to)| match place.key.column.spec().written_by {
                 Stage::Sampler => (to.start, &from[place.used(header)]),
-                Stage::Producer => (to.start, edges.map_or(&[][..], |edges| edges.of_layer(place.layer))),
+                Stage::Producer => (to.start, edges.map_or(&[][..], |edges| edges.of_layer(place.key.layer))),
             })
             .collect();
         let ranges = feature_ranges(layout, header);
@@ -265,8 +265,8 @@ impl<'d> DeviceGather<'d> {
             slot,
             arrays: &arrays,
             on_device: batches.map(|batches| batches.lent(batch_slot, header, &columns)),
-            ids_at: layout.packed_range(header, ids_in, 0).start,
-            features_at: layout.packed_range(header, Column::X, 0).start,
+            ids_at: layout.packed_range(header, ids_in).start,
+            features_at: layout.packed_range(header, Column::X).start,
             sums: self.filler.sums_rows().then(|| slot_sums(layout, header)).flatten(),
             made: (self.work.makes_ranges() && !of_tables)
                 .then_some(MadeOnHost { ranges: &ranges, make: &make }),
@@ -324,10 +324,10 @@ impl<'d> DeviceGather<'d> {
             edges.gather(layout, header, from)?;
         }
         for (place, range) in layout.packed(header) {
-            to[range].copy_from_slice(match (place.column.spec().written_by, &self.edges) {
+            to[range].copy_from_slice(match (place.key.column.spec().written_by, &self.edges) {
                 (Stage::Sampler, _) => &from[place.used(header)],
                 (Stage::Producer, edges) => {
-                    edges.as_ref().map_or(&[][..], |edges| edges.of_layer(place.layer))
+                    edges.as_ref().map_or(&[][..], |edges| edges.of_layer(place.key.layer))
                 }
             });
         }
@@ -337,7 +337,7 @@ impl<'d> DeviceGather<'d> {
             self.made.set(disk);
             return Ok(layout.packed_bytes(header));
         }
-        let ranges = FEATURES.map(|column| layout.packed_range(header, column, 0));
+        let ranges = FEATURES.map(|column| layout.packed_range(header, column));
         let feature_bytes: usize = ranges.iter().map(ExactSizeIterator::len).sum();
         let to = (&mut *to, ranges);
         let read = match &mut self.work {

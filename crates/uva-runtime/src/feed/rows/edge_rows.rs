@@ -39,7 +39,7 @@ impl EdgeRows {
 
     /// The bytes of a slot that the batch of this header has of each layer's rows.
     pub fn ranges(layout: &BatchLayout, header: &BatchHeader) -> impl Iterator<Item = Range<usize>> {
-        (0..layout.layers().len()).map(|layer| layout.range(header, Column::EdgeAttr, layer))
+        (0..layout.layers().len()).map(|layer| layout.range(header, Column::EdgeAttr.at(layer)))
     }
 
     /// Gathers a layer's rows into `out`, which is as long as its range. `from` is the batch slot's payload.
@@ -51,7 +51,7 @@ impl EdgeRows {
         from: &[u8],
         place: HostPlace<'_>,
     ) -> Result<(), RuntimeError> {
-        let edges: &[i64] = bytemuck::cast_slice(&from[layout.range(header, Column::EdgeIds, layer)]);
+        let edges: &[i64] = bytemuck::cast_slice(&from[layout.range(header, Column::EdgeIds.at(layer))]);
         self.source.fill(edges, place).map(drop).map_err(failed)
     }
 }

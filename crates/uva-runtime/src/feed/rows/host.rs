@@ -55,7 +55,7 @@ impl HostRows<'_> {
         from: &[u8],
         (to, skipped): (&mut [u8], usize),
     ) -> Result<RowsRead, RuntimeError> {
-        let ranges = FEATURES.map(|column| behind(layout.range(header, column, 0), skipped));
+        let ranges = FEATURES.map(|column| behind(layout.range(header, column), skipped));
         self.fill_ranges(layout, header, threads, from, (to, ranges))
     }
 
@@ -83,7 +83,7 @@ impl HostRows<'_> {
         from: &[u8],
         [x, sums, argmax]: [&mut [u8]; 3],
     ) -> Result<RowsRead, GatherError> {
-        let nodes: &[i64] = bytemuck::cast_slice(&from[layout.range(header, Column::InputNodes, 0)]);
+        let nodes: &[i64] = bytemuck::cast_slice(&from[layout.range(header, Column::InputNodes)]);
         match self {
             Self::Gathered(source) => source.fill(nodes, HostPlace { out: x, threads }),
             Self::Summed(source) if layout.aggregation_of(header) == Aggregation::None => {
@@ -117,7 +117,7 @@ impl HostRows<'_> {
         (beginner, room): (&mut SumBeginner, &mut [u8]),
     ) -> Result<Begun, GatherError> {
         let Self::Summed(source) = self else { unreachable!("a run whose rows are gathered begins no sums") };
-        let nodes: &[i64] = bytemuck::cast_slice(&from[layout.range(header, Column::InputNodes, 0)]);
+        let nodes: &[i64] = bytemuck::cast_slice(&from[layout.range(header, Column::InputNodes)]);
         let weighed = WeighedLists::of(layout, header, from, source.pool().filter(|_| threads > 1))?;
         let (weights, own) = weighed.weights();
         let place = BeginPlace { room, lists: weighed.lists, weights, own, threads };
@@ -144,7 +144,7 @@ impl<'b> WeighedLists<'b> {
         pool: Option<&rayon::ThreadPool>,
     ) -> Result<Self, GatherError> {
         let (aggregation, outermost) = (layout.aggregation(), layout.layers().len() - 1);
-        let column = |column| &from[layout.range(header, column, outermost)];
+        let column = |column: Column| &from[layout.range(header, column.at(outermost))];
         let lists = Lists::new(
             bytemuck::cast_slice(column(Column::Indptr)),
             bytemuck::cast_slice(column(Column::Indices)),

@@ -64,6 +64,6 @@ impl TakenAhead {
         let layout = &plan.layout;
         let header = layout.read_header(payload).ok().filter(|header| header.kind() == HandOver::Batch)?;
         let is_expected = !self.only_in_slots || plan.fits_slot(&header);
-        is_expected.then(|| bytemuck::cast_slice(&payload[layout.range(&header, Column::InputNodes, 0)]))
+        is_expected.then(|| bytemuck::cast_slice(&payload[layout.range(&header, Column::InputNodes)]))
     }
 }

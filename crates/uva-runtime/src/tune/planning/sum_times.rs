@@ -161,10 +161,10 @@ impl Slots {
 
     /// Refuses sums that depend on who made them, and own rows that are not the table's.
     fn check(&self, off: &BatchLayout, host: &BatchLayout) -> Result<(), RuntimeError> {
-        let column = |column| host.range(&self.header, column, 0);
+        let column = |column| host.range(&self.header, column);
         let summed = &self.summed.bytes()[column(Column::Aggregated)];
         let own = &self.summed.bytes()[column(Column::X)];
-        let gathered = &self.gathered.bytes()[off.range(&self.header, Column::X, 0)];
+        let gathered = &self.gathered.bytes()[off.range(&self.header, Column::X)];
         let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
         let summed: &[f32] = bytemuck::cast_slice(summed);
         let equal = summed.len() == self.sums.len() && summed.iter().zip(&self.sums).all(same);
@@ -181,7 +181,7 @@ impl Slots {
 
     fn timed_batch(&self, layout: &BatchLayout) -> TimedBatch<'_> {
         let last = layout.layers().len() - 1;
-        let column = |column| &self.batch.bytes()[layout.range(&self.header, column, last)];
+        let column = |column: Column| &self.batch.bytes()[layout.range(&self.header, column.at(last))];
         let real = self.header.real_layer(last);
         let nodes: &[i64] = bytemuck::cast_slice(column(Column::InputNodes));
         let indptr: &[i32] = bytemuck::cast_slice(column(Column::Indptr));
@@ -240,7 +240,7 @@ impl<'d> Ways<'d> {
         // The trainer's allocator keeps such memory, too.
         sums.resize(header.outermost().destinations * layout.dim(), 0.0);
         let began = Instant::now();
-        let rows = bytemuck::cast_slice(&gathered.bytes()[layout.range(header, Column::X, 0)]);
+        let rows = bytemuck::cast_slice(&gathered.bytes()[layout.range(header, Column::X)]);
         self.sum(header, batch.bytes(), rows, sums)
             .map_err(|error| RuntimeError::Failed(format!("the outermost block of a batch: {error}")))?;
         Ok([gather, began.elapsed()])
@@ -256,7 +256,7 @@ impl<'d> Ways<'d> {
     ) -> Result<(), ListsError> {
         let layout = &self.off.layout;
         let (width, last) = (layout.dim(), layout.layers().len() - 1);
-        let column = |column| &batch[layout.range(header, column, last)];
+        let column = |column: Column| &batch[layout.range(header, column.at(last))];
         let lists = Lists::<i32>::new(
             bytemuck::cast_slice(column(Column::Indptr)),
             bytemuck::cast_slice(column(Column::Indices)),
@@ -412,14 +412,14 @@ mod tests {
         ways.sum_while_reading(&mut slots).unwrap();
         slots.check(&off.layout, &host.layout).unwrap();
         for column in [Column::Aggregated, Column::X] {
-            let last = host.layout.range(&slots.header, column, 0).end - 4;
+            let last = host.layout.range(&slots.header, column).end - 4;
             slots.summed.bytes_mut()[last] ^= 1;
             let error = slots.check(&off.layout, &host.layout).unwrap_err();
             assert!(error.to_string().contains("differ from those of gathered rows"), "{error}");
             slots.summed.bytes_mut()[last] ^= 1;
         }
         // Whatever is no number is as good as another.
-        let last = host.layout.range(&slots.header, Column::Aggregated, 0).end;
+        let last = host.layout.range(&slots.header, Column::Aggregated).end;
         slots.summed.bytes_mut()[last - 4..last].copy_from_slice(&f32::NAN.to_le_bytes());
         if let Some(sum) = slots.sums.last_mut() {
             *sum = -f32::NAN;

@@ -8,8 +8,8 @@ use uva_sample::{BatchBounds, LayerBounds};
 
 use crate::schema::{Rows, Slots, Values};
 use crate::{
-    Aggregation, BatchHeader, BatchSpec, COLUMNS, Column, ColumnPlace, ColumnSpec, ColumnsMut, Element,
-    HandOver, LayoutError, StaticShapes,
+    Aggregation, BatchHeader, BatchSpec, COLUMNS, Column, ColumnKey, ColumnPlace, ColumnSpec, ColumnsMut,
+    Element, HandOver, LayoutError, StaticShapes,
 };
 
 const CACHE_LINE: usize = 64;
@@ -105,17 +105,18 @@ impl BatchLayout {
         let (mut batch_bytes, mut arrays_bytes) = (BatchHeader::BYTES, 0);
         let (mut end, mut summed_end) = (BatchHeader::BYTES, 0);
         let tables = spec.tables.unwrap_or(1);
-        for (column, layer) in in_slot_order(spec, labelled, bounds.layers.len(), tables) {
+        for key in in_slot_order(spec, labelled, bounds.layers.len(), tables) {
+            let column = key.column;
             let of_column = column.spec();
             let (element, width) = of_values(of_column.values);
             let [counted, counted_if_summed] = counted_rows(spec, column);
-            let capacity = |counted: Option<Rows>| counted.map_or(0, |rows| most_rows(rows, layer, &bounds));
+            let capacity =
+                |counted: Option<Rows>| counted.map_or(0, |rows| most_rows(rows, key.layer, &bounds));
             let of_sums = capacity(counted_if_summed);
             let capacity = capacity(counted).max(of_sums);
-            let mut place =
-                ColumnPlace { column, layer, element, width, counted, counted_if_summed, capacity, at: 0 };
+            let mut place = ColumnPlace { key, element, width, counted, counted_if_summed, capacity, at: 0 };
             if let Some(whole) = of_column.first_of {
-                place.at = places.iter().find(|other| other.column == whole).map_or(0, |whole| whole.at);
+                place.at = places.iter().find(|other| other.key.column == whole).map_or(0, |whole| whole.at);
                 places.push(place);
                 continue;
             }
@@ -190,16 +191,15 @@ impl BatchLayout {
         &self.places
     }
 
-    /// Where a column lies; `None` where these batches have no such column, or no such layer. The layer counts for
-    /// columns of layers only, and of the feature rows it is the number of the [table](Self::tables).
-    pub fn place(&self, column: Column, layer: usize) -> Option<&ColumnPlace> {
-        let layer = if column.spec().is_of_layers() || column == Column::X { layer } else { 0 };
-        self.places.iter().find(|place| place.column == column && place.layer == layer)
+    /// Where a column lies; `None` where these batches have no such column, layer or [table](Self::tables).
+    pub fn place(&self, key: impl Into<ColumnKey>) -> Option<&ColumnPlace> {
+        let key = key.into();
+        self.places.iter().find(|place| place.key == key)
     }
 
     /// The bytes that the batch of this header uses of a column; empty where these batches have none.
-    pub fn range(&self, header: &BatchHeader, column: Column, layer: usize) -> Range<usize> {
-        self.place(column, layer).map_or(0..0, |place| place.used(header))
+    pub fn range(&self, header: &BatchHeader, key: impl Into<ColumnKey>) -> Range<usize> {
+        self.place(key).map_or(0..0, |place| place.used(header))
     }
 
     /// Bytes of a batch slot's payload.
@@ -232,7 +232,7 @@ impl BatchLayout {
 
     /// The columns of feature rows.
     fn of_features(&self) -> impl Iterator<Item = &ColumnPlace> {
-        self.places.iter().filter(|place| of_features(place.column))
+        self.places.iter().filter(|place| of_features(place.key.column))
     }
 
     /// Bytes of a slot on a GPU that one upload brings, at most: the report and the [packed](Self::packed) columns. Where
@@ -245,8 +245,8 @@ impl BatchLayout {
     /// The columns before the feature rows that have room of their own, and are made on a GPU if it samples, or not.
     fn own_room(&self, made_on_gpu: bool) -> impl Iterator<Item = &ColumnPlace> {
         self.places.iter().filter(move |place| {
-            let spec = place.column.spec();
-            !of_features(place.column) && spec.first_of.is_none() && spec.made_on_gpu == made_on_gpu
+            let spec = place.key.column.spec();
+            !of_features(place.key.column) && spec.first_of.is_none() && spec.made_on_gpu == made_on_gpu
         })
     }
 
@@ -284,11 +284,12 @@ impl BatchLayout {
     }
 
     /// As [`range`](Self::range), in a slot on a GPU.
-    pub fn packed_range(&self, header: &BatchHeader, column: Column, layer: usize) -> Range<usize> {
-        let Some(of) = self.place(column, layer) else { return 0..0 };
-        let whole = column.spec().first_of.unwrap_or(column);
-        let is_whole = |(place, _): &(&ColumnPlace, _)| place.column == whole && place.layer == of.layer;
-        let found = match of_features(column) {
+    pub fn packed_range(&self, header: &BatchHeader, key: impl Into<ColumnKey>) -> Range<usize> {
+        let key = key.into();
+        let Some(of) = self.place(key) else { return 0..0 };
+        let whole = ColumnKey { column: key.column.spec().first_of.unwrap_or(key.column), ..key };
+        let is_whole = |(place, _): &(&ColumnPlace, _)| place.key == whole;
+        let found = match of_features(key.column) {
             true => self.packed_features(header).find(is_whole),
             false => self.packed(header).find(is_whole),
         };
@@ -426,17 +427,18 @@ fn in_slot_order(
     labelled: bool,
     layers: usize,
     tables: usize,
-) -> impl Iterator<Item = (Column, usize)> {
+) -> impl Iterator<Item = ColumnKey> {
     let beside =
         |a: &ColumnSpec, b: &ColumnSpec| a.is_of_layers() && b.is_of_layers() && a.presence == b.presence;
     COLUMNS.chunk_by(beside).flat_map(move |group| {
-        let layers = match group[0].column {
-            Column::X => tables,
-            _ if group[0].is_of_layers() => layers,
-            _ => 1,
-        };
-        (0..layers).flat_map(move |layer| {
-            group.iter().filter(move |of| spec.has(of.column, labelled)).map(move |of| (of.column, layer))
+        let layers = if group[0].is_of_layers() { layers } else { 1 };
+        let parts = if group[0].column == Column::X { tables } else { 1 };
+        (0..layers * parts).flat_map(move |at| {
+            group.iter().filter(move |of| spec.has(of.column, labelled)).map(move |of| ColumnKey {
+                column: of.column,
+                layer: at / parts,
+                part: at % parts,
+            })
         })
     })
 }
@@ -603,7 +605,7 @@ mod tests {
             let dataset = if multi_label { multi_label_graph(temp.path()) } else { small_graph(temp.path()) };
             let options = with(options(&[3, 2], 10, None), sampler_kind, degrees, edge_ids);
             let layout = BatchLayout::new(&dataset, &options).unwrap();
-            let of_labels = *layout.place(Column::Labels, 0).unwrap();
+            let of_labels = *layout.place(Column::Labels).unwrap();
             assert_eq!(of_labels.width, multi_label.then_some(3));
             let label_bytes = 10 * of_labels.row_bytes();
             // A slot is page-aligned; so is this.
@@ -614,10 +616,10 @@ mod tests {
 
             // Every element of every array gets a value of its own: an overlap would show.
             let mut columns = layout.columns_mut(payload);
-            let labels = columns.take::<u8>(Column::Labels, 0);
-            let nodes = columns.take::<i64>(Column::InputNodes, 0);
+            let labels = columns.take::<u8>(Column::Labels);
+            let nodes = columns.take::<i64>(Column::InputNodes);
             assert_eq!((nodes.len(), labels.len()), (layout.node_capacity(), label_bytes));
-            (7..).zip(columns.take::<i32>(Column::Degrees, 0)).for_each(|(value, degree)| *degree = value);
+            (7..).zip(columns.take::<i32>(Column::Degrees)).for_each(|(value, degree)| *degree = value);
             (0..).zip(nodes).for_each(|(value, node)| *node = value);
             (0..).zip(labels).for_each(|(value, label): (usize, _)| *label = value as u8);
             for (layer, block) in columns.take_blocks().into_iter().enumerate() {
@@ -629,12 +631,12 @@ mod tests {
                 let weights = (base..).zip(block.weights);
                 weights.for_each(|(value, to)| *to = f32::from_bits(value as u32));
             }
-            assert!(columns.take::<i64>(Column::InputNodes, 0).is_empty(), "a column is lent once");
+            assert!(columns.take::<i64>(Column::InputNodes).is_empty(), "a column is lent once");
             full(&layout).write(payload);
 
             let header = layout.read_header(payload).unwrap();
-            let read = |column, layer| &payload[layout.range(&header, column, layer)];
-            let there = |column, layer| layout.place(column, layer).is_some();
+            let read = |column: Column, layer| &payload[layout.range(&header, column.at(layer))];
+            let there = |column: Column, layer| layout.place(column.at(layer)).is_some();
             let nodes: &[i64] = bytemuck::cast_slice(read(Column::InputNodes, 0));
             assert_eq!(read(Column::Seeds, 0), &read(Column::InputNodes, 0)[..80]);
             assert!(nodes.iter().copied().eq(0..layout.node_capacity() as i64));
@@ -677,12 +679,12 @@ mod tests {
         };
         let header = sampled();
         let [none, mean, gcn] = [Aggregation::None, Aggregation::Mean, Aggregation::Degrees].map(of);
-        let bytes = |layout: &BatchLayout, column| layout.range(&header, column, 0).len();
+        let bytes = |layout: &BatchLayout, column| layout.range(&header, column).len();
         // 40 nodes, of which 25 are destinations, and rows of three float32.
         assert_eq!((bytes(&none, Column::X), bytes(&none, Column::Aggregated)), (40 * 12, 0));
         assert_eq!((bytes(&mean, Column::X), bytes(&mean, Column::Aggregated)), (25 * 12, 25 * 12));
         assert_eq!((bytes(&gcn, Column::X), bytes(&gcn, Column::Aggregated)), (0, 25 * 12));
-        assert!(gcn.place(Column::X, 0).is_none());
+        assert!(gcn.place(Column::X).is_none());
         for aggregation in [Aggregation::Sum, Aggregation::Max] {
             assert_eq!(bytes(&of(aggregation), Column::X), 25 * 12);
             assert_eq!(bytes(&of(aggregation), Column::Aggregated), 25 * 12);
@@ -691,9 +693,9 @@ mod tests {
             assert_eq!(layout.batch_bytes(), none.batch_bytes());
             assert_eq!(layout.arrays_bytes(), none.arrays_bytes());
             assert_eq!(layout.bounds(), none.bounds());
-            assert_eq!(layout.used_bytes(&header), layout.range(&header, Column::Aggregated, 0).end);
+            assert_eq!(layout.used_bytes(&header), layout.range(&header, Column::Aggregated).end);
         }
-        assert_eq!(none.used_bytes(&header), none.range(&header, Column::X, 0).end);
+        assert_eq!(none.used_bytes(&header), none.range(&header, Column::X).end);
     }
 
     #[test]
@@ -714,13 +716,13 @@ mod tests {
                 chooses.feature_slot_bytes(),
                 none.feature_slot_bytes().max(always.feature_slot_bytes())
             );
-            assert_eq!(chooses.range(&raw, Column::X, 0), none.range(&raw, Column::X, 0));
-            assert!(chooses.range(&raw, Column::Aggregated, 0).is_empty());
-            let bytes = |layout: &BatchLayout, column| layout.range(&summed, column, 0).len();
+            assert_eq!(chooses.range(&raw, Column::X), none.range(&raw, Column::X));
+            assert!(chooses.range(&raw, Column::Aggregated).is_empty());
+            let bytes = |layout: &BatchLayout, column| layout.range(&summed, column).len();
             for column in [Column::X, Column::Aggregated] {
                 assert_eq!(bytes(&chooses, column), bytes(&always, column), "{aggregation} {column}");
             }
-            let [own, sums] = [Column::X, Column::Aggregated].map(|column| chooses.range(&summed, column, 0));
+            let [own, sums] = [Column::X, Column::Aggregated].map(|column| chooses.range(&summed, column));
             assert!(own.end <= sums.start && sums.start.is_multiple_of(CACHE_LINE), "{own:?} {sums:?}");
             assert_eq!(chooses.used_bytes(&raw), none.used_bytes(&raw));
             assert_eq!(chooses.used_bytes(&summed), sums.end);
@@ -799,7 +801,7 @@ mod tests {
                         for (range, end) in layout.copied(&header).zip(&ends) {
                             assert!(range.end <= *end, "byte {at} xor {flip}: {range:?} beyond {end}");
                         }
-                        assert!(layout.range(&header, Column::X, 0).end <= layout.feature_slot_bytes());
+                        assert!(layout.range(&header, Column::X).end <= layout.feature_slot_bytes());
                         assert!(header.seeds() <= header.nodes());
                         for layer in 0..layout.layers().len() {
                             let counts = header.layer(layer);
@@ -829,18 +831,17 @@ mod tests {
         for (header, is_full) in [(sampled(), false), (full(&layout), true)] {
             let mut end = REPORT_BYTES;
             for (place, range) in layout.packed(&header) {
-                assert_eq!(range.start, end.next_multiple_of(CACHE_LINE), "{:?}", place.column);
-                assert_eq!(range, layout.packed_range(&header, place.column, place.layer));
+                assert_eq!(range.start, end.next_multiple_of(CACHE_LINE), "{:?}", place.key);
+                assert_eq!(range, layout.packed_range(&header, place.key));
                 end = range.end;
             }
             for place in layout.columns() {
-                let (column, layer) = (place.column, place.layer);
-                let range = layout.packed_range(&header, column, layer);
-                assert_eq!(range.len(), layout.range(&header, column, layer).len(), "{column}");
+                let range = layout.packed_range(&header, place.key);
+                assert_eq!(range.len(), layout.range(&header, place.key).len(), "{}", place.key);
             }
-            let nodes = layout.packed_range(&header, Column::InputNodes, 0);
-            assert_eq!(layout.packed_range(&header, Column::Seeds, 0).start, nodes.start);
-            let features = layout.packed_range(&header, Column::X, 0);
+            let nodes = layout.packed_range(&header, Column::InputNodes);
+            assert_eq!(layout.packed_range(&header, Column::Seeds).start, nodes.start);
+            let features = layout.packed_range(&header, Column::X);
             assert_eq!(features.start, end.next_multiple_of(PAGE));
             assert_eq!(features.end, layout.packed_bytes(&header));
             assert!(end <= layout.upload_bytes(false));
@@ -849,10 +850,10 @@ mod tests {
             assert!(is_full || end < layout.upload_bytes(false), "{end} of {}", layout.upload_bytes(false));
             // A sampler on a GPU leaves the labels, and the features of edges, to be sent.
             let first_on_gpu =
-                layout.packed(&header).find(|(place, _)| place.column.spec().made_on_gpu).unwrap().1;
+                layout.packed(&header).find(|(place, _)| place.key.column.spec().made_on_gpu).unwrap().1;
             assert!(!is_full || first_on_gpu.start == layout.upload_bytes(true));
         }
-        assert!(layout.packed_range(&sampled(), Column::InputId, 0).is_empty());
+        assert!(layout.packed_range(&sampled(), Column::InputId).is_empty());
     }
 
     #[test]
@@ -892,9 +893,9 @@ mod tests {
             let mut ranges: Vec<_> = layout.copied(&header).collect();
             prop_assert_eq!(ranges.iter().map(|range| range.end).collect::<Vec<_>>(), layout.ends());
             let layers = layout.layers().len();
-            ranges.extend((0..layers).filter_map(|l| Some(layout.place(Column::EdgeAttr, l)?.used(&header))));
+            ranges.extend((0..layers).filter_map(|l| Some(layout.place(Column::EdgeAttr.at(l))?.used(&header))));
             prop_assert!(ranges.last().is_none_or(|range| range.end <= layout.arrays_bytes()));
-            let features = [Column::X, Column::Aggregated].map(|column| layout.range(&header, column, 0));
+            let features = [Column::X, Column::Aggregated].map(|column| layout.range(&header, column));
             let rows: usize = features.iter().map(Range::len).sum();
             let first = ranges.len();
             ranges.extend(features.into_iter().filter(|range| !range.is_empty()));
@@ -934,7 +935,7 @@ mod tests {
         let key = BatchKey { split: Split::Train, epoch: 0, batch: 0 };
         let counts = BatchCounts { seeds: 7, nodes: 7, ..BatchCounts::default() };
         let header = BatchHeader::of_batch(key, &counts);
-        let ranges: Vec<_> = (0..3).map(|table| layout.range(&header, Column::X, table)).collect();
+        let ranges: Vec<_> = (0..3).map(|table| layout.range(&header, Column::X.part(table))).collect();
         for (range, next) in ranges.iter().zip(&ranges[1..]) {
             assert_eq!((range.len(), range.start % 64), (7 * 12, 0));
             // Room for ten rows, and the rest of a cache line.
@@ -942,7 +943,7 @@ mod tests {
         }
         assert_eq!(ranges[0].start % PAGE, 0);
         assert_eq!(layout.used_bytes(&header), ranges[2].end);
-        assert_eq!(layout.range(&header, Column::X, 3), 0..0);
+        assert_eq!(layout.range(&header, Column::X.part(3)), 0..0);
         let mut payload = vec![0_u8; layout.feature_slot_bytes()];
         header.write(&mut payload);
         assert_eq!(layout.read_header(&payload).map(|header| header.seeds()), Ok(7));

@@ -7,11 +7,15 @@ use std::time::Duration;
 use bytemuck::Pod;
 use half::{bf16, f16};
 use uva_cuda::DeviceSlice;
-use uva_graph::{ElementType, FeatureTable, Labels, Split};
+use uva_graph::{FeatureTable, Labels, Split};
 use uva_sample::{BlockRef, LayerCounts, ListReads};
 
+use super::columns::{labels_of, values_of};
 use crate::schema::Presence;
-use crate::{Aggregation, BatchHeader, BatchLayout, Column, ColumnError, ColumnPlace, Element, FeatureRows};
+use crate::{
+    Aggregation, ArrayMemory, BatchColumns, BatchHeader, BatchLayout, Column, ColumnArray, ColumnError,
+    ColumnKey, ColumnPlace, Element, FeatureRows,
+};
 
 /// The memory of a slot that holds a batch.
 pub trait SlotMemory {
@@ -34,7 +38,7 @@ pub trait SlotMemory {
     fn first_byte(&self) -> Option<*mut u8>;
 }
 
-/// A batch in a slot's memory. Where that is a GPU's ([`BatchView::on_device`]), the methods that lend host slices
+/// A batch in a slot's memory. Where that is a GPU's ([`BatchView::is_on_device`]), the methods that lend host slices
 /// panic or say so; counts, times and hash are there in any case.
 #[derive(Debug)]
 pub struct BatchView<M> {
@@ -84,22 +88,21 @@ impl<M: SlotMemory> BatchView<M> {
     /// [`ColumnError::Unknown`] with the nearest name, [`ColumnError::NoSuchLayer`], [`ColumnError::Absent`] where this
     /// run's batches come without it.
     pub fn column(&self, name: &str) -> Result<ColumnRef<'_>, ColumnError> {
-        let (column, layer) = Column::parse(name, self.layers())?;
-        self.column_of(column, layer)
+        self.column_of(ColumnKey::parse(name, self.layers())?)
     }
 
-    /// A column. The layer counts for columns of layers only.
+    /// A column by its key.
     ///
     /// # Errors
     /// [`ColumnError::NoSuchLayer`]; [`ColumnError::Absent`] where this run's batches come without it.
-    pub fn column_of(&self, column: Column, layer: usize) -> Result<ColumnRef<'_>, ColumnError> {
-        let spec = column.spec();
-        if spec.is_of_layers() && layer >= self.layers() {
-            return Err(ColumnError::NoSuchLayer { layer, layers: self.layers() });
+    pub fn column_of(&self, key: impl Into<ColumnKey>) -> Result<ColumnRef<'_>, ColumnError> {
+        let key = key.into();
+        if key.column.spec().is_of_layers() && key.layer >= self.layers() {
+            return Err(ColumnError::NoSuchLayer { layer: key.layer, layers: self.layers() });
         }
-        let place = self.layout.place(column, layer).ok_or_else(|| ColumnError::Absent {
-            name: spec.full_name(layer),
-            why: match spec.presence {
+        let place = self.layout.place(key).ok_or_else(|| ColumnError::Absent {
+            name: key.to_string(),
+            why: match key.column.spec().presence {
                 Presence::WeighedEdges => "its kind of sampler weighs no edges",
                 Presence::ForModel => {
                     "only runs whose built-in model or whose sums (`aggregate=gcn`) need it have it"
@@ -113,38 +116,52 @@ impl<M: SlotMemory> BatchView<M> {
                 Presence::Asked | Presence::Always => "the run does not ask for this column",
             },
         })?;
-        Ok(ColumnRef {
-            place,
-            memory: &self.memory,
-            rows: place.rows(&self.header),
-            range: self.range(column, layer),
-        })
+        Ok(ColumnRef { place, memory: &self.memory, rows: place.rows(&self.header), range: self.range(key) })
     }
 
     /// The column's values in host memory; empty where these batches have none.
-    fn slice<T: Pod>(&self, column: Column, layer: usize) -> &[T] {
-        values_of(self.bytes(self.range(column, layer)))
+    fn slice<T: Pod>(&self, key: impl Into<ColumnKey>) -> &[T] {
+        values_of(self.bytes(self.range(key.into())))
     }
 
-    fn range(&self, column: Column, layer: usize) -> Range<usize> {
+    fn range(&self, key: ColumnKey) -> Range<usize> {
         if self.memory.is_packed() {
-            self.layout.packed_range(&self.header, column, layer)
+            self.layout.packed_range(&self.header, key)
         } else {
-            self.layout.range(&self.header, column, layer)
+            self.layout.range(&self.header, key)
         }
     }
 
     fn bytes(&self, range: Range<usize>) -> &[u8] {
         match self.memory.host(range) {
             Some(bytes) => bytes,
-            None => panic!("the batch is on a GPU: `on_device` lends its columns"),
+            None => panic!("the batch is on a GPU: `columns` lends its arrays"),
         }
     }
 
-    /// The columns as device memory. `None` where they are in host memory.
-    pub fn on_device(&self) -> Option<DeviceView<'_>> {
-        self.memory.device(0..0)?;
-        Some(DeviceView { memory: &self.memory, layout: &self.layout, header: &self.header })
+    /// Whether its columns are in a GPU's memory, where the methods that lend host slices panic.
+    pub fn is_on_device(&self) -> bool {
+        self.memory.device(0..0).is_some()
+    }
+
+    /// Its arrays by key, in host memory or on a GPU.
+    pub fn columns(&self) -> BatchColumns<'_> {
+        let layers = (0..self.layers()).map(|layer| self.counts(layer)).collect();
+        let mut columns = BatchColumns {
+            nodes: self.node_count(),
+            padding: self.seed_count() - self.real_seed_count(),
+            ..BatchColumns::new(self.seed_count(), layers)
+        };
+        for place in self.layout.columns().iter().filter(|place| place.is_in(&self.header)) {
+            let range = self.range(place.key);
+            let memory = match self.memory.device(range.clone()) {
+                Some((slice, _)) => ArrayMemory::Device(slice),
+                None => ArrayMemory::Host(self.bytes(range)),
+            };
+            let (element, rows, width) = (place.element, place.rows(&self.header), place.width);
+            columns.arrays.insert(place.key, ColumnArray { memory, element, rows, width });
+        }
+        columns
     }
 
     /// Whether it is padded to the run's static shapes: counts and columns then include padding.
@@ -213,44 +230,38 @@ impl<M: SlotMemory> BatchView<M> {
     /// Ids of all nodes of the batch, the seeds first: row `i` of the features is of `input_nodes()[i]`.
     ///
     /// # Panics
-    /// On a GPU, as every method that lends a host slice: see [`BatchView::on_device`].
+    /// On a GPU, as every method that lends a host slice: see [`BatchView::is_on_device`].
     pub fn input_nodes(&self) -> &[i64] {
-        self.slice(Column::InputNodes, 0)
+        self.slice(Column::InputNodes)
     }
 
     /// Ids of the seeds.
     pub fn seeds(&self) -> &[i64] {
-        self.slice(Column::Seeds, 0)
+        self.slice(Column::Seeds)
     }
 
     /// Position of each seed in its split, as PyG's loaders have it; empty unless the options ask for it.
     pub fn input_id(&self) -> &[i64] {
-        self.slice(Column::InputId, 0)
+        self.slice(Column::InputId)
     }
 
     /// Labels of the seeds.
     pub fn labels(&self) -> Labels<'_> {
-        match self.layout.place(Column::Labels, 0).map(|place| (place.element, place.width)) {
-            None => Labels::Absent,
-            Some((Element::F32, columns)) => {
-                Labels::Regression { columns, values: self.slice(Column::Labels, 0) }
-            }
-            Some((_, None)) => Labels::Single(self.slice(Column::Labels, 0)),
-            Some((_, Some(classes))) => Labels::Multi { classes, values: self.slice(Column::Labels, 0) },
-        }
+        let Some(place) = self.layout.place(Column::Labels) else { return Labels::Absent };
+        labels_of(self.slice(Column::Labels), place.element, place.width)
     }
 
     /// In-degree of each input node in the whole graph; empty unless the options ask for them.
     pub fn degrees(&self) -> &[i32] {
-        self.slice(Column::Degrees, 0)
+        self.slice(Column::Degrees)
     }
 
     /// Feature rows, row `i` for `input_nodes()[i]`; 64-byte aligned. Where the producer sums, there are rows for the
     /// outermost layer's destinations alone, or none ([`Aggregation`](crate::Aggregation)).
     pub fn features(&self) -> FeatureTable<'_> {
         FeatureTable {
-            bytes: self.slice(Column::X, 0),
-            rows: self.layout.place(Column::X, 0).map_or(0, |place| place.rows(&self.header)),
+            bytes: self.slice(Column::X),
+            rows: self.layout.place(Column::X).map_or(0, |place| place.rows(&self.header)),
             dim: self.layout.dim(),
             element: self.layout.element(),
         }
@@ -263,7 +274,7 @@ impl<M: SlotMemory> BatchView<M> {
     /// When there is no such table, and on a GPU.
     pub fn table(&self, table: usize) -> FeatureTable<'_> {
         assert!(table < self.layout.tables(), "table {table} of {}", self.layout.tables());
-        FeatureTable { bytes: self.slice(Column::X, table), ..self.features() }
+        FeatureTable { bytes: self.slice(Column::X.part(table)), ..self.features() }
     }
 
     /// The sums or maxima of the outermost layer's lists, row `i` for `input_nodes()[i]`; `None` where the producer makes
@@ -272,14 +283,14 @@ impl<M: SlotMemory> BatchView<M> {
         if self.layout.aggregation_of(&self.header) == Aggregation::None {
             return None;
         }
-        Some(FeatureRows::new(self.slice(Column::Aggregated, 0), self.layout.dim()))
+        Some(FeatureRows::new(self.slice(Column::Aggregated), self.layout.dim()))
     }
 
     /// Which row each maximum of [`aggregated`](Self::aggregated) is of, as a position in `input_nodes()`: of equal values
     /// the first in the list's order, and the first NaN; -1 where the list is empty. `None` unless the run asks for it.
     pub fn argmax(&self) -> Option<FeatureRows<'_, i32>> {
-        self.layout.place(Column::Argmax, 0)?;
-        Some(FeatureRows::new(self.slice(Column::Argmax, 0), self.layout.dim()))
+        self.layout.place(Column::Argmax)?;
+        Some(FeatureRows::new(self.slice(Column::Argmax), self.layout.dim()))
     }
 
     /// Feature rows as float32.
@@ -317,7 +328,7 @@ impl<M: SlotMemory> BatchView<M> {
     }
 
     fn feature_rows<T: Pod>(&self, wanted: Element) -> Result<FeatureRows<'_, T>, ColumnError> {
-        let values = self.column_of(Column::X, 0)?.values(wanted)?;
+        let values = self.column_of(Column::X)?.values(wanted)?;
         Ok(FeatureRows::new(values, self.layout.dim()))
     }
 
@@ -335,10 +346,10 @@ impl<M: SlotMemory> BatchView<M> {
         BlockRef {
             destinations,
             sources,
-            indptr: self.slice(Column::Indptr, layer),
-            indices: self.slice(Column::Indices, layer),
-            edge_ids: self.slice(Column::EdgeIds, layer),
-            weights: self.slice(Column::Weights, layer),
+            indptr: self.slice(Column::Indptr.at(layer)),
+            indices: self.slice(Column::Indices.at(layer)),
+            edge_ids: self.slice(Column::EdgeIds.at(layer)),
+            weights: self.slice(Column::Weights.at(layer)),
         }
     }
 
@@ -349,7 +360,7 @@ impl<M: SlotMemory> BatchView<M> {
     pub fn edge_attr(&self, layer: usize) -> Option<FeatureTable<'_>> {
         let (element, dim) = self.layout.edge_attr()?;
         let rows = self.counts(layer).edges;
-        Some(FeatureTable { bytes: self.slice(Column::EdgeAttr, layer), rows, dim, element })
+        Some(FeatureTable { bytes: self.slice(Column::EdgeAttr.at(layer)), rows, dim, element })
     }
 
     /// Which sampler made it, from 0.
@@ -396,7 +407,7 @@ pub struct ColumnRef<'a> {
 impl<'a> ColumnRef<'a> {
     /// Its full name, such as `block0.indptr`.
     pub fn name(&self) -> String {
-        self.place.column.spec().full_name(self.place.layer)
+        self.place.key.to_string()
     }
 
     /// The type of its values.
@@ -495,115 +506,4 @@ pub struct RawArray {
     pub element: Element,
     /// The CUDA device it is on; `None`: host memory.
     pub device: Option<usize>,
-}
-
-/// The columns of a batch in device memory, under the names that [`BatchView`] has for them.
-#[derive(Clone, Copy)]
-pub struct DeviceView<'a> {
-    memory: &'a dyn SlotMemory,
-    layout: &'a BatchLayout,
-    header: &'a BatchHeader,
-}
-
-impl<'a> DeviceView<'a> {
-    /// A column. The layer counts for columns of layers only. `None` where these batches have no such column, or no
-    /// such layer.
-    pub fn column(&self, column: Column, layer: usize) -> Option<DeviceSlice<'a>> {
-        self.layout.place(column, layer)?;
-        let range = self.layout.packed_range(self.header, column, layer);
-        self.memory.device(range).map(|(slice, _)| slice)
-    }
-
-    fn always(&self, column: Column, layer: usize) -> DeviceSlice<'a> {
-        self.column(column, layer)
-            .unwrap_or_else(|| panic!("layer {layer} of {}", self.layout.layers().len()))
-    }
-
-    /// int64, one a node.
-    pub fn input_nodes(&self) -> DeviceSlice<'a> {
-        self.always(Column::InputNodes, 0)
-    }
-
-    /// int64, one a seed; or of a multi-label dataset uint8, for regression float32, a row a seed. `None` if the
-    /// dataset has no labels.
-    pub fn labels(&self) -> Option<DeviceSlice<'a>> {
-        self.column(Column::Labels, 0)
-    }
-
-    /// int32, one a node; `None` unless the options ask for them.
-    pub fn degrees(&self) -> Option<DeviceSlice<'a>> {
-        self.column(Column::Degrees, 0)
-    }
-
-    /// Feature rows, row `i` for node `i`; `None` where batches have none. Where the producer sums, these are the rows of
-    /// the outermost layer's destinations.
-    pub fn features(&self) -> Option<DeviceSlice<'a>> {
-        self.column(Column::X, 0)
-    }
-
-    /// Of a hop set, the seeds' rows in one of the tables that its model reads. [`features`](Self::features) is the first.
-    ///
-    /// # Panics
-    /// When there is no such table.
-    pub fn table(&self, table: usize) -> DeviceSlice<'a> {
-        self.column(Column::X, table).unwrap_or_else(|| panic!("table {table} of {}", self.layout.tables()))
-    }
-
-    /// float32, the sums that the producer made: a row for each destination of the outermost layer. `None` where it
-    /// makes none.
-    pub fn aggregated(&self) -> Option<DeviceSlice<'a>> {
-        self.column(Column::Aggregated, 0)
-    }
-
-    /// int32, which row each of these is of: as [`BatchView::argmax`]. `None` unless the run asks for it.
-    pub fn argmax(&self) -> Option<DeviceSlice<'a>> {
-        self.column(Column::Argmax, 0)
-    }
-
-    /// Columns of the features.
-    pub fn dim(&self) -> usize {
-        self.layout.dim()
-    }
-
-    /// Type of the features.
-    pub fn element(&self) -> ElementType {
-        self.layout.element()
-    }
-
-    /// int32, one more than the layer has destinations.
-    ///
-    /// # Panics
-    /// When there is no such layer.
-    pub fn indptr(&self, layer: usize) -> DeviceSlice<'a> {
-        self.always(Column::Indptr, layer)
-    }
-
-    /// int32, one an edge of the layer.
-    ///
-    /// # Panics
-    /// When there is no such layer.
-    pub fn indices(&self, layer: usize) -> DeviceSlice<'a> {
-        self.always(Column::Indices, layer)
-    }
-
-    /// int64, one an edge of the layer; `None` unless the options ask for them.
-    pub fn edge_ids(&self, layer: usize) -> Option<DeviceSlice<'a>> {
-        self.column(Column::EdgeIds, layer)
-    }
-
-    /// float32, one an edge of the layer; `None` unless the kind of sampler weighs edges.
-    pub fn weights(&self, layer: usize) -> Option<DeviceSlice<'a>> {
-        self.column(Column::Weights, layer)
-    }
-
-    /// Feature rows, one an edge of the layer; `None` unless the options ask for them. Type and columns are
-    /// [`BatchLayout::edge_attr`].
-    pub fn edge_attr(&self, layer: usize) -> Option<DeviceSlice<'a>> {
-        self.column(Column::EdgeAttr, layer)
-    }
-}
-/// The bytes of a column as its values. Slots are page-aligned and offsets multiples of 64; only an empty range may begin
-/// anywhere, since a slot on a GPU lends none of its addresses for it.
-fn values_of<T: Pod>(bytes: &[u8]) -> &[T] {
-    if bytes.is_empty() { &[] } else { bytemuck::cast_slice(bytes) }
 }

@@ -3,15 +3,13 @@
 use std::ops::Range;
 
 use crate::schema::{Rows, Slots};
-use crate::{BatchHeader, Column, Element};
+use crate::{BatchHeader, ColumnKey, Element};
 
 /// Where a column lies, and its shape in this run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnPlace {
-    /// The column.
-    pub column: Column,
-    /// The layer; 0 where the column is none of layers. Of feature rows the number of the table.
-    pub layer: usize,
+    /// Its name.
+    pub key: ColumnKey,
     /// The type of its values.
     pub element: Element,
     /// Values in a row; `None`: one, and the column has one dimension.
@@ -35,11 +33,20 @@ impl ColumnPlace {
         self.width.unwrap_or(1) * self.element.bytes()
     }
 
+    /// Whether the batch of this header has it.
+    #[must_use]
+    pub fn is_in(&self, header: &BatchHeader) -> bool {
+        self.counted_in(header).is_some()
+    }
+
     /// Rows that the batch of this header has of it.
     #[must_use]
     pub fn rows(&self, header: &BatchHeader) -> usize {
-        let counted = if header.is_summed() { self.counted_if_summed } else { self.counted };
-        counted.map_or(0, |rows| header.rows(rows, self.layer))
+        self.counted_in(header).map_or(0, |rows| header.rows(rows, self.key.layer))
+    }
+
+    fn counted_in(&self, header: &BatchHeader) -> Option<Rows> {
+        if header.is_summed() { self.counted_if_summed } else { self.counted }
     }
 
     /// The bytes that the batch of this header uses of it.
@@ -56,7 +63,7 @@ impl ColumnPlace {
 
     /// Whether the producer copies it from slot to slot.
     pub(crate) fn is_copied(&self) -> bool {
-        let spec = self.column.spec();
+        let spec = self.key.column.spec();
         spec.lives_in == Slots::Both && spec.first_of.is_none()
     }
 }

@@ -22,19 +22,19 @@ const UNLABELLED: i64 = -1;
 /// If the slot has no room for padded batches.
 pub fn pad(layout: &BatchLayout, payload: &mut [u8], padding: Option<&Padding>, seeds: usize) {
     let mut columns = layout.columns_mut(payload);
-    let mask: &mut [u8] = columns.take(Column::SeedMask, 0);
+    let mask: &mut [u8] = columns.take(Column::SeedMask);
     mask[..seeds].fill(1);
     let Some(padding) = padding else { return };
     let padded = padding.nodes[0] + padding.more_nodes[0];
     mask[seeds..padded].fill(0);
-    padding.spread_rows::<i64>(columns.take(Column::InputNodes, 0));
-    padding.spread_rows::<i32>(columns.take(Column::Degrees, 0));
-    let input_id: &mut [i64] = columns.take(Column::InputId, 0);
+    padding.spread_rows::<i64>(columns.take(Column::InputNodes));
+    padding.spread_rows::<i32>(columns.take(Column::Degrees));
+    let input_id: &mut [i64] = columns.take(Column::InputId);
     if let Some(&first) = input_id.first() {
         input_id[seeds..padded].fill(first);
     }
-    if let Some(place) = layout.place(Column::Labels, 0) {
-        let labels: &mut [u8] = columns.take(Column::Labels, 0);
+    if let Some(place) = layout.place(Column::Labels) {
+        let labels: &mut [u8] = columns.take(Column::Labels);
         let of_padding = &mut labels[seeds * place.row_bytes()..padded * place.row_bytes()];
         match place.element {
             Element::I64 => {

@@ -3,8 +3,7 @@
 use bytemuck::Pod;
 use uva_sample::{BlockMut, MAX_LAYERS};
 
-use crate::column_place::ColumnPlace;
-use crate::{COLUMNS, Column};
+use crate::{COLUMNS, Column, ColumnKey, ColumnPlace};
 
 /// The most columns that a batch can have, those of every layer counted.
 const MOST_COLUMNS: usize = {
@@ -44,8 +43,9 @@ impl<'a> ColumnsMut<'a> {
     ///
     /// # Panics
     /// When its values are of another size than `T`.
-    pub fn take<T: Pod>(&mut self, column: Column, layer: usize) -> &'a mut [T] {
-        let found = self.places.iter().position(|place| place.column == column && place.layer == layer);
+    pub fn take<T: Pod>(&mut self, key: impl Into<ColumnKey>) -> &'a mut [T] {
+        let key = key.into();
+        let found = self.places.iter().position(|place| place.key == key);
         // Casts hold: slots are page-aligned, every offset is a multiple of 64, every length one of the element's.
         match found.map(|at| std::mem::take(&mut self.lent[at])) {
             Some(lent) if !lent.is_empty() => bytemuck::cast_slice_mut(lent),
@@ -57,8 +57,8 @@ impl<'a> ColumnsMut<'a> {
     pub fn take_blocks(&mut self) -> [BlockMut<'a>; MAX_LAYERS] {
         let mut blocks: [BlockMut<'a>; MAX_LAYERS] = std::array::from_fn(|_| BlockMut::default());
         for (place, lent) in self.places.iter().zip(&mut self.lent) {
-            let block = &mut blocks[place.layer];
-            match place.column {
+            let block = &mut blocks[place.key.layer];
+            match place.key.column {
                 Column::Indptr => block.indptr = bytemuck::cast_slice_mut(std::mem::take(lent)),
                 Column::Indices => block.indices = bytemuck::cast_slice_mut(std::mem::take(lent)),
                 Column::EdgeIds => block.edge_ids = bytemuck::cast_slice_mut(std::mem::take(lent)),
