@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_planted_in_the_place_of_an_entry_is_not_found_and_not_written_through() {
+    fn an_entry_planted_in_the_cache_is_neither_read_nor_written_through() {
         let (folder, cache, key) = cache();
         let victim = folder.path().join("victim");
         fs::write(&victim, b"mine").unwrap();

@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_library_is_an_error_that_names_it() {
+    fn a_file_that_is_not_a_library_is_an_error_that_names_it() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("libnvrtc.so.13");
         std::fs::write(&file, b"not a library").unwrap();
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loaded_library_is_told_by_the_beginning_of_its_name() {
+    fn a_loaded_library_is_recognised_by_the_beginning_of_its_name() {
         let maps = "7f00-7f01 r-xp 0 fe:00 1  /x y/torch/lib/libtorch_cpu.so\n7f02-7f03 rw-p 0 00:00 0 \n";
         assert_eq!(mapped_in(maps, "libtorch_cpu.so"), Some("/x y/torch/lib/libtorch_cpu.so".into()));
         assert_eq!(mapped_in(maps, "libtorch.so"), None);

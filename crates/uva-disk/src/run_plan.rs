@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_is_read_at_once_near_ones_together_and_a_long_one_in_whole_blocks() {
+    fn near_runs_are_read_together_and_a_long_run_in_whole_blocks() {
         let shape = |row_bytes| TableShape { offset: 4096, rows: 10_000, row_bytes };
         let mut planner = RunPlanner::new(vec![shape(100), shape(400)], 4096);
         planner.plan(&[2000..2010, 0..30, 40..50]);
@@ -157,7 +157,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_byte_comes_once_and_less_than_two_pages_a_run_and_table_come_beside_them(
+        fn every_byte_comes_once_with_less_than_two_extra_pages_per_run(
             row_bytes in proptest::collection::vec(prop_oneof![1usize..=600, Just(4096), 5000usize..20_000], 1..4),
             offset in prop_oneof![Just(4096u64), 0u64..5000],
             block in prop_oneof![Just(512usize), Just(4096)],

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_to_a_private_file_reaches_neither_the_file_nor_other_mappings() {
+    fn writes_to_a_private_file_reach_neither_the_file_nor_other_mappings() {
         let path = std::env::temp_dir().join(format!("uva-mem-private-{}", std::process::id()));
         std::fs::write(&path, b"abcdef").unwrap();
         let (private, shared) = (PrivateFile::open(&path).unwrap(), MappedFile::open(&path).unwrap());

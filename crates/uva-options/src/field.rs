@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_of_a_range_belong_to_it_as_it_is_told() {
+    fn both_ends_of_a_range_belong_to_it_as_its_text_says() {
         let field = Field::within("N", 1, 64);
         assert_eq!((field.read("1"), field.read("64")), (Ok("1".to_owned()), Ok("64".to_owned())));
         for text in ["0", "65", "-3"] {

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn compatibility_mode_is_where_nothing_reads_into_the_gpu_or_where_it_is_forced() {
+    fn compatibility_mode_is_on_where_forced_or_where_gpu_reads_are_missing() {
         // SAFETY: plain numbers.
         let mut properties: CUfileDrvProps_t = unsafe { MaybeUninit::zeroed().assume_init() };
         assert!(compatibility(&properties, None).unwrap().contains("nvidia-fs"));

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_code_is_told_by_its_name_and_an_unknown_one_by_its_number() {
+    fn a_known_code_is_shown_by_its_name_and_an_unknown_one_by_its_number() {
         let failed = |code, cuda| Status { code, cuda }.check("cuFileDriverOpen").unwrap_err();
         assert_eq!(Status { code: 0, cuda: 0 }.check("cuFileDriverOpen"), Ok(()));
         let text = failed(5001, 0);

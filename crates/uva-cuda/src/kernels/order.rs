@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn regions_cover_the_table_in_256_kib_or_more_where_there_would_be_too_many() {
+    fn regions_of_at_least_256_kib_cover_a_table_that_needs_too_many() {
         assert_eq!(regions(1 << 20, 512), (2048, 9));
         assert_eq!(regions((1 << 20) + 1, 512), (2049, 9));
         // 400-byte rows: 512 of them are 200 KiB.

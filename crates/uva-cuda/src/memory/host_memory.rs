@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn no_limit_is_no_limit_in_either_version() {
+    fn both_versions_of_control_groups_read_an_absent_limit() {
         let root = files(&[
             MEMINFO,
             ("proc/self/cgroup", "4:memory:/\n0::/\n"),
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_takes_huge_pages_that_were_reserved_which_are_none_of_what_is_available() {
+    fn a_copy_takes_reserved_huge_pages_which_do_not_count_as_available() {
         let root = files(&[(
             "proc/meminfo",
             "MemTotal: 67108864 kB\nMemAvailable: 1048576 kB\nHugePages_Free: 5000\nHugePages_Rsvd: 100\n\

@@ -185,7 +185,7 @@ mod tests {
 
     /// As on a guest whose memory grows: it reports 1 GiB but could have had all 16.
     #[test]
-    fn a_table_that_does_not_fit_what_is_free_now_is_warned_of_and_goes_on_unless_told_otherwise() {
+    fn a_table_too_large_for_free_memory_is_warned_of_or_refused_by_option() {
         let asked = |policy| preflight("t", 16 * GIB, PinWay::InPlace, &machine(GIB), policy);
         let warning = asked(PreflightPolicy::Warn).unwrap().warning.unwrap();
         for part in ["may not fit", "16.5 GiB", "leaves 1.00 GiB", "--preflight refuse", "--preflight off"] {
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_memory_here_can_hold_is_refused_unless_nobody_is_to_look() {
+    fn a_table_that_cannot_fit_is_refused_unless_the_check_is_off() {
         let mut memory = machine(64 * GIB);
         let larger = |memory: &HostMemory, bytes, way, policy| preflight("t", bytes, way, memory, policy);
         let error = larger(&memory, 65 * GIB, PinWay::InPlace, PreflightPolicy::Warn).unwrap_err();

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn two_roles_of_one_process_divide_what_it_was_granted_and_leave_none_over() {
+    fn two_roles_of_one_process_divide_its_whole_share() {
         let shares = Shares { producer: 20, sampler: Some(30) };
         // 50 % of 132.
         assert_eq!(shares.divide_granted(66), Some((27, Some(39))));

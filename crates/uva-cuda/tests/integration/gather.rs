@@ -291,8 +291,8 @@ fn test_programs_that_share_a_folder_compile_each_kernel_once() {
 }
 
 #[test]
-fn carried_kernels_are_taken_before_a_compiler_is_looked_for_and_only_if_they_are_the_right_ones() {
-    let test = "gather::carried_kernels_are_taken_before_a_compiler_is_looked_for_and_only_if_they_are_the_right_ones";
+fn matching_carried_kernels_are_used_before_a_compiler_is_looked_for() {
+    let test = "gather::matching_carried_kernels_are_used_before_a_compiler_is_looked_for";
     if !cuda_sim::in_process(test) {
         return;
     }
@@ -388,8 +388,8 @@ fn is_told(function: &str) -> bool {
 }
 
 #[test]
-fn a_fault_in_any_call_is_told_with_the_call_and_what_it_was_for() {
-    if !cuda_sim::in_process("gather::a_fault_in_any_call_is_told_with_the_call_and_what_it_was_for") {
+fn a_fault_in_any_call_names_the_call_and_its_purpose() {
+    if !cuda_sim::in_process("gather::a_fault_in_any_call_names_the_call_and_its_purpose") {
         return;
     }
     // One of each class: memory, invalid, unsupported, launch failure, MPS client terminated.

@@ -483,8 +483,8 @@ fn where_read_only_pages_cannot_be_pinned_a_copy_is() {
 }
 
 #[test]
-fn a_table_is_copied_to_the_pages_that_are_asked_for() {
-    if !under("memory::a_table_is_copied_to_the_pages_that_are_asked_for", &[]) {
+fn a_table_is_copied_to_the_requested_kind_of_pages() {
+    if !under("memory::a_table_is_copied_to_the_requested_kind_of_pages", &[]) {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -518,8 +518,8 @@ fn a_table_is_copied_to_the_pages_that_are_asked_for() {
 
 /// More than any machine has reserved, in a file of no pages.
 #[test]
-fn huge_pages_that_nobody_reserved_are_refused_by_name_or_replaced_by_others() {
-    let test = "memory::huge_pages_that_nobody_reserved_are_refused_by_name_or_replaced_by_others";
+fn huge_pages_that_were_not_reserved_are_refused_by_name_or_replaced() {
+    let test = "memory::huge_pages_that_were_not_reserved_are_refused_by_name_or_replaced";
     if !under(test, &[]) {
         return;
     }
@@ -544,9 +544,9 @@ fn huge_pages_that_nobody_reserved_are_refused_by_name_or_replaced_by_others() {
 }
 
 #[test]
-fn pages_in_place_that_a_driver_refuses_are_no_copy_where_they_are_named() {
+fn pages_in_place_that_a_driver_refuses_are_not_copied_where_named() {
     let fail = [("CUDA_SIM_FAIL", "cuMemHostRegister:*=304")];
-    if !under("memory::pages_in_place_that_a_driver_refuses_are_no_copy_where_they_are_named", &fail) {
+    if !under("memory::pages_in_place_that_a_driver_refuses_are_not_copied_where_named", &fail) {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -559,9 +559,9 @@ fn pages_in_place_that_a_driver_refuses_are_no_copy_where_they_are_named() {
 }
 
 #[test]
-fn memory_that_the_driver_does_not_have_is_replaced_by_the_tables_own_pages() {
+fn without_memory_from_the_driver_the_tables_own_pages_are_used() {
     let fail = [("CUDA_SIM_FAIL", "cuMemHostAlloc:*=2")];
-    if !under("memory::memory_that_the_driver_does_not_have_is_replaced_by_the_tables_own_pages", &fail) {
+    if !under("memory::without_memory_from_the_driver_the_tables_own_pages_are_used", &fail) {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -615,8 +615,8 @@ fn a_fault_in_the_last_chunk_leaves_nothing_pinned() {
 }
 
 #[test]
-fn pages_that_a_driver_refuses_are_copied_and_the_refusal_is_told() {
-    let test = "memory::pages_that_a_driver_refuses_are_copied_and_the_refusal_is_told";
+fn pages_that_a_driver_refuses_are_copied_and_the_refusal_is_reported() {
+    let test = "memory::pages_that_a_driver_refuses_are_copied_and_the_refusal_is_reported";
     fault_in_a_chunk(test, 4, 304, |context, owner| {
         let table = PinnedTable::new(context, owner.clone(), &chunks_of(2)).unwrap();
         let report = table.report();
@@ -666,9 +666,9 @@ fn a_table_larger_than_memory_is_refused_before_anything_is_pinned() {
 
 /// As on a guest whose memory grows, or beside caches that others hold: little is free, and the table would have fitted.
 #[test]
-fn a_table_that_seems_too_large_is_warned_of_and_pinned_unless_it_is_to_be_refused() {
+fn a_table_that_seems_too_large_is_pinned_with_a_warning_or_refused() {
     static WARNED: AtomicUsize = AtomicUsize::new(0);
-    let test = "memory::a_table_that_seems_too_large_is_warned_of_and_pinned_unless_it_is_to_be_refused";
+    let test = "memory::a_table_that_seems_too_large_is_pinned_with_a_warning_or_refused";
     if !under(test, &[]) {
         return;
     }
@@ -847,8 +847,8 @@ fn check_reach(of_another: bool) {
 }
 
 #[test]
-fn a_device_reads_the_memory_of_others_that_it_sees_where_the_machine_lets_it() {
-    const TEST: &str = "memory::a_device_reads_the_memory_of_others_that_it_sees_where_the_machine_lets_it";
+fn a_device_reads_visible_memory_of_other_devices_where_supported() {
+    const TEST: &str = "memory::a_device_reads_visible_memory_of_other_devices_where_supported";
     if under(TEST, &[("CUDA_SIM_DEVICES", "2")]) {
         check_reach(true);
     }

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_other_calls_and_sizes_are_told_apart() {
+    fn messages_of_other_calls_and_sizes_are_distinguished() {
         let expected = Message { call: 3, kind: Kind::AllToAll, bytes: 8 };
         assert_eq!(expected.differs_from(expected), None);
         let other = Message { call: 3, kind: Kind::Counts, bytes: 8 }.differs_from(expected).unwrap();

@@ -211,7 +211,7 @@ fn longer_rows_at_a_sample_of_base_offsets_are_bit_equal_to_a_plain_loop() {
 }
 
 #[test]
-fn every_output_offset_works_with_every_place_of_a_row_in_its_sixteen_bytes() {
+fn every_output_offset_works_with_every_place_of_a_row_in_16_bytes() {
     for row_bytes in [1, 2, 15, 16, 17, 31, 33, 48, 127, 160, 188, 480] {
         for (base, out_offset) in (0..16).flat_map(|base| (0..16).map(move |out| (base, out))) {
             for kernel in Kernel::ALL {
@@ -256,7 +256,7 @@ fn many_rows_over_blocks_of_full_size_are_each_gathered_once() {
 }
 
 #[test]
-fn ids_that_are_no_rows_are_named_and_neither_read_nor_written() {
+fn ids_that_are_not_rows_are_named_and_neither_read_nor_written() {
     // 9 is one too many; 2^32 and -2^32 would be row 0 if cut to 32 bits.
     let sets: [&[i64]; 4] =
         [&[0, 9, 3, -1, 2], &[i64::MIN, i64::MAX, 8], &[3, 1 << 32, 0], &[-(1 << 32), 4, 4, 4, 4, 4, 4, -1]];

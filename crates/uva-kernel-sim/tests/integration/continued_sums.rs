@@ -217,7 +217,7 @@ impl Cached {
 }
 
 #[test]
-fn sums_are_continued_in_their_order_for_every_type_and_width_whatever_is_cached() {
+fn sums_continue_in_order_for_every_type_width_and_set_of_cached_rows() {
     let lengths = [0, 1, 2, 3, 5, 0, 11, 4, 33, 0, 70];
     std::thread::scope(|scope| {
         for values in SummedType::ALL {
@@ -255,7 +255,7 @@ fn lists_of_every_length_are_continued_by_any_grid() {
 
 /// A producer that trusts nobody's numbers: a sampler may have died while it wrote them.
 #[test]
-fn ids_and_lists_out_of_range_lead_to_no_read_outside_the_cache_and_no_write_outside_the_sums() {
+fn ids_and_lists_out_of_range_cause_no_read_or_write_out_of_bounds() {
     for values in SummedType::ALL {
         let mut noise = Noise(3);
         for _ in 0..20 {

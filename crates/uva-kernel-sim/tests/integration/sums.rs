@@ -272,7 +272,7 @@ fn a_sum_that_is_minus_zero_stays_so() {
 
 /// A producer that trusts nobody's numbers: a sampler may have died while it wrote them.
 #[test]
-fn numbers_out_of_range_lead_to_no_read_outside_the_rows_and_no_write_outside_the_sums() {
+fn numbers_out_of_range_cause_no_read_or_write_out_of_bounds() {
     for values in SummedType::ALL {
         let mut noise = Noise(3);
         for _ in 0..40 {

@@ -110,7 +110,7 @@ mod tests {
     use crate::files::testing::entries;
 
     #[test]
-    fn an_output_is_a_file_a_device_or_a_pipe_and_one_that_nobody_reads_is_not_waited_for_without_end() {
+    fn an_output_is_a_file_device_or_pipe_and_waiting_for_a_reader_is_bounded() {
         let temp = tempfile::tempdir().unwrap();
         let file = temp.path().join("file");
         for (former, expected) in [(Former::Truncated, "a"), (Former::Kept, "aa"), (Former::Truncated, "a")] {

@@ -107,7 +107,7 @@ fn a_length_beyond_the_slot_is_refused_even_with_a_good_checksum() {
 }
 
 #[test]
-fn every_flipped_byte_of_a_free_slots_state_is_noticed_by_writer_or_reader() {
+fn every_flipped_byte_of_a_free_slots_state_is_noticed() {
     std::thread::scope(|scope| {
         for byte in 0..STATE_BYTES {
             for mask in FLIPS {
@@ -132,7 +132,7 @@ fn every_flipped_byte_of_a_free_slots_state_is_noticed_by_writer_or_reader() {
 }
 
 #[test]
-fn a_state_changed_while_its_slot_is_filled_or_read_is_noticed_at_the_end_of_it() {
+fn a_state_changed_while_its_slot_is_in_use_is_noticed_at_the_end() {
     for byte in 0..STATE_BYTES {
         for mask in FLIPS {
             let case = format!("byte {byte} xor {mask:#x}");

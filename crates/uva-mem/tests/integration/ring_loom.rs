@@ -261,7 +261,7 @@ fn looks_ahead(slots: u32, count: u64, preemptions: Option<usize>, flaw: Flaw) {
 }
 
 #[test]
-fn a_reader_that_takes_what_is_there_gets_whole_batches_and_no_wake_up_is_lost() {
+fn a_reader_gets_whole_batches_and_no_wake_up_is_lost() {
     looks_ahead(1, 2, Some(3), Flaw::None);
     looks_ahead(2, 3, Some(2), Flaw::None);
 }
@@ -392,7 +392,7 @@ const WRITE_OPERATIONS: u32 = 11;
 const READ_OPERATIONS: u32 = 2;
 
 #[test]
-fn a_writer_that_dies_at_any_instruction_leaves_all_it_published_and_nothing_else() {
+fn a_writer_that_dies_anywhere_leaves_exactly_what_it_published() {
     for (slots, first, count) in [(1, 0, 2), (2, 2 * u64::from(GENERATIONS) - 2, 2)] {
         for operations in 0..=WRITE_OPERATIONS * count as u32 {
             model(Some(2), move || {

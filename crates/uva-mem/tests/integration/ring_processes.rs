@@ -211,7 +211,7 @@ fn a_reader_learns_that_its_writer_was_killed_in_any_state() {
 }
 
 #[test]
-fn what_a_killed_writer_had_published_is_read_and_then_its_death_is_told() {
+fn what_a_killed_writer_published_is_read_before_its_death_is_reported() {
     for _ in 0..KILLS {
         let ring = Ring::create("test", SHAPE).unwrap();
         let peer = Peer::start("killed after publishing", &ring);
@@ -327,7 +327,7 @@ fn a_child_that_ends_closes_its_channel_here() {
 }
 
 #[test]
-fn a_descriptor_that_is_no_pidfd_is_refused() {
+fn a_descriptor_that_is_not_a_pidfd_is_refused() {
     let error = PidFd::from_fd(tempfile::tempfile().unwrap().into(), 4711).unwrap_err().to_string();
     assert!(error.contains("process 4711 is not a pidfd"), "{error}");
     let own = PidFd::open(std::process::id()).unwrap();

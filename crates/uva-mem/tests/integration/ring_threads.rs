@@ -82,7 +82,7 @@ fn rings_of_a_set_share_one_descriptor_and_no_byte() {
 }
 
 #[test]
-fn a_ring_for_threads_has_no_descriptor_and_huge_pages_where_the_system_has_them() {
+fn a_ring_for_threads_has_no_descriptor_and_uses_huge_pages_if_any() {
     let ring = Ring::for_threads("test", RingShape { slots: 2, payload_bytes: 16 << 20 }).unwrap();
     assert!(ring.fd().is_none());
     ring.populate().unwrap();
@@ -170,7 +170,7 @@ fn what_is_published_is_taken_without_waiting_and_nothing_else() {
 }
 
 #[test]
-fn whoever_waits_learns_that_its_peer_is_gone_in_every_state() {
+fn a_waiter_learns_in_every_state_that_its_peer_is_gone() {
     let gone = || Err(Gone::new("the peer was ended by the test"));
     let says_so = |result: Result<(), RingError>| {
         let error = result.unwrap_err();

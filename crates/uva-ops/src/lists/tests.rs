@@ -278,7 +278,7 @@ fn weights_by_degrees_are_those_of_one_thread_bit_by_bit() {
 
 /// The loss is the sum of products of the weights with `upstream`; its differences are the gradient.
 #[test]
-fn attention_adds_up_to_one_and_its_gradient_is_that_of_finite_differences() {
+fn attention_sums_to_one_and_its_gradient_equals_finite_differences() {
     let sample = Sample::random(30, 20, 1, 17);
     let (lists, heads) = (sample.checked(), 3);
     let mut random = Random(3);

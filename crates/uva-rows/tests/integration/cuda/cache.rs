@@ -168,9 +168,9 @@ fn batch_of_few(random: &mut Random, count: usize, stamp: u64) -> Batch {
 }
 
 #[test]
-fn a_fifo_cache_in_slots_keeps_bytes_right_and_hits_as_the_one_on_the_host() {
+fn a_fifo_cache_in_slots_keeps_bytes_right_and_hits_as_on_the_host() {
     if !cuda_sim::in_process_with(
-        "cuda::cache::a_fifo_cache_in_slots_keeps_bytes_right_and_hits_as_the_one_on_the_host",
+        "cuda::cache::a_fifo_cache_in_slots_keeps_bytes_right_and_hits_as_on_the_host",
         &SHAKEN,
     ) {
         return;

@@ -104,9 +104,8 @@ fn a_host_source_staged_to_the_device_conforms() {
 }
 
 #[test]
-fn a_host_source_beside_cached_rows_on_the_device_conforms_and_counts_their_hits() {
-    let name =
-        "cuda::conformance::a_host_source_beside_cached_rows_on_the_device_conforms_and_counts_their_hits";
+fn a_host_source_beside_device_cached_rows_conforms_and_counts_hits() {
+    let name = "cuda::conformance::a_host_source_beside_device_cached_rows_conforms_and_counts_hits";
     if !cuda_sim::in_process_with(name, &[]) {
         return;
     }

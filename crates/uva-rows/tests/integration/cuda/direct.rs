@@ -104,8 +104,8 @@ fn check(tables: &Tables, slot: &[u8], runs: &[Range<usize>], case: &str) {
 }
 
 #[test]
-fn rows_are_brought_once_the_consumer_is_done_with_the_slot_and_what_fails_is_told_by_name() {
-    let test = "cuda::direct::rows_are_brought_once_the_consumer_is_done_with_the_slot_and_what_fails_is_told_by_name";
+fn rows_arrive_once_the_consumer_frees_the_slot_and_failures_are_named() {
+    let test = "cuda::direct::rows_arrive_once_the_consumer_frees_the_slot_and_failures_are_named";
     // The first read fails; some later ones are interrupted, or find no room.
     let faults = "cuFileRead:1=5, cuFileRead:24=4, cuFileRead:29=11, cuFileBufRegister:1=5036";
     let variables = [("CUDA_SIM_CUFILE", "short"), ("CUDA_SIM_CUFILE_FAIL", faults)];

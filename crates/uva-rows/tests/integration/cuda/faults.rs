@@ -95,8 +95,8 @@ fn what_lies_outside_a_slot_is_refused_and_the_filler_goes_on() {
 
 /// No fill takes page-locked memory, whatever comes: who needs more than was reserved is told.
 #[test]
-fn a_batch_larger_than_what_was_reserved_is_refused_while_a_kernel_is_held_and_the_filler_goes_on() {
-    let test = "cuda::faults::a_batch_larger_than_what_was_reserved_is_refused_while_a_kernel_is_held_and_the_filler_goes_on";
+fn a_batch_beyond_its_reserve_is_refused_under_a_held_kernel() {
+    let test = "cuda::faults::a_batch_beyond_its_reserve_is_refused_under_a_held_kernel";
     if !cuda_sim::in_process_with(test, &[]) {
         return;
     }
@@ -207,9 +207,9 @@ fn a_filler_that_is_dropped_waits_for_what_it_enqueued() {
 }
 
 #[test]
-fn a_filler_is_abandoned_while_the_device_waits_for_an_event_that_never_comes() {
+fn a_filler_is_abandoned_while_the_device_waits_for_a_lost_event() {
     if !cuda_sim::in_process_with(
-        "cuda::faults::a_filler_is_abandoned_while_the_device_waits_for_an_event_that_never_comes",
+        "cuda::faults::a_filler_is_abandoned_while_the_device_waits_for_a_lost_event",
         &[],
     ) {
         return;

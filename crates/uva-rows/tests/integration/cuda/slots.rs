@@ -41,9 +41,9 @@ fn two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_copies() {
 }
 
 #[test]
-fn two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_copies_beside_cached_rows() {
+fn two_slots_reused_often_hold_what_plain_loops_give_beside_cached_rows() {
     if !cuda_sim::in_process_with(
-        "cuda::slots::two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_copies_beside_cached_rows",
+        "cuda::slots::two_slots_reused_often_hold_what_plain_loops_give_beside_cached_rows",
         &SHAKEN,
     ) {
         return;
@@ -186,9 +186,9 @@ fn a_table_on_the_device_has_the_rows_that_it_was_copied_from() {
 
 /// Tables of several blocks, so that rows on both sides of a border are wanted. Fills of tables and of the host take turns.
 #[test]
-fn a_fill_has_the_rows_of_its_ids_in_every_table_on_the_device_or_what_the_host_makes() {
+fn a_fill_has_the_rows_of_its_ids_from_every_device_table_or_the_host() {
     if !cuda_sim::in_process_with(
-        "cuda::slots::a_fill_has_the_rows_of_its_ids_in_every_table_on_the_device_or_what_the_host_makes",
+        "cuda::slots::a_fill_has_the_rows_of_its_ids_from_every_device_table_or_the_host",
         &SHAKEN,
     ) {
         return;

@@ -205,9 +205,8 @@ fn sums_in_slots_are_the_hosts_for_every_type_of_values() {
 }
 
 #[test]
-fn sums_in_slots_are_the_hosts_whoever_gathers_the_rows() {
-    if !cuda_sim::in_process_with("cuda::sums::sums_in_slots_are_the_hosts_whoever_gathers_the_rows", &SHAKEN)
-    {
+fn sums_in_slots_are_the_hosts_for_every_gather() {
+    if !cuda_sim::in_process_with("cuda::sums::sums_in_slots_are_the_hosts_for_every_gather", &SHAKEN) {
         return;
     }
     let gpu = Gpu::new();
@@ -233,9 +232,9 @@ fn sums_in_slots_are_the_hosts_whoever_gathers_the_rows() {
 }
 
 #[test]
-fn lists_without_a_scratch_and_rows_that_it_cannot_hold_are_refused_with_nothing_enqueued() {
+fn lists_without_scratch_or_with_too_many_rows_are_refused_unenqueued() {
     if !cuda_sim::in_process_with(
-        "cuda::sums::lists_without_a_scratch_and_rows_that_it_cannot_hold_are_refused_with_nothing_enqueued",
+        "cuda::sums::lists_without_scratch_or_with_too_many_rows_are_refused_unenqueued",
         &[],
     ) {
         return;
