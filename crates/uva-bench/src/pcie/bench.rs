@@ -329,7 +329,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gather_that_did_not_end_or_met_a_bad_id_is_no_figure() {
+    fn an_unfinished_gather_or_one_with_a_bad_id_gives_no_figure() {
         let good = GatherReport { stamp: 3, bad_position: u64::MAX, ..Default::default() };
         assert!(check_report("a cell", &good, 3).is_ok());
         assert!(check_report("a cell", &good, 4).unwrap_err().to_string().contains("stamped 3"));

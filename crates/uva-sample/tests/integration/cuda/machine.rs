@@ -356,8 +356,8 @@ fn what_can_never_work_is_refused_when_the_sampler_is_made() {
 }
 
 #[test]
-fn arrays_that_are_no_numbers_are_refused() {
-    if !cuda_sim::in_process("cuda::machine::arrays_that_are_no_numbers_are_refused") {
+fn arrays_that_are_not_numbers_are_refused() {
+    if !cuda_sim::in_process("cuda::machine::arrays_that_are_not_numbers_are_refused") {
         return;
     }
     let gpu = Gpu::new();
@@ -411,9 +411,9 @@ fn wrong_calls_are_refused_and_the_sampler_can_be_used_on() {
 }
 
 #[test]
-fn a_device_without_room_is_told_with_what_it_has() {
+fn a_device_without_room_is_reported_with_what_it_has() {
     if !cuda_sim::in_process_with(
-        "cuda::machine::a_device_without_room_is_told_with_what_it_has",
+        "cuda::machine::a_device_without_room_is_reported_with_what_it_has",
         &[("CUDA_SIM_MEMORY", "1000000")],
     ) {
         return;
@@ -430,8 +430,8 @@ fn a_device_without_room_is_told_with_what_it_has() {
 }
 
 #[test]
-fn a_launch_that_fails_is_told_and_the_next_batch_is_right() {
-    const TEST: &str = "cuda::machine::a_launch_that_fails_is_told_and_the_next_batch_is_right";
+fn a_launch_that_fails_is_reported_and_the_next_batch_is_right() {
+    const TEST: &str = "cuda::machine::a_launch_that_fails_is_reported_and_the_next_batch_is_right";
     // The 1st to the 18th launch: each of the first batch's, one after the other.
     let faults: Vec<String> =
         (0..18).map(|fault| format!("cuLaunchKernel:{}=701", (0..=fault).sum::<u32>() + fault + 1)).collect();
