@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_libtorch_without_its_cuda_half_is_told_from_one_that_lacks_a_library() {
+    fn a_libtorch_without_cuda_is_distinguished_from_one_lacking_a_library() {
         let folder = tempfile::tempdir().unwrap();
         let error = TorchCuda::open(Some(folder.path())).unwrap_err();
         assert!(matches!(&error, TorchCudaError::CpuOnly { .. }) && error.is_missing(), "{error}");

@@ -546,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hop_set_decides_the_hops_and_operators_of_its_model_and_options_its_shape() {
+    fn a_hop_set_decides_hops_and_operators_and_options_decide_the_shape() {
         let mut options = of(ModelKind::Sign);
         options.check_for_hops(3, 2).unwrap();
         let trainer = options.trainer();
@@ -574,7 +574,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_the_other_sort_of_model_are_refused_by_name_with_what_would_do() {
+    fn options_of_the_other_sort_of_model_are_refused_with_an_alternative() {
         let usual = TrainingOptions::default;
         let sampled =
             |options: TrainingOptions| options.check(&LoaderOptions::default()).unwrap_err().to_string();

@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_a_killed_run_did_not_finish_is_removed_when_its_file_is_continued() {
+    fn a_line_left_unfinished_by_a_killed_run_is_removed_on_continuing() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("run.jsonl");
         for unfinished in [String::new(), r#"{"event":"ba"#.into(), "x".repeat(10_000)] {
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_is_full_is_told_with_the_files_name() {
+    fn a_full_device_is_reported_with_the_files_name() {
         let mut file = MetricsFile::open(Path::new("/dev/full"), false).unwrap();
         let error = file.write(&epoch(0)).unwrap_err();
         assert!(matches!(&error, RuntimeError::Failed(message) if message.contains("/dev/full")), "{error}");

@@ -220,9 +220,8 @@ fn on_a_gpu_the_kinds_that_it_has_make_the_same_cached_or_not() {
 }
 
 #[test]
-fn weights_and_edge_ids_of_cached_lists_take_the_planned_bytes_and_change_no_batch() {
-    const TEST: &str =
-        "caches::weights_and_edge_ids_of_cached_lists_take_the_planned_bytes_and_change_no_batch";
+fn weights_and_edge_ids_of_cached_lists_take_the_planned_bytes() {
+    const TEST: &str = "caches::weights_and_edge_ids_of_cached_lists_take_the_planned_bytes";
     if !cuda_sim::in_process(TEST) {
         return;
     }

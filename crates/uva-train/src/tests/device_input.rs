@@ -103,7 +103,7 @@ fn slices_of_another_size_place_or_device_are_refused() {
 }
 
 #[test]
-fn sums_come_with_the_rows_that_the_model_reads_beside_them_or_are_refused() {
+fn sums_come_with_the_rows_that_the_model_reads_besides_or_are_refused() {
     let good = blocks();
     let sums = Some(slice(4 * 5 * 6));
     let told = |result: Result<(), TrainError>| result.unwrap_err().to_string();

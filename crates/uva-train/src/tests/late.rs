@@ -210,8 +210,8 @@ fn the_first_bad_batch_stops_every_step_behind_it_and_is_named() {
 }
 
 #[test]
-fn a_host_that_never_reads_is_told_to_when_there_is_no_room() {
-    if !cuda_sim::in_process("tests::late::a_host_that_never_reads_is_told_to_when_there_is_no_room") {
+fn a_host_that_never_reads_is_made_to_read_when_there_is_no_room() {
+    if !cuda_sim::in_process("tests::late::a_host_that_never_reads_is_made_to_read_when_there_is_no_room") {
         return;
     }
     let graph = Graph::random(60, 6, 3, 6);
@@ -232,8 +232,8 @@ fn a_host_that_never_reads_is_told_to_when_there_is_no_room() {
 
 /// A batch without a seed has no loss, and is asked about all the same.
 #[test]
-fn a_batch_without_seeds_is_no_step_and_must_be_whole() {
-    if !cuda_sim::in_process("tests::late::a_batch_without_seeds_is_no_step_and_must_be_whole") {
+fn a_batch_without_seeds_makes_no_step_and_must_be_whole() {
+    if !cuda_sim::in_process("tests::late::a_batch_without_seeds_makes_no_step_and_must_be_whole") {
         return;
     }
     let graph = Graph::random(60, 6, 3, 6);

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ends_of_a_range_belong_to_it_as_it_is_told() {
+    fn both_ends_of_a_range_belong_to_it_as_its_text_says() {
         let parse = within::<u32>(1..=64);
         assert_eq!((parse("1"), parse("64")), (Ok(1), Ok(64)));
         for text in ["0", "65", "-3"] {
