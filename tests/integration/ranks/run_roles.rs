@@ -258,7 +258,7 @@ fn a_rank_killed_beside_shared_samplers_is_named_and_nothing_is_left() {
 }
 
 #[test]
-fn contradicting_places_are_refused_and_too_few_gpus_exit_as_lacking() {
+fn contradicting_places_are_refused_and_too_few_gpus_are_reported() {
     let temp = directory();
     small_graph(temp.path());
     let four = |options: &str| {

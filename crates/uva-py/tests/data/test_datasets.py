@@ -204,7 +204,7 @@ def test_64_bits_are_narrowed_to_32_with_a_warning_at_the_caller(tmp_path, libra
     assert {warning.filename for warning in told} == {__file__}
 
 
-def test_with_warnings_as_errors_nothing_is_written_that_float32_lacks(tmp_path):
+def test_a_warning_as_error_or_an_overflow_of_float32_leaves_nothing(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(uvatrain.UvatrainWarning, match="features is float64"):

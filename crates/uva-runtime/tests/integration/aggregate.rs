@@ -133,7 +133,7 @@ fn caches_change_no_bit_of_a_row() {
 }
 
 #[test]
-fn a_choosing_producer_sums_only_where_few_rows_are_shared_or_multiplied() {
+fn a_choosing_producer_sums_lists_that_share_few_rows_and_no_products() {
     let temp = tempfile::tempdir().unwrap();
     let dataset = Arc::new(Dataset::open(&common::graph(temp.path(), 2000, 8.0)).unwrap());
     for (fanouts, outputs, summed) in [(vec![2], 64, true), (vec![8, 8, 8], 64, false), (vec![2], 1, false)] {

@@ -125,7 +125,7 @@ fn content(
 }
 
 #[test]
-fn batches_over_divided_lists_are_those_of_the_graph_and_ranks_read_own() {
+fn divided_lists_give_the_graphs_batches_and_ranks_read_only_their_own() {
     const BATCHES: usize = 7;
     for (graph, options) in
         [graph(1), graph(2)].iter().flat_map(|graph| all_options().into_iter().map(move |o| (graph, o)))
