@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::io::Errno;
 
 use crate::seam::Seam;
-use crate::{AheadReader, AheadRow, Answer, DiskError, ReaderKind, RowFile, RunFiles, TableShape};
+use crate::{AheadReader, AheadResult, AheadRow, DiskError, ReaderKind, RowFile, RunFiles, TableShape};
 
 const ROW_BYTES: usize = 700;
 const OFFSET: u64 = 131;
@@ -120,7 +120,7 @@ fn wanted(rows: impl Iterator<Item = u64>) -> Vec<AheadRow> {
 }
 
 /// Waits for all that is under way.
-fn answers(ahead: &mut AheadReader) -> Vec<Answer> {
+fn answers(ahead: &mut AheadReader) -> Vec<AheadResult> {
     std::iter::from_fn(|| ahead.wait()).collect()
 }
 
@@ -155,7 +155,7 @@ fn rows_read_ahead_survive_short_reads_and_an_error_comes_with_its_rows() {
         // Asked for again, they are there.
         ahead.read(wanted(100..400));
         let again = ahead.wait().unwrap();
-        for Answer { rows, read } in [second, &again] {
+        for AheadResult { rows, read } in [second, &again] {
             let read = read.as_ref().unwrap();
             assert_eq!(read.bytes_asked, (rows.len() * ROW_BYTES) as u64, "{kind}");
             for AheadRow { tag, row, bytes: found } in rows {

@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use uva_cuda::cufile::{Cufile, CufileBuffer, CufileFile, ReadFault};
 use uva_cuda::memory::{IpcKind, SharedBuffer};
 use uva_cuda::{Context, Stream};
-use uva_disk::{DiskError, DiskReads, TableShape, Tries, WatchedFiles};
+use uva_disk::{DiskError, DiskReads, RetryCounts, TableShape, WatchedFiles};
 
 use crate::error::GatherError;
 
@@ -225,7 +225,7 @@ impl Ends {
     }
 
     fn read(&self, piece: Piece) -> Result<(), Failure> {
-        let (mut done, mut tries) = (0, Tries::default());
+        let (mut done, mut tries) = (0, RetryCounts::default());
         while done < piece.bytes {
             let failed = |reason: String| Err(Failure { piece, done, reason });
             let (offset, rest) = (piece.offset + done as u64, piece.bytes - done);
