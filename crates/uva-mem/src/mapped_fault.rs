@@ -43,9 +43,9 @@ impl Mapping {
 
 /// The entry of a mapping in the list, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Listed(Option<usize>);
+pub(crate) struct MappingEntry(Option<usize>);
 
-impl Listed {
+impl MappingEntry {
     /// Lists the mapping of `path` that has these bytes. It must be dropped before they are unmapped.
     pub(crate) fn new(path: &Path, start: *const u8, bytes: usize) -> Self {
         let Ok(name) = CString::new(path.as_os_str().as_bytes()) else { return Self(None) };
@@ -68,7 +68,7 @@ impl Listed {
     }
 }
 
-impl Drop for Listed {
+impl Drop for MappingEntry {
     fn drop(&mut self) {
         if let Some(at) = self.0 {
             let _names = NAMES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

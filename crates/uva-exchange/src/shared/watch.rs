@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use uva_mem::ring::{Gone, LIVENESS_INTERVAL, Liveness};
+use uva_mem::ring::{LIVENESS_INTERVAL, Liveness, PeerGone};
 
 use super::page::{Failure, Member, Page};
 use super::process::Process;
@@ -95,9 +95,9 @@ impl<'w> Watch<'w> {
 }
 
 impl Liveness for Watch<'_> {
-    fn check(&self) -> Result<(), Gone> {
+    fn check(&self) -> Result<(), PeerGone> {
         let Some(found) = self.look() else { return Ok(()) };
         self.found.set(Some(found));
-        Err(Gone::new("the group of ranks cannot go on"))
+        Err(PeerGone::new("the group of ranks cannot go on"))
     }
 }

@@ -9,7 +9,7 @@ use uva_model::{
     ActivationKind, ClassWeights, FeatureNorm, Metric, ModelKind, ModelRow, NormKind, RegressionLoss,
     TrainerOptions,
 };
-use uva_options::Purpose::{Speed, Training};
+use uva_options::OptionPurpose::{Speed, Training};
 use uva_options::{Field, Named, OptionError, Options as _, Real, named, options};
 use uva_sample::SamplerKind;
 
@@ -497,7 +497,7 @@ pub fn to_value(value: &impl Serialize) -> Result<Value, RuntimeError> {
 
 #[cfg(test)]
 mod tests {
-    use uva_options::Kind;
+    use uva_options::ValueKind;
 
     use super::*;
 
@@ -512,10 +512,10 @@ mod tests {
         let usual = TrainingOptions::default();
         for field in TrainingOptions::declared() {
             let other = match field.kind {
-                Kind::Switch => "true".to_owned(),
-                Kind::Whole(_) => "7".to_owned(),
-                Kind::Real(_) => "0.25".to_owned(),
-                Kind::Choice(names) => names().last().unwrap().name.to_owned(),
+                ValueKind::Switch => "true".to_owned(),
+                ValueKind::Whole(_) => "7".to_owned(),
+                ValueKind::Real(_) => "0.25".to_owned(),
+                ValueKind::Choice(names) => names().last().unwrap().name.to_owned(),
                 _ if field.name == "cores" => "all".to_owned(),
                 _ if field.name == "class_weights" => "balanced".to_owned(),
                 _ => "elsewhere".to_owned(),

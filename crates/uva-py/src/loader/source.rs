@@ -17,7 +17,7 @@ use uva_runtime::feed::ranks::Ranks;
 use uva_runtime::options::schedule::Schedule;
 use uva_runtime::options::seed_order::{AskedOrder, MadeOrder};
 use uva_runtime::pipeline::consumer::{BatchStream, PassCursor, StreamCache, StreamSetup};
-use uva_runtime::spec::{OptionValue, Options, Purpose};
+use uva_runtime::spec::{OptionPurpose, OptionValue, Options};
 use uva_runtime::{Aggregation, LoaderOptions, RuntimeError};
 
 use crate::data::dataset::Dataset;
@@ -513,7 +513,7 @@ impl Source {
             "order" => false,
             _ => true,
         };
-        for field in options.that(Purpose::Identity).filter(|field| shown(field.name)) {
+        for field in options.that(OptionPurpose::Identity).filter(|field| shown(field.name)) {
             told.set_item(field.name, value_of(py, field, options)?)?;
         }
         told.set_item("fanouts", options.fanouts.text())?;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use uva_batch::{Aggregation, BatchLayout};
 use uva_graph::Split;
-use uva_mem::files::{Former, open_output, open_regular};
+use uva_mem::files::{ExistingContent, open_output, open_regular};
 use uva_sample::BatchKey;
 
 use crate::RuntimeError;
@@ -417,7 +417,7 @@ impl MetricsFile {
     pub fn open(path: &Path, append: bool) -> Result<Self, RuntimeError> {
         let open = || -> io::Result<(File, Option<u64>)> {
             // Always appends, so that a line follows the last whole one even after a failed write.
-            let file = open_output(path, 0o600, Former::Kept)?;
+            let file = open_output(path, 0o600, ExistingContent::Kept)?;
             if !file.metadata()?.is_file() {
                 return Ok((file, None));
             }

@@ -1,7 +1,7 @@
 //! The options of everything that prepares mini-batches. They are declared in [`uva_runtime::options`].
 
 use clap::Args;
-use uva_runtime::spec::{Field, Kind, OptionError};
+use uva_runtime::spec::{Field, OptionError, ValueKind};
 use uva_runtime::{FeatureType, LoaderOptions, RuntimeError};
 
 use super::declared::{Declared, Shown};
@@ -68,7 +68,7 @@ impl LoaderFlags {
     /// The options that decide what batches are and how large, as one would give them again. Defaults are left out.
     pub fn given_again(&self) -> String {
         let words = self.declared.given.that_make_batches().map(|(field, value)| match field.kind {
-            Kind::Switch => format!(" --{}", field.long()),
+            ValueKind::Switch => format!(" --{}", field.long()),
             _ => format!(" --{} {value}", field.long()),
         });
         words.collect()

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use uva_cuda::memory::{Exported, IpcKind, SharedBuffer, SharedKind, SharedMetadata};
 use uva_cuda::{Context, CudaError, Event, Stamp, clear_stamps};
-use uva_mem::handover::{Channel, HandoverError, Received};
+use uva_mem::handover::{Channel, HandoverError, ReceivedMessage};
 use uva_mem::ring::Liveness;
 
 use super::consumer::DeviceSlots;
@@ -401,7 +401,7 @@ impl Link<'_> {
         self.channel.send(&payload, fds).map_err(of_the_link)
     }
 
-    fn hear(&self) -> Result<(Message, Received), RuntimeError> {
+    fn hear(&self) -> Result<(Message, ReceivedMessage), RuntimeError> {
         let watched = self.peer.watched(self.control, Stop::Now);
         let began = Instant::now();
         loop {
