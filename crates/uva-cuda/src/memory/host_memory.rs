@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::memory::bytes::Bytes;
+use crate::memory::bytes::ByteCount;
 
 /// Bytes of a huge page that a copy may use.
 const HUGE_PAGE: u64 = 2 << 20;
@@ -105,9 +105,14 @@ enum Bound<'m> {
 impl fmt::Display for Bound<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Machine { total } => write!(f, "this machine's memory of {}", Bytes(*total)),
+            Self::Machine { total } => write!(f, "this machine's memory of {}", ByteCount(*total)),
             Self::Cgroup(cgroup) => {
-                write!(f, "the control group's limit of {} ({})", Bytes(cgroup.limit), cgroup.file.display())
+                write!(
+                    f,
+                    "the control group's limit of {} ({})",
+                    ByteCount(cgroup.limit),
+                    cgroup.file.display()
+                )
             }
         }
     }

@@ -14,7 +14,7 @@ use std::fmt;
 use serde::Serialize;
 use uva_options::named;
 
-use crate::memory::bytes::Bytes;
+use crate::memory::bytes::ByteCount;
 use crate::memory::host_memory::HostMemory;
 
 /// Reserve for everything else, at most: less for small tables, which are no risk.
@@ -84,8 +84,8 @@ impl fmt::Display for PreflightError {
             "{what} {fit} fit into the memory that can be pinned: {how} needs {}, and {limit} {leaves} {}; \
              halve the table with `uvatrain import --feat-dtype f16`, keep the rows that are read most on the GPU with \
              `--gpu-cache`, gather on the CPU with `--gather cpu`, or free memory or raise that limit",
-            Bytes(*need),
-            Bytes(*available)
+            ByteCount(*need),
+            ByteCount(*available)
         )
     }
 }
@@ -120,8 +120,8 @@ pub fn preflight(
         doubts.push(format!(
             "RLIMIT_MEMLOCK is {}, less than the {} to pin, and some systems count pinned memory against it: raise it \
              with `ulimit -l unlimited` (in a container: --ulimit memlock=-1)",
-            Bytes(limit),
-            Bytes(bytes)
+            ByteCount(limit),
+            ByteCount(bytes)
         ));
     }
     Ok(Preflight { warning, doubts })

@@ -10,7 +10,7 @@ use std::thread::ThreadId;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use uva_cuda::{Driver, Stream};
+use uva_cuda::{CudaStream, Driver};
 use uva_graph::Dataset as Graph;
 use uva_runtime::backend::Backend;
 use uva_runtime::feed::ranks::Ranks;
@@ -178,7 +178,7 @@ impl Open {
             // primary one. Torch's own streams are never destroyed. A program that makes torch use another stream
             // (ExternalStream) has promised torch that it outlives the work on it, and the documentation asks the same
             // for the loader.
-            slots.use_stream(unsafe { Stream::foreign(slots.context(), raw) });
+            slots.use_stream(unsafe { CudaStream::foreign(slots.context(), raw) });
             self.ordered_on = wanted;
         }
     }

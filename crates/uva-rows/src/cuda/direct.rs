@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 
 use uva_cuda::cufile::{Cufile, CufileBuffer, CufileFile, ReadFault};
 use uva_cuda::memory::{IpcKind, SharedBuffer};
-use uva_cuda::{Context, Stream};
+use uva_cuda::{Context, CudaStream};
 use uva_disk::{DiskError, DiskReads, RetryCounts, TableShape, WatchedFiles};
 
 use crate::error::GatherError;
@@ -327,7 +327,7 @@ pub fn try_direct_reads(context: &Arc<Context>, paths: &[&Path]) -> Result<Optio
     let pieces: Vec<Piece> = expected.iter().enumerate().map(piece).collect();
     // SAFETY: the memory is this function's alone, and nothing is enqueued on it.
     unsafe { runs.bring(pieces) }.map_err(|error| text(&error))?;
-    let stream = Stream::new(context).map_err(|error| text(&error))?;
+    let stream = CudaStream::new(context).map_err(|error| text(&error))?;
     let mut found: Vec<Vec<u8>> = expected.iter().map(|bytes| vec![0; bytes.len()]).collect();
     let mut parts: Vec<(Range<usize>, &mut [u8])> = found
         .iter_mut()

@@ -1,7 +1,7 @@
 //! From options and a probe to where the run gathers and trains.
 
 use uva_cuda::DeviceReport;
-use uva_cuda::partition::{Shares, Steps};
+use uva_cuda::partition::{ShareSteps, Shares};
 
 use super::asked::{
     BackendOptions, DeviceChoice, GatherChoice, GpuShare, MpsChoice, PartitionChoice, SamplerChoice,
@@ -176,7 +176,7 @@ fn divided(
     let shares = shares(options, sampler, chosen.producer_percentage)?;
     let all = device.multiprocessors;
     let (by_grid, by_green) =
-        (shares.divide(all, Steps::SINGLE), shares.divide(all, Steps::of_green(device.capability)));
+        (shares.divide(all, ShareSteps::SINGLE), shares.divide(all, ShareSteps::of_green(device.capability)));
     let required = options.partition == PartitionChoice::Green;
     let green = Partition::Green {
         // A device that has fewer than a group's gives them all.

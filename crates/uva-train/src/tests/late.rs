@@ -9,7 +9,7 @@ use crate::trainer::{Step, Trainer};
 use crate::{TrainDevice, TrainError};
 use tch::{Device, Kind, Tensor};
 use uva_cuda::kernels::train::TrainKernels;
-use uva_cuda::{CacheKind, Context, Module, ModuleOptions, Stream};
+use uva_cuda::{CacheKind, Context, CudaStream, Module, ModuleOptions};
 use uva_model::{ModelKind, TrainerOptions};
 
 /// The host in place of a device; on a GPU that.
@@ -30,7 +30,7 @@ pub(super) fn trainer_of(options: &TrainerOptions, input_dim: usize, ahead: bool
         let context = Context::primary(0).unwrap();
         let stream = match torch {
             Some(torch) => torch.current_stream(&context).unwrap(),
-            None => Stream::new(&context).unwrap(),
+            None => CudaStream::new(&context).unwrap(),
         };
         let cache = cuda_sim::kernel_cache().map_or(CacheKind::Off, CacheKind::Folder);
         let options = ModuleOptions { cache, ..ModuleOptions::default() };
